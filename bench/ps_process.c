@@ -40,9 +40,9 @@ static const char *const PS_VARIABLES[] = {
     "STARLING_LOG",
     "STARLING_CHECKPOINT_DIR",
     "STARLING_CHECKPOINT_EVERY",
-    "STARLING_CHECKPOINT_ADDS",
+    "STARLING_CHECKPOINT_INCREMENTALS",
     "STARLING_CHECKPOINT_KEEP",
-    "STARLING_CHECKPOINT_LEVEL",
+    "STARLING_CHECKPOINT_COMPRESSION",
     "STARLING_RESTORE",
     "TF_CONFIG",
     NULL,
@@ -174,8 +174,10 @@ static int launch(const struct sl_bench_ps_options *options, const char *program
     if (options->checkpoint_dir != NULL) {
         sl_bench_arguments_add(&arguments, "--checkpoint-dir=%s", options->checkpoint_dir);
         sl_bench_arguments_add(&arguments, "--checkpoint-every=0");
-        sl_bench_arguments_add(&arguments, "--checkpoint-adds=%u", options->checkpoint_adds);
-        sl_bench_arguments_add(&arguments, "--checkpoint-level=%u", options->checkpoint_level);
+        sl_bench_arguments_add(&arguments, "--checkpoint-incrementals=%u",
+                               options->checkpoint_adds);
+        sl_bench_arguments_add(&arguments, "--checkpoint-compression=%u",
+                               options->checkpoint_level);
         sl_bench_arguments_add(&settings, "STARLING_LOG=debug"); /* short stalls are logged there */
     }
     if (options->restores) {

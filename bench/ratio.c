@@ -399,7 +399,7 @@ enum { SHAPES_MAX = 8, CROWDS = 2, PROTOCOLS = 2 };
 #define ENTRIES_MAX ((SHAPES_MAX) * (SHAPES_MAX) * (CROWDS) * (PROTOCOLS))
 
 static const char *const PROTOCOL_NAMES[PROTOCOLS] = {
-    [SL_PROTOCOL_PER_TABLE] = "star_server", [SL_PROTOCOL_BATCHED] = "star_server_lite"};
+    [SL_PROTOCOL_PER_TABLE] = "per-table", [SL_PROTOCOL_BATCHED] = "batched"};
 
 struct options {
     uint64_t processes, clients, tables, rows, seed;
@@ -510,7 +510,7 @@ static void add_entries(struct bench *bench)
     }
 }
 
-/* star_server and star_server_lite stand side by side. */
+/* per-table and batched stand side by side. */
 static void add_ratios(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
@@ -518,7 +518,7 @@ static void add_ratios(void *ctx, struct sl_bench_report *report)
         const struct sl_bench_contestant *plain = &bench->contest.contestants[i];
         const struct sl_bench_contestant *lite = &bench->contest.contestants[i + 1];
         char name[SL_BENCH_NAME_BYTES];
-        (void)snprintf(name, sizeof name, "%.70s / star_server", lite->name);
+        (void)snprintf(name, sizeof name, "%.70s / per-table", lite->name);
         sl_bench_report_ratio(report, name, lite->figures[0], plain->figures[0], LITE_OF_PLAIN, 0);
     }
 }

@@ -22,7 +22,7 @@
 enum { MODELS = 3 };
 static const char *const MODEL_NAMES[MODELS] = {"lr", "fm", "deepfm"};
 static const char *const PROTOCOL_NAMES[] = {
-    [SL_PROTOCOL_BATCHED] = "star_server_lite", [SL_PROTOCOL_PER_TABLE] = "star_server"};
+    [SL_PROTOCOL_BATCHED] = "batched", [SL_PROTOCOL_PER_TABLE] = "per-table"};
 
 struct options {
     uint64_t rows, workers, epochs, batch_rows, timeout_s;
@@ -316,8 +316,7 @@ int sl_bench_train_run(int argc, char **argv)
         sl_bench_number("batch-size", &options.batch_rows, 1, 1 << 20, "Rows of a step."),
         sl_bench_text("consistency", &options.consistency, "asp|bsp|ssp[:N]",
                       "What the workers wait for, as starling-worker has it."),
-        sl_bench_choice("protocol", &options.protocol, "star_server_lite|star_server",
-                        "How steps travel."),
+        sl_bench_choice("protocol", &options.protocol, "batched|per-table", "How steps travel."),
         sl_bench_over(&options.over),
         sl_bench_congestion(&options.congestion),
         sl_bench_number("timeout", &options.timeout_s, 1, 4000, "Seconds that a job may take."),

@@ -2,168 +2,29 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/env.h"
+#include "config/number.h"
 #include "core/limits.h"
 
-#define EVERY_MAX  (31 * 86400)
-#define ADDS_MAX   63
-#define KEEP_MAX   1000
-#define LEVEL_MAX  19
-#define PATH_BYTES 512
+#define PATH_BYTES SL_CHECKPOINT_SETTINGS_PATH_BYTES
 
-/* A setting and its source, a flag or else a variable. */
-struct setting {
-    const char *source, *value; /* value NULL: not set */
-};
+_Static_assert(SL_LIMIT_CHECKPOINT_NUMBER == 999999999999,
+               "SL_CHECKPOINT_SETTINGS_RESTORE_ACCEPTS");
 
-static struct setting setting_of(const char *flag_value, const char *flag, const char *variable)
+bool sl_checkpoint_settings_parse_restore(const char *text, void *target)
 {
-    struct setting setting = {.source = flag, .value = flag_value};
-    if (flag_value == NULL) {
-        setting = (struct setting){.source = variable, .value = getenv(variable)};
+    struct sl_checkpoint_settings *settings = target;
+    if (strcmp(text, "newest") == 0) {
+        settings->restore = SL_CHECKPOINT_RESTORE_NEWEST;
+        return true;
     }
-    return setting;
-}
-
-static int read_number(struct setting setting, uint32_t least, uint32_t most, const char *what,
-                       uint32_t *out, char *reason, size_t reason_bytes)
-{
-    if (setting.value == NULL || sl_env_parse_u32(setting.value, least, most, out)) {
-        return 0;
-    }
-    (void)snprintf(reason, reason_bytes, "%s=%.80s: accepts %s from %u to %u", setting.source,
-                   setting.value, what, least, most);
-    return SL_ERR_INVALID;
-}
-
-static int read_restore(struct setting setting, struct sl_checkpoint_settings *out, char *reason,
-                        size_t reason_bytes)
-{
-    uint64_t number;
-    if (setting.value == NULL) {
-        return 0;
-    }
-    if (strcmp(setting.value, "newest") == 0) {
-        out->restore = SL_CHECKPOINT_RESTORE_NEWEST;
-        return 0;
-    }
-    if (sl_env_parse_u64(setting.value, 1, SL_LIMIT_CHECKPOINT_NUMBER, &number)) {
-        out->restore = SL_CHECKPOINT_RESTORE_NUMBER;
-        out->number = number;
-        return 0;
-    }
-    (void)snprintf(reason, reason_bytes,
-                   "%s=%.80s: accepts newest, or the number of a checkpoint, from 1 to %" PRIu64,
-                   setting.source, setting.value, (uint64_t)SL_LIMIT_CHECKPOINT_NUMBER);
-    return SL_ERR_INVALID;
-}
-
-/* All settings except the directory. */
-struct settings {
-    struct setting every, incrementals_max, keep, compression_level, restore;
-};
-
-static struct settings settings_of(const struct sl_checkpoint_settings_flags *flags)
-{
-    return (struct settings){
-        .every = setting_of(flags->every, "--checkpoint-every", "STARLING_CHECKPOINT_EVERY"),
-        .incrementals_max =
-            setting_of(flags->incrementals_max, "--checkpoint-adds", "STARLING_CHECKPOINT_ADDS"),
-        .keep = setting_of(flags->keep, "--checkpoint-keep", "STARLING_CHECKPOINT_KEEP"),
-        .compression_level =
-            setting_of(flags->compression_level, "--checkpoint-level", "STARLING_CHECKPOINT_LEVEL"),
-        .restore = setting_of(flags->restore, "--restore", "STARLING_RESTORE"),
-    };
-}
-
-/* Finds a setting that has no effect without a directory; source NULL: none. A scheduler has no
- * directory but starts checkpoints, and shares its environment with servers that have one. */
-static struct setting find_lonely(const struct settings *settings, bool fall_back, bool orders)
-{
-    const struct setting *const all[] = {&settings->keep, &settings->compression_level,
-                                         &settings->restore, &settings->every,
-                                         &settings->incrementals_max};
-    const size_t count = orders ? 3 : sizeof all / sizeof all[0];
-    for (size_t i = 0; i < count; i++) {
-        const bool is_flag = strncmp(all[i]->source, "--", 2) == 0;
-        if (all[i]->value != NULL && (is_flag || !orders)) {
-            return *all[i];
-        }
-    }
-    return (struct setting){.source = fall_back ? "--restore-fallback" : NULL, .value = "true"};
-}
-
-static int read_numbers(const struct settings *settings, struct sl_checkpoint_settings *out,
-                        char *reason, size_t reason_bytes)
-{
-    int err =
-        read_number(settings->every, 0, EVERY_MAX, "seconds", &out->every_s, reason, reason_bytes);
-    if (err == 0) {
-        err = read_number(settings->incrementals_max, 0, ADDS_MAX, "a number",
-                          &out->incrementals_max, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err =
-            read_number(settings->keep, 1, KEEP_MAX, "a number", &out->keep, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = read_number(settings->compression_level, 0, LEVEL_MAX, "a level",
-                          &out->compression_level, reason, reason_bytes);
-    }
-    return err;
-}
-
-int sl_checkpoint_settings_read(const struct sl_checkpoint_settings_flags *flags, bool orders,
-                                struct sl_checkpoint_settings *out, char *reason,
-                                size_t reason_bytes)
-{
-    const struct settings settings = settings_of(flags);
-    const struct setting dir =
-        setting_of(flags->dir, "--checkpoint-dir", "STARLING_CHECKPOINT_DIR");
-    struct sl_checkpoint_settings chosen = {
-        .dir = dir.value,
-        .every_s = SL_CHECKPOINT_EVERY_DEFAULT,
-        .incrementals_max = SL_CHECKPOINT_INCREMENTALS_DEFAULT,
-        .keep = SL_CHECKPOINT_KEEP_DEFAULT,
-        .compression_level = SL_CHECKPOINT_LEVEL_DEFAULT,
-        .fall_back = flags->fall_back,
-    };
-    const struct setting lonely =
-        dir.value == NULL ? find_lonely(&settings, flags->fall_back, orders) : (struct setting){0};
-    if (dir.value != NULL && (dir.value[0] == '\0' || strlen(dir.value) >= PATH_BYTES)) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s=%.80s: accepts the path of a directory, of 1 to %d bytes", dir.source,
-                       dir.value, PATH_BYTES - 1);
-        return SL_ERR_INVALID;
-    }
-    if (lonely.source != NULL) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s=%.80s has no effect without --checkpoint-dir (or "
-                       "STARLING_CHECKPOINT_DIR)",
-                       lonely.source, lonely.value);
-        return SL_ERR_INVALID;
-    }
-    int err = read_numbers(&settings, &chosen, reason, reason_bytes);
-    if (err == 0) {
-        err = read_restore(settings.restore, &chosen, reason, reason_bytes);
-    }
-    if (err == 0 && chosen.fall_back && chosen.restore == SL_CHECKPOINT_RESTORE_NONE) {
-        (void)snprintf(reason, reason_bytes,
-                       "--restore-fallback has no effect without --restore (or STARLING_RESTORE)");
-        err = SL_ERR_INVALID;
-    }
-    if (err == 0) {
-        *out = chosen;
-    }
-    return err;
+    settings->restore = SL_CHECKPOINT_RESTORE_NUMBER;
+    return sl_number_parse_u64(text, 1, SL_LIMIT_CHECKPOINT_NUMBER, &settings->number);
 }
 
 /* Checks by writing a file: the directory's mode alone does not tell. Returns 0 or errno. */

@@ -9,8 +9,9 @@
 #include <strings.h>
 
 #include "config/cli_help.h"
-#include "config/env.h"
+#include "config/number.h"
 #include "core/assert.h"
+#include "core/clock.h"
 
 #define SUGGESTION_BYTES_MIN 3 /* shorter names resemble many flags */
 
@@ -21,6 +22,7 @@ struct parser {
     int argc;
     char **argv;
     int next; /* index of the next argument */
+    struct sl_cli_given *given;
     char *reason;
     size_t reason_bytes;
 };
@@ -31,12 +33,10 @@ void sl_cli_list_fini(struct sl_cli_list *list)
     *list = (struct sl_cli_list){0};
 }
 
-static int refuse(const struct parser *parser, const struct sl_cli_option *option,
-                  const char *value, const char *accepted)
+/* Headings and options of a variable only are no flags. */
+static bool is_flag(const struct sl_cli_option *option)
 {
-    snprintf(parser->reason, parser->reason_bytes, "--%s=%.120s: accepts %s", option->name, value,
-             accepted);
-    return SL_ERR_INVALID;
+    return option->kind != SL_CLI_SECTION && option->name != NULL;
 }
 
 /* Finds the option of "--name" or "--name=value". *value: the part after =, or NULL. */
@@ -50,7 +50,7 @@ static const struct sl_cli_option *find(const struct sl_cli *cli, const char *ar
     const size_t length = strcspn(name, "=");
     for (uint32_t i = 0; i < cli->option_count; i++) {
         const struct sl_cli_option *option = &cli->options[i];
-        if (option->kind != SL_CLI_SECTION && strlen(option->name) == length &&
+        if (is_flag(option) && strlen(option->name) == length &&
             memcmp(option->name, name, length) == 0) {
             *value = name[length] == '=' ? name + length + 1 : NULL;
             return option;
@@ -90,7 +90,7 @@ static const struct sl_cli_option *nearest(const struct sl_cli *cli, const char 
     size_t best_distance = length / 3 + 2;
     for (uint32_t i = 0; i < cli->option_count && length <= NAME_BYTES_MAX; i++) {
         const struct sl_cli_option *option = &cli->options[i];
-        const size_t option_length = option->kind == SL_CLI_SECTION ? 0 : strlen(option->name);
+        const size_t option_length = is_flag(option) ? strlen(option->name) : 0;
         if (option_length == 0 || option_length > NAME_BYTES_MAX) {
             continue;
         }
@@ -137,41 +137,62 @@ static const char *take_value(struct parser *parser)
     return parser->argv[parser->next++];
 }
 
-/* Writes "a whole number from 1 to 256" or similar. */
-static void write_range(const struct sl_cli_option *option, char *text, size_t text_bytes)
+static bool has_range(const struct sl_cli_option *option)
 {
-    const bool bounded = option->least != 0 || option->most != 0;
-    const bool whole = option->kind != SL_CLI_F64;
-    snprintf(text, text_bytes, whole ? "a whole number" : "a number");
-    const size_t used = strlen(text);
-    if (bounded) {
-        snprintf(text + used, text_bytes - used, whole ? " from %.0f to %.0f" : " from %g to %g",
-                 option->least, option->most);
-    } else if (option->kind == SL_CLI_U64) {
-        snprintf(text + used, text_bytes - used, " from 0");
-    }
+    return option->least != 0 || option->most != 0;
 }
 
 static bool in_range(const struct sl_cli_option *option, double value)
 {
-    const bool bounded = option->least != 0 || option->most != 0;
-    return !bounded || (value >= option->least && value <= option->most);
+    return !has_range(option) || (value >= option->least && value <= option->most);
+}
+
+/* Writes "a duration from 100ms to 60m, such as 500ms, 2s or 10m; without a unit: seconds". */
+static void write_duration_range(const struct sl_cli_option *option, char *text, size_t text_bytes)
+{
+    char least[SL_NUMBER_DURATION_BYTES], most[SL_NUMBER_DURATION_BYTES];
+    sl_number_format_duration((uint64_t)(option->least * (double)SL_CLOCK_NS_PER_S), least);
+    sl_number_format_duration((uint64_t)(option->most * (double)SL_CLOCK_NS_PER_S), most);
+    (void)snprintf(text, text_bytes,
+                   "a duration from %s to %s, such as 500ms, 2s or 10m; without a unit: seconds",
+                   least, most);
+}
+
+/* Writes what the option accepts. */
+static void write_accepted(const struct sl_cli_option *option, char *text, size_t text_bytes)
+{
+    const bool is_real = option->kind == SL_CLI_F32 || option->kind == SL_CLI_F64;
+    switch (option->kind) {
+    case SL_CLI_FLAG:
+        (void)snprintf(text, text_bytes, "0, 1, true or false%s",
+                       option->name == NULL ? "" : ", or no value at all");
+        return;
+    case SL_CLI_CHOICE:
+        (void)snprintf(text, text_bytes, "%s", option->choices);
+        return;
+    case SL_CLI_PARSED:
+        (void)snprintf(text, text_bytes, "%s", option->accepts);
+        return;
+    case SL_CLI_DURATION:
+        write_duration_range(option, text, text_bytes);
+        return;
+    default:
+        break;
+    }
+    const int used = snprintf(text, text_bytes, is_real ? "a number" : "a whole number");
+    if (has_range(option)) {
+        (void)snprintf(text + used, text_bytes - (size_t)used,
+                       is_real ? " from %g to %g" : " from %.0f to %.0f", option->least,
+                       option->most);
+    } else if (!is_real && option->kind != SL_CLI_I64) {
+        (void)snprintf(text + used, text_bytes - (size_t)used, " from 0");
+    }
 }
 
 /* strtoull and the like skip blanks and accept signs and hexadecimal: allow only these bytes. */
 static bool is_spelt_with(const char *text, const char *accepted)
 {
     return text[0] != '\0' && text[strspn(text, accepted)] == '\0';
-}
-
-static bool parse_u64(const struct sl_cli_option *option, const char *text)
-{
-    uint64_t value;
-    if (!sl_env_parse_u64(text, 0, UINT64_MAX, &value) || !in_range(option, (double)value)) {
-        return false;
-    }
-    *(uint64_t *)option->target = value;
-    return true;
 }
 
 static bool parse_i64(const struct sl_cli_option *option, const char *text)
@@ -186,63 +207,93 @@ static bool parse_i64(const struct sl_cli_option *option, const char *text)
     return true;
 }
 
-static bool parse_f64(const struct sl_cli_option *option, const char *text)
+static bool parse_real(const struct sl_cli_option *option, const char *text, double *out)
 {
     char *end;
-    const double value = strtod(text, &end);
-    if (!is_spelt_with(text, "0123456789+-.eE") || end == text || *end != '\0' ||
-        !isfinite(value) || !in_range(option, value)) {
+    *out = strtod(text, &end);
+    return is_spelt_with(text, "0123456789+-.eE") && end != text && *end == '\0' &&
+           isfinite(*out) && in_range(option, *out);
+}
+
+static bool parse_unsigned(const struct sl_cli_option *option, const char *text)
+{
+    uint64_t value;
+    const bool is_u32 = option->kind == SL_CLI_U32;
+    if (!sl_number_parse_u64(text, 0, is_u32 ? UINT32_MAX : UINT64_MAX, &value) ||
+        !in_range(option, (double)value)) {
         return false;
     }
-    *(double *)option->target = value;
+    if (is_u32) {
+        *(uint32_t *)option->target = (uint32_t)value;
+    } else {
+        *(uint64_t *)option->target = value;
+    }
     return true;
 }
 
-static int parse_number(const struct parser *parser, const struct sl_cli_option *option,
-                        const char *value)
-{
-    const bool accepted = option->kind == SL_CLI_U64   ? parse_u64(option, value)
-                          : option->kind == SL_CLI_I64 ? parse_i64(option, value)
-                                                       : parse_f64(option, value);
-    if (accepted) {
-        return 0;
-    }
-    char range[128];
-    write_range(option, range, sizeof range);
-    return refuse(parser, option, value, range);
-}
-
-static int parse_choice(const struct parser *parser, const struct sl_cli_option *option,
-                        const char *value)
+static bool parse_choice(const struct sl_cli_option *option, const char *text)
 {
     char choice[64];
     for (int i = 0; sl_cli_help_choice(option->choices, i, choice, sizeof choice); i++) {
-        if (strcasecmp(choice, value) == 0) {
+        if (strcasecmp(choice, text) == 0) {
             *(int *)option->target = i;
-            return 0;
+            return true;
         }
     }
-    return refuse(parser, option, value, option->choices);
+    return false;
 }
 
-static int parse_flag(const struct parser *parser, const struct sl_cli_option *option,
-                      const char *value)
+/* Writes the value of one text to the target; not for STRINGS. */
+static bool parse_value(const struct sl_cli_option *option, const char *text)
 {
-    if (value == NULL) {
-        *(bool *)option->target = true;
-        return 0;
+    uint64_t ns;
+    double real;
+    switch (option->kind) {
+    case SL_CLI_FLAG:
+        return sl_number_parse_bool(text, option->target);
+    case SL_CLI_STRING:
+        *(const char **)option->target = text;
+        return true;
+    case SL_CLI_U32:
+    case SL_CLI_U64:
+        return parse_unsigned(option, text);
+    case SL_CLI_I64:
+        return parse_i64(option, text);
+    case SL_CLI_F32:
+        if (parse_real(option, text, &real)) {
+            *(float *)option->target = (float)real;
+            return true;
+        }
+        return false;
+    case SL_CLI_F64:
+        if (parse_real(option, text, &real)) {
+            *(double *)option->target = real;
+            return true;
+        }
+        return false;
+    case SL_CLI_DURATION:
+        if (sl_number_parse_duration(text, &ns) &&
+            in_range(option, (double)ns / (double)SL_CLOCK_NS_PER_S)) {
+            *(uint64_t *)option->target = ns;
+            return true;
+        }
+        return false;
+    case SL_CLI_CHOICE:
+        return parse_choice(option, text);
+    case SL_CLI_PARSED:
+        return option->parse(text, option->target);
+    case SL_CLI_STRINGS:
+    case SL_CLI_SECTION:
+        break;
     }
-    if (sl_env_parse_bool(value, option->target)) {
-        return 0;
-    }
-    return refuse(parser, option, value, "0, 1, true or false, or no value at all");
+    return false;
 }
 
 /* The first append allocates room for all arguments, more than any list needs. */
 static int append(const struct parser *parser, struct sl_cli_list *list, const char *value)
 {
     if (list->items == NULL) {
-        list->items = malloc((size_t)parser->argc * sizeof *list->items);
+        list->items = malloc(((size_t)parser->argc + 1) * sizeof *list->items);
         if (list->items == NULL) {
             snprintf(parser->reason, parser->reason_bytes, "out of memory for %d arguments",
                      parser->argc);
@@ -254,51 +305,89 @@ static int append(const struct parser *parser, struct sl_cli_list *list, const c
     return 0;
 }
 
-/* Appends values up to the next argument that looks like a flag; after "--name=" one value only. */
-static int parse_strings(struct parser *parser, const struct sl_cli_option *option,
-                         const char *value, bool spelt_with_equals)
+/* Takes one value and records its source. */
+static int take(const struct parser *parser, const struct sl_cli_option *option,
+                struct sl_cli_given given)
 {
-    int err = append(parser, option->target, value);
-    while (err == 0 && !spelt_with_equals && parser->next < parser->argc &&
-           strncmp(parser->argv[parser->next], "--", 2) != 0) {
-        err = append(parser, option->target, parser->argv[parser->next++]);
+    char accepted[256];
+    parser->given[option - parser->cli->options] = given;
+    if (option->kind == SL_CLI_STRINGS) {
+        return append(parser, option->target, given.text);
     }
-    return err;
+    if (parse_value(option, given.text)) {
+        return 0;
+    }
+    write_accepted(option, accepted, sizeof accepted);
+    snprintf(parser->reason, parser->reason_bytes, "%s%s=%.120s: accepts %s", given.dashes,
+             given.source, given.text, accepted);
+    return SL_ERR_INVALID;
 }
 
 static int parse_argument(struct parser *parser, const char *argument)
 {
-    const char *value;
-    const struct sl_cli_option *option = find(parser->cli, argument, &value);
+    struct sl_cli_given given = {.dashes = "--"};
+    const struct sl_cli_option *option = find(parser->cli, argument, &given.text);
     if (option == NULL) {
         return refuse_unknown(parser, argument);
     }
-    if (parser->cli->given != NULL) {
-        parser->cli->given[option - parser->cli->options] = true;
+    const bool spelt_with_equals = given.text != NULL;
+    given.source = option->name;
+    if (given.text == NULL) {
+        given.text = option->kind == SL_CLI_FLAG ? "true" : take_value(parser);
     }
-    if (option->kind == SL_CLI_FLAG) {
-        return parse_flag(parser, option, value);
-    }
-    const bool spelt_with_equals = value != NULL;
-    if (value == NULL) {
-        value = take_value(parser);
-    }
-    if (value == NULL) {
+    if (given.text == NULL) {
         snprintf(parser->reason, parser->reason_bytes, "--%s needs a value (see --help)",
                  option->name);
         return SL_ERR_INVALID;
     }
-    switch (option->kind) {
-    case SL_CLI_STRING:
-        *(const char **)option->target = value;
-        return 0;
-    case SL_CLI_STRINGS:
-        return parse_strings(parser, option, value, spelt_with_equals);
-    case SL_CLI_CHOICE:
-        return parse_choice(parser, option, value);
-    default:
-        return parse_number(parser, option, value);
+    int err = take(parser, option, given);
+    /* A list takes values up to the next argument that looks like a flag; after "--name=" one. */
+    while (err == 0 && option->kind == SL_CLI_STRINGS && !spelt_with_equals &&
+           parser->next < parser->argc && strncmp(parser->argv[parser->next], "--", 2) != 0) {
+        given.text = parser->argv[parser->next++];
+        err = take(parser, option, given);
     }
+    return err;
+}
+
+static const char *variable_of(const struct sl_cli_option *option, const char *name)
+{
+    const char *text = name == NULL ? NULL : getenv(name);
+    return text != NULL && text[0] == '\0' && option->skips_empty ? NULL : text;
+}
+
+/* Reads the variable of a flag that is not given. */
+static int parse_variable(const struct parser *parser, const struct sl_cli_option *option)
+{
+    const char *text = variable_of(option, option->variable);
+    return text == NULL ? 0
+                        : take(parser, option, (struct sl_cli_given){"", option->variable, text});
+}
+
+/* Reads the alias of the variable, which must agree with it. */
+static int parse_alias(const struct parser *parser, const struct sl_cli_option *option)
+{
+    const char *text = variable_of(option, option->alias);
+    struct sl_cli_given *given = &parser->given[option - parser->cli->options];
+    const struct sl_cli_given before = *given;
+    const bool is_u32 = option->kind == SL_CLI_U32;
+    sl_assert(option->alias == NULL || is_u32 || option->kind == SL_CLI_FLAG);
+    if (text == NULL) {
+        return 0;
+    }
+    const uint32_t agreed = is_u32 ? *(uint32_t *)option->target : *(bool *)option->target;
+    int err = take(parser, option, (struct sl_cli_given){"", option->alias, text});
+    if (err == 0 && option->inverts) {
+        *(bool *)option->target = !*(bool *)option->target;
+    }
+    const uint32_t value = is_u32 ? *(uint32_t *)option->target : *(bool *)option->target;
+    if (err == 0 && before.source != NULL && value != agreed) {
+        snprintf(parser->reason, parser->reason_bytes,
+                 "%s is %.80s, but %s is %.80s; they must agree", before.source, before.text,
+                 option->alias, text);
+        err = SL_ERR_INVALID;
+    }
+    return err;
 }
 
 /* Handles --help or --version at any position. */
@@ -319,19 +408,34 @@ static bool print_and_exit(const struct sl_cli *cli, int argc, char **argv)
 
 int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, char *reason, size_t reason_bytes)
 {
-    if (print_and_exit(cli, argc, argv)) {
-        return SL_CLI_EXIT_OK;
-    }
+    struct sl_cli_given own[SL_CLI_OPTIONS_MAX];
     struct parser parser = {.cli = cli,
                             .argc = argc,
                             .argv = argv,
                             .next = 1,
+                            .given = cli->given != NULL ? cli->given : own,
                             .reason = reason,
                             .reason_bytes = reason_bytes};
+    sl_assert(cli->option_count <= SL_CLI_OPTIONS_MAX);
+    if (print_and_exit(cli, argc, argv)) {
+        return SL_CLI_EXIT_OK;
+    }
+    memset(parser.given, 0, cli->option_count * sizeof *parser.given);
     int err = 0;
+    for (uint32_t i = 0; i < cli->option_count; i++) {
+        const struct sl_cli_option *option = &cli->options[i];
+        const bool is_valid = option->preset == NULL || parse_value(option, option->preset);
+        sl_assert(is_valid);
+    }
     while (err == 0 && parser.next < argc) {
         const char *argument = argv[parser.next++];
         err = parse_argument(&parser, argument);
+    }
+    for (uint32_t i = 0; err == 0 && i < cli->option_count; i++) {
+        if (parser.given[i].source == NULL) {
+            err = parse_variable(&parser, &cli->options[i]);
+            err = err != 0 ? err : parse_alias(&parser, &cli->options[i]);
+        }
     }
     for (uint32_t i = 0; err != 0 && i < cli->option_count; i++) {
         if (cli->options[i].kind == SL_CLI_STRINGS) {

@@ -1,8 +1,9 @@
-/* The command-line parser reads flags described by a table, which also prints --help. It accepts
- * "--name value" and "--name=value". An unknown flag is an error that suggests the nearest name.
- * The last occurrence of a flag counts, so that scripts can append. A value that equals one of the
- * program's flags is taken as that flag ("--data --epochs": --data lacks a value), unless written
- * "--name=value". Before start. */
+/* The command-line parser fills variables described by a table: flags, and the environment
+ * variables that replace missing flags. The same table prints --help. It accepts "--name value" and
+ * "--name=value". An unknown flag is an error that suggests the nearest name. The last occurrence
+ * of a flag counts, so that scripts can append. A value that equals one of the program's flags is
+ * taken as that flag ("--data --epochs": --data lacks a value), unless written "--name=value".
+ * Before start. */
 #ifndef SL_CONFIG_CLI_H
 #define SL_CONFIG_CLI_H
 
@@ -13,14 +14,18 @@
 #include "core/err.h"
 
 enum sl_cli_kind {
-    SL_CLI_FLAG,    /* bool *: true if given; "--name=false" etc.: env.h */
-    SL_CLI_STRING,  /* const char **: points into argv */
-    SL_CLI_STRINGS, /* struct sl_cli_list *: values up to the next flag; repeatable */
-    SL_CLI_U64,     /* uint64_t *, within [least, most] */
-    SL_CLI_I64,     /* int64_t *, within [least, most] */
-    SL_CLI_F64,     /* double *, within [least, most], finite */
-    SL_CLI_CHOICE,  /* int *: index into choices, "a|b|c" */
-    SL_CLI_SECTION, /* a heading in --help: name, else help; no target */
+    SL_CLI_FLAG,     /* bool *: true if given; "--name=false" etc.: sl_number_parse_bool */
+    SL_CLI_STRING,   /* const char **: points into argv or the environment */
+    SL_CLI_STRINGS,  /* struct sl_cli_list *: values up to the next flag; repeatable */
+    SL_CLI_U32,      /* uint32_t *, within [least, most] */
+    SL_CLI_U64,      /* uint64_t *, within [least, most] */
+    SL_CLI_I64,      /* int64_t *, within [least, most] */
+    SL_CLI_F32,      /* float *, within [least, most], finite */
+    SL_CLI_F64,      /* double *, within [least, most], finite */
+    SL_CLI_DURATION, /* uint64_t *: nanoseconds; least and most are in seconds */
+    SL_CLI_CHOICE,   /* int *: index into choices, "a|b|c" */
+    SL_CLI_PARSED,   /* whatever `parse` writes */
+    SL_CLI_SECTION,  /* a heading in --help: name, else help; no target */
 };
 
 struct sl_cli_list {
@@ -30,13 +35,28 @@ struct sl_cli_list {
 
 struct sl_cli_option {
     enum sl_cli_kind kind;
-    const char *name;    /* without dashes */
-    void *target;        /* holds the default before parse */
-    const char *metavar; /* "FILE" */
-    const char *help;    /* sentences, wrapped when printed */
-    const char *choices; /* CHOICE only */
-    double least, most;  /* numbers only; both 0: limits of the type */
+    const char *name;     /* without dashes; NULL: variable only */
+    const char *variable; /* applies if the flag is not given; or NULL */
+    const char *alias;    /* older name of the variable; if both are set, they must agree */
+    bool inverts;         /* FLAG: true for the alias is false for the option */
+    bool skips_empty;     /* an empty variable counts as unset; else as an empty value */
+    void *target;         /* holds the default before parse, unless there is a preset */
+    const char *preset;   /* default as text; or NULL */
+    const char *metavar;  /* "FILE" */
+    const char *help;     /* sentences, wrapped when printed */
+    const char *choices;  /* CHOICE only */
+    double least, most;   /* numbers only; both 0: limits of the type */
+    bool (*parse)(const char *text, void *target); /* PARSED only; false: invalid */
+    const char *accepts;                           /* PARSED only: for the error */
 };
+
+/* Where a value comes from. */
+struct sl_cli_given {
+    const char *dashes, *source; /* "--" and a flag, or "" and a variable; source NULL: not given */
+    const char *text;            /* the value as written */
+};
+
+#define SL_CLI_OPTIONS_MAX 128
 
 struct sl_cli {
     const char *program;
@@ -44,14 +64,15 @@ struct sl_cli {
     const char *usage;   /* "[options]" */
     const struct sl_cli_option *options;
     uint32_t option_count;
-    bool *given; /* [option_count]: the flag was given; false before parse; or NULL */
+    struct sl_cli_given *given; /* [option_count], written by parse; or NULL */
 };
 
 enum sl_cli_result { SL_CLI_RUN = 0, SL_CLI_EXIT_OK = 1 };
 
-/* --help and --version (-h, -V) are handled first, so that --help shows the defaults. Returns
- * SL_CLI_RUN, SL_CLI_EXIT_OK (--help or --version was printed to stdout), or an error. reason: the
- * flag, its value, what is accepted; lists are then empty. Errors: INVALID, NO_MEMORY. */
+/* --help and --version (-h, -V) are handled first, so that --help shows the defaults. Then flags,
+ * then variables of flags that are not given. argc 0: variables only. Returns SL_CLI_RUN,
+ * SL_CLI_EXIT_OK (--help or --version was printed to stdout), or an error. reason: the flag or
+ * variable, its value, what is accepted; lists are then empty. Errors: INVALID, NO_MEMORY. */
 int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, char *reason,
                  size_t reason_bytes);
 void sl_cli_list_fini(struct sl_cli_list *list);

@@ -19,59 +19,89 @@ bool sl_cli_help_choice(const char *choices, int index, char *text, size_t text_
     return true;
 }
 
-/* Writes "--name METAVAR". */
+/* Writes "--name METAVAR", or "VARIABLE=METAVAR". */
 static void write_synopsis(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
     static const char *const metavars[] = {
         [SL_CLI_FLAG] = "",   [SL_CLI_STRING] = "TEXT", [SL_CLI_STRINGS] = "TEXT...",
-        [SL_CLI_U64] = "N",   [SL_CLI_I64] = "N",       [SL_CLI_F64] = "X",
-        [SL_CLI_CHOICE] = "",
+        [SL_CLI_U32] = "N",   [SL_CLI_U64] = "N",       [SL_CLI_I64] = "N",
+        [SL_CLI_F32] = "X",   [SL_CLI_F64] = "X",       [SL_CLI_DURATION] = "DURATION",
+        [SL_CLI_CHOICE] = "", [SL_CLI_PARSED] = "TEXT",
     };
     const char *metavar = option->metavar != NULL         ? option->metavar
                           : option->kind == SL_CLI_CHOICE ? option->choices
                                                           : metavars[option->kind];
-    snprintf(text, text_bytes, "--%s%s%s", option->name, metavar[0] != '\0' ? " " : "", metavar);
+    if (option->name == NULL) {
+        snprintf(text, text_bytes, "%s=%s", option->variable, metavar[0] != '\0' ? metavar : "0|1");
+    } else {
+        snprintf(text, text_bytes, "--%s%s%s", option->name, metavar[0] != '\0' ? " " : "",
+                 metavar);
+    }
 }
 
-/* Writes " Default: 5.", or nothing if the target has no default. */
-static void write_default(const struct sl_cli_option *option, char *text, size_t text_bytes)
+/* Writes the target's value; "": none. */
+static void write_value(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
-    char settings[64];
-    const char *string;
+    const char *string = NULL;
     text[0] = '\0';
     switch (option->kind) {
-    case SL_CLI_FLAG:
-        if (*(const bool *)option->target) {
-            snprintf(text, text_bytes, " Default: on; --%s=false turns it off.", option->name);
-        }
-        break;
     case SL_CLI_STRING:
         string = *(const char *const *)option->target;
-        if (string != NULL && string[0] != '\0') {
-            snprintf(text, text_bytes, " Default: %s", string);
-        }
+        snprintf(text, text_bytes, "%s", string != NULL ? string : "");
         break;
     case SL_CLI_U64:
         /* Below the range: "not given"; the help text has the default. */
         if ((double)*(const uint64_t *)option->target >= option->least) {
-            snprintf(text, text_bytes, " Default: %" PRIu64, *(const uint64_t *)option->target);
+            snprintf(text, text_bytes, "%" PRIu64, *(const uint64_t *)option->target);
         }
         break;
     case SL_CLI_I64:
-        snprintf(text, text_bytes, " Default: %" PRId64, *(const int64_t *)option->target);
-        break;
-    case SL_CLI_F64:
-        snprintf(text, text_bytes, " Default: %.6g", *(const double *)option->target);
-        break;
-    case SL_CLI_CHOICE:
-        if (sl_cli_help_choice(option->choices, *(const int *)option->target, settings,
-                               sizeof settings)) {
-            snprintf(text, text_bytes, " Default: %s", settings);
+        if ((double)*(const int64_t *)option->target >= option->least) {
+            snprintf(text, text_bytes, "%" PRId64, *(const int64_t *)option->target);
         }
         break;
-    case SL_CLI_STRINGS:
-    case SL_CLI_SECTION:
+    case SL_CLI_F32:
+        snprintf(text, text_bytes, "%.6g", (double)*(const float *)option->target);
         break;
+    case SL_CLI_F64:
+        snprintf(text, text_bytes, "%.6g", *(const double *)option->target);
+        break;
+    case SL_CLI_CHOICE:
+        (void)sl_cli_help_choice(option->choices, *(const int *)option->target, text, text_bytes);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Writes " Default: 5.", or nothing if there is no default. */
+static void write_default(const struct sl_cli_option *option, char *text, size_t text_bytes)
+{
+    char value[64];
+    text[0] = '\0';
+    if (option->preset != NULL) {
+        snprintf(value, sizeof value, "%s", option->preset);
+    } else {
+        write_value(option, value, sizeof value);
+    }
+    if (option->kind == SL_CLI_FLAG && option->preset == NULL && *(const bool *)option->target) {
+        snprintf(text, text_bytes, " Default: on; --%s=false turns it off.", option->name);
+    } else if (value[0] != '\0') {
+        snprintf(text, text_bytes, " Default: %s", value);
+    }
+}
+
+/* Writes " Variable: STARLING_X." for a flag, and the older name if there is one. */
+static void write_variables(const struct sl_cli_option *option, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    if (option->name != NULL && option->variable != NULL) {
+        used = (size_t)snprintf(text, text_bytes, " Variable: %s.", option->variable);
+    }
+    if (option->alias != NULL) {
+        snprintf(text + used, text_bytes - used, " Older name%s: %s.",
+                 option->inverts ? ", inverted" : "", option->alias);
     }
 }
 
@@ -107,8 +137,9 @@ static void print_option(const struct sl_cli_option *option, FILE *file)
         fprintf(file, "\n%s:\n", option->name != NULL ? option->name : option->help);
         return;
     }
-    char synopsis[160], standard[160];
+    char synopsis[160], variables[160], standard[160];
     write_synopsis(option, synopsis, sizeof synopsis);
+    write_variables(option, variables, sizeof variables);
     write_default(option, standard, sizeof standard);
     size_t column = 2 + strlen(synopsis);
     fprintf(file, "  %s", synopsis);
@@ -118,6 +149,7 @@ static void print_option(const struct sl_cli_option *option, FILE *file)
         column = 0;
     }
     column = print_wrapped(option->help != NULL ? option->help : "", column, file);
+    column = print_wrapped(variables, column, file);
     print_wrapped(standard, column, file);
     fputc('\n', file);
 }
@@ -125,11 +157,11 @@ static void print_option(const struct sl_cli_option *option, FILE *file)
 void sl_cli_help_print(const struct sl_cli *cli, FILE *file)
 {
     static const struct sl_cli_option standard[] = {
-        {.kind = SL_CLI_STRING, .name = "help", .metavar = "", .help = "Prints this, and ends."},
+        {.kind = SL_CLI_STRING, .name = "help", .metavar = "", .help = "Print this text and exit."},
         {.kind = SL_CLI_STRING,
          .name = "version",
          .metavar = "",
-         .help = "Prints the version, and ends."},
+         .help = "Print the version and exit."},
     };
     static const char *const none = NULL;
     fprintf(file, "Usage: %s %s\n%s\n", cli->program, cli->usage, cli->summary);

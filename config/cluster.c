@@ -271,16 +271,18 @@ static int agree_on_workers(const struct sources *sources, struct sl_cluster *cl
 {
     const struct sl_dmlc *dmlc = sources->dmlc;
     const struct said said[] = {
+        {"--num-workers is", unless_zero(sources->flags->worker_count), NULL},
         {"--worker-hosts names", unless_zero(sources->flag_workers), " workers"},
         {"TF_CONFIG names", unless_zero(sources->tf.worker_count), " (a chief is one)"},
         {"DMLC_NUM_WORKER is", dmlc == NULL ? -1 : (int64_t)dmlc->worker_count, NULL},
     };
-    int64_t count;
+    int64_t count = -1;
     int err = agree(sources, said, sizeof said / sizeof said[0], &count);
     if (err == 0 && count >= 0) {
         cluster->worker_count = (uint32_t)count;
-        cluster->worker_count_source = said[0].value >= 0   ? "--worker-hosts"
-                                       : said[1].value >= 0 ? "TF_CONFIG"
+        cluster->worker_count_source = said[0].value >= 0   ? "--num-workers"
+                                       : said[1].value >= 0 ? "--worker-hosts"
+                                       : said[2].value >= 0 ? "TF_CONFIG"
                                                             : "DMLC_NUM_WORKER";
     }
     return err;
@@ -468,7 +470,7 @@ static int gather(struct sources *sources, enum sl_cluster_role program, const c
 static int weigh(const struct sources *sources, enum sl_cluster_role program,
                  struct sl_cluster *cluster)
 {
-    int64_t index;
+    int64_t index = -1;
     int err = compare_places(sources);
     if (err == 0) {
         err = agree_on_role(sources, program, &cluster->role);

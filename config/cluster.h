@@ -1,7 +1,7 @@
 /* The cluster and this process's task in it. For each item the first source below that has it
  * counts. Two sources that contradict each other are an error that names both.
  *
- *   1. Flags: --ps-hosts, --worker-hosts, --job-name, --task-index, --endpoint-map.
+ *   1. Flags: --ps-hosts, --num-workers, --worker-hosts, --job-name, --task-index, --endpoint-map.
  *   2. TF_CONFIG: {"cluster": {"ps": [...], "worker": [...], "chief": [...]},
  *                  "task": {"type": "ps", "index": 0}}; the chief is worker 0, workers follow.
  *   3. ps-lite's variables (config/dmlc.h), if in use. A scheduler hosts the coordinator, servers
@@ -46,6 +46,7 @@ struct sl_cluster {
 struct sl_cluster_flags {
     const char *ps_hosts;     /* "host:port,host:port" */
     const char *worker_hosts; /* likewise; only the count is used, ports are optional */
+    uint32_t worker_count;    /* --num-workers; 0: not given */
     const char *job_name;     /* "ps", "worker", "chief" or, with a scheduler, "scheduler" */
     const char *endpoint_map;
     int64_t task_index;

@@ -2,25 +2,25 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "core/endpoint.h"
 
-#define ACCEPTED "accepts etcd://host:port,host:port/prefix, or etcds:// for TLS"
+#define USER_FILE "STARLING_CLUSTER_STORE_USER_FILE"
+
+#define ACCEPTED  "accepts etcd://host:port,host:port/prefix, or etcds:// for TLS"
 
 struct reading {
-    const char *by; /* the flag or variable */
-    const char *text;
+    const struct sl_cli_given *url;
     char *reason;
     size_t reason_bytes;
 };
 
 static int refuse(const struct reading *reading, const char *what)
 {
-    (void)snprintf(reading->reason, reading->reason_bytes, "%s=%.200s: %s; " ACCEPTED, reading->by,
-                   reading->text, what);
+    (void)snprintf(reading->reason, reading->reason_bytes, "%s%s=%.200s: %s; " ACCEPTED,
+                   reading->url->dashes, reading->url->source, reading->url->text, what);
     return SL_ERR_INVALID;
 }
 
@@ -36,7 +36,7 @@ static int read_server(const struct reading *reading, const char *text, size_t l
     char *server = out->servers[out->server_count];
     if (length == 0 || length >= sizeof out->servers[0] || memchr(text, '@', length) != NULL) {
         return refuse(reading, "a server is missing, too long, or has a user, who belongs into the "
-                               "file of " SL_CLUSTER_STORE_SETTINGS_USER_FILE);
+                               "file of " USER_FILE);
     }
     memcpy(server, text, length);
     server[length] = '\0';
@@ -73,7 +73,7 @@ static int read_url(const struct reading *reading, struct sl_cluster_store_setti
 {
     static const char PLAIN[] = "etcd://";
     static const char TLS[] = "etcds://";
-    const char *at = reading->text;
+    const char *at = reading->url->text;
     if (strncmp(at, TLS, sizeof TLS - 1) == 0) {
         out->tls = true;
         at += sizeof TLS - 1;
@@ -115,9 +115,8 @@ static int split_user(const char *path, char *line, struct sl_cluster_store_sett
     if (colon == NULL || colon == line || (size_t)(colon - line) >= sizeof out->user ||
         strlen(colon + 1) >= sizeof out->password) {
         (void)snprintf(reason, reason_bytes,
-                       SL_CLUSTER_STORE_SETTINGS_USER_FILE
-                       "=%.200s: accepts one line user:password, each of "
-                       "up to 127 characters",
+                       USER_FILE "=%.200s: accepts one line user:password, each of "
+                                 "up to 127 characters",
                        path);
         return SL_ERR_INVALID;
     }
@@ -134,8 +133,7 @@ static int read_user(const char *path, struct sl_cluster_store_settings *out, ch
     struct stat status;
     if (file == NULL || fstat(fileno(file), &status) != 0) {
         int err = errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
-        (void)snprintf(reason, reason_bytes, SL_CLUSTER_STORE_SETTINGS_USER_FILE "=%.200s: %s",
-                       path, strerror(errno));
+        (void)snprintf(reason, reason_bytes, USER_FILE "=%.200s: %s", path, strerror(errno));
         if (file != NULL) {
             (void)fclose(file);
         }
@@ -148,9 +146,8 @@ static int read_user(const char *path, struct sl_cluster_store_settings *out, ch
     if (is_open) {
         explicit_bzero(line, sizeof line);
         (void)snprintf(reason, reason_bytes,
-                       SL_CLUSTER_STORE_SETTINGS_USER_FILE
-                       "=%.200s: others may use it (mode %04o): chmod 600 it",
-                       path, (unsigned)status.st_mode & 07777);
+                       USER_FILE "=%.200s: others may use it (mode %04o): chmod 600 it", path,
+                       (unsigned)status.st_mode & 07777);
         return SL_ERR_INVALID;
     }
     int err = split_user(path, is_line ? line : (char[]){""}, out, reason, reason_bytes);
@@ -158,21 +155,15 @@ static int read_user(const char *path, struct sl_cluster_store_settings *out, ch
     return err;
 }
 
-int sl_cluster_store_settings_read(const char *flag, struct sl_cluster_store_settings *out,
-                                   char *reason, size_t reason_bytes)
+int sl_cluster_store_settings_read(const struct sl_cli_given *url, const char *user_file,
+                                   struct sl_cluster_store_settings *out, char *reason,
+                                   size_t reason_bytes)
 {
-    const char *variable = getenv(SL_CLUSTER_STORE_SETTINGS_VARIABLE);
-    const struct reading reading = {
-        .by = flag != NULL ? "--cluster-store" : SL_CLUSTER_STORE_SETTINGS_VARIABLE,
-        .text = flag != NULL ? flag : variable,
-        .reason = reason,
-        .reason_bytes = reason_bytes,
-    };
-    struct sl_cluster_store_settings settings = {.is_given = reading.text != NULL};
+    const struct reading reading = {.url = url, .reason = reason, .reason_bytes = reason_bytes};
+    struct sl_cluster_store_settings settings = {.is_given = url->source != NULL};
     int err = settings.is_given ? read_url(&reading, &settings) : 0;
-    const char *path = settings.is_given ? getenv(SL_CLUSTER_STORE_SETTINGS_USER_FILE) : NULL;
-    if (err == 0 && path != NULL) {
-        err = read_user(path, &settings, reason, reason_bytes);
+    if (err == 0 && settings.is_given && user_file != NULL) {
+        err = read_user(user_file, &settings, reason, reason_bytes);
     }
     if (err == 0) {
         *out = settings;

@@ -11,21 +11,7 @@
 #include "core/err.h"
 #include "core/limits.h"
 
-#define SL_CLUSTER_STORE_SETTINGS_SERVERS   9
-#define SL_CLUSTER_STORE_SETTINGS_VARIABLE  "STARLING_CLUSTER_STORE"
-#define SL_CLUSTER_STORE_SETTINGS_USER_FILE "STARLING_CLUSTER_STORE_USER_FILE"
-
-/* A row of a table of options (config/cli.h); `flag` is a const char *. */
-#define SL_CLUSTER_STORE_SETTINGS_OPTION(flag)                                                     \
-    {                                                                                              \
-        .kind = SL_CLI_STRING, .name = "cluster-store", .target = &(flag),                         \
-        .metavar = "etcd://HOST:PORT,.../PREFIX",                                                  \
-        .help = "URL of an etcd for leader election: if the process that hosts the "               \
-                "coordinator dies, another one takes over. The same URL for all "                  \
-                "processes of the job; one PREFIX per job; etcds:// for TLS. Default: "            \
-                "STARLING_CLUSTER_STORE; else the coordinator is on server 0, or in the "          \
-                "scheduler."                                                                       \
-    }
+#define SL_CLUSTER_STORE_SETTINGS_SERVERS 9
 
 struct sl_cluster_store_settings {
     bool is_given;
@@ -36,11 +22,11 @@ struct sl_cluster_store_settings {
     char user[128], password[128];                                            /* "": none */
 };
 
-/* Reads the flag (NULL: not given), else the variable. An empty variable is an error; unset it
- * instead. User and password, "user:password", are the first line of the file named by
- * STARLING_CLUSTER_STORE_USER_FILE; the file must be private. reason: the flag or variable and what
- * is accepted. Errors: INVALID, NOT_FOUND, IO. */
-int sl_cluster_store_settings_read(const char *flag, struct sl_cluster_store_settings *out,
-                                   char *reason, size_t reason_bytes);
+/* Parses the URL, as given (source NULL: no metastore). user_file:
+ * STARLING_CLUSTER_STORE_USER_FILE, whose first line is "user:password"; NULL: none. The file must
+ * be private. reason: the flag or variable and what is accepted. Errors: INVALID, NOT_FOUND, IO. */
+int sl_cluster_store_settings_read(const struct sl_cli_given *url, const char *user_file,
+                                   struct sl_cluster_store_settings *out, char *reason,
+                                   size_t reason_bytes);
 
 #endif

@@ -18,12 +18,14 @@ struct sl_dmlc {
     enum sl_dmlc_role role;   /* DMLC_ROLE */
     uint32_t worker_count;    /* DMLC_NUM_WORKER */
     uint32_t server_count;    /* DMLC_NUM_SERVER: processes */
-    struct sl_endpoint root;  /* DMLC_PS_ROOT_URI (a host), DMLC_PS_ROOT_PORT: the scheduler */
+    struct sl_endpoint root;  /* DMLC_PS_ROOT_URI (a host) and root_port: the scheduler */
+    uint32_t root_port;       /* DMLC_PS_ROOT_PORT */
     char interface[IFNAMSIZ]; /* DMLC_INTERFACE; "": none or "auto" */
     char node_host[SL_LIMIT_ENDPOINT_BYTES]; /* DMLC_NODE_HOST; "": none */
-    uint16_t port;                           /* DMLC_PORT: of a server's data endpoint; 0: any */
-    const char *rdma; /* DMLC_ENABLE_RDMA: 1, ibverbs or rdma; NULL: 0 or unset */
-    int64_t rank;     /* DMLC_RANK, or a worker's DMLC_WORKER_ID; -1: chosen by the scheduler */
+    uint32_t port;                           /* DMLC_PORT: of a server's data endpoint; 0: any */
+    const char *rdma;  /* DMLC_ENABLE_RDMA: 1, ibverbs or rdma; NULL: 0 or unset */
+    int64_t rank;      /* DMLC_RANK, or a worker's DMLC_WORKER_ID; -1: chosen by the scheduler */
+    int64_t worker_id; /* DMLC_WORKER_ID; -1: unset */
     const char *rank_variable; /* the one that is set; NULL: none */
     uint32_t group_size;       /* DMLC_GROUP_SIZE: shards per server; 0: unset */
 
@@ -33,9 +35,16 @@ struct sl_dmlc {
     uint32_t heartbeat_timeout_s;  /* PS_HEARTBEAT_TIMEOUT: the lease; 0: unset */
 };
 
-/* Reads the environment. reason: "NAME=value: accepts ...", or the missing variable, or two that
- * contradict each other. Errors: INVALID. */
-int sl_dmlc_read(struct sl_dmlc *out, char *reason, size_t reason_bytes);
+/* Parsers for the table of options: config/cli.h, SL_CLI_PARSED. */
+bool sl_dmlc_parse_role(const char *text, void *role);
+#define SL_DMLC_HOST_ACCEPTS "the name or the address of a host, without a port"
+bool sl_dmlc_parse_host(const char *text, void *host);
+bool sl_dmlc_parse_interface(const char *text, void *interface);
+bool sl_dmlc_parse_rdma(const char *text, void *rdma);
+
+/* Checks the values together and sets in_use, rank and rank_variable. reason: the missing variable,
+ * or two that contradict each other. Errors: INVALID. */
+int sl_dmlc_check(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes);
 
 /* "scheduler", "server", "worker". */
 const char *sl_dmlc_role_name(enum sl_dmlc_role role);

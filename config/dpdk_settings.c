@@ -1,14 +1,11 @@
 #include "config/dpdk_settings.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define VARIABLE "STARLING_DPDK_DEVICE"
 
 /* Device names so far, to detect duplicates. */
 struct names {
-    const char *source;
+    const struct sl_cli_given *given;
     char items[SL_DPDK_SETTINGS_DEVICES][sizeof((struct sl_endpoint_device *)0)->name];
     uint32_t count;
 };
@@ -18,14 +15,14 @@ static int add_name(struct names *names, const struct sl_endpoint_device *device
 {
     for (uint32_t i = 0; i < names->count; i++) {
         if (strcmp(names->items[i], device->name) == 0) {
-            (void)snprintf(reason, reason_bytes, "%s: %s is named twice; each device once",
-                           names->source, device->name);
+            (void)snprintf(reason, reason_bytes, "%s%s: %s is named twice; each device once",
+                           names->given->dashes, names->given->source, device->name);
             return SL_ERR_INVALID;
         }
     }
     if (names->count == SL_DPDK_SETTINGS_DEVICES) {
-        (void)snprintf(reason, reason_bytes, "%s: more than %d devices", names->source,
-                       SL_DPDK_SETTINGS_DEVICES);
+        (void)snprintf(reason, reason_bytes, "%s%s: more than %d devices", names->given->dashes,
+                       names->given->source, SL_DPDK_SETTINGS_DEVICES);
         return SL_ERR_TOO_LARGE;
     }
     memcpy(names->items[names->count++], device->name, sizeof device->name);
@@ -48,31 +45,29 @@ static int take(struct names *names, const char *text, struct sl_dpdk_settings *
         out->first = names->count == 1 ? device : out->first;
     }
     if (result != 0) {
-        (void)snprintf(reason, reason_bytes, "%s=%s", names->source, why);
+        (void)snprintf(reason, reason_bytes, "%s%s=%s", names->given->dashes, names->given->source,
+                       why);
         return result;
     }
     const size_t used = strlen(out->text);
     const int bytes =
         snprintf(out->text + used, sizeof out->text - used, "%s%s", used == 0 ? "" : ";", text);
     if (bytes < 0 || (size_t)bytes >= sizeof out->text - used) {
-        (void)snprintf(reason, reason_bytes, "%s: too long", names->source);
+        (void)snprintf(reason, reason_bytes, "%s%s: too long", names->given->dashes,
+                       names->given->source);
         return SL_ERR_TOO_LARGE;
     }
     return 0;
 }
 
-int sl_dpdk_settings_read(const struct sl_cli_list *flags, struct sl_dpdk_settings *out,
-                          char *reason, size_t reason_bytes)
+int sl_dpdk_settings_read(const struct sl_cli_list *devices, const struct sl_cli_given *given,
+                          struct sl_dpdk_settings *out, char *reason, size_t reason_bytes)
 {
-    struct names names = {.source = flags->count > 0 ? "--dpdk-device" : VARIABLE};
+    struct names names = {.given = given};
     struct sl_dpdk_settings settings = {.text = ""};
-    const char *variable = getenv(VARIABLE);
     int err = 0;
-    for (uint32_t i = 0; err == 0 && i < flags->count; i++) {
-        err = take(&names, flags->items[i], &settings, reason, reason_bytes);
-    }
-    if (flags->count == 0 && variable != NULL) {
-        err = take(&names, variable, &settings, reason, reason_bytes);
+    for (uint32_t i = 0; err == 0 && i < devices->count; i++) {
+        err = take(&names, devices->items[i], &settings, reason, reason_bytes);
     }
     if (err == 0) {
         *out = settings;

@@ -1,129 +1,80 @@
 #include "config/rdma_settings.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "config/env.h"
+#include "config/number.h"
 
-/* Beyond the GID table of any device. */
-#define GID_INDEX_MAX UINT16_MAX
-
-static const char *value_of(const char *name)
-{
-    const char *value = getenv(name);
-    return value == NULL || value[0] == '\0' ? NULL : value;
-}
-
-/* Returns true for "name" or "name,name" with characters of kernel device names. */
-static bool is_device_list(const char *text)
+/* Accepts "name" or "name,name" with characters of kernel device names. */
+bool sl_rdma_settings_parse_device(const char *text, void *target)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
-    if (strlen(text) >= sizeof((struct sl_rdma_settings *)0)->device) {
+    const size_t bytes = strlen(text) + 1;
+    if (bytes > sizeof((struct sl_rdma_settings *)0)->device) {
         return false;
     }
+    const char *name = text;
     for (;;) {
-        const size_t length = strspn(text, letters);
-        if (length == 0) {
+        const size_t length = strspn(name, letters);
+        if (length == 0 || (name[length] != ',' && name[length] != '\0')) {
             return false;
         }
-        if (text[length] == '\0') {
+        if (name[length] == '\0') {
+            memcpy(target, text, bytes);
             return true;
         }
-        if (text[length] != ',') {
-            return false;
-        }
-        text += length + 1;
+        name += length + 1;
     }
 }
 
-static int read_device(const char *source, const char *value, struct sl_rdma_settings *out,
-                       char *reason, size_t reason_bytes)
+bool sl_rdma_settings_parse_gid(const char *text, void *target)
 {
-    if (!is_device_list(value)) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s=%.80s: accepts the names of RDMA devices with commas between, such as "
-                       "mlx5_0 or mlx5_0,mlx5_1",
-                       source, value);
-        return SL_ERR_INVALID;
-    }
-    memcpy(out->device, value, strlen(value) + 1);
-    return 0;
+    /* The GID table of no device is longer. */
+    return sl_number_parse_u32(text, 0, UINT16_MAX, target);
 }
 
-static int read_gid(const char *source, const char *value, uint32_t *out, char *reason,
-                    size_t reason_bytes)
+/* Takes the index of another program's variable. On a flaw RDMA is off: without an index the
+ * address would decide, against the variable's intent. */
+static void take_variable(const char *name, const char *text, const char **first,
+                          struct sl_rdma_settings *out)
 {
-    if (!sl_env_parse_u32(value, 0, GID_INDEX_MAX, out)) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s=%.80s: accepts an index of the device's GID table, from 0 to %d", source,
-                       value, GID_INDEX_MAX);
-        return SL_ERR_INVALID;
+    uint32_t index;
+    if (text == NULL || out->flaw[0] != '\0') {
+        return;
     }
-    return 0;
+    if (!sl_rdma_settings_parse_gid(text, &index)) {
+        (void)snprintf(out->flaw, sizeof out->flaw, "%s=%.80s: accepts %s", name, text,
+                       SL_RDMA_SETTINGS_GID_ACCEPTS);
+        return;
+    }
+    if (*first != NULL && index != out->gid_index) {
+        (void)snprintf(out->flaw, sizeof out->flaw,
+                       "%s is %u, but %s is %u; they must agree, or --rdma-gid-index decides",
+                       *first, out->gid_index, name, index);
+        return;
+    }
+    *first = *first == NULL ? name : *first;
+    out->has_gid_index = true;
+    out->gid_index = index;
 }
 
-static bool is_own(const char *name)
+void sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags,
+                           const struct sl_cli_given *given, struct sl_rdma_settings *out)
 {
-    return strncmp(name, "STARLING_", 9) == 0;
-}
-
-/* On a flaw RDMA is off: without an index the address would decide, against the variables'
- * intent. */
-static int read_gid_variables(struct sl_rdma_settings *out, char *reason, size_t reason_bytes)
-{
-    static const char *const names[] = {"STARLING_RDMA_GID_INDEX", "MC_GID_INDEX",
-                                        "NCCL_IB_GID_INDEX"};
-    const char *first = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *value = value_of(names[i]);
-        const bool is_automatic =
-            value != NULL && strcmp(names[i], "NCCL_IB_GID_INDEX") == 0 && strcmp(value, "-1") == 0;
-        if (value == NULL || is_automatic) {
-            continue;
-        }
-        uint32_t gid;
-        int err = is_own(names[i]) ? read_gid(names[i], value, &gid, reason, reason_bytes)
-                                   : read_gid(names[i], value, &gid, out->flaw, sizeof out->flaw);
-        if (err != 0) {
-            return is_own(names[i]) ? err : 0;
-        }
-        if (first != NULL && gid != out->gid_index) {
-            (void)snprintf(out->flaw, sizeof out->flaw,
-                           "%s is %u, but %s is %u; they must agree, unless --rdma-gid-index says "
-                           "which counts",
-                           first, out->gid_index, names[i], gid);
-            return 0;
-        }
-        first = first == NULL ? names[i] : first;
-        out->has_gid_index = true;
-        out->gid_index = gid;
+    const char *first = given->source;
+    const char *nccl = flags->nccl_gid_index;
+    const bool is_flag = first != NULL && given->dashes[0] != '\0';
+    *out = (struct sl_rdma_settings){
+        .has_gid_index = first != NULL,
+        .gid_index = flags->gid_index,
+    };
+    memcpy(out->device, flags->device, sizeof out->device);
+    if (!is_flag) {
+        take_variable("MC_GID_INDEX", flags->mc_gid_index, &first, out);
+        take_variable("NCCL_IB_GID_INDEX", nccl != NULL && strcmp(nccl, "-1") == 0 ? NULL : nccl,
+                      &first, out);
     }
-    return 0;
-}
-
-int sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags, struct sl_rdma_settings *out,
-                          char *reason, size_t reason_bytes)
-{
-    struct sl_rdma_settings settings = {0};
-    const char *variable = value_of("STARLING_RDMA_DEVICE");
-    int err = 0;
-    if (flags->device != NULL) {
-        err = read_device("--rdma-device", flags->device, &settings, reason, reason_bytes);
-    } else if (variable != NULL) {
-        err = read_device("STARLING_RDMA_DEVICE", variable, &settings, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = flags->gid_index != NULL ? read_gid("--rdma-gid-index", flags->gid_index,
-                                                  &settings.gid_index, reason, reason_bytes)
-                                       : read_gid_variables(&settings, reason, reason_bytes);
-    }
-    settings.has_gid_index |= flags->gid_index != NULL;
-    if (err == 0) {
-        *out = settings;
-    }
-    return err;
 }
 
 int sl_rdma_settings_check(const struct sl_rdma_settings *settings, bool is_asked, char *reason,

@@ -65,24 +65,13 @@ static int resolve_tls(const struct sl_security_flags *flags, struct sl_security
     return err;
 }
 
-int sl_security_resolve(const struct sl_security_flags *flags, const char *variable,
-                        struct sl_security *out, char *reason, size_t reason_bytes)
+int sl_security_resolve(const struct sl_security_flags *flags, struct sl_security *out,
+                        char *reason, size_t reason_bytes)
 {
     struct sl_security security = {0};
     int err = resolve_tls(flags, &security, reason, reason_bytes);
-    if (err != 0) {
-        return err;
-    }
-    const char *path = flags->secret_file;
-    if (path == NULL && variable != NULL && variable[0] == '\0') {
-        (void)snprintf(reason, reason_bytes,
-                       SL_SECURITY_SECRET_VARIABLE "=: accepts the path of a file; unset it for a "
-                                                   "cluster without a secret");
-        return SL_ERR_INVALID;
-    }
-    path = path == NULL ? variable : path;
-    if (path != NULL) {
-        err = sl_secret_read(path, &security.secret, reason, reason_bytes);
+    if (err == 0 && flags->secret_file != NULL) {
+        err = sl_secret_read(flags->secret_file, &security.secret, reason, reason_bytes);
     }
     if (err == 0) {
         *out = security;

@@ -5,19 +5,12 @@
 
 #include <starling_kv.h>
 
-#include "config/cluster.h"
-#include "config/dpdk_settings.h"
-#include "config/rdma_settings.h"
-#include "config/security.h"
+#include "config/settings.h"
 
 struct sl_join {
     struct sl_client_options client; /* points into the other members */
-    struct sl_cluster cluster;
-    struct sl_security security;
+    struct sl_settings settings;
     char *coordinator; /* owned */
-    char congestion_control[16];
-    struct sl_rdma_settings rdma;
-    struct sl_dpdk_settings dpdk;
 };
 
 /* Reads the environment, sets up the log and fills `client`, with manual_progress. Logs errors:

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/partition.h"
 #include "kv/engine.h"
+#include "ps/run.h"
 #include "worker/control.h"
 #include "worker/step_internal.h"
 
@@ -376,4 +377,9 @@ struct sl_client *sl_kv_client(struct sl_kv *kv)
 {
     sl_assert(kv != NULL);
     return kv->engine->has_thread ? NULL : kv->engine->client;
+}
+
+int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
+{
+    return sl_ps_run(argc, argv, handler);
 }

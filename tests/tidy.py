@@ -46,10 +46,10 @@ ARROWS = {
     "ps": "ps/process+ config tools/doctor reactor",
     "worker": "net/control+ net/builtin+",
     "worker/train": "worker+ config",
-    "kv": "worker+ ps/process+ config",
+    "kv": "worker+ ps config",
     "tools/launch": "config",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer config",
-    "tools/doctor": "net/builtin+",
+    "tools/doctor": "net/builtin+ config",
     "bench": "worker+ ps/table config",
 }
 
@@ -70,7 +70,7 @@ CONFINED = [
      r"net/control/resolve\.c|net/rdma/(cm|device)\.c|net/dpdk/module/(device|memory)\.c|"
      r"kv/engine.*",
      "a lock"),
-    (r"#include \"config/", r"config/.*|bench/.*|tools/.*|kv/.*|ps/main\.c|worker/train/(main|flags|generate)\..*",
+    (r"#include \"config/", r"config/.*|bench/.*|tools/.*|kv/.*|ps/run.*|worker/train/(main|flags|generate)\..*",
      "config"),
 ]
 FORBIDDEN = [
@@ -81,7 +81,7 @@ FORBIDDEN = [
 ]
 # Where variables of the environment are read, and the table that has them all: what is not in it, a
 # launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and TMPDIR the system's.
-VARIABLE_TABLE = "config/variables.c"
+VARIABLE_TABLE = "config/settings.c"
 VARIABLE_FOLDERS = ("config", "core", "kv", "net", "ps", "reactor", "tools", "worker")
 VARIABLE = re.compile(r'"((?:STARLING|NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
                       r'getenv\("(?!SLURM_|PATH"|TMPDIR")(\w+)"\)')
@@ -335,11 +335,11 @@ def self_test():
     """Each rule must catch a breach of it."""
     long_body = "\n".join(["    x++;"] * 80)
     breaches = [
-        ("config/env.c", 'static const char *name = "STARLING_NOT_IN_THE_TABLE";\n'),
+        ("config/cluster.c", 'static const char *name = "STARLING_NOT_IN_THE_TABLE";\n'),
         ("ps/process/a.c", 'static const char *f(void)\n{\n    return getenv("OTHER");\n}\n'),
         ("core/a.c", '#include "ps/shard/shard.h"\n'),
         ("worker/a.c", '#include "ps/shard/shard.h"\n'),
-        ("ps/shard/shard.c", '#include "config/env.h"\n'),
+        ("ps/shard/shard.c", '#include "config/cli.h"\n'),
         ("ps/shard/shard.c", '#include "ps/server/server.h"\n'),
         ("ps/coordinator/table.c", '#include "ps/table/table.h"\n'),
         ("ps/shard/shard.c", "#include <liburing.h>\n"),
@@ -363,7 +363,7 @@ def self_test():
         ("net/tcp/send.c", "#include <liburing.h>\nvoid sl_tcp_send_all(void)\n{\n}\n"),
         ("net/shm/segment.h", "#include <stdatomic.h>\n"),
         ("net/rdma/library.h", "#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n"),
-        ("ps/main.c", '#include "config/env.h"\nint main(void)\n{\n}\n'),
+        ("ps/run.c", '#include "config/cli.h"\nint main(void)\n{\n}\n'),
     ]
     pages = ["[a](nowhere.md)\n", "[a](README.md#no-such-heading)\n", "The image of a shard.\n", "It was a mad peer.\n",
              "See `core/nowhere.c`.\n", "| `sl_no_such_function` | `core/pool.c` |\n"]

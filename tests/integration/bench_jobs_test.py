@@ -60,9 +60,9 @@ class BenchTest(harness.StarlingTest):
                                     "--keys", "2,4", "--rows", 500)
         requests = {figure["name"]: figure["samples"][0] for figure in report["figures"]
                     if figure["quantity"] == "requests a step"}
-        self.assertEqual(requests["2:1, 2 keys, dim 16, star_server_lite"], 2)
-        self.assertEqual(requests["4:1, 4 keys, dim 64, star_server"], 6)
-        self.assertIn("4:1, 4 keys, dim 64, star_server_lite / star_server", output)
+        self.assertEqual(requests["2:1, 2 keys, dim 16, batched"], 2)
+        self.assertEqual(requests["4:1, 4 keys, dim 64, per-table"], 6)
+        self.assertIn("4:1, 4 keys, dim 64, batched / per-table", output)
 
     def test_train_tells_where_the_time_goes(self):
         left = os.path.join(self.folder, "left")

@@ -109,9 +109,9 @@ class Flags(CheckpointTest):
         for flags, words in (
                 (["--checkpoint-every", "5"], ["without --checkpoint-dir"]),
                 (["--restore", "newest"], ["without --checkpoint-dir"]),
-                (["--checkpoint-dir", "c", "--checkpoint-every", "often"], ["accepts seconds from 0"]),
+                (["--checkpoint-dir", "c", "--checkpoint-every", "often"], ["accepts a duration from 0"]),
                 (["--checkpoint-dir", "c", "--checkpoint-keep", "0"], ["from 1 to"]),
-                (["--checkpoint-dir", "c", "--checkpoint-level", "20"], ["a level from 0 to 19"]),
+                (["--checkpoint-dir", "c", "--checkpoint-compression", "20"], ["from 0 to 19"]),
                 (["--checkpoint-dir", "c", "--restore", "oldest"], ["accepts newest, or the number"]),
                 (["--checkpoint-dir", "c", "--restore-fallback"], ["without --restore"]),
                 (["--checkpoint-dir", "no/such/c"], ["no/such/c", "No such file or directory"])):
@@ -269,7 +269,7 @@ class SaveAndRestore(CheckpointTest):
         self.assertIn("nothing was written since the last complete one", ps[0].output)
 
     def test_old_ones_are_removed(self):
-        ps, coordinator = self.cluster(more=["--checkpoint-keep", "2", "--checkpoint-adds", "1"])
+        ps, coordinator = self.cluster(more=["--checkpoint-keep", "2", "--checkpoint-incrementals", "1"])
         with self.client(coordinator) as client:
             model = Model(client, 1)
             for _ in range(7):
@@ -393,7 +393,7 @@ class Damage(CheckpointTest):
 
     def setUp(self):
         super().setUp()
-        ps, coordinator = self.cluster(more=["--checkpoint-adds", "0", "--checkpoint-keep", "3"])
+        ps, coordinator = self.cluster(more=["--checkpoint-incrementals", "0", "--checkpoint-keep", "3"])
         self.states = []
         with self.client(coordinator) as client:
             model = Model(client, 1)
@@ -845,7 +845,7 @@ class Launched(CheckpointTest):
                       ["--restart-ps", 1, "--checkpoint-dir", "c", "--restore", 3]):
             launcher = self.start("starling-launch", *flags, "--", "--data", "x")
             self.assertEqual(launcher.wait(), 2, launcher.output)
-            self.assertIn("--restart-ps says nothing without --checkpoint-dir and --restore newest, "
+            self.assertIn("--restart-ps has no effect without --checkpoint-dir and --restore newest, "
                           "or --replicas 1",
                           launcher.output)
 
@@ -859,7 +859,7 @@ class Disks(CheckpointTest):
         if mounted.returncode != 0:
             self.skipTest(f"no small disk can be made: {mounted.stderr.decode().strip()}")
         self.addCleanup(subprocess.run, ["umount", self.checkpoints], check=True)
-        ps, coordinator = self.cluster(more=["--checkpoint-adds", "0"])
+        ps, coordinator = self.cluster(more=["--checkpoint-incrementals", "0"])
         with self.client(coordinator) as client:
             model = Model(client, 1)
             model.push(0.2)

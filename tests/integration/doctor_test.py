@@ -63,7 +63,7 @@ class Doctor(harness.StarlingTest):
 
     def test_cores_are_those_of_the_environment(self):
         output = self.doctor(env={"NETWORK_PS_CORE_NUMBER": "256"})
-        self.assertRegex(output, r"(?m)^warning +cores +\d+, for 256 reactors.*\n +-> NETWORK_PS_CORE_NUMBER=")
+        self.assertRegex(output, r"(?m)^warning +cores +\d+, for 256 reactors.*\n +-> --reactors ")
 
     def test_json(self):
         found = json.loads(self.doctor("--json"))

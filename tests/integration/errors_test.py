@@ -5,6 +5,7 @@ a non-zero exit."""
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -149,7 +150,7 @@ class EnvironmentErrors(harness.StarlingTest):
         self.refuses("STARLING_CHECKPOINT_DIR", "", "path of a directory")
 
     def test_restore_without_a_folder(self):
-        self.refuses("STARLING_RESTORE", "latest", "--checkpoint-dir")
+        self.refuses("STARLING_RESTORE", "newest", "--checkpoint-dir")
 
 
 class EndpointMapErrors(harness.StarlingTest):
@@ -384,6 +385,42 @@ class StartErrors(harness.StarlingTest):
         output = self.run_to_end("starling-worker", "--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a", "--data",
                                  data, "--report", "/nonexistent/report", status=2)
         self.assertIn("--report /nonexistent/report", output)
+
+
+class Pages(harness.StarlingTest):
+    """docs/configuration.md and the man pages have every setting that --help has, and no other."""
+
+    HELP = (("starling-ps",), ("starling-ps", "doctor"), ("starling-worker",), ("starling-worker", "generate"),
+            ("starling-launch",))
+
+    def settings(self, *command):
+        """The flags and variables of its --help, with older names."""
+        text = self.run_to_end(*command, "--help")
+        names = re.findall(r"(?m)^  (--[a-z0-9-]+|[A-Z][A-Z0-9_]+(?==))", text)
+        names += re.findall(r"(?:Variable|inverted|Older name):\s+([A-Z0-9_]+)\.", text)
+        return set(names) - {"--help", "--version"}
+
+    def page(self, *path):
+        docs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
+        with open(os.path.join(docs, *path), encoding="utf-8") as file:
+            return file.read()
+
+    def test_configuration_has_all(self):
+        page = self.page("configuration.md")
+        known = set().union(*(self.settings(*command) for command in self.HELP))
+        self.assertGreater(len(known), 100)
+        documented = set(re.findall(r"`(--[a-z0-9-]+)", page)) - {"--help", "--version", "--name"}
+        documented |= set(re.findall(r"`((?:STARLING|DMLC|PS|WORKER|NETWORK|MC|NCCL|TF)_[A-Z0-9_]+)[`=]", page))
+        build = {"STARLING_BENCH", "STARLING_DPDK", "STARLING_SANITIZE"}
+        self.assertEqual(documented - build, known)
+
+    def test_man_pages_have_all(self):
+        for command in self.HELP:
+            page = self.page("man", f"{command[0]}.1").replace(r"\-", "-")
+            for name in self.settings(*command):
+                word = f"Fl -{name[2:]}" if name.startswith("--") else name
+                if not re.search(rf"{re.escape(word)}\b", page) and command[-1] != "doctor":
+                    self.fail(f"{command}: {name} is not in its man page")
 
 
 if __name__ == "__main__":

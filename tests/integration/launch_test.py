@@ -19,7 +19,7 @@ import harness
 # Says that it is up once it knows how to drain.
 PS = """#!/bin/sh
 echo "ps args: $*"
-echo "ps reactors: $NETWORK_PS_CORE_NUMBER tf: ${TF_CONFIG-none}"
+echo "ps reactors: $STARLING_PS_REACTORS tf: ${TF_CONFIG-none}"
 trap 'echo drained; exit 0' TERM
 trap 'exit 130' INT
 echo $$ > "$FOLDER/ps.pid"
@@ -35,7 +35,7 @@ until [ "$(ls "$FOLDER" | grep -c '^up-')" -ge "$count" ]; do sleep 0.05; done
 """
 
 WORKER = """echo "worker args: $*"
-echo "worker reactors: $NETWORK_WORKER_CORE_NUMBER" >&2
+echo "worker reactors: $STARLING_WORKER_REACTORS" >&2
 """
 
 SLEEP = "exec sleep 600\n"
@@ -202,7 +202,7 @@ class Local(LaunchTest):
         self.worker(SLEEP)
         for seconds in TIMEOUTS:
             self.forget()
-            self.assertIn("--timeout", self.launched("--timeout", seconds, status=124))
+            self.assertIn("--job-timeout", self.launched("--job-timeout", seconds, status=124))
             if self.ps_was_up():
                 break
         self.ps_is_gone()
@@ -279,11 +279,11 @@ class Local(LaunchTest):
         self.ps_is_gone()
 
     def test_ends_though_nobody_reads(self):
-        """Neither a signal nor --timeout waits for who should read the output."""
+        """Neither a signal nor --job-timeout waits for who should read the output."""
         self.worker("exec yes\n")
         for timeout in (None, *TIMEOUTS):
             self.forget()
-            args = ["--timeout", str(timeout)] if timeout else []
+            args = ["--job-timeout", str(timeout)] if timeout else []
             read_end, write_end = os.pipe()
             self.addCleanup(os.close, read_end)
             launcher = subprocess.Popen(
@@ -513,7 +513,7 @@ class Replicas(LaunchTest):
         return process.output
 
     def test_it_needs_two_ps(self):
-        self.assertIn("--replicas 1 needs a second ps, to have the backups: --ps 2 or more",
+        self.assertIn("--replicas 1 needs a second server for the backups: --ps 2 or more",
                       self.launched("--replicas", 1, status=2))
         self.assertIn("--replicas", self.launched("--ps", 3, "--replicas", 2, status=2))
 
@@ -585,8 +585,8 @@ class Security(LaunchTest):
         c, k, a = (self.file(name, "") for name in "cka")
         output = self.launched("--secret-file", secret, "--tls-cert", c, "--tls-key", k,
                                "--tls-ca", a, "--lease", 3)
-        words = f"--task-index 0 --secret-file {secret} --tls-cert {c} --tls-key {k} --tls-ca {a}"
-        self.assertRegex(output, rf"(?m)^\[ps/0\] ps args: .* {words} --lease 3$")
+        words = f"--secret-file {secret} --tls-cert {c} --tls-key {k} --tls-ca {a}"
+        self.assertRegex(output, rf"(?m)^\[ps/0\] ps args: .* --task-index 0 --lease 3 {words}$")
         self.assertRegex(output, rf"(?m)^\[worker/0\] worker args: .* {words}$")
         os.chmod(secret, 0o644)
         self.assertIn(secret, self.launched("--secret-file", secret, status=2))

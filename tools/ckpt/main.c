@@ -35,13 +35,13 @@ static const struct sl_cli_option verify_options[] = {
      .name = "first-shard",
      .target = &flags.first_shard,
      .most = SL_LIMIT_SHARDS,
-     .help = "With --shards: of the files of these shards only, as where each ps has a directory "
-             "of its own."},
+     .help =
+         "With --shards: verify the files of these shards only, for directories of one server."},
     {.kind = SL_CLI_U64,
      .name = "shards",
      .target = &flags.shards,
      .most = SL_LIMIT_SHARDS,
-     .help = "How many, from --first-shard on; 0: all of the checkpoint."},
+     .help = "Number of shards, from --first-shard on; 0: all of the checkpoint."},
 };
 
 static const struct sl_cli_option export_options[] = {
@@ -49,20 +49,20 @@ static const struct sl_cli_option export_options[] = {
      .name = "out",
      .target = &flags.out,
      .metavar = "FILE",
-     .help = "The file to write: .safetensors, or .npz for NumPy."},
+     .help = "File to write: .safetensors, or .npz for NumPy."},
     {.kind = SL_CLI_STRING,
      .name = "table",
      .target = &flags.table,
      .metavar = "NAME",
-     .help = "This table only."},
+     .help = "Export this table only."},
     {.kind = SL_CLI_FLAG,
      .name = "slots",
      .target = &flags.slots,
-     .help = "What the optimizer keeps, too: NAME.slots, NAME.steps, NAME.counts."},
+     .help = "Also export the optimizer's state: NAME.slots, NAME.steps, NAME.counts."},
     {.kind = SL_CLI_FLAG,
      .name = "replace",
      .target = &flags.replace,
-     .help = "Write over a file of that name, once all is written."},
+     .help = "Replace an existing file, once everything is written."},
 };
 
 static const struct sl_cli_option import_options[] = {
@@ -70,30 +70,31 @@ static const struct sl_cli_option import_options[] = {
      .name = "out",
      .target = &flags.out,
      .metavar = "DIR",
-     .help = "The directory of checkpoints, which is made unless it is there."},
+     .help = "Directory of the checkpoints; created if missing."},
     {.kind = SL_CLI_U64,
      .name = "number",
      .target = &flags.number,
      .most = (double)SL_LIMIT_CHECKPOINT_NUMBER,
-     .help = "The checkpoint's number; 0: the one after the last in the directory."},
+     .help = "Number of the checkpoint; 0: the next free one."},
     {.kind = SL_CLI_U64,
      .name = "shards",
      .target = &flags.shards,
      .least = 1,
      .most = SL_LIMIT_SHARDS,
-     .help = "Files to write. Any cluster restores any number; the file is read once for each."},
+     .help =
+         "Files to write. A cluster of any size restores them; the input is read once for each."},
     {.kind = SL_CLI_U64,
-     .name = "level",
+     .name = "compression",
      .target = &flags.level,
      .most = SL_CHECKPOINT_LEVEL_MAX,
-     .help = "Of zstd's compression; 0: none."},
+     .help = "Level of zstd compression; 0: none."},
     {.kind = SL_CLI_STRINGS,
      .name = "with",
      .target = &flags.with,
      .metavar = "[NAME:]WORD=VALUE,...",
-     .help = "What all tables, or the one of that name, are besides their values: "
+     .help = "Properties of all tables, or of table NAME: "
              "optimizer=adagrad,lr=0.1,initializer=normal,b=0.01,consistency=bsp,workers=4. "
-             "Without it: as the file's metadata say, which exports have; else optimizer=sgd, "
+             "Default: the file's metadata, which exports contain; else optimizer=sgd, "
              "initializer=zeros, consistency=asp."},
 };
 
@@ -120,7 +121,7 @@ static int take_number(const struct words *words, uint64_t *number, char *reason
     }
     if (*number == 0) {
         (void)snprintf(reason, reason_bytes,
-                       "\"%s\" is no checkpoint: expected a number from 1 on, or newest", text);
+                       "\"%s\" is not a checkpoint: expected a number from 1, or newest", text);
         return SL_ERR_INVALID;
     }
     return 0;
@@ -220,8 +221,8 @@ static const struct command commands[] = {
      .words_most = 2,
      .run = run_ls},
     {.name = "verify",
-     .summary = "Reads every byte of a checkpoint, or of all in a directory, and names each file "
-                "that is damaged, cut short or missing.",
+     .summary = "Reads every byte of a checkpoint, or of all in a directory, and reports each file "
+                "that is damaged, truncated or missing.",
      .usage = "DIR [N|newest] [options]",
      .options = verify_options,
      .option_count = LENGTH(verify_options),
@@ -237,7 +238,7 @@ static const struct command commands[] = {
      .words_most = 2,
      .run = run_export},
     {.name = "import",
-     .summary = "Makes a checkpoint, which starling-ps --restore reads, of a safetensors file.",
+     .summary = "Creates a checkpoint for starling-ps --restore from a safetensors file.",
      .usage = "FILE --out DIR [options]",
      .options = import_options,
      .option_count = LENGTH(import_options),
@@ -248,8 +249,8 @@ static const struct command commands[] = {
 
 static void print_help(FILE *to)
 {
-    (void)fprintf(to, "starling-ckpt: looks at checkpoints, and turns them into files of tensors "
-                      "and back.\n\n");
+    (void)fprintf(to, "starling-ckpt: inspects checkpoints and converts them to tensor files and "
+                      "back.\n\n");
     for (uint32_t i = 0; i < LENGTH(commands); i++) {
         (void)fprintf(to, "  starling-ckpt %s %s\n      %s\n", commands[i].name, commands[i].usage,
                       commands[i].summary);
@@ -314,7 +315,7 @@ static int run(const struct command *command, int argc, char **argv)
         return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS : fail(command, reason, EXIT_USAGE);
     }
     if (words.count < command->words_least) {
-        return fail(command, "a word is missing", EXIT_USAGE);
+        return fail(command, "an argument is missing", EXIT_USAGE);
     }
     int err = command->run(&words, reason, sizeof reason);
     sl_cli_list_fini(&flags.with);
@@ -342,7 +343,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     if (name != NULL) {
-        (void)fprintf(stderr, "starling-ckpt: \"%s\" is none of its commands\n", name);
+        (void)fprintf(stderr, "starling-ckpt: unknown command \"%s\"\n", name);
     }
     print_help(stderr);
     return EXIT_USAGE;

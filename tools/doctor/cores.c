@@ -21,13 +21,12 @@ static void check_cores(struct sl_doctor *doctor)
                        options->pin ? "pinned" : "not pinned", options->polling ? ", polling" : "");
     if (is_crowded) {
         sl_doctor_advise(finding,
-                         "NETWORK_PS_CORE_NUMBER=%u, or let the process use more "
-                         "(taskset, cpuset of the control group)",
+                         "--reactors %u, or let the process use more cores (taskset, cpuset of the "
+                         "control group)",
                          cores);
     } else if (spins_on_all) {
         sl_doctor_advise(finding,
-                         "NETWORK_PS_CORE_NUMBER=%u: leave a core to the rest, or do "
-                         "without PS_ENABLE_POLLING",
+                         "--reactors %u: leave a core to other threads, or do without --polling",
                          cores - 1);
     }
 }
@@ -47,8 +46,8 @@ static void check_quota(struct sl_doctor *doctor)
                        quota % 1000 / 100, reactors, plural(reactors));
     if (is_short) {
         sl_doctor_advise(finding,
-                         "NETWORK_PS_CORE_NUMBER=%" PRIu64 ", or a larger quota: who has "
-                         "used it up stands still for tens of milliseconds",
+                         "--reactors %" PRIu64 ", or a larger quota: a process that has used it up "
+                         "stands still for tens of milliseconds",
                          quota < 2000 ? 1 : quota / 1000);
     }
 }
@@ -65,8 +64,9 @@ static void check_numa(struct sl_doctor *doctor)
         sl_doctor_find(doctor, roams ? SL_DOCTOR_WARNING : SL_DOCTOR_OK, 0, "numa", "node%s %s",
                        has_several ? "s" : "", nodes);
     if (roams) {
-        sl_doctor_advise(finding, "PS_DISABLE_PIN_CORES=0 keeps each reactor beside its memory; "
-                                  "one ps for each node (numactl --cpunodebind) does too");
+        sl_doctor_advise(finding,
+                         "--pin-cores keeps each reactor beside its memory; one server for "
+                         "each node (numactl --cpunodebind) does too");
     }
 }
 

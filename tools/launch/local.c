@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "config/env.h"
 #include "core/endpoint.h"
 #include "core/hash.h"
 #include "core/log.h"
@@ -140,39 +139,29 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
     return err;
 }
 
-/* Warns if polling reactors exceed the cores: they would take turns and delay everything. Errors:
- * INVALID, of a variable. */
-static int check_polling(const struct sl_launch_options *options, char *reason, size_t reason_bytes)
+/* Warns if polling reactors exceed the cores: they would take turns and delay everything. */
+static void check_polling(const struct sl_launch_options *options)
 {
     cpu_set_t set;
-    const uint32_t cores =
-        sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1024;
-    struct sl_env env;
-    int err = sl_env_read(cores, &env, reason, reason_bytes);
-    if (err != 0) {
-        return err;
+    const uint32_t standard = options->settings.reactors;
+    const uint64_t of_ps = options->ps_reactors != 0 ? options->ps_reactors : standard;
+    const uint64_t of_worker = options->worker_reactors != 0 ? options->worker_reactors : standard;
+    const uint64_t polling = (options->ps_polling ? options->ps_count * of_ps : 0) +
+                             (options->worker_polling ? options->worker_count * of_worker : 0);
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && polling > (uint64_t)CPU_COUNT(&set)) {
+        sl_log_warn("%llu reactors of this job poll on %d cores and take the cores from each "
+                    "other: use fewer, or unset STARLING_PS_POLLING and STARLING_WORKER_POLLING "
+                    "(PS_ENABLE_POLLING, WORKER_ENABLE_POLLING)",
+                    (unsigned long long)polling, CPU_COUNT(&set));
     }
-    const uint64_t of_ps = options->ps_reactors != 0 ? options->ps_reactors : env.ps_reactors;
-    const uint64_t of_worker =
-        options->worker_reactors != 0 ? options->worker_reactors : env.worker_reactors;
-    const uint64_t polling = (env.ps_polling ? options->ps_count * of_ps : 0) +
-                             (env.worker_polling ? options->worker_count * of_worker : 0);
-    if (polling > cores) {
-        sl_log_warn("%llu reactors of this job poll on %u cores and take the cores from each "
-                    "other: use fewer, or unset PS_ENABLE_POLLING and WORKER_ENABLE_POLLING",
-                    (unsigned long long)polling, cores);
-    }
-    return 0;
 }
 
 int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
                   size_t reason_bytes)
 {
     struct sl_plan_hosts hosts = {0};
-    int err = check_polling(options, reason, reason_bytes);
-    if (err == 0) {
-        err = list_hosts(options, &hosts, reason, reason_bytes);
-    }
+    check_polling(options);
+    int err = list_hosts(options, &hosts, reason, reason_bytes);
     if (err == 0) {
         err = sl_plan_init(plan, (uint32_t)options->ps_count, (uint32_t)options->worker_count);
     }

@@ -1,12 +1,10 @@
 /* starling-launch starts the processes of a job, here or on other hosts, supervises and ends
  * them. */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/cli.h"
-#include "config/cluster_store_settings.h"
-#include "config/dmlc.h"
 #include "core/endpoint.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -21,11 +19,10 @@
 static struct sl_launch_options options = {
     .bind = "127.0.0.1",
     .ssh = SL_SSH_COMMAND,
-    .grace_s = 30,
 };
 
 static const struct sl_cli_option table[] = {
-    {.kind = SL_CLI_SECTION, .name = "The job"},
+    {.kind = SL_CLI_SECTION, .name = "Job"},
     {.kind = SL_CLI_U64,
      .name = "ps",
      .target = &options.ps_count,
@@ -39,38 +36,37 @@ static const struct sl_cli_option table[] = {
      .most = SL_LIMIT_WORKERS,
      .help = "Worker processes. Default: one, or as many as the host list names, or, under Slurm, "
              "the tasks of the allocation that are left."},
-    {.kind = SL_CLI_U64,
+    {.kind = SL_CLI_U32,
      .name = "ps-reactors",
+     .variable = "STARLING_PS_REACTORS",
+     .alias = "NETWORK_PS_CORE_NUMBER",
      .target = &options.ps_reactors,
      .most = SL_LIMIT_REACTORS,
-     .help =
-         "Reactor threads of each server (NETWORK_PS_CORE_NUMBER); 0: as the environment says."},
-    {.kind = SL_CLI_U64,
+     .help = "Reactor threads of each server; 0: its default."},
+    {.kind = SL_CLI_U32,
      .name = "worker-reactors",
+     .variable = "STARLING_WORKER_REACTORS",
+     .alias = "NETWORK_WORKER_CORE_NUMBER",
      .target = &options.worker_reactors,
      .most = SL_LIMIT_REACTORS,
-     .help = "Reactor threads of each worker (NETWORK_WORKER_CORE_NUMBER); 0: as the environment "
-             "says."},
-    {.kind = SL_CLI_U64,
-     .name = "replicas",
-     .target = &options.replicas,
-     .metavar = "N",
-     .most = 1,
-     .help =
-         "Backups of each shard, 0 or 1, each on another server: needs --ps 2 or more. If a server "
-         "fails, the job continues on its backups; with --restart-ps, the server is restarted too. "
-         "Server 0 hosts the coordinator: it may fail only with --cluster-store or --restart-ps."},
+     .help = "Reactor threads of each worker. A flag of 0 leaves the default; a variable of 0 "
+             "means no thread."},
+    {.kind = SL_CLI_FLAG,
+     .variable = "STARLING_PS_POLLING",
+     .alias = "PS_ENABLE_POLLING",
+     .target = &options.ps_polling,
+     .help = "Idle reactors of servers spin."},
+    {.kind = SL_CLI_FLAG,
+     .variable = "STARLING_WORKER_POLLING",
+     .alias = "WORKER_ENABLE_POLLING",
+     .target = &options.worker_polling,
+     .help = "Idle reactors of workers spin."},
     {.kind = SL_CLI_STRING,
      .name = "ps-args",
      .target = &options.ps_args,
      .metavar = "ARGS",
      .help = "More arguments for every server, as one word; quotes and backslashes work as in a "
              "shell."},
-    {.kind = SL_CLI_FLAG,
-     .name = "rdma",
-     .target = &options.rdma,
-     .help = "Every server also serves over RDMA. Workers on other hosts use it; workers on the "
-             "same host use shared memory."},
     {.kind = SL_CLI_STRING,
      .name = "ps-dpdk-device",
      .target = &options.ps_devices,
@@ -109,7 +105,7 @@ static const struct sl_cli_option table[] = {
      .name = "ssh",
      .target = &options.ssh,
      .metavar = "COMMAND",
-     .help = "Command that is run with a host and a command."},
+     .help = "Command that replaces ssh; it gets a host and a command."},
     {.kind = SL_CLI_U64,
      .name = "port-base",
      .target = &options.port_base,
@@ -123,28 +119,13 @@ static const struct sl_cli_option table[] = {
      .target = &options.restarts,
      .metavar = "N",
      .most = 1e9,
-     .help = "Restart a worker that a signal or an exit status other than 0 ended, up to N times "
-             "in all. It continues where the job is."},
+     .help = "Restart a worker that ended with a signal or another exit status than 0, up to N "
+             "times in all. It continues at the job's iteration."},
     {.kind = SL_CLI_CHOICE,
      .name = "on-worker-loss",
      .target = &options.on_worker_loss,
      .choices = "fail|continue",
      .help = "What happens to the job when a worker failed and is not restarted."},
-    {.kind = SL_CLI_U64,
-     .name = "lease",
-     .target = &options.lease_s,
-     .metavar = "S",
-     .most = 3600,
-     .help =
-         "How long a process may send no heartbeat before it expires; 0: as starling-ps decides."},
-    SL_CLUSTER_STORE_SETTINGS_OPTION(options.store),
-    SL_SECURITY_OPTIONS(options.security),
-    {.kind = SL_CLI_FLAG,
-     .name = "insecure",
-     .target = &options.insecure,
-     .help = "Runs on a network without a secret: everyone who reaches the servers can read and "
-             "change the parameters."},
-    SL_CHECKPOINT_SETTINGS_OPTIONS(options.checkpoint),
     {.kind = SL_CLI_U64,
      .name = "restart-ps",
      .target = &options.ps_restarts,
@@ -161,38 +142,70 @@ static const struct sl_cli_option table[] = {
      .metavar = "DIR",
      .help = "Write output to DIR/ps-0.log, DIR/worker-3.log and so on, instead of here with the "
              "process's name before each line. Worker 0's standard output is still shown."},
-    {.kind = SL_CLI_U64,
-     .name = "timeout",
-     .target = &options.timeout_s,
-     .metavar = "S",
+    {.kind = SL_CLI_DURATION,
+     .name = "job-timeout",
+     .preset = "0",
+     .target = &options.job_timeout_ns,
      .most = 1e9,
-     .help = "Stop the job after S seconds; 0: never."},
-    {.kind = SL_CLI_U64,
+     .help = "Stop the job after this time; 0: never."},
+    {.kind = SL_CLI_DURATION,
      .name = "grace",
-     .target = &options.grace_s,
-     .metavar = "S",
+     .preset = "30s",
+     .target = &options.grace_ns,
      .most = 1e6,
-     .help = "Seconds that a process has to exit before it is killed."},
+     .help = "Longest time for a process to exit before it is killed."},
 };
 
-static const struct sl_cli cli = {
-    .program = "starling-launch",
-    .summary = "Starts a Starling job, supervises it, and ends it.",
-    .usage = "[options] -- [arguments of starling-worker]",
-    .options = table,
-    .option_count = sizeof table / sizeof table[0],
-};
+#define OWN_OPTIONS (sizeof table / sizeof table[0])
 
 /* Secrets and keys are read only if the job runs on this host: they must be here then. */
 static int check_security(char *reason, size_t reason_bytes)
 {
+    const struct sl_security_flags *flags = &options.settings.flags.security;
     if (options.host_list != NULL || options.slurm) {
-        return sl_security_check_flags(&options.security, reason, reason_bytes);
+        return sl_security_check_flags(flags, reason, reason_bytes);
     }
     struct sl_security unused;
-    int err = sl_security_resolve(&options.security, getenv(SL_SECURITY_SECRET_VARIABLE), &unused,
-                                  reason, reason_bytes);
+    int err = sl_security_resolve(flags, &unused, reason, reason_bytes);
     explicit_bzero(&unused, sizeof unused);
+    return err;
+}
+
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL && value[0] != '\0';
+}
+
+/* Checks the flags together. Errors: INVALID; those of the security files. */
+static int check(const struct sl_cli *cli, char *reason, size_t reason_bytes)
+{
+    const struct sl_settings *settings = &options.settings;
+    int err = 0;
+    if (options.slurm && options.host_list != NULL) {
+        snprintf(reason, reason_bytes, "--slurm contradicts --host-list: give one of them");
+        err = SL_ERR_INVALID;
+    } else if (strcmp(options.bind, "127.0.0.1") != 0 && strcmp(options.bind, "::1") != 0) {
+        snprintf(reason, reason_bytes, "--bind=%.80s: accepts 127.0.0.1 or ::1", options.bind);
+        err = SL_ERR_INVALID;
+    } else if (is_set("DMLC_ROLE") || is_set("DMLC_PS_ROOT_URI")) {
+        snprintf(reason, reason_bytes,
+                 "DMLC_ROLE or DMLC_PS_ROOT_URI is set: it describes a job with a scheduler, whose "
+                 "processes are started one by one; unset it for starling-launch");
+        err = SL_ERR_INVALID;
+    } else {
+        err = check_security(reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_settings_check_checkpoint(cli, settings, false, reason, reason_bytes);
+    }
+    if (err == 0 && options.ps_restarts > 0 && settings->replicas == 0 &&
+        settings->checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
+        snprintf(reason, reason_bytes,
+                 "--restart-ps has no effect without --checkpoint-dir and --restore newest, or "
+                 "--replicas 1: a restarted server would start empty");
+        err = SL_ERR_INVALID;
+    }
     return err;
 }
 
@@ -200,44 +213,6 @@ static int check_security(char *reason, size_t reason_bytes)
 static int plan_job(struct sl_plan *plan, struct sl_completion *report, char *reason,
                     size_t reason_bytes)
 {
-    if (options.slurm && options.host_list != NULL) {
-        snprintf(reason, reason_bytes, "--slurm and --host-list contradict each other: say one");
-        return SL_ERR_INVALID;
-    }
-    if (strcmp(options.bind, "127.0.0.1") != 0 && strcmp(options.bind, "::1") != 0) {
-        snprintf(reason, reason_bytes, "--bind=%.80s: accepts 127.0.0.1 or ::1", options.bind);
-        return SL_ERR_INVALID;
-    }
-    struct sl_dmlc dmlc;
-    int err = sl_dmlc_read(&dmlc, reason, reason_bytes);
-    if (err == 0 && dmlc.in_use) {
-        snprintf(reason, reason_bytes,
-                 "DMLC_ROLE or DMLC_PS_ROOT_URI is set: that job has a scheduler, and one process "
-                 "is started for each role; starling-launch starts a job of its own: unset them");
-        err = SL_ERR_INVALID;
-    }
-    if (err != 0) {
-        return err;
-    }
-    sl_plan_environment(&options);
-    err = check_security(reason, reason_bytes);
-    struct sl_checkpoint_settings checkpoint;
-    if (err == 0) {
-        err = sl_checkpoint_settings_read(&options.checkpoint, false, &checkpoint, reason,
-                                          reason_bytes);
-    }
-    if (err == 0 && options.ps_restarts > 0 && options.replicas == 0 &&
-        checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
-        snprintf(reason, reason_bytes,
-                 "--restart-ps says nothing without --checkpoint-dir and --restore newest, or "
-                 "--replicas 1: a ps that is started again would start empty");
-        err = SL_ERR_INVALID;
-    }
-    const char *store = getenv(SL_CLUSTER_STORE_SETTINGS_VARIABLE);
-    options.has_store = options.store != NULL || (store != NULL && store[0] != '\0');
-    if (err != 0) {
-        return err;
-    }
     if (options.host_list != NULL) {
         return sl_ssh_plan(&options, plan, reason, reason_bytes);
     }
@@ -249,33 +224,64 @@ static int plan_job(struct sl_plan *plan, struct sl_completion *report, char *re
     return sl_local_plan(&options, plan, reason, reason_bytes);
 }
 
+static uint32_t core_count(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1024;
+}
+
+/* Parses the flags and checks them. Returns as sl_cli_parse. */
+static int parse(int argc, char **argv, char *reason, size_t reason_bytes)
+{
+    static struct sl_cli_option all[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
+    static struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
+    memcpy(all, table, sizeof table);
+    const uint32_t shared =
+        sl_settings_options(SL_PROGRAM_LAUNCH, core_count(), &options.settings, all + OWN_OPTIONS);
+    const struct sl_cli cli = {
+        .program = "starling-launch",
+        .summary = "Starts a Starling job, supervises it, and ends it.",
+        .usage = "[options] -- [arguments of starling-worker]",
+        .options = all,
+        .option_count = (uint32_t)OWN_OPTIONS + shared,
+        .given = given,
+    };
+    int result = sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
+    if (result == SL_CLI_RUN) {
+        result = check(&cli, reason, reason_bytes);
+    }
+    return result != SL_CLI_RUN ? result : sl_plan_flags(&cli, &options);
+}
+
 int main(int argc, char **argv)
 {
-    char reason[1024] = "";
+    char reason[1024] = "out of memory";
     int own = 1;
     while (own < argc && strcmp(argv[own], "--") != 0) {
         own++;
     }
     options.worker_args = own < argc ? argv + own + 1 : argv + argc;
     sl_log_setup(SL_LOG_INFO, "launch");
-    int result = sl_cli_parse(&cli, own, argv, reason, sizeof reason);
+    int result = parse(own, argv, reason, sizeof reason);
     if (result == SL_CLI_EXIT_OK) {
         return 0;
     }
     struct sl_plan plan = {0};
     struct sl_completion report = SL_COMPLETION_NONE;
     if (result == SL_CLI_RUN) {
+        sl_plan_environment(&options);
         result = plan_job(&plan, &report, reason, sizeof reason);
     }
+    int status = EXIT_USAGE;
     if (result != 0) {
         fprintf(stderr, "starling-launch: %s\n", reason);
-        sl_completion_fini(&report);
-        sl_plan_fini(&plan);
-        return EXIT_USAGE;
+    } else {
+        status = sl_supervisor_run(&plan, &options, &report);
+        sl_completion_send(&report, status);
     }
-    const int status = sl_supervisor_run(&plan, &options, &report);
-    sl_completion_send(&report, status);
     sl_completion_fini(&report);
     sl_plan_fini(&plan);
+    sl_shell_split_fini(&options.ps_flags);
+    sl_shell_split_fini(&options.worker_flags);
     return status;
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "config/hosts.h"
-#include "config/variables.h"
+#include "config/number.h"
 #include "tools/launch/device.h"
 
 static void name_tasks(struct sl_plan_task *tasks, uint32_t count, enum sl_cluster_role role)
@@ -53,36 +53,76 @@ int sl_plan_join(char **list, const char *item)
     return 0;
 }
 
+static void set_reactors(const char *variable, const char *alias, uint32_t reactors)
+{
+    char number[16];
+    if (reactors != 0) {
+        snprintf(number, sizeof number, "%u", reactors);
+        setenv(variable, number, 1);
+        unsetenv(alias);
+    }
+}
+
 void sl_plan_environment(const struct sl_launch_options *options)
 {
-    char number[24];
-    if (options->ps_reactors != 0) {
-        snprintf(number, sizeof number, "%llu", (unsigned long long)options->ps_reactors);
-        setenv("NETWORK_PS_CORE_NUMBER", number, 1);
-    }
-    if (options->worker_reactors != 0) {
-        snprintf(number, sizeof number, "%llu", (unsigned long long)options->worker_reactors);
-        setenv("NETWORK_WORKER_CORE_NUMBER", number, 1);
-    }
+    set_reactors("STARLING_PS_REACTORS", "NETWORK_PS_CORE_NUMBER", options->ps_reactors);
+    set_reactors("STARLING_WORKER_REACTORS", "NETWORK_WORKER_CORE_NUMBER",
+                 options->worker_reactors);
     unsetenv("TF_CONFIG");
 }
 
 int sl_plan_append_variables(struct sl_shell_words *words)
 {
-    uint32_t count;
-    const struct sl_variable *variables = sl_variables_all(&count);
+    const char *name;
+    bool is_local;
     int err = 0;
-    for (uint32_t i = 0; err == 0 && i < count; i++) {
-        const char *value = getenv(variables[i].name);
-        if (variables[i].scope != SL_VARIABLE_OF_JOB || value == NULL) {
+    for (uint32_t at = 0; err == 0 && (name = sl_settings_variable(&at, &is_local)) != NULL;) {
+        const char *value = getenv(name);
+        char *pair = NULL;
+        if (is_local || value == NULL) {
             continue;
         }
-        char *pair = NULL;
-        if (asprintf(&pair, "%s=%s", variables[i].name, value) < 0) {
+        if (asprintf(&pair, "%s=%s", name, value) < 0) {
             return SL_ERR_NO_MEMORY;
         }
         err = sl_shell_split_append(words, pair);
         free(pair);
+    }
+    return err;
+}
+
+/* Appends "--name value"; of a boolean "--name" or "--name=false". */
+static int append_flag(struct sl_shell_words *words, const struct sl_cli_option *option,
+                       const char *value)
+{
+    char flag[80];
+    bool is_on = true;
+    const bool is_boolean = option->kind == SL_CLI_FLAG;
+    if (is_boolean) {
+        (void)sl_number_parse_bool(value, &is_on);
+    }
+    snprintf(flag, sizeof flag, "--%s%s", option->name, is_on ? "" : "=false");
+    int err = sl_shell_split_append(words, flag);
+    return err != 0 || is_boolean ? err : sl_shell_split_append(words, value);
+}
+
+int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options)
+{
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < cli->option_count; i++) {
+        const struct sl_cli_option *option = &cli->options[i];
+        const struct sl_cli_given *given = &cli->given[i];
+        if (given->source == NULL || given->dashes[0] == '\0') {
+            continue; /* variables reach the processes as variables */
+        }
+        const uint32_t programs = sl_settings_programs(option->name);
+        if ((programs & SL_PROGRAM_LAUNCH) != 0 && (programs & SL_PROGRAM_PS) != 0) {
+            err = append_flag(&options->ps_flags, option, given->text);
+        }
+        if (err == 0 && (programs & SL_PROGRAM_LAUNCH) != 0 &&
+            (programs & SL_PROGRAM_WORKER) != 0) {
+            err = append_flag(&options->worker_flags, option, given->text);
+        }
     }
     return err;
 }
@@ -111,6 +151,15 @@ static char *find_program(const char *name, const char *bin_dir)
     return strdup(name);
 }
 
+static int append_words(struct sl_shell_words *argv, const struct sl_shell_words *words)
+{
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < words->count; i++) {
+        err = sl_shell_split_append(argv, words->items[i]);
+    }
+    return err;
+}
+
 static int append_ps_args(struct sl_shell_words *argv, const char *ps_args, char *reason,
                           size_t reason_bytes)
 {
@@ -119,62 +168,9 @@ static int append_ps_args(struct sl_shell_words *argv, const char *ps_args, char
     if (err == SL_ERR_INVALID) {
         snprintf(reason, reason_bytes, "--ps-args=%.120s: a quote is not closed", ps_args);
     }
-    for (uint32_t i = 0; err == 0 && i < words.count; i++) {
-        err = sl_shell_split_append(argv, words.items[i]);
-    }
+    err = err != 0 ? err : append_words(argv, &words);
     sl_shell_split_fini(&words);
     return err;
-}
-
-/* Appends "--name value" if there is a value. */
-static int append_flag(struct sl_shell_words *argv, const char *name, const char *value)
-{
-    if (value == NULL) {
-        return 0;
-    }
-    int err = sl_shell_split_append(argv, name);
-    return err != 0 ? err : sl_shell_split_append(argv, value);
-}
-
-/* Appends "--name 3" if the number is not 0. */
-static int append_number(struct sl_shell_words *argv, const char *name, uint64_t number)
-{
-    char text[24];
-    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)number);
-    return append_flag(argv, name, number == 0 ? NULL : text);
-}
-
-static int append_checkpoint(struct sl_shell_words *argv,
-                             const struct sl_checkpoint_settings_flags *flags)
-{
-    int err = append_flag(argv, "--checkpoint-dir", flags->dir);
-    err = err != 0 ? err : append_flag(argv, "--checkpoint-every", flags->every);
-    err = err != 0 ? err : append_flag(argv, "--checkpoint-adds", flags->incrementals_max);
-    err = err != 0 ? err : append_flag(argv, "--checkpoint-keep", flags->keep);
-    err = err != 0 ? err : append_flag(argv, "--checkpoint-level", flags->compression_level);
-    err = err != 0 ? err : append_flag(argv, "--restore", flags->restore);
-    return err == 0 && flags->fall_back ? sl_shell_split_append(argv, "--restore-fallback") : err;
-}
-
-/* Appends the options that all processes share. */
-static int append_shared(struct sl_plan_task *task, const struct sl_launch_options *options)
-{
-    const struct sl_security_flags *security = &options->security;
-    struct sl_shell_words *argv = &task->argv;
-    int err = append_flag(argv, "--secret-file", security->secret_file);
-    err = err != 0 ? err : append_flag(argv, "--tls-cert", security->tls_cert);
-    err = err != 0 ? err : append_flag(argv, "--tls-key", security->tls_key);
-    err = err != 0 ? err : append_flag(argv, "--tls-ca", security->tls_ca);
-    err = err != 0 ? err : append_flag(argv, "--tls-name", security->tls_name);
-    err = err != 0 ? err : append_flag(argv, "--cluster-store", options->store);
-    if (err != 0 || task->role != SL_CLUSTER_PS) {
-        return err;
-    }
-    err = append_number(argv, "--lease", options->lease_s);
-    err = err != 0 ? err : append_number(argv, "--replicas", options->replicas);
-    err = err != 0 ? err : append_checkpoint(argv, &options->checkpoint);
-    err = err == 0 && options->rdma ? sl_shell_split_append(argv, "--rdma") : err;
-    return err == 0 && options->insecure ? sl_shell_split_append(argv, "--insecure") : err;
 }
 
 static uint32_t count_items(const char *list)
@@ -198,9 +194,7 @@ static int append_devices(struct sl_plan_task *task, const struct sl_launch_opti
 int sl_plan_check_security(const struct sl_launch_options *options,
                            const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
-    const char *variable = getenv(SL_SECURITY_SECRET_VARIABLE);
-    if (options->insecure || options->security.secret_file != NULL ||
-        (variable != NULL && variable[0] != '\0')) {
+    if (options->settings.insecure || options->settings.flags.security.secret_file != NULL) {
         return 0;
     }
     struct sl_hosts ps = {0};
@@ -221,11 +215,11 @@ int sl_plan_check_security(const struct sl_launch_options *options,
 static int check_replicas(const struct sl_launch_options *options,
                           const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
-    if (options->replicas == 0 || count_items(hosts->ps) >= 2) {
+    if (options->settings.replicas == 0 || count_items(hosts->ps) >= 2) {
         return 0;
     }
     (void)snprintf(reason, reason_bytes,
-                   "--replicas 1 needs a second ps, to have the backups: --ps 2 or more");
+                   "--replicas 1 needs a second server for the backups: --ps 2 or more");
     return SL_ERR_INVALID;
 }
 
@@ -252,7 +246,8 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
     }
     free(program);
     err = err != 0 ? err : check_replicas(options, hosts, reason, reason_bytes);
-    err = err != 0 ? err : append_shared(task, options);
+    err = err != 0 ? err
+                   : append_words(&task->argv, is_ps ? &options->ps_flags : &options->worker_flags);
     err = err != 0 ? err : append_devices(task, options, hosts, reason, reason_bytes);
     if (is_ps) {
         return err != 0 || options->ps_args == NULL

@@ -57,6 +57,10 @@ int sl_plan_join(char **list, const char *item);
  * the cluster. */
 void sl_plan_environment(const struct sl_launch_options *options);
 
+/* Collects the given flags that servers and workers have too, for all of them. Errors:
+ * NO_MEMORY. */
+int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options);
+
 /* Appends NAME=VALUE, for env(1), for each of the job's variables that is set: for processes that
  * do not inherit this environment. Errors: NO_MEMORY. */
 int sl_plan_append_variables(struct sl_shell_words *words);

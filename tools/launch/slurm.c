@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/env.h"
+#include "config/number.h"
 #include "core/limits.h"
 
 /* Ports below the kernel's usual range for outgoing connections, chosen by job number. */
@@ -39,7 +39,7 @@ static int read_number(const struct slurm *slurm, const char *name, uint32_t mos
     if (value == NULL) {
         return refuse(slurm, SL_ERR_NOT_FOUND, name, "this runs in no Slurm allocation");
     }
-    if (!sl_env_parse_u32(value, 0, most, out)) {
+    if (!sl_number_parse_u32(value, 0, most, out)) {
         return refuse(slurm, SL_ERR_INVALID, name, "accepts a whole number");
     }
     return 0;

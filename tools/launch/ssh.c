@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/env.h"
+#include "config/number.h"
+#include "core/clock.h"
 #include "core/endpoint.h"
 #include "core/limits.h"
 
@@ -75,7 +76,7 @@ static bool take_slots(char *target, uint32_t *out)
     char *colon = strchr(close != NULL ? close : target, ':');
     if (colon != NULL) {
         *colon = '\0';
-        if (!sl_env_parse_u32(colon + 1, 1, SL_LIMIT_WORKERS, out)) {
+        if (!sl_number_parse_u32(colon + 1, 1, SL_LIMIT_WORKERS, out)) {
             return false;
         }
     }
@@ -215,7 +216,8 @@ static int begin_remote(const struct sl_launch_options *options, const char *dir
                         const char *target, struct sl_shell_words *words)
 {
     char grace[24];
-    snprintf(grace, sizeof grace, "%llu", (unsigned long long)options->grace_s);
+    const uint64_t grace_s = (options->grace_ns + SL_CLOCK_NS_PER_S - 1) / SL_CLOCK_NS_PER_S;
+    snprintf(grace, sizeof grace, "%llu", (unsigned long long)grace_s);
     const char *const begin[] = {"sh", "-c", script, "starling", directory, target, grace, "env"};
     int err = 0;
     for (size_t i = 0; err == 0 && i < sizeof begin / sizeof begin[0]; i++) {

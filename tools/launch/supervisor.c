@@ -83,7 +83,7 @@ static void stop(struct supervisor *all, int status, int signal_number)
         all->status = status;
     }
     const uint64_t now = now_ns();
-    const uint64_t grace_ns = all->options->grace_s * SL_CLOCK_NS_PER_S;
+    const uint64_t grace_ns = all->options->grace_ns;
     all->phase = STOPPING;
     all->resting[SL_CLUSTER_PS] = all->resting[SL_CLUSTER_WORKER] = 0;
     all->unread_ns = now + UNREAD_NS;
@@ -135,8 +135,7 @@ static void check_time(struct supervisor *all)
     const uint64_t now = now_ns();
     if (now >= all->timeout_ns) {
         all->timeout_ns = SL_CLOCK_NEVER;
-        sl_log_error("the job has not ended within %llu s (--timeout): it is stopped",
-                     (unsigned long long)all->options->timeout_s);
+        sl_log_error("the job has not ended within --job-timeout: it is stopped");
         stop(all, SL_SUPERVISOR_TIMEOUT, SIGTERM);
     }
     stop_ps_when_due(all, now);
@@ -200,7 +199,7 @@ static void rest(struct supervisor *all, struct sl_launch_process *process,
 static bool hosts_the_coordinator(const struct supervisor *all,
                                   const struct sl_launch_process *process)
 {
-    return process->task->index == 0 && !all->options->has_store;
+    return process->task->index == 0 && all->options->settings.flags.cluster_store == NULL;
 }
 
 static uint32_t count_ps(const struct supervisor *all)
@@ -225,7 +224,7 @@ static bool has_backup(const struct supervisor *all, const struct sl_launch_proc
             return false;
         }
     }
-    return all->options->replicas != 0;
+    return all->options->settings.replicas != 0;
 }
 
 static void lose(struct supervisor *all, const struct sl_launch_process *process)
@@ -244,7 +243,8 @@ static void judge_ps(struct supervisor *all, struct sl_launch_process *process, 
         const bool is_coordinator = hosts_the_coordinator(all, process);
         all->ps_policy.continues = has_backup(all, process) && !is_coordinator;
         verdict = sl_restart_policy_judge(&all->ps_policy, process->wait_status);
-        if (is_coordinator && all->options->replicas != 0 && all->ps_policy.restarts_max == 0) {
+        if (is_coordinator && all->options->settings.replicas != 0 &&
+            all->ps_policy.restarts_max == 0) {
             sl_log_error("ps/0 died and hosted the coordinator: the job ends; use --cluster-store "
                          "or --restart-ps to survive this");
         }
@@ -299,7 +299,7 @@ static void end_job(struct supervisor *all)
     }
     all->phase = DRAINING;
     all->resting[SL_CLUSTER_PS] = 0;
-    all->kill_ns = now_ns() + all->options->grace_s * SL_CLOCK_NS_PER_S;
+    all->kill_ns = now_ns() + all->options->grace_ns;
     ask_role(all, SL_CLUSTER_PS, SIGTERM);
 }
 
@@ -528,8 +528,8 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
         .timeout_ns = SL_CLOCK_NEVER,
         .kill_ns = SL_CLOCK_NEVER,
         .ps_stop_ns = SL_CLOCK_NEVER};
-    if (options->timeout_s != 0) {
-        all.timeout_ns = now_ns() + options->timeout_s * SL_CLOCK_NS_PER_S;
+    if (options->job_timeout_ns != 0) {
+        all.timeout_ns = now_ns() + options->job_timeout_ns;
     }
     if (set_up(&all, plan)) {
         start_all(&all);

@@ -1,17 +1,18 @@
 #include "worker/train/flags.h"
-#include "config/cluster_store_settings.h"
 
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "config/env.h"
+#include "config/number.h"
 #include "core/assert.h"
+#include "core/clock.h"
 #include "core/limits.h"
+#include "reactor/topology.h"
 
 #define TIMEOUT_SECONDS_MAX 4294 /* starling.h bounds a step's deadline */
+#define TIMEOUT_LEAST       0.1
 #define STALENESS_MAX       1000000000
-#define STALENESS_DEFAULT   1
 #define SEED_MAX            9007199254740992.0 /* 2^53: exact as a double */
 
 static const struct sl_model *const MODELS[] = {&sl_model_lr, &sl_model_fm, &sl_model_deepfm};
@@ -30,80 +31,51 @@ static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
     [SL_OPTIMIZER_FTRL] = "ftrl",
     [SL_OPTIMIZER_FTRL_GROUP] = "ftrl_group",
 };
-static const char *const PROTOCOL_NAMES[] = {
-    [SL_PROTOCOL_BATCHED] = "star_server_lite",
-    [SL_PROTOCOL_PER_TABLE] = "star_server",
-};
 
-/* The variables that the option table writes. */
+/* The values that are not in struct sl_flags as given. */
 struct raw {
-    struct sl_cluster_flags cluster;
-    struct sl_security_flags security;
-    const char *store;
-    struct sl_rdma_settings_flags rdma;
-    struct sl_cli_list dpdk;
-    struct sl_cli_list data;
-    const char *test, *hidden, *consistency, *report;
-    int format, model, optimizer, protocol;
-    uint64_t epochs, batch_rows, factors, fields, staleness, seed, decay_steps;
-    uint64_t timeout_s, start_timeout_s, barrier_timeout_s;
-    double lr, momentum, rho, beta1, beta2, epsilon, weight_decay, initial_accumulator;
-    double l1, l2, lr_power, decay_baseline;
-    bool checksum, quiet;
+    int format, model, optimizer;
+    const char *consistency;
+    uint32_t staleness;
+    struct sl_optimizer_spec spec;
+    uint64_t step_timeout_ns, start_timeout_ns, barrier_timeout_ns;
 };
 
 static struct raw raw;
+static struct sl_flags values;
+
+static bool parse_hidden(const char *text, void *target)
+{
+    uint32_t *hidden = target;
+    const char *comma = strchr(text, ',');
+    char first[16];
+    if (comma == NULL || (size_t)(comma - text) >= sizeof first) {
+        return false;
+    }
+    (void)snprintf(first, sizeof first, "%.*s", (int)(comma - text), text);
+    return sl_number_parse_u32(first, 1, SL_MODEL_HIDDEN_MAX, &hidden[0]) &&
+           sl_number_parse_u32(comma + 1, 1, SL_MODEL_HIDDEN_MAX, &hidden[1]);
+}
+
+/* StarServer's names stay for ever. */
+static bool parse_protocol(const char *text, void *target)
+{
+    const bool is_per_table = strcmp(text, "per-table") == 0 || strcmp(text, "star_server") == 0;
+    *(enum sl_protocol *)target = is_per_table ? SL_PROTOCOL_PER_TABLE : SL_PROTOCOL_BATCHED;
+    return is_per_table || strcmp(text, "batched") == 0 || strcmp(text, "star_server_lite") == 0;
+}
 
 static const struct sl_cli_option OPTIONS[] = {
-    {.kind = SL_CLI_SECTION,
-     .name = "Cluster (else DMLC_* variables, TF_CONFIG, or the endpoint map)"},
-    {.kind = SL_CLI_STRING,
-     .name = "ps-hosts",
-     .target = &raw.cluster.ps_hosts,
-     .metavar = "HOST:PORT,...",
-     .help = "Control endpoints of all servers, by task index, comma-separated."},
-    {.kind = SL_CLI_STRING,
-     .name = "worker-hosts",
-     .target = &raw.cluster.worker_hosts,
-     .metavar = "HOST,...",
-     .help = "Worker hosts, comma-separated. Only the count is used."},
-    {.kind = SL_CLI_STRING,
-     .name = "job-name",
-     .target = &raw.cluster.job_name,
-     .metavar = "worker|chief",
-     .help = "This process's role; a chief is worker 0."},
-    {.kind = SL_CLI_I64,
-     .name = "task-index",
-     .target = &raw.cluster.task_index,
-     .help = "This worker's index, from 0. -1: from TF_CONFIG, or 0 where there is one worker.",
-     .least = -1,
-     .most = SL_LIMIT_WORKERS - 1},
-    {.kind = SL_CLI_STRING,
-     .name = "endpoint-map",
-     .target = &raw.cluster.endpoint_map,
-     .metavar = "FILE",
-     .help = "Data endpoints of the ps; without it ./.endpoint_map where it exists."},
-    {.kind = SL_CLI_FLAG,
-     .name = "join",
-     .target = &raw.cluster.joins,
-     .help = "Joins a running job: the task index may be beyond the job's worker count. The worker "
-             "continues at the job's iteration, on the part of the data of its index modulo the "
-             "worker count."},
-    SL_CLUSTER_STORE_SETTINGS_OPTION(raw.store),
-    SL_SECURITY_OPTIONS(raw.security),
-    SL_RDMA_SETTINGS_OPTIONS(raw.rdma),
-    SL_DPDK_SETTINGS_OPTIONS(raw.dpdk),
-
     {.kind = SL_CLI_SECTION, .name = "Data"},
     {.kind = SL_CLI_STRINGS,
      .name = "data",
-     .target = &raw.data,
+     .target = &values.data,
      .metavar = "FILE...",
-     .help = "Training data, the same list for every worker: each worker reads its share of the "
+     .help = "Training data, the same list for every worker. Each worker reads its share of the "
              "bytes."},
     {.kind = SL_CLI_STRING,
      .name = "test",
-     .target = &raw.test,
+     .target = &values.test,
      .metavar = "FILE",
      .help = "Data on which worker 0 evaluates the model after the last epoch."},
     {.kind = SL_CLI_CHOICE,
@@ -112,16 +84,18 @@ static const struct sl_cli_option OPTIONS[] = {
      .choices = "libsvm|libffm|criteo",
      .help = "libsvm: LABEL INDEX:VALUE ...; libffm: LABEL FIELD:INDEX:VALUE ...; criteo: label,"
              " 13 integers, 26 hexadecimal words, separated by tabs."},
-    {.kind = SL_CLI_U64,
+    {.kind = SL_CLI_U32,
      .name = "epochs",
-     .target = &raw.epochs,
+     .preset = "1",
+     .target = &values.epochs,
      .help = "Passes over the data.",
      .least = 1,
      .most = 1e9},
-    {.kind = SL_CLI_U64,
+    {.kind = SL_CLI_U32,
      .name = "batch-size",
-     .target = &raw.batch_rows,
-     .help = "Rows of a step. Gradients are sums over them.",
+     .preset = "64",
+     .target = &values.batch_rows,
+     .help = "Rows of a batch. Gradients are sums over them.",
      .least = 1,
      .most = 1 << 20},
 
@@ -131,33 +105,37 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &raw.model,
      .choices = "lr|fm|deepfm",
      .help = "Logistic regression, factorization machine, or DeepFM."},
-    {.kind = SL_CLI_U64,
+    {.kind = SL_CLI_U32,
      .name = "factors",
-     .target = &raw.factors,
+     .preset = "8",
+     .target = &values.shape.factors,
      .help = "Columns of an embedding (fm, deepfm).",
      .least = 1,
      .most = SL_MODEL_FACTORS_MAX},
-    {.kind = SL_CLI_STRING,
+    {.kind = SL_CLI_PARSED,
      .name = "hidden",
-     .target = &raw.hidden,
+     .preset = "64,32",
+     .target = &values.shape.hidden,
+     .parse = parse_hidden,
+     .accepts = "N,N, each from 1 to 4096",
      .metavar = "N,N",
      .help = "Units of the two hidden layers (deepfm)."},
-    {.kind = SL_CLI_U64,
+    {.kind = SL_CLI_U32,
      .name = "fields",
-     .target = &raw.fields,
-     .help =
-         "Features of a row at most (deepfm). 0: what the format says, else as many as the first"
-         " row has.",
+     .preset = "0",
+     .target = &values.shape.fields,
+     .help = "Most features of a row (deepfm). 0: from the format, else from the first row.",
      .least = 0,
      .most = SL_MODEL_FIELDS_MAX},
     {.kind = SL_CLI_U64,
      .name = "seed",
-     .target = &raw.seed,
-     .help = "Seed of the parameters' first values; the same for every worker.",
+     .preset = "1",
+     .target = &values.shape.seed,
+     .help = "Seed of the initial parameters; the same for all workers.",
      .least = 0,
      .most = SEED_MAX},
 
-    {.kind = SL_CLI_SECTION, .name = "Optimizer, on the ps (defaults: the chosen optimizer's)"},
+    {.kind = SL_CLI_SECTION, .name = "Optimizer, on the servers (the defaults depend on it)"},
     {.kind = SL_CLI_CHOICE,
      .name = "optimizer",
      .target = &raw.optimizer,
@@ -166,82 +144,83 @@ static const struct sl_cli_option OPTIONS[] = {
                 "ftrl_group",
      .help = "sum, sgd, momentum, adagrad, adagrad_decay, rmsprop, adam, adamw, adam_async, ftrl or"
              " ftrl_group. With sum the worker sends -lr times the gradient."},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "lr",
-     .target = &raw.lr,
+     .target = &raw.spec.lr,
      .help = "Learning rate. With adagrad and adagrad_decay by the model: lr 0.07, fm 0.04, deepfm"
              " 0.01.",
      .least = 1e-12,
      .most = 1e6},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "momentum",
-     .target = &raw.momentum,
+     .target = &raw.spec.momentum,
      .help = "momentum, rmsprop.",
      .least = 0,
      .most = 0.999999},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "rho",
-     .target = &raw.rho,
+     .target = &raw.spec.rho,
      .help = "rmsprop, adagrad_decay.",
      .least = 0,
      .most = 1},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "beta1",
-     .target = &raw.beta1,
+     .target = &raw.spec.beta1,
      .help = "adam, adamw, adam_async.",
      .least = 0,
      .most = 0.999999},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "beta2",
-     .target = &raw.beta2,
+     .target = &raw.spec.beta2,
      .help = "adam, adamw, adam_async.",
      .least = 0,
      .most = 0.999999},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "epsilon",
-     .target = &raw.epsilon,
+     .target = &raw.spec.epsilon,
      .help = "adagrad, adagrad_decay, rmsprop and the adam family.",
      .least = 0,
      .most = 1},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "weight-decay",
-     .target = &raw.weight_decay,
+     .target = &raw.spec.weight_decay,
      .help = "adamw.",
      .least = 0,
      .most = 1e6},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "initial-accumulator",
-     .target = &raw.initial_accumulator,
+     .target = &raw.spec.initial_accumulator,
      .help = "adagrad, adagrad_decay, ftrl.",
      .least = 0,
      .most = 1e12},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "l1",
-     .target = &raw.l1,
+     .target = &raw.spec.l1,
      .help = "ftrl, ftrl_group.",
      .least = 0,
      .most = 1e12},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "l2",
-     .target = &raw.l2,
+     .target = &raw.spec.l2,
      .help = "ftrl, ftrl_group.",
      .least = 0,
      .most = 1e12},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "lr-power",
-     .target = &raw.lr_power,
+     .target = &raw.spec.lr_power,
      .help = "ftrl, ftrl_group.",
      .least = -10,
      .most = 0},
-    {.kind = SL_CLI_U64,
+    {.kind = SL_CLI_U32,
      .name = "decay-steps",
-     .target = &raw.decay_steps,
+     .preset = "100000",
+     .target = &raw.spec.decay_steps,
      .help = "adagrad_decay.",
      .least = 1,
      .most = UINT32_MAX},
-    {.kind = SL_CLI_F64,
+    {.kind = SL_CLI_F32,
      .name = "decay-baseline",
-     .target = &raw.decay_baseline,
+     .target = &raw.spec.decay_baseline,
      .help = "adagrad_decay.",
      .least = 1e-30,
      .most = 1e12},
@@ -249,88 +228,70 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_SECTION, .name = "Steps"},
     {.kind = SL_CLI_STRING,
      .name = "consistency",
+     .preset = "asp",
      .target = &raw.consistency,
      .metavar = "asp|bsp|ssp[:N]",
-     .help = "How long a pull waits for slower workers: asp: never; bsp: for all of the iteration "
-             "before; ssp: for workers more than N iterations behind."},
-    {.kind = SL_CLI_U64,
+     .help = "Whether a pull waits for slower workers. asp: never; bsp: for all workers to finish "
+             "the iteration before; ssp: for workers more than N iterations behind."},
+    {.kind = SL_CLI_U32,
      .name = "staleness",
+     .preset = "1",
      .target = &raw.staleness,
      .help = "N of \"--consistency ssp\".",
      .least = 0,
      .most = STALENESS_MAX},
-    {.kind = SL_CLI_CHOICE,
+    {.kind = SL_CLI_PARSED,
      .name = "protocol",
-     .target = &raw.protocol,
-     .choices = "star_server_lite|star_server", /* in the order of sl_protocol */
-     .help = "All of a step to a shard in one message, or one for each table and shard."},
-    {.kind = SL_CLI_FLAG,
-     .name = "checksum",
-     .target = &raw.checksum,
-     .help = "Adds a CRC-32C to every frame."},
-    {.kind = SL_CLI_U64,
+     .preset = "batched",
+     .target = &values.protocol,
+     .parse = parse_protocol,
+     .accepts = "batched or per-table (or their older names star_server_lite, star_server)",
+     .metavar = "batched|per-table",
+     .help = "batched: requests of a step to one shard share messages; per-table: one message for "
+             "each table and shard."},
+    {.kind = SL_CLI_DURATION,
      .name = "timeout",
-     .target = &raw.timeout_s,
-     .metavar = "SECONDS",
-     .help = "Deadline of one step; a step that misses it ends the worker.",
-     .least = 1,
+     .preset = "60s",
+     .target = &raw.step_timeout_ns,
+     .help = "Deadline of a step; a step that misses it ends the worker.",
+     .least = TIMEOUT_LEAST,
      .most = TIMEOUT_SECONDS_MAX},
-    {.kind = SL_CLI_U64,
+    {.kind = SL_CLI_DURATION,
      .name = "start-timeout",
-     .target = &raw.start_timeout_s,
-     .metavar = "SECONDS",
-     .help = "How long to wait for the ps, and then for the other workers.",
-     .least = 1,
+     .preset = "60s",
+     .target = &raw.start_timeout_ns,
+     .help = "Longest wait for the servers, then for the other workers.",
+     .least = TIMEOUT_LEAST,
      .most = TIMEOUT_SECONDS_MAX},
-    {.kind = SL_CLI_U64,
+    {.kind = SL_CLI_DURATION,
      .name = "barrier-timeout",
-     .target = &raw.barrier_timeout_s,
-     .metavar = "SECONDS",
-     .help = "How long to wait for slower workers at the end, and for the evaluation.",
-     .least = 1,
+     .preset = "10m",
+     .target = &raw.barrier_timeout_ns,
+     .help = "Longest wait at the end for slower workers and for the evaluation.",
+     .least = TIMEOUT_LEAST,
      .most = TIMEOUT_SECONDS_MAX},
 
     {.kind = SL_CLI_SECTION, .name = "Output"},
     {.kind = SL_CLI_STRING,
      .name = "report",
-     .target = &raw.report,
+     .target = &values.report,
      .metavar = "FILE",
-     .help = "Writes what was measured as JSON: worker 0 to FILE, worker N to FILE.N."},
-    {.kind = SL_CLI_FLAG,
-     .name = "quiet",
-     .target = &raw.quiet,
-     .help = "No progress while training."},
+     .help = "Write a JSON report: worker 0 writes FILE, worker N writes FILE.N."},
+    {.kind = SL_CLI_FLAG, .name = "quiet", .target = &values.quiet, .help = "Print no progress."},
 };
 
-static bool given[sizeof OPTIONS / sizeof OPTIONS[0]];
+#define OWN_OPTIONS (sizeof OPTIONS / sizeof OPTIONS[0])
 
-static const struct sl_cli CLI = {
-    .program = "starling-worker",
-    .summary = "Trains a click-through model on this worker's share of the data; the parameters are"
-               " on the ps.",
-    .usage = "--data FILE... [options]\n"
-             "       starling-worker generate --out DIR [options]",
-    .options = OPTIONS,
-    .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
-    .given = given,
-};
+static struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
 
 static bool is_given(const char *flag)
 {
-    uint32_t i = 0;
-    while (strcmp(OPTIONS[i].name == NULL ? "" : OPTIONS[i].name, flag) != 0) {
+    size_t i = 0;
+    while (OPTIONS[i].name == NULL || strcmp(OPTIONS[i].name, flag) != 0) {
         i++;
-        sl_assert(i < CLI.option_count);
+        sl_assert(i < OWN_OPTIONS);
     }
-    return given[i];
-}
-
-static double widen(float value)
-{
-    /* Six digits, so that 0.1F is printed, and parsed again, as 0.1. */
-    char text[32];
-    (void)snprintf(text, sizeof text, "%.6g", (double)value);
-    return strtod(text, NULL);
+    return given[i].source != NULL;
 }
 
 /* Gradients are sums over a batch: an optimizer that does not normalize them needs a small rate. */
@@ -350,92 +311,49 @@ static float default_lr(enum sl_optimizer_kind kind, int model)
     }
 }
 
-static void set_defaults(enum sl_optimizer_kind kind, int model)
-{
-    struct sl_optimizer_spec spec = sl_optimizer_defaults(kind);
-    spec.lr = default_lr(kind, model);
-    raw = (struct raw){
-        .cluster = {.task_index = -1},
-        .model = model,
-        .optimizer = (int)kind,
-        .protocol = SL_PROTOCOL_BATCHED,
-        .hidden = "64,32",
-        .consistency = "asp",
-        .epochs = 1,
-        .batch_rows = 64,
-        .factors = 8,
-        .staleness = STALENESS_DEFAULT,
-        .seed = 1,
-        .timeout_s = 60,
-        .start_timeout_s = 60,
-        .barrier_timeout_s = 600,
-        .lr = widen(spec.lr),
-        .momentum = widen(spec.momentum),
-        .rho = widen(spec.rho),
-        .beta1 = widen(spec.beta1),
-        .beta2 = widen(spec.beta2),
-        .epsilon = widen(spec.epsilon),
-        .weight_decay = widen(spec.weight_decay),
-        .initial_accumulator = widen(spec.initial_accumulator),
-        .l1 = widen(spec.l1),
-        .l2 = widen(spec.l2),
-        .lr_power = widen(spec.lr_power),
-        .decay_steps = spec.decay_steps,
-        .decay_baseline = widen(spec.decay_baseline),
-    };
-}
-
-/* Parses twice: optimizer and model determine the defaults of other flags. */
-static int parse_twice(int argc, char **argv, char *reason, size_t reason_bytes)
-{
-    memset(given, 0, sizeof given);
-    set_defaults(SL_OPTIMIZER_ADAGRAD, 0);
-    int result = sl_cli_parse(&CLI, argc, argv, reason, reason_bytes);
-    if (result != SL_CLI_RUN) {
-        return result;
-    }
-    sl_cli_list_fini(&raw.data);
-    sl_cli_list_fini(&raw.dpdk);
-    set_defaults((enum sl_optimizer_kind)raw.optimizer, raw.model);
-    return sl_cli_parse(&CLI, argc, argv, reason, reason_bytes);
-}
-
 /* Flags of some optimizers or models only */
 
 #define OPTIMIZER(kind) (1U << SL_OPTIMIZER_##kind)
 #define ADAM_FAMILY     (OPTIMIZER(ADAM) | OPTIMIZER(ADAMW) | OPTIMIZER(ADAM_ASYNC))
 #define FTRL_FAMILY     (OPTIMIZER(FTRL) | OPTIMIZER(FTRL_GROUP))
+#define ALL_OPTIMIZERS  ((1U << SL_OPTIMIZER_KIND_COUNT) - 1)
 #define FM              (1U << 1) /* index in MODELS */
 #define DEEPFM          (1U << 2)
 
+/* Fields of the optimizer's specification have four bytes each. */
+#define SPEC(field)     offsetof(struct sl_optimizer_spec, field)
+
 static const struct setting {
     const char *flag;
-    uint32_t optimizers, models; /* bit i: the i-th has the setting; 0: all */
+    uint32_t optimizers, models; /* bit i: the i-th has the setting; 0: not one of these */
+    size_t offset;               /* of an optimizer's setting */
 } SETTINGS[] = {
-    {"momentum", OPTIMIZER(MOMENTUM) | OPTIMIZER(RMSPROP), 0},
-    {"rho", OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD_DECAY), 0},
-    {"beta1", ADAM_FAMILY, 0},
-    {"beta2", ADAM_FAMILY, 0},
-    {"epsilon", ADAM_FAMILY | OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY),
-     0},
-    {"weight-decay", OPTIMIZER(ADAMW), 0},
-    {"initial-accumulator", OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY) | FTRL_FAMILY, 0},
-    {"l1", FTRL_FAMILY, 0},
-    {"l2", FTRL_FAMILY, 0},
-    {"lr-power", FTRL_FAMILY, 0},
-    {"decay-steps", OPTIMIZER(ADAGRAD_DECAY), 0},
-    {"decay-baseline", OPTIMIZER(ADAGRAD_DECAY), 0},
-    {"factors", 0, FM | DEEPFM},
-    {"hidden", 0, DEEPFM},
-    {"fields", 0, DEEPFM},
+    {"lr", ALL_OPTIMIZERS, 0, SPEC(lr)},
+    {"momentum", OPTIMIZER(MOMENTUM) | OPTIMIZER(RMSPROP), 0, SPEC(momentum)},
+    {"rho", OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD_DECAY), 0, SPEC(rho)},
+    {"beta1", ADAM_FAMILY, 0, SPEC(beta1)},
+    {"beta2", ADAM_FAMILY, 0, SPEC(beta2)},
+    {"epsilon", ADAM_FAMILY | OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY), 0,
+     SPEC(epsilon)},
+    {"weight-decay", OPTIMIZER(ADAMW), 0, SPEC(weight_decay)},
+    {"initial-accumulator", OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY) | FTRL_FAMILY, 0,
+     SPEC(initial_accumulator)},
+    {"l1", FTRL_FAMILY, 0, SPEC(l1)},
+    {"l2", FTRL_FAMILY, 0, SPEC(l2)},
+    {"lr-power", FTRL_FAMILY, 0, SPEC(lr_power)},
+    {"decay-steps", OPTIMIZER(ADAGRAD_DECAY), 0, SPEC(decay_steps)},
+    {"decay-baseline", OPTIMIZER(ADAGRAD_DECAY), 0, SPEC(decay_baseline)},
+    {"factors", 0, FM | DEEPFM, 0},
+    {"hidden", 0, DEEPFM, 0},
+    {"fields", 0, DEEPFM, 0},
 };
 
 static bool has_bit(uint32_t bits, int bit)
 {
-    return bits == 0 || (bits >> bit & 1) != 0;
+    return (bits >> bit & 1) != 0;
 }
 
-static void refuse_setting(const struct setting *setting, char *reason, size_t reason_bytes)
+static int refuse_setting(const struct setting *setting, char *reason, size_t reason_bytes)
 {
     const bool by_optimizer = setting->optimizers != 0;
     const int count =
@@ -451,142 +369,111 @@ static void refuse_setting(const struct setting *setting, char *reason, size_t r
     (void)snprintf(reason, reason_bytes, "--%s has no effect with --%s %s: it is a setting of %s",
                    setting->flag, by_optimizer ? "optimizer" : "model",
                    by_optimizer ? OPTIMIZER_NAMES[raw.optimizer] : MODELS[raw.model]->name, owners);
+    return SL_ERR_INVALID;
 }
 
-static int check_settings(char *reason, size_t reason_bytes)
+/* Fills *spec with the optimizer's defaults and the given settings; refuses settings without
+ * effect. */
+static int take_settings(struct sl_optimizer_spec *spec, char *reason, size_t reason_bytes)
 {
+    const enum sl_optimizer_kind kind = (enum sl_optimizer_kind)raw.optimizer;
+    *spec = sl_optimizer_defaults(kind);
+    spec->lr = default_lr(kind, raw.model);
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) {
         const struct setting *setting = &SETTINGS[i];
-        if (is_given(setting->flag) && (!has_bit(setting->optimizers, raw.optimizer) ||
-                                        !has_bit(setting->models, raw.model))) {
-            refuse_setting(setting, reason, reason_bytes);
-            return SL_ERR_INVALID;
+        if (!is_given(setting->flag)) {
+            continue;
+        }
+        if (!has_bit(setting->optimizers, raw.optimizer) && !has_bit(setting->models, raw.model)) {
+            return refuse_setting(setting, reason, reason_bytes);
+        }
+        if (setting->optimizers != 0) {
+            memcpy((char *)spec + setting->offset, (char *)&raw.spec + setting->offset,
+                   sizeof(float));
         }
     }
     return 0;
 }
 
-static struct sl_optimizer_spec optimizer_spec(void)
-{
-    return (struct sl_optimizer_spec){
-        .kind = (enum sl_optimizer_kind)raw.optimizer,
-        .lr = (float)raw.lr,
-        .momentum = (float)raw.momentum,
-        .rho = (float)raw.rho,
-        .beta1 = (float)raw.beta1,
-        .beta2 = (float)raw.beta2,
-        .epsilon = (float)raw.epsilon,
-        .weight_decay = (float)raw.weight_decay,
-        .initial_accumulator = (float)raw.initial_accumulator,
-        .l1 = (float)raw.l1,
-        .l2 = (float)raw.l2,
-        .lr_power = (float)raw.lr_power,
-        .decay_steps = (uint32_t)raw.decay_steps,
-        .decay_baseline = (float)raw.decay_baseline,
-    };
-}
-
 static int parse_consistency(const char *text, struct sl_consistency_spec *out, char *reason,
                              size_t reason_bytes)
 {
-    *out = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_SSP};
-    const bool has_staleness = is_given("staleness");
-    uint32_t staleness = (uint32_t)raw.staleness;
-    if (strcmp(text, "ssp") == 0) {
-        out->staleness = staleness;
-        return 0;
-    }
-    const bool has_suffix =
-        strncmp(text, "ssp:", 4) == 0 && sl_env_parse_u32(text + 4, 0, STALENESS_MAX, &staleness);
+    uint32_t staleness = raw.staleness;
+    const bool is_ssp = strcmp(text, "ssp") == 0;
+    const bool has_suffix = strncmp(text, "ssp:", 4) == 0 &&
+                            sl_number_parse_u32(text + 4, 0, STALENESS_MAX, &staleness);
     const bool is_asp = strcmp(text, "asp") == 0;
-    if (has_staleness && (has_suffix || is_asp || strcmp(text, "bsp") == 0)) {
+    if (!is_ssp && !has_suffix && !is_asp && strcmp(text, "bsp") != 0) {
+        (void)snprintf(reason, reason_bytes,
+                       "--consistency %s: accepts asp, bsp, ssp or ssp:N with N from 0 to %d", text,
+                       STALENESS_MAX);
+        return SL_ERR_INVALID;
+    }
+    if (!is_ssp && is_given("staleness")) {
         (void)snprintf(reason, reason_bytes,
                        "--staleness has no effect with --consistency %s: it is the N of "
                        "--consistency ssp",
                        text);
         return SL_ERR_INVALID;
     }
-    if (has_suffix) {
-        out->staleness = staleness;
-        return 0;
-    }
-    if (is_asp || strcmp(text, "bsp") == 0) {
-        out->mode = is_asp ? SL_CONSISTENCY_ASP : SL_CONSISTENCY_BSP;
-        return 0;
-    }
-    (void)snprintf(reason, reason_bytes,
-                   "--consistency %s: accepts asp, bsp, ssp or ssp:N with N from 0 to %d", text,
-                   STALENESS_MAX);
-    return SL_ERR_INVALID;
+    *out = (struct sl_consistency_spec){
+        .mode = is_ssp || has_suffix ? SL_CONSISTENCY_SSP
+                : is_asp             ? SL_CONSISTENCY_ASP
+                                     : SL_CONSISTENCY_BSP,
+        .staleness = is_ssp || has_suffix ? staleness : 0,
+    };
+    return 0;
 }
 
-static int parse_hidden(const char *text, uint32_t hidden[SL_MODEL_HIDDEN], char *reason,
-                        size_t reason_bytes)
+static int finish(const struct sl_cli *cli, char *reason, size_t reason_bytes)
 {
-    const char *comma = strchr(text, ',');
-    char first[16];
-    if (comma != NULL && (size_t)(comma - text) < sizeof first) {
-        (void)snprintf(first, sizeof first, "%.*s", (int)(comma - text), text);
-        if (sl_env_parse_u32(first, 1, SL_MODEL_HIDDEN_MAX, &hidden[0]) &&
-            sl_env_parse_u32(comma + 1, 1, SL_MODEL_HIDDEN_MAX, &hidden[1])) {
-            return 0;
-        }
+    values.format = FORMATS[raw.format];
+    values.model = MODELS[raw.model];
+    values.optimizer_name = OPTIMIZER_NAMES[raw.optimizer];
+    values.protocol_name = values.protocol == SL_PROTOCOL_BATCHED ? "batched" : "per-table";
+    values.step_timeout_ms = (uint32_t)(raw.step_timeout_ns / SL_CLOCK_NS_PER_MS);
+    values.start_timeout_ms = (uint32_t)(raw.start_timeout_ns / SL_CLOCK_NS_PER_MS);
+    values.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
+    int err = parse_consistency(raw.consistency, &values.consistency, reason, reason_bytes);
+    if (err == 0) {
+        err = take_settings(&values.optimizer, reason, reason_bytes);
     }
-    (void)snprintf(reason, reason_bytes, "--hidden %s: accepts N,N, each from 1 to %d", text,
-                   SL_MODEL_HIDDEN_MAX);
-    return SL_ERR_INVALID;
+    return err != 0 ? err
+                    : sl_settings_resolve(SL_PROGRAM_WORKER, cli, &values.settings, reason,
+                                          reason_bytes);
 }
 
 int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, size_t reason_bytes)
 {
-    int err = parse_twice(argc, argv, reason, reason_bytes);
-    if (err != SL_CLI_RUN) {
-        return err;
-    }
-    struct sl_flags flags = {
-        .cluster = raw.cluster,
-        .security = raw.security,
-        .store = raw.store,
-        .rdma = raw.rdma,
-        .dpdk = raw.dpdk,
-        .data = raw.data,
-        .test = raw.test,
-        .format = FORMATS[raw.format],
-        .model = MODELS[raw.model],
-        .shape = {.factors = (uint32_t)raw.factors,
-                  .fields = (uint32_t)raw.fields,
-                  .seed = raw.seed},
-        .optimizer_name = OPTIMIZER_NAMES[raw.optimizer],
-        .optimizer = optimizer_spec(),
-        .protocol_name = PROTOCOL_NAMES[raw.protocol],
-        .protocol = (enum sl_protocol)raw.protocol,
-        .epochs = (uint32_t)raw.epochs,
-        .batch_rows = (uint32_t)raw.batch_rows,
-        .step_timeout_ms = (uint32_t)raw.timeout_s * 1000,
-        .start_timeout_ms = (uint32_t)raw.start_timeout_s * 1000,
-        .barrier_timeout_ms = (uint32_t)raw.barrier_timeout_s * 1000,
-        .checksum = raw.checksum,
-        .report = raw.report,
-        .quiet = raw.quiet,
+    struct sl_cli_option options[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
+    /* --help shows the settings of the default optimizer. */
+    raw = (struct raw){.optimizer = SL_OPTIMIZER_ADAGRAD,
+                       .spec = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD)};
+    raw.spec.lr = default_lr(SL_OPTIMIZER_ADAGRAD, 0);
+    values = (struct sl_flags){.data = {0}};
+    memcpy(options, OPTIONS, sizeof OPTIONS);
+    const uint32_t shared = sl_settings_options(SL_PROGRAM_WORKER, sl_topology_core_count(),
+                                                &values.settings, options + OWN_OPTIONS);
+    const struct sl_cli cli = {
+        .program = "starling-worker",
+        .summary = "Trains a click-through model on this worker's share of the data. The "
+                   "parameters are on the servers.",
+        .usage = "--data FILE... [options]\n"
+                 "       starling-worker generate --out DIR [options]",
+        .options = options,
+        .option_count = (uint32_t)OWN_OPTIONS + shared,
+        .given = given,
     };
-    err = parse_consistency(raw.consistency, &flags.consistency, reason, reason_bytes);
-    if (err == 0) {
-        err = parse_hidden(raw.hidden, flags.shape.hidden, reason, reason_bytes);
+    int result = sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
+    if (result == SL_CLI_RUN) {
+        result = finish(&cli, reason, reason_bytes);
     }
-    if (err == 0) {
-        err = check_settings(reason, reason_bytes);
-    }
-    if (err != 0) {
-        sl_cli_list_fini(&raw.data);
-        sl_cli_list_fini(&raw.dpdk);
-        return err;
-    }
-    *out = flags;
-    return SL_CLI_RUN;
+    *out = values;
+    return result;
 }
 
 void sl_flags_fini(struct sl_flags *flags)
 {
+    sl_settings_fini(&flags->settings);
     sl_cli_list_fini(&flags->data);
-    sl_cli_list_fini(&flags->dpdk);
 }

@@ -8,10 +8,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "config/cluster_store_settings.h"
-#include "config/dmlc.h"
-#include "config/env.h"
-#include "config/security.h"
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "net/trace.h"
@@ -30,13 +26,6 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
 struct job {
     struct sl_flags flags;
-    struct sl_env env;
-    struct sl_dmlc dmlc;
-    struct sl_cluster cluster;
-    struct sl_security security;
-    struct sl_rdma_settings rdma;
-    struct sl_dpdk_settings dpdk;
-    struct sl_cluster_store_settings store;
     struct sl_trainer_options options;
     struct sl_reader_options test; /* evaluation data */
     struct sl_reader *train;
@@ -94,9 +83,10 @@ static void catch_signals(void)
 /* Returns a data endpoint of the endpoint map that has this scheme only, or NULL. */
 static const struct sl_endpoint *find_only(const struct job *job, enum sl_endpoint_scheme scheme)
 {
-    for (uint32_t i = 0; job->cluster.ps != NULL && i < job->cluster.ps_count; i++) {
-        if (job->cluster.ps[i].data.scheme == scheme) {
-            return &job->cluster.ps[i].data;
+    for (uint32_t i = 0;
+         job->flags.settings.cluster.ps != NULL && i < job->flags.settings.cluster.ps_count; i++) {
+        if (job->flags.settings.cluster.ps[i].data.scheme == scheme) {
+            return &job->flags.settings.cluster.ps[i].data;
         }
     }
     return NULL;
@@ -105,61 +95,40 @@ static const struct sl_endpoint *find_only(const struct job *job, enum sl_endpoi
 /* By the endpoint map or the DMLC variable. */
 static bool asks_for_rdma(const struct job *job)
 {
-    return (job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma) ||
+    return (job->flags.settings.dmlc.in_use && job->flags.settings.dmlc.rdma != NULL &&
+            job->flags.settings.uses_rdma) ||
            find_only(job, SL_ENDPOINT_RDMA) != NULL;
 }
 
-static int read_dpdk(struct job *job, char *reason, size_t reason_bytes)
+/* A server that is reachable over DPDK only needs a device of this worker. */
+static int check_dpdk(const struct job *job, char *reason, size_t reason_bytes)
 {
-    int err = sl_dpdk_settings_read(&job->flags.dpdk, &job->dpdk, reason, reason_bytes);
     const struct sl_endpoint *only = find_only(job, SL_ENDPOINT_DPDK);
-    if (err != 0 || only == NULL) {
-        return err;
+    const char *missing = sl_builtin_missing(SL_ENDPOINT_DPDK);
+    if (only == NULL || (missing == NULL && job->flags.settings.dpdk.text[0] != '\0')) {
+        return 0;
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(only, text, sizeof text);
-    const char *missing = sl_builtin_missing(SL_ENDPOINT_DPDK);
-    if (missing == NULL && job->dpdk.text[0] != '\0') {
-        return 0;
-    }
     (void)snprintf(reason, reason_bytes, "data endpoint %s: %s", text,
                    missing != NULL ? missing
-                                   : "this worker needs a device of its own to get there: "
-                                     "--dpdk-device DEVICE?addr=A, or STARLING_DPDK_DEVICE");
+                                   : "this worker needs a device to get there: --dpdk-device "
+                                     "DEVICE?addr=A, or STARLING_DPDK_DEVICE");
     return missing != NULL ? SL_ERR_UNSUPPORTED : SL_ERR_INVALID;
 }
 
-static int read_environment(struct job *job, char *reason, size_t reason_bytes)
+static int check_settings(const struct job *job, char *reason, size_t reason_bytes)
 {
-    int err = sl_env_read(sl_topology_core_count(), &job->env, reason, reason_bytes);
+    const struct sl_settings *settings = &job->flags.settings;
+    int err = sl_rdma_settings_check(&settings->rdma, asks_for_rdma(job), reason, reason_bytes);
     if (err == 0) {
-        err = sl_dmlc_read(&job->dmlc, reason, reason_bytes);
+        err = check_dpdk(job, reason, reason_bytes);
     }
-    if (err == 0) {
-        err = sl_rdma_settings_read(&job->flags.rdma, &job->rdma, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = sl_cluster_store_settings_read(job->flags.store, &job->store, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"),
-                                 &job->dmlc, &job->cluster, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = sl_rdma_settings_check(&job->rdma, asks_for_rdma(job), reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = read_dpdk(job, reason, reason_bytes);
-    }
-    if (err == 0 && job->cluster.worker_count == 0) {
+    if (err == 0 && settings->cluster.worker_count == 0) {
         (void)snprintf(reason, reason_bytes,
-                       "how many workers there are is not said: use --worker-hosts, TF_CONFIG or "
-                       "DMLC_NUM_WORKER");
+                       "the number of workers is unknown: give --num-workers (or --worker-hosts), "
+                       "TF_CONFIG or DMLC_NUM_WORKER");
         err = SL_ERR_INVALID;
-    }
-    if (err == 0) {
-        err = sl_security_resolve(&job->flags.security, getenv(SL_SECURITY_SECRET_VARIABLE),
-                                  &job->security, reason, reason_bytes);
     }
     return err;
 }
@@ -198,7 +167,7 @@ static int read_first_row(const struct sl_flags *flags, uint32_t features_max,
 /* Workers may share a terminal: only one shows a progress bar. */
 static void set_index(struct job *job, uint32_t index)
 {
-    job->cluster.task_index = index;
+    job->flags.settings.cluster.task_index = index;
     job->options.worker_index = index;
     job->options.quiet = job->flags.quiet || (index > 0 && isatty(STDERR_FILENO) == 1);
 }
@@ -211,7 +180,7 @@ static int read_options(struct job *job, char *reason, size_t reason_bytes)
         return SL_ERR_INVALID;
     }
     job->options = (struct sl_trainer_options){
-        .worker_count = job->cluster.worker_count,
+        .worker_count = job->flags.settings.cluster.worker_count,
         .model = flags->model,
         .shape = flags->shape,
         .optimizer = flags->optimizer,
@@ -225,7 +194,7 @@ static int read_options(struct job *job, char *reason, size_t reason_bytes)
         .waiting = &waiting,
         .clock = sl_clock_system(),
     };
-    set_index(job, job->cluster.task_index);
+    set_index(job, job->flags.settings.cluster.task_index);
     return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason, reason_bytes);
 }
 
@@ -240,7 +209,7 @@ static int check_test_data(struct job *job, const struct sl_reader_options *like
     job->test.share_count = 1;
     job->options.test = &job->test;
     struct sl_reader *reader = NULL;
-    int err = job->cluster.task_index != 0
+    int err = job->flags.settings.cluster.task_index != 0
                   ? 0
                   : sl_reader_open(&job->test, &reader, reason, reason_bytes);
     sl_reader_close(&reader);
@@ -270,8 +239,9 @@ static int open_data(struct job *job, char *reason, size_t reason_bytes)
         .paths = flags->data.items,
         .path_count = flags->data.count,
         /* A worker beyond worker_count shares a part with another. */
-        .share_index = job->cluster.task_index % job->cluster.worker_count,
-        .share_count = job->cluster.worker_count,
+        .share_index =
+            job->flags.settings.cluster.task_index % job->flags.settings.cluster.worker_count,
+        .share_count = job->flags.settings.cluster.worker_count,
         /* The tower has no inputs for more features. */
         .features_max = flags->model == &sl_model_deepfm ? shape->fields : 0,
     };
@@ -308,73 +278,46 @@ static void describe_job(struct job *job)
     }
 }
 
-/* Only on request: while such a worker reads or computes, broken connections stay down, and after
- * one lease the worker expires. */
-static bool is_driven(const struct job *job)
-{
-    bool driven = job->env.worker_reactors == 0;
-    if (driven) {
-        sl_log_info("no reactor: the thread that trains serves the connections too");
-    }
-    return driven;
-}
-
 /* RDMA is optional: without it, the worker uses TCP. If a variable that configures RDMA is invalid,
  * RDMA is not used at all. */
 static void warn_without_rdma(const struct job *job)
 {
-    const bool is_asked = job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma;
-    const bool is_flawed = job->rdma.flaw[0] != '\0' && job->env.rdma;
+    const bool is_asked = job->flags.settings.dmlc.in_use &&
+                          job->flags.settings.dmlc.rdma != NULL && job->flags.settings.uses_rdma;
+    const bool is_flawed =
+        job->flags.settings.rdma.flaw[0] != '\0' && job->flags.settings.uses_rdma;
     const char *why = is_asked || is_flawed ? sl_builtin_missing(SL_ENDPOINT_RDMA) : NULL;
     if (is_flawed && why == NULL) {
-        sl_log_warn("%s; continues without RDMA", job->rdma.flaw);
+        sl_log_warn("%s; continues without RDMA", job->flags.settings.rdma.flaw);
     } else if (is_asked && why != NULL) {
-        sl_log_warn("DMLC_ENABLE_RDMA=%s, but there is no RDMA here: %s; uses tcp", job->dmlc.rdma,
-                    why);
+        sl_log_warn("DMLC_ENABLE_RDMA=%s, but there is no RDMA here: %s; uses tcp",
+                    job->flags.settings.dmlc.rdma, why);
     }
 }
 
 static int connect_cluster(struct job *job)
 {
-    char *coordinator = sl_cluster_places(&job->cluster, job->store.is_given);
-    const struct sl_client_options options = {
-        .coordinator = coordinator,
-        .task_index = job->cluster.any_task ? SL_CLIENT_ANY_TASK : (int32_t)job->cluster.task_index,
-        .server_count = job->cluster.ps_count,
-        .worker_count = job->cluster.worker_count,
-        .heartbeat_ms = job->dmlc.heartbeat_interval_s * 1000,
-        .reactor_count = job->env.worker_reactors,
-        .polling = job->env.worker_polling,
-        .manual_progress = is_driven(job),
-        .pin_cores = job->env.worker_pin,
-        .checksum = job->flags.checksum,
-        .protocol = job->flags.protocol,
-        .start_timeout_ms = job->options.start_timeout_ms,
-        .congestion_control =
-            job->env.congestion_control[0] == '\0' ? NULL : job->env.congestion_control,
-        .join_running = job->flags.cluster.joins,
-        .secret = job->security.secret.byte_count == 0 ? NULL : job->security.secret.bytes,
-        .secret_bytes = job->security.secret.byte_count,
-        .tls_certificate = job->security.certificate,
-        .tls_key = job->security.key,
-        .tls_authority = job->security.authority,
-        .tls_peer_name = job->security.peer_name,
-        .disable_shm = !job->env.shm,
-        .disable_rdma = !job->env.rdma || job->rdma.flaw[0] != '\0',
-        .rdma_device = job->rdma.device[0] == '\0' ? NULL : job->rdma.device,
-        .has_rdma_gid_index = job->rdma.has_gid_index,
-        .rdma_gid_index = job->rdma.gid_index,
-        .dpdk_device = job->dpdk.text[0] == '\0' ? NULL : job->dpdk.text,
-    };
+    const struct sl_settings *settings = &job->flags.settings;
+    char *coordinator = sl_cluster_places(&settings->cluster, settings->store.is_given);
+    struct sl_client_options options;
+    sl_settings_client(settings, &options);
+    options.coordinator = coordinator;
+    options.protocol = job->flags.protocol;
+    options.start_timeout_ms = job->options.start_timeout_ms;
+    if (options.manual_progress) {
+        sl_log_info("no reactor: the training thread does the network I/O");
+    }
     waiting = 1;
     int err =
         coordinator == NULL ? SL_ERR_NO_MEMORY : sl_client_create(&options, &job->options.client);
     waiting = 0;
     free(coordinator);
     if (err == SL_ERR_INVALID) { /* the coordinator has another configuration */
-        sl_log_error("this worker was told %u ps, and by %s %u worker%s", job->cluster.ps_count,
-                     job->cluster.worker_count_source, job->cluster.worker_count,
-                     job->cluster.worker_count == 1 ? "" : "s");
+        sl_log_error("this worker expects %u servers, and by %s %u worker%s",
+                     job->flags.settings.cluster.ps_count,
+                     job->flags.settings.cluster.worker_count_source,
+                     job->flags.settings.cluster.worker_count,
+                     job->flags.settings.cluster.worker_count == 1 ? "" : "s");
     }
     return err;
 }
@@ -384,11 +327,11 @@ static int take_task(struct job *job)
 {
     char name[32];
     char reason[1024];
-    if (!job->cluster.any_task) {
+    if (!job->flags.settings.cluster.any_task) {
         return 0;
     }
     set_index(job, (uint32_t)sl_client_task_index(job->options.client));
-    (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
+    (void)snprintf(name, sizeof name, "worker/%u", job->flags.settings.cluster.task_index);
     sl_log_rename(name);
     sl_reader_close(&job->train);
     int err = open_data(job, reason, sizeof reason);
@@ -486,28 +429,29 @@ int main(int argc, char **argv)
     if (result == SL_CLI_EXIT_OK) {
         goto out;
     }
-    if (result != SL_CLI_RUN || read_environment(job, reason, sizeof reason) != 0 ||
+    if (result != SL_CLI_RUN || check_settings(job, reason, sizeof reason) != 0 ||
         read_options(job, reason, sizeof reason) != 0) {
         (void)fprintf(stderr, "starling-worker: %s\n", reason);
         status = EXIT_USAGE;
         goto out;
     }
     char name[32] = "worker";
-    if (!job->cluster.any_task) {
-        (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
+    if (!job->flags.settings.cluster.any_task) {
+        (void)snprintf(name, sizeof name, "worker/%u", job->flags.settings.cluster.task_index);
     }
-    sl_log_setup(job->env.log_level, name);
-    sl_trace_set(job->dmlc.trace);
+    sl_log_setup(job->flags.settings.log_level, name);
+    sl_trace_set(job->flags.settings.dmlc.trace);
     if (open_data(job, reason, sizeof reason) != 0) {
         sl_log_error("%s", reason);
         status = EXIT_FAILED;
         goto out;
     }
-    if (job->env.worker_reactors > sl_topology_core_count()) {
-        sl_log_warn("NETWORK_WORKER_CORE_NUMBER=%u, but there are %u cores%s",
-                    job->env.worker_reactors, sl_topology_core_count(),
-                    job->env.worker_polling ? ": reactors that poll take the cores from each other"
-                                            : "");
+    if (job->flags.settings.reactors > sl_topology_core_count()) {
+        sl_log_warn("--reactors is %u, but there are %u cores%s", job->flags.settings.reactors,
+                    sl_topology_core_count(),
+                    job->flags.settings.polling
+                        ? ": reactors that poll take the cores from each other"
+                        : "");
     }
     warn_without_rdma(job);
     sl_rlimit_raise(RLIMIT_MEMLOCK); /* memory registered for RDMA counts as locked */
@@ -515,9 +459,7 @@ int main(int argc, char **argv)
     status = run(job);
 out:
     sl_reader_close(&job->train);
-    sl_cluster_fini(&job->cluster);
     sl_flags_fini(&job->flags);
-    explicit_bzero(&job->security, sizeof job->security);
     free(job);
     return status;
 }

@@ -231,7 +231,7 @@ SL_CASE_WITH(cli_parse__help_shows_defaults_in_two_columns, reset, reset)
         "\n  --offset N                  Default: 0\n",
         "\n  --lr X                      Default: 0.05\n",
         "\n  --model lr|fm|deepfm        The model. Default: deepfm\n",
-        "\n  --help                      Prints this, and ends.\n",
+        "\n  --help                      Print this text and exit.\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (strstr(text, parts[i]) == NULL) {

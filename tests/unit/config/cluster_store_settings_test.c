@@ -6,6 +6,10 @@
 
 #include "config/cluster_store_settings.h"
 #include "tests/support/unit.h"
+#include "tests/unit/config/parsed.h"
+
+#define VARIABLE  "STARLING_CLUSTER_STORE"
+#define USER_FILE "STARLING_CLUSTER_STORE_USER_FILE"
 
 static char path[64]; /* of a file that the test makes */
 
@@ -13,8 +17,7 @@ static int setup(void **state)
 {
     (void)snprintf(path, sizeof path, "/tmp/starling-store-XXXXXX");
     int file = mkstemp(path);
-    return file < 0 || close(file) != 0 || unsetenv(SL_CLUSTER_STORE_SETTINGS_VARIABLE) != 0 ||
-           unsetenv(SL_CLUSTER_STORE_SETTINGS_USER_FILE) != 0;
+    return file < 0 || close(file) != 0 || unsetenv(VARIABLE) != 0 || unsetenv(USER_FILE) != 0;
 }
 
 static int teardown(void **state)
@@ -27,11 +30,26 @@ static void set(const char *name, const char *value)
     assert_int_equal(setenv(name, value, 1), 0);
 }
 
+/* Parses flag, or NULL, and variables. */
+static int read_store(const char *flag, struct sl_cluster_store_settings *out, char *reason,
+                      size_t reason_bytes)
+{
+    static struct parsed parsed;
+    const char *const arguments[] = {"--cluster-store", flag, NULL};
+    const struct sl_settings_flags *flags = &parsed.settings.flags;
+    assert_int_equal(
+        parse_settings(SL_PROGRAM_PS, flag == NULL ? NO_ARGUMENTS : arguments, &parsed),
+        SL_CLI_RUN);
+    return sl_cluster_store_settings_read(sl_settings_given(&parsed.cli, &flags->cluster_store),
+                                          flags->cluster_store_user_file, out, reason,
+                                          reason_bytes);
+}
+
 static struct sl_cluster_store_settings read_flag(const char *flag)
 {
     struct sl_cluster_store_settings settings;
     char reason[512] = "";
-    if (sl_cluster_store_settings_read(flag, &settings, reason, sizeof reason) != 0) {
+    if (read_store(flag, &settings, reason, sizeof reason) != 0) {
         fail_msg("refused: %s", reason);
     }
     return settings;
@@ -42,7 +60,7 @@ static void refuse(const char *flag, int err, const char *const *words)
 {
     struct sl_cluster_store_settings settings = {.server_count = 77};
     char reason[512] = "";
-    assert_int_equal(sl_cluster_store_settings_read(flag, &settings, reason, sizeof reason), err);
+    assert_int_equal(read_store(flag, &settings, reason, sizeof reason), err);
     assert_int_equal(settings.server_count, 77);
     assert_string_equal(settings.password, "");
     for (; *words != NULL; words++) {
@@ -51,7 +69,6 @@ static void refuse(const char *flag, int err, const char *const *words)
         }
     }
 }
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* The user's file, with that text, for those whom the mode says. */
 static void put_user(const char *text, mode_t mode)
@@ -61,7 +78,7 @@ static void put_user(const char *text, mode_t mode)
     assert_int_equal(fputs(text, file) >= 0, 1);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(chmod(path, mode), 0);
-    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, path);
+    set(USER_FILE, path);
 }
 
 SL_CASE_WITH(read__one_server, setup, teardown)
@@ -90,10 +107,10 @@ SL_CASE_WITH(read__several_servers_by_tls, setup, teardown)
 
 SL_CASE_WITH(read__the_flag_goes_before_the_variable, setup, teardown)
 {
-    set(SL_CLUSTER_STORE_SETTINGS_VARIABLE, "etcd://a:1/v");
+    set(VARIABLE, "etcd://a:1/v");
     assert_string_equal(read_flag(NULL).prefix, "/v");
     assert_string_equal(read_flag("etcd://a:1/f").prefix, "/f");
-    set(SL_CLUSTER_STORE_SETTINGS_VARIABLE, "zookeeper://a:1/v");
+    set(VARIABLE, "zookeeper://a:1/v");
     assert_string_equal(read_flag("etcd://a:1/f").prefix, "/f");
     refuse(NULL, SL_ERR_INVALID, WORDS("STARLING_CLUSTER_STORE=zookeeper://a:1/v: "));
 }
@@ -158,7 +175,7 @@ SL_CASE_WITH(user__is_the_first_line_of_the_file, setup, teardown)
         assert_string_equal(settings.user, "root");
         assert_string_equal(settings.password, "a:b c");
     }
-    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, "");
+    set(USER_FILE, "");
     refuse("etcd://a:1/v", SL_ERR_NOT_FOUND, WORDS("STARLING_CLUSTER_STORE_USER_FILE=: "));
 }
 
@@ -202,11 +219,11 @@ SL_CASE_WITH(user__that_others_may_read, setup, teardown)
 
 SL_CASE_WITH(user__that_is_not_there, setup, teardown)
 {
-    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, "/tmp/starling-no-such-file");
+    set(USER_FILE, "/tmp/starling-no-such-file");
     refuse("etcd://a:1/v", SL_ERR_NOT_FOUND,
            WORDS("STARLING_CLUSTER_STORE_USER_FILE=/tmp/starling-no-such-file: No such file"));
     char below[80];
     (void)snprintf(below, sizeof below, "%s/user", path);
-    set(SL_CLUSTER_STORE_SETTINGS_USER_FILE, below);
+    set(USER_FILE, below);
     refuse("etcd://a:1/v", SL_ERR_IO, WORDS(below, "Not a directory"));
 }

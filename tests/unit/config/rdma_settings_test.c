@@ -3,8 +3,9 @@
 
 #include "config/rdma_settings.h"
 #include "tests/support/unit.h"
+#include "tests/unit/config/parsed.h"
 
-static const struct sl_rdma_settings_flags nothing;
+static struct parsed parsed;
 
 static int unset_all(void **state)
 {
@@ -17,30 +18,22 @@ static void set(const char *name, const char *value)
     assert_int_equal(setenv(name, value, 1), 0);
 }
 
-static struct sl_rdma_settings read_all(struct sl_rdma_settings_flags flags)
+static struct sl_rdma_settings read_all(const char *const *arguments)
 {
     struct sl_rdma_settings settings;
-    char reason[512] = "";
-    if (sl_rdma_settings_read(&flags, &settings, reason, sizeof reason) != 0) {
-        fail_msg("refused: %s", reason);
+    if (parse_settings(SL_PROGRAM_WORKER, arguments, &parsed) != SL_CLI_RUN) {
+        fail_msg("refused: %s", parsed.reason);
     }
+    const struct sl_rdma_settings_flags *flags = &parsed.settings.flags.rdma;
+    sl_rdma_settings_read(flags, sl_settings_given(&parsed.cli, &flags->gid_index), &settings);
     return settings;
 }
 
-static void expect_words(const char *text, const char *const *words)
-{
-    for (; *words != NULL; words++) {
-        if (strstr(text, *words) == NULL) {
-            fail_msg("\"%s\" is not in \"%s\"", *words, text);
-        }
-    }
-}
-
-/* Of the variables: no error, but where RDMA is asked for. */
+/* Of the variables: no error, unless RDMA is requested. */
 static void expect_flaw(const char *const *words)
 {
     char reason[512] = "";
-    const struct sl_rdma_settings settings = read_all(nothing);
+    const struct sl_rdma_settings settings = read_all(NO_ARGUMENTS);
     expect_words(settings.flaw, words);
     assert_int_equal(sl_rdma_settings_check(&settings, false, reason, sizeof reason), 0);
     assert_int_equal(sl_rdma_settings_check(&settings, true, reason, sizeof reason),
@@ -48,16 +41,21 @@ static void expect_flaw(const char *const *words)
     assert_string_equal(reason, settings.flaw);
 }
 
-static void refuse(struct sl_rdma_settings_flags flags, const char *const *words)
+static void refuse(const char *const *arguments, const char *const *words)
 {
-    struct sl_rdma_settings settings = {.gid_index = 77};
-    char reason[512] = "";
-    assert_int_equal(sl_rdma_settings_read(&flags, &settings, reason, sizeof reason),
-                     SL_ERR_INVALID);
-    assert_int_equal(settings.gid_index, 77);
-    expect_words(reason, words);
+    assert_int_equal(parse_settings(SL_PROGRAM_WORKER, arguments, &parsed), SL_ERR_INVALID);
+    expect_words(parsed.reason, words);
 }
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+SL_CASE_WITH(rdma_settings_read__says_nothing_where_nothing_is_set, unset_all, unset_all)
+{
+    set("STARLING_RDMA_DEVICE", "");
+    set("MC_GID_INDEX", "");
+    set("NCCL_IB_GID_INDEX", "-1");
+    struct sl_rdma_settings settings = read_all(NO_ARGUMENTS);
+    assert_string_equal(settings.device, "");
+    assert_false(settings.has_gid_index);
+}
 
 SL_CASE_WITH(rdma_settings_read__takes_each_variable, unset_all, unset_all)
 {
@@ -66,10 +64,10 @@ SL_CASE_WITH(rdma_settings_read__takes_each_variable, unset_all, unset_all)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         unset_all(state);
         set(names[i], "3");
-        assert_int_equal(read_all(nothing).gid_index, 3);
+        assert_int_equal(read_all(NO_ARGUMENTS).gid_index, 3);
     }
     set("STARLING_RDMA_DEVICE", "mlx5_0,mlx5_bond-1.2");
-    assert_string_equal(read_all(nothing).device, "mlx5_0,mlx5_bond-1.2");
+    assert_string_equal(read_all(NO_ARGUMENTS).device, "mlx5_0,mlx5_bond-1.2");
 }
 
 SL_CASE_WITH(rdma_settings_read__variables_must_agree, unset_all, unset_all)
@@ -78,14 +76,14 @@ SL_CASE_WITH(rdma_settings_read__variables_must_agree, unset_all, unset_all)
     set("STARLING_RDMA_GID_INDEX", "0");
     set("MC_GID_INDEX", "0");
     set("NCCL_IB_GID_INDEX", "0");
-    settings = read_all(nothing);
+    settings = read_all(NO_ARGUMENTS);
     assert_true(settings.has_gid_index);
     assert_int_equal(settings.gid_index, 0);
     set("NCCL_IB_GID_INDEX", "3");
     expect_flaw(WORDS("STARLING_RDMA_GID_INDEX is 0", "NCCL_IB_GID_INDEX is 3"));
     unsetenv("STARLING_RDMA_GID_INDEX");
     expect_flaw(WORDS("MC_GID_INDEX is 0", "NCCL_IB_GID_INDEX is 3"));
-    settings = read_all((struct sl_rdma_settings_flags){.gid_index = "1"});
+    settings = read_all(ARGUMENTS("--rdma-gid-index=1"));
     assert_int_equal(settings.gid_index, 1);
     assert_string_equal(settings.flaw, "");
 }
@@ -99,7 +97,7 @@ SL_CASE_WITH(rdma_settings_read__bad_values_of_others_are_a_flaw, unset_all, uns
     set("NCCL_IB_GID_INDEX", "auto");
     expect_flaw(WORDS("NCCL_IB_GID_INDEX=auto", "from 0 to 65535"));
     set("STARLING_RDMA_GID_INDEX", "first");
-    refuse(nothing, WORDS("STARLING_RDMA_GID_INDEX=first", "from 0 to 65535"));
+    refuse(NO_ARGUMENTS, WORDS("STARLING_RDMA_GID_INDEX=first", "from 0 to 65535"));
 }
 
 SL_CASE_WITH(rdma_settings_read__a_flag_goes_before_all, unset_all, unset_all)
@@ -107,8 +105,7 @@ SL_CASE_WITH(rdma_settings_read__a_flag_goes_before_all, unset_all, unset_all)
     set("STARLING_RDMA_DEVICE", "a");
     set("MC_GID_INDEX", "1");
     set("NCCL_IB_GID_INDEX", "2");
-    struct sl_rdma_settings settings =
-        read_all((struct sl_rdma_settings_flags){.device = "b", .gid_index = "7"});
+    struct sl_rdma_settings settings = read_all(ARGUMENTS("--rdma-device=b", "--rdma-gid-index=7"));
     assert_string_equal(settings.device, "b");
     assert_int_equal(settings.gid_index, 7);
 }
@@ -119,18 +116,16 @@ SL_CASE_WITH(rdma_settings_read__bad_values_name_what_is_accepted, unset_all, un
     char many[300];
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        refuse((struct sl_rdma_settings_flags){.device = devices[i]},
+        refuse(ARGUMENTS("--rdma-device", devices[i]),
                WORDS("--rdma-device=", devices[i], "names of RDMA devices"));
     }
     for (size_t i = 0; i < sizeof many - 1; i++) {
         many[i] = i % 2 == 0 ? 'a' : ',';
     }
     many[sizeof many - 1] = '\0';
-    refuse((struct sl_rdma_settings_flags){.device = many}, WORDS("--rdma-device="));
-    refuse((struct sl_rdma_settings_flags){.gid_index = "65536"},
-           WORDS("--rdma-gid-index=65536", "from 0 to 65535"));
-    refuse((struct sl_rdma_settings_flags){.gid_index = ""},
-           WORDS("--rdma-gid-index=", "from 0 to 65535"));
+    refuse(ARGUMENTS("--rdma-device", many), WORDS("--rdma-device="));
+    refuse(ARGUMENTS("--rdma-gid-index=65536"), WORDS("--rdma-gid-index=65536", "from 0 to 65535"));
+    refuse(ARGUMENTS("--rdma-gid-index="), WORDS("--rdma-gid-index=", "from 0 to 65535"));
     set("STARLING_RDMA_DEVICE", "a;b");
-    refuse(nothing, WORDS("STARLING_RDMA_DEVICE=a;b", "mlx5_0"));
+    refuse(NO_ARGUMENTS, WORDS("STARLING_RDMA_DEVICE=a;b", "mlx5_0"));
 }

@@ -40,7 +40,7 @@ SL_CASE(kv_serve__begins_with_the_defaults)
     char *const help[] = {"starling-ps", "--help", NULL};
     char *const bad[] = {"starling-ps", "--start-timeout", "7", "--replicas", "1", "--bogus", NULL};
     assert_int_equal(serve(STDOUT_FILENO, help, before, sizeof before), 0);
-    assert_non_null(strstr(before, "Default: 60"));
+    assert_non_null(strstr(before, "Default: 60s"));
     assert_int_equal(serve(STDERR_FILENO, bad, reason, sizeof reason), 2);
     assert_non_null(strstr(reason, "--bogus"));
     assert_int_equal(serve(STDOUT_FILENO, help, after, sizeof after), 0);

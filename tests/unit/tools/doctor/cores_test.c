@@ -8,7 +8,7 @@ SL_CASE_WITH(doctor_cores_check__more_reactors_than_cores, machine_make, machine
     machine.options.reactors = 5;
     sl_doctor_cores_check(&machine.doctor);
     machine_expect("cores", 0, SL_DOCTOR_WARNING, "4, for 5 reactors, not pinned");
-    machine_expect("cores", 0, SL_DOCTOR_WARNING, "NETWORK_PS_CORE_NUMBER=4");
+    machine_expect("cores", 0, SL_DOCTOR_WARNING, "--reactors 4");
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
@@ -18,7 +18,7 @@ SL_CASE_WITH(doctor_cores_check__polling_leaves_a_core, machine_make, machine_re
     machine.options.pin = true;
     sl_doctor_cores_check(&machine.doctor);
     machine_expect("cores", 0, SL_DOCTOR_WARNING, "pinned, polling");
-    machine_expect("cores", 0, SL_DOCTOR_WARNING, "NETWORK_PS_CORE_NUMBER=3");
+    machine_expect("cores", 0, SL_DOCTOR_WARNING, "--reactors 3");
     machine_again();
     machine.options.reactors = 3;
     sl_doctor_cores_check(&machine.doctor);
@@ -31,7 +31,7 @@ SL_CASE_WITH(doctor_cores_check__quota_of_a_container, machine_make, machine_rem
     machine_write("/sys/fs/cgroup/cpu.max", "250000 100000");
     sl_doctor_cores_check(&machine.doctor);
     machine_expect("cpu quota", 0, SL_DOCTOR_WARNING, "2.5 cores for 4 reactors");
-    machine_expect("cpu quota", 0, SL_DOCTOR_WARNING, "NETWORK_PS_CORE_NUMBER=2");
+    machine_expect("cpu quota", 0, SL_DOCTOR_WARNING, "--reactors 2");
 }
 
 SL_CASE_WITH(doctor_quota__is_the_least_of_all_groups_above, machine_make, machine_remove)
@@ -72,7 +72,7 @@ SL_CASE_WITH(doctor_cores_check__several_nodes_ask_for_pinning, machine_make, ma
 {
     machine_write("/sys/devices/system/node/online", "0-1");
     sl_doctor_cores_check(&machine.doctor);
-    machine_expect("numa", 0, SL_DOCTOR_WARNING, "PS_DISABLE_PIN_CORES=0");
+    machine_expect("numa", 0, SL_DOCTOR_WARNING, "--pin-cores");
     machine_again();
     machine.options.pin = true;
     sl_doctor_cores_check(&machine.doctor);

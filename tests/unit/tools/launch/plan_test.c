@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/variables.h"
+#include "config/settings.h"
 #include "tests/support/unit.h"
 #include "tools/launch/plan.h"
 
@@ -13,8 +13,9 @@ static char *some_arguments[] = {(char *)"--data", (char *)"d", NULL};
 static char *command_of(enum sl_cluster_role role, const struct sl_launch_options *options)
 {
     struct sl_plan plan;
-    const struct sl_plan_hosts hosts = {
-        .ps = options->replicas != 0 ? (char *)"h:1,h:2" : (char *)"h:1", .workers = (char *)"w"};
+    const struct sl_plan_hosts hosts = {.ps = options->settings.replicas != 0 ? (char *)"h:1,h:2"
+                                                                              : (char *)"h:1",
+                                        .workers = (char *)"w"};
     char reason[256] = "";
     assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
     struct sl_plan_task *task = &plan.tasks[role == SL_CLUSTER_PS ? 0 : 1];
@@ -47,38 +48,71 @@ SL_CASE(plan_command__says_nothing_that_was_not_said)
     assert_ends(SL_CLUSTER_WORKER, &options, "");
 }
 
-/* The user's own words come last: of a flag given twice the last one counts. */
-SL_CASE(plan_command__hands_on_what_is_for_all)
+/* Parses flags of the launcher; those of all processes go to *options. */
+static void collect(const char *const *arguments, struct sl_launch_options *options)
 {
-    const struct sl_launch_options options = {
-        .bin_dir = "/bin",
-        .ps_args = "--x",
-        .worker_args = some_arguments,
-        .security = {.secret_file = "s", .tls_cert = "c", .tls_key = "k", .tls_ca = "a"},
-        .rdma = true,
-        .insecure = true,
-        .lease_s = 3,
-        .checkpoint = {.dir = "/c", .every = "5", .restore = "newest", .fall_back = true},
+    static struct sl_cli_option table[SL_SETTINGS_OPTIONS_MAX];
+    static struct sl_cli_given given[SL_SETTINGS_OPTIONS_MAX];
+    char *argv[32] = {(char *)"starling-launch"};
+    char reason[256] = "";
+    int argc = 1;
+    for (; *arguments != NULL; arguments++) {
+        argv[argc++] = (char *)(uintptr_t)*arguments;
+    }
+    const struct sl_cli cli = {
+        .options = table,
+        .option_count = sl_settings_options(SL_PROGRAM_LAUNCH, 1, &options->settings, table),
+        .given = given,
     };
+    assert_int_equal(sl_cli_parse(&cli, argc, argv, reason, sizeof reason), SL_CLI_RUN);
+    assert_int_equal(sl_plan_flags(&cli, options), 0);
+}
+
+/* The user's own words come last: of a flag given twice the last one counts. Variables are passed
+ * on as variables. */
+SL_CASE(plan_command__passes_on_flags_of_all_processes)
+{
+    static const char *const arguments[] = {"--secret-file",
+                                            "s",
+                                            "--tls-cert",
+                                            "c",
+                                            "--tls-key=k",
+                                            "--tls-ca",
+                                            "a",
+                                            "--rdma",
+                                            "--insecure",
+                                            "--lease",
+                                            "300ms",
+                                            "--checkpoint-dir",
+                                            "/c",
+                                            "--checkpoint-every",
+                                            "5",
+                                            "--restore",
+                                            "newest",
+                                            "--restore-fallback",
+                                            NULL};
+    struct sl_launch_options options = {
+        .bin_dir = "/bin", .ps_args = "--x", .worker_args = some_arguments};
+    assert_int_equal(setenv("STARLING_CHECKPOINT_KEEP", "9", 1), 0);
+    collect(arguments, &options);
+    assert_int_equal(unsetenv("STARLING_CHECKPOINT_KEEP"), 0);
     assert_ends(SL_CLUSTER_PS, &options,
-                " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--lease' "
-                "'3' '--checkpoint-dir' '/c' '--checkpoint-every' '5' '--restore' 'newest' "
-                "'--restore-fallback' '--rdma' '--insecure' '--x'");
+                " '--lease' '300ms' '--rdma' '--secret-file' 's' '--insecure' "
+                "'--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--checkpoint-dir' '/c' "
+                "'--checkpoint-every' '5' '--restore' 'newest' '--restore-fallback' '--x'");
     assert_ends(SL_CLUSTER_WORKER, &options,
                 " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--data' "
                 "'d'");
+    sl_shell_split_fini(&options.ps_flags);
+    sl_shell_split_fini(&options.worker_flags);
 }
 
 SL_CASE(plan_command__replicas_need_two_ps)
 {
     const struct sl_launch_options options = {
-        .bin_dir = "/bin", .worker_args = no_arguments, .replicas = 1};
+        .bin_dir = "/bin", .worker_args = no_arguments, .settings.replicas = 1};
     char *text = command_of(SL_CLUSTER_PS, &options);
     assert_non_null(strstr(text, "'h:1,h:2'"));
-    assert_non_null(strstr(text, " '--replicas' '1'"));
-    free(text);
-    text = command_of(SL_CLUSTER_WORKER, &options);
-    assert_null(strstr(text, "--replicas"));
     free(text);
     struct sl_plan plan;
     const struct sl_plan_hosts hosts = {.ps = (char *)"h:1", .workers = (char *)"w"};
@@ -86,7 +120,7 @@ SL_CASE(plan_command__replicas_need_two_ps)
     assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
     assert_int_equal(sl_plan_command(&plan.tasks[0], &options, &hosts, reason, sizeof reason),
                      SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "--replicas 1 needs a second ps"));
+    assert_non_null(strstr(reason, "--replicas 1 needs a second server"));
     sl_plan_fini(&plan);
 }
 
@@ -111,7 +145,6 @@ SL_CASE(plan_check_security__loopback_needs_no_secret)
 {
     char reason[256];
     const struct sl_launch_options options = {0};
-    assert_int_equal(unsetenv("STARLING_SECRET_FILE"), 0);
     assert_int_equal(check("127.0.0.1:1,localhost:2,[::1]:3", &options, reason), 0);
 }
 
@@ -119,21 +152,15 @@ SL_CASE(plan_check_security__other_addresses_do)
 {
     char reason[256];
     struct sl_launch_options options = {0};
-    assert_int_equal(unsetenv("STARLING_SECRET_FILE"), 0);
     assert_int_equal(check("127.0.0.1:1,node7:2", &options, reason), SL_ERR_INVALID);
     assert_non_null(strstr(reason, "ps/1 at node7 is open to the network"));
     assert_non_null(strstr(reason, "--secret-file"));
     assert_non_null(strstr(reason, "--insecure"));
-    options.insecure = true;
+    options.settings.insecure = true;
     assert_int_equal(check("node7:2", &options, reason), 0);
-    options.insecure = false;
-    options.security.secret_file = "s";
+    options.settings.insecure = false;
+    options.settings.flags.security.secret_file = "s";
     assert_int_equal(check("node7:2", &options, reason), 0);
-    options.security.secret_file = NULL;
-    assert_int_equal(setenv("STARLING_SECRET_FILE", "s", 1), 0);
-    assert_int_equal(check("node7:2", &options, reason), 0);
-    assert_int_equal(setenv("STARLING_SECRET_FILE", "", 1), 0);
-    assert_int_equal(check("node7:2", &options, reason), SL_ERR_INVALID);
 }
 
 static bool has_word(const struct sl_shell_words *words, const char *word)
@@ -148,18 +175,18 @@ static bool has_word(const struct sl_shell_words *words, const char *word)
 
 SL_CASE(plan_append_variables__passes_on_those_of_the_job)
 {
-    uint32_t count;
-    const struct sl_variable *variables = sl_variables_all(&count);
+    const char *name;
+    bool is_local;
     struct sl_shell_words words = {0};
-    for (uint32_t i = 0; i < count; i++) {
-        assert_int_equal(setenv(variables[i].name, variables[i].name, 1), 0);
+    for (uint32_t at = 0; (name = sl_settings_variable(&at, &is_local)) != NULL;) {
+        assert_int_equal(setenv(name, name, 1), 0);
     }
     assert_int_equal(sl_plan_append_variables(&words), 0);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t at = 0; (name = sl_settings_variable(&at, &is_local)) != NULL;) {
         char pair[128];
-        (void)snprintf(pair, sizeof pair, "%s=%s", variables[i].name, variables[i].name);
-        assert_int_equal(has_word(&words, pair), variables[i].scope == SL_VARIABLE_OF_JOB);
-        assert_int_equal(unsetenv(variables[i].name), 0);
+        (void)snprintf(pair, sizeof pair, "%s=%s", name, name);
+        assert_int_equal(has_word(&words, pair), !is_local);
+        assert_int_equal(unsetenv(name), 0);
     }
     sl_shell_split_fini(&words);
     assert_int_equal(sl_plan_append_variables(&words), 0);

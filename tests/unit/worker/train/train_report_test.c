@@ -19,7 +19,7 @@ static void fill(struct sl_train_report *report, uint32_t worker)
                                                .model = "fm",
                                                .format = "libsvm",
                                                .optimizer = "adagrad",
-                                               .protocol = "star_server_lite",
+                                               .protocol = "batched",
                                                .consistency = "ssp:2",
                                                .epochs = 3,
                                                .batch_rows = 128};

@@ -1,0 +1,783 @@
+#include "config/settings.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/number.h"
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/limits.h"
+
+#define REACTORS_DEFAULT_MAX 16
+#define TIMEOUT_LEAST        0.1 /* seconds */
+#define LEASE_LEAST          0.1
+#define HOUR                 3600
+#define DAY                  86400
+
+enum { P = SL_PROGRAM_PS, W = SL_PROGRAM_WORKER, L = SL_PROGRAM_LAUNCH, D = SL_PROGRAM_DOCTOR };
+
+/* Not passed on by a launcher. */
+enum { LOCAL = 16 };
+
+static bool parse_size(const char *text, void *target)
+{
+    return sl_number_parse_size(text, target);
+}
+
+static bool parse_log_level(const char *text, void *target)
+{
+    return sl_log_parse_level(text, target);
+}
+
+/* Checks the form of the name only: the kernel checks the name when a socket uses it. */
+static bool parse_congestion_control(const char *text, void *target)
+{
+    const size_t length = strlen(text);
+    if (length >= sizeof((struct sl_settings *)0)->congestion_control ||
+        strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-") != length) {
+        return false;
+    }
+    memcpy(target, text, length + 1);
+    return true;
+}
+
+static bool parse_path(const char *text, void *target)
+{
+    *(const char **)target = text;
+    return text[0] != '\0' && strlen(text) < SL_CHECKPOINT_SETTINGS_PATH_BYTES;
+}
+
+/* A program's option, and where its value is in struct sl_settings. */
+struct row {
+    uint32_t programs;
+    size_t offset;
+    struct sl_cli_option option;
+};
+
+#define AT(member) offsetof(struct sl_settings, member)
+
+/* A heading; its programs are those of the rows below it. */
+#define SECTION(title)                                                                             \
+    {                                                                                              \
+        P | W | L | D, 0,                                                                          \
+        {                                                                                          \
+            .kind = SL_CLI_SECTION, .name = (title)                                                \
+        }                                                                                          \
+    }
+
+static const struct row rows[] = {
+    SECTION("Cluster (or TF_CONFIG, or ps-lite's variables, or an endpoint map)"),
+    {P | W,
+     AT(flags.cluster.ps_hosts),
+     {.kind = SL_CLI_STRING,
+      .name = "ps-hosts",
+      .metavar = "HOST:PORT,...",
+      .help = "Control endpoints of all servers, by task index, comma-separated."}},
+    {P | W,
+     AT(flags.cluster.worker_hosts),
+     {.kind = SL_CLI_STRING,
+      .name = "worker-hosts",
+      .metavar = "HOST,...",
+      .help = "Worker hosts, comma-separated. Only the count is used; prefer --num-workers."}},
+    {P | W,
+     AT(flags.cluster.worker_count),
+     {.kind = SL_CLI_U32,
+      .name = "num-workers",
+      .least = 1,
+      .most = SL_LIMIT_WORKERS,
+      .help = "Worker processes of the job."}},
+    {P,
+     AT(flags.cluster.job_name),
+     {.kind = SL_CLI_STRING,
+      .name = "job-name",
+      .metavar = "ps|scheduler",
+      .help = "Role of this process. A scheduler is the coordinator only; ps-lite's variables "
+              "(DMLC_PS_ROOT_URI and others) then describe the cluster."}},
+    {W,
+     AT(flags.cluster.job_name),
+     {.kind = SL_CLI_STRING,
+      .name = "job-name",
+      .metavar = "worker|chief",
+      .help = "Role of this process. A chief is worker 0."}},
+    {P,
+     AT(flags.cluster.task_index),
+     {.kind = SL_CLI_I64,
+      .name = "task-index",
+      .preset = "-1",
+      .least = -1,
+      .most = SL_LIMIT_PS - 1,
+      .help = "Index of this process among the servers. -1: from another source, or 0 if there "
+              "is one server."}},
+    {W,
+     AT(flags.cluster.task_index),
+     {.kind = SL_CLI_I64,
+      .name = "task-index",
+      .preset = "-1",
+      .least = -1,
+      .most = SL_LIMIT_WORKERS - 1,
+      .help = "Index of this worker, from 0. -1: from another source, or 0 if there is one "
+              "worker."}},
+    {P | W | D,
+     AT(flags.cluster.endpoint_map),
+     {.kind = SL_CLI_STRING,
+      .name = "endpoint-map",
+      .metavar = "FILE",
+      .help = "Data endpoints of the servers, lines control_host:port=data_uri. Default: "
+              ".endpoint_map, if it exists."}},
+    {W,
+     AT(flags.cluster.joins),
+     {.kind = SL_CLI_FLAG,
+      .name = "join",
+      .help = "Join a running job. The task index may exceed the job's worker count. The worker "
+              "continues at the job's iteration, with the data of its index modulo the worker "
+              "count."}},
+    {P | W | LOCAL,
+     AT(flags.tf_config),
+     {.kind = SL_CLI_STRING,
+      .variable = "TF_CONFIG",
+      .skips_empty = true,
+      .metavar = "JSON",
+      .help = "Cluster and task of TensorFlow. The chief is worker 0."}},
+    {P | W | L,
+     AT(flags.cluster_store),
+     {.kind = SL_CLI_STRING,
+      .name = "cluster-store",
+      .variable = "STARLING_CLUSTER_STORE",
+      .metavar = "etcd://HOST:PORT,.../PREFIX",
+      .help = "URL of an etcd for leader election: if the process that hosts the coordinator "
+              "dies, another one takes over. The same URL for all processes of the job; one "
+              "PREFIX per job; etcds:// for TLS. Without it the coordinator is on server 0, or "
+              "in the scheduler."}},
+    {P | W | L,
+     AT(flags.cluster_store_user_file),
+     {.kind = SL_CLI_STRING,
+      .variable = "STARLING_CLUSTER_STORE_USER_FILE",
+      .metavar = "FILE",
+      .help = "File with user:password of etcd in its first line, mode 0600."}},
+
+    SECTION("This process"),
+    {P | D,
+     AT(reactors),
+     {.kind = SL_CLI_U32,
+      .name = "reactors",
+      .variable = "STARLING_PS_REACTORS",
+      .alias = "NETWORK_PS_CORE_NUMBER",
+      .least = 1,
+      .most = SL_LIMIT_REACTORS,
+      .help = "Reactor threads; each owns one shard. Default: the available cores, at most 16."}},
+    {W,
+     AT(reactors),
+     {.kind = SL_CLI_U32,
+      .name = "reactors",
+      .variable = "STARLING_WORKER_REACTORS",
+      .alias = "NETWORK_WORKER_CORE_NUMBER",
+      .least = 0,
+      .most = SL_LIMIT_REACTORS,
+      .help = "Reactor threads, which share the connections to the servers. 0: the training "
+              "thread does network I/O inside API calls. Default: the available cores, at most "
+              "16."}},
+    {P | D,
+     AT(polling),
+     {.kind = SL_CLI_FLAG,
+      .name = "polling",
+      .variable = "STARLING_PS_POLLING",
+      .alias = "PS_ENABLE_POLLING",
+      .help = "Idle reactors spin instead of sleeping. Never use more reactors than cores then."}},
+    {W,
+     AT(polling),
+     {.kind = SL_CLI_FLAG,
+      .name = "polling",
+      .variable = "STARLING_WORKER_POLLING",
+      .alias = "WORKER_ENABLE_POLLING",
+      .help = "Idle reactors spin instead of sleeping. Never use more reactors than cores then."}},
+    {P | D,
+     AT(pin_cores),
+     {.kind = SL_CLI_FLAG,
+      .name = "pin-cores",
+      .variable = "STARLING_PS_PIN_CORES",
+      .alias = "PS_DISABLE_PIN_CORES",
+      .inverts = true,
+      .help = "Pin each reactor to a core, from the first core on."}},
+    {W,
+     AT(pin_cores),
+     {.kind = SL_CLI_FLAG,
+      .name = "pin-cores",
+      .variable = "STARLING_WORKER_PIN_CORES",
+      .alias = "WORKER_DISABLE_PIN_CORES",
+      .inverts = true,
+      .help = "Pin each reactor to a core, from the last core downwards."}},
+    {P,
+     AT(memory_bytes_max),
+     {.kind = SL_CLI_PARSED,
+      .name = "memory-limit",
+      .preset = "0",
+      .parse = parse_size,
+      .accepts = "a number of bytes, such as 0, 500M or 64G",
+      .metavar = "BYTES",
+      .help = "Limit of the memory of this process, in bytes or with K, M, G or T; 0: none. Rows "
+              "beyond it are refused. A limit below the minimum is an error."}},
+    {P | L,
+     AT(lease_ns),
+     {.kind = SL_CLI_DURATION,
+      .name = "lease",
+      .preset = "10s",
+      .least = LEASE_LEAST,
+      .most = HOUR,
+      .help = "How long a process may send no heartbeat before it expires and the job continues "
+              "without it. The coordinator's value applies. PS_HEARTBEAT_TIMEOUT, in seconds, "
+              "must agree."}},
+    {P,
+     AT(start_timeout_ns),
+     {.kind = SL_CLI_DURATION,
+      .name = "start-timeout",
+      .preset = "60s",
+      .least = TIMEOUT_LEAST,
+      .most = DAY,
+      .help = "Longest wait for the coordinator and the other servers; of a scheduler: for all "
+              "processes."}},
+    {P,
+     AT(drain_timeout_ns),
+     {.kind = SL_CLI_DURATION,
+      .name = "drain-timeout",
+      .preset = "10s",
+      .least = TIMEOUT_LEAST,
+      .most = HOUR,
+      .help = "Longest wait for accepted requests after SIGTERM or SIGINT."}},
+    {P | L,
+     AT(replicas),
+     {.kind = SL_CLI_U32,
+      .name = "replicas",
+      .preset = "0",
+      .least = 0,
+      .most = 1,
+      .help = "Backups of each shard, 0 or 1; the same for all servers. With 1, each shard has a "
+              "backup on the next server: a push is acknowledged when both have it, and the "
+              "backup is promoted when the server expires."}},
+    {P | W,
+     AT(checksum),
+     {.kind = SL_CLI_FLAG,
+      .name = "checksum",
+      .help = "Add a CRC-32C to every frame that this process sends."}},
+    {P | W,
+     AT(log_level),
+     {.kind = SL_CLI_PARSED,
+      .variable = "STARLING_LOG",
+      .preset = "info",
+      .parse = parse_log_level,
+      .accepts = "debug, info, warn, error or off",
+      .metavar = "LEVEL",
+      .help = "Least level of the log lines: debug, info, warn, error or off."}},
+
+    SECTION("Transports"),
+    {P | W | D,
+     AT(congestion_control),
+     {.kind = SL_CLI_PARSED,
+      .variable = "STARLING_TCP_CONGESTION",
+      .parse = parse_congestion_control,
+      .accepts = "a name of net.ipv4.tcp_available_congestion_control, such as cubic",
+      .metavar = "NAME",
+      .help = "TCP congestion control, such as cubic. Default: the system's."}},
+    {P | W,
+     AT(uses_shm),
+     {.kind = SL_CLI_FLAG,
+      .variable = "STARLING_SHM",
+      .preset = "1",
+      .help = "Shared memory between a server and workers of the same host and user."}},
+    {P | L,
+     AT(offers_rdma),
+     {.kind = SL_CLI_FLAG,
+      .name = "rdma",
+      .help = "Serve over RDMA beside TCP, on the same host and a free port. An endpoint map can "
+              "name the port, or omit TCP. `starling-ps doctor` reports what is missing."}},
+    {P | W | D,
+     AT(uses_rdma),
+     {.kind = SL_CLI_FLAG,
+      .variable = "STARLING_RDMA",
+      .preset = "1",
+      .help = "RDMA beside TCP, if servers offer it. 0: TCP only."}},
+    {P | W | D,
+     AT(flags.rdma.device),
+     {.kind = SL_CLI_PARSED,
+      .name = "rdma-device",
+      .variable = "STARLING_RDMA_DEVICE",
+      .skips_empty = true,
+      .parse = sl_rdma_settings_parse_device,
+      .accepts = "names of RDMA devices, comma-separated, such as mlx5_0 or mlx5_0,mlx5_1",
+      .metavar = "NAME,...",
+      .help = "RDMA devices to use, such as mlx5_0. Default: the device of the address to listen "
+              "on or to connect to."}},
+    {P | W | D,
+     AT(flags.rdma.gid_index),
+     {.kind = SL_CLI_PARSED,
+      .name = "rdma-gid-index",
+      .variable = "STARLING_RDMA_GID_INDEX",
+      .skips_empty = true,
+      .parse = sl_rdma_settings_parse_gid,
+      .accepts = SL_RDMA_SETTINGS_GID_ACCEPTS,
+      .metavar = "N",
+      .help = "Index in the device's GID table, from 0. Default: the GID of the endpoint's "
+              "address. Without the flag, MC_GID_INDEX and NCCL_IB_GID_INDEX must agree with "
+              "the variable."}},
+    {P | W | D,
+     AT(flags.rdma.mc_gid_index),
+     {.kind = SL_CLI_STRING,
+      .variable = "MC_GID_INDEX",
+      .skips_empty = true,
+      .metavar = "N",
+      .help = "GID index of Mooncake's scripts."}},
+    {P | W | D,
+     AT(flags.rdma.nccl_gid_index),
+     {.kind = SL_CLI_STRING,
+      .variable = "NCCL_IB_GID_INDEX",
+      .skips_empty = true,
+      .metavar = "N",
+      .help = "GID index of NCCL's scripts; -1 counts as unset."}},
+    {P | W | D | LOCAL,
+     AT(flags.dpdk_devices),
+     {.kind = SL_CLI_STRINGS,
+      .name = "dpdk-device",
+      .variable = "STARLING_DPDK_DEVICE",
+      .metavar = "DEVICE?addr=A[/PREFIX]...",
+      .help = "DPDK device that this process polls, and its address: "
+              "0000:3b:00.0?addr=10.0.0.1/24, or, for a virtual device, "
+              "net_memif0,role=client,socket=/run/m.sock,socket-abstract=no?addr=10.0.0.2. "
+              "After the address: &gateway=G, &mtu=N, &queues=N. May be repeated; several are "
+              "separated by ;."}},
+    {P | W | D,
+     AT(flags.dpdk_unused),
+     {.kind = SL_CLI_STRING,
+      .variable = "STARLING_DPDK_EAL_ARGS",
+      .metavar = "WORDS",
+      .help = "Arguments of DPDK's EAL, separated by blanks, such as -m 512."}},
+    {P | W | D,
+     AT(flags.dpdk_unused),
+     {.kind = SL_CLI_STRING,
+      .variable = "STARLING_DPDK_MODULE",
+      .metavar = "FILE",
+      .help = "The plug-in starling-dpdk.so. Default: found beside the program or the library."}},
+
+    SECTION("Security"),
+    {P | W | L,
+     AT(flags.security.secret_file),
+     {.kind = SL_CLI_PARSED,
+      .name = "secret-file",
+      .variable = "STARLING_SECRET_FILE",
+      .parse = parse_path,
+      .accepts = "the path of a file; unset it for a cluster without a secret",
+      .metavar = "FILE",
+      .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its owner only; the "
+              "same for all processes."}},
+    {P | L,
+     AT(insecure),
+     {.kind = SL_CLI_FLAG,
+      .name = "insecure",
+      .help = "Listen on a network without a secret: everyone who reaches the endpoints can read "
+              "and change the parameters."}},
+    {P | W | L,
+     AT(flags.security.tls_cert),
+     {.kind = SL_CLI_STRING,
+      .name = "tls-cert",
+      .metavar = "FILE",
+      .help = "Encrypt every connection with TLS: this process's certificate in PEM, with its "
+              "chain. Needs --tls-key and --tls-ca."}},
+    {P | W | L,
+     AT(flags.security.tls_key),
+     {.kind = SL_CLI_STRING,
+      .name = "tls-key",
+      .metavar = "FILE",
+      .help = "The certificate's private key in PEM."}},
+    {P | W | L,
+     AT(flags.security.tls_ca),
+     {.kind = SL_CLI_STRING,
+      .name = "tls-ca",
+      .metavar = "FILE",
+      .help = "Certificates in PEM of the authorities that signed the certificates of all "
+              "processes."}},
+    {P | W | L,
+     AT(flags.security.tls_name),
+     {.kind = SL_CLI_STRING,
+      .name = "tls-name",
+      .metavar = "NAME",
+      .help = "Name that the certificate of every server must have. Default: the host that the "
+              "process connects to."}},
+
+    SECTION("Checkpoints"),
+    {P | L,
+     AT(checkpoint.dir),
+     {.kind = SL_CLI_PARSED,
+      .name = "checkpoint-dir",
+      .variable = "STARLING_CHECKPOINT_DIR",
+      .parse = parse_path,
+      .accepts = "the path of a directory, of 1 to 511 bytes",
+      .metavar = "DIR",
+      .help = "Directory of the checkpoints: shared by all servers, or one for each server. "
+              "Created if missing. Default: no checkpoints."}},
+    {P | L,
+     AT(checkpoint.every_ns),
+     {.kind = SL_CLI_DURATION,
+      .name = "checkpoint-every",
+      .variable = "STARLING_CHECKPOINT_EVERY",
+      .preset = "10m",
+      .least = 0,
+      .most = 31 * DAY,
+      .help = "Time between checkpoints; 0: only on request and at an orderly end. The "
+              "coordinator's value applies."}},
+    {P | L,
+     AT(checkpoint.incrementals_max),
+     {.kind = SL_CLI_U32,
+      .name = "checkpoint-incrementals",
+      .variable = "STARLING_CHECKPOINT_INCREMENTALS",
+      .preset = "7",
+      .least = 0,
+      .most = 63,
+      .help = "Incremental checkpoints after each full one; 0: every checkpoint is full. The "
+              "coordinator's value applies."}},
+    {P | L,
+     AT(checkpoint.keep),
+     {.kind = SL_CLI_U32,
+      .name = "checkpoint-keep",
+      .variable = "STARLING_CHECKPOINT_KEEP",
+      .preset = "2",
+      .least = 1,
+      .most = 1000,
+      .help = "Complete checkpoints to keep, with those that they are based on."}},
+    {P | L,
+     AT(checkpoint.compression_level),
+     {.kind = SL_CLI_U32,
+      .name = "checkpoint-compression",
+      .variable = "STARLING_CHECKPOINT_COMPRESSION",
+      .preset = "1",
+      .least = 0,
+      .most = 19,
+      .help = "Level of zstd compression, 1 (fast) to 19 (small); 0: none."}},
+    {P | L,
+     AT(checkpoint),
+     {.kind = SL_CLI_PARSED,
+      .name = "restore",
+      .variable = "STARLING_RESTORE",
+      .parse = sl_checkpoint_settings_parse_restore,
+      .accepts = SL_CHECKPOINT_SETTINGS_RESTORE_ACCEPTS,
+      .metavar = "newest|N",
+      .help = "Start from the newest complete checkpoint in the directory, or from the one with "
+              "this number. With newest, a directory without one starts empty."}},
+    {P | L,
+     AT(checkpoint.fall_back),
+     {.kind = SL_CLI_FLAG,
+      .name = "restore-fallback",
+      .help = "If the checkpoint is damaged, restore the newest older one that is intact. Every "
+              "byte is verified before. Without this flag, damage is an error."}},
+
+    SECTION("ps-lite's variables"),
+#define DMLC(member, ...)                                                                          \
+    {                                                                                              \
+        P | W | D | LOCAL, AT(dmlc.member),                                                        \
+        {                                                                                          \
+            __VA_ARGS__, .skips_empty = true                                                       \
+        }                                                                                          \
+    }
+    DMLC(role, .kind = SL_CLI_PARSED, .variable = "DMLC_ROLE", .parse = sl_dmlc_parse_role,
+         .accepts = "scheduler, server or worker", .metavar = "ROLE",
+         .help = "Role of this process: scheduler, server or worker."),
+    DMLC(server_count, .kind = SL_CLI_U32, .variable = "DMLC_NUM_SERVER", .least = 1,
+         .most = SL_LIMIT_PS, .help = "Server processes of the job."),
+    DMLC(worker_count, .kind = SL_CLI_U32, .variable = "DMLC_NUM_WORKER", .least = 1,
+         .most = SL_LIMIT_WORKERS, .help = "Worker processes of the job."),
+    DMLC(root.host, .kind = SL_CLI_PARSED, .variable = "DMLC_PS_ROOT_URI",
+         .parse = sl_dmlc_parse_host, .accepts = SL_DMLC_HOST_ACCEPTS, .metavar = "HOST",
+         .help = "Host of the scheduler."),
+    DMLC(root_port, .kind = SL_CLI_U32, .variable = "DMLC_PS_ROOT_PORT", .least = 1,
+         .most = UINT16_MAX, .help = "Port of the scheduler."),
+    DMLC(rank, .kind = SL_CLI_I64, .variable = "DMLC_RANK", .least = 0,
+         .most = SL_LIMIT_WORKERS - 1, .help = "Index of this process within its role."),
+    DMLC(worker_id, .kind = SL_CLI_I64, .variable = "DMLC_WORKER_ID", .least = 0,
+         .most = SL_LIMIT_WORKERS - 1, .help = "The same for a worker."),
+    DMLC(node_host, .kind = SL_CLI_PARSED, .variable = "DMLC_NODE_HOST",
+         .parse = sl_dmlc_parse_host, .accepts = SL_DMLC_HOST_ACCEPTS, .metavar = "HOST",
+         .help = "Host where workers reach this server."),
+    DMLC(interface, .kind = SL_CLI_PARSED, .variable = "DMLC_INTERFACE",
+         .parse = sl_dmlc_parse_interface,
+         .accepts = "the name of a network interface, such as eth0", .metavar = "NAME",
+         .help = "Network interface whose address this server uses; auto: the route to the "
+                 "scheduler."),
+    DMLC(port, .kind = SL_CLI_U32, .variable = "DMLC_PORT", .least = 0, .most = UINT16_MAX,
+         .help = "Data port of this server; 0: any free port."),
+    DMLC(group_size, .kind = SL_CLI_U32, .variable = "DMLC_GROUP_SIZE", .least = 1,
+         .most = SL_LIMIT_REACTORS, .help = "Shards of this server; must agree with --reactors."),
+    DMLC(rdma, .kind = SL_CLI_PARSED, .variable = "DMLC_ENABLE_RDMA", .parse = sl_dmlc_parse_rdma,
+         .accepts = "0, 1, ibverbs or rdma", .metavar = "0|1", .help = "The same as --rdma."),
+#undef DMLC
+    {P | W,
+     AT(dmlc.trace),
+     {.kind = SL_CLI_U32,
+      .variable = "PS_VERBOSE",
+      .skips_empty = true,
+      .least = 0,
+      .most = 2,
+      .help = "1: log each connection; 2: also log each frame."}},
+    {P | W,
+     AT(dmlc.heartbeat_timeout_s),
+     {.kind = SL_CLI_U32,
+      .variable = "PS_HEARTBEAT_TIMEOUT",
+      .skips_empty = true,
+      .least = 0,
+      .most = HOUR,
+      .metavar = "SECONDS",
+      .help = "The same as --lease; 0: unset."}},
+    {P | W,
+     AT(dmlc.heartbeat_interval_s),
+     {.kind = SL_CLI_U32,
+      .variable = "PS_HEARTBEAT_INTERVAL",
+      .skips_empty = true,
+      .least = 0,
+      .most = HOUR,
+      .metavar = "SECONDS",
+      .help = "Time between heartbeats; 0: a quarter of the lease."}},
+};
+#define ROWS (sizeof rows / sizeof rows[0])
+
+uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
+                             struct sl_settings *settings,
+                             struct sl_cli_option options[SL_SETTINGS_OPTIONS_MAX])
+{
+    sl_assert(core_count > 0);
+    *settings = (struct sl_settings){
+        .reactors = core_count < REACTORS_DEFAULT_MAX ? core_count : REACTORS_DEFAULT_MAX,
+        .dmlc = {.rank = -1, .worker_id = -1},
+    };
+    uint32_t count = 0;
+    for (size_t i = 0; i < ROWS; i++) {
+        if ((rows[i].programs & program) == 0) {
+            continue;
+        }
+        /* A heading replaces one without rows. */
+        const bool is_heading = rows[i].option.kind == SL_CLI_SECTION;
+        count -= is_heading && count > 0 && options[count - 1].kind == SL_CLI_SECTION;
+        sl_assert(count < SL_SETTINGS_OPTIONS_MAX);
+        options[count] = rows[i].option;
+        options[count++].target = (char *)settings + rows[i].offset;
+    }
+    return count - (options[count - 1].kind == SL_CLI_SECTION);
+}
+
+const struct sl_cli_given *sl_settings_given(const struct sl_cli *cli, const void *target)
+{
+    uint32_t i = 0;
+    while (cli->options[i].target != target) {
+        i++;
+        sl_assert(i < cli->option_count);
+    }
+    return &cli->given[i];
+}
+
+uint32_t sl_settings_programs(const char *flag)
+{
+    uint32_t programs = 0;
+    for (size_t i = 0; i < ROWS; i++) {
+        const struct sl_cli_option *option = &rows[i].option;
+        const bool is_flag = option->kind != SL_CLI_SECTION && option->name != NULL;
+        programs |= is_flag && strcmp(option->name, flag) == 0 ? rows[i].programs : 0;
+    }
+    return programs;
+}
+
+const char *sl_settings_variable(uint32_t *next, bool *is_local)
+{
+    /* Two per row: the variable and its alias. */
+    while (*next < 2 * ROWS) {
+        const struct row *row = &rows[*next / 2];
+        const char *name = *next % 2 == 0 ? row->option.variable : row->option.alias;
+        ++*next;
+        if (name != NULL) {
+            *is_local = (row->programs & LOCAL) != 0;
+            return name;
+        }
+    }
+    return NULL;
+}
+
+/* DMLC_GROUP_SIZE: ps-lite counts servers in a process, which are shards here. */
+static int agree_on_reactors(const struct sl_cli *cli, struct sl_settings *settings, char *reason,
+                             size_t reason_bytes)
+{
+    const struct sl_dmlc *dmlc = &settings->dmlc;
+    const struct sl_cli_given *given = sl_settings_given(cli, &settings->reactors);
+    if (!dmlc->in_use || dmlc->group_size == 0) {
+        return 0;
+    }
+    if (given->source != NULL && settings->reactors != dmlc->group_size) {
+        (void)snprintf(reason, reason_bytes,
+                       "%s%s is %u, but DMLC_GROUP_SIZE is %u; both are the shards of this "
+                       "process, and must agree",
+                       given->dashes, given->source, settings->reactors, dmlc->group_size);
+        return SL_ERR_INVALID;
+    }
+    settings->reactors = dmlc->group_size;
+    return 0;
+}
+
+/* PS_HEARTBEAT_TIMEOUT is another name of --lease. */
+static int agree_on_lease(const struct sl_cli *cli, struct sl_settings *settings, char *reason,
+                          size_t reason_bytes)
+{
+    const uint64_t timeout_ns = settings->dmlc.heartbeat_timeout_s * SL_CLOCK_NS_PER_S;
+    const struct sl_cli_given *given = sl_settings_given(cli, &settings->lease_ns);
+    if (timeout_ns == 0) {
+        return 0;
+    }
+    if (given->source != NULL && settings->lease_ns != timeout_ns) {
+        (void)snprintf(reason, reason_bytes,
+                       "--lease is %s, but PS_HEARTBEAT_TIMEOUT is %u; they must agree",
+                       given->text, settings->dmlc.heartbeat_timeout_s);
+        return SL_ERR_INVALID;
+    }
+    settings->lease_ns = timeout_ns;
+    return 0;
+}
+
+static bool is_of_checkpoint(const struct sl_cli_option *option)
+{
+    return option->kind != SL_CLI_SECTION && option->name != NULL &&
+           (strncmp(option->name, "checkpoint-", 11) == 0 ||
+            strncmp(option->name, "restore", 7) == 0);
+}
+
+int sl_settings_check_checkpoint(const struct sl_cli *cli, const struct sl_settings *settings,
+                                 bool orders, char *reason, size_t reason_bytes)
+{
+    const struct sl_checkpoint_settings *checkpoint = &settings->checkpoint;
+    for (uint32_t i = 0; checkpoint->dir == NULL && i < cli->option_count; i++) {
+        const void *target = cli->options[i].target;
+        const struct sl_cli_given *given = &cli->given[i];
+        const bool is_order =
+            target == &checkpoint->every_ns || target == &checkpoint->incrementals_max;
+        const bool is_shared = given->source != NULL && given->dashes[0] == '\0';
+        if (given->source != NULL && is_of_checkpoint(&cli->options[i]) &&
+            !(orders && (is_order || is_shared))) {
+            (void)snprintf(reason, reason_bytes,
+                           "%s%s=%.80s has no effect without --checkpoint-dir (or "
+                           "STARLING_CHECKPOINT_DIR)",
+                           given->dashes, given->source, given->text);
+            return SL_ERR_INVALID;
+        }
+    }
+    if (checkpoint->fall_back && checkpoint->restore == SL_CHECKPOINT_RESTORE_NONE) {
+        (void)snprintf(reason, reason_bytes,
+                       "--restore-fallback has no effect without --restore (or STARLING_RESTORE)");
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+static int resolve_server(const struct sl_cli *cli, struct sl_settings *settings, char *reason,
+                          size_t reason_bytes)
+{
+    const bool orders = settings->cluster.role == SL_CLUSTER_SCHEDULER;
+    int err = agree_on_reactors(cli, settings, reason, reason_bytes);
+    if (err == 0) {
+        err = agree_on_lease(cli, settings, reason, reason_bytes);
+    }
+    return err != 0 ? err
+                    : sl_settings_check_checkpoint(cli, settings, orders, reason, reason_bytes);
+}
+
+/* Of servers and workers. */
+static int resolve_cluster(enum sl_program program, const struct sl_cli *cli,
+                           struct sl_settings *settings, char *reason, size_t reason_bytes)
+{
+    const struct sl_settings_flags *flags = &settings->flags;
+    const struct sl_cli_given *store = sl_settings_given(cli, &flags->cluster_store);
+    int err = sl_cluster_resolve(program == SL_PROGRAM_PS ? SL_CLUSTER_PS : SL_CLUSTER_WORKER,
+                                 &flags->cluster, flags->tf_config, &settings->dmlc,
+                                 &settings->cluster, reason, reason_bytes);
+    if (err == 0 && program == SL_PROGRAM_PS) {
+        err = resolve_server(cli, settings, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_cluster_store_settings_read(store, flags->cluster_store_user_file,
+                                             &settings->store, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_security_resolve(&flags->security, &settings->security, reason, reason_bytes);
+    }
+    return err;
+}
+
+int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
+                        struct sl_settings *settings, char *reason, size_t reason_bytes)
+{
+    const struct sl_settings_flags *flags = &settings->flags;
+    int err = sl_dmlc_check(&settings->dmlc, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_dpdk_settings_read(&flags->dpdk_devices,
+                                    sl_settings_given(cli, &flags->dpdk_devices), &settings->dpdk,
+                                    reason, reason_bytes);
+    }
+    if (err == 0) {
+        sl_rdma_settings_read(&flags->rdma, sl_settings_given(cli, &flags->rdma.gid_index),
+                              &settings->rdma);
+    }
+    if (err == 0 && program != SL_PROGRAM_DOCTOR) {
+        err = resolve_cluster(program, cli, settings, reason, reason_bytes);
+    }
+    return err;
+}
+
+int sl_settings_read(enum sl_program program, uint32_t core_count, struct sl_cli cli, int argc,
+                     char **argv, struct sl_settings *settings, char *reason, size_t reason_bytes)
+{
+    struct sl_cli_option options[SL_SETTINGS_OPTIONS_MAX];
+    struct sl_cli_given given[SL_SETTINGS_OPTIONS_MAX];
+    cli.option_count = sl_settings_options(program, core_count, settings, options);
+    cli.options = options;
+    cli.given = given;
+    const int result = sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
+    return result != SL_CLI_RUN
+               ? result
+               : sl_settings_resolve(program, &cli, settings, reason, reason_bytes);
+}
+
+static const char *unless_empty(const char *text)
+{
+    return text[0] == '\0' ? NULL : text;
+}
+
+void sl_settings_client(const struct sl_settings *settings, struct sl_client_options *out)
+{
+    const struct sl_cluster *cluster = &settings->cluster;
+    const struct sl_security *security = &settings->security;
+    *out = (struct sl_client_options){
+        .task_index = cluster->any_task ? SL_CLIENT_ANY_TASK : (int32_t)cluster->task_index,
+        .server_count = cluster->ps_count,
+        .worker_count = cluster->worker_count,
+        .reactor_count = settings->reactors,
+        .polling = settings->polling,
+        .manual_progress = settings->reactors == 0,
+        .pin_cores = settings->pin_cores,
+        .checksum = settings->checksum,
+        .congestion_control = unless_empty(settings->congestion_control),
+        .join_running = settings->flags.cluster.joins,
+        .secret = security->secret.byte_count == 0 ? NULL : security->secret.bytes,
+        .secret_bytes = security->secret.byte_count,
+        .tls_certificate = security->certificate,
+        .tls_key = security->key,
+        .tls_authority = security->authority,
+        .tls_peer_name = security->peer_name,
+        .disable_shm = !settings->uses_shm,
+        .heartbeat_ms = settings->dmlc.heartbeat_interval_s * 1000,
+        .disable_rdma = !settings->uses_rdma || settings->rdma.flaw[0] != '\0',
+        .rdma_device = unless_empty(settings->rdma.device),
+        .has_rdma_gid_index = settings->rdma.has_gid_index,
+        .rdma_gid_index = settings->rdma.gid_index,
+        .dpdk_device = unless_empty(settings->dpdk.text),
+    };
+}
+
+void sl_settings_fini(struct sl_settings *settings)
+{
+    sl_cluster_fini(&settings->cluster);
+    sl_cli_list_fini(&settings->flags.dpdk_devices);
+    explicit_bzero(&settings->security, sizeof settings->security);
+    explicit_bzero(&settings->store, sizeof settings->store);
+}

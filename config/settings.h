@@ -1,0 +1,109 @@
+/* The settings that several programs share: one table of flags and environment variables, from
+ * which the programs get their options, and the values that those set. A program parses the options
+ * with sl_cli_parse, together with its own, and then resolves them: it reads files and checks that
+ * the sources agree. starling-launch passes variables and flags of the same table on. Before start.
+ */
+#ifndef SL_CONFIG_SETTINGS_H
+#define SL_CONFIG_SETTINGS_H
+
+#include "config/checkpoint_settings.h"
+#include "config/cli.h"
+#include "config/cluster.h"
+#include "config/cluster_store_settings.h"
+#include "config/dmlc.h"
+#include "config/dpdk_settings.h"
+#include "config/rdma_settings.h"
+#include "config/security.h"
+#include "core/log.h"
+
+/* A bit each: a row of the table may belong to several. */
+enum sl_program {
+    SL_PROGRAM_PS = 1,
+    SL_PROGRAM_WORKER = 2, /* and programs of libstarling_kv, which have variables only */
+    SL_PROGRAM_LAUNCH = 4,
+    SL_PROGRAM_DOCTOR = 8,
+};
+
+/* As given. Strings point into argv or the environment. */
+struct sl_settings_flags {
+    struct sl_cluster_flags cluster;
+    const char *tf_config; /* or NULL */
+    const char *cluster_store, *cluster_store_user_file;
+    struct sl_security_flags security;
+    struct sl_rdma_settings_flags rdma;
+    struct sl_cli_list dpdk_devices;
+    const char *dpdk_unused; /* variables that net/dpdk reads itself */
+};
+
+struct sl_settings {
+    struct sl_settings_flags flags;
+
+    uint32_t reactors;
+    bool polling, pin_cores;
+    bool checksum;
+    enum sl_log_level log_level;
+
+    /* Servers only. */
+    size_t memory_bytes_max; /* 0: no limit */
+    uint64_t lease_ns, start_timeout_ns, drain_timeout_ns;
+    uint32_t replicas;
+    bool insecure;
+    struct sl_checkpoint_settings checkpoint;
+
+    char congestion_control[16]; /* of TCP, such as "cubic"; "": the system's */
+    bool uses_shm, uses_rdma;    /* if possible */
+    bool offers_rdma;            /* --rdma */
+
+    /* Resolved. */
+    struct sl_dmlc dmlc;
+    struct sl_cluster cluster;
+    struct sl_cluster_store_settings store;
+    struct sl_security security;
+    struct sl_rdma_settings rdma;
+    struct sl_dpdk_settings dpdk;
+};
+
+#define SL_SETTINGS_OPTIONS_MAX 72
+
+/* Zeroes *settings and writes the options of a program, which point into it. core_count: cores
+ * available to this process, for the default of reactors. Returns their number. */
+uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
+                             struct sl_settings *settings,
+                             struct sl_cli_option options[SL_SETTINGS_OPTIONS_MAX]);
+
+/* Resolves what `cli` has parsed, with cli->given; `cli` may have further options. Servers, workers
+ * and the doctor only; the doctor's cluster, store and security stay empty. reason: the sources,
+ * their values, what is accepted. Errors: INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
+int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
+                        struct sl_settings *settings, char *reason, size_t reason_bytes);
+
+/* Both, for a program without options of its own. Returns as sl_cli_parse. *settings needs fini
+ * after an error too. */
+int sl_settings_read(enum sl_program program, uint32_t core_count, struct sl_cli cli, int argc,
+                     char **argv, struct sl_settings *settings, char *reason, size_t reason_bytes);
+
+/* Fills the options of a client that the settings of a worker determine: all but `coordinator`
+ * (sl_cluster_places), `protocol` and `start_timeout_ms`. They point into *settings. */
+void sl_settings_client(const struct sl_settings *settings, struct sl_client_options *out);
+
+/* Erases secrets and frees. */
+void sl_settings_fini(struct sl_settings *settings);
+
+/* Checks the checkpoint settings: without a directory every other one is an error. Exception: a
+ * scheduler (`orders`) has no directory but starts checkpoints, and may share its environment with
+ * servers. Errors: INVALID. */
+int sl_settings_check_checkpoint(const struct sl_cli *cli, const struct sl_settings *settings,
+                                 bool orders, char *reason, size_t reason_bytes);
+
+/* Returns the source of the value at `target`; its source is NULL if it was not given. */
+const struct sl_cli_given *sl_settings_given(const struct sl_cli *cli, const void *target);
+
+/* Returns the programs of which `flag` is an option of this table; 0: none. */
+uint32_t sl_settings_programs(const char *flag);
+
+/* Returns the next environment variable that the programs read, except Slurm's. *next: 0 at first.
+ * *is_local: it is specific to one process or its devices, or another way to start a job; the
+ * others are the same for all processes of a job, and a launcher passes them on. NULL: no more. */
+const char *sl_settings_variable(uint32_t *next, bool *is_local);
+
+#endif

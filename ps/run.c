@@ -1,0 +1,113 @@
+#include "ps/run.h"
+
+#include <starling_kv.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "net/dpdk/device_list.h"
+#include "net/trace.h"
+#include "ps/run_endpoints.h"
+#include "ps/run_options.h"
+#include "reactor/topology.h"
+
+#define EXIT_USAGE 2
+
+static void name_log(const struct sl_settings *settings)
+{
+    const struct sl_cluster *cluster = &settings->cluster;
+    char name[32] = "ps";
+    if (cluster->role == SL_CLUSTER_SCHEDULER) {
+        (void)snprintf(name, sizeof name, "scheduler");
+    } else if (!cluster->any_task) {
+        (void)snprintf(name, sizeof name, "ps/%u", cluster->task_index);
+    }
+    sl_log_setup(settings->log_level, name);
+    sl_trace_set(settings->dmlc.trace);
+}
+
+static int read_settings(const char *program, int argc, char **argv, struct sl_settings *settings,
+                         char *reason)
+{
+    const struct sl_cli cli = {
+        .program = program,
+        .summary = "Holds shards of the parameters and serves them to workers.",
+        .usage = "[options] | doctor [options]",
+    };
+    return sl_settings_read(SL_PROGRAM_PS, sl_topology_core_count(), cli, argc, argv, settings,
+                            reason, SL_RUN_REASON_BYTES);
+}
+
+/* Fills the options, which point into *run. */
+static int configure(struct sl_run *run, struct sl_process_options *options, char *reason)
+{
+    name_log(&run->settings);
+    int err = sl_run_endpoints_fill(run, options, reason);
+    if (err == 0) {
+        sl_run_options_fill(run, options);
+        err = sl_run_endpoints_check(run, options, reason);
+    }
+    return err != 0 ? err : sl_run_options_check(run, options, reason);
+}
+
+static void warn(const struct sl_process_options *options)
+{
+    const uint32_t cores = sl_topology_core_count();
+    if (options->reactor_count > cores) {
+        sl_log_warn("--reactors is %u, but there are %u cores%s", options->reactor_count, cores,
+                    options->polling ? ": reactors that poll take the cores from each other" : "");
+    }
+    sl_run_endpoints_warn(options);
+    if (options->kv_handler != NULL && options->checkpoint.directory != NULL) {
+        sl_log_warn("--checkpoint-dir: checkpoints do not contain what the request handler keeps");
+    }
+}
+
+static void fini(struct sl_run *run)
+{
+    sl_settings_fini(&run->settings);
+    sl_dpdk_device_list_destroy(&run->devices);
+    if (run->directory_lock >= 0) {
+        (void)close(run->directory_lock);
+    }
+}
+
+/* Exit status of a failed start: usage errors differ from failures that a retry may pass. */
+static int exit_status(int err)
+{
+    switch (err) {
+    case SL_ERR_DEADLINE:
+    case SL_ERR_IN_USE:
+    case SL_ERR_NO_MEMORY:
+    case SL_ERR_IO:
+        return EXIT_FAILURE;
+    default:
+        return EXIT_USAGE;
+    }
+}
+
+int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler)
+{
+    char reason[SL_RUN_REASON_BYTES];
+    struct sl_run run = {.directory_lock = -1};
+    struct sl_process_options options = {.kv_handler = handler};
+    const char *slash = strrchr(argv[0], '/');
+    const char *program = slash == NULL ? argv[0] : slash + 1;
+    int result = read_settings(program, argc, argv, &run.settings, reason);
+    int status = EXIT_SUCCESS;
+    if (result == SL_CLI_RUN) {
+        result = configure(&run, &options, reason);
+    }
+    if (result < 0) {
+        (void)fprintf(stderr, "%s: %s\n", program, reason);
+        status = exit_status(result);
+    } else if (result == SL_CLI_RUN) {
+        warn(&options);
+        status = sl_process_run(&options);
+    }
+    fini(&run);
+    return status;
+}

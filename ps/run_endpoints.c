@@ -1,0 +1,268 @@
+#include "ps/run_endpoints.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "net/dpdk/device_list.h"
+
+/* Pause between attempts to find a route to the scheduler. */
+#define FIND_HOST_PAUSE_US 500000
+
+/* control, data, bypass */
+#define ENDPOINTS_MAX      3
+
+/* Peers cannot connect to a wildcard address: the cluster should name the host. */
+static void warn_wildcard(const struct sl_endpoint *endpoint)
+{
+    if (strcmp(endpoint->host, "0.0.0.0") == 0 || strcmp(endpoint->host, "::") == 0) {
+        sl_log_warn(
+            "workers are told to connect to %s: name the host in the cluster, unless it is theirs",
+            endpoint->host);
+    }
+}
+
+/* Lists the endpoints that other users or hosts can reach. */
+static uint32_t list_endpoints(const struct sl_process_options *options,
+                               const struct sl_endpoint *endpoints[ENDPOINTS_MAX])
+{
+    uint32_t count = 0;
+    if (options->kind != SL_PROCESS_SERVER) {
+        endpoints[count++] = &options->control;
+    }
+    bool has_data = options->kind != SL_PROCESS_SCHEDULER &&
+                    options->data.scheme != SL_ENDPOINT_SHM; /* reachable by the same user only */
+    if (has_data) {
+        endpoints[count++] = &options->data;
+    }
+    if (options->has_bypass) {
+        endpoints[count++] = &options->bypass;
+    }
+    return count;
+}
+
+static void warn_insecure(const struct sl_process_options *options)
+{
+    const struct sl_endpoint *endpoints[ENDPOINTS_MAX];
+    uint32_t count = list_endpoints(options, endpoints);
+    const struct sl_endpoint *endpoint = NULL;
+    for (uint32_t i = 0; i < count && endpoint == NULL; i++) {
+        endpoint = sl_security_is_loopback(endpoints[i]) ? NULL : endpoints[i];
+    }
+    bool is_open = options->secret == NULL && options->tls == NULL;
+    if (is_open && endpoint != NULL) {
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(endpoint, text, sizeof text);
+        sl_log_warn("--insecure: everyone who reaches %s can read and change the parameters", text);
+    }
+}
+
+/* Retries until the start timeout: the scheduler's name may not resolve yet when all processes
+ * start together. Errors: DEADLINE, those of sl_dmlc_find_host. */
+static int find_host(const struct sl_settings *settings, char host[SL_LIMIT_ENDPOINT_BYTES],
+                     char *reason)
+{
+    const struct sl_clock *clock = sl_clock_system();
+    uint64_t until_ns = sl_clock_now_ns(clock) + settings->start_timeout_ns;
+    int err = sl_dmlc_find_host(&settings->dmlc, host, reason, SL_RUN_REASON_BYTES);
+    for (uint32_t i = 0; err == SL_ERR_NOT_FOUND && sl_clock_now_ns(clock) < until_ns; i++) {
+        if (i % 4 == 0) {
+            sl_log_info("%s; retrying", reason);
+        }
+        (void)usleep(FIND_HOST_PAUSE_US);
+        err = sl_dmlc_find_host(&settings->dmlc, host, reason, SL_RUN_REASON_BYTES);
+    }
+    return err == SL_ERR_NOT_FOUND ? SL_ERR_DEADLINE : err;
+}
+
+int sl_run_endpoints_fill(const struct sl_run *run, struct sl_process_options *options,
+                          char reason[SL_RUN_REASON_BYTES])
+{
+    const struct sl_cluster *cluster = &run->settings.cluster;
+    options->coordinator = cluster->coordinator;
+    if (cluster->role == SL_CLUSTER_SCHEDULER) {
+        options->kind = SL_PROCESS_SCHEDULER;
+        options->control = cluster->coordinator;
+        return 0;
+    }
+    if (!cluster->has_scheduler) {
+        options->kind = SL_PROCESS_PS;
+        options->control = cluster->ps[cluster->task_index].control;
+        options->data = cluster->ps[cluster->task_index].data;
+        options->bypass = cluster->ps[cluster->task_index].bypass;
+        options->has_bypass = cluster->ps[cluster->task_index].has_bypass;
+        return 0;
+    }
+    options->kind = SL_PROCESS_SERVER;
+    options->data.scheme = SL_ENDPOINT_TCP;
+    options->data.port = (uint16_t)run->settings.dmlc.port;
+    return find_host(&run->settings, options->data.host, reason);
+}
+
+/* Errors: UNSUPPORTED. */
+static int check_transport(const struct sl_process_options *options, char *reason)
+{
+    const char *missing =
+        options->kind == SL_PROCESS_SCHEDULER ? NULL : sl_builtin_missing(options->data.scheme);
+    if (missing == NULL) {
+        return 0;
+    }
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&options->data, text, sizeof text);
+    const bool is_rdma = options->data.scheme == SL_ENDPOINT_RDMA;
+    const enum sl_endpoint_scheme other = is_rdma ? SL_ENDPOINT_DPDK : SL_ENDPOINT_RDMA;
+    const char *also = sl_builtin_missing(other) != NULL ? "" : is_rdma ? ", dpdk" : ", rdma";
+    (void)snprintf(reason, SL_RUN_REASON_BYTES,
+                   "data endpoint %s: %s; accepts tcp, shm%s here (`starling-ps doctor "
+                   "--transport %.*s` says more)",
+                   text, missing, also, (int)strcspn(text, ":"), text);
+    return SL_ERR_UNSUPPORTED;
+}
+
+/* Adds an RDMA or DPDK endpoint beside TCP, at the address of the device. */
+static int settle_beside(const struct sl_run *run, struct sl_process_options *options, bool is_rdma,
+                         char *reason)
+{
+    const bool is_dpdk = run->settings.dpdk.text[0] != '\0';
+    if (options->has_bypass || options->data.scheme != SL_ENDPOINT_TCP || !(is_rdma || is_dpdk)) {
+        return 0;
+    }
+    if (is_rdma && is_dpdk) {
+        (void)snprintf(reason, SL_RUN_REASON_BYTES,
+                       "RDMA and a --dpdk-device (or STARLING_DPDK_DEVICE) are both asked for: one "
+                       "of them goes beside tcp");
+        return SL_ERR_INVALID;
+    }
+    options->has_bypass = true;
+    options->bypass = options->data;
+    options->bypass.scheme = SL_ENDPOINT_RDMA;
+    options->bypass.port = 0;
+    if (is_dpdk) {
+        options->bypass.scheme = SL_ENDPOINT_DPDK;
+        options->bypass.port = SL_DPDK_PORT_BASE;
+        memcpy(options->bypass.host, run->settings.dpdk.first.host,
+               sizeof run->settings.dpdk.first.host);
+    }
+    return 0;
+}
+
+/* Warns only: many servers may share one environment, so an unused device is no error. */
+static void note_unused(const struct sl_run *run, const struct sl_process_options *options,
+                        const char *data)
+{
+    const bool is_used = options->data.scheme == SL_ENDPOINT_DPDK ||
+                         (options->has_bypass ? options->bypass.scheme == SL_ENDPOINT_DPDK
+                                              : options->data.scheme == SL_ENDPOINT_TCP);
+    if (run->settings.dpdk.text[0] != '\0' && !is_used) {
+        sl_log_warn("--dpdk-device (or STARLING_DPDK_DEVICE) has no effect: the endpoint map says "
+                    "%s, and no dpdk",
+                    data);
+    }
+    if (run->settings.offers_rdma && options->has_bypass &&
+        options->bypass.scheme != SL_ENDPOINT_RDMA) {
+        sl_log_warn("--rdma has no effect: the endpoint map names another transport beside %s",
+                    data);
+    }
+}
+
+/* Applies the flags and DMLC variables, unless the endpoint map sets the bypass endpoint. Errors:
+ * INVALID. */
+static int settle_bypass(const struct sl_run *run, struct sl_process_options *options, char *reason)
+{
+    if (options->kind == SL_PROCESS_SCHEDULER) {
+        return 0; /* serves no data */
+    }
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&options->data, text, sizeof text);
+    if (run->settings.offers_rdma && !run->settings.uses_rdma) {
+        sl_log_info("STARLING_RDMA=0 goes before --rdma: no RDMA beside TCP");
+    }
+    if (run->settings.offers_rdma && options->data.scheme == SL_ENDPOINT_SHM) {
+        (void)snprintf(reason, SL_RUN_REASON_BYTES,
+                       "--rdma contradicts the data endpoint %s: rdma goes beside tcp only", text);
+        return SL_ERR_INVALID;
+    }
+    note_unused(run, options, text);
+    const bool by_dmlc = options->kind == SL_PROCESS_SERVER && run->settings.dmlc.rdma != NULL;
+    const bool is_rdma = (run->settings.offers_rdma || by_dmlc) && run->settings.uses_rdma;
+    int err = settle_beside(run, options, is_rdma, reason);
+    if (err != 0) {
+        return err;
+    }
+    const bool is_bypass_rdma = options->has_bypass && options->bypass.scheme == SL_ENDPOINT_RDMA;
+    options->has_bypass = options->has_bypass && (!is_bypass_rdma || run->settings.uses_rdma);
+    return sl_rdma_settings_check(&run->settings.rdma,
+                                  (is_bypass_rdma && run->settings.uses_rdma) ||
+                                      options->data.scheme == SL_ENDPOINT_RDMA,
+                                  reason, SL_RUN_REASON_BYTES);
+}
+
+/* Creates the device list of a dpdk endpoint. If no device matches, a bypass endpoint is dropped; a
+ * data endpoint is an error. Errors: INVALID, TOO_LARGE, NO_MEMORY. */
+static int settle_dpdk(struct sl_run *run, struct sl_process_options *options, char *reason)
+{
+    const bool is_bypass = options->has_bypass && options->bypass.scheme == SL_ENDPOINT_DPDK;
+    const bool is_data =
+        options->kind != SL_PROCESS_SCHEDULER && options->data.scheme == SL_ENDPOINT_DPDK;
+    if (!is_bypass && !is_data) {
+        return 0;
+    }
+    const struct sl_endpoint *endpoint = is_bypass ? &options->bypass : &options->data;
+    char why[512], text[SL_LIMIT_ENDPOINT_BYTES];
+    int err = sl_dpdk_device_list_create(run->settings.dpdk.text, endpoint, &run->devices, why,
+                                         sizeof why);
+    sl_endpoint_format(endpoint, text, sizeof text);
+    if (err != 0) {
+        (void)snprintf(reason, SL_RUN_REASON_BYTES, "data endpoint %s: %s", text, why);
+        return err;
+    }
+    options->dpdk = sl_dpdk_device_list_options(run->devices);
+    if (run->devices != NULL && sl_dpdk_device_list_has(run->devices, endpoint)) {
+        return 0;
+    }
+    (void)snprintf(reason, SL_RUN_REASON_BYTES,
+                   "data endpoint %s: no device has this address: name it by --dpdk-device "
+                   "DEVICE?addr=%s, or the endpoint dpdk://DEVICE?addr=%s&port=%u",
+                   text, endpoint->host, endpoint->host, endpoint->port);
+    if (is_bypass) {
+        sl_log_warn("%s: workers connect over the other data endpoint", reason);
+        options->has_bypass = false;
+        return 0;
+    }
+    return SL_ERR_INVALID;
+}
+
+static int check_endpoints(const struct sl_run *run, const struct sl_process_options *options,
+                           char *reason)
+{
+    const struct sl_endpoint *endpoints[ENDPOINTS_MAX];
+    uint32_t count = list_endpoints(options, endpoints);
+    int err = 0;
+    for (uint32_t i = 0; i < count && err == 0; i++) {
+        err = sl_security_check_exposure(&run->settings.security, run->settings.insecure,
+                                         endpoints[i] == &options->control ? "control" : "data",
+                                         endpoints[i], reason, SL_RUN_REASON_BYTES);
+    }
+    return err;
+}
+
+int sl_run_endpoints_check(struct sl_run *run, struct sl_process_options *options,
+                           char reason[SL_RUN_REASON_BYTES])
+{
+    int err = settle_bypass(run, options, reason);
+    if (err == 0) {
+        err = check_transport(options, reason);
+    }
+    if (err == 0) {
+        err = settle_dpdk(run, options, reason);
+    }
+    return err != 0 ? err : check_endpoints(run, options, reason);
+}
+
+void sl_run_endpoints_warn(const struct sl_process_options *options)
+{
+    warn_wildcard(&options->data);
+    warn_insecure(options);
+}

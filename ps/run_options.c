@@ -1,0 +1,120 @@
+#include "ps/run_options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "ps/process/memory_plan.h"
+
+_Static_assert(SL_CLUSTER_STORE_SETTINGS_SERVERS == SL_ETCD_SERVERS_MAX, "servers of a store");
+
+static void fill_security(struct sl_run *run, struct sl_process_options *options)
+{
+    const struct sl_security *security = &run->settings.security;
+    options->secret = security->secret.byte_count == 0 ? NULL : &security->secret;
+    run->tls = (struct sl_transport_tls){
+        .certificate = security->certificate,
+        .key = security->key,
+        .authority = security->authority,
+        .peer_name = security->peer_name,
+    };
+    options->tls = security->tls ? &run->tls : NULL;
+}
+
+static void fill_metastore(struct sl_run *run, struct sl_process_options *options)
+{
+    const struct sl_cluster_store_settings *store = &run->settings.store;
+    const struct sl_security *security = &run->settings.security;
+    if (!store->is_given) {
+        return;
+    }
+    run->etcd = (struct sl_etcd_options){
+        .server_count = store->server_count,
+        .tls = store->tls,
+        .authority = security->authority,
+        .certificate = security->certificate,
+        .key = security->key,
+    };
+    memcpy(run->etcd.servers, store->servers, sizeof run->etcd.servers);
+    memcpy(run->etcd.user, store->user, sizeof run->etcd.user);
+    memcpy(run->etcd.password, store->password, sizeof run->etcd.password);
+    options->metastore = &run->etcd;
+    options->metastore_prefix = store->prefix;
+}
+
+/* A scheduler has no shards. */
+static void fill_shards(const struct sl_settings *settings, struct sl_process_options *options)
+{
+    options->reactor_count = settings->reactors;
+    options->replicas = settings->replicas;
+    options->polling = settings->polling;
+    options->pin = settings->pin_cores;
+    options->shm = settings->uses_shm;
+    options->checkpoint.directory = settings->checkpoint.dir;
+}
+
+void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
+{
+    const struct sl_settings *settings = &run->settings;
+    const struct sl_cluster *cluster = &settings->cluster;
+    const struct sl_checkpoint_settings *checkpoint = &settings->checkpoint;
+    options->task_index = cluster->task_index;
+    options->any_task = cluster->any_task;
+    options->ps_count = cluster->ps_count;
+    options->worker_count = cluster->worker_count;
+    options->worker_count_source = cluster->worker_count_source;
+    options->reactor_count = 1;
+    options->memory_bytes_max = settings->memory_bytes_max;
+    options->checksum = settings->checksum;
+    options->lease_ns = settings->lease_ns;
+    options->heartbeat_ns = settings->dmlc.heartbeat_interval_s * SL_CLOCK_NS_PER_S;
+    options->start_timeout_ns = settings->start_timeout_ns;
+    options->drain_timeout_ns = settings->drain_timeout_ns;
+    options->congestion_control =
+        settings->congestion_control[0] == '\0' ? NULL : settings->congestion_control;
+    options->rdma_device = settings->rdma.device[0] == '\0' ? NULL : settings->rdma.device;
+    options->has_rdma_gid_index = settings->rdma.has_gid_index;
+    options->rdma_gid_index = settings->rdma.gid_index;
+    options->checkpoint = (struct sl_process_checkpoint){
+        .every_ns = checkpoint->every_ns,
+        .incrementals_max = checkpoint->incrementals_max,
+        .keep = checkpoint->keep,
+        .compression_level = checkpoint->compression_level,
+        .restores = checkpoint->restore != SL_CHECKPOINT_RESTORE_NONE,
+        .restore_number = checkpoint->number,
+        .fall_back = checkpoint->fall_back,
+    };
+    if (options->kind != SL_PROCESS_SCHEDULER) {
+        fill_shards(settings, options);
+    }
+    fill_security(run, options);
+    fill_metastore(run, options);
+}
+
+static int take_directory(struct sl_run *run, const struct sl_process_options *options,
+                          char reason[SL_RUN_REASON_BYTES])
+{
+    const struct sl_checkpoint_settings *checkpoint = &run->settings.checkpoint;
+    if (options->kind == SL_PROCESS_SCHEDULER) {
+        return 0;
+    }
+    int err = sl_checkpoint_settings_check(checkpoint, reason, SL_RUN_REASON_BYTES);
+    if (err != 0 || options->any_task) {
+        return err;
+    }
+    return sl_checkpoint_settings_lock(checkpoint, options->task_index, &run->directory_lock,
+                                       reason, SL_RUN_REASON_BYTES);
+}
+
+int sl_run_options_check(struct sl_run *run, const struct sl_process_options *options,
+                         char reason[SL_RUN_REASON_BYTES])
+{
+    struct sl_memory_plan plan;
+    int err = take_directory(run, options, reason);
+    const char *flaw = sl_process_replica_flaw(options);
+    if (err == 0 && flaw != NULL) {
+        (void)snprintf(reason, SL_RUN_REASON_BYTES, "--replicas 1 %s", flaw);
+        err = SL_ERR_INVALID;
+    }
+    return err != 0 ? err : sl_process_memory_plan(options, &plan, reason, SL_RUN_REASON_BYTES);
+}
