@@ -105,9 +105,8 @@ static int by_number(const void *one, const void *other)
     return (a > b) - (a < b);
 }
 
-int sl_checkpoint_directory_numbers(const struct sl_disk *disk, const char *directory,
-                                    struct sl_checkpoint_list *out, char *reason,
-                                    size_t reason_bytes)
+static int list_numbers(const struct sl_disk *disk, const char *directory,
+                        struct sl_checkpoint_list *out, char *reason, size_t reason_bytes)
 {
     struct sl_disk_names names;
     int err = sl_disk_list(disk, directory, &names, reason, reason_bytes);
@@ -138,7 +137,7 @@ int sl_checkpoint_directory_list(const struct sl_disk *disk, const char *directo
                                  struct sl_checkpoint_list *out, char *reason, size_t reason_bytes)
 {
     struct sl_checkpoint_list list;
-    int err = sl_checkpoint_directory_numbers(disk, directory, &list, reason, reason_bytes);
+    int err = list_numbers(disk, directory, &list, reason, reason_bytes);
     if (err != 0) {
         return err;
     }
@@ -178,57 +177,6 @@ uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_
     }
     list->count = kept;
     return dropped;
-}
-
-/* Newest */
-
-/* Returns 0 if complete, NOT_FOUND if it has no manifest. */
-static int check_complete(const struct sl_disk *disk, const char *directory, uint64_t number,
-                          struct sl_checkpoint_shard_range range,
-                          const struct sl_checkpoint_report *report, char *reason,
-                          size_t reason_bytes)
-{
-    struct sl_checkpoint_chain chain;
-    int err = sl_checkpoint_directory_chain(disk, directory, number, range, report, &chain, reason,
-                                            reason_bytes);
-    if (err == 0) {
-        sl_checkpoint_chain_fini(&chain);
-    }
-    return err;
-}
-
-int sl_checkpoint_directory_newest(const struct sl_disk *disk, const char *directory,
-                                   const struct sl_checkpoint_newest_options *options,
-                                   uint64_t *number, char *reason, size_t reason_bytes)
-{
-    struct sl_checkpoint_list list;
-    int err = sl_checkpoint_directory_numbers(disk, directory, &list, reason, reason_bytes);
-    if (err != 0) {
-        return err;
-    }
-    bool found = false;
-    for (uint32_t i = list.count; err == 0 && !found && i-- > 0;) {
-        const uint64_t one = list.items[i].number;
-        if (options->below != 0 && one >= options->below) {
-            continue;
-        }
-        err = check_complete(disk, directory, one, options->range, options->report, reason,
-                             reason_bytes);
-        found = err == 0;
-        if (found) {
-            *number = one;
-        }
-        const bool passed_over =
-            err == SL_ERR_NOT_FOUND ||
-            (options->fall_back && err != SL_ERR_NO_MEMORY && err != SL_ERR_TOO_LARGE);
-        err = passed_over ? 0 : err;
-    }
-    sl_checkpoint_list_fini(&list);
-    if (err == 0 && !found) {
-        (void)snprintf(reason, reason_bytes, "there is no complete checkpoint in %s", directory);
-        err = SL_ERR_NOT_FOUND;
-    }
-    return err;
 }
 
 /* Publish */

@@ -33,6 +33,7 @@ struct sl_checkpoint_report {
 enum sl_checkpoint_state {
     SL_CHECKPOINT_INCOMPLETE, /* no manifest: being written, or left by a crash or an abort */
     SL_CHECKPOINT_PUBLISHED,  /* has an undamaged manifest */
+    SL_CHECKPOINT_COMPLETE,   /* is published, and found complete by sl_checkpoint_select */
     SL_CHECKPOINT_DAMAGED     /* its manifest cannot be read, or its checksum is wrong */
 };
 
@@ -75,26 +76,14 @@ struct sl_checkpoint_chain {
 /* Reads all manifests of a chain, and checks the links to their bases and the file sizes of the
  * range. A checkpoint with fewer shards than the range is CORRUPT. Every finding is reported
  * (report may be NULL); the first is the reason. Errors: NOT_FOUND (`number` has no manifest),
- * CORRUPT (not complete), VERSION, NO_MEMORY, IO. On success *out needs chain_fini. */
+ * CORRUPT (not complete), VERSION, NO_MEMORY, IO. On success *out needs chain_fini;
+ * out may be NULL. */
 int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *directory,
                                   uint64_t number, struct sl_checkpoint_shard_range range,
                                   const struct sl_checkpoint_report *report,
                                   struct sl_checkpoint_chain *out, char *reason,
                                   size_t reason_bytes);
 void sl_checkpoint_chain_fini(struct sl_checkpoint_chain *chain);
-
-/* Finds the newest complete checkpoint below `below` (0: of all). Those without a manifest are
- * skipped. A damaged one is an error CORRUPT; with fall_back it is reported and skipped. Errors,
- * with a reason: NOT_FOUND (none is complete), CORRUPT, VERSION, NO_MEMORY, IO. */
-struct sl_checkpoint_newest_options {
-    struct sl_checkpoint_shard_range range;
-    uint64_t below;
-    bool fall_back;
-    const struct sl_checkpoint_report *report; /* may be NULL */
-};
-int sl_checkpoint_directory_newest(const struct sl_disk *disk, const char *directory,
-                                   const struct sl_checkpoint_newest_options *options,
-                                   uint64_t *number, char *reason, size_t reason_bytes);
 
 /* Like chain, but reads every byte of the files in the range. Reports every damaged, truncated or
  * missing file. Errors: as for chain. */

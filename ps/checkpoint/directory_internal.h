@@ -6,11 +6,6 @@
 
 #define SL_FOLDER_PART ".part" /* suffix of unfinished files */
 
-/* Lists the numbers of all checkpoint directories, ascending, without reading manifests. */
-int sl_checkpoint_directory_numbers(const struct sl_disk *disk, const char *directory,
-                                    struct sl_checkpoint_list *out, char *reason,
-                                    size_t reason_bytes);
-
 /* Checks that the files of the range exist with the manifest's sizes. Each deviation is reported;
  * the first is the reason. Errors: NOT_FOUND (the first is a missing file), CORRUPT, IO. */
 int sl_checkpoint_directory_check_files(const struct sl_disk *disk, const char *directory,

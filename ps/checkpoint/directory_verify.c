@@ -273,12 +273,12 @@ int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *direct
     struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
     struct sl_checkpoint_chain chain = {0};
     int err = walk(disk, directory, number, range, false, &findings, &chain);
-    if (err != 0) {
+    if (err != 0 || out == NULL) {
         sl_checkpoint_chain_fini(&chain);
-        return err;
+    } else {
+        *out = chain;
     }
-    *out = chain;
-    return 0;
+    return err;
 }
 
 int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *directory,

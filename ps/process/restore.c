@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/disk.h"
+#include "ps/checkpoint/select.h"
 #include "ps/process/checkpoint.h"
 #include "ps/process/replica_groups.h"
 #include "ps/server/restore.h"
@@ -17,9 +18,6 @@
 #define DISK_WAIT_NS  SL_CLOCK_NS_PER_S
 
 #define TABLE_WAIT_NS (60 * SL_CLOCK_NS_PER_S)
-
-#define FALL_BACK_HINT                                                                             \
-    "; with --restore-fallback it starts from the newest intact checkpoint before it"
 
 /* The search and its result. */
 struct find {
@@ -48,6 +46,16 @@ struct sl_process_restore {
     bool is_closing;
 };
 
+/* Returns what the log adds to the error: a way to start despite damage. */
+static const char *fall_back_hint(const struct sl_process *process, int err)
+{
+    const bool is_damage =
+        err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
+    return is_damage && !process->options.checkpoint.fall_back
+               ? "; with --restore-fallback it starts from the newest intact checkpoint before it"
+               : "";
+}
+
 /* Search, on the offload thread */
 
 static void log_finding(void *ctx, const char *path, const char *why)
@@ -56,129 +64,11 @@ static void log_finding(void *ctx, const char *path, const char *why)
     sl_log_error("%s: %s", path, why);
 }
 
-/* Returns the shards whose files this process needs: its own if shard counts match, else all. */
-static int find_range(const struct find *find, uint64_t number,
-                      struct sl_checkpoint_shard_range *range, char *reason, size_t reason_bytes)
-{
-    struct sl_checkpoint_manifest manifest;
-    int err = sl_checkpoint_directory_manifest(find->base.disk, find->base.directory, number,
-                                               &manifest, reason, reason_bytes);
-    if (err == 0) {
-        *range = manifest.shard_count == find->shard_count ? find->own
-                                                           : (struct sl_checkpoint_shard_range){0};
-        sl_checkpoint_manifest_fini(&manifest);
-    }
-    return err;
-}
-
-/* Checks manifests and file sizes. */
-static int check_complete(const struct find *find, uint64_t number,
-                          struct sl_checkpoint_shard_range range,
-                          const struct sl_checkpoint_report *report, char *reason,
-                          size_t reason_bytes)
-{
-    struct sl_checkpoint_chain chain;
-    int err = sl_checkpoint_directory_chain(find->base.disk, find->base.directory, number, range,
-                                            report, &chain, reason, reason_bytes);
-    if (err == 0) {
-        sl_checkpoint_chain_fini(&chain);
-    }
-    return err;
-}
-
-/* Checks that the checkpoint is complete; with fall_back, every byte of it. */
-static int check(const struct find *find, uint64_t number, char *reason, size_t reason_bytes)
-{
-    static const struct sl_checkpoint_report report = {.find = log_finding};
-    struct sl_checkpoint_shard_range range;
-    int err = find_range(find, number, &range, reason, reason_bytes);
-    if (err != 0 || !find->options.fall_back) {
-        return err != 0 ? err : check_complete(find, number, range, &report, reason, reason_bytes);
-    }
-    return sl_checkpoint_directory_verify(find->base.disk, find->base.directory, number, range,
-                                          &report, reason, reason_bytes);
-}
-
 static void add_number(struct sl_message_numbers *numbers, uint64_t number)
 {
     if (numbers->count < SL_MESSAGE_NUMBERS_MAX) {
         numbers->items[numbers->count++] = number;
     }
-}
-
-static bool is_damage(int err)
-{
-    return err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
-}
-
-/* Adds a checkpoint to restore in case other servers lack the newest. Damage is not reported here,
- * but when it is restored. A read error is returned: the checkpoint may be intact, and a job that
- * continues from here must not treat it as lost. */
-static int add_if_complete(struct find *find, uint64_t number)
-{
-    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
-    struct sl_checkpoint_shard_range range;
-    if (find->found.complete.count == SL_MESSAGE_NUMBERS_MAX) {
-        return 0;
-    }
-    int err = find_range(find, number, &range, why, sizeof why);
-    err = err != 0 ? err : check_complete(find, number, range, NULL, why, sizeof why);
-    if (err == 0) {
-        add_number(&find->found.complete, number);
-    } else if (!is_damage(err)) {
-        (void)snprintf(find->base.reason, sizeof find->base.reason, "checkpoint %" PRIu64 ": %s",
-                       number, why);
-        return err;
-    }
-    return 0;
-}
-
-/* Tests the next candidate for found.number. Damage is an error, unless fall_back. */
-static int look_at(struct find *find, uint64_t number, uint32_t *damaged)
-{
-    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
-    int err = check(find, number, why, sizeof why);
-    if (err == 0) {
-        find->found.number = number;
-        add_number(&find->found.complete, number);
-        return 0;
-    }
-    if (!find->options.fall_back || !is_damage(err)) {
-        (void)snprintf(find->base.reason, sizeof find->base.reason, "checkpoint %" PRIu64 ": %s%s",
-                       number, why, is_damage(err) ? FALL_BACK_HINT : "");
-        return err;
-    }
-    sl_log_warn("checkpoint %" PRIu64 " is skipped: %s", number, why);
-    (*damaged)++;
-    return 0;
-}
-
-/* Goes from the newest to the oldest. found.number is at most restore_number, if that is set. */
-static int look_through(struct find *find, const struct sl_checkpoint_list *list)
-{
-    const struct sl_process_checkpoint *options = &find->options;
-    uint32_t damaged = 0;
-    int err = 0;
-    for (uint32_t i = list->count; err == 0 && i > 0; i--) {
-        const struct sl_checkpoint_found *found = &list->items[i - 1];
-        const bool is_wanted =
-            options->restore_number == 0 || found->number <= options->restore_number;
-        if (found->state == SL_CHECKPOINT_INCOMPLETE) {
-            add_number(&find->found.unfinished, found->number);
-        } else if (!is_wanted || find->found.number != 0) {
-            err = add_if_complete(find, found->number);
-        } else {
-            err = look_at(find, found->number, &damaged);
-        }
-    }
-    if (err == 0 && find->found.number == 0 && damaged > 0) {
-        (void)snprintf(find->base.reason, sizeof find->base.reason,
-                       "of the checkpoints in %s that qualify none is intact; without --restore "
-                       "the tables begin empty",
-                       options->directory);
-        return SL_ERR_CORRUPT;
-    }
-    return err;
 }
 
 static void drop_strays(const char *directory, struct sl_checkpoint_list *list)
@@ -193,32 +83,57 @@ static void drop_strays(const char *directory, struct sl_checkpoint_list *list)
     }
 }
 
+/* Looks for the checkpoint to restore, and for others in case other servers lack it. */
+static int select_number(struct find *find, struct sl_checkpoint_list *list)
+{
+    static const struct sl_checkpoint_report report = {.find = log_finding};
+    struct sl_process_disk_job *job = &find->base;
+    struct sl_process_restore_candidate *found = &find->found;
+    const uint64_t wanted = find->options.restore_number;
+    const struct sl_checkpoint_select_options options = {
+        .greatest = wanted,
+        .falls_back = find->options.fall_back,
+        .own = find->own,
+        .shard_count = find->shard_count,
+        .complete_max = SL_MESSAGE_NUMBERS_MAX,
+        .report = &report,
+    };
+    int err = sl_checkpoint_select(job->disk, job->directory, &options, list, &found->number,
+                                   job->reason, sizeof job->reason);
+    for (uint32_t i = list->count; err == 0 && i-- > 0;) {
+        const struct sl_checkpoint_found *item = &list->items[i];
+        if (item->state == SL_CHECKPOINT_COMPLETE) {
+            add_number(&found->complete, item->number);
+        } else if (item->state == SL_CHECKPOINT_INCOMPLETE) {
+            add_number(&found->unfinished, item->number);
+        }
+    }
+    if (err == 0 && wanted != 0 &&
+        (found->number == 0 || (!find->options.fall_back && found->number != wanted))) {
+        (void)snprintf(job->reason, sizeof job->reason,
+                       "there is no complete checkpoint %" PRIu64 " in %s; the newest before it is "
+                       "%" PRIu64 " (0: none)",
+                       wanted, job->directory, found->number);
+        err = SL_ERR_NOT_FOUND;
+    }
+    return err;
+}
+
 static void find_work(struct sl_process_disk_job *job)
 {
     struct find *find = (struct find *)job;
-    const struct sl_process_checkpoint *options = &find->options;
     struct sl_checkpoint_list list;
     job->err = sl_checkpoint_directory_list(job->disk, job->directory, &list, job->reason,
                                             sizeof job->reason);
     if (job->err != 0) {
         return;
     }
-    drop_strays(options->directory, &list);
+    drop_strays(job->directory, &list);
     find->found.greatest = list.count == 0 ? 0 : list.items[list.count - 1].number;
-    if (options->restores) {
-        job->err = look_through(find, &list);
+    if (find->options.restores) {
+        job->err = select_number(find, &list);
     }
     sl_checkpoint_list_fini(&list);
-    const bool is_exact = options->restore_number != 0 && !options->fall_back;
-    const bool is_missing = options->restore_number != 0 && find->found.number == 0;
-    if (job->err == 0 &&
-        (is_missing || (is_exact && find->found.number != options->restore_number))) {
-        (void)snprintf(find->base.reason, sizeof find->base.reason,
-                       "there is no complete checkpoint %" PRIu64 " in %s; the newest before it is "
-                       "%" PRIu64 " (0: none)",
-                       options->restore_number, options->directory, find->found.number);
-        job->err = SL_ERR_NOT_FOUND;
-    }
 }
 
 static void find_done(struct sl_process_disk_job *job)
@@ -232,7 +147,8 @@ static void find_done(struct sl_process_disk_job *job)
         return; /* the process stops and does not join */
     }
     if (err != 0) {
-        sl_log_error("nothing can be restored: %s", job->reason);
+        sl_log_error("nothing can be restored: %s%s", job->reason,
+                     err == SL_ERR_NOT_FOUND ? "" : fall_back_hint(process, err));
     } else if (find->options.restores && find->found.number == 0) {
         sl_log_info("%s holds no complete checkpoint: starts empty", job->directory);
     }
@@ -377,8 +293,7 @@ static void core_came(void *ctx, uint64_t a, uint64_t b)
         restore->failed = true;
         sl_log_error("checkpoint %" PRIu64 " cannot be restored: %s%s",
                      sl_agent_restore(process->member), loaded->reason,
-                     is_damage(err) && !process->options.checkpoint.fall_back ? FALL_BACK_HINT
-                                                                              : "");
+                     fall_back_hint(process, err));
         sl_process_answer(&process->cores[0], err);
     }
     free(loaded);

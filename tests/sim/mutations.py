@@ -254,7 +254,7 @@ DISK_MUTATIONS = [
      "}\n"
      "\n"
      "int sl_disk_load"),
-    ("disks: the newest is not looked at", "ps/process/restore.c",
+    ("disks: the newest is not looked at", "ps/checkpoint/select.c",
      "    for (uint32_t i = list->count; err == 0 && i > 0; i--) {",
      "    for (uint32_t i = list->count - 1; err == 0 && i > 0 && i < list->count; i--) {"),
     ("disks: what others stand on is removed", "ps/checkpoint/directory_prune.c",

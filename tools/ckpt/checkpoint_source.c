@@ -6,6 +6,7 @@
 
 #include "core/partition.h"
 #include "ps/checkpoint/reader.h"
+#include "ps/checkpoint/select.h"
 #include "ps/optimizer/optimizer.h"
 
 #define NO_TABLE UINT32_MAX
@@ -163,13 +164,11 @@ static int walk(struct sl_checkpoint_source *source, uint32_t kinds,
 int sl_checkpoint_source_open(const char *directory, uint64_t number,
                               struct sl_checkpoint_source *out, char *reason, size_t reason_bytes)
 {
-    static const struct sl_checkpoint_newest_options newest;
     const struct sl_checkpoint_shard_range all = {0};
     struct sl_checkpoint_source source = {.directory = directory};
     int err = 0;
     if (number == 0) {
-        err = sl_checkpoint_directory_newest(sl_disk_system(), directory, &newest, &number, reason,
-                                             reason_bytes);
+        err = sl_checkpoint_newest(sl_disk_system(), directory, all, &number, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_checkpoint_directory_chain(sl_disk_system(), directory, number, all, NULL,

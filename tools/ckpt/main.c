@@ -7,6 +7,7 @@
 
 #include "config/cli.h"
 #include "core/limits.h"
+#include "ps/checkpoint/select.h"
 #include "tools/ckpt/export.h"
 #include "tools/ckpt/import.h"
 #include "tools/ckpt/import_table.h"
@@ -140,16 +141,13 @@ static int run_ls(const struct words *words, char *reason, size_t reason_bytes)
 
 static int run_verify(const struct words *words, char *reason, size_t reason_bytes)
 {
-    static const struct sl_checkpoint_newest_options newest;
     const struct sl_checkpoint_shard_range range = {.first = (uint32_t)flags.first_shard,
                                                     .count = (uint32_t)flags.shards};
     uint64_t number;
     int err = take_number(words, &number, reason, reason_bytes);
     if (err == 0 && words->count > 1 && number == 0) {
-        struct sl_checkpoint_newest_options options = newest;
-        options.range = range;
-        err = sl_checkpoint_directory_newest(sl_disk_system(), words->items[0], &options, &number,
-                                             reason, reason_bytes);
+        err = sl_checkpoint_newest(sl_disk_system(), words->items[0], range, &number, reason,
+                                   reason_bytes);
     }
     return err != 0
                ? err

@@ -1,4 +1,5 @@
 /* Files and folders of checkpoints while all is well, and their choice. */
+#include "ps/checkpoint/select.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #include "core/hash.h"
@@ -21,15 +22,24 @@ static int write_part(struct memory_disk *disk, uint64_t number, uint64_t base, 
 static int64_t newest(struct memory_disk *disk)
 {
     uint64_t number = 0;
-    const int err = fixture_newest(&disk->disk, "/c", &number);
+    const int err = sl_checkpoint_newest(&disk->disk, "/c", all_shards, &number, REASON);
+    return err == 0 ? (int64_t)number : err;
+}
+
+/* What is selected with these options (0: none), or an error. */
+static int64_t choose(struct memory_disk *disk, const struct sl_checkpoint_select_options *options)
+{
+    struct sl_checkpoint_list list;
+    uint64_t number;
+    assert_int_equal(sl_checkpoint_directory_list(&disk->disk, "/c", &list, REASON), 0);
+    const int err = sl_checkpoint_select(&disk->disk, "/c", options, &list, &number, REASON);
+    sl_checkpoint_list_fini(&list);
     return err == 0 ? (int64_t)number : err;
 }
 
 static int64_t newest_whole(struct memory_disk *disk)
 {
-    uint64_t number = 0;
-    const int err = fixture_newest_whole(&disk->disk, "/c", &number);
-    return err == 0 ? (int64_t)number : err;
+    return choose(disk, &(struct sl_checkpoint_select_options){.falls_back = true});
 }
 
 /* A file of a checkpoint: "000005/manifest.json". */
@@ -172,7 +182,6 @@ CASE(publish__wants_the_files_and_the_base)
     struct sl_checkpoint_manifest manifest;
     const struct sl_checkpoint_shard_range first = {.first = 0, .count = 1};
     const struct sl_checkpoint_shard_range second = {.first = 1, .count = 1};
-    const struct sl_checkpoint_newest_options mine = {.range = first};
     uint64_t number;
     assert_int_equal(fixture_write(&disk->disk, "/c", 2, 1), SL_ERR_NOT_FOUND);
     assert_int_equal(sl_checkpoint_manifest_init(2, &manifest), 0);
@@ -192,16 +201,15 @@ CASE(publish__wants_the_files_and_the_base)
     assert_int_equal(
         sl_checkpoint_directory_publish(&disk->disk, "/c", &manifest, first, 0, REASON), 0);
     assert_int_equal(newest(disk), SL_ERR_CORRUPT);
-    assert_int_equal(sl_checkpoint_directory_newest(&disk->disk, "/c", &mine, &number, REASON), 0);
+    assert_int_equal(sl_checkpoint_newest(&disk->disk, "/c", first, &number, REASON), 0);
     assert_int_equal(number, 3);
     sl_checkpoint_manifest_fini(&manifest);
 }
 
-CASE(newest__passes_over_what_is_damaged_when_it_may)
+CASE(select__passes_over_what_is_damaged_when_it_may)
 {
     struct fixture_findings findings;
-    struct sl_checkpoint_newest_options options = {.range = all_shards, .fall_back = true};
-    uint64_t number;
+    struct sl_checkpoint_select_options options = {.falls_back = true, .greatest = 2};
     fixture_findings_init(&findings);
     options.report = &findings.report;
     assert_int_equal(newest(disk), SL_ERR_NOT_FOUND);
@@ -210,21 +218,16 @@ CASE(newest__passes_over_what_is_damaged_when_it_may)
     write_whole(disk, 3, 2);
     assert_int_equal(write_part(disk, 4, 0, 0), 0);
     assert_int_equal(newest(disk), 3);
-    options.below = 3;
-    assert_int_equal(sl_checkpoint_directory_newest(&disk->disk, "/c", &options, &number, REASON),
-                     0);
-    assert_int_equal(number, 2);
+    assert_int_equal(choose(disk, &options), 2);
     /* The base of 3 lacks a byte, so that 3 does too. */
     memory_disk_find(disk, "/c/checkpoint-000002/shard-0000-of-0002.slc")->count--;
-    options.below = 0;
+    options.greatest = 0;
     assert_int_equal(newest(disk), SL_ERR_CORRUPT);
     assert_non_null(strstr(fixture_reason, "/c/checkpoint-000002/shard-0000-of-0002.slc: it has "));
-    assert_int_equal(sl_checkpoint_directory_newest(&disk->disk, "/c", &options, &number, REASON),
-                     0);
-    assert_int_equal(number, 1);
+    assert_int_equal(choose(disk, &options), 1);
     assert_int_equal(findings.count, 2); /* of 3 and of 2 */
     damage_manifest(disk, 1);
-    assert_int_equal(newest_whole(disk), SL_ERR_NOT_FOUND);
+    assert_int_equal(newest_whole(disk), SL_ERR_CORRUPT);
 }
 
 /* A base of the same number that was written later is another one. */

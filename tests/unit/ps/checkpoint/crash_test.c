@@ -1,4 +1,5 @@
 /* A crash, or an error, at every operation that writing a checkpoint consists of. */
+#include "ps/checkpoint/select.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #define SEEDS 16
@@ -48,7 +49,9 @@ static void check_newest(struct memory_disk *disk, uint64_t number, bool publish
 {
     uint64_t newest = 0;
     struct fixture_findings findings;
-    assert_int_equal(fixture_newest(&disk->disk, "/c", &newest), 0);
+    assert_int_equal(sl_checkpoint_newest(&disk->disk, "/c", (struct sl_checkpoint_shard_range){0},
+                                          &newest, REASON),
+                     0);
     assert_true(newest == number || (newest == 1 && !published));
     fixture_check(&disk->disk, "/c", newest);
     assert_int_equal(fixture_verify(&disk->disk, "/c", newest, &findings), 0);
@@ -80,7 +83,9 @@ static void check_goes_on(struct memory_disk *disk, uint64_t number, uint64_t ba
     bool published;
     int err = write_and_prune(disk, number, base, &published);
     assert_true(err == 0 || err == SL_ERR_EXISTS);
-    assert_int_equal(fixture_newest(&disk->disk, "/c", &newest), 0);
+    assert_int_equal(sl_checkpoint_newest(&disk->disk, "/c", (struct sl_checkpoint_shard_range){0},
+                                          &newest, REASON),
+                     0);
     assert_int_equal(newest, number);
     assert_int_equal(write_and_prune(disk, number + 1, 0, &published), 0);
     struct sl_checkpoint_list list;

@@ -1,4 +1,5 @@
 /* The machine's own disk: the same checkpoints in a folder that the test makes. */
+#include "ps/checkpoint/select.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
 #include <signal.h>
@@ -35,7 +36,9 @@ DISK_CASE(system__keeps_checkpoints)
     assert_int_equal(fixture_write(disk, directory, 2, 0), 0);
     fixture_check(disk, directory, 2);
     assert_int_equal(fixture_verify(disk, directory, 2, &findings), 0);
-    assert_int_equal(fixture_newest(disk, directory, &number), 0);
+    assert_int_equal(sl_checkpoint_newest(disk, directory, (struct sl_checkpoint_shard_range){0},
+                                          &number, REASON),
+                     0);
     assert_int_equal(number, 2);
     const struct sl_checkpoint_prune_options options = {.keep = 1};
     assert_int_equal(sl_checkpoint_directory_prune(disk, directory, &options, &removed, REASON), 0);

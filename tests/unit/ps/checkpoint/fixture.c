@@ -113,18 +113,6 @@ void fixture_check(const struct sl_disk *disk, const char *directory, uint64_t n
     sl_checkpoint_manifest_fini(&manifest);
 }
 
-int fixture_newest(const struct sl_disk *disk, const char *directory, uint64_t *number)
-{
-    const struct sl_checkpoint_newest_options options = {.range = all_shards};
-    return sl_checkpoint_directory_newest(disk, directory, &options, number, REASON);
-}
-
-int fixture_newest_whole(const struct sl_disk *disk, const char *directory, uint64_t *number)
-{
-    const struct sl_checkpoint_newest_options options = {.range = all_shards, .fall_back = true};
-    return sl_checkpoint_directory_newest(disk, directory, &options, number, REASON);
-}
-
 static void keep_finding(void *ctx, const char *path, const char *why)
 {
     struct fixture_findings *findings = ctx;

@@ -34,12 +34,6 @@ int fixture_write(const struct sl_disk *disk, const char *directory, uint64_t nu
 /* The checkpoint's files hold what fixture_write wrote (asserted). */
 void fixture_check(const struct sl_disk *disk, const char *directory, uint64_t number);
 
-/* Of all shards, nothing passed over. */
-int fixture_newest(const struct sl_disk *disk, const char *directory, uint64_t *number);
-
-/* As newest, but one that is damaged is passed over. */
-int fixture_newest_whole(const struct sl_disk *disk, const char *directory, uint64_t *number);
-
 /* Findings, kept. */
 struct fixture_findings {
     uint32_t count;
