@@ -24,7 +24,6 @@
 #define SIZES_MAX    8
 #define BYTES_MAX    ((uint64_t)256 << 20)
 #define PUSH_BYTES   ((uint64_t)16 << 20) /* beside the small pulls */
-#define IPERF_BYTES  ((uint32_t)1 << 20)
 
 /* The targets, and the sizes that they are of. */
 #define OF_BARE      0.9
@@ -394,7 +393,8 @@ struct bench {
     float *memory;
     struct cell cells[SIZES_MAX * WAY_COUNT];
     uint32_t cell_count;
-    struct sl_bench_iperf iperf[WAY_COUNT];
+    struct sl_bench_peer iperf;
+    struct sl_bench_peer_load iperf_loads[WAY_COUNT];
     struct sl_bench_contestant *iperf_contestants; /* [WAY_COUNT], or NULL */
     struct small small[2];                         /* alone, and beside pushes */
     struct sl_bench_contestant *small_contestants; /* [2], or NULL */
@@ -498,20 +498,26 @@ static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
         bench->contestant_count - (uint32_t)(cell->contestants - bench->contestants);
 }
 
-static void add_iperf(struct bench *bench)
+static int add_iperf(struct bench *bench)
 {
     static const char *const names[] = {"pull, iperf3 -l 1M", "push, iperf3 -l 1M"};
-    if (bench->options->over != SL_BENCH_OVER_TCP || !sl_bench_iperf_is_there()) {
-        return;
+    const struct options *options = bench->options;
+    if (options->over != SL_BENCH_OVER_TCP) {
+        return 0;
+    }
+    const int err = sl_bench_peer_start(&bench->iperf, &options->common, "iperf3 --congestion=%s",
+                                        options->congestion);
+    if (err != 0 || !sl_bench_peer_is_there(&bench->iperf)) {
+        return err;
     }
     bench->iperf_contestants = &bench->contestants[bench->contestant_count];
     for (int way = 0; way < WAY_COUNT; way++) {
-        bench->iperf[way] = (struct sl_bench_iperf){.piece_bytes = IPERF_BYTES,
-                                                    .to_server = way == WAY_PUSH,
-                                                    .congestion = bench->options->congestion};
-        bench->contestants[bench->contestant_count++] =
-            sl_bench_iperf_contestant(names[way], &bench->iperf[way]);
+        struct sl_bench_peer_load *load = &bench->iperf_loads[way];
+        *load = (struct sl_bench_peer_load){.peer = &bench->iperf, .kind = SL_BENCH_PEER_BYTES};
+        (void)snprintf(load->words, sizeof load->words, "%s", WAY_NAMES[way]);
+        bench->contestants[bench->contestant_count++] = sl_bench_peer_contestant(names[way], load);
     }
+    return 0;
 }
 
 /* The first of our cores that neither side has yet; where there is none, the client's. */
@@ -642,9 +648,9 @@ static int bench_init(struct bench *bench)
         add_cell(bench, options->bytes[i], WAY_PULL);
         add_cell(bench, options->bytes[i], WAY_PUSH);
     }
-    add_iperf(bench);
+    const int err = add_iperf(bench);
     add_small(bench);
-    return 0;
+    return err;
 }
 
 static void bench_fini(struct bench *bench)
@@ -652,6 +658,7 @@ static void bench_fini(struct bench *bench)
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         sl_bench_ps_stop(&bench->ps[mode]);
     }
+    sl_bench_peer_stop(&bench->iperf);
     free(bench->memory);
 }
 

@@ -69,6 +69,23 @@ bool sl_bench_child_beside(const char *name, char path[SL_BENCH_PATH_BYTES])
     return slash != NULL && is_program(own, (size_t)(slash - own), name, path);
 }
 
+int sl_bench_child_script(const char *name, struct sl_bench_arguments *argv)
+{
+    char python[SL_BENCH_PATH_BYTES], script[SL_BENCH_PATH_BYTES], installed[64];
+    (void)snprintf(installed, sizeof installed, "starling-bench-%.*s", (int)strcspn(name, "."),
+                   name);
+    if (!sl_bench_child_beside(installed, script)) {
+        (void)snprintf(script, sizeof script, "%s/%s", SCRIPT_FOLDER, name);
+    }
+    if (!sl_bench_child_find("python3", python)) {
+        sl_log_error("%s needs python3, which is not on the PATH", name);
+        return SL_ERR_NOT_FOUND;
+    }
+    sl_bench_arguments_add(argv, "%s", python);
+    sl_bench_arguments_add(argv, "%s", script);
+    return 0;
+}
+
 void sl_bench_arguments_add(struct sl_bench_arguments *arguments, const char *format, ...)
 {
     char *at = arguments->text + arguments->used;
@@ -85,10 +102,10 @@ void sl_bench_arguments_add(struct sl_bench_arguments *arguments, const char *fo
 /* ---- Start ----------------------------------------------------------------------------------- */
 
 /* In the child, until it is another program. */
-static _Noreturn void become(const struct sl_bench_child_options *options, int out)
+static _Noreturn void become(const struct sl_bench_child_options *options, int in, int out)
 {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    (void)dup2(null, STDIN_FILENO);
+    (void)dup2(in >= 0 ? in : null, STDIN_FILENO);
     (void)dup2(out >= 0 ? out : null, STDOUT_FILENO);
     if (options->cores != NULL) {
         (void)sched_setaffinity(0, sizeof *options->cores, options->cores);
@@ -106,27 +123,35 @@ static _Noreturn void become(const struct sl_bench_child_options *options, int o
     _exit(127);
 }
 
+static void close_pair(const int ends[2])
+{
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] >= 0) {
+            (void)close(ends[i]);
+        }
+    }
+}
+
 int sl_bench_child_start(const struct sl_bench_child_options *options, struct sl_bench_child *out)
 {
-    int ends[2] = {-1, -1};
-    if (options->reads && pipe2(ends, O_CLOEXEC) != 0) {
+    int in[2] = {-1, -1}, ends[2] = {-1, -1};
+    if ((options->writes && pipe2(in, O_CLOEXEC) != 0) ||
+        (options->reads && pipe2(ends, O_CLOEXEC) != 0)) {
         sl_log_error("cannot start %s: no pipe", options->argv[0]);
+        close_pair(in);
         return SL_ERR_IO;
     }
     const pid_t pid = sl_bench_fork_process(options->core);
     if (pid == 0) {
-        become(options, options->log_fd > 0 ? options->log_fd : ends[1]);
-    }
-    if (options->reads) {
-        (void)close(ends[1]);
+        become(options, in[0], options->log_fd > 0 ? options->log_fd : ends[1]);
     }
     if (pid < 0) {
-        if (options->reads) {
-            (void)close(ends[0]);
-        }
+        close_pair(in);
+        close_pair(ends);
         return SL_ERR_IO;
     }
-    *out = (struct sl_bench_child){.pid = pid, .out = ends[0]};
+    close_pair((int[]){in[0], ends[1]});
+    *out = (struct sl_bench_child){.pid = pid, .in = in[1], .out = ends[0]};
     return 0;
 }
 
@@ -139,10 +164,8 @@ static uint64_t now_ms(void)
 
 static void forget(struct sl_bench_child *child)
 {
-    if (child->out >= 0) {
-        (void)close(child->out);
-    }
-    *child = (struct sl_bench_child){.out = -1};
+    close_pair((int[]){child->in, child->out});
+    *child = (struct sl_bench_child){.in = -1, .out = -1};
 }
 
 /* Whether it has ended by then; *status as waitpid tells it. */
@@ -215,23 +238,21 @@ static ssize_t read_by(const struct sl_bench_child *child, uint64_t deadline_ms,
     return got < 0 ? 0 : got;
 }
 
-int sl_bench_child_await(struct sl_bench_child *child, const char *text, uint32_t timeout_ms)
+int sl_bench_child_line(struct sl_bench_child *child, char *line, size_t line_bytes,
+                        uint32_t timeout_ms)
 {
-    char seen[4096];
-    size_t used = 0;
-    uint64_t deadline_ms = now_ms() + timeout_ms;
-    while (used + 1 < sizeof seen) {
-        ssize_t got = read_by(child, deadline_ms, seen + used, sizeof seen - 1 - used);
+    const uint64_t deadline_ms = now_ms() + timeout_ms;
+    for (size_t used = 0; used < line_bytes; used++) {
+        const ssize_t got = read_by(child, deadline_ms, line + used, 1);
         if (got <= 0) {
             return got == 0 ? SL_ERR_CLOSED : (int)got;
         }
-        used += (size_t)got;
-        seen[used] = '\0';
-        if (strstr(seen, text) != NULL) {
+        if (line[used] == '\n') {
+            line[used] = '\0';
             return 0;
         }
     }
-    return SL_ERR_CLOSED;
+    return SL_ERR_TOO_LARGE;
 }
 
 static int read_all(const struct sl_bench_child *child, uint64_t deadline_ms, char **text)

@@ -16,6 +16,7 @@
 
 struct sl_bench_child {
     pid_t pid; /* 0: none runs */
+    int in;    /* write end of its standard input; -1: it is /dev/null */
     int out;   /* read end of its standard output; -1: it goes to /dev/null */
 };
 
@@ -37,6 +38,7 @@ struct sl_bench_child_options {
     int core;                       /* that it is pinned to with all its threads; -1: any */
     const cpu_set_t *cores;         /* several, in its place; or NULL */
     bool reads;                     /* its standard output is read */
+    bool writes;                    /* its standard input is written */
     int log_fd; /* where its standard output and error go: it then runs in "/"; 0: nowhere */
 };
 
@@ -46,11 +48,17 @@ bool sl_bench_child_find(const char *name, char path[SL_BENCH_PATH_BYTES]);
 /* The program of this name beside this one. */
 bool sl_bench_child_beside(const char *name, char path[SL_BENCH_PATH_BYTES]);
 
+/* The beginning of a command line: Python and a script of bench/, "report.py", or beside this
+ * program, "starling-bench-report". Errors, logged: NOT_FOUND. */
+int sl_bench_child_script(const char *name, struct sl_bench_arguments *argv);
+
 /* Errors, logged: IO. A program that cannot be executed ends with status 127. */
 int sl_bench_child_start(const struct sl_bench_child_options *options, struct sl_bench_child *out);
 
-/* Reads its output until it contains `text`. Errors: CLOSED (it ended before), DEADLINE. */
-int sl_bench_child_await(struct sl_bench_child *child, const char *text, uint32_t timeout_ms);
+/* Reads a line of its output, which ends with NUL in place of its end. Errors: CLOSED (it ended
+ * before), DEADLINE, TOO_LARGE. */
+int sl_bench_child_line(struct sl_bench_child *child, char *line, size_t line_bytes,
+                        uint32_t timeout_ms);
 
 /* Reads its output to the end, and waits for its end; at the deadline it is killed. *text, the
  * caller's to free, ends with NUL. Errors, logged: DEADLINE, CLOSED (it ended with another status

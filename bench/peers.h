@@ -1,56 +1,55 @@
-/* Other systems that are measured beside Starling, in the same run: Redis and iperf3, as Debian has
- * them, each program pinned as Starling's are. Where one is not installed, a line says which
- * package holds it, and the benchmark goes on without it. One thread. */
+/* Other systems that are measured beside Starling, in the same run: Redis, iperf3 and perftest, by
+ * bench/peers.py, which pins their programs as Starling's are. A system that is not installed is
+ * left out, and a line names its package. One thread. */
 #ifndef SL_BENCH_PEERS_H
 #define SL_BENCH_PEERS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "bench/child.h"
 #include "bench/contest.h"
 
-/* ---- Redis ----------------------------------------------------------------------------------- */
-
-#define SL_BENCH_REDIS_VALUE_BYTES 256 /* of each value: a row of 64 f32 */
-
-/* One server on loopback, without persistence, on the server's core; stopped with SIGSTOP between
- * repeats. */
-struct sl_bench_redis;
-
-/* Starts it, and fills it with `rows` values. *out is NULL, with 0, where it is not installed; else
- * the caller's. Errors, logged: IO, DEADLINE, CLOSED, NO_MEMORY. */
-int sl_bench_redis_start(uint64_t rows, const struct sl_bench_common *common,
-                         struct sl_bench_redis **out);
-void sl_bench_redis_stop(struct sl_bench_redis **redis);
-
-/* A load that redis-benchmark makes from the client's core: GET of one random key, or MGET of
- * `keys`; as many connections as it has by default (50). */
-struct sl_bench_redis_load {
-    struct sl_bench_redis *redis;
-    uint32_t keys;     /* 1: GET; 2 to 1000: MGET */
-    uint32_t pipeline; /* requests under way on each connection */
-    double keys_per_s; /* as the last repeat had it; 0 at first: how long the next one shall be */
+struct sl_bench_peer {
+    struct sl_bench_child script; /* pid 0: the system is left out */
 };
 
-/* "redis GET, pipelined x64": quantities "requests" and "keys", both 1/s. *load must outlive the
- * contest; its redis is there. */
-struct sl_bench_contestant sl_bench_redis_contestant(const char *name,
-                                                     struct sl_bench_redis_load *load);
+/* Starts the script with these arguments, "redis --rows=1000", and waits until it is ready. Errors,
+ * logged: IO, DEADLINE, CLOSED, NOT_FOUND (python3). */
+int sl_bench_peer_start(struct sl_bench_peer *peer, const struct sl_bench_common *common,
+                        const char *format, ...) __attribute__((format(printf, 3, 4)));
+void sl_bench_peer_stop(struct sl_bench_peer *peer);
 
-/* ---- iperf3 ---------------------------------------------------------------------------------- */
+static inline bool sl_bench_peer_is_there(const struct sl_bench_peer *peer)
+{
+    return peer->script.pid != 0;
+}
 
-struct sl_bench_iperf {
-    uint32_t piece_bytes;   /* -l, 1 to 1 MiB */
-    bool to_server;         /* as a push; else as a pull */
-    const char *congestion; /* NULL: the system's */
+/* What the script's output is, for one load. */
+enum sl_bench_peer_kind {
+    SL_BENCH_PEER_REQUESTS, /* "requests" and "keys", 1/s */
+    SL_BENCH_PEER_BYTES,    /* "bytes", 1/s */
+    SL_BENCH_PEER_MESSAGES, /* "bytes" and "messages", 1/s */
+    SL_BENCH_PEER_TRIPS,    /* "p50" and "p99", us */
 };
 
-/* Whether it is installed; says so where it is not. */
-bool sl_bench_iperf_is_there(void);
+struct sl_bench_peer_load {
+    struct sl_bench_peer *peer;
+    enum sl_bench_peer_kind kind;
+    char words[64]; /* as bench/peers.py reads them: "1 64" */
+};
 
-/* One connection from the client's core to the server's; quantity "bytes", 1/s, as received. *iperf
- * must outlive the contest. */
-struct sl_bench_contestant sl_bench_iperf_contestant(const char *name,
-                                                     struct sl_bench_iperf *iperf);
+/* *load must outlive the contest; its peer is there. */
+struct sl_bench_contestant sl_bench_peer_contestant(const char *name,
+                                                    struct sl_bench_peer_load *load);
+
+/* The RDMA device that is measured. */
+struct sl_bench_rdma_device {
+    char name[64];    /* "mlx5_0" */
+    char address[64]; /* IPv4, of its network interface */
+    int gid; /* index of the address in the GID table of port 1, of RoCE v2; -1: there is none */
+};
+
+/* The device of this name, or the first that can be measured; name, address: NULL, or what the user
+ * says. Errors, printed: NOT_FOUND. */
+int sl_bench_peer_rdma_device(const char *name, const char *address,
+                              struct sl_bench_rdma_device *out);
 
 #endif

@@ -252,7 +252,7 @@ int sl_bench_ps_start(const struct sl_bench_ps_options *options, struct sl_bench
     if (ps == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    ps->log_fd = ps->child.out = -1;
+    ps->log_fd = ps->child.in = ps->child.out = -1;
     const int err = start(options, ps);
     if (err != 0) {
         sl_bench_ps_stop(&ps);

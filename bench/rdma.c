@@ -9,8 +9,7 @@
 #include "bench/frames.h"
 #include "bench/ipc_workers.h"
 #include "bench/options.h"
-#include "bench/perftest.h"
-#include "bench/rdma_device.h"
+#include "bench/peers.h"
 #include "core/assert.h"
 #include "core/log.h"
 #include "net/transport.h"
@@ -55,15 +54,15 @@ struct entry {
     enum mode mode;
     uint32_t size; /* which one */
     enum sl_bench_pslite_mode way;
-    struct sl_bench_perftest test;
+    struct sl_bench_peer_load test;
     struct sl_bench_frames frames;
 };
 
 struct bench {
     struct options options;
     struct sl_bench_rdma_device device;
-    char endpoint[SL_BENCH_RDMA_NAME_BYTES + 16];
-    bool has_perftest;
+    char endpoint[96];
+    struct sl_bench_peer perftest;
     struct sl_bench_ipc_workers *workers[MODES];
     struct entry entries[CONTESTANTS_MAX];
     struct sl_bench_contest contest;
@@ -144,16 +143,21 @@ static struct entry *add(struct bench *bench, enum mode mode,
     return entry;
 }
 
-static void add_perftest(struct bench *bench, const char *who, const char *what,
-                         const struct sl_bench_perftest *test)
+/* size: bytes of a message; depth: messages in flight. */
+static void add_perftest(struct bench *bench, const char *tool, const char *what, uint64_t size,
+                         uint64_t depth, enum mode mode)
 {
-    struct sl_bench_perftest *own = &bench->entries[bench->contest.count].test;
-    if (bench->has_perftest) {
-        *own = *test;
-        own->device = &bench->device;
-        const struct sl_bench_contestant contestant = sl_bench_perftest_contestant(who, own);
-        (void)add(bench, test->events ? EVENT : POLLING, &contestant, who, what);
+    struct sl_bench_peer_load *load = &bench->entries[bench->contest.count].test;
+    if (!sl_bench_peer_is_there(&bench->perftest)) {
+        return;
     }
+    *load = (struct sl_bench_peer_load){
+        .peer = &bench->perftest,
+        .kind = strcmp(tool, "ib_send_lat") == 0 ? SL_BENCH_PEER_TRIPS : SL_BENCH_PEER_MESSAGES};
+    (void)snprintf(load->words, sizeof load->words, "%s %" PRIu64 " %" PRIu64 " %s", tool, size,
+                   depth, mode == EVENT ? "events" : "poll");
+    const struct sl_bench_contestant contestant = sl_bench_peer_contestant(tool, load);
+    (void)add(bench, mode, &contestant, tool, what);
 }
 
 static const struct sl_bench_contestant OUR_BULK = {
@@ -177,16 +181,13 @@ static void add_ours(struct bench *bench, enum mode mode, enum sl_bench_pslite_m
 
 static void add_bulk(struct bench *bench, uint32_t size)
 {
-    struct sl_bench_perftest test = {.bytes = (uint32_t)bench->options.bytes[size],
-                                     .depth = (uint32_t)bench->options.bulk_depth};
+    const uint64_t bytes = bench->options.bytes[size], depth = bench->options.bulk_depth;
     char what[32];
     sl_bench_size_text(bench->options.bytes[size], what);
-    test.tool = SL_BENCH_PERFTEST_WRITE_BW;
-    add_perftest(bench, "ib_write_bw", what, &test);
+    add_perftest(bench, "ib_write_bw", what, bytes, depth, POLLING);
     add_ours(bench, POLLING, SL_BENCH_PSLITE_PULL, size, what);
     add_ours(bench, EVENT, SL_BENCH_PSLITE_PULL, size, what);
-    test.tool = SL_BENCH_PERFTEST_READ_BW;
-    add_perftest(bench, "ib_read_bw", what, &test);
+    add_perftest(bench, "ib_read_bw", what, bytes, depth, POLLING);
     add_ours(bench, POLLING, SL_BENCH_PSLITE_PUSH, size, what);
     add_ours(bench, EVENT, SL_BENCH_PSLITE_PUSH, size, what);
 }
@@ -208,9 +209,7 @@ static void add_frames(struct bench *bench, enum mode mode, bool answers)
 static void add_round_trips(struct bench *bench)
 {
     for (int mode = 0; mode < MODES; mode++) {
-        const struct sl_bench_perftest test = {
-            .tool = SL_BENCH_PERFTEST_SEND_LAT, .bytes = FRAME_BYTES, .events = mode == EVENT};
-        add_perftest(bench, "ib_send_lat", MODE_NAMES[mode], &test);
+        add_perftest(bench, "ib_send_lat", MODE_NAMES[mode], FRAME_BYTES, 1, (enum mode)mode);
         add_frames(bench, (enum mode)mode, true);
         (void)add(bench, (enum mode)mode, &OUR_ROWS, "pull of a row", MODE_NAMES[mode]);
     }
@@ -218,10 +217,7 @@ static void add_round_trips(struct bench *bench)
 
 static void add_rates(struct bench *bench)
 {
-    const struct sl_bench_perftest test = {.tool = SL_BENCH_PERFTEST_SEND_BW,
-                                           .bytes = FRAME_BYTES,
-                                           .depth = (uint32_t)bench->options.depth};
-    add_perftest(bench, "ib_send_bw", "64 bytes", &test);
+    add_perftest(bench, "ib_send_bw", "64 bytes", FRAME_BYTES, bench->options.depth, POLLING);
     for (int mode = 0; mode < MODES; mode++) {
         add_frames(bench, (enum mode)mode, false);
     }
@@ -356,17 +352,16 @@ static int parse(struct options *options, int argc, char **argv)
 /* The device, and whether this program can use it. Errors, printed: NOT_FOUND, UNSUPPORTED. */
 static int find_device(struct bench *bench)
 {
-    char reason[REASON_BYTES];
     const char *missing = sl_builtin_missing(SL_ENDPOINT_RDMA);
-    int err = missing != NULL
-                  ? SL_ERR_UNSUPPORTED
-                  : sl_bench_rdma_device_find("/sys", bench->options.device, bench->options.address,
-                                              &bench->device, reason, sizeof reason);
+    const int err = missing != NULL
+                        ? SL_ERR_UNSUPPORTED
+                        : sl_bench_peer_rdma_device(bench->options.device, bench->options.address,
+                                                    &bench->device);
     if (err != 0) {
         (void)fprintf(stderr,
                       "starling-bench rdma: %s\n(in a virtual machine that has a device: "
                       "bench/rdma-vm; or tests/rdma-vm/rdma-vm -- starling-bench rdma)\n",
-                      missing != NULL ? missing : reason);
+                      missing != NULL ? missing : "no device");
         return err;
     }
     (void)snprintf(bench->endpoint, sizeof bench->endpoint, "rdma://%s:0", bench->device.address);
@@ -384,7 +379,11 @@ int sl_bench_rdma_run(int argc, char **argv)
     }
     int err = find_device(&bench);
     if (err == 0) {
-        bench.has_perftest = sl_bench_perftest_is_there();
+        err = sl_bench_peer_start(&bench.perftest, &bench.options.common,
+                                  "perftest --device=%s --address=%s --gid=%d", bench.device.name,
+                                  bench.device.address, bench.device.gid);
+    }
+    if (err == 0) {
         add_all(&bench);
         err = start(&bench);
     }
@@ -392,5 +391,6 @@ int sl_bench_rdma_run(int argc, char **argv)
     for (int mode = 0; mode < MODES; mode++) {
         sl_bench_ipc_workers_stop(&bench.workers[mode]);
     }
+    sl_bench_peer_stop(&bench.perftest);
     return err == 0 ? 0 : 1;
 }

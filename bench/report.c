@@ -219,19 +219,13 @@ int sl_bench_report_write(const struct sl_bench_report *report,
 static int run_script(const char *command, const char *subject,
                       const struct sl_bench_common *common)
 {
-    char python[SL_BENCH_PATH_BYTES], script[SL_BENCH_PATH_BYTES];
     struct sl_bench_arguments argv = {0};
-    if (!sl_bench_child_beside("starling-bench-report", script)) {
-        (void)snprintf(script, sizeof script, "%s", REPORT_SCRIPT);
+    int err = sl_bench_child_script("report.py", &argv);
+    if (err != 0) {
+        return err;
     }
-    if (!sl_bench_child_find("python3", python)) {
-        sl_log_error("the report needs python3, which is not on the PATH");
-        return SL_ERR_NOT_FOUND;
-    }
-    const char *const words[] = {python, script, command, subject};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        sl_bench_arguments_add(&argv, "%s", words[i]);
-    }
+    sl_bench_arguments_add(&argv, "%s", command);
+    sl_bench_arguments_add(&argv, "%s", subject);
     const char *const options[][2] = {
         {"json", common->json}, {"compare", common->compare}, {"plot", common->plot}};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
@@ -243,7 +237,7 @@ static int run_script(const char *command, const char *subject,
         .argv = argv.items, .core = -1, .reads = true};
     struct sl_bench_child child;
     char *text = NULL;
-    int err = sl_bench_child_start(&child_options, &child);
+    err = sl_bench_child_start(&child_options, &child);
     err = err != 0 ? err : sl_bench_child_collect(&child, SCRIPT_TIMEOUT_MS, &text);
     if (err == 0 && (fputs(text, stdout) < 0 || fflush(stdout) != 0)) {
         sl_log_error("the report cannot be printed: %s", strerror(errno));

@@ -49,7 +49,7 @@ struct bench {
     struct sl_bench_ps *polling, *event;
     struct sl_bench_cell *cells[CELLS_MAX];
     uint32_t cell_count;
-    struct sl_bench_redis *redis;       /* NULL: not installed */
+    struct sl_bench_peer redis;
     struct sl_bench_table_reads *reads; /* of the comparison in progress */
 };
 
@@ -131,16 +131,16 @@ static int compare_one_row(struct bench *bench)
 {
     static const struct shape shape = {SL_BENCH_PULL, 16, 32, 1, 16};
     struct sl_bench_bare_echo echo = echo_of_pulls(bench->options, 16, 32, 1, 16);
-    struct sl_bench_redis_load get = {.redis = bench->redis, .keys = 1, .pipeline = 64};
+    struct sl_bench_peer_load get = {&bench->redis, SL_BENCH_PEER_REQUESTS, "1 64"};
     struct sl_bench_contestant contestants[4] = {
         load_contestant(bench, bench->polling, "pull 1 row, 16 x 32, polling", &shape),
         load_contestant(bench, bench->event, "pull 1 row, 16 x 32, event", &shape),
         sl_bench_bare_echo_contestant("bare echo, 16 x 32", &echo),
     };
-    if (bench->redis != NULL) {
-        contestants[3] = sl_bench_redis_contestant("redis GET, pipelined x64", &get);
+    if (sl_bench_peer_is_there(&bench->redis)) {
+        contestants[3] = sl_bench_peer_contestant("redis GET, pipelined x64", &get);
     }
-    int err = run_contest(bench, contestants, bench->redis == NULL ? 3 : 4);
+    int err = run_contest(bench, contestants, sl_bench_peer_is_there(&bench->redis) ? 4 : 3);
     if (err != 0) {
         return err;
     }
@@ -149,7 +149,7 @@ static int compare_one_row(struct bench *bench)
          contestants[2].figures[SL_BENCH_ECHO_REQUESTS], 0.55, 0);
     hold(bench, "event mode / polling, at full load",
          contestants[1].figures[SL_BENCH_CELL_REQUESTS], pulls, 0.95, 0);
-    if (bench->redis != NULL) {
+    if (sl_bench_peer_is_there(&bench->redis)) {
         hold(bench, "pulls of 1 row, 16 x 32 / redis GET x64", pulls, contestants[3].figures[0], 4,
              0);
     }
@@ -213,7 +213,7 @@ static int compare_wide_rows(struct bench *bench)
     }
     struct sl_bench_bare_bulk send = {
         .bytes = SEND_BYTES, .depth = 8, .congestion = bench->options->congestion};
-    struct sl_bench_redis_load mget = {.redis = bench->redis, .keys = 100, .pipeline = 1};
+    struct sl_bench_peer_load mget = {&bench->redis, SL_BENCH_PEER_REQUESTS, "100 1"};
     struct sl_bench_contestant contestants[4] = {
         load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 4 x 8", &shape),
         sl_bench_table_reads_contestant("in process, 100 rows, dim 64", bench->reads),
@@ -224,10 +224,10 @@ static int compare_wide_rows(struct bench *bench)
          .run = run_send,
          .ctx = &send},
     };
-    if (bench->redis != NULL) {
-        contestants[3] = sl_bench_redis_contestant("redis MGET of 100", &mget);
+    if (sl_bench_peer_is_there(&bench->redis)) {
+        contestants[3] = sl_bench_peer_contestant("redis MGET of 100", &mget);
     }
-    err = run_contest(bench, contestants, bench->redis == NULL ? 3 : 4);
+    err = run_contest(bench, contestants, sl_bench_peer_is_there(&bench->redis) ? 4 : 3);
     if (err != 0) {
         return err;
     }
@@ -235,7 +235,7 @@ static int compare_wide_rows(struct bench *bench)
     const double bytes = shape.dim * (double)sizeof(float) + REPLY_BYTES / (double)shape.keys;
     hold(bench, "pulls of 100 rows, dim 64 / in process and sent", pulls,
          add_model(bench, contestants[1].figures[0], contestants[2].figures[0], bytes), 0.75, 0);
-    if (bench->redis != NULL) {
+    if (sl_bench_peer_is_there(&bench->redis)) {
         hold(bench, "pulls of 100 rows, dim 64 / redis MGET", pulls, contestants[3].figures[1], 6,
              0);
     }
@@ -379,7 +379,8 @@ static int start(struct bench *bench)
     err = err != 0 ? err : start_ps(options, false, &bench->event);
     if (err == 0 && (options->part == PART_ALL || options->part == PART_ONE_ROW ||
                      options->part == PART_WIDE_ROWS)) {
-        err = sl_bench_redis_start(options->rows, &options->common, &bench->redis);
+        err = sl_bench_peer_start(&bench->redis, &options->common, "redis --rows=%llu",
+                                  (unsigned long long)options->rows);
     }
     return err;
 }
@@ -390,7 +391,7 @@ static void end(struct bench *bench)
         sl_bench_cell_fini(bench->cells[i]);
         free(bench->cells[i]);
     }
-    sl_bench_redis_stop(&bench->redis);
+    sl_bench_peer_stop(&bench->redis);
     sl_bench_ps_stop(&bench->polling);
     sl_bench_ps_stop(&bench->event);
     sl_bench_table_reads_destroy(&bench->reads);

@@ -253,6 +253,81 @@ class ReportTest(harness.StarlingTest):
         self.assertIn("apt-get install gnuplot-nox", done.stderr)
 
 
+class PeersTest(harness.StarlingTest):
+    """bench/peers.py, but for what Redis, iperf3 and perftest do. perftest's tables are what 6.06 prints on a soft
+    device, and other versions."""
+
+    head = " Dual-port : OFF\t\tDevice : rxe0\n local address: LID 0000 QPN 0x0011 PSN 0x60078d\n"
+    rates = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+    latencies = (" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   "
+                 "99% percentile[usec]   99.9% percentile[usec] \n")
+
+    def test_rates_of_perftest(self):
+        rate = load_script("peers").perftest_rate
+        for text, size, messages in (
+                (self.head + self.rates + " 1048576    50               25.75              21.25  \t\t   0.000021\n",
+                 1048576, 21.25),
+                (self.rates + " 64         2000             1.01               0.30   \t\t   0.004954\n", 64, 4954),
+                (self.rates.replace("MB", "MiB") + " 65536 5000 11034.2 11030.5 0.176488\n", 65536, 176488)):
+            found = rate(text, size)
+            self.assertAlmostEqual(found[1], messages, places=3)
+            self.assertAlmostEqual(found[0], messages * size, places=0)
+        for text in ("", self.head, self.rates, self.rates + " 64 2000 1.01\n", self.rates + " 64 2000 1.01 none 0.004954\n",
+                     self.rates + " 64 2000 1.01 0.30 nan\n", self.rates + " 64 2000 0.00 0.00 0.000000\n",
+                     self.rates + " 128 2000 1.01 0.30 0.004954\n",
+                     self.latencies + " 64 1000 33.20 172006.45 3977.29 5381.62 3354.47 33190.05 172006.45\n"):
+            self.assertIsNone(rate(text, 64), text)
+
+    def test_latencies_of_perftest(self):
+        latency = load_script("peers").perftest_latency
+        row = " 64      1000          33.20          172006.45      3977.29  \t  5381.62  \t3354.47\t\t33190.05 \t\t172006.45\n"
+        self.assertEqual(latency(self.head + self.latencies + row), (2 * 3977.29, 2 * 33190.05))
+        self.assertIsNone(latency(" #bytes        #iterations       t_avg[usec]    tps average\n 64 1000 33.20 172.45\n"))
+        self.assertIsNone(latency(self.latencies + " 64 1000 1 2 0 2 1 3 4\n"))
+
+    def put(self, device, file, line):
+        path = os.path.join(self.folder, "class/infiniband", device, file)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="ascii") as out:
+            out.write(line + "\n")
+
+    def put_roce(self, device):
+        for file, line in (("node_type", "1: CA"), ("ports/1/state", "4: ACTIVE"),
+                           ("ports/1/gids/0", "fe80:0000:0000:0000:2433:bbff:fe2b:ad9d"),
+                           ("ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:7f00:0001"),
+                           ("ports/1/gids/2", "0000:0000:0000:0000:0000:ffff:7f00:0001"),
+                           ("ports/1/gid_attrs/types/0", "IB/RoCE v1"), ("ports/1/gid_attrs/types/1", "IB/RoCE v1"),
+                           ("ports/1/gid_attrs/types/2", "RoCE v2"), ("ports/1/gid_attrs/ndevs/0", "lo")):
+            self.put(device, file, line)
+
+    def test_rdma_devices(self):
+        """In a tree of files as the kernel shows them; their interface is this machine's lo."""
+        peers = load_script("peers")
+
+        def find(name=None, address=None):
+            try:
+                return peers.find_device(self.folder, name, address)
+            except peers.Failure as failure:
+                return str(failure)
+
+        self.assertEqual(find(), "this machine has no RDMA device")
+        self.put_roce("mlx5_0")
+        self.assertEqual(find(), ("mlx5_0", "127.0.0.1", 2))
+        self.put_roce("mlx5_1")
+        self.put("mlx5_0", "ports/1/state", "1: DOWN")
+        self.assertEqual(find()[0], "mlx5_1")
+        self.assertIn("mlx5_0: port 1 is not active", find("mlx5_0"))
+        self.assertIn("--device=mlx5_7", find("mlx5_7"))
+        self.put("mlx5_0", "node_type", "4: RNIC")
+        self.assertIn("mlx5_0: iWARP is not supported", find("mlx5_0", "10.9.0.1"))
+        for file, line in (("node_type", "1: CA"), ("ports/1/state", "4: ACTIVE")):
+            self.put("rxe0", file, line)
+        self.assertIn("--address", find("rxe0"))
+        self.assertEqual(find("rxe0", "10.9.0.1"), ("rxe0", "10.9.0.1", -1))
+        self.put("rxe0", "device/net/lo/type", "32")
+        self.assertEqual(find("rxe0"), ("rxe0", "127.0.0.1", -1))
+
+
 class ProfileTest(harness.StarlingTest):
     """bench/profile.py, but for what perf and valgrind do."""
 

@@ -51,15 +51,21 @@ SL_CASE(collect__kills_at_the_deadline)
     assert_int_equal(kill(pid, 0), -1);
 }
 
-SL_CASE(await__goes_on_behind_the_text)
+SL_CASE(line__is_read_up_to_its_end)
 {
-    struct sl_bench_child child = start("echo almost ready; exec sleep 1000", true);
-    assert_int_equal(sl_bench_child_await(&child, "ready", PATIENCE_MS), 0);
+    char line[8];
+    struct sl_bench_child child = start("echo ready; echo longer than the room; exit 0", true);
+    assert_int_equal(sl_bench_child_line(&child, line, sizeof line, PATIENCE_MS), 0);
+    assert_string_equal(line, "ready");
+    assert_int_equal(sl_bench_child_line(&child, line, sizeof line, PATIENCE_MS), SL_ERR_TOO_LARGE);
     sl_bench_child_stop(&child);
     assert_int_equal(child.pid, 0);
-    child = start("echo something else", true);
-    assert_int_equal(sl_bench_child_await(&child, "ready", PATIENCE_MS), SL_ERR_CLOSED);
+    child = start("printf half", true);
+    assert_int_equal(sl_bench_child_line(&child, line, sizeof line, PATIENCE_MS), SL_ERR_CLOSED);
     assert_int_equal(sl_bench_child_wait(&child, PATIENCE_MS), 0);
+    child = start("exec sleep 1000", true);
+    assert_int_equal(sl_bench_child_line(&child, line, sizeof line, 20), SL_ERR_DEADLINE);
+    sl_bench_child_stop(&child);
 }
 
 SL_CASE(stop__ends_one_that_is_parked)
