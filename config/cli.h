@@ -50,6 +50,12 @@ struct sl_cli_option {
     const char *accepts;                           /* PARSED only: for the error */
 };
 
+/* An option in a table: SL_CLI_OPTION(U64, &rows, .name = "rows", .help = "Rows to write."). */
+#define SL_CLI_OPTION(type, to, ...)                                                               \
+    {                                                                                              \
+        .kind = SL_CLI_##type, .target = (to), __VA_ARGS__                                         \
+    }
+
 /* Where a value comes from. */
 struct sl_cli_given {
     const char *dashes, *source; /* "--" and a flag, or "" and a variable; source NULL: not given */

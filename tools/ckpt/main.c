@@ -32,71 +32,42 @@ struct words {
 };
 
 static const struct sl_cli_option verify_options[] = {
-    {.kind = SL_CLI_U64,
-     .name = "first-shard",
-     .target = &flags.first_shard,
-     .most = SL_LIMIT_SHARDS,
-     .help =
-         "With --shards: verify the files of these shards only, for directories of one server."},
-    {.kind = SL_CLI_U64,
-     .name = "shards",
-     .target = &flags.shards,
-     .most = SL_LIMIT_SHARDS,
-     .help = "Number of shards, from --first-shard on; 0: all of the checkpoint."},
+    SL_CLI_OPTION(
+        U64, &flags.first_shard, .name = "first-shard", .most = SL_LIMIT_SHARDS,
+        .help =
+            "With --shards: verify the files of these shards only, for directories of one server."),
+    SL_CLI_OPTION(U64, &flags.shards, .name = "shards", .most = SL_LIMIT_SHARDS,
+                  .help = "Number of shards, from --first-shard on; 0: all of the checkpoint."),
 };
 
 static const struct sl_cli_option export_options[] = {
-    {.kind = SL_CLI_STRING,
-     .name = "out",
-     .target = &flags.out,
-     .metavar = "FILE",
-     .help = "File to write: .safetensors, or .npz for NumPy."},
-    {.kind = SL_CLI_STRING,
-     .name = "table",
-     .target = &flags.table,
-     .metavar = "NAME",
-     .help = "Export this table only."},
-    {.kind = SL_CLI_FLAG,
-     .name = "slots",
-     .target = &flags.slots,
-     .help = "Also export the optimizer's state: NAME.slots, NAME.steps, NAME.counts."},
-    {.kind = SL_CLI_FLAG,
-     .name = "replace",
-     .target = &flags.replace,
-     .help = "Replace an existing file, once everything is written."},
+    SL_CLI_OPTION(STRING, &flags.out, .name = "out", .metavar = "FILE",
+                  .help = "File to write: .safetensors, or .npz for NumPy."),
+    SL_CLI_OPTION(STRING, &flags.table, .name = "table", .metavar = "NAME",
+                  .help = "Export this table only."),
+    SL_CLI_OPTION(FLAG, &flags.slots, .name = "slots",
+                  .help =
+                      "Also export the optimizer's state: NAME.slots, NAME.steps, NAME.counts."),
+    SL_CLI_OPTION(FLAG, &flags.replace, .name = "replace",
+                  .help = "Replace an existing file, once everything is written."),
 };
 
 static const struct sl_cli_option import_options[] = {
-    {.kind = SL_CLI_STRING,
-     .name = "out",
-     .target = &flags.out,
-     .metavar = "DIR",
-     .help = "Directory of the checkpoints; created if missing."},
-    {.kind = SL_CLI_U64,
-     .name = "number",
-     .target = &flags.number,
-     .most = (double)SL_LIMIT_CHECKPOINT_NUMBER,
-     .help = "Number of the checkpoint; 0: the next free one."},
-    {.kind = SL_CLI_U64,
-     .name = "shards",
-     .target = &flags.shards,
-     .least = 1,
-     .most = SL_LIMIT_SHARDS,
-     .help =
-         "Files to write. A cluster of any size restores them; the input is read once for each."},
-    {.kind = SL_CLI_U64,
-     .name = "compression",
-     .target = &flags.level,
-     .most = SL_CHECKPOINT_LEVEL_MAX,
-     .help = "Level of zstd compression; 0: none."},
-    {.kind = SL_CLI_STRINGS,
-     .name = "with",
-     .target = &flags.with,
-     .metavar = "[NAME:]WORD=VALUE,...",
-     .help = "Properties of all tables, or of table NAME: "
-             "optimizer=adagrad,lr=0.1,initializer=normal,b=0.01,consistency=bsp,workers=4. "
-             "Default: the file's metadata, which exports contain; else optimizer=sgd, "
-             "initializer=zeros, consistency=asp."},
+    SL_CLI_OPTION(STRING, &flags.out, .name = "out", .metavar = "DIR",
+                  .help = "Directory of the checkpoints; created if missing."),
+    SL_CLI_OPTION(U64, &flags.number, .name = "number", .most = (double)SL_LIMIT_CHECKPOINT_NUMBER,
+                  .help = "Number of the checkpoint; 0: the next free one."),
+    SL_CLI_OPTION(U64, &flags.shards, .name = "shards", .least = 1, .most = SL_LIMIT_SHARDS,
+                  .help = "Files to write. A cluster of any size restores them; the input is read "
+                          "once for each."),
+    SL_CLI_OPTION(U64, &flags.level, .name = "compression", .most = SL_CHECKPOINT_LEVEL_MAX,
+                  .help = "Level of zstd compression; 0: none."),
+    SL_CLI_OPTION(
+        STRINGS, &flags.with, .name = "with", .metavar = "[NAME:]WORD=VALUE,...",
+        .help = "Properties of all tables, or of table NAME: "
+                "optimizer=adagrad,lr=0.1,initializer=normal,b=0.01,consistency=bsp,workers=4. "
+                "Default: the file's metadata, which exports contain; else optimizer=sgd, "
+                "initializer=zeros, consistency=asp."),
 };
 
 struct command {

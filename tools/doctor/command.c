@@ -174,16 +174,13 @@ static int fill_options(struct sources *sources, char *reason)
 static int parse(int argc, char **argv, struct sources *sources, char *reason)
 {
     struct sl_cli_option options[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX] = {
-        {.kind = SL_CLI_CHOICE,
-         .name = "transport",
-         .target = &sources->transport,
-         .choices = "auto|tcp|shm|rdma|dpdk",
-         .help = "What must work for exit status 0. auto: what the endpoint map names, else TCP, "
-                 "and RDMA if DMLC_ENABLE_RDMA is set."},
-        {.kind = SL_CLI_FLAG,
-         .name = "json",
-         .target = &sources->options.json,
-         .help = "Print one JSON object instead of lines."},
+        SL_CLI_OPTION(
+            CHOICE, &sources->transport, .name = "transport", .choices = "auto|tcp|shm|rdma|dpdk",
+            .help =
+                "What must work for exit status 0. auto: what the endpoint map names, else TCP, "
+                "and RDMA if DMLC_ENABLE_RDMA is set."),
+        SL_CLI_OPTION(FLAG, &sources->options.json, .name = "json",
+                      .help = "Print one JSON object instead of lines."),
     };
     struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
     const struct sl_cli cli = {

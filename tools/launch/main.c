@@ -23,137 +23,86 @@ static struct sl_launch_options options = {
 
 static const struct sl_cli_option table[] = {
     {.kind = SL_CLI_SECTION, .name = "Job"},
-    {.kind = SL_CLI_U64,
-     .name = "ps",
-     .target = &options.ps_count,
-     .least = 1,
-     .most = SL_LIMIT_PS,
-     .help = "Parameter server processes. Default: one, or as many as the host list names."},
-    {.kind = SL_CLI_U64,
-     .name = "workers",
-     .target = &options.worker_count,
-     .least = 1,
-     .most = SL_LIMIT_WORKERS,
-     .help = "Worker processes. Default: one, or as many as the host list names, or, under Slurm, "
-             "the tasks of the allocation that are left."},
-    {.kind = SL_CLI_U32,
-     .name = "ps-reactors",
-     .variable = "STARLING_PS_REACTORS",
-     .alias = "NETWORK_PS_CORE_NUMBER",
-     .target = &options.ps_reactors,
-     .most = SL_LIMIT_REACTORS,
-     .help = "Reactor threads of each server; 0: its default."},
-    {.kind = SL_CLI_U32,
-     .name = "worker-reactors",
-     .variable = "STARLING_WORKER_REACTORS",
-     .alias = "NETWORK_WORKER_CORE_NUMBER",
-     .target = &options.worker_reactors,
-     .most = SL_LIMIT_REACTORS,
-     .help = "Reactor threads of each worker. A flag of 0 leaves the default; a variable of 0 "
-             "means no thread."},
-    {.kind = SL_CLI_FLAG,
-     .variable = "STARLING_PS_POLLING",
-     .alias = "PS_ENABLE_POLLING",
-     .target = &options.ps_polling,
-     .help = "Idle reactors of servers spin."},
-    {.kind = SL_CLI_FLAG,
-     .variable = "STARLING_WORKER_POLLING",
-     .alias = "WORKER_ENABLE_POLLING",
-     .target = &options.worker_polling,
-     .help = "Idle reactors of workers spin."},
-    {.kind = SL_CLI_STRING,
-     .name = "ps-args",
-     .target = &options.ps_args,
-     .metavar = "ARGS",
-     .help = "More arguments for every server, as one word; quotes and backslashes work as in a "
-             "shell."},
-    {.kind = SL_CLI_STRING,
-     .name = "ps-dpdk-device",
-     .target = &options.ps_devices,
-     .metavar = "DEVICE?addr=A;...",
-     .help = "DPDK devices of each server, as in its --dpdk-device. {task} stands for the server's "
-             "index, {task+N} for that plus N; a device with {worker} or {worker+N} is repeated "
-             "for each worker."},
-    {.kind = SL_CLI_STRING,
-     .name = "worker-dpdk-device",
-     .target = &options.worker_devices,
-     .metavar = "DEVICE?addr=A;...",
-     .help = "DPDK devices of each worker, with which it reaches such servers: "
-             "0000:3b:00.0?addr=10.0.0.{task+10}/24."},
-    {.kind = SL_CLI_STRING,
-     .name = "bin-dir",
-     .target = &options.bin_dir,
-     .metavar = "DIR",
-     .help = "Directory of starling-ps and starling-worker on every host. Default: the directory "
-             "of this program, else the PATH."},
+    SL_CLI_OPTION(
+        U64, &options.ps_count, .name = "ps", .least = 1, .most = SL_LIMIT_PS,
+        .help = "Parameter server processes. Default: one, or as many as the host list names."),
+    SL_CLI_OPTION(
+        U64, &options.worker_count, .name = "workers", .least = 1, .most = SL_LIMIT_WORKERS,
+        .help =
+            "Worker processes. Default: one, or as many as the host list names, or, under Slurm, "
+            "the tasks of the allocation that are left."),
+    SL_CLI_OPTION(U32, &options.ps_reactors, .name = "ps-reactors",
+                  .variable = "STARLING_PS_REACTORS", .alias = "NETWORK_PS_CORE_NUMBER",
+                  .most = SL_LIMIT_REACTORS,
+                  .help = "Reactor threads of each server; 0: its default."),
+    SL_CLI_OPTION(
+        U32, &options.worker_reactors, .name = "worker-reactors",
+        .variable = "STARLING_WORKER_REACTORS", .alias = "NETWORK_WORKER_CORE_NUMBER",
+        .most = SL_LIMIT_REACTORS,
+        .help = "Reactor threads of each worker. A flag of 0 leaves the default; a variable of 0 "
+                "means no thread."),
+    SL_CLI_OPTION(FLAG, &options.ps_polling, .variable = "STARLING_PS_POLLING",
+                  .alias = "PS_ENABLE_POLLING", .help = "Idle reactors of servers spin."),
+    SL_CLI_OPTION(FLAG, &options.worker_polling, .variable = "STARLING_WORKER_POLLING",
+                  .alias = "WORKER_ENABLE_POLLING", .help = "Idle reactors of workers spin."),
+    SL_CLI_OPTION(
+        STRING, &options.ps_args, .name = "ps-args", .metavar = "ARGS",
+        .help = "More arguments for every server, as one word; quotes and backslashes work as in a "
+                "shell."),
+    SL_CLI_OPTION(
+        STRING, &options.ps_devices, .name = "ps-dpdk-device", .metavar = "DEVICE?addr=A;...",
+        .help =
+            "DPDK devices of each server, as in its --dpdk-device. {task} stands for the server's "
+            "index, {task+N} for that plus N; a device with {worker} or {worker+N} is repeated "
+            "for each worker."),
+    SL_CLI_OPTION(STRING, &options.worker_devices, .name = "worker-dpdk-device",
+                  .metavar = "DEVICE?addr=A;...",
+                  .help = "DPDK devices of each worker, with which it reaches such servers: "
+                          "0000:3b:00.0?addr=10.0.0.{task+10}/24."),
+    SL_CLI_OPTION(
+        STRING, &options.bin_dir, .name = "bin-dir", .metavar = "DIR",
+        .help =
+            "Directory of starling-ps and starling-worker on every host. Default: the directory "
+            "of this program, else the PATH."),
     {.kind = SL_CLI_SECTION, .name = "Where to run: on this host, unless one of these is given"},
-    {.kind = SL_CLI_STRING,
-     .name = "host-list",
-     .target = &options.host_list,
-     .metavar = "FILE",
-     .help = "Run on other hosts over ssh: lines \"[user@]host[:slots] ps|worker\"."},
-    {.kind = SL_CLI_FLAG,
-     .name = "slurm",
-     .target = &options.slurm,
-     .help = "Run on the hosts of the current Slurm allocation."},
-    {.kind = SL_CLI_STRING,
-     .name = "bind",
-     .target = &options.bind,
-     .metavar = "ADDRESS",
-     .help = "Address that the servers listen on, on this host: 127.0.0.1 or ::1."},
-    {.kind = SL_CLI_STRING,
-     .name = "ssh",
-     .target = &options.ssh,
-     .metavar = "COMMAND",
-     .help = "Command that replaces ssh; it gets a host and a command."},
-    {.kind = SL_CLI_U64,
-     .name = "port-base",
-     .target = &options.port_base,
-     .metavar = "PORT",
-     .most = 65535,
-     .help = "On other hosts: server 0 listens on this port, server 1 on the next, and so on; 0: "
-             "20000, or, under Slurm, a port derived from the job's number."},
+    SL_CLI_OPTION(STRING, &options.host_list, .name = "host-list", .metavar = "FILE",
+                  .help = "Run on other hosts over ssh: lines \"[user@]host[:slots] ps|worker\"."),
+    SL_CLI_OPTION(FLAG, &options.slurm, .name = "slurm",
+                  .help = "Run on the hosts of the current Slurm allocation."),
+    SL_CLI_OPTION(STRING, &options.bind, .name = "bind", .metavar = "ADDRESS",
+                  .help = "Address that the servers listen on, on this host: 127.0.0.1 or ::1."),
+    SL_CLI_OPTION(STRING, &options.ssh, .name = "ssh", .metavar = "COMMAND",
+                  .help = "Command that replaces ssh; it gets a host and a command."),
+    SL_CLI_OPTION(
+        U64, &options.port_base, .name = "port-base", .metavar = "PORT", .most = 65535,
+        .help =
+            "On other hosts: server 0 listens on this port, server 1 on the next, and so on; 0: "
+            "20000, or, under Slurm, a port derived from the job's number."),
     {.kind = SL_CLI_SECTION, .name = "Failures"},
-    {.kind = SL_CLI_U64,
-     .name = "restart-workers",
-     .target = &options.restarts,
-     .metavar = "N",
-     .most = 1e9,
-     .help = "Restart a worker that ended with a signal or another exit status than 0, up to N "
-             "times in all. It continues at the job's iteration."},
-    {.kind = SL_CLI_CHOICE,
-     .name = "on-worker-loss",
-     .target = &options.on_worker_loss,
-     .choices = "fail|continue",
-     .help = "What happens to the job when a worker failed and is not restarted."},
-    {.kind = SL_CLI_U64,
-     .name = "restart-ps",
-     .target = &options.ps_restarts,
-     .metavar = "N",
-     .most = 1e9,
-     .help =
-         "Restart a server that a signal or an exit status other than 0 ended, up to N times in "
-         "all. Needs --replicas 1 (the server then receives backups again) or --restore newest (it "
-         "loads the newest checkpoint; workers wait for it, up to their --timeout)."},
+    SL_CLI_OPTION(
+        U64, &options.restarts, .name = "restart-workers", .metavar = "N", .most = 1e9,
+        .help = "Restart a worker that ended with a signal or another exit status than 0, up to N "
+                "times in all. It continues at the job's iteration."),
+    SL_CLI_OPTION(CHOICE, &options.on_worker_loss, .name = "on-worker-loss",
+                  .choices = "fail|continue",
+                  .help = "What happens to the job when a worker failed and is not restarted."),
+    SL_CLI_OPTION(
+        U64, &options.ps_restarts, .name = "restart-ps", .metavar = "N", .most = 1e9,
+        .help =
+            "Restart a server that a signal or an exit status other than 0 ended, up to N times in "
+            "all. Needs --replicas 1 (the server then receives backups again) or --restore newest "
+            "(it "
+            "loads the newest checkpoint; workers wait for it, up to their --timeout)."),
     {.kind = SL_CLI_SECTION, .name = "Supervision"},
-    {.kind = SL_CLI_STRING,
-     .name = "log-dir",
-     .target = &options.log_dir,
-     .metavar = "DIR",
-     .help = "Write output to DIR/ps-0.log, DIR/worker-3.log and so on, instead of here with the "
-             "process's name before each line. Worker 0's standard output is still shown."},
-    {.kind = SL_CLI_DURATION,
-     .name = "job-timeout",
-     .preset = "0",
-     .target = &options.job_timeout_ns,
-     .most = 1e9,
-     .help = "Stop the job after this time; 0: never."},
-    {.kind = SL_CLI_DURATION,
-     .name = "grace",
-     .preset = "30s",
-     .target = &options.grace_ns,
-     .most = 1e6,
-     .help = "Longest time for a process to exit before it is killed."},
+    SL_CLI_OPTION(
+        STRING, &options.log_dir, .name = "log-dir", .metavar = "DIR",
+        .help =
+            "Write output to DIR/ps-0.log, DIR/worker-3.log and so on, instead of here with the "
+            "process's name before each line. Worker 0's standard output is still shown."),
+    SL_CLI_OPTION(DURATION, &options.job_timeout_ns, .name = "job-timeout", .preset = "0",
+                  .most = 1e9, .help = "Stop the job after this time; 0: never."),
+    SL_CLI_OPTION(DURATION, &options.grace_ns, .name = "grace", .preset = "30s", .most = 1e6,
+                  .help = "Longest time for a process to exit before it is killed."),
 };
 
 #define OWN_OPTIONS (sizeof table / sizeof table[0])
