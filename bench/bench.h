@@ -14,7 +14,6 @@ int sl_bench_push_run(int argc, char **argv);
 int sl_bench_pushpull_run(int argc, char **argv);
 int sl_bench_rdma_run(int argc, char **argv);
 int sl_bench_replicas_run(int argc, char **argv);
-int sl_bench_ratio_run(int argc, char **argv);
 int sl_bench_scale_run(int argc, char **argv);
 int sl_bench_serving_run(int argc, char **argv);
 int sl_bench_table_run(int argc, char **argv);

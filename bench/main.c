@@ -27,8 +27,6 @@ static const struct benchmark benchmarks[] = {
     {"push", "gradients to a real ps", sl_bench_push_run},
     {"pushpull", "gradients to a real ps, and the rows behind them, in one trip",
      sl_bench_pushpull_run},
-    {"ratio", "many workers of one ps, several tables a step, by both protocols",
-     sl_bench_ratio_run},
     {"rdma", "pulls, pushes and frames over an RDMA device, beside perftest", sl_bench_rdma_run},
     {"replicas", "what a backup of each shard costs those who push", sl_bench_replicas_run},
     {"scale", "reads of rows, by number of reactors and of connections", sl_bench_scale_run},

@@ -29,8 +29,7 @@ COLORS = 8  # of gnuplot's; then they are repeated, dashed
 CHARTS_MAX = 64
 CHART_PIXELS, KEY_PIXELS, BAR_PIXELS = 560, 11, 26
 TARGETS = [("serving", []), ("bulk", ["--sizes", "1M,16M"]), ("bulk", ["--sizes", "1M,16M", "--over", "shm"]),
-           ("ratio", []), ("ratio", ["--over", "shm"]), ("scale", []), ("ipc", []), ("train", []),
-           ("train", ["--over", "shm"])]
+           ("scale", []), ("ipc", []), ("train", []), ("train", ["--over", "shm"])]
 
 
 class Failure(Exception):

@@ -1,4 +1,4 @@
-"""starling-bench bulk, ratio, train, serving, pslite and ipc, with parameters so small that nothing is measured: they
+"""starling-bench bulk, train, serving, pslite and ipc, with parameters so small that nothing is measured: they
 start what they need, say what they found, and leave nothing behind."""
 
 import json
@@ -54,15 +54,6 @@ class BenchTest(harness.StarlingTest):
     def test_bulk_sizes_that_are_none(self):
         output = self.run_to_end("starling-bench", "bulk", "--sizes=3", status=2)
         self.assertIn("accepts 1 to 8 sizes", output)
-
-    def test_ratio_by_both_protocols(self):
-        report, output = self.bench("ratio", "--processes", 2, "--clients", 2, "--tables", 3,
-                                    "--keys", "2,4", "--rows", 500)
-        requests = {figure["name"]: figure["samples"][0] for figure in report["figures"]
-                    if figure["quantity"] == "requests a step"}
-        self.assertEqual(requests["2:1, 2 keys, dim 16, batched"], 2)
-        self.assertEqual(requests["4:1, 4 keys, dim 64, per-table"], 6)
-        self.assertIn("4:1, 4 keys, dim 64, batched / per-table", output)
 
     def test_train_tells_where_the_time_goes(self):
         left = os.path.join(self.folder, "left")
