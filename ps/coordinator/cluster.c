@@ -43,8 +43,8 @@ static uint32_t find_missing(const struct sl_coordinator *coordinator,
 /* A server with replicas, and any member that has an older cluster, gets changes of roles at once:
  * a missing server blocks only requests to its own shards. Other members wait until no server is
  * missing. */
-static bool may_be_told(const struct sl_coordinator *coordinator,
-                        const struct sl_coordinator_member *member, bool is_whole)
+static bool may_get_cluster(const struct sl_coordinator *coordinator,
+                            const struct sl_coordinator_member *member, bool is_whole)
 {
     const bool knows = sl_coordinator_is_ps(member)
                            ? coordinator->ps[member->hello.task_index].epoch != 0
@@ -61,7 +61,7 @@ static bool is_owed_cluster(const struct sl_coordinator *coordinator,
     bool is_outdated =
         member->registered && cares && member->cluster_version != coordinator->cluster_version;
     return member->connected && (member->waits_for_cluster || is_outdated) &&
-           may_be_told(coordinator, member, is_whole);
+           may_get_cluster(coordinator, member, is_whole);
 }
 
 static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
@@ -233,7 +233,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     if (is_new || !coordinator->cluster_ready) {
         known->restore = reg->serving ? 0
                          : coordinator->cluster_ready
-                             ? sl_coordinator_restore_later(coordinator, reg)
+                             ? sl_coordinator_restore_of_replacement(coordinator, reg)
                              : reg->restore;
         known->serving = reg->serving;
         known->complete = reg->complete;

@@ -15,7 +15,7 @@
 
 /* Limit of disconnected clients (members that are neither server nor worker). Their number is
  * unbounded, so the client that was silent longest is removed first. */
-#define SL_COORDINATOR_CLIENTS_AWAY        1024
+#define SL_COORDINATOR_DISCONNECTED_MAX    1024
 
 #define SL_COORDINATOR_BARRIERS            1024 /* in use at one time */
 #define SL_COORDINATOR_CHECKPOINT_REQUESTS 4096 /* pending requests */

@@ -266,9 +266,9 @@ static void refuse_waiting(struct sl_coordinator *coordinator)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
-        bool is_told =
+        bool was_notified =
             sl_coordinator_is_ps(member) && coordinator->job.stage == SL_COORDINATOR_ENDING;
-        if (member->waits_for_cluster && !is_told) {
+        if (member->waits_for_cluster && !was_notified) {
             (void)sl_coordinator_job_refuses(coordinator, member, member->cluster_waiter.request);
         }
         member->waits_for_cluster = false;

@@ -194,19 +194,19 @@ void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
     end_member(coordinator, member, SL_COORDINATOR_END_LEFT, now_ns);
 }
 
-static void limit_clients_away(struct sl_coordinator *coordinator, uint64_t now_ns)
+static void limit_disconnected_clients(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     struct sl_coordinator_member *longest = NULL;
-    uint32_t away_count = 0;
+    uint32_t disconnected_count = 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
         if (member->hello.role == SL_MESSAGE_ROLE_CLIENT && !member->connected) {
-            away_count++;
+            disconnected_count++;
             longest =
                 longest == NULL || member->last_seen_ns < longest->last_seen_ns ? member : longest;
         }
     }
-    if (away_count > SL_COORDINATOR_CLIENTS_AWAY) {
+    if (disconnected_count > SL_COORDINATOR_DISCONNECTED_MAX) {
         sl_log_debug("%s expired: too many clients are disconnected", longest->name);
         end_member(coordinator, longest, SL_COORDINATOR_END_EXPIRED, now_ns);
     }
@@ -230,7 +230,7 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
                     seconds(lease_left_ns(coordinator, member, now_ns)));
     }
     if (member->hello.role == SL_MESSAGE_ROLE_CLIENT) {
-        limit_clients_away(coordinator, now_ns);
+        limit_disconnected_clients(coordinator, now_ns);
     }
 }
 

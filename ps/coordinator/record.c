@@ -18,7 +18,7 @@
 /* Recovery deadline if the records name no worker and no promotion. A live server retries its hello
  * every 1.5 s. */
 #define DOUBT_WITHOUT_WORKERS_NS (3 * SL_CLOCK_NS_PER_S)
-#define TOLD_BYTES               (2 * (16 + 1)) /* at most; "client:request " */
+#define NOTIFIED_BYTES           (2 * (16 + 1)) /* at most; "client:request " */
 
 static const char *const ENDS[] = {
     [SL_COORDINATOR_END_NONE] = "none",
@@ -107,20 +107,20 @@ static json_t *worker_json(const struct sl_coordinator *coordinator, uint32_t ta
 
 static json_t *done_json(const struct sl_coordinator_done *done)
 {
-    const size_t bytes = (size_t)done->notified_count * TOLD_BYTES + 1;
-    char *told = malloc(bytes);
-    if (told == NULL) {
+    const size_t bytes = (size_t)done->notified_count * NOTIFIED_BYTES + 1;
+    char *text = malloc(bytes);
+    if (text == NULL) {
         return NULL;
     }
     size_t used = 0;
-    told[0] = '\0';
+    text[0] = '\0';
     for (uint32_t i = 0; i < done->notified_count; i++) {
         used +=
-            (size_t)snprintf(told + used, bytes - used, "%s%" PRIx64 ":%" PRIx64, i == 0 ? "" : " ",
+            (size_t)snprintf(text + used, bytes - used, "%s%" PRIx64 ":%" PRIx64, i == 0 ? "" : " ",
                              done->notified[i].client_id, done->notified[i].request);
     }
-    json_t *record = json_pack("{so ss}", "number", id_json(done->number), "told", told);
-    free(told);
+    json_t *record = json_pack("{so ss}", "number", id_json(done->number), "told", text);
+    free(text);
     return record;
 }
 
@@ -348,7 +348,7 @@ static int read_worker(struct sl_coordinator *coordinator, uint32_t task, const 
 }
 
 /* Parses "client:request client:request". Returns false if malformed. */
-static bool read_told(const char *text, struct sl_coordinator_done *done)
+static bool read_notified(const char *text, struct sl_coordinator_done *done)
 {
     uint32_t count = 0;
     for (const char *c = text; *c != '\0'; c++) {
@@ -359,14 +359,14 @@ static bool read_told(const char *text, struct sl_coordinator_done *done)
         return false;
     }
     for (; done->notified_count < count; done->notified_count++) {
-        struct sl_coordinator_notified *told = &done->notified[done->notified_count];
+        struct sl_coordinator_notified *member = &done->notified[done->notified_count];
         char *end;
-        told->client_id = strtoull(text, &end, 16);
+        member->client_id = strtoull(text, &end, 16);
         if (end == text || *end != ':') {
             return false;
         }
         text = end + 1;
-        told->request = strtoull(text, &end, 16);
+        member->request = strtoull(text, &end, 16);
         if (end == text || (*end != ' ' && *end != '\0')) {
             return false;
         }
@@ -378,9 +378,9 @@ static bool read_told(const char *text, struct sl_coordinator_done *done)
 static int read_done(struct sl_coordinator *coordinator, uint32_t index, const json_t *record)
 {
     struct sl_coordinator_done done = {0};
-    const char *told = json_string_value(json_object_get(record, "told"));
-    if (told == NULL || !read_id(record, "number", &done.number) ||
-        done.number % SL_COORDINATOR_DONE_BARRIERS != index || !read_told(told, &done)) {
+    const char *text = json_string_value(json_object_get(record, "told"));
+    if (text == NULL || !read_id(record, "number", &done.number) ||
+        done.number % SL_COORDINATOR_DONE_BARRIERS != index || !read_notified(text, &done)) {
         free(done.notified);
         return SL_ERR_CORRUPT;
     }

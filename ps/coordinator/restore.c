@@ -178,14 +178,14 @@ static uint64_t newest_up_to(uint64_t latest, uint64_t restore,
     return number;
 }
 
-uint64_t sl_coordinator_restore_later(const struct sl_coordinator *coordinator,
-                                      const struct sl_message_register *reg)
+uint64_t sl_coordinator_restore_of_replacement(const struct sl_coordinator *coordinator,
+                                               const struct sl_message_register *reg)
 {
     return newest_up_to(coordinator->checkpoint.job_latest, reg->restore, &reg->complete);
 }
 
 /* Only the coordinator restarted: servers that do not serve are replacements. */
-static void come_later(struct sl_coordinator *coordinator)
+static void restore_replacements(struct sl_coordinator *coordinator)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         struct sl_coordinator_ps *ps = &coordinator->ps[task];
@@ -241,7 +241,7 @@ void sl_coordinator_restore_choose(struct sl_coordinator *coordinator)
         }
     }
     if (parties.count < coordinator->options.ps_count) {
-        come_later(coordinator);
+        restore_replacements(coordinator);
     } else {
         const uint64_t number = choose(&parties);
         log_passed_over(&parties, number);

@@ -17,8 +17,8 @@ bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
 void sl_coordinator_restore_choose(struct sl_coordinator *coordinator);
 
 /* Returns the checkpoint that a replacement server restores while the job runs. */
-uint64_t sl_coordinator_restore_later(const struct sl_coordinator *coordinator,
-                                      const struct sl_message_register *reg);
+uint64_t sl_coordinator_restore_of_replacement(const struct sl_coordinator *coordinator,
+                                               const struct sl_message_register *reg);
 
 /* Call when a server process has started after the job's tables were created. If it serves shards
  * but restored no values, the function sets values_lost: later checkpoints are refused, and every

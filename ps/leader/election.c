@@ -214,17 +214,17 @@ static void set_until(struct sl_election *election, uint64_t asked_ns)
     election->keep_at_ns = asked_ns + election->ttl_ns / KEEPS_A_TTL;
 }
 
-static void win(struct sl_election *election, uint64_t epoch)
+static void win(struct sl_election *election, uint64_t term)
 {
     const struct sl_election_options *options = &election->options;
     election->state = HOLDING;
-    election->term = epoch;
+    election->term = term;
     set_until(election, election->asked_ns);
-    struct sl_election_leader self = {.term = epoch, .id = options->id};
+    struct sl_election_leader self = {.term = term, .id = options->id};
     memcpy(self.name, options->name, sizeof self.name);
     memcpy(self.endpoint, options->endpoint, sizeof self.endpoint);
     set_leader(election, &self);
-    options->won(options->ctx, epoch);
+    options->won(options->ctx, term);
 }
 
 static void lose(struct sl_election *election, const char *why, uint64_t pause_ns)

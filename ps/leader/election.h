@@ -35,8 +35,8 @@ struct sl_election_options {
     char endpoint[SL_LIMIT_ENDPOINT_BYTES];
     uint32_t ttl_s; /* of the lease; at least 2 */
     uint64_t (*now_ns)(void *ctx);
-    /* This process has won the term `epoch`. */
-    void (*won)(void *ctx, uint64_t epoch);
+    /* This process has won the term `term`. */
+    void (*won)(void *ctx, uint64_t term);
     /* This process is no longer the leader. Not called after sl_election_resign. */
     void (*lost)(void *ctx, const char *why);
     /* Reports a change of leader, or that there is none. Called before `won` too. */

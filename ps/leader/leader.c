@@ -73,7 +73,7 @@ static bool on_may_act(void *ctx)
            sl_election_holds(self->election, now_of(self));
 }
 
-static void on_won(void *ctx, uint64_t epoch)
+static void on_won(void *ctx, uint64_t term)
 {
     struct sl_leader *self = ctx;
     const struct sl_coordinator_log_options log = {
@@ -82,7 +82,7 @@ static void on_won(void *ctx, uint64_t epoch)
         .key = sl_election_key(self->election),
         .value = sl_election_value(self->election),
         .lease = sl_election_lease(self->election),
-        .term = epoch,
+        .term = term,
         .timeout_ns = self->options.ttl_s * SL_CLOCK_NS_PER_S / 2,
         .bytes_max = self->options.coordinator_log_bytes_max,
         .coordinator = self->options.coordinator,
@@ -92,7 +92,7 @@ static void on_won(void *ctx, uint64_t epoch)
         .may_act = on_may_act,
         .ctx = self,
     };
-    self->term = epoch;
+    self->term = term;
     self->failure[0] = '\0';
     int err = sl_coordinator_log_create(&log, &self->log);
     if (err != 0) {

@@ -74,7 +74,7 @@ static void group_scan(struct sl_clocks *clocks, uint32_t index)
 static void everyone_scan(struct sl_clocks *clocks)
 {
     clocks->everyone = (struct sl_clocks_group){.min_clock = SL_CLOCKS_FINISHED};
-    uint32_t end = greater(clocks->expected, clocks->heard_end);
+    uint32_t end = greater(clocks->expected, clocks->seen_end);
     for (uint32_t worker = 0; worker < end; worker++) {
         const struct sl_clocks_worker *who = &clocks->workers[worker];
         if (who->state == SL_CLOCKS_STATE_ACTIVE && is_known(clocks, worker)) {
@@ -116,14 +116,14 @@ void sl_clocks_mark_seen(struct sl_clocks *clocks, uint32_t worker)
     sl_assert(worker < SL_LIMIT_WORKERS);
     if (!clocks->workers[worker].seen) {
         clocks->workers[worker].seen = true;
-        clocks->heard_end = greater(clocks->heard_end, worker + 1);
+        clocks->seen_end = greater(clocks->seen_end, worker + 1);
         everyone_scan(clocks);
     }
 }
 
 uint32_t sl_clocks_min_of_all(const struct sl_clocks *clocks)
 {
-    bool none_yet = clocks->expected == 0 && clocks->heard_end == 0;
+    bool none_yet = clocks->expected == 0 && clocks->seen_end == 0;
     return none_yet ? 0 : clocks->everyone.min_clock;
 }
 
@@ -245,7 +245,7 @@ uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t cloc
         .pushed = stays && who->pushed,
     };
     clocks->joined_end = greater(clocks->joined_end, worker + 1);
-    clocks->heard_end = greater(clocks->heard_end, worker + 1);
+    clocks->seen_end = greater(clocks->seen_end, worker + 1);
     for (uint32_t i = 0; i < clocks->group_count; i++) {
         group_scan(clocks, i);
     }
@@ -256,14 +256,14 @@ uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t cloc
 void sl_clocks_load_begin(struct sl_clocks *clocks)
 {
     memset(clocks->workers, 0, SL_LIMIT_WORKERS * sizeof *clocks->workers);
-    clocks->heard_end = clocks->joined_end = 0;
+    clocks->seen_end = clocks->joined_end = 0;
 }
 
 void sl_clocks_load(struct sl_clocks *clocks, uint32_t worker, const struct sl_clocks_worker *as)
 {
     sl_assert(worker < SL_LIMIT_WORKERS);
     clocks->workers[worker] = *as;
-    clocks->heard_end = as->seen ? greater(clocks->heard_end, worker + 1) : clocks->heard_end;
+    clocks->seen_end = as->seen ? greater(clocks->seen_end, worker + 1) : clocks->seen_end;
     clocks->joined_end = as->joined ? greater(clocks->joined_end, worker + 1) : clocks->joined_end;
 }
 
@@ -288,7 +288,7 @@ void sl_clocks_allow_ahead(struct sl_clocks *clocks)
 /* Returns the end of the worker indexes that decide whether a job has ended. */
 static uint32_t known_end(const struct sl_clocks *clocks)
 {
-    return clocks->expected != 0 ? clocks->expected : clocks->heard_end;
+    return clocks->expected != 0 ? clocks->expected : clocks->seen_end;
 }
 
 static bool any_stands(const struct sl_clocks *clocks, enum sl_clocks_state state)
@@ -312,7 +312,7 @@ bool sl_clocks_is_unfinished(const struct sl_clocks *clocks)
 
 void sl_clocks_expect_again(struct sl_clocks *clocks)
 {
-    for (uint32_t worker = 0; worker < clocks->heard_end; worker++) {
+    for (uint32_t worker = 0; worker < clocks->seen_end; worker++) {
         const struct sl_clocks_worker *who = &clocks->workers[worker];
         if (who->seen && who->state == SL_CLOCKS_STATE_ACTIVE) {
             return;

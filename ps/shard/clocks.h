@@ -33,7 +33,7 @@ struct sl_clocks {
     struct sl_clocks_group groups[SL_LIMIT_TABLES];
     uint32_t group_count;
     uint32_t expected;               /* largest worker_count of all groups */
-    uint32_t heard_end, joined_end;  /* index limits of all workers seen, and of all joined */
+    uint32_t seen_end, joined_end;   /* index limits of all workers seen, and of all joined */
     struct sl_clocks_group everyone; /* all workers seen or expected; worker_count is unused */
     bool moved;                      /* a group admits more than at the last sl_clocks_take_moved */
 };

@@ -299,8 +299,8 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
 void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_exec *work);
 
 /* Appends a complete entry to its worker's queue. */
-void sl_shard_iteration_later(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
-                              struct sl_shard_buffered_push *entry);
+void sl_shard_iteration_add(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
+                            struct sl_shard_buffered_push *entry);
 
 /* Destroys the tables with this name prefix. No request is in progress. */
 void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix);

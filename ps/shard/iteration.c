@@ -23,8 +23,8 @@ int sl_shard_iteration_reserve(struct sl_shard_table *table, uint32_t queue_coun
     return 0;
 }
 
-void sl_shard_iteration_later(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
-                              struct sl_shard_buffered_push *entry)
+void sl_shard_iteration_add(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
+                            struct sl_shard_buffered_push *entry)
 {
     struct sl_shard_push_buffer_queue *queue = &table->buffered[worker];
     if (queue->first == NULL) {

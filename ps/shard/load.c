@@ -61,7 +61,7 @@ int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint
 {
     if (stream_shard_count > SL_LIMIT_SHARDS || stream_shard >= stream_shard_count) {
         (void)snprintf(reason, reason_bytes,
-                       "an snapshot of shard %u of %u: accepts up to %d shards", stream_shard,
+                       "a snapshot of shard %u of %u: accepts up to %d shards", stream_shard,
                        stream_shard_count, SL_LIMIT_SHARDS);
         return SL_ERR_CORRUPT;
     }

@@ -139,7 +139,7 @@ static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
 static void end_buffered(struct sl_shard_load *load, struct sl_shard_table *table)
 {
     if (load->buffered_done == load->buffered->count) {
-        sl_shard_iteration_later(load->shard, table, load->buffered_worker, load->buffered);
+        sl_shard_iteration_add(load->shard, table, load->buffered_worker, load->buffered);
         load->buffered = NULL;
     }
 }

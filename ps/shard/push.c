@@ -198,7 +198,7 @@ static void stage_end(struct sl_shard *shard, struct sl_shard_table *table,
     }
     work->buffered = NULL;
     scratch_put(work);
-    sl_shard_iteration_later(shard, table, work->caller.worker, buffered);
+    sl_shard_iteration_add(shard, table, work->caller.worker, buffered);
     if (buffered->clock < sl_clocks_min(&shard->clocks, table->clock_group)) {
         sl_shard_iteration_update(shard); /* the worker left before the push was complete */
     }

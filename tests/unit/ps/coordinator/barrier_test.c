@@ -48,7 +48,6 @@ CASE(coordinator_barrier__who_left_does_not_count)
     say(f, 3, barrier_message("b", 2, 1));
     expect(f, "2#2 done");
     expect(f, "3#1 done");
-    expect_nothing(f);
 }
 
 CASE(coordinator_barrier__names_the_workers_that_are_missing)
@@ -107,7 +106,6 @@ CASE(coordinator_barrier__is_answered_again_to_who_lost_the_answer)
         expect(f, text);
     }
     say(f, 1, barrier_message("b", 2, 1));
-    expect_nothing(f);
 }
 
 CASE(coordinator_barrier__goes_on_over_a_broken_connection)
@@ -127,7 +125,6 @@ CASE(coordinator_barrier__goes_on_over_a_broken_connection)
     assert_int_equal(hello_as(f, 8, SL_MESSAGE_ROLE_WORKER, 0, 8), 0);
     f->sent_count = 0;
     say(f, 2, barrier_message("b", 2, 2));
-    expect_nothing(f);
 }
 
 CASE(coordinator_barrier__of_all_waits_for_the_workers_that_are_left)
@@ -176,6 +173,7 @@ CASE(coordinator_barrier__of_all_counts_who_was_not_heard_of_yet)
     assert_int_equal(hello(f, 3, SL_MESSAGE_ROLE_WORKER, 2), 0);
     say(f, 3, barrier_message("b", 0, 1));
     assert_int_equal(f->sent_count, 3);
+    f->sent_count = 0;
 }
 
 CASE(coordinator_barrier__of_all_counts_who_joined)
@@ -207,6 +205,7 @@ CASE(coordinator_barrier__of_all_counts_who_joined)
         say(f, peer, barrier_message("b", 0, 2));
     }
     assert_int_equal(f->sent_count, 3);
+    f->sent_count = 0;
 }
 
 CASE(coordinator_barrier__of_all_needs_to_know_how_many_there_are)

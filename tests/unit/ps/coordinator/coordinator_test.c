@@ -7,13 +7,10 @@
 
 CASE(coordinator_register__tells_the_cluster_when_all_ps_are_there)
 {
-    assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 0), 0);
-    register_worker(f, 9, 1);
-    assert_int_equal(hello(f, 7, SL_MESSAGE_ROLE_PS, 1), 0);
-    register_ps(f, 7, 5, 4);
+    join_worker(f, 9, 0, 9, 1);
+    join_ps(f, 7, 1, 7, 5, 4);
     expect_nothing(f);
-    assert_int_equal(hello(f, 3, SL_MESSAGE_ROLE_PS, 0), 0);
-    register_ps(f, 3, 6, 2);
+    join_ps(f, 3, 0, 3, 6, 2);
     expect(f, "9#1 cluster of 3 workers: ps/0 tcp://host3:1 x2 ps/1 tcp://host7:1 x4");
     expect(f, "7#5 cluster of 3 workers: ps/0 tcp://host3:1 x2 ps/1 tcp://host7:1 x4");
     expect(f, "3#6 cluster of 3 workers: ps/0 tcp://host3:1 x2 ps/1 tcp://host7:1 x4");
@@ -26,16 +23,14 @@ CASE(coordinator_register__tells_the_cluster_when_all_ps_are_there)
 
 CASE(coordinator_tick__names_who_is_missing_every_interval)
 {
-    assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 0), 0);
-    register_worker(f, 9, 1);
+    join_worker(f, 9, 0, 9, 1);
     f->now_ns = 2 * SECOND;
     sl_coordinator_tick(f->coordinator, f->now_ns);
     expect_nothing(f);
     f->now_ns = 3 * SECOND;
     sl_coordinator_tick(f->coordinator, f->now_ns);
     expect(f, "9#1 waiting for ps/0 ps/1");
-    assert_int_equal(hello(f, 3, SL_MESSAGE_ROLE_PS, 0), 0);
-    register_ps(f, 3, 6, 2);
+    join_ps(f, 3, 0, 3, 6, 2);
     f->now_ns = 5 * SECOND;
     sl_coordinator_tick(f->coordinator, f->now_ns);
     expect_nothing(f);
@@ -43,14 +38,12 @@ CASE(coordinator_tick__names_who_is_missing_every_interval)
     sl_coordinator_tick(f->coordinator, f->now_ns);
     expect(f, "9#1 waiting for ps/1");
     expect(f, "3#6 waiting for ps/1");
-    expect_nothing(f);
 }
 
 CASE(coordinator_tick__a_long_list_says_how_many_more)
 {
     fixture_remake(f, 20, 0);
-    assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 0), 0);
-    register_worker(f, 9, 1);
+    join_worker(f, 9, 0, 9, 1);
     f->now_ns = 3 * SECOND;
     sl_coordinator_tick(f->coordinator, f->now_ns);
     expect(f, "9#1 waiting for ps/0 ps/1 ps/2 ps/3 ps/4 ps/5 ps/6 ps/7 ps/8 ps/9 ps/10 ps/11 "
@@ -111,8 +104,7 @@ CASE(coordinator_register__waits_for_a_ps_that_is_lost)
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_CLIENT, 0), 0);
     register_worker(f, 9, 1);
     expect_nothing(f);
-    assert_int_equal(hello(f, 13, SL_MESSAGE_ROLE_PS, 1), 0);
-    register_ps(f, 13, 1, 3);
+    join_ps(f, 13, 1, 13, 1, 3);
     expect(f, "13#1 error invalid: ps/1 with 3 shards: it restarted with another number of shards");
     expect_nothing(f);
     register_ps(f, 13, 2, 2);
@@ -120,7 +112,6 @@ CASE(coordinator_register__waits_for_a_ps_that_is_lost)
     expect_part(f, cluster); /* 8, which was told another before */
     expect_part(f, cluster);
     expect_part(f, cluster);
-    expect_nothing(f);
 }
 
 CASE(coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back)
@@ -161,7 +152,6 @@ CASE(coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_ba
     sl_coordinator_tick(f->coordinator, f->now_ns);
     expect(f, "6#0 cluster of 3 workers: ps/0 tcp://host11:1 x2 ps/1 tcp://host13:1 x2");
     sl_coordinator_tick(f->coordinator, f->now_ns);
-    expect_nothing(f);
 }
 
 CASE(coordinator_register__a_ps_that_reconnects_has_not_come_back)
@@ -171,22 +161,19 @@ CASE(coordinator_register__a_ps_that_reconnects_has_not_come_back)
     register_worker(f, 4, 1);
     f->sent_count = 0;
     snapshot(f, 12);
-    assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
-    register_ps(f, 12, 2, 2);
+    join_ps(f, 12, 1, 12, 2, 2);
     expect(f, "12#2 cluster of 3 workers: ps/0 tcp://host11:1 x2 ps/1 tcp://host12:1 x2");
     expect_nothing(f);
     /* Nor has one that was lost meanwhile, but goes on where it was. */
     snapshot(f, 12);
     pass(f, 10 * SECOND, (sl_coordinator_peer[]){4, 11, 0});
     expect_part(f, "11#0 lost ps/1");
-    assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
-    register_ps(f, 12, 3, 2);
+    join_ps(f, 12, 1, 12, 3, 2);
     expect(f, "12#3 cluster of 3 workers: ps/0 tcp://host11:1 x2 ps/1 tcp://host12:1 x2");
     expect_nothing(f);
     /* But one that moved has. */
     snapshot(f, 12);
-    assert_int_equal(hello_as(f, 14, SL_MESSAGE_ROLE_PS, 1, 12), 0);
-    register_ps(f, 14, 4, 2);
+    join_ps(f, 14, 1, 12, 4, 2);
     assert_int_equal(f->sent_count, 2);
     f->sent_count = 0;
 }
@@ -249,18 +236,15 @@ CASE(coordinator_register__tells_the_bypass_endpoint_of_a_ps)
 
 CASE(coordinator_register__asked_again_after_a_break_is_answered_once)
 {
-    assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
-    register_worker(f, 1, 7);
+    join_worker(f, 1, 0, 1, 7);
     snapshot(f, 1);
     assert_int_equal(hello_as(f, 2, SL_MESSAGE_ROLE_WORKER, 0, 1), 0);
     for (uint32_t ps = 0; ps < 2; ps++) {
-        assert_int_equal(hello(f, 11 + ps, SL_MESSAGE_ROLE_PS, ps), 0);
-        register_ps(f, 11 + ps, 1, 2);
+        join_ps(f, 11 + ps, ps, 11 + ps, 1, 2);
     }
     f->sent_count = 0;
     register_worker(f, 2, 7);
     expect_part(f, "2#7 cluster");
-    expect_nothing(f);
 }
 
 static struct sl_message table_message(const char *name, uint32_t dim, uint64_t id)
@@ -316,7 +300,6 @@ CASE(coordinator_table_open__tells_what_a_table_is)
     expect_part(f, "2#3 error not found");
     say(f, 2, table_message("c", 8, 4));
     expect(f, "2#4 opened 2");
-    expect_nothing(f);
 }
 
 CASE(coordinator_table_open__stops_at_the_limit)

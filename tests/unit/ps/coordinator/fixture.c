@@ -241,6 +241,7 @@ int fixture_setup_records(void **state)
 int fixture_teardown(void **state)
 {
     struct fixture *f = *state;
+    expect_nothing(f);
     sl_coordinator_destroy(&f->coordinator);
     forget_records(f);
     free(f);
@@ -387,11 +388,24 @@ void register_worker(struct fixture *f, sl_coordinator_peer peer, uint64_t id)
     say(f, peer, (struct sl_message){.kind = SL_MESSAGE_REGISTER, .id = id});
 }
 
+void join_ps(struct fixture *f, sl_coordinator_peer peer, uint32_t task, uint64_t client_id,
+             uint64_t id, uint32_t shards)
+{
+    assert_int_equal(hello_as(f, peer, SL_MESSAGE_ROLE_PS, task, client_id), 0);
+    register_ps(f, peer, id, shards);
+}
+
+void join_worker(struct fixture *f, sl_coordinator_peer peer, uint32_t task, uint64_t client_id,
+                 uint64_t id)
+{
+    assert_int_equal(hello_as(f, peer, SL_MESSAGE_ROLE_WORKER, task, client_id), 0);
+    register_worker(f, peer, id);
+}
+
 void cluster_start(struct fixture *f)
 {
     for (uint32_t ps = 0; ps < 2; ps++) {
-        assert_int_equal(hello(f, 11 + ps, SL_MESSAGE_ROLE_PS, ps), 0);
-        register_ps(f, 11 + ps, 1, 2);
+        join_ps(f, 11 + ps, ps, 11 + ps, 1, 2);
     }
     assert_int_equal(f->sent_count, 2);
     f->sent_count = 0;

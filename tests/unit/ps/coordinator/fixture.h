@@ -38,7 +38,7 @@ struct fixture {
 };
 
 /* For CMocka: 2 ps, 3 workers, Waiting every 3 s, a lease of 10 s, at time 0; the second with
- * records. */
+ * records. At the end everything that was sent has been expected (asserted). */
 int fixture_setup(void **state);
 int fixture_setup_records(void **state);
 int fixture_teardown(void **state);
@@ -86,6 +86,12 @@ void snapshot(struct fixture *f, sl_coordinator_peer peer);
 /* A ps at tcp://host<peer>:1. */
 void register_ps(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint32_t shards);
 void register_worker(struct fixture *f, sl_coordinator_peer peer, uint64_t id);
+
+/* Likewise, after the hello of the process `client_id`. */
+void join_ps(struct fixture *f, sl_coordinator_peer peer, uint32_t task, uint64_t client_id,
+             uint64_t id, uint32_t shards);
+void join_worker(struct fixture *f, sl_coordinator_peer peer, uint32_t task, uint64_t client_id,
+                 uint64_t id);
 
 /* ps 0 and 1 as peers 11 and 12, registered and told; what was sent is forgotten. */
 void cluster_start(struct fixture *f);

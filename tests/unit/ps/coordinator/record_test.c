@@ -47,8 +47,7 @@ static void job_goes_on(struct fixture *f)
 static void job_start(struct fixture *f)
 {
     for (uint32_t ps = 0; ps < 2; ps++) {
-        assert_int_equal(hello(f, 11 + ps, PS, ps), 0);
-        register_ps(f, 11 + ps, 1, 2);
+        join_ps(f, 11 + ps, ps, 11 + ps, 1, 2);
     }
     workers_join(f);
     workers_register(f);
@@ -81,8 +80,7 @@ CASE_WITH_RECORDS(record__the_cluster_is_known)
     job_start(f);
     fixture_take_over(f);
     assert_int_equal(hello_as(f, 22, PS, 1, 12), 0);
-    assert_int_equal(hello_as(f, 31, WORKER, 0, 1), 0);
-    register_worker(f, 31, 9);
+    join_worker(f, 31, 0, 1, 9);
     expect_part(f, "31#9 cluster of 3 workers: ps/0 tcp://host11:1 x");
     assert_int_equal(hello(f, 44, WORKER, 7), SL_ERR_INVALID); /* the count is known */
 }
@@ -92,13 +90,11 @@ CASE_WITH_RECORDS(record__the_values_of_a_ps_stay_lost)
     job_start(f);
     say(f, 1, table_message("a", 4, 5));
     goodbye(f, 12);
-    assert_int_equal(hello_as(f, 42, PS, 1, 99), 0);
-    register_ps(f, 42, 1, 2);
+    join_ps(f, 42, 1, 99, 1, 2);
     f->sent_count = 0;
     fixture_take_over(f);
     assert_int_equal(hello_as(f, 22, PS, 1, 99), 0);
-    assert_int_equal(hello_as(f, 31, WORKER, 0, 1), 0);
-    register_worker(f, 31, 9);
+    join_worker(f, 31, 0, 1, 9);
     expect_part(f, "31#9 cluster of 3 workers without the values of ps/1:");
 }
 
@@ -118,7 +114,6 @@ CASE_WITH_RECORDS(record__who_does_not_come_back_is_lost)
     for (int i = 0; i < 4; i++) { /* in the order of members */
         expect_part(f, "#0 lost worker/2 of 3: no heartbeat for 10 s");
     }
-    expect_nothing(f);
 }
 
 CASE_WITH_RECORDS(record__who_has_left_is_not_missed)
@@ -146,11 +141,9 @@ CASE_WITH_RECORDS(record__losses_are_told_again)
     pass(f, 11 * SECOND, alive);
     f->sent_count = 0;
     fixture_take_over(f);
-    assert_int_equal(hello_as(f, 21, PS, 0, 11), 0);
-    register_ps(f, 21, 7, 2);
+    join_ps(f, 21, 0, 11, 7, 2);
     expect_part(f, "21#7 cluster");
     expect(f, "21#0 lost worker/2 of 3: no heartbeat for 10 s");
-    expect_nothing(f);
 }
 
 /* One that has been told that a barrier is done, and one whose answer was lost with the
@@ -203,8 +196,7 @@ CASE_WITH_RECORDS(record__the_course_of_a_job_goes_on)
     expect(f, "22#0 ended: all 3 workers have left");
     f->sent_count = 0;
     fixture_take_over(f); /* those who were told may not know it */
-    assert_int_equal(hello_as(f, 51, PS, 0, 11), 0);
-    register_ps(f, 51, 7, 2);
+    join_ps(f, 51, 0, 11, 7, 2);
     expect_part(f, "51#7 cluster");
     expect(f, "51#0 ended: all 3 workers have left");
 }
@@ -221,6 +213,7 @@ CASE_WITH_RECORDS(record__nobody_is_let_in_before_a_known_ps)
     assert_int_equal(hello_as(f, 22, PS, 1, 12), 0);
     assert_int_equal(hello_as(f, 31, WORKER, 0, 1), 0);
     assert_int_equal(hello_as(f, 51, PS, 0, 500), 0);
+    f->sent_count = 0;
 }
 
 /* All its ps are gone: the job was another, or is lost. */

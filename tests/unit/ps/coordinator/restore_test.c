@@ -64,7 +64,6 @@ CASE(checkpoint__ends_where_numbers_do)
     done(f, 12, SL_LIMIT_CHECKPOINT_NUMBER);
     expect_part(f, "21#1 made");
     expect_part(f, "21#2 error too large: number 999999999999 is taken, and numbers end there");
-    expect_nothing(f);
 }
 
 CASE(register__refuses_checkpoints_above_the_limit)
@@ -74,14 +73,12 @@ CASE(register__refuses_checkpoints_above_the_limit)
     expect_part(f, "11#1 error invalid");
     register_restoring(f, 12, 1, UINT64_MAX, 0, false);
     expect_part(f, "a checkpoint's number is above the limit of 999999999999");
-    expect_nothing(f);
 }
 
 CASE(register__all_begin_from_the_newest_that_all_have)
 {
     two_ps(f);
-    assert_int_equal(hello(f, 1, WORKER, 0), 0);
-    register_worker(f, 1, 1);
+    join_worker(f, 1, 0, 1, 1);
     register_having(f, 11, 1, 7, "7 6 5 3", "");
     register_having(f, 12, 1, 8, "8 5 3 2", "");
     expect_part(f, "11#1 cluster of 3 workers from 5 not (5, 20]:");
@@ -166,7 +163,6 @@ CASE(register__what_no_two_have_is_not_gone_below)
     register_having(f, 12, 1, 6, "6 5", "7"); /* 7 was never complete, but 4 was */
     expect(f, "12#1 error invalid: ps/1 has checkpoint 6 to start from, the newest of ps/0 is 7: "
               "there is none that all ps have");
-    expect_nothing(f);
 }
 
 CASE(register__what_was_never_complete_is_not_waited_for)
@@ -190,7 +186,6 @@ CASE(register__what_was_never_complete_is_not_waited_for)
     register_having(f, 12, 1, 0, "", "2");
     expect(f, "12#1 error invalid: ps/0 has checkpoint 1 to start from, ps/1 has none: either all "
               "start from one, or none does");
-    expect_nothing(f);
 }
 
 CASE(register__where_one_serves_already_none_begins_from_above_its_newest)
@@ -294,7 +289,6 @@ CASE(end__of_one_ps_waits_for_the_others_a_second)
     expect(f, "12#9 error closed: ps/0 has left");
     ask(f, 12, 10, 0);
     expect(f, "12#10 error closed: ps/0 has left");
-    expect_nothing(f);
 }
 
 CASE(end__does_not_wait_when_it_fails)
@@ -307,7 +301,6 @@ CASE(end__does_not_wait_when_it_fails)
     expect(f, "11#7 error closed: checkpoint 1 is aborted: ps/1 has left");
     goodbye(f, 11);
     expect_part(f, "stage 3 err ok");
-    expect_nothing(f);
 }
 
 CASE(end__no_checkpoint_begins_by_itself)
@@ -318,7 +311,6 @@ CASE(end__no_checkpoint_begins_by_itself)
     pass(f, SECOND, everyone);
     expect_part(f, "stage 3"); /* the ps do not end, though the job has */
     pass(f, 20 * SECOND, everyone);
-    expect_nothing(f);
 }
 
 /* ---- Values that are lost ---------------------------------------------------------------------
@@ -351,8 +343,7 @@ static void job_begins(struct fixture *f)
     two_ps(f);
     register_restoring(f, 11, 1, 0, 0, false);
     register_restoring(f, 12, 1, 0, 0, false);
-    assert_int_equal(hello(f, 1, WORKER, 0), 0);
-    register_worker(f, 1, 1);
+    join_worker(f, 1, 0, 1, 1);
     f->sent_count = 0;
 }
 
@@ -372,7 +363,6 @@ static void expect_no_checkpoint(struct fixture *f, const char *ps)
     f->sent_count = 0;
     ask(f, 21, 9, 0);
     expect_part(f, text);
-    expect_nothing(f);
 }
 
 CASE(values__are_lost_when_a_ps_returns_with_nothing)
@@ -484,7 +474,6 @@ CASE(values__that_are_lost_end_the_checkpoint_that_is_made)
     expect_part(f, "21#2 error corrupt: checkpoint 1 is aborted: ps/0 was restarted without");
     f->sent_count = 0;
     part(f, 12, 1); /* too late */
-    expect_nothing(f);
 }
 
 CASE(values__outlive_a_scheduler)

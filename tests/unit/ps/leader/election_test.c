@@ -35,9 +35,9 @@ static uint64_t on_now(void *ctx)
     return ((struct world *)ctx)->now_ns;
 }
 
-static void on_won(void *ctx, uint64_t epoch)
+static void on_won(void *ctx, uint64_t term)
 {
-    (void)epoch;
+    (void)term;
     ((struct world *)ctx)->won_count++;
 }
 

@@ -1,6 +1,7 @@
 /* The coordinator's seat: under faults by seed, and one by one. */
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,41 +43,53 @@ SL_CASE(leader__under_random_faults)
 /* ---- One by one --------------------------------------------------------------------------------
  */
 
-/* All of them know the one who leads, and where. */
-SL_CASE(leader__all_know_the_leader)
+static int setup(void **state)
 {
-    struct world world;
-    world_make(&world, 1);
-    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
+    struct world *world = malloc(sizeof *world);
+    assert_non_null(world);
+    world_make(world, 2);
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    world_end(*state);
+    free(*state);
+    return 0;
+}
+
+#define CASE(name) SL_CASE_ON(name, struct world *world, setup, teardown)
+
+/* All of them know the one who leads, and where. */
+CASE(leader__all_know_the_leader)
+{
+    world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        const struct sl_election_leader *known = sl_leader_leader(world.processes[i].leader);
-        assert_int_equal(known->term, world.last_epoch);
-        assert_int_equal(world.processes[i].leader_epoch, world.last_epoch);
+        const struct sl_election_leader *known = sl_leader_leader(world->processes[i].leader);
+        assert_int_equal(known->term, world->last_term);
+        assert_int_equal(world->processes[i].leader_term, world->last_term);
         assert_string_equal(known->endpoint, "tcp://127.0.0.1:1");
-        assert_string_equal(known->name, sl_leader_leader(world_holder(&world)->leader)->name);
+        assert_string_equal(known->name, sl_leader_leader(world_holder(world)->leader)->name);
     }
-    world_end(&world);
 }
 
 /* The store is out of reach: the holder ends by itself, before its lease does; when the store is
  * back somebody goes on. */
-SL_CASE(leader__the_metastore_is_away)
+CASE(leader__the_metastore_is_away)
 {
-    struct world world;
-    world_make(&world, 2);
-    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(&world), 1);
-    assert_true(world.told_count > 0);
+    world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(world), 1);
+    assert_true(world->told_count > 0);
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        memory_store_cut(world.processes[i].metastore, true, false);
+        memory_store_cut(world->processes[i].metastore, true, false);
     }
-    world_run_for(&world, TTL_S * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(&world), 0);
-    world_heal(&world);
-    world_run_for(&world, 10 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(&world), 1);
-    assert_int_equal(world.term_count, 2);
-    world_end(&world);
+    world_run_for(world, TTL_S * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(world), 0);
+    world_heal(world);
+    world_run_for(world, 10 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(world), 1);
+    assert_int_equal(world->term_count, 2);
 }
 
 /* How often the text is in what was logged since stderr went to the file. */
@@ -92,158 +105,135 @@ static uint32_t count_logged(FILE *file, const char *text)
 }
 
 /* It can be read, and takes nothing: that is said once, and that it is over when it is. */
-SL_CASE(leader__the_metastore_is_full)
+CASE(leader__the_metastore_is_full)
 {
-    struct world world;
     FILE *file = tmpfile();
     const int old = dup(STDERR_FILENO);
     assert_non_null(file);
-    world_make(&world, 2);
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        memory_store_fill(world.processes[i].metastore, true);
+        memory_store_fill(world->processes[i].metastore, true);
     }
     assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
     sl_log_setup(SL_LOG_INFO, "test");
-    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
     const uint32_t over_early = count_logged(file, "the cluster store answers again");
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        memory_store_fill(world.processes[i].metastore, false);
+        memory_store_fill(world->processes[i].metastore, false);
     }
-    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
     sl_log_setup(SL_LOG_OFF, "test");
     assert_true(dup2(old, STDERR_FILENO) >= 0);
     (void)close(old);
     assert_int_equal(over_early, 0);
     assert_int_equal(count_logged(file, "is out of reach: database space exceeded"), PROCESSES);
     assert_int_equal(count_logged(file, "the cluster store answers again"), PROCESSES);
-    assert_int_equal(world_count_seated(&world), 1);
+    assert_int_equal(world_count_seated(world), 1);
     (void)fclose(file);
-    world_end(&world);
 }
 
 /* One that is told to end gives the seat away at once, and what it knew is written. */
-SL_CASE(leader__resigns)
+CASE(leader__resigns)
 {
-    struct world world;
-    world_make(&world, 3);
-    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
-    struct process *leader = world_holder(&world);
+    world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(world);
     assert_non_null(leader);
-    world_disconnect(&world, leader);
+    world_disconnect(world, leader);
     leader->coordinator = NULL;
     sl_leader_resign(leader->leader, false, 60 * SL_CLOCK_NS_PER_S, world_on_resigned, leader);
-    world_run_for(&world, TTL_S * SL_CLOCK_NS_PER_S - MS);
+    world_run_for(world, TTL_S * SL_CLOCK_NS_PER_S - MS);
     assert_true(leader->resigned);
-    assert_non_null(world_holder(&world)); /* without waiting for the end of the lease */
-    assert_ptr_not_equal(world_holder(&world), leader);
-    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
-    assert_non_null(world.members[1].at);
+    assert_non_null(world_holder(world)); /* without waiting for the end of the lease */
+    assert_ptr_not_equal(world_holder(world), leader);
+    world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
+    assert_non_null(world->members[1].at);
     sl_leader_destroy(&leader->leader);
-    world_end(&world);
 }
 
 /* The job is over: nothing of it is left. */
-SL_CASE(leader__erases)
+CASE(leader__erases)
 {
-    struct world world;
-    world_make(&world, 4);
-    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
-    assert_true(memory_store_count(world.memory, "jobs/a/state/") > 3);
-    struct process *leader = world_holder(&world);
+    world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
+    assert_true(memory_store_count(world->memory, "jobs/a/state/") > 3);
+    struct process *leader = world_holder(world);
     assert_non_null(leader);
-    world_end_process(&world, leader, true);
-    assert_int_equal(memory_store_count(world.memory, "jobs/a/"), 0);
-    world_end(&world);
+    world_end_process(world, leader, true);
+    assert_int_equal(memory_store_count(world->memory, "jobs/a/"), 0);
 }
 
 /* A client of the store that was not answered asks again: its own claim is in its way. */
-SL_CASE(leader__claims_twice)
+CASE(leader__claims_twice)
 {
-    struct world world;
-    world_make(&world, 6);
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        memory_store_repeat(world.processes[i].metastore, true);
+        memory_store_repeat(world->processes[i].metastore, true);
     }
-    world_run_for(&world, 10 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(&world), 1);
-    assert_int_equal(world.term_count, 1);
-    assert_true(world.told_count > 0);
-    world_end(&world);
+    world_run_for(world, 10 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(world), 1);
+    assert_int_equal(world->term_count, 1);
+    assert_true(world->told_count > 0);
 }
 
 /* What came while the lease had ended was not sent: an answer that prolongs it then is too late. */
-SL_CASE(leader__is_prolonged_too_late)
+CASE(leader__is_prolonged_too_late)
 {
-    struct world world;
-    world_make(&world, 8);
-    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
-    struct process *leader = world_holder(&world);
+    world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(world);
     assert_non_null(leader);
     memory_store_hold(leader->metastore, true);
-    world_run_for(&world, 1 * SL_CLOCK_NS_PER_S); /* it has asked */
-    assert_ptr_equal(world_holder(&world), leader);
-    world.now_ns += 1500 * MS; /* before its next tick */
+    world_run_for(world, 1 * SL_CLOCK_NS_PER_S); /* it has asked */
+    assert_ptr_equal(world_holder(world), leader);
+    world->now_ns += 1500 * MS; /* before its next tick */
     memory_store_hold(leader->metastore, false);
-    while (memory_store_answer(world.memory)) {
+    while (memory_store_answer(world->memory)) {
     }
-    assert_int_equal(world_count_seated(&world), 0);
-    world_run_for(&world, 10 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(&world), 1);
-    world_end(&world);
+    assert_int_equal(world_count_seated(world), 0);
+    world_run_for(world, 10 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(world), 1);
 }
 
 /* A server of the store was asked first, did not answer, and does it when others have long done it,
  * and more. */
-SL_CASE(leader__an_old_write_comes_late)
+CASE(leader__an_old_write_comes_late)
 {
-    struct world world;
-    world_make(&world, 9);
-    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
-    struct process *leader = world_holder(&world);
+    world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(world);
     assert_non_null(leader);
     memory_store_remember(leader->metastore);
-    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
-    assert_ptr_equal(world_holder(&world), leader);
-    assert_false(memory_store_play(world.memory));
-    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
-    assert_ptr_equal(world_holder(&world), leader);
-    world_end(&world);
+    world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
+    assert_ptr_equal(world_holder(world), leader);
+    assert_false(memory_store_play(world->memory));
+    world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
+    assert_ptr_equal(world_holder(world), leader);
 }
 
 /* More changes than one write has: nobody is told before the last of them is written. */
-SL_CASE(leader__many_changes)
+CASE(leader__many_changes)
 {
-    struct world world;
-    world_make(&world, 7);
-    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
-    struct process *leader = world_holder(&world);
-    struct member *member = &world.members[1];
+    world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(world);
+    struct member *member = &world->members[1];
     assert_ptr_equal(member->at, leader);
     do { /* what was asked before */
         sl_leader_run(leader->leader);
-    } while (memory_store_answer(world.memory));
-    const uint32_t before = world.told_count;
-    const uint32_t written = memory_store_count(world.memory, "jobs/a/state/table/");
+    } while (memory_store_answer(world->memory));
+    const uint32_t before = world->told_count;
+    const uint32_t written = memory_store_count(world->memory, "jobs/a/state/table/");
     for (uint32_t i = 0; i < NAMES; i++) {
         member->request = 0;
         member->name = NAMES + i;
-        world_open_named(&world, member);
+        world_open_named(world, member);
     }
-    assert_int_equal(world.told_count, before);
-    while (memory_store_count(world.memory, "jobs/a/state/table/") < written + NAMES) {
-        assert_int_equal(world.told_count, before);
+    assert_int_equal(world->told_count, before);
+    while (memory_store_count(world->memory, "jobs/a/state/table/") < written + NAMES) {
+        assert_int_equal(world->told_count, before);
         sl_leader_run(leader->leader);
-        assert_true(memory_store_answer(world.memory));
+        assert_true(memory_store_answer(world->memory));
     }
-    assert_true(world.told_count > before); /* the last of them waits for its answer */
-    world_end(&world);
+    assert_true(world->told_count > before); /* the last of them waits for its answer */
 }
 
 /* Somebody else's bytes under our keys: nobody leads, and nobody falls, until they are gone. */
-SL_CASE(leader__strange_keys)
+CASE(leader__strange_keys)
 {
-    struct world world;
-    world_make(&world, 5);
     static const char *const VALUES[] = {
         "",
         "{}",
@@ -251,19 +241,18 @@ SL_CASE(leader__strange_keys)
         "{\"name\":\"ps/0\",\"endpoint\":\"tcp://a:1\",\"id\":\"x\"}",
     };
     for (size_t i = 0; i < sizeof VALUES / sizeof VALUES[0]; i++) {
-        memory_store_set(world.memory, KEY, VALUES[i]);
-        world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
-        assert_int_equal(world_count_seated(&world), 0);
-        assert_int_equal(world.processes[0].leader_epoch, 0);
-        memory_store_set(world.memory, KEY, NULL);
+        memory_store_set(world->memory, KEY, VALUES[i]);
+        world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
+        assert_int_equal(world_count_seated(world), 0);
+        assert_int_equal(world->processes[0].leader_term, 0);
+        memory_store_set(world->memory, KEY, NULL);
     }
-    memory_store_set(world.memory, "jobs/a/state/ps/00007", "{}");
-    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(&world), 0);
-    memory_store_set(world.memory, "jobs/a/state/ps/00007", NULL);
-    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(world_count_seated(&world), 1);
-    world_end(&world);
+    memory_store_set(world->memory, "jobs/a/state/ps/00007", "{}");
+    world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(world), 0);
+    memory_store_set(world->memory, "jobs/a/state/ps/00007", NULL);
+    world_run_for(world, 20 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(world), 1);
 }
 
 SL_UNIT_SETUP()

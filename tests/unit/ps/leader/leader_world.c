@@ -56,9 +56,9 @@ static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
     struct process *process = ctx;
     process->coordinator = coordinator;
     process->world->term_count++;
-    uint64_t epoch = sl_leader_leader(process->leader)->term;
-    assert_true(epoch > process->world->last_epoch);
-    process->world->last_epoch = epoch;
+    uint64_t term = sl_leader_leader(process->leader)->term;
+    assert_true(term > process->world->last_term);
+    process->world->last_term = term;
 }
 
 static void on_unseated(void *ctx, const char *why)
@@ -72,7 +72,7 @@ static void on_unseated(void *ctx, const char *why)
 static void on_leader(void *ctx, const struct sl_election_leader *leader)
 {
     struct process *process = ctx;
-    process->leader_epoch = leader->term;
+    process->leader_term = leader->term;
 }
 
 static void on_wake(void *ctx)
@@ -115,7 +115,7 @@ static void start(struct world *world, struct process *process)
                    (unsigned)(process - world->processes));
     assert_int_equal(sl_leader_create(&options, &process->leader), 0);
     process->resigned = false;
-    process->leader_epoch = 0;
+    process->leader_term = 0;
 }
 
 /* As a kill does: what it had asked may still come about, but nobody is there for the answer. */

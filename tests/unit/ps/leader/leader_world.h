@@ -29,7 +29,7 @@ struct process {
     bool stands_still;
     struct sl_coordinator *coordinator; /* NULL: not here */
     bool woken, resigned;
-    uint64_t leader_epoch; /* that it was told */
+    uint64_t leader_term; /* that it was told */
 };
 
 /* A ps and a worker of the job, which outlive every coordinator, and open tables. */
@@ -49,7 +49,7 @@ struct world {
     struct member members[2];
     int64_t ids[NAMES_ALL]; /* that somebody was told; -1: nobody */
     uint32_t told_count, term_count;
-    uint64_t last_epoch;
+    uint64_t last_term;
 };
 
 void world_cause_trouble(struct world *world);
