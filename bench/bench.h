@@ -17,6 +17,5 @@ int sl_bench_replicas_run(int argc, char **argv);
 int sl_bench_scale_run(int argc, char **argv);
 int sl_bench_serving_run(int argc, char **argv);
 int sl_bench_table_run(int argc, char **argv);
-int sl_bench_train_run(int argc, char **argv);
 
 #endif

@@ -72,8 +72,7 @@ bool sl_bench_child_beside(const char *name, char path[SL_BENCH_PATH_BYTES])
 int sl_bench_child_script(const char *name, struct sl_bench_arguments *argv)
 {
     char python[SL_BENCH_PATH_BYTES], script[SL_BENCH_PATH_BYTES], installed[64];
-    (void)snprintf(installed, sizeof installed, "starling-bench-%.*s", (int)strcspn(name, "."),
-                   name);
+    (void)snprintf(installed, sizeof installed, "../share/starling-bench/%s", name);
     if (!sl_bench_child_beside(installed, script)) {
         (void)snprintf(script, sizeof script, "%s/%s", SCRIPT_FOLDER, name);
     }

@@ -48,8 +48,8 @@ bool sl_bench_child_find(const char *name, char path[SL_BENCH_PATH_BYTES]);
 /* The program of this name beside this one. */
 bool sl_bench_child_beside(const char *name, char path[SL_BENCH_PATH_BYTES]);
 
-/* The beginning of a command line: Python and a script of bench/, "report.py", or beside this
- * program, "starling-bench-report". Errors, logged: NOT_FOUND. */
+/* The beginning of a command line: Python and a script of bench/, "report.py", as it is installed
+ * or in the source tree. Errors, logged: NOT_FOUND. */
 int sl_bench_child_script(const char *name, struct sl_bench_arguments *argv);
 
 /* Errors, logged: IO. A program that cannot be executed ends with status 127. */

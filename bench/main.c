@@ -1,9 +1,13 @@
 /* starling-bench: measures parts of Starling and whole clusters. Figures are for comparison within
  * one machine and one run. */
+#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/bench.h"
+#include "bench/child.h"
+#include "bench/report.h"
 #include "core/log.h"
 
 struct benchmark {
@@ -11,6 +15,30 @@ struct benchmark {
     const char *summary;
     int (*run)(int argc, char **argv);
 };
+
+/* bench/train.py takes the place of this program. */
+static int run_train(int argc, char **argv)
+{
+    struct sl_bench_arguments arguments = {0};
+    char build[160];
+    if (sl_bench_child_script("train.py", &arguments) != 0) {
+        return 1;
+    }
+    for (int i = 1; i < argc; i++) {
+        sl_bench_arguments_add(&arguments, "%s", argv[i]);
+    }
+    char folder[SL_BENCH_PATH_BYTES];
+    if (!sl_bench_child_beside("starling-ps", folder)) {
+        (void)fprintf(stderr, "starling-bench: there is no starling-ps beside this program\n");
+        return 1;
+    }
+    sl_bench_report_build(build, sizeof build);
+    sl_bench_arguments_add(&arguments, "--build=%s", build);
+    sl_bench_arguments_add(&arguments, "--bin=%s", dirname(folder));
+    (void)execv(arguments.items[0], (char *const *)(uintptr_t)arguments.items);
+    perror("starling-bench train");
+    return 1;
+}
 
 /* By name. */
 static const struct benchmark benchmarks[] = {
@@ -33,8 +61,7 @@ static const struct benchmark benchmarks[] = {
     {"serving", "one reactor beside bare sockets, bare memory and Redis", sl_bench_serving_run},
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",
      sl_bench_table_run},
-    {"train", "samples/s of lr, fm and deepfm end to end, and where the time goes",
-     sl_bench_train_run},
+    {"train", "samples/s of lr, fm and deepfm end to end, and where the time goes", run_train},
 };
 #define BENCHMARK_COUNT (sizeof benchmarks / sizeof benchmarks[0])
 

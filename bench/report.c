@@ -186,14 +186,19 @@ static json_t *figure_json(const struct sl_bench_figure *figure)
     return object;
 }
 
-int sl_bench_report_write(const struct sl_bench_report *report,
-                          const struct sl_bench_common *common, const char *path)
+void sl_bench_report_build(char *text, size_t text_bytes)
 {
     /* __VERSION__ is "12.2.0" of gcc, and begins with a word ("Clang 14") of others. */
     const char *compiler = isdigit((unsigned char)__VERSION__[0]) ? "gcc " : "";
-    char build[160];
-    (void)snprintf(build, sizeof build, "starling %s, %s%s, %s", STARLING_VERSION, compiler,
+    (void)snprintf(text, text_bytes, "starling %s, %s%s, %s", STARLING_VERSION, compiler,
                    __VERSION__, STARLING_BUILD_TYPE);
+}
+
+int sl_bench_report_write(const struct sl_bench_report *report,
+                          const struct sl_bench_common *common, const char *path)
+{
+    char build[160];
+    sl_bench_report_build(build, sizeof build);
     json_t *figures = must_have(json_array());
     for (uint32_t i = 0; i < report->figure_count; i++) {
         append(figures, figure_json(report->figures[i]));

@@ -97,6 +97,9 @@ int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench
  * is there. Before anything is measured. Errors, logged: as above. */
 int sl_bench_report_check(const char *benchmark, const struct sl_bench_common *common);
 
+/* "starling 0.1.0, gcc 12.2.0, RelWithDebInfo". */
+void sl_bench_report_build(char *text, size_t text_bytes);
+
 /* Writes the samples for bench/report.py. Errors, logged: IO. */
 int sl_bench_report_write(const struct sl_bench_report *report,
                           const struct sl_bench_common *common, const char *path);
