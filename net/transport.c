@@ -39,7 +39,7 @@ static void assert_complete(const struct sl_transport_ops *ops)
     sl_assert(ops->listen != NULL);
     sl_assert(ops->connect != NULL);
     sl_assert(ops->disconnect != NULL);
-    sl_assert(ops->migrate != NULL);
+    sl_assert((ops->migrate != NULL) == ((ops->capabilities & SL_TRANSPORT_MIGRATES) != 0));
     sl_assert(ops->send_burst != NULL);
     sl_assert(ops->release != NULL);
     sl_assert(ops->flush != NULL);
@@ -161,6 +161,7 @@ int sl_transport_migrate(struct sl_conn *conn, struct sl_transport *to,
     sl_assert(conn->transport->polling);
     sl_assert(conn->state == SL_CONN_OPEN);
     sl_assert(conn->accepted);
+    sl_assert((to->ops->capabilities & SL_TRANSPORT_MIGRATES) != 0);
     sl_assert(to->ops == conn->transport->ops);
     assert_events(events);
     sl_assert(events->accepted != NULL);

@@ -38,7 +38,7 @@ enum sl_transport_capability {
     SL_TRANSPORT_REGISTERS = 1 << 1,
     /* The medium checks integrity itself. */
     SL_TRANSPORT_CHECKSUMS = 1 << 2,
-    /* Supports migrate. */
+    /* Supports migrate, and ignores `target` of connect. */
     SL_TRANSPORT_MIGRATES = 1 << 3,
     /* `head` may hold several whole frames in a row; they count as one until `sent`. */
     SL_TRANSPORT_MULTI_FRAME = 1 << 4,
@@ -242,15 +242,18 @@ int sl_transport_memory_register(struct sl_transport *transport, void *base, siz
 void sl_transport_memory_unregister(struct sl_transport *transport, void *base);
 
 /* Accepts connections on the endpoint; *bound holds the port chosen for port 0. May be called
- * several times. Errors, logged with the endpoint: IN_USE, NOT_FOUND, IO. */
+ * several times. Without MIGRATES several transports of a process, each of another reactor or with
+ * another number, may listen on one endpoint: the first chooses the port, the others listen on
+ * *bound, and each accepts the connections whose `target` it is. Errors, logged with the endpoint:
+ * IN_USE, NOT_FOUND, IO. */
 int sl_transport_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                         const struct sl_transport_events *events, void *ctx,
                         struct sl_endpoint *bound);
 
 /* Starts to connect; `connected` or `closed` follows. The endpoint's host must be numeric or
  * quickly resolvable: resolve names before. `target` names the peer's transport that shall own the
- * connection, by its number (sl_transport_options.number); without such a listener there, `closed`
- * with REFUSED follows. Transports that support migrate ignore it. Errors: NO_MEMORY, NOT_FOUND,
+ * connection, by its number (sl_transport_options.number). `closed` with REFUSED follows if that
+ * does not listen. Transports with MIGRATES ignore `target`. Errors: NO_MEMORY, NOT_FOUND,
  * TOO_LARGE (connections_max), IO. */
 int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                          uint32_t target, const struct sl_transport_events *events, void *ctx,
@@ -260,12 +263,13 @@ int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoin
  * second; then `closed` with OK. Drops frames received meanwhile. Idempotent. */
 void sl_transport_disconnect(struct sl_conn *conn);
 
-/* Migrates an accepted connection to another reactor's transport of the same kind, once. Call it
+/* MIGRATES: migrates an accepted connection to another reactor's transport of the same kind, once.
+ * Call it
  * inside `received`, after releasing the message; nothing else may be outstanding. The sl_conn
  * here ends with the call, without `closed`. The other reactor gets `accepted`, with conn->user
  * set to `user`, then the frames that arrived in between, but not the current frame again.
- * connections_max limits accepting only, not migration. Errors: UNSUPPORTED, NO_MEMORY: then
- * `closed` follows here. */
+ * connections_max limits accepting only, not migration. Errors: NO_MEMORY: then `closed` follows
+ * here. */
 int sl_transport_migrate(struct sl_conn *conn, struct sl_transport *to,
                          const struct sl_transport_events *events, void *ctx, void *user);
 

@@ -67,7 +67,7 @@ CONFINED = [
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
      r"core/(arena_ahead|shared)\.c|reactor/(mailbox|reactor).*|worker/(thread_ctx|send_arena)\.c|"
-     r"net/control/resolve\.c|net/rdma/(cm|device)\.c|net/dpdk/module/(device|memory)\.c|"
+     r"net/control/resolve\.c|net/rdma/(cm|device|listen)\.c|net/dpdk/module/(device|memory)\.c|"
      r"kv/engine.*",
      "a lock"),
     (r"#include \"config/", r"config/.*|bench/.*|tools/.*|kv/.*|ps/run.*|worker/train/(main|flags|generate)\..*",

@@ -14,10 +14,10 @@
 struct sl_rdma_channel {
     struct rdma_event_channel *cm;
     const struct sl_rdma_library *library;
-    uint32_t users; /* the transport, and ids that migrate from it */
+    uint32_t users; /* the transport, and connect requests on their way from it */
 };
 
-/* Protects all users counts, and is_first_open. Migrations are rare. */
+/* Protects all users counts, and is_first_open. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct sl_rdma_channel *sl_rdma_cm_keep(struct sl_rdma *rdma)
@@ -130,17 +130,19 @@ enum sl_rdma_reason sl_rdma_cm_reason(int err)
     }
 }
 
-void sl_rdma_cm_refuse(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason)
+void sl_rdma_cm_refuse(const struct sl_rdma_library *library, struct rdma_cm_id *id,
+                       enum sl_rdma_reason reason)
 {
     struct sl_rdma_hello hello = {
         .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = reason};
-    (void)rdma->library->reject(id, &hello, sizeof hello);
+    (void)library->reject(id, &hello, sizeof hello);
 }
 
-void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason)
+void sl_rdma_cm_reject(const struct sl_rdma_library *library, struct rdma_cm_id *id,
+                       enum sl_rdma_reason reason)
 {
-    sl_rdma_cm_refuse(rdma, id, reason);
-    (void)rdma->library->destroy_id(id);
+    sl_rdma_cm_refuse(library, id, reason);
+    (void)library->destroy_id(id);
 }
 
 /* Events */
@@ -197,7 +199,7 @@ static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
     }
 }
 
-/* An id without a context is migrating. */
+/* An id without a context goes to another transport. */
 static void handle(struct sl_rdma *rdma, const struct sl_rdma_cm_event *event, void *context)
 {
     if (((uintptr_t)context & 1) != 0) {

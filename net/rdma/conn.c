@@ -124,16 +124,12 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     struct sl_rdma_conn *conn = SL_CONTAINER_OF(timer, struct sl_rdma_conn, timer);
     switch (conn->phase) {
     case SL_RDMA_RESOLVING:
-    case SL_RDMA_MOVING:
-        if (conn->link.id == NULL && conn->attempts > 0 && conn->base.state != SL_CONN_CLOSING) {
+        if (conn->link.id == NULL && conn->attempts > 0) {
             sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
             sl_rdma_connect_begin(conn);
             return;
         }
         sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
-        return;
-    case SL_RDMA_LEAVING:
-        sl_rdma_move_give_up(conn);
         return;
     case SL_RDMA_ENDED:
         conn->quiet_waited = true;
@@ -235,9 +231,6 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
     if (err != 0) {
         return err;
     }
-    if (conn->nic != NULL && conn->nic != nic) {
-        return SL_ERR_IO; /* a migrating connection's keys are valid on one device only */
-    }
     struct ibv_qp_init_attr attr = attributes(nic, link);
     if (rdma->library->create_qp(link->id, nic->pd, &attr) != 0) {
         int reason = errno;
@@ -271,10 +264,9 @@ struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
     uint8_t reads = (uint8_t)READS_MAX(conn->nic->caps.reads_max);
     *hello = (struct sl_rdma_hello){.magic = SL_RDMA_MAGIC,
                                     .version = SL_RDMA_VERSION,
-                                    .is_move = conn->phase == SL_RDMA_MOVING,
                                     .limit = conn->limit_told,
                                     .reads = reads,
-                                    .ticket = conn->ticket};
+                                    .target = conn->target};
     uint8_t depth = reads;
     if (conn->phase == SL_RDMA_ACCEPTING && conn->reads_peer < depth) {
         depth = (uint8_t)conn->reads_peer;
@@ -289,10 +281,7 @@ struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
 
 void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hello *hello)
 {
-    bool moves = conn->phase == SL_RDMA_MOVING || conn->move != NULL;
-    if (!moves) {
-        conn->limit_theirs = hello->limit;
-    }
+    conn->limit_theirs = hello->limit;
     uint32_t ours = READS_MAX(conn->nic->caps.reads_max);
     conn->reads_peer = hello->reads < ours ? hello->reads : ours;
 }
@@ -304,9 +293,6 @@ void sl_rdma_conn_established(struct sl_rdma_conn *conn)
     conn->accept_pending = false;
     sl_rdma_liveness_add(conn->rdma, conn);
     sl_conn_report_accepted(&conn->base);
-    if (conn->move != NULL) {
-        sl_rdma_move_deliver(conn);
-    }
     sl_rdma_mark_dirty(conn);
 }
 
@@ -344,17 +330,10 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
 
 void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
 {
-    if (conn->phase == SL_RDMA_ENDED ||
-        (conn->phase == SL_RDMA_LEAVING && sl_rdma_move_end(conn, err))) {
+    if (conn->phase == SL_RDMA_ENDED) {
         return;
     }
     sl_rdma_conn_stop_timer(conn);
-    if (conn->phase == SL_RDMA_ACCEPTING && conn->move != NULL) {
-        sl_rdma_conn_drop_link(conn); /* sl_rdma_move_bury still delivers what migrated here */
-        conn->end_err = err;
-        sl_rdma_mark_ready(conn);
-        return;
-    }
     bool asked = conn->base.state == SL_CONN_CLOSING; /* by disconnect */
     conn->end_err = asked ? SL_OK : err;
     if (conn->base.state != SL_CONN_CLOSED) {
@@ -387,7 +366,7 @@ void sl_rdma_conn_suspect(struct sl_rdma_conn *conn)
 
 void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn)
 {
-    conn->fin_received = conn->all_received = true;
+    conn->fin_received = true;
     sl_rdma_mark_ready(conn);
 }
 
@@ -409,7 +388,7 @@ void sl_rdma_conn_disconnect(struct sl_conn *base)
         return;
     }
     base->state = SL_CONN_CLOSING;
-    if (conn->phase == SL_RDMA_LIVE) { /* a migrating connection drains later */
+    if (conn->phase == SL_RDMA_LIVE) {
         conn->phase = SL_RDMA_DRAINING;
     }
     sl_rdma_conn_set_timer(conn, DRAIN_NS);
@@ -434,7 +413,7 @@ static bool visit_open(struct sl_rdma_conn *conn)
         sl_rdma_send_report(conn);
     }
     if (conn->phase == SL_RDMA_DRAINING && !conn->fin_sent && sl_rdma_send_is_done(conn)) {
-        conn->fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0, 0);
+        conn->fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0);
     }
     if (conn->phase != SL_RDMA_LIVE && conn->phase != SL_RDMA_DRAINING) {
         return work;
@@ -455,7 +434,7 @@ static bool says_farewell(struct sl_rdma_conn *conn)
         return false;
     }
     if (!conn->fin_sent) {
-        conn->fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0, 0);
+        conn->fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0);
     }
     return !conn->fin_sent || link->sends_completed != link->sends_posted;
 }
@@ -508,7 +487,6 @@ static void finish(struct sl_rdma_conn *conn)
     sl_rdma_conn_drop_link(conn);
     sl_rdma_send_close(conn);
     sl_rdma_receive_close(conn);
-    sl_rdma_move_drop(conn);
     unlink_from(conn);
     if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end_err);
@@ -538,18 +516,10 @@ bool sl_rdma_conn_visit(struct sl_rdma_conn *conn)
     case SL_RDMA_DRAINING:
         return visit_open(conn);
     case SL_RDMA_ACCEPTING:
-        if (conn->link.id == NULL) {
-            sl_rdma_move_bury(conn);
-        } else if (conn->link.disconnected && saw_all(conn)) {
+        if (conn->link.disconnected && saw_all(conn)) {
             sl_rdma_conn_end(conn, SL_ERR_CLOSED);
         }
         return true;
-    case SL_RDMA_MOVING:
-        sl_rdma_move_again(conn);
-        return false;
-    case SL_RDMA_LEAVING:
-        sl_rdma_move_leave(conn);
-        return false;
     case SL_RDMA_ENDED:
         return visit_ended(conn);
     case SL_RDMA_RESOLVING:
@@ -565,7 +535,6 @@ void sl_rdma_conn_cancel_all(struct sl_rdma *rdma)
         if (conn == NULL) {
             continue;
         }
-        sl_rdma_move_announce(conn);
         sl_rdma_conn_end(conn, SL_ERR_CANCELLED);
         conn->end_err = SL_ERR_CANCELLED;
         if (conn->link.id != NULL && conn->link.established) {

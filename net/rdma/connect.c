@@ -31,13 +31,6 @@ static int err_of(int error)
     }
 }
 
-/* A connection that was open reports CLOSED, not REFUSED. */
-static void fail(struct sl_rdma_conn *conn, int err)
-{
-    bool was_open = conn->phase == SL_RDMA_MOVING && err != SL_ERR_DEADLINE;
-    sl_rdma_conn_end(conn, was_open ? SL_ERR_CLOSED : err);
-}
-
 /* Connecting */
 
 /* All retransmissions together take no longer than the peer timeout. */
@@ -70,19 +63,19 @@ void sl_rdma_connect_begin(struct sl_rdma_conn *conn)
     struct sockaddr_storage to;
     int err = resolve(conn, &to);
     if (err != 0) {
-        fail(conn, err);
+        sl_rdma_conn_end(conn, err);
         return;
     }
     if (library->create_id(rdma->cm, &conn->link.id, conn, RDMA_PS_TCP) != 0) {
         conn->link.id = NULL;
-        fail(conn, sl_err_from_errno(errno));
+        sl_rdma_conn_end(conn, sl_err_from_errno(errno));
         return;
     }
     set_ack_timeout(conn);
     bool bound = conn->local.ss_family != AF_UNSPEC;
     if (library->resolve_addr(conn->link.id, bound ? (struct sockaddr *)&conn->local : NULL,
                               (struct sockaddr *)&to, (int)rdma->peer_timeout_ms) != 0) {
-        fail(conn, err_of(errno));
+        sl_rdma_conn_end(conn, err_of(errno));
     }
 }
 
@@ -90,7 +83,6 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
                     uint32_t target, const struct sl_transport_events *events, void *ctx,
                     struct sl_conn **out)
 {
-    (void)target;
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
     if (rdma->closing) {
         return SL_ERR_CLOSED;
@@ -104,6 +96,7 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
     }
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
     conn->endpoint = *endpoint;
+    conn->target = target;
     *out = &conn->base;
     struct sockaddr_storage to;
     int err = resolve(conn, &to);
@@ -125,29 +118,21 @@ static void resolved(struct sl_rdma_conn *conn)
 {
     const struct sl_rdma *rdma = conn->rdma;
     if (rdma->library->resolve_route(conn->link.id, (int)rdma->peer_timeout_ms) != 0) {
-        fail(conn, err_of(errno));
+        sl_rdma_conn_end(conn, err_of(errno));
     }
 }
 
-/* Keeps the local address for a second connection: the keys given to the peer are valid on this
- * device only. */
 static void routed(struct sl_rdma_conn *conn)
 {
-    memcpy(&conn->local, &conn->link.id->route.addr.src_storage, sizeof conn->local);
-    if (conn->local.ss_family == AF_INET) {
-        ((struct sockaddr_in *)&conn->local)->sin_port = 0;
-    } else {
-        ((struct sockaddr_in6 *)&conn->local)->sin6_port = 0;
-    }
     int err = sl_rdma_conn_make_queue_pair(conn);
     if (err != 0) {
-        fail(conn, err);
+        sl_rdma_conn_end(conn, err);
         return;
     }
     struct sl_rdma_hello hello;
     struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
     if (conn->rdma->library->connect(conn->link.id, &param) != 0) {
-        fail(conn, err_of(errno));
+        sl_rdma_conn_end(conn, err_of(errno));
     }
 }
 
@@ -172,20 +157,15 @@ static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event
                             event->has_hello ? SL_ERR_VERSION : SL_ERR_PROTOCOL);
         return;
     }
-    if (!sl_rdma_hello_is_sane(&event->hello, conn->phase == SL_RDMA_MOVING)) {
+    if (!sl_rdma_hello_is_sane(&event->hello)) {
         sl_rdma_conn_refuse(conn, "it gives no credit, or more than anybody has", SL_ERR_PROTOCOL);
         return;
     }
     sl_rdma_conn_take_hello(conn, &event->hello);
     sl_rdma_connect_done(conn);
-    conn->attempts = 0;
-    if (conn->phase == SL_RDMA_RESOLVING) {
-        conn->phase = SL_RDMA_LIVE;
-        sl_rdma_liveness_add(conn->rdma, conn);
-        sl_conn_report_connected(&conn->base);
-        return;
-    }
-    sl_rdma_move_done(conn);
+    conn->phase = SL_RDMA_LIVE;
+    sl_rdma_liveness_add(conn->rdma, conn);
+    sl_conn_report_connected(&conn->base);
 }
 
 static void say_why(struct sl_rdma_conn *conn, uint32_t reason)
@@ -194,7 +174,7 @@ static void say_why(struct sl_rdma_conn *conn, uint32_t reason)
         [SL_RDMA_FULL] = "as many connections are open there as may be",
         [SL_RDMA_DEVICE_FULL] = "the queues of its device have no room for another connection",
         [SL_RDMA_NO_MEMORY] = "it has no memory for another connection",
-        [SL_RDMA_NO_TICKET] = "nobody waits there for the connection that goes on",
+        [SL_RDMA_NO_TARGET] = "it has no such shard: both ends must be of one release",
         [SL_RDMA_NOT_SANE] = "it takes no such credit"};
     const char *why = reason < sizeof words / sizeof words[0] ? words[reason] : NULL;
     if (sl_rdma_may_log(conn->rdma)) {
@@ -220,7 +200,7 @@ static void rejected(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
     if (event->has_hello) {
         say_why(conn, event->hello.limit);
     }
-    fail(conn, SL_ERR_REFUSED);
+    sl_rdma_conn_end(conn, SL_ERR_REFUSED);
 }
 
 /* The accepting side may end the connection before it gets ESTABLISHED: the kernel then reports
@@ -237,7 +217,7 @@ static void after(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *even
 
 void sl_rdma_connect_event(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
-    if (conn->phase != SL_RDMA_RESOLVING && conn->phase != SL_RDMA_MOVING) {
+    if (conn->phase != SL_RDMA_RESOLVING) {
         after(conn, event);
         return;
     }
@@ -255,12 +235,12 @@ void sl_rdma_connect_event(struct sl_rdma_conn *conn, const struct sl_rdma_cm_ev
         rejected(conn, event);
         return;
     case RDMA_CM_EVENT_UNREACHABLE:
-        fail(conn, SL_ERR_DEADLINE);
+        sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
         return;
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
     case RDMA_CM_EVENT_CONNECT_ERROR:
-        fail(conn, err_of(-event->status));
+        sl_rdma_conn_end(conn, err_of(-event->status));
         return;
     default:
         return;

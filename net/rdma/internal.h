@@ -62,12 +62,9 @@ struct sl_rdma {
     struct sl_rdma_conn *dirty; /* connections that the next flush visits */
     struct sl_rdma_conn *ready; /* connections that the next poll visits */
     struct sl_rdma_conn *by_queue_pair[SL_RDMA_BUCKETS];
-    struct sl_rdma_move *moves;    /* outgoing migrations, by ticket */
-    struct sl_rdma_move *arrivals; /* incoming migrations that wait for memory */
     struct sl_rdma_conn
         *spare;           /* closed connections for reuse: unreleased messages may name them */
     uint32_t generations; /* queue pairs created; wraps */
-    struct sl_rdma_block *copies; /* blocks of kind COPY */
     struct sl_rdma_listener *listeners;
     struct sl_rdma_region regions[SL_RDMA_REGIONS];
     uint32_t region_end;
@@ -75,6 +72,7 @@ struct sl_rdma {
     char devices[256]; /* option rdma_device, or "" */
     bool has_gid_index;
     uint32_t gid_index;
+    uint32_t number;   /* peers name it in `target` */
     uint32_t next_nic; /* round robin over NICs for outgoing connections */
     uint32_t connections_max, peer_timeout_ms, buffers_max;
     struct sl_timer sweep, retry;
@@ -91,21 +89,16 @@ enum sl_rdma_life {
     SL_RDMA_RESOLVING, /* connecting: resolves address and route, or has sent the request */
     SL_RDMA_ACCEPTING, /* accepted; ESTABLISHED is pending */
     SL_RDMA_LIVE,
-    SL_RDMA_MOVING, /* connecting side: received MOVE, and connects again; the upper layer sees OPEN
-                     */
-    SL_RDMA_LEAVING,  /* accepting side: migrates to another reactor; the upper layer has forgotten
-                         it */
     SL_RDMA_DRAINING, /* disconnect: sends its queue, drops what arrives */
     SL_RDMA_ENDED     /* drains the queue pair, then reports `closed` */
 };
 
-/* A queue pair and its state. A migrating connection gets a second one; then no work request of
- * the first is outstanding. qp_context of the queue pair points here. */
+/* A queue pair and its state. A connect request that is repeated gets another one. qp_context of
+ * the queue pair points here. */
 struct sl_rdma_link {
     struct rdma_cm_id *id; /* owns the queue pair; NULL: none */
     uint32_t generation;   /* part of wr_id: tells completions of an older queue pair apart */
-    uint32_t sends_posted, sends_completed; /* work requests, reads included; wrap, and continue on
-                                               the next queue pair */
+    uint32_t sends_posted, sends_completed; /* work requests, reads included; wrap */
     bool established, disconnected;
     bool is_shut;  /* peers have no remote access yet (access.c) */
     bool last_wqe; /* error state: the device has returned all receive buffers */
@@ -134,10 +127,11 @@ struct sl_rdma_conn {
     uint32_t empties; /* of the NIC, when the end was noticed, then when the queue pair was drained:
                          earlier completions are handled first */
     struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
-    struct sl_timer timer;       /* deadline of the phase; LIVE: is_suspected */
-    struct sl_endpoint endpoint; /* connecting side; a second connection leaves from `local`, too */
-    struct sockaddr_storage local;
-    /* Credit and counts survive a migration. All of them wrap. */
+    struct sl_timer timer;         /* deadline of the phase; LIVE: is_suspected */
+    struct sl_endpoint endpoint;   /* connecting side */
+    struct sockaddr_storage local; /* connecting side */
+    uint32_t target;               /* connecting side */
+    /* Credit and counts. All of them wrap. */
     uint32_t limit_theirs; /* counted packets that this side may send in all */
     uint32_t limit_ours;   /* counted packets that the peer may send in all */
     uint32_t limit_told;   /* limit_ours as last sent */
@@ -148,17 +142,13 @@ struct sl_rdma_conn {
     uint32_t reads_peer;             /* RDMA reads that the peer serves at a time */
     bool note_due;                   /* the peer needs a packet although nothing is queued */
     bool fin_received;
-    bool all_received;     /* FIN or MOVED arrived: the last packet on the queue pair */
     bool heard;            /* a packet arrived since the last liveness round */
     uint32_t quiet_rounds; /* liveness rounds without a packet */
     uint32_t pings;        /* sent since the last packet arrived */
     uint64_t quiet_since_ns;
-    uint32_t attempts; /* RESOLVING, MOVING: requests rejected by a busy listener */
+    uint32_t attempts; /* RESOLVING: requests rejected by a busy listener */
     struct sl_rdma_send *send;
     struct sl_rdma_receive *receive;
-    struct sl_rdma_move *move; /* LEAVING: what migrates; ACCEPTING: what has migrated here */
-    uint64_t ticket;           /* MOVING */
-    bool moved_sent;
 };
 
 /* rdma.c */
@@ -212,8 +202,8 @@ static inline uint64_t sl_rdma_wr_id(const struct sl_rdma_conn *conn, uint32_t k
 int sl_rdma_cm_open(struct sl_rdma *rdma);
 void sl_rdma_cm_close(struct sl_rdma *rdma);
 
-/* Keeps the event channel open while an id of this transport migrates, even beyond its close.
- * Release on any thread. */
+/* Keeps the event channel open, even beyond the close of the transport, while a connect request
+ * goes to another reactor. Release on any thread. */
 struct sl_rdma_channel *sl_rdma_cm_keep(struct sl_rdma *rdma);
 void sl_rdma_cm_let_go(struct sl_rdma_channel **channel);
 
@@ -246,8 +236,10 @@ void sl_rdma_listen_lost(struct sl_rdma_listener *listener);
 enum sl_rdma_reason sl_rdma_cm_reason(int err);
 
 /* Rejects a connect request. The second function also destroys the id. */
-void sl_rdma_cm_refuse(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason);
-void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason);
+void sl_rdma_cm_refuse(const struct sl_rdma_library *library, struct rdma_cm_id *id,
+                       enum sl_rdma_reason reason);
+void sl_rdma_cm_reject(const struct sl_rdma_library *library, struct rdma_cm_id *id,
+                       enum sl_rdma_reason reason);
 
 int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
@@ -256,8 +248,8 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
                     uint32_t target, const struct sl_transport_events *events, void *ctx,
                     struct sl_conn **out);
 
-/* Resolves conn->endpoint, from conn->local unless that is AF_UNSPEC. RESOLVING, or MOVING
- * again. Ends the connection on an error. */
+/* Resolves conn->endpoint, from conn->local unless that is AF_UNSPEC. RESOLVING. Ends the
+ * connection on an error. */
 void sl_rdma_connect_begin(struct sl_rdma_conn *conn);
 /* Either side: the queue pair of link.id is connected. */
 void sl_rdma_connect_done(struct sl_rdma_conn *conn);
@@ -270,10 +262,9 @@ int sl_rdma_access_accept(struct sl_rdma_conn *conn);
 /* Gives the peer remote access. False: the device refuses, and the connection has ended. */
 bool sl_rdma_access_open(struct sl_rdma_conn *conn);
 
-/* A migrating connection keeps its credit: `limit` is ignored. */
-static inline bool sl_rdma_hello_is_sane(const struct sl_rdma_hello *hello, bool moves)
+static inline bool sl_rdma_hello_is_sane(const struct sl_rdma_hello *hello)
 {
-    return hello->reads > 0 && (moves || hello->limit - 1U < SL_RDMA_LIMIT_AHEAD_MAX);
+    return hello->reads > 0 && hello->limit - 1U < SL_RDMA_LIMIT_AHEAD_MAX;
 }
 
 /* A peer that does not answer for so long is gone. */
@@ -299,7 +290,7 @@ bool sl_rdma_address_is_any(const struct sockaddr_storage *address);
 int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpoint,
                            const struct sockaddr_storage *to, struct sockaddr_storage *from);
 
-/* conn.c, move.c, liveness.c */
+/* conn.c, liveness.c */
 
 /* A connection in the table, RESOLVING, with send and receive state. NULL: no memory. */
 struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
@@ -318,7 +309,7 @@ void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hel
 /* Destroys the queue pair and the id: the device no longer uses their memory. */
 void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn);
 
-/* ACCEPTING -> LIVE: reports `accepted`, then delivers packets that migrated here. From poll. */
+/* ACCEPTING -> LIVE: reports `accepted`. From poll. */
 void sl_rdma_conn_established(struct sl_rdma_conn *conn);
 
 void sl_rdma_conn_set_timer(struct sl_rdma_conn *conn, uint64_t after_ns);
@@ -339,7 +330,7 @@ void sl_rdma_conn_disconnected(struct sl_rdma_conn *conn);
  * drained. Before CLOSED all received frames are delivered. Idempotent: the first error wins. */
 void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err);
 
-/* From poll, for connections in `ready`: continues an end, a migration, a drain. Returns whether
+/* From poll, for connections in `ready`: continues an end or a drain. Returns whether
  * work was done. */
 bool sl_rdma_conn_visit(struct sl_rdma_conn *conn);
 void sl_rdma_conn_disconnect(struct sl_conn *conn);
@@ -352,53 +343,6 @@ struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *nic, u
 
 /* Packets that concern the queue pair, checked by receive.c. From inside sl_rdma_receive_block. */
 void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn);
-void sl_rdma_move_told(struct sl_rdma_conn *conn, uint64_t ticket); /* MOVE */
-
-int sl_rdma_move_migrate(struct sl_conn *conn, struct sl_transport *to,
-                         const struct sl_transport_events *events, void *ctx, void *user);
-
-/* LEAVING: keeps a copy of a packet for the next owner, which handles it as if it had arrived
- * there.
- * - counted_received must not include the packet here.
- * - Packets that arrive while LEAVING do not reach receive.c.
- * - Packets that receive.c holds when `received` returns with the connection LEAVING come through
- *   this function, in order: the rest of the current packet (as a packet of its own), then the
- *   others. receive.c removes them from counted_received and never adds them to counted_consumed.
- * - So an accepted connection reads no payload ahead of its first delivered frame. */
-void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes);
-
-/* A connect request with a ticket. Takes the id. False: unknown ticket, the caller rejects. */
-bool sl_rdma_move_arrived(struct sl_rdma *rdma, struct rdma_cm_id *id,
-                          const struct sl_rdma_hello *hello);
-
-/* LEAVING: a packet from the queue pair. */
-void sl_rdma_move_take(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes);
-
-/* From sl_rdma_conn_visit: LEAVING; MOVING; ACCEPTING of a connection whose peer has already
- * left. */
-void sl_rdma_move_leave(struct sl_rdma_conn *conn);
-void sl_rdma_move_again(struct sl_rdma_conn *conn);
-void sl_rdma_move_bury(struct sl_rdma_conn *conn);
-
-/* MOVING: the second queue pair is connected. */
-void sl_rdma_move_done(struct sl_rdma_conn *conn);
-
-/* LEAVING: the connection ends; the new owner is notified. False: it ends here only. */
-bool sl_rdma_move_end(struct sl_rdma_conn *conn, int err);
-
-/* ACCEPTING after a migration: reports `accepted` now, so that the new owner can get `closed`. */
-void sl_rdma_move_announce(struct sl_rdma_conn *conn);
-
-/* Each round of retries accepts migrations that waited for memory. close drops the others. */
-void sl_rdma_move_retry(struct sl_rdma *rdma);
-void sl_rdma_move_close(struct sl_rdma *rdma);
-
-/* LEAVING: the deadline has passed. */
-void sl_rdma_move_give_up(struct sl_rdma_conn *conn);
-
-/* Delivers the packets that migrated here, and frees conn->move; or only frees it. */
-void sl_rdma_move_deliver(struct sl_rdma_conn *conn);
-void sl_rdma_move_drop(struct sl_rdma_conn *conn);
 
 /* Several times per peer timeout, visits all connections. Ends with DEADLINE those whose peer
  * owes an answer and has sent nothing for the whole timeout. */
@@ -421,10 +365,9 @@ uint32_t sl_rdma_send_burst(struct sl_conn *conn, const struct sl_transport_fram
 /* Makes packets of queued frames, as far as credit and the send queue allow, and posts them. */
 void sl_rdma_send_flush(struct sl_rdma_conn *conn);
 
-/* Sends an uncounted packet: CREDIT_UPDATE, MOVE, MOVED, FIN. False: the send queue is full,
- * retry later. */
-bool sl_rdma_send_uncounted(struct sl_rdma_conn *conn, enum sl_rdma_packet_kind kind, uint8_t flags,
-                            uint64_t ticket);
+/* Sends an uncounted packet: CREDIT_UPDATE, FIN. False: the send queue is full, retry later. */
+bool sl_rdma_send_uncounted(struct sl_rdma_conn *conn, enum sl_rdma_packet_kind kind,
+                            uint8_t flags);
 
 /* Nothing is queued, outstanding at the device, or unread by the peer. */
 bool sl_rdma_send_is_done(const struct sl_rdma_conn *conn);
@@ -450,19 +393,12 @@ void sl_rdma_receive_close(struct sl_rdma_conn *conn);
 /* A packet has arrived in this block, which receive.c owns from here on. */
 void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *block, uint32_t bytes);
 
-/* A packet that arrived at another reactor before the connection migrated here. Copied. */
-int sl_rdma_receive_copy(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes);
-/* Closing: frees copies whose messages were never released. */
-void sl_rdma_receive_free_copies(struct sl_rdma *rdma);
-
 /* A read that succeeded. */
 void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number);
 /* Asks `sink` again, and reads and delivers what could not be before. True: work was done. */
 bool sl_rdma_receive_visit(struct sl_rdma_conn *conn);
 bool sl_rdma_receive_is_done(
     const struct sl_rdma_conn *conn); /* all received frames are delivered */
-/* LEAVING: the device still writes to abandoned blocks. */
-bool sl_rdma_receive_is_reading(const struct sl_rdma_conn *conn);
 void sl_rdma_receive_release(struct sl_conn *conn, const struct sl_transport_message *message);
 
 #endif

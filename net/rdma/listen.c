@@ -1,5 +1,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +12,35 @@
 #define BACKLOG  1024
 #define RETRY_NS SL_CLOCK_NS_PER_S /* after the removal of the listener's device */
 
+/* The transports of a process may share an endpoint. The first to listen has the listener of
+ * rdma_cm, and passes each connect request to the transport that the request names. */
 struct sl_rdma_listener {
     struct sl_rdma *rdma;
-    struct sl_rdma_listener *next;
+    struct sl_rdma_listener *next;   /* of the transport */
+    struct sl_rdma_listener *shared; /* the next in `all` */
     const struct sl_transport_events *events;
     void *ctx;
-    struct rdma_cm_id *id; /* NULL: the device is gone */
+    bool is_first;             /* has the listener of rdma_cm */
+    struct rdma_cm_id *id;     /* NULL: not the first, or the device is gone */
+    struct ibv_context *verbs; /* of id; NULL: none, or of any device */
     struct sl_timer timer;
     struct sl_endpoint bound;
 };
+
+/* All listeners of the process. The lock protects the list, and `verbs`. A listener is removed by
+ * its own thread. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sl_rdma_listener *all;
+
+/* With the lock. */
+static struct sl_rdma_listener *find(const struct sl_endpoint *bound, uint32_t number)
+{
+    struct sl_rdma_listener *at = all;
+    while (at != NULL && (at->rdma->number != number || !sl_endpoint_same(&at->bound, bound))) {
+        at = at->shared;
+    }
+    return at;
+}
 
 /* Connect requests */
 
@@ -29,7 +50,7 @@ static void turn_away(struct sl_rdma *rdma, struct rdma_cm_id *id, const char *p
     if (sl_rdma_may_log(rdma)) {
         sl_log_warn("%s: refused: %s", peer, why);
     }
-    sl_rdma_cm_reject(rdma, id, reason);
+    sl_rdma_cm_reject(rdma->library, id, reason);
 }
 
 static void name_peer(struct rdma_cm_id *id, char *peer, size_t peer_bytes)
@@ -43,24 +64,29 @@ static void name_peer(struct rdma_cm_id *id, char *peer, size_t peer_bytes)
     sl_endpoint_format(&endpoint, peer, peer_bytes);
 }
 
-static void take(struct sl_rdma_listener *listener, const struct sl_rdma_cm_event *event,
-                 const char *peer)
+/* Accepts the request, at the transport that shall own the connection. */
+static void take(const struct sl_rdma_listener *listener, struct rdma_cm_id *id, const char *peer,
+                 const struct sl_rdma_hello *hello)
 {
     struct sl_rdma *rdma = listener->rdma;
+    if (rdma->stats.connections >= rdma->connections_max) {
+        turn_away(rdma, id, peer, SL_RDMA_FULL, "as many connections are open as may be");
+        return;
+    }
     struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, listener->events, listener->ctx);
     if (conn == NULL) {
-        turn_away(rdma, event->id, peer, SL_RDMA_NO_MEMORY, "no memory for another connection");
+        turn_away(rdma, id, peer, SL_RDMA_NO_MEMORY, "no memory for another connection");
         return;
     }
     snprintf(conn->base.peer, sizeof conn->base.peer, "%s", peer);
     conn->accept_pending = true;
     conn->base.accepted = true;
     conn->phase = SL_RDMA_ACCEPTING;
-    conn->link.id = event->id;
-    event->id->context = conn;
+    conn->link.id = id;
+    id->context = conn;
     int err = sl_rdma_conn_make_queue_pair(conn);
     if (err == 0) {
-        sl_rdma_conn_take_hello(conn, &event->hello);
+        sl_rdma_conn_take_hello(conn, hello);
         err = sl_rdma_access_accept(conn);
     }
     if (err == SL_ERR_CLOSED) {
@@ -68,11 +94,90 @@ static void take(struct sl_rdma_listener *listener, const struct sl_rdma_cm_even
         return;
     }
     if (err != 0) {
-        sl_rdma_cm_refuse(rdma, event->id, sl_rdma_cm_reason(err));
+        sl_rdma_cm_refuse(rdma->library, id, sl_rdma_cm_reason(err));
         sl_rdma_conn_refuse(conn, "it could not be accepted", err);
         return;
     }
     sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
+}
+
+/* A request on its way to another transport. */
+struct request {
+    struct rdma_cm_id *id;
+    struct sl_rdma_channel *from; /* event channel of id until it migrates */
+    const struct sl_rdma_library *library;
+    struct sl_rdma_hello hello;
+    struct sl_endpoint bound;
+    char peer[SL_LIMIT_ENDPOINT_BYTES];
+};
+
+/* The transport, or its reactor, has ended. */
+static void reject(void *ctx)
+{
+    struct request *request = ctx;
+    sl_rdma_cm_reject(request->library, request->id, SL_RDMA_NO_TARGET);
+    sl_rdma_cm_let_go(&request->from);
+    free(request);
+}
+
+/* On the thread of the transport. migrate_id returns when all events of the id that the first
+ * transport has read are acknowledged; later ones come here. */
+static void arrive(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct request *request = ctx;
+    pthread_mutex_lock(&lock);
+    const struct sl_rdma_listener *listener = find(&request->bound, request->hello.target);
+    pthread_mutex_unlock(&lock);
+    if (listener == NULL || request->library->migrate_id(request->id, listener->rdma->cm) != 0) {
+        reject(request);
+        return;
+    }
+    sl_rdma_cm_let_go(&request->from);
+    take(listener, request->id, request->peer, &request->hello);
+    free(request);
+}
+
+static void pass_on(const struct sl_rdma_listener *first, uint32_t reactor,
+                    const struct sl_rdma_cm_event *event, const char *peer)
+{
+    struct sl_rdma *rdma = first->rdma;
+    struct request *request = malloc(sizeof *request);
+    if (request == NULL) {
+        turn_away(rdma, event->id, peer, SL_RDMA_NO_MEMORY, "no memory for another connection");
+        return;
+    }
+    *request = (struct request){.id = event->id,
+                                .from = sl_rdma_cm_keep(rdma),
+                                .library = rdma->library,
+                                .hello = event->hello,
+                                .bound = first->bound};
+    memcpy(request->peer, peer, sizeof request->peer);
+    if (reactor == sl_reactor_index(rdma->base.reactor)) {
+        arrive(request, 0, 0);
+    } else {
+        sl_reactor_post(rdma->base.reactor, reactor,
+                        (struct sl_mail){.run = arrive, .ctx = request, .drop = reject});
+    }
+}
+
+/* To the transport that the request names. */
+static void direct(struct sl_rdma_listener *first, const struct sl_rdma_cm_event *event,
+                   const char *peer)
+{
+    pthread_mutex_lock(&lock);
+    const struct sl_rdma_listener *listener = find(&first->bound, event->hello.target);
+    const uint32_t reactor = listener != NULL ? sl_reactor_index(listener->rdma->base.reactor) : 0;
+    pthread_mutex_unlock(&lock);
+    if (listener == NULL) {
+        turn_away(first->rdma, event->id, peer, SL_RDMA_NO_TARGET,
+                  "it names a shard that this process does not have");
+    } else if (listener == first) {
+        take(first, event->id, peer, &event->hello);
+    } else {
+        pass_on(first, reactor, event, peer);
+    }
 }
 
 void sl_rdma_listen_request(struct sl_rdma_listener *listener, const struct sl_rdma_cm_event *event)
@@ -84,19 +189,13 @@ void sl_rdma_listen_request(struct sl_rdma_listener *listener, const struct sl_r
     if (!event->has_hello) {
         turn_away(rdma, event->id, peer, SL_RDMA_NO_REASON, "what it said is not ours");
     } else if (event->hello.version != SL_RDMA_VERSION) {
-        turn_away(rdma, event->id, peer, SL_RDMA_NO_REASON, "it is of another version");
-    } else if (!sl_rdma_hello_is_sane(&event->hello, event->hello.is_move != 0)) {
+        turn_away(rdma, event->id, peer, SL_RDMA_NO_REASON,
+                  "it is of another version: both ends must run releases that go together");
+    } else if (!sl_rdma_hello_is_sane(&event->hello)) {
         turn_away(rdma, event->id, peer, SL_RDMA_NOT_SANE,
                   "it gives no credit, or more than anybody has");
-    } else if (event->hello.is_move != 0) {
-        if (!sl_rdma_move_arrived(rdma, event->id, &event->hello)) {
-            turn_away(rdma, event->id, peer, SL_RDMA_NO_TICKET,
-                      "nobody waits for the connection that it goes on with");
-        }
-    } else if (rdma->stats.connections >= rdma->connections_max) {
-        turn_away(rdma, event->id, peer, SL_RDMA_FULL, "as many connections are open as may be");
     } else {
-        take(listener, event, peer);
+        direct(listener, event, peer);
     }
 }
 
@@ -140,6 +239,13 @@ static int find_address(struct sl_rdma *rdma, const struct sl_endpoint *endpoint
     return err;
 }
 
+static void set_verbs(struct sl_rdma_listener *listener, struct ibv_context *verbs)
+{
+    pthread_mutex_lock(&lock);
+    listener->verbs = verbs;
+    pthread_mutex_unlock(&lock);
+}
+
 /* Does not log. */
 static int open_id(struct sl_rdma_listener *listener, struct sockaddr_storage *address)
 {
@@ -157,22 +263,25 @@ static int open_id(struct sl_rdma_listener *listener, struct sockaddr_storage *a
         return err;
     }
     listener->id = id;
+    set_verbs(listener, id->verbs);
     return 0;
+}
+
+static void close_id(struct sl_rdma_listener *listener)
+{
+    if (listener->id != NULL) {
+        set_verbs(listener, NULL);
+        (void)listener->rdma->library->destroy_id(listener->id);
+        listener->id = NULL;
+    }
 }
 
 /* Opens the NIC when listening: missing memory is an error of the listener, not of each later
  * connect request. */
-static int open_nic(struct sl_rdma_listener *listener)
+static int open_nic(const struct sl_rdma_listener *listener)
 {
     struct sl_rdma_nic *nic;
-    int err = listener->id->verbs != NULL
-                  ? sl_rdma_nic_get(listener->rdma, listener->id->verbs, &nic)
-                  : 0;
-    if (err != 0) {
-        (void)listener->rdma->library->destroy_id(listener->id);
-        listener->id = NULL;
-    }
-    return err;
+    return listener->verbs != NULL ? sl_rdma_nic_get(listener->rdma, listener->verbs, &nic) : 0;
 }
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
@@ -196,8 +305,7 @@ void sl_rdma_listen_lost(struct sl_rdma_listener *listener)
     sl_log_warn("rdma: the device of %s:%u was removed; listening again when there is one",
                 listener->bound.host, listener->bound.port);
     sl_rdma_nic_remove(rdma, listener->id->verbs);
-    (void)rdma->library->destroy_id(listener->id);
-    listener->id = NULL;
+    close_id(listener);
     sl_timer_arm(sl_reactor_timers(rdma->base.reactor), &listener->timer,
                  sl_reactor_now_ns(rdma->base.reactor) + RETRY_NS);
 }
@@ -209,15 +317,55 @@ static const char *advice(int err)
                                    : "";
 }
 
+/* Whether another transport of this process listens there already. Errors: IN_USE, if one with
+ * this number does. */
+static int join_first(struct sl_rdma_listener *listener, bool *joined)
+{
+    pthread_mutex_lock(&lock);
+    const struct sl_rdma_listener *first = all;
+    while (first != NULL &&
+           (!first->is_first || !sl_endpoint_same(&first->bound, &listener->bound))) {
+        first = first->shared;
+    }
+    const bool is_taken = find(&listener->bound, listener->rdma->number) != NULL;
+    *joined = first != NULL && listener->bound.port != 0;
+    listener->verbs = *joined ? first->verbs : NULL;
+    pthread_mutex_unlock(&lock);
+    return *joined && is_taken ? SL_ERR_IN_USE : 0;
+}
+
+static int begin(struct sl_rdma_listener *listener)
+{
+    struct sl_rdma *rdma = listener->rdma;
+    struct sockaddr_storage address;
+    bool joined;
+    int err = join_first(listener, &joined);
+    if (err == 0 && !joined) {
+        err = find_address(rdma, &listener->bound, &address);
+        if (err != 0) {
+            return err; /* logged */
+        }
+        err = open_id(listener, &address);
+        listener->is_first = true;
+    }
+    if (err == 0) {
+        err = open_nic(listener);
+    }
+    if (err != 0) {
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(&listener->bound, text, sizeof text);
+        sl_log_error("cannot listen on %s: %s%s", text, sl_err_name(err), advice(err));
+        close_id(listener);
+    } else if (!joined) {
+        listener->bound.port = ntohs(rdma->library->get_src_port(listener->id));
+    }
+    return err;
+}
+
 int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
-    struct sockaddr_storage address;
-    int err = find_address(rdma, endpoint, &address);
-    if (err != 0) {
-        return err;
-    }
     struct sl_rdma_listener *listener = malloc(sizeof *listener);
     if (listener == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -228,21 +376,29 @@ int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *end
                                           .ctx = ctx,
                                           .timer.run = on_timer,
                                           .bound = *endpoint};
-    err = open_id(listener, &address);
-    if (err == 0) {
-        err = open_nic(listener);
-    }
+    int err = begin(listener);
     if (err != 0) {
-        char text[SL_LIMIT_ENDPOINT_BYTES];
-        sl_endpoint_format(endpoint, text, sizeof text);
-        sl_log_error("cannot listen on %s: %s%s", text, sl_err_name(err), advice(err));
         free(listener);
         return err;
     }
-    listener->bound.port = ntohs(rdma->library->get_src_port(listener->id));
     rdma->listeners = listener;
+    pthread_mutex_lock(&lock);
+    listener->shared = all;
+    all = listener;
+    pthread_mutex_unlock(&lock);
     *bound = listener->bound;
     return 0;
+}
+
+static void leave_all(const struct sl_rdma_listener *listener)
+{
+    pthread_mutex_lock(&lock);
+    struct sl_rdma_listener **at = &all;
+    while (*at != listener) {
+        at = &(*at)->shared;
+    }
+    *at = listener->shared;
+    pthread_mutex_unlock(&lock);
 }
 
 void sl_rdma_listen_close(struct sl_rdma *rdma)
@@ -253,9 +409,8 @@ void sl_rdma_listen_close(struct sl_rdma *rdma)
         if (sl_timer_armed(&listener->timer)) {
             sl_timer_disarm(sl_reactor_timers(rdma->base.reactor), &listener->timer);
         }
-        if (listener->id != NULL) {
-            (void)rdma->library->destroy_id(listener->id);
-        }
+        leave_all(listener);
+        close_id(listener);
         free(listener);
     }
 }

@@ -23,7 +23,7 @@ static void forget(struct sl_rdma_conn *conn, uint64_t now_ns)
 static void ping(struct sl_rdma_conn *conn, uint32_t pings_max)
 {
     if (conn->pings < pings_max &&
-        sl_rdma_send_uncounted(conn, SL_RDMA_CREDIT_UPDATE, SL_RDMA_PING, 0)) {
+        sl_rdma_send_uncounted(conn, SL_RDMA_CREDIT_UPDATE, SL_RDMA_PING)) {
         conn->pings++;
     }
 }
@@ -112,7 +112,6 @@ static void on_retry(struct sl_timer *timer, uint64_t now_ns)
     (void)now_ns;
     rdma->retry_rounds++;
     rdma->awake = rdma->awake || rdma->ready != NULL;
-    sl_rdma_move_retry(rdma);
 }
 
 void sl_rdma_liveness_retry(struct sl_rdma *rdma)

@@ -22,9 +22,7 @@ enum sl_rdma_block_kind {
     SL_RDMA_BLOCK_RECEIVE, /* SL_RDMA_PACKET_BYTES */
     SL_RDMA_BLOCK_STAGING, /* payload of a LONG packet up to SL_RDMA_STAGING_BYTES; copies of
                               unregistered memory */
-    SL_RDMA_BLOCK_SEND,    /* SL_RDMA_PACKET_BYTES: an outgoing packet */
-    SL_RDMA_BLOCK_COPY     /* heap memory of no pool: a packet that arrived before its connection
-                              migrated here */
+    SL_RDMA_BLOCK_SEND     /* SL_RDMA_PACKET_BYTES: an outgoing packet */
 };
 
 /* A block of the transport's registered memory; also the token of messages that lie in it. */

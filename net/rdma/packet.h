@@ -10,12 +10,8 @@
  * - WRITTEN: a frame header. The payload has been written to the reply buffer of the request with
  *   that id.
  * - CREDIT_UPDATE: nothing more.
- * - MOVE: a ticket of 8 bytes instead of frames: connect again with it. Last packet of its sender
- *   on this queue pair.
- * - MOVED: the answer. Also the last packet on this queue pair.
  * - FIN: the last packet of the connection. The sender closes when its frames are consumed.
- * Counts wrap: compare differences. They belong to the connection and continue on its next queue
- * pair. */
+ * Counts wrap: compare differences. */
 #ifndef SL_NET_RDMA_PACKET_H
 #define SL_NET_RDMA_PACKET_H
 
@@ -24,7 +20,7 @@
 #include "net/wire/frame.h"
 
 #define SL_RDMA_MAGIC        0x4d52504cU /* in private data */
-#define SL_RDMA_VERSION      1
+#define SL_RDMA_VERSION      2
 #define SL_RDMA_PACKET_BYTES 8192U /* including the head */
 #define SL_RDMA_REMOTE_SGES  8U    /* pieces of each of the two sorts in a packet */
 
@@ -34,9 +30,7 @@ enum sl_rdma_packet_kind {
     SL_RDMA_LONG = 3,
     SL_RDMA_WRITTEN = 4,
     SL_RDMA_CREDIT_UPDATE = 5,
-    SL_RDMA_MOVE = 6,
-    SL_RDMA_MOVED = 7,
-    SL_RDMA_FIN = 8
+    SL_RDMA_FIN = 6
 };
 
 enum sl_rdma_packet_flag {
@@ -68,18 +62,19 @@ enum sl_rdma_reason {
     SL_RDMA_FULL = 1,        /* connections_max is reached */
     SL_RDMA_DEVICE_FULL = 2, /* the queues of the device have no room for another connection */
     SL_RDMA_NO_MEMORY = 3,
-    SL_RDMA_NO_TICKET = 4,
-    SL_RDMA_NOT_SANE = 5 /* the hello makes no sense */
+    SL_RDMA_NO_TARGET = 4, /* `target` of the request names no listener */
+    SL_RDMA_NOT_SANE = 5   /* the hello makes no sense */
 };
 
 /* With connect, accept, and reject. */
 struct sl_rdma_hello {
     uint32_t magic;
     uint16_t version;
-    uint16_t is_move; /* connect request: continues the connection of `ticket` */
-    uint32_t limit;   /* as in a packet; ignored if is_move */
-    uint32_t reads;   /* RDMA reads that this side serves at a time */
-    uint64_t ticket;
+    uint16_t unused;     /* 0 */
+    uint32_t limit;      /* as in a packet */
+    uint32_t reads;      /* RDMA reads that this side serves at a time */
+    uint32_t target;     /* connect request: the peer's transport that shall own the connection */
+    uint32_t unused_too; /* 0 */
 };
 
 _Static_assert(sizeof(struct sl_rdma_packet) == 16, "the wire");

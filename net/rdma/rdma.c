@@ -115,6 +115,7 @@ static void set_options(struct sl_rdma *rdma, const struct sl_transport_options 
     rdma->buffers_max = options->buffer_count != 0 ? options->buffer_count : SL_RDMA_BUFFERS;
     rdma->has_gid_index = options->has_rdma_gid_index;
     rdma->gid_index = options->rdma_gid_index;
+    rdma->number = options->number;
     rdma->next_nic = sl_reactor_index(rdma->base.reactor);
     if (options->rdma_device != NULL) {
         snprintf(rdma->devices, sizeof rdma->devices, "%s", options->rdma_device);
@@ -168,9 +169,7 @@ static void rdma_close(struct sl_transport **transport)
     struct sl_rdma *rdma = (struct sl_rdma *)*transport;
     rdma->closing = true;
     sl_rdma_listen_close(rdma);
-    sl_rdma_move_retry(rdma);
     sl_rdma_conn_cancel_all(rdma);
-    sl_rdma_move_close(rdma);
     sl_rdma_liveness_close(rdma);
     if (rdma->watching) {
         io_uring_prep_cancel(sl_ring_sqe(rdma->ring, NULL), &rdma->op, 0);
@@ -181,7 +180,6 @@ static void rdma_close(struct sl_transport **transport)
         }
     }
     sl_rdma_cm_close(rdma);
-    sl_rdma_receive_free_copies(rdma);
     sl_rdma_nic_close_all(rdma);
     sl_rdma_conn_free_all(rdma);
     close(rdma->epoll_fd);
@@ -246,13 +244,8 @@ static void take_packet(struct sl_rdma_nic *nic, const struct ibv_wc *wc)
     }
     switch (conn->phase) {
     case SL_RDMA_LIVE:
-    case SL_RDMA_MOVING:
     case SL_RDMA_DRAINING:
         sl_rdma_receive_block(conn, block, wc->byte_len);
-        break;
-    case SL_RDMA_LEAVING:
-        sl_rdma_move_take(conn, block->at, wc->byte_len);
-        sl_rdma_pool_put(block);
         break;
     default:
         sl_rdma_pool_put(block);
@@ -261,7 +254,7 @@ static void take_packet(struct sl_rdma_nic *nic, const struct ibv_wc *wc)
 
 static bool wants_completions(const struct sl_rdma_conn *conn)
 {
-    return conn->phase >= SL_RDMA_MOVING;
+    return conn->phase >= SL_RDMA_DRAINING;
 }
 
 static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
@@ -409,7 +402,7 @@ static void rdma_stats(const struct sl_transport *transport, struct sl_transport
 
 static const struct sl_transport_ops ops = {
     .scheme = "rdma",
-    .capabilities = SL_TRANSPORT_DIRECT_REPLIES | SL_TRANSPORT_REGISTERS | SL_TRANSPORT_MIGRATES |
+    .capabilities = SL_TRANSPORT_DIRECT_REPLIES | SL_TRANSPORT_REGISTERS |
                     SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_COALESCES | SL_TRANSPORT_CHECKSUMS,
     .open = rdma_open,
     .close = rdma_close,
@@ -418,7 +411,6 @@ static const struct sl_transport_ops ops = {
     .listen = sl_rdma_listen,
     .connect = sl_rdma_connect,
     .disconnect = sl_rdma_conn_disconnect,
-    .migrate = sl_rdma_move_migrate,
     .send_burst = sl_rdma_send_burst,
     .release = sl_rdma_receive_release,
     .flush = rdma_flush,

@@ -117,9 +117,6 @@ static void begin_short(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 void sl_rdma_read_ahead(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_receive *receive = conn->receive;
-    if (conn->base.accepted && !receive->stayed) {
-        return; /* the next frame may migrate the connection */
-    }
     for (uint32_t i = receive->head; i != receive->tail && has_reads_left(conn); i++) {
         struct sl_rdma_item *item = sl_rdma_item_at(receive, i);
         if (item->head.kind == SL_RDMA_LONG && item->state == SL_RDMA_ITEM_WAITS &&

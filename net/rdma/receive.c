@@ -27,38 +27,6 @@ bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn)
 
 /* Blocks */
 
-/* Heap memory: migrations are rare, and their packets may exceed the pool. */
-static struct sl_rdma_block *get_copy(struct sl_rdma_nic *nic)
-{
-    size_t before = (sizeof(struct sl_rdma_block) + 63) & ~(size_t)63;
-    struct sl_rdma_block *block = aligned_alloc(64, before + SL_RDMA_PACKET_BYTES);
-    if (block != NULL) {
-        *block = (struct sl_rdma_block){.kind = SL_RDMA_BLOCK_COPY,
-                                        .nic = nic,
-                                        .next = nic->rdma->copies,
-                                        .at = (uint8_t *)block + before};
-        nic->rdma->copies = block;
-    }
-    return block;
-}
-
-static void free_copy(struct sl_rdma_block *block)
-{
-    struct sl_rdma_block **at = &block->nic->rdma->copies;
-    while (*at != block) {
-        at = &(*at)->next;
-    }
-    *at = block->next;
-    free(block);
-}
-
-void sl_rdma_receive_free_copies(struct sl_rdma *rdma)
-{
-    while (rdma->copies != NULL) {
-        free_copy(rdma->copies);
-    }
-}
-
 /* The last reference returns the packet's credit, if its connection still exists. */
 static void put_block(struct sl_rdma_block *block)
 {
@@ -69,10 +37,6 @@ static void put_block(struct sl_rdma_block *block)
     if (block->counted != 0 && conn->serial == block->conn_serial && conn->phase != SL_RDMA_ENDED) {
         sl_rdma_credit_consumed(conn);
     }
-    if (block->kind == SL_RDMA_BLOCK_COPY) {
-        free_copy(block);
-        return;
-    }
     sl_rdma_pool_put(block);
 }
 
@@ -81,22 +45,6 @@ void sl_rdma_receive_release(struct sl_conn *conn, const struct sl_transport_mes
     (void)conn;
     if (message->token != NOTHING) {
         put_block(message->token);
-    }
-}
-
-bool sl_rdma_receive_is_reading(const struct sl_rdma_conn *conn)
-{
-    const struct sl_rdma_receive *receive = conn->receive;
-    return receive->orphans != NULL &&
-           (int32_t)(conn->link.sends_completed - receive->orphans_end) < 0;
-}
-
-static void put_orphans(struct sl_rdma_receive *receive)
-{
-    while (receive->orphans != NULL) {
-        struct sl_rdma_block *block = receive->orphans;
-        receive->orphans = block->next;
-        sl_rdma_pool_put(block);
     }
 }
 
@@ -113,7 +61,6 @@ void sl_rdma_receive_close(struct sl_rdma_conn *conn)
         (void)sl_rdma_read_drop(conn, item);
         put_block(item->block);
     }
-    put_orphans(receive);
     free(receive);
     conn->receive = NULL;
 }
@@ -135,7 +82,6 @@ static void deliver(struct sl_rdma_conn *conn, const struct sl_frame *frame, con
         sl_rdma_reply_buffer_unexport(conn, frame->request_id);
     }
     sl_conn_report_received(&conn->base, &message);
-    conn->receive->stayed = true;
 }
 
 static int decode(const uint8_t *header, struct sl_frame *out)
@@ -188,46 +134,6 @@ static struct sl_rdma_item take_item(struct sl_rdma_conn *conn)
     return *sl_rdma_item_at(conn->receive, conn->receive->head++);
 }
 
-/* To the next owner */
-
-static void pass_on(struct sl_rdma_conn *conn, struct sl_rdma_block *block, const uint8_t *packet,
-                    uint32_t bytes)
-{
-    block->counted = 0;
-    conn->counted_received--;
-    sl_rdma_move_packet(conn, packet, bytes);
-}
-
-/* Frames of a packet that were not delivered before the connection migrated. */
-static void pass_on_tail(struct sl_rdma_conn *conn, struct sl_rdma_block *block,
-                         const struct sl_bytes *tail)
-{
-    uint8_t packet[SL_RDMA_PACKET_BYTES];
-    struct sl_rdma_packet head = {.kind = SL_RDMA_FRAMES, .frame_bytes = (uint32_t)tail->left};
-    memcpy(packet, &head, sizeof head);
-    memcpy(packet + sizeof head, tail->next, tail->left);
-    pass_on(conn, block, packet, (uint32_t)(sizeof head + tail->left));
-}
-
-static void pass_on_items(struct sl_rdma_conn *conn)
-{
-    struct sl_rdma_receive *receive = conn->receive;
-    for (; receive->head != receive->tail; receive->head++) {
-        struct sl_rdma_item *item = sl_rdma_item_at(receive, receive->head);
-        if (item->staging != NULL && item->state == SL_RDMA_ITEM_READING) {
-            item->staging->next = receive->orphans;
-            receive->orphans = item->staging;
-            receive->orphans_end = item->read_end;
-            item->staging = NULL;
-        }
-        item->state = SL_RDMA_ITEM_WAITS;
-        (void)sl_rdma_read_drop(conn, item);
-        pass_on(conn, item->block, item->block->at, item->bytes);
-        put_block(item->block);
-    }
-    receive->reading = 0;
-}
-
 /* One item each; true: the item is done. */
 
 static bool deliver_frames(struct sl_rdma_conn *conn)
@@ -243,9 +149,6 @@ static bool deliver_frames(struct sl_rdma_conn *conn)
         remember_reply_buffer(conn, &item, &frame);
         item.block->refs++;
         deliver(conn, &frame, payload, item.block);
-    }
-    if (conn->phase == SL_RDMA_LEAVING && cursor.left > 0) {
-        pass_on_tail(conn, item.block, &cursor);
     }
     put_block(item.block);
     return true;
@@ -343,12 +246,10 @@ bool sl_rdma_receive_visit(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_receive *receive = conn->receive;
     bool work = false;
-    while (receive->head != receive->tail && conn->phase != SL_RDMA_LEAVING && take_next(conn)) {
+    while (receive->head != receive->tail && take_next(conn)) {
         work = true;
     }
-    if (conn->phase == SL_RDMA_LEAVING) {
-        pass_on_items(conn);
-    } else if (readable(conn) && receive->head != receive->tail) {
+    if (readable(conn) && receive->head != receive->tail) {
         sl_rdma_read_ahead(conn);
     }
     return work;
@@ -407,12 +308,10 @@ static bool has_right_counts(const struct sl_rdma_packet *head)
         return !remote_sges && reply_buffer;
     case SL_RDMA_LONG:
         return remote_sges;
-    case SL_RDMA_MOVE:
-        return !remote_sges && !reply_buffer && head->frame_bytes == sizeof(uint64_t);
     case SL_RDMA_CREDIT_UPDATE:
     case SL_RDMA_FIN:
         return !remote_sges && !reply_buffer && head->frame_bytes == 0;
-    default: /* MOVED is handled by move.c */
+    default:
         return false;
     }
 }
@@ -434,21 +333,11 @@ static int check(struct sl_rdma_item *item)
     return is_single ? check_single(item) : 0;
 }
 
-static uint64_t ticket_of(const struct sl_rdma_item *item)
-{
-    struct sl_bytes cursor = sl_bytes_over(item->block->at, item->bytes);
-    (void)sl_bytes_take(&cursor, sizeof item->head);
-    return sl_bytes_u64(&cursor);
-}
-
 static void take_uncounted(struct sl_rdma_conn *conn, const struct sl_rdma_item *item)
 {
-    uint64_t ticket = item->head.kind == SL_RDMA_MOVE ? ticket_of(item) : 0;
     put_block(item->block);
     if (item->head.kind == SL_RDMA_FIN) {
         sl_rdma_conn_sent_fin(conn);
-    } else if (item->head.kind == SL_RDMA_MOVE) {
-        sl_rdma_move_told(conn, ticket);
     }
 }
 
@@ -491,16 +380,4 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
         return;
     }
     take_packet(conn, &item);
-}
-
-int sl_rdma_receive_copy(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes)
-{
-    struct sl_rdma_block *block = get_copy(conn->nic);
-    if (block == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    sl_assert(bytes <= SL_RDMA_PACKET_BYTES);
-    memcpy(block->at, packet, bytes);
-    sl_rdma_receive_block(conn, block, bytes);
-    return 0;
 }

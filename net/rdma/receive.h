@@ -24,7 +24,6 @@ struct sl_rdma_item {
 struct sl_rdma_receive {
     uint32_t head, tail; /* of items */
     uint32_t reading;    /* items in state READING */
-    bool stayed; /* accepted connection: its first frame was delivered without a migration */
     /* The item at the head, if its payload goes to a sink. */
     uint8_t *sink;            /* NULL: not asked yet */
     bool has_keys;            /* keys of the sink were looked up */
@@ -33,8 +32,6 @@ struct sl_rdma_receive {
     uint32_t local_sge_count; /* 0 with has_keys: the sink is not registered, read through staging
                                  blocks */
     struct sl_rdma_local_sge spans[SL_RDMA_REMOTE_SGES];
-    struct sl_rdma_block *orphans; /* blocks of abandoned reads */
-    uint32_t orphans_end;          /* value of sends_completed that frees them */
     struct sl_rdma_item items[SL_RDMA_WINDOW_MAX];
 };
 

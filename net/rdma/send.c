@@ -159,34 +159,31 @@ void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number)
 
 /* Sending */
 
-/* CREDIT_UPDATE, MOVE, MOVED, FIN. False: no room. */
+/* CREDIT_UPDATE, FIN. False: no room. */
 static bool add_uncounted(struct sl_rdma_send_batch *batch, enum sl_rdma_packet_kind kind,
-                          uint8_t flags, const void *body, uint32_t bytes)
+                          uint8_t flags)
 {
     bool by_reference;
     struct sl_rdma_packet_builder builder = {.kind = kind, .flags = flags};
     if (!sl_rdma_send_batch_reserve(batch, 1, batch->conn->nic->caps.sge_max)) {
         return false;
     }
-    sl_rdma_packet_builder_add(&builder, body, bytes);
-    batch->wants_signal = batch->wants_signal || kind != SL_RDMA_CREDIT_UPDATE;
+    batch->wants_signal = batch->wants_signal || kind == SL_RDMA_FIN;
     return sl_rdma_packet_builder_emit(batch, &builder, &by_reference);
 }
 
-bool sl_rdma_send_uncounted(struct sl_rdma_conn *conn, enum sl_rdma_packet_kind kind, uint8_t flags,
-                            uint64_t ticket)
+bool sl_rdma_send_uncounted(struct sl_rdma_conn *conn, enum sl_rdma_packet_kind kind, uint8_t flags)
 {
     struct sl_rdma_send_batch batch;
     sl_rdma_send_batch_begin(&batch, conn);
-    return add_uncounted(&batch, kind, flags, &ticket, kind == SL_RDMA_MOVE ? sizeof ticket : 0) &&
-           sl_rdma_send_batch_post(&batch);
+    return add_uncounted(&batch, kind, flags) && sl_rdma_send_batch_post(&batch);
 }
 
 static void add_note(struct sl_rdma_send_batch *batch)
 {
     struct sl_rdma_conn *conn = batch->conn;
     bool stalls = conn->send->next != conn->send->tail && !sl_rdma_credit_left(conn);
-    if (!add_uncounted(batch, SL_RDMA_CREDIT_UPDATE, stalls ? SL_RDMA_STALLED : 0, NULL, 0)) {
+    if (!add_uncounted(batch, SL_RDMA_CREDIT_UPDATE, stalls ? SL_RDMA_STALLED : 0)) {
         sl_rdma_mark_waiting(conn);
     }
 }

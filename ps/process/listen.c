@@ -122,23 +122,49 @@ static void listen_preferred(struct sl_process_core *core)
     sl_shm_host(process->host);
 }
 
-static void listen_bypass(struct sl_process_core *core)
+static bool bypass_migrates(const struct sl_process_options *options)
 {
-    struct sl_process *process = core->process;
-    if (process->options.has_bypass) {
-        int err = sl_server_listen(home(core), &process->options.bypass, &process->bound_bypass);
-        if (err != 0) {
-            drop_bypass(process, sl_err_name(err));
-        }
-    }
+    const struct sl_transport_ops *ops = options->has_bypass || needs_bypass(options)
+                                             ? sl_builtin_find(bypass_scheme(options))
+                                             : NULL;
+    return ops != NULL && (ops->capabilities & SL_TRANSPORT_MIGRATES) != 0;
 }
 
-static int listen_data(struct sl_process_core *core)
+/* The first core chooses the port. A partner may have no such transport. */
+static int listen_bypass(struct sl_process_core *core, const struct sl_endpoint *endpoint,
+                         struct sl_endpoint *bound)
+{
+    const struct sl_process *process = core->process;
+    int err = 0;
+    for (uint32_t which = 0; which <= process->options.replicas && err == 0; which++) {
+        struct sl_server *server = sl_process_server(process, which, core->index);
+        const bool is_first = core->index == 0 && which == SL_PROCESS_HOME;
+        const struct sl_endpoint where = is_first ? *endpoint : *bound;
+        if (which == SL_PROCESS_HOME || sl_server_has_bypass(server)) {
+            err = sl_server_listen(server, &where, bound);
+        }
+    }
+    return err;
+}
+
+int sl_process_listen_core(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;
-    int err = sl_server_listen(home(core), &process->options.data, &process->bound_data);
-    if (err != 0 && needs_bypass(&process->options)) {
-        explain_failure(process, sl_err_name(err));
+    const struct sl_process_options *options = &process->options;
+    int err = 0;
+    if (core->index > 0 && bypass_migrates(options)) {
+        return 0;
+    }
+    if (needs_bypass(options)) {
+        err = listen_bypass(core, &options->data, &process->bound_data);
+        if (err != 0) {
+            explain_failure(process, sl_err_name(err));
+        }
+    } else if (options->has_bypass) {
+        const int why = listen_bypass(core, &options->bypass, &process->bound_bypass);
+        if (why != 0) {
+            drop_bypass(process, sl_err_name(why));
+        }
     }
     return err;
 }
@@ -150,17 +176,18 @@ int sl_process_listen(struct sl_process_core *core)
     int err = 0;
     if (options->kind != SL_PROCESS_SERVER) {
         err = sl_server_listen(home(core), &options->control, &process->bound_control);
+    }
+    if (options->kind != SL_PROCESS_SERVER && !needs_bypass(options)) {
         process->bound_data = process->bound_control;
     }
     bool has_more =
         options->kind == SL_PROCESS_SERVER ||
         (options->kind == SL_PROCESS_PS && !sl_endpoint_same(&options->control, &options->data));
-    if (err == 0 && has_more) {
-        err = listen_data(core);
+    if (err == 0 && has_more && !needs_bypass(options)) {
+        err = sl_server_listen(home(core), &options->data, &process->bound_data);
     }
     if (err == 0 && options->kind != SL_PROCESS_SCHEDULER) {
         listen_preferred(core);
-        listen_bypass(core);
     }
     return err;
 }

@@ -168,6 +168,9 @@ static int core_start(void *ctx)
         err = sl_server_create(&server, &process->servers[server.local_index]);
     }
     if (err == 0) {
+        err = sl_process_listen_core(core);
+    }
+    if (err == 0) {
         err = sl_process_leadership_open(core);
     }
     return err != 0 ? err : sl_process_checkpoint_open(core);

@@ -15,6 +15,7 @@ static int open_beside(struct sl_server *server, const struct sl_transport_ops *
     const struct sl_server_options *options = &server->options;
     struct sl_transport_options transport = options->transport_options;
     transport.tls = NULL;
+    transport.number = options->local_index;
     int err = sl_transport_open(ops, options->reactor, &transport, out);
     if (err != 0) {
         sl_log_warn("shard on %s: no transport %s: %s", sl_reactor_name(options->reactor), what,

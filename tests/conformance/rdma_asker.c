@@ -34,12 +34,10 @@ struct listener {
     uint32_t taken;
     struct wish kept[KEPT_MAX];
     uint32_t kept_count;
-    bool handed_over;
 };
 
 atomic_uint answerer_open_count, answerer_kept_count;
 
-static struct node *hand_over_to;
 static struct listener *listeners[NODES_MAX]; /* by node; touched there */
 static const struct sl_transport_events answerer_events;
 
@@ -97,23 +95,14 @@ static void answer_wish(struct listener *listener, const struct wish *wish)
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
     struct node *node = ctx;
-    struct listener *listener = conn->user;
+    struct listener *listener = calloc(1, sizeof *listener);
+    sl_assert(listener != NULL);
     conn->is_welcome = true;
-    if (listener == NULL) {
-        listener = calloc(1, sizeof *listener);
-        sl_assert(listener != NULL);
-        listener->end = &listener->first;
-        conn->user = listener;
-        answerer_open_count++;
-    }
-    listener->node = node;
-    listener->conn = conn;
-    listener->next = listeners[node->index];
+    conn->user = listener;
+    answerer_open_count++;
+    *listener = (struct listener){
+        .node = node, .conn = conn, .end = &listener->first, .next = listeners[node->index]};
     listeners[node->index] = listener;
-    if (listener->handed_over) {
-        listener->kept_count = 0;
-        answer_wish(listener, &listener->kept[0]);
-    }
 }
 
 static void forget(struct listener *listener)
@@ -142,13 +131,7 @@ static void on_request(void *ctx, struct sl_conn *conn, const struct sl_transpor
     memcpy(&wish.bytes, message->payload, 4);
     memcpy(&wish.manner, message->payload + 4, 4);
     sl_transport_release(conn, message);
-    if (hand_over_to != NULL && !listener->handed_over) {
-        listener->kept[0] = wish;
-        listener->handed_over = true;
-        forget(listener);
-        sl_assert(sl_transport_migrate(conn, hand_over_to->transport, &answerer_events,
-                                       hand_over_to, listener) == 0);
-    } else if ((wish.manner & ANSWER_LATER) != 0) {
+    if ((wish.manner & ANSWER_LATER) != 0) {
         sl_assert(listener->kept_count < KEPT_MAX);
         listener->kept[listener->kept_count++] = wish;
         answerer_kept_count++;
@@ -207,14 +190,8 @@ static void run_listen(struct node *node, void *ctx)
 
 void answerer_open(struct node *node, struct sl_endpoint *bound)
 {
-    hand_over_to = NULL;
     answerer_kept_count = 0;
     node_run(node, run_listen, bound);
-}
-
-void answerer_hand_over_to(struct node *owner)
-{
-    hand_over_to = owner;
 }
 
 static void run_answer_kept(struct node *node, void *ctx)

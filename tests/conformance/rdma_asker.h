@@ -26,10 +26,6 @@ struct question {
 /* Listens on the node, beside the suite's peers; *bound is where. */
 void answerer_open(struct node *node, struct sl_endpoint *bound);
 
-/* Connections are handed over to that node at their first frame, which is answered there; NULL:
- * they stay. Before they come. */
-void answerer_hand_over_to(struct node *owner);
-
 /* Answers what was kept of the connections on the node, in an order of the seed's. */
 void answerer_answer_kept(struct node *node, uint64_t seed);
 

@@ -224,23 +224,6 @@ SL_CASE_WITH(reply_buffer__more_than_are_remembered, open_world, close_world)
     finish(asker);
 }
 
-/* The first request's landing was told to another reactor than the one that answers. */
-SL_CASE_WITH(reply_buffer__of_a_connection_that_moves, open_world, close_world)
-{
-    answerer_hand_over_to(&world->nodes[2]);
-    uint8_t *heap = malloc(8 * MIB);
-    for (uint32_t round = 0; round < 6; round++) {
-        struct question questions[SOME];
-        struct asker *asker = asker_open(&world->nodes[1], &at);
-        make_questions(questions, SOME, 0, heap);
-        questions[0].bytes = questions[0].reply_buffer_bytes = round % 2 == 0 ? 90 : 200000;
-        questions[0].reply_buffer = lent.base + 8 * MIB;
-        ask_and_wait(asker, questions, SOME);
-        finish(asker);
-    }
-    free(heap);
-}
-
 enum who { ASKER, ANSWERER, BOTH, WHO_COUNT };
 
 static void end_in_the_middle(enum who who, uint64_t seed, uint8_t *heap)

@@ -234,6 +234,7 @@ static void open_node(struct world *world, uint32_t index)
     struct node *node = &world->nodes[index];
     node->index = index;
     node->options = world->options;
+    node->options.number = index;
     struct sl_reactor_options options = {.index = index,
                                          .core = -1,
                                          .polling = conformance_target->polling,
@@ -322,9 +323,9 @@ void world_close(struct world *world)
 
 int conformance_run(const struct conformance_target *target)
 {
-    static const char *const files[] = {&conformance_transfer_cases, &conformance_close_cases,
-                                        &conformance_raw_cases, &conformance_silence_cases,
-                                        &conformance_hand_over_cases};
+    static const char *const files[] = {&conformance_transfer_cases,  &conformance_close_cases,
+                                        &conformance_raw_cases,       &conformance_silence_cases,
+                                        &conformance_hand_over_cases, &conformance_target_cases};
     (void)*(const char *const volatile *)files;
     conformance_target = target;
     const int failed = sl_unit_run(target->name, "/cases_");

@@ -425,8 +425,7 @@ const struct sl_transport_ops sl_loop_shared_ops = {
 
 const struct sl_transport_ops sl_loop_device_ops = {
     .scheme = "loop-device",
-    .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_REGISTERS |
-                    SL_TRANSPORT_DIRECT_REPLIES,
+    .capabilities = SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_REGISTERS | SL_TRANSPORT_DIRECT_REPLIES,
     .open = loop_open,
     .close = loop_close,
     .memory_register = loop_memory_register,
@@ -434,7 +433,6 @@ const struct sl_transport_ops sl_loop_device_ops = {
     .listen = loop_listen,
     .connect = loop_connect,
     .disconnect = loop_disconnect,
-    .migrate = loop_migrate,
     .send_burst = loop_send_burst,
     .release = loop_release,
     .flush = loop_flush,

@@ -135,7 +135,7 @@ SL_CASE_WITH(nic_lose__a_connection_between_two_queue_pairs_keeps_the_device, se
     let_stop(fixture->b);
     sl_rdma_conn_end(fixture->b->conn, SL_ERR_CLOSED);
     (void)visit_until_closed(fixture->b);
-    fixture->a->conn->phase = SL_RDMA_MOVING;
+    fixture->a->conn->phase = SL_RDMA_RESOLVING;
     sl_rdma_conn_drop_link(fixture->a->conn);
     assert_int_equal(nic->promises, 0);
     sl_rdma_nic_lose(nic, "a test");
@@ -161,21 +161,6 @@ SL_CASE_WITH(end__completions_are_looked_at_before_the_queue_pair_goes, setup, t
     assert_int_equal(fixture->wire.fake.rdma.conn_count, 1);
 }
 
-SL_CASE_WITH(disconnect__who_moves_is_not_tried_again, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    struct sl_rdma_conn *conn = fixture->a->conn;
-    conn->phase = SL_RDMA_MOVING;
-    sl_rdma_conn_drop_link(conn);
-    conn->attempts = 1;
-    sl_rdma_conn_disconnect(&conn->base);
-    assert_true(sl_timer_armed(&conn->timer));
-    sl_rdma_conn_stop_timer(conn);
-    conn->timer.run(&conn->timer, SL_CLOCK_NS_PER_S);
-    assert_int_equal(conn->phase, SL_RDMA_ENDED);
-    assert_int_equal(conn->end_err, SL_OK);
-}
-
 /* All that it was to say was said before it left, and may not have been looked at. */
 SL_CASE_WITH(disconnected__what_came_before_the_connection_was_open_counts, setup, teardown)
 {
@@ -193,197 +178,6 @@ SL_CASE_WITH(disconnected__what_came_before_the_connection_was_open_counts, setu
     assert_int_equal(conn->end_err, SL_ERR_CLOSED);
 }
 
-/* ---- Hand-overs -------------------------------------------------------------------------------
- */
-
-static void hand_over(struct fixture *fixture)
-{
-    static const struct sl_transport_events nobody;
-    struct sl_conn *base = &fixture->b->conn->base;
-    assert_int_equal(sl_rdma_move_migrate(base, &fixture->wire.fake.rdma.base, &nobody, NULL, NULL),
-                     0);
-    fixture->b->conn->base.accepted = true;
-}
-
-static void take(struct fixture *fixture, enum sl_rdma_packet_kind kind, uint32_t limit)
-{
-    const struct sl_rdma_packet head = {.kind = (uint8_t)kind, .limit = limit};
-    sl_rdma_move_take(fixture->b->conn, (const uint8_t *)&head, sizeof head);
-}
-
-static bool is_ending(const struct fixture *fixture)
-{
-    struct sl_rdma_conn *conn = fixture->b->conn;
-    return conn->ready;
-}
-
-/* Without that it would take until there is no memory. */
-SL_CASE_WITH(move_take__no_more_comes_along_than_there_was_credit_for, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    struct sl_rdma_conn *conn = fixture->b->conn;
-    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
-    hand_over(fixture);
-    rdma_wire_turn(&fixture->wire);
-    for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
-        take(fixture, SL_RDMA_FRAMES, SL_RDMA_WINDOW_MIN);
-    }
-    assert_false(is_ending(fixture));
-    uint64_t copied = rdma->stats.copied_bytes;
-    assert_int_equal(copied, SL_RDMA_WINDOW_MIN * sizeof(struct sl_rdma_packet));
-    take(fixture, SL_RDMA_FRAMES, SL_RDMA_WINDOW_MIN);
-    assert_true(is_ending(fixture));
-    take(fixture, SL_RDMA_CREDIT_UPDATE,
-         SL_RDMA_WINDOW_MIN + 1); /* nothing is looked at any more */
-    assert_int_equal(rdma->stats.copied_bytes, copied);
-    assert_int_equal(conn->limit_theirs, SL_RDMA_WINDOW_MIN);
-}
-
-SL_CASE_WITH(move_take__what_notes_say_counts, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    struct sl_rdma_conn *conn = fixture->b->conn;
-    hand_over(fixture);
-    rdma_wire_turn(&fixture->wire);
-    for (uint32_t i = 0; i < 100; i++) {
-        take(fixture, SL_RDMA_CREDIT_UPDATE, SL_RDMA_WINDOW_MIN + i);
-    }
-    assert_int_equal(conn->limit_theirs, SL_RDMA_WINDOW_MIN + 99);
-    assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 0);
-    assert_false(is_ending(fixture));
-    take(fixture, SL_RDMA_CREDIT_UPDATE, 1);
-    assert_true(is_ending(fixture));
-}
-
-struct next_owner {
-    uint32_t accepted, closed;
-    int err;
-    void *user;
-};
-
-static void on_accepted(void *ctx, struct sl_conn *conn)
-{
-    struct next_owner *owner = ctx;
-    owner->accepted++;
-    owner->user = conn->user;
-}
-
-static void on_closed(void *ctx, struct sl_conn *conn, int err)
-{
-    struct next_owner *owner = ctx;
-    assert_ptr_equal(owner->user, conn->user);
-    owner->closed++;
-    owner->err = err;
-}
-
-/* The queue pair fails before the peer has come back: whom it was given to knows all the same. */
-SL_CASE_WITH(end__who_was_handed_over_ends_where_it_goes_to, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    struct sl_rdma_conn *conn = fixture->b->conn;
-    static const struct sl_transport_events events = {.accepted = on_accepted, .closed = on_closed};
-    struct next_owner owner = {.accepted = 0};
-    int user;
-    conn->base.accepted = true;
-    assert_int_equal(
-        sl_rdma_move_migrate(&conn->base, &fixture->wire.fake.rdma.base, &events, &owner, &user),
-        0);
-    sl_rdma_conn_end(conn, SL_ERR_IO);
-    assert_int_equal(conn->phase, SL_RDMA_LEAVING);
-    (void)sl_rdma_conn_visit(conn);
-    assert_int_equal(conn->phase, SL_RDMA_ENDED);
-    for (uint32_t i = 0; i < 5 && owner.closed == 0; i++) {
-        struct sl_rdma *rdma = &fixture->wire.fake.rdma;
-        for (uint32_t j = 0; j < rdma->conn_capacity; j++) {
-            if (rdma->conns[j] != NULL && rdma->conns[j] != fixture->a->conn &&
-                rdma->conns[j] != conn) {
-                (void)sl_rdma_conn_visit(rdma->conns[j]);
-                break;
-            }
-        }
-    }
-    assert_int_equal(owner.accepted, 1);
-    assert_int_equal(owner.closed, 1);
-    assert_int_equal(owner.err, SL_ERR_IO);
-    assert_ptr_equal(owner.user, &user);
-}
-
-/* What visit does once the owner's side was told of it. */
-static void visit_others(struct fixture *fixture, const struct sl_rdma_conn *old)
-{
-    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
-    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        struct sl_rdma_conn *conn = rdma->conns[i];
-        if (conn != NULL && conn != fixture->a->conn && conn != old) {
-            (void)sl_rdma_conn_visit(conn);
-        }
-    }
-}
-
-/* So many that no other has a place, as if there were no memory for a larger table. */
-#define PLACES (1U << 17)
-
-static const struct sl_transport_events owner_events = {.accepted = on_accepted,
-                                                        .closed = on_closed};
-
-/* It is given to its owner when there is memory for it again, and not lost. */
-SL_CASE_WITH(arrive__without_memory, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
-    struct sl_rdma_conn *conn = fixture->b->conn, **table = rdma->conns;
-    const uint32_t capacity = rdma->conn_capacity;
-    struct next_owner owner = {.accepted = 0};
-    int user;
-    struct sl_rdma_conn **full = malloc(PLACES * sizeof *full);
-    assert_non_null(full);
-    for (uint32_t i = 0; i < PLACES; i++) {
-        full[i] = conn;
-    }
-    conn->base.accepted = true;
-    assert_int_equal(sl_rdma_move_migrate(&conn->base, &rdma->base, &owner_events, &owner, &user),
-                     0);
-    sl_rdma_conn_end(conn, SL_ERR_IO);
-    rdma->conns = full;
-    rdma->conn_capacity = PLACES;
-    (void)sl_rdma_conn_visit(conn);
-    rdma_fake_sleep(&fixture->wire.fake, 20);
-    rdma->conns = table;
-    rdma->conn_capacity = capacity;
-    free(full);
-    visit_others(fixture, conn);
-    assert_int_equal(owner.accepted, 0);
-    rdma_fake_sleep(&fixture->wire.fake, 20);
-    for (uint32_t i = 0; i < 4; i++) {
-        visit_others(fixture, conn);
-    }
-    assert_int_equal(owner.accepted, 1);
-    assert_int_equal(owner.closed, 1);
-    assert_int_equal(owner.err, SL_ERR_IO);
-    assert_ptr_equal(owner.user, &user);
-}
-
-/* On its way to its owner when his transport closes. */
-SL_CASE_WITH(cancel_all__what_was_handed_over_ends_at_its_owner, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
-    struct sl_rdma_conn *conn = fixture->b->conn;
-    struct next_owner owner = {.accepted = 0};
-    int user;
-    conn->base.accepted = true;
-    assert_int_equal(sl_rdma_move_migrate(&conn->base, &rdma->base, &owner_events, &owner, &user),
-                     0);
-    sl_rdma_conn_end(conn, SL_ERR_IO);
-    (void)sl_rdma_conn_visit(conn);
-    rdma->closing = true;
-    sl_rdma_conn_cancel_all(rdma);
-    assert_int_equal(owner.accepted, 1);
-    assert_int_equal(owner.closed, 1);
-    assert_int_equal(owner.err, SL_ERR_CANCELLED);
-    assert_ptr_equal(owner.user, &user);
-}
-
 /* Nobody would give the buffers back. */
 SL_CASE_WITH(credit_heard__without_a_queue_pair_nothing_is_promised, setup, teardown)
 {
@@ -393,7 +187,7 @@ SL_CASE_WITH(credit_heard__without_a_queue_pair_nothing_is_promised, setup, tear
         .kind = SL_RDMA_CREDIT_UPDATE, .flags = SL_RDMA_STALLED, .limit = SL_RDMA_WINDOW_MIN};
     sl_rdma_conn_drop_link(conn);
     conn->phase = SL_RDMA_LIVE;
-    assert_int_equal(sl_rdma_receive_copy(conn, (const uint8_t *)&head, sizeof head), 0);
+    rdma_wire_inject(fixture->b, &head, sizeof head);
     assert_int_equal(conn->phase, SL_RDMA_LIVE);
     assert_int_equal(conn->reserved, 0);
     assert_int_equal(fixture->wire.fake.nic.promises, 1);
@@ -497,13 +291,11 @@ SL_CASE_WITH(caps_ask__refuses_devices_that_cannot_be_used, setup, teardown)
 SL_CASE(hello__is_checked)
 {
     struct sl_rdma_hello hello = {.limit = 8, .reads = 1};
-    assert_true(sl_rdma_hello_is_sane(&hello, false));
+    assert_true(sl_rdma_hello_is_sane(&hello));
     hello.limit = UINT32_MAX;
-    assert_false(sl_rdma_hello_is_sane(&hello, false));
-    assert_true(sl_rdma_hello_is_sane(&hello, true));
+    assert_false(sl_rdma_hello_is_sane(&hello));
     hello.limit = 0;
-    assert_false(sl_rdma_hello_is_sane(&hello, false));
+    assert_false(sl_rdma_hello_is_sane(&hello));
     hello = (struct sl_rdma_hello){.limit = 8};
-    assert_false(sl_rdma_hello_is_sane(&hello, false));
-    assert_false(sl_rdma_hello_is_sane(&hello, true));
+    assert_false(sl_rdma_hello_is_sane(&hello));
 }

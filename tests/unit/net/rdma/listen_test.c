@@ -1,7 +1,11 @@
 /* Who asks to connect and is turned away: both sides. */
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
@@ -70,7 +74,7 @@ static int start_listening(struct rdma_cm_id *id, int backlog)
 static uint16_t source_port(struct rdma_cm_id *id)
 {
     (void)id;
-    return 0;
+    return htons(7);
 }
 
 static int create_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -91,25 +95,31 @@ static int reject(struct rdma_cm_id *id, const void *data, uint8_t bytes)
     return 0;
 }
 
-/* A connect request comes, and is turned away, once. Why. */
-static uint32_t ask_to_connect(struct fixture *fixture, const struct sl_rdma_hello *hello)
+static const struct sl_transport_events nobody;
+static const struct sl_endpoint any = {.scheme = SL_ENDPOINT_RDMA, .host = "10.9.0.1"};
+
+static void start(struct fixture *fixture, struct sl_endpoint *bound)
 {
-    struct rdma_fake *fake = &fixture->wire.fake;
-    struct sl_rdma_library *library = &fake->library;
-    static const struct sl_transport_events nobody;
-    const struct sl_endpoint any = {.scheme = SL_ENDPOINT_RDMA, .host = "10.9.0.1"};
-    struct sl_endpoint bound;
+    struct sl_rdma_library *library = &fixture->wire.fake.library;
     library->create_id = create_id;
     library->bind_addr = bind_address;
     library->listen = start_listening;
     library->get_src_port = source_port;
     library->create_qp = create_pair;
     library->reject = reject;
-    assert_int_equal(sl_rdma_listen(&fake->rdma.base, &any, &nobody, NULL, &bound), 0);
+    rejections = 0;
+    assert_int_equal(sl_rdma_listen(&fixture->wire.fake.rdma.base, &any, &nobody, NULL, bound), 0);
+}
+
+/* A connect request comes, and is turned away, once. Why. */
+static uint32_t ask_to_connect(struct fixture *fixture, const struct sl_rdma_hello *hello)
+{
+    struct rdma_fake *fake = &fixture->wire.fake;
+    struct sl_endpoint bound;
+    start(fixture, &bound);
     asking = (struct rdma_cm_id){.verbs = &fake->verbs};
     const struct sl_rdma_cm_event event = {
         .type = RDMA_CM_EVENT_CONNECT_REQUEST, .id = &asking, .has_hello = true, .hello = *hello};
-    rejections = 0;
     sl_rdma_listen_request(fake->rdma.listeners, &event);
     sl_rdma_listen_close(&fake->rdma);
     while (fake->rdma.conn_count > 2) {
@@ -146,9 +156,98 @@ SL_CASE_WITH(listen_request__says_why_not, setup, teardown)
     fake->nic.pool.reserved = promised;
     hello.reads = 0;
     assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NOT_SANE);
-    hello = (struct sl_rdma_hello){
-        .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .is_move = 1, .reads = 1, .ticket = 5};
-    assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NO_TICKET);
+    hello.reads = 1;
+    hello.target = 1;
+    assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NO_TARGET);
+    hello.version = 1;
+    assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NO_REASON);
+}
+
+static struct rdma_event_channel first_channel, other_channel;
+
+static struct rdma_event_channel *create_channel(void)
+{
+    return &first_channel;
+}
+
+static void destroy_channel(struct rdma_event_channel *channel)
+{
+    assert_ptr_equal(channel, &first_channel);
+}
+
+static struct ibv_context *devices[1];
+
+static struct ibv_context **get_devices(int *count)
+{
+    *count = 1;
+    return devices;
+}
+
+static void free_devices(struct ibv_context **list)
+{
+    assert_ptr_equal(list, devices);
+}
+
+static int migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel)
+{
+    assert_ptr_equal(id, &asking);
+    assert_ptr_equal(channel, &other_channel);
+    assert_null(id->context);
+    return 0;
+}
+
+static void open_channel(struct fixture *fixture)
+{
+    struct rdma_fake *fake = &fixture->wire.fake;
+    struct sl_rdma_library *library = &fake->library;
+    library->get_devices = get_devices;
+    library->free_devices = free_devices;
+    devices[0] = &fake->verbs;
+    library->create_event_channel = create_channel;
+    library->destroy_event_channel = destroy_channel;
+    library->migrate_id = migrate;
+    first_channel.fd = eventfd(0, EFD_CLOEXEC);
+    fake->rdma.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    assert_int_equal(sl_rdma_cm_open(&fake->rdma), 0);
+}
+
+/* The other one turns it away, since it may have no connection. */
+SL_CASE_WITH(listen_request__goes_to_the_transport_that_it_names, setup, teardown)
+{
+    struct fixture *fixture = *state;
+    struct rdma_fake *fake = &fixture->wire.fake;
+    struct sl_rdma other = {.base.reactor = fake->rdma.base.reactor,
+                            .library = &fake->library,
+                            .cm = &other_channel,
+                            .number = 1};
+    struct sl_endpoint bound, same;
+    open_channel(fixture);
+    start(fixture, &bound);
+    assert_int_equal(bound.port, 7);
+    assert_int_equal(sl_rdma_listen(&other.base, &bound, &nobody, NULL, &same), 0);
+    assert_true(sl_endpoint_same(&bound, &same));
+    assert_int_equal(sl_rdma_listen(&other.base, &bound, &nobody, NULL, &same), SL_ERR_IN_USE);
+    fake->rdma.connections_max = 100;
+    asking = (struct rdma_cm_id){.verbs = &fake->verbs};
+    const struct sl_rdma_cm_event event = {.type = RDMA_CM_EVENT_CONNECT_REQUEST,
+                                           .id = &asking,
+                                           .has_hello = true,
+                                           .hello = {.magic = SL_RDMA_MAGIC,
+                                                     .version = SL_RDMA_VERSION,
+                                                     .limit = 8,
+                                                     .reads = 1,
+                                                     .target = 1}};
+    sl_rdma_listen_request(fake->rdma.listeners, &event);
+    assert_int_equal(rejections, 1);
+    assert_int_equal(rejection.limit, SL_RDMA_FULL);
+    sl_rdma_listen_close(&other);
+    sl_rdma_listen_request(fake->rdma.listeners, &event);
+    assert_int_equal(rejections, 2);
+    assert_int_equal(rejection.limit, SL_RDMA_NO_TARGET);
+    sl_rdma_listen_close(&fake->rdma);
+    sl_rdma_cm_close(&fake->rdma);
+    close(fake->rdma.epoll_fd);
+    close(first_channel.fd);
 }
 
 /* ---- Access to memory -------------------------------------------------------------------------

@@ -387,21 +387,6 @@ SL_CASE_WITH(long__no_more_reads_than_the_peer_serves, setup, teardown)
     assert_int_equal(fixture->b->received, 6);
 }
 
-/* An accepted connection may be handed over with the first frame: nothing is read before that. */
-SL_CASE_WITH(long__nothing_is_read_ahead_of_the_first_frame, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    fixture->b->conn->base.accepted = true;
-    for (uint32_t i = 0; i < 3; i++) {
-        struct packet packet = lying(fixture, i + 1, i * 9000, 9000, 1);
-        inject(fixture, &packet);
-    }
-    assert_int_equal(fixture->b->posted, 1);
-    (void)rdma_wire_carry(fixture->b, 1);
-    assert_int_equal(fixture->b->received, 1);
-    assert_int_equal(fixture->b->posted, 3);
-}
-
 /* The sink's memory cannot be registered: block by block. */
 SL_CASE_WITH(sink__without_keys, setup, teardown)
 {
@@ -514,19 +499,4 @@ SL_CASE_WITH(end__with_everything_in_flight, setup, teardown)
     sl_rdma_conn_end(fixture->b->conn, SL_ERR_IO);
     assert_int_equal(fixture->b->received, 1);
     rdma_wire_release(fixture->b, 0);
-}
-
-/* What came to another reactor before the connection did. */
-SL_CASE_WITH(copy__is_delivered_and_held, setup, teardown)
-{
-    struct fixture *fixture = *state;
-    struct packet packet = frames(1, 40, 1);
-    fixture->b->hold = true;
-    for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(sl_rdma_receive_copy(fixture->b->conn, packet.bytes, packet.count), 0);
-    }
-    assert_int_equal(fixture->b->received, 3);
-    rdma_wire_release(fixture->b, 1);
-    rdma_wire_release(fixture->b, 0);
-    assert_int_equal(fixture->b->conn->counted_consumed, 2); /* teardown frees the third */
 }

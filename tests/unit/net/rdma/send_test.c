@@ -347,7 +347,7 @@ SL_CASE_WITH(uncounted__needs_no_credit, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->a->conn->counted_sent = fixture->a->conn->limit_theirs;
-    assert_true(sl_rdma_send_uncounted(fixture->a->conn, SL_RDMA_FIN, 0, 0));
+    assert_true(sl_rdma_send_uncounted(fixture->a->conn, SL_RDMA_FIN, 0));
     assert_int_equal(rdma_wire_head(&fixture->a->requests[0]).kind, SL_RDMA_FIN);
     assert_int_equal(fixture->a->requests[0].bytes, sizeof(struct sl_rdma_packet));
     assert_true((fixture->a->requests[0].flags & IBV_SEND_SIGNALED) != 0);

@@ -305,7 +305,6 @@ void rdma_wire_fini(struct rdma_wire *wire)
 {
     struct rdma_fake *fake = &wire->fake;
     sl_rdma_conn_cancel_all(&fake->rdma);
-    sl_rdma_receive_free_copies(&fake->rdma);
     sl_rdma_memory_close(&fake->nic);
     sl_rdma_pool_close(&fake->nic);
     sl_rdma_conn_free_all(&fake->rdma);
