@@ -5,7 +5,7 @@
 #include "core/log.h"
 #include "ps/replication/state.h"
 #include "ps/server/request.h"
-#include "ps/server/snapshot.h"
+#include "ps/server/session_snapshot.h"
 
 /* Blocks in flight. */
 #define BLOCKS_MAX     8
@@ -123,8 +123,7 @@ static void look_at_time(struct sl_server *server, uint64_t now_ns)
 static void begin(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
-    const struct sl_shard_snapshot_options options = {.bytes_max = 0};
-    int err = sl_server_snapshot_begin(server, &options, true);
+    int err = sl_server_snapshot_begin(server, NULL, true);
     replica->catch_up.is_asked = err == SL_ERR_AGAIN;
     if (err == SL_ERR_AGAIN) {
         return;
@@ -146,7 +145,7 @@ static void send_blocks(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     while (replica->link == SL_REPLICATION_SNAPSHOT && replica->catch_up.block_count < BLOCKS_MAX) {
-        struct sl_snapshot_block *block = sl_server_snapshot_take(server);
+        struct sl_snapshot_block *block = sl_shard_snapshot_take(server->shard);
         if (block == NULL) {
             return;
         }
@@ -169,11 +168,10 @@ uint32_t sl_replication_catch_up_run(struct sl_server *server)
     }
     if (replica->link == SL_REPLICATION_SNAPSHOT) {
         const uint32_t keys = server->options.catch_up_budget;
-        spent = sl_server_snapshot_run(server, keys > 0 ? keys : SNAPSHOT_KEYS);
+        spent = sl_shard_snapshot_run(server->shard, keys > 0 ? keys : SNAPSHOT_KEYS);
         sl_server_spend(server, spent);
-        const char *failure = sl_server_snapshot_failure(server);
-        if (failure != NULL) {
-            fail(server, failure);
+        if (sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_FAILED) {
+            fail(server, sl_shard_snapshot_why(server->shard));
         }
         send_blocks(server);
     }

@@ -10,7 +10,7 @@
 #include "ps/replication/state.h"
 #include "ps/server/request.h"
 #include "ps/server/shm.h"
-#include "ps/server/snapshot.h"
+#include "ps/shard/snapshot.h"
 
 /* Bodies up to this size are copied behind their head, so that small entries are sent in one
  * piece. */
@@ -61,6 +61,15 @@ static void finish_request(struct sl_server_request *request)
     }
 }
 
+static void put_block(struct sl_server *server, struct sl_snapshot_block *block)
+{
+    if (server->shard != NULL) {
+        sl_shard_snapshot_put(server->shard, block);
+    } else {
+        sl_snapshot_block_destroy(&block);
+    }
+}
+
 /* Frees what the entry owns, and answers the client that waits for it. */
 static void finish(struct sl_replication_entry *entry)
 {
@@ -78,7 +87,7 @@ static void finish(struct sl_replication_entry *entry)
         break;
     case SL_REPLICATION_OWNS_BLOCK:
         server->replica->catch_up.block_count--;
-        sl_server_snapshot_put(server, entry->block);
+        put_block(server, entry->block);
         break;
     case SL_REPLICATION_OWNS_ANSWER:
         if (entry->answer.conn != NULL) {
@@ -553,7 +562,7 @@ bool sl_replication_log_block(struct sl_server *server, struct sl_snapshot_block
 {
     struct sl_replication_entry *entry = malloc(sizeof *entry);
     if (entry == NULL) {
-        sl_server_snapshot_put(server, block);
+        put_block(server, block);
         return false;
     }
     *entry = (struct sl_replication_entry){

@@ -11,7 +11,7 @@
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/writer.h"
 #include "ps/server/scheduler.h"
-#include "ps/server/snapshot.h"
+#include "ps/server/session_snapshot.h"
 #include "ps/server/state.h"
 #include "reactor/offload.h"
 
@@ -134,7 +134,7 @@ static void put_returned(struct sl_server_checkpoint *checkpoint)
         struct sl_snapshot_block *block = checkpoint->returned;
         checkpoint->returned = block->next;
         block->next = NULL;
-        sl_server_snapshot_put(checkpoint->server, block);
+        sl_shard_snapshot_put(checkpoint->server->shard, block);
     }
 }
 
@@ -297,8 +297,7 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
     if (has_to_wait(checkpoint)) {
         return;
     }
-    const struct sl_shard_snapshot_options options = {.base = base_of(checkpoint)};
-    int err = sl_server_snapshot_begin(server, &options, false);
+    int err = sl_server_snapshot_begin(server, base_of(checkpoint), false);
     if (err == SL_ERR_AGAIN) {
         return;
     }
@@ -317,7 +316,7 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
 static bool hand_out(struct sl_server_checkpoint *checkpoint)
 {
     while (checkpoint->jobs_away < BLOCKS_AWAY) {
-        struct sl_snapshot_block *block = sl_server_snapshot_take(checkpoint->server);
+        struct sl_snapshot_block *block = sl_shard_snapshot_take(checkpoint->server->shard);
         if (block == NULL) {
             break;
         }
@@ -345,14 +344,12 @@ static void end_snapshot(struct sl_server_checkpoint *checkpoint)
 
 static uint32_t snapshot_on(struct sl_server_checkpoint *checkpoint, uint32_t keys)
 {
-    struct sl_server *server = checkpoint->server;
+    struct sl_shard *shard = checkpoint->server->shard;
     const uint32_t spent =
-        checkpoint->jobs_away < BLOCKS_AWAY ? sl_server_snapshot_run(server, keys) : 0;
-    const char *failure = sl_server_snapshot_failure(server);
-    if (failure != NULL) {
-        give_up(checkpoint, SL_ERR_NO_MEMORY, failure);
-    } else if (hand_out(checkpoint) &&
-               sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_DONE) {
+        checkpoint->jobs_away < BLOCKS_AWAY ? sl_shard_snapshot_run(shard, keys) : 0;
+    if (sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_FAILED) {
+        give_up(checkpoint, SL_ERR_NO_MEMORY, sl_shard_snapshot_why(shard));
+    } else if (hand_out(checkpoint) && sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_DONE) {
         end_snapshot(checkpoint);
     }
     return spent;

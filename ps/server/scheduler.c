@@ -5,9 +5,9 @@
 #include "ps/server/request.h"
 #include "ps/server/restore.h"
 #include "ps/server/shm.h"
-#include "ps/server/snapshot.h"
 #include "ps/server/state.h"
 #include "ps/server/turn.h"
+#include "ps/shard/snapshot.h"
 
 /* Cost per turn for entries of the primary: the rows of a snapshot are new here and take long. */
 #define FEED_KEYS  (SL_LIMIT_TURN_COST / 8)
@@ -460,9 +460,9 @@ static bool yields(struct sl_server *server)
 /* Frees what a snapshot has left, bit by bit. */
 static uint32_t clean(struct sl_server *server)
 {
-    const bool has_spare = sl_server_snapshot_has_spare(server);
+    const bool has_spare = sl_shard_snapshot_has_spare(server->shard);
     if (has_spare) {
-        sl_server_snapshot_clean(server);
+        sl_shard_snapshot_clean(server->shard);
     }
     return has_spare;
 }
@@ -544,7 +544,7 @@ static bool arm_queue(struct sl_reactor_source *source)
     if (server->options.hooks != NULL && !server->options.hooks->is_idle(server)) {
         return false;
     }
-    if (sl_server_snapshot_has_spare(server)) {
+    if (sl_shard_snapshot_has_spare(server->shard)) {
         return false;
     }
     return !sl_shard_iteration_due(server->shard) &&

@@ -11,7 +11,6 @@
 #include "ps/server/handshake.h"
 #include "ps/server/request.h"
 #include "ps/server/restore.h"
-#include "ps/server/session_snapshot.h"
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
 
@@ -177,7 +176,6 @@ void sl_server_destroy(struct sl_server **server)
     sl_timer_disarm(timers, &self->admission.timer);
     sl_server_restore_fini(self);
     sl_server_checkpoint_fini(self);
-    sl_server_session_snapshot_fini(self);
     sl_server_sessions_fini(&self->sessions);
     sl_server_scheduler_fini(self);
     sl_server_control_out_fini(self);

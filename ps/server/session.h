@@ -15,6 +15,7 @@
 #include "core/limits.h"
 #include "core/list.h"
 #include "net/control/message.h"
+#include "ps/snapshot/builder.h"
 #include "reactor/timer.h"
 
 /* A client has at most this many unanswered requests, and replies arrive in order. */
@@ -22,7 +23,6 @@
 
 #define SL_SERVER_SESSION_BUCKETS  16384 /* a power of two */
 
-struct sl_snapshot_block;
 struct sl_server;
 struct sl_server_conn;
 struct sl_server_request;
@@ -69,12 +69,8 @@ struct sl_server_session_snapshot {
     uint32_t number;
     bool walks; /* some sessions were not copied */
     bool for_backup;
-    bool has_failed;
-    uint32_t bucket;                        /* next of the walk */
-    struct sl_snapshot_block *open;         /* being filled; NULL: none */
-    struct sl_snapshot_block *first, *last; /* queue of blocks to be taken */
-    uint32_t waiting_count;
-    struct sl_snapshot_block *spare; /* to be freed */
+    uint32_t bucket; /* next of the walk */
+    struct sl_snapshot_appender stream;
 };
 
 struct sl_server_sessions {

@@ -3,15 +3,6 @@
 #include "core/assert.h"
 #include "ps/server/state.h"
 
-/* Small enough to be cheap to free and to be sent early; large enough for the longest session. */
-#define BLOCK_BYTES       (64U << 10)
-
-/* Blocks to be taken, beyond which the walk waits. */
-#define BLOCKS_WAITING    4
-
-/* Blocks freed at a time. */
-#define BLOCKS_CLEANED    16
-
 /* In units of a turn's budget. */
 #define BUCKETS_PER_COST  64
 #define SESSION_COST      4
@@ -39,41 +30,16 @@ static void fill(const struct sl_server_session *session, struct sl_snapshot_ses
     }
 }
 
-static void close_block(struct sl_server_session_snapshot *snapshot)
-{
-    struct sl_snapshot_block *block = snapshot->open;
-    if (block == NULL) {
-        return;
-    }
-    snapshot->open = NULL;
-    block->next = NULL;
-    *(snapshot->first == NULL ? &snapshot->first : &snapshot->last->next) = block;
-    snapshot->last = block;
-    snapshot->waiting_count++;
-}
-
-/* Returns the open block, or a new one; NULL: no memory. */
-static struct sl_snapshot_block *block_of(struct sl_server_session_snapshot *snapshot)
-{
-    if (snapshot->open != NULL || sl_snapshot_block_create(BLOCK_BYTES, &snapshot->open) != 0) {
-        return snapshot->open;
-    }
-    sl_snapshot_block_begin(snapshot->open, SL_SNAPSHOT_SESSIONS, 0);
-    return snapshot->open;
-}
-
 static void append(struct sl_server_session_snapshot *snapshot,
                    const struct sl_snapshot_session *session)
 {
     struct sl_snapshot_block *block;
-    while ((block = block_of(snapshot)) != NULL && !sl_snapshot_put_session(block, session)) {
+    while ((block = sl_snapshot_appender_block(&snapshot->stream)) != NULL &&
+           !sl_snapshot_put_session(block, session)) {
         sl_assert(block->count > 0); /* the session fits into an empty block */
-        close_block(snapshot);
+        sl_snapshot_appender_close(&snapshot->stream);
     }
-    if (block == NULL) {
-        snapshot->has_failed = true;
-        snapshot->walks = false;
-    }
+    snapshot->walks = block != NULL;
 }
 
 /* Sessions to be saved. A session that lacks some of its failures ends with its connection; only
@@ -106,102 +72,73 @@ void sl_server_session_snapshot_before(struct sl_server_session *session)
     struct sl_server *server = session->server;
     struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
     session->snapshot_number = snapshot->number;
-    if (snapshot->walks) {
+    if (snapshot->walks && snapshot->stream.blocks->err == 0) {
         sl_server_spend(server, put(snapshot, session));
     }
 }
 
 /* All sessions */
 
-void sl_server_session_snapshot_begin(struct sl_server *server, bool for_backup)
+void sl_server_session_snapshot_begin(struct sl_server *server, struct sl_snapshot_builder *blocks,
+                                      bool for_backup)
 {
     struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
-    sl_assert(snapshot->open == NULL);
-    sl_assert(snapshot->first == NULL);
+    sl_snapshot_appender_init(&snapshot->stream, blocks, SL_SNAPSHOT_SESSIONS, 0,
+                              sizeof(struct sl_snapshot_session));
     snapshot->number++;
     snapshot->walks = true;
     snapshot->for_backup = for_backup;
-    snapshot->has_failed = false;
     snapshot->bucket = 0;
 }
 
-uint32_t sl_server_session_snapshot_run(struct sl_server *server, uint32_t key_budget)
+bool sl_server_session_snapshot_run(struct sl_server *server, uint32_t key_budget, uint32_t *spent)
 {
     struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
-    uint32_t spent = 0;
-    while (snapshot->walks && snapshot->bucket < SL_SERVER_SESSION_BUCKETS && spent < key_budget &&
-           snapshot->waiting_count < BLOCKS_WAITING) {
+    while (snapshot->walks && snapshot->bucket < SL_SERVER_SESSION_BUCKETS && *spent < key_budget &&
+           sl_snapshot_builder_have_room(snapshot->stream.blocks)) {
         struct sl_server_session *session = server->sessions.buckets[snapshot->bucket++];
         for (; session != NULL; session = session->next) {
-            spent += snapshot->walks && session->snapshot_number != snapshot->number
-                         ? put(snapshot, session)
-                         : 0;
+            *spent += snapshot->walks && session->snapshot_number != snapshot->number
+                          ? put(snapshot, session)
+                          : 0;
         }
-        spent += snapshot->bucket % BUCKETS_PER_COST == 0;
+        *spent += snapshot->bucket % BUCKETS_PER_COST == 0;
     }
     if (snapshot->walks && snapshot->bucket == SL_SERVER_SESSION_BUCKETS) {
         snapshot->walks = false;
-        close_block(snapshot);
+        sl_snapshot_appender_close(&snapshot->stream);
     }
-    return spent;
-}
-
-struct sl_snapshot_block *sl_server_session_snapshot_take(struct sl_server *server)
-{
-    struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
-    struct sl_snapshot_block *block = snapshot->first;
-    if (block != NULL) {
-        snapshot->first = block->next;
-        snapshot->waiting_count--;
-        block->next = NULL;
-    }
-    return block;
-}
-
-bool sl_server_session_snapshot_is_over(const struct sl_server *server)
-{
-    const struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
-    return !snapshot->walks && !snapshot->has_failed && snapshot->first == NULL;
-}
-
-bool sl_server_session_snapshot_has_failed(const struct sl_server *server)
-{
-    return server->sessions.snapshot.has_failed;
+    return !snapshot->walks;
 }
 
 void sl_server_session_snapshot_end(struct sl_server *server)
 {
-    struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
-    snapshot->walks = false;
-    snapshot->has_failed = false;
-    close_block(snapshot);
-    if (snapshot->first != NULL) {
-        snapshot->last->next = snapshot->spare;
-        snapshot->spare = snapshot->first;
-        snapshot->first = NULL;
-        snapshot->waiting_count = 0;
-    }
+    server->sessions.snapshot.walks = false;
+    sl_snapshot_appender_drop(&server->sessions.snapshot.stream);
 }
 
-bool sl_server_session_snapshot_has_spare(const struct sl_server *server)
+/* Shard and sessions */
+
+static bool run_sessions(void *ctx, uint32_t key_budget, uint32_t *spent)
 {
-    return server->sessions.snapshot.spare != NULL;
+    return sl_server_session_snapshot_run(ctx, key_budget, spent);
 }
 
-void sl_server_session_snapshot_clean(struct sl_server *server)
+int sl_server_snapshot_begin(struct sl_server *server, const struct sl_shard_snapshot_base *base,
+                             bool for_backup)
 {
-    struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
-    for (uint32_t i = 0; i < BLOCKS_CLEANED && snapshot->spare != NULL; i++) {
-        struct sl_snapshot_block *block = snapshot->spare;
-        snapshot->spare = block->next;
-        sl_snapshot_block_destroy(&block);
+    const struct sl_shard_snapshot_options options = {
+        .base = base, .more = run_sessions, .more_ctx = server};
+    int err = sl_shard_snapshot_begin(server->shard, &options);
+    if (err == 0) {
+        sl_server_session_snapshot_begin(server, sl_shard_snapshot_blocks(server->shard),
+                                         for_backup);
     }
+    return err;
 }
 
-void sl_server_session_snapshot_fini(struct sl_server *server)
+void sl_server_snapshot_end(struct sl_server *server, struct sl_shard_snapshot_base **base)
 {
     sl_server_session_snapshot_end(server);
-    while (sl_server_session_snapshot_has_spare(server)) {
-        sl_server_session_snapshot_clean(server);
-    }
+    sl_shard_snapshot_end(server->shard, base);
 }

@@ -118,6 +118,8 @@ int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapsh
         free(snapshot);
         return SL_ERR_NO_MEMORY;
     }
+    snapshot->more = options->more;
+    snapshot->more_ctx = options->more_ctx;
     shard->snapshots.current = snapshot;
     const size_t bytes_max = bytes_max_for(
         options->bytes_max == 0 ? shard->options.snapshot_bytes_max : options->bytes_max,
@@ -297,9 +299,12 @@ static bool put_the_end(struct sl_shard *shard)
 /* Continues the phase; returns true when it is done. */
 static bool run_phase(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
 {
-    switch (shard->snapshots.current->phase) {
+    const struct sl_shard_snapshot *snapshot = shard->snapshots.current;
+    switch (snapshot->phase) {
     case SL_SHARD_SNAPSHOT_PHASE_HEADS:
         return run_heads(shard, budget, spent);
+    case SL_SHARD_SNAPSHOT_PHASE_MORE:
+        return snapshot->more == NULL || snapshot->more(snapshot->more_ctx, budget, spent);
     case SL_SHARD_SNAPSHOT_PHASE_BUFFERED:
         return sl_shard_snapshot_buffered_run(shard, budget, spent);
     case SL_SHARD_SNAPSHOT_PHASE_TABLES:
@@ -340,6 +345,11 @@ enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shar
     return snapshot->phase == SL_SHARD_SNAPSHOT_PHASE_OVER && blocks->full.first == NULL
                ? SL_SHARD_SNAPSHOT_DONE
                : SL_SHARD_SNAPSHOT_RUNNING;
+}
+
+struct sl_snapshot_builder *sl_shard_snapshot_blocks(struct sl_shard *shard)
+{
+    return &shard->snapshots.blocks;
 }
 
 bool sl_shard_snapshot_waits(const struct sl_shard *shard)

@@ -1,7 +1,8 @@
 /* A shard snapshot is a stream (ps/snapshot/block.h) of the shard at one moment, taken
  * copy-on-write while it serves. Values, slots, steps, clocks and buffered pushes are of the same
- * moment. In the same turn the server adds its sessions, with sl_shard_written of each request in
- * progress. So a restored shard loses no write and repeats none. Owner reactor. Allocates.
+ * moment. The server adds its sessions of that moment (option `more`), with sl_shard_written of
+ * each request in progress. So a restored shard loses no write and repeats none. Owner reactor.
+ * Allocates.
  *
  * A walk copies records into blocks, in slices. A push first copies each record that it changes and
  * that the walk has not reached. Only waiting blocks take extra memory, and they are limited: if
@@ -29,6 +30,10 @@ struct sl_shard_snapshot_options {
     size_t bytes_max; /* of the blocks; 0: snapshot_bytes_max of the shard. At least 512 KiB and
                          SL_SHARD_SNAPSHOT_TABLE_BYTES per table */
     const struct sl_shard_snapshot_base *base; /* NULL: full snapshot. Read only during the call */
+    /* Adds the caller's records to the stream, at a cost of about key_budget, added to *spent.
+     * Returns true when all are there. NULL: there are none. */
+    bool (*more)(void *ctx, uint32_t key_budget, uint32_t *spent);
+    void *more_ctx;
 };
 
 enum sl_shard_snapshot_state {
@@ -47,6 +52,9 @@ int sl_shard_snapshot_begin(struct sl_shard *shard,
                             const struct sl_shard_snapshot_options *options);
 
 enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shard);
+
+/* Returns the builder of the snapshot's blocks, for `more`. */
+struct sl_snapshot_builder *sl_shard_snapshot_blocks(struct sl_shard *shard);
 
 /* Continues the walk of a RUNNING snapshot. Returns the cost in units of the turn's budget, about
  * key_budget; 0: nothing to do now. */

@@ -27,6 +27,7 @@ struct sl_shard_snapshot_part {
 /* Phases of the walk, in order. */
 enum sl_shard_snapshot_phase {
     SL_SHARD_SNAPSHOT_PHASE_HEADS, /* specifications of the tables */
+    SL_SHARD_SNAPSHOT_PHASE_MORE,  /* the caller's records */
     SL_SHARD_SNAPSHOT_PHASE_BUFFERED,
     SL_SHARD_SNAPSHOT_PHASE_TABLES,
     SL_SHARD_SNAPSHOT_PHASE_END,
@@ -35,6 +36,8 @@ enum sl_shard_snapshot_phase {
 
 struct sl_shard_snapshot {
     enum sl_shard_snapshot_phase phase;
+    bool (*more)(void *ctx, uint32_t key_budget, uint32_t *spent); /* of the options */
+    void *more_ctx;
     bool failed; /* all memory has been released */
     const char *why;
     uint32_t part; /* current part of the phase */

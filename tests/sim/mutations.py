@@ -314,9 +314,8 @@ REPLICA_MUTATIONS = [
      "logs = link >= SL_REPLICATION_SNAPSHOT;", "logs = link >= SL_REPLICATION_FOLLOWS;"),
     ("replicas: the backup does not know which writes are done", "ps/replication/receiver.c",
      "        sl_server_session_wrote(session, head->request_id);\n", "        (void)session;\n"),
-    ("replicas: an image has no sessions", "ps/server/snapshot.c",
-     "        sl_server_session_snapshot_begin(server, for_backup);",
-     "        if (!for_backup) {\n            sl_server_session_snapshot_begin(server, false);\n        }"),
+    ("replicas: an image has no sessions", "ps/server/session_snapshot.c",
+     "    snapshot->walks = true;\n    snapshot->for_backup", "    snapshot->walks = !for_backup;\n    snapshot->for_backup"),
     ("replicas: entries that came are carried out again", "ps/replication/receiver.c",
      "    backup->received = backup->acked = backup->position;",
      "    backup->position -= resumed && backup->position > 0;\n"

@@ -7,10 +7,19 @@
 #define MANY     400
 #define FAILURES 300 /* of some: more than are remembered */
 
-static void take(struct stepped_two *world, struct sl_snapshot_block **saved)
+static struct sl_snapshot_builder blocks;
+
+static void begin(struct stepped_two *world, size_t bytes_max, bool for_backup)
+{
+    sl_snapshot_builder_begin(&blocks, bytes_max, 64U << 10);
+    blocks.heads_done = true;
+    sl_server_session_snapshot_begin(world->stepped.server, &blocks, for_backup);
+}
+
+static void take(struct sl_snapshot_block **saved)
 {
     struct sl_snapshot_block *block;
-    while ((block = sl_server_session_snapshot_take(world->stepped.server)) != NULL) {
+    while ((block = sl_snapshot_builder_take(&blocks)) != NULL) {
         block->next = *saved;
         *saved = block;
     }
@@ -21,8 +30,12 @@ static void forget(struct sl_snapshot_block **saved)
     while (*saved != NULL) {
         struct sl_snapshot_block *block = *saved;
         *saved = block->next;
-        sl_snapshot_block_destroy(&block);
+        sl_snapshot_builder_put(&blocks, block);
     }
+    while (blocks.spare != NULL) {
+        sl_snapshot_builder_clean(&blocks);
+    }
+    assert_int_equal(blocks.bytes, 0);
 }
 
 /* Client 1 + i. */
@@ -136,21 +149,22 @@ SL_CASE_WITH(server_session_snapshot__is_of_one_moment, stepped_two_setup, stepp
     struct stepped_two *world = *state;
     struct sl_snapshot_block *saved = NULL;
     fill(world);
-    sl_server_session_snapshot_begin(world->stepped.server, false);
-    uint32_t random = 1, slices = 0, spent;
-    do {
+    begin(world, (size_t)64 << 20, false);
+    uint32_t random = 1, slices = 0;
+    bool is_over = false;
+    while (!is_over) {
         for (uint32_t k = 0; k < 5; k++) {
             random = random * 1103515245U + 12345U;
             change(world, random / 65536 % MANY, random / 512 % 128);
         }
         come(world, MANY + slices);
-        spent = sl_server_session_snapshot_run(world->stepped.server, 8);
+        uint32_t spent = 0;
+        is_over = sl_server_session_snapshot_run(world->stepped.server, 8, &spent);
         assert_in_range(spent, 0, 8 + 64);
-        take(world, &saved);
+        take(&saved);
         slices++;
-    } while (spent > 0);
+    }
     assert_true(slices > 50);
-    assert_true(sl_server_session_snapshot_is_over(world->stepped.server));
     expect_all(saved);
     forget(&saved);
 }
@@ -167,25 +181,24 @@ SL_CASE_WITH(server_session_snapshot__waits_and_is_given_up, stepped_two_setup,
             sl_server_session_failed(client(world, i), failure_of(i, number), SL_ERR_PROTOCOL);
         }
     }
-    sl_server_session_snapshot_begin(server, false);
-    uint32_t spent = 0, slice;
-    while ((slice = sl_server_session_snapshot_run(server, 64)) > 0) {
-        spent += slice;
-    }
+    begin(world, (size_t)512 << 10, false);
+    uint32_t spent = 0, before;
+    do {
+        before = spent;
+        assert_false(sl_server_session_snapshot_run(server, spent + 64, &spent));
+    } while (spent > before);
     assert_in_range(spent, 1, MANY / 2 * SL_SNAPSHOT_FAILURES / 16);
-    assert_false(sl_server_session_snapshot_is_over(server));
     sl_server_session_snapshot_end(server);
-    assert_true(sl_server_session_snapshot_has_spare(server));
+    assert_int_equal(blocks.open_bytes, 0);
     sl_server_session_wrote(client(world, 0), 1000);
-    assert_null(sl_server_session_snapshot_take(server));
-    stepped_turns(&world->stepped, 10);
-    assert_false(sl_server_session_snapshot_has_spare(server));
+    assert_int_equal(blocks.open_bytes, 0);
     struct sl_snapshot_block *saved = NULL;
-    sl_server_session_snapshot_begin(server, true);
-    while (sl_server_session_snapshot_run(server, 64) > 0) {
-        take(world, &saved);
+    take(&saved);
+    forget(&saved);
+    begin(world, (size_t)64 << 20, true);
+    for (spent = 0; !sl_server_session_snapshot_run(server, spent + 64, &spent);) {
+        take(&saved);
     }
-    take(world, &saved);
-    assert_true(sl_server_session_snapshot_is_over(server));
+    take(&saved);
     forget(&saved);
 }
