@@ -107,8 +107,8 @@ static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
                         (struct sl_mail){.run = core_look_for_worker, .ctx = core + 1});
     } else if (!process->abandoned) {
         process->abandoned = true;
-        sl_log_error("no connection to the scheduler for %llu s, and no worker is left: ends",
-                     process->options.start_timeout_ns / SL_CLOCK_NS_PER_S);
+        sl_log_error("no connection to the scheduler for %g s, and no worker is left: ends",
+                     (double)process->options.start_timeout_ns / (double)SL_CLOCK_NS_PER_S);
         sl_process_answer(core, SL_ERR_DEADLINE);
     }
     (void)a;

@@ -202,7 +202,7 @@ class Failures(DmlcTest):
     def gives_up(self, begin, *said):
         """A scheduler says that when it gives up. Returns those whom begin() starts beside it. Its time is
         short, unless something stood still, so that they had not come by then."""
-        for seconds in (10, 40):
+        for seconds in (2, 10, 40):
             self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
             scheduler = self.start_role("scheduler", "--start-timeout", seconds)
             others = begin()
@@ -332,7 +332,7 @@ class Failures(DmlcTest):
 
     def test_a_scheduler_that_cannot_be_found(self):
         env = dict(self.job, DMLC_ROLE="server", DMLC_PS_ROOT_URI="nosuch.invalid")
-        output = self.run_to_end("starling-ps", "--start-timeout", "1", env=env, status=1)
+        output = self.run_to_end("starling-ps", "--start-timeout", "200ms", env=env, status=1)
         self.assertIn("DMLC_PS_ROOT_URI=nosuch.invalid", output)
 
     def test_a_job_outlives_its_scheduler(self):

@@ -37,7 +37,7 @@ class FaultTest(harness.StarlingTest):
     def assert_gives_up(self, start, *words):
         """Of a worker that tries in vain until its time to start is up. That is short, unless something
         stood still meanwhile, so that it could not find out why."""
-        for seconds in (3, 30):
+        for seconds in ("500ms", 3, 30):
             worker = start("--start-timeout", seconds)
             self.assert_ends(worker, status=1)
             if all(word in worker.output for word in words):

@@ -304,7 +304,7 @@ class Lines(Secured):
     """What a ps says, where nothing fails by it."""
 
     def test_ps_that_was_lost_is_back(self):
-        servers, _ = self.start_ps(2, extra=["--lease", "1"])
+        servers, _ = self.start_ps(2, extra=["--lease", "300ms"])
         for server in servers:
             server.wait_line("ready")
         servers[1].signal(signal.SIGSTOP)

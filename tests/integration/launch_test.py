@@ -42,7 +42,7 @@ SLEEP = "exec sleep 600\n"
 
 # Of a job that they end in its middle: the second for where it was not there by the first, as something
 # stood still.
-TIMEOUTS = (4, 20)
+TIMEOUTS = ("800ms", 4, 20)
 
 PIPE_BYTES = 60000  # what a pipe holds, but for what a line may leave free
 
@@ -194,7 +194,7 @@ class Local(LaunchTest):
         self.script("starling-ps", "#!/bin/sh\ntouch \"$FOLDER/up-0\"\n"
                     "until [ -e \"$FOLDER/stubborn\" ]; do sleep 0.05; done\n"
                     "exit 4\n")
-        output = self.launched("--grace", 1, status=1)
+        output = self.launched("--grace", "200ms", status=1)
         self.assertIn("ps/0 ended early: exit status 4", output)
         self.assertIn("worker/0 is killed", output)
 
