@@ -46,10 +46,10 @@ bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doct
     sl_doctor_cores_check(&doctor);
     sl_doctor_rdma_check(&doctor);
     sl_doctor_dpdk_check(&doctor);
+    const bool runs = (doctor.stopped & options->transports) == 0;
     if (options->json) {
-        sl_doctor_print_json(&doctor, out);
-    } else {
-        sl_doctor_print(&doctor, out);
+        return sl_doctor_print_json(&doctor, out) && runs;
     }
-    return (doctor.stopped & options->transports) == 0;
+    sl_doctor_print(&doctor, out);
+    return runs;
 }

@@ -37,7 +37,8 @@ void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...
 
 /* print.c */
 void sl_doctor_print(const struct sl_doctor *doctor, FILE *out);
-void sl_doctor_print_json(const struct sl_doctor *doctor, FILE *out);
+/* False: out of memory, or the output failed. */
+bool sl_doctor_print_json(const struct sl_doctor *doctor, FILE *out);
 
 /* files.c; paths are relative to the system's root. Reads the first line of a file, without its
  * end; false: unreadable, and *line is "". */

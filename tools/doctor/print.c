@@ -1,5 +1,5 @@
 /* Prints findings as text or JSON. */
-#include <string.h>
+#include <jansson.h>
 
 #include "tools/doctor/internal.h"
 
@@ -49,76 +49,41 @@ void sl_doctor_print(const struct sl_doctor *doctor, FILE *out)
     }
 }
 
-/* Returns the length of the UTF-8 character (RFC 3629) at text; 0: invalid. Does not read past the
- * NUL. */
-static uint32_t utf8_bytes(const char *text)
+/* Files and names may have any bytes: in text that is not UTF-8 each byte above 127 becomes '?'. */
+static json_t *text_json(const char *text)
 {
-    const unsigned char *at = (const unsigned char *)text;
-    const uint32_t more = at[0] < 0x80 ? 0 : at[0] < 0xe0 ? 1 : at[0] < 0xf0 ? 2 : 3;
-    if ((at[0] >= 0x80 && at[0] < 0xc2) || at[0] > 0xf4) {
-        return 0;
+    char copy[sizeof((struct sl_doctor_finding *)0)->advice];
+    json_t *json = json_string(text);
+    if (json != NULL) {
+        return json;
     }
-    for (uint32_t i = 1; i <= more; i++) {
-        if ((at[i] & 0xc0U) != 0x80) {
-            return 0;
-        }
+    (void)snprintf(copy, sizeof copy, "%s", text);
+    for (char *at = copy; *at != '\0'; at++) {
+        *at = (unsigned char)*at < 0x80 ? *at : '?';
     }
-    const bool is_overlong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
-    const bool is_surrogate = at[0] == 0xed && at[1] > 0x9f;
-    const bool is_beyond = at[0] == 0xf4 && at[1] > 0x8f;
-    return is_overlong || is_surrogate || is_beyond ? 0 : more + 1;
+    return json_string(copy);
 }
 
-/* Files and names may have any bytes: each invalid UTF-8 byte becomes U+FFFD. */
-static void print_string(const char *text, FILE *out)
+bool sl_doctor_print_json(const struct sl_doctor *doctor, FILE *out)
 {
-    (void)fputc('"', out);
-    while (*text != '\0') {
-        const unsigned char byte = (unsigned char)*text;
-        const uint32_t bytes = utf8_bytes(text);
-        if (byte == '"' || byte == '\\') {
-            (void)fprintf(out, "\\%c", byte);
-        } else if (byte < 0x20 || byte == 0x7f) {
-            (void)fprintf(out, "\\u%04x", byte);
-        } else if (bytes == 0) {
-            (void)fprintf(out, "\\ufffd");
-        } else {
-            (void)fwrite(text, 1, bytes, out);
-        }
-        text += bytes == 0 ? 1 : bytes;
-    }
-    (void)fputc('"', out);
-}
-
-static void print_member(const char *name, const char *text, FILE *out)
-{
-    print_string(name, out);
-    (void)fprintf(out, ": ");
-    print_string(text, out);
-}
-
-void sl_doctor_print_json(const struct sl_doctor *doctor, FILE *out)
-{
-    (void)fprintf(out, "{\"checks\": [");
+    json_t *checks = json_array();
+    json_t *transports = json_object();
     for (uint32_t i = 0; i < doctor->count; i++) {
         const struct sl_doctor_finding *finding = &doctor->findings[i];
-        (void)fprintf(out, "%s\n  {", i == 0 ? "" : ",");
-        print_member("check", finding->check, out);
-        (void)fprintf(out, ", ");
-        print_member("verdict", verdict_names[finding->verdict], out);
-        (void)fprintf(out, ", ");
-        print_member("found", finding->found, out);
-        (void)fprintf(out, ", ");
-        print_member("advice", finding->advice, out);
-        (void)fprintf(out, "}");
+        (void)json_array_append_new(
+            checks, json_pack("{s:s, s:s, s:o, s:o}", "check", finding->check, "verdict",
+                              verdict_names[finding->verdict], "found", text_json(finding->found),
+                              "advice", text_json(finding->advice)));
     }
-    (void)fprintf(out, "],\n \"transports\": {");
     for (size_t scheme = 0; scheme < SCHEME_COUNT; scheme++) {
         const uint32_t set = SL_DOCTOR_OF(scheme);
-        (void)fprintf(out, "%s\"%s\": {\"asked\": %s, \"runs\": %s}", scheme == 0 ? "" : ", ",
-                      scheme_names[scheme],
-                      (doctor->options->transports & set) != 0 ? "true" : "false",
-                      (doctor->stopped & set) == 0 ? "true" : "false");
+        (void)json_object_set_new(transports, scheme_names[scheme],
+                                  json_pack("{s:b, s:b}", "asked",
+                                            (doctor->options->transports & set) != 0, "runs",
+                                            (doctor->stopped & set) == 0));
     }
-    (void)fprintf(out, "}}\n");
+    json_t *all = json_pack("{s:o, s:o}", "checks", checks, "transports", transports);
+    const bool is_written = all != NULL && json_dumpf(all, out, JSON_INDENT(1)) == 0;
+    json_decref(all);
+    return is_written && fputc('\n', out) != EOF;
 }

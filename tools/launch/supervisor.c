@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/rlimit.h"
 #include "tools/launch/process.h"
 #include "tools/launch/restart_policy.h"
 
@@ -464,22 +465,12 @@ static bool open_signals(int *out)
     return *out >= 0;
 }
 
-/* Two pipes per process soon exceed the soft limit of open files, rarely the hard one. */
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static bool make_log_dir(const char *log_dir)
 {
     if (log_dir == NULL || mkdir(log_dir, 0755) == 0 || errno == EEXIST) {
         return true;
     }
-    sl_log_error("--log-dir=%s: cannot make it: %s", log_dir, strerror(errno));
+    sl_log_error("--log-dir=%s: cannot create it: %s", log_dir, strerror(errno));
     return false;
 }
 
@@ -499,7 +490,8 @@ static bool set_up(struct supervisor *all, const struct sl_plan *plan)
         sl_log_error("cannot take signals: %s", strerror(errno));
         return false;
     }
-    raise_file_limit();
+    /* Two pipes per process soon exceed the soft limit of open files, rarely the hard one. */
+    sl_rlimit_raise(RLIMIT_NOFILE);
     return make_log_dir(all->options->log_dir);
 }
 
