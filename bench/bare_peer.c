@@ -3,16 +3,14 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/child.h"
 #include "bench/fork.h"
-#include "bench/now.h"
 #include "core/assert.h"
 #include "core/log.h"
 
@@ -161,21 +159,6 @@ int sl_bench_bare_peer_start(struct sl_bench_bare_peer *peer, uint32_t connectio
 
 /* ---- Its end --------------------------------------------------------------------------------- */
 
-static int wait_for(pid_t pid)
-{
-    int status;
-    for (int waited = 0; waited < END_WAIT_MS; waited++) {
-        const pid_t ended = waitpid(pid, &status, WNOHANG);
-        if (ended == pid) {
-            return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : SL_ERR_IO;
-        }
-        sl_bench_sleep_ns(SL_CLOCK_NS_PER_MS);
-    }
-    (void)kill(pid, SIGKILL);
-    (void)waitpid(pid, &status, 0);
-    return SL_ERR_IO;
-}
-
 int sl_bench_bare_peer_end(struct sl_bench_bare_peer *peer)
 {
     int err = 0;
@@ -185,9 +168,10 @@ int sl_bench_bare_peer_end(struct sl_bench_bare_peer *peer)
     free(peer->fds);
     peer->fds = NULL;
     if (peer->pid > 0) {
-        err = wait_for(peer->pid);
-        if (err != 0) {
+        struct sl_bench_child child = {.pid = peer->pid, .in = -1, .out = -1};
+        if (sl_bench_child_wait(&child, END_WAIT_MS) != 0) {
             sl_log_error("baseline: the process at the other end failed");
+            err = SL_ERR_IO;
         }
         peer->pid = -1;
     }

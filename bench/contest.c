@@ -149,8 +149,7 @@ int sl_bench_contest_report(struct sl_bench_contest *contest, const char *benchm
     }
     if (contest->owns) {
         free(contest->contestants);
-        contest->contestants = NULL;
-        contest->count = 0;
+        *contest = (struct sl_bench_contest){0};
     }
     return err;
 }

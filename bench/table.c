@@ -17,6 +17,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/metric.h"
+#include "ps/optimizer/optimizer.h"
 #include "ps/table/sparse_table.h"
 #include "reactor/topology.h"
 
@@ -48,20 +49,6 @@ struct texts {
 #define KEYS_BOTH "both"
 enum { KEYS_OF_BOTH = 2 };
 
-static bool find_optimizer(const char *name, enum sl_optimizer_kind *out)
-{
-    static const char *const names[SL_OPTIMIZER_KIND_COUNT] = {
-        "sum",  "sgd",   "momentum",   "adagrad", "adagrad_decay", "rmsprop",
-        "adam", "adamw", "adam_async", "ftrl",    "ftrl_group"};
-    for (int i = 0; i < SL_OPTIMIZER_KIND_COUNT; i++) {
-        if (strcmp(names[i], name) == 0) {
-            *out = (enum sl_optimizer_kind)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* "adagrad,adam" or "all". */
 static int read_optimizers(const char *text, struct options *o)
 {
@@ -74,7 +61,7 @@ static int read_optimizers(const char *text, struct options *o)
         const int length = (int)strcspn(text, ",");
         (void)snprintf(name, sizeof name, "%.*s", length, text);
         if (o->optimizer_counts == SL_OPTIMIZER_KIND_COUNT ||
-            !find_optimizer(name, &o->optimizers[o->optimizer_counts])) {
+            sl_optimizer_kind_from_name(name, &o->optimizers[o->optimizer_counts]) != 0) {
             (void)fprintf(stderr,
                           "starling-bench table: --optimizer: \"%s\": accepts all, or of these "
                           "with commas between them: sum sgd momentum adagrad adagrad_decay "

@@ -50,7 +50,7 @@ ARROWS = {
     "tools/launch": "config",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer config",
     "tools/doctor": "net/builtin+ config",
-    "bench": "worker+ ps/table config",
+    "bench": "worker+ ps/table+ config",
 }
 
 # A pattern that may appear only in files that match.
