@@ -8,20 +8,15 @@
 
 #define BIG 200000
 
-static void set_policy(struct node *node, void *ctx)
-{
-    node->policy = *(const struct policy *)ctx;
-}
-
 static void expect_closed(struct peer *peer, int err)
 {
     WAIT_UNTIL(peer->closed == 1);
     assert_int_equal(peer->close_err, err);
 }
 
-SL_CASE(disconnect__sends_what_was_taken)
+WORLD_CASE(disconnect__sends_what_was_taken,
+           world_open_unhurried(2, NULL)) /* or a slow machine has it cut off */
 {
-    struct world *world = world_open_unhurried(2, NULL); /* or a slow machine has it cut off */
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     WAIT_UNTIL(client->open);
     struct peer *server = node_peer(&world->nodes[0], 0);
@@ -35,7 +30,6 @@ SL_CASE(disconnect__sends_what_was_taken)
     expect_closed(server, SL_ERR_CLOSED);
     assert_int_equal(server->received, client->taken);
     assert_int_equal(client->sent, client->taken);
-    world_close(world);
 }
 
 static uint32_t big_bytes(void)
@@ -47,8 +41,8 @@ static void disconnect_under_way(uint32_t who)
 {
     struct world *world = world_open(2, NULL);
     struct policy echo = {.echo = true};
-    node_run(&world->nodes[0], set_policy, &echo);
-    node_run(&world->nodes[1], set_policy, &echo);
+    node_set_policy(&world->nodes[0], echo);
+    node_set_policy(&world->nodes[1], echo);
     struct peer *both[2];
     both[1] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     both[0] = node_peer(&world->nodes[0], 0);
@@ -77,11 +71,9 @@ SL_CASE(disconnect__mid_transfer_by_the_connecter)
     disconnect_under_way(1);
 }
 
-SL_CASE(disconnect__by_both_at_once)
+WORLD_CASE(disconnect__by_both_at_once, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
-    struct policy leave = {.disconnect_at = 1};
-    node_run(&world->nodes[0], set_policy, &leave);
+    node_set_policy(&world->nodes[0], (struct policy){.disconnect_at = 1});
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     WAIT_UNTIL(client->open);
     uint32_t size = 100;
@@ -89,15 +81,12 @@ SL_CASE(disconnect__by_both_at_once)
     struct peer *server = node_peer(&world->nodes[0], 0);
     expect_closed(client, SL_OK);
     WAIT_UNTIL(server->closed == 1);
-    world_close(world);
 }
 
 /* From inside the upcall for one of many frames that arrived together: the rest is dropped. */
-SL_CASE(disconnect__inside_received)
+WORLD_CASE(disconnect__inside_received, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
-    struct policy leave = {.disconnect_at = 20};
-    node_run(&world->nodes[0], set_policy, &leave);
+    node_set_policy(&world->nodes[0], (struct policy){.disconnect_at = 20});
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     uint32_t sizes[60];
     for (uint32_t i = 0; i < 60; i++) {
@@ -108,37 +97,29 @@ SL_CASE(disconnect__inside_received)
     expect_closed(server, SL_OK);
     expect_closed(client, SL_ERR_CLOSED);
     assert_int_equal(server->received, 20);
-    world_close(world);
 }
 
-SL_CASE(disconnect__inside_accepted)
+WORLD_CASE(disconnect__inside_accepted, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
-    struct policy leave = {.disconnect_on_accept = true};
-    node_run(&world->nodes[0], set_policy, &leave);
+    node_set_policy(&world->nodes[0], (struct policy){.disconnect_on_accept = true});
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     expect_closed(client, SL_ERR_CLOSED);
     expect_closed(node_peer(&world->nodes[0], 0), SL_OK);
-    world_close(world);
 }
 
-SL_CASE(disconnect__while_connecting)
+WORLD_CASE(disconnect__while_connecting, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
     for (uint32_t i = 0; i < 20; i++) {
         struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
         peer_disconnect_from_test(client);
         expect_closed(client, SL_OK);
     }
-    world_close(world);
 }
 
 /* The peer reads nothing, so a part of what was taken can never be sent: it is given back. */
-SL_CASE(closed__gives_back_what_was_not_sent)
+WORLD_CASE(closed__gives_back_what_was_not_sent, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
-    struct policy refuse = {.refuse_sink = true};
-    node_run(&world->nodes[0], set_policy, &refuse);
+    node_set_policy(&world->nodes[0], (struct policy){.refuse_sink = true});
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     uint32_t sizes[12]; /* more than all buffers on the way hold */
     for (uint32_t i = 0; i < 12; i++) {
@@ -150,12 +131,10 @@ SL_CASE(closed__gives_back_what_was_not_sent)
     expect_closed(client, SL_OK);
     assert_true(client->given_back > 0);
     assert_int_equal(client->sent + client->given_back, client->taken);
-    world_close(world);
 }
 
-SL_CASE(connect__refused)
+WORLD_CASE(connect__refused, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
     struct world *gone = world_open(1, NULL);
     struct sl_endpoint nobody = gone->nodes[0].bound;
     world_close(gone);
@@ -166,7 +145,6 @@ SL_CASE(connect__refused)
     struct peer *client = peer_connect(&world->nodes[1], &nobody);
     expect_closed(client, SL_ERR_REFUSED);
     assert_false(client->open);
-    world_close(world);
 }
 
 struct listen_call {
@@ -182,9 +160,8 @@ static void run_listen(struct node *node, void *ctx)
     call->err = sl_transport_listen(node->transport, &call->endpoint, events, node, &call->bound);
 }
 
-SL_CASE(listen__again_and_in_use)
+WORLD_CASE(listen__again_and_in_use, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     struct peer *first = peer_connect(&world->nodes[1], &server->bound);
     WAIT_UNTIL(first->open);
@@ -198,7 +175,6 @@ SL_CASE(listen__again_and_in_use)
     assert_int_not_equal(call.bound.port, server->bound.port);
     struct peer *second = peer_connect(&world->nodes[1], &call.bound);
     WAIT_UNTIL(second->open);
-    world_close(world);
 }
 
 SL_CASE(listen__turns_away_more_than_the_limit)
@@ -224,8 +200,8 @@ static void close_in_flight(uint32_t first)
 {
     struct world *world = world_open(2, NULL);
     struct policy echo = {.echo = true}, refuse = {.echo = true, .refuse_sink = true};
-    node_run(&world->nodes[0], set_policy, &refuse);
-    node_run(&world->nodes[1], set_policy, &echo);
+    node_set_policy(&world->nodes[0], refuse);
+    node_set_policy(&world->nodes[1], echo);
     uint32_t big[6], small[40];
     for (uint32_t i = 0; i < 6; i++) {
         big[i] = big_bytes() - i;
@@ -236,7 +212,7 @@ static void close_in_flight(uint32_t first)
     struct peer *stalled = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     peer_send_from_test(stalled, big, 6);
     WAIT_UNTIL(world->nodes[0].sink_asked >= 1);
-    node_run(&world->nodes[0], set_policy, &echo);
+    node_set_policy(&world->nodes[0], echo);
     struct peer *peers[16];
     for (uint32_t i = 0; i < many(16, 8); i++) {
         peers[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
@@ -293,9 +269,8 @@ SL_CASE(disconnect__says_that_nothing_follows)
 }
 
 /* How long a disconnect may take is measured by connection, not by the memory that it lies in. */
-SL_CASE(disconnect__its_timer_ends_with_it)
+WORLD_CASE(disconnect__its_timer_ends_with_it, world_open_in_amber(2, NULL))
 {
-    struct world *world = world_open_in_amber(2, NULL);
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     struct peer *clients[5];
     for (uint32_t i = 0; i < 5; i++) {
@@ -312,7 +287,6 @@ SL_CASE(disconnect__its_timer_ends_with_it)
     peer_send_from_test(clients[4], &size, 1);
     WAIT_UNTIL(clients[4]->received == 1);
     assert_int_equal(clients[4]->closed, 0);
-    world_close(world);
 }
 
 const char conformance_close_cases;

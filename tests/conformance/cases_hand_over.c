@@ -4,11 +4,6 @@
 #define CONNECTIONS 12
 #define FRAMES      200
 
-static void set_policy(struct node *node, void *ctx)
-{
-    node->policy = *(const struct policy *)ctx;
-}
-
 static bool hands_over(void)
 {
     return (conformance_target->ops->capabilities & SL_TRANSPORT_MIGRATES) != 0;
@@ -20,8 +15,8 @@ static struct world *open_three(const struct sl_transport_options *options)
     struct world *world = world_open(3, options);
     struct policy accepter = {.owner = &world->nodes[1]};
     struct policy owner = {.echo = true};
-    node_run(&world->nodes[0], set_policy, &accepter);
-    node_run(&world->nodes[1], set_policy, &owner);
+    node_set_policy(&world->nodes[0], accepter);
+    node_set_policy(&world->nodes[1], owner);
     return world;
 }
 
@@ -122,14 +117,12 @@ SL_CASE(hand_over__to_the_same_reactor)
         skip();
     }
     struct world *world = world_open(2, NULL);
-    struct policy once = {.owner = &world->nodes[0]};
-    node_run(&world->nodes[0], set_policy, &once);
+    node_set_policy(&world->nodes[0], (struct policy){.owner = &world->nodes[0]});
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     uint32_t size = 64;
     peer_send_from_test(client, &size, 1);
     struct peer *owner = node_peer(&world->nodes[0], 1);
-    struct policy echo = {.echo = true};
-    node_run(&world->nodes[0], set_policy, &echo);
+    node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     peer_send_from_test(client, &size, 1);
     WAIT_UNTIL(client->received == 1);
     assert_int_equal(owner->received, 1);

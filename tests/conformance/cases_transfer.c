@@ -41,20 +41,17 @@ static void echo_and_wait(struct world *world, const uint32_t *sizes, uint32_t c
     assert_int_equal(peer->taken, count);
 }
 
-SL_CASE(echo__every_small_size)
+WORLD_CASE(echo__every_small_size, open_echo(NULL))
 {
-    struct world *world = open_echo(NULL);
     uint32_t sizes[200];
     for (uint32_t i = 0; i < 200; i++) {
         sizes[i] = i;
     }
     echo_and_wait(world, sizes, 200);
-    world_close(world);
 }
 
-SL_CASE(echo__sizes_up_to_64_kib)
+WORLD_CASE(echo__sizes_up_to_64_kib, open_echo(NULL))
 {
-    struct world *world = open_echo(NULL);
     uint32_t sizes[160], count = 0;
     for (uint32_t bytes = 0; bytes <= 64U << 10; bytes += 509) {
         sizes[count++] = bytes;
@@ -69,7 +66,6 @@ SL_CASE(echo__sizes_up_to_64_kib)
         sizes[count++] = edges[i];
     }
     echo_and_wait(world, sizes, count);
-    world_close(world);
 }
 
 /* Receive buffers so small that nearly every frame lies across several. */
@@ -96,9 +92,8 @@ static void fill_random(uint64_t *seed, uint32_t *sizes, uint32_t count)
     sizes[count - 1] = SL_LIMIT_FRAME_PAYLOAD_BYTES;
 }
 
-SL_CASE(transfer__random_sizes_both_directions)
+WORLD_CASE(transfer__random_sizes_both_directions, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     struct peer *server = node_peer(&world->nodes[0], 0);
     uint64_t seed = 4711;
@@ -109,12 +104,10 @@ SL_CASE(transfer__random_sizes_both_directions)
     peer_send_from_test(client, up, frames);
     peer_send_from_test(server, down, frames);
     WAIT_UNTIL(client->received == frames && server->received == frames);
-    world_close(world);
 }
 
-SL_CASE(echo__many_connections)
+WORLD_CASE(echo__many_connections, open_echo(NULL))
 {
-    struct world *world = open_echo(NULL);
     struct peer *peers[MANY_CONNECTIONS];
     uint32_t sizes[] = {0, 8, 64, 1000, 5000};
     const uint32_t count = many(MANY_CONNECTIONS, MANY_CONNECTIONS / 5);
@@ -126,14 +119,12 @@ SL_CASE(echo__many_connections)
         WAIT_UNTIL(peers[i]->received == 5);
     }
     assert_int_equal(world->nodes[0].open_count, count);
-    world_close(world);
 }
 
 /* The connection whose frame nobody has memory for waits; another one does not; and the reactor
  * sleeps meanwhile, if it may. */
-SL_CASE(sink__refused_then_given)
+WORLD_CASE(sink__refused_then_given, open_echo(NULL))
 {
-    struct world *world = open_echo(NULL);
     struct node *server = &world->nodes[0];
     bool refuse = true;
     node_run(server, set_refuse_sink, &refuse);
@@ -158,7 +149,6 @@ SL_CASE(sink__refused_then_given)
     node_run(server, set_refuse_sink, &refuse);
     WAIT_UNTIL(longs->received == 5);
     assert_int_equal(server->long_received, 2);
-    world_close(world);
 }
 
 /* Many connections wait for memory, with more received than there are buffers. */
@@ -258,9 +248,8 @@ static void release_strided(struct node *node, void *ctx)
     }
 }
 
-SL_CASE(release__late_and_out_of_order)
+WORLD_CASE(release__late_and_out_of_order, open_echo(NULL))
 {
-    struct world *world = open_echo(NULL);
     struct node *server = &world->nodes[0];
     bool hold = true;
     node_run(server, set_hold, &hold);
@@ -274,7 +263,6 @@ SL_CASE(release__late_and_out_of_order)
         WAIT_UNTIL(peer->received == round * 100);
         node_run(server, release_strided, &round);
     }
-    world_close(world);
 }
 
 /* All buffers are held by messages: everybody waits, nothing is lost, nobody spins. */
@@ -394,9 +382,8 @@ SL_CASE(release__as_the_last_thing_in_a_turn)
 }
 
 /* A message may be read, and be released, after its connection's end. */
-SL_CASE(release__after_closed)
+WORLD_CASE(release__after_closed, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     bool hold = true;
     node_run(server, set_hold, &hold);
@@ -412,13 +399,11 @@ SL_CASE(release__after_closed)
     WAIT_UNTIL(node_peer(server, 1)->received == 6);
     uint32_t stride = 2;
     node_run(server, release_strided, &stride);
-    world_close(world);
 }
 
 /* Nothing but the transport's own wake-ups makes these go round: the test only looks. */
-SL_CASE(wake__from_sleep)
+WORLD_CASE(wake__from_sleep, open_echo(NULL))
 {
-    struct world *world = open_echo(NULL);
     struct peer *peer = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     uint32_t sizes[] = {64};
     for (uint32_t i = 1; i <= 10; i++) {
@@ -431,7 +416,6 @@ SL_CASE(wake__from_sleep)
         sl_reactor_get_stats(world->nodes[0].reactor, &stats);
         assert_true(stats.sleeps > 0);
     }
-    world_close(world);
 }
 
 static void read_stats(struct node *node, void *ctx)
@@ -439,9 +423,8 @@ static void read_stats(struct node *node, void *ctx)
     sl_transport_get_stats(node->transport, ctx);
 }
 
-SL_CASE(stats__count_what_travelled)
+WORLD_CASE(stats__count_what_travelled, open_echo(NULL))
 {
-    struct world *world = open_echo(NULL);
     uint32_t sizes[] = {0, 100, 30000};
     echo_and_wait(world, sizes, 3);
     struct sl_transport_stats client, server;
@@ -454,7 +437,6 @@ SL_CASE(stats__count_what_travelled)
     assert_int_equal(client.frames_sent, 3);
     assert_int_equal(server.frames_received, 3);
     assert_int_equal(server.connections, 1);
-    world_close(world);
 }
 
 const char conformance_transfer_cases;

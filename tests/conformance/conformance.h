@@ -109,6 +109,17 @@ struct world *world_open_unhurried(uint32_t node_count, const struct sl_transpor
 /* Closes everything, and checks that nobody wrote to memory that was given back. */
 void world_close(struct world *world);
 
+/* A case in a world, which is closed after it. */
+#define WORLD_CASE(name, opened)                                                                   \
+    static void name##_in(struct world *world);                                                    \
+    SL_CASE(name)                                                                                  \
+    {                                                                                              \
+        struct world *world = opened;                                                              \
+        name##_in(world);                                                                          \
+        world_close(world);                                                                        \
+    }                                                                                              \
+    static void name##_in(struct world *world)
+
 /* Sets what the upper layer does. From the test's thread. */
 void node_set_policy(struct node *node, struct policy policy);
 

@@ -257,17 +257,6 @@ void rdma_raw_settle(struct rdma_raw *raw)
     }
 }
 
-void rdma_raw_await_end(struct rdma_raw *raw)
-{
-    uint64_t deadline_ns = 0;
-    while (!raw->ended && raw->failed == 0) {
-        if (wait_expired(&deadline_ns)) {
-            fail_msg("the other side does not end it");
-        }
-        look(raw);
-    }
-}
-
 struct rdma_raw_packet rdma_raw_begin(struct sl_rdma_packet head)
 {
     struct rdma_raw_packet packet = {.count = 0};

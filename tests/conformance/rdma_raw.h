@@ -55,9 +55,6 @@ const struct sl_rdma_packet *rdma_raw_receive(struct rdma_raw *raw, uint32_t *by
 /* Until what was sent has come to the other side's device, or the connection has ended. */
 void rdma_raw_settle(struct rdma_raw *raw);
 
-/* Until the other side has ended the connection. */
-void rdma_raw_await_end(struct rdma_raw *raw);
-
 /* Its end as that of a process: the other side is told by the kernel, or not at all. */
 void rdma_raw_close(struct rdma_raw *raw);
 

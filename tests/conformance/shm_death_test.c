@@ -58,9 +58,8 @@ static uint32_t count_shared_mappings(void)
     return count;
 }
 
-SL_CASE(survivor__keeps_everything)
+WORLD_CASE(survivor__keeps_everything, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
@@ -96,7 +95,6 @@ SL_CASE(survivor__keeps_everything)
     }
     assert_int_equal(count_fds(), fds);
     assert_int_equal(count_shared_mappings(), mappings);
-    world_close(world);
 }
 
 static bool thread_is_stopped(pid_t pid, const char *task)

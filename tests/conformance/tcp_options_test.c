@@ -84,16 +84,14 @@ static void run_connect(struct node *node, void *ctx)
     assert_null(conn);
 }
 
-SL_CASE(connect__unknown_name)
+WORLD_CASE(connect__unknown_name, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     WAIT_UNTIL(client->open);
     struct connect_call call = {
         .endpoint = {.scheme = SL_ENDPOINT_TCP, .host = TOO_LONG_FOR_DNS, .port = 1}};
     node_run(&world->nodes[1], run_connect, &call);
     assert_int_equal(call.err, SL_ERR_NOT_FOUND);
-    world_close(world);
 }
 
 static void single_shot(struct sl_reactor *reactor)
@@ -149,9 +147,8 @@ SL_CASE(accept__out_of_descriptors)
 }
 
 /* A program that was started without a standard input, say, must not have sockets in its place. */
-SL_CASE(descriptors__none_of_the_standard_ones)
+WORLD_CASE(descriptors__none_of_the_standard_ones, world_open(2, NULL))
 {
-    struct world *world = world_open(2, NULL);
     int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     close(STDIN_FILENO);
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
@@ -163,7 +160,6 @@ SL_CASE(descriptors__none_of_the_standard_ones)
         close(kept);
     }
     assert_int_equal(used, -1);
-    world_close(world);
 }
 
 /* Somebody listens, and lets nobody in: what is full of connections answers no more. */

@@ -105,49 +105,12 @@ class Model:
 
 
 class Flags(CheckpointTest):
-    def test_wrong_values(self):
-        for flags, words in (
-                (["--checkpoint-every", "5"], ["without --checkpoint-dir"]),
-                (["--restore", "newest"], ["without --checkpoint-dir"]),
-                (["--checkpoint-dir", "c", "--checkpoint-every", "often"], ["accepts a duration from 0"]),
-                (["--checkpoint-dir", "c", "--checkpoint-keep", "0"], ["from 1 to"]),
-                (["--checkpoint-dir", "c", "--checkpoint-compression", "20"], ["from 0 to 19"]),
-                (["--checkpoint-dir", "c", "--restore", "oldest"], ["accepts newest, or the number"]),
-                (["--checkpoint-dir", "c", "--restore-fallback"], ["without --restore"]),
-                (["--checkpoint-dir", "no/such/c"], ["no/such/c", "No such file or directory"])):
-            with self.subTest(flags=flags):
-                said = self.refused(*flags)
-                for word in words:
-                    self.assertIn(word, said)
-
-    def test_folder_of_another_job(self):
-        ps, _ = self.cluster()
-        said = self.refused(*self.flags())
-        self.assertIn(f"{self.checkpoints}: ps 0 of another job", said)
-        self.drain(ps)
-
-    def test_folder_is_a_file(self):
-        said = self.refused("--checkpoint-dir", self.file("c", "not a folder"))
-        self.assertIn("nothing can be written there: Not a directory", said)
-
-    def test_number_that_is_not_there(self):
-        said = self.refused(*self.flags("--restore", "12"))
-        self.assertIn("there is no complete checkpoint 12", said)
-
     def test_newest_of_none_begins_with_nothing(self):
         ps, coordinator = self.cluster(more=["--restore", "newest"])
         with self.client(coordinator) as client:
             Model(client, 1).push()
         self.drain(ps)
         self.assertIn("holds no complete checkpoint: starts empty", ps[0].output)
-
-    def test_ps_without_a_folder_is_asked(self):
-        ps, flags = self.start_ps()
-        ps[0].wait_line("ready")
-        with self.client(flags[1]) as client:
-            with self.assertRaises(protocol_client.Refused) as refused:
-                self.ask(client)
-        self.assertIn("started without a directory for checkpoints", refused.exception.text)
 
 
 class SaveAndRestore(CheckpointTest):
@@ -235,28 +198,6 @@ class SaveAndRestore(CheckpointTest):
             self.assertEqual(Model(client, 1).state(), saved)
         self.drain(ps)
 
-    def test_orderly_end_of_which_one_has_nothing_to_save(self):
-        ps, coordinator = self.cluster(2)
-        with self.client(coordinator) as client:
-            model = Model(client, 1)
-            model.push()
-            self.ask(client)
-            client.push(model.emb, [1], [[1.0] * 7])
-            saved = model.state()
-        self.drain(ps)
-        ps, coordinator = self.cluster(2, more=["--restore", "newest"])
-        with self.client(coordinator) as client:
-            self.assertEqual(Model(client, 1).state(), saved)
-        self.drain(ps)
-
-    def test_orderly_end_with_nothing_to_save(self):
-        ps, coordinator = self.cluster()
-        with self.client(coordinator) as client:
-            Model(client, 1).push()
-            self.ask(client)
-        self.drain(ps)
-        self.assertEqual(harness.visible(self.checkpoints), ["checkpoint-000001"])
-
     def test_orderly_end_of_one_after_the_other(self):
         """The last checkpoint of the first is of both, and the second has nothing more to save."""
         ps, coordinator = self.cluster(2)
@@ -267,19 +208,6 @@ class SaveAndRestore(CheckpointTest):
             self.assertEqual(process.wait(), 0, process.output)
         self.assertIn("is the last one", ps[1].output)
         self.assertIn("nothing was written since the last complete one", ps[0].output)
-
-    def test_old_ones_are_removed(self):
-        ps, coordinator = self.cluster(more=["--checkpoint-keep", "2", "--checkpoint-incrementals", "1"])
-        with self.client(coordinator) as client:
-            model = Model(client, 1)
-            for _ in range(7):
-                model.push(0.1)
-                number = self.ask(client)
-        self.assertEqual(number, 7)
-        # 7 is full, 6 adds to 5.
-        self.assertEqual(harness.visible(self.checkpoints),
-                         [f"checkpoint-{n:06d}" for n in (5, 6, 7)])
-        self.drain(ps)
 
 
 class FoldersOfTheirOwn(CheckpointTest):
@@ -327,39 +255,6 @@ class FoldersOfTheirOwn(CheckpointTest):
         states = self.save(3)
         os.remove(os.path.join(self.folder_of(3), "manifest.json"))
         self.assertEqual(self.restored(), (states[1], 4))
-
-    def test_first_manifest_that_one_of_them_has(self):
-        """All ended before it was complete: all begin with nothing, as nobody was told of it."""
-        states = self.save(1)
-        os.remove(os.path.join(self.folder_of(1), "manifest.json"))
-        state, number = self.restored()
-        self.assertNotEqual(state, states[0])
-        self.assertEqual(number, 2)
-
-    def test_manifest_that_cannot_be_written(self):
-        """What all have is kept until all have a newer one; then it goes, with what was given up."""
-        ps, coordinator = self.begin("--checkpoint-keep", "1")
-        for process in ps:
-            process.wait_line("ready")
-        with self.client(coordinator) as client:
-            model = Model(client, 1)
-            model.push()
-            state = model.state()
-            self.ask(client)
-            model.push()
-            for number in (2, 3):
-                in_the_way = os.path.join(self.folder_of(number), "manifest.json")
-                os.makedirs(in_the_way)
-                with self.assertRaises(protocol_client.Refused) as refused:
-                    self.ask(client)
-                self.assertIn(f"checkpoint {number} is aborted: ps/1", str(refused.exception))
-                os.rmdir(in_the_way)
-        self.kill(ps)
-        self.assertEqual(self.restored("--checkpoint-keep", "1"), (state, 4))
-        self.restored("--checkpoint-keep", "1")
-        for task in range(2):
-            self.assertEqual(harness.visible(f"{self.checkpoints}-{task}"),
-                             ["checkpoint-000004", "checkpoint-000005"])
 
     def test_one_that_comes_later_after_going_back(self):
         """It goes on from what the job has, with the same flags, and from nothing that was left."""
@@ -427,24 +322,11 @@ class Damage(CheckpointTest):
             file.write(bytes([byte[0] ^ 1 << self.random.randrange(8)]))
         self.assert_falls_back(self.victim)
 
-    def test_truncated(self):
-        os.truncate(self.victim, self.random.randrange(os.path.getsize(self.victim)))
-        self.assert_falls_back(self.victim)
-
-    def test_missing(self):
-        os.remove(self.victim)
-        self.assert_falls_back(self.victim)
-
     def test_manifest(self):
         path = os.path.join(self.folder_of(3), "manifest.json")
         with open(path, "r+b") as file:
             file.truncate(os.path.getsize(path) - 5)
         self.assert_falls_back(path)
-
-    def test_two_of_them(self):
-        os.remove(self.victim)
-        os.truncate(os.path.join(self.folder_of(2), self.files_of(2)[0]), 100)
-        self.assert_falls_back(self.victim, to=1)
 
     def test_all_of_them(self):
         for number in (1, 2, 3):
@@ -524,17 +406,11 @@ class KilledPs(CheckpointTest):
         self.assertEqual(job.check(restarted=shards, held=held), 4 * job.iterations)
         cluster.drain()
 
-    def test_asp(self):
-        self.kill_in_job("asp", [1])
-
     def test_bsp(self):
         self.kill_in_job("bsp", [1])
 
     def test_ssp(self):
         self.kill_in_job("ssp:2", [1], reactors=2)
-
-    def test_with_the_coordinator(self):
-        self.kill_in_job(self.random.choice(("asp", "ssp:2", "bsp")), [0])
 
     def test_all(self):
         self.kill_in_job(self.random.choice(("asp", "ssp:2", "bsp")), [0, 1])
@@ -711,10 +587,6 @@ class Lost(CheckpointTest):
     def test_workers_that_are_started_again(self):
         self.lose(self.launch("--restart-workers", 3), 1,
                   "ps/1 was restarted without the values that it had: start the job again")
-
-    def test_ps_of_the_coordinator(self):
-        self.lose(self.launch("--restart-workers", 3), 0,
-                  "ps/0 was restarted without the values that it had: start the job again")
 
     def test_last_checkpoint_that_cannot_be_made(self):
         ps, coordinator = self.cluster()

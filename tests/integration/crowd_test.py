@@ -1,22 +1,14 @@
 #!/usr/bin/env python3
 """Many clients in the middle of long requests at once: more than a reactor has places for such
 requests, and more than it has receive buffers. Everybody else is served meanwhile, and nobody is
-lost; places go to the clients in the order in which they came.
-
-STARLING_CROWD_CLIENTS says how many clients share the network of SlowNetwork, which prints the latency of
-small pulls without them and beside them. Its figures need five cores."""
+lost; places go to the clients in the order in which they came."""
 
 import contextlib
-import multiprocessing
-import os
 import time
 
 import harness
 import protocol_client as pc
 
-CLIENTS = int(os.environ.get("STARLING_CROWD_CLIENTS", "40"))
-SENDERS = 4  # processes that the clients of SlowNetwork are spread over
-NETWORK_BYTES_PER_S = 120_000_000
 CROWD = 400
 FINISHERS = 60
 LENGTH = 2_000_000  # elements, of which each of two shards has half: 4 MB
@@ -102,94 +94,6 @@ class Crowd(CrowdTest):
                 self.assertEqual(first.reply(1).status, 0)
         done = self.witness.shards[0].do(pc.dense_pull(array, self.start, 10))
         self.assertEqual(done, [(float(FINISHERS),) * 10])
-        self.finish()
-
-
-class Sender:
-    """Clients that push a long frame each, over their share of the network."""
-
-    def __init__(self, endpoint, frame, count, bytes_per_s):
-        self._frame = memoryview(frame)
-        self._rate = bytes_per_s
-        self._peers = [pc.Connection(endpoint, pc.PURPOSE_DATA) for _ in range(count)]
-        self._sent = {peer: 0 for peer in self._peers}
-        for peer in self._peers:
-            peer.socket.setblocking(False)
-
-    def _send(self, peer, count):
-        with contextlib.suppress(BlockingIOError):
-            count = peer.socket.send(self._frame[self._sent[peer]:self._sent[peer] + count])
-            self._sent[peer] += count
-            return count
-        return 0
-
-    def run(self):
-        """Sends in turns of 64 KiB, then receives the replies."""
-        unfinished, passed, start = set(self._peers), 0, time.monotonic()
-        while unfinished:
-            moved = 0
-            for peer in list(unfinished):
-                while passed > self._rate * (time.monotonic() - start):
-                    time.sleep(0.0005)
-                count = self._send(peer, 64 << 10)
-                moved, passed = moved + count, passed + count
-                if self._sent[peer] == len(self._frame):
-                    unfinished.remove(peer)
-            if not moved:
-                time.sleep(0.001)
-        for peer in self._peers:
-            peer.socket.setblocking(True)
-            status = peer.reply(1, 600).status
-            if status:
-                raise AssertionError(f"a push ended with status {status}")
-            peer.close()
-
-
-def percentile(values, part):
-    return sorted(values)[int(len(values) * part)]
-
-
-class SlowNetwork(CrowdTest):
-    def latencies(self, table, is_over):
-        """Of small pulls from shard 0, in ms, until `is_over` says so."""
-        keys = [key for key in range(20) if pc.shard_of(key, 2) == 0]
-        latencies, beat = [], time.monotonic()
-        while not is_over():
-            start = time.monotonic()
-            self.witness.shards[0].do(pc.pull(table, keys))
-            latencies.append((time.monotonic() - start) * 1000)
-            if start > beat + 0.5:
-                self.witness.control.ask("heartbeat", "heartbeat")
-                beat = start
-            time.sleep(0.001)
-        return latencies
-
-    def test_everybody_finishes(self):
-        self.start_cluster()
-        table = self.witness.open(**SPARSE_SUM)
-        array = self.witness.open(name="array", kind=pc.DENSE, length=LENGTH)
-        frame = self.long_request(array)
-        start = time.monotonic()
-        alone = self.latencies(table, lambda: time.monotonic() > start + 5)
-        endpoint = self.witness.cluster["ps"][0]["data_endpoint"]
-        fork = multiprocessing.get_context("fork")  # what it runs cannot be pickled
-        senders = [fork.Process(target=lambda: Sender(
-            endpoint, frame, CLIENTS // SENDERS, NETWORK_BYTES_PER_S / SENDERS).run())
-            for _ in range(SENDERS)]
-        start = time.monotonic()
-        for sender in senders:
-            sender.start()
-        beside = self.latencies(table, lambda: not any(sender.is_alive() for sender in senders))
-        seconds = time.monotonic() - start
-        for sender in senders:
-            sender.join()
-            self.assertEqual(sender.exitcode, 0)
-        done = self.witness.shards[0].do(pc.dense_pull(array, self.start, 10))
-        self.assertEqual(done, [(float(CLIENTS // SENDERS * SENDERS),) * 10])
-        print(f"  {CLIENTS} clients pushed {len(frame)} bytes each in {seconds:.0f} s; small pulls beside "
-              f"them, and alone: p50 {percentile(beside, 0.5):.3f} and {percentile(alone, 0.5):.3f} ms, "
-              f"p99 {percentile(beside, 0.99):.3f} and {percentile(alone, 0.99):.3f} ms, "
-              f"longest {max(beside):.1f} and {max(alone):.1f} ms", flush=True)
         self.finish()
 
 

@@ -227,20 +227,6 @@ class KilledHost(StoreTest):
             client.answer(wait, "barrier_done")
             client.goodbye()
 
-    def test_it_stands_still(self):
-        """Longer than the lease of its seat: when it wakes, another has it, and nothing is lost."""
-        cluster, job, workers = self.sum_job(Etcd(self))
-        host = cluster.host()
-        cluster.ps[host].signal(signal.SIGSTOP)
-        cluster.ps[1 - host].wait_line(HOSTS)
-        cluster.ps[host].signal(signal.SIGCONT)
-        cluster.ps[host].wait_line(GONE)
-        cluster.ps[1 - host].wait_line(f"ps/{host} reconnected")
-        job.open_gate()
-        self.end_well(workers)
-        job.check()
-        cluster.drain()
-
     def test_it_hangs(self):
         """Its connections stay open, and nothing comes from them. Workers look elsewhere before they
         are lost, and with backups the job ends without that ps."""
@@ -342,16 +328,6 @@ class OtherJobs(StoreTest):
         ps, _ = self.start_ps(extra=["--cluster-store", etcd.url, "--start-timeout", "20"])
         ps[0].wait_line("it is of a job with 2 ps and 4 workers")
         ps[0].wait_line("give another prefix")
-
-    def test_wrong_usage(self):
-        for value, said in (("http://a:1/b", "it is of no kind that is known"),
-                            ("etcd://a/b", "a server is not host:port"),
-                            ("etcd://a:1", "it has no prefix"),
-                            ("etcd://u:p@a:1/b", "STARLING_CLUSTER_STORE_USER_FILE")):
-            output = self.run_to_end("starling-ps", "--ps-hosts", "127.0.0.1:1", "--cluster-store",
-                                     value, status=2)
-            self.assertIn(said, output)
-            self.assertIn("accepts etcd://host:port,host:port/prefix", output)
 
 
 class Scheduler(dmlc_test.DmlcTest):

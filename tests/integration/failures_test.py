@@ -277,23 +277,6 @@ class StoppedProcess(FaultTest):
                 self.assertGreater(job.check(), 3 * job.iterations)
                 cluster.drain()
 
-    def test_worker_that_wakes_beside_its_replacement(self):
-        for consistency in ("asp", "bsp"):
-            with self.subTest(consistency=consistency):
-                cluster, job, workers = self.job(consistency)
-                stopped = workers.pop(1)
-                stopped.signal(signal.SIGSTOP)
-                time.sleep(0.2 * LEASE_S)  # what it sent before has been read
-                workers.append(job.start(1))
-                workers[-1].wait_line("begins with iteration")
-                stopped.signal(signal.SIGCONT)
-                job.open_gate()
-                for worker in workers:
-                    self.assert_ends(worker)
-                self.assert_ends(stopped, status=1)
-                self.assertGreater(job.check(), 3 * job.iterations)
-                cluster.drain()
-
     def test_ps_beyond_its_lease(self):
         """Nobody can take its place, so everybody waits: the coordinator's, and another."""
         for victim in (0, 1):
@@ -395,12 +378,6 @@ class Secrets(FaultTest):
         self.assert_gives_up(functools.partial(self.worker, flags, *self.secret("right")),
                              "it did not prove that it has the secret: it asks for none")
         self.drain(servers)
-
-    def test_file_that_others_may_read(self):
-        flags = self.secret("open", 0o644)
-        servers, cluster = self.start_ps(extra=flags)
-        for process in (servers[0], self.worker(cluster, *flags)):
-            self.assert_ends(process, flags[1], "others may use it (mode 0644)", status=2)
 
     def test_open_network(self):
         port = harness.free_ports(1)[0]

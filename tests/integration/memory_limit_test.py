@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """--memory-limit: the resident memory of a ps stays below it under the worst load.
 
-A seed decides what the load does (STARLING_SEED repeats one). STARLING_MEMORY_TABLE=1 runs it at 1 to
-16 reactors too, with and without a replica, and prints a table; it takes five minutes and 10 GiB of
-memory."""
+A seed decides what the load does (STARLING_SEED repeats one)."""
 
 import os
 import random
@@ -17,7 +15,6 @@ import harness
 import memory_load
 
 SEED = int(os.environ.get("STARLING_SEED", random.SystemRandom().getrandbits(32)))
-HAS_TABLE = bool(os.environ.get("STARLING_MEMORY_TABLE"))
 PART = 1.1  # of the limit that the resident memory may take
 NO_RESIDENT = "resident memory says nothing about a program with a sanitizer"
 
@@ -86,21 +83,6 @@ class MemoryLimit(harness.StarlingTest):
         while max(memory_load.resident(server) for server in servers) >> 20 > most - 8:
             self.assertLess(time.monotonic(), end, "no memory went back to the system")
             time.sleep(0.2)
-
-    @unittest.skipUnless(HAS_TABLE, "STARLING_MEMORY_TABLE is not set")
-    def test_table(self):
-        failed = []
-        print("\nreactors replicas  limit MiB  resident MiB at most")
-        for reactors in (1, 2, 4, 8, 16):
-            for replicas in (0, 1):
-                for limit in (self.least(reactors, replicas), 2 * self.least(reactors, replicas)):
-                    most, servers = self.load(reactors, replicas, limit, 10, max(1, 8 // reactors))
-                    for server in servers:
-                        server.end()
-                    print(f"{reactors:8} {replicas:8} {limit:10} {most:8} {most / limit:8.0%}",
-                          flush=True)
-                    failed += [(reactors, replicas, limit)] if most > PART * limit else []
-        self.assertEqual(failed, [])
 
 
 if __name__ == "__main__":

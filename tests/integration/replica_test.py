@@ -5,10 +5,8 @@ was doing. STARLING_REPLICA_SEED says when they are killed."""
 import os
 import random
 import re
-import shutil
 import signal
 import time
-import unittest
 
 import dmlc_test
 import harness
@@ -162,16 +160,6 @@ class Again(ReplicaTest):
             self.restart(index)
         self.end_job()
 
-    def test_at_random(self):
-        self.start_cluster()
-        self.start_job("asp", iterations=600)
-        for _ in range(4):
-            index = self.rng.choice((1, 2))
-            self.kill(index)
-            self.restart(index)
-            time.sleep(self.rng.random() * 0.2)
-        self.end_job()
-
 
 class WithTheCoordinator(ReplicaTest):
     """ps/0 is killed, and nobody has written down what the coordinator on it knew: the ps tell the
@@ -278,54 +266,6 @@ class Checkpoints(ReplicaTest):
         self.again(replicas=0)
         self.job.check()
         self.cluster.drain()
-
-    def test_of_a_ps_that_comes_back_and_serves_again(self):
-        self.start_cluster(extra=self.flags)
-        self.cluster.extend("--restore", "newest")
-        self.start_job("asp", iterations=200)
-        for index, backup in ((1, 2), (2, 1)):
-            self.assertGreater(self.ask(), 0)
-            self.kill(index)
-            self.wait_served(index, (index + 1) % 3)
-            self.cluster.ps[index] = self.cluster.start_ps(index)
-            self.wait_in_step(2)
-        self.ask()
-        self.end_job()
-        self.cluster.drain()
-        self.again()
-        self.job.check()
-
-    def test_all_are_killed_amid_a_job(self):
-        for consistency in ("asp", "bsp"):
-            with self.subTest(consistency=consistency):
-                shutil.rmtree(self.checkpoints, ignore_errors=True)
-                self.start_cluster(extra=self.flags)
-                self.start_job(consistency)
-                held = self.job.noted("acknowledged")
-                self.ask()
-                for index in range(3):
-                    self.cluster.ps[index].signal(signal.SIGKILL)
-                for ps in self.cluster.ps:
-                    ps.wait()
-                self.again()
-                self.job.open_gate()
-                for worker in self.workers:
-                    self.assertEqual(worker.wait(), 0, worker.output)
-                self.job.check(restarted={0, 1, 2}, held=held)
-                self.cluster.drain()
-
-    def test_one_that_is_told_to_end(self):
-        """It writes the last checkpoint with the others, then its backup goes on."""
-        self.start_cluster(extra=self.flags)
-        self.cluster.extend("--restore", "newest")
-        self.start_job("bsp")
-        for number, index in ((1, 1), (2, 2)):
-            self.cluster.ps[index].signal(signal.SIGTERM)
-            self.assertEqual(self.cluster.ps[index].wait(), 0)
-            self.assertIn(f"checkpoint {number} is the last one", self.cluster.ps[index].output)
-            self.cluster.ps[index] = self.cluster.start_ps(index)
-            self.wait_in_step(2)
-        self.end_job()
 
     def test_a_ps_and_its_backup_are_killed(self):
         """The shards that were lost come back as the checkpoint has them, where they were last."""
@@ -463,14 +403,6 @@ class Launched(harness.StarlingTest):
                 wait_count(launcher, ": they are in sync", 5)
                 self.assertNotIn("is restored", launcher.output)
                 self.end(launcher)
-
-    def test_the_job_goes_on_without_a_ps(self):
-        launcher = self.launch()
-        self.kill(launcher, 2)
-        launcher.wait_line("ps/2 failed: killed by signal 9 (Killed); the job continues without it")
-        launcher.wait_line("ps/0 serves the shards of ps/2 from now on")
-        launcher.wait_line("connected again")
-        self.end(launcher)
 
 
 class Refused(harness.StarlingTest):

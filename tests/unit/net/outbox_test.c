@@ -372,20 +372,6 @@ OUTBOX_CASE(outbox_reserve__is_null_while_memory_is_short, 3, false)
     }
 }
 
-OUTBOX_CASE(outbox_reserve__takes_the_same_memory_for_the_next_long_frame, 4, false)
-{
-    const uint8_t *room = sl_outbox_reserve(&fixture->outbox, 1000000);
-    assert_non_null(room);
-    sl_outbox_abandon(&fixture->outbox);
-    for (int i = 0; i < 5; i++) {
-        assert_ptr_equal(sl_outbox_reserve(&fixture->outbox, 1000000), room);
-        sl_outbox_abandon(&fixture->outbox);
-        assert_true(commit(fixture, 1000000, 0, 0));
-        assert_true(sl_stepped_pair_until(&fixture->pair, 1000, all_received, fixture));
-        assert_int_equal(fixture->outbox.units_used, 0);
-    }
-}
-
 static size_t resident_of(const struct fixture *fixture)
 {
     return resident_bytes(fixture->outbox.base, fixture->outbox.bytes);
@@ -415,29 +401,6 @@ OUTBOX_CASE(outbox_give_back__memory_that_nothing_uses, 9, false)
         assert_true(resident_of(fixture) <=
                     SL_OUTBOX_BLOCK_BYTES + fixture->outbox.block_count * (size_t)4096);
     }
-}
-
-OUTBOX_CASE(outbox_abandon__gives_the_room_back, 5, false)
-{
-    uint8_t *first = sl_outbox_reserve(&fixture->outbox, 100);
-    sl_outbox_abandon(&fixture->outbox);
-    assert_ptr_equal(sl_outbox_reserve(&fixture->outbox, 100), first);
-    sl_outbox_abandon(&fixture->outbox);
-    for (int i = 0; i < 1000; i++) {
-        assert_non_null(sl_outbox_reserve(&fixture->outbox, SL_LIMIT_FRAME_PAYLOAD_BYTES));
-        sl_outbox_abandon(&fixture->outbox);
-    }
-    assert_true(commit(fixture, 100, 0, 0));
-    assert_true(sl_stepped_pair_until(&fixture->pair, 1000, all_received, fixture));
-}
-
-OUTBOX_CASE(outbox_commit__lays_frames_one_behind_the_other, 6, false)
-{
-    uint8_t *room = sl_outbox_reserve(&fixture->outbox, 8);
-    sl_outbox_abandon(&fixture->outbox);
-    assert_true(commit(fixture, 16, 0, 0));
-    assert_ptr_equal(sl_outbox_reserve(&fixture->outbox, 8), room + SL_FRAME_HEADER_BYTES + 16);
-    sl_outbox_abandon(&fixture->outbox);
 }
 
 static uint64_t copied_bytes(const struct fixture *fixture)

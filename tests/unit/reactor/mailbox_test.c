@@ -113,16 +113,6 @@ CASE(open__lanes_are_limited)
     }
 }
 
-CASE(destroy__before_the_senders_close)
-{
-    struct sl_mailbox_lane *lane;
-    assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
-    sl_mailbox_destroy(&receiver->mailbox);
-    assert_int_equal(post(receiver, lane, 0, 0), 0);
-    sl_mailbox_lane_close(&lane);
-    assert_int_equal(receiver->received, 0);
-}
-
 static void count_drop(void *ctx)
 {
     (*(uint32_t *)ctx)++;
@@ -162,12 +152,6 @@ CASE(arm__refuses_while_there_is_mail)
     sl_mailbox_disarm(receiver->mailbox);
     assert_false(readable(receiver->mailbox));
     sl_mailbox_lane_close(&lane);
-}
-
-CASE(wake__makes_the_eventfd_readable)
-{
-    sl_mailbox_wake(receiver->mailbox);
-    assert_true(readable(receiver->mailbox));
 }
 
 #define SENDERS     3

@@ -100,11 +100,6 @@ static bool one_done(void *ctx)
     return ((const struct record *)ctx)->done_count == 1;
 }
 
-static bool two_done(void *ctx)
-{
-    return ((const struct record *)ctx)->done_count == 2;
-}
-
 SL_CASE(post__runs_in_order_on_a_thread_of_its_own)
 {
     struct sl_reactor *reactor = attached();
@@ -290,23 +285,6 @@ SL_CASE(post__a_busy_reactor_rests_for_one_below)
     detach(reactor);
 }
 
-SL_CASE(post__may_come_from_done)
-{
-    struct sl_reactor *reactor = attached();
-    struct sl_offload *offload;
-    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
-    struct job jobs[2];
-    struct record record = {0};
-    jobs_init(jobs, &record, 2);
-    jobs[0].posts_to = offload;
-    jobs[0].other = &jobs[1];
-    sl_offload_post(offload, &jobs[0].job);
-    sl_reactor_drive_until(reactor, two_done, &record);
-    assert_int_equal(record.done[1], 1);
-    assert_true(sl_offload_destroy(&offload, 60 * S));
-    detach(reactor);
-}
-
 SL_CASE(destroy__without_a_job_makes_no_thread)
 {
     struct sl_reactor *reactor = attached();
@@ -353,30 +331,6 @@ SL_CASE(destroy__cancels_what_has_not_begun)
     /* The mails that were on their way find nobody: a turn takes them in. */
     sl_reactor_drive_once(reactor);
     assert_int_equal(record.done_count, JOBS);
-    sem_destroy(&entered);
-    detach(reactor);
-}
-
-/* The mails of jobs that are done are on their way when both are destroyed. */
-SL_CASE(destroy__before_the_mail_came)
-{
-    struct sl_reactor *reactor = attached();
-    struct sl_offload *offload;
-    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
-    struct job jobs[3];
-    struct record record = {0};
-    sem_t entered;
-    sem_init(&entered, 0, 0);
-    jobs_init(jobs, &record, 3);
-    jobs[2].entered = &entered;
-    for (uint32_t i = 0; i < 3; i++) {
-        sl_offload_post(offload, &jobs[i].job);
-    }
-    sem_wait(&entered);
-    assert_true(sl_offload_destroy(&offload, 10 * S));
-    assert_int_equal(record.done_count, 3);
-    assert_int_equal(record.errs[0], 0);
-    assert_int_equal(record.errs[1], 0);
     sem_destroy(&entered);
     detach(reactor);
 }
@@ -429,21 +383,10 @@ static uint64_t zero_clock(void *ctx)
 
 static const struct sl_clock CLOCK_ZERO = {.now_ns = zero_clock};
 
-static uint64_t delay(void *ctx)
+static struct sl_reactor *stepped(void)
 {
-    uint32_t *asked = ctx;
-    return ++*asked * 10 * MS;
-}
-
-static struct sl_reactor *stepped(uint64_t (*offload_ns)(void *ctx), void *ctx)
-{
-    struct sl_reactor_options options = {.core = -1,
-                                         .name = "test",
-                                         .stepped = true,
-                                         .seed = 7,
-                                         .clock = &CLOCK_ZERO,
-                                         .offload_ns = offload_ns,
-                                         .offload_ctx = ctx};
+    struct sl_reactor_options options = {
+        .core = -1, .name = "test", .stepped = true, .seed = 7, .clock = &CLOCK_ZERO};
     struct sl_reactor *reactor;
     assert_int_equal(sl_reactor_create(&options, &reactor), 0);
     return reactor;
@@ -451,7 +394,7 @@ static struct sl_reactor *stepped(uint64_t (*offload_ns)(void *ctx), void *ctx)
 
 SL_CASE(stepped__works_in_one_turn_and_is_done_in_the_next)
 {
-    struct sl_reactor *reactor = stepped(NULL, NULL);
+    struct sl_reactor *reactor = stepped();
     struct sl_offload *offload;
     assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
     struct job jobs[2];
@@ -473,56 +416,5 @@ SL_CASE(stepped__works_in_one_turn_and_is_done_in_the_next)
     assert_int_equal(sl_reactor_next_ns(reactor), SL_CLOCK_NEVER);
     assert_true(pthread_equal(record.worker, pthread_self()));
     assert_true(sl_offload_destroy(&offload, 0));
-    sl_reactor_destroy(&reactor);
-}
-
-SL_CASE(stepped__waits_as_long_as_the_simulation_says)
-{
-    uint32_t asked = 0;
-    struct sl_reactor *reactor = stepped(delay, &asked);
-    struct sl_offload *offload;
-    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
-    struct job jobs[2];
-    struct record record = {0};
-    jobs_init(jobs, &record, 2);
-    sl_reactor_turn(reactor, MS);
-    sl_offload_post(offload, &jobs[0].job);
-    sl_offload_post(offload, &jobs[1].job);
-    assert_int_equal(sl_reactor_next_ns(reactor), 11 * MS);
-    sl_reactor_turn(reactor, 10 * MS);
-    assert_int_equal(record.worked_count, 0);
-    sl_reactor_turn(reactor, 11 * MS);
-    assert_int_equal(record.worked_count, 1);
-    sl_reactor_turn(reactor, 12 * MS);
-    assert_int_equal(record.done_count, 1);
-    /* The second's time is its own, and begins when the first is done. */
-    assert_int_equal(asked, 2);
-    assert_int_equal(sl_reactor_next_ns(reactor), 32 * MS);
-    sl_reactor_turn(reactor, 32 * MS);
-    assert_int_equal(record.worked_count, 2);
-    sl_reactor_turn(reactor, 32 * MS);
-    assert_int_equal(record.done_count, 2);
-    assert_true(sl_offload_destroy(&offload, 0));
-    sl_reactor_destroy(&reactor);
-}
-
-SL_CASE(stepped__destroy_cancels_what_has_not_run)
-{
-    struct sl_reactor *reactor = stepped(NULL, NULL);
-    struct sl_offload *offload;
-    assert_int_equal(sl_offload_create(reactor, "test", &offload), 0);
-    struct job jobs[2];
-    struct record record = {0};
-    jobs_init(jobs, &record, 2);
-    sl_offload_post(offload, &jobs[0].job);
-    sl_offload_post(offload, &jobs[1].job);
-    sl_reactor_turn(reactor, 0);
-    assert_true(sl_offload_destroy(&offload, 0));
-    assert_int_equal(record.done_count, 2);
-    assert_int_equal(record.errs[0], 0);
-    assert_int_equal(record.errs[1], SL_ERR_CANCELLED);
-    assert_int_equal(record.worked_count, 1);
-    sl_reactor_turn(reactor, MS);
-    assert_int_equal(record.done_count, 2);
     sl_reactor_destroy(&reactor);
 }

@@ -19,17 +19,6 @@ static struct sl_reactor *create(uint32_t index)
     return reactor;
 }
 
-SL_CASE(random__depends_on_the_seed_alone)
-{
-    struct sl_reactor *one = create(0);
-    struct sl_reactor *other = create(1);
-    uint64_t first = sl_reactor_random(one);
-    assert_int_equal(first, sl_reactor_random(other));
-    assert_int_not_equal(first, sl_reactor_random(one));
-    sl_reactor_destroy(&one);
-    sl_reactor_destroy(&other);
-}
-
 #define TRACE_BYTES 4096
 
 /* What happened, as text, in the order in which it did. */
@@ -44,76 +33,6 @@ static void trace_add(struct trace *trace, const char *what, uint64_t a, uint64_
                          what, (unsigned long long)a, (unsigned long long)b);
     assert_true(wrote > 0 && (size_t)wrote < TRACE_BYTES - trace->bytes);
     trace->bytes += (size_t)wrote;
-}
-
-static void trace_mail(void *ctx, uint64_t a, uint64_t b)
-{
-    trace_add(ctx, "mail", a, b);
-}
-
-struct ticker {
-    struct sl_timer timer;
-    struct sl_reactor *from;
-    struct trace *trace;
-    uint32_t to;
-    uint64_t number;
-};
-
-static void ticker_run(struct sl_timer *timer, uint64_t now_ns)
-{
-    struct ticker *ticker = (struct ticker *)timer;
-    trace_add(ticker->trace, "tick", ticker->to, now_ns);
-    sl_reactor_post(ticker->from, ticker->to,
-                    (struct sl_mail){.run = trace_mail,
-                                     .ctx = ticker->trace,
-                                     .a = ++ticker->number,
-                                     .b = sl_reactor_random(ticker->from) % 1000});
-    sl_timer_arm(sl_reactor_timers(ticker->from), timer, now_ns + (3 + 4 * ticker->to) * MS / 2);
-}
-
-static uint64_t zero_clock(void *ctx)
-{
-    return 0;
-}
-
-/* Runs two reactors that write to each other, on a virtual clock, for 50 ms. */
-static void stepped_run(struct trace *trace)
-{
-    const struct sl_clock clock = {.now_ns = zero_clock};
-    struct sl_reactor *reactors[2];
-    struct ticker tickers[2];
-    for (uint32_t i = 0; i < 2; i++) {
-        struct sl_reactor_options options = {
-            .name = "sim", .index = i, .core = -1, .stepped = true, .clock = &clock, .seed = 9 + i};
-        assert_int_equal(sl_reactor_create(&options, &reactors[i]), 0);
-    }
-    assert_int_equal(sl_reactor_connect(reactors, 2), 0);
-    for (uint32_t i = 0; i < 2; i++) {
-        tickers[i] = (struct ticker){
-            .timer.run = ticker_run, .from = reactors[i], .trace = trace, .to = 1 - i};
-        sl_timer_arm(sl_reactor_timers(reactors[i]), &tickers[i].timer, MS);
-    }
-    uint64_t now_ns = 0;
-    while (now_ns < 50 * MS) {
-        uint32_t did = sl_reactor_turn(reactors[0], now_ns) + sl_reactor_turn(reactors[1], now_ns);
-        if (did == 0) {
-            uint64_t next[2] = {sl_reactor_next_ns(reactors[0]), sl_reactor_next_ns(reactors[1])};
-            assert_true(next[0] > now_ns && next[1] > now_ns);
-            now_ns = next[0] < next[1] ? next[0] : next[1];
-        }
-    }
-    sl_reactor_destroy(&reactors[0]);
-    sl_reactor_destroy(&reactors[1]);
-}
-
-SL_CASE(turn__stepped_is_deterministic)
-{
-    static struct trace first, second;
-    stepped_run(&first);
-    stepped_run(&second);
-    assert_string_equal(first.text, second.text);
-    assert_non_null(strstr(first.text, "tick(1,1000000) "));
-    assert_non_null(strstr(first.text, "mail(14,"));
 }
 
 static void set_flag(void *ctx, uint64_t a, uint64_t b)

@@ -151,16 +151,6 @@ SL_CASE(start__core_that_is_not_ours)
     sl_reactor_destroy(&reactor);
 }
 
-SL_CASE(start__pinned)
-{
-    struct sl_reactor_options options = {.name = "pinned"};
-    assert_int_equal(sl_topology_core_for(0, true, &options.core), 0);
-    struct sl_reactor *reactor;
-    assert_int_equal(sl_reactor_create(&options, &reactor), 0);
-    start(reactor, NULL, NULL);
-    stop(&reactor);
-}
-
 static struct sl_reactor *signalled;
 
 static void on_signal(int number)
@@ -179,15 +169,6 @@ SL_CASE(stop__from_a_signal_handler)
     sl_reactor_join(signalled);
     sigaction(SIGUSR1, &before, NULL);
     sl_reactor_destroy(&signalled);
-}
-
-SL_CASE(stop__before_start)
-{
-    struct sl_reactor *reactor = create(0, false, false);
-    sl_reactor_stop(reactor);
-    start(reactor, NULL, NULL);
-    sl_reactor_join(reactor);
-    sl_reactor_destroy(&reactor);
 }
 
 SL_CASE(turn__polling_never_sleeps)
@@ -225,72 +206,6 @@ SL_CASE(sleep__post_wakes)
     }
     sl_mailbox_lane_close(&lane);
     stop(&reactor);
-}
-
-struct waker {
-    struct sl_timer timer;
-    struct sl_ring_op op;
-    struct __kernel_timespec after;
-    struct sl_reactor *reactor;
-    uint64_t due_ns;
-    _Atomic bool ran;
-    bool early;
-};
-
-static void waker_timer(struct sl_timer *timer, uint64_t now_ns)
-{
-    struct waker *waker = (struct waker *)timer;
-    waker->early = now_ns < waker->due_ns;
-    atomic_store(&waker->ran, true);
-}
-
-static int waker_start_timer(void *ctx)
-{
-    struct waker *waker = ctx;
-    waker->timer.run = waker_timer;
-    waker->due_ns = sl_reactor_now_ns(waker->reactor) + 20 * MS;
-    sl_timer_arm(sl_reactor_timers(waker->reactor), &waker->timer, waker->due_ns);
-    return 0;
-}
-
-SL_CASE(sleep__timer_wakes)
-{
-    struct waker waker = {.reactor = create(0, false, false)};
-    start(waker.reactor, waker_start_timer, &waker);
-    await(&waker.ran);
-    assert_false(waker.early);
-    struct sl_reactor_stats stats;
-    sl_reactor_get_stats(waker.reactor, &stats);
-    assert_true(stats.sleeps > 0);
-    stop(&waker.reactor);
-}
-
-static void waker_complete(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
-{
-    struct waker *waker = SL_CONTAINER_OF(op, struct waker, op);
-    atomic_store(&waker->ran, true);
-}
-
-static int waker_start_op(void *ctx)
-{
-    struct waker *waker = ctx;
-    waker->op.complete = waker_complete;
-    waker->after = (struct __kernel_timespec){.tv_nsec = 20 * MS};
-    struct io_uring_sqe *sqe = sl_ring_sqe(sl_reactor_ring(waker->reactor), &waker->op);
-    io_uring_prep_timeout(sqe, &waker->after, 0, 0);
-    return 0;
-}
-
-SL_CASE(sleep__completion_wakes)
-{
-    struct waker waker = {.reactor = create(0, false, false)};
-    start(waker.reactor, waker_start_op, &waker);
-    await(&waker.ran);
-    struct sl_reactor_stats stats;
-    sl_reactor_get_stats(waker.reactor, &stats);
-    assert_true(stats.sleeps > 0);
-    assert_true(stats.events > 0);
-    stop(&waker.reactor);
 }
 
 struct slow_source {

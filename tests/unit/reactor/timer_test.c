@@ -35,48 +35,6 @@ static void probe_init(struct probe *probe, struct sl_timer_wheel *wheel)
     *probe = (struct probe){.timer.run = probe_run, .wheel = wheel};
 }
 
-SL_CASE(run__never_early_and_in_the_first_run_after)
-{
-    static struct sl_timer_wheel wheel;
-    sl_timer_wheel_init(&wheel, 5 * MS + 7);
-    struct probe probe;
-    probe_init(&probe, &wheel);
-
-    sl_timer_arm(&wheel, &probe.timer, 6 * MS + 100);
-    assert_int_equal(sl_timer_next_ns(&wheel), 6 * MS + 100);
-    assert_int_equal(sl_timer_run(&wheel, 6 * MS + 99), 0);
-    assert_int_equal(sl_timer_run(&wheel, 6 * MS + 100), 1);
-    assert_int_equal(probe.ran_at_ns, 6 * MS + 100);
-    assert_int_equal(sl_timer_run(&wheel, 7 * MS), 0);
-    assert_int_equal(sl_timer_next_ns(&wheel), SL_CLOCK_NEVER);
-}
-
-SL_CASE(run__past_time_runs_next)
-{
-    static struct sl_timer_wheel wheel;
-    sl_timer_wheel_init(&wheel, 1000 * MS);
-    struct probe probe;
-    probe_init(&probe, &wheel);
-    sl_timer_arm(&wheel, &probe.timer, 3 * MS);
-    assert_true(sl_timer_next_ns(&wheel) <= 1000 * MS);
-    assert_int_equal(sl_timer_run(&wheel, 1000 * MS), 1);
-}
-
-SL_CASE(run__later_turn_of_the_wheel_waits)
-{
-    static struct sl_timer_wheel wheel;
-    sl_timer_wheel_init(&wheel, 0);
-    struct probe probe;
-    probe_init(&probe, &wheel);
-    uint64_t due_ns = (3 * SL_TIMER_SLOTS + 2) * MS;
-    sl_timer_arm(&wheel, &probe.timer, due_ns);
-    for (uint64_t now_ns = 0; now_ns < due_ns; now_ns += 50 * MS) {
-        assert_int_equal(sl_timer_run(&wheel, now_ns), 0);
-        assert_true(sl_timer_next_ns(&wheel) <= due_ns);
-    }
-    assert_int_equal(sl_timer_run(&wheel, due_ns), 1);
-}
-
 SL_CASE(run__armed_again_inside_runs_in_a_later_call)
 {
     static struct sl_timer_wheel wheel;

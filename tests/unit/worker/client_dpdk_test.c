@@ -39,22 +39,6 @@ PEER_CASE(start__takes_dpdk_to_a_ps_that_has_it)
     assert_int_equal(world->data_connections, 2);
 }
 
-PEER_CASE(start__without_a_device_goes_over_tcp)
-{
-    start_dpdk(world, NULL);
-    path_expect_way(world, false);
-    assert_false(world->client->io_options.uses_devices);
-    assert_null(world->path.options.dpdk);
-}
-
-PEER_CASE(link__goes_over_tcp_when_dpdk_fails)
-{
-    start_dpdk(world, DEVICES);
-    path_expect_way(world, true);
-    peer_ignore_path(world); /* and all its connections */
-    path_expect_way(world, false);
-}
-
 SL_CASE(client_create__refuses_devices_that_are_wrong)
 {
     const struct sl_client_options options = {

@@ -262,24 +262,6 @@ SL_CASE_WITH(link__copies_long_payloads_that_are_not_registered, peer_setup, pee
     assert_true(sl_client_io_has_registered(io, SL_ENDPOINT_RDMA, arena->base, BYTES));
 }
 
-/* The device may write there as long as the connection stands. */
-PEER_CASE(part__ends_the_connection_before_it_gives_up_memory_that_is_lent)
-{
-    start_rdma(world);
-    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
-    world->manner = PEER_SILENT;
-    struct sl_step *step = path_submit_pull(world, path_rows, NEAR_KEYS);
-    for (int turns = 0; !sl_step_done(step) && turns < PEER_TURNS_MAX; turns++) {
-        assert_int_equal(world->data_connections, 1);
-        peer_turn(world);
-    }
-    assert_null(sl_session_conn(world->client->conns[0].session));
-    peer_expect(world, step, SL_ERR_DEADLINE, "deadline of 500 ms passed");
-    world->manner = PEER_CORRECT;
-    peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
-    assert_int_equal(world->data_connections, 2);
-}
-
 PEER_CASE(part__keeps_the_connection_where_nothing_was_lent)
 {
     start_rdma(world);
@@ -288,20 +270,6 @@ PEER_CASE(part__keeps_the_connection_where_nothing_was_lent)
                 "deadline of 500 ms passed");
     world->manner = PEER_CORRECT;
     peer_expect(world, path_submit_pull(world, path_rows, NEAR_KEYS), 0, "");
-    assert_int_equal(world->data_connections, 1);
-}
-
-/* Who keeps the deadline says so, and writes no more. */
-PEER_CASE(part__keeps_the_connection_to_a_shard_that_keeps_the_deadline)
-{
-    start_rdma(world);
-    path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
-    world->manner = PEER_SILENT;
-    struct sl_step *step = path_submit_pull(world, path_rows, NEAR_KEYS);
-    peer_turns(world, 510);
-    assert_false(sl_step_done(step));
-    peer_refuse(world, SL_ERR_DEADLINE);
-    peer_expect(world, step, SL_ERR_DEADLINE, "deadline of 500 ms passed");
     assert_int_equal(world->data_connections, 1);
 }
 

@@ -101,28 +101,6 @@ SL_CASE(spec_text__refuses)
     }
 }
 
-/* No checkpoint has such a power: what is read may be written. */
-SL_CASE(spec_text__powers_are_below_one)
-{
-    static const char *const names[] = {"beta1_power", "beta2_power"};
-    static const char *const values[] = {"1", "-0.5", "1e30", "0.99999999", "nan"};
-    struct sl_snapshot_table table;
-    char text[64], reason[512];
-    for (uint32_t i = 0; i < 2; i++) {
-        for (uint32_t k = 0; k < sizeof values / sizeof values[0]; k++) {
-            (void)snprintf(text, sizeof text, "%s=%s", names[i], values[k]);
-            sl_spec_text_init(&table);
-            reason[0] = '\0';
-            assert_int_equal(sl_spec_text_read(text, &table, reason, sizeof reason),
-                             SL_ERR_INVALID);
-            assert_non_null(strstr(reason, text));
-        }
-        (void)snprintf(text, sizeof text, "%s=0,%s=0.99", names[i], names[i]);
-        assert_int_equal(sl_spec_text_read(text, &table, reason, sizeof reason), 0);
-        assert_true((i == 0 ? table.state.beta1_power : table.state.beta2_power) == 0.99F);
-    }
-}
-
 /* Powers follow the betas, unless they are said. */
 SL_CASE(spec_text__words_stand_for_themselves)
 {

@@ -92,19 +92,6 @@ SL_CASE_WITH(doctor_run__json_is_utf8, machine_make, machine_remove)
     expect_json("6.1 \xc3\xb6 \xff", "Linux 6.1 ?? ?: ");
 }
 
-SL_CASE_WITH(doctor_find__what_is_too_much_is_lost, machine_make, machine_remove)
-{
-    for (int i = 0; i < SL_DOCTOR_FINDINGS_MAX + 10; i++) {
-        sl_doctor_advise(sl_doctor_find(&machine.doctor, SL_DOCTOR_WARNING, 0, "x", "%d", i), "y");
-    }
-    assert_int_equal(machine.doctor.count, SL_DOCTOR_FINDINGS_MAX - 1);
-    assert_string_equal(machine.doctor.findings[0].found, "0");
-    /* But not what it stops. */
-    (void)sl_doctor_find(&machine.doctor, SL_DOCTOR_MISSING, 2, "x", "missing");
-    (void)sl_doctor_find(&machine.doctor, SL_DOCTOR_OK, 2, "x", "the last");
-    assert_int_equal(machine.doctor.stopped, 2);
-}
-
 /* Whatever this machine is like, looking at it works. */
 SL_CASE_WITH(doctor_system_read__this_machine, machine_make, machine_remove)
 {

@@ -41,21 +41,6 @@ static void add_nic(const char *driver)
     name_device("0000:3b:00.0?addr=10.0.0.1/24");
 }
 
-SL_CASE_WITH(doctor_dpdk_check__all_is_well, machine_make, machine_remove)
-{
-    add_nic("vfio-pci");
-    add_link(NIC "/iommu_group", "../../../../kernel/iommu_groups/42");
-    machine_write("/dev/vfio/vfio", "");
-    machine_write("/dev/vfio/42", "");
-    machine_write(PAGES, "1024");
-    sl_doctor_dpdk_check(&machine.doctor);
-    machine_expect("dpdk plug-in", 0, SL_DOCTOR_OK, "it loads");
-    machine_expect("dpdk memory", 0, SL_DOCTOR_OK, "2048 MiB of huge pages are free");
-    machine_expect("dpdk device", 0, SL_DOCTOR_OK, "0000:3b:00.0, vfio-pci");
-    assert_int_equal(machine.doctor.count, 3);
-    assert_int_equal(machine.doctor.stopped, 0);
-}
-
 SL_CASE_WITH(doctor_dpdk_check__nothing_is_there, machine_make, machine_remove)
 {
     machine.missing[SL_ENDPOINT_DPDK] = "starling-dpdk.so: not found: install libdpdk-dev";

@@ -5,18 +5,6 @@
 
 static const uint32_t EVERY = SL_DOCTOR_EVERY;
 
-SL_CASE_WITH(doctor_kernel_check__all_is_well, machine_make, machine_remove)
-{
-    machine_write("/proc/sys/kernel/osrelease", "6.1.0-18-amd64");
-    machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic");
-    sl_doctor_kernel_check(&machine.doctor);
-    machine_expect("io_uring", 0, SL_DOCTOR_OK, "Linux 6.1.0-18-amd64: multishot");
-    machine_expect("open files", 0, SL_DOCTOR_OK, "65536");
-    machine_expect("tcp", 0, SL_DOCTOR_OK, "cubic");
-    machine_expect("shm", 0, SL_DOCTOR_OK, "");
-    assert_int_equal(machine.doctor.stopped, 0);
-}
-
 SL_CASE_WITH(doctor_kernel_check__features_that_lack_are_named, machine_make, machine_remove)
 {
     machine.ring = (struct sl_doctor_ring){.provided_buffer_rings = true};

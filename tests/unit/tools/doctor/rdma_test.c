@@ -19,22 +19,6 @@ static void add_roce(void)
     machine_add_gid("mlx5_0", 3, V4, "RoCE v2", "eth2");
 }
 
-SL_CASE_WITH(doctor_rdma_check__all_is_well, machine_make, machine_remove)
-{
-    add_roce();
-    sl_doctor_rdma_check(&machine.doctor);
-    machine_expect("rdma library", 0, SL_DOCTOR_OK, "");
-    machine_expect("rdma provider", 0, SL_DOCTOR_OK, "mlx5_0");
-    machine_expect("rdma port", 0, SL_DOCTOR_OK,
-                   "mlx5_0/1: ACTIVE, Ethernet, 100 Gb/sec (4X EDR), eth2");
-    assert_int_equal(machine_count("rdma gid"), 3);
-    machine_expect("rdma gid", 0, SL_DOCTOR_OK, "IB/RoCE v1 fe80::5054:ff:fe12:3456, eth2");
-    machine_expect("rdma gid", 2, SL_DOCTOR_OK, "mlx5_0/1   3: RoCE v2    10.0.0.1, eth2");
-    machine_expect("memlock", 0, SL_DOCTOR_OK, "no limit");
-    assert_int_equal(machine_count("rdma node"), 0);
-    assert_int_equal(machine.doctor.stopped, 0);
-}
-
 SL_CASE_WITH(doctor_rdma_check__library_and_device_that_lack, machine_make, machine_remove)
 {
     machine.missing[SL_ENDPOINT_RDMA] = "libibverbs.so.1: no such file: install libibverbs1";
