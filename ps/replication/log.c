@@ -460,12 +460,13 @@ static void take_payload(struct sl_server_request *request, uint32_t section_end
 bool sl_replication_log_done(struct sl_server_request *request)
 {
     const bool waits = request->server->replica->link == SL_REPLICATION_IN_SYNC;
-    const uint32_t section_end = request->work.replayed ? 0 : request->work.prefix.section_count;
+    const uint32_t section_end =
+        sl_shard_skips_writes(&request->work) ? 0 : request->work.prefix.section_count;
     sl_assert(request->stage == SL_SERVER_REQUEST_DONE);
     if (waits) {
         sl_server_scheduler_remove(request);
         take_request(request, section_end, 0);
-    } else if (!request->work.replayed) {
+    } else if (!sl_shard_skips_writes(&request->work)) {
         request->server->role.degraded_writes++;
         take_payload(request, section_end);
     }

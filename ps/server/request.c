@@ -240,10 +240,10 @@ static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *inco
     char reason[SL_MESSAGE_TEXT_BYTES];
     int err = begin(conn, incoming, request->payload, &request->work, reason, sizeof reason);
     sl_assert(err == 0); /* the same bytes were validated on arrival */
-    if (work->replayed) {
+    if (sl_shard_skips_writes(work)) {
         sl_shard_skip_writes(&request->work);
-    } else if (work->written_before > 0) {
-        sl_shard_skip_writes_before(&request->work, work->written_before);
+    } else if (work->write_from > 0) {
+        sl_shard_skip_writes_before(&request->work, work->write_from);
     }
     set_deadline(request, header->budget_us);
     if (what == WAITS_FOR_CLOCKS) {

@@ -92,7 +92,7 @@ static inline void sl_server_request_unlist(struct sl_server_request *request)
 /* Returns true for a write that was not applied before. */
 static inline bool sl_server_request_writes(const struct sl_shard_exec *work)
 {
-    return work->writes && !work->replayed;
+    return work->writes && !sl_shard_skips_writes(work);
 }
 
 static inline bool sl_server_request_started(const struct sl_server_request *request)

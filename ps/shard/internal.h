@@ -105,6 +105,13 @@ static inline uint32_t sl_shard_slice_left(const struct sl_shard_slice *slice)
     return slice->budget > slice->spent ? slice->budget - slice->spent : 0;
 }
 
+/* Returns how many of the keys left to visit in a batch, at most `paid`. */
+static inline uint32_t sl_shard_batch(uint64_t left, uint64_t paid)
+{
+    const uint64_t most = paid < SL_SHARD_BATCH_KEYS ? paid : SL_SHARD_BATCH_KEYS;
+    return (uint32_t)(left < most ? left : most);
+}
+
 /* Dense elements for one unit of budget. */
 #define SL_SHARD_ELEMENTS_PER_KEY 64
 
@@ -132,7 +139,8 @@ static inline uint32_t sl_shard_sections_done(const struct sl_shard_exec *work)
 /* Returns true when the current section executed its writes before. */
 static inline bool sl_shard_has_written(const struct sl_shard_exec *work)
 {
-    return work->replayed || sl_shard_sections_done(work) < work->written_before;
+    const uint32_t section = sl_shard_sections_done(work);
+    return section < work->write_from || section >= work->write_to;
 }
 
 /* Returns true when the current section has to push: not if it is replayed. */

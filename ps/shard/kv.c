@@ -152,8 +152,7 @@ static int collect_many(struct sl_shard *shard, struct sl_shard_table *table,
         if (sl_shard_slice_left(slice) == 0) {
             return SL_SHARD_AGAIN;
         }
-        const uint32_t left = key_count - work->key;
-        const uint32_t count = left < SL_SHARD_BATCH_KEYS ? left : SL_SHARD_BATCH_KEYS;
+        const uint32_t count = sl_shard_batch(key_count - work->key, UINT32_MAX);
         const int err =
             reservation_batch(shard, table, work, slice, sl_kv_table_own_reservation(table->kv),
                               count, work->records + work->key);
@@ -298,9 +297,7 @@ static int visit_all(struct sl_shard *shard, struct sl_shard_table *table,
         if (paid == 0) {
             return SL_SHARD_AGAIN;
         }
-        uint32_t count = key_count - work->key;
-        count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
-        count = count < paid ? count : paid;
+        const uint32_t count = sl_shard_batch(key_count - work->key, paid);
         const int err = work->scratch != NULL
                             ? make_next(shard, table, work, slice, count, arrays)
                             : find_batch(shard, table, work, slice, count, arrays);
@@ -329,9 +326,7 @@ static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *tabl
         if (paid == 0) {
             return SL_SHARD_AGAIN;
         }
-        uint32_t count = key_count - work->key;
-        count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
-        count = count < paid ? count : paid;
+        const uint32_t count = sl_shard_batch(key_count - work->key, paid);
         const uint64_t *keys = work->view.keys + work->key;
         const int err = sl_shard_kv_owns(shard, work, slice, keys, count);
         if (err != 0) {

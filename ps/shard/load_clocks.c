@@ -118,8 +118,7 @@ static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
         if (sl_shard_slice_left(slice) == 0) {
             return SL_SHARD_AGAIN;
         }
-        const uint32_t left = piece->head.here - load->piece_done;
-        const uint32_t count = left < SL_SHARD_BATCH_KEYS ? left : SL_SHARD_BATCH_KEYS;
+        const uint32_t count = sl_shard_batch(piece->head.here - load->piece_done, UINT32_MAX);
         const uint64_t *keys = piece->keys + load->piece_done;
         if (!sl_shard_owns(load->shard, keys, count)) {
             return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "a key is not of that shard");

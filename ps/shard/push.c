@@ -138,8 +138,7 @@ static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
         if (left == 0 && !is_small(table, work)) {
             return SL_SHARD_AGAIN;
         }
-        uint64_t rest = key_count - work->done;
-        uint32_t count = rest < SL_SHARD_BATCH_KEYS ? (uint32_t)rest : SL_SHARD_BATCH_KEYS;
+        uint32_t count = sl_shard_batch(key_count - work->done, UINT32_MAX);
         int err = sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done, count,
                                   records);
         if (err != 0) {

@@ -104,19 +104,16 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
         if (left == 0) {
             return SL_SHARD_AGAIN;
         }
-        uint64_t count = key_count - work->done;
-        uint64_t paid = (uint64_t)left / table->key_cost + 1;
-        count = count < paid ? count : paid;
-        count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
-        int err = sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done,
-                                  (uint32_t)count, records);
+        uint32_t count =
+            sl_shard_batch(key_count - work->done, (uint64_t)left / table->key_cost + 1);
+        int err = sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done, count,
+                                  records);
         if (err != 0) {
             return err;
         }
-        sl_sparse_table_gather(table->sparse, records, (uint32_t)count,
-                               rows + work->done * table->spec.dim);
+        sl_sparse_table_gather(table->sparse, records, count, rows + work->done * table->spec.dim);
         work->done += count;
-        slice->spent += (uint32_t)count * table->key_cost;
+        slice->spent += count * table->key_cost;
     }
     table->pulled_rows += key_count;
     return SL_SHARD_DONE;
@@ -179,11 +176,9 @@ static int read_pooled(struct sl_shard *shard, struct sl_shard_table *table,
         if (left == 0) {
             return SL_SHARD_AGAIN;
         }
-        uint64_t count = section->key_count - work->done;
-        uint64_t paid = (uint64_t)left / table->key_cost + 1;
-        count = count < paid ? count : paid;
-        count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
-        int err = pool_batch(shard, table, work, pooled, (uint32_t)count, slice);
+        uint32_t count =
+            sl_shard_batch(section->key_count - work->done, (uint64_t)left / table->key_cost + 1);
+        int err = pool_batch(shard, table, work, pooled, count, slice);
         if (err != 0) {
             return err;
         }
@@ -270,7 +265,7 @@ static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
 static int run_section(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
                        struct sl_shard_slice *slice)
 {
-    if (work->apply_only && sl_shard_op_pulls(work->view.section.op)) {
+    if (!work->reads && sl_shard_op_pulls(work->view.section.op)) {
         return SL_SHARD_DONE;
     }
     if (work->view.section.op == SL_REQUEST_TICK) {
@@ -309,7 +304,7 @@ static void section_read(struct sl_shard *shard, struct sl_shard_exec *work)
         err = sl_request_read_body(&work->cursor, &section, dim, &work->view);
         sl_assert(err == 0);
     }
-    if (work->apply_only) {
+    if (!work->reads) {
         sl_shard_section_follow(work);
     }
     work->in_section = true;
@@ -333,7 +328,7 @@ static void section_end(struct sl_shard *shard, struct sl_shard_exec *work, uint
     const struct sl_request_section *section = &work->view.section;
     work->in_section = false;
     work->sections_left--;
-    if (!sl_shard_op_pulls(section->op) || work->apply_only) {
+    if (!sl_shard_op_pulls(section->op) || !work->reads) {
         return;
     }
     const struct sl_shard_table *table = shard->tables[section->table_id];

@@ -81,11 +81,9 @@ struct sl_shard_exec {
     bool in_section;  /* view is valid and partly done */
     bool out_of_line; /* the values do not follow the structure: sl_shard_begin_out_of_line */
     bool writes;      /* contains a push or a tick */
-    bool replayed;    /* skips its writes: sl_shard_skip_writes */
     bool in_part;     /* its push is partly applied between slices */
-    uint32_t
-        written_before; /* leading sections whose writes are skipped: sl_shard_skip_writes_before */
-    bool apply_only;    /* writes only, without reply: sl_shard_apply_only */
+    bool reads;       /* false: it only writes, without a reply: sl_shard_apply_only */
+    uint32_t write_from, write_to; /* sections whose writes are not skipped: [from, to) */
     struct sl_request_view view;
     bool plain;           /* waits for no clock and needs no shared working memory */
     uint64_t cost;        /* of the whole request, in units of key_budget */
@@ -178,6 +176,12 @@ void sl_shard_skip_writes(struct sl_shard_exec *work);
 /* Skips pushes and ticks of the first `sections` sections of a request that has just begun.
  * sl_shard_written returned that number when the request was executed before and interrupted. */
 void sl_shard_skip_writes_before(struct sl_shard_exec *work, uint32_t sections);
+
+/* Returns true after sl_shard_skip_writes and sl_shard_stop_writes. */
+static inline bool sl_shard_skips_writes(const struct sl_shard_exec *work)
+{
+    return work->write_to == 0;
+}
 
 /* Returns the number of sections that have done all their writes; a partly applied push is not
  * done. Store it with a snapshot, which contains exactly those writes (ps/shard/snapshot.h). */

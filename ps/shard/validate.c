@@ -112,10 +112,10 @@ static void work_init(struct sl_shard_exec *work, const struct sl_shard_client *
 {
     work->cursor = sl_bytes_over(payload, payload_bytes);
     work->caller = *caller;
-    work->in_section = work->out_of_line = work->writes = work->replayed = work->in_part =
-        work->apply_only = false;
-    work->written_before = 0;
-    work->plain = true;
+    work->in_section = work->out_of_line = work->writes = work->in_part = false;
+    work->reads = work->plain = true;
+    work->write_from = 0;
+    work->write_to = UINT32_MAX;
     work->phase = SL_SHARD_PHASE_NEW;
     work->cost = work->push_cost = 0;
     work->reply_done = work->reply_bytes = 0;
@@ -200,33 +200,33 @@ static bool has_begun(const struct sl_shard_exec *work)
 
 void sl_shard_skip_writes(struct sl_shard_exec *work)
 {
-    sl_assert(!work->replayed);
+    sl_assert(!sl_shard_skips_writes(work));
     sl_assert(!has_begun(work));
-    work->replayed = true;
+    work->write_to = 0;
     work->cost -= work->push_cost;
     work->push_cost = 0;
 }
 
 void sl_shard_skip_writes_before(struct sl_shard_exec *work, uint32_t sections)
 {
-    sl_assert(!work->replayed);
+    sl_assert(!sl_shard_skips_writes(work));
     sl_assert(!has_begun(work));
-    work->written_before = sections;
+    work->write_from = sections;
 }
 
 uint32_t sl_shard_written(const struct sl_shard_exec *work)
 {
     const bool reads = work->in_section && work->phase == SL_SHARD_PHASE_READ;
     const uint32_t written = sl_shard_sections_done(work) + reads;
-    return written > work->written_before ? written : work->written_before;
+    return written > work->write_from ? written : work->write_from;
 }
 
 void sl_shard_apply_only(struct sl_shard_exec *work, uint32_t end)
 {
-    sl_assert(!work->replayed);
+    sl_assert(!sl_shard_skips_writes(work));
     sl_assert(!has_begun(work));
     sl_assert(end <= work->sections_left);
-    work->apply_only = true;
+    work->reads = false;
     work->prefix.section_count = end;
     work->sections_left = end;
     work->reply_bytes = 0;
@@ -238,7 +238,7 @@ void sl_shard_apply_only(struct sl_shard_exec *work, uint32_t end)
 bool sl_shard_stop_writes(struct sl_shard_exec *work)
 {
     bool is_half = work->in_section && work->phase == SL_SHARD_PHASE_APPLY;
-    work->replayed = true;
+    work->write_to = 0;
     return !is_half;
 }
 
@@ -275,7 +275,7 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_e
             sl_assert(err == 0);
         }
         if (section.op == SL_REQUEST_TICK) {
-            if (!work->replayed && i + 1 < work->sections_left) {
+            if (!sl_shard_skips_writes(work) && i + 1 < work->sections_left) {
                 return false;
             }
             clock = sl_shard_clock_behind(clock);
@@ -299,7 +299,7 @@ bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_exec *wo
                     uint64_t key_budget)
 {
     if (work->cost > key_budget || shard->commit.due || has_begun(work) ||
-        work->written_before > 0) { /* unknown which sections push */
+        work->write_from > 0) { /* unknown which sections push */
         return false;
     }
     return work->plain || sections_ready(shard, work);

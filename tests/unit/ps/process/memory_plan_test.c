@@ -48,7 +48,7 @@ static size_t sum_of(const struct sl_memory_plan_options *options,
 static void check(const struct sl_memory_plan_options *options, size_t limit)
 {
     const struct sl_memory_plan plan = make(*options, limit);
-    const bool cuts = options->replicas > 0 || options->has_checkpoints;
+    const bool snapshots = options->replicas > 0 || options->has_checkpoints;
     assert_true(sum_of(options, &plan) <= limit);
     assert_true(plan.tables_bytes >= 16 * MIB); /* 0 would be no limit */
     assert_true(plan.staging_bytes >= 8 * MIB);
@@ -60,7 +60,7 @@ static void check(const struct sl_memory_plan_options *options, size_t limit)
     assert_int_equal(plan.receive & (plan.receive - 1), 0);
     assert_in_range(plan.waiting, 4096, 65536);
     assert_true(options->replicas == 0 || plan.log_bytes >= SL_OUTBOX_MEMORY_BYTES_MIN);
-    assert_int_equal(cuts, plan.snapshot_bytes >= 16 * MIB);
+    assert_int_equal(snapshots, plan.snapshot_bytes >= 16 * MIB);
     assert_int_equal(options->has_metastore, plan.coordinator_log_bytes > 0);
 }
 

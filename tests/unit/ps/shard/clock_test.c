@@ -46,9 +46,7 @@ CASE(shard_bsp__pull_waits_and_names_the_slowest)
 CASE(shard_bsp__nothing_runs_before_what_is_due)
 {
     assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_tick(f, worker, 0), SL_SHARD_DONE);
-    }
+    fixture_tick_all(f, 0);
     float value;
     assert_true(sl_shard_iteration_due(f->shard));
     assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_AGAIN);
@@ -156,59 +154,11 @@ CASE(shard_bsp__clients_without_a_clock_act_at_once)
     assert_true(value == 2.0F);
 }
 
-CASE(shard_bsp__who_has_left_holds_nobody_up)
-{
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
-    }
-    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
-    sl_shard_worker_left(f->shard, 2);
-    fixture_commit(f);
-    assert_true(sl_shard_clock_moved(f->shard));
-    assert_true(fixture_peek(f, BSP, 1) == 3.0F); /* what it had pushed counts */
-    /* It comes back: served, but nobody waits for it. */
-    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_push(f, 2, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
-    assert_true(fixture_peek(f, BSP, 1) == 4.0F);
-}
-
-/* Its connection breaks in the middle of a long push, which is finished all the same. */
-CASE(shard_bsp__push_of_who_has_left_is_applied)
-{
-    enum { KEYS = 5000 };
-    static uint64_t keys[KEYS];
-    static float gradients[KEYS * DIM];
-    for (uint32_t i = 0; i < KEYS; i++) {
-        keys[i] = i;
-        gradients[i * DIM] = 1.0F;
-    }
-    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
-    shard_request_begin(&f->request, 0);
-    shard_request_push(&f->request, SL_REQUEST_PUSH, BSP, keys, KEYS, gradients, DIM);
-    struct sl_shard_exec work;
-    struct sl_shard_client caller = {.has_clock = true, .worker = 0};
-    assert_int_equal(sl_shard_begin(f->shard, &caller, f->request.payload, f->request.bytes, &work,
-                                    f->reason, sizeof f->reason),
-                     0);
-    uint32_t spent;
-    assert_int_equal(sl_shard_run(f->shard, &work, f->reply, 100, &spent, f->reason, 512),
-                     SL_SHARD_AGAIN);
-    sl_shard_worker_left(f->shard, 0);
-    assert_int_equal(sl_shard_run(f->shard, &work, f->reply, 100000, &spent, f->reason, 512),
-                     SL_SHARD_DONE);
-    fixture_commit(f);
-    assert_true(fixture_peek(f, BSP, KEYS - 1) == 1.0F);
-}
-
 CASE(shard_bsp__all_finished_means_everything_is_applied)
 {
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_tick(f, worker, SL_REQUEST_CLOCK_FINISHED), SL_SHARD_DONE);
-    }
+    fixture_tick_all(f, SL_REQUEST_CLOCK_FINISHED);
     fixture_commit(f);
     assert_true(fixture_peek(f, BSP, 1) == 1.0F);
     assert_int_equal(sl_shard_clock_min(f->shard), UINT32_MAX);
@@ -227,9 +177,7 @@ CASE(shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends)
     }
     assert_int_equal(result, SL_ERR_NO_MEMORY);
     assert_non_null(strstr(f->reason, "8192"));
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_tick(f, worker, 0), SL_SHARD_DONE);
-    }
+    fixture_tick_all(f, 0);
     fixture_commit(f);
     assert_true(fixture_peek(f, BSP, 1) == (float)(pushed - 1));
     assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);

@@ -102,6 +102,32 @@ int fixture_push(struct fixture *f, uint32_t worker, uint32_t clock, uint16_t ta
     return fixture_run(f, worker);
 }
 
+void fixture_tick_all(struct fixture *f, uint32_t clock)
+{
+    for (uint32_t worker = 0; worker < WORKERS; worker++) {
+        assert_int_equal(fixture_tick(f, worker, clock), SL_SHARD_DONE);
+    }
+}
+
+void fixture_push_all(struct fixture *f, uint32_t clock, uint16_t table, uint64_t key, float value)
+{
+    for (uint32_t worker = 0; worker < WORKERS; worker++) {
+        assert_int_equal(fixture_push(f, worker, clock, table, key, value), SL_SHARD_DONE);
+    }
+}
+
+void fixture_long(struct fixture *f, uint8_t op, uint16_t table, uint32_t clock)
+{
+    static uint64_t keys[LONG_KEYS];
+    static float gradients[LONG_KEYS * DIM];
+    for (uint32_t i = 0; i < LONG_KEYS; i++) {
+        keys[i] = i;
+        gradients[i * DIM] = 1.0F;
+    }
+    shard_request_begin(&f->request, clock);
+    shard_request_push(&f->request, op, table, keys, LONG_KEYS, gradients, DIM);
+}
+
 int fixture_pull(struct fixture *f, uint32_t worker, uint32_t clock, uint16_t table, uint64_t key,
                  float *out)
 {

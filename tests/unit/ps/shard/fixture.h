@@ -46,6 +46,15 @@ int fixture_run(struct fixture *f, uint32_t worker);
 int fixture_tick(struct fixture *f, uint32_t worker, uint32_t clock);
 int fixture_push(struct fixture *f, uint32_t worker, uint32_t clock, uint16_t table, uint64_t key,
                  float value);
+/* Every worker, 0 to WORKERS - 1; DONE is asserted. */
+void fixture_tick_all(struct fixture *f, uint32_t clock);
+void fixture_push_all(struct fixture *f, uint32_t clock, uint16_t table, uint64_t key, float value);
+
+/* f->request: a push that is far too long for one slice, of 1 in the first column of the keys 0 to
+ * LONG_KEYS - 1. */
+#define LONG_KEYS 5000
+void fixture_long(struct fixture *f, uint8_t op, uint16_t table, uint32_t clock);
+
 /* *out: the row's first column. */
 int fixture_pull(struct fixture *f, uint32_t worker, uint32_t clock, uint16_t table, uint64_t key,
                  float *out);

@@ -184,8 +184,8 @@ SL_CASE(shard_load__images_that_add_to_others)
     shard_work_fini(&work);
 }
 
-/* What a cut makes while the shard serves, with pushes between its slices. *base: what it adds to,
- * or NULL; then of it. */
+/* What a snapshot makes while the shard serves, with pushes between its slices. *base: what it adds
+ * to, or NULL; then of it. */
 static void snapshot(struct shard_work *work, uint32_t shard, struct sl_shard_snapshot_base **base,
                      struct shard_stream *out)
 {
@@ -201,7 +201,7 @@ static void snapshot(struct shard_work *work, uint32_t shard, struct sl_shard_sn
     assert_non_null(*base);
 }
 
-/* The shard as it was when the cut began: from an image made plainly, in that moment. */
+/* The shard as it was when the snapshot began: from an image made plainly, in that moment. */
 static struct sl_shard *as_it_was(struct sl_shard *shard, uint32_t index, uint32_t count)
 {
     struct shard_stream stream;
@@ -212,7 +212,7 @@ static struct sl_shard *as_it_was(struct sl_shard *shard, uint32_t index, uint32
     return copy;
 }
 
-/* A full cut and then one that adds to it, of each of two shards, while they serve. */
+/* A full snapshot and then one that adds to it, of each of two shards, while they serve. */
 SL_CASE(shard_load__what_a_snapshot_makes_of_a_shard_that_serves)
 {
     for (uint64_t seed = 41; seed < 45; seed++) {

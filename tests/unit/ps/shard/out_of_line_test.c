@@ -121,9 +121,7 @@ CASE(shard_move_rest__brings_the_values_along)
     assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
     f->work = parked;
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_tick(f, worker, 1), SL_SHARD_DONE);
-    }
+    fixture_tick_all(f, 1);
     fixture_commit(f);
     shard_request_begin(&f->request, 0);
     shard_request_dense(&f->request, SL_REQUEST_DENSE_PULL, DENSE, 0, 4, NULL);

@@ -125,20 +125,12 @@ CASE(shard_replay__of_an_old_iteration_is_no_error)
     assert_true(sl_shard_worker_find(f->shard, 1).counts);
 }
 
-enum { LONG_KEYS = 5000 };
-
-/* A push_pull to a table without waiting, too long for one slice. */
+/* A push_pull to a table without waiting, too long for one slice, and a short push. */
 static void make_long(struct fixture *f)
 {
-    static uint64_t keys[LONG_KEYS];
-    static float gradients[LONG_KEYS * DIM];
-    for (uint32_t i = 0; i < LONG_KEYS; i++) {
-        keys[i] = i;
-        gradients[i * DIM] = 1.0F;
-    }
-    shard_request_begin(&f->request, 0);
-    shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, keys, LONG_KEYS, gradients, DIM);
-    shard_request_push(&f->request, SL_REQUEST_PUSH, ASP, keys, 1, gradients, DIM);
+    const uint64_t first = 0;
+    fixture_long(f, SL_REQUEST_PUSH_PULL, ASP, 0);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, ASP, &first, 1, one, DIM);
 }
 
 static void run_some(struct fixture *f, uint32_t budget)

@@ -1,4 +1,5 @@
-/* What the tests of cuts share, beside a shard with some tables. Assertions inside are CMocka's. */
+/* What the tests of snapshots share, beside a shard with some tables. Assertions inside are
+ * CMocka's. */
 #ifndef SL_TESTS_UNIT_PS_SHARD_SNAPSHOT_FIXTURE_H
 #define SL_TESTS_UNIT_PS_SHARD_SNAPSHOT_FIXTURE_H
 
@@ -32,10 +33,10 @@ void snapshot_open_table(struct fixture *f, uint32_t id, enum sl_table_kind kind
 /* Pushes to WIDE; the request stays in f->request. */
 void snapshot_push_wide(struct fixture *f, uint32_t count, uint64_t first, uint32_t dim);
 
-/* Ends a cut, or the wish; nothing of it is left. */
+/* Ends a snapshot, or the wish; nothing of it is left. */
 void snapshot_end(struct fixture *f);
 
-/* Frees what cuts have left behind. */
+/* Frees what snapshots have left behind. */
 void snapshot_clean(struct sl_shard *shard);
 
 /* Runs the snapshot to its end. *base (or NULL): of it. */

@@ -274,7 +274,7 @@ static void act(struct model *model)
 
 /* ---- Cuts ------------------------------------------------------------------------------------ */
 
-/* The shard serves until the cut can begin, which is soon, whoever waits, comes or goes. */
+/* The shard serves until the snapshot can begin, which is soon, whoever waits, comes or goes. */
 static void want_snapshot(struct model *model)
 {
     const struct sl_shard_snapshot_options options = {0};

@@ -1,4 +1,5 @@
-/* What a cut's image holds, what it adds to another, and how a shard goes on that is made of it. */
+/* What a snapshot's image holds, what it adds to another, and how a shard goes on that is made of
+ * it. */
 
 #include <string.h>
 
@@ -176,7 +177,7 @@ CASE(written__a_request_in_its_middle_is_done_once)
     const uint32_t written = sl_shard_written(&f->work);
     assert_int_equal(written, 2);
     struct sl_shard *was = f->shard;
-    f->shard = load_of(was); /* a cut begins in spite of it */
+    f->shard = load_of(was); /* a snapshot begins in spite of it */
     assert_null(shard_stream_differ_at_all(was, f->shard));
 
     struct fixture *again = &other;

@@ -1,5 +1,5 @@
-/* When a cut begins, what it does with pushes that are kept aside, and where there is no memory.
- * That it is of one moment is shard_cut_model_test.c's. */
+/* When a snapshot begins, what it does with pushes that are kept aside, and where there is no
+ * memory. That it is of one moment is snapshot_model_test.c's. */
 
 #include <string.h>
 
@@ -41,8 +41,8 @@ CASE(begin__one_at_a_time)
     shard_stream_fini(&empty);
 }
 
-/* A push is applied in part: the cut waits for it, others that are long for the cut, and nobody
- * else for anybody. */
+/* A push is applied in part: the snapshot waits for it, others that are long for the snapshot, and
+ * nobody else for anybody. */
 CASE(begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun)
 {
     other.shard = f->shard;
@@ -101,7 +101,7 @@ CASE(begin__a_long_push_that_is_held_when_the_wish_ends)
     snapshot_run_to_end(&other);
 }
 
-/* Who is in the middle of a push and gives it up does not stop cuts for good. */
+/* Who is in the middle of a push and gives it up does not stop snapshots for good. */
 CASE(begin__an_abandoned_push_is_not_waited_for)
 {
     begin_large(f, NOBODY, 0, ASP);
@@ -130,15 +130,11 @@ CASE(begin__an_orphan_is_run_to_the_end_of_its_push)
 CASE(begin__a_commit_that_a_push_in_part_waits_for)
 {
     other.shard = f->shard;
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
-    }
+    fixture_push_all(f, 0, BSP, 1, 1.0F);
     begin_large(f, NOBODY, 0, ASP);
     run_half(f);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_tick(&other, worker, 0), SL_SHARD_DONE);
-    }
+    fixture_tick_all(&other, 0);
     assert_true(sl_shard_iteration_due(f->shard));
     assert_int_equal(snapshot_slice(f, 100, SL_SHARD_AGAIN), 0);
     (void)sl_shard_apply_iteration(f->shard, 1);
@@ -152,24 +148,16 @@ CASE(begin__a_commit_that_a_push_in_part_waits_for)
 /* A commit that has begun is whole in an image; one that has not, is not in it at all. */
 CASE(begin__a_commit_is_in_it_whole_or_not_at_all)
 {
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
-    }
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_tick(f, worker, 0), SL_SHARD_DONE);
-    }
+    fixture_push_all(f, 0, BSP, 1, 1.0F);
+    fixture_tick_all(f, 0);
     assert_true(sl_shard_iteration_due(f->shard));
     (void)sl_shard_apply_iteration(f->shard, 1);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
     fixture_commit(f);
 
     /* The next one does not begin while the wish lasts. */
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_push(f, worker, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
-    }
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_tick(f, worker, 1), SL_SHARD_DONE);
-    }
+    fixture_push_all(f, 1, BSP, 1, 1.0F);
+    fixture_tick_all(f, 1);
     assert_true(sl_shard_iteration_due(f->shard));
     assert_int_equal(sl_shard_apply_iteration(f->shard, 100), 0);
     struct sl_shard *still = snapshot_copy(f->shard);
@@ -182,17 +170,10 @@ CASE(begin__a_commit_is_in_it_whole_or_not_at_all)
 
 /* ---- Pushes kept aside ----------------------------------------------------------------------- */
 
-static void stage_large(struct fixture *f, uint32_t worker, uint32_t clock)
+static void buffer_large(struct fixture *f, uint32_t worker, uint32_t clock)
 {
     begin_large(f, worker, clock, BSP);
     snapshot_run_to_end(f);
-}
-
-static void tick_all(struct fixture *f, uint32_t clock)
-{
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_tick(f, worker, clock), SL_SHARD_DONE);
-    }
 }
 
 /* Committed, or dropped, while the walk is in the middle of one. */
@@ -200,7 +181,7 @@ CASE(buffered__go_while_they_are_copied)
 {
     for (uint32_t what = 0; what < 2; what++) {
         for (uint32_t i = 0; i < 12; i++) {
-            stage_large(f, i % WORKERS, what);
+            buffer_large(f, i % WORKERS, what);
         }
         struct sl_shard *still = snapshot_copy(f->shard);
         struct shard_stream stream = {0};
@@ -209,7 +190,7 @@ CASE(buffered__go_while_they_are_copied)
         (void)sl_shard_snapshot_run(f->shard, 16 * 4 + 1); /* the tables, and a piece */
         (void)sl_shard_snapshot_run(f->shard, 1);
         if (what == 0) {
-            tick_all(f, 0);
+            fixture_tick_all(f, 0);
             fixture_commit(f);
         } else {
             sl_shard_worker_expired(f->shard, 0);
@@ -246,13 +227,13 @@ CASE(buffered__what_a_snapshot_keeps_comes_back)
     const uint32_t room = fill_push_buffer(f, 0);
     assert_true(room > 5);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
-    tick_all(f, 0);
-    fixture_commit(f); /* the cut has them all now */
+    fixture_tick_all(f, 0);
+    fixture_commit(f); /* the snapshot has them all now */
     struct shard_stream stream = snapshot_finish(f->shard, NULL);
     shard_stream_fini(&stream);
     assert_int_equal(fill_push_buffer(f, 1), room);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
-    tick_all(f, 1);
+    fixture_tick_all(f, 1);
     fixture_commit(f);
     snapshot_end(f); /* given up */
     assert_int_equal(fill_push_buffer(f, 2), room);
@@ -265,7 +246,7 @@ CASE(buffered__a_snapshot_yields_to_new_pushes)
     fixture_make(f, 256 << 10);
     const uint32_t room = fill_push_buffer(f, 0);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
-    tick_all(f, 0);
+    fixture_tick_all(f, 0);
     fixture_commit(f);
     assert_int_equal(fill_push_buffer(f, 1), room);
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_FAILED);
@@ -277,7 +258,7 @@ CASE(buffered__a_snapshot_yields_to_new_pushes)
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 /* Nobody takes its blocks: the walk waits, and pulls and pushes go on, until pushes have nowhere to
- * put what they change; then there is no cut, and nothing else is lost. */
+ * put what they change; then there is no snapshot, and nothing else is lost. */
 CASE(memory__too_many_blocks_wait)
 {
     snapshot_open_table(f, WIDE, SL_TABLE_SPARSE, 256, 0);
@@ -310,7 +291,7 @@ CASE(memory__too_many_blocks_wait)
     assert_true(sl_shard_snapshot_memory_bytes(f->shard) > 0); /* the one that was taken */
     assert_true(sl_shard_snapshot_memory_bytes(f->shard) < left / 4);
 
-    /* It comes back while another cut runs. */
+    /* It comes back while another snapshot runs. */
     struct sl_shard *still = snapshot_copy(f->shard);
     assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
     sl_shard_snapshot_put(f->shard, taken);

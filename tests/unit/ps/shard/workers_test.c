@@ -19,9 +19,7 @@ static void check(const struct fixture *f, uint32_t worker, bool counts, uint32_
 static void all_tick(struct fixture *f, uint32_t from, uint32_t to)
 {
     for (uint32_t clock = from; clock < to; clock++) {
-        for (uint32_t worker = 0; worker < WORKERS; worker++) {
-            assert_int_equal(fixture_tick(f, worker, clock), SL_SHARD_DONE);
-        }
+        fixture_tick_all(f, clock);
         fixture_commit(f);
     }
 }
@@ -105,7 +103,7 @@ CASE(shard_worker_join__agrees_with_other_shards_before_it_begins)
     assert_int_equal(fixture_push(f, 1, 5, BSP, 1, 1.0F), SL_SHARD_DONE);
     assert_int_equal(sl_shard_worker_join(f->shard, 1, 6), 5);
     assert_int_equal(sl_shard_worker_join(f->shard, 1, 5), 5);
-    /* What it had staged is still there. */
+    /* What it had pushed is still there. */
     sl_shard_worker_left(f->shard, 0);
     sl_shard_worker_left(f->shard, 2);
     assert_int_equal(fixture_tick(f, 1, 5), SL_SHARD_DONE);
@@ -133,16 +131,19 @@ CASE(shard_worker_join__again_replaces_what_it_repeats)
 
 CASE(shard_worker_left__ends_its_iteration)
 {
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
-    }
+    fixture_push_all(f, 0, BSP, 1, 1.0F);
     sl_shard_worker_left(f->shard, 0);
     sl_shard_worker_expired(f->shard, 0); /* the coordinator says so later */
     check(f, 0, false, 1);
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     sl_shard_worker_left(f->shard, 2);
     fixture_commit(f);
-    assert_true(fixture_peek(f, BSP, 1) == 3.0F);
+    assert_true(sl_shard_clock_moved(f->shard));
+    assert_true(fixture_peek(f, BSP, 1) == 3.0F); /* what it had pushed counts */
+    /* It comes back: served, but nobody waits for it. */
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 2, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_true(fixture_peek(f, BSP, 1) == 4.0F);
 }
 
 /* Also where nobody is left to wait for, nothing stays behind. */
@@ -209,23 +210,26 @@ CASE(shard_worker_lost__lets_the_others_go_on)
     assert_int_equal(sl_shard_clock_min(f->shard), 1);
 }
 
-enum { LONG_KEYS = 5000 };
-
-/* f->work: a push of this worker, far too long for one slice, begun. */
+/* f->work: a long push of this worker, begun. */
 static void begin_long_push(struct fixture *f, uint32_t worker, uint32_t clock)
 {
-    static uint64_t keys[LONG_KEYS];
-    static float gradients[LONG_KEYS * DIM];
-    for (uint32_t i = 0; i < LONG_KEYS; i++) {
-        keys[i] = i;
-        gradients[i * DIM] = 1.0F;
-    }
-    shard_request_begin(&f->request, clock);
-    shard_request_push(&f->request, SL_REQUEST_PUSH, BSP, keys, LONG_KEYS, gradients, DIM);
+    fixture_long(f, SL_REQUEST_PUSH, BSP, clock);
     fixture_begin(f, worker);
     uint32_t spent;
     assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, 512),
                      SL_SHARD_AGAIN);
+}
+
+/* Its connection breaks in the middle of a long push, which is finished all the same. */
+CASE(shard_worker_left__in_the_middle_of_a_push_applies_it)
+{
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    begin_long_push(f, 0, 0);
+    sl_shard_worker_left(f->shard, 0);
+    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, LONG_KEYS - 1) == 1.0F);
 }
 
 CASE(shard_worker_lost__in_the_middle_of_a_push_drops_it)

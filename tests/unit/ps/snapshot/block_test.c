@@ -244,8 +244,8 @@ SL_CASE(snapshot__clocks)
     sl_snapshot_block_destroy(&block);
 }
 
-/* A staged push of 3,000 keys over blocks of 16 KiB. */
-SL_CASE(snapshot__staged_pushes_in_pieces)
+/* A buffered push of 3,000 keys over blocks of 16 KiB. */
+SL_CASE(snapshot__buffered_pushes_in_pieces)
 {
     enum { KEYS = 3000, DIM = 3 };
     struct sl_snapshot_block *block = block_of(16384, SL_SNAPSHOT_BUFFERED_PUSH, 1);
@@ -283,7 +283,7 @@ SL_CASE(snapshot__staged_pushes_in_pieces)
     sl_snapshot_block_destroy(&block);
 }
 
-SL_CASE(snapshot__a_staged_dense_push)
+SL_CASE(snapshot__a_buffered_dense_push)
 {
     struct sl_snapshot_block *block = block_of(256, SL_SNAPSHOT_BUFFERED_PUSH, 1);
     const struct sl_snapshot_buffered_push piece = {
