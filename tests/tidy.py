@@ -100,6 +100,8 @@ RETIRED_WORDS = {
     r"hubs?": "client reactor", r"(in|out of) step": "in sync, or not in sync", r"mad": "malicious",
     r"whoever": "a noun", r"farewells?": "goodbye", r"nearer way|near way": "preferred path",
 }
+# What the system says of its errors, as log lines quote it.
+SYSTEM_TEXTS = ("No space left on device", "No such file or directory", "Device or resource busy")
 LINK = re.compile(r"\[[^\]\n]*\]\(<?([^)\s>]+)>?\)")
 FUNCTION_LINES_MAX = 70
 DISPATCH_LINES_MAX = 120  # a function that is one switch
@@ -261,8 +263,35 @@ def read(path):
         return file.read()
 
 
+def source_texts():
+    """The constant parts of the string literals of the programs, those that have several words."""
+    found = set()
+    for path in sources(".c"):
+        if path.startswith(("tests/", "bench/", "examples/")):
+            continue
+        for run in re.findall(r'(?:"(?:\\.|[^"\\\n])*"\s*(?:(?:PRI|SL_)\w+\s*)?)+', read(path)):
+            text = "".join(re.findall(r'"((?:\\.|[^"\\\n])*)"', run)).replace('\\"', '"')
+            parts = re.split(r"%[-+0-9.*#]*(?:hh|h|ll|l|z)?[a-zA-Z]?", text)
+            found.update(part.strip() for part in parts if len(part) >= 10 and " " in part.strip())
+    return found
+
+
+def check_quotes(text, texts):
+    """Log lines that the tables of a page quote: a clause of each is in the source."""
+    joined = "\n".join(texts)
+    for number, line in enumerate(text.split("\n"), 1):
+        for quote in re.findall(r"`([^`]+)`", line) if line.startswith("|") else []:
+            for part in re.split(r"…|\.\.\.", quote):
+                clauses = [clause for clause in re.split(r"[:;,] ", part.strip(" .,:;"))
+                           if re.search(r"(^| )([A-Za-z']+ ){3}[A-Za-z']+", clause) and clause not in SYSTEM_TEXTS]
+                if clauses and not any(c in joined or any(t in part for t in texts) for c in clauses):
+                    yield number, f"no log line of the programs has: {part.strip()}"
+
+
 def check_page(path, text):
     yield from check_page_names(path, text)
+    if path.startswith("docs/") and path.count("/") == 1:
+        yield from check_quotes(text, SOURCE_TEXTS)
     for number, line in enumerate(strip_code(text).split("\n"), 1):
         for target in LINK.findall(line):
             reason = None if re.match(r"\w+:", target) else check_link(path, target)
@@ -329,6 +358,7 @@ def sources(*suffixes):
 
 
 KNOWN_VARIABLES = known_variables()
+SOURCE_TEXTS = source_texts()
 
 
 def self_test():
@@ -369,6 +399,7 @@ def self_test():
              "See `core/nowhere.c`.\n", "| `sl_no_such_function` | `core/pool.c` |\n"]
     for text in pages:
         assert list(check_page("CONTRIBUTING.md", text)), f"not caught: {text!r}"
+    assert list(check_quotes("| `ps/1 has said what no program says` |", SOURCE_TEXTS))
     assert not list(check_page("a.md", "[b](README.md#limits) `image`\n\n    a cut\n"))
     for path, text in breaches:
         assert list(check_file(path, text)), f"not caught: {path}: {text[:60]!r}"
