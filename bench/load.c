@@ -123,7 +123,7 @@ static void on_stop(void *ctx)
 {
     struct sl_bench_load *load = ctx;
     load->phase = SL_BENCH_LOAD_CLOSING;
-    sl_timer_disarm(sl_reactor_timers(load->reactor), &load->timer);
+    sl_reactor_disarm(load->reactor, &load->timer);
     sl_transport_close(&load->transport);
     sl_reactor_remove_source(load->reactor, &load->source);
 }
@@ -173,7 +173,7 @@ static void move_out(void *ctx, uint64_t a, uint64_t b)
     struct sl_bench_load *load = ctx;
     struct sl_mailbox_lane *to_owner = load->to_owner;
     load->to_owner = NULL;
-    sl_timer_disarm(sl_reactor_timers(load->reactor), &load->timer);
+    sl_reactor_disarm(load->reactor, &load->timer);
     sl_reactor_remove_source(load->reactor, &load->source);
     /* With the answer the load is its owner's, who frees it; the lane is ours until it is closed.
      */

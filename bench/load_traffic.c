@@ -321,7 +321,7 @@ const struct sl_reactor_source sl_bench_load_source = {
 
 static void finish_run(struct sl_bench_load *load)
 {
-    sl_timer_disarm(sl_reactor_timers(load->reactor), &load->timer);
+    sl_reactor_disarm(load->reactor, &load->timer);
     load->phase = SL_BENCH_LOAD_IDLE;
     load->result.all_requests = load->replies;
     sl_bench_load_answer(load);

@@ -114,8 +114,7 @@ static void retry(struct sl_timer *timer, uint64_t now_ns)
 void sl_client_io_retry_later(struct sl_client_io *io)
 {
     if (!sl_timer_armed(&io->retry)) {
-        sl_timer_arm(sl_reactor_timers(io->reactor), &io->retry,
-                     sl_reactor_now_ns(io->reactor) + RETRY_NS);
+        sl_reactor_arm(io->reactor, &io->retry, RETRY_NS);
     }
 }
 
@@ -384,7 +383,7 @@ static void look_if_closed(struct sl_timer *timer, uint64_t now_ns)
     if (is_quiet && io->moves_out == 0) {
         finish_closing(io);
     } else {
-        sl_timer_arm(sl_reactor_timers(io->reactor), timer, now_ns + CLOSE_LOOK_NS);
+        sl_reactor_arm(io->reactor, timer, CLOSE_LOOK_NS);
     }
 }
 
@@ -395,9 +394,7 @@ void sl_client_io_close(struct sl_control_op *op)
         sl_shard_conn_close(&io->conns[shard]);
     }
     sl_control_leave(io);
-    if (sl_timer_armed(&io->retry)) {
-        sl_timer_disarm(sl_reactor_timers(io->reactor), &io->retry);
-    }
+    sl_reactor_disarm(io->reactor, &io->retry);
     uint64_t now_ns = sl_reactor_now_ns(io->reactor);
     io->closing = op;
     io->closing_until_ns = now_ns + CLOSE_TIMEOUT_NS;

@@ -125,6 +125,7 @@ static void beat_answered(void *ctx, const struct sl_message *answer, int err, c
  * answer. */
 static void beat(struct sl_timer *timer, uint64_t now_ns)
 {
+    (void)now_ns;
     struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, heartbeat);
     struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
     const bool listens =
@@ -137,13 +138,12 @@ static void beat(struct sl_timer *timer, uint64_t now_ns)
          * the next heartbeat is sent. */
         (void)sl_session_notify(io->coordinator, &message);
     }
-    sl_timer_arm(sl_reactor_timers(io->reactor), timer, now_ns + io->heartbeat_ns);
+    sl_reactor_arm(io->reactor, timer, io->heartbeat_ns);
 }
 
 static void start_heartbeats(struct sl_client_io *io, uint32_t lease_ms)
 {
-    struct sl_timer_wheel *timers = sl_reactor_timers(io->reactor);
-    sl_timer_disarm(timers, &io->heartbeat);
+    sl_reactor_disarm(io->reactor, &io->heartbeat);
     if (lease_ms != 0) {
         uint64_t lease_ns = lease_ms * SL_CLOCK_NS_PER_MS;
         uint64_t wish_ns = io->options->heartbeat_ns;
@@ -151,7 +151,7 @@ static void start_heartbeats(struct sl_client_io *io, uint32_t lease_ms)
         io->silence_ns = lease_ns / SILENCES_A_LEASE;
         io->heartbeat_ns =
             wish_ns != 0 && wish_ns < lease_ns ? wish_ns : lease_ns / HEARTBEATS_A_LEASE;
-        sl_timer_arm(timers, &io->heartbeat, sl_reactor_now_ns(io->reactor) + io->heartbeat_ns);
+        sl_reactor_arm(io->reactor, &io->heartbeat, io->heartbeat_ns);
     }
 }
 
@@ -350,7 +350,7 @@ void sl_control_checkpoint(struct sl_control_op *op)
 
 void sl_control_leave(struct sl_client_io *io)
 {
-    sl_timer_disarm(sl_reactor_timers(io->reactor), &io->heartbeat);
+    sl_reactor_disarm(io->reactor, &io->heartbeat);
     if (io->coordinator != NULL) {
         sl_session_close(&io->coordinator);
     }

@@ -28,9 +28,7 @@ static void complete_if_over(struct sl_substep *substep)
     if (substep->left > 0) {
         return;
     }
-    if (sl_timer_armed(&substep->timer)) {
-        sl_timer_disarm(sl_reactor_timers(substep->io->reactor), &substep->timer);
-    }
+    sl_reactor_disarm(substep->io->reactor, &substep->timer);
     substep->completed = true;
     post(substep, substep->on_complete, substep->unsent == 0 ? 1 : 0);
 }
@@ -185,6 +183,7 @@ static void expire_at_last(struct sl_timer *timer, uint64_t now_ns)
 
 static void expire(struct sl_timer *timer, uint64_t now_ns)
 {
+    (void)now_ns;
     struct sl_substep *substep = substep_of(timer);
     const struct sl_shard_conn *culprit = culprit_of(substep);
     substep->left++;
@@ -192,7 +191,7 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
     fail_late(substep, culprit, ": not connected: ", sl_shard_conn_last_error(culprit));
     if (is_worth_waiting(substep)) {
         substep->timer.run = expire_at_last;
-        sl_timer_arm(sl_reactor_timers(substep->io->reactor), &substep->timer, now_ns + LANDING_NS);
+        sl_reactor_arm(substep->io->reactor, &substep->timer, LANDING_NS);
     } else {
         abandon(substep, true);
     }

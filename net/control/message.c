@@ -7,6 +7,7 @@
 
 #include "control.pb-c.h"
 #include "core/assert.h"
+#include "net/control/message_copy.h"
 
 /* The files of a checkpoint message: 300 KiB of stack, used by pack_with_files only. */
 struct files {
@@ -82,44 +83,25 @@ static ProtobufCBinaryData binary(const uint8_t *from, size_t bytes)
 
 static void build_hello(struct build *build, const struct sl_message_hello *from)
 {
-    build->hello = (Starling__Hello)STARLING__HELLO__INIT;
-    build->hello.protocol_version = from->protocol_version;
-    build->hello.purpose = (Starling__Purpose)from->purpose;
-    build->hello.role = (Starling__Role)from->role;
-    build->hello.task_index = from->task_index;
-    build->hello.client_id = from->client_id;
-    build->hello.shard = from->shard;
-    build->hello.software = text(from->software, sizeof from->software);
-    build->hello.checksum = from->checksum;
-    build->hello.join_running = from->join_running;
-    build->hello.any_task = from->any_task;
-    build->hello.epoch = from->epoch;
-    build->hello.state = from->state;
+    Starling__Hello *to = &build->hello;
+    *to = (Starling__Hello)STARLING__HELLO__INIT;
+    SL_MESSAGE_COPY_HELLO
+    to->purpose = (Starling__Purpose)from->purpose;
+    to->role = (Starling__Role)from->role;
+    to->software = text(from->software, sizeof from->software);
     if (from->has_nonce) {
-        build->hello.nonce = binary(from->nonce, sizeof from->nonce);
+        to->nonce = binary(from->nonce, sizeof from->nonce);
     }
-    build->control.hello = &build->hello;
+    build->control.hello = to;
 }
 
 static void build_welcome(struct build *build, const struct sl_message_welcome *from)
 {
-    build->welcome = (Starling__Welcome)STARLING__WELCOME__INIT;
-    build->welcome.protocol_version = from->protocol_version;
-    build->welcome.credit_bytes = from->credit_bytes;
-    build->welcome.credit_requests = from->credit_requests;
-    build->welcome.shard = from->shard;
-    build->welcome.shard_count = from->shard_count;
-    build->welcome.payload_bytes_max = from->payload_bytes_max;
-    build->welcome.software = text(from->software, sizeof from->software);
-    build->welcome.incarnation = from->incarnation;
-    build->welcome.resumed = from->resumed;
-    build->welcome.restored = from->restored;
-    build->welcome.clock = from->clock;
-    build->welcome.counts = from->counts;
-    build->welcome.lease_ms = from->lease_ms;
-    build->welcome.task_index = from->task_index;
-    build->welcome.position = from->position;
-    build->control.welcome = &build->welcome;
+    Starling__Welcome *to = &build->welcome;
+    *to = (Starling__Welcome)STARLING__WELCOME__INIT;
+    SL_MESSAGE_COPY_WELCOME
+    to->software = text(from->software, sizeof from->software);
+    build->control.welcome = to;
 }
 
 static void build_challenge(struct build *build, const struct sl_message_challenge *from)
@@ -166,18 +148,12 @@ static uint64_t *numbers(const struct sl_message_numbers *from)
 static void build_register(struct build *build, const struct sl_message_register *from)
 {
     sl_assert(from->replica_report_count <= SL_MESSAGE_REPLICA_REPORTS_MAX);
-    build->reg = (Starling__Register)STARLING__REGISTER__INIT;
-    build->reg.data_endpoint = text(from->data_endpoint, sizeof from->data_endpoint);
-    build->reg.shard_count = from->shard_count;
-    build->reg.ps_count = from->ps_count;
-    build->reg.worker_count = from->worker_count;
-    build->reg.host = text(from->host, sizeof from->host);
-    build->reg.bypass_endpoint = text(from->bypass_endpoint, sizeof from->bypass_endpoint);
-    build->reg.restore = from->restore;
-    build->reg.checkpoint_newest = from->checkpoint_newest;
-    build->reg.serving = from->serving;
-    build->reg.has_tables = from->has_tables;
-    build->reg.replicas = from->replicas;
+    Starling__Register *to = &build->reg;
+    *to = (Starling__Register)STARLING__REGISTER__INIT;
+    to->data_endpoint = text(from->data_endpoint, sizeof from->data_endpoint);
+    SL_MESSAGE_COPY_REGISTER
+    to->host = text(from->host, sizeof from->host);
+    to->bypass_endpoint = text(from->bypass_endpoint, sizeof from->bypass_endpoint);
     for (uint32_t i = 0; i < from->replica_report_count; i++) {
         Starling__Register__ReplicaReport *pair = &build->pairs[i];
         *pair = (Starling__Register__ReplicaReport)STARLING__REGISTER__REPLICA_REPORT__INIT;
@@ -188,19 +164,20 @@ static void build_register(struct build *build, const struct sl_message_register
         pair->is_undecided = from->replica_reports[i].is_undecided;
         build->pair_list[i] = pair;
     }
-    build->reg.replica_reports = build->pair_list;
-    build->reg.n_replica_reports = from->replica_report_count;
-    build->reg.complete = numbers(&from->complete);
-    build->reg.n_complete = from->complete.count;
-    build->reg.unfinished = numbers(&from->unfinished);
-    build->reg.n_unfinished = from->unfinished.count;
-    build->control.register_ = &build->reg;
+    to->replica_reports = build->pair_list;
+    to->n_replica_reports = from->replica_report_count;
+    to->complete = numbers(&from->complete);
+    to->n_complete = from->complete.count;
+    to->unfinished = numbers(&from->unfinished);
+    to->n_unfinished = from->unfinished.count;
+    build->control.register_ = to;
 }
 
 static void build_cluster(struct build *build, const struct sl_message_cluster *from)
 {
     sl_assert(from->ps_count <= SL_LIMIT_PS);
-    build->cluster.message = (Starling__Cluster)STARLING__CLUSTER__INIT;
+    Starling__Cluster *to = &build->cluster.message;
+    *to = (Starling__Cluster)STARLING__CLUSTER__INIT;
     for (uint32_t i = 0; i < from->ps_count; i++) {
         Starling__Cluster__Ps *ps = &build->cluster.ps[i];
         *ps = (Starling__Cluster__Ps)STARLING__CLUSTER__PS__INIT;
@@ -217,14 +194,10 @@ static void build_cluster(struct build *build, const struct sl_message_cluster *
         }
         build->cluster.ps_list[i] = ps;
     }
-    build->cluster.message.ps = build->cluster.ps_list;
-    build->cluster.message.n_ps = from->ps_count;
-    build->cluster.message.worker_count = from->worker_count;
-    build->cluster.message.restore = from->restore;
-    build->cluster.message.abandoned_above = from->abandoned_above;
-    build->cluster.message.abandoned_to = from->abandoned_to;
-    build->cluster.message.values_lost = from->values_lost;
-    build->control.cluster = &build->cluster.message;
+    to->ps = build->cluster.ps_list;
+    to->n_ps = from->ps_count;
+    SL_MESSAGE_COPY_CLUSTER
+    build->control.cluster = to;
 }
 
 static void build_waiting(struct build *build, const struct sl_message_waiting *from)
@@ -239,30 +212,17 @@ static void build_waiting(struct build *build, const struct sl_message_waiting *
     build->control.waiting = &build->waiting.message;
 }
 
-static Starling__Optimizer build_optimizer(const struct sl_optimizer_spec *from)
+static void build_optimizer(const struct sl_optimizer_spec *from, Starling__Optimizer *to)
 {
-    Starling__Optimizer to = STARLING__OPTIMIZER__INIT;
-    to.kind = (uint32_t)from->kind;
-    to.lr = from->lr;
-    to.momentum = from->momentum;
-    to.rho = from->rho;
-    to.beta1 = from->beta1;
-    to.beta2 = from->beta2;
-    to.epsilon = from->epsilon;
-    to.weight_decay = from->weight_decay;
-    to.initial_accumulator = from->initial_accumulator;
-    to.l1 = from->l1;
-    to.l2 = from->l2;
-    to.lr_power = from->lr_power;
-    to.decay_steps = from->decay_steps;
-    to.decay_baseline = from->decay_baseline;
-    return to;
+    *to = (Starling__Optimizer)STARLING__OPTIMIZER__INIT;
+    to->kind = (uint32_t)from->kind;
+    SL_MESSAGE_COPY_OPTIMIZER
 }
 
 static void build_table_open(struct build *build, const struct sl_message_table_open *from)
 {
     const struct sl_table_spec *spec = &from->spec;
-    build->open.optimizer = build_optimizer(&spec->optimizer);
+    build_optimizer(&spec->optimizer, &build->open.optimizer);
     build->open.initializer = (Starling__Initializer)STARLING__INITIALIZER__INIT;
     build->open.initializer.kind = (uint32_t)spec->initializer.kind;
     build->open.initializer.a = spec->initializer.low;
@@ -297,45 +257,41 @@ static void build_barrier(struct build *build, const struct sl_message_barrier *
     build->control.barrier = &build->barrier;
 }
 
+static void build_table_stats(const struct sl_message_table_stats *from, Starling__Stats__Table *to)
+{
+    *to = (Starling__Stats__Table)STARLING__STATS__TABLE__INIT;
+    SL_MESSAGE_COPY_TABLE_STATS
+    to->name = text(from->name, sizeof from->name);
+}
+
 static void build_stats(struct build *build, const struct sl_message_stats *from)
 {
     sl_assert(from->table_count <= SL_LIMIT_TABLES);
-    build->stats.message = (Starling__Stats)STARLING__STATS__INIT;
+    Starling__Stats *to = &build->stats.message;
+    *to = (Starling__Stats)STARLING__STATS__INIT;
     for (uint32_t i = 0; i < from->table_count; i++) {
-        const struct sl_message_table_stats *stats = &from->tables[i];
-        Starling__Stats__Table *table = &build->stats.table[i];
-        *table = (Starling__Stats__Table)STARLING__STATS__TABLE__INIT;
-        table->name = text(stats->name, sizeof stats->name);
-        table->rows = stats->rows;
-        table->bytes = stats->bytes;
-        table->pulled_rows = stats->pulled_rows;
-        table->pushed_rows = stats->pushed_rows;
-        build->stats.table_list[i] = table;
+        build_table_stats(&from->tables[i], &build->stats.table[i]);
+        build->stats.table_list[i] = &build->stats.table[i];
     }
-    build->stats.message.tables = build->stats.table_list;
-    build->stats.message.n_tables = from->table_count;
-    build->stats.message.requests = from->requests;
-    build->stats.message.bytes_in = from->bytes_in;
-    build->stats.message.bytes_out = from->bytes_out;
-    build->stats.message.stalls = from->stalls;
-    build->stats.message.degraded_writes = from->degraded_writes;
-    build->stats.message.degraded_ms = from->degraded_ms;
-    build->stats.message.degraded_shards = from->degraded_shards;
-    build->control.stats = &build->stats.message;
+    to->tables = build->stats.table_list;
+    to->n_tables = from->table_count;
+    SL_MESSAGE_COPY_STATS
+    build->control.stats = to;
+}
+
+static void build_file(const struct sl_message_checkpoint_file *from, Starling__CheckpointFile *to)
+{
+    *to = (Starling__CheckpointFile)STARLING__CHECKPOINT_FILE__INIT;
+    SL_MESSAGE_COPY_FILE
+    to->name = text(from->name, sizeof from->name);
 }
 
 static Starling__CheckpointFile **
 build_files(struct build *build, const struct sl_message_checkpoint_file *from, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        Starling__CheckpointFile *to = &build->files->file[i];
-        *to = (Starling__CheckpointFile)STARLING__CHECKPOINT_FILE__INIT;
-        to->name = text(from[i].name, sizeof from[i].name);
-        to->shard = from[i].shard;
-        to->bytes = from[i].bytes;
-        to->hash = from[i].hash;
-        to->rows = from[i].rows;
-        build->files->list[i] = to;
+        build_file(&from[i], &build->files->file[i]);
+        build->files->list[i] = &build->files->file[i];
     }
     return build->files->list;
 }

@@ -1,6 +1,7 @@
 /* Decodes the checkpoint messages. */
 #include <stdlib.h>
 
+#include "net/control/message_copy.h"
 #include "net/control/message_read.h"
 
 bool sl_message_checkpoint_read_numbers(const uint64_t *from, size_t count,
@@ -19,10 +20,7 @@ bool sl_message_checkpoint_read_numbers(const uint64_t *from, size_t count,
 static bool read_file(const struct sl_message_memory *memory, const Starling__CheckpointFile *from,
                       struct sl_message_checkpoint_file *to)
 {
-    to->shard = from->shard;
-    to->bytes = from->bytes;
-    to->hash = from->hash;
-    to->rows = from->rows;
+    SL_MESSAGE_COPY_FILE
     return holds(from->shard < SL_LIMIT_SHARDS, "checkpoint: a file's shard over the limit") &&
            copy_text(memory, from->name, TEXT_NAME, to->name, sizeof to->name) &&
            holds(to->name[0] != '\0' && to->name[0] != '.' && strchr(to->name, '/') == NULL,

@@ -7,6 +7,7 @@
 #include "core/endpoint.h"
 #include "core/log.h"
 #include "net/control/message.h"
+#include "net/control/message_copy.h"
 #include "net/control/message_memory.h"
 #include "net/control/message_read.h"
 
@@ -53,17 +54,9 @@ static uint32_t task_count_of(Starling__Role role)
 static bool read_hello(const struct sl_message_memory *memory, const Starling__Hello *from,
                        struct sl_message_hello *to)
 {
-    to->protocol_version = from->protocol_version;
+    SL_MESSAGE_COPY_HELLO
     to->purpose = (enum sl_message_purpose)from->purpose;
     to->role = (enum sl_message_role)from->role;
-    to->task_index = from->task_index;
-    to->client_id = from->client_id;
-    to->shard = from->shard;
-    to->checksum = from->checksum != 0;
-    to->join_running = from->join_running != 0;
-    to->any_task = from->any_task != 0;
-    to->epoch = from->epoch;
-    to->state = from->state;
     to->has_nonce = from->nonce.len > 0;
     return holds(from->purpose == STARLING__PURPOSE__PURPOSE_CONTROL ||
                      from->purpose == STARLING__PURPOSE__PURPOSE_DATA ||
@@ -85,20 +78,7 @@ static bool read_hello(const struct sl_message_memory *memory, const Starling__H
 static bool read_welcome(const struct sl_message_memory *memory, const Starling__Welcome *from,
                          struct sl_message_welcome *to)
 {
-    to->protocol_version = from->protocol_version;
-    to->credit_bytes = from->credit_bytes;
-    to->credit_requests = from->credit_requests;
-    to->shard = from->shard;
-    to->shard_count = from->shard_count;
-    to->payload_bytes_max = from->payload_bytes_max;
-    to->incarnation = from->incarnation;
-    to->resumed = from->resumed != 0;
-    to->restored = from->restored != 0;
-    to->clock = from->clock;
-    to->counts = from->counts != 0;
-    to->lease_ms = from->lease_ms;
-    to->task_index = from->task_index;
-    to->position = from->position;
+    SL_MESSAGE_COPY_WELCOME
     return holds(from->task_index < SL_LIMIT_WORKERS, "welcome: task_index over the limit") &&
            holds(from->shard_count <= SL_LIMIT_SHARDS, "welcome: shard_count over the limit") &&
            holds(from->shard < from->shard_count || (from->shard == 0 && from->shard_count == 0),
@@ -147,14 +127,7 @@ static bool read_pairs(const Starling__Register *from, struct sl_message_registe
 static bool read_register(const struct sl_message_memory *memory, const Starling__Register *from,
                           struct sl_message_register *to)
 {
-    to->shard_count = from->shard_count;
-    to->ps_count = from->ps_count;
-    to->worker_count = from->worker_count;
-    to->restore = from->restore;
-    to->checkpoint_newest = from->checkpoint_newest;
-    to->serving = from->serving != 0;
-    to->has_tables = from->has_tables != 0;
-    to->replicas = from->replicas;
+    SL_MESSAGE_COPY_REGISTER
     return holds(from->shard_count <= SL_LIMIT_REACTORS, "register: shard_count over the limit") &&
            holds(from->replicas <= 1, "register: more than one replica") && read_pairs(from, to) &&
            sl_message_checkpoint_read_numbers(from->complete, from->n_complete, &to->complete) &&
@@ -226,11 +199,7 @@ static int read_cluster(const struct sl_message_memory *memory, const Starling__
         return SL_ERR_NO_MEMORY;
     }
     to->ps_count = (uint32_t)from->n_ps;
-    to->worker_count = from->worker_count;
-    to->restore = from->restore;
-    to->abandoned_above = from->abandoned_above;
-    to->abandoned_to = from->abandoned_to;
-    to->values_lost = from->values_lost;
+    SL_MESSAGE_COPY_CLUSTER
     return read_all_ps(memory, from, to->ps) ? SL_OK : SL_ERR_PROTOCOL;
 }
 
@@ -253,19 +222,7 @@ static bool read_waiting(const struct sl_message_memory *memory, const Starling_
 static void read_optimizer(const Starling__Optimizer *from, struct sl_optimizer_spec *to)
 {
     to->kind = (enum sl_optimizer_kind)from->kind;
-    to->lr = from->lr;
-    to->momentum = from->momentum;
-    to->rho = from->rho;
-    to->beta1 = from->beta1;
-    to->beta2 = from->beta2;
-    to->epsilon = from->epsilon;
-    to->weight_decay = from->weight_decay;
-    to->initial_accumulator = from->initial_accumulator;
-    to->l1 = from->l1;
-    to->l2 = from->l2;
-    to->lr_power = from->lr_power;
-    to->decay_steps = from->decay_steps;
-    to->decay_baseline = from->decay_baseline;
+    SL_MESSAGE_COPY_OPTIMIZER
 }
 
 /* A missing sub-message is read as zeros: proto3 does not distinguish the two, and some encoders
@@ -330,6 +287,13 @@ static bool read_expired(const struct sl_message_memory *memory, const Starling_
            copy_text(memory, from->why, TEXT_FREE, to->why, sizeof to->why);
 }
 
+static bool read_table_stats(const struct sl_message_memory *memory,
+                             const Starling__Stats__Table *from, struct sl_message_table_stats *to)
+{
+    SL_MESSAGE_COPY_TABLE_STATS
+    return copy_text(memory, from->name, TEXT_NAME, to->name, sizeof to->name);
+}
+
 static int read_stats(const struct sl_message_memory *memory, const Starling__Stats *from,
                       struct sl_message_stats *to)
 {
@@ -341,21 +305,9 @@ static int read_stats(const struct sl_message_memory *memory, const Starling__St
         return SL_ERR_NO_MEMORY;
     }
     to->table_count = (uint32_t)from->n_tables;
-    to->requests = from->requests;
-    to->bytes_in = from->bytes_in;
-    to->bytes_out = from->bytes_out;
-    to->stalls = from->stalls;
-    to->degraded_writes = from->degraded_writes;
-    to->degraded_ms = from->degraded_ms;
-    to->degraded_shards = from->degraded_shards;
+    SL_MESSAGE_COPY_STATS
     for (uint32_t i = 0; i < to->table_count; i++) {
-        const Starling__Stats__Table *table = from->tables[i];
-        to->tables[i].rows = table->rows;
-        to->tables[i].bytes = table->bytes;
-        to->tables[i].pulled_rows = table->pulled_rows;
-        to->tables[i].pushed_rows = table->pushed_rows;
-        if (!copy_text(memory, table->name, TEXT_NAME, to->tables[i].name,
-                       sizeof to->tables[i].name)) {
+        if (!read_table_stats(memory, from->tables[i], &to->tables[i])) {
             return SL_ERR_PROTOCOL;
         }
     }

@@ -100,7 +100,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     (void)b;
     struct sl_resolve *resolve = ctx;
     if (resolve->done != NULL) {
-        sl_timer_disarm(sl_reactor_timers(resolve->reactor), &resolve->deadline);
+        sl_reactor_disarm(resolve->reactor, &resolve->deadline);
         resolve->done(resolve->ctx, &resolve->found);
     }
     free(resolve);
@@ -181,9 +181,7 @@ int sl_resolve_start(struct sl_reactor *reactor, const struct sl_endpoint *endpo
     if (err != SL_OK) {
         goto fail_lane;
     }
-    uint64_t now_ns = sl_reactor_now_ns(reactor);
-    sl_timer_arm(sl_reactor_timers(reactor), &resolve->deadline,
-                 timeout_ns < SL_CLOCK_NEVER - now_ns ? now_ns + timeout_ns : SL_CLOCK_NEVER);
+    sl_reactor_arm(reactor, &resolve->deadline, timeout_ns);
     *out = resolve;
     return SL_OK;
 
@@ -207,5 +205,5 @@ void sl_resolve_cancel(struct sl_resolve **resolve)
     sl_assert(cancelling->done != NULL);
     *resolve = NULL;
     cancelling->done = NULL;
-    sl_timer_disarm(sl_reactor_timers(cancelling->reactor), &cancelling->deadline);
+    sl_reactor_disarm(cancelling->reactor, &cancelling->deadline);
 }

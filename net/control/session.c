@@ -12,9 +12,7 @@
 
 void sl_session_arm(struct sl_session *session, struct sl_timer *timer, uint64_t wait_ns)
 {
-    uint64_t now_ns = sl_reactor_now_ns(session->reactor);
-    uint64_t due_ns = wait_ns < SL_CLOCK_NEVER - now_ns ? now_ns + wait_ns : SL_CLOCK_NEVER;
-    sl_timer_arm(sl_reactor_timers(session->reactor), timer, due_ns);
+    sl_reactor_arm(session->reactor, timer, wait_ns);
 }
 
 void sl_session_disarm_all(struct sl_session *session)

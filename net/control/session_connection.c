@@ -250,7 +250,7 @@ static void on_connected(void *ctx, struct sl_conn *conn)
     if (session->is_preferred && session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
     } else if (session->is_preferred) {
-        sl_timer_disarm(sl_reactor_timers(session->reactor), &session->greeting_deadline);
+        sl_reactor_disarm(session->reactor, &session->greeting_deadline);
     }
     sl_session_greet(session);
 }
@@ -388,7 +388,7 @@ static void lose(struct sl_session *session, int err)
         session->back_off_ns = BACK_OFF_MIN_NS;
     }
     session->waited_for[0] = '\0';
-    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->resend);
+    sl_reactor_disarm(session->reactor, &session->resend);
     sl_session_request_lose_all(session);
     session->stays = !session->moves;
     session->moves = false;
@@ -421,7 +421,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     sl_outbox_closed(session->outbox, conn, &session->queue);
     free(session->control_memory);
     session->control_memory = NULL;
-    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->greeting_deadline);
+    sl_reactor_disarm(session->reactor, &session->greeting_deadline);
     /* CANCELLED: the transport is closing, which takes precedence. */
     bool broken = session->breaking && err != SL_ERR_CANCELLED;
     session->breaking = false;

@@ -180,7 +180,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
         sl_session_leave(session);
         return;
     }
-    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->preferred_timer);
+    sl_reactor_disarm(session->reactor, &session->preferred_timer);
     if (session->probe_result == SL_SESSION_PROBE_FAILED) {
         probe_failed(session);
     } else if (may_go_back(session)) {
@@ -251,7 +251,7 @@ void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_session_path_stop(struct sl_session *session)
 {
-    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->preferred_timer);
+    sl_reactor_disarm(session->reactor, &session->preferred_timer);
     sl_resolve_cancel(&session->resolve);
     if (session->probe != NULL) {
         session->probe_result = SL_SESSION_PROBE_STOPPED;

@@ -42,11 +42,6 @@ static enum sl_message_kind answer_kind(enum sl_message_kind request)
     }
 }
 
-static struct sl_timer_wheel *timers_of(struct sl_session *session)
-{
-    return sl_reactor_timers(session->reactor);
-}
-
 /* Removes the request and calls its owner. */
 static void finish(struct sl_session_request **at, const struct sl_message *answer, int err,
                    const char *reason)
@@ -54,7 +49,7 @@ static void finish(struct sl_session_request **at, const struct sl_message *answ
     struct sl_session_request *request = *at;
     struct sl_session *session = request->session;
     *at = request->next;
-    sl_timer_disarm(timers_of(session), &request->deadline);
+    sl_reactor_disarm(session->reactor, &request->deadline);
     sl_session_enter(session);
     request->answer(request->ctx, answer, err, reason);
     free(request);
@@ -112,7 +107,7 @@ static void refuse(struct sl_session *session, sl_session_answer_fn *answer, voi
 static void start_deadline(struct sl_session_request *request)
 {
     uint64_t left_ns = SL_CLOCK_NEVER - request->asked_ns;
-    sl_timer_arm(timers_of(request->session), &request->deadline,
+    sl_timer_arm(sl_reactor_timers(request->session->reactor), &request->deadline,
                  request->timeout_ns < left_ns ? request->asked_ns + request->timeout_ns
                                                : SL_CLOCK_NEVER);
 }

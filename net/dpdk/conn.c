@@ -221,9 +221,7 @@ void sl_dpdk_conn_set_timer(struct sl_dpdk_conn *conn)
 
 void sl_dpdk_conn_stop_timer(struct sl_dpdk_conn *conn)
 {
-    if (sl_timer_armed(&conn->timer)) {
-        sl_timer_disarm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer);
-    }
+    sl_reactor_disarm(conn->dpdk->base.reactor, &conn->timer);
 }
 
 /* Received packets */

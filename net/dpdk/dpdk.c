@@ -8,23 +8,12 @@
 #include "net/dpdk/internal.h"
 #include "net/dpdk/module.h"
 
-#define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
-#define IDLE_MAX_NS     SL_CLOCK_NS_PER_MS
-#define GRANT_STEP      (4U * SL_DPDK_UNSCHEDULED_BYTES)
+#define IDLE_MAX_NS SL_CLOCK_NS_PER_MS
+#define GRANT_STEP  (4U * SL_DPDK_UNSCHEDULED_BYTES)
 
 bool sl_dpdk_may_log(struct sl_dpdk *dpdk)
 {
-    uint64_t now_ns = sl_reactor_now_ns(dpdk->base.reactor);
-    if (now_ns < dpdk->log_next_ns) {
-        dpdk->log_dropped++;
-        return false;
-    }
-    dpdk->log_next_ns = now_ns + LOG_INTERVAL_NS;
-    if (dpdk->log_dropped > 0) {
-        sl_log_warn("dpdk: %u more lines about peers were not logged", dpdk->log_dropped);
-        dpdk->log_dropped = 0;
-    }
-    return true;
+    return sl_transport_may_log(&dpdk->base);
 }
 
 struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk, const struct in6_addr *ip)

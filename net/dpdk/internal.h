@@ -104,8 +104,6 @@ struct sl_dpdk {
     uint64_t misrouted_owner;
     struct sl_dpdk_region regions[SL_DPDK_REGIONS];
     uint32_t region_count;
-    uint64_t log_next_ns;
-    uint32_t log_dropped;
     /* Packets: posted to another reactor; received from one; malformed; not for this process; for a
      * connection, but not from its peer. */
     uint64_t misrouted_sent, misrouted_taken, malformed, not_ours, spoofed;

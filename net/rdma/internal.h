@@ -78,8 +78,6 @@ struct sl_rdma {
     struct sl_timer sweep, retry;
     uint32_t sweep_rounds;
     uint32_t retry_rounds; /* a refused registration is retried in the next round; wraps */
-    uint64_t log_next_ns;
-    uint32_t log_dropped;
     struct sl_transport_stats stats;
 };
 

@@ -12,24 +12,13 @@
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
-#define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
-#define CLOSE_WAIT_NS   (100 * SL_CLOCK_NS_PER_MS)
-#define WATCHED_A_TURN  16
-#define ACKS_AT_ONCE    64U /* completion events; each acknowledgement takes a lock in libibverbs */
+#define CLOSE_WAIT_NS  (100 * SL_CLOCK_NS_PER_MS)
+#define WATCHED_A_TURN 16
+#define ACKS_AT_ONCE   64U /* completion events; each acknowledgement takes a lock in libibverbs */
 
 bool sl_rdma_may_log(struct sl_rdma *rdma)
 {
-    uint64_t now_ns = sl_reactor_now_ns(rdma->base.reactor);
-    if (now_ns < rdma->log_next_ns) {
-        rdma->log_dropped++;
-        return false;
-    }
-    rdma->log_next_ns = now_ns + LOG_INTERVAL_NS;
-    if (rdma->log_dropped > 0) {
-        sl_log_warn("rdma: %u more lines about peers were not logged", rdma->log_dropped);
-        rdma->log_dropped = 0;
-    }
-    return true;
+    return sl_transport_may_log(&rdma->base);
 }
 
 /* Wake-ups: one poll request on the ring watches epoll_fd, and is renewed after each event. */

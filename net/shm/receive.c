@@ -226,18 +226,6 @@ static bool copy_on(struct sl_shm_conn *conn, uint32_t *slice)
 
 /* Slots */
 
-static int decode(const uint8_t *header, struct sl_frame *out)
-{
-    if (sl_frame_decode_plain(header, out)) {
-        return 0;
-    }
-    int err = sl_frame_decode(header, out);
-    if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-        return 0; /* so that the upper layer can answer with an Error */
-    }
-    return err;
-}
-
 static bool find_parts(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
@@ -294,7 +282,7 @@ static bool read_slot(struct sl_shm_conn *conn)
         return sl_shm_fail(conn, SL_ERR_PROTOCOL, "it sent more than there is room for");
     }
     sl_shm_slot_read(&receive->slots[receive->head % SL_SHM_SLOTS], &receive->slot);
-    int err = decode(receive->slot.header, &receive->frame);
+    int err = sl_frame_decode_received(receive->slot.header, &receive->frame);
     if (err != 0) {
         return sl_shm_fail(conn, err, "it sent a frame header that is not ours");
     }

@@ -151,17 +151,6 @@ static bool stall(struct sl_tcp_conn *conn)
     return false;
 }
 
-/* Passes a frame of another version on, so that the upper layer can answer with an Error, if its
- * length is that of a first message. */
-static int decode(const uint8_t *header, struct sl_frame *out)
-{
-    int err = sl_frame_decode(header, out);
-    if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-        return 0;
-    }
-    return err;
-}
-
 /* Whether the next bytes lie in one buffer and need not be assembled. */
 static bool lies_here(const struct sl_tcp_conn *conn, uint32_t bytes)
 {
@@ -173,7 +162,7 @@ static bool step_header(struct sl_tcp_conn *conn)
     struct sl_tcp_receive *receive = &conn->receive;
     int err;
     if (receive->header_have == 0 && lies_here(conn, SL_FRAME_HEADER_BYTES)) {
-        err = decode(receive->first->at, &receive->frame);
+        err = sl_frame_decode_received(receive->first->at, &receive->frame);
         consume(conn, SL_FRAME_HEADER_BYTES);
     } else {
         receive->header_have += take(conn, receive->header + receive->header_have,
@@ -182,7 +171,7 @@ static bool step_header(struct sl_tcp_conn *conn)
             return true;
         }
         receive->header_have = 0;
-        err = decode(receive->header, &receive->frame);
+        err = sl_frame_decode_received(receive->header, &receive->frame);
     }
     if (err != 0) {
         return sl_conn_fail(&conn->base, err, "it sent a frame header that is not ours");

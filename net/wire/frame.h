@@ -69,6 +69,16 @@ static inline bool sl_frame_decode_plain(const uint8_t *header, struct sl_frame 
            out->payload_bytes <= SL_LIMIT_FRAME_PAYLOAD_BYTES;
 }
 
+/* For transports: as sl_frame_decode, but accepts a short frame of another version, so that the
+ * upper layer can answer a first message with an Error. */
+static inline int sl_frame_decode_received(const uint8_t *header, struct sl_frame *out)
+{
+    int err = sl_frame_decode_plain(header, out) ? 0 : sl_frame_decode(header, out);
+    const bool is_other =
+        err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES;
+    return is_other ? 0 : err;
+}
+
 /* Writes the header with magic and version. Leave crc32c and its flag 0; call sl_frame_seal when
  * the payload is complete. to: SL_FRAME_HEADER_BYTES bytes, any alignment. */
 static inline void sl_frame_encode(const struct sl_frame *frame, uint8_t *to)

@@ -21,15 +21,10 @@
 /* Between two calls of `absent`. */
 #define ABSENCE_INTERVAL       SL_CLOCK_NS_PER_S
 
-static struct sl_timer_wheel *timers_of(struct sl_agent *member)
-{
-    return sl_reactor_timers(member->options.reactor);
-}
-
 static void disarm(struct sl_agent *member)
 {
-    sl_timer_disarm(timers_of(member), &member->heartbeat);
-    sl_timer_disarm(timers_of(member), &member->absence);
+    sl_reactor_disarm(member->options.reactor, &member->heartbeat);
+    sl_reactor_disarm(member->options.reactor, &member->absence);
 }
 
 static void fail(struct sl_agent *member, int err, const char *reason)
@@ -186,8 +181,7 @@ static void arm_heartbeat(struct sl_agent *member)
     uint64_t interval_ns = may_choose_interval(member) ? member->options.heartbeat_ns
                            : member->lease_ns == 0     ? INTERVAL_WITHOUT_LEASE
                                                        : member->lease_ns / HEARTBEATS_OF_A_LEASE;
-    sl_timer_arm(timers_of(member), &member->heartbeat,
-                 sl_reactor_now_ns(member->options.reactor) + interval_ns);
+    sl_reactor_arm(member->options.reactor, &member->heartbeat, interval_ns);
 }
 
 static void on_heartbeat(struct sl_timer *timer, uint64_t now_ns)
@@ -208,8 +202,7 @@ static void on_heartbeat(struct sl_timer *timer, uint64_t now_ns)
 
 static void arm_absence(struct sl_agent *member, uint64_t pause_ns)
 {
-    sl_timer_arm(timers_of(member), &member->absence,
-                 sl_reactor_now_ns(member->options.reactor) + pause_ns);
+    sl_reactor_arm(member->options.reactor, &member->absence, pause_ns);
 }
 
 static void on_absence(struct sl_timer *timer, uint64_t now_ns)
@@ -226,7 +219,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     (void)session;
     struct sl_agent *member = ctx;
     member->lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
-    sl_timer_disarm(timers_of(member), &member->absence);
+    sl_reactor_disarm(member->options.reactor, &member->absence);
     if (member->options.any_task) {
         member->options.any_task = false; /* the session keeps it as well */
         member->options.task_index = welcome->task_index;

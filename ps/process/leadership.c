@@ -33,14 +33,9 @@ struct sl_process_leadership {
     void (*done)(void *core);
 };
 
-static struct sl_timer_wheel *timers_of(const struct sl_process_leadership *leadership)
+static struct sl_reactor *reactor_of(const struct sl_process_leadership *leadership)
 {
-    return sl_reactor_timers(leadership->process->reactors[0]);
-}
-
-static uint64_t now_of(const struct sl_process_leadership *leadership)
-{
-    return sl_reactor_now_ns(leadership->process->reactors[0]);
+    return leadership->process->reactors[0];
 }
 
 static bool is_scheduler(const struct sl_process_leadership *leadership)
@@ -52,13 +47,13 @@ static bool is_scheduler(const struct sl_process_leadership *leadership)
 
 static uint64_t on_now(void *ctx)
 {
-    return now_of(ctx);
+    return sl_reactor_now_ns(reactor_of(ctx));
 }
 
 static void on_wake(void *ctx)
 {
     struct sl_process_leadership *leadership = ctx;
-    sl_timer_arm(timers_of(leadership), &leadership->wake, now_of(leadership));
+    sl_reactor_arm(reactor_of(leadership), &leadership->wake, 0);
 }
 
 /* The former leader erased the records and stopped. */
@@ -112,9 +107,10 @@ static void on_leader(void *ctx, const struct sl_election_leader *leader)
 
 static void on_tick(struct sl_timer *timer, uint64_t now_ns)
 {
+    (void)now_ns;
     struct sl_process_leadership *leadership =
         SL_CONTAINER_OF(timer, struct sl_process_leadership, tick);
-    sl_timer_arm(timers_of(leadership), timer, now_ns + leadership->tick_ns);
+    sl_reactor_arm(reactor_of(leadership), timer, leadership->tick_ns);
     sl_leader_tick(leadership->leader);
 }
 
@@ -193,7 +189,7 @@ int sl_process_leadership_open(struct sl_process_core *core)
 void sl_process_leadership_begin(struct sl_process *process)
 {
     if (process->leadership != NULL) {
-        on_tick(&process->leadership->tick, now_of(process->leadership));
+        on_tick(&process->leadership->tick, sl_reactor_now_ns(reactor_of(process->leadership)));
     }
 }
 
@@ -238,7 +234,8 @@ void sl_process_leadership_end(struct sl_process_core *core, void (*done)(void *
     if (process->coordinator != NULL) {
         const bool is_ps = process->options.kind == SL_PROCESS_PS;
         if (is_ps) {
-            sl_coordinator_depart(process->coordinator, process->task_index, now_of(leadership));
+            sl_coordinator_depart(process->coordinator, process->task_index,
+                                  sl_reactor_now_ns(reactor_of(leadership)));
         }
         erases = is_ps ? sl_coordinator_is_deserted(process->coordinator) : true;
     }
@@ -255,12 +252,12 @@ void sl_process_leadership_close(struct sl_process *process)
         return;
     }
     detach(process);
-    sl_timer_disarm(timers_of(leadership), &leadership->tick);
-    sl_timer_disarm(timers_of(leadership), &leadership->wake);
+    sl_reactor_disarm(reactor_of(leadership), &leadership->tick);
+    sl_reactor_disarm(reactor_of(leadership), &leadership->wake);
     if (!sl_etcd_metastore_destroy(&leadership->metastore, CLOSE_NS)) {
         return; /* a thread hangs and uses the leader's memory, which stays allocated until exit */
     }
-    sl_timer_disarm(timers_of(leadership), &leadership->wake);
+    sl_reactor_disarm(reactor_of(leadership), &leadership->wake);
     sl_leader_destroy(&leadership->leader);
     free(leadership);
 }

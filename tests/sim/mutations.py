@@ -109,7 +109,7 @@ MUTATIONS = [
      "    sl_timer_arm(sl_reactor_timers(substep->io->reactor), &substep->timer, substep->deadline_ns);\n",
      ""),
     ("a call's deadline is not armed", "net/control/session_request.c",
-     "    sl_timer_arm(timers_of(request->session), &request->deadline,\n                 request->timeout_ns < left_ns ? request->asked_ns + request->timeout_ns\n                                               : SL_CLOCK_NEVER);",
+     "    sl_timer_arm(sl_reactor_timers(request->session->reactor), &request->deadline,\n                 request->timeout_ns < left_ns ? request->asked_ns + request->timeout_ns\n                                               : SL_CLOCK_NEVER);",
      "    (void)left_ns;"),
     ("an error names nobody", "worker/substep.c",
      "snprintf(substep->error, sizeof substep->error, \"%s: %s\", conn->name, text);",
