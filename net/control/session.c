@@ -278,6 +278,8 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
     }
     session->options.endpoint = *endpoint;
     session->first = *endpoint;
+    session->place = 0;
+    session->keeps_endpoint = true; /* before the other candidates */
     if (!session->is_preferred || session->conn == NULL) {
         sl_session_take_path(session, false);
     }

@@ -59,20 +59,19 @@ bool sl_session_follow_redirect(struct sl_session *session, const char *endpoint
         return false;
     }
     session->options.endpoint = where;
-    session->was_told = true;
+    session->keeps_endpoint = true;
     return true;
 }
 
 /* After a failed attempt: selects the next candidate endpoint. */
 static void choose_place(struct sl_session *session)
 {
-    if (session->options.follows && !session->was_told && !session->stays) {
+    if (session->options.follows && !session->keeps_endpoint) {
         session->place = (session->place + 1) % (session->options.other_count + 1);
         session->options.endpoint =
             session->place == 0 ? session->first : session->options.others[session->place - 1];
     }
-    session->was_told = false;
-    session->stays = false;
+    session->keeps_endpoint = false;
 }
 
 /* Doubles the pause up to its maximum. The jitter, up to half of the pause, spreads clients that
@@ -390,7 +389,7 @@ static void lose(struct sl_session *session, int err)
     session->waited_for[0] = '\0';
     sl_reactor_disarm(session->reactor, &session->resend);
     sl_session_request_lose_all(session);
-    session->stays = !session->moves;
+    session->keeps_endpoint = session->keeps_endpoint || !session->moves;
     session->moves = false;
     pause_and_retry(session);
     session->report_wait_ns = REPORT_NS;

@@ -70,9 +70,10 @@ struct sl_session {
     /* The candidate being tried; 0: options.endpoint, n: options.others[n - 1]. */
     uint32_t place;
     struct sl_endpoint first; /* options.endpoint before candidates and redirects */
-    bool was_told;            /* the next attempt goes to a redirect's endpoint */
-    bool stays;               /* the next attempt goes where the last connection was */
-    bool moves;               /* the peer is silent: do not stay */
+    /* The next attempt goes to options.endpoint, not to another candidate: a redirect, an endpoint
+     * that the owner has set, or the place of the last connection. */
+    bool keeps_endpoint;
+    bool moves; /* the peer is silent: do not stay */
     /* The owner broke the connection: that is no failure of the path. */
     bool is_given_up;
     bool challenged; /* on this connection, with the nonce in `challenge` */

@@ -402,6 +402,43 @@ AGAIN_CASE(session_set_endpoint__leads_the_next_attempts)
     assert_int_equal(fixture->received_count, 1);
 }
 
+static struct sl_endpoint endpoint_at(uint16_t port)
+{
+    return (struct sl_endpoint){.scheme = SL_ENDPOINT_TCP, .port = port, .host = "127.0.0.1"};
+}
+
+/* Between two attempts, and during one. */
+SL_CASE(session_set_endpoint__comes_before_other_candidates)
+{
+    for (int is_attempting = 0; is_attempting < 2; is_attempting++) {
+        struct session_fixture fixture;
+        setup(&fixture);
+        const struct sl_endpoint set = endpoint_at(4001);
+        const struct sl_endpoint others[] = {endpoint_at(4002), endpoint_at(4003)};
+        session_fixture_listen_at(&fixture, fixture.pair.b.transport, &set);
+        session_fixture_listen_at(&fixture, fixture.pair.b.transport, &others[0]);
+        session_fixture_listen_at(&fixture, fixture.pair.b.transport, &others[1]);
+        session_fixture_listen_now(&fixture);
+        session_fixture_reopen_with(&fixture, others, 2);
+        fixture.received_count = 0;
+        session_fixture_until(&fixture, session_fixture_has_received);
+        assert_int_equal(sl_session_endpoint(fixture.session)->port, 4000);
+        if (is_attempting) {
+            sl_session_set_endpoint(fixture.session, &set);
+        }
+        fixture.received_count = 0;
+        sl_transport_disconnect(fixture.accepted);
+        session_fixture_until(&fixture, session_fixture_is_acceptor_closed);
+        session_fixture_pass(&fixture, 2); /* the session knows, and waits for its next attempt */
+        if (!is_attempting) {
+            sl_session_set_endpoint(fixture.session, &set);
+        }
+        session_fixture_until(&fixture, session_fixture_has_received);
+        assert_int_equal(sl_session_endpoint(fixture.session)->port, 4001);
+        session_fixture_teardown(&fixture);
+    }
+}
+
 SL_CASE(session_close__may_be_called_when_lost_or_told)
 {
     for (int when = 0; when < 3; when++) {

@@ -239,6 +239,28 @@ void session_fixture_setup(struct session_fixture *fixture, enum sl_message_purp
     session_fixture_setup_as(fixture, purpose, false, NULL);
 }
 
+static void open_session(struct session_fixture *fixture, enum sl_message_purpose purpose,
+                         bool persistent, const struct sl_secret *secret,
+                         const struct sl_endpoint *others, uint32_t other_count)
+{
+    struct sl_session_options options = {
+        .transport = fixture->pair.a.transport,
+        .outbox = &fixture->outbox,
+        .endpoint = endpoint_at(PORT),
+        .others = others,
+        .other_count = other_count,
+        .hello = {.purpose = purpose, .role = SL_MESSAGE_ROLE_WORKER, .task_index = 7, .shard = 1},
+        .events = &session_events,
+        .ctx = fixture,
+        .peer_name = "ps/1 shard 1",
+        .start_timeout_ns = START_TIMEOUT_NS,
+        .persistent = persistent,
+        .follows = purpose == SL_MESSAGE_PURPOSE_CONTROL,
+        .secret = secret,
+    };
+    assert_int_equal(sl_session_open(&options, &fixture->session), SL_OK);
+}
+
 void session_fixture_setup_as(struct session_fixture *fixture, enum sl_message_purpose purpose,
                               bool persistent, const struct sl_secret *secret)
 {
@@ -250,20 +272,14 @@ void session_fixture_setup_as(struct session_fixture *fixture, enum sl_message_p
     assert_int_equal(sl_outbox_init(&fixture->outbox, SL_OUTBOX_MEMORY_BYTES_MIN, false), SL_OK);
     assert_int_equal(sl_outbox_init(&fixture->acceptor_outbox, SL_OUTBOX_MEMORY_BYTES_MIN, true),
                      SL_OK);
-    struct sl_session_options options = {
-        .transport = fixture->pair.a.transport,
-        .outbox = &fixture->outbox,
-        .endpoint = endpoint_at(PORT),
-        .hello = {.purpose = purpose, .role = SL_MESSAGE_ROLE_WORKER, .task_index = 7, .shard = 1},
-        .events = &session_events,
-        .ctx = fixture,
-        .peer_name = "ps/1 shard 1",
-        .start_timeout_ns = START_TIMEOUT_NS,
-        .persistent = persistent,
-        .follows = purpose == SL_MESSAGE_PURPOSE_CONTROL,
-        .secret = secret,
-    };
-    assert_int_equal(sl_session_open(&options, &fixture->session), SL_OK);
+    open_session(fixture, purpose, persistent, secret, NULL, 0);
+}
+
+void session_fixture_reopen_with(struct session_fixture *fixture, const struct sl_endpoint *others,
+                                 uint32_t other_count)
+{
+    sl_session_close(&fixture->session);
+    open_session(fixture, SL_MESSAGE_PURPOSE_CONTROL, true, NULL, others, other_count);
 }
 
 void session_fixture_teardown(struct session_fixture *fixture)

@@ -74,6 +74,10 @@ void session_fixture_setup(struct session_fixture *fixture, enum sl_message_purp
 /* The same with options of the case's own on top: persistent, secret. */
 void session_fixture_setup_as(struct session_fixture *fixture, enum sl_message_purpose purpose,
                               bool persistent, const struct sl_secret *secret);
+
+/* Replaces the session by a persistent one with more candidates for its endpoint. */
+void session_fixture_reopen_with(struct session_fixture *fixture, const struct sl_endpoint *others,
+                                 uint32_t other_count);
 void session_fixture_teardown(struct session_fixture *fixture);
 #define SESSION_CASE(name, purpose)                                                                \
     SL_CASE_USING(name, struct session_fixture, session_fixture_setup, session_fixture_teardown,   \
