@@ -127,13 +127,9 @@ static int create_server(void *ctx)
         .server_count = ps->cluster->options.shards_of_ps,
         .coordinator = seat->local_index == 0 ? ps->coordinator : NULL,
         .coordinator_ops = &sl_process_coordinator_ops,
-        .secret = ps->cluster->options.secret,
         .incarnation = incarnation_of(ps),
     };
     int err = sl_server_create(&options, &ps->servers[seat->local_index]);
-    if (err == 0 && ps->cluster->options.lease_ns != 0) {
-        sl_server_set_lease(ps->servers[seat->local_index], ps->cluster->options.lease_ns);
-    }
     return err;
 }
 
@@ -247,7 +243,6 @@ static void join_cluster(struct seat *seat)
         .data = ps->bound,
         .host = ps->host,
         .incarnation = incarnation_of(ps),
-        .secret = ps->cluster->options.secret,
         .start_timeout_ns = START_TIMEOUT_NS,
         .joined = joined,
         .failed = join_failed,
@@ -265,7 +260,6 @@ static void make_coordinator(struct ps *ps)
         .ps_count = options->ps_expected == 0 ? options->ps_count : options->ps_expected,
         .worker_count = options->worker_count,
         .waiting_interval_ns = SL_CLOCK_NS_PER_MS, /* as often as the server looks */
-        .lease_ns = options->lease_ns,
         .send = sl_server_send_to_peer,
         .close = sl_server_close_peer,
     };

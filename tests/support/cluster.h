@@ -7,20 +7,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/secret.h"
-
 struct sl_cluster;
 
 struct sl_cluster_options {
-    uint32_t ps_count;              /* at least 1 */
-    uint32_t shards_of_ps;          /* reactors of each; at least 1 */
-    uint32_t worker_count;          /* that the coordinator expects; 0: unknown */
-    uint32_t ps_expected;           /* that the coordinator waits for; 0: server_count */
-    uint64_t memory_bytes_max;      /* of one shard's tables; 0: no limit */
-    uint64_t lease_ns;              /* 0: the default */
-    const struct sl_secret *secret; /* outlives the cluster; NULL: none */
-    bool shm;                       /* the ps are reached through shared memory too */
-    bool shm_is_deaf;               /* so they say; but nobody listens there */
+    uint32_t ps_count;         /* at least 1 */
+    uint32_t shards_of_ps;     /* reactors of each; at least 1 */
+    uint32_t worker_count;     /* that the coordinator expects; 0: unknown */
+    uint32_t ps_expected;      /* that the coordinator waits for; 0: server_count */
+    uint64_t memory_bytes_max; /* of one shard's tables; 0: no limit */
+    bool shm;                  /* the ps are reached through shared memory too */
+    bool shm_is_deaf;          /* so they say; but nobody listens there */
 };
 
 /* The cluster serves when it returns, unless fewer ps processes run than are expected. */

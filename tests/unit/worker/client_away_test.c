@@ -131,6 +131,25 @@ PEER_CASE(link__does_not_send_again_what_was_given_up)
     assert_int_equal(world->heard[2].id, 3);
 }
 
+/* It breaks again while it is being told what it forgot; the second time it says that it remembers,
+ * which is of the connection in between. */
+PEER_CASE(link__goes_on_restoring_after_one_more_break)
+{
+    start(world, -1);
+    world->open_err = SL_ERR_AGAIN;
+    peer_hang_up(world);
+    hear(world, 1);
+    struct sl_step *step = push(world);
+    world->welcome.resumed = true;
+    hear(world, 2);
+    world->open_err = 0;
+    peer_expect(world, step, 0, "");
+    assert_int_equal(world->heard[0].kind, SL_MESSAGE_TABLE_OPEN);
+    assert_int_equal(world->heard[1].kind, SL_MESSAGE_TABLE_OPEN);
+    assert_int_equal(world->heard[1].connection, 3);
+    assert_int_equal(world->heard[world->heard_count - 1].op, SL_REQUEST_PUSH);
+}
+
 PEER_CASE(link__ends_when_a_table_cannot_be_restored)
 {
     start(world, -1);
@@ -403,6 +422,67 @@ PEER_CASE(control__asks_for_checkpoints)
     struct sl_control_op odd = {.run = sl_control_checkpoint};
     run_call(world, &odd);
     assert_int_equal(odd.err, SL_ERR_PROTOCOL);
+}
+
+/* It knows which of them it has done: they keep their ids. */
+PEER_CASE(restored__is_sent_again_what_was_under_way)
+{
+    start(world, -1);
+    world->manner = PEER_SILENT;
+    struct sl_step *sent_push = push(world), *sent_pull = pull(world, 0);
+    hear(world, 2);
+    world->welcome.incarnation++;
+    world->welcome.resumed = world->welcome.restored = true;
+    world->manner = PEER_CORRECT;
+    peer_hang_up(world);
+    struct sl_step *new_push = push(world);
+    peer_expect(world, sent_push, 0, "");
+    peer_expect(world, sent_pull, 0, "");
+    peer_expect(world, new_push, 0, "");
+    assert_int_equal(world->heard_count, 6);
+    assert_int_equal(world->heard[2].kind, SL_MESSAGE_TABLE_OPEN);
+    assert_int_equal(world->heard[3].op, SL_REQUEST_PUSH);
+    assert_int_equal(world->heard[3].id, world->heard[0].id);
+    assert_int_equal(world->heard[4].op, SL_REQUEST_PULL);
+    assert_int_equal(world->heard[4].id, world->heard[1].id);
+    assert_int_equal(world->heard[5].op, SL_REQUEST_PUSH);
+    assert_true(world->heard[5].id > world->heard[4].id);
+}
+
+/* Restored from a time before this client came. */
+PEER_CASE(restored__without_this_client_fails_its_writes)
+{
+    start(world, -1);
+    world->manner = PEER_SILENT;
+    struct sl_step *sent_push = push(world);
+    hear(world, 1);
+    world->welcome.incarnation++;
+    world->welcome.restored = true;
+    world->manner = PEER_CORRECT;
+    peer_hang_up(world);
+    peer_expect(world, sent_push, SL_ERR_CLOSED, "a checkpoint that does not know this client");
+    peer_expect(world, push(world), 0, "");
+}
+
+/* Its clock is as old as the checkpoint: the worker joins ahead of it, before any request. */
+PEER_CASE(restored__is_told_the_workers_own_clock)
+{
+    start(world, 0);
+    for (uint32_t clock = 0; clock < 3; clock++) {
+        peer_expect(world, tick(world, clock), 0, "");
+    }
+    world->heard_count = 0;
+    world->welcome.incarnation++;
+    world->welcome.resumed = world->welcome.restored = true;
+    world->welcome.counts = true;
+    world->welcome.clock = 1;
+    peer_hang_up(world);
+    peer_expect(world, tick(world, 3), 0, "");
+    assert_int_equal(world->heard_count, 3);
+    assert_int_equal(world->heard[0].kind, SL_MESSAGE_TABLE_OPEN);
+    assert_int_equal(world->heard[1].kind, SL_MESSAGE_JOIN);
+    assert_int_equal(world->heard[1].clock, 3);
+    assert_int_equal(world->heard[2].op, SL_REQUEST_TICK);
 }
 
 SL_UNIT_SETUP()

@@ -6,7 +6,7 @@
 SL_CASE_WITH(doctor_cores_check__more_reactors_than_cores, machine_make, machine_remove)
 {
     machine.options.reactors = 5;
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("cores", 0, SL_DOCTOR_WARNING, "4, for 5 reactors, not pinned");
     machine_expect("cores", 0, SL_DOCTOR_WARNING, "--reactors 4");
     assert_int_equal(machine.doctor.stopped, 0);
@@ -16,12 +16,11 @@ SL_CASE_WITH(doctor_cores_check__polling_leaves_a_core, machine_make, machine_re
 {
     machine.options.polling = true;
     machine.options.pin = true;
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("cores", 0, SL_DOCTOR_WARNING, "pinned, polling");
     machine_expect("cores", 0, SL_DOCTOR_WARNING, "--reactors 3");
-    machine_again();
     machine.options.reactors = 3;
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("cores", 0, SL_DOCTOR_OK, "");
 }
 
@@ -29,7 +28,7 @@ SL_CASE_WITH(doctor_cores_check__quota_of_a_container, machine_make, machine_rem
 {
     machine_write("/proc/self/cgroup", "0::/");
     machine_write("/sys/fs/cgroup/cpu.max", "250000 100000");
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("cpu quota", 0, SL_DOCTOR_WARNING, "2.5 cores for 4 reactors");
     machine_expect("cpu quota", 0, SL_DOCTOR_WARNING, "--reactors 2");
 }
@@ -71,11 +70,10 @@ SL_CASE_WITH(doctor_quota__rubbish_is_no_quota, machine_make, machine_remove)
 SL_CASE_WITH(doctor_cores_check__several_nodes_ask_for_pinning, machine_make, machine_remove)
 {
     machine_write("/sys/devices/system/node/online", "0-1");
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("numa", 0, SL_DOCTOR_WARNING, "--pin-cores");
-    machine_again();
     machine.options.pin = true;
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("numa", 0, SL_DOCTOR_OK, "nodes 0-1");
 }
 
@@ -83,15 +81,13 @@ SL_CASE_WITH(doctor_cores_check__slow_clocks, machine_make, machine_remove)
 {
     machine_write(CLOCK "/current_clocksource", "hpet ");
     machine_write(CLOCK "/available_clocksource", "tsc hpet acpi_pm");
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("clock", 0, SL_DOCTOR_WARNING, "echo tsc");
-    machine_again();
     machine_write(CLOCK "/available_clocksource", "hpet acpi_pm");
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("clock", 0, SL_DOCTOR_WARNING, "dmesg");
-    machine_again();
     machine_write(CLOCK "/current_clocksource", "kvm-clock");
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("clock", 0, SL_DOCTOR_OK, "kvm-clock");
 }
 
@@ -99,14 +95,12 @@ SL_CASE_WITH(doctor_cores_check__pages, machine_make, machine_remove)
 {
     machine_write("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]");
     machine_write("/proc/meminfo", "MemTotal: 1 kB\nHugePages_Total:      8\nHugePages_Free:  0");
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("huge pages", 0, SL_DOCTOR_WARNING, "transparent_hugepage");
-    machine_again();
     machine_write("/proc/meminfo", "HugePages_Free:  8");
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("huge pages", 0, SL_DOCTOR_OK, "8 reserved");
-    machine_again();
     machine_write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
-    sl_doctor_cores_check(&machine.doctor);
+    machine_run(sl_doctor_cores_check);
     machine_expect("huge pages", 0, SL_DOCTOR_OK, "transparent, and 8 reserved");
 }

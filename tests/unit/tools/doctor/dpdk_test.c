@@ -44,7 +44,7 @@ static void add_nic(const char *driver)
 SL_CASE_WITH(doctor_dpdk_check__nothing_is_there, machine_make, machine_remove)
 {
     machine.missing[SL_ENDPOINT_DPDK] = "starling-dpdk.so: not found: install libdpdk-dev";
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     const struct sl_doctor_finding *finding =
         machine_expect("dpdk plug-in", 0, SL_DOCTOR_MISSING, "starling-dpdk.so: not found");
     assert_string_equal(finding->advice, "install libdpdk-dev");
@@ -56,20 +56,19 @@ SL_CASE_WITH(doctor_dpdk_check__nothing_is_there, machine_make, machine_remove)
 SL_CASE_WITH(doctor_dpdk_check__few_huge_pages, machine_make, machine_remove)
 {
     name_device("net_null0,copy=1?addr=10.0.0.1");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk memory", 0, SL_DOCTOR_WARNING, "0 MiB of huge pages are free, about 132");
     machine_expect("dpdk memory", 0, SL_DOCTOR_WARNING, "echo 66 > /sys/kernel/mm/hugepages");
     assert_int_equal(machine.doctor.stopped, 0);
-    machine_again();
     machine_write("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", "1");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk memory", 0, SL_DOCTOR_OK, "1024 MiB");
 }
 
 SL_CASE_WITH(doctor_dpdk_check__device_of_another_machine, machine_make, machine_remove)
 {
     name_device("0000:3b:00.1?addr=10.0.0.1");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk device", 0, SL_DOCTOR_MISSING, "0000:3b:00.1: this machine has no such");
     assert_int_equal(machine.doctor.stopped, dpdk);
 }
@@ -77,7 +76,7 @@ SL_CASE_WITH(doctor_dpdk_check__device_of_another_machine, machine_make, machine
 SL_CASE_WITH(doctor_dpdk_check__device_of_the_kernel, machine_make, machine_remove)
 {
     add_nic("ixgbe");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "ixgbe leaves it to no program");
     machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "--bind=vfio-pci 0000:3b:00.0");
     assert_int_equal(machine.doctor.stopped, dpdk);
@@ -87,24 +86,22 @@ SL_CASE_WITH(doctor_dpdk_check__device_without_driver, machine_make, machine_rem
 {
     machine_write(NIC "/vendor", "0x8086");
     name_device("0000:3b:00.0?addr=10.0.0.1/24");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "no driver has it");
 }
 
 SL_CASE_WITH(doctor_dpdk_check__vfio_without_iommu_or_nodes, machine_make, machine_remove)
 {
     add_nic("vfio-pci");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "intel_iommu=on");
     machine_expect("dpdk node", 0, SL_DOCTOR_MISSING, "/dev/vfio/vfio: No such file");
-    machine_again();
     add_link(NIC "/iommu_group", "../../../../kernel/iommu_groups/7");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk node", 1, SL_DOCTOR_MISSING, "/dev/vfio/7: No such file");
-    machine_again();
     machine_write("/dev/vfio/vfio", "");
     machine_write("/dev/vfio/noiommu-7", "");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     assert_int_equal(machine_count("dpdk node"), 0);
 }
 
@@ -116,11 +113,10 @@ SL_CASE_WITH(doctor_dpdk_check__vfio_counts_locked_memory, machine_make, machine
     machine_write("/dev/vfio/7", "");
     machine_write(PAGES, "1024");
     machine.system.memlock_max = 8 << 20;
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk memory", 1, SL_DOCTOR_WARNING, "8 MiB may be locked");
-    machine_again();
     machine_write("/proc/self/status", ALL_CAPS);
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     assert_int_equal(machine_count("dpdk memory"), 1);
 }
 
@@ -129,7 +125,7 @@ SL_CASE_WITH(doctor_dpdk_check__device_that_the_kernel_shares, machine_make, mac
     add_nic("mlx5_core");
     machine_write(NIC "/net/eth2/ifindex", "4");
     machine_write("/sys/class/net/eth2/operstate", "down");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk device", 0, SL_DOCTOR_OK, "mlx5_core");
     machine_expect("dpdk link", 0, SL_DOCTOR_WARNING, "eth2 is down");
     machine_expect("dpdk link", 0, SL_DOCTOR_WARNING, "ip link set eth2 up");
@@ -141,18 +137,16 @@ SL_CASE_WITH(doctor_dpdk_check__packet_sockets_need_an_interface_and_rights, mac
 {
     name_device("net_af_packet0,iface=eth3?addr=10.0.0.1");
     machine_write("/proc/self/status", NO_CAPS);
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk link", 0, SL_DOCTOR_MISSING, "there is no network interface eth3");
     machine_expect("dpdk rights", 0, SL_DOCTOR_MISSING, "cap_net_raw");
-    machine_again();
     machine_write("/sys/class/net/eth3/operstate", "up");
     machine_write("/proc/self/status", ALL_CAPS);
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk link", 0, SL_DOCTOR_OK, "eth3 is up");
     assert_int_equal(machine.doctor.stopped, 0);
-    machine_again();
     name_device("net_af_packet0,qpairs=1?addr=10.0.0.1");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk link", 0, SL_DOCTOR_MISSING, "iface=NAME");
 }
 
@@ -161,41 +155,36 @@ SL_CASE_WITH(doctor_dpdk_check__xdp_sockets_need_more, machine_make, machine_rem
     name_device("net_af_xdp0,iface=eth3?addr=10.0.0.1");
     machine_write("/sys/class/net/eth3/operstate", "unknown");
     machine_write("/proc/self/status", "CapEff:\t0000000000002000"); /* CAP_NET_RAW */
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk rights", 0, SL_DOCTOR_MISSING, "CAP_BPF");
-    machine_again();
     machine_write("/proc/self/status", "CapEff:\t0000008000003000"); /* and two more */
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     assert_int_equal(machine_count("dpdk rights"), 0);
 }
 
 SL_CASE_WITH(doctor_dpdk_check__memif_needs_its_socket, machine_make, machine_remove)
 {
     name_device("net_memif0,role=server,socket=/run/s/0,socket-abstract=no?addr=10.0.0.1");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk device", 0, SL_DOCTOR_MISSING, "/run/s/: No such file");
-    machine_again();
     machine_write("/run/s/other", "");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk device", 0, SL_DOCTOR_OK, "net_memif0, server, at /run/s/0");
-    machine_again();
     name_device("net_memif0,role=client,socket=/run/s/0,socket-abstract=no?addr=10.0.0.1");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk device", 0, SL_DOCTOR_WARNING, "nobody is at /run/s/0 yet");
-    machine_again();
     machine_write("/run/s/0", "");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk device", 0, SL_DOCTOR_OK, "net_memif0, client");
-    machine_again();
     name_device("net_memif0,role=server,socket=/run/none/0?addr=10.0.0.1");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk device", 0, SL_DOCTOR_OK, "at @/run/none/0");
 }
 
 SL_CASE_WITH(doctor_dpdk_check__name_without_arguments, machine_make, machine_remove)
 {
     name_device("net_ring0?addr=10.0.0.1");
-    sl_doctor_dpdk_check(&machine.doctor);
+    machine_run(sl_doctor_dpdk_check);
     machine_expect("dpdk device", 0, SL_DOCTOR_WARNING, "STARLING_DPDK_EAL_ARGS");
     assert_int_equal(machine.doctor.stopped, 0);
 }

@@ -8,7 +8,7 @@ static const uint32_t EVERY = SL_DOCTOR_EVERY;
 SL_CASE_WITH(doctor_kernel_check__features_that_lack_are_named, machine_make, machine_remove)
 {
     machine.ring = (struct sl_doctor_ring){.provided_buffer_rings = true};
-    sl_doctor_kernel_check(&machine.doctor);
+    machine_run(sl_doctor_kernel_check);
     machine_expect("io_uring", 0, SL_DOCTOR_WARNING,
                    "without multishot receives, deferred task work");
     machine_expect("io_uring", 0, SL_DOCTOR_WARNING, "Linux 6.1");
@@ -33,7 +33,7 @@ SL_CASE_WITH(doctor_kernel_check__each_refusal_of_io_uring_has_its_advice, machi
         assert_int_equal(machine_make(state), 0);
         machine.ring_result = cases[i].result;
         machine_write("/proc/sys/kernel/io_uring_disabled", cases[i].disabled);
-        sl_doctor_kernel_check(&machine.doctor);
+        machine_run(sl_doctor_kernel_check);
         machine_expect("io_uring", 0, SL_DOCTOR_MISSING, cases[i].words);
         assert_int_equal(machine.doctor.stopped, EVERY);
     }
@@ -42,7 +42,7 @@ SL_CASE_WITH(doctor_kernel_check__each_refusal_of_io_uring_has_its_advice, machi
 SL_CASE_WITH(doctor_kernel_check__few_descriptors_are_a_warning, machine_make, machine_remove)
 {
     machine.system.files_max = 1024;
-    sl_doctor_kernel_check(&machine.doctor);
+    machine_run(sl_doctor_kernel_check);
     machine_expect("open files", 0, SL_DOCTOR_WARNING, "1024");
     machine_expect("open files", 0, SL_DOCTOR_WARNING, "LimitNOFILE");
 }
@@ -52,12 +52,11 @@ SL_CASE_WITH(doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp
 {
     machine.options.congestion_control = "cub";
     machine_write("/proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic bbr");
-    sl_doctor_kernel_check(&machine.doctor);
+    machine_run(sl_doctor_kernel_check);
     machine_expect("tcp", 0, SL_DOCTOR_MISSING, "reno cubic bbr");
     assert_int_equal(machine.doctor.stopped, SL_DOCTOR_OF(SL_ENDPOINT_TCP));
-    machine_again();
     machine.options.congestion_control = "cubic";
-    sl_doctor_kernel_check(&machine.doctor);
+    machine_run(sl_doctor_kernel_check);
     machine_expect("tcp", 0, SL_DOCTOR_OK, "cubic");
 }
 
@@ -65,23 +64,21 @@ SL_CASE_WITH(doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen, mac
              machine_remove)
 {
     machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "bbr");
-    sl_doctor_kernel_check(&machine.doctor);
+    machine_run(sl_doctor_kernel_check);
     machine_expect("tcp", 0, SL_DOCTOR_WARNING, "STARLING_TCP_CONGESTION=cubic");
-    machine_again();
     machine.options.congestion_control = "reno";
-    sl_doctor_kernel_check(&machine.doctor);
+    machine_run(sl_doctor_kernel_check);
     machine_expect("tcp", 0, SL_DOCTOR_OK, "reno");
 }
 
 SL_CASE_WITH(doctor_kernel_check__no_memory_to_share_stops_shm_only, machine_make, machine_remove)
 {
     machine.system.no_memfd = "Function not implemented";
-    sl_doctor_kernel_check(&machine.doctor);
+    machine_run(sl_doctor_kernel_check);
     machine_expect("shm", 0, SL_DOCTOR_MISSING, "Function not implemented");
     assert_int_equal(machine.doctor.stopped, SL_DOCTOR_OF(SL_ENDPOINT_SHM));
-    machine_again();
     machine.system.no_memfd = NULL;
     machine.system.no_abstract = "Permission denied";
-    sl_doctor_kernel_check(&machine.doctor);
+    machine_run(sl_doctor_kernel_check);
     machine_expect("shm", 0, SL_DOCTOR_MISSING, "unix sockets");
 }

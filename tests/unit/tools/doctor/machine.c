@@ -152,7 +152,8 @@ const struct sl_doctor_finding *machine_expect(const char *check, uint32_t nth,
     return NULL;
 }
 
-void machine_again(void)
+void machine_run(void (*check)(struct sl_doctor *doctor))
 {
     machine.doctor = (struct sl_doctor){.options = &machine.options, .system = &machine.system};
+    check(&machine.doctor);
 }

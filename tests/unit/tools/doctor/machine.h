@@ -43,7 +43,7 @@ const struct sl_doctor_finding *machine_expect(const char *check, uint32_t nth,
                                                enum sl_doctor_verdict verdict, const char *words);
 uint32_t machine_count(const char *check);
 
-/* Forgets what was found. */
-void machine_again(void);
+/* Runs a check anew: what was found before is forgotten. */
+void machine_run(void (*check)(struct sl_doctor *doctor));
 
 #endif

@@ -22,7 +22,7 @@ static void add_roce(void)
 SL_CASE_WITH(doctor_rdma_check__library_and_device_that_lack, machine_make, machine_remove)
 {
     machine.missing[SL_ENDPOINT_RDMA] = "libibverbs.so.1: no such file: install libibverbs1";
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     const struct sl_doctor_finding *finding =
         machine_expect("rdma library", 0, SL_DOCTOR_MISSING, "libibverbs.so.1: no such file");
     assert_string_equal(finding->advice, "install libibverbs1");
@@ -37,7 +37,7 @@ SL_CASE_WITH(doctor_rdma_check__a_device_without_provider, machine_make, machine
     machine_add_device("irdma0", "4: ACTIVE", "Ethernet");
     machine.providers[0] = "irdma0";
     machine.providers[1] = NULL;
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("rdma provider", 0, SL_DOCTOR_MISSING, "mlx5_0");
     machine_expect("rdma provider", 0, SL_DOCTOR_MISSING, "ibverbs-providers");
     assert_int_equal(machine_count("rdma provider"), 1);
@@ -48,11 +48,10 @@ SL_CASE_WITH(doctor_rdma_check__devices_are_chosen_by_name, machine_make, machin
     add_roce();
     machine_add_device("mlx5_1", "1: DOWN", "Ethernet");
     machine.options.rdma_device = "mlx5_0";
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     assert_int_equal(machine_count("rdma port"), 1);
-    machine_again();
     machine.options.rdma_device = "mlx5_9,mlx5_0";
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "mlx5_9: there is no such device");
     machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "mlx5_0, mlx5_1");
     assert_int_equal(machine_count("rdma port"), 1);
@@ -62,14 +61,13 @@ SL_CASE_WITH(doctor_rdma_check__ports_that_are_down, machine_make, machine_remov
 {
     machine_add_device("mlx5_1", "1: DOWN", "Ethernet");
     machine_write("/sys/class/infiniband/mlx5_1/parent", "eth7");
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("rdma port", 0, SL_DOCTOR_WARNING, "ip link set eth7 up");
     machine_expect("rdma port", 1, SL_DOCTOR_MISSING, "none is up");
     assert_int_equal(machine.doctor.stopped, rdma);
     /* One that is up is enough. */
-    machine_again();
     add_roce();
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("rdma port", 1, SL_DOCTOR_WARNING, "mlx5_1/1: DOWN");
     assert_int_equal(machine.doctor.stopped, 0);
 }
@@ -78,12 +76,11 @@ SL_CASE_WITH(doctor_rdma_check__infiniband_asks_for_its_subnet_manager, machine_
              machine_remove)
 {
     machine_add_device("ib0", "2: INIT", "InfiniBand");
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("rdma port", 0, SL_DOCTOR_WARNING, "subnet manager (opensm)");
-    machine_again();
     machine_add_device("ib0", "4: ACTIVE", "InfiniBand");
     machine_add_gid("ib0", 0, V6, "IB/RoCE v1", "");
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     assert_int_equal(machine_count("rdma gid"), 1);
     machine_expect("rdma gid", 0, SL_DOCTOR_OK, "fe80::");
 }
@@ -96,7 +93,7 @@ SL_CASE_WITH(doctor_rdma_check__entrances_of_the_kernel, machine_make, machine_r
     assert_int_equal(unlink(path), 0);
     (void)snprintf(path, sizeof path, "%s/dev/infiniband/uverbs_mlx5_0", machine.root);
     assert_int_equal(unlink(path), 0);
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("rdma node", 0, SL_DOCTOR_MISSING, "modprobe rdma_ucm");
     machine_expect("rdma node", 1, SL_DOCTOR_MISSING, "modprobe ib_uverbs");
     assert_int_equal(machine.doctor.stopped, rdma);
@@ -117,10 +114,9 @@ SL_CASE_WITH(doctor_gid_check__a_chosen_index, machine_make, machine_remove)
     (void)state;
     add_roce();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        machine_again();
         machine.options.has_rdma_gid_index = true;
         machine.options.rdma_gid_index = cases[i].index;
-        sl_doctor_rdma_check(&machine.doctor);
+        machine_run(sl_doctor_rdma_check);
         machine_expect("rdma gid", cases[i].nth, cases[i].verdict, cases[i].words);
     }
 }
@@ -130,7 +126,7 @@ SL_CASE_WITH(doctor_gid_check__a_port_without_an_address, machine_make, machine_
     machine_add_device("mlx5_0", "4: ACTIVE", "Ethernet");
     machine_add_gid("mlx5_0", 0, V6, "IB/RoCE v1", "eth2");
     machine_add_gid("mlx5_0", 1, "rubbish", "RoCE v2", "eth2");
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     assert_int_equal(machine_count("rdma gid"), 2);
     machine_expect("rdma gid", 1, SL_DOCTOR_WARNING, "ip addr add");
 }
@@ -144,12 +140,11 @@ SL_CASE_WITH(doctor_gid_check__endpoints_are_looked_for, machine_make, machine_r
     add_roce();
     machine.options.endpoints = endpoints;
     machine.options.endpoint_count = 2;
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     assert_int_equal(machine_count("rdma endpoint"), 1);
     machine_expect("rdma endpoint", 0, SL_DOCTOR_OK, "rdma://10.0.0.1:6: mlx5_0/1, GID 3");
-    machine_again();
     machine.options.endpoint_count = 1;
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("rdma endpoint", 0, SL_DOCTOR_WARNING, "rdma://10.0.0.7:5");
 }
 
@@ -157,22 +152,20 @@ SL_CASE_WITH(doctor_rdma_check__iwarp, machine_make, machine_remove)
 {
     machine_add_device("irdma0", "4: ACTIVE", "Ethernet");
     machine_write("/sys/class/infiniband/irdma0/node_type", "4: RNIC");
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("rdma device", 0, SL_DOCTOR_WARNING, "irdma0: iWARP is not supported");
     machine_expect("rdma device", 0, SL_DOCTOR_WARNING, "use RoCE mode or TCP");
     machine_expect("rdma device", 1, SL_DOCTOR_MISSING, "none can be used");
     assert_int_equal(machine_count("rdma port"), 0);
     assert_int_equal(machine.doctor.stopped, rdma);
     /* A RoCE device beside it is enough, unless the other is named. */
-    machine_again();
     add_roce();
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     assert_int_equal(machine_count("rdma device"), 1);
     assert_int_equal(machine_count("rdma port"), 1);
     assert_int_equal(machine.doctor.stopped, 0);
-    machine_again();
     machine.options.rdma_device = "mlx5_0,irdma0";
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "irdma0: iWARP is not supported");
     assert_int_equal(machine.doctor.stopped, rdma);
 }
@@ -184,26 +177,22 @@ SL_CASE_WITH(doctor_rdma_check__memory_that_may_be_locked, machine_make, machine
     add_roce();
     machine_write("/proc/self/status", "Name: x\nCapEff:\t0000000000000000");
     machine.system.memlock_max = 64 << 10;
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("memlock", 0, SL_DOCTOR_MISSING,
                    "64 KiB may be locked; each reactor (here 4) may use up to 320 MiB");
     machine_expect("memlock", 0, SL_DOCTOR_MISSING, "LimitMEMLOCK=infinity");
-    machine_again();
     machine.system.memlock_max = 256 << 10;
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("memlock", 0, SL_DOCTOR_WARNING, "256 KiB");
-    machine_again();
     machine.system.memlock_max = 1279 * mib;
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("memlock", 0, SL_DOCTOR_WARNING, "1279 MiB");
-    machine_again();
     machine.system.memlock_max = 1280 * mib;
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("memlock", 0, SL_DOCTOR_OK, "1280 MiB");
-    machine_again();
     machine.system.memlock_max = 0;
     machine_write("/proc/self/status", "Name: x\nCapEff:\t0000000000004000");
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     machine_expect("memlock", 0, SL_DOCTOR_OK, "CAP_IPC_LOCK");
 }
 
@@ -216,7 +205,7 @@ SL_CASE_WITH(doctor_gid_check__a_table_without_end, machine_make, machine_remove
     }
     machine.options.has_rdma_gid_index = true;
     machine.options.rdma_gid_index = 289;
-    sl_doctor_rdma_check(&machine.doctor);
+    machine_run(sl_doctor_rdma_check);
     assert_int_equal(machine_count("rdma gid"), 65);
     machine_expect("rdma gid", 64, SL_DOCTOR_OK, "mlx5_0/1 289");
     machine_expect("memlock", 0, SL_DOCTOR_OK, "no limit");
