@@ -38,12 +38,19 @@ struct kept {
     uint8_t message[]; /* encoded */
 };
 
+enum state {
+    LOADING,
+    READY,
+    FAILED,   /* the owner was notified; nothing is sent any more */
+    DESTROYED /* the memory is freed with the answer to the request in flight */
+};
+
 struct sl_coordinator_log {
     struct sl_coordinator_log_options options;
     char prefix[SL_METASTORE_KEY_BYTES]; /* of the records, with a trailing slash */
     char key[SL_METASTORE_KEY_BYTES];
     struct sl_coordinator *coordinator;
-    bool is_ready, has_failed, is_destroyed;
+    enum state state;
 
     char won[VALUE_BYTES];   /* first value of the term key */
     char value[VALUE_BYTES]; /* current value of the term key */
@@ -67,8 +74,8 @@ struct sl_coordinator_log {
 
 static void fail(struct sl_coordinator_log *log, const char *why)
 {
-    if (!log->has_failed && !log->is_destroyed) {
-        log->has_failed = true;
+    if (log->state == LOADING || log->state == READY) {
+        log->state = FAILED;
         log->options.failed(log->options.ctx, why);
     }
 }
@@ -109,7 +116,7 @@ static void pass_on(struct sl_coordinator_log *log, sl_coordinator_peer peer,
 static void on_send(void *ctx, sl_coordinator_peer peer, const struct sl_message *message)
 {
     struct sl_coordinator_log *log = ctx;
-    if (log->has_failed) {
+    if (log->state >= FAILED) {
         return;
     }
     if (log->kept_first == NULL && log->change_number == log->written_number) {
@@ -139,7 +146,7 @@ static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const 
 static void send_kept(struct sl_coordinator_log *log, const struct kept *kept)
 {
     struct sl_message message;
-    if (kept->is_dropped || log->has_failed) {
+    if (kept->is_dropped || log->state >= FAILED) {
         return;
     }
     if (sl_message_decode(kept->message, kept->bytes, &message) != 0) {
@@ -170,16 +177,21 @@ void sl_coordinator_log_gone(struct sl_coordinator_log *log, sl_coordinator_peer
 
 /* Writing */
 
+static void clear_changes(struct sl_coordinator_log *log)
+{
+    for (size_t k = 0; k < KIND_COUNT; k++) {
+        memset(log->changed[k], 0, KINDS[k].count * sizeof(bool));
+    }
+    log->changed_count = 0;
+}
+
 static void on_changed(void *ctx, enum sl_coordinator_record kind, uint32_t index)
 {
     struct sl_coordinator_log *log = ctx;
     log->change_number++;
     if (kind == SL_COORDINATOR_RECORD_ALL) {
         log->erases = true;
-        for (size_t k = 0; k < KIND_COUNT; k++) {
-            memset(log->changed[k], 0, KINDS[k].count * sizeof(bool));
-        }
-        log->changed_count = 0;
+        clear_changes(log);
     } else if (!log->changed[kind][index]) {
         log->changed[kind][index] = true;
         log->changed_count++;
@@ -274,7 +286,7 @@ static void ask_metastore(struct sl_coordinator_log *log)
 
 void sl_coordinator_log_run(struct sl_coordinator_log *log)
 {
-    if (!log->is_ready || log->asking || log->has_failed) {
+    if (log->state != READY || log->asking) {
         return;
     }
     if (log->ask.change_count > 0) {
@@ -381,16 +393,6 @@ static int read_item(struct sl_coordinator_log *log, const struct sl_metastore_i
     return err;
 }
 
-/* Loaded records do not count as changes. */
-static void forget_changes(struct sl_coordinator_log *log)
-{
-    for (size_t k = 0; k < KIND_COUNT; k++) {
-        memset(log->changed[k], 0, KINDS[k].count * sizeof(bool));
-    }
-    log->changed_count = 0;
-    log->change_number = log->written_number = 1;
-}
-
 static void read_all(struct sl_coordinator_log *log, const struct sl_metastore_request *ask)
 {
     const struct sl_metastore_answer *answer = &ask->answer;
@@ -410,8 +412,9 @@ static void read_all(struct sl_coordinator_log *log, const struct sl_metastore_r
         fail(log, "the records of the job cannot be used: give another prefix, or remove them");
         return;
     }
-    forget_changes(log);
-    log->is_ready = true;
+    clear_changes(log); /* loaded records do not count as changes */
+    log->change_number = log->written_number = 1;
+    log->state = READY;
     log->options.ready(log->options.ctx, answer->item_count == 0);
 }
 
@@ -436,13 +439,13 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
 {
     struct sl_coordinator_log *log = ctx;
     log->asking = false;
-    if (log->is_destroyed) {
+    if (log->state == DESTROYED) {
         sl_metastore_answer_fini(&ask->answer);
         free_log(log);
         return;
     }
     struct sl_metastore_request answered = *ask; /* the callback may reuse the request */
-    if (log->has_failed) {
+    if (log->state == FAILED) {
         free_changes(log);
     } else if (ask->kind == SL_METASTORE_READ) {
         read_all(log, &answered);
@@ -524,7 +527,7 @@ void sl_coordinator_log_destroy(struct sl_coordinator_log **log)
 {
     struct sl_coordinator_log *gone = *log;
     *log = NULL;
-    gone->is_destroyed = true;
+    gone->state = DESTROYED;
     if (!gone->asking) {
         free_log(gone);
     }

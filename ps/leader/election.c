@@ -32,6 +32,12 @@ enum state {
     RESIGNED
 };
 
+enum trouble {
+    NO_TROUBLE,
+    OUT_OF_REACH,   /* ends with any answer */
+    REFUSES_CHANGES /* a change failed: a successful read does not end it */
+};
+
 struct sl_election {
     struct sl_election_options options;
     char key[SL_METASTORE_KEY_BYTES];
@@ -51,9 +57,8 @@ struct sl_election {
     uint64_t pause_ns; /* before the next attempt after a revocation */
     uint64_t term;
     struct sl_election_leader leader;
-    bool unreachable; /* a failure of the metastore was logged */
-    bool refuses;     /* the failure concerned a change, so a successful read does not clear it */
-    bool *over;       /* argument of sl_election_resign */
+    enum trouble trouble; /* of the metastore; logged */
+    bool *over;           /* argument of sl_election_resign */
 };
 
 static uint64_t now_of(const struct sl_election *election)
@@ -77,16 +82,17 @@ static void note_answer(struct sl_election *election, enum sl_metastore_kind kin
     const bool leads_on = kind == SL_METASTORE_READ && answer->item_count > 0;
     bool is_out = answer->err == SL_ERR_DEADLINE || answer->err == SL_ERR_IO;
     if (answer->err != 0 && answer->err != SL_ERR_NOT_FOUND && answer->err != SL_ERR_CANCELLED) {
-        if (!election->unreachable) {
+        if (election->trouble == NO_TROUBLE) {
             sl_log_warn("the cluster store %s: %s; serving continues, membership waits",
                         is_out ? "is out of reach" : "does not do what it is asked for",
                         answer->reason);
         }
-        election->unreachable = true;
-        election->refuses = election->refuses || changes(kind);
-    } else if (election->unreachable && answer->err != SL_ERR_CANCELLED &&
-               (!election->refuses || changes(kind) || leads_on)) {
-        election->unreachable = election->refuses = false;
+        const bool refuses = changes(kind) || election->trouble == REFUSES_CHANGES;
+        election->trouble = refuses ? REFUSES_CHANGES : OUT_OF_REACH;
+    } else if (answer->err != SL_ERR_CANCELLED &&
+               (election->trouble == OUT_OF_REACH ||
+                (election->trouble == REFUSES_CHANGES && (changes(kind) || leads_on)))) {
+        election->trouble = NO_TROUBLE;
         sl_log_info("the cluster store answers again");
     }
 }

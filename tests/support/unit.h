@@ -43,7 +43,8 @@ struct sl_unit_case {
 /* With functions that run before and after the case, as CMocka's; either may be NULL. */
 #define SL_CASE_WITH(name, setup, teardown) SL_UNIT_ADD(name, #name, name, setup, teardown, NULL)
 
-/* The state that setup makes is the case's parameter, as `struct fixture *f`. */
+/* The state that setup makes is the case's parameter. A file, or its fixture, may define
+ *     #define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown) */
 #define SL_CASE_OF(name, parameter, setup, teardown)                                               \
     static void name##_of(parameter);                                                              \
     SL_CASE_WITH(name, setup, teardown)                                                            \
@@ -63,17 +64,6 @@ struct sl_unit_case {
         tear_down(&own);                                                                           \
     }                                                                                              \
     static void name##_with(type *fixture)
-
-/* The same for a case whose parameter is what `setup` leaves in *state. A file, or its fixture,
- * defines for instance
- *     #define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown) */
-#define SL_CASE_ON(name, parameter, setup, teardown)                                               \
-    static void name##_on(parameter);                                                              \
-    SL_CASE_WITH(name, setup, teardown)                                                            \
-    {                                                                                              \
-        name##_on(*state);                                                                         \
-    }                                                                                              \
-    static void name##_on(parameter)
 
 /* Runs before all cases of the file. */
 #define SL_UNIT_SETUP() SL_UNIT_ADD(set_up_the_file, NULL, set_up_the_file, NULL, NULL, NULL)

@@ -6,7 +6,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 
-#define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown)
+#define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown)
 
 CASE(member_open__registers_what_it_has_and_learns_its_shards)
 {
@@ -114,7 +114,7 @@ CASE(member_session__is_taken_up_again_after_every_break)
 {
     join(f);
     for (uint32_t i = 2; i < 6; i++) {
-        snapshot(f);
+        disconnect(f);
         greet(f);
         assert_int_equal(f->hello.client_id, INCARNATION);
         assert_int_equal(f->reg.shard_count, 2);
@@ -134,7 +134,7 @@ CASE(member_session__a_register_that_was_lost_goes_again_once)
     listen_now(f);
     greet(f);
     uint64_t id = f->register_id;
-    snapshot(f);
+    disconnect(f);
     greet(f);
     pass(f, 500);
     assert_int_equal(f->register_count, 2);
@@ -160,7 +160,7 @@ CASE(member_session__a_register_that_goes_again_says_what_is_so_now)
     assert_int_equal(f->reg.replica_report_count, 1);
     assert_int_equal(f->reg.replica_reports[0].epoch, 5);
     const uint64_t id = f->register_id;
-    snapshot(f);
+    disconnect(f);
     report(f, 6);
     greet(f);
     assert_int_equal(f->register_id, id);
@@ -173,7 +173,7 @@ CASE(member_session__a_register_that_goes_again_says_what_is_so_now)
 CASE(member_session__waits_for_the_others_without_end_once_it_has_joined)
 {
     join(f);
-    snapshot(f);
+    disconnect(f);
     greet(f);
     uint64_t id = f->register_id;
     /* Another ps is gone: nobody is told the cluster for longer than a start may take. */
@@ -190,7 +190,7 @@ CASE(member_session__waits_for_the_others_without_end_once_it_has_joined)
 CASE(member_session__survives_a_long_absence_of_the_coordinator)
 {
     join(f);
-    snapshot(f);
+    disconnect(f);
     /* Connections are accepted, but no hello is answered: it goes on trying, and says so. */
     pass(f, START_TIMEOUT_NS / SL_CLOCK_NS_PER_MS - 500);
     assert_int_equal(f->absent_count, 0);
@@ -200,7 +200,7 @@ CASE(member_session__survives_a_long_absence_of_the_coordinator)
     assert_in_range(f->absent_count, 50, 60);
     assert_int_equal(f->failed_count, 0);
     if (f->conn != NULL) {
-        snapshot(f);
+        disconnect(f);
     }
     greet(f);
     send_cluster(f, f->register_id, 3);
@@ -214,7 +214,7 @@ CASE(member_session__survives_a_long_absence_of_the_coordinator)
 CASE(member_session__ends_when_the_place_is_taken)
 {
     join(f);
-    snapshot(f);
+    disconnect(f);
     /* For a lease, since without a secret anybody may say so once. */
     uint32_t hellos = f->hello_count;
     for (uint32_t ms = 0; f->failed_count == 0; ms += 100) {
@@ -235,7 +235,7 @@ CASE(member_session__ends_when_the_place_is_taken)
 CASE(member_session__ends_when_shards_are_numbered_otherwise)
 {
     join(f);
-    snapshot(f);
+    disconnect(f);
     greet(f);
     send_cluster(f, f->register_id, 2);
     until(f, &f->failed_count, 1);

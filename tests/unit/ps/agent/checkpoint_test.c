@@ -6,7 +6,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 
-#define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown)
+#define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown)
 
 static void tell(struct fixture *f, uint64_t number, uint64_t base)
 {
@@ -40,7 +40,7 @@ static void give_part(struct fixture *f, uint64_t number)
 /* Up to where it is told the cluster again. */
 static void come_back(struct fixture *f)
 {
-    snapshot(f);
+    disconnect(f);
     greet(f);
     send_cluster(f, f->register_id, 3);
 }
@@ -108,7 +108,7 @@ CASE(member_checkpoint__what_is_said_without_a_connection_goes_on_the_next)
     join(f);
     tell(f, 5, 0);
     until(f, &f->begun_count, 1);
-    snapshot(f);
+    disconnect(f);
     pass(f, 10); /* it knows, and is not welcomed again yet */
     give_part(f, 5);
     greet(f);
@@ -255,7 +255,7 @@ CASE(member_checkpoint_ask__is_answered_or_cancelled)
     sl_agent_checkpoint_ask(f->member, 2 * SL_CLOCK_NS_PER_S, on_answer, &answer);
     until(f, &f->request_count, 2);
     /* On another connection, what is left. */
-    snapshot(f);
+    disconnect(f);
     greet(f);
     send_cluster(f, f->register_id, 3);
     until(f, &f->request_count, 3);

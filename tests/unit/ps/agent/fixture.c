@@ -287,7 +287,7 @@ void join(struct fixture *f)
     until(f, &f->joined_count, 1);
 }
 
-void snapshot(struct fixture *f)
+void disconnect(struct fixture *f)
 {
     sl_transport_disconnect(f->conn);
     while (f->conn != NULL) {

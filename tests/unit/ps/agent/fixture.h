@@ -77,6 +77,6 @@ void greet(struct fixture *f);
 void join(struct fixture *f);
 
 /* The connection breaks. */
-void snapshot(struct fixture *f);
+void disconnect(struct fixture *f);
 
 #endif

@@ -28,7 +28,7 @@ static int setup(void **state)
     return 0;
 }
 
-#define DAMAGE_CASE(name) SL_CASE_ON(name, struct memory_disk *disk, setup, fixture_teardown)
+#define DAMAGE_CASE(name) SL_CASE_OF(name, struct memory_disk *disk, setup, fixture_teardown)
 
 DAMAGE_CASE(verify__names_every_flipped_bit)
 {

@@ -24,7 +24,7 @@ static int teardown(void **state)
     return system(command);
 }
 
-#define DISK_CASE(name) SL_CASE_ON(name, const struct sl_disk *disk, setup, teardown)
+#define DISK_CASE(name) SL_CASE_OF(name, const struct sl_disk *disk, setup, teardown)
 
 DISK_CASE(system__keeps_checkpoints)
 {

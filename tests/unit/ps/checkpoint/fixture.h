@@ -53,6 +53,6 @@ void fixture_disk_free(struct memory_disk *disk);
 /* A case on an empty disk. */
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
-#define CASE(name) SL_CASE_ON(name, struct memory_disk *disk, fixture_setup, fixture_teardown)
+#define CASE(name) SL_CASE_OF(name, struct memory_disk *disk, fixture_setup, fixture_teardown)
 
 #endif

@@ -56,12 +56,10 @@ CASE(coordinator_barrier__names_the_workers_that_are_missing)
     say(f, 2, barrier_message("all", 3, 1));
     f->now_ns = SECOND;
     say(f, 1, barrier_message("two", 2, 1));
-    f->now_ns = 3 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, 3 * SECOND);
     expect(f, "2#1 waiting for worker/0 worker/2");
     expect_nothing(f);
-    f->now_ns = 4 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, 4 * SECOND);
     expect(f, "1#1 waiting for 1 of the 2 at the barrier");
 }
 
@@ -70,8 +68,8 @@ CASE(coordinator_barrier__who_is_away_counts_until_it_is_lost)
     workers_join(f);
     say(f, 1, barrier_message("b", 2, 1));
     say(f, 2, barrier_message("c", 2, 1));
-    snapshot(f, 1);
-    snapshot(f, 2);
+    disconnect(f, 1);
+    disconnect(f, 2);
     f->now_ns = SECOND;
     heartbeat(f, 3);
     say(f, 3, barrier_message("b", 2, 1));
@@ -92,7 +90,7 @@ CASE(coordinator_barrier__is_answered_again_to_who_lost_the_answer)
     workers_join(f);
     for (uint64_t id = 1; id <= 17; id++) {
         say(f, 1, barrier_message("b", 2, id));
-        snapshot(f, 1);
+        disconnect(f, 1);
         say(f, 2, barrier_message("b", 2, id));
         expect_part(f, "2#");
         expect_nothing(f);
@@ -112,7 +110,7 @@ CASE(coordinator_barrier__goes_on_over_a_broken_connection)
 {
     workers_join(f);
     say(f, 1, barrier_message("b", 2, 4));
-    snapshot(f, 1);
+    disconnect(f, 1);
     assert_int_equal(hello_as(f, 7, SL_MESSAGE_ROLE_WORKER, 0, 1), 0);
     say(f, 7, barrier_message("b", 2, 4)); /* sent again: still one */
     expect_nothing(f);
@@ -121,7 +119,7 @@ CASE(coordinator_barrier__goes_on_over_a_broken_connection)
     expect(f, "2#1 done");
     /* Another process in its place has not come to the barrier. */
     say(f, 7, barrier_message("b", 2, 5));
-    snapshot(f, 7);
+    disconnect(f, 7);
     assert_int_equal(hello_as(f, 8, SL_MESSAGE_ROLE_WORKER, 0, 8), 0);
     f->sent_count = 0;
     say(f, 2, barrier_message("b", 2, 2));
@@ -133,7 +131,7 @@ CASE(coordinator_barrier__of_all_waits_for_the_workers_that_are_left)
     say(f, 1, barrier_message("b", 0, 1));
     say(f, 2, barrier_message("b", 0, 1));
     expect_nothing(f);
-    snapshot(f, 3); /* away: it may come yet */
+    disconnect(f, 3); /* away: it may come yet */
     pass(f, 19 * SECOND / 2, (sl_coordinator_peer[]){1, 2, 0});
     for (uint32_t i = 0; i < 6; i++) {
         expect_part(f, "waiting for worker/2");
@@ -172,8 +170,7 @@ CASE(coordinator_barrier__of_all_counts_who_was_not_heard_of_yet)
     expect_nothing(f);
     assert_int_equal(hello(f, 3, SL_MESSAGE_ROLE_WORKER, 2), 0);
     say(f, 3, barrier_message("b", 0, 1));
-    assert_int_equal(f->sent_count, 3);
-    f->sent_count = 0;
+    expect_count(f, 3);
 }
 
 CASE(coordinator_barrier__of_all_counts_who_joined)
@@ -193,19 +190,16 @@ CASE(coordinator_barrier__of_all_counts_who_joined)
     for (uint32_t peer = 1; peer < 4; peer++) {
         say(f, peer, barrier_message("b", 0, 1));
     }
-    f->now_ns = 3 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, 3 * SECOND);
     expect(f, "1#1 waiting for worker/7");
     f->sent_count = 0;
     say(f, 4, barrier_message("b", 0, 1));
-    assert_int_equal(f->sent_count, 4);
-    f->sent_count = 0;
+    expect_count(f, 4);
     goodbye(f, 4);
     for (uint32_t peer = 1; peer < 4; peer++) {
         say(f, peer, barrier_message("b", 0, 2));
     }
-    assert_int_equal(f->sent_count, 3);
-    f->sent_count = 0;
+    expect_count(f, 3);
 }
 
 CASE(coordinator_barrier__of_all_needs_to_know_how_many_there_are)
@@ -230,22 +224,19 @@ CASE(coordinator_barrier__names_the_missing_to_who_gives_up)
     say(f, 2, patient("b", 0, 1, 60000));
     sl_coordinator_tick(f->coordinator, 2 * SECOND);
     expect_nothing(f);
-    f->now_ns = 2200 * SL_CLOCK_NS_PER_MS;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, 2200 * SL_CLOCK_NS_PER_MS);
     expect(f, "1#1 error deadline: barrier b: still waiting after 2400 ms for worker/2");
     expect_nothing(f);
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, f->now_ns);
     expect_nothing(f);
     /* It does not count any more. */
     say(f, 3, barrier_message("b", 0, 1));
     expect_nothing(f);
     say(f, 1, barrier_message("b", 0, 2));
-    assert_int_equal(f->sent_count, 3);
-    f->sent_count = 0;
+    expect_count(f, 3);
     /* With the last that gives up the barrier is forgotten: another count may be asked for. */
     say(f, 1, patient("b", 3, 3, 1000));
-    f->now_ns += SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, f->now_ns + SECOND);
     expect(f, "1#3 error deadline: barrier b: still waiting after 1000 ms for worker/1, worker/2");
     say(f, 1, barrier_message("b", 1, 4));
     expect(f, "1#4 done");

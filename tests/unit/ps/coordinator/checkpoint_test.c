@@ -339,7 +339,7 @@ CASE(checkpoint__is_given_up_when_a_ps_is_replaced)
     client_joins(f, 21);
     ask(f, 21, 1, 0);
     f->sent_count = 0;
-    snapshot(f, 12);
+    disconnect(f, 12);
     expect_nothing(f);
     assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
     expect_part(f, "21#1 error closed: checkpoint 1 is aborted: ps/1 expired");
@@ -366,7 +366,7 @@ CASE(checkpoint__a_ps_that_was_away_is_told_again_what_it_owes)
 {
     start_with(f, 0, 5);
     client_joins(f, 21);
-    snapshot(f, 12);
+    disconnect(f, 12);
     ask(f, 21, 1, 0);
     expect(f, "11#0 checkpoint 1 on 0");
     expect_nothing(f);
@@ -374,11 +374,11 @@ CASE(checkpoint__a_ps_that_was_away_is_told_again_what_it_owes)
     expect_part(f, "32#1 cluster");
     expect(f, "32#0 checkpoint 1 on 0");
     part_of(f, 32, 1, 2, 2);
-    snapshot(f, 32);
+    disconnect(f, 32);
     join_ps(f, 32, 1, 12, 2, 2);
     expect_part(f, "32#2 cluster"); /* its part has arrived */
     expect_nothing(f);
-    snapshot(f, 32);
+    disconnect(f, 32);
     part(f, 11, 1);
     expect_part(f, "11#0 complete 1 on 0");
     join_ps(f, 32, 1, 12, 3, 2);

@@ -24,18 +24,14 @@ CASE(coordinator_register__tells_the_cluster_when_all_ps_are_there)
 CASE(coordinator_tick__names_who_is_missing_every_interval)
 {
     join_worker(f, 9, 0, 9, 1);
-    f->now_ns = 2 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, 2 * SECOND);
     expect_nothing(f);
-    f->now_ns = 3 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, 3 * SECOND);
     expect(f, "9#1 waiting for ps/0 ps/1");
     join_ps(f, 3, 0, 3, 6, 2);
-    f->now_ns = 5 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, 5 * SECOND);
     expect_nothing(f);
-    f->now_ns = 6 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, 6 * SECOND);
     expect(f, "9#1 waiting for ps/1");
     expect(f, "3#6 waiting for ps/1");
 }
@@ -44,8 +40,7 @@ CASE(coordinator_tick__a_long_list_says_how_many_more)
 {
     fixture_remake(f, 20, 0);
     join_worker(f, 9, 0, 9, 1);
-    f->now_ns = 3 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, 3 * SECOND);
     expect(f, "9#1 waiting for ps/0 ps/1 ps/2 ps/3 ps/4 ps/5 ps/6 ps/7 ps/8 ps/9 ps/10 ps/11 "
               "ps/12 ps/13 ps/14 5 more");
 }
@@ -65,7 +60,7 @@ CASE(coordinator_hello__refuses_duplicates_and_strangers)
     assert_non_null(strstr(f->reason, "worker/3"));
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 1), 0);
     assert_int_equal(hello(f, 5, SL_MESSAGE_ROLE_CLIENT, 1), 0);
-    snapshot(f, 3); /* refused: not a member */
+    disconnect(f, 3); /* refused: not a member */
     goodbye(f, 2);
     assert_int_equal(hello(f, 6, SL_MESSAGE_ROLE_WORKER, 1), 0);
 }
@@ -94,7 +89,7 @@ CASE(coordinator_register__names_both_sides_of_a_disagreement)
 CASE(coordinator_register__waits_for_a_ps_that_is_lost)
 {
     cluster_start(f);
-    snapshot(f, 12);
+    disconnect(f, 12);
     /* Away, it may be back at any moment: where it is, is told. */
     assert_int_equal(hello(f, 8, SL_MESSAGE_ROLE_CLIENT, 0), 0);
     register_worker(f, 8, 1);
@@ -125,8 +120,8 @@ CASE(coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_ba
     register_worker(f, 4, 1);
     register_worker(f, 5, 1);
     f->sent_count = 0;
-    snapshot(f, 5); /* away when it happens */
-    snapshot(f, 12);
+    disconnect(f, 5); /* away when it happens */
+    disconnect(f, 12);
     assert_int_equal(hello(f, 13, SL_MESSAGE_ROLE_PS, 1), 0);
     expect(f, "11#0 lost ps/1 of 12: another process has its task now");
     expect(f, "1#0 lost ps/1 of 12: another process has its task now");
@@ -149,9 +144,9 @@ CASE(coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_ba
     f->sent_count = 0;
     assert_int_equal(hello_as(f, 6, SL_MESSAGE_ROLE_CLIENT, 0, 5), 0);
     expect_nothing(f); /* before its welcome */
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, f->now_ns);
     expect(f, "6#0 cluster of 3 workers: ps/0 tcp://host11:1 x2 ps/1 tcp://host13:1 x2");
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, f->now_ns);
 }
 
 CASE(coordinator_register__a_ps_that_reconnects_has_not_come_back)
@@ -160,22 +155,21 @@ CASE(coordinator_register__a_ps_that_reconnects_has_not_come_back)
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 0), 0);
     register_worker(f, 4, 1);
     f->sent_count = 0;
-    snapshot(f, 12);
+    disconnect(f, 12);
     join_ps(f, 12, 1, 12, 2, 2);
     expect(f, "12#2 cluster of 3 workers: ps/0 tcp://host11:1 x2 ps/1 tcp://host12:1 x2");
     expect_nothing(f);
     /* Nor has one that was lost meanwhile, but goes on where it was. */
-    snapshot(f, 12);
+    disconnect(f, 12);
     pass(f, 10 * SECOND, (sl_coordinator_peer[]){4, 11, 0});
     expect_part(f, "11#0 lost ps/1");
     join_ps(f, 12, 1, 12, 3, 2);
     expect(f, "12#3 cluster of 3 workers: ps/0 tcp://host11:1 x2 ps/1 tcp://host12:1 x2");
     expect_nothing(f);
     /* But one that moved has. */
-    snapshot(f, 12);
+    disconnect(f, 12);
     join_ps(f, 14, 1, 12, 4, 2);
-    assert_int_equal(f->sent_count, 2);
-    f->sent_count = 0;
+    expect_count(f, 2);
 }
 
 /* Who may reach a ps through shared memory is told so, also when that changes. */
@@ -187,7 +181,7 @@ CASE(coordinator_register__tells_the_host_of_a_ps)
     f->sent_count = 0;
     static const char *const hosts[] = {"boot-4711/net-1", "boot-4712/net-1", ""};
     for (uint32_t i = 0; i < 3; i++) {
-        snapshot(f, 12);
+        disconnect(f, 12);
         assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
         struct sl_message message = {.kind = SL_MESSAGE_REGISTER,
                                      .id = 2 + i,
@@ -217,7 +211,7 @@ CASE(coordinator_register__tells_the_bypass_endpoint_of_a_ps)
         {"", "ps/1 tcp://host12:1 x2", true},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        snapshot(f, 12);
+        disconnect(f, 12);
         assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
         struct sl_message message = {.kind = SL_MESSAGE_REGISTER,
                                      .id = 2 + i,
@@ -237,7 +231,7 @@ CASE(coordinator_register__tells_the_bypass_endpoint_of_a_ps)
 CASE(coordinator_register__asked_again_after_a_break_is_answered_once)
 {
     join_worker(f, 1, 0, 1, 7);
-    snapshot(f, 1);
+    disconnect(f, 1);
     assert_int_equal(hello_as(f, 2, SL_MESSAGE_ROLE_WORKER, 0, 1), 0);
     for (uint32_t ps = 0; ps < 2; ps++) {
         join_ps(f, 11 + ps, ps, 11 + ps, 1, 2);

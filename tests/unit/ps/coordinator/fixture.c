@@ -313,6 +313,18 @@ void expect_nothing(struct fixture *f)
     }
 }
 
+void expect_count(struct fixture *f, uint32_t count)
+{
+    assert_int_equal(f->sent_count, count);
+    f->sent_count = 0;
+}
+
+void tick_at(struct fixture *f, uint64_t now_ns)
+{
+    f->now_ns = now_ns;
+    sl_coordinator_tick(f->coordinator, now_ns);
+}
+
 int hello(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role role, uint32_t task)
 {
     return hello_as(f, peer, role, task, peer);
@@ -368,7 +380,7 @@ void goodbye(struct fixture *f, sl_coordinator_peer peer)
     sl_coordinator_gone(f->coordinator, peer, false, f->now_ns);
 }
 
-void snapshot(struct fixture *f, sl_coordinator_peer peer)
+void disconnect(struct fixture *f, sl_coordinator_peer peer)
 {
     sl_coordinator_gone(f->coordinator, peer, false, f->now_ns);
 }

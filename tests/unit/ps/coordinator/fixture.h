@@ -42,9 +42,9 @@ struct fixture {
 int fixture_setup(void **state);
 int fixture_setup_records(void **state);
 int fixture_teardown(void **state);
-#define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown)
+#define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown)
 #define CASE_WITH_RECORDS(name)                                                                    \
-    SL_CASE_ON(name, struct fixture *f, fixture_setup_records, fixture_teardown)
+    SL_CASE_OF(name, struct fixture *f, fixture_setup_records, fixture_teardown)
 
 /* Another coordinator instead. */
 void fixture_remake(struct fixture *f, uint32_t ps_count, uint32_t worker_count);
@@ -61,6 +61,9 @@ void expect(struct fixture *f, const char *text);
 /* The next thing sent contains `text`; takes it. */
 void expect_part(struct fixture *f, const char *text);
 void expect_nothing(struct fixture *f);
+
+/* As many things have been sent; takes them. */
+void expect_count(struct fixture *f, uint32_t count);
 
 /* With the peer's number as client_id. */
 int hello(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role role, uint32_t task);
@@ -81,7 +84,7 @@ void heartbeat(struct fixture *f, sl_coordinator_peer peer);
 void goodbye(struct fixture *f, sl_coordinator_peer peer);
 
 /* The connection breaks. */
-void snapshot(struct fixture *f, sl_coordinator_peer peer);
+void disconnect(struct fixture *f, sl_coordinator_peer peer);
 
 /* A ps at tcp://host<peer>:1. */
 void register_ps(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint32_t shards);
@@ -97,6 +100,9 @@ void join_worker(struct fixture *f, sl_coordinator_peer peer, uint32_t task, uin
 void cluster_start(struct fixture *f);
 
 struct sl_message barrier_message(const char *name, uint32_t count, uint64_t id);
+
+/* Sets the time, then a tick. */
+void tick_at(struct fixture *f, uint64_t now_ns);
 
 /* Lets the time pass in steps of half a second, each with a tick, while those peers (up to a 0)
  * send heartbeats. */

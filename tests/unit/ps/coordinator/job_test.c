@@ -27,7 +27,7 @@ CASE(coordinator_hello__any_task_stays_over_connections)
 {
     assert_int_equal(hello_any(f, 1, WORKER, 71), 0);
     assert_int_equal(hello_any(f, 2, WORKER, 72), 1);
-    snapshot(f, 1);
+    disconnect(f, 1);
     assert_int_equal(hello_any(f, 3, WORKER, 73), 2);
     assert_int_equal(hello_any(f, 4, WORKER, 71), 0);
     /* On a second connection, before the first is known to be gone. */
@@ -52,7 +52,7 @@ CASE(coordinator_hello__any_task_takes_the_place_of_one_that_is_away)
     cluster_start(f);
     workers_join(f);
     assert_int_equal(hello_any(f, 4, WORKER, 74), SL_ERR_AGAIN);
-    snapshot(f, 3);
+    disconnect(f, 3);
     assert_int_equal(hello_any(f, 4, WORKER, 74), 2);
     expect_part(f, "lost worker/2 of 3: another process has its task now");
     f->sent_count = 0;
@@ -176,7 +176,7 @@ CASE(coordinator_job__ends_when_all_workers_have_left)
 CASE(coordinator_job__a_ps_that_was_away_is_told_when_it_is_back)
 {
     begin(f);
-    snapshot(f, 12);
+    disconnect(f, 12);
     goodbye(f, 1);
     goodbye(f, 2);
     expect_part(f, "stage 2");
@@ -223,7 +223,7 @@ CASE(coordinator_job__names_who_is_lost_for_good)
 CASE(coordinator_job__goes_on_with_another_in_the_place_of_the_lost)
 {
     begin(f);
-    snapshot(f, 2);
+    disconnect(f, 2);
     goodbye(f, 1);
     pass(f, 5 * SECOND, (sl_coordinator_peer[]){11, 12, 0});
     expect_nothing(f);
@@ -275,7 +275,7 @@ CASE(coordinator_job__names_apart_who_came_and_left)
     pass(f, 59 * SECOND, (sl_coordinator_peer[]){1, 2, 11, 0});
     goodbye(f, 1);
     goodbye(f, 11);
-    snapshot(f, 2);
+    disconnect(f, 2);
     f->sent_count = 0;
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){0});
     expect(f, "stage 3 err deadline: still waiting after 60 s for ps/1, worker/2; came and left: "
@@ -351,7 +351,7 @@ CASE(coordinator_job__a_ps_that_was_replaced_is_fine)
 CASE(coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost)
 {
     begin(f);
-    snapshot(f, 12);
+    disconnect(f, 12);
     goodbye(f, 1);
     goodbye(f, 2);
     goodbye(f, 11);

@@ -66,7 +66,7 @@ CASE(coordinator_lease__only_so_many_clients_are_away)
         if (i < 2) {
             say(f, first + i, barrier_message("alone", 1, 1));
         }
-        snapshot(f, first + i);
+        disconnect(f, first + i);
     }
     expect(f, "100#1 done");
     expect(f, "101#1 done");
@@ -89,7 +89,7 @@ CASE(coordinator_lease__a_client_does_not_fill_the_log)
     sl_log_setup(SL_LOG_INFO, "test");
     for (uint32_t i = 0; i < 20; i++) {
         (void)hello_as(f, 100 + i, SL_MESSAGE_ROLE_CLIENT, 0, 7);
-        snapshot(f, 100 + i);
+        disconnect(f, 100 + i);
         f->now_ns += SECOND / 40;
     }
     sl_log_setup(SL_LOG_OFF, "test");
@@ -121,7 +121,7 @@ CASE(coordinator_lease__one_that_is_away_comes_back)
     cluster_start(f);
     workers_join(f);
     const sl_coordinator_peer others[] = {11, 12, 1, 3, 0};
-    snapshot(f, 2);
+    disconnect(f, 2);
     pass(f, 9 * SECOND, others);
     assert_int_equal(hello_as(f, 5, SL_MESSAGE_ROLE_WORKER, 1, 2), 0);
     pass(f, 9 * SECOND, others);
@@ -140,7 +140,7 @@ CASE(coordinator_lease__the_same_process_takes_its_own_place)
     expect(f, "2 closed");
     expect_nothing(f);
     say(f, 2, barrier_message("b", 1, 1)); /* from the old one: not taken */
-    snapshot(f, 2);
+    disconnect(f, 2);
     expect_nothing(f);
     say(f, 5, barrier_message("b", 1, 2));
     expect(f, "5#2 done");
@@ -182,7 +182,7 @@ CASE(coordinator_hello__another_process_replaces_one_that_is_away)
 {
     cluster_start(f);
     workers_join(f);
-    snapshot(f, 2);
+    disconnect(f, 2);
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), 0);
     expect(f, "11#0 lost worker/1 of 2: another process has its task now");
     expect(f, "12#0 lost worker/1 of 2: another process has its task now");
@@ -203,15 +203,13 @@ CASE(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody)
     workers_join(f);
     const sl_coordinator_peer all[] = {11, 12, 1, 2, 3, 0};
     pass(f, 2 * SECOND, all);
-    f->now_ns += 60 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns); /* before what they sent meanwhile is read */
+    tick_at(f, f->now_ns + 60 * SECOND); /* before what they sent meanwhile is read */
     expect_nothing(f);
     pass(f, 9 * SECOND / 2, (sl_coordinator_peer[]){11, 12, 1, 2, 0});
     expect_nothing(f);
     pass(f, SECOND / 2, (sl_coordinator_peer[]){11, 12, 1, 2, 0});
     expect(f, "3 closed");
-    assert_int_equal(f->sent_count, 4);
-    f->sent_count = 0;
+    expect_count(f, 4);
 }
 
 /* Half a lease more is no sign of life: who wants the place of one that has died gets it then. */
@@ -223,8 +221,7 @@ CASE(coordinator_tick__a_delay_does_not_raise_the_dead)
     pass(f, 3 * SECOND, others);
     assert_int_equal(hello_as(f, 4, SL_MESSAGE_ROLE_WORKER, 2, 9), SL_ERR_AGAIN);
     pass(f, 3 * SECOND, others);
-    f->now_ns += 6 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, f->now_ns + 6 * SECOND);
     assert_int_equal(hello_as(f, 4, SL_MESSAGE_ROLE_WORKER, 2, 9), SL_ERR_AGAIN);
     expect_nothing(f);
     pass(f, 5 * SECOND, others);
@@ -240,8 +237,7 @@ CASE(coordinator_tick__a_short_delay_blames_nobody_either)
     workers_join(f);
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 2, 3, 0});
     pass(f, 7 * SECOND, (sl_coordinator_peer[]){0});
-    f->now_ns += 7 * SECOND / 2;
-    sl_coordinator_tick(f->coordinator, f->now_ns); /* before what they sent meanwhile is read */
+    tick_at(f, f->now_ns + 7 * SECOND / 2); /* before what they sent meanwhile is read */
     expect_nothing(f);
     pass(f, 9 * SECOND / 2, (sl_coordinator_peer[]){11, 12, 1, 2, 3, 0});
 }
@@ -249,13 +245,11 @@ CASE(coordinator_tick__a_short_delay_blames_nobody_either)
 /* The clock counts from the machine's start: it may be younger than half a lease. */
 CASE(coordinator_tick__a_delay_of_a_young_machine_does_not_raise_the_dead)
 {
-    f->now_ns = SECOND / 2;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    tick_at(f, SECOND / 2);
     cluster_start(f);
     workers_join(f);
-    snapshot(f, 3);
-    f->now_ns += 3 * SECOND;
-    sl_coordinator_tick(f->coordinator, f->now_ns);
+    disconnect(f, 3);
+    tick_at(f, f->now_ns + 3 * SECOND);
     expect_nothing(f);
     pass(f, 8 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 2, 0});
     expect(f, "11#0 lost worker/2 of 3: no heartbeat for 10 s");
@@ -268,9 +262,9 @@ static void lose_worker_1(struct fixture *f)
     cluster_start(f);
     workers_join(f);
     pass(f, 10 * SECOND - SECOND / 2, (sl_coordinator_peer[]){11, 12, 1, 2, 3, 0});
-    snapshot(f, 2);
+    disconnect(f, 2);
     pass(f, 8 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 3, 0});
-    snapshot(f, 12);
+    disconnect(f, 12);
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 1, 3, 0});
     assert_int_equal(f->sent_count, 3); /* ps/0 and two workers */
     f->sent_count = 0;
@@ -319,7 +313,7 @@ CASE(coordinator_lost__a_new_ps_is_told_again_on_its_next_connection)
     pass(f, 60 * SECOND, (sl_coordinator_peer[]){11, 3, 0});
     f->sent_count = 0;
     join_ps(f, 13, 1, 77, 1, 2);
-    snapshot(f, 13);
+    disconnect(f, 13);
     f->sent_count = 0;
     join_ps(f, 14, 1, 77, 1, 2);
     expect_part(f, "14#1 cluster of 3 workers");
@@ -332,7 +326,7 @@ CASE(coordinator_lost__every_ps_is_told_again_of_old_losses)
 {
     lose_worker_1(f);
     pass(f, 60 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 3, 0});
-    snapshot(f, 12);
+    disconnect(f, 12);
     f->sent_count = 0;
     join_ps(f, 14, 1, 12, 2, 2);
     expect_part(f, "14#2 cluster of 3 workers");
@@ -345,7 +339,7 @@ CASE(coordinator_left__a_restarted_ps_is_told_after_a_lease)
     cluster_start(f);
     workers_join(f);
     goodbye(f, 3);
-    snapshot(f, 12);
+    disconnect(f, 12);
     join_ps(f, 13, 1, 13, 1, 2);
     f->sent_count = 0; /* that ps/1 was lost, the cluster, that worker/2 has left */
     goodbye(f, 2);

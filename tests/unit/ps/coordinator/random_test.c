@@ -431,7 +431,7 @@ static void do_goodbye(struct world *world, struct process *process)
     sl_coordinator_gone(world->coordinator, peer, false, now_ns(world));
 }
 
-static void do_snapshot(struct world *world, struct process *process)
+static void do_disconnect(struct world *world, struct process *process)
 {
     uint64_t peer = process->peer;
     process->peer = 0;
@@ -513,7 +513,7 @@ static void step(struct world *world)
     } else if (what < 86) {
         do_goodbye(world, process);
     } else {
-        do_snapshot(world, process);
+        do_disconnect(world, process);
     }
     check(world);
 }

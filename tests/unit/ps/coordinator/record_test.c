@@ -136,7 +136,7 @@ CASE_WITH_RECORDS(record__who_has_left_is_not_missed)
 CASE_WITH_RECORDS(record__losses_are_told_again)
 {
     job_start(f);
-    snapshot(f, 3);
+    disconnect(f, 3);
     const sl_coordinator_peer alive[] = {11, 12, 1, 2, 0};
     pass(f, 11 * SECOND, alive);
     f->sent_count = 0;
@@ -374,7 +374,7 @@ CASE_WITH_RECORDS(record__any_bytes)
     job_start(f);
     say(f, 1, table_message("a", 4, 5));
     say(f, 1, barrier_message("c", 1, 60));
-    snapshot(f, 3);
+    disconnect(f, 3);
     const sl_coordinator_peer alive[] = {11, 12, 1, 2, 0};
     pass(f, 11 * SECOND, alive);
     f->sent_count = 0;

@@ -91,7 +91,7 @@ CASE(coordinator_replica__the_backup_takes_over)
 {
     begin(f);
     in_sync(f);
-    snapshot(f, 12);
+    disconnect(f, 12);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     /* What it had backups of has none. A ps and a worker are told, unasked. */
@@ -102,7 +102,7 @@ CASE(coordinator_replica__the_backup_takes_over)
     report(f, 13, 1, 3, true);
     expect_pairs(f, "0:e3 0>1 1:e3 2>1! 2:e1 2>0!");
     /* And takes over in its turn. */
-    snapshot(f, 13);
+    disconnect(f, 13);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 22, 1, 0});
     expect_pairs(f, "0:e3 0>1 1:e4 1>- 2:e2 0>-");
@@ -118,7 +118,7 @@ CASE(coordinator_replica__counts_the_shards_without_a_backup)
     in_sync(f);
     say(f, 1, (struct sl_message){.kind = SL_MESSAGE_STATS_GET, .id = 3});
     expect(f, "1#3 stats of 0 tables");
-    snapshot(f, 12);
+    disconnect(f, 12);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     f->sent_count = 0;
@@ -131,7 +131,7 @@ CASE(coordinator_replica__who_serves_writes_the_checkpoint)
 {
     begin(f);
     in_sync(f);
-    snapshot(f, 12);
+    disconnect(f, 12);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     f->sent_count = 0;
     ask(f, 1, 5, 0);
@@ -181,7 +181,7 @@ CASE(coordinator_replica__who_comes_back_restores_what_nobody_has)
     expect_part(f, "from 5");
     f->sent_count = 0;
     in_sync(f);
-    snapshot(f, 12);
+    disconnect(f, 12);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 0});
     f->sent_count = 0;
     join_restoring(f, 22, 1, 5);
@@ -189,8 +189,8 @@ CASE(coordinator_replica__who_comes_back_restores_what_nobody_has)
     for (uint32_t i = 0; i < f->sent_count; i++) {
         assert_true(strncmp(f->sent[i], "22#1 ", 5) != 0 || strstr(f->sent[i], " from ") == NULL);
     }
-    snapshot(f, 22);
-    snapshot(f, 13);
+    disconnect(f, 22);
+    disconnect(f, 13);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 0});
     f->sent_count = 0;
     join_restoring(f, 33, 2, 5);
@@ -218,12 +218,12 @@ CASE(coordinator_replica__one_that_was_replaced_is_refused)
 {
     begin(f);
     in_sync(f);
-    snapshot(f, 12);
+    disconnect(f, 12);
     join(f, 22, 1);
     report(f, 13, 1, 3, true);
-    snapshot(f, 13); /* another is deposed since */
+    disconnect(f, 13); /* another is deposed since */
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 22, 1, 0});
-    snapshot(f, 22);
+    disconnect(f, 22);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 1, 0});
     assert_int_equal(hello_as(f, 32, SL_MESSAGE_ROLE_PS, 1, 12), 0);
     f->sent_count = 0;
@@ -238,7 +238,7 @@ CASE(coordinator_replica__one_out_of_step_does_not_take_over)
 {
     begin(f);
     report(f, 11, 0, 1, true);
-    snapshot(f, 12);
+    disconnect(f, 12);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     /* The job waits for ps/1; ps/0 does not. */
@@ -264,8 +264,8 @@ CASE(coordinator_replica__the_others_are_told_while_one_is_missing)
     begin(f);
     report(f, 11, 0, 1, true);
     report(f, 13, 2, 1, true);
-    snapshot(f, 12);
-    snapshot(f, 13);
+    disconnect(f, 12);
+    disconnect(f, 13);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 1, 0});
     assert_true(is_told(f, "11#0"));
@@ -333,9 +333,9 @@ CASE(coordinator_replica__who_takes_over_is_told_of_losses)
 {
     begin(f);
     in_sync(f);
-    snapshot(f, 12);
+    disconnect(f, 12);
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 13, 0});
-    snapshot(f, 1);
+    disconnect(f, 1);
     f->sent_count = 0;
     pass(f, 7 * SECOND, (sl_coordinator_peer[]){11, 13, 0});
     assert_int_equal(hello_as(f, 2, SL_MESSAGE_ROLE_WORKER, 0, 2), 0);
@@ -400,7 +400,7 @@ CASE(coordinator_replica__one_that_begins_anew_is_told_who_is_in_sync)
     come_back(f, 1, primary(4, true), backup(1, true));
     come_back(f, 2, primary(1, true), backup(4, false)); /* it was not told yet */
     expect_pairs(f, "0:e1 0>1! 1:e4 1>2! 2:e1 2>0!");
-    snapshot(f, 12);
+    disconnect(f, 12);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     expect_pairs(f, "0:e2 0>- 1:e5 2>- 2:e1 2>0!");
 }
@@ -493,7 +493,7 @@ CASE_WITH_RECORDS(coordinator_replica__a_job_with_a_take_over_is_not_forgotten_i
 {
     begin(f);
     in_sync(f);
-    snapshot(f, 12);
+    disconnect(f, 12);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
     goodbye(f, 1);
     fixture_take_over(f);

@@ -86,7 +86,7 @@ CASE(register__all_begin_from_the_newest_that_all_have)
     expect_part(f, "1#1 cluster of 3 workers from 5:");
     expect_nothing(f);
     /* The same process again, which serves by now. */
-    snapshot(f, 11);
+    disconnect(f, 11);
     assert_int_equal(hello_as(f, 31, PS, 0, 11), 0);
     register_restoring(f, 31, 2, 7, 7, true);
     expect_part(f, "from 5 not (5, 20]:");

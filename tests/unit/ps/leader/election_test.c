@@ -112,7 +112,7 @@ static int teardown(void **state)
     return 0;
 }
 
-#define CASE(name) SL_CASE_ON(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
 
 static void pass(struct world *world, uint64_t ns)
 {

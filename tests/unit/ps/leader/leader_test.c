@@ -59,7 +59,7 @@ static int teardown(void **state)
     return 0;
 }
 
-#define CASE(name) SL_CASE_ON(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
 
 /* All of them know the one who leads, and where. */
 CASE(leader__all_know_the_leader)

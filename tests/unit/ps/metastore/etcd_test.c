@@ -1,9 +1,5 @@
 /* The client against servers that misbehave, which this program plays, and against a real etcd,
  * which it starts where there is one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/clock.h"
 #include "ps/metastore/etcd.h"
 #include "real_etcd.h"
+#include "tests/support/unit.h"
 
 /* A machine that is busy may take long. */
 #define TIMEOUT (60 * SL_CLOCK_NS_PER_S)
@@ -144,9 +139,8 @@ static int ask_one(enum habit habit, const char *says, struct sl_metastore_reque
     return err;
 }
 
-static void perform__servers_that_misbehave(void **state)
+SL_CASE(perform__servers_that_misbehave)
 {
-    (void)state;
     static const struct {
         enum habit habit;
         const char *says;
@@ -179,9 +173,8 @@ static void perform__servers_that_misbehave(void **state)
 }
 
 /* The silent one is left, and what answers is asked first from then on. */
-static void perform__another_server(void **state)
+SL_CASE(perform__another_server)
 {
-    (void)state;
     struct server servers[3];
     server_start(&servers[0], IS_SILENT, NULL);
     server_start(&servers[1], SAYS, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
@@ -206,20 +199,15 @@ static void perform__another_server(void **state)
 /* ---- A real etcd ------------------------------------------------------------------------------
  */
 
-struct real {
-    struct real_etcd server;
-    struct sl_etcd *etcd; /* NULL: no etcd is installed */
-};
+static struct real_etcd real_server;
+static struct sl_etcd *real; /* NULL: no etcd is installed */
 
 static int real_start(void **state)
 {
-    static struct real real;
-    *state = &real;
-    real = (struct real){.etcd = NULL};
-    if (real_etcd_start(&real.server, NULL)) {
-        real.etcd = client_of(&real.server.port, 1);
+    if (real_etcd_start(&real_server, NULL)) {
+        real = client_of(&real_server.port, 1);
         struct sl_metastore_request ask = ask_of(SL_METASTORE_READ, "k"); /* until it has come up */
-        sl_etcd_perform(real.etcd, &ask);
+        sl_etcd_perform(real, &ask);
         assert_int_equal(ask.answer.err, 0);
     }
     return 0;
@@ -227,43 +215,37 @@ static int real_start(void **state)
 
 static int real_end(void **state)
 {
-    struct real *real = *state;
-    if (real->etcd != NULL) {
-        sl_etcd_destroy(&real->etcd);
-        real_etcd_stop(&real->server);
+    if (real != NULL) {
+        sl_etcd_destroy(&real);
+        real_etcd_stop(&real_server);
     }
     return 0;
 }
 
-static struct sl_etcd *real_of(void **state)
+SL_UNIT_GROUP(real_start, real_end);
+
+static void perform(struct sl_metastore_request *ask)
 {
-    struct real *real = *state;
-    if (real->etcd == NULL) {
+    if (real == NULL) {
         skip();
     }
-    return real->etcd;
-}
-
-static void perform(struct sl_etcd *etcd, struct sl_metastore_request *ask)
-{
     ask->answer = (struct sl_metastore_answer){0};
-    sl_etcd_perform(etcd, ask);
+    sl_etcd_perform(real, ask);
 }
 
-static void real__writes_compare(void **state)
+SL_CASE(real__writes_compare)
 {
-    struct sl_etcd *etcd = real_of(state);
     uint8_t value[] = {'v', 0, 255};
     struct sl_metastore_change change = {.key = "w/1", .value = value, .value_bytes = 3};
     struct sl_metastore_request write = ask_of(SL_METASTORE_WRITE, "w/1");
     write.guard = SL_METASTORE_ABSENT;
     write.changes = &change;
     write.change_count = 1;
-    perform(etcd, &write);
+    perform(&write);
     assert_int_equal(write.answer.err, 0);
     assert_true(write.answer.held);
     const uint64_t created = write.answer.revision;
-    perform(etcd, &write);
+    perform(&write);
     assert_int_equal(write.answer.err, 0);
     assert_false(write.answer.held);
     assert_int_equal(write.answer.item_count, 1);
@@ -273,25 +255,24 @@ static void real__writes_compare(void **state)
     sl_metastore_answer_fini(&write.answer);
     write.guard = SL_METASTORE_CREATED;
     write.revision = created + 1;
-    perform(etcd, &write);
+    perform(&write);
     assert_false(write.answer.held);
     sl_metastore_answer_fini(&write.answer);
     write.revision = created;
     change.removes = true;
-    perform(etcd, &write);
+    perform(&write);
     assert_true(write.answer.held);
-    perform(etcd, &write); /* it is not there any more */
+    perform(&write); /* it is not there any more */
     assert_int_equal(write.answer.err, 0);
     assert_false(write.answer.held);
     assert_int_equal(write.answer.item_count, 0);
 }
 
-static void real__leases(void **state)
+SL_CASE(real__leases)
 {
-    struct sl_etcd *etcd = real_of(state);
     struct sl_metastore_request grant = {
         .kind = SL_METASTORE_LEASE_GRANT, .ttl_s = 5, .timeout_ns = TIMEOUT};
-    perform(etcd, &grant);
+    perform(&grant);
     assert_int_equal(grant.answer.err, 0);
     assert_true(grant.answer.ttl_s >= 5);
     const uint64_t lease = grant.answer.lease;
@@ -299,15 +280,15 @@ static void real__leases(void **state)
     struct sl_metastore_request write = ask_of(SL_METASTORE_WRITE, "l/1");
     write.changes = &change;
     write.change_count = 1;
-    perform(etcd, &write);
+    perform(&write);
     assert_true(write.answer.held);
     struct sl_metastore_request keep = {
         .kind = SL_METASTORE_LEASE_RENEW, .lease = lease, .timeout_ns = TIMEOUT};
-    perform(etcd, &keep);
+    perform(&keep);
     assert_int_equal(keep.answer.err, 0);
     assert_true(keep.answer.ttl_s >= 5);
     struct sl_metastore_request read = ask_of(SL_METASTORE_READ, "l/1");
-    perform(etcd, &read);
+    perform(&read);
     assert_int_equal(read.answer.item_count, 1);
     assert_int_equal(read.answer.pairs[0].lease, lease);
     assert_int_equal(read.answer.pairs[0].value_bytes, 0);
@@ -315,21 +296,20 @@ static void real__leases(void **state)
     struct sl_metastore_request revoke = {
         .kind = SL_METASTORE_LEASE_REVOKE, .lease = lease, .timeout_ns = TIMEOUT};
     for (int i = 0; i < 2; i++) { /* again: it has ended */
-        perform(etcd, &revoke);
+        perform(&revoke);
         assert_int_equal(revoke.answer.err, 0);
     }
-    perform(etcd, &read);
+    perform(&read);
     assert_int_equal(read.answer.item_count, 0);
-    perform(etcd, &keep);
+    perform(&keep);
     assert_int_equal(keep.answer.err, SL_ERR_NOT_FOUND);
-    perform(etcd, &write);
+    perform(&write);
     assert_int_equal(write.answer.err, SL_ERR_NOT_FOUND);
 }
 
 /* More pairs than one page has, in order, and none of the neighbours. */
-static void real__pages(void **state)
+SL_CASE(real__pages)
 {
-    struct sl_etcd *etcd = real_of(state);
     enum { ROUNDS = 7, EACH = SL_METASTORE_CHANGES_MAX };
     static struct sl_metastore_change changes[EACH];
     uint8_t value[16];
@@ -341,17 +321,17 @@ static void real__pages(void **state)
         struct sl_metastore_request write = ask_of(SL_METASTORE_WRITE, "p/");
         write.changes = changes;
         write.change_count = EACH;
-        perform(etcd, &write);
+        perform(&write);
         assert_true(write.answer.held);
     }
     struct sl_metastore_change neighbour = {.key = "p0", .value = value, .value_bytes = 1};
     struct sl_metastore_request write = ask_of(SL_METASTORE_WRITE, "p0");
     write.changes = &neighbour;
     write.change_count = 1;
-    perform(etcd, &write);
+    perform(&write);
     struct sl_metastore_request read = ask_of(SL_METASTORE_READ, "p/");
     read.is_prefix = true;
-    perform(etcd, &read);
+    perform(&read);
     assert_int_equal(read.answer.err, 0);
     assert_int_equal(read.answer.item_count, ROUNDS * EACH);
     for (uint32_t i = 0; i < ROUNDS * EACH; i++) {
@@ -362,20 +342,8 @@ static void real__pages(void **state)
     sl_metastore_answer_fini(&read.answer);
     struct sl_metastore_change removal = {.key = "p/", .removes = true, .is_prefix = true};
     write.changes = &removal;
-    perform(etcd, &write);
+    perform(&write);
     assert_true(write.answer.held);
-    perform(etcd, &read);
+    perform(&read);
     assert_int_equal(read.answer.item_count, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(perform__servers_that_misbehave),
-        cmocka_unit_test(perform__another_server),
-        cmocka_unit_test(real__writes_compare),
-        cmocka_unit_test(real__leases),
-        cmocka_unit_test(real__pages),
-    };
-    return cmocka_run_group_tests(tests, real_start, real_end);
 }

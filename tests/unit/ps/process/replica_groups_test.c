@@ -71,7 +71,7 @@ static int teardown(void **state)
     return 0;
 }
 
-#define CASE(name) SL_CASE_ON(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
 
 static void moved(struct world *world, uint32_t local_index, uint64_t epoch, bool in_sync)
 {

@@ -257,7 +257,7 @@ static int teardown(void **state)
     return 0;
 }
 
-#define CASE(name) SL_CASE_ON(name, struct world *world, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
 
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
@@ -292,7 +292,7 @@ CASE(process_restore__a_coordinator_that_begins_anew_is_told_the_first_ones_too)
     assert_int_equal(hear_table(f, 0), 0);
     accept_table(f);
     assert_int_equal(hear_table(f, 1), 1);
-    snapshot(f);
+    disconnect(f);
     uint32_t heard = f->request_count;
     greet(f);
     tell_cluster(f);

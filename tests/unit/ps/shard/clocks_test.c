@@ -20,7 +20,7 @@ static int teardown(void **state)
     return 0;
 }
 
-#define CASE(name) SL_CASE_ON(name, struct sl_clocks *clocks, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct sl_clocks *clocks, setup, teardown)
 
 /* The worker ticks up to this clock. */
 static void tick_to(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)

@@ -27,7 +27,7 @@ struct fixture {
 /* *state: a struct fixture. */
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
-#define CASE(name) SL_CASE_ON(name, struct fixture *f, fixture_setup, fixture_teardown)
+#define CASE(name) SL_CASE_OF(name, struct fixture *f, fixture_setup, fixture_teardown)
 
 /* A new shard in f->shard, with the tables. */
 void fixture_make(struct fixture *f, size_t push_buffer_bytes_max);

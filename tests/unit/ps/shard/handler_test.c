@@ -66,7 +66,7 @@ static int teardown(void **state)
     return 0;
 }
 
-#define CASE(name) SL_CASE_ON(name, struct handled *self, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct handled *self, setup, teardown)
 
 CASE(handler__is_shown_each_section_once)
 {

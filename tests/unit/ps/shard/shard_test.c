@@ -80,7 +80,7 @@ static int teardown(void **state)
     return 0;
 }
 
-#define CASE(name) SL_CASE_ON(name, struct fixture *f, setup, teardown)
+#define CASE(name) SL_CASE_OF(name, struct fixture *f, setup, teardown)
 
 static struct sl_shard_client caller_of(uint32_t worker)
 {
