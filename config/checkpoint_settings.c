@@ -51,15 +51,14 @@ int sl_checkpoint_settings_check(const struct sl_checkpoint_settings *chosen, ch
     }
     int why = mkdir(chosen->dir, 0777) == 0 || errno == EEXIST ? 0 : errno;
     if (why != 0) {
-        (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: it cannot be made: %s",
+        (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: cannot create it: %s",
                        chosen->dir, strerror(why));
         return SL_ERR_INVALID;
     }
     why = try_writing(chosen->dir);
     if (why != 0) {
-        (void)snprintf(reason, reason_bytes,
-                       "--checkpoint-dir %s: nothing can be written there: %s", chosen->dir,
-                       strerror(why));
+        (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: cannot write there: %s",
+                       chosen->dir, strerror(why));
         return SL_ERR_INVALID;
     }
     return 0;

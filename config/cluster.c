@@ -210,7 +210,7 @@ static int compare_ps(const struct sources *sources)
             sl_endpoint_format(&flag->items[i], one, sizeof one);
             sl_endpoint_format(&tf->items[i], other, sizeof other);
             return refuse(sources,
-                          "ps %u is %s by --ps-hosts, but %s by TF_CONFIG; they must agree", i, one,
+                          "ps %u is %s in --ps-hosts, but %s in TF_CONFIG; they must agree", i, one,
                           other);
         }
     }
@@ -232,7 +232,7 @@ static int compare_places(const struct sources *sources)
     sl_endpoint_format(first, one, sizeof one);
     sl_endpoint_format(&dmlc->root, other, sizeof other);
     return refuse(sources,
-                  "the coordinator is ps 0 at %s by %s, but a scheduler at %s by "
+                  "the coordinator is ps 0 at %s in %s, but a scheduler at %s in "
                   "DMLC_PS_ROOT_URI; give one of the two",
                   one,
                   sources->flag_ps.count != 0 ? "--ps-hosts"
@@ -334,9 +334,8 @@ static int agree_on_role(const struct sources *sources, enum sl_cluster_role pro
     }
     *out = first < 0 ? program : (enum sl_cluster_role)said[first].role;
     if (*out == SL_CLUSTER_SCHEDULER && sources->dmlc == NULL) {
-        return refuse(sources, "--job-name=scheduler: where it listens, and for whom it waits, is "
-                               "said by DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_SERVER and "
-                               "DMLC_NUM_WORKER, which are not set");
+        return refuse(sources, "--job-name=scheduler needs DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, "
+                               "DMLC_NUM_SERVER and DMLC_NUM_WORKER, which are not set");
     }
     if (program == SL_CLUSTER_PS && first < 0 && sources->dmlc != NULL) {
         return refuse(sources, "DMLC_ROLE is not set, but DMLC_PS_ROOT_URI is: it accepts "

@@ -1,10 +1,9 @@
 #include "config/cluster_store_settings.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "config/secret.h"
 #include "core/endpoint.h"
 
 #define USER_FILE "STARLING_CLUSTER_STORE_USER_FILE"
@@ -35,8 +34,8 @@ static int read_server(const struct reading *reading, const char *text, size_t l
     }
     char *server = out->servers[out->server_count];
     if (length == 0 || length >= sizeof out->servers[0] || memchr(text, '@', length) != NULL) {
-        return refuse(reading, "a server is missing, too long, or has a user, who belongs into the "
-                               "file of " USER_FILE);
+        return refuse(reading, "a server is missing or too long, or contains a user, which belongs "
+                               "into the file of " USER_FILE);
     }
     memcpy(server, text, length);
     server[length] = '\0';
@@ -58,7 +57,8 @@ static int read_prefix(const struct reading *reading, const char *text,
         length--;
     }
     if (length < 2) {
-        return refuse(reading, "it has no prefix, which tells this job's keys from others'");
+        return refuse(reading,
+                      "it has no prefix, which separates this job's keys from those of other jobs");
     }
     if (length >= sizeof out->prefix || strspn(text, ACCEPTS) != strlen(text)) {
         return refuse(reading, "the prefix has more than 127 characters, or others than letters, "
@@ -80,7 +80,7 @@ static int read_url(const struct reading *reading, struct sl_cluster_store_setti
     } else if (strncmp(at, PLAIN, sizeof PLAIN - 1) == 0) {
         at += sizeof PLAIN - 1;
     } else {
-        return refuse(reading, "it is of no kind that is known");
+        return refuse(reading, "unknown scheme");
     }
     const char *end = at + strcspn(at, "/");
     int err = 0;
@@ -94,18 +94,6 @@ static int read_url(const struct reading *reading, struct sl_cluster_store_setti
         at++;
     }
     return err != 0 ? err : read_prefix(reading, end, out);
-}
-
-/* Reads the first line without its end. False: none, or too long. */
-static bool read_line(FILE *file, char *line, size_t bytes)
-{
-    if (fgets(line, (int)bytes, file) == NULL) {
-        return false;
-    }
-    size_t length = strcspn(line, "\r\n");
-    bool is_whole = line[length] != '\0' || feof(file) != 0;
-    line[length] = '\0';
-    return is_whole;
 }
 
 static int split_user(const char *path, char *line, struct sl_cluster_store_settings *out,
@@ -126,31 +114,18 @@ static int split_user(const char *path, char *line, struct sl_cluster_store_sett
     return 0;
 }
 
+/* Reads the first line of the file. */
 static int read_user(const char *path, struct sl_cluster_store_settings *out, char *reason,
                      size_t reason_bytes)
 {
-    FILE *file = fopen(path, "re");
-    struct stat status;
-    if (file == NULL || fstat(fileno(file), &status) != 0) {
-        int err = errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
-        (void)snprintf(reason, reason_bytes, USER_FILE "=%.200s: %s", path, strerror(errno));
-        if (file != NULL) {
-            (void)fclose(file);
-        }
-        return err;
-    }
     char line[sizeof out->user + sizeof out->password + 2] = "";
-    bool is_open = (status.st_mode & (S_IRWXG | S_IRWXO)) != 0;
-    bool is_line = read_line(file, line, sizeof line);
-    (void)fclose(file);
-    if (is_open) {
-        explicit_bzero(line, sizeof line);
-        (void)snprintf(reason, reason_bytes,
-                       USER_FILE "=%.200s: others may use it (mode %04o): chmod 600 it", path,
-                       (unsigned)status.st_mode & 07777);
-        return SL_ERR_INVALID;
+    size_t count;
+    int err = sl_secret_read_file(USER_FILE "=", path, line, sizeof line - 1, &count, reason,
+                                  reason_bytes);
+    if (err == 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        err = split_user(path, line, out, reason, reason_bytes);
     }
-    int err = split_user(path, is_line ? line : (char[]){""}, out, reason, reason_bytes);
     explicit_bzero(line, sizeof line);
     return err;
 }

@@ -102,8 +102,8 @@ static int find_route(const struct sl_endpoint *root, char host[SL_LIMIT_ENDPOIN
     int fd = socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, bytes) != 0 ||
         getsockname(fd, (struct sockaddr *)&own, &own_bytes) != 0) {
-        (void)snprintf(reason, reason_bytes, "DMLC_PS_ROOT_URI=%s: there is no way to it: %s",
-                       root->host, strerror(errno));
+        (void)snprintf(reason, reason_bytes, "DMLC_PS_ROOT_URI=%s: no route to it: %s", root->host,
+                       strerror(errno));
         err = SL_ERR_NOT_FOUND;
     }
     if (fd >= 0) {

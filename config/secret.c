@@ -11,49 +11,54 @@
 /* The longest secret and some line ends. */
 #define FILE_BYTES_MAX (SL_SECRET_BYTES_MAX + 64)
 
-static int fail_errno(const char *path, const char *what, int system_errno, char *reason,
-                      size_t reason_bytes)
+static int fail_errno(const char *what, const char *path, char *reason, size_t reason_bytes)
 {
-    (void)snprintf(reason, reason_bytes, "secret file %.200s: %s: %s", path, what,
-                   strerror(system_errno));
-    return system_errno == ENOENT || system_errno == ENOTDIR ? SL_ERR_NOT_FOUND : SL_ERR_IO;
+    const int why = errno;
+    (void)snprintf(reason, reason_bytes, "%s%.200s: %s", what, path, strerror(why));
+    return why == ENOENT || why == ENOTDIR ? SL_ERR_NOT_FOUND : SL_ERR_IO;
 }
 
 /* Read access would expose the secret to other users; write access would let them replace it. */
-static int check_file(int fd, const char *path, char *reason, size_t reason_bytes)
+static int check_file(int fd, const char *what, const char *path, char *reason, size_t reason_bytes)
 {
     struct stat status;
     if (fstat(fd, &status) != 0) {
-        return fail_errno(path, "cannot be looked at", errno, reason, reason_bytes);
+        return fail_errno(what, path, reason, reason_bytes);
     }
     if (!S_ISREG(status.st_mode)) {
-        (void)snprintf(reason, reason_bytes, "secret file %.200s: is not a regular file", path);
+        (void)snprintf(reason, reason_bytes, "%s%.200s: is not a regular file", what, path);
         return SL_ERR_INVALID;
     }
     if ((status.st_mode & 077) != 0) {
         (void)snprintf(reason, reason_bytes,
-                       "secret file %.200s: others may use it (mode %04o): chmod 600 it", path,
+                       "%s%.200s: other users can access it (mode %04o): chmod 600 it", what, path,
                        (unsigned)(status.st_mode & 07777));
         return SL_ERR_INVALID;
     }
     return 0;
 }
 
-/* Reads up to FILE_BYTES_MAX bytes. */
-static int read_all(int fd, const char *path, uint8_t bytes[static FILE_BYTES_MAX], size_t *out,
-                    char *reason, size_t reason_bytes)
+int sl_secret_read_file(const char *what, const char *path, void *bytes, size_t bytes_max,
+                        size_t *out, char *reason, size_t reason_bytes)
 {
+    /* Do not block on a pipe without a writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return fail_errno(what, path, reason, reason_bytes);
+    }
     size_t count = 0;
     ssize_t got = 1;
-    while (count < FILE_BYTES_MAX && got != 0) {
-        got = read(fd, bytes + count, FILE_BYTES_MAX - count);
+    int err = check_file(fd, what, path, reason, reason_bytes);
+    while (err == 0 && count < bytes_max && got != 0) {
+        got = read(fd, (uint8_t *)bytes + count, bytes_max - count);
         if (got < 0 && errno != EINTR) {
-            return fail_errno(path, "cannot be read", errno, reason, reason_bytes);
+            err = fail_errno(what, path, reason, reason_bytes);
         }
         count += got > 0 ? (size_t)got : 0;
     }
+    (void)close(fd);
     *out = count;
-    return 0;
+    return err;
 }
 
 static int check_length(const char *path, size_t count, char *reason, size_t reason_bytes)
@@ -76,18 +81,10 @@ static int check_length(const char *path, size_t count, char *reason, size_t rea
 
 int sl_secret_read(const char *path, struct sl_secret *out, char *reason, size_t reason_bytes)
 {
-    /* Do not block on a pipe without a writer. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        return fail_errno(path, "cannot be opened", errno, reason, reason_bytes);
-    }
     uint8_t bytes[FILE_BYTES_MAX];
     size_t count = 0;
-    int err = check_file(fd, path, reason, reason_bytes);
-    if (err == 0) {
-        err = read_all(fd, path, bytes, &count, reason, reason_bytes);
-    }
-    (void)close(fd);
+    int err = sl_secret_read_file("secret file ", path, bytes, sizeof bytes, &count, reason,
+                                  reason_bytes);
     if (err == 0) {
         while (count > 0 && (bytes[count - 1] == '\n' || bytes[count - 1] == '\r')) {
             count--;

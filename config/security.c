@@ -30,7 +30,7 @@ int sl_security_check_flags(const struct sl_security_flags *flags, char *reason,
     if (!has_tls(flags) && flags->tls_name != NULL) {
         (void)snprintf(
             reason, reason_bytes,
-            "--tls-name %.120s: means nothing without --tls-cert, --tls-key and --tls-ca",
+            "--tls-name %.120s: has no effect without --tls-cert, --tls-key and --tls-ca",
             flags->tls_name);
         return SL_ERR_INVALID;
     }

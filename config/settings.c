@@ -46,7 +46,12 @@ static bool parse_congestion_control(const char *text, void *target)
 static bool parse_path(const char *text, void *target)
 {
     *(const char **)target = text;
-    return text[0] != '\0' && strlen(text) < SL_CHECKPOINT_SETTINGS_PATH_BYTES;
+    return text[0] != '\0';
+}
+
+static bool parse_directory(const char *text, void *target)
+{
+    return strlen(text) < SL_CHECKPOINT_SETTINGS_PATH_BYTES && parse_path(text, target);
 }
 
 /* A program's option, and where its value is in struct sl_settings. */
@@ -227,7 +232,7 @@ static const struct row rows[] = {
 
     SECTION("Checkpoints"),
     ROW(P | L, checkpoint.dir, PARSED, .name = "checkpoint-dir",
-        .variable = "STARLING_CHECKPOINT_DIR", .parse = parse_path,
+        .variable = "STARLING_CHECKPOINT_DIR", .parse = parse_directory,
         .accepts = "the path of a directory, of 1 to 511 bytes", .metavar = "DIR",
         .help = "Directory of the checkpoints: shared by all servers, or one for each server. "
                 "Created if missing. Default: no checkpoints."),

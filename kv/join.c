@@ -58,6 +58,7 @@ int sl_join_read(struct sl_join *join)
     sl_settings_client(settings, &join->client);
     join->client.coordinator = join->coordinator;
     join->client.reactor_count = 0;
+    join->client.pin_cores = false;
     join->client.manual_progress = true;
     return 0;
 }

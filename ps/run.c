@@ -94,8 +94,9 @@ int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler)
     char reason[SL_RUN_REASON_BYTES];
     struct sl_run run = {.directory_lock = -1};
     struct sl_process_options options = {.kv_handler = handler};
-    const char *slash = strrchr(argv[0], '/');
-    const char *program = slash == NULL ? argv[0] : slash + 1;
+    const char *path = argc > 0 ? argv[0] : "starling-ps";
+    const char *slash = strrchr(path, '/');
+    const char *program = slash == NULL ? path : slash + 1;
     int result = read_settings(program, argc, argv, &run.settings, reason);
     int status = EXIT_SUCCESS;
     if (result == SL_CLI_RUN) {

@@ -116,7 +116,7 @@ static int check_transport(const struct sl_process_options *options, char *reaso
     const char *also = sl_builtin_missing(other) != NULL ? "" : is_rdma ? ", dpdk" : ", rdma";
     (void)snprintf(reason, SL_RUN_REASON_BYTES,
                    "data endpoint %s: %s; accepts tcp, shm%s here (`starling-ps doctor "
-                   "--transport %.*s` says more)",
+                   "--transport %.*s` has details)",
                    text, missing, also, (int)strcspn(text, ":"), text);
     return SL_ERR_UNSUPPORTED;
 }
@@ -131,8 +131,8 @@ static int settle_beside(const struct sl_run *run, struct sl_process_options *op
     }
     if (is_rdma && is_dpdk) {
         (void)snprintf(reason, SL_RUN_REASON_BYTES,
-                       "RDMA and a --dpdk-device (or STARLING_DPDK_DEVICE) are both asked for: one "
-                       "of them goes beside tcp");
+                       "RDMA and a --dpdk-device (or STARLING_DPDK_DEVICE) are both given: "
+                       "only one of them is possible beside TCP");
         return SL_ERR_INVALID;
     }
     options->has_bypass = true;
@@ -156,8 +156,8 @@ static void note_unused(const struct sl_run *run, const struct sl_process_option
                          (options->has_bypass ? options->bypass.scheme == SL_ENDPOINT_DPDK
                                               : options->data.scheme == SL_ENDPOINT_TCP);
     if (run->settings.dpdk.text[0] != '\0' && !is_used) {
-        sl_log_warn("--dpdk-device (or STARLING_DPDK_DEVICE) has no effect: the endpoint map says "
-                    "%s, and no dpdk",
+        sl_log_warn("--dpdk-device (or STARLING_DPDK_DEVICE) has no effect: the endpoint map has "
+                    "%s and no dpdk endpoint",
                     data);
     }
     if (run->settings.offers_rdma && options->has_bypass &&
@@ -177,11 +177,12 @@ static int settle_bypass(const struct sl_run *run, struct sl_process_options *op
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&options->data, text, sizeof text);
     if (run->settings.offers_rdma && !run->settings.uses_rdma) {
-        sl_log_info("STARLING_RDMA=0 goes before --rdma: no RDMA beside TCP");
+        sl_log_info("STARLING_RDMA=0 has precedence over --rdma: no RDMA beside TCP");
     }
     if (run->settings.offers_rdma && options->data.scheme == SL_ENDPOINT_SHM) {
         (void)snprintf(reason, SL_RUN_REASON_BYTES,
-                       "--rdma contradicts the data endpoint %s: rdma goes beside tcp only", text);
+                       "--rdma contradicts the data endpoint %s: RDMA is possible beside TCP only",
+                       text);
         return SL_ERR_INVALID;
     }
     note_unused(run, options, text);
@@ -223,7 +224,7 @@ static int settle_dpdk(struct sl_run *run, struct sl_process_options *options, c
         return 0;
     }
     (void)snprintf(reason, SL_RUN_REASON_BYTES,
-                   "data endpoint %s: no device has this address: name it by --dpdk-device "
+                   "data endpoint %s: no device has this address: give it with --dpdk-device "
                    "DEVICE?addr=%s, or the endpoint dpdk://DEVICE?addr=%s&port=%u",
                    text, endpoint->host, endpoint->host, endpoint->port);
     if (is_bypass) {

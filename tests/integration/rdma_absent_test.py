@@ -65,7 +65,7 @@ class RdmaAbsent(job_test.Generated):
     def test_the_variable_goes_before_the_flag(self):
         servers, flags = self.start_ps(extra=["--rdma"], env={"STARLING_RDMA": "0"})
         servers[0].wait_line("ready")
-        self.assertIn("STARLING_RDMA=0 goes before --rdma", servers[0].output)
+        self.assertIn("STARLING_RDMA=0 has precedence over --rdma", servers[0].output)
         self.assertNotIn("rdma://", servers[0].output)
         self.learns(servers[0], flags)
 

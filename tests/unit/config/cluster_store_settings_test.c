@@ -118,10 +118,10 @@ SL_CASE_WITH(read__the_flag_goes_before_the_variable, setup, teardown)
 SL_CASE_WITH(read__what_is_no_store, setup, teardown)
 {
     static const char *const CASES[][2] = {
-        {"zookeeper://a:1/v", "it is of no kind that is known"},
-        {"a:1/v", "it is of no kind that is known"},
-        {"etcd:/a:1/v", "it is of no kind that is known"},
-        {"etcd://a:1", "it has no prefix, which tells this job's keys from others'"},
+        {"zookeeper://a:1/v", "unknown scheme"},
+        {"a:1/v", "unknown scheme"},
+        {"etcd:/a:1/v", "unknown scheme"},
+        {"etcd://a:1", "it has no prefix, which separates this job's keys"},
         {"etcd://a:1/", "it has no prefix"},
         {"etcd://a:1///", "it has no prefix"},
         {"etcd://a:1/b c", "others than letters, digits, '.', '_', '-' and '/'"},
@@ -129,7 +129,7 @@ SL_CASE_WITH(read__what_is_no_store, setup, teardown)
         {"etcd:///v", "a server is missing"},
         {"etcd://a:1,/v", "a server is missing"},
         {"etcd://a:1,,b:1/v", "a server is missing"},
-        {"etcd://root:secret@a:1/v", "has a user, who belongs into the file of "
+        {"etcd://root:secret@a:1/v", "contains a user, which belongs into the file of "
                                      "STARLING_CLUSTER_STORE_USER_FILE"},
         {"etcd://a/v", "a server is not host:port"},
         {"etcd://a:0/v", "a server is not host:port"},
@@ -162,7 +162,7 @@ SL_CASE_WITH(read__a_server_that_is_too_long, setup, teardown)
     char text[sizeof host + 16];
     memset(host, 'h', sizeof host - 1);
     (void)snprintf(text, sizeof text, "etcd://%s:1/v", host);
-    refuse(text, SL_ERR_INVALID, WORDS("a server is missing, too long"));
+    refuse(text, SL_ERR_INVALID, WORDS("a server is missing or too long"));
 }
 
 SL_CASE_WITH(user__is_the_first_line_of_the_file, setup, teardown)
@@ -212,9 +212,10 @@ SL_CASE_WITH(user__that_is_none, setup, teardown)
 SL_CASE_WITH(user__that_others_may_read, setup, teardown)
 {
     put_user("root:secret\n", 0640);
-    refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("others may use it (mode 0640): chmod 600 it"));
+    refuse("etcd://a:1/v", SL_ERR_INVALID,
+           WORDS("other users can access it (mode 0640): chmod 600 it"));
     put_user("root:secret\n", 0602);
-    refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("others may use it (mode 0602)"));
+    refuse("etcd://a:1/v", SL_ERR_INVALID, WORDS("other users can access it (mode 0602)"));
 }
 
 SL_CASE_WITH(user__that_is_not_there, setup, teardown)
@@ -225,5 +226,5 @@ SL_CASE_WITH(user__that_is_not_there, setup, teardown)
     char below[80];
     (void)snprintf(below, sizeof below, "%s/user", path);
     set(USER_FILE, below);
-    refuse("etcd://a:1/v", SL_ERR_IO, WORDS(below, "Not a directory"));
+    refuse("etcd://a:1/v", SL_ERR_NOT_FOUND, WORDS(below, "Not a directory"));
 }

@@ -104,7 +104,7 @@ CASE(secret_read__refuses_a_file_open_to_others)
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         write_file(f, "0123456789abcdef", 16, modes[i]);
         assert_int_equal(read_secret(f), SL_ERR_INVALID);
-        assert_non_null(strstr(f->reason, "others may use it"));
+        assert_non_null(strstr(f->reason, "other users can access it"));
         assert_non_null(strstr(f->reason, "chmod 600"));
     }
     assert_int_equal(f->secret.byte_count, 0);

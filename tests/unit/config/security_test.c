@@ -70,7 +70,7 @@ SL_CASE(security_check_flags__tls_has_all_three_files_or_none)
     char reason[256];
     const struct sl_security_flags flags = {.tls_name = "ps"};
     assert_int_equal(sl_security_check_flags(&flags, reason, sizeof reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "--tls-name ps: means nothing without --tls-cert"));
+    assert_non_null(strstr(reason, "--tls-name ps: has no effect without --tls-cert"));
 }
 
 SL_CASE(security_resolve__tls_files_are_there)
