@@ -457,14 +457,50 @@ static bool yields(struct sl_server *server)
     return server->scheduler.yielded;
 }
 
-/* Frees what a snapshot has left, bit by bit. */
-static uint32_t clean(struct sl_server *server)
+/* Frees what a snapshot has left, bit by bit, and continues the snapshots in progress. Returns the
+ * cost. */
+static uint32_t run_snapshots(struct sl_server *server)
 {
+    const struct sl_server_hooks *hooks = server->options.hooks;
     const bool has_spare = sl_shard_snapshot_has_spare(server->shard);
     if (has_spare) {
         sl_shard_snapshot_clean(server->shard);
     }
-    return has_spare;
+    const uint32_t spent = sl_server_checkpoint_run(server, server->scheduler.budget_left);
+    sl_server_spend(server, spent);
+    return has_spare + spent + (hooks == NULL ? 0 : hooks->run(server, FEED_KEYS));
+}
+
+/* Runs requests in turn, until the budget is spent or none can run. Returns how many had an
+ * effect. */
+static uint32_t run_requests(struct sl_server *server)
+{
+    struct sl_server_scheduler *scheduler = &server->scheduler;
+    uint32_t keys = queue_keys(server), sliced_keys = SL_SERVER_SLICED_KEYS;
+    uint32_t work = 0, stuck = 0, unlooked = 0;
+    while (keys > 0 && sliced_keys > 0) {
+        uint32_t spent = commit(server, keys);
+        work += spent > 0;
+        keys -= spent < keys ? spent : keys;
+        if (sl_shard_iteration_due(server->shard) || scheduler->blocked || keys == 0) {
+            break;
+        }
+        struct sl_server_request *request = take_next(server);
+        if (request == NULL) {
+            break;
+        }
+        spent = run_next(request, keys, &sliced_keys);
+        stuck = spent == 0 ? stuck + 1 : 0;
+        scheduler->blocked = stuck > scheduler->runnable_count;
+        work += spent > 0;
+        keys -= spent < keys ? spent : keys;
+        unlooked += spent;
+        if (unlooked >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server)) {
+            break;
+        }
+    }
+    scheduler->budget_left = keys;
+    return work;
 }
 
 static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
@@ -484,40 +520,11 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
     if (server->role.has_entries) {
         return server->options.hooks->run(server, FEED_KEYS);
     }
-    const uint32_t cleaned = clean(server);
-    const uint32_t snapshot = sl_server_checkpoint_run(server, server->scheduler.budget_left);
-    sl_server_spend(server, snapshot);
-    const uint32_t catch_up =
-        server->options.hooks == NULL ? 0 : server->options.hooks->run(server, FEED_KEYS);
+    const uint32_t snapshots = run_snapshots(server);
     if (sl_server_turn_is_enough(server) || yields(server)) {
-        return snapshot + catch_up + cleaned;
+        return snapshots;
     }
-    uint32_t keys = queue_keys(server);
-    uint32_t sliced_keys = SL_SERVER_SLICED_KEYS;
-    uint32_t work = snapshot + catch_up + cleaned > 0;
-    uint32_t stuck = 0, unlooked = 0;
-    while (keys > 0 && sliced_keys > 0) {
-        uint32_t spent = commit(server, keys);
-        work += spent > 0;
-        keys -= spent < keys ? spent : keys;
-        if (sl_shard_iteration_due(server->shard) || server->scheduler.blocked || keys == 0) {
-            break;
-        }
-        struct sl_server_request *request = take_next(server);
-        if (request == NULL) {
-            break;
-        }
-        spent = run_next(request, keys, &sliced_keys);
-        stuck = spent == 0 ? stuck + 1 : 0;
-        server->scheduler.blocked = stuck > server->scheduler.runnable_count;
-        work += spent > 0;
-        keys -= spent < keys ? spent : keys;
-        unlooked += spent;
-        if (unlooked >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server)) {
-            break;
-        }
-    }
-    server->scheduler.budget_left = keys;
+    const uint32_t work = (snapshots > 0) + run_requests(server);
     if (work > 0) {
         sl_server_drain_update(server);
     }
@@ -532,22 +539,15 @@ static void flush_queue(struct sl_reactor_source *source)
 static bool arm_queue(struct sl_reactor_source *source)
 {
     const struct sl_server *server = server_of(source);
+    const struct sl_server_hooks *hooks = server->options.hooks;
     if (server->shard == NULL || server->role.switchover == SL_SERVER_SWITCHED_OVER) {
         return true;
     }
     if (!server->is_open) {
         return sl_server_restore_is_idle(server);
     }
-    if (!sl_server_checkpoint_is_idle(server)) {
-        return false;
-    }
-    if (server->options.hooks != NULL && !server->options.hooks->is_idle(server)) {
-        return false;
-    }
-    if (sl_shard_snapshot_has_spare(server->shard)) {
-        return false;
-    }
-    return !sl_shard_iteration_due(server->shard) &&
+    return sl_server_checkpoint_is_idle(server) && (hooks == NULL || hooks->is_idle(server)) &&
+           !sl_shard_snapshot_has_spare(server->shard) && !sl_shard_iteration_due(server->shard) &&
            (server->scheduler.blocked || server->scheduler.runnable_count == 0);
 }
 

@@ -12,8 +12,6 @@
 #include "ps/server/session_snapshot.h"
 #include "ps/server/state.h"
 
-enum ending { LEFT, LOST };
-
 int sl_server_sessions_init(struct sl_server_sessions *sessions)
 {
     *sessions = (struct sl_server_sessions){
@@ -87,13 +85,13 @@ static void conn_release(struct sl_server_session *session)
     conn->session = NULL;
 }
 
-static void clock_ends(const struct sl_server_session *session, enum ending ending)
+static void clock_ends(const struct sl_server_session *session, enum sl_server_client_event event)
 {
     struct sl_shard *shard = session->server->shard;
     if (session->role != SL_MESSAGE_ROLE_WORKER || shard == NULL) {
         return;
     }
-    if (ending == LEFT) {
+    if (event == SL_SERVER_CLIENT_LEFT) {
         sl_shard_worker_left(shard, session->task_index);
     } else {
         sl_shard_worker_expired(shard, session->task_index);
@@ -117,8 +115,10 @@ static void unlink_and_free(struct sl_server_session *session)
     free(session);
 }
 
-static void end(struct sl_server_session *session, enum ending ending)
+/* event: LEFT or EXPIRED. */
+static void end(struct sl_server_session *session, enum sl_server_client_event event)
 {
+    const struct sl_server *server = session->server;
     sl_server_session_touch(session);
     if (session->conn != NULL) {
         conn_release(session);
@@ -126,12 +126,10 @@ static void end(struct sl_server_session *session, enum ending ending)
         away_remove(session);
     }
     sl_server_scheduler_abandon(session);
-    const struct sl_server *server = session->server;
     if (server->role.logs && !sl_server_drains(server)) {
-        server->options.hooks->client_event(session, ending == LOST ? SL_SERVER_CLIENT_EXPIRED
-                                                                    : SL_SERVER_CLIENT_LEFT);
+        server->options.hooks->client_event(session, event);
     }
-    clock_ends(session, ending);
+    clock_ends(session, event);
     unlink_and_free(session);
 }
 
@@ -141,7 +139,7 @@ static void lose(struct sl_server_session *session, const char *why)
     (void)snprintf(text, sizeof text, "expired: %s%s", why,
                    session->role == SL_MESSAGE_ROLE_WORKER ? "; its clock no longer counts" : "");
     report(session, text);
-    end(session, LOST);
+    end(session, SL_SERVER_CLIENT_EXPIRED);
 }
 
 void sl_server_sessions_fini(struct sl_server_sessions *sessions)
@@ -333,7 +331,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
         return;
     }
     if (conn->said_goodbye || sl_server_drains(server)) {
-        end(session, LEFT);
+        end(session, SL_SERVER_CLIENT_LEFT);
         return;
     }
     if (session->forgets) {
@@ -523,15 +521,16 @@ void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,
                                 enum sl_message_role role, uint32_t task_index, bool is_expired)
 {
     struct sl_server_session *session = find(&server->sessions, client_id);
-    const enum ending ending = is_expired ? LOST : LEFT;
+    const enum sl_server_client_event event =
+        is_expired ? SL_SERVER_CLIENT_EXPIRED : SL_SERVER_CLIENT_LEFT;
     if (session != NULL) {
-        end(session, ending);
+        end(session, event);
         return;
     }
     /* The session did nothing that was logged, but the primary no longer waits for its worker. */
     const struct sl_server_session unknown = {
         .server = server, .role = role, .task_index = task_index};
-    clock_ends(&unknown, ending);
+    clock_ends(&unknown, event);
 }
 
 void sl_server_sessions_forget(struct sl_server *server)
