@@ -30,7 +30,7 @@ static void again(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_replication *replica = SL_CONTAINER_OF(timer, struct sl_replication, catch_up.timer);
     if (replica->link == SL_REPLICATION_WANTED) {
-        replica->catch_up.waits = false;
+        replica->catch_up.request = SL_REPLICATION_REQUEST_READY;
     } else if (replica->link == SL_REPLICATION_SNAPSHOT ||
                (replica->link == SL_REPLICATION_FOLLOWS && replica->catch_up.block_count > 0)) {
         look_at_time(replica->server, now_ns);
@@ -51,7 +51,7 @@ void sl_replication_catch_up_want(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     sl_replication_set_link(replica, SL_REPLICATION_WANTED);
-    replica->catch_up.waits = false;
+    replica->catch_up.request = SL_REPLICATION_REQUEST_READY;
     sl_log_info("shard %u: its backup on ps/%u receives a snapshot; until it is in sync, writes "
                 "are acknowledged while degraded",
                 server->options.shard.index, replica->config.backup_task);
@@ -64,11 +64,11 @@ void sl_replication_catch_up_end(struct sl_server *server)
     const bool is_ours = replica->link == SL_REPLICATION_SNAPSHOT ||
                          (replica->link == SL_REPLICATION_WANTED &&
                           sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_PENDING &&
-                          replica->catch_up.is_asked);
+                          replica->catch_up.request == SL_REPLICATION_REQUEST_PENDING);
     if (is_ours) {
         sl_server_snapshot_end(server, NULL);
     }
-    replica->catch_up.is_asked = false;
+    replica->catch_up.request = SL_REPLICATION_REQUEST_READY;
 }
 
 /* Aborts the snapshot and starts over later. */
@@ -124,12 +124,13 @@ static void begin(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     int err = sl_server_snapshot_begin(server, NULL, true);
-    replica->catch_up.is_asked = err == SL_ERR_AGAIN;
+    replica->catch_up.request = SL_REPLICATION_REQUEST_READY;
     if (err == SL_ERR_AGAIN) {
+        replica->catch_up.request = SL_REPLICATION_REQUEST_PENDING;
         return;
     }
     if (err == SL_ERR_EXISTS) {
-        replica->catch_up.waits = true;
+        replica->catch_up.request = SL_REPLICATION_REQUEST_PAUSED;
         wait(server, PAUSE_NS);
         return;
     }
@@ -163,7 +164,8 @@ uint32_t sl_replication_catch_up_run(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     uint32_t spent = 0;
-    if (replica->link == SL_REPLICATION_WANTED && !replica->catch_up.waits) {
+    if (replica->link == SL_REPLICATION_WANTED &&
+        replica->catch_up.request != SL_REPLICATION_REQUEST_PAUSED) {
         begin(server);
     }
     if (replica->link == SL_REPLICATION_SNAPSHOT) {
@@ -181,6 +183,7 @@ uint32_t sl_replication_catch_up_run(struct sl_server *server)
 bool sl_replication_catch_up_is_busy(const struct sl_server *server)
 {
     const struct sl_replication *replica = server->replica;
-    return (replica->link == SL_REPLICATION_WANTED && !replica->catch_up.waits) ||
+    return (replica->link == SL_REPLICATION_WANTED &&
+            replica->catch_up.request != SL_REPLICATION_REQUEST_PAUSED) ||
            (replica->link == SL_REPLICATION_SNAPSHOT && replica->catch_up.block_count < BLOCKS_MAX);
 }

@@ -12,11 +12,17 @@
 
 struct sl_server;
 
+/* How far the request for a snapshot is, while the backup needs one. */
+enum sl_replication_request {
+    SL_REPLICATION_REQUEST_READY,
+    SL_REPLICATION_REQUEST_PENDING, /* a push is partly applied */
+    SL_REPLICATION_REQUEST_PAUSED,  /* until the timer: another snapshot is in progress */
+};
+
 struct sl_replication_catch_up {
-    uint32_t block_count; /* of the snapshot, in flight */
-    bool is_asked;        /* for a snapshot that is pending */
-    bool waits;           /* until the timer */
-    uint32_t late_count;  /* aborted snapshots since the backup was last in sync */
+    uint32_t block_count;                /* of the snapshot, in flight */
+    enum sl_replication_request request; /* state of the wish for a snapshot */
+    uint32_t late_count;                 /* aborted snapshots since the backup was last in sync */
     struct sl_timer timer;
 };
 

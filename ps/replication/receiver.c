@@ -93,8 +93,7 @@ static void put_first(struct sl_server *server)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
     struct sl_server_request *request = sl_server_request_first(&backup->entries);
-    backup->has_begun = backup->runs = false;
-    backup->block = (struct sl_snapshot_block){.payload = NULL};
+    backup->progress = SL_REPLICATION_ENTRY_WAITS;
     sl_server_request_unlist(request);
     server->role.has_entries = !sl_list_empty(&backup->entries);
     sl_server_request_free(request);
@@ -286,7 +285,7 @@ static bool begin_write(struct sl_server *server, struct sl_server_request *requ
     }
     sl_shard_skip_writes_before(&request->work, written_before(server, head));
     sl_shard_apply_only(&request->work, head->end);
-    server->replica->backup.runs = true;
+    server->replica->backup.progress = SL_REPLICATION_ENTRY_RUNS;
     return true;
 }
 
@@ -367,6 +366,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
         .payload = (uint8_t *)(uintptr_t)body_of(request),
     };
     backup->session_load = (struct sl_server_session_load){.is_exact = true};
+    backup->progress = SL_REPLICATION_ENTRY_LOADS;
     int err = 0;
     if (is_first) {
         backup->is_loading = true;
@@ -466,17 +466,18 @@ static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
     struct sl_replication_backup *backup = &server->replica->backup;
     struct sl_server_request *request = sl_server_request_first(&backup->entries);
     *spent = 1;
-    if (!backup->has_begun) {
+    if (backup->progress == SL_REPLICATION_ENTRY_WAITS) {
+        backup->progress = SL_REPLICATION_ENTRY_EXECUTED; /* unless `begin` starts slices */
         if (!begin(server, request)) {
             return false;
         }
-        backup->has_begun = true;
     }
-    if (backup->runs || backup->block.payload != NULL) {
+    if (backup->progress != SL_REPLICATION_ENTRY_EXECUTED) {
         char reason[SL_MESSAGE_TEXT_BYTES];
-        const int result = backup->runs ? sl_shard_run(server->shard, &request->work, NULL, keys,
-                                                       spent, reason, sizeof reason)
-                                        : load_block(server, keys, spent, reason, sizeof reason);
+        const int result = backup->progress == SL_REPLICATION_ENTRY_RUNS
+                               ? sl_shard_run(server->shard, &request->work, NULL, keys, spent,
+                                              reason, sizeof reason)
+                               : load_block(server, keys, spent, reason, sizeof reason);
         if (result < 0) {
             fail(server, "%.200s", reason);
             return false;
@@ -484,7 +485,7 @@ static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
         if (result != SL_SHARD_DONE) {
             return result == SL_SHARD_AGAIN && sl_shard_iteration_due(server->shard);
         }
-        backup->runs = false;
+        backup->progress = SL_REPLICATION_ENTRY_EXECUTED;
     }
     return finish(server, request);
 }

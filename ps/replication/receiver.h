@@ -5,21 +5,28 @@
 #define SL_PS_REPLICATION_RECEIVER_H
 
 #include "core/list.h"
-#include "ps/server/session.h"
+#include "ps/server/session_load.h"
 #include "ps/shard/load.h"
 #include "ps/snapshot/block.h"
 
 struct sl_transport_message;
 
+/* Of the first entry of a backup. */
+enum sl_replication_progress {
+    SL_REPLICATION_ENTRY_WAITS,
+    SL_REPLICATION_ENTRY_RUNS,  /* its request, in slices */
+    SL_REPLICATION_ENTRY_LOADS, /* its block of the snapshot, in slices */
+    SL_REPLICATION_ENTRY_EXECUTED,
+};
+
 struct sl_replication_backup {
-    struct sl_server_conn *feed; /* NULL: the primary is not connected */
-    struct sl_list entries;      /* requests: received and not executed */
-    bool has_begun;              /* the first entry has started */
-    bool runs;                   /* and its request is running */
-    uint64_t received;           /* number of the last entry received */
-    uint64_t position;           /* number of the last entry executed */
-    uint64_t acked;              /* number acknowledged to the primary */
-    uint64_t credit_bytes;       /* to return with the next acknowledgement */
+    struct sl_server_conn *feed;           /* NULL: the primary is not connected */
+    struct sl_list entries;                /* requests: received and not executed */
+    enum sl_replication_progress progress; /* of the first entry */
+    uint64_t received;                     /* number of the last entry received */
+    uint64_t position;                     /* number of the last entry executed */
+    uint64_t acked;                        /* number acknowledged to the primary */
+    uint64_t credit_bytes;                 /* to return with the next acknowledgement */
     uint32_t credit_requests;
     bool is_loading; /* the snapshot is incomplete */
     struct sl_shard_load load;

@@ -135,7 +135,8 @@ void sl_replication_forget(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     /* Nothing was executed: keep the empty shard, because creating one takes milliseconds. */
     const bool is_empty = replica->backup.position == 0 && !replica->backup.is_loading &&
-                          !replica->backup.has_begun && !replica->backup.is_broken;
+                          replica->backup.progress == SL_REPLICATION_ENTRY_WAITS &&
+                          !replica->backup.is_broken;
     sl_replication_receiver_drop(server);
     forget_expirations(replica);
     if (replica->backup.feed != NULL) {

@@ -65,7 +65,7 @@ struct sl_server_checkpoint {
     uint64_t number, base;
     int64_t time_s;
     struct sl_server_checkpoint_file *file; /* NULL: none, or left to the thread */
-    uint64_t begun_ns, moved_ns;            /* moved_ns: last progress */
+    uint64_t moved_ns;                      /* last progress */
     uint64_t writes;                        /* server->write_count at the snapshot */
     bool goes_on;                           /* sl_server_job_continues at the snapshot */
     uint32_t jobs_away;                     /* of all files, also of aborted ones */
@@ -165,12 +165,6 @@ static void reset(struct sl_server_checkpoint *checkpoint)
     sl_server_unblock(checkpoint->server);
 }
 
-static void tell(struct sl_server_checkpoint *checkpoint,
-                 const struct sl_server_checkpoint_result *result)
-{
-    checkpoint->options.ended(checkpoint->options.ctx, result);
-}
-
 static void give_up(struct sl_server_checkpoint *checkpoint, int err, const char *reason)
 {
     struct sl_server_checkpoint_result result = {.number = checkpoint->number, .err = err};
@@ -179,7 +173,7 @@ static void give_up(struct sl_server_checkpoint *checkpoint, int err, const char
         (void)post(checkpoint, STEP_ABANDON, NULL);
     }
     reset(checkpoint);
-    tell(checkpoint, &result);
+    checkpoint->options.ended(checkpoint->options.ctx, &result);
 }
 
 static void finished(struct sl_server_checkpoint *checkpoint)
@@ -190,7 +184,7 @@ static void finished(struct sl_server_checkpoint *checkpoint)
     checkpoint->newest = checkpoint->number;
     checkpoint->newest_writes = checkpoint->writes;
     reset(checkpoint);
-    tell(checkpoint, &result);
+    checkpoint->options.ended(checkpoint->options.ctx, &result);
 }
 
 /* Jobs */
@@ -460,13 +454,12 @@ void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint6
     if (checkpoint->stage != NONE) {
         give_up(checkpoint, SL_ERR_CANCELLED, "another one is begun");
     }
-    struct sl_reactor *reactor = server->options.reactor;
     checkpoint->stage = WANTED;
     checkpoint->number = number;
     checkpoint->base = base;
     checkpoint->time_s = time_s;
-    checkpoint->begun_ns = checkpoint->moved_ns = sl_reactor_now_ns(reactor);
-    sl_timer_arm(sl_reactor_timers(reactor), &checkpoint->watch, checkpoint->begun_ns + LOOK_NS);
+    checkpoint->moved_ns = sl_server_now_ns(server);
+    sl_timer_arm(sl_server_timers(server), &checkpoint->watch, checkpoint->moved_ns + LOOK_NS);
 }
 
 void sl_server_checkpoint_completed(struct sl_server *server, uint64_t number)

@@ -10,6 +10,7 @@
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/reader.h"
 #include "ps/server/handshake.h"
+#include "ps/server/session_load.h"
 #include "ps/server/state.h"
 #include "ps/shard/load.h"
 #include "reactor/offload.h"

@@ -94,20 +94,6 @@ int sl_server_session_restore(struct sl_server *server, const struct sl_message_
                               struct sl_server_session **out);
 void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count);
 
-/* Progress of loading a block of sessions; zeroed before the first slice. */
-struct sl_server_session_load {
-    bool is_exact;  /* state of the primary, not of an older checkpoint */
-    uint32_t done;  /* sessions of the block */
-    size_t bytes;   /* bytes of the block */
-    uint32_t spent; /* cost of the last slice */
-};
-
-/* Restores sessions of a block, at a cost of about key_budget. load->spent: the cost. Returns
- * SL_SHARD_DONE, SL_SHARD_AGAIN, or an error with a reason: CORRUPT, NO_MEMORY. */
-int sl_server_session_load(struct sl_server *server, const struct sl_snapshot_block *block,
-                           struct sl_server_session_load *load, uint32_t key_budget, char *reason,
-                           size_t reason_bytes);
-
 /* The shard exists now: reports workers to it that expired before. */
 void sl_server_sessions_number(struct sl_server *server);
 

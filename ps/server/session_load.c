@@ -1,5 +1,5 @@
-/* Loads sessions from a snapshot, so that the shard executes the clients' retries only as far as
- * needed. Written by session_snapshot.c. */
+#include "ps/server/session_load.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

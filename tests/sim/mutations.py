@@ -127,7 +127,7 @@ MUTATIONS = [
      "        request->payload = NULL;"),
     ("sessions stay for ever", "ps/server/session.c",
      "    sl_timer_arm(sl_server_timers(server), &session->lease,\n                 sl_server_now_ns(server) + server->lease_ns);\n",
-     ""),
+     "    (void)server;\n"),
     # Continuity.
     ("sessions end with their connection", "ps/server/session.c",
      "    if (session->forgets) {", "    if (session->client_id != 0) {"),

@@ -5,6 +5,7 @@
 
 #include "ps/server/request.h"
 #include "ps/server/restore.h"
+#include "ps/server/session_load.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/server/state.h"
 #include "ps/shard/internal.h"
