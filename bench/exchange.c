@@ -169,8 +169,7 @@ static int parse(struct bench *bench, int argc, char **argv)
         "Reads rows of a real ps, from one core, by a load that speaks the protocol.",
         "Sends gradients to a real ps, from one core, by a load that speaks the protocol.",
         "Sends gradients to a real ps and reads the rows behind them, in one trip.",
-        "Pulls from ps processes of several sizes, over few and many connections, with the same "
-        "number of requests under way.",
+        "Pulls from servers of several sizes, with the same number of requests in flight.",
     };
     struct options *options = &bench->options;
     const bool is_scale = options->kind == SCALE;
