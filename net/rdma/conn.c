@@ -82,38 +82,14 @@ static bool link_to(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
     return true;
 }
 
-static void leave_dirty(struct sl_rdma_conn *conn)
-{
-    struct sl_rdma_conn **at = &conn->rdma->dirty;
-    while (conn->dirty && *at != conn) {
-        at = &(*at)->dirty_next;
-    }
-    if (conn->dirty) {
-        *at = conn->dirty_next;
-        conn->dirty = false;
-    }
-}
-
-static void leave_ready(struct sl_rdma_conn *conn)
-{
-    struct sl_rdma_conn **at = &conn->rdma->ready;
-    while (conn->ready && *at != conn) {
-        at = &(*at)->ready_next;
-    }
-    if (conn->ready) {
-        *at = conn->ready_next;
-        conn->ready = false;
-    }
-}
-
 static void unlink_from(struct sl_rdma_conn *conn)
 {
     struct sl_rdma *rdma = conn->rdma;
     rdma->conns[conn->index] = NULL;
     rdma->conn_count--;
     rdma->stats.connections--;
-    leave_dirty(conn);
-    leave_ready(conn);
+    sl_list_remove(&conn->dirty);
+    sl_list_remove(&conn->ready);
 }
 
 /* Timers */
@@ -145,15 +121,12 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_rdma_conn_set_timer(struct sl_rdma_conn *conn, uint64_t after_ns)
 {
-    struct sl_reactor *reactor = conn->rdma->base.reactor;
-    sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + after_ns);
+    sl_reactor_arm(conn->rdma->base.reactor, &conn->timer, after_ns);
 }
 
 void sl_rdma_conn_stop_timer(struct sl_rdma_conn *conn)
 {
-    if (sl_timer_armed(&conn->timer)) {
-        sl_timer_disarm(sl_reactor_timers(conn->rdma->base.reactor), &conn->timer);
-    }
+    sl_reactor_disarm(conn->rdma->base.reactor, &conn->timer);
 }
 
 /* Start */
@@ -162,7 +135,7 @@ static struct sl_rdma_conn *allocate(struct sl_rdma *rdma)
 {
     struct sl_rdma_conn *conn = rdma->spare;
     if (conn != NULL) {
-        rdma->spare = conn->ready_next;
+        rdma->spare = conn->spare_next;
     } else {
         conn = malloc(sizeof *conn);
     }
@@ -175,7 +148,7 @@ static struct sl_rdma_conn *allocate(struct sl_rdma *rdma)
 
 static void put_spare(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
 {
-    conn->ready_next = rdma->spare;
+    conn->spare_next = rdma->spare;
     rdma->spare = conn;
 }
 
@@ -236,8 +209,9 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
         int reason = errno;
         bool left =
             reason == EINVAL && conn->phase == SL_RDMA_ACCEPTING; /* the requester has left */
-        if (!left && sl_rdma_may_log(rdma)) {
-            sl_log_warn("%s: no queue pair can be had: %s", conn->base.peer, strerror(reason));
+        if (!left) {
+            sl_transport_warn(&rdma->base, "%s: no queue pair can be had: %s", conn->base.peer,
+                              strerror(reason));
         }
         return left ? SL_ERR_CLOSED : reason == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
     }
@@ -250,11 +224,9 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
         return 0;
     }
     const bool is_full = sl_rdma_pool_is_full(nic);
-    if (sl_rdma_may_log(rdma)) {
-        sl_log_warn("%s: %s %s for it beside %u others", conn->base.peer, nic->name,
-                    is_full ? "has no room in its queues" : "can have no receive buffers",
-                    nic->promises);
-    }
+    sl_transport_warn(&rdma->base, "%s: %s %s for it beside %u others", conn->base.peer, nic->name,
+                      is_full ? "has no room in its queues" : "can have no receive buffers",
+                      nic->promises);
     return is_full ? SL_ERR_TOO_LARGE : SL_ERR_NO_MEMORY;
 }
 
@@ -348,8 +320,9 @@ void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
 
 void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err)
 {
-    if (conn->phase != SL_RDMA_ENDED && sl_rdma_may_log(conn->rdma)) {
-        sl_log_warn("%s: closed, since %s: %s", conn->base.peer, what, sl_err_name(err));
+    if (conn->phase != SL_RDMA_ENDED) {
+        sl_transport_warn(&conn->rdma->base, "%s: closed, since %s: %s", conn->base.peer, what,
+                          sl_err_name(err));
     }
     sl_rdma_conn_end(conn, err);
 }
@@ -548,7 +521,7 @@ void sl_rdma_conn_free_all(struct sl_rdma *rdma)
 {
     while (rdma->spare != NULL) {
         struct sl_rdma_conn *conn = rdma->spare;
-        rdma->spare = conn->ready_next;
+        rdma->spare = conn->spare_next;
         free(conn);
     }
     free(rdma->conns);

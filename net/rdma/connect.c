@@ -50,8 +50,9 @@ static int resolve(struct sl_rdma_conn *conn, struct sockaddr_storage *to)
     char reason[256];
     socklen_t bytes;
     int err = sl_endpoint_resolve(&conn->endpoint, false, to, &bytes, reason, sizeof reason);
-    if (err != 0 && sl_rdma_may_log(conn->rdma)) {
-        sl_log_warn("cannot connect to %s: %s", conn->endpoint.host, reason);
+    if (err != 0) {
+        sl_transport_warn(&conn->rdma->base, "cannot connect to %s: %s", conn->endpoint.host,
+                          reason);
     }
     return err;
 }
@@ -177,10 +178,8 @@ static void say_why(struct sl_rdma_conn *conn, uint32_t reason)
         [SL_RDMA_NO_TARGET] = "it has no such shard: both ends must be of one release",
         [SL_RDMA_NOT_SANE] = "it takes no such credit"};
     const char *why = reason < sizeof words / sizeof words[0] ? words[reason] : NULL;
-    if (sl_rdma_may_log(conn->rdma)) {
-        sl_log_warn("%s: refused the connection: %s", conn->base.peer,
-                    why != NULL ? why : "it did not say why");
-    }
+    sl_transport_warn(&conn->rdma->base, "%s: refused the connection: %s", conn->base.peer,
+                      why != NULL ? why : "it did not say why");
 }
 
 /* A rejection without private data comes from the kernel: the listener's backlog was full. */

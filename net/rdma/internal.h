@@ -5,6 +5,7 @@
 #define SL_NET_RDMA_INTERNAL_H
 
 #include "core/assert.h"
+#include "net/base/liveness.h"
 #include "net/rdma/library.h"
 #include "net/rdma/nic.h"
 #include "net/rdma/packet.h"
@@ -47,9 +48,9 @@ struct sl_rdma {
     struct sl_transport base;
     const struct sl_rdma_library *library;
     struct sl_ring *ring;
-    struct sl_ring_op op; /* polls epoll_fd */
-    int epoll_fd;         /* the event channel; the completion channel and the device of each NIC */
-    bool watching, closing;
+    struct sl_ring_watch watch; /* of epoll_fd */
+    int epoll_fd; /* the event channel; the completion channel and the device of each NIC */
+    bool closing;
     bool cm_ready; /* the event channel may hold an event */
     bool awake;    /* a connection was marked ready since the last poll */
     struct rdma_event_channel *cm;
@@ -59,8 +60,8 @@ struct sl_rdma {
         *lost; /* NICs of removed devices: closed, but messages may lie in their blocks */
     struct sl_rdma_conn **conns; /* [conn_capacity], by index; NULL: free */
     uint32_t conn_count, conn_capacity;
-    struct sl_rdma_conn *dirty; /* connections that the next flush visits */
-    struct sl_rdma_conn *ready; /* connections that the next poll visits */
+    struct sl_list dirty; /* connections that the next flush visits */
+    struct sl_list ready; /* connections that the next poll visits */
     struct sl_rdma_conn *by_queue_pair[SL_RDMA_BUCKETS];
     struct sl_rdma_conn
         *spare;           /* closed connections for reuse: unreleased messages may name them */
@@ -115,8 +116,7 @@ struct sl_rdma_conn {
     uint64_t serial;
     struct sl_rdma_link link;
     int end_err;
-    bool is_suspected; /* LIVE: ends with PROTOCOL unless rdma_cm reports that the peer is gone */
-    bool dirty, ready;
+    bool is_suspected;   /* LIVE: ends with PROTOCOL unless rdma_cm reports that the peer is gone */
     bool accept_pending; /* the upper layer has not seen `accepted`, and does not see `closed` */
     bool fin_sent;
     bool qp_draining;  /* ENDED: the queue pair is in the error state */
@@ -124,7 +124,8 @@ struct sl_rdma_conn {
     bool qp_drained;   /* ENDED: all buffers are returned; completions may be unread */
     uint32_t empties; /* of the NIC, when the end was noticed, then when the queue pair was drained:
                          earlier completions are handled first */
-    struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
+    struct sl_list_link dirty, ready;
+    struct sl_rdma_conn *spare_next, *queue_pair_next;
     struct sl_timer timer;         /* deadline of the phase; LIVE: is_suspected */
     struct sl_endpoint endpoint;   /* connecting side */
     struct sockaddr_storage local; /* connecting side */
@@ -140,10 +141,9 @@ struct sl_rdma_conn {
     uint32_t reads_peer;             /* RDMA reads that the peer serves at a time */
     bool note_due;                   /* the peer needs a packet although nothing is queued */
     bool fin_received;
-    bool heard;            /* a packet arrived since the last liveness round */
-    uint32_t quiet_rounds; /* liveness rounds without a packet */
-    uint32_t pings;        /* sent since the last packet arrived */
-    uint64_t quiet_since_ns;
+    bool heard;     /* a packet arrived since the last liveness round */
+    uint32_t pings; /* sent since the last packet arrived */
+    struct sl_silence silence;
     uint32_t attempts; /* RESOLVING: requests rejected by a busy listener */
     struct sl_rdma_send *send;
     struct sl_rdma_receive *receive;
@@ -151,18 +151,14 @@ struct sl_rdma_conn {
 
 /* rdma.c */
 
-bool sl_rdma_may_log(struct sl_rdma *rdma); /* true at most once a second */
-
 /* Adds a descriptor to epoll_fd. `what` is returned with its events: a NIC, or NULL for rdma_cm. */
 int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_nic *what);
 void sl_rdma_unwatch(struct sl_rdma *rdma, int fd);
 
 static inline void sl_rdma_mark_dirty(struct sl_rdma_conn *conn)
 {
-    if (!conn->dirty) {
-        conn->dirty = true;
-        conn->dirty_next = conn->rdma->dirty;
-        conn->rdma->dirty = conn;
+    if (!sl_list_linked(&conn->dirty)) {
+        sl_list_append(&conn->rdma->dirty, &conn->dirty);
     }
 }
 
@@ -170,10 +166,8 @@ static inline void sl_rdma_mark_dirty(struct sl_rdma_conn *conn)
  * pool is empty. */
 static inline void sl_rdma_mark_waiting(struct sl_rdma_conn *conn)
 {
-    if (!conn->ready) {
-        conn->ready = true;
-        conn->ready_next = conn->rdma->ready;
-        conn->rdma->ready = conn;
+    if (!sl_list_linked(&conn->ready)) {
+        sl_list_append(&conn->rdma->ready, &conn->ready);
     }
 }
 

@@ -47,9 +47,7 @@ static struct sl_rdma_listener *find(const struct sl_endpoint *bound, uint32_t n
 static void turn_away(struct sl_rdma *rdma, struct rdma_cm_id *id, const char *peer,
                       enum sl_rdma_reason reason, const char *why)
 {
-    if (sl_rdma_may_log(rdma)) {
-        sl_log_warn("%s: refused: %s", peer, why);
-    }
+    sl_transport_warn(&rdma->base, "%s: refused: %s", peer, why);
     sl_rdma_cm_reject(rdma->library, id, reason);
 }
 
@@ -286,11 +284,12 @@ static int open_nic(const struct sl_rdma_listener *listener)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
+    (void)now_ns;
     struct sl_rdma_listener *listener = SL_CONTAINER_OF(timer, struct sl_rdma_listener, timer);
     struct sl_rdma *rdma = listener->rdma;
     struct sockaddr_storage address;
     if (find_address(rdma, &listener->bound, &address) != 0 || open_id(listener, &address) != 0) {
-        sl_timer_arm(sl_reactor_timers(rdma->base.reactor), timer, now_ns + RETRY_NS);
+        sl_reactor_arm(rdma->base.reactor, timer, RETRY_NS);
         return;
     }
     sl_log_info("rdma: listening on %s:%u again", listener->bound.host, listener->bound.port);
@@ -306,8 +305,7 @@ void sl_rdma_listen_lost(struct sl_rdma_listener *listener)
                 listener->bound.host, listener->bound.port);
     sl_rdma_nic_remove(rdma, listener->id->verbs);
     close_id(listener);
-    sl_timer_arm(sl_reactor_timers(rdma->base.reactor), &listener->timer,
-                 sl_reactor_now_ns(rdma->base.reactor) + RETRY_NS);
+    sl_reactor_arm(rdma->base.reactor, &listener->timer, RETRY_NS);
 }
 
 static const char *advice(int err)
@@ -406,9 +404,7 @@ void sl_rdma_listen_close(struct sl_rdma *rdma)
     while (rdma->listeners != NULL) {
         struct sl_rdma_listener *listener = rdma->listeners;
         rdma->listeners = listener->next;
-        if (sl_timer_armed(&listener->timer)) {
-            sl_timer_disarm(sl_reactor_timers(rdma->base.reactor), &listener->timer);
-        }
+        sl_reactor_disarm(rdma->base.reactor, &listener->timer);
         leave_all(listener);
         close_id(listener);
         free(listener);

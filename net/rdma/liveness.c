@@ -2,10 +2,9 @@
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
-#define ROUNDS_PER_TIMEOUT 4
-#define ROUNDS_PER_PROBE   2  /* an idle connection is probed every second round */
-#define PROBES_UNHEARD     2U /* each uses a receive buffer of a peer that may not be polling */
-#define RETRY_NS           (10 * SL_CLOCK_NS_PER_MS)
+#define ROUNDS_PER_PROBE 2  /* an idle connection is probed every second round */
+#define PROBES_UNHEARD   2U /* each uses a receive buffer of a peer that may not be polling */
+#define RETRY_NS         (10 * SL_CLOCK_NS_PER_MS)
 
 static uint64_t timeout_ns(const struct sl_rdma *rdma)
 {
@@ -14,8 +13,7 @@ static uint64_t timeout_ns(const struct sl_rdma *rdma)
 
 static void forget(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
-    conn->quiet_since_ns = now_ns;
-    conn->quiet_rounds = 0;
+    sl_silence_restart(&conn->silence, now_ns);
     conn->heard = false;
     conn->pings = 0;
 }
@@ -32,22 +30,17 @@ static void ping(struct sl_rdma_conn *conn, uint32_t pings_max)
  * reports that the probe is not acknowledged. */
 static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
-    conn->quiet_since_ns = now_ns;
-    conn->quiet_rounds = 0;
+    sl_silence_restart(&conn->silence, now_ns);
     if (conn->rdma->sweep_rounds % ROUNDS_PER_PROBE == 0) {
         ping(conn, PROBES_UNHEARD);
     }
 }
 
-/* Ends a connection only after a timeout's worth of silent rounds: while this thread was
- * stopped, time passed in which the peer may have answered. A peer that waits for memory still
- * polls and answers. */
+/* A peer that waits for memory still polls and answers. */
 static void visit_waiting(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
     ping(conn, SL_RDMA_SPARE);
-    conn->quiet_rounds++;
-    if (conn->quiet_rounds > ROUNDS_PER_TIMEOUT &&
-        now_ns - conn->quiet_since_ns >= timeout_ns(conn->rdma)) {
+    if (sl_silence_lasts(&conn->silence, now_ns, timeout_ns(conn->rdma))) {
         sl_rdma_conn_refuse(conn, "it takes nothing and does not answer", SL_ERR_DEADLINE);
     }
 }
@@ -69,10 +62,9 @@ static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
 
 /* Timers */
 
-static void arm(struct sl_rdma *rdma, uint64_t now_ns)
+static void arm(struct sl_rdma *rdma)
 {
-    sl_timer_arm(sl_reactor_timers(rdma->base.reactor), &rdma->sweep,
-                 now_ns + timeout_ns(rdma) / ROUNDS_PER_TIMEOUT);
+    sl_reactor_arm(rdma->base.reactor, &rdma->sweep, timeout_ns(rdma) / SL_LIVENESS_ROUNDS);
 }
 
 /* Whether a device must be checked: its removal is reported to connections and to listeners on
@@ -102,7 +94,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         }
     }
     if (rdma->conn_count > 0 || has_device(rdma)) {
-        arm(rdma, now_ns);
+        arm(rdma);
     }
 }
 
@@ -111,15 +103,13 @@ static void on_retry(struct sl_timer *timer, uint64_t now_ns)
     struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, retry);
     (void)now_ns;
     rdma->retry_rounds++;
-    rdma->awake = rdma->awake || rdma->ready != NULL;
+    rdma->awake = rdma->awake || !sl_list_empty(&rdma->ready);
 }
 
 void sl_rdma_liveness_retry(struct sl_rdma *rdma)
 {
-    struct sl_reactor *reactor = rdma->base.reactor;
     if (!sl_timer_armed(&rdma->retry)) {
-        sl_timer_arm(sl_reactor_timers(reactor), &rdma->retry,
-                     sl_reactor_now_ns(reactor) + RETRY_NS);
+        sl_reactor_arm(rdma->base.reactor, &rdma->retry, RETRY_NS);
     }
 }
 
@@ -129,23 +119,16 @@ void sl_rdma_liveness_open(struct sl_rdma *rdma)
     rdma->retry.run = on_retry;
 }
 
-static void stop(struct sl_rdma *rdma, struct sl_timer *timer)
-{
-    if (sl_timer_armed(timer)) {
-        sl_timer_disarm(sl_reactor_timers(rdma->base.reactor), timer);
-    }
-}
-
 void sl_rdma_liveness_close(struct sl_rdma *rdma)
 {
-    stop(rdma, &rdma->sweep);
-    stop(rdma, &rdma->retry);
+    sl_reactor_disarm(rdma->base.reactor, &rdma->sweep);
+    sl_reactor_disarm(rdma->base.reactor, &rdma->retry);
 }
 
 void sl_rdma_liveness_start(struct sl_rdma *rdma)
 {
     if (!sl_timer_armed(&rdma->sweep)) {
-        arm(rdma, sl_reactor_now_ns(rdma->base.reactor));
+        arm(rdma);
     }
 }
 

@@ -173,11 +173,11 @@ static void wait_for_memory(struct sl_rdma_conn *conn)
         sl_rdma_liveness_retry(rdma);
         return;
     }
-    if (sl_rdma_may_log(rdma)) {
-        sl_log_warn("%s: closed, since for %u ms memory for what is sent could not be registered: "
-                    "raise the limit of locked memory (ulimit -l), see starling-ps doctor",
-                    conn->base.peer, rdma->peer_timeout_ms);
-    }
+    sl_transport_warn(
+        &rdma->base,
+        "%s: closed, since for %u ms memory for what is sent could not be registered: "
+        "raise the limit of locked memory (ulimit -l), see starling-ps doctor",
+        conn->base.peer, rdma->peer_timeout_ms);
     sl_rdma_conn_end(conn, SL_ERR_NO_MEMORY);
 }
 

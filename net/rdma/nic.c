@@ -288,10 +288,8 @@ static void on_queue_pair_event(struct sl_rdma_nic *nic, struct sl_rdma_device_e
         sl_rdma_mark_ready(conn);
         return;
     }
-    if (sl_rdma_may_log(nic->rdma)) {
-        sl_log_warn("rdma: %s: a connection fails: %s", nic->name,
-                    nic->rdma->library->event_type_str(event.type));
-    }
+    sl_transport_warn(&nic->rdma->base, "rdma: %s: a connection fails: %s", nic->name,
+                      nic->rdma->library->event_type_str(event.type));
     sl_rdma_conn_end(conn, SL_ERR_IO);
 }
 

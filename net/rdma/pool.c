@@ -375,7 +375,7 @@ void sl_rdma_pool_put(struct sl_rdma_block *block)
     if (block->kind != SL_RDMA_BLOCK_RECEIVE) {
         struct sl_rdma *rdma = block->nic->rdma;
         push_free(pool, block);
-        if (block->kind == SL_RDMA_BLOCK_STAGING && rdma->ready != NULL) {
+        if (block->kind == SL_RDMA_BLOCK_STAGING && !sl_list_empty(&rdma->ready)) {
             rdma->awake = true; /* a waiting connection may need it */
         }
         return;

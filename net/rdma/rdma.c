@@ -1,7 +1,6 @@
 #include "net/rdma/rdma.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +11,10 @@
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
-#define CLOSE_WAIT_NS  (100 * SL_CLOCK_NS_PER_MS)
 #define WATCHED_A_TURN 16
 #define ACKS_AT_ONCE   64U /* completion events; each acknowledgement takes a lock in libibverbs */
 
-bool sl_rdma_may_log(struct sl_rdma *rdma)
-{
-    return sl_transport_may_log(&rdma->base);
-}
-
-/* Wake-ups: one poll request on the ring watches epoll_fd, and is renewed after each event. */
+/* Wake-ups */
 
 int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_nic *what)
 {
@@ -48,26 +41,10 @@ static void read_channel(struct sl_rdma_nic *nic)
     }
 }
 
-static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
-
-static void watch(struct sl_rdma *rdma)
+static void on_readable(struct sl_ring_watch *watch)
 {
-    rdma->op.complete = on_readable;
-    rdma->watching = true;
-    struct io_uring_sqe *sqe = sl_ring_sqe(rdma->ring, &rdma->op);
-    io_uring_prep_poll_add(sqe, rdma->epoll_fd, POLLIN);
-}
-
-static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
-{
-    (void)result;
-    (void)cqe_flags;
-    struct sl_rdma *rdma = SL_CONTAINER_OF(op, struct sl_rdma, op);
+    struct sl_rdma *rdma = SL_CONTAINER_OF(watch, struct sl_rdma, watch);
     struct epoll_event events[WATCHED_A_TURN];
-    rdma->watching = false;
-    if (rdma->closing) {
-        return;
-    }
     int count = epoll_wait(rdma->epoll_fd, events, WATCHED_A_TURN, 0);
     for (int i = 0; i < count; i++) {
         struct sl_rdma_nic *nic = events[i].data.ptr;
@@ -78,7 +55,6 @@ static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flag
             sl_rdma_nic_read_events(nic);
         }
     }
-    watch(rdma);
 }
 
 /* Open and close */
@@ -148,7 +124,9 @@ static int rdma_open(struct sl_reactor *reactor, const struct sl_transport_optio
         return err;
     }
     sl_rdma_liveness_open(rdma);
-    watch(rdma);
+    sl_list_init(&rdma->dirty);
+    sl_list_init(&rdma->ready);
+    sl_ring_watch_level(ring, &rdma->watch, rdma->epoll_fd, on_readable);
     *out = &rdma->base;
     return 0;
 }
@@ -160,14 +138,7 @@ static void rdma_close(struct sl_transport **transport)
     sl_rdma_listen_close(rdma);
     sl_rdma_conn_cancel_all(rdma);
     sl_rdma_liveness_close(rdma);
-    if (rdma->watching) {
-        io_uring_prep_cancel(sl_ring_sqe(rdma->ring, NULL), &rdma->op, 0);
-    }
-    while (rdma->watching) {
-        if (sl_ring_reap(rdma->ring, SL_LIMIT_TURN_EVENTS) == 0) {
-            sl_ring_wait(rdma->ring, CLOSE_WAIT_NS);
-        }
-    }
+    sl_ring_watch_end(&rdma->watch);
     sl_rdma_cm_close(rdma);
     sl_rdma_nic_close_all(rdma);
     sl_rdma_conn_free_all(rdma);
@@ -306,14 +277,13 @@ static uint32_t poll_nic(struct sl_rdma_nic *nic, uint32_t budget)
 static uint32_t visit_ready(struct sl_rdma *rdma)
 {
     uint32_t work = 0;
-    struct sl_rdma_conn *list = rdma->ready;
-    rdma->ready = NULL;
+    struct sl_list visits; /* a connection that is marked again waits for the next poll */
+    sl_list_init(&visits);
+    sl_list_append_all(&visits, &rdma->ready);
     rdma->awake = false;
-    while (list != NULL) {
-        struct sl_rdma_conn *conn = list;
-        list = conn->ready_next;
-        conn->ready = false;
-        work += sl_rdma_conn_visit(conn) ? 1 : 0;
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&visits)) != NULL) {
+        work += sl_rdma_conn_visit(SL_CONTAINER_OF(link, struct sl_rdma_conn, ready)) ? 1 : 0;
     }
     return work;
 }
@@ -341,12 +311,9 @@ static void rdma_flush(struct sl_transport *transport)
             sl_rdma_pool_flush(nic);
         }
     }
-    struct sl_rdma_conn *list = rdma->dirty;
-    rdma->dirty = NULL;
-    while (list != NULL) {
-        struct sl_rdma_conn *conn = list;
-        list = conn->dirty_next;
-        conn->dirty = false;
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&rdma->dirty)) != NULL) {
+        struct sl_rdma_conn *conn = SL_CONTAINER_OF(link, struct sl_rdma_conn, dirty);
         if (conn->phase == SL_RDMA_LIVE || conn->phase == SL_RDMA_DRAINING) {
             sl_rdma_send_flush(conn);
         }
@@ -373,7 +340,7 @@ static bool arm_nic(struct sl_rdma_nic *nic)
 static bool rdma_arm(struct sl_transport *transport)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)transport;
-    if (rdma->dirty != NULL || rdma->awake || rdma->cm_ready) {
+    if (!sl_list_empty(&rdma->dirty) || rdma->awake || rdma->cm_ready) {
         return false;
     }
     for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {

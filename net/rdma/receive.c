@@ -84,25 +84,13 @@ static void deliver(struct sl_rdma_conn *conn, const struct sl_frame *frame, con
     sl_conn_report_received(&conn->base, &message);
 }
 
-static int decode(const uint8_t *header, struct sl_frame *out)
-{
-    if (sl_frame_decode_plain(header, out)) {
-        return 0;
-    }
-    int err = sl_frame_decode(header, out);
-    if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-        return 0; /* the upper layer can answer with an error text */
-    }
-    return err;
-}
-
 /* Decodes the next frame of a packet and returns its payload. NULL: invalid, the connection has
  * ended. */
 static const uint8_t *next_frame(struct sl_rdma_conn *conn, struct sl_bytes *cursor,
                                  struct sl_frame *frame)
 {
     const uint8_t *header = sl_bytes_take(cursor, SL_FRAME_HEADER_BYTES);
-    int err = header == NULL ? SL_ERR_PROTOCOL : decode(header, frame);
+    int err = header == NULL ? SL_ERR_PROTOCOL : sl_frame_decode_received(header, frame);
     if (err != 0) {
         sl_rdma_conn_refuse(conn, "it sent a frame header that is not ours", err);
         return NULL;
@@ -283,7 +271,7 @@ static int check_single(struct sl_rdma_item *item)
         return SL_ERR_PROTOCOL;
     }
     const uint8_t *header = sl_bytes_take(&cursor, SL_FRAME_HEADER_BYTES);
-    int err = header == NULL ? SL_ERR_PROTOCOL : decode(header, &item->frame);
+    int err = header == NULL ? SL_ERR_PROTOCOL : sl_frame_decode_received(header, &item->frame);
     if (err != 0) {
         return err;
     }

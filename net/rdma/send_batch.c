@@ -88,10 +88,8 @@ bool sl_rdma_send_batch_post(struct sl_rdma_send_batch *batch)
     conn->rdma->stats.send_calls++;
     sl_rdma_send_batch_begin(batch, conn);
     if (error != 0) {
-        if (sl_rdma_may_log(conn->rdma)) {
-            sl_log_warn("%s: closed, since the device takes no work: %s", conn->base.peer,
-                        strerror(error));
-        }
+        sl_transport_warn(&conn->rdma->base, "%s: closed, since the device takes no work: %s",
+                          conn->base.peer, strerror(error));
         sl_rdma_conn_end(conn, SL_ERR_IO);
         return false;
     }

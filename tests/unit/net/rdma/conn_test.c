@@ -155,7 +155,7 @@ SL_CASE_WITH(end__completions_are_looked_at_before_the_queue_pair_goes, setup, t
     sl_rdma_conn_end(conn, SL_ERR_CLOSED);
     assert_false(sl_rdma_conn_visit(conn));
     assert_false(sl_rdma_conn_visit(conn)); /* the completion queue was not seen empty since */
-    assert_true(conn->ready);
+    assert_true(sl_list_linked(&conn->ready));
     fixture->wire.fake.nic.empties++;
     assert_true(sl_rdma_conn_visit(conn));
     assert_int_equal(fixture->wire.fake.rdma.conn_count, 1);
@@ -171,7 +171,7 @@ SL_CASE_WITH(disconnected__what_came_before_the_connection_was_open_counts, setu
     sl_rdma_conn_disconnected(conn);
     (void)sl_rdma_conn_visit(conn);
     assert_int_equal(conn->phase, SL_RDMA_ACCEPTING);
-    assert_true(conn->ready);
+    assert_true(sl_list_linked(&conn->ready));
     fixture->wire.fake.nic.empties++;
     (void)sl_rdma_conn_visit(conn);
     assert_int_equal(conn->phase, SL_RDMA_ENDED);

@@ -119,6 +119,8 @@ void rdma_fake_init(struct rdma_fake *fake)
     make_reactor(fake);
     fake->rdma.base.reactor = fake->reactor;
     fake->rdma.peer_timeout_ms = SL_RDMA_PEER_TIMEOUT_MS;
+    sl_list_init(&fake->rdma.dirty);
+    sl_list_init(&fake->rdma.ready);
     sl_rdma_liveness_open(&fake->rdma);
     fake->library.reg_mr = fake_reg_mr;
     fake->library.dereg_mr = fake_dereg_mr;

@@ -123,10 +123,9 @@ static uint32_t ask_to_connect(struct fixture *fixture, const struct sl_rdma_hel
     sl_rdma_listen_request(fake->rdma.listeners, &event);
     sl_rdma_listen_close(&fake->rdma);
     while (fake->rdma.conn_count > 2) {
-        struct sl_rdma_conn *conn = fake->rdma.ready;
+        struct sl_rdma_conn *conn =
+            SL_CONTAINER_OF(sl_list_pop(&fake->rdma.ready), struct sl_rdma_conn, ready);
         assert_int_equal(conn->phase, SL_RDMA_ENDED);
-        fake->rdma.ready = conn->ready_next;
-        conn->ready = false;
         (void)sl_rdma_conn_visit(conn);
         fake->nic.empties++;
     }

@@ -213,23 +213,21 @@ void rdma_wire_release(struct rdma_wire_end *end, uint32_t number)
 static void flush(struct sl_rdma *rdma)
 {
     sl_rdma_pool_flush(rdma->nics);
-    while (rdma->dirty != NULL) {
-        struct sl_rdma_conn *conn = rdma->dirty;
-        rdma->dirty = conn->dirty_next;
-        conn->dirty = false;
-        sl_rdma_send_flush(conn);
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&rdma->dirty)) != NULL) {
+        sl_rdma_send_flush(SL_CONTAINER_OF(link, struct sl_rdma_conn, dirty));
     }
 }
 
 void rdma_wire_turn(struct rdma_wire *wire)
 {
     struct sl_rdma *rdma = &wire->fake.rdma;
-    struct sl_rdma_conn *list = rdma->ready;
-    rdma->ready = NULL;
-    while (list != NULL) {
-        struct sl_rdma_conn *conn = list;
-        list = conn->ready_next;
-        conn->ready = false;
+    struct sl_list visits;
+    sl_list_init(&visits);
+    sl_list_append_all(&visits, &rdma->ready);
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&visits)) != NULL) {
+        struct sl_rdma_conn *conn = SL_CONTAINER_OF(link, struct sl_rdma_conn, ready);
         if (conn->phase != SL_RDMA_ENDED) {
             (void)sl_rdma_receive_visit(conn);
             sl_rdma_send_report(conn);
