@@ -36,6 +36,12 @@ static struct sl_message_numbers numbers_of(const char *text)
     return numbers;
 }
 
+void both_register(struct fixture *f, bool first_serving, bool second_serving)
+{
+    register_restoring(f, 11, 1, 0, 0, first_serving);
+    register_restoring(f, 12, 1, 0, 0, second_serving);
+}
+
 void register_having(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint64_t restore,
                      const char *complete, const char *unfinished)
 {

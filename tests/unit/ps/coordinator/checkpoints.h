@@ -12,6 +12,9 @@ void client_joins(struct fixture *f, sl_coordinator_peer peer);
 void register_restoring(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint64_t restore,
                         uint64_t newest, bool serving);
 
+/* Both ps have nothing to begin from; serving: those that serve already. */
+void both_register(struct fixture *f, bool first_serving, bool second_serving);
+
 /* Likewise, with the checkpoints that it has whole, and those without a manifest: each "9 7 5". It
  * shall begin from `restore`. */
 void register_having(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint64_t restore,

@@ -241,19 +241,6 @@ CASE(coordinator_register__asked_again_after_a_break_is_answered_once)
     expect_part(f, "2#7 cluster");
 }
 
-static struct sl_message table_message(const char *name, uint32_t dim, uint64_t id)
-{
-    struct sl_message message = {
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = id,
-        .table_open.spec = {.kind = SL_TABLE_SPARSE,
-                            .dim = dim,
-                            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SGD)},
-    };
-    (void)snprintf(message.table_open.spec.name, sizeof message.table_open.spec.name, "%s", name);
-    return message;
-}
-
 CASE(coordinator_table_open__gives_ids_and_names_conflicts)
 {
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);

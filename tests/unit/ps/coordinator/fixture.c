@@ -423,6 +423,19 @@ void cluster_start(struct fixture *f)
     f->sent_count = 0;
 }
 
+struct sl_message table_message(const char *name, uint32_t dim, uint64_t id)
+{
+    struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = id,
+        .table_open.spec = {.kind = SL_TABLE_SPARSE,
+                            .dim = dim,
+                            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SGD)},
+    };
+    (void)snprintf(message.table_open.spec.name, sizeof message.table_open.spec.name, "%s", name);
+    return message;
+}
+
 struct sl_message barrier_message(const char *name, uint32_t count, uint64_t id)
 {
     struct sl_message message = {.kind = SL_MESSAGE_BARRIER, .id = id, .barrier.count = count};

@@ -99,6 +99,7 @@ void join_worker(struct fixture *f, sl_coordinator_peer peer, uint32_t task, uin
 /* ps 0 and 1 as peers 11 and 12, registered and told; what was sent is forgotten. */
 void cluster_start(struct fixture *f);
 
+struct sl_message table_message(const char *name, uint32_t dim, uint64_t id);
 struct sl_message barrier_message(const char *name, uint32_t count, uint64_t id);
 
 /* Sets the time, then a tick. */

@@ -11,19 +11,6 @@
 #define WORKER SL_MESSAGE_ROLE_WORKER
 #define CLIENT SL_MESSAGE_ROLE_CLIENT
 
-static struct sl_message table_message(const char *name, uint32_t dim, uint64_t id)
-{
-    struct sl_message message = {
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = id,
-        .table_open.spec = {.kind = SL_TABLE_SPARSE, .dim = dim},
-    };
-    message.table_open.spec.optimizer.kind = SL_OPTIMIZER_SGD;
-    message.table_open.spec.optimizer.lr = 0.1F;
-    (void)snprintf(message.table_open.spec.name, sizeof message.table_open.spec.name, "%s", name);
-    return message;
-}
-
 static void workers_register(struct fixture *f)
 {
     for (sl_coordinator_peer peer = 1; peer <= 3; peer++) {

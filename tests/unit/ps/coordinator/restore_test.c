@@ -211,8 +211,7 @@ static void follow_to_the_end(struct fixture *f)
     fixture_follow(f, 2, 1);
     two_ps(f);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
-    register_restoring(f, 11, 1, 0, 0, false);
-    register_restoring(f, 12, 1, 0, 0, false);
+    both_register(f, false, false);
     register_worker(f, 1, 1);
     f->sent_count = 0;
     client_joins(f, 21);
@@ -247,8 +246,7 @@ CASE(end__the_last_one_begins_after_the_end)
     fixture_follow(f, 2, 1);
     two_ps(f);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
-    register_restoring(f, 11, 1, 0, 0, false);
-    register_restoring(f, 12, 1, 0, 0, false);
+    both_register(f, false, false);
     register_worker(f, 1, 1);
     f->sent_count = 0;
     static const sl_coordinator_peer all[] = {1, 11, 12, 0};
@@ -316,23 +314,11 @@ CASE(end__no_checkpoint_begins_by_itself)
 /* ---- Values that are lost ---------------------------------------------------------------------
  */
 
-static struct sl_message table_message(uint64_t id, bool keep_id)
-{
-    return (struct sl_message){
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = id,
-        .table_open = {.spec = {.kind = SL_TABLE_SPARSE,
-                                .dim = 8,
-                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SGD),
-                                .name = "t"},
-                       .keep_id = keep_id},
-    };
-}
-
 static void open_table(struct fixture *f, sl_coordinator_peer peer, uint64_t id, bool keep_id)
 {
-    say(f, peer, table_message(id, keep_id));
-    f->sent_count = 0;
+    struct sl_message message = table_message("t", 8, id);
+    message.table_open.keep_id = keep_id;
+    say(f, peer, message);
 }
 
 /* The connections 11, 12, 1 and 21: two ps, worker/0 and a client. */
@@ -341,8 +327,7 @@ static void job_begins(struct fixture *f)
     fixture_remake(f, 2, 3);
     client_joins(f, 21);
     two_ps(f);
-    register_restoring(f, 11, 1, 0, 0, false);
-    register_restoring(f, 12, 1, 0, 0, false);
+    both_register(f, false, false);
     join_worker(f, 1, 0, 1, 1);
     f->sent_count = 0;
 }
@@ -369,6 +354,7 @@ CASE(values__are_lost_when_a_ps_returns_with_nothing)
 {
     job_begins(f);
     open_table(f, 1, 2, false);
+    f->sent_count = 0;
     ps_1_returns(f, 0);
     expect_part(f, "1#0 cluster of 3 workers without the values of ps/1:");
     expect_no_checkpoint(f, "ps/1");
@@ -386,6 +372,7 @@ CASE(values__are_whole_where_there_are_none_or_a_checkpoint_has_them)
 
     job_begins(f);
     open_table(f, 1, 2, false);
+    f->sent_count = 0;
     ask(f, 21, 2, 0);
     make_it(f, 1);
     ps_1_returns(f, 1);
@@ -399,9 +386,9 @@ CASE(values__of_a_table_that_is_older_than_the_cluster_are_whole)
     fixture_remake(f, 2, 3);
     client_joins(f, 21);
     open_table(f, 21, 1, false);
+    f->sent_count = 0;
     two_ps(f);
-    register_restoring(f, 11, 1, 0, 0, false);
-    register_restoring(f, 12, 1, 0, 0, false);
+    both_register(f, false, false);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
     f->sent_count = 0;
     register_worker(f, 1, 2);
@@ -420,8 +407,7 @@ CASE(values__are_lost_with_the_ps_of_the_coordinator)
             open_table(f, 1, 1, true);
         }
         two_ps(f);
-        register_restoring(f, 11, 1, 0, 0, false);
-        register_restoring(f, 12, 1, 0, 0, true);
+        both_register(f, false, true);
         if (keeps_first == 0) {
             open_table(f, 1, 1, true);
         }
@@ -462,15 +448,13 @@ CASE(values__that_are_lost_end_the_checkpoint_that_is_made)
     client_joins(f, 21);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
     two_ps(f);
-    register_restoring(f, 11, 1, 0, 0, false);
-    register_restoring(f, 12, 1, 0, 0, true);
+    both_register(f, false, true);
     f->sent_count = 0;
     ask(f, 21, 2, 0);
     expect_of_both(f, "checkpoint 1 on 0");
     part(f, 11, 1);
     f->sent_count = 0;
-    struct sl_message keep = table_message(1, true);
-    say(f, 1, keep);
+    open_table(f, 1, 1, true);
     expect_part(f, "21#2 error corrupt: checkpoint 1 is aborted: ps/0 was restarted without");
     f->sent_count = 0;
     part(f, 12, 1); /* too late */
@@ -481,9 +465,9 @@ CASE(values__outlive_a_scheduler)
     fixture_remake(f, 2, 3);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
     open_table(f, 1, 1, true);
+    f->sent_count = 0;
     two_ps(f);
-    register_restoring(f, 11, 1, 0, 0, true);
-    register_restoring(f, 12, 1, 0, 0, true);
+    both_register(f, true, true);
     f->sent_count = 0;
     register_worker(f, 1, 2);
     expect_part(f, "1#2 cluster of 3 workers:");
