@@ -92,8 +92,9 @@ static void send_done(struct sl_coordinator *coordinator,
     sl_coordinator_send(coordinator, member, &done);
 }
 
-void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
-                                      const struct sl_coordinator_barrier *barrier)
+/* Records a completed barrier in the ring, and reports the changed record. */
+static void note_done(struct sl_coordinator *coordinator,
+                      const struct sl_coordinator_barrier *barrier)
 {
     if (coordinator->options.changed == NULL) {
         return;
@@ -118,7 +119,7 @@ void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
 static void barrier_complete(struct sl_coordinator *coordinator,
                              struct sl_coordinator_barrier *barrier)
 {
-    sl_coordinator_barrier_note_done(coordinator, barrier);
+    note_done(coordinator, barrier);
     for (uint32_t i = 0; i < barrier->arrived; i++) {
         const struct sl_coordinator_waiter *arrival = &barrier->arrivals[i];
         struct sl_coordinator_member *member = arrival->member;

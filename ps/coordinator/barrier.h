@@ -25,8 +25,4 @@ void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t no
 
 void sl_coordinator_barrier_fini(struct sl_coordinator *coordinator);
 
-/* Records a completed barrier in the ring, and reports the changed record. */
-void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
-                                      const struct sl_coordinator_barrier *barrier);
-
 #endif

@@ -22,7 +22,6 @@ int sl_shard_scratch_init(struct sl_shard_scratch *scratch, uint32_t key_max, si
         .records = calloc(key_max, sizeof *scratch->records),
         .gradients = calloc(float_max, sizeof *scratch->gradients),
         .key_max = key_max,
-        .float_max = float_max,
     };
     if (scratch->slots == NULL || scratch->records == NULL || scratch->gradients == NULL) {
         sl_shard_scratch_fini(scratch);

@@ -21,9 +21,8 @@ struct sl_shard_scratch {
     struct sl_shard_scratch_slot *slots;
     uint32_t
         *records; /* [key_max] distinct row indexes of the section, in order of first occurrence */
-    float *gradients; /* [float_max] summed gradients, if keys repeat */
+    float *gradients; /* summed gradients, if keys repeat */
     uint32_t key_max;
-    size_t float_max;
     uint32_t shift; /* 32 - log2 of the slots in use */
     uint32_t generation;
     const struct sl_shard_exec *owner; /* the push that uses it; NULL: free */

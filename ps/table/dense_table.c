@@ -251,11 +251,6 @@ uint32_t sl_dense_table_block_count(const struct sl_dense_table *table)
     return (uint32_t)((table->count + BLOCK - 1) / BLOCK);
 }
 
-const struct sl_table_spec *sl_dense_table_spec(const struct sl_dense_table *table)
-{
-    return &table->spec;
-}
-
 const struct sl_optimizer *sl_dense_table_optimizer(const struct sl_dense_table *table)
 {
     return table->optimizer;

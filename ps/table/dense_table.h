@@ -64,7 +64,6 @@ void sl_dense_table_set_hook(struct sl_dense_table *table, struct sl_dense_table
 struct sl_dense_block sl_dense_table_block(const struct sl_dense_table *table, uint32_t index);
 uint32_t sl_dense_table_block_count(const struct sl_dense_table *table);
 
-const struct sl_table_spec *sl_dense_table_spec(const struct sl_dense_table *table);
 const struct sl_optimizer *sl_dense_table_optimizer(const struct sl_dense_table *table);
 uint64_t sl_dense_table_start(const struct sl_dense_table *table);
 uint64_t sl_dense_table_count(const struct sl_dense_table *table);

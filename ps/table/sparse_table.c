@@ -356,11 +356,3 @@ uint64_t sl_sparse_table_chunks_late(const struct sl_sparse_table *table)
     return table->records.large.chunks_late + table->index.segments.large.chunks_late +
            table->index.pages.large.chunks_late;
 }
-
-void sl_sparse_table_each(struct sl_sparse_table *table,
-                          void (*visit)(void *ctx, const struct sl_row *record), void *ctx)
-{
-    for (uint32_t number = 0; number < table->records.unit_count; number++) {
-        visit(ctx, record_at(table, number));
-    }
-}

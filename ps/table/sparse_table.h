@@ -93,8 +93,4 @@ void sl_sparse_table_set_bytes_max(struct sl_sparse_table *table, size_t bytes_m
 /* Counts large mappings needed before the background thread had prepared them. */
 uint64_t sl_sparse_table_chunks_late(const struct sl_sparse_table *table);
 
-/* Calls `visit` for each record in order of creation. */
-void sl_sparse_table_each(struct sl_sparse_table *table,
-                          void (*visit)(void *ctx, const struct sl_row *record), void *ctx);
-
 #endif

@@ -240,9 +240,8 @@ struct walk {
 };
 
 /* All columns are alike; and a row without a visit has nothing, also of what is kept beside it. */
-static void check_row(void *ctx, const struct sl_row *record)
+static void check_row(struct walk *walk, const struct sl_row *record)
 {
-    struct walk *walk = ctx;
     walk->visited += record->count > 0;
     for (uint32_t i = 0; i < walk->float_count; i++) {
         const float like = record->count == 0 ? 0 : record->values[i / walk->dim * walk->dim];
@@ -265,7 +264,9 @@ static void check_rows(struct rows *rows)
             walk.dim = table->spec.dim;
             walk.float_count =
                 walk.dim + (uint32_t)sl_optimizer_slot_floats(table->optimizer, walk.dim);
-            sl_sparse_table_each(table->sparse, check_row, &walk);
+            for (uint32_t k = 0; k < sl_sparse_table_row_count(table->sparse); k++) {
+                check_row(&walk, sl_sparse_table_record(table->sparse, k));
+            }
         }
     }
     if (walk.visited != rows->visited) {

@@ -70,9 +70,8 @@ static void put_record(struct maker *maker, enum sl_snapshot_kind kind,
     }
 }
 
-static void put_row(void *ctx, const struct sl_row *record)
+static void put_row(struct maker *maker, const struct sl_row *record)
 {
-    struct maker *maker = ctx;
     const struct sl_shard_table *table = maker->table;
     const struct sl_snapshot_record snapshot = {
         .key = record->key,
@@ -182,7 +181,9 @@ static void put_table(struct maker *maker)
     sl_snapshot_put_table(maker->block, maker->table_id, &snapshot);
     maker->block = NULL;
     if (table->sparse != NULL) {
-        sl_sparse_table_each(table->sparse, put_row, maker);
+        for (uint32_t i = 0; i < sl_sparse_table_row_count(table->sparse); i++) {
+            put_row(maker, sl_sparse_table_record(table->sparse, i));
+        }
     } else if (table->dense != NULL) {
         put_blocks(maker);
     } else {
@@ -370,9 +371,8 @@ struct others {
     const char *found;
 };
 
-static void compare_row(void *ctx, const struct sl_row *record)
+static void compare_row(struct others *others, const struct sl_row *record)
 {
-    struct others *others = ctx;
     const struct sl_shard *shard = others->shards[sl_partition_owner(record->key, others->count)];
     const struct sl_shard_table *table = shard->tables[others->table_id];
     uint32_t number;
@@ -451,7 +451,9 @@ static const char *compare_table(struct sl_shard *const *a, uint32_t a_count, st
         b->seen = 0;
         b->found = NULL;
         if (b->table->sparse != NULL) {
-            sl_sparse_table_each(b->table->sparse, compare_row, b);
+            for (uint32_t i = 0; i < sl_sparse_table_row_count(b->table->sparse); i++) {
+                compare_row(b, sl_sparse_table_record(b->table->sparse, i));
+            }
         } else {
             b->found = b->table->dense != NULL ? compare_dense(b) : compare_kv(b);
         }

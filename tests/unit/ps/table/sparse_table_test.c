@@ -534,24 +534,3 @@ SL_CASE(table_table_pool__sums_bags)
     sl_sparse_table_pool(table, records, bag_ends, 0, pooled);
     sl_sparse_table_destroy(&table);
 }
-
-static void count_in_order(void *ctx, const struct sl_row *record)
-{
-    uint64_t *next = ctx;
-    assert_int_equal(record->key, 3 * *next);
-    (*next)++;
-}
-
-SL_CASE(table_table_each__in_order_of_creation)
-{
-    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_SUM, 2);
-    uint64_t seen = 0;
-    for (uint64_t i = 0; i < 30000; i++) {
-        const uint64_t key = 3 * i;
-        uint32_t record;
-        assert_int_equal(sl_sparse_table_find_or_create(table, &key, 1, &record), 0);
-    }
-    sl_sparse_table_each(table, count_in_order, &seen);
-    assert_int_equal(seen, 30000);
-    sl_sparse_table_destroy(&table);
-}
