@@ -58,7 +58,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
         .bytes = ahead < AHEAD_BYTES_LEAST ? AHEAD_BYTES_LEAST : ahead,
         .requests = AHEAD_ENTRIES,
     };
-    conn->welcomed = conn->conn->is_welcome = true;
+    conn->conn->is_welcome = true;
     const struct sl_message message = {
         .kind = SL_MESSAGE_WELCOME,
         .id = conn->handshake.hello_id,
@@ -182,10 +182,10 @@ static void answer(struct sl_server *server)
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
 
-/* Reports the divergence and stops being a backup. */
-static void fail(struct sl_server *server, const char *format, ...)
+/* Reports the divergence and stops being a backup. Returns false. */
+static bool fail(struct sl_server *server, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static void fail(struct sl_server *server, const char *format, ...)
+static bool fail(struct sl_server *server, const char *format, ...)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
     char what[SL_MESSAGE_TEXT_BYTES / 2];
@@ -204,6 +204,7 @@ static void fail(struct sl_server *server, const char *format, ...)
         sl_server_send_error(backup->feed, 0, SL_ERR_INVALID, text);
         sl_server_conn_drop(backup->feed, SL_ERR_INVALID, "%s", text);
     }
+    return false;
 }
 
 static bool is_client(const struct sl_replication_entry_head *head)
@@ -224,7 +225,7 @@ static struct sl_server_session *session_of(struct sl_server *server,
                                        head->task_index, reason, sizeof reason)
             : NULL;
     if (session == NULL) {
-        fail(server, "%.200s", reason);
+        (void)fail(server, "%.200s", reason);
     }
     return session;
 }
@@ -233,8 +234,7 @@ static struct sl_server_session *session_of(struct sl_server *server,
 static bool end_write(struct sl_server *server, const struct sl_replication_entry_head *head)
 {
     if (head->error > (uint32_t)-SL_ERR_CANCELLED) { /* the last error code */
-        fail(server, "it has failed with %u, which is no error", head->error);
-        return false;
+        return fail(server, "it has failed with %u, which is no error", head->error);
     }
     if (head->role == 0) {
         return true;
@@ -274,14 +274,12 @@ static bool begin_write(struct sl_server *server, struct sl_server_request *requ
         return true;
     }
     if (caller.has_clock && caller.worker >= SL_LIMIT_WORKERS) {
-        fail(server, "an entry of worker/%u", caller.worker);
-        return false;
+        return fail(server, "an entry of worker/%u", caller.worker);
     }
     int err = sl_shard_begin(server->shard, &caller, body_of(request), head->body_bytes,
                              &request->work, reason, sizeof reason);
     if (err != 0 || head->first > head->end || head->end > request->work.sections_left) {
-        fail(server, "%.200s", err != 0 ? reason : "it has fewer sections");
-        return false;
+        return fail(server, "%.200s", err != 0 ? reason : "it has fewer sections");
     }
     sl_shard_skip_writes_before(&request->work, written_before(server, head));
     sl_shard_apply_only(&request->work, head->end);
@@ -295,21 +293,15 @@ static bool open_table(struct sl_server *server, const struct sl_message *messag
     const struct sl_message_table_open *open = &message->table_open;
     const int err =
         sl_shard_table_open(server->shard, open->table_id, &open->spec, reason, sizeof reason);
-    if (err != 0) {
-        fail(server, "%.200s", reason);
-    }
-    return err == 0;
+    return err == 0 || fail(server, "%.200s", reason);
 }
 
 static bool join(struct sl_server *server, const struct sl_replication_entry_head *head,
                  const struct sl_message *message)
 {
     const uint32_t clock = sl_shard_worker_join(server->shard, head->task_index, message->clock);
-    if (clock != message->clock) {
-        fail(server, "worker/%u may join at %u, not at %u", head->task_index, clock,
-             message->clock);
-    }
-    return clock == message->clock;
+    return clock == message->clock || fail(server, "worker/%u may join at %u, not at %u",
+                                           head->task_index, clock, message->clock);
 }
 
 static bool do_message(struct sl_server *server, const struct sl_server_request *request,
@@ -319,13 +311,12 @@ static bool do_message(struct sl_server *server, const struct sl_server_request 
     struct sl_message message;
     if (head->message_bytes > head->body_bytes ||
         sl_message_decode(body_of(request), head->message_bytes, &message) != 0) {
-        fail(server, "its message is not valid");
-        return false;
+        return fail(server, "its message is not valid");
     }
-    bool done = false;
+    bool done;
     if (message.kind != (is_table ? SL_MESSAGE_TABLE_OPEN : SL_MESSAGE_JOIN) ||
         (!is_table && (head->role != SL_MESSAGE_ROLE_WORKER || !is_client(head)))) {
-        fail(server, "it has a message of kind %d", (int)message.kind);
+        done = fail(server, "it has a message of kind %d", (int)message.kind);
     } else {
         done = is_table ? open_table(server, &message) : join(server, head, &message);
     }
@@ -354,8 +345,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
     char reason[SL_MESSAGE_TEXT_BYTES] = "a snapshot of what is there already";
     const bool is_first = request->id == 1;
     if (is_first != !backup->is_loading) {
-        fail(server, "%.200s", reason);
-        return false;
+        return fail(server, "%.200s", reason);
     }
     backup->block = (struct sl_snapshot_block){
         .kind = head->block_kind,
@@ -374,10 +364,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
                                   server->options.shard.count, reason, sizeof reason);
     }
     err = err == 0 ? sl_snapshot_block_check(&backup->block, reason, sizeof reason) : err;
-    if (err != 0) {
-        fail(server, "%.200s", reason);
-    }
-    return err == 0;
+    return err == 0 || fail(server, "%.200s", reason);
 }
 
 /* Continues loading a block; like sl_shard_run. */
@@ -406,15 +393,13 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
 {
     const struct sl_replication_entry_head head = head_of(request);
     if (head.body_bytes != request->payload_bytes - sizeof head) {
-        fail(server, "it has %u bytes, not %u", request->payload_bytes, head.body_bytes);
-        return false;
+        return fail(server, "it has %u bytes, not %u", request->payload_bytes, head.body_bytes);
     }
     if (head.kind == SL_REPLICATION_ENTRY_SNAPSHOT) {
         return begin_block(server, request, &head);
     }
     if (server->replica->backup.is_loading) {
-        fail(server, "it comes before the snapshot is complete");
-        return false;
+        return fail(server, "it comes before the snapshot is complete");
     }
     switch (head.kind) {
     case SL_REPLICATION_ENTRY_WRITE:
@@ -440,8 +425,7 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
     default:
         break;
     }
-    fail(server, "it is of kind %u", head.kind);
-    return false;
+    return fail(server, "it is of kind %u", head.kind);
 }
 
 /* The first entry was executed. False: diverged. */
@@ -479,8 +463,7 @@ static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
                                               reason, sizeof reason)
                                : load_block(server, keys, spent, reason, sizeof reason);
         if (result < 0) {
-            fail(server, "%.200s", reason);
-            return false;
+            return fail(server, "%.200s", reason);
         }
         if (result != SL_SHARD_DONE) {
             return result == SL_SHARD_AGAIN && sl_shard_iteration_due(server->shard);

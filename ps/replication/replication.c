@@ -121,12 +121,7 @@ void sl_replication_open(struct sl_server *server)
         sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
     }
     apply_expirations(server);
-    SL_LIST_FOREACH (link, &server->conns) {
-        struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->kind == SL_SERVER_CONN_DATA && conn->session != NULL && !conn->welcomed) {
-            sl_server_handshake_welcome(conn);
-        }
-    }
+    sl_server_handshake_welcome(server);
 }
 
 /* The state of this backup is obsolete: it starts empty. */

@@ -118,9 +118,7 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
     if (conn == NULL) {
         return NULL;
     }
-    bool may_be_long = conn->kind == SL_SERVER_CONN_DATA || conn->kind == SL_SERVER_CONN_CONTROL ||
-                       conn->kind == SL_SERVER_CONN_PRIMARY;
-    if (!may_be_long ||
+    if (!sl_server_conn_is_welcomed(conn) ||
         (header->type == SL_FRAME_REQUEST && conn->credit.bytes < header->payload_bytes)) {
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL,
                             "a frame of %u bytes, for which it has no credit",
@@ -172,8 +170,7 @@ static void on_received(void *ctx, struct sl_conn *transport_conn,
         sl_server_conn_drop(conn, SL_ERR_CORRUPT, "a frame's checksum does not match");
         return;
     }
-    if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_DATA &&
-        conn->welcomed) {
+    if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_DATA) {
         sl_server_request_arrive(conn, message);
         return;
     }

@@ -11,11 +11,13 @@
 enum sl_server_conn_kind {
     SL_SERVER_CONN_NEW,        /* no hello yet */
     SL_SERVER_CONN_CHALLENGED, /* hello received, must prove the secret */
-    SL_SERVER_CONN_WAITING,    /* admitted to a shard that is being restored */
+    SL_SERVER_CONN_WAITING,    /* client of a shard that is being restored */
+    SL_SERVER_CONN_ADMITTED,   /* client that has a session and waits for its welcome */
     SL_SERVER_CONN_REFUSED,    /* refused or dismissed, being closed */
-    SL_SERVER_CONN_CONTROL,    /* member of the coordinator */
-    SL_SERVER_CONN_DATA,       /* client of the shard */
-    SL_SERVER_CONN_PRIMARY,    /* primary of the backup here */
+    /* Welcomed: */
+    SL_SERVER_CONN_CONTROL, /* member of the coordinator */
+    SL_SERVER_CONN_DATA,    /* client of the shard */
+    SL_SERVER_CONN_PRIMARY, /* primary of the backup here */
 };
 
 /* For handshake.c: until the connection is admitted. */
@@ -56,7 +58,6 @@ struct sl_server_conn {
     struct sl_outbox *outbox; /* the server's, for replies or for control messages */
     struct sl_outbox_queue out;
     bool uses_shm; /* connected over shared memory */
-    bool welcomed;
     bool said_goodbye;
     enum sl_server_conn_kind kind;
     struct sl_message_hello hello;
@@ -66,7 +67,7 @@ struct sl_server_conn {
     struct sl_server_conn_output output;
     struct sl_server_conn_sink sink;
 
-    /* Kind DATA: */
+    /* Kinds ADMITTED and DATA: */
     struct sl_server_session *session; /* NULL: before the hello, or replaced */
     bool resumed;
     bool has_pulls;          /* in the server's batch */
@@ -82,6 +83,11 @@ extern const struct sl_transport_events sl_server_conn_events;
 static inline bool sl_server_conn_is_free(const struct sl_server_conn *conn)
 {
     return sl_list_empty(&conn->queue);
+}
+
+static inline bool sl_server_conn_is_welcomed(const struct sl_server_conn *conn)
+{
+    return conn->kind >= SL_SERVER_CONN_CONTROL;
 }
 
 static inline struct sl_server_conn *sl_server_conn_of(struct sl_list_link *link)

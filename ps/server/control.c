@@ -81,10 +81,6 @@ static void on_join(struct sl_server_conn *conn, const struct sl_message *messag
 
 static void on_data_message(struct sl_server_conn *conn, const struct sl_message *message)
 {
-    if (!conn->welcomed) {
-        sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
-        return;
-    }
     const struct sl_server *server = conn->server;
     const bool is_first = !conn->session->confirmed;
     const bool is_logged =
@@ -133,6 +129,7 @@ static void dispatch(struct sl_server_conn *conn, const struct sl_message *messa
     case SL_SERVER_CONN_REFUSED:
         return;
     case SL_SERVER_CONN_WAITING:
+    case SL_SERVER_CONN_ADMITTED:
         if (message->kind != SL_MESSAGE_GOODBYE) {
             sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
             return;

@@ -48,7 +48,8 @@ static void say_goodbye(struct sl_server *server)
     server->drain.stage = SL_SERVER_SAID_GOODBYE;
     SL_LIST_FOREACH (link, &server->conns) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->welcomed && !conn->said_goodbye && conn->conn->state == SL_CONN_OPEN) {
+        if (sl_server_conn_is_welcomed(conn) && !conn->said_goodbye &&
+            conn->conn->state == SL_CONN_OPEN) {
             struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
             sl_server_send(conn, &goodbye);
         }

@@ -32,21 +32,21 @@ void sl_server_handshake_refuse_version(struct sl_server_conn *conn, uint32_t ve
 
 /* Admission */
 
-static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_message_welcome *welcome)
+static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_message_welcome *out)
 {
     const struct sl_server *server = conn->server;
-    welcome->credit_bytes = conn->credit.bytes;
-    welcome->credit_requests = conn->credit.requests;
-    welcome->shard = server->options.shard.index;
-    welcome->shard_count = server->options.shard.count;
-    welcome->resumed = conn->resumed;
-    welcome->restored = conn->resumed ? conn->session->restored : server->is_restored;
-    welcome->incarnation = server->role.state;
-    welcome->payload_bytes_max = server->payload_bytes_max;
+    out->credit_bytes = conn->credit.bytes;
+    out->credit_requests = conn->credit.requests;
+    out->shard = server->options.shard.index;
+    out->shard_count = server->options.shard.count;
+    out->resumed = conn->resumed;
+    out->restored = conn->resumed ? conn->session->restored : server->is_restored;
+    out->incarnation = server->role.state;
+    out->payload_bytes_max = server->payload_bytes_max;
     if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
         struct sl_shard_worker worker = sl_shard_worker_find(server->shard, conn->hello.task_index);
-        welcome->counts = worker.counts;
-        welcome->clock = worker.clock;
+        out->counts = worker.counts;
+        out->clock = worker.clock;
     }
 }
 
@@ -69,7 +69,7 @@ static void send_welcome(struct sl_server_conn *conn)
                        SL_CLOCK_NS_PER_MS);
         message.welcome.task_index = conn->hello.task_index;
     }
-    conn->welcomed = conn->conn->is_welcome = true;
+    conn->conn->is_welcome = true;
     if (conn->kind == SL_SERVER_CONN_DATA) {
         sl_server_send(conn, &message);
     } else {
@@ -78,9 +78,10 @@ static void send_welcome(struct sl_server_conn *conn)
     }
 }
 
-void sl_server_handshake_welcome(struct sl_server_conn *conn)
+static void welcome(struct sl_server_conn *conn)
 {
-    sl_assert(!conn->welcomed);
+    sl_assert(conn->kind == SL_SERVER_CONN_ADMITTED);
+    conn->kind = SL_SERVER_CONN_DATA;
     conn->server->role.is_touched = true;
     conn->credit = (struct sl_credit){
         .bytes = SL_LIMIT_CREDIT_BYTES,
@@ -90,6 +91,16 @@ void sl_server_handshake_welcome(struct sl_server_conn *conn)
         sl_shard_worker_seen(conn->server->shard, conn->hello.task_index);
     }
     send_welcome(conn);
+}
+
+void sl_server_handshake_welcome(struct sl_server *server)
+{
+    SL_LIST_FOREACH (link, &server->conns) {
+        struct sl_server_conn *conn = sl_server_conn_of(link);
+        if (conn->kind == SL_SERVER_CONN_ADMITTED && conn->session != NULL) {
+            welcome(conn);
+        }
+    }
 }
 
 static void admit_data(struct sl_server_conn *conn)
@@ -119,9 +130,9 @@ static void admit_data(struct sl_server_conn *conn)
         sl_server_handshake_refuse(conn, err, "%s", text);
         return;
     }
-    conn->kind = SL_SERVER_CONN_DATA;
+    conn->kind = SL_SERVER_CONN_ADMITTED;
     if (server->shard != NULL && server->role.serves) {
-        sl_server_handshake_welcome(conn);
+        welcome(conn);
     }
 }
 

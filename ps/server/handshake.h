@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct sl_message;
+struct sl_server;
 struct sl_server_conn;
 
 /* A connection that has not sent its hello and proved the secret by then is closed. */
@@ -24,8 +25,8 @@ void sl_server_handshake_proof(struct sl_server_conn *conn, const struct sl_mess
 /* The peer is authenticated. */
 void sl_server_handshake_admit(struct sl_server_conn *conn);
 
-/* The shard's index is known: welcomes the client. */
-void sl_server_handshake_welcome(struct sl_server_conn *conn);
+/* The shard exists and the server serves: welcomes the admitted clients. */
+void sl_server_handshake_welcome(struct sl_server *server);
 
 /* Sends the reason to the peer, and closes. */
 void sl_server_handshake_refuse(struct sl_server_conn *conn, int err, const char *format, ...)

@@ -206,11 +206,8 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
         return 0;
     }
     sl_server_sessions_number(server);
-    SL_LIST_FOREACH (link, &server->conns) {
-        struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->session != NULL && server->role.serves) {
-            sl_server_handshake_welcome(conn);
-        }
+    if (server->role.serves) {
+        sl_server_handshake_welcome(server);
     }
     return 0;
 }
