@@ -7,13 +7,11 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import harness
-import protocol_client
 import sum_job
 
 SEED = int(os.environ.get("STARLING_SEED", random.SystemRandom().getrandbits(32)))
@@ -290,59 +288,8 @@ class StoppedProcess(FaultTest):
                 cluster.drain()
 
 
-class Strangers(FaultTest):
-    """Peers that do not speak the protocol, or stop in the middle of it, beside a job that goes on."""
-
-    def connect(self, port):
-        stranger = socket.create_connection(("127.0.0.1", port), timeout=harness.DEADLINE_S)
-        self.addCleanup(stranger.close)
-        return stranger
-
-    def assert_closed(self, stranger):
-        """The ps ends the connection, whatever it has said before."""
-        try:
-            while stranger.recv(1 << 16):
-                pass
-        except ConnectionError:
-            pass
-
-    def one_who_never_reads(self, coordinator):
-        """Asks for more than any buffer holds, on the first shard."""
-        client = protocol_client.Client(coordinator)
-        self.addCleanup(client.close)
-        table = client.open(name="wide", kind=protocol_client.SPARSE, dim=4096, consistency={},
-                            optimizer={"kind": 1, "lr": 1.0}, initializer={})
-        keys = [k for k in range(2000) if client.owner(k) is client.shards[0]][:200]
-        section = protocol_client.pull(table, keys)
-        cost = protocol_client.reply_size([section]) + protocol_client.HEADER.size
-        for _ in range(client.shards[0].credit_bytes // cost):
-            client.shards[0].start(section, budget_s=harness.DEADLINE_S)
-        return client.shards[0].socket
-
-    def test_beside_a_job(self):
-        cluster = self.cluster(proxied=False, worker_count=2)
-        job = sum_job.SumJob(self, cluster, "bsp", pause_ms=50)
-        workers = job.start_all()
-        half = protocol_client.frame_bytes(protocol_client.Frame(protocol_client.CONTROL, bytes(99)))
-        strangers = []
-        for ps, port in ((ps, port) for ps, pair in enumerate(cluster.ports) for port in pair):
-            # Each ps says what it closes, but not a hundred times.
-            strangers += [self.connect(port) for _ in range(100 if ps == 1 else 2)]
-            strangers[-1].sendall(self.random.randbytes(40 << self.random.randrange(10)))
-            strangers[-2].sendall(half[:50])
-        silent = self.one_who_never_reads(f"127.0.0.1:{cluster.ports[0][0]}")
-        for worker in workers:
-            self.assert_ends(worker, "0 failed")
-        self.assertEqual(job.check(), 2 * job.iterations)
-        cluster.ps[0].wait_line("no hello within 10 s")
-        cluster.ps[0].wait_line("it sent a frame header that is not ours")
-        for stranger in strangers:
-            self.assert_closed(stranger)
-        cluster.ps[0].wait_line("it does not read")
-        self.assert_closed(silent)
-        cluster.drain()
-
-    def test_worker_that_is_started_twice(self):
+class StartedTwice(FaultTest):
+    def test_worker(self):
         servers, flags = self.start_ps()
         args = self.training("--epochs", "100000")
         first = self.start_workers(flags, 1, args)[0]

@@ -229,27 +229,3 @@ SL_CASE_WITH(cluster_resolve__no_cluster_names_every_source, enter_folder, leave
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, NULL,
            WORDS(".endpoint_map has no lines"));
 }
-
-SL_CASE_WITH(cluster_resolve__errors_of_a_source_pass_through, enter_folder, leave_folder)
-{
-    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
-           (struct sl_cluster_flags){.ps_hosts = "a:1,b", .task_index = 0}, NULL,
-           WORDS("--ps-hosts, item 1", "\"b\""));
-    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
-           (struct sl_cluster_flags){.ps_hosts = "a:1", .worker_hosts = "a,,b", .task_index = 0},
-           NULL, WORDS("--worker-hosts"));
-    refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING,
-           "{\"cluster\":", WORDS("TF_CONFIG", "line 1"));
-    refuse(SL_ERR_NOT_FOUND, SL_CLUSTER_PS,
-           (struct sl_cluster_flags){
-               .ps_hosts = "a:1", .endpoint_map = "/nonexistent/map", .task_index = 0},
-           NULL, WORDS("/nonexistent/map"));
-    write_map(".endpoint_map", "b:2=b:3\n");
-    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
-           (struct sl_cluster_flags){.ps_hosts = "a:1,b:2", .task_index = 0}, NULL,
-           WORDS(".endpoint_map: no line for ps 0", "\"a:1=DATA_URI\""));
-    write_map(".endpoint_map", "a:1=b:2\nrubbish\n");
-    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
-           (struct sl_cluster_flags){.ps_hosts = "a:1", .task_index = 0}, NULL,
-           WORDS(".endpoint_map:2: ", "rubbish"));
-}

@@ -180,17 +180,6 @@ SL_CASE_WITH(dmlc_read__bad_values_name_what_is_accepted, unset_all, unset_all)
     }
 }
 
-SL_CASE_WITH(dmlc_read__a_job_needs_all_of_it, unset_all, unset_all)
-{
-    static const char *const needed[] = {"DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER",
-                                         "DMLC_NUM_SERVER"};
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
-        set_job("scheduler");
-        unsetenv(needed[i]);
-        refuse_with(WORDS(needed[i], "is not set", "DMLC_ROLE"));
-    }
-}
-
 SL_CASE_WITH(dmlc_read__heartbeats_come_more_than_once_a_timeout, unset_all, unset_all)
 {
     set("PS_HEARTBEAT_TIMEOUT", "5");
@@ -221,32 +210,6 @@ static void refuse_cluster(enum sl_cluster_role role, struct sl_cluster_flags fl
         sl_cluster_resolve(role, &flags, tf_config, &dmlc, &cluster, reason, sizeof reason),
         SL_ERR_INVALID);
     expect_words(reason, words);
-}
-
-SL_CASE_WITH(cluster_resolve__by_dmlc, unset_all, unset_all)
-{
-    set_job("worker");
-    struct sl_cluster cluster =
-        resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags){.task_index = -1});
-    assert_true(cluster.has_scheduler);
-    assert_string_equal(cluster.coordinator.host, "10.0.0.2");
-    assert_int_equal(cluster.ps_count, 2);
-    assert_int_equal(cluster.worker_count, 4);
-    assert_null(cluster.ps);
-    assert_true(cluster.any_task);
-    set("DMLC_RANK", "3");
-    cluster = resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags){.task_index = -1});
-    assert_false(cluster.any_task);
-    assert_int_equal(cluster.task_index, 3);
-    set_job("scheduler");
-    cluster = resolve(SL_CLUSTER_PS, (struct sl_cluster_flags){.task_index = -1});
-    assert_int_equal(cluster.role, SL_CLUSTER_SCHEDULER);
-    assert_int_equal(cluster.task_index, 0);
-    set_job("server");
-    set("DMLC_RANK", "1");
-    cluster = resolve(SL_CLUSTER_PS, (struct sl_cluster_flags){.task_index = -1});
-    assert_int_equal(cluster.role, SL_CLUSTER_PS);
-    assert_int_equal(cluster.task_index, 1);
 }
 
 SL_CASE_WITH(cluster_resolve__dmlc_and_flags_that_agree, unset_all, unset_all)

@@ -60,15 +60,6 @@ SL_CASE_WITH(endpoint_map_read__takes_lines_blanks_comments_and_crlf, make_file,
     sl_endpoint_map_fini(&map);
 }
 
-SL_CASE_WITH(endpoint_map_read__empty_file_is_an_empty_map, make_file, remove_file)
-{
-    struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(read_text("", 0, &map, reason, sizeof reason), 0);
-    assert_int_equal(map.count, 0);
-    sl_endpoint_map_fini(&map);
-}
-
 SL_CASE_WITH(endpoint_map_read__refuses_with_file_and_line, make_file, remove_file)
 {
     static const struct {
@@ -121,35 +112,6 @@ SL_CASE_WITH(endpoint_map_read__refuses_with_file_and_line, make_file, remove_fi
         }
         assert_int_equal(map.count, 4711);
     }
-}
-
-SL_CASE_WITH(endpoint_map_read__dpdk_beside_tcp_is_the_bypass_one, make_file, remove_file)
-{
-    const char text[] = "a:1=dpdk://net_memif0,role=server,id=0?addr=10.0.0.1/24&port=9,tcp://b:6\n"
-                        "a:2=b:7 , dpdk://net_memif0,role=server?addr=10.0.0.2&port=9\n"
-                        "a:3= dpdk://net_memif0,role=server?addr=10.0.0.3&port=9 \n"
-                        "a:4=dpdk://10.0.0.4:9,b:8\n";
-    struct sl_endpoint_map map;
-    char reason[256] = "";
-    if (read_text(text, sizeof text - 1, &map, reason, sizeof reason) != 0) {
-        fail_msg("%s", reason);
-    }
-    assert_int_equal(map.count, 4);
-    for (uint32_t i = 0; i < map.count; i++) {
-        const struct sl_endpoint_map_entry *entry = &map.entries[i];
-        const struct sl_endpoint *dpdk = i == 2 ? &entry->data : &entry->bypass;
-        char host[32];
-        (void)snprintf(host, sizeof host, "10.0.0.%u", i + 1);
-        assert_int_equal(entry->has_bypass, i != 2);
-        assert_int_equal(dpdk->scheme, SL_ENDPOINT_DPDK);
-        assert_string_equal(dpdk->host, host);
-        assert_int_equal(dpdk->port, 9);
-    }
-    assert_int_equal(map.entries[0].data.port, 6);
-    assert_string_equal(map.entries[0].bypass.device,
-                        "net_memif0,role=server,id=0?addr=10.0.0.1/24&port=9");
-    assert_int_equal(map.entries[1].data.port, 7);
-    sl_endpoint_map_fini(&map);
 }
 
 SL_CASE_WITH(endpoint_map_read__rdma_beside_tcp_is_the_bypass_one, make_file, remove_file)

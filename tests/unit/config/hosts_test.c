@@ -51,18 +51,6 @@ SL_CASE(hosts_append_list__refuses_with_source_and_item)
     }
 }
 
-SL_CASE(hosts_append_list__item_too_long_is_refused)
-{
-    char list[2000], reason[256] = "";
-    memset(list, 'a', sizeof list);
-    memcpy(list + sizeof list - 8, ":1,b:2", 7);
-    struct sl_hosts hosts = {0};
-    assert_int_equal(sl_hosts_append_list(&hosts, list, "--x", reason, sizeof reason),
-                     SL_ERR_INVALID);
-    assert_int_equal(hosts.count, 0);
-    sl_hosts_fini(&hosts);
-}
-
 SL_CASE(hosts_append__stops_at_the_limit)
 {
     struct sl_hosts hosts = {0};

@@ -99,27 +99,6 @@ SL_CASE(tf_config_parse__refuses_with_a_reason)
     }
 }
 
-SL_CASE(tf_config_parse__every_truncation_is_refused)
-{
-    const char whole[] = "{" CHIEF ",\"task\":{\"type\":\"worker\",\"index\":1}}";
-    char text[sizeof whole], reason[256];
-    struct sl_tf_config config;
-    for (size_t bytes = 0; bytes < sizeof whole - 1; bytes++) {
-        memcpy(text, whole, bytes);
-        text[bytes] = '\0';
-        assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_INVALID);
-    }
-}
-
-SL_CASE(tf_config_parse__deep_nesting_is_refused)
-{
-    static char text[1 << 20];
-    memset(text, '[', sizeof text - 1);
-    struct sl_tf_config config;
-    char reason[256] = "";
-    assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_INVALID);
-}
-
 SL_CASE(tf_config_parse__too_many_workers_are_too_large)
 {
     const char begin[] = "{\"cluster\":{\"worker\":[\"a\"";

@@ -31,23 +31,6 @@ static void fill(void)
     }
 }
 
-static struct sl_step *begin_iteration(struct sl_client *client, struct sl_table *table,
-                                       uint32_t clock, float *rows)
-{
-    struct sl_step *step = fixture_step(client, clock);
-    assert_int_equal(sl_step_pull(step, table, keys, KEYS, rows), 0);
-    assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
-    return step;
-}
-
-static void end_iteration(struct sl_client *client, struct sl_table *table, uint32_t clock)
-{
-    struct sl_step *step = fixture_step(client, clock);
-    assert_int_equal(sl_step_push(step, table, keys, KEYS, ones), 0);
-    assert_int_equal(sl_step_tick(step), 0);
-    fixture_run(step);
-}
-
 static void wait_for_rows(struct sl_step **step, const float *rows, float expected)
 {
     assert_int_equal(sl_step_wait(*step), 0);
@@ -55,36 +38,6 @@ static void wait_for_rows(struct sl_step **step, const float *rows, float expect
         assert_true(rows[i] == expected);
     }
     sl_step_destroy(step);
-}
-
-/* A pull of iteration c sees the pushes of all workers of the iterations before c, and no other. */
-CLIENT_CASE(bsp_pull__waits_for_all_workers)
-{
-    fill();
-    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &fixture_shape, 0),
-                                          fixture_client(fixture.cluster, &lite_shape, 1)};
-    struct sl_table_spec spec = clocked("bsp", SL_CONSISTENCY_BSP, 0);
-    struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
-                                        fixture_table(workers[1], &spec)};
-    float rows[WORKERS][KEYS];
-    for (uint32_t clock = 0; clock < 5; clock++) {
-        uint32_t first = clock % WORKERS, second = 1 - first;
-        struct sl_step *step = begin_iteration(workers[first], tables[first], clock, rows[first]);
-        wait_for_rows(&step, rows[first], (float)(clock * WORKERS));
-        end_iteration(workers[first], tables[first], clock);
-        /* The first is ahead now: its next pull must wait for the second, which still sees nothing
-         * of what the first has pushed. */
-        struct sl_step *ahead =
-            begin_iteration(workers[first], tables[first], clock + 1, rows[first]);
-        step = begin_iteration(workers[second], tables[second], clock, rows[second]);
-        wait_for_rows(&step, rows[second], (float)(clock * WORKERS));
-        assert_false(sl_step_done(ahead));
-        end_iteration(workers[second], tables[second], clock);
-        wait_for_rows(&ahead, rows[first], (float)((clock + 1) * WORKERS));
-    }
-    for (uint32_t i = 0; i < WORKERS; i++) {
-        sl_client_destroy(&workers[i]);
-    }
 }
 
 /* One step pushes, ticks, and pulls for the next iteration; by "lite" in one message a shard. */
@@ -120,60 +73,6 @@ CLIENT_CASE(bsp_pull__behind_the_tick_is_of_the_next_iteration)
     for (uint32_t i = 0; i < WORKERS; i++) {
         sl_client_destroy(&workers[i]);
     }
-}
-
-CLIENT_CASE(bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass)
-{
-    fill();
-    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &fixture_shape, 0),
-                                          fixture_client(fixture.cluster, &fixture_shape, 1)};
-    struct sl_table_spec spec = clocked("bsp_late", SL_CONSISTENCY_BSP, 0);
-    struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
-                                        fixture_table(workers[1], &spec)};
-    float rows[KEYS];
-    end_iteration(workers[0], tables[0], 0);
-    struct sl_step *step = fixture_step(workers[0], 1);
-    assert_int_equal(sl_step_pull(step, tables[0], keys, KEYS, rows), 0);
-    assert_int_equal(sl_step_submit(step, 100), 0);
-    assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
-    sl_step_destroy(&step);
-    step = begin_iteration(workers[0], tables[0], 1, rows);
-    end_iteration(workers[1], tables[1], 0);
-    wait_for_rows(&step, rows, WORKERS);
-    for (uint32_t i = 0; i < WORKERS; i++) {
-        sl_client_destroy(&workers[i]);
-    }
-}
-
-CLIENT_CASE(ssp_pull__runs_ahead_as_far_as_its_staleness)
-{
-    fill();
-    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &fixture_shape, 0),
-                                          fixture_client(fixture.cluster, &fixture_shape, 1)};
-    struct sl_table_spec spec = clocked("ssp", SL_CONSISTENCY_SSP, 2);
-    struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
-                                        fixture_table(workers[1], &spec)};
-    float rows[KEYS];
-    struct sl_step *step;
-    for (uint32_t clock = 0; clock <= 2; clock++) {
-        step = begin_iteration(workers[0], tables[0], clock, rows);
-        assert_int_equal(sl_step_wait(step), 0);
-        assert_int_equal(sl_step_staleness(step), clock);
-        sl_step_destroy(&step);
-        end_iteration(workers[0], tables[0], clock);
-    }
-    step = begin_iteration(workers[0], tables[0], 3, rows);
-    float other[KEYS];
-    struct sl_step *behind = begin_iteration(workers[1], tables[1], 0, other);
-    assert_int_equal(sl_step_wait(behind), 0);
-    sl_step_destroy(&behind);
-    assert_false(sl_step_done(step));
-    /* A worker that has finished holds nobody up. */
-    sl_client_destroy(&workers[1]);
-    assert_int_equal(sl_step_wait(step), 0);
-    assert_int_equal(sl_step_staleness(step), 0);
-    sl_step_destroy(&step);
-    sl_client_destroy(&workers[0]);
 }
 
 static void *come_to_barrier(void *ctx)

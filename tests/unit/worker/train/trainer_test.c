@@ -217,19 +217,6 @@ CASE(trainer_run__ends_at_a_bad_line)
     assert_false(report->complete);
 }
 
-/* The batch in hand is pushed, and nothing is pulled any more. The clock is not finished: who takes
- * its place goes on behind that batch. */
-CASE(trainer_run__stops_after_the_step_in_hand)
-{
-    fake.stop_at = 1;
-    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report),
-                     SL_ERR_CANCELLED);
-    assert_int_equal(fake.step_count, 3);
-    check_step(2, 0, "push tick ");
-    check_barriers("start");
-    assert_false(report->complete);
-}
-
 CASE(trainer_run__evaluates_after_training)
 {
     assert_int_equal(
@@ -251,35 +238,6 @@ CASE(trainer_run__refuses_test_data_of_one_label)
     assert_false(report->evaluated);
     check_barriers("start end end");                             /* nobody is left waiting, */
     assert_true(fake.milestones[SL_JOB_PROGRESS_EVALUATED] > 0); /* and nobody tries again */
-}
-
-/* In the place of a worker whose evaluation failed: the job has no result, and says so. */
-CASE(trainer_run__a_failed_evaluation_stays_failed)
-{
-    fake.begin = UINT32_MAX;
-    fake.milestones[SL_JOB_PROGRESS_FAILED] = 1;
-    fake.milestones[SL_JOB_PROGRESS_EVALUATED] = 1;
-    assert_int_equal(train_text(FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report),
-                     SL_ERR_INVALID);
-    assert_false(report->evaluated);
-}
-
-/* In a job that runs: the two batches before are read over, and the clocks are the job's. */
-CASE(trainer_run__goes_on_where_its_clock_is)
-{
-    fake.begin = 2;
-    fake.milestones[SL_JOB_PROGRESS_STARTED] = 3;
-    assert_int_equal(train_text("0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 7:1\n1 8:1\n0 9:1\n", NULL,
-                                SL_CONSISTENCY_ASP, 0, report),
-                     0);
-    assert_int_equal(fake.step_count, 4);
-    check_step(0, 2, "pull ");
-    check_step(1, 3, "pull ");
-    check_step(2, 2, "push tick ");
-    check_step(3, 3, "push finish ");
-    assert_true(report->rows == 3 && report->batches == 2);
-    assert_true(report->complete);
-    check_barriers("end"); /* at the start nobody would come to meet it */
 }
 
 /* The others are further than its share of the data goes: it holds nobody up. */
@@ -319,24 +277,6 @@ CASE(trainer_run__ends_when_not_all_come_to_the_start)
                      SL_ERR_DEADLINE);
     assert_int_equal(fake.step_count, 0);
     assert_true(fake.milestones[SL_JOB_PROGRESS_STARTED] == 0);
-}
-
-/* Worker 0 evaluates, and is seen to have done so at the meeting after its turn. */
-CASE(trainer_run__leaves_the_evaluation_to_the_first)
-{
-    fake.reached_at[SL_JOB_PROGRESS_EVALUATED] = 3;
-    assert_int_equal(train_as(2, FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
-    check_barriers("start end end");
-    assert_false(report->evaluated);
-    assert_true(fake.milestones[SL_JOB_PROGRESS_EVALUATED] == 1);
-}
-
-/* The turns of workers 0 and 1, who are lost, end by themselves. */
-CASE(trainer_run__evaluates_when_those_before_it_are_lost)
-{
-    assert_int_equal(train_as(2, FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
-    check_barriers("start end end end end");
-    assert_true(report->evaluated);
 }
 
 CASE(trainer_run__ends_when_the_evaluation_does_not_come)
