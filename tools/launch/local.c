@@ -163,12 +163,8 @@ int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan,
     check_polling(options);
     int err = list_hosts(options, &hosts, reason, reason_bytes);
     if (err == 0) {
-        err = sl_plan_init(plan, (uint32_t)options->ps_count, (uint32_t)options->worker_count);
+        err = sl_plan_fill(plan, options, &hosts, reason, reason_bytes);
     }
-    for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
-        err = sl_plan_command(&plan->tasks[i], options, &hosts, reason, reason_bytes);
-    }
-    free(hosts.ps);
-    free(hosts.workers);
+    sl_plan_hosts_fini(&hosts);
     return err;
 }

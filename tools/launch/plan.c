@@ -153,11 +153,7 @@ static char *find_program(const char *name, const char *bin_dir)
 
 static int append_words(struct sl_shell_words *argv, const struct sl_shell_words *words)
 {
-    int err = 0;
-    for (uint32_t i = 0; err == 0 && i < words->count; i++) {
-        err = sl_shell_split_append(argv, words->items[i]);
-    }
-    return err;
+    return sl_shell_split_append_all(argv, (const char *const *)words->items, words->count);
 }
 
 static int append_ps_args(struct sl_shell_words *argv, const char *ps_args, char *reason,
@@ -240,10 +236,9 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
                                  "--task-index",
                                  index};
     snprintf(reason, reason_bytes, "out of memory");
-    int err = program == NULL ? SL_ERR_NO_MEMORY : 0;
-    for (size_t i = 0; err == 0 && i < sizeof words / sizeof words[0]; i++) {
-        err = sl_shell_split_append(&task->argv, words[i]);
-    }
+    int err = program == NULL
+                  ? SL_ERR_NO_MEMORY
+                  : sl_shell_split_append_all(&task->argv, words, sizeof words / sizeof words[0]);
     free(program);
     err = err != 0 ? err : check_replicas(options, hosts, reason, reason_bytes);
     err = err != 0 ? err
@@ -258,4 +253,23 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
         err = sl_shell_split_append(&task->argv, *argument);
     }
     return err;
+}
+
+int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
+                 const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+{
+    int err = sl_plan_check_security(options, hosts, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_plan_init(plan, count_items(hosts->ps), count_items(hosts->workers));
+    }
+    for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
+        err = sl_plan_command(&plan->tasks[i], options, hosts, reason, reason_bytes);
+    }
+    return err;
+}
+
+void sl_plan_hosts_fini(struct sl_plan_hosts *hosts)
+{
+    free(hosts->ps);
+    free(hosts->workers);
 }

@@ -49,6 +49,13 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
 int sl_plan_check_security(const struct sl_launch_options *options,
                            const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
 
+/* Plans a process for each host of both lists, after sl_plan_check_security. Errors: those of the
+ * functions above. */
+int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
+                 const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
+
+void sl_plan_hosts_fini(struct sl_plan_hosts *hosts);
+
 /* Appends "item" to a comma-separated list; *list is NULL at first, and the caller frees it.
  * Errors: NO_MEMORY. */
 int sl_plan_join(char **list, const char *item);

@@ -20,6 +20,16 @@ int sl_shell_split_append(struct sl_shell_words *words, const char *word)
     return 0;
 }
 
+int sl_shell_split_append_all(struct sl_shell_words *words, const char *const *items,
+                              uint32_t count)
+{
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = sl_shell_split_append(words, items[i]);
+    }
+    return err;
+}
+
 void sl_shell_split_fini(struct sl_shell_words *words)
 {
     for (uint32_t i = 0; i < words->count; i++) {

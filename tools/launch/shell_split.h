@@ -19,6 +19,10 @@ int sl_shell_split_words(const char *text, struct sl_shell_words *out);
 /* Appends a copy of the word. Errors: NO_MEMORY. */
 int sl_shell_split_append(struct sl_shell_words *words, const char *word);
 
+/* Appends copies of `count` words. Errors: NO_MEMORY. */
+int sl_shell_split_append_all(struct sl_shell_words *words, const char *const *items,
+                              uint32_t count);
+
 /* Returns an allocated string that any POSIX shell splits into the same words; NULL: no memory. */
 char *sl_shell_split_quote(char *const *words, uint32_t count);
 

@@ -133,14 +133,11 @@ static int wrap_srun(struct sl_plan_task *task, const char *node)
     const char *const begin[] = {"srun",    "--nodes=1", "--ntasks=1", "--overlap",
                                  "--quiet", where,       "env"};
     struct sl_shell_words outer = {0};
-    int err = 0;
-    for (size_t i = 0; err == 0 && i < sizeof begin / sizeof begin[0]; i++) {
-        err = sl_shell_split_append(&outer, begin[i]);
-    }
+    int err = sl_shell_split_append_all(&outer, begin, sizeof begin / sizeof begin[0]);
     err = err != 0 ? err : sl_plan_append_variables(&outer);
-    for (uint32_t i = 0; err == 0 && i < task->argv.count; i++) {
-        err = sl_shell_split_append(&outer, task->argv.items[i]);
-    }
+    err = err != 0 ? err
+                   : sl_shell_split_append_all(&outer, (const char *const *)task->argv.items,
+                                               task->argv.count);
     sl_shell_split_fini(&task->argv);
     task->argv = outer;
     task->stop = SL_PLAN_STOP_TERM;
@@ -167,20 +164,12 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
     struct sl_plan_hosts hosts = {0};
     err = list_hosts(slurm, &hosts);
     if (err == 0) {
-        err = sl_plan_check_security(slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
-    }
-    if (err == 0) {
-        err = sl_plan_init(plan, slurm->ps_count, slurm->worker_count);
+        err = sl_plan_fill(plan, slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
     }
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
-        struct sl_plan_task *task = &plan->tasks[i];
-        err = sl_plan_command(task, slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
-        if (err == 0) {
-            err = wrap_srun(task, slurm->nodes.items[i % slurm->nodes.count]);
-        }
+        err = wrap_srun(&plan->tasks[i], slurm->nodes.items[i % slurm->nodes.count]);
     }
-    free(hosts.ps);
-    free(hosts.workers);
+    sl_plan_hosts_fini(&hosts);
     return err;
 }
 
@@ -280,8 +269,7 @@ static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
     if (err == 0) {
         err = sl_plan_command(task, slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
     }
-    free(hosts.ps);
-    free(hosts.workers);
+    sl_plan_hosts_fini(&hosts);
     return err;
 }
 

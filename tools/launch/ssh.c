@@ -219,10 +219,7 @@ static int begin_remote(const struct sl_launch_options *options, const char *dir
     const uint64_t grace_s = (options->grace_ns + SL_CLOCK_NS_PER_S - 1) / SL_CLOCK_NS_PER_S;
     snprintf(grace, sizeof grace, "%llu", (unsigned long long)grace_s);
     const char *const begin[] = {"sh", "-c", script, "starling", directory, target, grace, "env"};
-    int err = 0;
-    for (size_t i = 0; err == 0 && i < sizeof begin / sizeof begin[0]; i++) {
-        err = sl_shell_split_append(words, begin[i]);
-    }
+    int err = sl_shell_split_append_all(words, begin, sizeof begin / sizeof begin[0]);
     return err != 0 ? err : sl_plan_append_variables(words);
 }
 
@@ -233,18 +230,16 @@ static int wrap(const struct sl_launch_options *options, const char *directory, 
     struct sl_shell_words remote = {0}, outer = {0};
     char *text = NULL;
     int err = begin_remote(options, directory, target, &remote);
-    for (uint32_t i = 0; err == 0 && i < task->argv.count; i++) {
-        err = sl_shell_split_append(&remote, task->argv.items[i]);
+    if (err == 0) {
+        err = sl_shell_split_append_all(&remote, (const char *const *)task->argv.items,
+                                        task->argv.count);
     }
     if (err == 0) {
         text = sl_shell_split_quote(remote.items, remote.count);
         err = text == NULL ? SL_ERR_NO_MEMORY : sl_shell_split_words(options->ssh, &outer);
     }
     if (err == 0) {
-        err = sl_shell_split_append(&outer, target);
-    }
-    if (err == 0) {
-        err = sl_shell_split_append(&outer, text);
+        err = sl_shell_split_append_all(&outer, (const char *const[]){target, text}, 2);
     }
     free(text);
     sl_shell_split_fini(&remote);
@@ -268,22 +263,14 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
     }
     int err = list_hosts(options, list, &hosts);
     if (err == 0) {
-        err = sl_plan_check_security(options, &hosts, list->reason, list->reason_bytes);
-    }
-    if (err == 0) {
-        err = sl_plan_init(plan, list->targets[SL_CLUSTER_PS].count,
-                           list->targets[SL_CLUSTER_WORKER].count);
+        err = sl_plan_fill(plan, options, &hosts, list->reason, list->reason_bytes);
     }
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
         struct sl_plan_task *task = &plan->tasks[i];
-        err = sl_plan_command(task, options, &hosts, list->reason, list->reason_bytes);
-        if (err == 0) {
-            err = wrap(options, directory, list->targets[task->role].items[task->index], task);
-        }
+        err = wrap(options, directory, list->targets[task->role].items[task->index], task);
     }
     free(directory);
-    free(hosts.ps);
-    free(hosts.workers);
+    sl_plan_hosts_fini(&hosts);
     return err;
 }
 
