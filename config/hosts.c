@@ -37,21 +37,6 @@ int sl_hosts_parse_control(const char *text, struct sl_endpoint *out, char *reas
     return 0;
 }
 
-/* Makes room for one more; doubles the array when the count is a power of two. */
-static int grow(struct sl_hosts *hosts)
-{
-    if (hosts->count != 0 && (hosts->count & (hosts->count - 1)) != 0) {
-        return 0;
-    }
-    const size_t capacity = hosts->count == 0 ? 1 : (size_t)hosts->count * 2;
-    struct sl_endpoint *items = realloc(hosts->items, capacity * sizeof *items);
-    if (items == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    hosts->items = items;
-    return 0;
-}
-
 int sl_hosts_append(struct sl_hosts *hosts, const char *text, const char *source, char *reason,
                     size_t reason_bytes)
 {
@@ -73,10 +58,12 @@ int sl_hosts_append(struct sl_hosts *hosts, const char *text, const char *source
         snprintf(reason, reason_bytes, "%s: more than %d hosts", source, SL_LIMIT_PS);
         return SL_ERR_TOO_LARGE;
     }
-    err = grow(hosts);
-    if (err != 0) {
+    if (hosts->items == NULL) {
+        hosts->items = calloc(SL_LIMIT_PS, sizeof *hosts->items);
+    }
+    if (hosts->items == NULL) {
         snprintf(reason, reason_bytes, "%s: out of memory", source);
-        return err;
+        return SL_ERR_NO_MEMORY;
     }
     hosts->items[hosts->count] = endpoint;
     hosts->count++;
