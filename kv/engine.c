@@ -72,7 +72,7 @@ static void admit(struct sl_engine *engine)
     uint32_t room = SL_THREAD_CTX_STEPS_MAX - engine->port->steps_out;
     struct sl_engine_list taken = {0};
     sl_engine_lock(engine);
-    engine->knocked = false;
+    engine->wake_pending = false;
     engine->woken = false;
     struct sl_engine_call *call = NULL;
     for (; room > 0 && (call = sl_engine_dequeue(engine)) != NULL; room--) {

@@ -99,7 +99,7 @@ struct sl_engine {
     struct sl_engine_waiter *free_waiters;
     struct sl_engine_job *new_jobs;
     struct sl_mailbox_lane *lane; /* into the mailbox of the driven reactor */
-    bool knocked;                 /* a wake-up mail is in flight */
+    bool wake_pending;            /* a wake-up mail is in flight */
     bool stopping;
     struct sl_engine_failures failures;
 
@@ -112,16 +112,16 @@ struct sl_engine {
     struct sl_engine_job *jobs;
 };
 
-/* Creates the client and, unless caller_driven, its thread; logs errors. The caller owns *out.
+/* Creates the client and, unless manual_progress, its thread; logs errors. The caller owns *out.
  * Errors: as sl_client_create. */
-int sl_engine_create(const struct sl_join *join, bool caller_driven, struct sl_engine **out);
+int sl_engine_create(const struct sl_join *join, bool manual_progress, struct sl_engine **out);
 
 /* No call may be outstanding and no other thread inside a function of the engine. Sets *engine to
  * NULL. */
 void sl_engine_destroy(struct sl_engine **engine);
 
 /* Queues a call. Copies `said`, and its arrays if copy_inputs is set; lengths: see sl_engine_call.
- * Errors: INVALID, NO_MEMORY, CLOSED. Any thread, unless caller_driven, here and below. */
+ * Errors: INVALID, NO_MEMORY, CLOSED. Any thread, unless manual_progress, here and below. */
 int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *said, uint32_t *lengths,
                     uint64_t *timestamp);
 
@@ -141,7 +141,7 @@ int sl_engine_result(struct sl_engine *engine, uint64_t timestamp, char *text, s
 int sl_engine_run_job(struct sl_engine *engine, struct sl_engine_job *job);
 
 /* Wakes the driving thread, if the engine has one and no wake-up is in flight. Under the lock. */
-void sl_engine_knock(struct sl_engine *engine);
+void sl_engine_wake(struct sl_engine *engine);
 
 /* Driving thread only */
 

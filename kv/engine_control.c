@@ -8,8 +8,8 @@
 #include "kv/engine.h"
 #include "worker/step_internal.h"
 
-/* caller_driven: queued calls that are sent without a wait. Small, so that a server has work while
- * more calls are encoded. */
+/* manual_progress: queued calls that are sent without a wait. Small, so that a server has work
+ * while more calls are encoded. */
 #define BURST_CALLS 8
 
 /* Bounds the delay after a lost wake-up; every wait ends with a mail. */
@@ -65,10 +65,10 @@ static void wake_up(void *ctx, uint64_t a, uint64_t b)
 }
 
 /* A failed post is harmless: a full lane wakes the thread too. */
-void sl_engine_knock(struct sl_engine *engine)
+void sl_engine_wake(struct sl_engine *engine)
 {
-    if (engine->has_thread && !engine->knocked && !is_inside(engine)) {
-        engine->knocked = true;
+    if (engine->has_thread && !engine->wake_pending && !is_inside(engine)) {
+        engine->wake_pending = true;
         (void)sl_mailbox_post(engine->lane, (struct sl_mail){.run = wake_up, .ctx = engine});
     }
 }
@@ -79,7 +79,7 @@ static int publish(struct sl_engine *engine, struct sl_engine_call *call, uint64
     int err = engine->stopping ? SL_ERR_CLOSED : sl_engine_enqueue(engine, call);
     if (err == 0) {
         *timestamp = call->timestamp;
-        sl_engine_knock(engine);
+        sl_engine_wake(engine);
     } else {
         sl_engine_give_call(engine, call);
     }
@@ -239,7 +239,7 @@ int sl_engine_run_job(struct sl_engine *engine, struct sl_engine_job *job)
         job->waiter = waiter;
         job->next = engine->new_jobs;
         engine->new_jobs = job;
-        sl_engine_knock(engine);
+        sl_engine_wake(engine);
     }
     int err = engine->stopping ? SL_ERR_CLOSED : SL_ERR_NO_MEMORY;
     sl_engine_unlock(engine);

@@ -39,7 +39,7 @@ static void leave_cluster(struct sl_engine *engine)
 
 /* The thread */
 
-struct birth {
+struct start {
     struct sl_engine *engine;
     const struct sl_join *join;
     struct sl_engine_waiter *waiter;
@@ -47,12 +47,12 @@ struct birth {
     bool over;
 };
 
-static void born(void *ctx, uint64_t err, uint64_t unused)
+static void on_started(void *ctx, uint64_t err, uint64_t unused)
 {
     (void)unused;
-    struct birth *birth = ctx;
-    birth->err = (int)(int64_t)err;
-    birth->over = true;
+    struct start *start = ctx;
+    start->err = (int)(int64_t)err;
+    start->over = true;
 }
 
 static bool is_asked_to_end(struct sl_engine *engine)
@@ -65,12 +65,12 @@ static bool is_asked_to_end(struct sl_engine *engine)
 
 static void *run(void *ctx)
 {
-    struct birth *birth = ctx;
-    struct sl_engine *engine = birth->engine;
-    int err = join_cluster(engine, birth->join);
-    int posted =
-        sl_mailbox_post(birth->waiter->lane,
-                        (struct sl_mail){.run = born, .ctx = birth, .a = (uint64_t)(int64_t)err});
+    struct start *start = ctx;
+    struct sl_engine *engine = start->engine;
+    int err = join_cluster(engine, start->join);
+    int posted = sl_mailbox_post(
+        start->waiter->lane,
+        (struct sl_mail){.run = on_started, .ctx = start, .a = (uint64_t)(int64_t)err});
     sl_assert(posted == 0);
     if (err != 0) {
         return NULL;
@@ -88,23 +88,23 @@ static void *run(void *ctx)
 
 static int start_thread(struct sl_engine *engine, const struct sl_join *join)
 {
-    struct birth birth = {.engine = engine, .join = join, .waiter = sl_engine_take_waiter(engine)};
-    if (birth.waiter == NULL || sl_thread_start(&engine->thread, NULL, run, &birth) != 0) {
-        if (birth.waiter != NULL) {
-            sl_engine_give_waiter(engine, birth.waiter);
+    struct start start = {.engine = engine, .join = join, .waiter = sl_engine_take_waiter(engine)};
+    if (start.waiter == NULL || sl_thread_start(&engine->thread, NULL, run, &start) != 0) {
+        if (start.waiter != NULL) {
+            sl_engine_give_waiter(engine, start.waiter);
         }
         sl_log_error("kv: no memory for a thread");
         return SL_ERR_NO_MEMORY;
     }
-    while (!birth.over) {
-        sl_mailbox_wait(birth.waiter->mailbox, WAIT_NS);
-        sl_mailbox_drain(birth.waiter->mailbox, 1);
+    while (!start.over) {
+        sl_mailbox_wait(start.waiter->mailbox, WAIT_NS);
+        sl_mailbox_drain(start.waiter->mailbox, 1);
     }
-    sl_engine_give_waiter(engine, birth.waiter);
-    if (birth.err != 0) {
+    sl_engine_give_waiter(engine, start.waiter);
+    if (start.err != 0) {
         pthread_join(engine->thread, NULL);
     }
-    return birth.err;
+    return start.err;
 }
 
 /* Creation and destruction */
@@ -116,15 +116,15 @@ static void free_engine(struct sl_engine *engine)
     free(engine);
 }
 
-int sl_engine_create(const struct sl_join *join, bool caller_driven, struct sl_engine **out)
+int sl_engine_create(const struct sl_join *join, bool manual_progress, struct sl_engine **out)
 {
     struct sl_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     pthread_mutex_init(&engine->lock, NULL);
-    engine->has_thread = !caller_driven;
-    int err = caller_driven ? join_cluster(engine, join) : start_thread(engine, join);
+    engine->has_thread = !manual_progress;
+    int err = manual_progress ? join_cluster(engine, join) : start_thread(engine, join);
     if (err != 0) {
         free_engine(engine);
         return err;
@@ -141,7 +141,7 @@ void sl_engine_destroy(struct sl_engine **engine)
     if (gone->has_thread) {
         sl_engine_lock(gone);
         gone->stopping = true;
-        sl_engine_knock(gone);
+        sl_engine_wake(gone);
         sl_engine_unlock(gone);
         pthread_join(gone->thread, NULL);
     } else {

@@ -18,9 +18,8 @@
 static void warn_wildcard(const struct sl_endpoint *endpoint)
 {
     if (strcmp(endpoint->host, "0.0.0.0") == 0 || strcmp(endpoint->host, "::") == 0) {
-        sl_log_warn(
-            "workers are told to connect to %s: name the host in the cluster, unless it is theirs",
-            endpoint->host);
+        sl_log_warn("workers will connect to %s: name the host, unless it is theirs",
+                    endpoint->host);
     }
 }
 

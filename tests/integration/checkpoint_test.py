@@ -586,7 +586,7 @@ class Lost(CheckpointTest):
 
     def test_workers_that_are_started_again(self):
         self.lose(self.launch("--restart-workers", 3), 1,
-                  "ps/1 was restarted without the values that it had: start the job again")
+                  "ps/1 restarted without its parameters: restart the job")
 
     def test_last_checkpoint_that_cannot_be_made(self):
         ps, coordinator = self.cluster()

@@ -33,8 +33,8 @@ static bool bind_any(int *fd, uint16_t port)
 int sl_completion_listen(struct sl_completion *report, uint16_t port, uint32_t worker_count,
                          char *reason, size_t reason_bytes)
 {
-    report->heard = calloc(worker_count, sizeof *report->heard);
-    if (report->heard == NULL) {
+    report->reported = calloc(worker_count, sizeof *report->reported);
+    if (report->reported == NULL) {
         snprintf(reason, reason_bytes, "out of memory");
         return SL_ERR_NO_MEMORY;
     }
@@ -72,15 +72,15 @@ bool sl_completion_take(struct sl_completion *report, uint32_t *worker, int *sta
     while (report->fd >= 0 && (got = recvfrom(report->fd, text, sizeof text - 1, 0,
                                               (struct sockaddr *)&from, &from_bytes)) >= 0) {
         text[got] = '\0';
-        uint32_t heard_worker;
-        int heard_status;
-        if (parse(report, text, &heard_worker, &heard_status)) {
+        uint32_t from_worker;
+        int its_status;
+        if (parse(report, text, &from_worker, &its_status)) {
             sendto(report->fd, text, (size_t)got, 0, (const struct sockaddr *)&from, from_bytes);
-            if (!report->heard[heard_worker]) {
-                report->heard[heard_worker] = 1;
+            if (!report->reported[from_worker]) {
+                report->reported[from_worker] = 1;
                 report->workers_left--;
-                *worker = heard_worker;
-                *status = heard_status;
+                *worker = from_worker;
+                *status = its_status;
                 return true;
             }
         }
@@ -154,7 +154,7 @@ void sl_completion_fini(struct sl_completion *report)
     if (report->fd >= 0) {
         close(report->fd);
     }
-    free(report->heard);
+    free(report->reported);
     sl_shell_split_fini(&report->peers);
     *report = (struct sl_completion)SL_COMPLETION_NONE;
 }

@@ -17,7 +17,7 @@
 struct sl_completion {
     char token[48];
     int fd;                      /* of a ps's launcher: receives reports; -1: none */
-    uint8_t *heard;              /* [worker_count]: the worker's report arrived */
+    uint8_t *reported;           /* [worker_count]: the worker's report arrived */
     uint32_t worker_count;       /* of a ps's launcher: workers of the job */
     uint32_t workers_left;       /* of a ps's launcher: without a report */
     uint32_t worker;             /* of a worker's launcher: index */

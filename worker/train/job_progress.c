@@ -32,7 +32,7 @@ int sl_job_progress_reach(const struct sl_milestones *milestones, enum sl_job_pr
     int err = sl_client_push(milestones->client, milestones->table, &key, 1, &one,
                              milestones->timeout_ms);
     if (err != 0) {
-        sl_log_error("the ps could not be told how far the job is: %s", sl_err_name(err));
+        sl_log_error("cannot record the progress of the job on the servers: %s", sl_err_name(err));
     }
     return err;
 }

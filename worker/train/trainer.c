@@ -313,7 +313,7 @@ static int check_values(struct trainer *trainer)
         return 0;
     }
     (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
-                   "ps/%d was restarted without the values that it had: start the job again", ps);
+                   "ps/%d restarted without its parameters: restart the job", ps);
     return SL_ERR_CORRUPT;
 }
 
@@ -430,14 +430,16 @@ static int evaluate(struct trainer *trainer)
                               options->batch_rows, trainer->report);
     }
     /* Recorded after a failure too: another worker would fail alike. */
-    int told = err != 0 ? sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_FAILED) : 0;
-    told =
-        told != 0 ? told : sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_EVALUATED);
-    return err != 0 ? err : told;
+    int recorded =
+        err != 0 ? sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_FAILED) : 0;
+    recorded = recorded != 0
+                   ? recorded
+                   : sl_job_progress_reach(&trainer->milestones, SL_JOB_PROGRESS_EVALUATED);
+    return err != 0 ? err : recorded;
 }
 
 /* Writes whether the evaluation is over. A failed one, by any worker, is an error. */
-static int look_at_evaluation(const struct trainer *trainer, bool *over)
+static int check_evaluation(const struct trainer *trainer, bool *over)
 {
     bool failed = false;
     int err = sl_job_progress_is_reached(&trainer->milestones, SL_JOB_PROGRESS_EVALUATED, over);
@@ -463,7 +465,7 @@ static int evaluate_in_turn(struct trainer *trainer)
     int failed = 0;
     for (uint32_t turn = 0; turn < SL_LIMIT_WORKERS; turn++) {
         bool over = false;
-        int err = look_at_evaluation(trainer, &over);
+        int err = check_evaluation(trainer, &over);
         if (err != 0 || over) {
             return failed != 0 ? failed : err;
         }
@@ -487,8 +489,8 @@ static int train_and_evaluate(struct trainer *trainer)
     const struct sl_trainer_options *options = trainer->options;
     int err = 0;
     if (trainer->begin == NOTHING_TO_TRAIN) {
-        sl_log_warn("nothing to train: the worker in whose place this one is had finished (another "
-                    "job needs ps that are restarted)");
+        sl_log_warn("nothing to train: the worker with this index already finished. Restart the "
+                    "servers to start a new job");
     } else {
         err = meet_at_start(trainer);
         err = err != 0 ? err : train(trainer);
@@ -506,7 +508,7 @@ static int train_and_evaluate(struct trainer *trainer)
         err = evaluate_in_turn(trainer);
     }
     if (err == 0 && check_values(trainer) != 0) {
-        sl_log_error("the model is not whole: %s", trainer->pipeline.reason);
+        sl_log_error("parameters of the model are lost: %s", trainer->pipeline.reason);
         trainer->report->complete = false;
         err = SL_ERR_CORRUPT;
     }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool fixture_caller_driven = false;
+bool fixture_manual_progress = false;
 
 struct sl_kv_options fixture_options(const char *name)
 {
@@ -14,7 +14,7 @@ struct sl_kv_options fixture_options(const char *name)
         name = names[count++ % 256];
     }
     return (struct sl_kv_options){
-        .name = name, .timeout_ms = TIMEOUT_MS, .manual_progress = fixture_caller_driven};
+        .name = name, .timeout_ms = TIMEOUT_MS, .manual_progress = fixture_manual_progress};
 }
 
 struct sl_kv *fixture_join(const struct sl_cluster *cluster, uint32_t worker,

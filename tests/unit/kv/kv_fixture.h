@@ -22,14 +22,14 @@ struct fixture {
 };
 
 /* Whether the workers are driven by their caller. */
-extern bool fixture_caller_driven;
+extern bool fixture_manual_progress;
 
 /* Runs the tests with either kind of worker. */
 #define FIXTURE_RUN_WITH_BOTH(tests, setup, teardown)                                              \
     ((cmocka_run_group_tests_name(#tests, tests, setup, teardown) != 0)                            \
          ? 1                                                                                       \
-         : (fixture_caller_driven = true,                                                          \
-            cmocka_run_group_tests_name(#tests "_caller_driven", tests, setup, teardown)))
+         : (fixture_manual_progress = true,                                                        \
+            cmocka_run_group_tests_name(#tests "_manual_progress", tests, setup, teardown)))
 
 /* Of a group: the cluster, with two workers to come, and worker 0. */
 int fixture_setup(void **state);

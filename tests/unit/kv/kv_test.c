@@ -456,7 +456,7 @@ static void server_range__covers_all_keys(void **state)
         before = last;
     }
     assert_true(before == UINT64_MAX);
-    assert_int_equal(sl_kv_client(fixture->kv) != NULL, fixture_caller_driven);
+    assert_int_equal(sl_kv_client(fixture->kv) != NULL, fixture_manual_progress);
 }
 
 static void buffer__is_used_where_it_is(void **state)
