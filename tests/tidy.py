@@ -288,6 +288,14 @@ def check_quotes(text, texts):
                     yield number, f"no log line of the programs has: {part.strip()}"
 
 
+def check_prose(_, text):
+    for number, line in enumerate(text.split("\n"), 1):
+        for pattern, instead in RETIRED_WORDS.items():
+            match = re.search(rf"\b(?:{pattern})\b", line, re.I)
+            if match:
+                yield number, f"{match.group()}: a retired word (docs/glossary.md); say {instead}"
+
+
 def check_page(path, text):
     yield from check_page_names(path, text)
     if path.startswith("docs/") and path.count("/") == 1:
@@ -297,10 +305,7 @@ def check_page(path, text):
             reason = None if re.match(r"\w+:", target) else check_link(path, target)
             if reason is not None:
                 yield number, reason
-        for pattern, instead in RETIRED_WORDS.items():
-            match = re.search(rf"\b(?:{pattern})\b", line, re.I)
-            if match:
-                yield number, f"{match.group()}: a retired word (docs/glossary.md); say {instead}"
+    yield from check_prose("", strip_code(text))
 
 
 def check_functions(path, code):
@@ -410,9 +415,10 @@ def self_test():
 def main():
     self_test()
     breaches = 0
-    for path in sorted(sources(".c", ".h", ".md")):
+    checks = {".md": check_page, ".1": check_prose}
+    for path in sorted(sources(".c", ".h", ".md", ".1")):
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-            check = check_page if path.endswith(".md") else check_file
+            check = checks.get(os.path.splitext(path)[1], check_file)
             for line, reason in check(path, file.read()):
                 print(f"{path}:{line}: {reason}")
                 breaches += 1
