@@ -257,7 +257,7 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
     fail(ctx, err, reason);
 }
 
-static void told_loss(const struct sl_agent *member, const struct sl_message_expired *expired)
+static void member_expired(const struct sl_agent *member, const struct sl_message_expired *expired)
 {
     if (expired->role == SL_MESSAGE_ROLE_WORKER) {
         member->options.expired(member->options.ctx, expired); /* the server logs it */
@@ -267,7 +267,7 @@ static void told_loss(const struct sl_agent *member, const struct sl_message_exp
     }
 }
 
-static void on_told(void *ctx, struct sl_session *session, const struct sl_message *message)
+static void on_notified(void *ctx, struct sl_session *session, const struct sl_message *message)
 {
     (void)session;
     struct sl_agent *member = ctx;
@@ -281,7 +281,7 @@ static void on_told(void *ctx, struct sl_session *session, const struct sl_messa
         }
         break;
     case SL_MESSAGE_EXPIRED:
-        told_loss(member, &message->expired);
+        member_expired(member, &message->expired);
         break;
     case SL_MESSAGE_CHECKPOINT:
         sl_agent_checkpoint_notified(member, &message->checkpoint);
@@ -301,7 +301,7 @@ static void on_told(void *ctx, struct sl_session *session, const struct sl_messa
 
 static const struct sl_session_events session_events = {
     .welcomed = on_welcomed,
-    .notified = on_told,
+    .notified = on_notified,
     .lost = on_expired,
     .closed = on_closed,
 };

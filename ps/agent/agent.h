@@ -103,7 +103,7 @@ void sl_agent_table_keep(struct sl_agent *member, uint32_t table_id,
                          sl_session_answer_fn *answered, void *ctx);
 
 /* Number of lost connections to the coordinator. After one, another process may host it. */
-uint32_t sl_agent_losses(const struct sl_agent *member);
+uint32_t sl_agent_expirations(const struct sl_agent *member);
 
 /* Sets the replica reports that each registration carries. is_news: sends them at once. */
 void sl_agent_report(struct sl_agent *member, const struct sl_message_replica_report *pairs,

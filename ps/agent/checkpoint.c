@@ -47,42 +47,44 @@ static void contradict(struct sl_agent *member, uint64_t number, int err, const 
     (void)sl_session_notify(member->session, &message); /* if it fails, the coordinator times out */
 }
 
-void sl_agent_checkpoint_notified(struct sl_agent *member, const struct sl_message_checkpoint *told)
+void sl_agent_checkpoint_notified(struct sl_agent *member,
+                                  const struct sl_message_checkpoint *begun)
 {
     struct sl_agent_checkpoint *checkpoint = &member->checkpoint;
-    if (told->number == checkpoint->number) {
+    if (begun->number == checkpoint->number) {
         send_answer(member); /* if it is not ready, it follows when the files are written */
         return;
     }
     if (!member->joined) {
-        contradict(member, told->number, SL_ERR_AGAIN, "it has not joined the cluster yet");
+        contradict(member, begun->number, SL_ERR_AGAIN, "it has not joined the cluster yet");
         return;
     }
-    if (told->number < checkpoint->number) {
-        contradict(member, told->number, SL_ERR_EXISTS, "it has been told a later one already");
+    if (begun->number < checkpoint->number) {
+        contradict(member, begun->number, SL_ERR_EXISTS, "a later one has begun already");
         return;
     }
     forget_answer(checkpoint);
-    if (told->complete > checkpoint->latest) {
-        checkpoint->latest = told->complete;
+    if (begun->complete > checkpoint->latest) {
+        checkpoint->latest = begun->complete;
     }
-    checkpoint->number = told->number;
+    checkpoint->number = begun->number;
     checkpoint->is_complete = false;
     if (member->options.checkpoint == NULL) {
-        sl_agent_checkpoint_fail(member, told->number, SL_ERR_UNSUPPORTED,
+        sl_agent_checkpoint_fail(member, begun->number, SL_ERR_UNSUPPORTED,
                                  "it was started without a directory for checkpoints");
         return;
     }
-    member->options.checkpoint(member->options.ctx, told);
+    member->options.checkpoint(member->options.ctx, begun);
 }
 
 void sl_agent_checkpoint_complete_notified(struct sl_agent *member,
-                                           const struct sl_message_checkpoint_complete *told)
+                                           const struct sl_message_checkpoint_complete *complete)
 {
     struct sl_agent_checkpoint *checkpoint = &member->checkpoint;
-    bool is_known = told->number == checkpoint->number;
+    bool is_known = complete->number == checkpoint->number;
     if (!is_known || !(checkpoint->is_complete || has_answer(checkpoint))) {
-        contradict(member, told->number, SL_ERR_NOT_FOUND, "it has no files of that checkpoint");
+        contradict(member, complete->number, SL_ERR_NOT_FOUND,
+                   "it has no files of that checkpoint");
         return;
     }
     if (checkpoint->is_complete || checkpoint->answer.checkpoint_part.err != 0) {
@@ -91,7 +93,7 @@ void sl_agent_checkpoint_complete_notified(struct sl_agent *member,
     }
     forget_answer(checkpoint);
     checkpoint->is_complete = true;
-    member->options.checkpoint_complete(member->options.ctx, told);
+    member->options.checkpoint_complete(member->options.ctx, complete);
 }
 
 void sl_agent_checkpoint_beat(struct sl_agent *member)
@@ -186,7 +188,7 @@ void sl_agent_checkpoint_ask(struct sl_agent *member, uint64_t timeout_ns,
     sl_session_request(member->session, &message, timeout_ns, answered, ctx);
 }
 
-uint32_t sl_agent_losses(const struct sl_agent *member)
+uint32_t sl_agent_expirations(const struct sl_agent *member)
 {
     return member->expirations;
 }

@@ -43,9 +43,9 @@ struct sl_agent {
 /* checkpoint.c */
 
 void sl_agent_checkpoint_notified(struct sl_agent *member,
-                                  const struct sl_message_checkpoint *told);
+                                  const struct sl_message_checkpoint *begun);
 void sl_agent_checkpoint_complete_notified(struct sl_agent *member,
-                                           const struct sl_message_checkpoint_complete *told);
+                                           const struct sl_message_checkpoint_complete *complete);
 
 /* Sends an unsent answer. */
 void sl_agent_checkpoint_beat(struct sl_agent *member);

@@ -7,9 +7,6 @@
 #include "core/log.h"
 #include "ps/replication/replication.h"
 
-#define OWN   SL_PROCESS_HOME
-#define GUEST SL_PROCESS_PARTNER
-
 const char *sl_process_replica_flaw(const struct sl_process_options *options)
 {
     return options->replicas == 0  ? NULL
@@ -23,24 +20,24 @@ const char *sl_process_replica_flaw(const struct sl_process_options *options)
 }
 
 /* A message to a core. */
-struct told {
+struct new_config {
     struct sl_server *server;
     struct sl_replica_config config;
 };
 
-static void core_told(void *ctx, uint64_t a, uint64_t b)
+static void core_take_config(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct told *told = ctx;
-    sl_replication_set_config(told->server, &told->config);
-    free(told);
+    struct new_config *new = ctx;
+    sl_replication_set_config(new->server, &new->config);
+    free(new);
 }
 
 bool sl_process_replica_is_primary(const struct sl_process *process, uint32_t which)
 {
     return process->options.replicas == 0
-               ? which == OWN
+               ? which == SL_PROCESS_HOME
                : process->hosted[which].group.ps.primary == process->task_index;
 }
 
@@ -51,7 +48,7 @@ static bool fill_backup(const struct sl_process *process, uint32_t which, uint32
 {
     char reason[160];
     config->backup_task = at->task_index;
-    config->backup_shard = core + (which == OWN ? process->options.reactor_count : 0);
+    config->backup_shard = core + (which == SL_PROCESS_HOME ? process->options.reactor_count : 0);
     if (sl_endpoint_parse(at->data_endpoint, &config->backup, reason, sizeof reason) != 0 ||
         config->backup.scheme != SL_ENDPOINT_TCP) {
         sl_log_error("ps/%u has no endpoint of tcp for backups: %s", at->task_index,
@@ -64,30 +61,31 @@ static bool fill_backup(const struct sl_process *process, uint32_t which, uint32
 static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
 {
     const struct sl_process_replica_group *config = &process->hosted[which].group;
-    struct told *told = malloc(sizeof *told);
-    if (told == NULL) {
+    struct new_config *new = malloc(sizeof *new);
+    if (new == NULL) {
         sl_log_error("no memory to tell shard %u who has its backup: this ps ends", core);
         sl_process_answer(&process->cores[0], SL_ERR_NO_MEMORY);
         return; /* the process stops: the next epoch may never come, but the backups continue */
     }
-    *told = (struct told){.server = sl_process_server(process, which, core)};
-    told->config.epoch = config->ps.epoch;
-    told->config.is_primary = config->ps.primary == process->task_index;
-    told->config.has_backup = told->config.is_primary &&
-                              config->ps.backup != SL_MESSAGE_NO_BACKUP &&
-                              fill_backup(process, which, core, &config->backup, &told->config);
+    *new = (struct new_config){.server = sl_process_server(process, which, core)};
+    new->config.epoch = config->ps.epoch;
+    new->config.is_primary = config->ps.primary == process->task_index;
+    new->config.has_backup =
+        new->config.is_primary &&
+        config->ps.backup !=
+            SL_MESSAGE_NO_BACKUP &&fill_backup(process, which, core, &config->backup, &new->config);
     sl_reactor_post(process->reactors[0], core,
-                    (struct sl_mail){.run = core_told, .ctx = told, .drop = free});
+                    (struct sl_mail){.run = core_take_config, .ctx = new, .drop = free});
 }
 
 void sl_process_replica_tell(struct sl_process *process)
 {
-    for (uint32_t which = OWN; which <= GUEST; which++) {
+    for (uint32_t which = SL_PROCESS_HOME; which <= SL_PROCESS_PARTNER; which++) {
         struct sl_process_replica_group *config = &process->hosted[which].group;
-        if (!process->has_shards || config->told_epoch == config->ps.epoch) {
+        if (!process->has_shards || config->notified_epoch == config->ps.epoch) {
             continue;
         }
-        config->told_epoch = config->ps.epoch;
+        config->notified_epoch = config->ps.epoch;
         config->in_sync_count = 0;
         config->report = SL_PROCESS_REPORT_NOTHING;
         for (uint32_t core = 0; core < process->options.reactor_count; core++) {
@@ -143,7 +141,7 @@ static struct sl_message_replica_report report_of(const struct sl_process *proce
     const uint32_t task = sl_agent_task_index(process->member);
     const bool is_primary = config->ps.primary == task;
     const enum sl_process_report report =
-        config->told_epoch == config->ps.epoch ? config->report : SL_PROCESS_REPORT_NOTHING;
+        config->notified_epoch == config->ps.epoch ? config->report : SL_PROCESS_REPORT_NOTHING;
     return (struct sl_message_replica_report){
         .task_index = config->ps.task_index,
         .epoch = config->ps.epoch,
@@ -159,7 +157,7 @@ static struct sl_message_replica_report report_of(const struct sl_process *proce
 static void tell_member(const struct sl_process *process, bool is_news)
 {
     struct sl_message_replica_report reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
-    for (uint32_t which = OWN; which <= GUEST; which++) {
+    for (uint32_t which = SL_PROCESS_HOME; which <= SL_PROCESS_PARTNER; which++) {
         reports[which] = report_of(process, &process->hosted[which].group);
     }
     sl_agent_report(process->member, reports, SL_MESSAGE_REPLICA_REPORTS_MAX, is_news);
@@ -173,13 +171,13 @@ void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
     if (process->options.replicas == 0) {
         return;
     }
-    if (!take_config(&process->hosted[OWN].group, cluster, task) ||
-        !take_config(&process->hosted[GUEST].group, cluster, before)) {
+    if (!take_config(&process->hosted[SL_PROCESS_HOME].group, cluster, task) ||
+        !take_config(&process->hosted[SL_PROCESS_PARTNER].group, cluster, before)) {
         sl_process_answer(&process->cores[0], SL_ERR_PROTOCOL);
         return;
     }
     if (!process->has_shards) {
-        process->hosted[GUEST].first_shard = first_shard_of(cluster, before);
+        process->hosted[SL_PROCESS_PARTNER].first_shard = first_shard_of(cluster, before);
     }
     sl_process_replica_tell(process);
     tell_member(process, false);
@@ -192,8 +190,9 @@ static void config_moved(void *ctx, uint64_t local_index, uint64_t epoch)
     const uint32_t count = process->options.reactor_count;
     const bool in_sync = (local_index & SL_PROCESS_IN_SYNC) != 0;
     const uint32_t index = (uint32_t)(local_index & ~SL_PROCESS_IN_SYNC);
-    struct sl_process_replica_group *config = &process->hosted[index < count ? OWN : GUEST].group;
-    if (epoch != config->told_epoch || config->report == SL_PROCESS_REPORT_FAILED) {
+    struct sl_process_replica_group *config =
+        &process->hosted[index < count ? SL_PROCESS_HOME : SL_PROCESS_PARTNER].group;
+    if (epoch != config->notified_epoch || config->report == SL_PROCESS_REPORT_FAILED) {
         return;
     }
     config->in_sync_count += in_sync ? 1 : 0;
@@ -222,7 +221,8 @@ void sl_process_on_replica_state_changed(void *ctx, uint32_t local_index, uint64
 static bool is_known_in_sync(const struct sl_process *process,
                              const struct sl_process_replica_group *config)
 {
-    return config->told_epoch == config->ps.epoch && config->report == SL_PROCESS_REPORT_IN_SYNC &&
+    return config->notified_epoch == config->ps.epoch &&
+           config->report == SL_PROCESS_REPORT_IN_SYNC &&
            (config->ps.in_sync || (process->member != NULL && !sl_agent_has_news(process->member)));
 }
 
@@ -230,7 +230,8 @@ static bool is_known_in_sync(const struct sl_process *process,
  * group. A single shard, which may not be in sync, cannot decide it. */
 void sl_process_replica_end(struct sl_process *process, sl_mail_fn *run)
 {
-    for (uint32_t which = OWN; process->options.replicas > 0 && which <= GUEST; which++) {
+    for (uint32_t which = SL_PROCESS_HOME;
+         process->options.replicas > 0 && which <= SL_PROCESS_PARTNER; which++) {
         const struct sl_process_replica_group *group = &process->hosted[which].group;
         process->hosted[which].switches_over = group->ps.primary == process->task_index &&
                                                group->ps.epoch != 0 &&
@@ -257,7 +258,7 @@ void sl_process_on_replica_failed(void *ctx, int err)
 
 bool sl_process_has_tables(const struct sl_process *process)
 {
-    return sl_server_has_tables(sl_process_server(process, OWN, 0)) ||
+    return sl_server_has_tables(sl_process_server(process, SL_PROCESS_HOME, 0)) ||
            (process->options.replicas > 0 &&
-            sl_server_has_tables(sl_process_server(process, GUEST, 0)));
+            sl_server_has_tables(sl_process_server(process, SL_PROCESS_PARTNER, 0)));
 }

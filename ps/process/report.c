@@ -55,15 +55,15 @@ void sl_process_report_ready(const struct sl_process *process)
 void sl_process_report_failure(const struct sl_process *process, int err)
 {
     const struct sl_process_options *options = &process->options;
-    char told[160] = "";
+    char counts[160] = "";
     if (err == SL_ERR_INVALID) { /* the coordinator has other counts */
-        (void)snprintf(told, sizeof told, "; it was told %u ps and %u worker%s%s%s",
+        (void)snprintf(counts, sizeof counts, "; it was told %u ps and %u worker%s%s%s",
                        options->ps_count, options->worker_count,
                        options->worker_count == 1 ? "" : "s",
                        options->worker_count_source == NULL ? "" : ", by ",
                        options->worker_count_source == NULL ? "" : options->worker_count_source);
     }
-    sl_log_error("%s could not start: %s%s", process->name, sl_err_name(err), told);
+    sl_log_error("%s could not start: %s%s", process->name, sl_err_name(err), counts);
 }
 
 void sl_process_report_stage(const struct sl_process *process, enum sl_coordinator_stage stage,

@@ -42,7 +42,7 @@ struct sl_process_restore {
     uint32_t waited; /* servers that are still loading */
     bool failed;
     uint32_t table;       /* next table to register with the coordinator */
-    uint32_t expirations; /* sl_agent_losses when the first table was registered */
+    uint32_t expirations; /* sl_agent_expirations when the first table was registered */
     bool is_closing;
 };
 
@@ -262,8 +262,8 @@ static void keep_tables(struct sl_process *process)
         sl_server_restore_tables(sl_process_server(process, which, 0), &count);
     /* After a reconnect the coordinator may be another, which could assign the earlier ids to new
      * tables: start again. */
-    if (process->restore->expirations != sl_agent_losses(process->member)) {
-        process->restore->expirations = sl_agent_losses(process->member);
+    if (process->restore->expirations != sl_agent_expirations(process->member)) {
+        process->restore->expirations = sl_agent_expirations(process->member);
         process->restore->table = 0;
     }
     if (process->restore->table == count) {

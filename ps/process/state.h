@@ -63,7 +63,7 @@ enum sl_process_report {
 struct sl_process_replica_group {
     struct sl_message_ps ps;     /* owner of the shards, as last received */
     struct sl_message_ps backup; /* holder of the backups, if any */
-    uint64_t told_epoch;         /* last epoch sent to the cores */
+    uint64_t notified_epoch;     /* last epoch sent to the cores */
     uint32_t in_sync_count;      /* cores that reported in sync */
     enum sl_process_report report;
 };

@@ -56,7 +56,7 @@ static int setup(void **state)
                    .primary = 1,
                    .backup = owner == 1 ? 2 : 0,
                    .in_sync = true},
-            .told_epoch = EPOCH,
+            .notified_epoch = EPOCH,
         };
     }
     *state = world;
