@@ -112,7 +112,6 @@ static void set_pools(const struct sl_memory_plan *plan, struct sl_server_option
     server->shard.limit_covers_all = true;
     server->buffer_bytes_max = plan->buffer_bytes;
     server->kept_bytes_max = plan->kept_bytes;
-    server->log_bytes_max = plan->log_bytes;
     server->waiting_max = plan->waiting;
     server->transport_options.connections_max = plan->connections;
     server->transport_options.buffer_count = plan->receive;
@@ -129,6 +128,12 @@ static int core_start(void *ctx)
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
+    const struct sl_replication_options replication = {
+        .log_bytes_max = process->memory.log_bytes,
+        .state_changed = sl_process_on_replica_state_changed,
+        .failed = sl_process_on_replica_failed,
+        .ctx = core,
+    };
     struct sl_server_options server = {
         .reactor = core->reactor,
         .transport_options = {.congestion_control = options->congestion_control,
@@ -152,9 +157,7 @@ static int core_start(void *ctx)
         .incarnation = process->incarnation,
         .restores = options->checkpoint.directory != NULL && options->checkpoint.restores,
         .hooks = options->replicas > 0 ? &sl_replication_hooks : NULL,
-        .replica_state_changed = sl_process_on_replica_state_changed,
-        .replica_failed = sl_process_on_replica_failed,
-        .replica_ctx = core,
+        .replication = &replication,
     };
     set_pools(&process->memory, &server);
     sl_process_listen_choose(process, &server);

@@ -169,7 +169,7 @@ uint32_t sl_replication_catch_up_run(struct sl_server *server)
         begin(server);
     }
     if (replica->link == SL_REPLICATION_SNAPSHOT) {
-        const uint32_t keys = server->options.catch_up_budget;
+        const uint32_t keys = replica->options.catch_up_budget;
         spent = sl_shard_snapshot_run(server->shard, keys > 0 ? keys : SNAPSHOT_KEYS);
         sl_server_spend(server, spent);
         if (sl_shard_snapshot_state(server->shard) == SL_SHARD_SNAPSHOT_FAILED) {

@@ -16,34 +16,7 @@
 
 #define LOG_BYTES_DEFAULT ((size_t)16 << 20)
 
-static int create(struct sl_server *server)
-{
-    struct sl_replication *replica = calloc(1, sizeof *replica);
-    if (replica == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    replica->server = server;
-    sl_list_init(&replica->expirations);
-    sl_list_init(&replica->backup.entries);
-    sl_replication_log_init(&replica->log);
-    const size_t bytes_max = server->options.log_bytes_max;
-    int err =
-        sl_outbox_init(&replica->sender.outbox, bytes_max == 0 ? LOG_BYTES_DEFAULT : bytes_max,
-                       server->options.checksum);
-    if (err != 0) {
-        free(replica);
-        return err;
-    }
-    server->role.state = sl_reactor_random(server->options.reactor);
-    server->payload_bytes_max -= (uint32_t)sizeof(struct sl_replication_entry_head);
-    server->replica = replica;
-    return 0;
-}
-
-static bool give_back(struct sl_server *server)
-{
-    return sl_outbox_give_back(&server->replica->sender.outbox);
-}
+/* Expirations of workers */
 
 /* An expiration that a primary was notified of before it served. */
 struct expiry {
@@ -59,28 +32,6 @@ static void forget_expirations(struct sl_replication *replica)
     }
 }
 
-static void stop(struct sl_server *server)
-{
-    sl_replication_sender_close(server);
-    sl_replication_receiver_drop(server);
-}
-
-static void destroy(struct sl_server *server)
-{
-    forget_expirations(server->replica);
-    sl_outbox_fini(&server->replica->sender.outbox);
-    free(server->replica);
-    server->replica = NULL;
-}
-
-void sl_replication_report(struct sl_server *server, bool in_sync)
-{
-    const struct sl_server_options *options = &server->options;
-    server->replica->has_given_up = !in_sync;
-    options->replica_state_changed(options->replica_ctx, options->local_index,
-                                   server->replica->config.epoch, in_sync);
-}
-
 /* A future primary applies the expiration when it serves; a backup learns it from its primary. */
 static void expired(struct sl_server *server, const struct sl_message_expired *message)
 {
@@ -93,7 +44,7 @@ static void expired(struct sl_server *server, const struct sl_message_expired *m
         sl_log_error("shard %u: no memory to record that worker/%u expired: others would wait for "
                      "its clock for ever; this ps ends: restart it",
                      server->options.shard.index, message->task_index);
-        server->options.replica_failed(server->options.replica_ctx, SL_ERR_NO_MEMORY);
+        replica->options.failed(replica->options.ctx, SL_ERR_NO_MEMORY);
         return;
     }
     *expiry = (struct expiry){.expired = *message};
@@ -109,6 +60,16 @@ static void apply_expirations(struct sl_server *server)
         sl_server_on_expired(server, &expiry->expired);
         free(expiry);
     }
+}
+
+/* Roles */
+
+void sl_replication_report(struct sl_server *server, bool in_sync)
+{
+    struct sl_replication *replica = server->replica;
+    replica->has_given_up = !in_sync;
+    replica->options.state_changed(replica->options.ctx, server->options.local_index,
+                                   replica->config.epoch, in_sync);
 }
 
 void sl_replication_open(struct sl_server *server)
@@ -163,7 +124,7 @@ static void fail_to_take_over(struct sl_server *server)
         server->options.shard.index, server->replica->config.epoch);
     server->replica->backup.is_broken = true;
     sl_replication_receiver_drop(server);
-    server->options.replica_failed(server->options.replica_ctx, SL_ERR_CORRUPT);
+    server->replica->options.failed(server->replica->options.ctx, SL_ERR_CORRUPT);
 }
 
 void sl_replication_promoted(struct sl_server *server)
@@ -283,7 +244,7 @@ void sl_replication_set_switchover(struct sl_server *server, bool hands_over)
 void sl_replication_fenced(struct sl_server *server)
 {
     server->role.switchover = SL_SERVER_SWITCHED_OVER;
-    server->options.replica_failed(server->options.replica_ctx, SL_ERR_REFUSED);
+    server->replica->options.failed(server->replica->options.ctx, SL_ERR_REFUSED);
 }
 
 static bool refuse(struct sl_server_conn *conn, int err, const char *what)
@@ -326,6 +287,50 @@ static bool admit_primary(struct sl_server_conn *conn)
 }
 
 /* Hooks */
+
+static int create(struct sl_server *server)
+{
+    struct sl_replication *replica = calloc(1, sizeof *replica);
+    if (replica == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    replica->server = server;
+    replica->options = *server->options.replication;
+    sl_list_init(&replica->expirations);
+    sl_list_init(&replica->backup.entries);
+    sl_replication_log_init(&replica->log);
+    const size_t bytes_max = replica->options.log_bytes_max;
+    int err =
+        sl_outbox_init(&replica->sender.outbox, bytes_max == 0 ? LOG_BYTES_DEFAULT : bytes_max,
+                       server->options.checksum);
+    if (err != 0) {
+        free(replica);
+        return err;
+    }
+    server->role.state = sl_reactor_random(server->options.reactor);
+    server->payload_bytes_max -= (uint32_t)sizeof(struct sl_replication_entry_head);
+    server->replica = replica;
+    return 0;
+}
+
+static void stop(struct sl_server *server)
+{
+    sl_replication_sender_close(server);
+    sl_replication_receiver_drop(server);
+}
+
+static void destroy(struct sl_server *server)
+{
+    forget_expirations(server->replica);
+    sl_outbox_fini(&server->replica->sender.outbox);
+    free(server->replica);
+    server->replica = NULL;
+}
+
+static bool give_back(struct sl_server *server)
+{
+    return sl_outbox_give_back(&server->replica->sender.outbox);
+}
 
 static bool admit(struct sl_server_conn *conn)
 {

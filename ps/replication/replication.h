@@ -20,7 +20,21 @@ struct sl_replica_config {
     struct sl_endpoint backup;
 };
 
-/* Option `hooks` of a server with replicas. */
+struct sl_replication_options {
+    size_t log_bytes_max;     /* outbox of the log for the backup; 0: 16 MiB */
+    uint32_t catch_up_budget; /* turn cost of a snapshot; 0: as much as for other sliced work */
+    /* Called on a primary inside a turn. in_sync: the backup has all acknowledged writes, and from
+     * before this call until the next epoch every acknowledgement waits for the backup. Not
+     * in_sync: the backup will not be in sync in this epoch, so the coordinator must start another
+     * epoch. */
+    void (*state_changed)(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync);
+    /* The coordinator has assigned this process's shard to another process, or the reverse: the
+     * process must end. Already logged. */
+    void (*failed)(void *ctx, int err);
+    void *ctx;
+};
+
+/* Options `hooks` and `replication` of a server with replicas: these, and the struct above. */
 extern const struct sl_server_hooks sl_replication_hooks;
 
 /* Sets the shard's replica configuration for an epoch. Until the first one, connections wait. After

@@ -5,8 +5,8 @@
  * entry. The backup applies only writes and never waits for clocks.
  *
  * Before the backup is in sync, and after the coordinator has declared it out of sync, replies do
- * not wait. The primary first lets replies wait, then reports "in sync" through
- * replica_state_changed. From then on replies wait until the coordinator starts another epoch,
+ * not wait. The primary first lets replies wait, then reports "in sync" through the option
+ * state_changed. From then on replies wait until the coordinator starts another epoch,
  * whatever happens. Owner reactor. */
 #ifndef SL_PS_REPLICATION_STATE_H
 #define SL_PS_REPLICATION_STATE_H
@@ -40,6 +40,7 @@ enum sl_replication_link {
 
 struct sl_replication {
     struct sl_server *server;
+    struct sl_replication_options options;
     struct sl_replica_config config; /* the last one received; epoch 0: none */
     enum sl_replication_stage stage;
     struct sl_list expirations; /* of workers, in order: applied when the server serves */

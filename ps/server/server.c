@@ -136,6 +136,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
         goto fini_sessions;
     }
     err = options->hooks == NULL ? 0 : options->hooks->create(server);
+    server->options.replication = NULL;
     if (err != 0) {
         goto close_transports;
     }

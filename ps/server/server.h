@@ -25,6 +25,7 @@
 
 struct sl_server;
 struct sl_coordinator;
+struct sl_replication_options;
 struct sl_server_hooks;
 
 /* The coordinator, as the server on its reactor calls it. The server passes members' messages on
@@ -70,7 +71,6 @@ struct sl_server_options {
     void *control_gone_ctx;
     size_t buffer_bytes_max;        /* requests and replies in memory; 0: 256 MiB */
     size_t kept_bytes_max;          /* control messages that wait for room; 0: 256 MiB */
-    size_t log_bytes_max;           /* outbox of the log for the backup; 0: 16 MiB */
     uint32_t waiting_max;           /* requests that wait, in total; 0: 65536 */
     bool checksum;                  /* add checksums to replies even if the client did not ask */
     const struct sl_secret *secret; /* outlives the server; NULL: none required */
@@ -81,17 +81,7 @@ struct sl_server_options {
      * process's own servers, `servers` has as many servers for the backups of another process;
      * they start as backups. */
     const struct sl_server_hooks *hooks;
-    /* Turn cost of the snapshot for a backup; 0: as much as for other sliced work. */
-    uint32_t catch_up_budget;
-    /* Called on a primary inside a turn. in_sync: the backup has all acknowledged writes, and from
-     * before this call until the next epoch every acknowledgement waits for the backup. Not
-     * in_sync: the backup will not be in sync in this epoch, so the coordinator must start another
-     * epoch. */
-    void (*replica_state_changed)(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync);
-    /* The coordinator has assigned this process's shard to another process, or the reverse: the
-     * process must end. Already logged. */
-    void (*replica_failed)(void *ctx, int err);
-    void *replica_ctx;
+    const struct sl_replication_options *replication; /* for the hooks; read during creation */
 };
 
 /* Call on the reactor's thread. If the shm transport cannot be opened, the server logs this and

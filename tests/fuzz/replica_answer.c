@@ -52,12 +52,13 @@ static void start(void)
 {
     memset(&world, 0, offsetof(struct fuzz_world, sink));
     fuzz_world_begin(&world, 1);
+    const struct sl_replication_options replication = {.state_changed = on_moved,
+                                                       .failed = on_failed};
     for (uint32_t i = 0; i < FUZZ_SERVERS; i++) {
         struct sl_server_options options = fuzz_world_options(&world, 0);
         options.local_index = i;
         options.hooks = &sl_replication_hooks;
-        options.replica_state_changed = on_moved;
-        options.replica_failed = on_failed;
+        options.replication = &replication;
         sl_assert(sl_server_create(&options, &world.servers[i]) == 0);
         sl_assert(sl_server_set_shard(world.servers[i], 0, 1) == 0);
     }

@@ -59,12 +59,13 @@ static void start(void)
     memset(&world, 0, offsetof(struct fuzz_world, sink));
     must_end = false;
     fuzz_world_begin(&world, 1);
+    const struct sl_replication_options replication = {.state_changed = on_moved,
+                                                       .failed = on_failed};
     for (uint32_t i = 0; i < FUZZ_SERVERS; i++) {
         struct sl_server_options options = fuzz_world_options(&world, 0);
         options.local_index = i;
         options.hooks = &sl_replication_hooks;
-        options.replica_state_changed = on_moved;
-        options.replica_failed = on_failed;
+        options.replication = &replication;
         options.shard.memory_bytes_max = MEMORY_BYTES;
         options.shard.push_buffer_bytes_max = MEMORY_BYTES;
         sl_assert(sl_server_create(&options, &world.servers[i]) == 0);

@@ -6,6 +6,7 @@
 #include "ps/process/checkpoint.h"
 #include "ps/process/replica_groups.h"
 #include "ps/process/restore.h"
+#include "ps/replication/replication.h"
 #include "tests/sim/disks.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/process.h"
@@ -57,7 +58,8 @@ struct sl_sim_ps {
     struct sl_process wiring;
     struct sl_process_core wired[SL_SIM_REACTORS_MAX];
     struct sl_process_sim_hooks sim_hooks;
-    bool was_checked; /* what it has restored */
+    struct sl_replication_options replication; /* of the server that is created next */
+    bool was_checked;                          /* what it has restored */
 };
 
 /* Its servers are there. */

@@ -41,10 +41,13 @@ void sl_sim_ps_pair_server(struct sl_sim_ps *ps, struct sl_server_options *serve
 {
     if (ps->options.has_replica) {
         server->hooks = &sl_replication_hooks;
-        server->catch_up_budget = ps->options.snapshot_keys;
-        server->replica_state_changed = sl_process_on_replica_state_changed;
-        server->replica_failed = sl_process_on_replica_failed;
-        server->replica_ctx = &ps->wired[server->local_index % ps->options.shard_count];
+        ps->replication = (struct sl_replication_options){
+            .catch_up_budget = ps->options.snapshot_keys,
+            .state_changed = sl_process_on_replica_state_changed,
+            .failed = sl_process_on_replica_failed,
+            .ctx = &ps->wired[server->local_index % ps->options.shard_count],
+        };
+        server->replication = &ps->replication;
     }
 }
 

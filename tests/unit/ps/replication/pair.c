@@ -44,12 +44,13 @@ int pair_setup(void **state)
     assert_non_null(pair);
     struct stepped *world = &pair->stepped;
     world->options.hooks = &sl_replication_hooks;
-    world->options.replica_state_changed = on_moved;
-    world->options.replica_failed = on_failed;
-    world->options.replica_ctx = pair;
+    pair->replication = (struct sl_replication_options){
+        .state_changed = on_moved, .failed = on_failed, .ctx = pair};
+    world->options.replication = &pair->replication;
     stepped_start(world, 1);
     struct sl_server_options options = world->server->options;
     options.local_index = 1;
+    options.replication = &pair->replication;
     assert_int_equal(sl_server_create(&options, &pair->backup), 0);
     world->servers[1] = pair->backup;
     sl_server_set_lease(pair->backup, STEPPED_LEASE);

@@ -19,6 +19,7 @@
 struct pair {
     struct stepped stepped;
     struct stepped_peer peer, other;
+    struct sl_replication_options replication;
     struct sl_server *backup;
     uint32_t in_sync_count, failed_count;
     uint64_t epoch; /* that was said last */

@@ -47,7 +47,8 @@ static void push_two_sections(struct pair *pair, uint64_t id)
 static void replace_primary(struct pair *pair)
 {
     struct stepped *world = &pair->stepped;
-    const struct sl_server_options options = world->server->options;
+    struct sl_server_options options = world->server->options;
+    options.replication = &pair->replication;
     const struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
     sl_server_destroy(&world->server);
     assert_int_equal(sl_server_create(&options, &world->server), 0);
