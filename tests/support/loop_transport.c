@@ -385,58 +385,28 @@ static void loop_stats(const struct sl_transport *transport, struct sl_transport
     }
 }
 
+#define LOOP_OPS                                                                                   \
+    .open = loop_open, .close = loop_close, .memory_register = loop_memory_register,               \
+    .memory_unregister = loop_memory_unregister, .listen = loop_listen, .connect = loop_connect,   \
+    .disconnect = loop_disconnect, .send_burst = loop_send_burst, .release = loop_release,         \
+    .flush = loop_flush, .poll = loop_poll, .arm = loop_arm, .stats = loop_stats
+
 const struct sl_transport_ops sl_loop_transport_ops = {
+    LOOP_OPS,
     .scheme = "loop",
     .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_CHUNKS,
-    .open = loop_open,
-    .close = loop_close,
-    .memory_register = loop_memory_register,
-    .memory_unregister = loop_memory_unregister,
-    .listen = loop_listen,
-    .connect = loop_connect,
-    .disconnect = loop_disconnect,
     .migrate = loop_migrate,
-    .send_burst = loop_send_burst,
-    .release = loop_release,
-    .flush = loop_flush,
-    .poll = loop_poll,
-    .arm = loop_arm,
-    .stats = loop_stats,
 };
 
 const struct sl_transport_ops sl_loop_shared_ops = {
+    LOOP_OPS,
     .scheme = "loop-shared",
     .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_DIRECT_REPLIES,
-    .open = loop_open,
-    .close = loop_close,
-    .memory_register = loop_memory_register,
-    .memory_unregister = loop_memory_unregister,
-    .listen = loop_listen,
-    .connect = loop_connect,
-    .disconnect = loop_disconnect,
     .migrate = loop_migrate,
-    .send_burst = loop_send_burst,
-    .release = loop_release,
-    .flush = loop_flush,
-    .poll = loop_poll,
-    .arm = loop_arm,
-    .stats = loop_stats,
 };
 
 const struct sl_transport_ops sl_loop_device_ops = {
+    LOOP_OPS,
     .scheme = "loop-device",
     .capabilities = SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_REGISTERS | SL_TRANSPORT_DIRECT_REPLIES,
-    .open = loop_open,
-    .close = loop_close,
-    .memory_register = loop_memory_register,
-    .memory_unregister = loop_memory_unregister,
-    .listen = loop_listen,
-    .connect = loop_connect,
-    .disconnect = loop_disconnect,
-    .send_burst = loop_send_burst,
-    .release = loop_release,
-    .flush = loop_flush,
-    .poll = loop_poll,
-    .arm = loop_arm,
-    .stats = loop_stats,
 };

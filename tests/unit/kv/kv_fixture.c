@@ -5,6 +5,12 @@
 
 bool fixture_manual_progress = false;
 
+const char *fixture_way(uint32_t n)
+{
+    fixture_manual_progress = n == 1;
+    return n == 0 ? "with a thread" : n == 1 ? "driven by its caller" : NULL;
+}
+
 struct sl_kv_options fixture_options(const char *name)
 {
     static char names[256][16];

@@ -24,16 +24,13 @@ struct fixture {
 /* Whether the workers are driven by their caller. */
 extern bool fixture_manual_progress;
 
-/* Runs the tests with either kind of worker. */
-#define FIXTURE_RUN_WITH_BOTH(tests, setup, teardown)                                              \
-    ((cmocka_run_group_tests_name(#tests, tests, setup, teardown) != 0)                            \
-         ? 1                                                                                       \
-         : (fixture_manual_progress = true,                                                        \
-            cmocka_run_group_tests_name(#tests "_manual_progress", tests, setup, teardown)))
+/* The ways of SL_UNIT_WAYS: either kind of worker. */
+const char *fixture_way(uint32_t n);
 
 /* Of a group: the cluster, with two workers to come, and worker 0. */
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
+#define KV_CASE(name) SL_CASE_OF(name, struct fixture *fixture, NULL, NULL)
 
 /* name NULL: a table of its own. */
 struct sl_kv_options fixture_options(const char *name);

@@ -6,9 +6,8 @@
 
 #include "kv/engine.h"
 
-static void push_pull__adds_up(void **state)
+KV_CASE(push_pull__adds_up)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     uint64_t keys[9];
     float push[9 * 3], pull[9 * 3] = {0};
@@ -30,9 +29,8 @@ static void push_pull__adds_up(void **state)
     sl_kv_destroy(&kv);
 }
 
-static void push__lens_differ(void **state)
+KV_CASE(push__lens_differ)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     uint64_t keys[40], some[3];
     uint32_t lens[40], told[40], count = 0;
@@ -62,9 +60,8 @@ static void push__lens_differ(void **state)
     sl_kv_destroy(&kv);
 }
 
-static void push_pull__long_arrays(void **state)
+KV_CASE(push_pull__long_arrays)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     const uint64_t keys[] = {5, UINT64_MAX - 5};
     const uint32_t lens[] = {(4U << 20) + 1,
@@ -86,9 +83,8 @@ static void push_pull__long_arrays(void **state)
     sl_kv_destroy(&kv);
 }
 
-static void push__bytes_replace(void **state)
+KV_CASE(push__bytes_replace)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 1);
     const uint64_t keys[] = {1, 1ULL << 63, UINT64_MAX};
     const uint32_t lens[] = {3, 1, 9};
@@ -100,9 +96,8 @@ static void push__bytes_replace(void **state)
     sl_kv_destroy(&kv);
 }
 
-static void open__another_width_exists(void **state)
+KV_CASE(open__another_width_exists)
 {
-    struct fixture *fixture = *state;
     struct sl_kv_options options = fixture_options("width");
     struct sl_kv *first, *second;
     assert_int_equal(sl_kv_open(fixture->kv, &options, &first), 0);
@@ -144,9 +139,8 @@ static struct sl_kv_call push_of(struct calls *calls, sl_kv_done_fn *done)
         .ctx = calls};
 }
 
-static void begin__many_at_once(void **state)
+KV_CASE(begin__many_at_once)
 {
-    struct fixture *fixture = *state;
     struct calls calls = {.kv = fixture_table(fixture->kv, 4), .key = 3, .one = 1};
     struct sl_kv_call call = push_of(&calls, count_done);
     uint64_t timestamps[1000];
@@ -167,9 +161,8 @@ static void begin__many_at_once(void **state)
     sl_kv_destroy(&calls.kv);
 }
 
-static void done__only_of_what_was_begun(void **state)
+KV_CASE(done__only_of_what_was_begun)
 {
-    struct fixture *fixture = *state;
     struct calls calls = {.kv = fixture_table(fixture->kv, 4), .key = 3, .one = 1};
     struct sl_kv_call call = push_of(&calls, count_done);
     uint64_t timestamp;
@@ -200,9 +193,8 @@ static void begin__again(void *ctx, uint64_t timestamp, int err)
     }
 }
 
-static void begin__inside_callbacks(void **state)
+KV_CASE(begin__inside_callbacks)
 {
-    struct fixture *fixture = *state;
     struct calls calls = {
         .kv = fixture_table(fixture->kv, 4), .key = 3, .one = 1, .begun = 1, .most = 600};
     struct sl_kv_call call = push_of(&calls, begin__again);
@@ -215,9 +207,8 @@ static void begin__inside_callbacks(void **state)
     assert_int_equal(calls.inner_err, 0);
 }
 
-static void begin__copies_what_it_says(void **state)
+KV_CASE(begin__copies_what_it_says)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     uint64_t timestamps[100];
     float pull[6];
@@ -259,9 +250,8 @@ static size_t kept_bytes(struct sl_engine *engine, size_t *most)
     return bytes;
 }
 
-static void begin__keeps_no_long_copies(void **state)
+KV_CASE(begin__keeps_no_long_copies)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     enum { VALUES = 1 << 16, CALLS = 20 };
     float *push = calloc(VALUES, sizeof *push);
@@ -284,9 +274,8 @@ static void begin__keeps_no_long_copies(void **state)
     sl_kv_destroy(&kv);
 }
 
-static void destroy__waits_for_what_is_outstanding(void **state)
+KV_CASE(destroy__waits_for_what_is_outstanding)
 {
-    struct fixture *fixture = *state;
     struct calls calls = {.kv = fixture_table(fixture->kv, 4), .key = 3, .one = 1};
     struct sl_kv_call call = push_of(&calls, count_done);
     uint64_t timestamp;
@@ -298,9 +287,8 @@ static void destroy__waits_for_what_is_outstanding(void **state)
     assert_int_equal(calls.failed, 0);
 }
 
-static void begin__refuses_bad_batches(void **state)
+KV_CASE(begin__refuses_bad_batches)
 {
-    struct fixture *fixture = *state;
     const uint64_t keys[] = {1, 2, 2}, falling[] = {2, 1};
     const uint32_t lens[] = {1, 0}, more[] = {2, 2};
     float values[4] = {0};
@@ -325,9 +313,8 @@ static void begin__refuses_bad_batches(void **state)
     assert_int_equal(sl_kv_push(fixture->kv, keys, 0, NULL, values, 0), 0);
 }
 
-static void wait__tells_why_it_failed(void **state)
+KV_CASE(wait__tells_why_it_failed)
 {
-    struct fixture *fixture = *state;
     struct calls calls = {.kv = fixture_table(fixture->kv, 4), .key = 3, .one = 1};
     float values[2] = {1, 2};
     char text[256];
@@ -360,9 +347,8 @@ static void wait__tells_why_it_failed(void **state)
 }
 
 /* What the coordinator says of a ps, of which the client has heard. */
-static void begin__fails_when_a_server_has_lost_values(void **state)
+KV_CASE(begin__fails_when_a_server_has_lost_values)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     const uint64_t key = 5;
     const float value = 1;
@@ -381,9 +367,8 @@ static void begin__fails_when_a_server_has_lost_values(void **state)
     sl_kv_destroy(&kv);
 }
 
-static void wait__ends_by_the_deadline(void **state)
+KV_CASE(wait__ends_by_the_deadline)
 {
-    struct fixture *fixture = *state;
     struct sl_kv_options options = fixture_options(NULL);
     options.timeout_ms = 300;
     struct calls calls = {.key = UINT64_MAX, .one = 1}; /* the last server's, of ps 1 */
@@ -417,9 +402,8 @@ static void note_place(void *ctx, uint64_t timestamp, int err)
     order->place = (*order->next)++;
 }
 
-static void begin__the_greater_priority_goes_first(void **state)
+KV_CASE(begin__the_greater_priority_goes_first)
 {
-    struct fixture *fixture = *state;
     struct calls calls = {.kv = fixture_table(fixture->kv, 4), .key = UINT64_MAX, .one = 1};
     struct sl_kv_call call = push_of(&calls, note_place);
     uint32_t next = 0;
@@ -442,9 +426,8 @@ static void begin__the_greater_priority_goes_first(void **state)
     sl_kv_destroy(&calls.kv);
 }
 
-static void server_range__covers_all_keys(void **state)
+KV_CASE(server_range__covers_all_keys)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(sl_kv_rank(fixture->kv), 0);
     assert_int_equal(sl_kv_worker_count(fixture->kv), 2);
     assert_int_equal(sl_kv_server_count(fixture->kv), SHARDS);
@@ -459,9 +442,8 @@ static void server_range__covers_all_keys(void **state)
     assert_int_equal(sl_kv_client(fixture->kv) != NULL, fixture_manual_progress);
 }
 
-static void buffer__is_used_where_it_is(void **state)
+KV_CASE(buffer__is_used_where_it_is)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     void *memory;
     assert_int_equal(sl_kv_buffer_create(kv, 2 * 400000 * sizeof(float), &memory), 0);
@@ -476,9 +458,8 @@ static void buffer__is_used_where_it_is(void **state)
     sl_kv_destroy(&kv);
 }
 
-static void buffer__is_registered_once(void **state)
+KV_CASE(buffer__is_registered_once)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     enum { COUNT = 100000 };
     float *push = calloc(2 * COUNT, sizeof *push), *pull = push + COUNT;
@@ -496,28 +477,6 @@ static void buffer__is_registered_once(void **state)
     free(push);
 }
 
-int main(void)
-{
-    const struct CMUnitTest kv_tests[] = {
-        cmocka_unit_test(push_pull__adds_up),
-        cmocka_unit_test(push__lens_differ),
-        cmocka_unit_test(push_pull__long_arrays),
-        cmocka_unit_test(push__bytes_replace),
-        cmocka_unit_test(open__another_width_exists),
-        cmocka_unit_test(begin__many_at_once),
-        cmocka_unit_test(begin__inside_callbacks),
-        cmocka_unit_test(begin__copies_what_it_says),
-        cmocka_unit_test(begin__keeps_no_long_copies),
-        cmocka_unit_test(done__only_of_what_was_begun),
-        cmocka_unit_test(destroy__waits_for_what_is_outstanding),
-        cmocka_unit_test(begin__refuses_bad_batches),
-        cmocka_unit_test(wait__tells_why_it_failed),
-        cmocka_unit_test(begin__fails_when_a_server_has_lost_values),
-        cmocka_unit_test(wait__ends_by_the_deadline),
-        cmocka_unit_test(begin__the_greater_priority_goes_first),
-        cmocka_unit_test(server_range__covers_all_keys),
-        cmocka_unit_test(buffer__is_used_where_it_is),
-        cmocka_unit_test(buffer__is_registered_once),
-    };
-    return FIXTURE_RUN_WITH_BOTH(kv_tests, fixture_setup, fixture_teardown);
-}
+SL_UNIT_GROUP(fixture_setup, fixture_teardown);
+
+SL_UNIT_WAYS(fixture_way);

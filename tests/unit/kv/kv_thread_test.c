@@ -41,9 +41,8 @@ static void *use(void *ctx)
     return NULL;
 }
 
-static void wait__from_several_threads(void **state)
+KV_CASE(wait__from_several_threads)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     struct user users[THREADS];
     sem_t ready;
@@ -79,9 +78,8 @@ static void *wait_for_one(void *ctx)
     return NULL;
 }
 
-static void wait__for_the_same_call(void **state)
+KV_CASE(wait__for_the_same_call)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     struct user users[THREADS];
     struct user first = {.kv = kv, .one = 1};
@@ -115,9 +113,8 @@ static void *come_to_barrier(void *ctx)
     return NULL;
 }
 
-static void barrier__calls_go_on_meanwhile(void **state)
+KV_CASE(barrier__calls_go_on_meanwhile)
 {
-    struct fixture *fixture = *state;
     struct sl_kv_options options = fixture_options("shared");
     struct sl_kv *other = fixture_join(fixture->cluster, 1, &options);
     struct sl_kv *mine;
@@ -147,9 +144,8 @@ static void barrier__calls_go_on_meanwhile(void **state)
     sl_kv_destroy(&other);
 }
 
-static void push__once_whatever_breaks(void **state)
+KV_CASE(push__once_whatever_breaks)
 {
-    struct fixture *fixture = *state;
     struct sl_kv *kv = fixture_table(fixture->kv, 4);
     struct user user = {.kv = kv, .one = 1};
     for (uint32_t round = 0; round < 5; round++) {
@@ -172,7 +168,7 @@ static void push__once_whatever_breaks(void **state)
     sl_kv_destroy(&kv);
 }
 
-static void create__needs_a_cluster(void **state)
+SL_CASE(create__needs_a_cluster)
 {
     struct sl_kv_options options = fixture_options(NULL);
     struct sl_kv *kv;
@@ -182,7 +178,7 @@ static void create__needs_a_cluster(void **state)
     assert_int_equal(sl_kv_create(&options, &kv), SL_ERR_INVALID);
 }
 
-static void role__is_what_the_variable_says(void **state)
+SL_CASE(role__is_what_the_variable_says)
 {
     enum sl_kv_role role;
     unsetenv("DMLC_ROLE");
@@ -201,15 +197,4 @@ static void role__is_what_the_variable_says(void **state)
     unsetenv("DMLC_ROLE");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wait__from_several_threads),
-        cmocka_unit_test(wait__for_the_same_call),
-        cmocka_unit_test(barrier__calls_go_on_meanwhile),
-        cmocka_unit_test(push__once_whatever_breaks),
-        cmocka_unit_test(create__needs_a_cluster),
-        cmocka_unit_test(role__is_what_the_variable_says),
-    };
-    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
-}
+SL_UNIT_GROUP(fixture_setup, fixture_teardown);

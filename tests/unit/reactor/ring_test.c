@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -51,14 +52,15 @@ static int teardown(void **state)
     return 0;
 }
 
-static void init__setup_is_no_better_than_asked(void **state)
+#define IN_RING(name) SL_CASE_OF(name, struct sl_ring *ring, setup, teardown)
+
+IN_RING(init__setup_is_no_better_than_asked)
 {
-    struct sl_ring *ring = *state;
     assert_true(best == SL_RING_DEFERRED || !ring->deferred_taskrun);
     assert_true(best <= SL_RING_COOPERATIVE || !ring->taskrun_flag);
 }
 
-static void init__no_descriptor_left(void **state)
+SL_CASE(init__no_descriptor_left)
 {
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -75,9 +77,8 @@ static struct counting_op counting_op(struct sl_ring *ring)
     return (struct counting_op){.op.complete = counting_complete, .ring = ring};
 }
 
-static void reap__delivers_up_to_the_budget(void **state)
+IN_RING(reap__delivers_up_to_the_budget)
 {
-    struct sl_ring *ring = *state;
     struct counting_op op = counting_op(ring);
     for (int i = 0; i < 5; i++) {
         nop(ring, &op.op);
@@ -91,9 +92,8 @@ static void reap__delivers_up_to_the_budget(void **state)
     assert_int_equal(ring->completions, 6);
 }
 
-static void reap__idle_makes_no_system_call(void **state)
+IN_RING(reap__idle_makes_no_system_call)
 {
-    struct sl_ring *ring = *state;
     uint64_t before = ring->submit_calls;
     for (int i = 0; i < 10; i++) {
         assert_int_equal(sl_ring_reap(ring, 100), 0);
@@ -102,9 +102,8 @@ static void reap__idle_makes_no_system_call(void **state)
     assert_int_equal(ring->submit_calls, before);
 }
 
-static void sqe__more_than_the_queue_holds(void **state)
+IN_RING(sqe__more_than_the_queue_holds)
 {
-    struct sl_ring *ring = *state;
     struct counting_op op = counting_op(ring);
     /* More than the completion queue holds, too: the kernel keeps the rest. */
     uint32_t count = ENTRIES * 40;
@@ -121,9 +120,8 @@ static void sqe__more_than_the_queue_holds(void **state)
     assert_int_equal(op.completed, count);
 }
 
-static void complete__may_submit(void **state)
+IN_RING(complete__may_submit)
 {
-    struct sl_ring *ring = *state;
     struct counting_op op = counting_op(ring);
     op.again = 100;
     nop(ring, &op.op);
@@ -134,18 +132,16 @@ static void complete__may_submit(void **state)
     assert_int_equal(op.result, 0);
 }
 
-static void wait__ends_with_the_timeout(void **state)
+IN_RING(wait__ends_with_the_timeout)
 {
-    struct sl_ring *ring = *state;
     uint64_t before_ns = sl_clock_now_ns(sl_clock_system());
     sl_ring_wait(ring, 2 * SL_CLOCK_NS_PER_MS);
     assert_true(sl_clock_now_ns(sl_clock_system()) - before_ns >= SL_CLOCK_NS_PER_MS);
     assert_int_equal(sl_ring_reap(ring, 1), 0);
 }
 
-static void wait__ends_with_a_completion(void **state)
+IN_RING(wait__ends_with_a_completion)
 {
-    struct sl_ring *ring = *state;
     struct counting_op op = counting_op(ring);
     struct __kernel_timespec soon = {.tv_nsec = 1000000};
     io_uring_prep_timeout(sl_ring_sqe(ring, &op.op), &soon, 0, 0);
@@ -156,9 +152,8 @@ static void wait__ends_with_a_completion(void **state)
 }
 
 /* What was probed must be what works: a multishot receive delivers twice from one submission. */
-static void init__multishot_recv_is_what_it_says(void **state)
+IN_RING(init__multishot_recv_is_what_it_says)
 {
-    struct sl_ring *ring = *state;
     if (!ring->multishot_recv || !ring->provided_buffer_rings) {
         skip();
     }
@@ -222,9 +217,8 @@ static void expect_wakeups(struct sl_ring *ring, int fd)
     assert_int_equal(sl_ring_reap(ring, 10), 0);
 }
 
-static void watch__every_write_wakes(void **state)
+IN_RING(watch__every_write_wakes)
 {
-    struct sl_ring *ring = *state;
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct sl_ring_watch watch;
     readable_count = 0;
@@ -235,9 +229,8 @@ static void watch__every_write_wakes(void **state)
 
 /* Drives the operation's completion as a kernel without multishot polls would, before anything was
  * submitted for it: the submission that the watch made is turned into one that does nothing. */
-static void watch__falls_back_to_single_polls(void **state)
+IN_RING(watch__falls_back_to_single_polls)
 {
-    struct sl_ring *ring = *state;
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct sl_ring_watch watch;
     readable_count = 0;
@@ -260,9 +253,8 @@ static void count_only(struct sl_ring_watch *watch)
     readable_count++;
 }
 
-static void watch_level__runs_until_it_is_read_and_ends(void **state)
+IN_RING(watch_level__runs_until_it_is_read_and_ends)
 {
-    struct sl_ring *ring = *state;
     int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     struct sl_ring_watch watch;
     readable_count = 0;
@@ -280,37 +272,22 @@ static void watch_level__runs_until_it_is_read_and_ends(void **state)
     close(fd);
 }
 
-#define IN_RING(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-int main(void)
+static const char *next_setup(uint32_t n)
 {
-    const struct CMUnitTest tests[] = {
-        IN_RING(init__setup_is_no_better_than_asked),
-        IN_RING(init__multishot_recv_is_what_it_says),
-        IN_RING(reap__delivers_up_to_the_budget),
-        IN_RING(reap__idle_makes_no_system_call),
-        IN_RING(sqe__more_than_the_queue_holds),
-        IN_RING(complete__may_submit),
-        IN_RING(wait__ends_with_the_timeout),
-        IN_RING(wait__ends_with_a_completion),
-        IN_RING(watch__every_write_wakes),
-        IN_RING(watch__falls_back_to_single_polls),
-        IN_RING(watch_level__runs_until_it_is_read_and_ends),
-        cmocka_unit_test(init__no_descriptor_left),
-    };
-    const char *const names[] = {
-        [SL_RING_DEFERRED] = "reactor/ring, deferred",
-        [SL_RING_COOPERATIVE] = "reactor/ring, cooperative",
-        [SL_RING_PLAIN] = "reactor/ring, plain",
-    };
+    static const char *const names[] = {[SL_RING_DEFERRED] = "deferred",
+                                        [SL_RING_COOPERATIVE] = "cooperative",
+                                        [SL_RING_PLAIN] = "plain"};
+    best = (enum sl_ring_setup)(SL_RING_DEFERRED + n);
+    return best <= SL_RING_PLAIN ? names[best] : NULL;
+}
+
+SL_UNIT_WAYS(next_setup);
+
+SL_UNIT_SETUP()
+{
     struct sl_ring ring;
     if (sl_ring_init(&ring, ENTRIES) == SL_ERR_UNSUPPORTED) {
-        return SKIPPED;
+        exit(SKIPPED);
     }
     sl_ring_fini(&ring);
-    int failed = 0;
-    for (best = SL_RING_DEFERRED; best <= SL_RING_PLAIN; best++) {
-        failed += cmocka_run_group_tests_name(names[best], tests, NULL, NULL);
-    }
-    return failed;
 }
