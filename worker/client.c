@@ -238,6 +238,24 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     return err;
 }
 
+/* Runs an operation on the coordinator's session; logs its error after `what`. */
+static int ask_coordinator(struct sl_client *client, struct sl_control_op *op, uint32_t timeout_ms,
+                           const char *what)
+{
+    struct sl_thread_ctx *thread_ctx;
+    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    if (err != 0) {
+        return err;
+    }
+    op->io = &client->ios[0];
+    op->deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    sl_thread_ctx_run(thread_ctx, op);
+    if (op->err != 0) {
+        sl_log_error("%s: %s", what, op->text);
+    }
+    return op->err;
+}
+
 int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count,
                       uint32_t timeout_ms)
 {
@@ -247,52 +265,22 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     if (name_bytes == 0 || name_bytes >= SL_MESSAGE_NAME_BYTES) {
         return SL_ERR_INVALID;
     }
-    struct sl_thread_ctx *thread_ctx;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
-    if (err != 0) {
-        return err;
-    }
-    struct sl_control_op op = {
-        .io = &client->ios[0],
-        .run = sl_control_barrier,
-        .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
-        .name = name,
-        .count = count,
-    };
-    sl_thread_ctx_call(thread_ctx, &op);
-    while (!op.done) {
-        sl_thread_ctx_wait(thread_ctx);
-    }
-    if (op.err != 0) {
-        sl_log_error("barrier %s: %s", name, op.text);
-    }
-    return op.err;
+    char what[SL_MESSAGE_NAME_BYTES + 16];
+    snprintf(what, sizeof what, "barrier %s", name);
+    struct sl_control_op op = {.run = sl_control_barrier, .name = name, .count = count};
+    return ask_coordinator(client, &op, timeout_ms, what);
 }
 
 int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t *number)
 {
     sl_assert(client != NULL);
     sl_assert(number != NULL);
-    struct sl_thread_ctx *thread_ctx;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
-    if (err != 0) {
-        return err;
+    struct sl_control_op op = {.run = sl_control_checkpoint};
+    int err = ask_coordinator(client, &op, timeout_ms, "no checkpoint");
+    if (err == 0) {
+        *number = op.number;
     }
-    struct sl_control_op op = {
-        .io = &client->ios[0],
-        .run = sl_control_checkpoint,
-        .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
-    };
-    sl_thread_ctx_call(thread_ctx, &op);
-    while (!op.done) {
-        sl_thread_ctx_wait(thread_ctx);
-    }
-    if (op.err != 0) {
-        sl_log_error("no checkpoint: %s", op.text);
-        return op.err;
-    }
-    *number = op.number;
-    return 0;
+    return err;
 }
 
 int32_t sl_client_task_index(const struct sl_client *client)
@@ -329,10 +317,7 @@ void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out
         struct sl_client_stats stats = {0};
         struct sl_control_op op = {
             .io = &client->ios[i], .run = sl_client_io_stats, .stats = &stats};
-        sl_thread_ctx_call(thread_ctx, &op);
-        while (!op.done) {
-            sl_thread_ctx_wait(thread_ctx);
-        }
+        sl_thread_ctx_run(thread_ctx, &op);
         out->bytes_sent += stats.bytes_sent;
         out->bytes_received += stats.bytes_received;
         out->requests += stats.requests;
@@ -343,12 +328,17 @@ void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out
 
 /* Blocking calls */
 
-/* Submits, waits for and destroys a step. `err`: result of adding its operation. */
-static int run_step(struct sl_step *step, int err, uint32_t timeout_ms)
+static int run_rows(struct sl_client *client, enum sl_request_op op, struct sl_table *table,
+                    const uint64_t *keys, uint32_t key_count, const float *gradients, float *rows,
+                    uint32_t timeout_ms)
 {
-    if (err == 0) {
-        err = sl_step_submit_deferred(step, timeout_ms); /* sent by the wait */
+    struct sl_step *step;
+    int err = sl_step_begin(client, 0, &step);
+    if (err != 0) {
+        return err;
     }
+    err = sl_step_add_rows(step, op, table, keys, key_count, gradients, rows);
+    err = err != 0 ? err : sl_step_submit_deferred(step, timeout_ms); /* sent by the wait */
     if (err == 0) {
         err = sl_step_wait(step);
         if (err != 0) {
@@ -362,30 +352,19 @@ static int run_step(struct sl_step *step, int err, uint32_t timeout_ms)
 int sl_client_pull(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
                    uint32_t key_count, float *rows, uint32_t timeout_ms)
 {
-    struct sl_step *step;
-    int err = sl_step_begin(client, 0, &step);
-    return err != 0 ? err
-                    : run_step(step, sl_step_pull(step, table, keys, key_count, rows), timeout_ms);
+    return run_rows(client, SL_REQUEST_PULL, table, keys, key_count, NULL, rows, timeout_ms);
 }
 
 int sl_client_push(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
                    uint32_t key_count, const float *gradients, uint32_t timeout_ms)
 {
-    struct sl_step *step;
-    int err = sl_step_begin(client, 0, &step);
-    return err != 0
-               ? err
-               : run_step(step, sl_step_push(step, table, keys, key_count, gradients), timeout_ms);
+    return run_rows(client, SL_REQUEST_PUSH, table, keys, key_count, gradients, NULL, timeout_ms);
 }
 
 int sl_client_push_pull(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
                         uint32_t key_count, const float *gradients, float *rows,
                         uint32_t timeout_ms)
 {
-    struct sl_step *step;
-    int err = sl_step_begin(client, 0, &step);
-    return err != 0
-               ? err
-               : run_step(step, sl_step_push_pull(step, table, keys, key_count, gradients, rows),
-                          timeout_ms);
+    return run_rows(client, SL_REQUEST_PUSH_PULL, table, keys, key_count, gradients, rows,
+                    timeout_ms);
 }

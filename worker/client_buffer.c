@@ -40,13 +40,6 @@ static void unmake(struct sl_client_buffer *buffer)
 
 /* The client's list */
 
-struct listing {
-    struct sl_client *client;
-    struct sl_client_buffer buffer; /* to add, or found */
-    void *base;                     /* to find */
-    struct sl_client_buffer *slot;  /* of the buffer found */
-};
-
 static bool overlap(const struct sl_client_buffer *a, const struct sl_client_buffer *b)
 {
     uintptr_t a_base = (uintptr_t)a->base, b_base = (uintptr_t)b->base;
@@ -54,43 +47,33 @@ static bool overlap(const struct sl_client_buffer *a, const struct sl_client_buf
            b_base < a_base + a->bytes;
 }
 
-static int add(void *ctx)
+/* Under the lock. Errors: EXISTS, TOO_LARGE. */
+static int add(struct sl_client *client, const struct sl_client_buffer *buffer)
 {
-    struct listing *listing = ctx;
-    struct sl_client_buffer *buffers = listing->client->buffers, *free_slot = NULL;
+    struct sl_client_buffer *free_slot = NULL;
     for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
-        if (overlap(&buffers[i], &listing->buffer)) {
+        struct sl_client_buffer *slot = &client->buffers[i];
+        if (overlap(slot, buffer)) {
             return SL_ERR_EXISTS;
         }
-        free_slot = free_slot == NULL && buffers[i].base == NULL ? &buffers[i] : free_slot;
+        free_slot = free_slot == NULL && slot->base == NULL ? slot : free_slot;
     }
     if (free_slot == NULL) {
         return SL_ERR_TOO_LARGE;
     }
-    *free_slot = listing->buffer;
+    *free_slot = *buffer;
     return 0;
 }
 
-static int find(void *ctx)
+/* Under the lock. It is a buffer of this client. */
+static struct sl_client_buffer *find(struct sl_client *client, const void *base)
 {
-    struct listing *listing = ctx;
-    for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
-        struct sl_client_buffer *slot = &listing->client->buffers[i];
-        if (slot->base == listing->base) {
-            listing->slot = slot;
-            listing->buffer = *slot;
-            return 0;
-        }
+    uint32_t i = 0;
+    while (i < SL_CLIENT_BUFFERS_MAX && client->buffers[i].base != base) {
+        i++;
     }
-    return SL_ERR_NOT_FOUND;
-}
-
-/* Frees the slot, once no client_io uses the buffer. */
-static int take_out(void *ctx)
-{
-    struct listing *listing = ctx;
-    *listing->slot = (struct sl_client_buffer){.base = NULL};
-    return 0;
+    sl_assert(i < SL_CLIENT_BUFFERS_MAX);
+    return &client->buffers[i];
 }
 
 void sl_client_buffer_destroy_all(struct sl_client *client)
@@ -103,8 +86,8 @@ void sl_client_buffer_destroy_all(struct sl_client *client)
 /* The public functions */
 
 /* Runs one client_io after the other and waits for each. */
-static void tell_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
-                     const struct sl_client_buffer *buffer, void (*run)(struct sl_control_op *op))
+static void run_on_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
+                       const struct sl_client_buffer *buffer, void (*run)(struct sl_control_op *op))
 {
     for (uint32_t i = 0; i < client->io_count; i++) {
         struct sl_control_op op = {.io = &client->ios[i],
@@ -112,34 +95,38 @@ static void tell_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
                                    .memory = buffer->base,
                                    .memory_bytes = buffer->bytes,
                                    .memory_is_shared = buffer->shared.base != NULL};
-        sl_thread_ctx_call(thread_ctx, &op);
-        while (!op.done) {
-            sl_thread_ctx_wait(thread_ctx);
-        }
+        sl_thread_ctx_run(thread_ctx, &op);
     }
 }
 
-static int lend(struct sl_client *client, struct sl_thread_ctx *thread_ctx, struct listing *listing)
+static int export_buffer(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
+                         const struct sl_client_buffer *buffer)
 {
-    int err = sl_thread_ctx_set_locked(client->thread_ctxs, add, listing);
+    sl_thread_ctx_set_lock(client->thread_ctxs);
+    int err = add(client, buffer);
+    sl_thread_ctx_set_unlock(client->thread_ctxs);
     if (err == 0) {
-        tell_ios(client, thread_ctx, &listing->buffer, sl_client_io_export);
+        run_on_ios(client, thread_ctx, buffer, sl_client_io_export);
     }
     return err;
 }
 
-static void take_back(struct sl_client *client, void *base, bool is_callers)
+/* Frees the slot once no client_io uses the buffer. */
+static void unexport_buffer(struct sl_client *client, void *base, bool is_callers)
 {
     struct sl_thread_ctx *thread_ctx;
-    struct listing listing = {.client = client, .base = base};
     int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
     sl_assert(err == 0); /* out of memory for a thread's first call, or not the driving thread */
-    err = sl_thread_ctx_set_locked(client->thread_ctxs, find, &listing);
-    sl_assert(err == 0); /* it is a buffer of this client */
-    sl_assert(listing.buffer.is_callers == is_callers);
-    tell_ios(client, thread_ctx, &listing.buffer, sl_client_io_unexport);
-    (void)sl_thread_ctx_set_locked(client->thread_ctxs, take_out, &listing);
-    unmake(&listing.buffer);
+    sl_thread_ctx_set_lock(client->thread_ctxs);
+    struct sl_client_buffer *slot = find(client, base);
+    struct sl_client_buffer buffer = *slot;
+    sl_thread_ctx_set_unlock(client->thread_ctxs);
+    sl_assert(buffer.is_callers == is_callers);
+    run_on_ios(client, thread_ctx, &buffer, sl_client_io_unexport);
+    sl_thread_ctx_set_lock(client->thread_ctxs);
+    *slot = (struct sl_client_buffer){.base = NULL};
+    sl_thread_ctx_set_unlock(client->thread_ctxs);
+    unmake(&buffer);
 }
 
 int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out)
@@ -148,20 +135,18 @@ int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out)
     sl_assert(out != NULL);
     sl_assert(bytes > 0);
     struct sl_thread_ctx *thread_ctx;
-    struct listing listing = {.client = client};
+    struct sl_client_buffer buffer;
     int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
-    if (err == 0) {
-        err = make(bytes, &listing.buffer);
-    }
+    err = err != 0 ? err : make(bytes, &buffer);
     if (err != 0) {
         return err;
     }
-    err = lend(client, thread_ctx, &listing);
+    err = export_buffer(client, thread_ctx, &buffer);
     if (err != 0) {
-        unmake(&listing.buffer);
+        unmake(&buffer);
         return err;
     }
-    *out = listing.buffer.base;
+    *out = buffer.base;
     return 0;
 }
 
@@ -170,7 +155,7 @@ void sl_client_buffer_free(struct sl_client *client, void **buffer)
     sl_assert(client != NULL);
     sl_assert(buffer != NULL);
     if (*buffer != NULL) {
-        take_back(client, *buffer, false);
+        unexport_buffer(client, *buffer, false);
         *buffer = NULL;
     }
 }
@@ -182,15 +167,14 @@ int sl_client_buffer_register(struct sl_client *client, void *base, size_t bytes
     sl_assert(bytes > 0);
     sl_assert(bytes <= UINTPTR_MAX - (uintptr_t)base);
     struct sl_thread_ctx *thread_ctx;
-    struct listing listing = {.client = client,
-                              .buffer = {.base = base, .bytes = bytes, .is_callers = true}};
+    const struct sl_client_buffer buffer = {.base = base, .bytes = bytes, .is_callers = true};
     int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
-    return err == 0 ? lend(client, thread_ctx, &listing) : err;
+    return err == 0 ? export_buffer(client, thread_ctx, &buffer) : err;
 }
 
 void sl_client_buffer_unregister(struct sl_client *client, void *base)
 {
     sl_assert(client != NULL);
     sl_assert(base != NULL);
-    take_back(client, base, true);
+    unexport_buffer(client, base, true);
 }

@@ -73,7 +73,7 @@ struct sl_client {
     uint32_t own_reactor_count;
 };
 
-static inline uint32_t sl_client_hub_of(const struct sl_client *client, uint32_t shard)
+static inline uint32_t sl_client_io_index(const struct sl_client *client, uint32_t shard)
 {
     return client->first_io + shard % (client->io_count - client->first_io);
 }
@@ -102,7 +102,6 @@ struct sl_table_opening {
     struct sl_table_spec spec;
     struct sl_control_op coordinator;
     struct sl_control_op *shards; /* one per client_io, after the coordinator's answer */
-    struct sl_table *table;
 };
 
 /* Begins to open a table; never blocks. The caller owns *opening and keeps it until poll returns

@@ -50,7 +50,7 @@ int sl_client_io_transport(struct sl_client_io *io, enum sl_endpoint_scheme sche
             io->devices_err = scheme == SL_ENDPOINT_DPDK ? err : io->devices_err;
             return err;
         }
-        sl_client_io_share(io, scheme);
+        sl_client_io_register_memory(io, scheme);
     }
     *out = *slot;
     return 0;
@@ -63,11 +63,11 @@ const char *sl_client_io_last_error(enum sl_endpoint_scheme scheme, int err)
 }
 
 /* Logs once per client. Missing RDMA is common, hence only INFO. */
-static void say_missing(struct sl_client_io *io, enum sl_endpoint_scheme scheme, int err)
+static void log_missing(struct sl_client_io *io, enum sl_endpoint_scheme scheme, int err)
 {
     const bool is_shm = scheme == SL_ENDPOINT_SHM;
-    if (io->options->log_owner[scheme] == io->index && !io->has_said_missing[scheme]) {
-        io->has_said_missing[scheme] = true;
+    if (io->options->log_owner[scheme] == io->index && !io->has_logged_missing[scheme]) {
+        io->has_logged_missing[scheme] = true;
         sl_log_write(scheme == SL_ENDPOINT_RDMA ? SL_LOG_INFO : SL_LOG_WARN,
                      "client: not %s %s: %s; over TCP", is_shm ? "through" : "over",
                      sl_endpoint_scheme_name(scheme), sl_client_io_last_error(scheme, err));
@@ -82,8 +82,8 @@ bool sl_client_io_may_open(const struct sl_client_io_options *options,
     return ops != NULL && !(is_systems && sl_builtin_missing(scheme) != NULL);
 }
 
-struct sl_transport *sl_client_io_near_transport(struct sl_client_io *io,
-                                                 enum sl_endpoint_scheme scheme)
+struct sl_transport *sl_client_io_preferred_transport(struct sl_client_io *io,
+                                                      enum sl_endpoint_scheme scheme)
 {
     struct sl_transport *transport = NULL;
     if (io->is_missing[scheme]) {
@@ -92,7 +92,7 @@ struct sl_transport *sl_client_io_near_transport(struct sl_client_io *io,
     int err = sl_client_io_transport(io, scheme, &transport);
     if (err != 0) {
         io->is_missing[scheme] = err == SL_ERR_UNSUPPORTED; /* other errors may be temporary */
-        say_missing(io, scheme, err);
+        log_missing(io, scheme, err);
     }
     return transport;
 }
@@ -144,9 +144,9 @@ static uint32_t conns_of(const struct sl_client_io *io)
 static bool may_use_rdma(const struct sl_client_io *io)
 {
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        const struct sl_shard_address *place = &io->conns[shard].place;
-        if (place->endpoint.scheme == SL_ENDPOINT_RDMA ||
-            (place->has_preferred && place->preferred.scheme == SL_ENDPOINT_RDMA)) {
+        const struct sl_shard_address *address = &io->conns[shard].address;
+        if (address->endpoint.scheme == SL_ENDPOINT_RDMA ||
+            (address->has_preferred && address->preferred.scheme == SL_ENDPOINT_RDMA)) {
             return sl_client_io_may_open(io->options, SL_ENDPOINT_RDMA);
         }
     }
@@ -245,7 +245,7 @@ static void table_opened(void *ctx, const struct sl_message *answer, int err, co
         if (answer->table_id != op->table_id) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it opened another table",
                                asked->conn->name);
-        } else if (sl_client_io_note_table(op->io, op->table_id, op->spec) != 0) {
+        } else if (sl_client_io_add_table(op->io, op->table_id, op->spec) != 0) {
             sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for one more table");
         }
     }
@@ -265,7 +265,7 @@ void sl_client_io_table_open(struct sl_control_op *op)
     sl_control_op_answer_one(op);
 }
 
-int sl_client_io_note_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec)
+int sl_client_io_add_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec)
 {
     for (uint32_t i = 0; i < io->table_count; i++) {
         if (io->tables[i].id == id) {
@@ -292,9 +292,9 @@ static void joined(void *ctx, const struct sl_message *answer, int err, const ch
     struct asked *asked = ctx;
     if (take_answer(asked, err, reason)) {
         struct sl_shard_conn *conn = asked->conn;
-        conn->counts = answer->clock == asked->op->clock_asked;
-        conn->clock_told = answer->clock;
-        sl_control_op_take_clock(asked->op, conn->counts, answer->clock);
+        conn->clock.is_counted = answer->clock == asked->op->clock_asked;
+        conn->clock.at_shard = answer->clock;
+        sl_control_op_take_clock(asked->op, conn->clock.is_counted, answer->clock);
     }
     finish_answer(asked);
 }
@@ -315,7 +315,7 @@ void sl_client_io_begin(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        sl_shard_conn_begin(&io->conns[shard], op->clock_asked);
+        sl_shard_conn_set_clock(&io->conns[shard], op->clock_asked);
     }
     sl_control_op_answer(op);
 }
@@ -371,16 +371,16 @@ static void finish_closing(struct sl_client_io *io)
         sl_pool_fini(&io->buffers);
     }
     free(io->tables);
-    sl_control_op_answer(io->closing);
+    sl_control_op_answer(io->closing.op);
 }
 
 /* Polls: the transport sends the goodbyes before it closes, and reports no end of the last
  * connection. */
-static void look_if_closed(struct sl_timer *timer, uint64_t now_ns)
+static void check_closed(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, closing_timer);
-    bool is_quiet = connections_left(io) == 0 || now_ns >= io->closing_until_ns;
-    if (is_quiet && io->moves_out == 0) {
+    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, closing.timer);
+    bool is_quiet = connections_left(io) == 0 || now_ns >= io->closing.until_ns;
+    if (is_quiet && io->mails_out == 0) {
         finish_closing(io);
     } else {
         sl_reactor_arm(io->reactor, timer, CLOSE_LOOK_NS);
@@ -396,8 +396,8 @@ void sl_client_io_close(struct sl_control_op *op)
     sl_control_leave(io);
     sl_reactor_disarm(io->reactor, &io->retry);
     uint64_t now_ns = sl_reactor_now_ns(io->reactor);
-    io->closing = op;
-    io->closing_until_ns = now_ns + CLOSE_TIMEOUT_NS;
-    io->closing_timer = (struct sl_timer){.run = look_if_closed};
-    look_if_closed(&io->closing_timer, now_ns);
+    io->closing.op = op;
+    io->closing.until_ns = now_ns + CLOSE_TIMEOUT_NS;
+    io->closing.timer = (struct sl_timer){.run = check_closed};
+    check_closed(&io->closing.timer, now_ns);
 }

@@ -34,8 +34,8 @@
 struct sl_client_io_buffer {
     uint8_t *base;
     size_t bytes;
-    bool is_shared;   /* other processes can map it: core/shared.h */
-    uint8_t known_to; /* bit per scheme: transports where it is registered */
+    bool is_shared;          /* other processes can map it: core/shared.h */
+    uint8_t registered_with; /* bit per scheme: transports where it is registered */
 };
 
 /* Shared by all client_ios of a client; owned by the client. */
@@ -76,6 +76,20 @@ struct sl_client_io_table {
     struct sl_table_spec spec;
 };
 
+/* The session to the coordinator: control.h. */
+struct sl_client_io_coordinator {
+    struct sl_session *session;
+    struct sl_control_op *joining; /* the operation that waits for the first welcome */
+    uint64_t incarnation;
+    bool registering;                   /* a repeated registration is unanswered */
+    bool awaits_heartbeat;              /* a heartbeat with an answer is unanswered */
+    bool is_lost;                       /* permanently */
+    char reason[SL_MESSAGE_TEXT_BYTES]; /* why it was lost */
+    struct sl_timer heartbeat;
+    uint64_t heartbeat_ns; /* interval */
+    uint64_t silence_ns;   /* before another candidate is tried */
+};
+
 /* The client_ios of a client form one array. */
 struct sl_client_io {
     struct sl_reactor *reactor;
@@ -87,13 +101,13 @@ struct sl_client_io {
     struct sl_transport *transports[SL_CLIENT_IO_SCHEMES];
     bool is_missing[SL_CLIENT_IO_SCHEMES]; /* a preferred path's transport cannot be opened */
     int devices_err; /* error of opening DPDK, which is slow and not retried; 0: none */
-    bool has_said_missing[SL_CLIENT_IO_SCHEMES]; /* logged */
+    bool has_logged_missing[SL_CLIENT_IO_SCHEMES]; /* logged */
     struct sl_outbox outbox;
     struct sl_outbox shared_outbox; /* for a transport with SL_TRANSPORT_MAPS_MEMORY */
     struct sl_pool buffers;         /* of SL_LIMIT_FRAME_PAYLOAD_BYTES each */
     bool has_outbox, has_shared_outbox, has_buffers;
-    struct sl_client_io_buffer lent[SL_CLIENT_BUFFERS_MAX];
-    uint32_t lent_count;
+    struct sl_client_io_buffer exports[SL_CLIENT_BUFFERS_MAX];
+    uint32_t export_count;
     struct sl_timer retry;
 
     struct sl_shard_conn *conns; /* of all client_ios, by shard; set by sl_client_io_connect */
@@ -102,24 +116,16 @@ struct sl_client_io {
     struct sl_client_io_table *tables;
     uint32_t table_count, table_capacity;
 
-    /* client_io 0: the session to the coordinator. */
-    struct sl_session *coordinator;
-    struct sl_control_op *joining; /* the operation that waits for the first welcome */
-    uint64_t coordinator_incarnation;
-    bool registering;      /* a repeated registration is unanswered */
-    bool listening;        /* a heartbeat with an answer is unanswered */
-    bool coordinator_lost; /* permanently */
-    char coordinator_reason[SL_MESSAGE_TEXT_BYTES];
-    struct sl_timer heartbeat;
-    uint64_t heartbeat_ns; /* interval */
-    uint64_t silence_ns;   /* before another candidate is tried */
-    uint32_t moves_out;    /* mails to other client_ios that have not returned: failover.h */
+    struct sl_client_io_coordinator coordinator; /* client_io 0 */
+    uint32_t mails_out; /* mails to other client_ios that have not returned: failover.h */
     /* 1 + task of a server that restarted without its parameters; 0: none. Read by any thread. */
     _Atomic uint32_t values_lost;
 
-    struct sl_control_op *closing;
-    uint64_t closing_until_ns;
-    struct sl_timer closing_timer;
+    struct {
+        struct sl_control_op *op;
+        uint64_t until_ns;
+        struct sl_timer timer;
+    } closing;
 
     struct {
         uint64_t requests, replies, failures;
@@ -168,13 +174,13 @@ void sl_client_io_close(struct sl_control_op *op);
 
 /* For shard connections, substeps and control */
 
-static inline struct sl_shard_conn *sl_client_io_link(const struct sl_client_io *io, uint32_t shard)
+static inline struct sl_shard_conn *sl_client_io_conn(const struct sl_client_io *io, uint32_t shard)
 {
     return &io->conns[shard];
 }
 
 /* Records a table, unless it is known. Errors: NO_MEMORY. */
-int sl_client_io_note_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec);
+int sl_client_io_add_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec);
 
 /* Returns whether this process seems able to open a transport of the scheme. Checks the system's
  * devices. Any thread. */
@@ -187,8 +193,8 @@ int sl_client_io_transport(struct sl_client_io *io, enum sl_endpoint_scheme sche
 
 /* The same for a preferred path. Returns NULL if the transport cannot be opened, and logs it once
  * per client. Retried later, unless UNSUPPORTED. */
-struct sl_transport *sl_client_io_near_transport(struct sl_client_io *io,
-                                                 enum sl_endpoint_scheme scheme);
+struct sl_transport *sl_client_io_preferred_transport(struct sl_client_io *io,
+                                                      enum sl_endpoint_scheme scheme);
 
 /* Returns why opening the transport of the scheme failed with err. Static storage. */
 const char *sl_client_io_last_error(enum sl_endpoint_scheme scheme, int err);
@@ -198,7 +204,7 @@ struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_
 
 /* client_io_memory.c: registers with a newly opened transport all memory that it or its peers can
  * access directly. */
-void sl_client_io_share(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
+void sl_client_io_register_memory(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
 
 /* Returns whether [at, at + bytes) is registered with the transport of the scheme: a buffer of the
  * client, or memory of options->wire. */
@@ -206,8 +212,8 @@ bool sl_client_io_has_registered(const struct sl_client_io *io, enum sl_endpoint
                                  const void *at, uint64_t bytes);
 
 /* Returns whether [at, at + bytes) is exported to the peers of this scheme. */
-bool sl_client_io_lends(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
-                        const void *at, uint64_t bytes);
+bool sl_client_io_has_exported(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
+                               const void *at, uint64_t bytes);
 
 /* Time until the deadline, at least 1 ms. */
 uint64_t sl_client_io_time_left(const struct sl_client_io *io, uint64_t deadline_ns);

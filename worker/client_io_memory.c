@@ -16,14 +16,14 @@ static bool has(const struct sl_transport *transport, uint32_t capability)
 }
 
 /* A failure is harmless: a transport copies memory that it does not know. */
-static bool make_known(struct sl_transport *transport, void *base, size_t bytes)
+static bool register_memory(struct sl_transport *transport, void *base, size_t bytes)
 {
     return sl_transport_memory_register(transport, base, bytes) == 0;
 }
 
 /* Memory of the client_io */
 
-static void share_outbox(struct sl_client_io *io, struct sl_transport *transport)
+static void make_shared_outbox(struct sl_client_io *io, struct sl_transport *transport)
 {
     sl_assert(!io->has_shared_outbox); /* only one transport maps memory */
     int err = sl_outbox_init_shared(&io->shared_outbox, SL_CLIENT_IO_OUTBOX_BYTES,
@@ -35,43 +35,45 @@ static void share_outbox(struct sl_client_io *io, struct sl_transport *transport
     }
 }
 
-static void register_own(struct sl_client_io *io, struct sl_transport *transport)
+static void register_own_memory(struct sl_client_io *io, struct sl_transport *transport)
 {
     (void)sl_outbox_register(&io->outbox, transport);
     if (io->has_buffers) {
         const struct sl_pool *buffers = &io->buffers;
-        (void)make_known(transport, buffers->base, buffers->block_bytes * buffers->block_count);
+        (void)register_memory(transport, buffers->base,
+                              buffers->block_bytes * buffers->block_count);
     }
 }
 
 /* Memory of the client */
 
-static void lend_by(struct sl_client_io *io, uint32_t scheme, struct sl_client_io_buffer *buffer)
+static void export_over(struct sl_client_io *io, uint32_t scheme,
+                        struct sl_client_io_buffer *buffer)
 {
     struct sl_transport *transport = io->transports[scheme];
     bool suits = has(transport, SL_TRANSPORT_REGISTERS) ||
                  (has(transport, SL_TRANSPORT_MAPS_MEMORY) && buffer->is_shared);
-    if (suits && make_known(transport, buffer->base, buffer->bytes)) {
-        buffer->known_to |= (uint8_t)(1U << scheme);
+    if (suits && register_memory(transport, buffer->base, buffer->bytes)) {
+        buffer->registered_with |= (uint8_t)(1U << scheme);
     }
 }
 
-void sl_client_io_share(struct sl_client_io *io, enum sl_endpoint_scheme scheme)
+void sl_client_io_register_memory(struct sl_client_io *io, enum sl_endpoint_scheme scheme)
 {
     struct sl_transport *transport = io->transports[scheme];
     if (has(transport, SL_TRANSPORT_MAPS_MEMORY)) {
-        share_outbox(io, transport);
+        make_shared_outbox(io, transport);
     } else if (has(transport, SL_TRANSPORT_REGISTERS)) {
-        register_own(io, transport);
+        register_own_memory(io, transport);
     } else {
         return;
     }
     if (io->options->wire != NULL) {
         const struct sl_shared *wire = sl_send_arena_shared(io->options->wire);
-        (void)make_known(transport, wire->base, wire->bytes);
+        (void)register_memory(transport, wire->base, wire->bytes);
     }
-    for (uint32_t i = 0; i < io->lent_count; i++) {
-        lend_by(io, scheme, &io->lent[i]);
+    for (uint32_t i = 0; i < io->export_count; i++) {
+        export_over(io, scheme, &io->exports[i]);
     }
 }
 
@@ -81,13 +83,13 @@ static bool holds(const uint8_t *base, size_t base_bytes, const void *at, uint64
     return offset < base_bytes && bytes <= base_bytes - offset;
 }
 
-bool sl_client_io_lends(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
-                        const void *at, uint64_t bytes)
+bool sl_client_io_has_exported(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
+                               const void *at, uint64_t bytes)
 {
-    for (uint32_t i = 0; i < io->lent_count; i++) {
-        const struct sl_client_io_buffer *buffer = &io->lent[i];
+    for (uint32_t i = 0; i < io->export_count; i++) {
+        const struct sl_client_io_buffer *buffer = &io->exports[i];
         if (holds(buffer->base, buffer->bytes, at, bytes)) {
-            return (buffer->known_to & 1U << scheme) != 0;
+            return (buffer->registered_with & 1U << scheme) != 0;
         }
     }
     return false;
@@ -99,18 +101,18 @@ bool sl_client_io_has_registered(const struct sl_client_io *io, enum sl_endpoint
     const struct sl_send_arena *wire = io->options->wire;
     return (wire != NULL && holds(sl_send_arena_shared(wire)->base,
                                   sl_send_arena_shared(wire)->bytes, at, bytes)) ||
-           sl_client_io_lends(io, scheme, at, bytes);
+           sl_client_io_has_exported(io, scheme, at, bytes);
 }
 
 void sl_client_io_export(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
-    sl_assert(io->lent_count < SL_CLIENT_BUFFERS_MAX);
-    struct sl_client_io_buffer *buffer = &io->lent[io->lent_count++];
+    sl_assert(io->export_count < SL_CLIENT_BUFFERS_MAX);
+    struct sl_client_io_buffer *buffer = &io->exports[io->export_count++];
     *buffer = (struct sl_client_io_buffer){
         .base = op->memory, .bytes = op->memory_bytes, .is_shared = op->memory_is_shared};
     for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
-        lend_by(io, scheme, buffer);
+        export_over(io, scheme, buffer);
     }
     sl_control_op_answer(op);
 }
@@ -119,15 +121,15 @@ void sl_client_io_unexport(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
     uint32_t index = 0;
-    while (index < io->lent_count && io->lent[index].base != op->memory) {
+    while (index < io->export_count && io->exports[index].base != op->memory) {
         index++;
     }
-    sl_assert(index < io->lent_count);
+    sl_assert(index < io->export_count);
     for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
-        if ((io->lent[index].known_to & 1U << scheme) != 0) {
+        if ((io->exports[index].registered_with & 1U << scheme) != 0) {
             sl_transport_memory_unregister(io->transports[scheme], op->memory);
         }
     }
-    io->lent[index] = io->lent[--io->lent_count];
+    io->exports[index] = io->exports[--io->export_count];
     sl_control_op_answer(op);
 }

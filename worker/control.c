@@ -50,7 +50,7 @@ static void send_register(struct sl_client_io *io, uint64_t timeout_ns,
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER};
     message.reg.ps_count = io->options->ps_count;
     message.reg.worker_count = io->options->worker_count;
-    sl_session_request(io->coordinator, &message, timeout_ns, answer, ctx);
+    sl_session_request(io->coordinator.session, &message, timeout_ns, answer, ctx);
 }
 
 /* Membership */
@@ -67,7 +67,7 @@ static void registered_again(void *ctx, const struct sl_message *answer, int err
                              const char *reason)
 {
     struct sl_client_io *io = ctx;
-    io->registering = false;
+    io->coordinator.registering = false;
     if (err == 0) {
         take_cluster(io, &answer->cluster);
     } else if (err == SL_ERR_DEADLINE) {
@@ -81,8 +81,8 @@ static void registered_again(void *ctx, const struct sl_message *answer, int err
 /* After a reconnect the session itself resends an unanswered registration. */
 static void register_again(struct sl_client_io *io)
 {
-    if (!io->registering) {
-        io->registering = true;
+    if (!io->coordinator.registering) {
+        io->coordinator.registering = true;
         send_register(io, REGISTER_TIMEOUT_NS, registered_again, io);
     }
 }
@@ -106,52 +106,54 @@ static void keep_tables(struct sl_client_io *io)
         message.table_open.spec = io->tables[i].spec;
         message.table_open.table_id = io->tables[i].id;
         message.table_open.keep_id = true;
-        sl_session_request(io->coordinator, &message, REGISTER_TIMEOUT_NS, table_kept, io);
+        sl_session_request(io->coordinator.session, &message, REGISTER_TIMEOUT_NS, table_kept, io);
     }
 }
 
-static void beat_answered(void *ctx, const struct sl_message *answer, int err, const char *reason)
+static void heartbeat_answered(void *ctx, const struct sl_message *answer, int err,
+                               const char *reason)
 {
     struct sl_client_io *io = ctx;
     (void)answer;
     (void)reason;
-    io->listening = false;
-    if (err == SL_ERR_DEADLINE && sl_session_conn(io->coordinator) != NULL) {
-        sl_session_move(io->coordinator, "it says nothing");
+    io->coordinator.awaits_heartbeat = false;
+    if (err == SL_ERR_DEADLINE && sl_session_conn(io->coordinator.session) != NULL) {
+        sl_session_move(io->coordinator.session, "it says nothing");
     }
 }
 
 /* A hung host keeps its connections open. So if other candidates exist, some heartbeats ask for an
  * answer. */
-static void beat(struct sl_timer *timer, uint64_t now_ns)
+static void send_heartbeat(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, heartbeat);
+    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, coordinator.heartbeat);
     struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
-    const bool listens =
-        io->options->other_count > 0 && !io->listening && sl_session_conn(io->coordinator) != NULL;
+    const bool listens = io->options->other_count > 0 && !io->coordinator.awaits_heartbeat &&
+                         sl_session_conn(io->coordinator.session) != NULL;
     if (listens) {
-        io->listening = true;
-        sl_session_request(io->coordinator, &message, io->silence_ns, beat_answered, io);
+        io->coordinator.awaits_heartbeat = true;
+        sl_session_request(io->coordinator.session, &message, io->coordinator.silence_ns,
+                           heartbeat_answered, io);
     } else {
         /* An error is harmless: without a connection no heartbeat is due, and after a full outbox
          * the next heartbeat is sent. */
-        (void)sl_session_notify(io->coordinator, &message);
+        (void)sl_session_notify(io->coordinator.session, &message);
     }
-    sl_reactor_arm(io->reactor, timer, io->heartbeat_ns);
+    sl_reactor_arm(io->reactor, timer, io->coordinator.heartbeat_ns);
 }
 
 static void start_heartbeats(struct sl_client_io *io, uint32_t lease_ms)
 {
-    sl_reactor_disarm(io->reactor, &io->heartbeat);
+    sl_reactor_disarm(io->reactor, &io->coordinator.heartbeat);
     if (lease_ms != 0) {
         uint64_t lease_ns = lease_ms * SL_CLOCK_NS_PER_MS;
         uint64_t wish_ns = io->options->heartbeat_ns;
-        io->heartbeat.run = beat;
-        io->silence_ns = lease_ns / SILENCES_A_LEASE;
-        io->heartbeat_ns =
+        io->coordinator.heartbeat.run = send_heartbeat;
+        io->coordinator.silence_ns = lease_ns / SILENCES_A_LEASE;
+        io->coordinator.heartbeat_ns =
             wish_ns != 0 && wish_ns < lease_ns ? wish_ns : lease_ns / HEARTBEATS_A_LEASE;
-        sl_reactor_arm(io->reactor, &io->heartbeat, io->heartbeat_ns);
+        sl_reactor_arm(io->reactor, &io->coordinator.heartbeat, io->coordinator.heartbeat_ns);
     }
 }
 
@@ -162,12 +164,12 @@ static void welcomed(void *ctx, struct sl_session *session,
 {
     (void)session;
     struct sl_client_io *io = ctx;
-    bool started_anew = io->coordinator_incarnation != welcome->incarnation;
-    io->coordinator_incarnation = welcome->incarnation;
+    bool started_anew = io->coordinator.incarnation != welcome->incarnation;
+    io->coordinator.incarnation = welcome->incarnation;
     start_heartbeats(io, welcome->lease_ms);
-    struct sl_control_op *op = io->joining;
+    struct sl_control_op *op = io->coordinator.joining;
     if (op != NULL) {
-        io->joining = NULL;
+        io->coordinator.joining = NULL;
         op->task_index = welcome->task_index;
         send_register(io, sl_client_io_time_left(io, op->deadline_ns), cluster_came, op);
         return;
@@ -179,7 +181,7 @@ static void welcomed(void *ctx, struct sl_session *session,
     register_again(io);
 }
 
-static void told(void *ctx, struct sl_session *session, const struct sl_message *message)
+static void notified(void *ctx, struct sl_session *session, const struct sl_message *message)
 {
     (void)session;
     struct sl_client_io *io = ctx;
@@ -205,23 +207,23 @@ static void closed(void *ctx, struct sl_session *session, int err, const char *r
 {
     (void)session;
     struct sl_client_io *io = ctx;
-    struct sl_control_op *op = io->joining;
-    io->joining = NULL;
-    io->coordinator_lost = true;
-    snprintf(io->coordinator_reason, sizeof io->coordinator_reason, "%s",
+    struct sl_control_op *op = io->coordinator.joining;
+    io->coordinator.joining = NULL;
+    io->coordinator.is_lost = true;
+    snprintf(io->coordinator.reason, sizeof io->coordinator.reason, "%s",
              sl_control_op_reason(io->options->coordinator_name, reason));
     if (op != NULL) {
         sl_control_op_fail(op, err == 0 ? SL_ERR_CLOSED : err, "%s", reason);
         sl_control_op_answer(op);
     } else {
         sl_log_warn("%s: connection lost for good: %s", io->options->coordinator_name,
-                    io->coordinator_reason);
+                    io->coordinator.reason);
     }
 }
 
 static const struct sl_session_events control_events = {
     .welcomed = welcomed,
-    .notified = told,
+    .notified = notified,
     .lost = lost,
     .closed = closed,
 };
@@ -246,11 +248,11 @@ void sl_control_join(struct sl_control_op *op)
     options.hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
     int err = sl_client_io_transport(io, options.endpoint.scheme, &options.transport);
     if (err == 0) {
-        io->joining = op;
-        err = sl_session_open(&options, &io->coordinator);
+        io->coordinator.joining = op;
+        err = sl_session_open(&options, &io->coordinator.session);
     }
     if (err != 0) {
-        io->joining = NULL;
+        io->coordinator.joining = NULL;
         sl_control_op_fail(op, err, "%s: cannot connect: %s", io->options->coordinator_name,
                            sl_err_name(err));
         sl_control_op_answer(op);
@@ -263,14 +265,14 @@ void sl_control_join(struct sl_control_op *op)
 static void ask(struct sl_control_op *op, struct sl_message *message, sl_session_answer_fn *answer)
 {
     struct sl_client_io *io = op->io;
-    if (io->coordinator_lost) {
+    if (io->coordinator.is_lost) {
         sl_control_op_fail(op, SL_ERR_CLOSED, "%s: %s", io->options->coordinator_name,
-                           io->coordinator_reason);
+                           io->coordinator.reason);
         sl_control_op_answer(op);
         return;
     }
-    sl_session_request(io->coordinator, message, sl_client_io_time_left(io, op->deadline_ns),
-                       answer, op);
+    sl_session_request(io->coordinator.session, message,
+                       sl_client_io_time_left(io, op->deadline_ns), answer, op);
 }
 
 /* Returns whether the answer has the expected kind; else records an error. */
@@ -294,7 +296,7 @@ static void table_opened(void *ctx, const struct sl_message *answer, int err, co
         if (op->table_id >= SL_LIMIT_TABLES) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it gave a table id beyond the limit",
                                op->io->options->coordinator_name);
-        } else if (sl_client_io_note_table(op->io, op->table_id, op->spec) != 0) {
+        } else if (sl_client_io_add_table(op->io, op->table_id, op->spec) != 0) {
             sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for one more table");
         }
     }
@@ -350,8 +352,8 @@ void sl_control_checkpoint(struct sl_control_op *op)
 
 void sl_control_leave(struct sl_client_io *io)
 {
-    sl_reactor_disarm(io->reactor, &io->heartbeat);
-    if (io->coordinator != NULL) {
-        sl_session_close(&io->coordinator);
+    sl_reactor_disarm(io->reactor, &io->coordinator.heartbeat);
+    if (io->coordinator.session != NULL) {
+        sl_session_close(&io->coordinator.session);
     }
 }

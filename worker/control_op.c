@@ -49,6 +49,22 @@ void sl_control_op_answer_one(struct sl_control_op *op)
     }
 }
 
+int sl_control_op_results(const struct sl_control_op *ops, uint32_t count,
+                          const struct sl_control_op **failed)
+{
+    int err = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!ops[i].done) {
+            return SL_ERR_AGAIN;
+        }
+        if (err == 0 && ops[i].err != 0) {
+            err = ops[i].err;
+            *failed = &ops[i];
+        }
+    }
+    return err;
+}
+
 void sl_control_op_deliver(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;

@@ -62,6 +62,11 @@ void sl_control_op_answer(struct sl_control_op *op);
 /* Counts one of the `left` answers; completes the operation with the last. Reactor. */
 void sl_control_op_answer_one(struct sl_control_op *op);
 
+/* Returns AGAIN until all operations are done; then 0, or the first error with *failed. The
+ * caller's thread. */
+int sl_control_op_results(const struct sl_control_op *ops, uint32_t count,
+                          const struct sl_control_op **failed);
+
 /* Returns a session's reason without the peer's name, if it begins with it. Any thread. */
 const char *sl_control_op_reason(const char *name, const char *reason);
 

@@ -126,8 +126,8 @@ static int encode_operation(struct sl_encoder *encoder, struct sl_operation *ope
 static int encode_tick(struct sl_encoder *encoder)
 {
     const struct sl_encode_plan *plan = encoder->plan;
-    bool degraded = !plan->lite || plan->finish;
-    if (degraded || sl_encoder_section_room(encoder) < SL_ENCODER_SECTION_BYTES) {
+    bool separate = !plan->batched || plan->finish;
+    if (separate || sl_encoder_section_room(encoder) < SL_ENCODER_SECTION_BYTES) {
         sl_encoder_close(encoder);
     }
     if (encoder->request == NULL) {
@@ -143,7 +143,7 @@ static int encode_tick(struct sl_encoder *encoder)
     if (plan->finish) {
         encoder->prefix.clock = SL_REQUEST_CLOCK_FINISHED;
     }
-    if (degraded) {
+    if (separate) {
         sl_encoder_close(encoder);
     }
     encoder->clock++;
@@ -159,7 +159,7 @@ static int encode_operations(struct sl_encoder *encoder, uint32_t first, uint32_
         if (err != 0) {
             return err;
         }
-        if (!plan->lite) {
+        if (!plan->batched) {
             sl_encoder_close(encoder);
         }
     }
@@ -171,7 +171,7 @@ int sl_encode_shard(const struct sl_encode_plan *plan, uint32_t shard, struct sl
     sl_assert(plan->payload_bytes_max >= SL_ENCODE_PAYLOAD_BYTES_MIN);
     sl_assert(!plan->tick || plan->tick_at <= plan->operation_count);
     struct sl_encoder encoder = {.plan = plan, .list = list, .shard = shard, .clock = plan->clock};
-    for (uint32_t i = 0; plan->lite && i < plan->operation_count; i++) {
+    for (uint32_t i = 0; plan->batched && i < plan->operation_count; i++) {
         encoder.step_bytes += operation_bytes(plan, shard, &plan->operations[i]);
     }
     encoder.step_bytes += plan->tick ? SL_ENCODER_SECTION_BYTES : 0;

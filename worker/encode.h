@@ -35,8 +35,8 @@ struct sl_encode_plan {
     uint32_t payload_bytes_max; /* >= SL_ENCODE_PAYLOAD_BYTES_MIN */
     uint32_t clock;
     int32_t priority;
-    bool lite; /* batched protocol: operations share short requests; else one request each */
-    bool tick; /* tick `clock` after `tick_at` operations; later operations are of clock + 1 */
+    bool batched; /* batched protocol: operations share short requests; else one request each */
+    bool tick;    /* tick `clock` after `tick_at` operations; later operations are of clock + 1 */
     uint32_t tick_at;
     bool finish; /* end with a tick of SL_REQUEST_CLOCK_FINISHED in its own request */
 };

@@ -36,8 +36,8 @@ uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t co
  * a visit of it (ps/table/dense_table.h). */
 static uint64_t whole_blocks(struct sl_encoder_range range)
 {
-    const uint64_t substep = (range.start + range.count) % SL_PARTITION_BLOCK_ELEMENTS;
-    return range.count > substep ? range.count - substep : range.count;
+    const uint64_t beyond = (range.start + range.count) % SL_PARTITION_BLOCK_ELEMENTS;
+    return range.count > beyond ? range.count - beyond : range.count;
 }
 
 static uint64_t dense_that_fits(const struct sl_encoder *encoder,
@@ -111,8 +111,8 @@ static int encode_dense_piece(struct sl_encoder *encoder, const struct sl_operat
     bool body_too_long = as_tail && encoder->request != NULL &&
                          encoder->writer.next > encoder->base + SL_ENCODE_TAIL_BODY_BYTES_MAX -
                                                     SL_ENCODER_SECTION_BYTES;
-    bool degraded = !sl_encoder_pushes(operation) && wanted >= ALONE_ELEMENTS_MIN;
-    if ((fit < wanted || body_too_long || degraded) && encoder->request != NULL) {
+    bool separate = !sl_encoder_pushes(operation) && wanted >= ALONE_ELEMENTS_MIN;
+    if ((fit < wanted || body_too_long || separate) && encoder->request != NULL) {
         sl_encoder_close(encoder);
         fit = dense_that_fits(encoder, operation, range);
     }
@@ -125,7 +125,7 @@ static int encode_dense_piece(struct sl_encoder *encoder, const struct sl_operat
     if (err == 0) {
         err = put_dense(encoder, operation, (struct sl_encoder_range){range.start, fit}, as_tail);
     }
-    if (err == 0 && degraded) {
+    if (err == 0 && separate) {
         sl_encoder_close(encoder);
     }
     *taken = fit;

@@ -16,41 +16,41 @@ struct move {
 static void move_conns(struct sl_client_io *io, const struct sl_message_ps *ps, uint32_t ps_count)
 {
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
-        struct sl_shard_conn *conn = sl_client_io_link(io, shard);
+        struct sl_shard_conn *conn = sl_client_io_conn(io, shard);
         const struct sl_message_ps *now = sl_shard_conn_find_ps(ps, ps_count, conn->ps_task);
-        struct sl_shard_address place;
+        struct sl_shard_address address;
         char reason[160];
         if (now == NULL) {
             continue;
         }
-        if (sl_shard_conn_find_place(io->options, ps, ps_count, now, &place, reason,
-                                     sizeof reason) != 0) {
+        if (sl_shard_conn_find_address(io->options, ps, ps_count, now, &address, reason,
+                                       sizeof reason) != 0) {
             sl_log_warn("%s: the coordinator tells a new endpoint that is none: %s", conn->name,
                         reason);
             continue;
         }
-        sl_shard_conn_move(conn, &place);
+        sl_shard_conn_set_address(conn, &address);
     }
 }
 
-static void come_back(void *ctx, uint64_t a, uint64_t b)
+static void returned(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
     struct move *move = ctx;
-    sl_assert(move->from->moves_out > 0);
-    move->from->moves_out--;
+    sl_assert(move->from->mails_out > 0);
+    move->from->mails_out--;
     free(move);
 }
 
-static void arrive(void *ctx, uint64_t a, uint64_t b)
+static void apply_mail(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
     struct move *move = ctx;
     move_conns(move->to, move->ps, move->ps_count);
     sl_reactor_post(move->to->reactor, sl_reactor_index(move->from->reactor),
-                    (struct sl_mail){.run = come_back, .ctx = move});
+                    (struct sl_mail){.run = returned, .ctx = move});
 }
 
 static void send_to(struct sl_client_io *io, struct sl_client_io *to,
@@ -64,9 +64,9 @@ static void send_to(struct sl_client_io *io, struct sl_client_io *to,
     }
     *move = (struct move){.from = io, .to = to, .ps_count = cluster->ps_count};
     memcpy(move->ps, cluster->ps, ps_bytes);
-    io->moves_out++;
+    io->mails_out++;
     sl_reactor_post(io->reactor, sl_reactor_index(to->reactor),
-                    (struct sl_mail){.run = arrive, .ctx = move});
+                    (struct sl_mail){.run = apply_mail, .ctx = move});
 }
 
 void sl_failover_apply(struct sl_client_io *io, const struct sl_message_cluster *cluster)

@@ -54,31 +54,10 @@ static void count_owners(const uint64_t *keys, uint32_t key_count, uint32_t shar
     }
 }
 
-int sl_route_rows(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key_count,
-                  uint32_t shard_count, struct sl_route *out)
-{
-    if (shard_count == 1) {
-        *out = (struct sl_route){.keys = keys, .starts = out->whole, .whole = {0, key_count}};
-        return 0;
-    }
-    struct sorted sorted;
-    int err = take_sorted(scratch, key_count, shard_count, &sorted);
-    if (err != 0) {
-        return err;
-    }
-    count_owners(keys, key_count, shard_count, &sorted);
-    uint32_t *next = sorted.starts + 1;
-    for (uint32_t i = 0; i < key_count; i++) {
-        uint32_t at = next[sorted.owners[i]]++;
-        sorted.keys[at] = keys[i];
-        sorted.labels[at] = i;
-    }
-    *out = (struct sl_route){.keys = sorted.keys, .labels = sorted.labels, .starts = sorted.starts};
-    return 0;
-}
-
-int sl_route_bags(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key_count,
-                  const uint32_t *bag_ends, uint32_t shard_count, struct sl_route *out)
+/* bag_ends NULL: labels are indices, else bags. */
+static inline int sort_by_owner(struct sl_scratch *scratch, const uint64_t *keys,
+                                uint32_t key_count, const uint32_t *bag_ends, uint32_t shard_count,
+                                struct sl_route *out)
 {
     struct sorted sorted;
     int err = take_sorted(scratch, key_count, shard_count, &sorted);
@@ -89,15 +68,31 @@ int sl_route_bags(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key
     uint32_t *next = sorted.starts + 1;
     uint32_t bag = 0;
     for (uint32_t i = 0; i < key_count; i++) {
-        while (bag_ends[bag] <= i) {
+        while (bag_ends != NULL && bag_ends[bag] <= i) {
             bag++;
         }
         uint32_t at = next[sorted.owners[i]]++;
         sorted.keys[at] = keys[i];
-        sorted.labels[at] = bag;
+        sorted.labels[at] = bag_ends != NULL ? bag : i;
     }
     *out = (struct sl_route){.keys = sorted.keys, .labels = sorted.labels, .starts = sorted.starts};
     return 0;
+}
+
+int sl_route_rows(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key_count,
+                  uint32_t shard_count, struct sl_route *out)
+{
+    if (shard_count == 1) {
+        *out = (struct sl_route){.keys = keys, .starts = out->whole, .whole = {0, key_count}};
+        return 0;
+    }
+    return sort_by_owner(scratch, keys, key_count, NULL, shard_count, out);
+}
+
+int sl_route_bags(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key_count,
+                  const uint32_t *bag_ends, uint32_t shard_count, struct sl_route *out)
+{
+    return sort_by_owner(scratch, keys, key_count, bag_ends, shard_count, out);
 }
 
 /* One stable pass by the digit at `shift`. Returns false, and moves nothing, if all keys share the

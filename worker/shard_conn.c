@@ -60,43 +60,45 @@ static struct layout layout_of(const struct sl_shard_conn *conn, const struct sl
     if (request->tail == NULL && request->body_bytes > COPY_BYTES_MAX) {
         layout = (struct layout){.tail = request->body, .tail_bytes = request->body_bytes};
     }
-    if (conn->needs_registered && layout.tail_bytes > SL_TRANSPORT_UNREGISTERED_BYTES_MAX &&
-        !sl_client_io_has_registered(conn->io, conn->scheme, layout.tail, layout.tail_bytes)) {
+    if (conn->path.needs_registered && layout.tail_bytes > SL_TRANSPORT_UNREGISTERED_BYTES_MAX &&
+        !sl_client_io_has_registered(conn->io, conn->path.scheme, layout.tail, layout.tail_bytes)) {
         layout = (struct layout){.copied = request->body_bytes + request->tail_bytes};
     }
     return layout;
 }
 
 /* A direct reply requires memory exported over this transport. */
-static bool may_land(const struct sl_shard_conn *conn, const struct sl_request *request)
+static bool takes_direct_reply(const struct sl_shard_conn *conn, const struct sl_request *request)
 {
-    return conn->direct_to_user && request->reply_buffer != NULL &&
+    return conn->path.direct_replies && request->reply_buffer != NULL &&
            request->reply_bytes > COPY_BYTES_MAX &&
-           sl_client_io_lends(conn->io, conn->scheme, request->reply_buffer, request->reply_bytes);
+           sl_client_io_has_exported(conn->io, conn->path.scheme, request->reply_buffer,
+                                     request->reply_bytes);
 }
 
 /* From now until the reply or the end of the connection, the shard may write to the memory. */
-static void ask_to_land(struct sl_shard_conn *conn, struct sl_request *request)
+static void request_direct_reply(struct sl_shard_conn *conn, struct sl_request *request)
 {
     request->is_reply_buffer = true;
-    sl_outbox_set_reply_buffer(conn->outbox, request->reply_buffer, (uint32_t)request->reply_bytes);
+    sl_outbox_set_reply_buffer(conn->path.outbox, request->reply_buffer,
+                               (uint32_t)request->reply_bytes);
 }
 
 /* Reserves a receive buffer for a long direct reply that must be scattered: otherwise the reply
  * waits at the shard until fetched. Leaves one buffer for fetched replies. */
-static void *take_stage(struct sl_shard_conn *conn, const struct sl_request *request)
+static void *reserve_buffer(struct sl_shard_conn *conn, const struct sl_request *request)
 {
     struct sl_pool *buffers = &conn->io->buffers;
-    if (!conn->needs_registered || request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+    if (!conn->path.needs_registered || request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
         buffers->free_count < 2) {
         return NULL;
     }
     void *stage = sl_pool_get(buffers);
-    sl_outbox_set_reply_buffer(conn->outbox, stage, (uint32_t)request->reply_bytes);
+    sl_outbox_set_reply_buffer(conn->path.outbox, stage, (uint32_t)request->reply_bytes);
     return stage;
 }
 
-static void put_stage(struct sl_shard_conn *conn, void *stage)
+static void return_buffer(struct sl_shard_conn *conn, void *stage)
 {
     if (stage != NULL) {
         sl_pool_put(&conn->io->buffers, stage);
@@ -121,12 +123,12 @@ static void commit(struct sl_shard_conn *conn, struct sl_request *request,
     request->in_flight = true;
     request->tail_unsent = tail != NULL && tail == request->tail;
     substep->unsent += tail != NULL ? 1 : 0;
-    conn->finished = conn->finished || request->finishes;
+    conn->clock.is_finished = conn->clock.is_finished || request->finishes;
     struct sl_inflight_entry *entry = sl_inflight_add(&conn->inflight, request->id, request);
-    if (may_land(conn, request)) {
-        ask_to_land(conn, request);
+    if (takes_direct_reply(conn, request)) {
+        request_direct_reply(conn, request);
     } else {
-        entry->stage = take_stage(conn, request);
+        entry->stage = reserve_buffer(conn, request);
     }
     conn->io->stats.requests++;
     struct sl_frame frame = {
@@ -135,9 +137,9 @@ static void commit(struct sl_shard_conn *conn, struct sl_request *request,
         .request_id = request->id,
         .budget_us = budget_us(substep, sl_reactor_now_ns(conn->io->reactor)),
     };
-    sl_outbox_commit(conn->outbox, sl_session_conn(conn->session), sl_session_queue(conn->session),
-                     &frame, tail, layout->tail_bytes, tail == NULL ? NULL : sl_substep_rest_sent,
-                     tail == NULL ? NULL : request);
+    sl_outbox_commit(conn->path.outbox, sl_session_conn(conn->session),
+                     sl_session_queue(conn->session), &frame, tail, layout->tail_bytes,
+                     tail == NULL ? NULL : sl_substep_tail_sent, tail == NULL ? NULL : request);
 }
 
 /* Spends credit and reserves a frame. NULL: no credit, slot or outbox memory; wait. */
@@ -146,7 +148,7 @@ static uint8_t *prepare(struct sl_shard_conn *conn, uint64_t cost, uint32_t pref
     if (sl_inflight_full(&conn->inflight) || !sl_credit_spend(&conn->credit, cost)) {
         return NULL;
     }
-    uint8_t *room = sl_outbox_reserve(conn->outbox, preferred_bytes);
+    uint8_t *room = sl_outbox_reserve(conn->path.outbox, preferred_bytes);
     if (room == NULL) {
         sl_credit_grant(&conn->credit, cost, 1);
         sl_client_io_retry_later(conn->io);
@@ -186,9 +188,9 @@ static bool try_finish(struct sl_shard_conn *conn)
         .budget_us = UINT32_MAX,
     };
     sl_inflight_add(&conn->inflight, frame.request_id, NULL);
-    sl_outbox_commit(conn->outbox, sl_session_conn(conn->session), sl_session_queue(conn->session),
-                     &frame, NULL, 0, NULL, NULL);
-    conn->must_finish = false;
+    sl_outbox_commit(conn->path.outbox, sl_session_conn(conn->session),
+                     sl_session_queue(conn->session), &frame, NULL, 0, NULL, NULL);
+    conn->clock.must_finish = false;
     return true;
 }
 
@@ -234,7 +236,7 @@ void sl_shard_conn_pump(struct sl_shard_conn *conn)
     while (conn->state == SL_SHARD_CONN_OPEN) {
         struct sl_request *request = conn->queue_first;
         bool old_ids_left = request != NULL && request->id != 0;
-        if (conn->must_finish && !old_ids_left) {
+        if (conn->clock.must_finish && !old_ids_left) {
             if (!try_finish(conn)) {
                 return;
             }
@@ -274,7 +276,7 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
     /* Over RDMA the caller's memory is named only if it was lent: reads into other memory are slow.
      */
     const bool may_be_named =
-        !conn->needs_registered || (request != NULL && request->is_reply_buffer);
+        !conn->path.needs_registered || (request != NULL && request->is_reply_buffer);
     if (may_be_named && request != NULL && request->reply_buffer != NULL &&
         header->type == SL_FRAME_REPLY && header->status == 0 &&
         header->payload_bytes == request->reply_bytes) {
@@ -292,7 +294,7 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
 }
 
 /* The transport no longer uses the memory that `sink` returned. */
-static void landed(struct sl_shard_conn *conn)
+static void end_direct_reply(struct sl_shard_conn *conn)
 {
     if (conn->buffer != NULL) {
         sl_pool_put(&conn->io->buffers, conn->buffer);
@@ -309,7 +311,7 @@ static void release(struct sl_shard_conn *conn, const struct sl_transport_messag
     if (message->token != NULL) {
         sl_transport_release(sl_session_conn(conn->session), message);
     } else {
-        landed(conn);
+        end_direct_reply(conn);
     }
 }
 
@@ -363,7 +365,7 @@ static void take_reply(struct sl_shard_conn *conn, struct sl_request *request, u
         refused(conn, request, message);
         return;
     }
-    conn->clock = clock > conn->clock ? clock : conn->clock;
+    conn->clock.value = clock > conn->clock.value ? clock : conn->clock.value;
     if (request != NULL && message->header.payload_bytes != request->reply_bytes) {
         release(conn, message);
         sl_substep_failed(request, SL_ERR_PROTOCOL, "its reply has the wrong length");
@@ -385,7 +387,7 @@ static void replied(struct sl_shard_conn *conn, const struct sl_transport_messag
     sl_inflight_remove(&conn->inflight, found);
     take_reply(conn, entry.request,
                entry.request == NULL ? entry.clock_after : clock_after(entry.request), message);
-    put_stage(conn, entry.stage);
+    return_buffer(conn, entry.stage);
 }
 
 void sl_shard_conn_received(void *ctx, struct sl_session *session,
@@ -411,15 +413,15 @@ static int by_id(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-void sl_shard_conn_keep(struct sl_shard_conn *conn)
+void sl_shard_conn_requeue(struct sl_shard_conn *conn)
 {
     struct sl_request *kept[SL_INFLIGHT_MAX];
     uint32_t count = 0;
-    landed(conn);
+    end_direct_reply(conn);
     struct sl_inflight_entry *entry;
     while ((entry = sl_inflight_any(&conn->inflight)) != NULL) {
         struct sl_request *request = entry->request;
-        put_stage(conn, entry->stage);
+        return_buffer(conn, entry->stage);
         sl_inflight_remove(&conn->inflight, entry);
         if (request == NULL) {
             continue;
@@ -479,11 +481,11 @@ void sl_shard_conn_fail_oversized(struct sl_shard_conn *conn)
 
 void sl_shard_conn_fail_all(struct sl_shard_conn *conn)
 {
-    landed(conn);
+    end_direct_reply(conn);
     struct sl_inflight_entry *entry;
     while ((entry = sl_inflight_any(&conn->inflight)) != NULL) {
         struct sl_request *request = entry->request;
-        put_stage(conn, entry->stage);
+        return_buffer(conn, entry->stage);
         sl_inflight_remove(&conn->inflight, entry);
         if (request != NULL) {
             request->in_flight = request->is_reply_buffer = false;

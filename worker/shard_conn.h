@@ -26,12 +26,13 @@ struct sl_client_io;
 struct sl_client_io_options;
 
 enum sl_shard_conn_state {
-    SL_SHARD_CONN_OPENING,   /* before the first welcome */
-    SL_SHARD_CONN_OPEN,      /* sending requests */
-    SL_SHARD_CONN_RESTORING, /* welcomed by a shard without this client's state */
-    SL_SHARD_CONN_BREAKING,  /* disconnecting; not yet closed */
-    SL_SHARD_CONN_AWAY,      /* disconnected, reconnecting */
-    SL_SHARD_CONN_CLOSED     /* permanently */
+    SL_SHARD_CONN_OPENING,      /* before the first welcome */
+    SL_SHARD_CONN_OPEN,         /* sending requests */
+    SL_SHARD_CONN_RESTORING,    /* welcomed by a shard without this client's state */
+    SL_SHARD_CONN_BREAKING,     /* disconnecting, not yet closed; then DISCONNECTED */
+    SL_SHARD_CONN_ENDING,       /* the same; then CLOSED */
+    SL_SHARD_CONN_DISCONNECTED, /* disconnected, reconnecting */
+    SL_SHARD_CONN_CLOSED        /* permanently */
 };
 
 #define SL_SHARD_CONN_NAME_BYTES   (SL_LIMIT_ENDPOINT_BYTES + 48)
@@ -56,33 +57,36 @@ struct sl_shard_conn {
     char peer_name[32];                  /* "ps/1 shard 3" */
     char name[SL_SHARD_CONN_NAME_BYTES]; /* "ps/1 shard 3 (tcp://127.0.0.1:5555)": with the endpoint
                                           * in use */
-    struct sl_shard_address place;
+    struct sl_shard_address address;
     enum sl_shard_conn_state state;
-    bool ends;                               /* BREAKING: becomes CLOSED */
     char reason[SL_SHARD_CONN_REASON_BYTES]; /* why the last connection broke */
     struct sl_session *session;
     struct sl_control_op *opening; /* operation that waits for the first welcome, or NULL */
 
     /* Of the current connection. */
-    struct sl_outbox *outbox;
-    enum sl_endpoint_scheme scheme;
-    bool direct_to_user; /* the shard can write replies into buffers of the client */
-    /* RDMA: the shard can write replies into receive buffers of the client_io, and a long tail must
-     * be in registered memory. */
-    bool needs_registered;
+    struct {
+        struct sl_outbox *outbox;
+        enum sl_endpoint_scheme scheme;
+        bool direct_replies; /* the shard can write replies into buffers of the client */
+        /* RDMA: the shard can write replies into receive buffers of the client_io, and a long tail
+         * must be in registered memory. */
+        bool needs_registered;
+    } path;
 
     /* From the last welcome. */
     struct sl_credit credit;    /* left */
     uint32_t payload_bytes_max; /* of one frame */
     uint64_t incarnation;
-    bool counts; /* the shard counts this worker's clock */
-    uint32_t clock_told;
 
-    /* This worker's clock on this shard, as the client has it. */
-    bool has_clock;   /* the start has agreed on a clock */
-    bool finished;    /* a finish was sent, or the worker had already finished */
-    uint32_t clock;   /* iterations ticked */
-    bool must_finish; /* send the finish again: the shard lost it */
+    /* This worker's clock on this shard. */
+    struct {
+        bool is_counted;   /* the shard counts it, as of its last answer */
+        uint32_t at_shard; /* as of its last answer */
+        bool is_agreed;    /* the start has agreed on a clock */
+        bool is_finished;  /* a finish was sent, or the worker had already finished */
+        bool must_finish;  /* send the finish again: the shard lost it */
+        uint32_t value;    /* iterations ticked, as the client has it */
+    } clock;
 
     struct {
         bool pending;   /* the shard lacks state of this client */
@@ -106,10 +110,10 @@ struct sl_shard_conn {
  * - the server that serves them is not in the cluster
  * - its endpoint is invalid
  * - its endpoint is RDMA or DPDK only, and the client uses TLS or has no DPDK device */
-int sl_shard_conn_find_place(const struct sl_client_io_options *options,
-                             const struct sl_message_ps *all, uint32_t ps_count,
-                             const struct sl_message_ps *of, struct sl_shard_address *out,
-                             char *reason, size_t reason_bytes);
+int sl_shard_conn_find_address(const struct sl_client_io_options *options,
+                               const struct sl_message_ps *all, uint32_t ps_count,
+                               const struct sl_message_ps *of, struct sl_shard_address *out,
+                               char *reason, size_t reason_bytes);
 
 /* Returns the server with that task, or NULL. */
 const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *all,
@@ -127,7 +131,7 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op);
 void sl_shard_conn_close(struct sl_shard_conn *conn);
 
 /* Sets the shard's address for the next connection. */
-void sl_shard_conn_move(struct sl_shard_conn *conn, const struct sl_shard_address *place);
+void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_shard_address *address);
 
 /* Breaks the connection for this reason. The client reconnects, unless for_good: then all requests
  * fail once the connection has closed. */
@@ -136,8 +140,7 @@ void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool fo
 /* Returns whether the connection is permanently down. */
 static inline bool sl_shard_conn_is_down(const struct sl_shard_conn *conn)
 {
-    return conn->state == SL_SHARD_CONN_CLOSED ||
-           (conn->state == SL_SHARD_CONN_BREAKING && conn->ends);
+    return conn->state == SL_SHARD_CONN_CLOSED || conn->state == SL_SHARD_CONN_ENDING;
 }
 
 /* Returns why nothing is sent at the moment; "" if requests are sent. Valid until the state
@@ -170,7 +173,7 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
 
 /* The connection has closed: moves requests in flight that are still wanted to the head of the
  * queue, by ascending id. */
-void sl_shard_conn_keep(struct sl_shard_conn *conn);
+void sl_shard_conn_requeue(struct sl_shard_conn *conn);
 
 /* The shard lost its state: fails sent writes with this text; sent reads get new ids. */
 void sl_shard_conn_fail_writes(struct sl_shard_conn *conn, const char *text);
@@ -188,6 +191,6 @@ void sl_shard_conn_fail_all(struct sl_shard_conn *conn);
 void sl_shard_conn_restore(struct sl_shard_conn *conn);
 
 /* Sets the worker's first clock, after the start has agreed on it; UINT32_MAX: finished. */
-void sl_shard_conn_begin(struct sl_shard_conn *conn, uint32_t clock);
+void sl_shard_conn_set_clock(struct sl_shard_conn *conn, uint32_t clock);
 
 #endif

@@ -15,7 +15,7 @@ static bool is_on_this_host(const struct sl_client_io_options *options,
 }
 
 /* Returns whether this client can use the scheme and the user has not disabled it. */
-static bool may_go(const struct sl_client_io_options *options, enum sl_endpoint_scheme scheme)
+static bool can_use(const struct sl_client_io_options *options, enum sl_endpoint_scheme scheme)
 {
     return (scheme == SL_ENDPOINT_RDMA && !options->disable_rdma) ||
            (scheme == SL_ENDPOINT_DPDK && options->devices != NULL);
@@ -23,13 +23,13 @@ static bool may_go(const struct sl_client_io_options *options, enum sl_endpoint_
 
 /* Returns whether RDMA or DPDK to the server may be used. A server of another version may offer an
  * unknown endpoint: ignored. */
-static bool has_bypass(const struct sl_client_io_options *options, const struct sl_message_ps *ps,
-                       struct sl_endpoint *out)
+static bool offers_bypass(const struct sl_client_io_options *options,
+                          const struct sl_message_ps *ps, struct sl_endpoint *out)
 {
     char ignored[160];
     return ps->bypass_endpoint[0] != '\0' && options->transport.tls == NULL &&
            sl_endpoint_parse(ps->bypass_endpoint, out, ignored, sizeof ignored) == 0 &&
-           may_go(options, out->scheme) && out->port != 0;
+           can_use(options, out->scheme) && out->port != 0;
 }
 
 const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *all,
@@ -43,10 +43,10 @@ const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *al
     return NULL;
 }
 
-int sl_shard_conn_find_place(const struct sl_client_io_options *options,
-                             const struct sl_message_ps *all, uint32_t ps_count,
-                             const struct sl_message_ps *of, struct sl_shard_address *out,
-                             char *reason, size_t reason_bytes)
+int sl_shard_conn_find_address(const struct sl_client_io_options *options,
+                               const struct sl_message_ps *all, uint32_t ps_count,
+                               const struct sl_message_ps *of, struct sl_shard_address *out,
+                               char *reason, size_t reason_bytes)
 {
     const struct sl_message_ps *ps = sl_shard_conn_find_ps(all, ps_count, of->primary);
     if (ps == NULL) {
@@ -54,15 +54,15 @@ int sl_shard_conn_find_place(const struct sl_client_io_options *options,
                  of->primary);
         return SL_ERR_INVALID;
     }
-    struct sl_shard_address place = {
+    struct sl_shard_address address = {
         .server_task = ps->task_index,
         .first_shard = ps == of ? 0 : ps->shard_count,
     };
-    int err = sl_endpoint_parse(ps->data_endpoint, &place.endpoint, reason, reason_bytes);
+    int err = sl_endpoint_parse(ps->data_endpoint, &address.endpoint, reason, reason_bytes);
     if (err != 0) {
         return err;
     }
-    const enum sl_endpoint_scheme scheme = place.endpoint.scheme;
+    const enum sl_endpoint_scheme scheme = address.endpoint.scheme;
     if ((scheme == SL_ENDPOINT_RDMA || scheme == SL_ENDPOINT_DPDK) &&
         options->transport.tls != NULL) {
         snprintf(reason, reason_bytes,
@@ -77,21 +77,21 @@ int sl_shard_conn_find_place(const struct sl_client_io_options *options,
                  ps->data_endpoint);
         return SL_ERR_INVALID;
     }
-    if (place.endpoint.scheme == SL_ENDPOINT_TCP && is_on_this_host(options, ps)) {
-        place.preferred = place.endpoint;
-        place.preferred.scheme = SL_ENDPOINT_SHM;
-        place.has_preferred = true;
-    } else if (place.endpoint.scheme == SL_ENDPOINT_TCP) {
-        place.has_preferred = has_bypass(options, ps, &place.preferred);
+    if (address.endpoint.scheme == SL_ENDPOINT_TCP && is_on_this_host(options, ps)) {
+        address.preferred = address.endpoint;
+        address.preferred.scheme = SL_ENDPOINT_SHM;
+        address.has_preferred = true;
+    } else if (address.endpoint.scheme == SL_ENDPOINT_TCP) {
+        address.has_preferred = offers_bypass(options, ps, &address.preferred);
     }
-    *out = place;
+    *out = address;
     return 0;
 }
 
 void sl_shard_conn_set_name(struct sl_shard_conn *conn)
 {
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(conn->session == NULL ? &conn->place.endpoint
+    sl_endpoint_format(conn->session == NULL ? &conn->address.endpoint
                                              : sl_session_endpoint(conn->session),
                        text, sizeof text);
     snprintf(conn->peer_name, sizeof conn->peer_name, "ps/%u shard %u", conn->ps_task,
@@ -107,6 +107,7 @@ const char *sl_shard_conn_last_error(const struct sl_shard_conn *conn)
     case SL_SHARD_CONN_RESTORING:
         return "it is being told what it has forgotten";
     case SL_SHARD_CONN_BREAKING:
+    case SL_SHARD_CONN_ENDING:
     case SL_SHARD_CONN_CLOSED:
         return conn->reason;
     default:
@@ -132,7 +133,7 @@ static void opened(struct sl_shard_conn *conn)
     if (op->payload_bytes_max > conn->payload_bytes_max) {
         op->payload_bytes_max = conn->payload_bytes_max;
     }
-    sl_control_op_take_clock(op, conn->counts, conn->clock_told);
+    sl_control_op_take_clock(op, conn->clock.is_counted, conn->clock.at_shard);
     sl_control_op_answer_one(op);
 }
 
@@ -161,10 +162,11 @@ static void take_connection(struct sl_shard_conn *conn)
 {
     const struct sl_conn *base = sl_session_conn(conn->session);
     sl_shard_conn_set_name(conn);
-    conn->outbox = sl_session_outbox(conn->session);
-    conn->scheme = sl_session_endpoint(conn->session)->scheme;
-    conn->direct_to_user = (base->transport->ops->capabilities & SL_TRANSPORT_DIRECT_REPLIES) != 0;
-    conn->needs_registered = sl_transport_needs_registered(base);
+    conn->path.outbox = sl_session_outbox(conn->session);
+    conn->path.scheme = sl_session_endpoint(conn->session)->scheme;
+    conn->path.direct_replies =
+        (base->transport->ops->capabilities & SL_TRANSPORT_DIRECT_REPLIES) != 0;
+    conn->path.needs_registered = sl_transport_needs_registered(base);
 }
 
 static void take_welcome(struct sl_shard_conn *conn, const struct sl_message_welcome *welcome)
@@ -175,12 +177,13 @@ static void take_welcome(struct sl_shard_conn *conn, const struct sl_message_wel
     conn->incarnation = welcome->incarnation;
     /* A shard without tables counts every worker, but an additional worker (join_running) must join
      * first. */
-    conn->counts = welcome->counts && (welcome->resumed || !conn->io->options->hello.join_running);
-    conn->clock_told = welcome->clock;
-    conn->must_finish = conn->has_clock && conn->finished && welcome->counts;
+    conn->clock.is_counted =
+        welcome->counts && (welcome->resumed || !conn->io->options->hello.join_running);
+    conn->clock.at_shard = welcome->clock;
+    conn->clock.must_finish = conn->clock.is_agreed && conn->clock.is_finished && welcome->counts;
 }
 
-static void tell_again(struct sl_shard_conn *conn)
+static void begin_restore(struct sl_shard_conn *conn)
 {
     conn->restore.pending = true;
     conn->restore.anew = conn->restore.asked;
@@ -188,7 +191,7 @@ static void tell_again(struct sl_shard_conn *conn)
 }
 
 /* The shard lost the client's session: fails writes, which could be applied twice. */
-static void forgotten(struct sl_shard_conn *conn, bool restarted, bool is_restored)
+static void session_lost(struct sl_shard_conn *conn, bool restarted, bool is_restored)
 {
     const char *why = restarted && is_restored
                           ? "the ps was restarted from a checkpoint that does not know this client"
@@ -197,7 +200,7 @@ static void forgotten(struct sl_shard_conn *conn, bool restarted, bool is_restor
     char text[192];
     sl_log_warn("%s: connected again: %s", conn->name, why);
     snprintf(text, sizeof text, "%s; this request may or may not have been carried out", why);
-    tell_again(conn);
+    begin_restore(conn);
     sl_shard_conn_fail_writes(conn, text);
 }
 
@@ -209,7 +212,7 @@ static void restored(struct sl_shard_conn *conn)
     sl_log_warn("%s: connected again: the ps was restarted from a checkpoint: what was pushed "
                 "between that and its end is lost",
                 conn->name);
-    tell_again(conn);
+    begin_restore(conn);
 }
 
 static void welcomed_again(struct sl_shard_conn *conn, const struct sl_message_welcome *welcome)
@@ -218,15 +221,16 @@ static void welcomed_again(struct sl_shard_conn *conn, const struct sl_message_w
     bool remembers = welcome->resumed && (!restarted || welcome->restored);
     take_welcome(conn, welcome);
     if (!remembers) {
-        forgotten(conn, restarted, welcome->restored);
+        session_lost(conn, restarted, welcome->restored);
     } else {
         if (restarted) {
             restored(conn);
         } else {
             sl_log_info("%s: connected again", conn->name);
         }
-        if (conn->has_clock && conn->counts && conn->clock_told > conn->clock) {
-            conn->clock = conn->clock_told; /* an abandoned tick was applied */
+        if (conn->clock.is_agreed && conn->clock.is_counted &&
+            conn->clock.at_shard > conn->clock.value) {
+            conn->clock.value = conn->clock.at_shard; /* an abandoned tick was applied */
         }
     }
     conn->state = conn->restore.pending ? SL_SHARD_CONN_RESTORING : SL_SHARD_CONN_OPEN;
@@ -278,22 +282,22 @@ static void lost(void *ctx, struct sl_session *session, int err, const char *rea
     (void)session;
     (void)err;
     struct sl_shard_conn *conn = ctx;
-    if (conn->state == SL_SHARD_CONN_BREAKING && conn->ends) {
+    if (conn->state == SL_SHARD_CONN_ENDING) {
         sl_session_close(&conn->session);
         end(conn);
         return;
     }
     set_reason(conn, reason);
     sl_log_warn("%s: connection lost: %s; retrying", conn->name, conn->reason);
-    conn->state = SL_SHARD_CONN_AWAY;
-    sl_shard_conn_keep(conn);
+    conn->state = SL_SHARD_CONN_DISCONNECTED;
+    sl_shard_conn_requeue(conn);
 }
 
 static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     (void)session;
     struct sl_shard_conn *conn = ctx;
-    if (conn->state != SL_SHARD_CONN_BREAKING) {
+    if (conn->state != SL_SHARD_CONN_BREAKING && conn->state != SL_SHARD_CONN_ENDING) {
         set_reason(conn, reason);
     }
     if (conn->opening != NULL) {
@@ -310,8 +314,7 @@ void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool fo
     if (conn->state != SL_SHARD_CONN_OPEN && conn->state != SL_SHARD_CONN_RESTORING) {
         return; /* no connection, or already breaking */
     }
-    conn->state = SL_SHARD_CONN_BREAKING;
-    conn->ends = for_good;
+    conn->state = for_good ? SL_SHARD_CONN_ENDING : SL_SHARD_CONN_BREAKING;
     snprintf(conn->reason, sizeof conn->reason, "%s", reason);
     sl_session_reconnect(conn->session, reason);
 }
@@ -331,11 +334,11 @@ static const struct sl_session_events conn_events = {
 static struct sl_session_preferred preferred_of(struct sl_shard_conn *conn)
 {
     struct sl_session_preferred preferred = {.transport = NULL};
-    if (conn->place.has_preferred) {
-        enum sl_endpoint_scheme scheme = conn->place.preferred.scheme;
-        preferred.transport = sl_client_io_near_transport(conn->io, scheme);
+    if (conn->address.has_preferred) {
+        enum sl_endpoint_scheme scheme = conn->address.preferred.scheme;
+        preferred.transport = sl_client_io_preferred_transport(conn->io, scheme);
         preferred.outbox = sl_client_io_outbox(conn->io, scheme);
-        preferred.endpoint = conn->place.preferred;
+        preferred.endpoint = conn->address.preferred;
     }
     return preferred;
 }
@@ -344,7 +347,7 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
 {
     struct sl_client_io *io = conn->io;
     struct sl_session_options options = {
-        .endpoint = conn->place.endpoint,
+        .endpoint = conn->address.endpoint,
         .preferred = preferred_of(conn),
         .hello = io->options->hello,
         .events = &conn_events,
@@ -354,19 +357,19 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
         .secret = &io->options->secret,
     };
     options.hello.purpose = SL_MESSAGE_PURPOSE_DATA;
-    options.hello.shard = conn->place.first_shard + conn->local_shard;
+    options.hello.shard = conn->address.first_shard + conn->local_shard;
     options.start_timeout_ns = sl_client_io_time_left(io, op->deadline_ns);
     conn->next_id = 1;
     conn->opening = op;
-    int err = sl_client_io_transport(io, conn->place.endpoint.scheme, &options.transport);
+    int err = sl_client_io_transport(io, conn->address.endpoint.scheme, &options.transport);
     if (err == 0) {
-        options.outbox = sl_client_io_outbox(io, conn->place.endpoint.scheme);
+        options.outbox = sl_client_io_outbox(io, conn->address.endpoint.scheme);
         err = sl_session_open(&options, &conn->session);
     }
     if (err != 0) {
         conn->state = SL_SHARD_CONN_CLOSED;
         snprintf(conn->reason, sizeof conn->reason, "cannot connect: %s",
-                 sl_client_io_last_error(conn->place.endpoint.scheme, err));
+                 sl_client_io_last_error(conn->address.endpoint.scheme, err));
         sl_control_op_fail(op, err, "%s: %s", conn->name, conn->reason);
         opened(conn);
     }
@@ -381,25 +384,25 @@ void sl_shard_conn_close(struct sl_shard_conn *conn)
 }
 
 /* An unchanged address is possible: the server restarted in place. */
-void sl_shard_conn_move(struct sl_shard_conn *conn, const struct sl_shard_address *place)
+void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_shard_address *address)
 {
     if (conn->session == NULL) {
         return;
     }
-    const bool is_taken_over = conn->place.server_task != place->server_task;
-    bool moved = !sl_endpoint_same(&conn->place.endpoint, &place->endpoint);
-    conn->place = *place;
-    sl_session_set_shard(conn->session, place->first_shard + conn->local_shard);
+    const bool is_taken_over = conn->address.server_task != address->server_task;
+    bool moved = !sl_endpoint_same(&conn->address.endpoint, &address->endpoint);
+    conn->address = *address;
+    sl_session_set_shard(conn->session, address->first_shard + conn->local_shard);
     const struct sl_session_preferred preferred = preferred_of(conn);
     sl_session_set_preferred(conn->session, &preferred);
     if (moved) {
-        sl_session_set_endpoint(conn->session, &place->endpoint);
+        sl_session_set_endpoint(conn->session, &address->endpoint);
         sl_shard_conn_set_name(conn);
         sl_log_info("%s: this is where it is reached now", conn->name);
     }
     if (is_taken_over) {
         char why[64];
-        snprintf(why, sizeof why, "it is served by ps/%u now", place->server_task);
+        snprintf(why, sizeof why, "it is served by ps/%u now", address->server_task);
         sl_shard_conn_break(conn, why, false);
         /* Also aborts an attempt in progress: it would ask the old server for a shard number of the
          * new one. */

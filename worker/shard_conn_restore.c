@@ -53,12 +53,12 @@ static void joined(void *ctx, const struct sl_message *answer, int err, const ch
     if (!take_answer(conn, err, "this worker cannot join again", reason)) {
         return;
     }
-    if (answer->clock != conn->clock) {
+    if (answer->clock != conn->clock.value) {
         sl_shard_conn_break(conn, "the others continued without this worker", true);
         return;
     }
-    conn->counts = true;
-    conn->clock_told = conn->clock;
+    conn->clock.is_counted = true;
+    conn->clock.at_shard = conn->clock.value;
     sl_shard_conn_restore(conn);
 }
 
@@ -71,7 +71,8 @@ static void ask(struct sl_shard_conn *conn, struct sl_message *message,
 
 static bool must_join(const struct sl_shard_conn *conn)
 {
-    return conn->has_clock && !conn->finished && (!conn->counts || conn->clock_told != conn->clock);
+    return conn->clock.is_agreed && !conn->clock.is_finished &&
+           (!conn->clock.is_counted || conn->clock.at_shard != conn->clock.value);
 }
 
 void sl_shard_conn_restore(struct sl_shard_conn *conn)
@@ -86,20 +87,20 @@ void sl_shard_conn_restore(struct sl_shard_conn *conn)
         message.table_open.table_id = io->tables[conn->restore.table].id;
         ask(conn, &message, table_opened);
     } else if (must_join(conn)) {
-        struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = conn->clock};
+        struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = conn->clock.value};
         ask(conn, &message, joined);
-    } else if (conn->has_clock || io->options->hello.role != SL_MESSAGE_ROLE_WORKER) {
+    } else if (conn->clock.is_agreed || io->options->hello.role != SL_MESSAGE_ROLE_WORKER) {
         conn->restore.pending = false;
         conn->state = SL_SHARD_CONN_OPEN;
         sl_log_info("%s: knows this client again", conn->name);
         sl_shard_conn_pump(conn);
-    } /* else the start calls sl_shard_conn_begin */
+    } /* else the start calls sl_shard_conn_set_clock */
 }
 
-void sl_shard_conn_begin(struct sl_shard_conn *conn, uint32_t clock)
+void sl_shard_conn_set_clock(struct sl_shard_conn *conn, uint32_t clock)
 {
-    conn->has_clock = true;
-    conn->finished = clock == SL_REQUEST_CLOCK_FINISHED;
-    conn->clock = conn->finished ? 0 : clock;
+    conn->clock.is_agreed = true;
+    conn->clock.is_finished = clock == SL_REQUEST_CLOCK_FINISHED;
+    conn->clock.value = conn->clock.is_finished ? 0 : clock;
     sl_shard_conn_restore(conn);
 }

@@ -49,18 +49,12 @@ static void call_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
 /* Returns AGAIN until the first `count` operations are done, then their first error, logged. */
 static int ops_result(const struct sl_client *client, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (!client->ops[i].done) {
-            return SL_ERR_AGAIN;
-        }
+    const struct sl_control_op *failed;
+    int err = sl_control_op_results(client->ops, count, &failed);
+    if (err != 0 && err != SL_ERR_AGAIN) {
+        sl_log_error("client: cannot start: %s", failed->text);
     }
-    for (uint32_t i = 0; i < count; i++) {
-        if (client->ops[i].err != 0) {
-            sl_log_error("client: cannot start: %s", client->ops[i].text);
-            return client->ops[i].err;
-        }
-    }
-    return 0;
+    return err;
 }
 
 /* Options */
@@ -148,12 +142,6 @@ static int copy_coordinator(struct sl_client_io_options *to,
     return err;
 }
 
-static int copy_path(const char **to, const char *from)
-{
-    *to = strdup(from);
-    return *to == NULL ? SL_ERR_NO_MEMORY : 0;
-}
-
 static int copy_security(struct sl_client_io_options *to, const struct sl_client_options *options)
 {
     if (options->secret != NULL) {
@@ -163,18 +151,19 @@ static int copy_security(struct sl_client_io_options *to, const struct sl_client
     if (options->tls_certificate == NULL) {
         return 0;
     }
+    const struct {
+        const char *from, **to;
+    } texts[] = {{options->tls_certificate, &to->tls.certificate},
+                 {options->tls_key, &to->tls.key},
+                 {options->tls_authority, &to->tls.authority},
+                 {options->tls_peer_name, &to->tls.peer_name}};
     to->transport.tls = &to->tls;
-    int err = copy_path(&to->tls.certificate, options->tls_certificate);
-    if (err == 0) {
-        err = copy_path(&to->tls.key, options->tls_key);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i].from != NULL && (*texts[i].to = strdup(texts[i].from)) == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
     }
-    if (err == 0) {
-        err = copy_path(&to->tls.authority, options->tls_authority);
-    }
-    if (err == 0 && options->tls_peer_name != NULL) {
-        err = copy_path(&to->tls.peer_name, options->tls_peer_name);
-    }
-    return err;
+    return 0;
 }
 
 static void free_owned(struct sl_client_io_options *options)
@@ -313,12 +302,12 @@ static int count_shards(const struct sl_message_cluster *cluster, uint32_t *out)
 }
 
 static void fill_conn(struct sl_client *client, const struct sl_message_ps *ps,
-                      uint32_t local_shard, const struct sl_shard_address *place,
+                      uint32_t local_shard, const struct sl_shard_address *address,
                       struct sl_shard_conn *conn)
 {
-    conn->place = *place;
+    conn->address = *address;
     conn->shard = (uint32_t)(conn - client->conns);
-    conn->io = &client->ios[sl_client_hub_of(client, conn->shard)];
+    conn->io = &client->ios[sl_client_io_index(client, conn->shard)];
     conn->ps_task = ps->task_index;
     conn->local_shard = local_shard;
     sl_shard_conn_set_name(conn);
@@ -329,21 +318,22 @@ static int fill_conns(struct sl_client *client, const struct sl_message_ps *ps,
                       struct sl_shard_conn **next)
 {
     char reason[SL_LIMIT_ENDPOINT_BYTES];
-    struct sl_shard_address place;
-    int err = sl_shard_conn_find_place(&client->io_options, client->cluster.ps,
-                                       client->cluster.ps_count, ps, &place, reason, sizeof reason);
+    struct sl_shard_address address;
+    int err =
+        sl_shard_conn_find_address(&client->io_options, client->cluster.ps,
+                                   client->cluster.ps_count, ps, &address, reason, sizeof reason);
     if (err != 0) {
         sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
         return err;
     }
     for (uint32_t shard = 0; shard < ps->shard_count; shard++) {
-        fill_conn(client, ps, shard, &place, (*next)++);
+        fill_conn(client, ps, shard, &address, (*next)++);
     }
     return 0;
 }
 
 /* Logs once which offered preferred paths this client cannot use. */
-static void say_what_is_left(const struct sl_client *client)
+static void log_unusable_paths(const struct sl_client *client)
 {
     const struct sl_message_cluster *cluster = &client->cluster;
     bool offered[SL_CLIENT_IO_SCHEMES] = {false};
@@ -363,52 +353,51 @@ static void say_what_is_left(const struct sl_client *client)
     }
 }
 
-static bool leads_to(const struct sl_shard_address *place, enum sl_endpoint_scheme scheme)
+/* Returns whether some shard may be reached over the scheme. */
+static bool reaches_over(const struct sl_client *client, enum sl_endpoint_scheme scheme)
 {
-    return place->endpoint.scheme == scheme ||
-           (place->has_preferred && place->preferred.scheme == scheme);
+    for (uint32_t i = 0; i < client->shard_count; i++) {
+        const struct sl_shard_address *address = &client->conns[i].address;
+        if (address->endpoint.scheme == scheme ||
+            (address->has_preferred && address->preferred.scheme == scheme)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Each client_io with shards gets its own queue of every device; the others get none. */
-static void share_devices(struct sl_client *client, uint32_t shard_count)
+static void share_devices(struct sl_client *client)
 {
     struct sl_client_io_options *options = &client->io_options;
     const uint32_t ios = client->io_count - client->first_io;
     if (options->devices == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < shard_count; i++) {
-        options->uses_devices =
-            options->uses_devices || leads_to(&client->conns[i].place, SL_ENDPOINT_DPDK);
-    }
+    options->uses_devices = reaches_over(client, SL_ENDPOINT_DPDK);
     sl_dpdk_device_list_share(options->devices, client->first_io,
-                              (uint16_t)(ios < shard_count ? ios : shard_count));
+                              (uint16_t)(ios < client->shard_count ? ios : client->shard_count));
 }
 
 /* Sets log_owner. Iterates downwards, so that the first shard of each scheme wins. */
-static void choose_spokesmen(struct sl_client *client, uint32_t shard_count)
+static void choose_log_owners(struct sl_client *client)
 {
-    for (uint32_t i = shard_count; i > 0; i--) {
-        const struct sl_shard_address *place = &client->conns[i - 1].place;
-        if (place->has_preferred) {
-            client->io_options.log_owner[place->preferred.scheme] = sl_client_hub_of(client, i - 1);
+    for (uint32_t i = client->shard_count; i > 0; i--) {
+        const struct sl_shard_address *address = &client->conns[i - 1].address;
+        if (address->has_preferred) {
+            client->io_options.log_owner[address->preferred.scheme] =
+                sl_client_io_index(client, i - 1);
         }
     }
 }
 
 /* Creates the send arena if some shard may be reached over something else than TCP: peers on this
  * machine, or the device, can read it. */
-static void make_send_arena(struct sl_client *client, uint32_t shard_count)
+static void make_send_arena(struct sl_client *client)
 {
-    bool leads[SL_CLIENT_IO_SCHEMES] = {false};
-    for (uint32_t i = 0; i < shard_count; i++) {
-        const struct sl_shard_address *place = &client->conns[i].place;
-        leads[place->endpoint.scheme] = true;
-        leads[place->has_preferred ? place->preferred.scheme : place->endpoint.scheme] = true;
-    }
     bool is_wanted = false;
     for (enum sl_endpoint_scheme scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
-        is_wanted = is_wanted || (scheme != SL_ENDPOINT_TCP && leads[scheme] &&
+        is_wanted = is_wanted || (scheme != SL_ENDPOINT_TCP && reaches_over(client, scheme) &&
                                   sl_client_io_may_open(&client->io_options, scheme));
     }
     int err = is_wanted ? sl_send_arena_create(WIRE_MEMORY_BYTES, &client->io_options.wire) : 0;
@@ -437,11 +426,11 @@ static int make_conns(struct sl_client *client)
             return err;
         }
     }
-    say_what_is_left(client);
+    log_unusable_paths(client);
     client->shard_count = shard_count;
-    choose_spokesmen(client, shard_count);
-    share_devices(client, shard_count);
-    make_send_arena(client, shard_count);
+    choose_log_owners(client);
+    share_devices(client);
+    make_send_arena(client);
     return 0;
 }
 

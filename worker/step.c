@@ -143,38 +143,36 @@ static int add_sparse(struct sl_step *step, const struct sl_operation *operation
     return sl_step_add(step, operation);
 }
 
-int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
-                 uint32_t key_count, float *rows)
+int sl_step_add_rows(struct sl_step *step, enum sl_request_op op, const struct sl_table *table,
+                     const uint64_t *keys, uint32_t key_count, const float *gradients, float *rows)
 {
-    const struct sl_operation operation = {.op = SL_REQUEST_PULL,
-                                           .table = table,
-                                           .keys = keys,
-                                           .key_count = key_count,
-                                           .values = rows};
-    return add_sparse(step, &operation, rows != NULL);
-}
-
-int sl_step_push(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
-                 uint32_t key_count, const float *gradients)
-{
-    const struct sl_operation operation = {.op = SL_REQUEST_PUSH,
-                                           .table = table,
-                                           .keys = keys,
-                                           .key_count = key_count,
-                                           .gradients = gradients};
-    return add_sparse(step, &operation, gradients != NULL);
-}
-
-int sl_step_push_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
-                      uint32_t key_count, const float *gradients, float *rows)
-{
-    const struct sl_operation operation = {.op = SL_REQUEST_PUSH_PULL,
+    const struct sl_operation operation = {.op = op,
                                            .table = table,
                                            .keys = keys,
                                            .key_count = key_count,
                                            .gradients = gradients,
                                            .values = rows};
-    return add_sparse(step, &operation, gradients != NULL && rows != NULL);
+    return add_sparse(step, &operation,
+                      (op == SL_REQUEST_PULL || gradients != NULL) &&
+                          (op == SL_REQUEST_PUSH || rows != NULL));
+}
+
+int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                 uint32_t key_count, float *rows)
+{
+    return sl_step_add_rows(step, SL_REQUEST_PULL, table, keys, key_count, NULL, rows);
+}
+
+int sl_step_push(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                 uint32_t key_count, const float *gradients)
+{
+    return sl_step_add_rows(step, SL_REQUEST_PUSH, table, keys, key_count, gradients, NULL);
+}
+
+int sl_step_push_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                      uint32_t key_count, const float *gradients, float *rows)
+{
+    return sl_step_add_rows(step, SL_REQUEST_PUSH_PULL, table, keys, key_count, gradients, rows);
 }
 
 static bool are_bag_ends(const uint32_t *bag_ends, uint32_t bag_count, uint32_t key_count)
@@ -209,49 +207,40 @@ int sl_step_pull_pooled(struct sl_step *step, struct sl_table *table, const uint
     return add_sparse(step, &operation, true);
 }
 
-static int add_dense(struct sl_step *step, const struct sl_operation *operation, bool complete)
+static int add_dense(struct sl_step *step, enum sl_request_op op, const struct sl_table *table,
+                     uint64_t start, uint64_t count, const float *gradients, float *values)
 {
-    if (!sl_step_takes(step, operation->table, SL_TABLE_DENSE) ||
-        operation->start > operation->table->spec.length ||
-        operation->count > operation->table->spec.length - operation->start ||
-        (operation->count > 0 && !complete)) {
-        return sl_step_refuse(step);
-    }
-    return sl_step_add(step, operation);
-}
-
-int sl_step_dense_pull(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
-                       float *values)
-{
-    const struct sl_operation operation = {.op = SL_REQUEST_DENSE_PULL,
-                                           .table = table,
-                                           .start = start,
-                                           .count = count,
-                                           .values = values};
-    return add_dense(step, &operation, values != NULL);
-}
-
-int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
-                       const float *gradients)
-{
-    const struct sl_operation operation = {.op = SL_REQUEST_DENSE_PUSH,
-                                           .table = table,
-                                           .start = start,
-                                           .count = count,
-                                           .gradients = gradients};
-    return add_dense(step, &operation, gradients != NULL);
-}
-
-int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64_t start,
-                            uint64_t count, const float *gradients, float *values)
-{
-    const struct sl_operation operation = {.op = SL_REQUEST_DENSE_PUSH_PULL,
+    const struct sl_operation operation = {.op = op,
                                            .table = table,
                                            .start = start,
                                            .count = count,
                                            .gradients = gradients,
                                            .values = values};
-    return add_dense(step, &operation, gradients != NULL && values != NULL);
+    const bool complete = (op == SL_REQUEST_DENSE_PULL || gradients != NULL) &&
+                          (op == SL_REQUEST_DENSE_PUSH || values != NULL);
+    if (!sl_step_takes(step, table, SL_TABLE_DENSE) || start > table->spec.length ||
+        count > table->spec.length - start || (count > 0 && !complete)) {
+        return sl_step_refuse(step);
+    }
+    return sl_step_add(step, &operation);
+}
+
+int sl_step_dense_pull(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
+                       float *values)
+{
+    return add_dense(step, SL_REQUEST_DENSE_PULL, table, start, count, NULL, values);
+}
+
+int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
+                       const float *gradients)
+{
+    return add_dense(step, SL_REQUEST_DENSE_PUSH, table, start, count, gradients, NULL);
+}
+
+int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64_t start,
+                            uint64_t count, const float *gradients, float *values)
+{
+    return add_dense(step, SL_REQUEST_DENSE_PUSH_PULL, table, start, count, gradients, values);
 }
 
 int sl_step_set_priority(struct sl_step *step, int32_t priority)
@@ -369,7 +358,7 @@ static int encode(struct sl_step *step)
         .payload_bytes_max = client->payload_bytes_max,
         .clock = step->clock,
         .priority = step->priority,
-        .lite = client->protocol == SL_PROTOCOL_BATCHED,
+        .batched = client->protocol == SL_PROTOCOL_BATCHED,
         .tick = step->tick,
         .tick_at = step->tick_at,
         .finish = step->finish,
@@ -383,7 +372,7 @@ static int encode(struct sl_step *step)
     for (uint32_t shard = 0; err == 0 && shard < client->shard_count; shard++) {
         struct sl_encode_list list = {0};
         err = sl_encode_shard(&plan, shard, &list);
-        append(&step->substeps[sl_client_hub_of(client, shard)], &list);
+        append(&step->substeps[sl_client_io_index(client, shard)], &list);
     }
     return err;
 }

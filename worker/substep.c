@@ -55,7 +55,7 @@ static void abandon(struct sl_substep *substep, bool by_force)
         if (at->over) {
             continue;
         }
-        struct sl_shard_conn *conn = sl_client_io_link(substep->io, at->shard);
+        struct sl_shard_conn *conn = sl_client_io_conn(substep->io, at->shard);
         if (at->queued) {
             sl_shard_conn_withdraw(conn, at);
         }
@@ -94,7 +94,7 @@ static void fail_late(struct sl_substep *substep, const struct sl_shard_conn *co
 void sl_substep_failed(struct sl_request *request, int err, const char *text)
 {
     struct sl_substep *substep = request->substep;
-    struct sl_shard_conn *conn = sl_client_io_link(substep->io, request->shard);
+    struct sl_shard_conn *conn = sl_client_io_conn(substep->io, request->shard);
     substep->io->stats.failures++;
     substep->left++;
     if (err == SL_ERR_DEADLINE) {
@@ -117,7 +117,7 @@ void sl_substep_replied(struct sl_request *request, uint32_t floor)
     sl_substep_settle(request);
 }
 
-void sl_substep_rest_sent(void *ctx)
+void sl_substep_tail_sent(void *ctx)
 {
     struct sl_request *request = ctx;
     struct sl_substep *substep = request->substep;
@@ -142,7 +142,7 @@ static const struct sl_shard_conn *culprit_of(const struct sl_substep *substep)
 {
     const struct sl_shard_conn *culprit = NULL;
     for (const struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
-        const struct sl_shard_conn *conn = sl_client_io_link(substep->io, at->shard);
+        const struct sl_shard_conn *conn = sl_client_io_conn(substep->io, at->shard);
         if (at->over) {
             continue;
         }
@@ -161,9 +161,9 @@ static bool is_worth_waiting(const struct sl_substep *substep)
 {
     uint32_t count = 0;
     for (const struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
-        const struct sl_shard_conn *conn = sl_client_io_link(substep->io, at->shard);
+        const struct sl_shard_conn *conn = sl_client_io_conn(substep->io, at->shard);
         if (!at->over &&
-            (at->tail_unsent || !conn->direct_to_user || conn->state != SL_SHARD_CONN_OPEN)) {
+            (at->tail_unsent || !conn->path.direct_replies || conn->state != SL_SHARD_CONN_OPEN)) {
             return false;
         }
         count += at->over ? 0 : 1;
@@ -204,7 +204,7 @@ static bool refuse(struct sl_substep *substep)
 {
     for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
         const char *text;
-        int err = sl_shard_conn_check(sl_client_io_link(substep->io, at->shard), at, &text);
+        int err = sl_shard_conn_check(sl_client_io_conn(substep->io, at->shard), at, &text);
         if (err != 0) {
             sl_substep_failed(at, err, text);
             return true;
@@ -226,6 +226,6 @@ void sl_substep_start(void *ctx, uint64_t a, uint64_t b)
     }
     sl_timer_arm(sl_reactor_timers(substep->io->reactor), &substep->timer, substep->deadline_ns);
     for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
-        sl_shard_conn_submit(sl_client_io_link(substep->io, at->shard), at);
+        sl_shard_conn_submit(sl_client_io_conn(substep->io, at->shard), at);
     }
 }

@@ -53,6 +53,6 @@ void sl_substep_failed(struct sl_request *request, int err, const char *text);
 void sl_substep_settle(struct sl_request *request);
 
 /* Outbox callback: a piece of the request's memory was sent. ctx: the request. */
-void sl_substep_rest_sent(void *ctx);
+void sl_substep_tail_sent(void *ctx);
 
 #endif

@@ -51,43 +51,34 @@ static int ask_shards(struct sl_table_opening *opening, struct sl_thread_ctx *th
     return SL_ERR_AGAIN;
 }
 
-static int failed(const struct sl_table_opening *opening, const struct sl_control_op *op)
+/* AGAIN, 0 or an error, logged. */
+static int result_of(const struct sl_table_opening *opening, const struct sl_control_op *ops,
+                     uint32_t count)
 {
-    sl_log_error("table %s cannot be opened: %s", opening->spec.name, op->text);
-    return op->err;
+    const struct sl_control_op *failed;
+    int err = sl_control_op_results(ops, count, &failed);
+    if (err != 0 && err != SL_ERR_AGAIN) {
+        sl_log_error("table %s cannot be opened: %s", opening->spec.name, failed->text);
+    }
+    return err;
 }
 
 /* Several threads may open the same table: the client keeps one per id. */
-static int keep_table(void *ctx)
+static int keep_table(struct sl_table_opening *opening, struct sl_table **out)
 {
-    struct sl_table_opening *opening = ctx;
     struct sl_client *client = opening->client;
     uint32_t id = opening->coordinator.table_id;
-    if (client->tables[id] == NULL) {
-        struct sl_table *table = malloc(sizeof *table);
-        if (table == NULL) {
-            return SL_ERR_NO_MEMORY;
-        }
+    sl_thread_ctx_set_lock(client->thread_ctxs);
+    struct sl_table *table = client->tables[id];
+    if (table == NULL && (table = malloc(sizeof *table)) != NULL) {
         *table = (struct sl_table){.client = client, .id = id, .spec = opening->spec};
         client->tables[id] = table;
     }
-    opening->table = client->tables[id];
-    return 0;
-}
-
-static int shards_result(const struct sl_table_opening *opening)
-{
-    uint32_t io_count = opening->client->io_count;
-    for (uint32_t i = 0; i < io_count; i++) {
-        if (!opening->shards[i].done) {
-            return SL_ERR_AGAIN;
-        }
+    sl_thread_ctx_set_unlock(client->thread_ctxs);
+    if (table == NULL) {
+        return SL_ERR_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < io_count; i++) {
-        if (opening->shards[i].err != 0) {
-            return failed(opening, &opening->shards[i]);
-        }
-    }
+    *out = table;
     return 0;
 }
 
@@ -97,22 +88,15 @@ int sl_table_opening_poll(struct sl_table_opening *opening, struct sl_table **ou
     int err = sl_thread_ctx_here(opening->client->thread_ctxs, &thread_ctx);
     sl_assert(err == 0); /* begin has created it */
     sl_thread_ctx_drain(thread_ctx);
-    if (!opening->coordinator.done) {
-        return SL_ERR_AGAIN;
-    }
-    if (opening->coordinator.err != 0) {
-        return failed(opening, &opening->coordinator);
+    err = result_of(opening, &opening->coordinator, 1);
+    if (err != 0) {
+        return err;
     }
     if (opening->shards == NULL) {
         return ask_shards(opening, thread_ctx);
     }
-    err = shards_result(opening);
-    if (err == 0) {
-        err = sl_thread_ctx_set_locked(opening->client->thread_ctxs, keep_table, opening);
-    }
-    if (err == 0) {
-        *out = opening->table;
-    }
+    err = result_of(opening, opening->shards, opening->client->io_count);
+    err = err != 0 ? err : keep_table(opening, out);
     if (err != SL_ERR_AGAIN) {
         free(opening->shards);
         opening->shards = NULL;

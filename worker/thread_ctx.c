@@ -12,7 +12,7 @@
 #define DRAIN_BUDGET   256
 
 /* After this time without driving, a driving thread catches up on events. */
-#define AWAY_NS        (100 * SL_CLOCK_NS_PER_US)
+#define UNDRIVEN_NS    (100 * SL_CLOCK_NS_PER_US)
 #define CATCH_UP_TURNS 64
 
 /* Bounds the delay after a lost wake-up; every wait ends with a mail. */
@@ -58,12 +58,14 @@ int sl_thread_ctx_set_create(struct sl_reactor *const *reactors, uint32_t reacto
     return 0;
 }
 
-int sl_thread_ctx_set_locked(struct sl_thread_ctx_set *set, int (*run)(void *ctx), void *ctx)
+void sl_thread_ctx_set_lock(struct sl_thread_ctx_set *set)
 {
     pthread_mutex_lock(&set->lock);
-    int result = run(ctx);
+}
+
+void sl_thread_ctx_set_unlock(struct sl_thread_ctx_set *set)
+{
     pthread_mutex_unlock(&set->lock);
-    return result;
 }
 
 static void thread_ctx_destroy(struct sl_thread_ctx *thread_ctx)
@@ -189,7 +191,7 @@ void sl_thread_ctx_drain(struct sl_thread_ctx *thread_ctx)
 }
 
 /* Returns true from the second call on: a wait runs one turn, then sleeps if idle. */
-static bool was_asked(void *ctx)
+static bool is_second_call(void *ctx)
 {
     bool *asked = ctx;
     bool before = *asked;
@@ -201,7 +203,7 @@ void sl_thread_ctx_wait(struct sl_thread_ctx *thread_ctx)
 {
     if (thread_ctx->driven != NULL) {
         bool asked = false;
-        sl_reactor_drive_until(thread_ctx->driven, was_asked, &asked);
+        sl_reactor_drive_until(thread_ctx->driven, is_second_call, &asked);
     } else if (sl_mailbox_drain(thread_ctx->mailbox, DRAIN_BUDGET) == 0) {
         sl_mailbox_wait(thread_ctx->mailbox, WAIT_NS);
         sl_thread_ctx_drain(thread_ctx);
@@ -222,7 +224,8 @@ void sl_thread_ctx_wait_until(struct sl_thread_ctx *thread_ctx, bool (*done)(voi
 
 void sl_thread_ctx_catch_up(struct sl_thread_ctx *thread_ctx, uint64_t now_ns)
 {
-    if (thread_ctx->driven == NULL || now_ns < sl_reactor_now_ns(thread_ctx->driven) + AWAY_NS) {
+    if (thread_ctx->driven == NULL ||
+        now_ns < sl_reactor_now_ns(thread_ctx->driven) + UNDRIVEN_NS) {
         return;
     }
     for (uint32_t turn = 0; turn < CATCH_UP_TURNS && sl_reactor_drive_once(thread_ctx->driven) > 0;
@@ -242,4 +245,12 @@ void sl_thread_ctx_call(struct sl_thread_ctx *thread_ctx, struct sl_control_op *
     op->answers = thread_ctx->lanes[op->io->index].from;
     sl_thread_ctx_post(thread_ctx, op->io->index,
                        (struct sl_mail){.run = sl_control_op_deliver, .ctx = op});
+}
+
+void sl_thread_ctx_run(struct sl_thread_ctx *thread_ctx, struct sl_control_op *op)
+{
+    sl_thread_ctx_call(thread_ctx, op);
+    while (!op->done) {
+        sl_thread_ctx_wait(thread_ctx);
+    }
 }

@@ -51,9 +51,10 @@ int sl_thread_ctx_set_create(struct sl_reactor *const *reactors, uint32_t reacto
 void sl_thread_ctx_set_destroy(struct sl_thread_ctx_set **set,
                                void (*step_free)(struct sl_step *step));
 
-/* Returns run(ctx), under the set's lock: for other data that threads of a client share. Not on the
- * data path. Any thread. */
-int sl_thread_ctx_set_locked(struct sl_thread_ctx_set *set, int (*run)(void *ctx), void *ctx);
+/* The set's lock, for other data that threads of a client share. Not on the data path. Any
+ * thread. */
+void sl_thread_ctx_set_lock(struct sl_thread_ctx_set *set);
+void sl_thread_ctx_set_unlock(struct sl_thread_ctx_set *set);
 
 /* Returns the calling thread's context. Errors: NO_MEMORY, TOO_LARGE (too many threads), INVALID
  * (another thread drives). */
@@ -77,7 +78,8 @@ void sl_thread_ctx_wait_until(struct sl_thread_ctx *thread_ctx, bool (*done)(voi
 void sl_thread_ctx_catch_up(struct sl_thread_ctx *thread_ctx, uint64_t now_ns);
 void sl_thread_ctx_kick(struct sl_thread_ctx *thread_ctx);
 
-/* Posts an operation to its client_io's reactor. */
+/* Posts an operation to its client_io's reactor; run waits until it is done. */
 void sl_thread_ctx_call(struct sl_thread_ctx *thread_ctx, struct sl_control_op *op);
+void sl_thread_ctx_run(struct sl_thread_ctx *thread_ctx, struct sl_control_op *op);
 
 #endif

@@ -285,7 +285,7 @@ PEER_CASE(link__counts_ticks_that_were_given_up)
     world->manner = PEER_CORRECT;
     peer_hang_up(world);
     wait_for(world, SL_SHARD_CONN_OPEN);
-    assert_int_equal(link_of(world)->clock, 1);
+    assert_int_equal(link_of(world)->clock.value, 1);
 }
 
 PEER_CASE(link__ends_when_the_others_went_on)

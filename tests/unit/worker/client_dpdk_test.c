@@ -77,7 +77,7 @@ PEER_CASE(io_transport__of_devices_that_cannot_be_is_not_tried_again)
     open_count = 0;
     assert_int_equal(sl_client_io_transport(io, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
     assert_int_equal(sl_client_io_transport(io, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
-    assert_null(sl_client_io_near_transport(io, SL_ENDPOINT_DPDK));
+    assert_null(sl_client_io_preferred_transport(io, SL_ENDPOINT_DPDK));
     assert_int_equal(open_count, 1);
     assert_null(transport);
     free(io);

@@ -137,19 +137,19 @@ PEER_CASE(io_lend__tells_the_transport_that_shares)
     const struct sl_client_io *io = &world->client->ios[0];
     assert_int_equal(world->path.registered_count, 2); /* the outbox, and what steps send */
     assert_true(path_is_registered(world, io->shared_outbox.base));
-    assert_ptr_equal(world->client->conns[0].outbox, &io->shared_outbox);
+    assert_ptr_equal(world->client->conns[0].path.outbox, &io->shared_outbox);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     assert_true(path_is_registered(world, path_rows));
-    assert_true(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
+    assert_true(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
     assert_true(
-        sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows + NEAR_KEYS - 1, sizeof *path_rows));
-    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows + 1, NEAR_LENT_BYTES));
-    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows + NEAR_KEYS, 0));
+        sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows + NEAR_KEYS - 1, sizeof *path_rows));
+    assert_false(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows + 1, NEAR_LENT_BYTES));
+    assert_false(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows + NEAR_KEYS, 0));
     const void *before = (const void *)((uintptr_t)path_rows - sizeof *path_rows);
-    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, before, sizeof *path_rows));
+    assert_false(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, before, sizeof *path_rows));
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
     assert_false(path_is_registered(world, path_rows));
-    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows, sizeof *path_rows));
+    assert_false(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows, sizeof *path_rows));
 }
 
 /* A ps that comes to this host later is lent what there is. */
@@ -262,7 +262,7 @@ PEER_CASE(io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped)
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     assert_false(path_is_registered(world, path_rows));
     assert_false(
-        sl_client_io_lends(&world->client->ios[0], SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
+        sl_client_io_has_exported(&world->client->ios[0], SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 

@@ -70,7 +70,7 @@ SL_CASE(link_find_place__takes_the_nearest)
         struct sl_shard_address place;
         char reason[160], text[SL_LIMIT_ENDPOINT_BYTES];
         assert_int_equal(
-            sl_shard_conn_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason), 0);
+            sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason), 0);
         sl_endpoint_format(&place.endpoint, text, sizeof text);
         assert_string_equal(text, cases[i].data);
         assert_int_equal(place.has_preferred, cases[i].path != NULL);
@@ -87,7 +87,7 @@ SL_CASE(link_find_place__refuses_dpdk_alone_without_a_device)
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
     struct sl_shard_address place;
     char reason[256];
-    assert_int_equal(sl_shard_conn_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
+    assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason, "dpdk://10.1.0.1:6: this process needs a device"));
     assert_non_null(strstr(reason, "--dpdk-device"));
@@ -100,7 +100,7 @@ SL_CASE(link_find_place__refuses_rdma_alone_with_tls)
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "rdma://10.1.0.1:6"};
     struct sl_shard_address place;
     char reason[160];
-    assert_int_equal(sl_shard_conn_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
+    assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason),
                      SL_ERR_INVALID);
     assert_string_equal(
         reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the ps a TCP endpoint too");
@@ -201,12 +201,12 @@ PEER_CASE(io_share__registers_all_that_is_sent_and_received)
     assert_true(path_is_registered(world, io->buffers.base));
     assert_true(path_is_registered(world, sl_send_arena_shared(io->options->wire)->base));
     assert_int_equal(world->path.registered_count, 3);
-    assert_ptr_equal(world->client->conns[0].outbox, &io->outbox);
+    assert_ptr_equal(world->client->conns[0].path.outbox, &io->outbox);
     /* The caller's, which no other process can map, too. */
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     assert_true(path_is_registered(world, path_rows));
-    assert_true(sl_client_io_lends(io, SL_ENDPOINT_RDMA, path_rows, NEAR_LENT_BYTES));
-    assert_false(sl_client_io_lends(io, SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
+    assert_true(sl_client_io_has_exported(io, SL_ENDPOINT_RDMA, path_rows, NEAR_LENT_BYTES));
+    assert_false(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
     assert_false(path_is_registered(world, path_rows));
 }
@@ -321,7 +321,7 @@ static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
         ios[i].first_shard = i;
     }
     for (uint32_t i = 0; i < 9; i++) {
-        assert_null(sl_client_io_near_transport(&ios[2 - i % 2], SL_ENDPOINT_RDMA));
+        assert_null(sl_client_io_preferred_transport(&ios[2 - i % 2], SL_ENDPOINT_RDMA));
     }
     sl_log_setup(SL_LOG_OFF, "test");
     assert_true(dup2(old, STDERR_FILENO) >= 0);

@@ -380,7 +380,7 @@ CASE(kv__no_keys_no_requests)
 
 CASE(kv__lite_shares_requests_while_they_are_short)
 {
-    fixture->plan.lite = true;
+    fixture->plan.batched = true;
     fixture->plan.shard_count = 1;
     make_batch(fixture, 4, 8, false);
     struct sl_operation *operations = fixture->operations;

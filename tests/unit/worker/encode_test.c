@@ -230,7 +230,7 @@ CASE(encode_shard__pulls_every_row_whatever_the_cuts)
     const uint32_t counts[] = {0, 1, 2, 100, 40000};
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards++) {
         fixture->plan.shard_count = shards;
-        fixture->plan.lite = shards % 2 == 0;
+        fixture->plan.batched = shards % 2 == 0;
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             check_pull(fixture, counts[i]);
         }
@@ -277,7 +277,7 @@ CASE(encode_shard__pushes_every_gradient_once)
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
         fixture->plan.shard_count = shards;
         for (int pull_too = 0; pull_too < 2; pull_too++) {
-            fixture->plan.lite = pull_too == 0;
+            fixture->plan.batched = pull_too == 0;
             check_push(fixture, 0, pull_too);
             check_push(fixture, 1, pull_too);
             check_push(fixture, 999, pull_too);
@@ -382,7 +382,7 @@ CASE(encode_shard__covers_dense_ranges_of_any_size)
 {
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
         fixture->plan.shard_count = shards;
-        fixture->plan.lite = shards == 3;
+        fixture->plan.batched = shards == 3;
         fixture->plan.payload_bytes_max =
             shards == 5 ? SL_LIMIT_FRAME_PAYLOAD_BYTES : SL_ENCODE_PAYLOAD_BYTES_MIN;
         check_dense(fixture, 0, dense.spec.length);
@@ -407,7 +407,7 @@ CASE(encode_shard__lite_puts_a_step_into_one_request_per_shard)
     run(fixture);
     assert_int_equal(fixture->list.count, 9);
     assert_int_equal(fixture->ticks, 3);
-    fixture->plan.lite = true;
+    fixture->plan.batched = true;
     run(fixture);
     assert_int_equal(fixture->list.count, 3);
     assert_int_equal(fixture->ticks, 6);
@@ -417,11 +417,11 @@ CASE(encode_shard__lite_puts_a_step_into_one_request_per_shard)
     assert_int_equal(fixture->list.count, 3);
     assert_int_equal(fixture->ticks, 9);
     assert_int_equal(fixture->sections_of_next, 3);
-    fixture->plan.lite = false;
+    fixture->plan.batched = false;
     run(fixture);
     assert_int_equal(fixture->list.count, 9);
     assert_int_equal(fixture->sections_of_next, 6);
-    fixture->plan.lite = true;
+    fixture->plan.batched = true;
     fixture->plan.tick = false;
     fixture->plan.finish = true;
     run(fixture);
@@ -462,7 +462,7 @@ CASE(encode_shard__lite_makes_no_long_request_of_short_ones)
     struct sl_operation operation = {
         .op = SL_REQUEST_PUSH, .table = &sparse, .keys = keys, .gradients = rows};
     fixture->plan.shard_count = 1;
-    fixture->plan.lite = true;
+    fixture->plan.batched = true;
     operation.key_count = 300; /* 6032 bytes */
     assert_int_equal(count_requests(fixture, &operation, false), 4);
     assert_true(are_inline(fixture));
