@@ -163,7 +163,6 @@ static int launch(const struct sl_bench_ps_options *options, const char *program
                   const cpu_set_t *cores, struct sl_bench_ps *ps)
 {
     struct sl_bench_arguments arguments = {0}, settings = {0};
-    char workers[2 * SL_LIMIT_WORKERS + 1] = ""; /* "w,w,..." */
     sl_bench_arguments_add(&arguments, "%s", program);
     sl_bench_arguments_add(&arguments, "--ps-hosts=%s",
                            options->hosts == NULL ? ps->coordinator : options->hosts);
@@ -183,15 +182,12 @@ static int launch(const struct sl_bench_ps_options *options, const char *program
     if (options->restores) {
         sl_bench_arguments_add(&arguments, "--restore=newest");
     }
-    for (uint32_t i = 0; i < options->worker_count; i++) {
-        memcpy(workers + 2 * (size_t)i, i + 1 < options->worker_count ? "w," : "w", 2);
-    }
     if (options->worker_count > 0) {
-        sl_bench_arguments_add(&arguments, "--worker-hosts=%s", workers);
+        sl_bench_arguments_add(&arguments, "--num-workers=%u", options->worker_count);
     }
-    sl_bench_arguments_add(&settings, "NETWORK_PS_CORE_NUMBER=%u", options->reactors);
-    sl_bench_arguments_add(&settings, "PS_ENABLE_POLLING=%s", options->polling ? "true" : "false");
-    sl_bench_arguments_add(&settings, "PS_DISABLE_PIN_CORES=false");
+    sl_bench_arguments_add(&arguments, "--reactors=%u", options->reactors);
+    sl_bench_arguments_add(&arguments, "--polling=%u", options->polling ? 1 : 0);
+    sl_bench_arguments_add(&arguments, "--pin-cores");
     sl_bench_arguments_add(&settings, "STARLING_TCP_CONGESTION=%s",
                            options->congestion == NULL ? "" : options->congestion);
     const struct sl_bench_child_options child = {.argv = arguments.items,
