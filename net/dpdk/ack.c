@@ -36,9 +36,6 @@ static void on_lost(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
                                   .body_bytes = sent_packet->body_bytes,
                                   .kind = sent_packet->kind};
         break;
-    case SL_DPDK_MOVED:
-        send->moved_due = true;
-        break;
     case SL_DPDK_FIN:
         send->fin_due = true;
         break;

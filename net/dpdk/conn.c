@@ -138,17 +138,12 @@ static void put_spare(struct sl_dpdk *dpdk, struct sl_dpdk_conn *conn)
     dpdk->spare = conn;
 }
 
+/* On an error close_parts frees what is open. */
 static int open_parts(struct sl_dpdk_conn *conn)
 {
     int err = sl_dpdk_send_open(conn);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_dpdk_receive_open(conn);
-    if (err != 0) {
-        sl_dpdk_send_close(conn);
-    }
-    return err;
+    err = err != 0 ? err : sl_dpdk_receive_open(conn);
+    return err != 0 ? err : sl_dpdk_sent_packets_open(&conn->sent_packets, conn->first_sequence);
 }
 
 static void close_parts(struct sl_dpdk_conn *conn)
@@ -158,9 +153,9 @@ static void close_parts(struct sl_dpdk_conn *conn)
     sl_dpdk_sent_packets_close(&conn->sent_packets);
 }
 
-struct sl_dpdk_conn *sl_dpdk_conn_make_bare(struct sl_dpdk *dpdk,
-                                            const struct sl_transport_events *events, void *ctx,
-                                            uint64_t id)
+struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
+                                       const struct sl_transport_events *events, void *ctx,
+                                       uint64_t id)
 {
     struct sl_dpdk_conn *conn = allocate(dpdk);
     if (conn == NULL) {
@@ -169,29 +164,13 @@ struct sl_dpdk_conn *sl_dpdk_conn_make_bare(struct sl_dpdk *dpdk,
     sl_conn_init(&conn->base, &dpdk->base, events, ctx);
     conn->dpdk = dpdk;
     conn->id = id;
-    if (open_parts(conn) != 0) {
-        put_spare(dpdk, conn);
-        return NULL;
-    }
-    enter(conn);
-    return conn;
-}
-
-struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
-                                       const struct sl_transport_events *events, void *ctx,
-                                       uint64_t id)
-{
-    struct sl_dpdk_conn *conn = sl_dpdk_conn_make_bare(dpdk, events, ctx, id);
-    if (conn == NULL) {
-        return NULL;
-    }
     conn->first_sequence = (uint32_t)sl_dpdk_conn_random(dpdk);
-    if (sl_dpdk_sent_packets_open(&conn->sent_packets, conn->first_sequence) != 0) {
-        leave(conn);
+    if (open_parts(conn) != 0) {
         close_parts(conn);
         put_spare(dpdk, conn);
         return NULL;
     }
+    enter(conn);
     sl_dpdk_grant_open(&dpdk->grants, &conn->grant);
     return conn;
 }
@@ -231,15 +210,12 @@ static bool is_numbered(uint8_t kind)
     return kind >= SL_DPDK_DATA && kind <= SL_DPDK_FIN;
 }
 
-/* After a migration the peer may have another port, which MOVED announces; it may also have ended
- * there before MOVED arrived. */
 bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
                                const struct sl_dpdk_parsed *parsed)
 {
     return netif == conn->netif &&
            memcmp(&parsed->from.ip, &conn->there.ip, sizeof conn->there.ip) == 0 &&
-           (parsed->from.port == conn->there.port || parsed->header.kind == SL_DPDK_MOVED ||
-            (parsed->header.kind == SL_DPDK_RESET && !conn->inbound));
+           parsed->from.port == conn->there.port;
 }
 
 static void owe_acknowledgement(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed,
@@ -292,9 +268,6 @@ static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packe
             return false;
         }
         return false;
-    case SL_DPDK_MOVED:
-        sl_dpdk_move_take(conn, parsed);
-        return true;
     case SL_DPDK_FIN:
         take_fin(conn, parsed->header.message);
         return true;
@@ -492,12 +465,6 @@ static void unmake(struct sl_dpdk_conn *conn)
     sl_dpdk_grant_close(&conn->dpdk->grants, &conn->grant);
 }
 
-void sl_dpdk_conn_drop(struct sl_dpdk_conn *conn)
-{
-    unmake(conn);
-    put_spare(conn->dpdk, conn);
-}
-
 static void finish(struct sl_dpdk_conn *conn)
 {
     sl_dpdk_time_wait_ended(conn);
@@ -532,10 +499,6 @@ bool sl_dpdk_conn_visit(struct sl_dpdk_conn *conn)
     if (conn->phase == SL_DPDK_LIVE) {
         work |= sl_dpdk_receive_deliver(conn);
     }
-    if (conn->phase == SL_DPDK_LEAVING) {
-        sl_dpdk_move_depart(conn);
-        return true;
-    }
     if (conn->phase == SL_DPDK_LIVE || conn->phase == SL_DPDK_DRAINING) {
         sl_dpdk_send_report(conn);
     }
@@ -564,7 +527,8 @@ void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk)
     while (dpdk->conns != NULL) {
         struct sl_dpdk_conn *conn = dpdk->conns;
         if (conn->inbound && conn->accept_pending) {
-            sl_dpdk_conn_drop(conn); /* not reported yet */
+            unmake(conn); /* not reported yet */
+            put_spare(dpdk, conn);
         } else {
             finish(conn);
         }

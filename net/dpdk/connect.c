@@ -27,21 +27,6 @@ static uint16_t body_max_of(const struct sl_dpdk_netif *netif)
     return (uint16_t)(netif->info.frame_bytes_max - outer - SL_DPDK_HEADER_BYTES);
 }
 
-void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello)
-{
-    const struct sl_dpdk_queues *queues = &conn->netif->info.queues;
-    *hello = (struct sl_dpdk_hello){.connection = conn->id,
-                                    .cookie = conn->cookie,
-                                    .sequence = conn->first_sequence,
-                                    .granted = conn->grant.granted,
-                                    .body_max = body_max_of(conn->netif),
-                                    .port = conn->here.port,
-                                    .queues = queues->straight ? queues->queues : 0,
-                                    .reactors = queues->reactors,
-                                    .index = queues->index,
-                                    .blocks = queues->blocks};
-}
-
 void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
                          const uint8_t mac[6])
 {
@@ -62,9 +47,17 @@ void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *
 
 void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind)
 {
-    struct sl_dpdk_hello hello;
+    const struct sl_dpdk_queues *queues = &conn->netif->info.queues;
+    const struct sl_dpdk_hello hello = {.connection = conn->id,
+                                        .cookie = conn->cookie,
+                                        .sequence = conn->first_sequence,
+                                        .granted = conn->grant.granted,
+                                        .body_max = body_max_of(conn->netif),
+                                        .queues = queues->straight ? queues->queues : 0,
+                                        .reactors = queues->reactors,
+                                        .index = queues->index,
+                                        .blocks = queues->blocks};
     uint8_t body[SL_DPDK_HELLO_BYTES];
-    sl_dpdk_setup_hello(conn, &hello);
     sl_dpdk_hello_encode(&hello, body);
     struct sl_dpdk_header header = {.connection = kind == SL_DPDK_OPEN ? 0 : conn->id_peers,
                                     .sequence = conn->sent_packets.next,
@@ -140,7 +133,6 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
                     uint32_t target, const struct sl_transport_events *events, void *ctx,
                     struct sl_conn **out)
 {
-    (void)target;
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
     if (dpdk->stats.connections >= dpdk->connections_max) {
         return SL_ERR_TOO_LARGE;
@@ -163,11 +155,15 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
     conn->netif = netif;
     conn->here = (struct sl_dpdk_address){.ip = netif->info.self.ip, .port = dpdk->port};
-    conn->there = (struct sl_dpdk_address){.ip = ip, .port = endpoint->port};
+    conn->there = (struct sl_dpdk_address){.ip = ip, .port = (uint16_t)(endpoint->port + target)};
     conn->deadline_ns = now_ns + sl_dpdk_patience_ns(dpdk);
     conn->pause_ns = PAUSE_MIN_NS;
-    ask(conn, now_ns);
     *out = &conn->base;
+    if (target > (uint32_t)UINT16_MAX - endpoint->port) {
+        sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false); /* there is no such port */
+        return 0;
+    }
+    ask(conn, now_ns);
     return 0;
 }
 
@@ -270,8 +266,8 @@ static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                             sl_dpdk_route_queue(&netif->info.queues, &no_queues), &header, &err);
 }
 
-/* Answers a peer that does not know that this process has restarted. An id with the present boot
- * epoch gets no answer: its connection may be migrating. */
+/* Answers a peer that does not know that this process has restarted. Ids with the present boot
+ * epoch are answered by time_wait.c. */
 void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                             const struct sl_dpdk_parsed *packet)
 {

@@ -295,7 +295,6 @@ static void dpdk_close(struct sl_transport **transport)
     sl_dpdk_conn_end_all(dpdk);
     close_ports(dpdk); /* no device reads memory of connections after this */
     sl_dpdk_conn_cancel_all(dpdk);
-    (void)sl_dpdk_move_close_lost(dpdk, SL_ERR_CANCELLED);
     sl_dpdk_liveness_close(dpdk);
     if (sl_timer_armed(&dpdk->idle)) {
         sl_timer_disarm(sl_reactor_timers(dpdk->base.reactor), &dpdk->idle);
@@ -308,8 +307,8 @@ static void dpdk_close(struct sl_transport **transport)
 
 const struct sl_transport_ops sl_dpdk_ops = {
     .scheme = "dpdk",
-    .capabilities = SL_TRANSPORT_REGISTERS | SL_TRANSPORT_MIGRATES | SL_TRANSPORT_MULTI_FRAME |
-                    SL_TRANSPORT_COALESCES | SL_TRANSPORT_CHECKSUMS,
+    .capabilities = SL_TRANSPORT_REGISTERS | SL_TRANSPORT_MULTI_FRAME | SL_TRANSPORT_COALESCES |
+                    SL_TRANSPORT_CHECKSUMS,
     .open = dpdk_open,
     .close = dpdk_close,
     .memory_register = dpdk_memory_register,
@@ -317,7 +316,6 @@ const struct sl_transport_ops sl_dpdk_ops = {
     .listen = sl_dpdk_listen,
     .connect = sl_dpdk_connect,
     .disconnect = sl_dpdk_conn_disconnect,
-    .migrate = sl_dpdk_move_migrate,
     .send_burst = sl_dpdk_send_burst,
     .release = sl_dpdk_release,
     .flush = sl_dpdk_flush,

@@ -38,7 +38,7 @@ struct sl_dpdk_options {
 
 #define SL_DPDK_PORT_BASE 9200U
 
-/* Capabilities: MULTI_FRAME, COALESCES, MIGRATES, CHECKSUMS and REGISTERS (a device that gathers
+/* Capabilities: MULTI_FRAME, COALESCES, CHECKSUMS and REGISTERS (a device that gathers
  * sends registered memory without a copy). The protocol itself needs no library: with a medium
  * (net/dpdk/port.h) it runs on any ports, without one on those of the plug-in. */
 extern const struct sl_transport_ops sl_dpdk_ops;

@@ -117,19 +117,6 @@ static void raise_to_unscheduled(const struct sl_dpdk_grants *grants, struct sl_
     }
 }
 
-void sl_dpdk_grant_adopt(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
-                         const struct sl_dpdk_grant *before)
-{
-    *grant = (struct sl_dpdk_grant){.granted = before->granted,
-                                    .advertised = before->advertised,
-                                    .arrived = before->arrived,
-                                    .consumed = before->consumed,
-                                    .requested = before->requested};
-    raise_to_unscheduled(grants, grant);
-    grants->scheduled_bytes += share_of(grants, grant);
-    review(grants, grant);
-}
-
 void sl_dpdk_grant_arrived(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
                            uint32_t bytes)
 {

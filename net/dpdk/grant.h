@@ -43,11 +43,6 @@ void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes,
 void sl_dpdk_grant_open(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant);
 /* Returns the unconsumed part to the budget. The numbers stay. */
 void sl_dpdk_grant_close(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant);
-/* Replaces grant_open for a migrated connection. before: its grant on the other reactor when it was
- * closed there. */
-void sl_dpdk_grant_adopt(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
-                         const struct sl_dpdk_grant *before);
-
 /* Whether this many new bytes may arrive. False: the peer exceeds its grant. */
 static inline bool sl_dpdk_grant_allows(const struct sl_dpdk_grant *grant, uint32_t bytes)
 {

@@ -1,5 +1,5 @@
 /* The types and functions that the files of net/dpdk share. Owner reactor throughout, except the
- * mail handlers of misrouted.c and move.c. README.md lists the files.
+ * mail handlers of misrouted.c. README.md lists the files.
  *
  * The path of a frame. send_burst appends the frame to the connection's queue. flush makes messages
  * of the queued frames:
@@ -78,12 +78,10 @@ struct sl_dpdk {
     struct sl_dpdk_conn *spare;                  /* list of freed structs, linked by `next` */
     struct sl_dpdk_conn *dirty;                  /* list for the next flush */
     struct sl_dpdk_conn *ready; /* list for the next poll: pending delivery, ends */
-    struct sl_dpdk_move
-        *lost;  /* connections migrated to this reactor for which memory was missing */
-    bool awake; /* the next poll has work for `ready` or `lost` */
+    bool awake;                 /* the next poll has work for `ready` */
     struct sl_dpdk_listener *listeners;
     struct sl_dpdk_grants grants;
-    struct sl_dpdk_pasts *pasts; /* ids of connections that ended or migrated */
+    struct sl_dpdk_pasts *pasts; /* ids of connections that ended */
     struct sl_dpdk_store *store; /* memory of received data; store.c */
     uint8_t secret[16];          /* key for cookies, ids and first sequence numbers */
     uint16_t
@@ -115,7 +113,6 @@ enum sl_dpdk_life {
     SL_DPDK_LIVE,
     SL_DPDK_DRAINING, /* disconnect: the queued frames are sent, then FIN; received data is dropped
                        */
-    SL_DPDK_LEAVING,  /* migrating; leaves when the current upcall has returned */
     SL_DPDK_ENDED     /* poll reports `closed` */
 };
 
@@ -130,7 +127,6 @@ struct sl_dpdk_liveness {
     uint32_t rounds, stuck_rounds, narrow_rounds;
 };
 
-struct sl_dpdk_move;
 struct sl_dpdk_sending;   /* send.h */
 struct sl_dpdk_receiving; /* receive.h */
 
@@ -180,7 +176,6 @@ struct sl_dpdk_conn {
     uint32_t late_count;  /* ASKING: timer expirations after the deadline */
     uint64_t cookie;
     struct sl_dpdk_liveness liveness; /* see liveness.c */
-    struct sl_dpdk_move *move;        /* LEAVING: see move.c */
     struct sl_dpdk_sending *send;
     struct sl_dpdk_receiving *receive;
 };
@@ -300,7 +295,6 @@ void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                             const struct sl_dpdk_parsed *packet);
 void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn);  /* ASKING only */
 void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn); /* ASKING only: the neighbour was resolved */
-void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello);
 void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind); /* kind: OPEN, ACCEPT */
 /* Makes the connection LIVE with the peer's hello. */
 void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
@@ -323,11 +317,6 @@ struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
 struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
                                        const struct sl_transport_events *events, void *ctx,
                                        uint64_t id);
-/* The same without sent_packets, numbers and grant, which come from another reactor. */
-struct sl_dpdk_conn *sl_dpdk_conn_make_bare(struct sl_dpdk *dpdk,
-                                            const struct sl_transport_events *events, void *ctx,
-                                            uint64_t id);
-void sl_dpdk_conn_drop(struct sl_dpdk_conn *conn); /* without an upcall */
 struct sl_dpdk_conn *sl_dpdk_conn_find(const struct sl_dpdk *dpdk, uint64_t id);
 uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk);
 /* An id of this reactor: its index, its boot epoch and 40 random bits. Any thread. */
@@ -335,7 +324,7 @@ uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk);
 uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random);
 
 /* Handles a valid packet of class OURS with the connection's id: checks sender and number, then
- * passes it to the handshake, send, receive or move code. Returns whether the packet's memory was
+ * passes it to the handshake, send or receive code. Returns whether the packet's memory was
  * kept. */
 bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
                        struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed);
@@ -418,19 +407,12 @@ void sl_dpdk_send_wide_probe(struct sl_dpdk_conn *conn);
 uint32_t sl_dpdk_send_progress(const struct sl_dpdk_conn *conn);
 /* Queues a FIN after the last frame. */
 void sl_dpdk_send_bye(struct sl_dpdk_conn *conn);
-void sl_dpdk_send_moved(struct sl_dpdk_conn *conn); /* sent before all content */
-/* Migration. move.c copies conn->sent_packets, granted_theirs and offered. `leave` takes the rest
- * from a connection without queued frames. `arrive` puts the result into an opened connection on
- * the other reactor and frees its old one. `drop` only frees the result. */
-struct sl_dpdk_sending *sl_dpdk_send_leave(struct sl_dpdk_conn *conn);
-void sl_dpdk_send_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_sending *sending);
-void sl_dpdk_send_drop(struct sl_dpdk_sending *sending);
 /* Sends an unnumbered packet: RESET, REFUSE, RETRY, ACCEPT, OPEN. */
 void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                              const struct sl_dpdk_route *route, uint16_t queue,
                              const struct sl_dpdk_header *header, const void *body);
 
-/* store.c, receive.c, long_message.c, leave.c */
+/* store.c, receive.c, long_message.c */
 
 int sl_dpdk_store_open(struct sl_dpdk *dpdk); /* called by open when the netifs are known */
 /* Frees all memory, also of messages that were not released. */
@@ -451,8 +433,8 @@ enum sl_dpdk_taken {
 enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
                                         const struct sl_dpdk_parsed *parsed);
 /* LIVE only. Asks `sink` and delivers complete messages from the head on. Returns whether it did
- * work. Marks the connection as waiting if `sink` returned NULL. Stops when an upcall ends,
- * disconnects or migrates the connection. */
+ * work. Marks the connection as waiting if `sink` returned NULL. Stops when an upcall ends or
+ * disconnects the connection. */
 bool sl_dpdk_receive_deliver(struct sl_dpdk_conn *conn);
 /* The number of the message at the head. */
 uint32_t sl_dpdk_receive_next(const struct sl_dpdk_conn *conn);
@@ -460,42 +442,19 @@ uint32_t sl_dpdk_receive_next(const struct sl_dpdk_conn *conn);
 bool sl_dpdk_receive_waits_for_sink(const struct sl_dpdk_conn *conn);
 /* Whether the peer has begun a message, may send more of it, and does not wait for our `sink`. */
 bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn);
-/* Migration, as send_leave. Received data that was not delivered goes along as copies, so that no
- * memory of the port or of this reactor's blocks is used. NULL: no memory. move.c copies
- * conn->received and the grant's counts. */
-struct sl_dpdk_receiving *sl_dpdk_receive_leave(struct sl_dpdk_conn *conn);
-int sl_dpdk_receive_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_receiving *receiving);
-void sl_dpdk_receive_drop(struct sl_dpdk_receiving *receiving);
 void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *message);
-
-/* move.c */
-
-int sl_dpdk_move_migrate(struct sl_conn *conn, struct sl_transport *to,
-                         const struct sl_transport_events *events, void *ctx, void *user);
-void sl_dpdk_move_depart(struct sl_dpdk_conn *conn); /* LEAVING only; frees the connection */
-/* Reports `closed` for connections that were migrated here without memory. Returns how many. */
-uint32_t sl_dpdk_move_close_lost(struct sl_dpdk *dpdk, int err);
-void sl_dpdk_move_take(struct sl_dpdk_conn *conn,
-                       const struct sl_dpdk_parsed *parsed); /* handles MOVED */
 
 /* time_wait.c, misrouted.c */
 
 int sl_dpdk_time_wait_open(struct sl_dpdk *dpdk);
 void sl_dpdk_time_wait_close(struct sl_dpdk *dpdk);
 void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn);
-void sl_dpdk_time_wait_went(struct sl_dpdk *dpdk, uint64_t id, uint64_t id_there);
 bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id);
-/* Handles a packet for an id that ended (repeats the RESET) or migrated (forwards it). False:
- * unknown id. */
-bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
-                            const struct sl_dpdk_packet *packet,
-                            const struct sl_dpdk_parsed *parsed);
+/* Handles a packet for an id that ended: repeats the RESET. False: unknown id. */
+bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *parsed);
 
 void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk); /* when the netifs are known */
 void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk);
-/* Forwards the packet to the reactor of this id, as a packet with that id. */
-void sl_dpdk_misrouted_send(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint64_t id,
-                            const struct sl_dpdk_packet *packet);
 /* Posts a copy of the packet to the reactor that owns its id, or for OPEN its UDP port. False: that
  * is this reactor, or none. */
 bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,

@@ -40,19 +40,24 @@ static bool is_taken(const struct sl_dpdk *dpdk, const struct in6_addr *ip, uint
     return false;
 }
 
-/* Each UDP port belongs to one reactor of the device, whatever queue its packets arrive on. */
+/* Chooses the endpoint's port: this reactor listens on that plus its index. So the reactors of a
+ * device listen on one endpoint, and a UDP port belongs to one reactor, whatever queue its packets
+ * arrive on. */
 static int choose_port(const struct sl_dpdk *dpdk, const struct in6_addr *ip, uint16_t wanted,
                        uint16_t *out)
 {
     const uint16_t stride = dpdk->netifs[0].info.queues.reactors;
-    const uint32_t place = (uint16_t)(dpdk->port - dpdk->port_base) % stride;
+    const uint16_t index = (uint16_t)(dpdk->port - dpdk->port_base);
     if (wanted != 0) {
         *out = wanted;
-        const bool is_ours = (uint16_t)(wanted - dpdk->port_base) % stride == place;
-        return !is_ours ? SL_ERR_INVALID : is_taken(dpdk, ip, wanted) ? SL_ERR_IN_USE : 0;
+        return (uint16_t)(wanted - dpdk->port_base) % stride != 0 ||
+                       wanted > UINT16_MAX - (stride - 1)
+                   ? SL_ERR_INVALID
+               : is_taken(dpdk, ip, (uint16_t)(wanted + index)) ? SL_ERR_IN_USE
+                                                                : 0;
     }
-    for (uint32_t port = dpdk->port; port <= UINT16_MAX; port += stride) {
-        if (!is_taken(dpdk, ip, (uint16_t)port)) {
+    for (uint32_t port = dpdk->port_base; port + stride - 1U <= UINT16_MAX; port += stride) {
+        if (!is_taken(dpdk, ip, (uint16_t)(port + index))) {
             *out = (uint16_t)port;
             return 0;
         }
@@ -62,8 +67,8 @@ static int choose_port(const struct sl_dpdk *dpdk, const struct in6_addr *ip, ui
 
 static const char *advice(int err)
 {
-    return err == SL_ERR_INVALID ? "; this port's packets lead to another reactor: reactor i of n "
-                                   "has the ports base + i, base + i + n, and so on"
+    return err == SL_ERR_INVALID     ? "; with n reactors a port is base, base + n, and so on: "
+                                       "reactor i has that plus i"
            : err == SL_ERR_NOT_FOUND ? "; no device has this address"
                                      : "";
 }
@@ -91,8 +96,11 @@ int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *end
         sl_log_error("cannot listen on %s: %s%s", text, sl_err_name(err), advice(err));
         return err;
     }
-    *listener = (struct sl_dpdk_listener){
-        .next = dpdk->listeners, .events = events, .ctx = ctx, .ip = ip, .port = port};
+    *listener = (struct sl_dpdk_listener){.next = dpdk->listeners,
+                                          .events = events,
+                                          .ctx = ctx,
+                                          .ip = ip,
+                                          .port = (uint16_t)(port + dpdk->port - dpdk->port_base)};
     dpdk->listeners = listener;
     *bound = *endpoint;
     bound->port = port;

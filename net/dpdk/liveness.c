@@ -145,8 +145,7 @@ static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
     }
 }
 
-/* Only for a link that was up before: each reactor notices a change at its own time, and a
- * connection may arrive earlier from another reactor. */
+/* Only for a link that was up before: each reactor notices a change at its own time. */
 static void look_at_link(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 {
     const bool is_up = netif->port->ops->link_is_up(netif->port);

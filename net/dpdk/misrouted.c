@@ -21,7 +21,6 @@ struct sl_dpdk_misrouted {
     struct in6_addr ip;
     char device[SL_DPDK_NAME_BYTES];
     uint32_t reactor;
-    uint64_t id; /* id for the receiver; 0: as in the packet */
     uint32_t length;
     uint16_t queue;
     bool for_neighbours;
@@ -113,7 +112,6 @@ static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         return;
     }
     if (sl_dpdk_parse(packet.bytes, packet.length, true, &parsed) == SL_DPDK_OURS) {
-        parsed.header.connection = misrouted->id != 0 ? misrouted->id : parsed.header.connection;
         (void)sl_dpdk_take(dpdk, netif, &packet, &parsed, true);
     } else if (parsed.version != 0) {
         (void)sl_dpdk_setup_other(dpdk, netif, &packet, &parsed, true);
@@ -156,7 +154,7 @@ static struct sl_dpdk_misrouted *get_misrouted(struct sl_dpdk *dpdk, uint32_t by
 }
 
 static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint32_t reactor,
-                 uint64_t id, const struct sl_dpdk_packet *packet, bool for_neighbours)
+                 const struct sl_dpdk_packet *packet, bool for_neighbours)
 {
     const uint32_t most = netif->info.frame_bytes_max;
     const uint32_t room = packet->length > most ? packet->length : most;
@@ -171,7 +169,6 @@ static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint32
                                             .room = misrouted->room,
                                             .ip = netif->info.self.ip,
                                             .reactor = reactor,
-                                            .id = id,
                                             .length = packet->length,
                                             .queue = packet->queue,
                                             .for_neighbours = for_neighbours};
@@ -193,15 +190,6 @@ static bool is_one_of(const struct sl_dpdk *dpdk, const struct sl_dpdk_netif *ne
            reactor < sl_reactor_group_count(dpdk->base.reactor);
 }
 
-void sl_dpdk_misrouted_send(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint64_t id,
-                            const struct sl_dpdk_packet *packet)
-{
-    const uint32_t reactor = sl_dpdk_id_reactor(id);
-    if (is_one_of(dpdk, netif, reactor)) {
-        post(dpdk, netif, reactor, id, packet, false);
-    }
-}
-
 bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
                                const struct sl_dpdk_packet *packet,
                                const struct sl_dpdk_parsed *parsed)
@@ -216,7 +204,7 @@ bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif 
     if (reactor == index || !is_one_of(dpdk, netif, reactor)) {
         return false;
     }
-    post(dpdk, netif, reactor, 0, packet, false);
+    post(dpdk, netif, reactor, packet, false);
     return true;
 }
 
@@ -231,7 +219,7 @@ void sl_dpdk_misrouted_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_neti
     for (uint32_t i = 0; i < queues->reactors; i++) {
         const uint32_t reactor = index - queues->index + i;
         if (reactor != index && is_one_of(dpdk, netif, reactor)) {
-            post(dpdk, netif, reactor, 0, packet, true);
+            post(dpdk, netif, reactor, packet, true);
         }
     }
 }

@@ -126,7 +126,7 @@ bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_d
     if (!is_misrouted && sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed)) {
         return false;
     }
-    if (sl_dpdk_time_wait_take(dpdk, netif, packet, parsed)) {
+    if (sl_dpdk_time_wait_take(dpdk, parsed)) {
         return false;
     }
     if (header->kind == SL_DPDK_ACCEPT) {
@@ -292,7 +292,7 @@ static uint32_t poll_netif(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
-    uint32_t work = sl_dpdk_move_close_lost(dpdk, SL_ERR_NO_MEMORY);
+    uint32_t work = 0;
     (void)budget; /* POLL_PACKETS is smaller */
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
         work += poll_netif(dpdk, &dpdk->netifs[i]);

@@ -110,24 +110,21 @@ static void drop_slot(struct sl_dpdk *dpdk, struct sl_dpdk_slot *slot)
     *slot = (struct sl_dpdk_slot){0};
 }
 
-void sl_dpdk_receive_free(struct sl_dpdk_receiving *receive, struct sl_dpdk *dpdk)
+void sl_dpdk_receive_close(struct sl_dpdk_conn *conn)
 {
+    struct sl_dpdk_receiving *receive = conn->receive;
+    if (receive == NULL) {
+        return;
+    }
     for (uint32_t i = 0; i <= receive->slots_mask && receive->begun > 0; i++) {
         if (receive->slots[i].kind != SL_DPDK_SLOT_EMPTY) {
-            drop_slot(dpdk, &receive->slots[i]);
+            drop_slot(conn->dpdk, &receive->slots[i]);
             receive->begun--;
         }
     }
     free(receive->slots);
     free(receive);
-}
-
-void sl_dpdk_receive_close(struct sl_dpdk_conn *conn)
-{
-    if (conn->receive != NULL) {
-        sl_dpdk_receive_free(conn->receive, conn->dpdk);
-        conn->receive = NULL;
-    }
+    conn->receive = NULL;
 }
 
 /* Received packets */
@@ -451,7 +448,7 @@ static const uint8_t *next_frame(struct sl_dpdk_conn *conn, struct sl_dpdk_slot 
     return payload;
 }
 
-/* The slot is up to date at each upcall, since the connection may migrate in it. */
+/* The slot is up to date at each upcall, since the connection may end in it. */
 static void deliver_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
 {
     struct sl_dpdk_block *block = slot->block;

@@ -1,4 +1,4 @@
-/* The receiving half of a connection: what receive.c, long_message.c, leave.c and store.c share.
+/* The receiving half of a connection: what receive.c, long_message.c and store.c share.
  * Owner reactor. */
 #ifndef SL_NET_DPDK_RECEIVE_H
 #define SL_NET_DPDK_RECEIVE_H
@@ -12,10 +12,9 @@
 /* A block is filled from the front and reused when `refs` is 0. It is the token of every message in
  * it. */
 struct sl_dpdk_block {
-    struct sl_dpdk_store *store; /* NULL: migrating between reactors */
-    struct sl_dpdk_block *next, *previous;
+    struct sl_dpdk_store *store;
+    struct sl_dpdk_block *next;
     uint32_t refs, used;
-    bool lonely;      /* holds one message; from malloc */
     bool of_stranger; /* counts in the strangers' share */
     uint8_t *memory;
 };
@@ -23,7 +22,7 @@ struct sl_dpdk_block {
 /* A parked packet, or a copy of its body. */
 struct sl_dpdk_parked {
     struct sl_dpdk_parked *next;
-    struct sl_dpdk_netif *netif;  /* where it arrived; NULL: from malloc, with its body */
+    struct sl_dpdk_netif *netif;  /* where it arrived */
     struct sl_dpdk_packet packet; /* token NULL: body is a copy in the store */
     const uint8_t *body;
     uint32_t offset, bytes;
@@ -40,10 +39,6 @@ enum sl_dpdk_share { SL_DPDK_SHARE_HEAD, SL_DPDK_SHARE_AHEAD, SL_DPDK_SHARE_STRA
 uint8_t *sl_dpdk_store_get(struct sl_dpdk_store *store, uint32_t bytes, enum sl_dpdk_share share,
                            struct sl_dpdk_block **block);
 void sl_dpdk_block_put(struct sl_dpdk_block *block);
-
-/* Copies a message into a block of its own, in no store yet. NULL: no memory. */
-struct sl_dpdk_block *sl_dpdk_block_copy(const uint8_t *from, uint32_t bytes);
-void sl_dpdk_store_adopt(struct sl_dpdk_store *store, struct sl_dpdk_block *block);
 
 /* Keeps a packet or, if its token is NULL (misrouted), a copy of its body. NULL: too many are
  * parked. The limit is half of the packets that the port lends, and an eighth of that for
@@ -91,8 +86,6 @@ struct sl_dpdk_receiving {
 };
 
 struct sl_dpdk_slot *sl_dpdk_slot_at(struct sl_dpdk_receiving *receive, uint32_t message);
-/* Frees it with all that it holds. dpdk: NULL if it holds nothing of a reactor. */
-void sl_dpdk_receive_free(struct sl_dpdk_receiving *receive, struct sl_dpdk *dpdk);
 void sl_dpdk_receive_pass(struct sl_dpdk_receiving *receive); /* the head is delivered */
 /* Whether these are valid bounds of a piece of a message of this length. */
 bool sl_dpdk_receive_is_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes,

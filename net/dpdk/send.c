@@ -344,23 +344,6 @@ static bool send_new(struct turn *turn)
 
 /* Packets without content */
 
-static bool send_moved(struct turn *turn)
-{
-    struct sl_dpdk_conn *conn = turn->conn;
-    struct sl_dpdk_hello hello;
-    struct sl_dpdk_header header = {.kind = SL_DPDK_MOVED, .flags = SL_DPDK_FLAG_ANSWER};
-    uint8_t body[SL_DPDK_HELLO_BYTES];
-    struct draft draft;
-    if (!begin(&draft, conn, sizeof body)) {
-        return false;
-    }
-    sl_dpdk_setup_hello(conn, &hello);
-    sl_dpdk_hello_encode(&hello, body);
-    sl_dpdk_body_add(&draft.body, body, sizeof body);
-    emit_numbered(turn, &draft, &header, 0);
-    return true;
-}
-
 /* Sends a PROBE with our id, for a peer that has restarted; full size if wide_due. */
 static bool send_probe(struct turn *turn)
 {
@@ -388,9 +371,6 @@ static void send_due(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
     struct sl_dpdk_sent_packets *sent_packets = &turn->conn->sent_packets;
-    if (send->moved_due && !sl_dpdk_sent_packets_full(sent_packets)) {
-        send->moved_due = !send_moved(turn);
-    }
     if ((send->probe_due || send->wide_due) && !sl_dpdk_sent_packets_full(sent_packets)) {
         send->probe_due = !send_probe(turn);
     }
@@ -479,12 +459,6 @@ void sl_dpdk_send_wide_probe(struct sl_dpdk_conn *conn)
 void sl_dpdk_send_bye(struct sl_dpdk_conn *conn)
 {
     conn->send->fin_due = true;
-    sl_dpdk_mark_dirty(conn);
-}
-
-void sl_dpdk_send_moved(struct sl_dpdk_conn *conn)
-{
-    conn->send->moved_due = true;
     sl_dpdk_mark_dirty(conn);
 }
 

@@ -2,12 +2,16 @@
 
 #include "net/dpdk/send.h"
 
-void sl_dpdk_send_drop(struct sl_dpdk_sending *sending)
+void sl_dpdk_send_close(struct sl_dpdk_conn *conn)
 {
-    free(sending->entries);
-    free(sending->messages);
-    free(sending->lost);
-    free(sending);
+    struct sl_dpdk_sending *send = conn->send;
+    if (send != NULL) {
+        free(send->entries);
+        free(send->messages);
+        free(send->lost);
+        free(send);
+        conn->send = NULL;
+    }
 }
 
 int sl_dpdk_send_open(struct sl_dpdk_conn *conn)
@@ -16,38 +20,16 @@ int sl_dpdk_send_open(struct sl_dpdk_conn *conn)
     if (send == NULL) {
         return SL_ERR_NO_MEMORY;
     }
+    conn->send = send;
     send->ask_pause_ns = SL_DPDK_ASK_NS_MIN;
     send->entries = sl_dpdk_ring_open(&send->entries_mask, sizeof *send->entries);
     send->messages = sl_dpdk_ring_open(&send->messages_mask, sizeof *send->messages);
     send->lost = sl_dpdk_ring_open(&send->lost_mask, sizeof *send->lost);
     if (send->entries == NULL || send->messages == NULL || send->lost == NULL) {
-        sl_dpdk_send_drop(send);
+        sl_dpdk_send_close(conn);
         return SL_ERR_NO_MEMORY;
     }
-    conn->send = send;
     return 0;
-}
-
-void sl_dpdk_send_close(struct sl_dpdk_conn *conn)
-{
-    if (conn->send != NULL) {
-        sl_dpdk_send_drop(conn->send);
-        conn->send = NULL;
-    }
-}
-
-struct sl_dpdk_sending *sl_dpdk_send_leave(struct sl_dpdk_conn *conn)
-{
-    struct sl_dpdk_sending *send = conn->send;
-    sl_assert(send->head == send->tail);
-    conn->send = NULL;
-    return send;
-}
-
-void sl_dpdk_send_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_sending *sending)
-{
-    sl_dpdk_send_close(conn);
-    conn->send = sending;
 }
 
 bool sl_dpdk_send_is_done(const struct sl_dpdk_conn *conn)

@@ -18,7 +18,6 @@ struct sl_dpdk_store {
     struct sl_dpdk_block *current, *free;
     struct sl_dpdk_block *strangers; /* as `current`, for unauthenticated peers */
     uint32_t free_count, stranger_count;
-    struct sl_dpdk_block *lonely; /* a list */
     struct sl_dpdk_block blocks[BLOCK_COUNT];
     /* Parked packets, at most half of what each port lends, so that others still arrive. */
     uint32_t waiting[SL_DPDK_PORTS];           /* by netif */
@@ -112,11 +111,6 @@ void sl_dpdk_store_close(struct sl_dpdk *dpdk)
     if (store == NULL) {
         return;
     }
-    while (store->lonely != NULL) {
-        struct sl_dpdk_block *block = store->lonely;
-        store->lonely = block->next;
-        free(block);
-    }
     free_store(store);
     dpdk->store = NULL;
 }
@@ -161,52 +155,16 @@ uint8_t *sl_dpdk_store_get(struct sl_dpdk_store *store, uint32_t bytes, enum sl_
     return at;
 }
 
-static void put_lonely(struct sl_dpdk_block *block)
-{
-    if (block->next != NULL) {
-        block->next->previous = block->previous;
-    }
-    if (block->previous != NULL) {
-        block->previous->next = block->next;
-    } else if (block->store != NULL) {
-        block->store->lonely = block->next;
-    }
-    free(block);
-}
-
 void sl_dpdk_block_put(struct sl_dpdk_block *block)
 {
     if (--block->refs > 0) {
         return;
     }
-    if (block->lonely) {
-        put_lonely(block);
-    } else if (block == block->store->current || block == block->store->strangers) {
+    if (block == block->store->current || block == block->store->strangers) {
         block->used = 0;
     } else {
         put_free(block->store, block);
     }
-}
-
-struct sl_dpdk_block *sl_dpdk_block_copy(const uint8_t *from, uint32_t bytes)
-{
-    struct sl_dpdk_block *block = malloc(sizeof *block + bytes);
-    if (block != NULL) {
-        *block = (struct sl_dpdk_block){
-            .refs = 1, .used = bytes, .lonely = true, .memory = (uint8_t *)(block + 1)};
-        memcpy(block->memory, from, bytes);
-    }
-    return block;
-}
-
-void sl_dpdk_store_adopt(struct sl_dpdk_store *store, struct sl_dpdk_block *block)
-{
-    block->store = store;
-    block->next = store->lonely;
-    if (store->lonely != NULL) {
-        store->lonely->previous = block;
-    }
-    store->lonely = block;
 }
 
 /* Parked packets */
@@ -256,10 +214,6 @@ struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_netif *
 void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked)
 {
     struct sl_dpdk_netif *netif = parked->netif;
-    if (netif == NULL) {
-        free(parked);
-        return;
-    }
     if (parked->packet.token != NULL) {
         netif->port->ops->release(netif->port, &parked->packet, 1);
     }

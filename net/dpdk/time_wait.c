@@ -1,6 +1,6 @@
-/* Keeps ids of ended and migrated connections for a while. A peer that still sends for an ended one
- * gets the RESET again; a packet for a migrated one is forwarded. A direct-mapped table, in which
- * the newest entry replaces the old one: it is an optimisation, since peers time out without it. */
+/* Keeps ids of ended connections for a while. A peer that still sends for one gets the RESET again.
+ * A direct-mapped table, in which the newest entry replaces the old one: it is an optimisation,
+ * since peers time out without it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +10,8 @@
 #define AGAIN_NS SL_CLOCK_NS_PER_MS
 #define LEAST_NS (10 * SL_CLOCK_NS_PER_S) /* longer than a cookie is valid */
 
-enum time_wait_kind { NOBODY, ENDED, WENT };
-
 struct time_wait {
-    enum time_wait_kind kind;
-    uint64_t id, until_ns;
-    /* WENT */
-    uint64_t id_there;
-    /* ENDED */
+    uint64_t id, until_ns; /* until_ns 0: a free place */
     struct sl_dpdk_netif *netif;
     struct sl_dpdk_address there;
     struct sl_dpdk_route route;
@@ -50,8 +44,7 @@ static struct time_wait *place_of(struct sl_dpdk *dpdk, uint64_t id)
 static struct time_wait *find(struct sl_dpdk *dpdk, uint64_t id)
 {
     struct time_wait *time_wait = place_of(dpdk, id);
-    bool is_it = time_wait->kind != NOBODY && time_wait->id == id &&
-                 sl_dpdk_now_ns(dpdk) < time_wait->until_ns;
+    bool is_it = time_wait->id == id && sl_dpdk_now_ns(dpdk) < time_wait->until_ns;
     return is_it ? time_wait : NULL;
 }
 
@@ -68,8 +61,7 @@ void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn)
         return;
     }
     struct time_wait *time_wait = place_of(dpdk, conn->id);
-    *time_wait = (struct time_wait){.kind = ENDED,
-                                    .id = conn->id,
+    *time_wait = (struct time_wait){.id = conn->id,
                                     .until_ns = until_ns(dpdk),
                                     .netif = conn->netif,
                                     .there = conn->there,
@@ -77,12 +69,6 @@ void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn)
                                     .queue = conn->queue};
     const bool was_orderly = conn->all_delivered || (conn->end_err == SL_OK && conn->fin_acked);
     sl_dpdk_conn_last_words(conn, was_orderly ? SL_OK : SL_ERR_CLOSED, &time_wait->last);
-}
-
-void sl_dpdk_time_wait_went(struct sl_dpdk *dpdk, uint64_t id, uint64_t id_there)
-{
-    *place_of(dpdk, id) = (struct time_wait){
-        .kind = WENT, .id = id, .until_ns = until_ns(dpdk), .id_there = id_there};
 }
 
 bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id)
@@ -111,18 +97,12 @@ static void tell_again(struct sl_dpdk *dpdk, struct time_wait *time_wait,
                             &time_wait->last.header, time_wait->last.body);
 }
 
-bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif,
-                            const struct sl_dpdk_packet *packet,
-                            const struct sl_dpdk_parsed *parsed)
+bool sl_dpdk_time_wait_take(struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *parsed)
 {
     struct time_wait *time_wait = find(dpdk, parsed->header.connection);
     if (time_wait == NULL) {
         return false;
     }
-    if (time_wait->kind == WENT) {
-        sl_dpdk_misrouted_send(dpdk, netif, time_wait->id_there, packet);
-    } else {
-        tell_again(dpdk, time_wait, parsed);
-    }
+    tell_again(dpdk, time_wait, parsed);
     return true;
 }

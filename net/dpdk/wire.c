@@ -134,7 +134,6 @@ static const struct shape shapes[] = {
     [SL_DPDK_DATA] = {1, UINT16_MAX, true},
     [SL_DPDK_BUNDLE] = {1, UINT16_MAX, true},
     [SL_DPDK_PROBE] = {0, UINT16_MAX, true},
-    [SL_DPDK_MOVED] = {SL_DPDK_HELLO_BYTES, UINT16_MAX, true},
     [SL_DPDK_FIN] = {0, 0, true},
     [SL_DPDK_ACK] = {0, 0, true},
     [SL_DPDK_RESET] = {1, UINT16_MAX, true},
@@ -377,7 +376,7 @@ void sl_dpdk_hello_encode(const struct sl_dpdk_hello *hello, uint8_t to[SL_DPDK_
     PUT(&writer, hello->sequence);
     PUT(&writer, hello->granted);
     PUT(&writer, hello->body_max);
-    PUT(&writer, hello->port);
+    PUT(&writer, (uint16_t){0});
     PUT(&writer, hello->queues);
     PUT(&writer, hello->reactors);
     PUT(&writer, hello->index);
@@ -400,7 +399,7 @@ int sl_dpdk_hello_decode(const uint8_t *body, uint32_t bytes, struct sl_dpdk_hel
     hello.sequence = sl_bytes_u32(&cursor);
     hello.granted = sl_bytes_u32(&cursor);
     hello.body_max = sl_bytes_u16(&cursor);
-    hello.port = sl_bytes_u16(&cursor);
+    (void)sl_bytes_u16(&cursor); /* unused */
     hello.queues = sl_bytes_u16(&cursor);
     hello.reactors = sl_bytes_u16(&cursor);
     hello.index = sl_bytes_u16(&cursor);

@@ -9,7 +9,7 @@
 
 #include "core/err.h"
 
-#define SL_DPDK_VERSION      1
+#define SL_DPDK_VERSION      2
 #define SL_DPDK_HEADER_BYTES 32U
 #define SL_DPDK_OUTER_MAX    62U /* Ethernet, IPv6, UDP; IPv4: 42 */
 #define SL_DPDK_SACK_WORDS   4U  /* of 64 bits; most in an acknowledgement */
@@ -26,12 +26,11 @@ enum sl_dpdk_kind {
     /* Requests an acknowledgement, for keep-alive and lost tails. The body begins with the sender's
        id, for a receiver that does not know the connection. */
     SL_DPDK_PROBE = 7,
-    SL_DPDK_MOVED = 8, /* the body is struct sl_dpdk_hello: the sender's new id and port */
-    SL_DPDK_FIN = 9,   /* after the last message; `message` is the number after it */
+    SL_DPDK_FIN = 8, /* after the last message; `message` is the number after it */
     /* Not numbered: `sequence` is the next number of the sender. */
-    SL_DPDK_ACK = 10,
+    SL_DPDK_ACK = 9,
     SL_DPDK_RESET =
-        11, /* the connection ended; the last byte of the body is the absolute value of an sl_err */
+        10, /* the connection ended; the last byte of the body is the absolute value of an sl_err */
 };
 
 enum sl_dpdk_flag {
@@ -60,7 +59,7 @@ struct sl_dpdk_header {
     uint16_t body_bytes; /* after this header, SACK words included; sent as UDP's length */
 };
 
-/* The body of OPEN, RETRY, ACCEPT, REFUSE and MOVED. */
+/* The body of OPEN, RETRY, ACCEPT and REFUSE. */
 struct sl_dpdk_hello {
     /* The sender's id, which the peer writes into its headers. RETRY and REFUSE repeat the
      * receiver's: their sender has no id. */
@@ -70,7 +69,6 @@ struct sl_dpdk_hello {
     uint32_t granted;  /* initial grant */
     uint16_t body_max; /* longest body that the sender can receive; both sides use the smaller; at
                           least SL_DPDK_BODY_MIN in all kinds */
-    uint16_t port;     /* MOVED: the sender's new UDP port */
     /* struct sl_dpdk_queues of the sender's device; 0 queues: not straight */
     uint16_t queues, reactors, index;
     uint8_t blocks;

@@ -122,14 +122,6 @@ static void listen_preferred(struct sl_process_core *core)
     sl_shm_host(process->host);
 }
 
-static bool bypass_migrates(const struct sl_process_options *options)
-{
-    const struct sl_transport_ops *ops = options->has_bypass || needs_bypass(options)
-                                             ? sl_builtin_find(bypass_scheme(options))
-                                             : NULL;
-    return ops != NULL && (ops->capabilities & SL_TRANSPORT_MIGRATES) != 0;
-}
-
 /* The first core chooses the port. A partner may have no such transport. */
 static int listen_bypass(struct sl_process_core *core, const struct sl_endpoint *endpoint,
                          struct sl_endpoint *bound)
@@ -152,9 +144,6 @@ int sl_process_listen_core(struct sl_process_core *core)
     struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
     int err = 0;
-    if (core->index > 0 && bypass_migrates(options)) {
-        return 0;
-    }
     if (needs_bypass(options)) {
         err = listen_bypass(core, &options->data, &process->bound_data);
         if (err != 0) {

@@ -120,7 +120,6 @@ static struct sl_dpdk_hello hello_of(const struct dpdk_world_peer *peer)
                                   .sequence = peer->sequence,
                                   .granted = 1U << 20,
                                   .body_max = DPDK_WORLD_BODY,
-                                  .port = peer->at.port,
                                   .queues = 2,
                                   .reactors = 1};
 }
@@ -294,15 +293,10 @@ static void say_train(struct sl_bytes *input, struct dpdk_world_peer *peer)
 static uint32_t write_body(struct sl_bytes *input, struct dpdk_world_peer *peer, uint8_t kind,
                            uint8_t *body)
 {
-    struct sl_dpdk_hello hello = hello_of(peer);
     switch (kind) {
     case SL_DPDK_PROBE:
         memcpy(body, &peer->id, sizeof peer->id);
         return sizeof peer->id;
-    case SL_DPDK_MOVED:
-        peer->at.port = (uint16_t)(peer->at.port + sl_bytes_u8(input) % 2);
-        hello.port = peer->at.port;
-        return write_hello(input, &hello, sl_bytes_u8(input) % 4 == 0, body);
     case SL_DPDK_RESET:
         body[0] = sl_bytes_u8(input);
         return 1;
@@ -313,8 +307,8 @@ static uint32_t write_body(struct sl_bytes *input, struct dpdk_world_peer *peer,
 
 static void say_other(struct sl_bytes *input, struct dpdk_world_peer *peer)
 {
-    static const uint8_t kinds[] = {SL_DPDK_PROBE, SL_DPDK_MOVED, SL_DPDK_FIN, SL_DPDK_ACK,
-                                    SL_DPDK_RESET, SL_DPDK_ACK,   SL_DPDK_ACK, SL_DPDK_PROBE};
+    static const uint8_t kinds[] = {SL_DPDK_PROBE, SL_DPDK_FIN, SL_DPDK_FIN, SL_DPDK_ACK,
+                                    SL_DPDK_RESET, SL_DPDK_ACK, SL_DPDK_ACK, SL_DPDK_PROBE};
     const uint8_t how = sl_bytes_u8(input);
     uint8_t body[SL_DPDK_SACK_WORDS * 8 + SL_DPDK_HELLO_BYTES] = {0};
     struct sl_dpdk_header header = header_of(peer, kinds[how % 8]);
@@ -442,7 +436,6 @@ static void set_policy(uint8_t how)
 {
     world.policy = (struct dpdk_world_policy){.refuses_sink = (how & 1) != 0,
                                               .echoes = (how & 2) != 0,
-                                              .hands_over = (how & 4) != 0,
                                               .welcomes = (how & 8) != 0,
                                               .disconnects = (how & 16) != 0};
 }

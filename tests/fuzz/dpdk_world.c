@@ -159,13 +159,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     if (world->policy.echoes) {
         dpdk_world_send(link, bytes);
     }
-    if (world->policy.hands_over && conn->accepted && node == &world->nodes[0] &&
-        link->first == NULL) {
-        link->conn = NULL;
-        const int err = sl_transport_migrate(conn, world->nodes[1].transport, conn->events,
-                                             &world->nodes[1], link);
-        sl_assert(err == 0);
-    }
 }
 
 static void free_first(struct dpdk_world_link *link)
@@ -241,10 +234,6 @@ static void hear_hello(struct dpdk_world_peer *peer, const struct sl_dpdk_parsed
         peer->acknowledged = hello.sequence;
         peer->port_there = parsed->from.port;
         break;
-    case SL_DPDK_MOVED:
-        peer->id_there = hello.connection;
-        peer->port_there = hello.port;
-        break;
     default:
         break;
     }
@@ -257,7 +246,7 @@ static void hear(struct dpdk_world_peer *peer, const struct sl_dpdk_parsed *pars
     peer->heard_bytes += length;
     peer->is_proved = peer->is_proved || header->kind == SL_DPDK_OPEN;
     sl_assert(peer->is_proved || peer->heard_bytes <= peer->said_bytes);
-    if (header->kind <= SL_DPDK_REFUSE || header->kind == SL_DPDK_MOVED) {
+    if (header->kind <= SL_DPDK_REFUSE) {
         hear_hello(peer, parsed);
     }
     if (is_numbered(header->kind) && sl_dpdk_before(peer->acknowledged, header->sequence + 1)) {
@@ -341,7 +330,7 @@ static void open_transport(struct dpdk_world *world, uint32_t i)
         .medium = sl_wire_host_medium(i == 2 ? world->friend : world->victim)};
     sl_assert(sl_transport_open(&sl_dpdk_ops, node->reactor, &options, &node->transport) == 0);
     if (i < 2) {
-        const struct sl_endpoint endpoint = endpoint_of("0.0.0.0", (uint16_t)(DPDK_WORLD_PORT + i));
+        const struct sl_endpoint endpoint = endpoint_of("0.0.0.0", DPDK_WORLD_PORT);
         sl_assert(sl_transport_listen(node->transport, &endpoint, &events, node, &node->bound) ==
                   0);
     }

@@ -34,7 +34,7 @@ struct dpdk_world_node {
 
 /* What the layer above of the victim does with connections of peers. */
 struct dpdk_world_policy {
-    bool refuses_sink, echoes, hands_over, welcomes, disconnects;
+    bool refuses_sink, echoes, welcomes, disconnects;
 };
 
 /* One whom the target plays, with what it has heard of the victim. */

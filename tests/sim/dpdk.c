@@ -14,8 +14,7 @@ struct flow {
     uint32_t taken, capacity, delivered;
 };
 
-/* A connection, from the first connect on: both of its ends, and those that it is handed over to.
- */
+/* A connection, from the first connect on: both of its ends. */
 struct pair {
     struct pair *next;
     uint64_t number, id;  /* the connector's */
@@ -36,7 +35,7 @@ struct end {
     uint32_t host;
     const struct sl_transport_events *events; /* of the layer above */
     void *ctx;
-    struct pair *pair; /* NULL: a listener; or it is moving, or arriving; or it is a stranger's */
+    struct pair *pair; /* NULL: a listener; or it is arriving, or a stranger's */
     bool connector;
     struct taken *queue; /* [capacity], from first on */
     uint32_t first, count, capacity;
@@ -193,9 +192,6 @@ static struct end *arrive(struct sl_conn *conn)
 {
     struct end *end = conn->ctx;
     const struct sl_dpdk_conn *inner = (const struct sl_dpdk_conn *)conn;
-    if (end->pair != NULL || end->is_strangers) {
-        return end; /* it was handed over */
-    }
     struct end *own = end_make(end->network, end->host, end->events, end->ctx);
     own->pair = pair_find(end->network->dpdk, inner->id_peers);
     conn->ctx = own;
@@ -383,19 +379,6 @@ static int connect_to(struct sl_transport *transport, const struct sl_endpoint *
     return SL_OK;
 }
 
-static int hand_over(struct sl_conn *conn, struct sl_transport *to,
-                     const struct sl_transport_events *events, void *ctx, void *user)
-{
-    struct end *end = conn->ctx;
-    sl_assert(end->count == 0);
-    struct end *there = end_make(end->network, end->host, events, ctx);
-    there->pair = end->pair;
-    there->is_strangers = end->is_strangers;
-    int err = sl_dpdk_ops.migrate(conn, to, &watched, there, user);
-    end_free(err == 0 ? end : there);
-    return err;
-}
-
 /* As when the queue is full. */
 static uint32_t take_part(struct sl_conn *base, const struct sl_transport_frame *frames,
                           uint32_t count)
@@ -519,7 +502,6 @@ const struct sl_transport_ops *sl_sim_dpdk_ops(void)
     ops.close = close_one;
     ops.listen = listen_on;
     ops.connect = connect_to;
-    ops.migrate = hand_over;
     ops.send_burst = send_burst;
     ops.flush = flush;
     return &ops;

@@ -125,12 +125,17 @@ static void make_servers(struct sl_sim_ps *ps)
     }
 }
 
+/* As a ps process does: each server listens where connections do not migrate. */
 static void listen_here(struct sl_sim_ps *ps)
 {
-    struct sl_endpoint here;
-    sl_sim_network_endpoint(ps->options.network, ps->options.host, &here);
-    int err = sl_server_listen(ps->servers[0], &here, &ps->bound);
-    sl_assert(err == 0);
+    const uint32_t can = sl_sim_network_transport(ps->options.network)->capabilities;
+    const uint32_t count = (can & SL_TRANSPORT_MIGRATES) != 0 ? 1 : sl_sim_ps_server_count(ps);
+    sl_sim_network_endpoint(ps->options.network, ps->options.host, &ps->bound);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_endpoint here = ps->bound;
+        int err = sl_server_listen(ps->servers[i], &here, &ps->bound);
+        sl_assert(err == 0);
+    }
 }
 
 void sl_sim_ps_join(struct sl_sim_ps *ps)

@@ -153,9 +153,9 @@ static void say_garbage(struct sl_sim_strangers *strangers, struct sl_sim_strang
 static void say_end(struct sl_sim_strangers *strangers, struct sl_sim_stranger *stranger,
                     struct sl_sim_device *to)
 {
-    static const uint8_t kinds[] = {SL_DPDK_FIN, SL_DPDK_MOVED, SL_DPDK_RESET, SL_DPDK_PROBE};
+    static const uint8_t kinds[] = {SL_DPDK_FIN, SL_DPDK_RESET, SL_DPDK_PROBE};
     uint8_t body[SL_DPDK_HELLO_BYTES];
-    struct sl_dpdk_header header = numbered(stranger, kinds[sl_sim_below(&strangers->random, 4)]);
+    struct sl_dpdk_header header = numbered(stranger, kinds[sl_sim_below(&strangers->random, 3)]);
     header.message = sl_sim_below(&strangers->random, 3);
     sl_dpdk_hello_encode(&stranger->hello, body);
     const uint32_t bytes = header.kind == SL_DPDK_FIN     ? 0

@@ -202,7 +202,6 @@ static void make(void *ctx, struct sl_dpdk_header *header)
     header->body_bytes = change->kind == SL_DPDK_RESET    ? 1
                          : change->kind == SL_DPDK_BUNDLE ? SL_FRAME_HEADER_BYTES
                          : change->kind == SL_DPDK_DATA   ? 8
-                         : change->kind == SL_DPDK_MOVED  ? SL_DPDK_HELLO_BYTES
                                                           : change->body;
 }
 
@@ -227,8 +226,8 @@ static void record_ack(struct hosts *hosts, struct link *client)
 
 SL_CASE(spoofed__with_numbers_that_cannot_be)
 {
-    static const uint8_t kinds[] = {SL_DPDK_RESET, SL_DPDK_FIN,    SL_DPDK_PROBE, SL_DPDK_ACK,
-                                    SL_DPDK_DATA,  SL_DPDK_BUNDLE, SL_DPDK_MOVED};
+    static const uint8_t kinds[] = {SL_DPDK_RESET, SL_DPDK_FIN,  SL_DPDK_PROBE,
+                                    SL_DPDK_ACK,   SL_DPDK_DATA, SL_DPDK_BUNDLE};
     struct hosts hosts;
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts);
@@ -288,8 +287,7 @@ SL_CASE(spoofed__from_another_address)
     hosts_close(&hosts);
 }
 
-/* Whoever asks for a connection that this life has not is told nothing, as it may be on its way to
- * another reactor. */
+/* Whoever asks for a connection that this life has not is told nothing. */
 SL_CASE(restart__an_id_of_this_life_is_not)
 {
     struct hosts hosts;

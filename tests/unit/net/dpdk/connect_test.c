@@ -121,10 +121,10 @@ SL_CASE(connect__more_than_the_limit)
  */
 
 /* The version and the kind are of that place in every version. */
-static void inject_as_version_2(struct hosts *hosts, uint32_t from, enum sl_dpdk_kind kind)
+static void inject_as_version_3(struct hosts *hosts, uint32_t from, enum sl_dpdk_kind kind)
 {
     struct packet *packet = &hosts->last[from][kind];
-    packet->bytes[42 + 30] = (uint8_t)(0x20 | kind);
+    packet->bytes[42 + 30] = (uint8_t)(0x30 | kind);
     packet->bytes[40] = packet->bytes[41] = 0;
     sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
     hosts_repeat(hosts, from, kind);
@@ -145,7 +145,7 @@ SL_CASE(refuse__who_asks_in_another_version)
         struct hosts hosts;
         hosts_open(&hosts, &options);
         struct link *client = hosts_pair(&hosts);
-        inject_as_version_2(&hosts, FROM_B, SL_DPDK_OPEN);
+        inject_as_version_3(&hosts, FROM_B, SL_DPDK_OPEN);
         hosts_run_ms(&hosts, 1);
         assert_int_equal(hosts.received[SL_DPDK_REFUSE], 1);
         const struct packet *refuse = &hosts.last[FROM_A][SL_DPDK_REFUSE];
@@ -169,11 +169,11 @@ SL_CASE(refused__by_another_version)
     assert_int_equal(client->closed, 0);
     struct packet *packet = &hosts.last[FROM_A][SL_DPDK_REFUSE];
     packet->bytes[35] ^= 1; /* from another port */
-    inject_as_version_2(&hosts, FROM_A, SL_DPDK_REFUSE);
+    inject_as_version_3(&hosts, FROM_A, SL_DPDK_REFUSE);
     hosts_run_ms(&hosts, 1);
     assert_int_equal(client->closed, 0);
     packet->bytes[35] ^= 1;
-    inject_as_version_2(&hosts, FROM_A, SL_DPDK_REFUSE);
+    inject_as_version_3(&hosts, FROM_A, SL_DPDK_REFUSE);
     hosts_run_ms(&hosts, 1);
     assert_int_equal(client->closed, 1);
     assert_int_equal(client->err, SL_ERR_REFUSED);
@@ -235,8 +235,7 @@ SL_CASE(connect__where_no_queue_leads_to_the_listener)
     hosts_open(&hosts, &options);
     struct node *server = &hosts.nodes[1];
     node_listen(server, 0);
-    assert_int_equal(server->bound.port, PORT_BASE + 1);
-    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, server->bound.port);
+    struct link *client = node_connect_to(&hosts.nodes[2], ADDRESS_A, PORT_BASE, 1);
     hosts_until(&hosts, &client->opened, 1);
     link_send(client, 20, 3000);
     hosts_until(&hosts, &server->links[0].received, 20);
@@ -253,7 +252,7 @@ SL_CASE(misrouted__of_a_reactor_that_stands_still)
     hosts_open(&hosts, &options);
     struct node *server = &hosts.nodes[1];
     node_listen(server, 0);
-    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, server->bound.port);
+    struct link *client = node_connect_to(&hosts.nodes[2], ADDRESS_A, PORT_BASE, 1);
     hosts_until(&hosts, &client->opened, 1);
     link_send(client, 1, 100);
     hosts_until(&hosts, &server->links[0].received, 1);
@@ -284,7 +283,7 @@ SL_CASE(misrouted__before_there_is_a_transport)
     hosts_open(&hosts, &options);
     struct node *server = &hosts.nodes[1];
     node_listen(server, 0);
-    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, server->bound.port);
+    struct link *client = node_connect_to(&hosts.nodes[2], ADDRESS_A, PORT_BASE, 1);
     hosts_until(&hosts, &client->opened, 1);
     link_send(client, 1, 100);
     hosts_until(&hosts, &server->links[0].received, 1);
@@ -317,7 +316,7 @@ SL_CASE(misrouted__that_wait_keep_nothing_from_being_sent)
     hosts_open(&hosts, &options);
     struct node *server = &hosts.nodes[1];
     node_listen(server, 0);
-    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, server->bound.port);
+    struct link *client = node_connect_to(&hosts.nodes[2], ADDRESS_A, PORT_BASE, 1);
     hosts_until(&hosts, &client->opened, 1);
     server->refuses_sink = true;
     hosts.lose[SL_DPDK_DATA] = 1; /* so that all that is granted comes before it is known */
@@ -362,11 +361,12 @@ SL_CASE(listen__ports_are_the_reactors)
     hosts_open(&hosts, NULL);
     node_listen(&hosts.nodes[1], 0);
     struct sl_endpoint other = hosts.nodes[1].bound, bound;
-    struct link *link = node_connect(&hosts.nodes[2], ADDRESS_A, other.port);
+    struct link *link = node_connect_to(&hosts.nodes[2], ADDRESS_A, other.port, 1);
+    assert_int_equal(other.port, PORT_BASE);
     assert_int_equal(sl_transport_listen(hosts.nodes[1].transport, &other, link->conn->events,
                                          &hosts.nodes[1], &bound),
                      SL_ERR_IN_USE);
-    other.port = PORT_BASE + 2;
+    other.port = PORT_BASE + 1;
     assert_int_equal(sl_transport_listen(hosts.nodes[1].transport, &other, link->conn->events,
                                          &hosts.nodes[1], &bound),
                      SL_ERR_INVALID);
@@ -374,11 +374,65 @@ SL_CASE(listen__ports_are_the_reactors)
     assert_int_equal(sl_transport_listen(hosts.nodes[1].transport, &other, link->conn->events,
                                          &hosts.nodes[1], &bound),
                      0);
-    assert_int_equal(bound.port, PORT_BASE + 3);
+    assert_int_equal(bound.port, PORT_BASE + 2);
     (void)snprintf(other.host, sizeof other.host, "10.9.9.9");
     assert_int_equal(sl_transport_listen(hosts.nodes[1].transport, &other, link->conn->events,
                                          &hosts.nodes[1], &bound),
                      SL_ERR_NOT_FOUND);
+    hosts_close(&hosts);
+}
+
+/* ---- The reactor that is named ----------------------------------------------------------------
+ */
+
+static void expect_at_node_1(const struct hosts_options *options)
+{
+    struct hosts hosts;
+    hosts_open(&hosts, options);
+    node_listen(&hosts.nodes[0], 0);
+    node_listen(&hosts.nodes[1], hosts.nodes[0].bound.port);
+    hosts.nodes[1].echoes = true;
+    struct link *client = node_connect_to(&hosts.nodes[2], ADDRESS_A, PORT_BASE, 1);
+    hosts_until(&hosts, &client->opened, 1);
+    link_send(client, 20, 5000);
+    hosts_until(&hosts, &client->received, 20);
+    hosts_until(&hosts, &client->sent, 20);
+    assert_int_equal(hosts.nodes[0].link_count, 0);
+    assert_int_equal(hosts.nodes[1].link_count, 1);
+    assert_int_equal(sl_dpdk_id_reactor(link_conn(client)->id_peers), 1);
+    assert_int_equal(link_conn(client)->there.port, PORT_BASE + 1);
+    hosts_close(&hosts);
+}
+
+SL_CASE(target__wherever_packets_arrive)
+{
+    expect_at_node_1(&(struct hosts_options){.device = {.steering = SL_WIRE_STRAIGHT}});
+    expect_at_node_1(&(struct hosts_options){.device = {.steering = SL_WIRE_FIRST}});
+}
+
+/* As memif's, of which there is one for each peer: it stays with the device that it came by. */
+SL_CASE(target__where_two_devices_have_the_address)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        expect_at_node_1(&(struct hosts_options){
+            .device = {.steering = i < 2 ? SL_WIRE_STRAIGHT : SL_WIRE_FIRST},
+            .has_twin_before = i % 2 == 0,
+            .has_twin_behind = i % 2 != 0});
+    }
+}
+
+SL_CASE(target__that_has_no_listener)
+{
+    static const uint32_t targets[] = {1, 2, UINT16_MAX - PORT_BASE, UINT16_MAX, UINT32_MAX};
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    node_listen(&hosts.nodes[0], 0);
+    for (uint32_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        struct link *client = node_connect_to(&hosts.nodes[2], ADDRESS_A, PORT_BASE, targets[i]);
+        hosts_until(&hosts, &client->closed, 1);
+        assert_int_equal(client->err, SL_ERR_REFUSED);
+    }
+    assert_int_equal(hosts.nodes[0].link_count, 0);
     hosts_close(&hosts);
 }
 

@@ -138,7 +138,8 @@ static uint32_t fill(struct sl_dpdk_receiving *taken[2000], uint32_t message, ui
 static void drop_all(struct sl_dpdk_receiving *taken[2000], uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        sl_dpdk_receive_free(taken[i], end.dpdk);
+        end.conn->receive = taken[i];
+        sl_dpdk_receive_close(end.conn);
     }
 }
 

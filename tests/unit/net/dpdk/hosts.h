@@ -31,8 +31,8 @@ struct frame;
 /* One connection, as the layer above has it. */
 struct link {
     struct node *node;
-    struct sl_conn *conn; /* NULL once it is closed, or went */
-    uint32_t opened, closed, went;
+    struct sl_conn *conn; /* NULL once it is closed */
+    uint32_t opened, closed;
     int err;
     uint32_t made, sent; /* numbers of the last frame made, and how many were `sent` */
     uint32_t received, received_last;
@@ -45,7 +45,6 @@ struct node {
     struct sl_endpoint bound; /* once it listens */
     struct link links[LINKS];
     uint32_t link_count;
-    struct node *owner; /* hands accepted connections over to this node, at their first frame */
     bool echoes;
     bool refuses_sink;
     bool has_strangers;              /* accepted connections are not welcome */
@@ -94,6 +93,8 @@ void hosts_until(struct hosts *hosts, const uint32_t *counter, uint32_t value);
 /* Any port where `port` is 0. */
 void node_listen(struct node *node, uint16_t port);
 struct link *node_connect(struct node *node, const char *address, uint16_t port);
+struct link *node_connect_to(struct node *node, const char *address, uint16_t port,
+                             uint32_t target);
 void link_send(struct link *link, uint32_t count, uint32_t payload_bytes);
 struct sl_dpdk *node_dpdk(struct node *node);
 struct sl_dpdk_conn *link_conn(struct link *link);

@@ -260,7 +260,7 @@ SL_CASE(queue__that_is_full_for_ever)
     hosts_open(&hosts, &options);
     struct link *client = hosts_pair(&hosts);
     node_listen(&hosts.nodes[1], 0);
-    struct link *other = node_connect(&hosts.nodes[2], ADDRESS_A, hosts.nodes[1].bound.port);
+    struct link *other = node_connect_to(&hosts.nodes[2], ADDRESS_A, PORT_BASE, 1);
     hosts_until(&hosts, &other->opened, 1);
     struct sl_reactor *stopped = hosts.nodes[0].reactor;
     hosts.nodes[0].reactor = hosts.nodes[1].reactor; /* gets no turns from now on */

@@ -458,60 +458,6 @@ SL_CASE_WITH(disconnect__inside_received_drops_the_tail, setup, teardown)
     assert_int_equal(end.frame_count, 2);
 }
 
-/* ---- Hand-over --------------------------------------------------------------------------------
- */
-
-SL_CASE_WITH(leave__takes_all_along, setup, teardown)
-{
-    static struct end other;
-    const uint32_t payloads[] = {8, 100, 9};
-    uint8_t *frame = end_frame_make(5, LONG), *sink = malloc(LONG);
-    end_open(&other, NULL);
-    end.disconnect_at = 1; /* stands for the hand-over: one of the train has been delivered */
-    assert_int_equal(take_bundle(0, 1, payloads, 3), SL_DPDK_TAKEN);
-    assert_int_equal(take_whole(1, 4, 9000), SL_DPDK_TAKEN);
-    assert_int_equal(end_take_piece(&end, 2, frame, 32 + LONG, 3), SL_DPDK_PARKED);
-    assert_int_equal(end_take_piece(&end, 2, frame, 32 + LONG, 0), SL_DPDK_PARKED);
-    end_deliver(&end);
-    assert_int_equal(end.frame_count, 1);
-
-    struct sl_dpdk_receiving *receiving = sl_dpdk_receive_leave(end.conn);
-    assert_non_null(receiving);
-    assert_int_equal(end.lent, 0);
-    sl_dpdk_grant_close(&other.dpdk->grants, &other.conn->grant);
-    sl_dpdk_grant_close(&end.dpdk->grants, &end.conn->grant);
-    sl_dpdk_grant_adopt(&other.dpdk->grants, &other.conn->grant, &end.conn->grant);
-    sl_dpdk_grant_open(&end.dpdk->grants, &end.conn->grant);
-    assert_int_equal(sl_dpdk_receive_arrive(other.conn, receiving), 0);
-    other.holds = true;
-    other.sink = sink;
-    end_deliver(&other);
-    assert_int_equal(other.frame_count, 3);
-    end_frame_check(&other.frames[0], 2, 100);
-    end_frame_check(&other.frames[1], 3, 9);
-    end_frame_check(&other.frames[2], 4, 9000);
-    assert_int_equal(other.asked, 1);
-    for (uint32_t n = 0; n < LONG_COUNT; n++) {
-        assert_int_equal(end_take_piece(&other, 2, frame, 32 + LONG, n), SL_DPDK_TAKEN);
-    }
-    end_deliver(&other);
-    assert_int_equal(other.frame_count, 4);
-    end_frame_check(&other.frames[3], 5, LONG);
-    assert_int_equal(other.conn->grant.consumed, other.conn->grant.arrived);
-    end_release(&other, 1); /* the others when it is closed */
-    end_close(&other);
-    free(frame);
-    free(sink);
-}
-
-SL_CASE_WITH(leave__and_is_dropped_on_the_way, setup, teardown)
-{
-    assert_int_equal(take_one(1, 1, 64), SL_DPDK_TAKEN);
-    assert_int_equal(take_whole(2, 4, LONG), SL_DPDK_PARKED);
-    sl_dpdk_receive_drop(sl_dpdk_receive_leave(end.conn));
-    assert_int_equal(end.lent, 0);
-}
-
 SL_CASE_WITH(owed__while_the_head_is_not_whole, setup, teardown)
 {
     uint8_t *frame = end_frame_make(1, 5000);

@@ -239,26 +239,6 @@ SL_CASE_WITH(fin__goes_behind_the_last_frame, setup, teardown)
     assert_true(end.conn->fin_acked && end.conn->ready);
 }
 
-SL_CASE_WITH(moved__goes_before_all_until_it_has_come, setup, teardown)
-{
-    struct sl_dpdk_hello hello;
-    offer(0, 4000);
-    sl_dpdk_send_moved(end.conn);
-    end_flush(&end);
-    assert_int_equal(end.sent_count, 4);
-    assert_int_equal(sent_header(0)->kind, SL_DPDK_MOVED);
-    assert_int_equal(
-        sl_dpdk_hello_decode(end_sent(&end, 0)->parsed.body, SL_DPDK_HELLO_BYTES, &hello), 0);
-    assert_int_equal(hello.connection, end.conn->id);
-    assert_true(end_acknowledge(&end, FIRST, 7, end.conn->granted_theirs)); /* all the others */
-    end_flush(&end);
-    assert_int_equal(end.sent_count, 5);
-    assert_int_equal(sent_header(4)->kind, SL_DPDK_MOVED);
-    acknowledge(FIRST + 5);
-    end_flush(&end);
-    assert_int_equal(end.sent_count, 5);
-}
-
 SL_CASE_WITH(unnumbered__is_sent_at_once, setup, teardown)
 {
     const uint8_t body = 5;
@@ -269,21 +249,4 @@ SL_CASE_WITH(unnumbered__is_sent_at_once, setup, teardown)
     assert_int_equal(sent_header(0)->kind, SL_DPDK_RESET);
     assert_int_equal(sent_header(0)->connection, 9);
     assert_int_equal(end_sent(&end, 0)->parsed.body[0], 5);
-}
-
-SL_CASE_WITH(leave__goes_on_with_the_next_number, setup, teardown)
-{
-    static struct end other;
-    offer(0, 64);
-    end_flush(&end);
-    acknowledge(FIRST + 1);
-    end_open(&other, NULL);
-    struct sl_dpdk_sending *sending = sl_dpdk_send_leave(end.conn);
-    assert_non_null(sending);
-    sl_dpdk_send_arrive(other.conn, sending);
-    assert_true(end_offer(&other, make(1, 8), 40, 0, cookie_of(1)));
-    end_flush(&other);
-    assert_int_equal(other.sent_count, 1);
-    assert_int_equal(end_sent(&other, 0)->parsed.header.message, 1);
-    end_close(&other);
 }

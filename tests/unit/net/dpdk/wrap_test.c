@@ -120,19 +120,3 @@ SL_CASE(numbers__that_run_over_in_liveness)
     assert_int_equal(server->err, SL_ERR_CLOSED);
     hosts_close(&hosts);
 }
-
-SL_CASE(numbers__that_run_over_in_a_move)
-{
-    struct hosts hosts;
-    hosts_open(&hosts, NULL);
-    struct link *client = pair_path_the_end(&hosts);
-    hosts.nodes[0].owner = &hosts.nodes[1];
-    hosts.nodes[1].echoes = true;
-    hosts.lose[SL_DPDK_MOVED] = 2;
-    link_send(client, 60, 3000);
-    hosts_until(&hosts, &client->received, 60);
-    hosts_until(&hosts, &client->sent, 61);
-    expect_time_wait(link_conn(client));
-    expect_time_wait(link_conn(&hosts.nodes[1].links[0]));
-    hosts_close(&hosts);
-}
