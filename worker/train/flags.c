@@ -77,26 +77,26 @@ static const struct sl_cli_option OPTIONS[] = {
         CHOICE, &raw.format, .name = "format", .choices = "libsvm|libffm|criteo",
         .help = "libsvm: LABEL INDEX:VALUE ...; libffm: LABEL FIELD:INDEX:VALUE ...; criteo: label,"
                 " 13 integers, 26 hexadecimal words, separated by tabs."),
-    SL_CLI_OPTION(U32, &values.epochs, .name = "epochs", .preset = "1",
+    SL_CLI_OPTION(U32, &values.training.epochs, .name = "epochs", .preset = "1",
                   .help = "Passes over the data.", .least = 1, .most = 1e9),
-    SL_CLI_OPTION(U32, &values.batch_rows, .name = "batch-size", .preset = "64",
+    SL_CLI_OPTION(U32, &values.training.batch_rows, .name = "batch-size", .preset = "64",
                   .help = "Rows of a batch. Gradients are sums over them.", .least = 1,
                   .most = 1 << 20),
 
     {.kind = SL_CLI_SECTION, .name = "Model"},
     SL_CLI_OPTION(CHOICE, &raw.model, .name = "model", .choices = "lr|fm|deepfm",
                   .help = "Logistic regression, factorization machine, or DeepFM."),
-    SL_CLI_OPTION(U32, &values.shape.factors, .name = "factors", .preset = "8",
+    SL_CLI_OPTION(U32, &values.training.shape.factors, .name = "factors", .preset = "8",
                   .help = "Columns of an embedding (fm, deepfm).", .least = 1,
                   .most = SL_MODEL_FACTORS_MAX),
-    SL_CLI_OPTION(PARSED, &values.shape.hidden, .name = "hidden", .preset = "64,32",
+    SL_CLI_OPTION(PARSED, &values.training.shape.hidden, .name = "hidden", .preset = "64,32",
                   .parse = parse_hidden, .accepts = "N,N, each from 1 to 4096", .metavar = "N,N",
                   .help = "Units of the two hidden layers (deepfm)."),
     SL_CLI_OPTION(
-        U32, &values.shape.fields, .name = "fields", .preset = "0",
+        U32, &values.training.shape.fields, .name = "fields", .preset = "0",
         .help = "Most features of a row (deepfm). 0: from the format, else from the first row.",
         .least = 0, .most = SL_MODEL_FIELDS_MAX),
-    SL_CLI_OPTION(U64, &values.shape.seed, .name = "seed", .preset = "1",
+    SL_CLI_OPTION(U64, &values.training.shape.seed, .name = "seed", .preset = "1",
                   .help = "Seed of the initial parameters; the same for all workers.", .least = 0,
                   .most = SEED_MAX),
 
@@ -169,7 +169,7 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_SECTION, .name = "Output"},
     SL_CLI_OPTION(STRING, &values.report, .name = "report", .metavar = "FILE",
                   .help = "Write a JSON report: worker 0 writes FILE, worker N writes FILE.N."),
-    SL_CLI_OPTION(FLAG, &values.quiet, .name = "quiet", .help = "Print no progress."),
+    SL_CLI_OPTION(FLAG, &values.training.quiet, .name = "quiet", .help = "Print no progress."),
 };
 
 #define OWN_OPTIONS (sizeof OPTIONS / sizeof OPTIONS[0])
@@ -320,15 +320,16 @@ static int parse_consistency(const char *text, struct sl_consistency_spec *out, 
 static int finish(const struct sl_cli *cli, char *reason, size_t reason_bytes)
 {
     values.format = FORMATS[raw.format];
-    values.model = MODELS[raw.model];
+    values.training.model = MODELS[raw.model];
     values.optimizer_name = OPTIMIZER_NAMES[raw.optimizer];
     values.protocol_name = values.protocol == SL_PROTOCOL_BATCHED ? "batched" : "per-table";
-    values.step_timeout_ms = (uint32_t)(raw.step_timeout_ns / SL_CLOCK_NS_PER_MS);
-    values.start_timeout_ms = (uint32_t)(raw.start_timeout_ns / SL_CLOCK_NS_PER_MS);
-    values.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
-    int err = parse_consistency(raw.consistency, &values.consistency, reason, reason_bytes);
+    values.training.step_timeout_ms = (uint32_t)(raw.step_timeout_ns / SL_CLOCK_NS_PER_MS);
+    values.training.start_timeout_ms = (uint32_t)(raw.start_timeout_ns / SL_CLOCK_NS_PER_MS);
+    values.training.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
+    int err =
+        parse_consistency(raw.consistency, &values.training.consistency, reason, reason_bytes);
     if (err == 0) {
-        err = take_settings(&values.optimizer, reason, reason_bytes);
+        err = take_settings(&values.training.optimizer, reason, reason_bytes);
     }
     return err != 0 ? err
                     : sl_settings_resolve(SL_PROGRAM_WORKER, cli, &values.settings, reason,
@@ -361,6 +362,7 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
         result = finish(&cli, reason, reason_bytes);
     }
     *out = values;
+    explicit_bzero(&values, sizeof values); /* it has the secret */
     return result;
 }
 

@@ -3,11 +3,9 @@
 #ifndef SL_WORKER_TRAIN_FLAGS_H
 #define SL_WORKER_TRAIN_FLAGS_H
 
-#include <stdbool.h>
-
 #include "config/settings.h"
-#include "worker/train/model.h"
 #include "worker/train/reader.h"
+#include "worker/train/trainer.h"
 
 /* Strings point into argv or static storage. */
 struct sl_flags {
@@ -15,17 +13,12 @@ struct sl_flags {
     struct sl_cli_list data;     /* may be empty */
     const char *test;            /* or NULL */
     const struct sl_reader_format *format;
-    const struct sl_model *model;
-    struct sl_model_shape shape; /* `fields` 0: not given */
-    const char *optimizer_name;
-    struct sl_optimizer_spec optimizer;
-    struct sl_consistency_spec consistency; /* without worker_count */
-    const char *protocol_name;
+    /* Of flags only: model, shape (`fields` 0: not given), optimizer, consistency, epochs, batch
+     * rows, timeouts, quiet. */
+    struct sl_trainer_options training;
+    const char *optimizer_name, *protocol_name;
     enum sl_protocol protocol;
-    uint32_t epochs, batch_rows;
-    uint32_t step_timeout_ms, start_timeout_ms, barrier_timeout_ms;
     const char *report; /* or NULL */
-    bool quiet;
 };
 
 /* Reads flags and environment. Returns as sl_cli_parse. *out needs fini after an error too. */

@@ -169,7 +169,7 @@ static void set_index(struct job *job, uint32_t index)
 {
     job->flags.settings.cluster.task_index = index;
     job->options.worker_index = index;
-    job->options.quiet = job->flags.quiet || (index > 0 && isatty(STDERR_FILENO) == 1);
+    job->options.quiet = job->flags.training.quiet || (index > 0 && isatty(STDERR_FILENO) == 1);
 }
 
 static int read_options(struct job *job, char *reason, size_t reason_bytes)
@@ -179,21 +179,11 @@ static int read_options(struct job *job, char *reason, size_t reason_bytes)
         (void)snprintf(reason, reason_bytes, "--data is missing: name the files to train on");
         return SL_ERR_INVALID;
     }
-    job->options = (struct sl_trainer_options){
-        .worker_count = job->flags.settings.cluster.worker_count,
-        .model = flags->model,
-        .shape = flags->shape,
-        .optimizer = flags->optimizer,
-        .consistency = flags->consistency,
-        .epochs = flags->epochs,
-        .batch_rows = flags->batch_rows,
-        .step_timeout_ms = flags->step_timeout_ms,
-        .start_timeout_ms = flags->start_timeout_ms,
-        .barrier_timeout_ms = flags->barrier_timeout_ms,
-        .stop = &caught_signal,
-        .waiting = &waiting,
-        .clock = sl_clock_system(),
-    };
+    job->options = flags->training;
+    job->options.worker_count = job->flags.settings.cluster.worker_count;
+    job->options.stop = &caught_signal;
+    job->options.waiting = &waiting;
+    job->options.clock = sl_clock_system();
     set_index(job, job->flags.settings.cluster.task_index);
     return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason, reason_bytes);
 }
@@ -225,7 +215,7 @@ static int open_data(struct job *job, char *reason, size_t reason_bytes)
     if (shape->fields == 0) {
         shape->fields = flags->format->field_count;
     }
-    const bool counts = shape->fields == 0 && flags->model == &sl_model_deepfm;
+    const bool counts = shape->fields == 0 && flags->training.model == &sl_model_deepfm;
     int err = read_first_row(flags, counts ? SL_MODEL_FIELDS_MAX : 0, &first_row_features, reason,
                              reason_bytes);
     if (err != 0) {
@@ -243,7 +233,7 @@ static int open_data(struct job *job, char *reason, size_t reason_bytes)
             job->flags.settings.cluster.task_index % job->flags.settings.cluster.worker_count,
         .share_count = job->flags.settings.cluster.worker_count,
         /* The tower has no inputs for more features. */
-        .features_max = flags->model == &sl_model_deepfm ? shape->fields : 0,
+        .features_max = flags->training.model == &sl_model_deepfm ? shape->fields : 0,
     };
     err = sl_reader_open(&options, &job->train, reason, reason_bytes);
     if (err == 0 && flags->test != NULL) {
