@@ -39,6 +39,18 @@ SL_CASE(list_pop__in_order_until_empty)
     assert_true(sl_list_empty(&list));
 }
 
+SL_CASE(list_prepend__puts_the_link_first)
+{
+    struct sl_list list;
+    struct item items[3];
+    sl_list_init(&list);
+    fill(&list, items, 3);
+    sl_list_prepend(&list, &items[2].link);
+    sl_list_prepend(&list, &items[1].link);
+    sl_list_prepend(&list, &items[0].link);
+    assert_numbers(&list, 0, 3);
+}
+
 SL_CASE(list_append__moves_from_another_list)
 {
     struct sl_list list, other;

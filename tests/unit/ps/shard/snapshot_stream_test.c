@@ -53,6 +53,42 @@ static void open_more(struct fixture *f)
     push_kv(f, 3, 39990, 10, 40000);
 }
 
+#define MORE_BLOCKS 3
+
+static uint32_t added;
+
+/* Adds one block of the caller a slice. */
+static bool add_block(void *ctx, uint32_t key_budget, uint32_t *spent)
+{
+    struct fixture *f = ctx;
+    struct sl_snapshot_appender stream;
+    const struct sl_snapshot_session session = {.client_id = 1 + added};
+    sl_snapshot_appender_init(&stream, sl_shard_snapshot_blocks(f->shard), SL_SNAPSHOT_SESSIONS, 0,
+                              sizeof session);
+    assert_true(sl_snapshot_put_session(sl_snapshot_appender_block(&stream), &session));
+    sl_snapshot_appender_close(&stream);
+    *spent += key_budget;
+    return ++added == MORE_BLOCKS;
+}
+
+/* The caller's records are in the stream once, behind the tables' specifications. */
+CASE(more__is_in_the_stream_before_its_end)
+{
+    const struct sl_shard_snapshot_options options = {.more = add_block, .more_ctx = f};
+    added = 0;
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
+    struct shard_stream stream = snapshot_finish(f->shard, NULL);
+    uint32_t count = 0;
+    bool has_table = false;
+    for (const struct sl_snapshot_block *block = stream.first; block != NULL; block = block->next) {
+        has_table = has_table || block->kind == SL_SNAPSHOT_TABLE;
+        count += block->kind == SL_SNAPSHOT_SESSIONS;
+        assert_true(has_table || block->kind != SL_SNAPSHOT_SESSIONS);
+    }
+    assert_int_equal(count, MORE_BLOCKS);
+    shard_stream_fini(&stream);
+}
+
 /* Adds hold what has come or changed, and no more. */
 CASE(adds__hold_what_is_new)
 {
