@@ -6,21 +6,6 @@
 #include "net/trace.h"
 #include "net/transport.h"
 
-const char *sl_conn_state_name(enum sl_conn_state state)
-{
-    switch (state) {
-    case SL_CONN_CONNECTING:
-        return "connecting";
-    case SL_CONN_OPEN:
-        return "open";
-    case SL_CONN_CLOSING:
-        return "closing";
-    case SL_CONN_CLOSED:
-        return "closed";
-    }
-    return "unknown";
-}
-
 void sl_conn_init(struct sl_conn *conn, struct sl_transport *transport,
                   const struct sl_transport_events *events, void *ctx)
 {

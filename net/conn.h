@@ -52,8 +52,6 @@ struct sl_conn {
     uint32_t tail_bytes;
 };
 
-const char *sl_conn_state_name(enum sl_conn_state state);
-
 /* For transport implementations. All upcalls go through these functions, which assert that the
  * contract allows the upcall in the connection's state, change the state, and mark the transport as
  * in an upcall. */

@@ -14,14 +14,6 @@
 static struct sl_topology_plan machine;
 static pthread_once_t machine_once = PTHREAD_ONCE_INIT;
 
-static int numa_node_of(hwloc_topology_t topology, hwloc_obj_t unit)
-{
-    if (hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) < 2) {
-        return -1;
-    }
-    return hwloc_bitmap_first(unit->nodeset);
-}
-
 /* Hyper-thread `rank` of a physical core, or NULL. */
 static hwloc_obj_t unit_of_core(hwloc_topology_t topology, hwloc_obj_t core, uint32_t rank)
 {
@@ -35,10 +27,7 @@ static void append_rank(hwloc_topology_t topology, uint32_t rank, struct sl_topo
     while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != NULL) {
         hwloc_obj_t unit = unit_of_core(topology, core, rank);
         if (unit != NULL) {
-            plan->places[plan->count++] = (struct sl_topology_place){
-                .core = (int)unit->os_index,
-                .numa_node = numa_node_of(topology, unit),
-            };
+            plan->cores[plan->count++] = (int)unit->os_index;
         }
     }
 }
@@ -48,10 +37,7 @@ static void append_units(hwloc_topology_t topology, struct sl_topology_plan *pla
 {
     hwloc_obj_t unit = NULL;
     while ((unit = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, unit)) != NULL) {
-        plan->places[plan->count++] = (struct sl_topology_place){
-            .core = (int)unit->os_index,
-            .numa_node = numa_node_of(topology, unit),
-        };
+        plan->cores[plan->count++] = (int)unit->os_index;
     }
 }
 
@@ -61,10 +47,8 @@ int sl_topology_plan_build(hwloc_topology_t topology, struct sl_topology_plan *o
     if (unit_count <= 0) {
         return SL_ERR_UNSUPPORTED;
     }
-    struct sl_topology_plan plan = {
-        .places = calloc((size_t)unit_count, sizeof *plan.places),
-    };
-    if (plan.places == NULL) {
+    struct sl_topology_plan plan = {.cores = calloc((size_t)unit_count, sizeof *plan.cores)};
+    if (plan.cores == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     uint32_t placed_before;
@@ -120,15 +104,14 @@ static int plan_from_affinity(struct sl_topology_plan *out)
         return SL_ERR_UNSUPPORTED;
     }
     struct sl_topology_plan plan = {
-        .places = calloc((size_t)CPU_COUNT(&allowed), sizeof *plan.places),
+        .cores = calloc((size_t)CPU_COUNT(&allowed), sizeof *plan.cores),
     };
-    if (plan.places == NULL) {
+    if (plan.cores == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     for (size_t core = 0; core < CPU_SETSIZE; core++) {
         if (CPU_ISSET(core, &allowed)) {
-            plan.places[plan.count++] =
-                (struct sl_topology_place){.core = (int)core, .numa_node = -1};
+            plan.cores[plan.count++] = (int)core;
         }
     }
     *out = plan;
@@ -167,7 +150,7 @@ int sl_topology_core_for(uint32_t index, bool from_last, int *out_core)
     if (index >= plan->count) {
         return SL_ERR_INVALID;
     }
-    *out_core = plan->places[from_last ? plan->count - 1 - index : index].core;
+    *out_core = plan->cores[from_last ? plan->count - 1 - index : index];
     return 0;
 }
 
@@ -184,15 +167,4 @@ int sl_topology_pin_thread(int core)
         return 0;
     }
     return err == EINVAL ? SL_ERR_INVALID : SL_ERR_UNSUPPORTED;
-}
-
-int sl_topology_numa_node(int core)
-{
-    const struct sl_topology_plan *plan = machine_plan();
-    for (uint32_t i = 0; i < plan->count; i++) {
-        if (plan->places[i].core == core) {
-            return plan->places[i].numa_node;
-        }
-    }
-    return -1;
 }

@@ -20,7 +20,4 @@ int sl_topology_core_for(uint32_t index, bool from_last, int *out_core);
 /* Pins the calling thread. Errors: INVALID, UNSUPPORTED. */
 int sl_topology_pin_thread(int core);
 
-/* The NUMA node of a core; -1 if the host has only one. */
-int sl_topology_numa_node(int core);
-
 #endif

@@ -8,19 +8,14 @@
 
 #include "core/err.h"
 
-struct sl_topology_place {
-    int core;      /* the operating system's number */
-    int numa_node; /* the operating system's number; -1: only one node */
-};
-
 struct sl_topology_plan {
-    struct sl_topology_place *places; /* in the order of assignment */
+    int *cores; /* the operating system's numbers, in the order of assignment */
     uint32_t count;
 };
 
 /* Fills *out with the logical cores of a loaded topology: the first hyper-thread of every physical
  * core in hwloc's order (neighbours share caches and NUMA nodes), then the second ones, and so on.
- * The caller frees out->places. Errors: NO_MEMORY, UNSUPPORTED (no cores). Any thread. */
+ * The caller frees out->cores. Errors: NO_MEMORY, UNSUPPORTED (no cores). Any thread. */
 int sl_topology_plan_build(hwloc_topology_t topology, struct sl_topology_plan *out);
 
 #endif

@@ -24,10 +24,9 @@ SL_CASE(plan_build__physical_cores_first)
     const int expected[] = {0, 2, 4, 6, 1, 3, 5, 7};
     assert_int_equal(plan.count, 8);
     for (uint32_t i = 0; i < plan.count; i++) {
-        assert_int_equal(plan.places[i].core, expected[i]);
-        assert_int_equal(plan.places[i].numa_node, -1);
+        assert_int_equal(plan.cores[i], expected[i]);
     }
-    free(plan.places);
+    free(plan.cores);
 }
 
 SL_CASE(plan_build__system_numbers_not_positions)
@@ -36,22 +35,20 @@ SL_CASE(plan_build__system_numbers_not_positions)
     struct sl_topology_plan plan = plan_of("package:1 core:4 pu:2(indexes=0,4,1,5,2,6,3,7)");
     assert_int_equal(plan.count, 8);
     for (uint32_t i = 0; i < plan.count; i++) {
-        assert_int_equal(plan.places[i].core, (int)i);
+        assert_int_equal(plan.cores[i], (int)i);
     }
-    free(plan.places);
+    free(plan.cores);
 }
 
 SL_CASE(plan_build__nodes_one_after_the_other)
 {
     struct sl_topology_plan plan = plan_of("package:2 [numa] core:2 pu:2");
     const int cores[] = {0, 2, 4, 6, 1, 3, 5, 7};
-    const int nodes[] = {0, 0, 1, 1, 0, 0, 1, 1};
     assert_int_equal(plan.count, 8);
     for (uint32_t i = 0; i < plan.count; i++) {
-        assert_int_equal(plan.places[i].core, cores[i]);
-        assert_int_equal(plan.places[i].numa_node, nodes[i]);
+        assert_int_equal(plan.cores[i], cores[i]);
     }
-    free(plan.places);
+    free(plan.cores);
 }
 
 SL_CASE(plan_build__without_core_objects)
@@ -59,9 +56,9 @@ SL_CASE(plan_build__without_core_objects)
     struct sl_topology_plan plan = plan_of("package:1 pu:3");
     assert_int_equal(plan.count, 3);
     for (uint32_t i = 0; i < plan.count; i++) {
-        assert_int_equal(plan.places[i].core, (int)i);
+        assert_int_equal(plan.cores[i], (int)i);
     }
-    free(plan.places);
+    free(plan.cores);
 }
 
 SL_CASE(core_for__each_core_once_both_ways)
@@ -79,12 +76,10 @@ SL_CASE(core_for__each_core_once_both_ways)
         assert_true(CPU_ISSET((size_t)first, &allowed));
         assert_false(CPU_ISSET((size_t)first, &seen));
         CPU_SET((size_t)first, &seen);
-        assert_true(sl_topology_numa_node(first) >= -1);
     }
     int none;
     assert_int_equal(sl_topology_core_for(count, false, &none), SL_ERR_INVALID);
     assert_int_equal(sl_topology_core_for(count, true, &none), SL_ERR_INVALID);
-    assert_int_equal(sl_topology_numa_node(-5), -1);
 }
 
 static void *pin_and_look(void *arg)
