@@ -13,6 +13,8 @@ import re
 import subprocess
 import sys
 
+import circles
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # ROOM -> rooms that it may include; every room may include itself and core. "ROOM+" stands for the
@@ -406,10 +408,23 @@ def self_test():
         assert list(check_page("CONTRIBUTING.md", text)), f"not caught: {text!r}"
     assert list(check_quotes("| `ps/1 has said what no program says` |", SOURCE_TEXTS))
     assert not list(check_page("a.md", "[b](README.md#limits) `image`\n\n    a cut\n"))
+    ring = {"net/tcp/a.c": "void sl_a(void)\n{\n    sl_b();\n}\n",
+            "net/tcp/b.c": "void sl_b(void)\n{\n    sl_a();\n}\n"}
+    assert [is_breach for _, is_breach, _ in circles.check({"net/tcp": ring}, {})] == [True]
+    assert not list(circles.check({"net/tcp": ring}, {"net/tcp": 2}))
     for path, text in breaches:
         assert list(check_file(path, text)), f"not caught: {path}: {text[:60]!r}"
     for path, text in clean:
         assert not list(check_file(path, text)), f"caught: {path}: {list(check_file(path, text))}"
+
+
+def product():
+    """{room: {path: code without comments}} of the product."""
+    found = {}
+    for path in sources(".c", ".h"):
+        if not path.startswith(("tests/", "examples/", "bench/")):
+            found.setdefault(room_of(path), {})[path] = strip_comments(read(path))
+    return found
 
 
 def main():
@@ -422,6 +437,9 @@ def main():
             for line, reason in check(path, file.read()):
                 print(f"{path}:{line}: {reason}")
                 breaches += 1
+    for room, is_breach, reason in circles.check(product(), circles.CIRCLES):
+        print(f"{room}: {reason}")
+        breaches += is_breach
     if breaches:
         print(f"{breaches} breaches of the tree's rules")
     return 1 if breaches else 0
