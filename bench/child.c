@@ -325,16 +325,9 @@ int sl_bench_child_port(uint16_t *port)
     return SL_ERR_IN_USE;
 }
 
-int sl_bench_child_listens(uint16_t port, uint32_t timeout_ms)
+bool sl_bench_child_listens(uint16_t port)
 {
-    const uint64_t deadline_ms = now_ms() + timeout_ms;
-    while (!can(connect, port)) {
-        if (now_ms() >= deadline_ms) {
-            return SL_ERR_DEADLINE;
-        }
-        sl_bench_sleep_ns(LOOK_EVERY_NS);
-    }
-    return 0;
+    return can(connect, port);
 }
 
 /* ---- Folders ------------------------------------------------------------------------------------

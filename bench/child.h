@@ -74,8 +74,8 @@ void sl_bench_child_stop(struct sl_bench_child *child);
 /* A port of loopback on which nobody listens; another may still take it. Errors, logged: IN_USE. */
 int sl_bench_child_port(uint16_t *port);
 
-/* Until somebody listens there. Errors: DEADLINE. */
-int sl_bench_child_listens(uint16_t port, uint32_t timeout_ms);
+/* Whether a process listens there. */
+bool sl_bench_child_listens(uint16_t port);
 
 /* A folder for a benchmark's files, which is removed when the benchmark ends, however that happens.
  * One thread. */

@@ -38,7 +38,6 @@ struct options {
     struct sl_bench_numbers keys, depths, connections, reactors;
     uint64_t dim, rows, seed;
     uint64_t outstanding; /* SCALE: requests in flight at each reactor, in place of depths */
-    uint64_t loads;       /* client threads; 0: as many as reactors, where there are cores */
     double rate, zipf;
     int optimizer, polling, distribution;
     struct sl_bench_common common;
@@ -72,7 +71,6 @@ static void set_defaults(struct options *options, enum kind kind)
         .connections_text = is_scale ? "1,16,128,1000" : "1,16",
         .reactors_text = is_scale ? NULL : "1",
         .outstanding = 1024,
-        .loads = is_scale ? 0 : 1,
         .dim = 16,
         .rows = 1000000,
         .seed = 1,
@@ -187,9 +185,6 @@ static int parse(struct bench *bench, int argc, char **argv)
         sl_bench_congestion(&options->congestion),
     };
     const struct sl_cli_option of_scale[] = {
-        sl_bench_number("loads", &options->loads, 0, SL_BENCH_CELL_LOADS_MAX,
-                        "Client threads, from the last core downwards; 0: as many as reactors, "
-                        "where there are cores."),
         sl_bench_number("outstanding", &options->outstanding, 1, 1e6,
                         "Requests under way at each reactor, over all its connections, as far as "
                         "128 on each, and at least one, allow."),
@@ -224,11 +219,12 @@ static int parse(struct bench *bench, int argc, char **argv)
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-/* Client threads for so many reactors: never more than connections, or than cores that are left. */
+/* Client threads: one, or in scale one per reactor, but at most as many as connections and cores
+ * that are left. */
 static uint32_t load_count(const struct bench *bench, uint32_t reactors, uint32_t connections)
 {
     const uint32_t left = bench->cores.count > reactors ? bench->cores.count - reactors : 1;
-    uint32_t loads = bench->options.loads != 0 ? (uint32_t)bench->options.loads : reactors;
+    uint32_t loads = bench->options.kind == SCALE ? reactors : 1;
     loads = loads < left ? loads : left;
     loads = loads < connections ? loads : connections;
     return loads < SL_BENCH_CELL_LOADS_MAX ? loads : SL_BENCH_CELL_LOADS_MAX;

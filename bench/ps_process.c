@@ -202,7 +202,7 @@ static int launch(const struct sl_bench_ps_options *options, const char *program
 static int wait_ready(struct sl_bench_ps *ps)
 {
     const uint64_t end_ns = sl_bench_now_ns() + START_TIMEOUT_NS;
-    while (sl_bench_child_listens(ps->port, 0) != 0) {
+    while (!sl_bench_child_listens(ps->port)) {
         if (has_ended(ps)) {
             sl_log_error("starling-ps ended before it could be connected to");
             show_log(ps);
