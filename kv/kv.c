@@ -11,6 +11,7 @@
 #include "ps/run.h"
 #include "worker/control.h"
 #include "worker/step_internal.h"
+#include "worker/table_opening.h"
 
 #define TIMEOUT_MS     60000U
 #define TIMEOUT_MS_MAX 4294967U /* of sl_step_submit */

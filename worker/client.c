@@ -10,7 +10,9 @@
 #include "reactor/topology.h"
 #include "worker/client_internal.h"
 #include "worker/control.h"
+#include "worker/start.h"
 #include "worker/step_internal.h"
+#include "worker/table_opening.h"
 
 #define SPIN_US           20
 #define FINISH_TIMEOUT_MS 2000

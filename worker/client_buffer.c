@@ -1,4 +1,5 @@
-/* Client buffers: memory that servers on this machine, or an RDMA device, access directly. */
+#include "worker/client_buffer.h"
+
 #include <starling.h>
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "worker/client_internal.h"
+#include "worker/client_io_memory.h"
 
 /* Falls back to private memory if the system has no shared memory. */
 static int make(size_t bytes, struct sl_client_buffer *buffer)

@@ -6,7 +6,10 @@
 #include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
+#include "worker/client_io_memory.h"
 #include "worker/control.h"
+#include "worker/shard_conn_connect.h"
+#include "worker/shard_conn_restore.h"
 
 #define RETRY_NS         SL_CLOCK_NS_PER_MS
 #define CLOSE_TIMEOUT_NS (2 * SL_CLOCK_NS_PER_S)

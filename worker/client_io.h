@@ -159,12 +159,6 @@ void sl_client_io_begin(struct sl_control_op *op);
 /* Opens table op->table_id with op->spec on this client_io's shards. */
 void sl_client_io_table_open(struct sl_control_op *op);
 
-/* Exports a client buffer, [op->memory, + op->memory_bytes), over every transport, present or
- * future, that registers memory or, for shared memory, maps it; unexport reverts this. No error: a
- * transport that cannot use the buffer copies. */
-void sl_client_io_export(struct sl_control_op *op);
-void sl_client_io_unexport(struct sl_control_op *op);
-
 /* Writes *op->stats. */
 void sl_client_io_stats(struct sl_control_op *op);
 
@@ -201,19 +195,6 @@ const char *sl_client_io_last_error(enum sl_endpoint_scheme scheme, int err);
 
 /* Returns the outbox of a scheme whose transport is open. */
 struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
-
-/* client_io_memory.c: registers with a newly opened transport all memory that it or its peers can
- * access directly. */
-void sl_client_io_register_memory(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
-
-/* Returns whether [at, at + bytes) is registered with the transport of the scheme: a buffer of the
- * client, or memory of options->wire. */
-bool sl_client_io_has_registered(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
-                                 const void *at, uint64_t bytes);
-
-/* Returns whether [at, at + bytes) is exported to the peers of this scheme. */
-bool sl_client_io_has_exported(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
-                               const void *at, uint64_t bytes);
 
 /* Time until the deadline, at least 1 ms. */
 uint64_t sl_client_io_time_left(const struct sl_client_io *io, uint64_t deadline_ns);

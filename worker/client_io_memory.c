@@ -1,11 +1,9 @@
-/* The memory that a client_io registers with its transports, for direct access by peers on this
- * machine (SL_TRANSPORT_MAPS_MEMORY) or by a device (SL_TRANSPORT_REGISTERS). The first requires
- * memory that other processes can map; the second takes any. */
+#include "worker/client_io_memory.h"
+
 #include <assert.h>
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "worker/client_io.h"
 #include "worker/send_arena.h"
 
 static_assert(SL_CLIENT_IO_SCHEMES <= 8, "a bit for each in a byte");

@@ -28,14 +28,27 @@ static int copy_cluster(const struct sl_message_cluster *from, struct sl_message
     return 0;
 }
 
-static void cluster_came(void *ctx, const struct sl_message *answer, int err, const char *reason)
+/* Returns whether the answer has the expected kind; else records an error. */
+static bool check_answer(struct sl_control_op *op, const struct sl_message *answer, int err,
+                         const char *reason, enum sl_message_kind kind)
 {
-    struct sl_control_op *op = ctx;
     const char *name = op->io->options->coordinator_name;
     if (err != 0) {
         sl_control_op_fail(op, err, "%s: %s", name, sl_control_op_reason(name, reason));
-    } else if (answer->kind != SL_MESSAGE_CLUSTER || answer->cluster.ps_count == 0) {
-        sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it did not send the cluster", name);
+    } else if (answer->kind != kind) {
+        sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: its answer is of another kind", name);
+    }
+    return op->err == 0;
+}
+
+static void cluster_came(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct sl_control_op *op = ctx;
+    if (!check_answer(op, answer, err, reason, SL_MESSAGE_CLUSTER)) {
+        /* failed */
+    } else if (answer->cluster.ps_count == 0) {
+        sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it did not send the cluster",
+                           op->io->options->coordinator_name);
     } else if (copy_cluster(&answer->cluster, op->cluster) != 0) {
         sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for the list of ps processes");
     } else {
@@ -273,19 +286,6 @@ static void ask(struct sl_control_op *op, struct sl_message *message, sl_session
     }
     sl_session_request(io->coordinator.session, message,
                        sl_client_io_time_left(io, op->deadline_ns), answer, op);
-}
-
-/* Returns whether the answer has the expected kind; else records an error. */
-static bool check_answer(struct sl_control_op *op, const struct sl_message *answer, int err,
-                         const char *reason, enum sl_message_kind kind)
-{
-    const char *name = op->io->options->coordinator_name;
-    if (err != 0) {
-        sl_control_op_fail(op, err, "%s: %s", name, sl_control_op_reason(name, reason));
-    } else if (answer->kind != kind) {
-        sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: its answer is of another kind", name);
-    }
-    return op->err == 0;
 }
 
 static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)

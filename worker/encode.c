@@ -136,7 +136,7 @@ static int encode_tick(struct sl_encoder *encoder)
             return err;
         }
     }
-    sl_encoder_put_section(encoder, &(struct sl_request_section){.op = SL_REQUEST_TICK});
+    sl_encoder_put_section(encoder, NULL, (struct sl_request_section){.op = SL_REQUEST_TICK});
     encoder->request->ticks = plan->tick;
     encoder->request->tick_clock = plan->clock;
     encoder->request->finishes = plan->finish;

@@ -38,11 +38,9 @@ static int put_bags(struct sl_encoder *encoder, struct sl_operation *operation,
     if (partial == NULL || bags == NULL || sums == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    sl_encoder_put_section(encoder,
-                           &(struct sl_request_section){.op = SL_REQUEST_PULL_POOLED,
-                                                        .table_id = (uint16_t)operation->table->id,
-                                                        .key_count = rows->count,
-                                                        .bag_count = bag_count});
+    sl_encoder_put_section(
+        encoder, operation,
+        (struct sl_request_section){.key_count = rows->count, .bag_count = bag_count});
     sl_bytes_put(&encoder->writer, rows->keys, rows->count * sizeof(uint64_t));
     uint32_t *ends = sl_encoder_put_array(encoder, bag_count * sizeof *ends);
     uint32_t bag = 0;

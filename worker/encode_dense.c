@@ -65,11 +65,8 @@ static int put_dense(struct sl_encoder *encoder, const struct sl_operation *oper
     uint64_t bytes = piece.count * sizeof(float);
     const uint8_t *gradients = operation->gradients;
     uint8_t *values = operation->values;
-    sl_encoder_put_section(encoder,
-                           &(struct sl_request_section){.op = (uint8_t)operation->op,
-                                                        .table_id = (uint16_t)operation->table->id,
-                                                        .start = piece.start,
-                                                        .count = piece.count});
+    sl_encoder_put_section(encoder, operation,
+                           (struct sl_request_section){.start = piece.start, .count = piece.count});
     int err = 0;
     if (sl_encoder_pulls(operation)) {
         err = sl_encoder_add_read(encoder, (struct sl_read){.to = values + from,

@@ -206,13 +206,11 @@ static int put_section(struct sl_encoder *encoder, const struct sl_operation *op
     if (err != 0) {
         return err;
     }
-    section.op = (uint8_t)operation->op;
     section.flags = with_lens ? SL_REQUEST_FLAG_LENS : 0;
-    section.table_id = (uint16_t)operation->table->id;
     section.key_count = arrays->key_count;
     section.command = operation->command;
     section.count = arrays->count;
-    sl_encoder_put_section(encoder, &section);
+    sl_encoder_put_section(encoder, operation, section);
     sl_bytes_put(&encoder->writer, operation->keys + arrays->key,
                  arrays->key_count * sizeof(uint64_t));
     if (with_lens) {

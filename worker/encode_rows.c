@@ -76,10 +76,8 @@ static int put_rows(struct sl_encoder *encoder, const struct sl_operation *opera
                     const struct sl_encoder_rows *rows)
 {
     uint32_t dim = operation->table->spec.dim;
-    sl_encoder_put_section(encoder,
-                           &(struct sl_request_section){.op = (uint8_t)operation->op,
-                                                        .table_id = (uint16_t)operation->table->id,
-                                                        .key_count = rows->count});
+    sl_encoder_put_section(encoder, operation,
+                           (struct sl_request_section){.key_count = rows->count});
     sl_bytes_put(&encoder->writer, rows->keys, rows->count * sizeof(uint64_t));
     if (sl_encoder_pushes(operation)) {
         float *to = sl_encoder_put_array(encoder, (uint64_t)rows->count * dim * sizeof *to);
@@ -138,10 +136,7 @@ static int put_grouped(struct sl_encoder *encoder, const struct sl_operation *op
                        const struct sl_encoder_rows *rows, uint32_t run_count, uint32_t *taken)
 {
     uint32_t dim = operation->table->spec.dim;
-    sl_encoder_put_section(encoder,
-                           &(struct sl_request_section){.op = (uint8_t)operation->op,
-                                                        .table_id = (uint16_t)operation->table->id,
-                                                        .key_count = run_count});
+    sl_encoder_put_section(encoder, operation, (struct sl_request_section){.key_count = run_count});
     uint64_t *keys = sl_encoder_put_array(encoder, run_count * sizeof *keys);
     float *sums = sl_encoder_put_array(encoder, (uint64_t)run_count * dim * sizeof *sums);
     uint32_t at = 0;

@@ -64,15 +64,20 @@ void sl_encoder_close(struct sl_encoder *encoder)
     list->count++;
 }
 
-void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_section *section)
+void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_operation *operation,
+                            struct sl_request_section section)
 {
-    sl_bytes_put(&encoder->writer, section, sizeof *section);
+    if (operation != NULL) {
+        section.op = (uint8_t)operation->op;
+        section.table_id = (uint16_t)operation->table->id;
+    }
+    sl_bytes_put(&encoder->writer, &section, sizeof section);
     encoder->prefix.section_count++;
     encoder->request->writes =
         encoder->request->writes ||
-        !(section->op == SL_REQUEST_PULL || section->op == SL_REQUEST_PULL_POOLED ||
-          section->op == SL_REQUEST_DENSE_PULL || section->op == SL_REQUEST_KV_PULL ||
-          section->op == SL_REQUEST_KV_LENGTHS);
+        !(section.op == SL_REQUEST_PULL || section.op == SL_REQUEST_PULL_POOLED ||
+          section.op == SL_REQUEST_DENSE_PULL || section.op == SL_REQUEST_KV_PULL ||
+          section.op == SL_REQUEST_KV_LENGTHS);
 }
 
 void *sl_encoder_put_array(struct sl_encoder *encoder, uint64_t bytes)

@@ -16,7 +16,7 @@ struct sl_encoder {
     struct sl_encode_list *list;
     uint32_t shard;
     uint32_t clock;      /* of the current operation */
-    uint64_t step_bytes; /* lite: bytes of all operations if none is split */
+    uint64_t step_bytes; /* batched: bytes of all operations if none is split */
 
     struct sl_request *request; /* NULL: none is open */
     uint8_t *base;
@@ -80,7 +80,10 @@ static inline uint64_t sl_encoder_reply_room(const struct sl_encoder *encoder)
     return encoder->plan->payload_bytes_max - used;
 }
 
-void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_section *section);
+/* Adds the header of a section; its op and table are the operation's, unless that is NULL (a tick).
+ */
+void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_operation *operation,
+                            struct sl_request_section section);
 
 /* Reserves an array in the section's body, its padding zeroed. */
 void *sl_encoder_put_array(struct sl_encoder *encoder, uint64_t bytes);

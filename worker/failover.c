@@ -5,6 +5,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "worker/shard_conn_connect.h"
 
 /* A mail from client_io 0 to another one and back. */
 struct move {

@@ -5,7 +5,9 @@
 
 #include "core/assert.h"
 #include "worker/client_io.h"
+#include "worker/client_io_memory.h"
 #include "worker/scatter.h"
+#include "worker/shard_conn_connect.h"
 #include "worker/substep.h"
 
 /* Shorter bodies are copied behind the header, to send one buffer; shorter replies are copied to
@@ -413,20 +415,28 @@ static int by_id(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+/* Removes a request from those in flight; drops abandoned ones. NULL: no request is left. */
+static struct sl_request *take_inflight(struct sl_shard_conn *conn)
+{
+    struct sl_request *request = NULL;
+    struct sl_inflight_entry *entry;
+    end_direct_reply(conn);
+    while (request == NULL && (entry = sl_inflight_any(&conn->inflight)) != NULL) {
+        request = entry->request;
+        return_buffer(conn, entry->stage);
+        sl_inflight_remove(&conn->inflight, entry);
+    }
+    if (request != NULL) {
+        request->in_flight = request->is_reply_buffer = false;
+    }
+    return request;
+}
+
 void sl_shard_conn_requeue(struct sl_shard_conn *conn)
 {
     struct sl_request *kept[SL_INFLIGHT_MAX];
     uint32_t count = 0;
-    end_direct_reply(conn);
-    struct sl_inflight_entry *entry;
-    while ((entry = sl_inflight_any(&conn->inflight)) != NULL) {
-        struct sl_request *request = entry->request;
-        return_buffer(conn, entry->stage);
-        sl_inflight_remove(&conn->inflight, entry);
-        if (request == NULL) {
-            continue;
-        }
-        request->in_flight = request->is_reply_buffer = false;
+    for (struct sl_request *request; (request = take_inflight(conn)) != NULL;) {
         sl_assert(!request->tail_unsent); /* the transport returned all memory when it closed */
         if (request->substep->err != 0) {
             sl_substep_settle(request); /* the substep failed: the request is abandoned */
@@ -481,16 +491,8 @@ void sl_shard_conn_fail_oversized(struct sl_shard_conn *conn)
 
 void sl_shard_conn_fail_all(struct sl_shard_conn *conn)
 {
-    end_direct_reply(conn);
-    struct sl_inflight_entry *entry;
-    while ((entry = sl_inflight_any(&conn->inflight)) != NULL) {
-        struct sl_request *request = entry->request;
-        return_buffer(conn, entry->stage);
-        sl_inflight_remove(&conn->inflight, entry);
-        if (request != NULL) {
-            request->in_flight = request->is_reply_buffer = false;
-            sl_substep_failed(request, SL_ERR_CLOSED, conn->reason);
-        }
+    for (struct sl_request *request; (request = take_inflight(conn)) != NULL;) {
+        sl_substep_failed(request, SL_ERR_CLOSED, conn->reason);
     }
     while (conn->queue_first != NULL) {
         fail_queued(conn, conn->queue_first, SL_ERR_CLOSED, conn->reason);

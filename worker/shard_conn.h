@@ -10,7 +10,7 @@
  * or violates the protocol, or if other workers continued without this one: all its requests,
  * present and later, fail with the peer's name and the reason.
  *
- * shard_conn.c: requests and replies. shard_conn_connect.c: connections. shard_conn_restore.c:
+ * This file: requests and replies. shard_conn_connect.h: connections. shard_conn_restore.h:
  * restoring a shard's state. Owner reactor. */
 #ifndef SL_WORKER_SHARD_CONN_H
 #define SL_WORKER_SHARD_CONN_H
@@ -103,51 +103,11 @@ struct sl_shard_conn {
     void *buffer;                    /* receive buffer of the client_io in use for a long reply */
 };
 
-/* shard_conn_connect.c */
-
-/* Finds the address of the shards of server `of` (one of `all`) for a client with these options.
- * Any thread. Errors: INVALID, with reason:
- * - the server that serves them is not in the cluster
- * - its endpoint is invalid
- * - its endpoint is RDMA or DPDK only, and the client uses TLS or has no DPDK device */
-int sl_shard_conn_find_address(const struct sl_client_io_options *options,
-                               const struct sl_message_ps *all, uint32_t ps_count,
-                               const struct sl_message_ps *of, struct sl_shard_address *out,
-                               char *reason, size_t reason_bytes);
-
-/* Returns the server with that task, or NULL. */
-const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *all,
-                                                  uint32_t ps_count, uint32_t task_index);
-
-/* Sets the names, from the numbers and the session's endpoint. Also allowed before the reactor owns
- * the connection. */
-void sl_shard_conn_set_name(struct sl_shard_conn *conn);
-
-/* Begins to connect. One answer of op->left follows, when welcomed or failed; before it, op->clock,
- * op->counts and op->payload_bytes_max include the shard's values. */
-void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op);
-
-/* Closes the session, with a goodbye if it is open. No request may be left. */
-void sl_shard_conn_close(struct sl_shard_conn *conn);
-
-/* Sets the shard's address for the next connection. */
-void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_shard_address *address);
-
-/* Breaks the connection for this reason. The client reconnects, unless for_good: then all requests
- * fail once the connection has closed. */
-void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool for_good);
-
 /* Returns whether the connection is permanently down. */
 static inline bool sl_shard_conn_is_down(const struct sl_shard_conn *conn)
 {
     return conn->state == SL_SHARD_CONN_CLOSED || conn->state == SL_SHARD_CONN_ENDING;
 }
-
-/* Returns why nothing is sent at the moment; "" if requests are sent. Valid until the state
- * changes. */
-const char *sl_shard_conn_last_error(const struct sl_shard_conn *conn);
-
-/* shard_conn.c */
 
 /* Returns 0 or why the connection cannot take this request, with *text: CLOSED, TOO_LARGE. */
 int sl_shard_conn_check(const struct sl_shard_conn *conn, const struct sl_request *request,
@@ -183,14 +143,5 @@ void sl_shard_conn_fail_oversized(struct sl_shard_conn *conn);
 
 /* Fails all requests with conn->reason. The connection has closed or will deliver nothing more. */
 void sl_shard_conn_fail_all(struct sl_shard_conn *conn);
-
-/* shard_conn_restore.c */
-
-/* Sends the next request that restores the shard's state; opens the connection after the last. Does
- * nothing while an answer is outstanding or without a connection. */
-void sl_shard_conn_restore(struct sl_shard_conn *conn);
-
-/* Sets the worker's first clock, after the start has agreed on it; UINT32_MAX: finished. */
-void sl_shard_conn_set_clock(struct sl_shard_conn *conn, uint32_t clock);
 
 #endif

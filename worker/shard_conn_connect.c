@@ -1,3 +1,5 @@
+#include "worker/shard_conn_connect.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +9,7 @@
 #include "worker/control_op.h"
 #include "worker/encode.h"
 #include "worker/shard_conn.h"
+#include "worker/shard_conn_restore.h"
 
 static bool is_on_this_host(const struct sl_client_io_options *options,
                             const struct sl_message_ps *ps)

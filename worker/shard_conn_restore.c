@@ -1,9 +1,12 @@
+#include "worker/shard_conn_restore.h"
+
 #include <stdio.h>
 
 #include "core/assert.h"
 #include "core/log.h"
 #include "worker/client_io.h"
 #include "worker/shard_conn.h"
+#include "worker/shard_conn_connect.h"
 
 /* After this time without an answer, the client reconnects and retries. */
 #define ANSWER_TIMEOUT_NS SL_SESSION_GREETING_NS

@@ -1,5 +1,5 @@
-/* Start and close of a client. The creating thread leads the client_ios through the stages, one
- * control operation each, and never blocks here. */
+#include "worker/start.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +7,13 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "net/dpdk/device_list.h"
+#include "worker/client_buffer.h"
 #include "worker/client_internal.h"
 #include "worker/control.h"
 #include "worker/encode.h"
 #include "worker/endpoint_list.h"
 #include "worker/send_arena.h"
+#include "worker/shard_conn_connect.h"
 #include "worker/step_internal.h"
 
 #define START_TIMEOUT_MS  60000

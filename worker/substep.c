@@ -6,6 +6,7 @@
 #include "core/list.h"
 #include "reactor/reactor.h"
 #include "worker/client_io.h"
+#include "worker/shard_conn_connect.h"
 
 /* Longest wait after the deadline for shards that may be writing replies into the caller's
  * memory. */
@@ -22,9 +23,11 @@ static void post(struct sl_substep *substep, sl_mail_fn *run, uint64_t a)
     sl_assert(err == 0); /* bounded by the thread context: thread_ctx.h */
 }
 
-/* Afterwards the substep may be freed, unless it has unsent memory. */
-static void complete_if_over(struct sl_substep *substep)
+/* One of `left` is over. Afterwards the substep may be freed, unless it has unsent memory. */
+static void release(struct sl_substep *substep)
 {
+    sl_assert(substep->left > 0);
+    substep->left--;
     if (substep->left > 0) {
         return;
     }
@@ -41,16 +44,13 @@ void sl_substep_settle(struct sl_request *request)
     }
     struct sl_substep *substep = request->substep;
     request->over = true;
-    sl_assert(substep->left > 0);
-    substep->left--;
-    complete_if_over(substep);
+    release(substep);
 }
 
 /* Abandons every request that the transport does not hold. by_force: breaks the connections of the
- * others; these requests are over when it has closed. */
+ * others; these requests are over when it has closed. The caller counts in `left`. */
 static void abandon(struct sl_substep *substep, bool by_force)
 {
-    substep->left++; /* keeps the substep alive inside the loop */
     for (struct sl_request *at = substep->requests.first; at != NULL; at = at->next) {
         if (at->over) {
             continue;
@@ -68,7 +68,6 @@ static void abandon(struct sl_substep *substep, bool by_force)
         }
         sl_substep_settle(at);
     }
-    substep->left--;
 }
 
 static void fail(struct sl_substep *substep, const struct sl_shard_conn *conn, int err,
@@ -103,8 +102,7 @@ void sl_substep_failed(struct sl_request *request, int err, const char *text)
         fail(substep, conn, err, text);
     }
     sl_substep_settle(request);
-    substep->left--;
-    complete_if_over(substep);
+    release(substep);
 }
 
 void sl_substep_replied(struct sl_request *request, uint32_t floor)
@@ -177,8 +175,7 @@ static void expire_at_last(struct sl_timer *timer, uint64_t now_ns)
     struct sl_substep *substep = substep_of(timer);
     substep->left++;
     abandon(substep, true);
-    substep->left--;
-    complete_if_over(substep);
+    release(substep);
 }
 
 static void expire(struct sl_timer *timer, uint64_t now_ns)
@@ -195,8 +192,7 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
     } else {
         abandon(substep, true);
     }
-    substep->left--;
-    complete_if_over(substep);
+    release(substep);
 }
 
 /* Returns true, and sends nothing, if a connection cannot take its request. */

@@ -1,4 +1,5 @@
-/* Opens a table: on the coordinator, then on every shard. */
+#include "worker/table_opening.h"
+
 #include <stdlib.h>
 
 #include "core/assert.h"

@@ -5,6 +5,7 @@
 
 #include "tests/sim/work.h"
 #include "worker/client_internal.h"
+#include "worker/table_opening.h"
 
 #define SL_SIM_WORKS_MAX 48 /* steps of one client under way */
 

@@ -5,6 +5,8 @@
 #include "core/log.h"
 #include "tests/support/unit.h"
 #include "tests/unit/worker/client_path.h"
+#include "worker/shard_conn_connect.h"
+#include "worker/client_io_memory.h"
 
 static void set_hosts(struct peer_world *world, const char *ps, const char *client)
 {

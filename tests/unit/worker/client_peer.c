@@ -1,4 +1,6 @@
 #include "tests/unit/worker/client_peer.h"
+#include "worker/start.h"
+#include "worker/table_opening.h"
 
 #include <stdio.h>
 #include <stdlib.h>

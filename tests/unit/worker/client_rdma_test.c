@@ -9,6 +9,8 @@
 #include "tests/support/unit.h"
 #include "tests/unit/worker/client_path.h"
 #include "worker/send_arena.h"
+#include "worker/shard_conn_connect.h"
+#include "worker/client_io_memory.h"
 
 static void set_rdma(struct peer_world *world)
 {
