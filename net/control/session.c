@@ -264,7 +264,9 @@ void sl_session_reconnect(struct sl_session *session, const char *why)
 void sl_session_move(struct sl_session *session, const char *why)
 {
     sl_assert(session != NULL);
-    session->moves = true;
+    if (session->next_target == SL_SESSION_NEXT_SAME) {
+        session->next_target = SL_SESSION_NEXT_CANDIDATE;
+    }
     sl_session_reconnect(session, why);
 }
 
@@ -279,7 +281,7 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
     session->options.endpoint = *endpoint;
     session->first = *endpoint;
     session->place = 0;
-    session->keeps_endpoint = true; /* before the other candidates */
+    session->next_target = SL_SESSION_NEXT_NAMED; /* before the other candidates */
     if (!session->is_preferred || session->conn == NULL) {
         sl_session_take_path(session, false);
     }

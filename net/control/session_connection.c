@@ -59,19 +59,19 @@ bool sl_session_follow_redirect(struct sl_session *session, const char *endpoint
         return false;
     }
     session->options.endpoint = where;
-    session->keeps_endpoint = true;
+    session->next_target = SL_SESSION_NEXT_NAMED;
     return true;
 }
 
 /* After a failed attempt: selects the next candidate endpoint. */
 static void choose_place(struct sl_session *session)
 {
-    if (session->options.follows && !session->keeps_endpoint) {
+    if (session->options.follows && session->next_target == SL_SESSION_NEXT_CANDIDATE) {
         session->place = (session->place + 1) % (session->options.other_count + 1);
         session->options.endpoint =
             session->place == 0 ? session->first : session->options.others[session->place - 1];
     }
-    session->keeps_endpoint = false;
+    session->next_target = SL_SESSION_NEXT_CANDIDATE;
 }
 
 /* Doubles the pause up to its maximum. The jitter, up to half of the pause, spreads clients that
@@ -147,7 +147,7 @@ static void attempt_by(struct sl_session *session, bool preferred)
 static void attempt_failed(struct sl_session *session, const char *why)
 {
     if (session->is_preferred) {
-        session->preferred_failed = true;
+        session->preferred.failed = true;
         (void)snprintf(session->preferred_last_error, sizeof session->preferred_last_error, "%s",
                        why);
         attempt_by(session, false);
@@ -161,7 +161,7 @@ static void attempt(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, retry);
     attempt_by(session, session->options.preferred.transport != NULL &&
-                            now_ns >= session->preferred_from_ns);
+                            now_ns >= session->preferred.from_ns);
 }
 
 static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -389,8 +389,6 @@ static void lose(struct sl_session *session, int err)
     session->waited_for[0] = '\0';
     sl_reactor_disarm(session->reactor, &session->resend);
     sl_session_request_lose_all(session);
-    session->keeps_endpoint = session->keeps_endpoint || !session->moves;
-    session->moves = false;
     pause_and_retry(session);
     session->report_wait_ns = REPORT_NS;
     sl_session_arm(session, &session->report, REPORT_NS);

@@ -165,6 +165,9 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
     }
     session->state = SL_SESSION_WELCOMED;
     session->was_welcomed = true;
+    if (session->next_target == SL_SESSION_NEXT_CANDIDATE) {
+        session->next_target = SL_SESSION_NEXT_SAME;
+    }
     session->refused_since_ns = session->refusal_log_ns = 0;
     session->welcomed_ns = sl_reactor_now_ns(session->reactor);
     sl_session_note_lease(session, message->lease_ms);

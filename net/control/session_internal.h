@@ -28,10 +28,28 @@ enum sl_session_state {
     SL_SESSION_ENDED /* the owner was notified, or has closed */
 };
 
+/* Where the attempt after this one goes, if that fails or its connection breaks. */
+enum sl_session_next_target {
+    SL_SESSION_NEXT_CANDIDATE, /* another candidate endpoint */
+    SL_SESSION_NEXT_SAME,      /* the same, as it has welcomed this session */
+    SL_SESSION_NEXT_NAMED      /* options.endpoint: a redirect or the owner has named it */
+};
+
 enum sl_session_probe {
     SL_SESSION_PROBE_FAILED,
     SL_SESSION_PROBE_CONNECTED,
     SL_SESSION_PROBE_STOPPED /* by this side: says nothing about the path */
+};
+
+/* What is known of the preferred path; zeros: nothing. */
+struct sl_session_preferred_state {
+    bool failed;       /* since the last welcome; cause: preferred_last_error */
+    uint64_t from_ns;  /* end of the pause */
+    uint64_t pause_ns; /* the last pause; 0: no failure known */
+    /* A probe succeeded and the fallback connection was closed for it. If the new connection fails,
+     * the pause may grow beyond that of failed probes. */
+    bool found;
+    uint32_t losses; /* weighted count of connections that broke soon after their welcome */
 };
 
 struct sl_session {
@@ -46,16 +64,8 @@ struct sl_session {
     bool is_preferred;          /* path is the preferred one */
     /* Attempts at a host name, by is_preferred: each one uses the next address. */
     uint32_t attempt_counts[2];
-    struct sl_outbox *outbox;   /* of the path in use */
-    bool preferred_failed;      /* since the last welcome; cause: preferred_last_error */
-    uint64_t preferred_from_ns; /* end of the preferred path's pause */
-    /* The last pause of the preferred path; 0: no failure known. */
-    uint64_t preferred_pause_ns;
-    /* A probe of the preferred path succeeded and the fallback connection was closed for it. If the
-     * new connection fails, the pause may grow beyond that of failed probes. */
-    bool preferred_found;
-    /* weighted count of connections that broke soon after their welcome */
-    uint32_t preferred_losses;
+    struct sl_outbox *outbox;                    /* of the path in use */
+    struct sl_session_preferred_state preferred; /* session_path.c */
     /* A connection that tests the preferred path, beside conn; NULL: none. */
     struct sl_conn *probe;
     enum sl_session_probe probe_result;
@@ -70,10 +80,7 @@ struct sl_session {
     /* The candidate being tried; 0: options.endpoint, n: options.others[n - 1]. */
     uint32_t place;
     struct sl_endpoint first; /* options.endpoint before candidates and redirects */
-    /* The next attempt goes to options.endpoint, not to another candidate: a redirect, an endpoint
-     * that the owner has set, or the place of the last connection. */
-    bool keeps_endpoint;
-    bool moves; /* the peer is silent: do not stay */
+    enum sl_session_next_target next_target;
     /* The owner broke the connection: that is no failure of the path. */
     bool is_given_up;
     bool challenged; /* on this connection, with the nonce in `challenge` */

@@ -33,20 +33,39 @@ uint64_t sl_session_path_patience_ns(const struct sl_session *session)
     return share_ns < CONNECT_MAX_NS ? share_ns : CONNECT_MAX_NS;
 }
 
-/* Pauses */
+/* Pauses: what is known of the path, as events change it */
 
-/* Pauses the preferred path, longer each time. */
-static void leave_degraded(struct sl_session *session)
+/* Pauses the path, longer each time. */
+static void pause_path(struct sl_session_preferred_state *path, uint64_t now_ns)
 {
-    uint64_t max_ns = session->preferred_found ? SL_SESSION_PATH_PAUSE_MAX_NS : PAUSE_MAX_NS;
-    if (session->preferred_pause_ns == 0) {
-        session->preferred_pause_ns = SL_SESSION_PATH_PAUSE_NS;
-    } else if (session->preferred_pause_ns < max_ns) {
-        uint64_t doubled_ns = 2 * session->preferred_pause_ns;
-        session->preferred_pause_ns = doubled_ns < max_ns ? doubled_ns : max_ns;
+    const uint64_t max_ns = path->found ? SL_SESSION_PATH_PAUSE_MAX_NS : PAUSE_MAX_NS;
+    if (path->pause_ns == 0) {
+        path->pause_ns = SL_SESSION_PATH_PAUSE_NS;
+    } else if (path->pause_ns < max_ns) {
+        path->pause_ns = 2 * path->pause_ns < max_ns ? 2 * path->pause_ns : max_ns;
     }
-    session->preferred_found = false;
-    session->preferred_from_ns = sl_reactor_now_ns(session->reactor) + session->preferred_pause_ns;
+    path->found = false;
+    path->from_ns = now_ns + path->pause_ns;
+}
+
+/* A welcomed connection broke. Returns whether the path is paused for it: connections that do not
+ * last over this path may last over the fallback. */
+static bool note_loss(struct sl_session_preferred_state *path, uint64_t lasted_ns, int err,
+                      uint64_t now_ns)
+{
+    if (lasted_ns >= SL_SESSION_PATH_LASTS_NS) {
+        path->pause_ns = 0;
+        path->losses = 0;
+        path->found = false;
+        return false;
+    }
+    path->losses += err == SL_ERR_IO || err == SL_ERR_DEADLINE ? FAULT : LOSS;
+    if (path->losses < LOSSES_MAX) {
+        return false;
+    }
+    path->losses = 0;
+    pause_path(path, now_ns);
+    return true;
 }
 
 /* Whether the session is on the fallback and may return to the preferred path. */
@@ -64,56 +83,41 @@ static void probe_later(struct sl_session *session)
     }
     uint64_t now_ns = sl_reactor_now_ns(session->reactor);
     uint64_t wait_ns =
-        session->preferred_from_ns > now_ns ? session->preferred_from_ns - now_ns : 0;
+        session->preferred.from_ns > now_ns ? session->preferred.from_ns - now_ns : 0;
     wait_ns = wait_ns > SL_SESSION_PATH_PAUSE_NS ? wait_ns : SL_SESSION_PATH_PAUSE_NS;
     uint64_t jitter_ns = sl_reactor_random(session->reactor) % (wait_ns / 4);
     sl_session_arm(session, &session->preferred_timer, wait_ns + jitter_ns);
 }
 
-/* If connections over the preferred path do not last, they may last over the fallback. */
 void sl_session_path_lost(struct sl_session *session, int err)
 {
     const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
     const uint64_t lasted_ns = now_ns - session->welcomed_ns;
-    const bool is_fault = err == SL_ERR_IO || err == SL_ERR_DEADLINE;
-    if (lasted_ns >= SL_SESSION_PATH_LASTS_NS) {
-        session->preferred_pause_ns = 0;
-        session->preferred_losses = 0;
-        session->preferred_found = false;
+    if (session->is_given_up && lasted_ns < SL_SESSION_PATH_LASTS_NS) {
         return;
     }
-    if (session->is_given_up) {
-        return;
-    }
-    session->preferred_losses += is_fault ? FAULT : LOSS;
-    if (session->preferred_losses >= LOSSES_MAX) {
-        session->preferred_losses = 0;
-        leave_degraded(session);
+    if (note_loss(&session->preferred, lasted_ns, err, now_ns)) {
         sl_log_warn("%s: connections over %s do not last: paused for %llu s", session->peer_name,
-                    session->peer, session->preferred_pause_ns / SL_CLOCK_NS_PER_S);
+                    session->peer, session->preferred.pause_ns / SL_CLOCK_NS_PER_S);
     }
 }
 
 void sl_session_path_welcomed(struct sl_session *session)
 {
-    if (session->preferred_failed && !session->is_preferred) {
+    if (session->preferred.failed && !session->is_preferred) {
         char preferred[SL_LIMIT_ENDPOINT_BYTES];
         sl_endpoint_format(&session->options.preferred.endpoint, preferred, sizeof preferred);
         sl_log_warn("%s: not through %s: %s; over %s", session->peer_name, preferred,
                     session->preferred_last_error, session->peer);
-        leave_degraded(session);
+        pause_path(&session->preferred, sl_reactor_now_ns(session->reactor));
     }
-    session->preferred_failed = false;
+    session->preferred.failed = false;
     probe_later(session);
 }
 
 void sl_session_path_changed(struct sl_session *session)
 {
-    session->preferred_failed = false;
-    session->preferred_from_ns = 0;
-    session->preferred_pause_ns = 0;
-    session->preferred_losses = 0;
-    session->preferred_found = false;
+    session->preferred = (struct sl_session_preferred_state){0};
     if (session->state == SL_SESSION_WELCOMED) {
         sl_session_path_stop(session);
         probe_later(session);
@@ -127,7 +131,7 @@ void sl_session_path_changed(struct sl_session *session)
 static void probe_failed(struct sl_session *session)
 {
     if (may_go_back(session)) {
-        leave_degraded(session);
+        pause_path(&session->preferred, sl_reactor_now_ns(session->reactor));
         probe_later(session);
     }
 }
@@ -184,8 +188,8 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     if (session->probe_result == SL_SESSION_PROBE_FAILED) {
         probe_failed(session);
     } else if (may_go_back(session)) {
-        session->preferred_from_ns = 0;
-        session->preferred_found = true;
+        session->preferred.from_ns = 0;
+        session->preferred.found = true;
         sl_session_break(session, SL_ERR_CLOSED, "the preferred path works again");
     }
     sl_session_leave(session);
