@@ -22,9 +22,9 @@
 #define LATE_DOUBLINGS 6
 
 /* Interval of the checks for waiting requests. */
-#define LOOK_NS        (SL_CLOCK_NS_PER_S / 10)
+#define CHECK_NS       (SL_CLOCK_NS_PER_S / 10)
 
-static void look_at_time(struct sl_server *server, uint64_t now_ns);
+static void check_late(struct sl_server *server, uint64_t now_ns);
 
 static void again(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -33,7 +33,7 @@ static void again(struct sl_timer *timer, uint64_t now_ns)
         replica->catch_up.request = SL_REPLICATION_REQUEST_READY;
     } else if (replica->link == SL_REPLICATION_SNAPSHOT ||
                (replica->link == SL_REPLICATION_FOLLOWS && replica->catch_up.block_count > 0)) {
-        look_at_time(replica->server, now_ns);
+        check_late(replica->server, now_ns);
     } else if (replica->link == SL_REPLICATION_NONE && replica->sender.session != NULL) {
         sl_session_reconnect(replica->sender.session, "the snapshot restarts");
     }
@@ -104,11 +104,11 @@ static bool is_late(const struct sl_server *server, uint64_t now_ns)
 
 /* The log behind the snapshot is limited; then requests that write wait. Before they fail, the
  * snapshot is aborted, and they continue without a backup as before. */
-static void look_at_time(struct sl_server *server, uint64_t now_ns)
+static void check_late(struct sl_server *server, uint64_t now_ns)
 {
     uint32_t *late = &server->replica->catch_up.late_count;
     if (!is_late(server, now_ns)) {
-        wait(server, LOOK_NS);
+        wait(server, CHECK_NS);
         return;
     }
     const uint64_t wait_ns = FAIL_WAIT_NS << *late;
@@ -136,7 +136,7 @@ static void begin(struct sl_server *server)
     }
     if (err == 0) {
         sl_replication_set_link(replica, SL_REPLICATION_SNAPSHOT);
-        wait(server, LOOK_NS);
+        wait(server, CHECK_NS);
     } else {
         fail(server, sl_err_name(err));
     }

@@ -26,7 +26,7 @@
 
 /* Entries */
 
-static void look_at_room(struct sl_server *server)
+static void update_room(struct sl_server *server)
 {
     const struct sl_replication *replica = server->replica;
     const size_t bytes_max = server->memory.buffers.bytes / MEMORY_PART;
@@ -137,7 +137,7 @@ static void replies_wait(struct sl_server *server)
 }
 
 /* Reports "in sync" when the backup has everything that was answered without it. */
-static void look_at_step(struct sl_server *server)
+static void report_in_sync(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     if (replica->link != SL_REPLICATION_IN_SYNC || replica->is_in_sync || replica->has_given_up ||
@@ -159,7 +159,7 @@ void sl_replication_log_begin(struct sl_server *server)
 {
     server->replica->log.number = 0;
     replies_wait(server);
-    look_at_step(server);
+    report_in_sync(server);
 }
 
 static void acknowledge_in(struct sl_server *server, const struct sl_list *list, uint64_t number)
@@ -177,8 +177,8 @@ void sl_replication_log_acknowledged(struct sl_server *server, uint64_t number)
 {
     acknowledge_in(server, &server->replica->log.sent, number);
     acknowledge_in(server, &server->replica->log.unsent, number);
-    look_at_room(server);
-    look_at_step(server);
+    update_room(server);
+    report_in_sync(server);
 }
 
 /* Sending */
@@ -190,7 +190,7 @@ static void body_sent(void *ctx)
     entry->in_transport = false;
     if (entry->is_over) {
         finish(entry);
-        look_at_room(server);
+        update_room(server);
     }
 }
 
@@ -259,7 +259,7 @@ static void append(struct sl_server *server, struct sl_replication_entry *entry)
     log->appended += !is_block;
     log->entry_count++;
     log->bytes += entry->bytes;
-    look_at_room(server);
+    update_room(server);
     sl_replication_log_pump(server);
     sl_replication_sender_listen(server);
 }
@@ -311,7 +311,7 @@ void sl_replication_log_abort(struct sl_server *server)
         }
         end(entry);
     }
-    look_at_room(server);
+    update_room(server);
 }
 
 void sl_replication_log_init(struct sl_replication_log *log)

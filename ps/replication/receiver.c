@@ -243,7 +243,7 @@ static bool end_write(struct sl_server *server, const struct sl_replication_entr
     if (session == NULL) {
         return false;
     }
-    sl_server_session_came(session, head->request_id);
+    sl_server_session_arrived(session, head->request_id);
     if (head->error != 0) {
         sl_server_session_failed(session, head->request_id, -(int)head->error);
     } else {
@@ -304,8 +304,8 @@ static bool join(struct sl_server *server, const struct sl_replication_entry_hea
                                            head->task_index, clock, message->clock);
 }
 
-static bool do_message(struct sl_server *server, const struct sl_server_request *request,
-                       const struct sl_replication_entry_head *head)
+static bool execute_message(struct sl_server *server, const struct sl_server_request *request,
+                            const struct sl_replication_entry_head *head)
 {
     const bool is_table = head->kind == SL_REPLICATION_ENTRY_TABLE;
     struct sl_message message;
@@ -324,7 +324,7 @@ static bool do_message(struct sl_server *server, const struct sl_server_request 
     return done;
 }
 
-static bool do_heard(struct sl_server *server, const struct sl_replication_entry_head *head)
+static bool confirm_session(struct sl_server *server, const struct sl_replication_entry_head *head)
 {
     struct sl_server_session *session = session_of(server, head);
     if (session == NULL) {
@@ -405,10 +405,10 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
     case SL_REPLICATION_ENTRY_WRITE:
         return begin_write(server, request, &head);
     case SL_REPLICATION_ENTRY_SESSION:
-        return do_heard(server, &head);
+        return confirm_session(server, &head);
     case SL_REPLICATION_ENTRY_TABLE:
     case SL_REPLICATION_ENTRY_JOIN:
-        return do_message(server, request, &head);
+        return execute_message(server, request, &head);
     case SL_REPLICATION_ENTRY_END:
         if (is_client(&head)) {
             sl_server_session_unfollow(server, head.client_id, (enum sl_message_role)head.role,

@@ -7,10 +7,10 @@
 #include "core/log.h"
 #include "ps/replication/state.h"
 
-#define SILENT        "it does not answer"
+#define SILENT         "it does not answer"
 
 /* TCP checks its peer's progress at a quarter of its timeout (net/tcp/liveness.c). */
-#define TAKEN_LOOK_NS (3 * SL_CLOCK_NS_PER_S)
+#define TAKEN_CHECK_NS (3 * SL_CLOCK_NS_PER_S)
 
 void sl_replication_sender_give_up(struct sl_server *server, const char *why)
 {
@@ -25,7 +25,7 @@ static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns)
 
 /* Returns true while the backup makes progress: an entry has several MiB, so on a slow link its
  * acknowledgement takes longer than a lease. */
-static bool gets_on(struct sl_replication *replica, uint64_t now_ns)
+static bool makes_progress(struct sl_replication *replica, uint64_t now_ns)
 {
     const uint64_t taken_bytes = sl_session_conn(replica->sender.session)->taken_bytes;
     const bool took_more = taken_bytes != replica->sender.taken_bytes;
@@ -35,7 +35,7 @@ static bool gets_on(struct sl_replication *replica, uint64_t now_ns)
 
 /* Checks whether acknowledgements have been missing for one lease. Before the backup is in sync,
  * the connection is restarted. */
-static void look_at_answers(struct sl_server *server, uint64_t now_ns)
+static void check_acknowledgements(struct sl_server *server, uint64_t now_ns)
 {
     struct sl_replication *replica = server->replica;
     struct sl_replication_sender *sender = &replica->sender;
@@ -44,8 +44,8 @@ static void look_at_answers(struct sl_server *server, uint64_t now_ns)
     }
     if (now_ns - sender->last_seen_ns < server->lease_ns) {
         await(server, sender->last_seen_ns, 0);
-    } else if (gets_on(replica, now_ns)) {
-        await(server, now_ns, TAKEN_LOOK_NS);
+    } else if (makes_progress(replica, now_ns)) {
+        await(server, now_ns, TAKEN_CHECK_NS);
     } else if (replica->link == SL_REPLICATION_IN_SYNC) {
         sl_replication_sender_give_up(server, SILENT);
     } else {
@@ -62,7 +62,7 @@ static void on_silence(struct sl_timer *timer, uint64_t now_ns)
         sl_replication_sender_give_up(replica->server,
                                       sl_session_last_error(replica->sender.session));
     } else {
-        look_at_answers(replica->server, now_ns);
+        check_acknowledgements(replica->server, now_ns);
     }
 }
 

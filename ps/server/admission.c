@@ -9,12 +9,12 @@
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
 
-#define LOOK_NS         SL_CLOCK_NS_PER_S
-#define LOOK_CONNS      4096 /* per turn */
-#define LOOKS_MAX       10
-#define LOOKS_MAX_SHORT 4 /* while others wait for memory of stalled readers */
+#define CHECK_NS         SL_CLOCK_NS_PER_S
+#define CHECKED_CONNS    4096 /* per turn */
+#define CHECKS_MAX       10
+#define CHECKS_MAX_SHORT 4 /* while others wait for memory of stalled readers */
 
-#define LOOKS_MAX_FRAME ((uint32_t)(SL_SERVER_FRAME_NS / LOOK_NS))
+#define CHECKS_MAX_FRAME ((uint32_t)(SL_SERVER_FRAME_NS / CHECK_NS))
 
 /* Frames that wait behind an incomplete reply hold memory too. */
 static bool has_unsent(const struct sl_server_conn *conn)
@@ -26,50 +26,50 @@ static bool has_unsent(const struct sl_server_conn *conn)
 
 /* A frame may take long on a slow link, but a peer that takes one byte now and then must not hold
  * memory forever. */
-static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
+static void check_output(struct sl_server_conn *conn, uint32_t checks_max)
 {
     const uint64_t taken_bytes = conn->conn->taken_bytes;
     const bool is_done = !has_unsent(conn) || conn->output.progressed;
-    const bool gets_on = is_done || taken_bytes != conn->output.taken_bytes;
-    conn->output.unsent_checks = gets_on ? 0 : conn->output.unsent_checks + 1;
+    const bool makes_progress = is_done || taken_bytes != conn->output.taken_bytes;
+    conn->output.unsent_checks = makes_progress ? 0 : conn->output.unsent_checks + 1;
     conn->output.frame_checks = is_done ? 0 : conn->output.frame_checks + 1;
     conn->output.progressed = false;
     conn->output.taken_bytes = taken_bytes;
-    if (conn->output.unsent_checks >= looks_max) {
+    if (conn->output.unsent_checks >= checks_max) {
         conn->output.unsent_checks = 0;
         sl_server_conn_drop(conn, SL_ERR_DEADLINE,
                             "it does not read: none of %u frames was sent for %u s",
-                            conn->out.count, looks_max);
-    } else if (conn->output.frame_checks >= LOOKS_MAX_FRAME) {
+                            conn->out.count, checks_max);
+    } else if (conn->output.frame_checks >= CHECKS_MAX_FRAME) {
         conn->output.frame_checks = 0;
         sl_server_conn_drop(conn, SL_ERR_DEADLINE,
-                            "it reads too slowly: no frame was sent for %u s", LOOKS_MAX_FRAME);
+                            "it reads too slowly: no frame was sent for %u s", CHECKS_MAX_FRAME);
     }
 }
 
 /* The transport closes silent peers: only it knows what the kernel has received. This check limits
  * peers that send one byte now and then. */
-static void look_at_sink(struct sl_server_conn *conn)
+static void check_sink(struct sl_server_conn *conn)
 {
-    if (conn->sink.buffer != NULL && ++conn->sink.checks >= LOOKS_MAX_FRAME) {
+    if (conn->sink.buffer != NULL && ++conn->sink.checks >= CHECKS_MAX_FRAME) {
         conn->sink.checks = 0;
         sl_server_conn_drop(conn, SL_ERR_DEADLINE, "its frame is not complete after %u s",
-                            LOOKS_MAX_FRAME);
+                            CHECKS_MAX_FRAME);
     }
 }
 
 void sl_server_admission_check(struct sl_server *server)
 {
-    const uint32_t looks_max = server->admission.is_short ? LOOKS_MAX_SHORT : LOOKS_MAX;
+    const uint32_t checks_max = server->admission.is_short ? CHECKS_MAX_SHORT : CHECKS_MAX;
     const struct sl_list_link *end = &server->conns.head;
     struct sl_list_link *link =
         server->admission.next == NULL ? server->conns.head.next : server->admission.next;
-    for (uint32_t i = 0; i < LOOK_CONNS && link != end; i++) {
+    for (uint32_t i = 0; i < CHECKED_CONNS && link != end; i++) {
         struct sl_server_conn *conn = sl_server_conn_of(link);
         link = link->next;
         if (conn->conn->state == SL_CONN_OPEN) {
-            look_at_output(conn, looks_max);
-            look_at_sink(conn);
+            check_output(conn, checks_max);
+            check_sink(conn);
         }
     }
     server->admission.next = link == end ? NULL : link;
@@ -88,14 +88,14 @@ static bool give_back(struct sl_server *server)
     return has_more;
 }
 
-static void look_again(struct sl_timer *timer, uint64_t now_ns)
+static void check_again(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server *server = SL_CONTAINER_OF(timer, struct sl_server, admission.timer);
     sl_server_admission_check(server);
     const bool has_more = server->admission.next == NULL && give_back(server);
     if (!sl_list_empty(&server->conns) || has_more) {
         /* An unfinished round continues in the next turn. */
-        uint64_t wait_ns = server->admission.next == NULL ? LOOK_NS : 0;
+        uint64_t wait_ns = server->admission.next == NULL ? CHECK_NS : 0;
         sl_timer_arm(sl_server_timers(server), timer, now_ns + wait_ns);
     }
 }
@@ -103,9 +103,9 @@ static void look_again(struct sl_timer *timer, uint64_t now_ns)
 void sl_server_admission_begin(struct sl_server *server)
 {
     if (!sl_timer_armed(&server->admission.timer)) {
-        server->admission.timer.run = look_again;
+        server->admission.timer.run = check_again;
         sl_timer_arm(sl_server_timers(server), &server->admission.timer,
-                     sl_server_now_ns(server) + LOOK_NS);
+                     sl_server_now_ns(server) + CHECK_NS);
     }
 }
 

@@ -27,7 +27,7 @@
 #define DISK_WAIT_NS        (2 * SL_CLOCK_NS_PER_S)
 
 #define PATIENCE_DEFAULT_NS (120 * SL_CLOCK_NS_PER_S)
-#define LOOK_NS             SL_CLOCK_NS_PER_S
+#define CHECK_NS            SL_CLOCK_NS_PER_S
 
 enum step { STEP_CREATE, STEP_WRITE, STEP_FINISH, STEP_ABANDON };
 
@@ -65,7 +65,7 @@ struct sl_server_checkpoint {
     uint64_t number, base;
     int64_t time_s;
     struct sl_server_checkpoint_file *file; /* NULL: none, or left to the thread */
-    uint64_t moved_ns;                      /* last progress */
+    uint64_t progress_ns;                   /* last progress */
     uint64_t writes;                        /* server->write_count at the snapshot */
     bool goes_on;                           /* sl_server_job_continues at the snapshot */
     uint32_t jobs_away;                     /* of all files, also of aborted ones */
@@ -207,7 +207,7 @@ static void job_done(struct sl_offload_job *work)
         }
         return;
     }
-    checkpoint->moved_ns = sl_server_now_ns(checkpoint->server);
+    checkpoint->progress_ns = sl_server_now_ns(checkpoint->server);
     if (err != 0) {
         give_up(checkpoint, err, has_run ? file->reason : "there is no thread to write the file");
     } else if (step == STEP_FINISH) {
@@ -302,12 +302,12 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
     }
     checkpoint->writes = server->write_count;
     checkpoint->goes_on = sl_server_job_continues(server);
-    checkpoint->moved_ns = sl_server_now_ns(server);
+    checkpoint->progress_ns = sl_server_now_ns(server);
     sl_server_unblock(server);
 }
 
 /* Posts blocks up to the limit in flight. False: the checkpoint was aborted. */
-static bool hand_out(struct sl_server_checkpoint *checkpoint)
+static bool post_blocks(struct sl_server_checkpoint *checkpoint)
 {
     while (checkpoint->jobs_away < BLOCKS_AWAY) {
         struct sl_snapshot_block *block = sl_shard_snapshot_take(checkpoint->server->shard);
@@ -336,14 +336,15 @@ static void end_snapshot(struct sl_server_checkpoint *checkpoint)
     }
 }
 
-static uint32_t snapshot_on(struct sl_server_checkpoint *checkpoint, uint32_t keys)
+static uint32_t continue_snapshot(struct sl_server_checkpoint *checkpoint, uint32_t keys)
 {
     struct sl_shard *shard = checkpoint->server->shard;
     const uint32_t spent =
         checkpoint->jobs_away < BLOCKS_AWAY ? sl_shard_snapshot_run(shard, keys) : 0;
     if (sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_FAILED) {
         give_up(checkpoint, SL_ERR_NO_MEMORY, sl_shard_snapshot_why(shard));
-    } else if (hand_out(checkpoint) && sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_DONE) {
+    } else if (post_blocks(checkpoint) &&
+               sl_shard_snapshot_state(shard) == SL_SHARD_SNAPSHOT_DONE) {
         end_snapshot(checkpoint);
     }
     return spent;
@@ -364,12 +365,12 @@ uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys)
         return 0;
     }
     if (checkpoint->options.snapshot_budget > 0) {
-        return snapshot_on(checkpoint, checkpoint->options.snapshot_budget);
+        return continue_snapshot(checkpoint, checkpoint->options.snapshot_budget);
     }
     if (keys == SL_LIMIT_TURN_COST) {
-        return snapshot_on(checkpoint, IDLE_KEYS);
+        return continue_snapshot(checkpoint, IDLE_KEYS);
     }
-    return snapshot_on(checkpoint, keys < BUSY_KEYS ? LEAST_KEYS : BUSY_KEYS);
+    return continue_snapshot(checkpoint, keys < BUSY_KEYS ? LEAST_KEYS : BUSY_KEYS);
 }
 
 bool sl_server_checkpoint_is_idle(const struct sl_server *server)
@@ -392,15 +393,15 @@ bool sl_server_checkpoint_is_idle(const struct sl_server *server)
 
 /* Stalled disk */
 
-static void look(struct sl_timer *timer, uint64_t now_ns)
+static void check_disk(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server_checkpoint *checkpoint =
         SL_CONTAINER_OF(timer, struct sl_server_checkpoint, watch);
-    if (now_ns - checkpoint->moved_ns < checkpoint->options.patience_ns) {
-        sl_timer_arm(sl_server_timers(checkpoint->server), timer, now_ns + LOOK_NS);
+    if (now_ns - checkpoint->progress_ns < checkpoint->options.patience_ns) {
+        sl_timer_arm(sl_server_timers(checkpoint->server), timer, now_ns + CHECK_NS);
         return;
     }
-    const uint64_t waited_s = (now_ns - checkpoint->moved_ns) / SL_CLOCK_NS_PER_S;
+    const uint64_t waited_s = (now_ns - checkpoint->progress_ns) / SL_CLOCK_NS_PER_S;
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
     if (checkpoint->stage == WANTED && is_for_catch_up(checkpoint)) {
         (void)snprintf(reason, sizeof reason,
@@ -439,7 +440,7 @@ int sl_server_checkpoint_open(struct sl_server *server,
     checkpoint->options = *options;
     checkpoint->options.patience_ns =
         options->patience_ns == 0 ? PATIENCE_DEFAULT_NS : options->patience_ns;
-    checkpoint->watch.run = look;
+    checkpoint->watch.run = check_disk;
     server->checkpoint = checkpoint;
     return 0;
 }
@@ -458,8 +459,8 @@ void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint6
     checkpoint->number = number;
     checkpoint->base = base;
     checkpoint->time_s = time_s;
-    checkpoint->moved_ns = sl_server_now_ns(server);
-    sl_timer_arm(sl_server_timers(server), &checkpoint->watch, checkpoint->moved_ns + LOOK_NS);
+    checkpoint->progress_ns = sl_server_now_ns(server);
+    sl_timer_arm(sl_server_timers(server), &checkpoint->watch, checkpoint->progress_ns + CHECK_NS);
 }
 
 void sl_server_checkpoint_completed(struct sl_server *server, uint64_t number)

@@ -25,7 +25,7 @@ static void finish_later(struct sl_timer *timer, uint64_t now_ns)
     finish(server_of(timer));
 }
 
-static void gave_up(struct sl_timer *timer, uint64_t now_ns)
+static void on_timeout(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
     struct sl_server *server = server_of(timer);
@@ -105,7 +105,7 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
     server->drain.stage = SL_SERVER_DRAINS;
     server->drain.drained = drained;
     server->drain.ctx = ctx;
-    server->drain.timer.run = gave_up;
+    server->drain.timer.run = on_timeout;
     sl_timer_arm(sl_server_timers(server), &server->drain.timer,
                  sl_server_now_ns(server) + timeout_ns);
     if (server->role.switchover != SL_SERVER_NO_SWITCHOVER) {

@@ -318,10 +318,9 @@ void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_mess
         return;
     }
     if ((conn->conn->transport->ops->capabilities & SL_TRANSPORT_MIGRATES) == 0) {
-        sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
-                                   "ps/%u: the connection is to shard %u, not to %u",
-                                   server->options.task_index, server->options.local_index,
-                                   conn->hello.shard);
+        sl_server_handshake_refuse(
+            conn, SL_ERR_REFUSED, "ps/%u: the connection is to shard %u, not to %u",
+            server->options.task_index, server->options.local_index, conn->hello.shard);
         return;
     }
     /* On failure `closed` follows. */

@@ -267,7 +267,7 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
             (unsigned long long)id, header->budget_us, (unsigned long long)conn->request_id_last);
         return false;
     }
-    sl_server_session_came(session, id);
+    sl_server_session_arrived(session, id);
     conn->request_id_last = id;
     return true;
 }

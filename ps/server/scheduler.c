@@ -59,7 +59,7 @@ static bool holds_writes(const struct sl_server_request *request)
 }
 
 /* The request no longer holds later writes back. */
-static void unpass(struct sl_server_request *request)
+static void clear_overtaken(struct sl_server_request *request)
 {
     struct sl_server_session *session = request->session;
     if (holds_writes(request)) {
@@ -71,7 +71,7 @@ static void unpass(struct sl_server_request *request)
     request->overtaken = false;
 }
 
-static void pass(struct sl_server_request *request)
+static void set_overtaken(struct sl_server_request *request)
 {
     if (!request->overtaken && sl_server_request_writes(&request->work)) {
         request->session->overtaken_writes++;
@@ -148,7 +148,7 @@ static void park(struct sl_server_request *request)
     if (refuse_to_park(request)) {
         return;
     }
-    pass(request);
+    set_overtaken(request);
     server->scheduler.parked_bytes += buffer_bytes(request);
     server->scheduler.orphan_bytes += request->conn == NULL ? buffer_bytes(request) : 0;
     sl_server_request_append(&server->scheduler.parked, request);
@@ -189,7 +189,7 @@ void sl_server_scheduler_remove(struct sl_server_request *request)
     if (request->session == NULL) {
         return;
     }
-    unpass(request);
+    clear_overtaken(request);
     struct sl_server_conn *conn = request->session->conn;
     if (conn == NULL) {
         return;
@@ -268,12 +268,12 @@ static void orphan(struct sl_server_request *request)
     sl_server_shm_take_off(request, begun);
     leave_conn(request);
     if (!begun) {
-        unpass(request);
+        clear_overtaken(request);
         sl_server_request_free(request);
         return;
     }
     sl_assert(session->orphan == NULL); /* the next write starts after this one */
-    pass(request);
+    set_overtaken(request);
     session->orphan = request;
     if (is_parked) {
         park(request);
@@ -477,7 +477,7 @@ static uint32_t run_requests(struct sl_server *server)
 {
     struct sl_server_scheduler *scheduler = &server->scheduler;
     uint32_t keys = queue_keys(server), sliced_keys = SL_SERVER_SLICED_KEYS;
-    uint32_t work = 0, stuck = 0, unlooked = 0;
+    uint32_t work = 0, stuck = 0, unchecked = 0;
     while (keys > 0 && sliced_keys > 0) {
         uint32_t spent = commit(server, keys);
         work += spent > 0;
@@ -494,8 +494,8 @@ static uint32_t run_requests(struct sl_server *server)
         scheduler->blocked = stuck > scheduler->runnable_count;
         work += spent > 0;
         keys -= spent < keys ? spent : keys;
-        unlooked += spent;
-        if (unlooked >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server)) {
+        unchecked += spent;
+        if (unchecked >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server)) {
             break;
         }
     }

@@ -133,7 +133,7 @@ static void end(struct sl_server_session *session, enum sl_server_client_event e
     unlink_and_free(session);
 }
 
-static void lose(struct sl_server_session *session, const char *why)
+static void expire(struct sl_server_session *session, const char *why)
 {
     char text[SL_MESSAGE_TEXT_BYTES];
     (void)snprintf(text, sizeof text, "expired: %s%s", why,
@@ -167,7 +167,7 @@ static void lease_passed(struct sl_timer *timer, uint64_t now_ns)
     char why[SL_MESSAGE_NAME_BYTES];
     (void)snprintf(why, sizeof why, "it has not reconnected within %.3g s",
                    lease_s(session->server));
-    lose(session, why);
+    expire(session, why);
 }
 
 static struct sl_server_session *create(struct sl_server *server,
@@ -196,7 +196,7 @@ static struct sl_server_session *create(struct sl_server *server,
 }
 
 /* The shard is not open yet: records loaded after the sessions would restore the worker's clock. */
-static void lose_early(struct sl_server_sessions *sessions, uint32_t worker)
+static void expire_early(struct sl_server_sessions *sessions, uint32_t worker)
 {
     sessions->expired_early[worker / 8] |= (uint8_t)(1U << (worker % 8));
 }
@@ -218,11 +218,11 @@ static void make_room_away(struct sl_server *server)
     }
     struct sl_server_session *first = away_of(sl_list_first(&sessions->away));
     if (server->is_open) {
-        lose(first, "too many others are disconnected");
+        expire(first, "too many others are disconnected");
         return;
     }
     if (first->role == SL_MESSAGE_ROLE_WORKER) {
-        lose_early(sessions, first->task_index);
+        expire_early(sessions, first->task_index);
     }
     report(first, "expired: the checkpoint has more clients than may be connected");
     away_remove(first);
@@ -272,7 +272,7 @@ static int replace_worker(const struct sl_server_conn *conn, char *reason, size_
                        other->conn->conn->peer);
         return SL_ERR_AGAIN;
     }
-    lose(other, "another process has its task now");
+    expire(other, "another process has its task now");
     return 0;
 }
 
@@ -335,7 +335,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
         return;
     }
     if (session->forgets) {
-        lose(session, "there was no memory to remember which of its writes failed");
+        expire(session, "there was no memory to remember which of its writes failed");
         return;
     }
     conn_release(session);
@@ -362,7 +362,7 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
         return; /* already replaced by another client */
     }
     if (server->shard == NULL || !server->is_open) { /* loading would restore the worker */
-        lose_early(&server->sessions, expired->task_index);
+        expire_early(&server->sessions, expired->task_index);
         return;
     }
     server->role.is_touched = true;
@@ -376,7 +376,7 @@ void sl_server_on_expired(struct sl_server *server, const struct sl_message_expi
         return;
     }
     struct sl_server_conn *conn = session->conn;
-    lose(session, expired->why);
+    expire(session, expired->why);
     if (conn != NULL) {
         sl_server_conn_drop(conn, SL_ERR_CLOSED, "the coordinator declared it expired: %s",
                             expired->why);
@@ -391,7 +391,7 @@ void sl_server_sessions_number(struct sl_server *server)
             continue;
         }
         if (session != NULL) {
-            lose(session, "it expired while the shard was loaded");
+            expire(session, "it expired while the shard was loaded");
         } else {
             sl_shard_worker_expired(server->shard, worker);
         }
@@ -420,7 +420,7 @@ void sl_server_session_touch(struct sl_server_session *session)
     }
 }
 
-void sl_server_session_came(struct sl_server_session *session, uint64_t id)
+void sl_server_session_arrived(struct sl_server_session *session, uint64_t id)
 {
     sl_server_session_touch(session);
     session->id_max = id > session->id_max ? id : session->id_max;

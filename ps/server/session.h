@@ -142,7 +142,7 @@ void sl_server_session_wrote(struct sl_server_session *session, uint64_t id);
 void sl_server_session_touch(struct sl_server_session *session);
 
 /* A request with this id has arrived. */
-void sl_server_session_came(struct sl_server_session *session, uint64_t id);
+void sl_server_session_arrived(struct sl_server_session *session, uint64_t id);
 
 /* Records that a control message arrived. */
 void sl_server_session_confirm(struct sl_server_session *session);

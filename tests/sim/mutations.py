@@ -397,11 +397,11 @@ UNIT_TESTS = {
 
 LINK_MUTATIONS = [
     ("link: a long frame has ten seconds in total", "ps/server/admission.c",
-     "++conn->sink.checks >= LOOKS_MAX_FRAME",
-     "++conn->sink.checks >= LOOKS_MAX"),
+     "++conn->sink.checks >= CHECKS_MAX_FRAME",
+     "++conn->sink.checks >= CHECKS_MAX"),
     ("link: a long reply has ten seconds in total", "ps/server/admission.c",
-     "const bool gets_on = is_done || taken_bytes != conn->output.taken_bytes;",
-     "const bool gets_on = is_done;"),
+     "const bool makes_progress = is_done || taken_bytes != conn->output.taken_bytes;",
+     "const bool makes_progress = is_done;"),
 ]
 
 

@@ -66,7 +66,7 @@ static void change(struct stepped_two *world, uint32_t i, uint32_t what)
     }
     switch (what % 5) {
     case 0:
-        sl_server_session_came(session, session->id_max + 1);
+        sl_server_session_arrived(session, session->id_max + 1);
         break;
     case 1:
         sl_server_session_wrote(session, session->last_write_id + 1);
@@ -93,7 +93,7 @@ static void fill(struct stepped_two *world)
 {
     for (uint32_t i = 0; i < MANY; i++) {
         come(world, i);
-        sl_server_session_came(client(world, i), 10 + i);
+        sl_server_session_arrived(client(world, i), 10 + i);
         sl_server_session_wrote(client(world, i), 5 + i);
         for (uint32_t number = 0; i % 7 == 0 && number < FAILURES; number++) {
             sl_server_session_failed(client(world, i), failure_of(i, number), SL_ERR_PROTOCOL);
