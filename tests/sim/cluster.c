@@ -12,14 +12,14 @@
 #include "tests/sim/final.h"
 #include "tests/sim/random.h"
 
-#define LIMIT_NS        (1800 * SL_CLOCK_NS_PER_S) /* of a run */
-#define OBSERVER_LIVES  100
-#define SECRET_BYTES    32
-#define OBSERVE_US_MAX  300000
-#define AT_ONCE_NS      (20 * SL_CLOCK_NS_PER_MS) /* to start a process in another's place */
-#define FLOODS_MAX      2
-#define FLOOD_PULLS     8      /* of one step, of as many as there may be */
-#define SPREAD_US       200000 /* within which processes are started */
+#define LIMIT_NS       (1800 * SL_CLOCK_NS_PER_S) /* of a run */
+#define OBSERVER_LIVES 100
+#define SECRET_BYTES   32
+#define OBSERVE_US_MAX 300000
+#define AT_ONCE_NS     (20 * SL_CLOCK_NS_PER_MS) /* to start a process in another's place */
+#define FLOODS_MAX     2
+#define FLOOD_PULLS    8      /* of one step, of as many as there may be */
+#define SPREAD_US      200000 /* within which processes are started */
 
 static void mix(struct sl_sim_cluster *cluster, uint64_t value)
 {

@@ -5,8 +5,8 @@
 #include "core/log.h"
 #include "tests/support/unit.h"
 #include "tests/unit/worker/client_path.h"
-#include "worker/shard_conn_connect.h"
 #include "worker/client_io_memory.h"
+#include "worker/shard_conn_connect.h"
 
 static void set_hosts(struct peer_world *world, const char *ps, const char *client)
 {
@@ -143,8 +143,8 @@ PEER_CASE(io_lend__tells_the_transport_that_shares)
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     assert_true(path_is_registered(world, path_rows));
     assert_true(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
-    assert_true(
-        sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows + NEAR_KEYS - 1, sizeof *path_rows));
+    assert_true(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows + NEAR_KEYS - 1,
+                                          sizeof *path_rows));
     assert_false(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows + 1, NEAR_LENT_BYTES));
     assert_false(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows + NEAR_KEYS, 0));
     const void *before = (const void *)((uintptr_t)path_rows - sizeof *path_rows);
@@ -263,8 +263,8 @@ PEER_CASE(io_lend__tells_nobody_who_shares_of_what_cannot_be_mapped)
     path_memory_is_plain = true;
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     assert_false(path_is_registered(world, path_rows));
-    assert_false(
-        sl_client_io_has_exported(&world->client->ios[0], SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));
+    assert_false(sl_client_io_has_exported(&world->client->ios[0], SL_ENDPOINT_SHM, path_rows,
+                                           NEAR_LENT_BYTES));
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 

@@ -8,9 +8,9 @@
 #include "net/dpdk/device_list.h"
 #include "tests/support/unit.h"
 #include "tests/unit/worker/client_path.h"
+#include "worker/client_io_memory.h"
 #include "worker/send_arena.h"
 #include "worker/shard_conn_connect.h"
-#include "worker/client_io_memory.h"
 
 static void set_rdma(struct peer_world *world)
 {
@@ -89,8 +89,9 @@ SL_CASE(link_find_place__refuses_dpdk_alone_without_a_device)
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
     struct sl_shard_address place;
     char reason[256];
-    assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason),
-                     SL_ERR_INVALID);
+    assert_int_equal(
+        sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason),
+        SL_ERR_INVALID);
     assert_non_null(strstr(reason, "dpdk://10.1.0.1:6: this process needs a device"));
     assert_non_null(strstr(reason, "--dpdk-device"));
 }
@@ -102,8 +103,9 @@ SL_CASE(link_find_place__refuses_rdma_alone_with_tls)
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "rdma://10.1.0.1:6"};
     struct sl_shard_address place;
     char reason[160];
-    assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason),
-                     SL_ERR_INVALID);
+    assert_int_equal(
+        sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason),
+        SL_ERR_INVALID);
     assert_string_equal(
         reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the ps a TCP endpoint too");
 }
