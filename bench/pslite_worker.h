@@ -8,14 +8,13 @@
 #include "bench/pslite_options.h"
 #include "bench/report.h"
 
-/* Results of a worker: plain values, so that they fit into memory shared by processes. */
+/* Results of a worker. */
 struct sl_bench_pslite_found {
     uint32_t rank, key_count;
     /* Of the last reports, the oldest first. */
     double goodput[SL_BENCH_ROUNDS_MAX]; /* Gb/s, payload of one direction */
     double key_us[SL_BENCH_ROUNDS_MAX];  /* mean time of a key */
     uint32_t report_count;
-    double all_goodput;      /* over all rounds; 0 in mode 0 */
     double push_ms, pull_ms; /* mode 0: of all its rounds together */
 };
 

@@ -169,23 +169,34 @@ class BenchTest(harness.StarlingTest):
             output = self.run_to_end("starling-bench", *args, *QUICK, env=env)
             self.assertIn(f"install Debian's {package}", output)
 
-    def pslite(self, *args, env=None):
-        """Runs a whole job in ps-lite's roles; returns the figures of its report by name and quantity, and
-        what was printed."""
-        path = os.path.join(self.folder, "report.json")
-        output = self.run_to_end("starling-bench", "pslite", 4096, 2, *args, "--local", "--json", path,
-                                 env=env)
-        with open(path, encoding="utf-8") as file:
-            report = json.load(file)
-        self.assertEqual(report["format"], "starling-bench report 1")
-        self.assertEqual(report["benchmark"], "pslite")
-        for key in ("cpu", "cores", "kernel", "build", "server_core", "client_core"):
-            self.assertIn(key, report["machine"])
-        self.assertRegex(report["written"], r"^\d{4}-\d\d-\d\dT")
-        of = {(figure["name"], figure["quantity"]): figure for figure in report["figures"]}
-        for figure in report["figures"]:
+    def start_roles(self, args, env=None, workers=1, servers=1):
+        """Starts a whole job in ps-lite's roles; returns its processes, workers first, and where their reports are."""
+        port, = harness.free_ports(1)
+        env = {"DMLC_NUM_WORKER": str(workers), "DMLC_NUM_SERVER": str(servers), "DMLC_PS_ROOT_URI": "127.0.0.1",
+               "DMLC_PS_ROOT_PORT": str(port), "DMLC_NODE_HOST": "127.0.0.1", "NETWORK_PS_CORE_NUMBER": "1", **(env or {})}
+        paths = [os.path.join(self.folder, f"report{port}-{i}.json") for i in range(workers)]
+        roles = [("worker", ["--json", path]) for path in paths] + [("server", [])] * servers + [("scheduler", [])]
+        return [self.start("starling-bench", "pslite", 4096, *args, *more, env={**env, "DMLC_ROLE": role})
+                for role, more in roles], paths
+
+    def pslite(self, *args, **more):
+        """Runs a whole job; returns the figures of its reports by name and quantity, the setting, and what a worker
+        printed."""
+        roles, paths = self.start_roles((2, *args), **more)
+        for process in roles:
+            self.assertEqual(process.wait(), 0, process.output)
+        of = {}
+        for path in paths:
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+            self.assertEqual((report["format"], report["benchmark"]), ("starling-bench report 1", "pslite"))
+            for key in ("cpu", "cores", "kernel", "build", "server_core", "client_core"):
+                self.assertIn(key, report["machine"])
+            self.assertRegex(report["written"], r"^\d{4}-\d\d-\d\dT")
+            of.update({(figure["name"], figure["quantity"]): figure for figure in report["figures"]})
+        for figure in of.values():
             self.assertGreater(min(figure["samples"]), 0, figure)
-        return of, report["setting"], output
+        return of, report["setting"], roles[0].output
 
     def test_pslite_in_every_mode(self):
         for mode, name in ((1, "push_pull"), (2, "push"), (3, "pull")):
@@ -205,35 +216,19 @@ class BenchTest(harness.StarlingTest):
 
     def test_pslite_of_many_and_by_variables(self):
         of, setting, output = self.pslite(
-            1, "--workers", 2, "--servers", 2, "--handler", "sum", "--over", "tcp", "--client", "reactor",
+            1, "--handler", "sum", "--over", "tcp", "--client", "reactor", workers=2, servers=2,
             env={"NUM_KEY_PER_SERVER": "3", "LOG_DURATION": "2", "TOTAL_DURATION": "5"})
         self.assertIn("3 keys of each server, which adds pushes up; TCP", setting)
         for worker in (0, 1):
             self.assertEqual(len(of[f"worker {worker}", "goodput"]["samples"]), 3)
-            self.assertIn(f"worker {worker}: goodput", output)
         self.assertIn("5 rounds done", output)
-
-    def test_pslite_by_roles(self):
-        port, = harness.free_ports(1)
-        path = os.path.join(self.folder, "report.json")
-        env = {"DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": "1", "DMLC_PS_ROOT_URI": "127.0.0.1",
-               "DMLC_PS_ROOT_PORT": str(port), "DMLC_NODE_HOST": "127.0.0.1", "NETWORK_PS_CORE_NUMBER": "1"}
-        roles = [self.start("starling-bench", "pslite", 4096, 2, 1,
-                            *(["--json", path] if role == "worker" else []),
-                            env={**env, "DMLC_ROLE": role}) for role in ("worker", "server", "scheduler")]
-        for process in roles:
-            self.assertEqual(process.wait(), 0, process.output)
-        with open(path, encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["benchmark"], "pslite")
 
     def test_pslite_arguments_that_are_none(self):
         for args, env, why in (
-                (["4k", "--local"], {}, "LEN=4k: accepts a number from 1"),
-                ([4096, 2, 4, "--local"], {}, "MODE=4: accepts 0 (push, then pull)"),
-                ([4097, "--local", "--handler", "sum"], {}, "LEN=4097: accepts multiples of 4"),
-                (["--local"], {"NUM_KEY_PER_SERVER": "many"}, "NUM_KEY_PER_SERVER=many: accepts"),
-                (["--local"], {"DMLC_ROLE": "worker"}, "DMLC_ROLE=worker"),
-                (["--local", "--workers", 0], {}, "--workers"),
+                (["4k"], {}, "LEN=4k: accepts a number from 1"),
+                ([4096, 2, 4], {}, "MODE=4: accepts 0 (push, then pull)"),
+                ([4097, "--handler", "sum"], {}, "LEN=4097: accepts multiples of 4"),
+                ([], {"NUM_KEY_PER_SERVER": "many"}, "NUM_KEY_PER_SERVER=many: accepts"),
                 ([], {}, "DMLC_ROLE"),
                 ([], {"DMLC_ROLE": "master"}, "master")):
             output = self.run_to_end("starling-bench", "pslite", *args, env=env, status=2)
@@ -241,11 +236,10 @@ class BenchTest(harness.StarlingTest):
         output = self.run_to_end("starling-bench", "ipc", 4096, 0, status=2)
         self.assertIn("REPEAT=0", output)
 
-    def test_pslite_leaves_nothing_when_it_is_interrupted(self):
-        bench = self.start("starling-bench", "pslite", 4096, 1000000000, "--local")
-        bench.wait_line("worker 0: goodput")
+    def test_ipc_leaves_nothing_when_it_is_interrupted(self):
+        bench = self.start("starling-bench", "ipc", 4096, "--part", "goodput", "--rounds", 64)
+        self.wait_until(lambda: len(children_of(bench.pid)) == 6)  # scheduler, server and worker, by either way
         children = children_of(bench.pid)
-        self.assertEqual(len(children), 3)
         bench.signal(signal.SIGINT)
         self.assertEqual(bench.wait(), -signal.SIGINT)
         self.wait_until(lambda: not any(os.path.exists(f"/proc/{child}") for child in children))
