@@ -31,36 +31,8 @@ static void enter(struct sl_dpdk_conn *conn)
     struct sl_dpdk_conn **bucket = bucket_of(dpdk, conn->id);
     conn->id_next = *bucket;
     *bucket = conn;
-    conn->next = dpdk->conns;
-    if (conn->next != NULL) {
-        conn->next->previous = conn;
-    }
-    dpdk->conns = conn;
+    sl_list_prepend(&dpdk->conns, &conn->alive);
     dpdk->stats.connections++;
-}
-
-static void leave_dirty(struct sl_dpdk_conn *conn)
-{
-    struct sl_dpdk_conn **at = &conn->dpdk->dirty;
-    while (conn->dirty && *at != conn) {
-        at = &(*at)->dirty_next;
-    }
-    if (conn->dirty) {
-        *at = conn->dirty_next;
-        conn->dirty = false;
-    }
-}
-
-static void leave_ready(struct sl_dpdk_conn *conn)
-{
-    struct sl_dpdk_conn **at = &conn->dpdk->ready;
-    while (conn->ready && *at != conn) {
-        at = &(*at)->ready_next;
-    }
-    if (conn->ready) {
-        *at = conn->ready_next;
-        conn->ready = false;
-    }
 }
 
 static void leave(struct sl_dpdk_conn *conn)
@@ -71,16 +43,9 @@ static void leave(struct sl_dpdk_conn *conn)
         at = &(*at)->id_next;
     }
     *at = conn->id_next;
-    if (conn->previous != NULL) {
-        conn->previous->next = conn->next;
-    } else {
-        dpdk->conns = conn->next;
-    }
-    if (conn->next != NULL) {
-        conn->next->previous = conn->previous;
-    }
-    leave_dirty(conn);
-    leave_ready(conn);
+    sl_list_remove(&conn->alive);
+    sl_list_remove(&conn->dirty);
+    sl_list_remove(&conn->ready);
     dpdk->stats.connections--;
 }
 
@@ -120,7 +85,7 @@ static struct sl_dpdk_conn *allocate(struct sl_dpdk *dpdk)
 {
     struct sl_dpdk_conn *conn = dpdk->spare;
     if (conn != NULL) {
-        dpdk->spare = conn->next;
+        dpdk->spare = conn->spare_next;
     } else {
         conn = malloc(sizeof *conn);
     }
@@ -134,7 +99,7 @@ static struct sl_dpdk_conn *allocate(struct sl_dpdk *dpdk)
 
 static void put_spare(struct sl_dpdk *dpdk, struct sl_dpdk_conn *conn)
 {
-    conn->next = dpdk->spare;
+    conn->spare_next = dpdk->spare;
     dpdk->spare = conn;
 }
 
@@ -404,8 +369,8 @@ void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell)
 
 void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn, const char *what)
 {
-    if (conn->phase != SL_DPDK_ENDED && sl_dpdk_may_log(conn->dpdk)) {
-        sl_log_warn("%s: closed, since %s", conn->base.peer, what);
+    if (conn->phase != SL_DPDK_ENDED) {
+        sl_transport_warn(&conn->dpdk->base, "%s: closed, since %s", conn->base.peer, what);
     }
     sl_dpdk_conn_end(conn, SL_ERR_PROTOCOL, true);
 }
@@ -414,10 +379,9 @@ void sl_dpdk_conn_lost(struct sl_dpdk_conn *conn, const char *what)
 {
     const struct sl_dpdk_netif *netif = conn->netif;
     const bool is_up = netif->port->ops->link_is_up(netif->port);
-    if (sl_dpdk_may_log(conn->dpdk)) {
-        sl_log_warn("%s: closed, since %s%s%s", conn->base.peer, is_up ? what : "the link of ",
-                    is_up ? "" : netif->info.name, is_up ? "" : " is down");
-    }
+    sl_transport_warn(&conn->dpdk->base, "%s: closed, since %s%s%s", conn->base.peer,
+                      is_up ? what : "the link of ", is_up ? "" : netif->info.name,
+                      is_up ? "" : " is down");
     sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, true);
 }
 
@@ -514,7 +478,8 @@ bool sl_dpdk_conn_visit(struct sl_dpdk_conn *conn)
 
 void sl_dpdk_conn_end_all(struct sl_dpdk *dpdk)
 {
-    for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
+    SL_LIST_FOREACH (link, &dpdk->conns) {
+        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
         send_reset(conn, SL_ERR_CLOSED);
         sl_dpdk_conn_end(conn, SL_ERR_CANCELLED, true);
         conn->end_err = SL_ERR_CANCELLED;
@@ -524,8 +489,8 @@ void sl_dpdk_conn_end_all(struct sl_dpdk *dpdk)
 
 void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk)
 {
-    while (dpdk->conns != NULL) {
-        struct sl_dpdk_conn *conn = dpdk->conns;
+    while (!sl_list_empty(&dpdk->conns)) {
+        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(sl_list_first(&dpdk->conns));
         if (conn->inbound && conn->accept_pending) {
             unmake(conn); /* not reported yet */
             put_spare(dpdk, conn);
@@ -539,7 +504,7 @@ void sl_dpdk_conn_free_all(struct sl_dpdk *dpdk)
 {
     while (dpdk->spare != NULL) {
         struct sl_dpdk_conn *conn = dpdk->spare;
-        dpdk->spare = conn->next;
+        dpdk->spare = conn->spare_next;
         free(conn);
     }
 }

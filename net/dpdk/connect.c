@@ -112,7 +112,7 @@ void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
     const uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
     const bool is_late = now_ns >= conn->deadline_ns;
     if (is_late && conn->late_count++ == LATE_COUNT) {
-        if (sl_dpdk_may_log(conn->dpdk)) {
+        if (sl_transport_may_log(&conn->dpdk->base)) {
             explain(conn);
         }
         sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, false);
@@ -206,7 +206,7 @@ static void take_refuse(struct sl_dpdk_conn *conn, uint8_t version, int err,
     read_words(packet->body, packet->body_bytes, words);
     if (err == SL_ERR_REFUSED || err == SL_ERR_CLOSED) {
         sl_log_debug("%s: refused: %s: %s", conn->base.peer, sl_err_name(err), words);
-    } else if (!sl_dpdk_may_log(conn->dpdk)) {
+    } else if (!sl_transport_may_log(&conn->dpdk->base)) {
         /* rate limit */
     } else if (version != SL_DPDK_VERSION) {
         sl_log_warn("%s: refused: it speaks version %u of the protocol on the wire, we version %u: "

@@ -11,11 +11,6 @@
 #define IDLE_MAX_NS SL_CLOCK_NS_PER_MS
 #define GRANT_STEP  (4U * SL_DPDK_UNSCHEDULED_BYTES)
 
-bool sl_dpdk_may_log(struct sl_dpdk *dpdk)
-{
-    return sl_transport_may_log(&dpdk->base);
-}
-
 struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk, const struct in6_addr *ip)
 {
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
@@ -48,8 +43,7 @@ static void on_idle(struct sl_timer *timer, uint64_t now_ns)
  * so that busy ports have little latency and idle ones cost little. */
 static void set_alarm(struct sl_dpdk *dpdk)
 {
-    struct sl_reactor *reactor = dpdk->base.reactor;
-    sl_timer_arm(sl_reactor_timers(reactor), &dpdk->idle, sl_dpdk_now_ns(dpdk) + dpdk->idle_ns);
+    sl_reactor_arm(dpdk->base.reactor, &dpdk->idle, dpdk->idle_ns);
     dpdk->idle_ns = 2 * dpdk->idle_ns < IDLE_MAX_NS ? 2 * dpdk->idle_ns : IDLE_MAX_NS;
 }
 
@@ -57,7 +51,7 @@ static bool dpdk_arm(struct sl_transport *transport)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
     bool all_wake = true;
-    if (dpdk->dirty != NULL || dpdk->awake) {
+    if (!sl_list_empty(&dpdk->dirty) || dpdk->awake) {
         return false;
     }
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
@@ -266,6 +260,9 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
         return SL_ERR_NO_MEMORY;
     }
     dpdk->base.reactor = reactor;
+    sl_list_init(&dpdk->conns);
+    sl_list_init(&dpdk->dirty);
+    sl_list_init(&dpdk->ready);
     err = open_ports(dpdk, &medium);
     err = err != 0 ? err : check_ports(dpdk);
     if (err == 0) {
@@ -296,9 +293,7 @@ static void dpdk_close(struct sl_transport **transport)
     close_ports(dpdk); /* no device reads memory of connections after this */
     sl_dpdk_conn_cancel_all(dpdk);
     sl_dpdk_liveness_close(dpdk);
-    if (sl_timer_armed(&dpdk->idle)) {
-        sl_timer_disarm(sl_reactor_timers(dpdk->base.reactor), &dpdk->idle);
-    }
+    sl_reactor_disarm(dpdk->base.reactor, &dpdk->idle);
     sl_dpdk_store_close(dpdk);
     sl_dpdk_conn_free_all(dpdk);
     unmake(dpdk);

@@ -12,7 +12,8 @@ void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes,
     *grants = (struct sl_dpdk_grants){.budget_bytes = budget_bytes,
                                       .unscheduled_bytes = unscheduled_bytes,
                                       .step_bytes = step_bytes};
-    grants->waiting.next = grants->waiting.previous = &grants->waiting;
+    sl_list_init(&grants->waiting);
+    sl_list_init(&grants->telling);
 }
 
 /* The account of one connection */
@@ -47,50 +48,27 @@ static bool is_news(const struct sl_dpdk_grants *grants, const struct sl_dpdk_gr
 
 static void ring_remove(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
-    if (grant->waits) {
-        grant->next->previous = grant->previous;
-        grant->previous->next = grant->next;
-        grant->waits = false;
-        grants->waiting_count--;
-    }
+    grants->waiting_count -= sl_list_linked(&grant->waiting);
+    sl_list_remove(&grant->waiting);
 }
 
 static void ring_add(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
-    struct sl_dpdk_grant *last = grants->waiting.previous;
-    grant->previous = last;
-    grant->next = &grants->waiting;
-    last->next = grant;
-    grants->waiting.previous = grant;
-    grant->waits = true;
+    sl_list_append(&grants->waiting, &grant->waiting);
     grants->waiting_count++;
-}
-
-static void list_remove(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
-{
-    struct sl_dpdk_grant **at = &grants->telling;
-    while (grant->update_pending && *at != grant) {
-        at = &(*at)->tells_next;
-    }
-    if (grant->update_pending) {
-        *at = grant->tells_next;
-        grant->update_pending = false;
-    }
 }
 
 /* Called after any change of its numbers. */
 static void review(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
     bool waits = need_of(grant) > 0;
-    if (waits && !grant->waits) {
+    if (waits && !sl_list_linked(&grant->waiting)) {
         ring_add(grants, grant);
     } else if (!waits) {
         ring_remove(grants, grant);
     }
-    if (!grant->update_pending && is_news(grants, grant)) {
-        grant->update_pending = true;
-        grant->tells_next = grants->telling;
-        grants->telling = grant;
+    if (!sl_list_linked(&grant->telling) && is_news(grants, grant)) {
+        sl_list_prepend(&grants->telling, &grant->telling);
     }
 }
 
@@ -105,7 +83,7 @@ void sl_dpdk_grant_open(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *gra
 void sl_dpdk_grant_close(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
     ring_remove(grants, grant);
-    list_remove(grants, grant);
+    sl_list_remove(&grant->telling);
     grants->scheduled_bytes -= share_of(grants, grant);
 }
 
@@ -166,7 +144,8 @@ static uint32_t portion_of(const struct sl_dpdk_grants *grants, const struct sl_
 static void deal(struct sl_dpdk_grants *grants)
 {
     for (uint32_t passed = 0; passed < grants->waiting_count;) {
-        struct sl_dpdk_grant *grant = grants->waiting.next;
+        struct sl_dpdk_grant *grant =
+            SL_CONTAINER_OF(sl_list_first(&grants->waiting), struct sl_dpdk_grant, waiting);
         uint32_t portion = portion_of(grants, grant);
         if (grants->scheduled_bytes + portion > grants->budget_bytes) {
             return;
@@ -185,10 +164,9 @@ void sl_dpdk_grants_deal(struct sl_dpdk_grants *grants,
                          void (*tell)(void *ctx, struct sl_dpdk_grant *grant), void *ctx)
 {
     deal(grants);
-    while (grants->telling != NULL) {
-        struct sl_dpdk_grant *grant = grants->telling;
-        grants->telling = grant->tells_next;
-        grant->update_pending = false;
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&grants->telling)) != NULL) {
+        struct sl_dpdk_grant *grant = SL_CONTAINER_OF(link, struct sl_dpdk_grant, telling);
         if (is_news(grants, grant)) {
             tell(ctx, grant);
         }

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/list.h"
+
 struct sl_dpdk_grants;
 
 /* The grant of one connection; a member of the connection. */
@@ -21,9 +23,8 @@ struct sl_dpdk_grant {
     uint32_t arrived;   /* message bytes received, each once; never beyond granted */
     uint32_t consumed;  /* delivered or copied to the sink; never beyond arrived */
     uint32_t requested; /* bytes that the peer still has to send, as far as known */
-    bool waits;         /* in the ring `waiting`: needs more than is granted */
-    bool update_pending; /* in the list `telling`: the peer should be notified */
-    struct sl_dpdk_grant *next, *previous, *tells_next;
+    struct sl_list_link waiting; /* in the list of the same name: needs more than is granted */
+    struct sl_list_link telling; /* likewise: the peer should be notified */
 };
 
 struct sl_dpdk_grants {
@@ -31,9 +32,9 @@ struct sl_dpdk_grants {
                                  consumed */
     uint64_t scheduled_bytes; /* used part of budget_bytes */
     uint32_t unscheduled_bytes, step_bytes;
-    struct sl_dpdk_grant waiting; /* head of a ring, in round-robin order */
+    struct sl_list waiting; /* in round-robin order */
     uint32_t waiting_count;
-    struct sl_dpdk_grant *telling;
+    struct sl_list telling;
 };
 
 /* step_bytes: grant per turn; at most half of budget_bytes. */

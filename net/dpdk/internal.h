@@ -18,6 +18,7 @@
 
 #include "core/assert.h"
 #include "core/limits.h"
+#include "core/list.h"
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/grant.h"
 #include "net/dpdk/neighbour.h"
@@ -74,11 +75,11 @@ struct sl_dpdk {
     struct sl_dpdk_netif netifs[SL_DPDK_PORTS];
     uint32_t netif_count;
     struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by local id */
-    struct sl_dpdk_conn *conns;                  /* list of all */
-    struct sl_dpdk_conn *spare;                  /* list of freed structs, linked by `next` */
-    struct sl_dpdk_conn *dirty;                  /* list for the next flush */
-    struct sl_dpdk_conn *ready; /* list for the next poll: pending delivery, ends */
-    bool awake;                 /* the next poll has work for `ready` */
+    struct sl_list conns;                        /* all */
+    struct sl_dpdk_conn *spare;                  /* freed structs, linked by `spare_next` */
+    struct sl_list dirty;                        /* for the next flush */
+    struct sl_list ready;                        /* for the next poll: pending delivery, ends */
+    bool awake;                                  /* the next poll has work for `ready` */
     struct sl_dpdk_listener *listeners;
     struct sl_dpdk_grants grants;
     struct sl_dpdk_pasts *pasts; /* ids of connections that ended */
@@ -145,7 +146,6 @@ struct sl_dpdk_conn {
     bool inbound;      /* accepted by listen */
     uint16_t body_max; /* longest body that both sides can receive */
     int end_err;
-    bool dirty, ready;
     bool accept_pending; /* visit has not yet reported `accepted` or `connected` */
     bool fin_sent;       /* sl_dpdk_send_bye was called */
     bool fin_acked;      /* set by ack.c, which marks the connection ready */
@@ -155,7 +155,8 @@ struct sl_dpdk_conn {
     bool all_delivered;      /* all messages before fin_message are delivered */
     uint32_t fin_message;    /* number of the first message that the peer will not send */
     uint32_t first_sequence; /* first number that this side sends; each ACCEPT repeats it */
-    struct sl_dpdk_conn *id_next, *next, *previous, *dirty_next, *ready_next;
+    struct sl_dpdk_conn *id_next, *spare_next;
+    struct sl_list_link alive, dirty, ready; /* alive: in `conns` */
     struct sl_dpdk_sent_packets sent_packets;
     struct sl_dpdk_received_packets received;
     struct sl_dpdk_rate rate;
@@ -182,8 +183,11 @@ struct sl_dpdk_conn {
 
 /* dpdk.c */
 
-/* Limits the log lines about peers to one a second. */
-bool sl_dpdk_may_log(struct sl_dpdk *dpdk);
+static inline struct sl_dpdk_conn *sl_dpdk_conn_alive(struct sl_list_link *link)
+{
+    return SL_CONTAINER_OF(link, struct sl_dpdk_conn, alive);
+}
+
 static inline uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk)
 {
     return sl_reactor_now_ns(dpdk->base.reactor);
@@ -191,20 +195,16 @@ static inline uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk)
 
 static inline void sl_dpdk_mark_dirty(struct sl_dpdk_conn *conn)
 {
-    if (!conn->dirty) {
-        conn->dirty = true;
-        conn->dirty_next = conn->dpdk->dirty;
-        conn->dpdk->dirty = conn;
+    if (!sl_list_linked(&conn->dirty)) {
+        sl_list_prepend(&conn->dpdk->dirty, &conn->dirty);
     }
 }
 
 /* Adds the connection to the next poll without keeping the reactor awake: `sink` returned NULL. */
 static inline void sl_dpdk_mark_waiting(struct sl_dpdk_conn *conn)
 {
-    if (!conn->ready) {
-        conn->ready = true;
-        conn->ready_next = conn->dpdk->ready;
-        conn->dpdk->ready = conn;
+    if (!sl_list_linked(&conn->ready)) {
+        sl_list_prepend(&conn->dpdk->ready, &conn->ready);
     }
 }
 

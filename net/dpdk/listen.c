@@ -214,7 +214,7 @@ void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     if (asked.connection == 0 || !sl_dpdk_route_is_answerable(&packet->from)) {
         return;
     }
-    if (sl_dpdk_may_log(dpdk)) {
+    if (sl_transport_may_log(&dpdk->base)) {
         char text[SL_LIMIT_ENDPOINT_BYTES];
         sl_dpdk_route_format(&packet->from, text);
         sl_log_warn("%s refused: it speaks version %u of the protocol on the wire, we version %u: "
@@ -230,7 +230,7 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     char text[SL_LIMIT_ENDPOINT_BYTES], words[WORDS_BYTES + 1];
     (void)snprintf(words, sizeof words, "%u connections are open, which is the limit",
                    dpdk->connections_max);
-    if (sl_dpdk_may_log(dpdk)) {
+    if (sl_transport_may_log(&dpdk->base)) {
         sl_dpdk_route_format(&packet->from, text);
         sl_log_warn("%s refused: %s", text, words);
     }

@@ -112,10 +112,10 @@ static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
     }
 }
 
-static void arm(struct sl_dpdk *dpdk, uint64_t now_ns)
+static void arm(struct sl_dpdk *dpdk)
 {
-    sl_timer_arm(sl_reactor_timers(dpdk->base.reactor), &dpdk->sweep,
-                 now_ns + sl_dpdk_patience_ns(dpdk) / ROUNDS_PER_TIMEOUT);
+    sl_reactor_arm(dpdk->base.reactor, &dpdk->sweep,
+                   sl_dpdk_patience_ns(dpdk) / ROUNDS_PER_TIMEOUT);
 }
 
 /* A visit that ends a connection only marks it, so that the list stays valid. */
@@ -123,11 +123,11 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_dpdk *dpdk = SL_CONTAINER_OF(timer, struct sl_dpdk, sweep);
     dpdk->sweep_rounds++;
-    for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
-        visit(conn, now_ns);
+    SL_LIST_FOREACH (link, &dpdk->conns) {
+        visit(sl_dpdk_conn_alive(link), now_ns);
     }
-    if (dpdk->conns != NULL) {
-        arm(dpdk, now_ns);
+    if (!sl_list_empty(&dpdk->conns)) {
+        arm(dpdk);
     }
 }
 
@@ -136,7 +136,8 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 /* Messages before a received FIN are still delivered. */
 static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
 {
-    for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
+    SL_LIST_FOREACH (link, &dpdk->conns) {
+        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
         const bool waits =
             conn->phase == SL_DPDK_DRAINING || (conn->phase == SL_DPDK_LIVE && !conn->fin_received);
         if (conn->netif == netif && waits) {
@@ -157,8 +158,7 @@ static void look_at_link(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 
 static void arm_links(struct sl_dpdk *dpdk)
 {
-    sl_timer_arm(sl_reactor_timers(dpdk->base.reactor), &dpdk->links,
-                 sl_dpdk_now_ns(dpdk) + LINKS_NS);
+    sl_reactor_arm(dpdk->base.reactor, &dpdk->links, LINKS_NS);
 }
 
 static void on_links_timer(struct sl_timer *timer, uint64_t now_ns)
@@ -188,17 +188,10 @@ void sl_dpdk_liveness_open(struct sl_dpdk *dpdk)
     }
 }
 
-static void disarm(struct sl_dpdk *dpdk, struct sl_timer *timer)
-{
-    if (sl_timer_armed(timer)) {
-        sl_timer_disarm(sl_reactor_timers(dpdk->base.reactor), timer);
-    }
-}
-
 void sl_dpdk_liveness_close(struct sl_dpdk *dpdk)
 {
-    disarm(dpdk, &dpdk->sweep);
-    disarm(dpdk, &dpdk->links);
+    sl_reactor_disarm(dpdk->base.reactor, &dpdk->sweep);
+    sl_reactor_disarm(dpdk->base.reactor, &dpdk->links);
 }
 
 void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn)
@@ -213,6 +206,6 @@ void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn)
                                                .narrow_since_ns = now_ns,
                                                .stuck_since_ns = now_ns};
     if (!sl_timer_armed(&dpdk->sweep)) {
-        arm(dpdk, now_ns);
+        arm(dpdk);
     }
 }

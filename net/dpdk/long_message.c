@@ -49,7 +49,7 @@ static bool know(struct sl_dpdk_receiving *receive, const struct sl_dpdk_slot *s
     for (const struct sl_dpdk_parked *at = slot->parked; !receive->is_known && at != NULL;
          at = at->next) {
         if (at->offset == 0) { /* checked on arrival */
-            receive->is_known = sl_dpdk_receive_decode(at->body, &receive->frame) == 0;
+            receive->is_known = sl_frame_decode_received(at->body, &receive->frame) == 0;
         }
     }
     return receive->is_known;

@@ -20,18 +20,6 @@ static char missing[PATH_BYTES + 512];
 
 /* The functions of the host */
 
-static void timer_arm(struct sl_reactor *reactor, struct sl_timer *timer, uint64_t after_ns)
-{
-    sl_timer_arm(sl_reactor_timers(reactor), timer, sl_reactor_now_ns(reactor) + after_ns);
-}
-
-static void timer_disarm(struct sl_reactor *reactor, struct sl_timer *timer)
-{
-    if (sl_timer_armed(timer)) {
-        sl_timer_disarm(sl_reactor_timers(reactor), timer);
-    }
-}
-
 struct sl_dpdk_watch {
     struct sl_ring_op op;
     struct sl_ring *ring;
@@ -74,7 +62,7 @@ static void watch_close(struct sl_dpdk_watch **closing)
 {
     struct sl_dpdk_watch *watch = *closing;
     if (watch->is_set) {
-        io_uring_prep_cancel(sl_ring_sqe(watch->ring, NULL), &watch->op, 0);
+        sl_ring_cancel(watch->ring, &watch->op);
     }
     while (watch->is_set) {
         if (sl_ring_reap(watch->ring, SL_LIMIT_TURN_EVENTS) == 0) {
@@ -91,8 +79,8 @@ static const struct sl_dpdk_host host = {
     .log_enabled = sl_log_enabled,
     .reactor_index = sl_reactor_index,
     .reactor_group_count = sl_reactor_group_count,
-    .timer_arm = timer_arm,
-    .timer_disarm = timer_disarm,
+    .timer_arm = sl_reactor_arm,
+    .timer_disarm = sl_reactor_disarm,
     .watch_open = watch_open,
     .watch_set = watch_set,
     .watch_is_set = watch_is_set,

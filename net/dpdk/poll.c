@@ -199,15 +199,12 @@ static bool tells(const struct sl_dpdk_conn *conn)
  * may share a packet. */
 static void flush_those(struct sl_dpdk *dpdk, bool (*are)(const struct sl_dpdk_conn *conn))
 {
-    for (struct sl_dpdk_conn **at = &dpdk->dirty; *at != NULL;) {
-        struct sl_dpdk_conn *conn = *at;
-        if (!are(conn)) {
-            at = &conn->dirty_next;
-            continue;
+    SL_LIST_FOREACH (link, &dpdk->dirty) {
+        struct sl_dpdk_conn *conn = SL_CONTAINER_OF(link, struct sl_dpdk_conn, dirty);
+        if (are(conn)) {
+            sl_list_remove(link);
+            flush_one(conn);
         }
-        *at = conn->dirty_next;
-        conn->dirty = false;
-        flush_one(conn);
     }
 }
 
@@ -231,14 +228,13 @@ static void tell_early(struct sl_dpdk *dpdk)
 static uint32_t visit_ready(struct sl_dpdk *dpdk)
 {
     uint32_t work = 0;
-    struct sl_dpdk_conn *list = dpdk->ready;
-    dpdk->ready = NULL;
+    struct sl_list visits; /* a connection that is marked again waits for the next poll */
+    sl_list_init(&visits);
+    sl_list_append_all(&visits, &dpdk->ready);
     dpdk->awake = false;
-    while (list != NULL) {
-        struct sl_dpdk_conn *conn = list;
-        list = conn->ready_next;
-        conn->ready = false;
-        work += sl_dpdk_conn_visit(conn) ? 1 : 0;
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&visits)) != NULL) {
+        work += sl_dpdk_conn_visit(SL_CONTAINER_OF(link, struct sl_dpdk_conn, ready)) ? 1 : 0;
     }
     return work;
 }
@@ -250,7 +246,7 @@ static uint32_t end_group(struct sl_dpdk *dpdk)
     if (dpdk->untold_bytes >= EARLY_BYTES) {
         tell_early(dpdk);
     }
-    if (dpdk->ready != NULL) {
+    if (!sl_list_empty(&dpdk->ready)) {
         work = visit_ready(dpdk);
     }
     flush_those(dpdk, is_full);
@@ -300,7 +296,7 @@ uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
     if (dpdk->untold_bytes >= EARLY_BYTES) {
         tell_early(dpdk);
     }
-    if (dpdk->ready != NULL) {
+    if (!sl_list_empty(&dpdk->ready)) {
         work += visit_ready(dpdk);
     } else {
         dpdk->awake = false; /* the connection that set it is gone */
@@ -313,13 +309,12 @@ uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
 
 static void flush_dirty(struct sl_dpdk *dpdk)
 {
-    struct sl_dpdk_conn *list = dpdk->dirty;
-    dpdk->dirty = NULL;
-    while (list != NULL) {
-        struct sl_dpdk_conn *conn = list;
-        list = conn->dirty_next;
-        conn->dirty = false;
-        flush_one(conn);
+    struct sl_list flushes; /* a connection that is marked again waits for the next flush */
+    sl_list_init(&flushes);
+    sl_list_append_all(&flushes, &dpdk->dirty);
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&flushes)) != NULL) {
+        flush_one(SL_CONTAINER_OF(link, struct sl_dpdk_conn, dirty));
     }
 }
 
@@ -328,7 +323,7 @@ void sl_dpdk_flush(struct sl_transport *transport)
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
     dpdk->untold_bytes = 0;
     sl_dpdk_grants_deal(&dpdk->grants, tell_grant, dpdk);
-    if (dpdk->dirty != NULL) {
+    if (!sl_list_empty(&dpdk->dirty)) {
         flush_dirty(dpdk);
     }
     send_all(dpdk, 1);

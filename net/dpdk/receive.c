@@ -38,15 +38,6 @@ bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn)
            conn->grant.granted != conn->grant.arrived;
 }
 
-int sl_dpdk_receive_decode_closely(const uint8_t *header, struct sl_frame *out)
-{
-    int err = sl_frame_decode(header, out);
-    if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-        return 0; /* the layer above can answer with a readable error */
-    }
-    return err;
-}
-
 /* Slots */
 
 struct sl_dpdk_slot *sl_dpdk_slot_at(struct sl_dpdk_receiving *receive, uint32_t message)
@@ -297,7 +288,7 @@ static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     struct sl_dpdk_receiving *receive = conn->receive;
     struct sl_frame frame;
     if (parsed->body_bytes < SL_FRAME_HEADER_BYTES ||
-        sl_dpdk_receive_decode(parsed->body, &frame) != 0 ||
+        sl_frame_decode_received(parsed->body, &frame) != 0 ||
         !says_the_same(receive, slot, parsed->body)) {
         return SL_DPDK_PROTOCOL_ERROR;
     }
@@ -433,7 +424,7 @@ static const uint8_t *next_frame(struct sl_dpdk_conn *conn, struct sl_dpdk_slot 
 {
     struct sl_bytes cursor = sl_bytes_over(slot->memory, slot->bytes);
     const uint8_t *header = sl_bytes_take(&cursor, SL_FRAME_HEADER_BYTES);
-    if (header == NULL || sl_dpdk_receive_decode(header, frame) != 0 ||
+    if (header == NULL || sl_frame_decode_received(header, frame) != 0 ||
         frame->payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         sl_dpdk_conn_refuse(conn, "it sent a frame header that is not ours");
         return NULL;
@@ -478,7 +469,7 @@ static bool deliver_short(struct sl_dpdk_conn *conn, const struct sl_dpdk_slot *
     }
     const uint8_t *memory = slot->memory;
     struct sl_dpdk_block *block = slot->block;
-    (void)sl_dpdk_receive_decode(memory, &frame); /* valid: checked on arrival */
+    (void)sl_frame_decode_received(memory, &frame); /* valid: checked on arrival */
     consume(conn, slot->bytes);
     sl_dpdk_receive_pass(conn->receive);
     sl_dpdk_receive_report(conn, &frame, memory + SL_FRAME_HEADER_BYTES, block);

@@ -90,12 +90,6 @@ void sl_dpdk_receive_pass(struct sl_dpdk_receiving *receive); /* the head is del
 /* Whether these are valid bounds of a piece of a message of this length. */
 bool sl_dpdk_receive_is_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes,
                               uint32_t message_bytes);
-/* As sl_frame_decode, but accepts a short frame of another version. */
-int sl_dpdk_receive_decode_closely(const uint8_t *header, struct sl_frame *out);
-static inline int sl_dpdk_receive_decode(const uint8_t *header, struct sl_frame *out)
-{
-    return sl_frame_decode_plain(header, out) ? 0 : sl_dpdk_receive_decode_closely(header, out);
-}
 void sl_dpdk_receive_report(struct sl_dpdk_conn *conn, const struct sl_frame *frame,
                             const uint8_t *payload, void *token);
 bool sl_dpdk_receive_is_readable(const struct sl_dpdk_conn *conn);

@@ -214,7 +214,7 @@ static bool is_for_all(const uint8_t *bytes, uint32_t length)
 static void look_for_rival(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
 {
     uint8_t mac[6];
-    if (sl_dpdk_neighbours_rival(netif->neighbours, mac) && sl_dpdk_may_log(dpdk)) {
+    if (sl_dpdk_neighbours_rival(netif->neighbours, mac) && sl_transport_may_log(&dpdk->base)) {
         char host[SL_LIMIT_ENDPOINT_BYTES];
         sl_dpdk_route_host(&netif->info.self.ip, host);
         sl_log_warn("%s: another station, %02x:%02x:%02x:%02x:%02x:%02x, says that it has our "
@@ -240,9 +240,11 @@ void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     } else if (came != NULL && is_for_all(bytes, length)) {
         sl_dpdk_misrouted_neighbour(dpdk, netif, came);
     }
-    for (struct sl_dpdk_conn *conn = sl_dpdk_neighbours_news(netif->neighbours) ? dpdk->conns
-                                                                                : NULL;
-         conn != NULL; conn = conn->next) {
+    if (!sl_dpdk_neighbours_news(netif->neighbours)) {
+        return;
+    }
+    SL_LIST_FOREACH (link, &dpdk->conns) {
+        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
         if (conn->netif == netif) {
             follow(conn);
         }

@@ -428,7 +428,8 @@ static void flush(struct sl_transport *transport)
     if (leaves) {
         sl_dpdk_ops.flush(transport);
     }
-    for (struct sl_dpdk_conn *conn = inner->conns; conn != NULL; conn = conn->next) {
+    SL_LIST_FOREACH (link, &inner->conns) {
+        struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
         struct end *end = conn->base.ctx;
         if (end->breaks && conn->phase == SL_DPDK_LIVE) {
             end->breaks = false;
@@ -446,18 +447,17 @@ bool sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
     uint32_t seen = 0;
     for (struct home *home = dpdk->homes; home != NULL; home = home->next) {
         struct sl_dpdk *inner = (struct sl_dpdk *)home->transport;
-        for (struct sl_dpdk_conn *conn = home->host == host ? inner->conns : NULL; conn != NULL;
-             conn = conn->next) {
-            seen += conn->phase == SL_DPDK_LIVE;
+        SL_LIST_FOREACH (link, &inner->conns) {
+            seen += home->host == host && sl_dpdk_conn_alive(link)->phase == SL_DPDK_LIVE;
         }
     }
     const uint32_t chosen = seen > 0 ? sl_sim_below(&dpdk->random, seen) : 0;
     seen = 0;
     for (struct home *home = dpdk->homes; home != NULL; home = home->next) {
         struct sl_dpdk *inner = (struct sl_dpdk *)home->transport;
-        for (struct sl_dpdk_conn *conn = home->host == host ? inner->conns : NULL; conn != NULL;
-             conn = conn->next) {
-            if (conn->phase == SL_DPDK_LIVE && (seen++ == chosen || all)) {
+        SL_LIST_FOREACH (link, &inner->conns) {
+            struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
+            if (home->host == host && conn->phase == SL_DPDK_LIVE && (seen++ == chosen || all)) {
                 all_hear = break_one(dpdk, conn) && all_hear;
             }
         }

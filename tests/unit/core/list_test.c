@@ -51,6 +51,19 @@ SL_CASE(list_prepend__puts_the_link_first)
     assert_numbers(&list, 0, 3);
 }
 
+SL_CASE(list_prepend__reverses)
+{
+    struct sl_list list;
+    struct item items[3];
+    sl_list_init(&list);
+    for (int i = 2; i >= 0; i--) {
+        items[i] = (struct item){.number = i};
+        sl_list_prepend(&list, &items[i].link);
+    }
+    sl_list_prepend(&list, &items[0].link); /* it is first already */
+    assert_numbers(&list, 0, 3);
+}
+
 SL_CASE(list_append__moves_from_another_list)
 {
     struct sl_list list, other;

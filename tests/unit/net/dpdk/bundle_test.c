@@ -176,7 +176,7 @@ SL_CASE_WITH(lost__goes_again_as_it_was_cut_and_first, setup, teardown)
     offer(3, 50);
     /* The train and the first piece are missing, three have come. */
     assert_true(end_acknowledge(&end, FIRST, 0xe, end.conn->granted_theirs));
-    assert_true(end.conn->dirty);
+    assert_true(sl_list_linked(&end.conn->dirty));
     end_flush(&end);
     assert_int_equal(end.sent_count, 8);
     for (uint32_t n = 0; n < 2; n++) {
@@ -250,7 +250,7 @@ SL_CASE_WITH(gather__reports_when_the_device_has_read, setup, teardown)
     end.dpdk->awake = false;
     acknowledge(FIRST + 4);
     assert_int_equal(end.cookie_count, 0);
-    assert_true(end.conn->ready && end.dpdk->awake);
+    assert_true(sl_list_linked(&end.conn->ready) && end.dpdk->awake);
     assert_true(sl_dpdk_send_is_reading(end.conn));
     end_read_rests(&end);
     assert_false(sl_dpdk_send_is_reading(end.conn));

@@ -228,6 +228,9 @@ void end_open(struct end *end, const struct sl_dpdk_port_info *info)
     netif->info = info != NULL
                       ? *info
                       : (struct sl_dpdk_port_info){.frame_bytes_max = 1514, .packets = END_PACKETS};
+    sl_list_init(&end->dpdk->conns);
+    sl_list_init(&end->dpdk->dirty);
+    sl_list_init(&end->dpdk->ready);
     sl_dpdk_grants_init(&end->dpdk->grants, SL_DPDK_BUDGET_BYTES, SL_DPDK_UNSCHEDULED_BYTES, 65536);
     assert_int_equal(sl_dpdk_store_open(end->dpdk), 0);
     open_conn(end);
@@ -338,8 +341,7 @@ void end_flush(struct end *end)
 {
     struct sl_dpdk_netif *netif = &end->dpdk->netifs[0];
     (void)sl_reactor_turn(end->dpdk->base.reactor, end->now_ns);
-    end->conn->dirty = false;
-    end->dpdk->dirty = NULL;
+    sl_list_remove(&end->conn->dirty);
     end->when_ns = sl_dpdk_send_flush(end->conn);
     (void)port_send(&end->port, netif->out, netif->out_count);
     netif->out_count = 0;

@@ -171,11 +171,11 @@ SL_CASE_WITH(sink__is_asked_again, setup, teardown)
     assert_int_equal(take_whole(0, 1, LONG), SL_DPDK_PARKED);
     assert_int_equal(take_one(1, 2, 64), SL_DPDK_TAKEN);
     for (uint32_t i = 1; i <= 3; i++) {
-        end.conn->ready = end.dpdk->awake = false;
-        end.dpdk->ready = NULL;
+        sl_list_remove(&end.conn->ready);
+        end.dpdk->awake = false;
         end_deliver(&end);
         assert_int_equal(end.asked, i);
-        assert_true(end.conn->ready);
+        assert_true(sl_list_linked(&end.conn->ready));
         assert_false(end.dpdk->awake);
         assert_false(sl_dpdk_receive_is_owed(end.conn));
     }

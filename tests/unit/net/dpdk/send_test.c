@@ -21,7 +21,7 @@ SL_CASE_WITH(grant__bounds_what_is_sent, setup, teardown)
     end_flush(&end);
     assert_int_equal(end.sent_count, SL_DPDK_UNSCHEDULED_BYTES / PIECE);
     assert_true(end_acknowledge(&end, FIRST + 10, 0, SL_DPDK_UNSCHEDULED_BYTES + PIECE));
-    assert_true(end.conn->dirty);
+    assert_true(sl_list_linked(&end.conn->dirty));
     end_flush(&end);
     assert_int_equal(end.sent_count, SL_DPDK_UNSCHEDULED_BYTES / PIECE + 1);
     assert_true(end_acknowledge(&end, FIRST + 10, 0, 300000));
@@ -74,7 +74,7 @@ SL_CASE_WITH(grant__is_asked_for_again, setup, teardown)
     assert_int_equal(end.when_ns, SL_CLOCK_NEVER); /* the timer of what is on its way will do */
     for (uint32_t n = 1; n <= 12; n++) {
         acknowledge(FIRST + n);
-        assert_true(end.conn->dirty);
+        assert_true(sl_list_linked(&end.conn->dirty));
         end_flush(&end);
         assert_int_equal(end.sent_count, n);
         assert_int_equal(end.when_ns, end.now_ns + pause_ns);
@@ -118,10 +118,10 @@ SL_CASE_WITH(port__without_memory_goes_on_later, setup, teardown)
     offer(0, 5000);
     end_flush(&end);
     assert_int_equal(end.sent_count, 2);
-    assert_true(end.conn->ready && end.dpdk->awake);
+    assert_true(sl_list_linked(&end.conn->ready) && end.dpdk->awake);
     end.lends_max = 3;
     sl_dpdk_send_report(end.conn);
-    assert_true(end.conn->dirty);
+    assert_true(sl_list_linked(&end.conn->dirty));
     end_flush(&end);
     assert_int_equal(end.sent_count, 4);
     assert_int_equal(end.cookie_count, 0);
@@ -135,9 +135,9 @@ SL_CASE_WITH(turn__sends_so_many_and_wants_another, setup, teardown)
     offer(0, 300000);
     end_flush(&end);
     assert_int_equal(end.sent_count, 64);
-    assert_true(end.conn->ready && end.dpdk->awake);
+    assert_true(sl_list_linked(&end.conn->ready) && end.dpdk->awake);
     sl_dpdk_send_report(end.conn);
-    assert_true(end.conn->dirty);
+    assert_true(sl_list_linked(&end.conn->dirty));
 }
 
 SL_CASE_WITH(checksums__by_the_device, setup, teardown)
@@ -236,7 +236,7 @@ SL_CASE_WITH(fin__goes_behind_the_last_frame, setup, teardown)
     assert_true(end_acknowledge(&end, FIRST + 1, 0, 1000));
     assert_false(end.conn->fin_acked);
     assert_true(end_acknowledge(&end, FIRST + 2, 0, 1000));
-    assert_true(end.conn->fin_acked && end.conn->ready);
+    assert_true(end.conn->fin_acked && sl_list_linked(&end.conn->ready));
 }
 
 SL_CASE_WITH(unnumbered__is_sent_at_once, setup, teardown)
