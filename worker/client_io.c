@@ -102,7 +102,8 @@ struct sl_transport *sl_client_io_preferred_transport(struct sl_client_io *io,
 
 struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_scheme scheme)
 {
-    return scheme == SL_ENDPOINT_SHM && io->has_shared_outbox ? &io->shared_outbox : &io->outbox;
+    return scheme == SL_ENDPOINT_SHM && io->memory.has_shared_outbox ? &io->memory.shared_outbox
+                                                                     : &io->memory.outbox;
 }
 
 static void retry(struct sl_timer *timer, uint64_t now_ns)
@@ -128,11 +129,12 @@ void sl_client_io_start(struct sl_control_op *op)
     struct sl_client_io *io = op->io;
     io->retry = (struct sl_timer){.run = retry};
     sl_reactor_excuse_turn(io->reactor);
-    int err = sl_outbox_init(&io->outbox, SL_CLIENT_IO_OUTBOX_BYTES, io->options->hello.checksum);
+    int err =
+        sl_outbox_init(&io->memory.outbox, SL_CLIENT_IO_OUTBOX_BYTES, io->options->hello.checksum);
     if (err != 0) {
         sl_control_op_fail(op, err, "no memory for outgoing frames");
     } else {
-        io->has_outbox = true;
+        io->memory.has_outbox = true;
     }
     sl_control_op_answer(op);
 }
@@ -160,8 +162,8 @@ static int take_buffers(struct sl_client_io *io, uint32_t conn_count)
 {
     uint32_t count = conn_count < SL_CLIENT_IO_BUFFERS_MAX ? conn_count : SL_CLIENT_IO_BUFFERS_MAX;
     count *= may_use_rdma(io) ? 2 : 1;
-    int err = sl_pool_init(&io->buffers, SL_LIMIT_FRAME_PAYLOAD_BYTES, count);
-    io->has_buffers = err == 0;
+    int err = sl_pool_init(&io->memory.buffers, SL_LIMIT_FRAME_PAYLOAD_BYTES, count);
+    io->memory.has_buffers = err == 0;
     return err;
 }
 
@@ -270,21 +272,21 @@ void sl_client_io_table_open(struct sl_control_op *op)
 
 int sl_client_io_add_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec)
 {
-    for (uint32_t i = 0; i < io->table_count; i++) {
-        if (io->tables[i].id == id) {
+    for (uint32_t i = 0; i < io->tables.count; i++) {
+        if (io->tables.items[i].id == id) {
             return 0;
         }
     }
-    if (io->table_count == io->table_capacity) {
-        uint32_t capacity = io->table_capacity == 0 ? 8 : 2 * io->table_capacity;
-        struct sl_client_io_table *grown = realloc(io->tables, capacity * sizeof *grown);
+    if (io->tables.count == io->tables.capacity) {
+        uint32_t capacity = io->tables.capacity == 0 ? 8 : 2 * io->tables.capacity;
+        struct sl_client_io_table *grown = realloc(io->tables.items, capacity * sizeof *grown);
         if (grown == NULL) {
             return SL_ERR_NO_MEMORY;
         }
-        io->tables = grown;
-        io->table_capacity = capacity;
+        io->tables.items = grown;
+        io->tables.capacity = capacity;
     }
-    io->tables[io->table_count++] = (struct sl_client_io_table){.id = id, .spec = *spec};
+    io->tables.items[io->tables.count++] = (struct sl_client_io_table){.id = id, .spec = *spec};
     return 0;
 }
 
@@ -364,16 +366,16 @@ static void finish_closing(struct sl_client_io *io)
             sl_transport_close(&io->transports[scheme]);
         }
     }
-    if (io->has_outbox) {
-        sl_outbox_fini(&io->outbox);
+    if (io->memory.has_outbox) {
+        sl_outbox_fini(&io->memory.outbox);
     }
-    if (io->has_shared_outbox) {
-        sl_outbox_fini(&io->shared_outbox);
+    if (io->memory.has_shared_outbox) {
+        sl_outbox_fini(&io->memory.shared_outbox);
     }
-    if (io->has_buffers) {
-        sl_pool_fini(&io->buffers);
+    if (io->memory.has_buffers) {
+        sl_pool_fini(&io->memory.buffers);
     }
-    free(io->tables);
+    free(io->tables.items);
     sl_control_op_answer(io->closing.op);
 }
 

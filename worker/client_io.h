@@ -102,10 +102,12 @@ struct sl_client_io {
     bool is_missing[SL_CLIENT_IO_SCHEMES]; /* a preferred path's transport cannot be opened */
     int devices_err; /* error of opening DPDK, which is slow and not retried; 0: none */
     bool has_logged_missing[SL_CLIENT_IO_SCHEMES]; /* logged */
-    struct sl_outbox outbox;
-    struct sl_outbox shared_outbox; /* for a transport with SL_TRANSPORT_MAPS_MEMORY */
-    struct sl_pool buffers;         /* of SL_LIMIT_FRAME_PAYLOAD_BYTES each */
-    bool has_outbox, has_shared_outbox, has_buffers;
+    struct {
+        struct sl_outbox outbox;
+        struct sl_outbox shared_outbox; /* for a transport with SL_TRANSPORT_MAPS_MEMORY */
+        struct sl_pool buffers;         /* of SL_LIMIT_FRAME_PAYLOAD_BYTES each */
+        bool has_outbox, has_shared_outbox, has_buffers;
+    } memory;
     struct sl_client_io_buffer exports[SL_CLIENT_BUFFERS_MAX];
     uint32_t export_count;
     struct sl_timer retry;
@@ -113,8 +115,10 @@ struct sl_client_io {
     struct sl_shard_conn *conns; /* of all client_ios, by shard; set by sl_client_io_connect */
     uint32_t shard_count;
 
-    struct sl_client_io_table *tables;
-    uint32_t table_count, table_capacity;
+    struct {
+        struct sl_client_io_table *items;
+        uint32_t count, capacity;
+    } tables;
 
     struct sl_client_io_coordinator coordinator; /* client_io 0 */
     uint32_t mails_out; /* mails to other client_ios that have not returned: failover.h */

@@ -23,10 +23,10 @@ static bool register_memory(struct sl_transport *transport, void *base, size_t b
 
 static void make_shared_outbox(struct sl_client_io *io, struct sl_transport *transport)
 {
-    sl_assert(!io->has_shared_outbox); /* only one transport maps memory */
-    int err = sl_outbox_init_shared(&io->shared_outbox, SL_CLIENT_IO_OUTBOX_BYTES,
+    sl_assert(!io->memory.has_shared_outbox); /* only one transport maps memory */
+    int err = sl_outbox_init_shared(&io->memory.shared_outbox, SL_CLIENT_IO_OUTBOX_BYTES,
                                     io->options->hello.checksum, transport);
-    io->has_shared_outbox = err == 0;
+    io->memory.has_shared_outbox = err == 0;
     if (err != 0) {
         sl_log_warn("%s: outgoing frames are not in shared memory: %s",
                     sl_reactor_name(io->reactor), sl_err_name(err));
@@ -35,9 +35,9 @@ static void make_shared_outbox(struct sl_client_io *io, struct sl_transport *tra
 
 static void register_own_memory(struct sl_client_io *io, struct sl_transport *transport)
 {
-    (void)sl_outbox_register(&io->outbox, transport);
-    if (io->has_buffers) {
-        const struct sl_pool *buffers = &io->buffers;
+    (void)sl_outbox_register(&io->memory.outbox, transport);
+    if (io->memory.has_buffers) {
+        const struct sl_pool *buffers = &io->memory.buffers;
         (void)register_memory(transport, buffers->base,
                               buffers->block_bytes * buffers->block_count);
     }

@@ -114,10 +114,10 @@ static void table_kept(void *ctx, const struct sl_message *answer, int err, cons
 /* The coordinator restarted: table ids in use must not change. */
 static void keep_tables(struct sl_client_io *io)
 {
-    for (uint32_t i = 0; i < io->table_count; i++) {
+    for (uint32_t i = 0; i < io->tables.count; i++) {
         struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
-        message.table_open.spec = io->tables[i].spec;
-        message.table_open.table_id = io->tables[i].id;
+        message.table_open.spec = io->tables.items[i].spec;
+        message.table_open.table_id = io->tables.items[i].id;
         message.table_open.keep_id = true;
         sl_session_request(io->coordinator.session, &message, REGISTER_TIMEOUT_NS, table_kept, io);
     }
@@ -245,7 +245,7 @@ void sl_control_join(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
     struct sl_session_options options = {
-        .outbox = &io->outbox,
+        .outbox = &io->memory.outbox,
         .endpoint = io->options->coordinator,
         .others = io->options->others,
         .other_count = io->options->other_count,

@@ -90,20 +90,20 @@ static void request_direct_reply(struct sl_shard_conn *conn, struct sl_request *
  * waits at the shard until fetched. Leaves one buffer for fetched replies. */
 static void *reserve_buffer(struct sl_shard_conn *conn, const struct sl_request *request)
 {
-    struct sl_pool *buffers = &conn->io->buffers;
+    struct sl_pool *buffers = &conn->io->memory.buffers;
     if (!conn->path.needs_registered || request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
         buffers->free_count < 2) {
         return NULL;
     }
-    void *stage = sl_pool_get(buffers);
-    sl_outbox_set_reply_buffer(conn->path.outbox, stage, (uint32_t)request->reply_bytes);
-    return stage;
+    void *buffer = sl_pool_get(buffers);
+    sl_outbox_set_reply_buffer(conn->path.outbox, buffer, (uint32_t)request->reply_bytes);
+    return buffer;
 }
 
-static void return_buffer(struct sl_shard_conn *conn, void *stage)
+static void return_buffer(struct sl_shard_conn *conn, void *buffer)
 {
-    if (stage != NULL) {
-        sl_pool_put(&conn->io->buffers, stage);
+    if (buffer != NULL) {
+        sl_pool_put(&conn->io->memory.buffers, buffer);
     }
 }
 
@@ -130,7 +130,7 @@ static void commit(struct sl_shard_conn *conn, struct sl_request *request,
     if (takes_direct_reply(conn, request)) {
         request_direct_reply(conn, request);
     } else {
-        entry->stage = reserve_buffer(conn, request);
+        entry->buffer = reserve_buffer(conn, request);
     }
     conn->io->stats.requests++;
     struct sl_frame frame = {
@@ -286,11 +286,11 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
         conn->reply_buffer = request;
         return request->reply_buffer;
     }
-    if (entry != NULL && entry->stage != NULL) {
-        return entry->stage;
+    if (entry != NULL && entry->buffer != NULL) {
+        return entry->buffer;
     }
     if (conn->buffer == NULL) {
-        conn->buffer = sl_pool_get(&conn->io->buffers);
+        conn->buffer = sl_pool_get(&conn->io->memory.buffers);
     }
     return conn->buffer;
 }
@@ -299,7 +299,7 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
 static void end_direct_reply(struct sl_shard_conn *conn)
 {
     if (conn->buffer != NULL) {
-        sl_pool_put(&conn->io->buffers, conn->buffer);
+        sl_pool_put(&conn->io->memory.buffers, conn->buffer);
         conn->buffer = NULL;
     }
     if (conn->reply_buffer != NULL) {
@@ -389,7 +389,7 @@ static void replied(struct sl_shard_conn *conn, const struct sl_transport_messag
     sl_inflight_remove(&conn->inflight, found);
     take_reply(conn, entry.request,
                entry.request == NULL ? entry.clock_after : clock_after(entry.request), message);
-    return_buffer(conn, entry.stage);
+    return_buffer(conn, entry.buffer);
 }
 
 void sl_shard_conn_received(void *ctx, struct sl_session *session,
@@ -423,7 +423,7 @@ static struct sl_request *take_inflight(struct sl_shard_conn *conn)
     end_direct_reply(conn);
     while (request == NULL && (entry = sl_inflight_any(&conn->inflight)) != NULL) {
         request = entry->request;
-        return_buffer(conn, entry->stage);
+        return_buffer(conn, entry->buffer);
         sl_inflight_remove(&conn->inflight, entry);
     }
     if (request != NULL) {

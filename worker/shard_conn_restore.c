@@ -39,7 +39,7 @@ static bool take_answer(struct sl_shard_conn *conn, int err, const char *what, c
 static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct sl_shard_conn *conn = ctx;
-    uint32_t wanted = conn->io->tables[conn->restore.table].id;
+    uint32_t wanted = conn->io->tables.items[conn->restore.table].id;
     if (err == 0 && !conn->restore.anew && answer->table_id != wanted) {
         err = SL_ERR_PROTOCOL;
         reason = "it opened another table";
@@ -84,10 +84,10 @@ void sl_shard_conn_restore(struct sl_shard_conn *conn)
         return;
     }
     const struct sl_client_io *io = conn->io;
-    if (conn->restore.table < io->table_count) {
+    if (conn->restore.table < io->tables.count) {
         struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
-        message.table_open.spec = io->tables[conn->restore.table].spec;
-        message.table_open.table_id = io->tables[conn->restore.table].id;
+        message.table_open.spec = io->tables.items[conn->restore.table].spec;
+        message.table_open.table_id = io->tables.items[conn->restore.table].id;
         ask(conn, &message, table_opened);
     } else if (must_join(conn)) {
         struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = conn->clock.value};

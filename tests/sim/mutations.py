@@ -139,7 +139,7 @@ MUTATIONS = [
      "            kept[count] = request;\n            sl_substep_failed(request, SL_ERR_CLOSED, \"broken\");\n"),
     ("a shard that restarted is not told the tables", "worker/shard_conn_connect.c",
      "    conn->restore.table = 0;",
-     "    conn->restore.table = conn->io->table_count;"),
+     "    conn->restore.table = conn->io->tables.count;"),
     ("heartbeats are not sent", "ps/coordinator/coordinator.c",
      "    member->last_seen_ns = now_ns;\n"
      "    switch",

@@ -138,8 +138,8 @@ PEER_CASE(io_lend__tells_the_transport_that_shares)
     start_path(world);
     const struct sl_client_io *io = &world->client->ios[0];
     assert_int_equal(world->path.registered_count, 2); /* the outbox, and what steps send */
-    assert_true(path_is_registered(world, io->shared_outbox.base));
-    assert_ptr_equal(world->client->conns[0].path.outbox, &io->shared_outbox);
+    assert_true(path_is_registered(world, io->memory.shared_outbox.base));
+    assert_ptr_equal(world->client->conns[0].path.outbox, &io->memory.shared_outbox);
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     assert_true(path_is_registered(world, path_rows));
     assert_true(sl_client_io_has_exported(io, SL_ENDPOINT_SHM, path_rows, NEAR_LENT_BYTES));

@@ -201,11 +201,11 @@ PEER_CASE(io_share__registers_all_that_is_sent_and_received)
 {
     start_rdma(world);
     const struct sl_client_io *io = &world->client->ios[0];
-    assert_true(path_is_registered(world, io->outbox.base));
-    assert_true(path_is_registered(world, io->buffers.base));
+    assert_true(path_is_registered(world, io->memory.outbox.base));
+    assert_true(path_is_registered(world, io->memory.buffers.base));
     assert_true(path_is_registered(world, sl_send_arena_shared(io->options->wire)->base));
     assert_int_equal(world->path.registered_count, 3);
-    assert_ptr_equal(world->client->conns[0].path.outbox, &io->outbox);
+    assert_ptr_equal(world->client->conns[0].path.outbox, &io->memory.outbox);
     /* The caller's, which no other process can map, too. */
     path_call_io(world, sl_client_io_export, path_rows, NEAR_LENT_BYTES);
     assert_true(path_is_registered(world, path_rows));
@@ -217,7 +217,7 @@ PEER_CASE(io_share__registers_all_that_is_sent_and_received)
 
 static bool is_in_buffers(const struct sl_client_io *io, const void *at)
 {
-    const struct sl_pool *buffers = &io->buffers;
+    const struct sl_pool *buffers = &io->memory.buffers;
     return (const uint8_t *)at >= buffers->base &&
            (const uint8_t *)at < buffers->base + buffers->block_count * buffers->block_bytes;
 }
@@ -371,7 +371,7 @@ PEER_CASE(link__lets_long_answers_land_before_they_are_scattered)
 {
     start_rdma(world);
     const struct sl_client_io *io = &world->client->ios[0];
-    assert_int_equal(io->buffers.free_count, 2);
+    assert_int_equal(io->memory.buffers.free_count, 2);
     memset(path_rows, 1, sizeof path_rows);
     struct sl_step *step = path_submit_pull(world, path_rows, STAGED_KEYS);
     peer_turns(world, 3);
@@ -381,7 +381,7 @@ PEER_CASE(link__lets_long_answers_land_before_they_are_scattered)
     assert_int_equal(world->path.network.landed_count, 1);
     assert_true(path_rows[0] == 0 && path_rows[NEAR_KEYS] == 0);
     assert_true(path_rows[NEAR_KEYS + 1] != 0);
-    assert_int_equal(io->buffers.free_count, 2);
+    assert_int_equal(io->memory.buffers.free_count, 2);
     /* One buffer is left for what comes without having been asked for there. */
     step = path_submit_pull(world, path_rows, STAGED_KEYS);
     struct sl_step *other = path_submit_pull(world, path_rows, STAGED_KEYS);
@@ -389,11 +389,11 @@ PEER_CASE(link__lets_long_answers_land_before_they_are_scattered)
     peer_expect(world, other, 0, "");
     assert_null(world->path.reply_buffer);
     assert_int_equal(world->path.network.landed_count, 2);
-    assert_int_equal(io->buffers.free_count, 2);
+    assert_int_equal(io->memory.buffers.free_count, 2);
     world->manner = PEER_ERROR_WITH_LONG_TEXT;
     peer_expect(world, path_submit_pull(world, path_rows, STAGED_KEYS), SL_ERR_NOT_FOUND,
                 "no?table");
-    assert_int_equal(io->buffers.free_count, 2);
+    assert_int_equal(io->memory.buffers.free_count, 2);
 }
 
 /* Nobody waits for the answer any more, but the shard may still write it: to no caller's memory. */
@@ -404,11 +404,11 @@ PEER_CASE(link_forget__leaves_the_buffer_to_the_shard)
     world->manner = PEER_SILENT;
     peer_expect(world, path_submit_pull(world, path_rows, STAGED_KEYS), SL_ERR_DEADLINE,
                 "500 ms passed");
-    assert_int_equal(io->buffers.free_count, 1);
+    assert_int_equal(io->memory.buffers.free_count, 1);
     assert_int_equal(world->data_connections, 1);
     peer_refuse(world, SL_ERR_DEADLINE);
     peer_turns(world, 100);
-    assert_int_equal(io->buffers.free_count, 2);
+    assert_int_equal(io->memory.buffers.free_count, 2);
     assert_int_equal(world->data_connections, 1);
     /* It may not when its connection has ended. */
     peer_expect(world, path_submit_pull(world, path_rows, STAGED_KEYS), SL_ERR_DEADLINE,
@@ -416,7 +416,7 @@ PEER_CASE(link_forget__leaves_the_buffer_to_the_shard)
     struct sl_step *step = path_submit_pull(world, path_rows, NEAR_KEYS);
     peer_turns(world, 50);
     peer_hang_up(world);
-    assert_int_equal(io->buffers.free_count, 2);
+    assert_int_equal(io->memory.buffers.free_count, 2);
     world->manner = PEER_CORRECT;
     peer_expect(world, step, 0, "");
 }
