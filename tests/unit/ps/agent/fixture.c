@@ -6,8 +6,6 @@
 
 #include "core/log.h"
 
-/* ---- The coordinator's side ------------------------------------------------------------------ */
-
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
     struct fixture *f = ctx;
@@ -17,9 +15,6 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     fail_msg("a member sends nothing long");
     return NULL;
 }
@@ -71,7 +66,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)conn;
     sl_outbox_sent(&((struct fixture *)ctx)->outbox, cookie);
 }
 
@@ -83,7 +77,6 @@ static void on_writable(void *ctx, struct sl_conn *conn)
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)err;
     struct fixture *f = ctx;
     sl_outbox_closed(&f->outbox, conn, &f->queue);
     f->conn = NULL;
@@ -135,8 +128,6 @@ void send_lost(struct fixture *f, enum sl_message_role role)
         .role = role, .task_index = 3, .client_id = 1234, .why = "no heartbeat for 10 s"};
     send_message(f, &message);
 }
-
-/* ---- The member's side ----------------------------------------------------------------------- */
 
 static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
@@ -294,5 +285,3 @@ void disconnect(struct fixture *f)
         pass(f, 1);
     }
 }
-
-/* ---- Cases ----------------------------------------------------------------------------------- */

@@ -18,7 +18,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     char command[128];
     (void)snprintf(command, sizeof command, "rm -rf '%s'", directory);
     return system(command);

@@ -12,8 +12,6 @@
 static const sl_coordinator_peer both_ps[] = {11, 12, 0};
 static const sl_coordinator_peer everyone[] = {11, 12, 21, 0};
 
-/* ---- The course of one ----------------------------------------------------------------------- */
-
 CASE(checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest)
 {
     start_with(f, 0, 0);
@@ -213,8 +211,6 @@ CASE(checkpoint__that_takes_too_long_is_given_up)
     expect_of_both(f, "checkpoint 2 on 0");
 }
 
-/* ---- Who asks -------------------------------------------------------------------------------- */
-
 CASE(ask__while_one_is_made_is_answered_by_the_next)
 {
     start_with(f, 0, 9);
@@ -304,8 +300,6 @@ CASE(ask__of_too_many_is_refused)
     client_joins(f, 22);
     ask(f, 22, 1, 0);
 }
-
-/* ---- Who comes and goes ---------------------------------------------------------------------- */
 
 CASE(checkpoint__is_given_up_when_a_ps_is_lost_or_leaves)
 {

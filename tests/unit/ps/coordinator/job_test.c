@@ -8,8 +8,6 @@
 #define PS     SL_MESSAGE_ROLE_PS
 #define WORKER SL_MESSAGE_ROLE_WORKER
 
-/* ---- Tasks ----------------------------------------------------------------------------------- */
-
 CASE(coordinator_hello__any_task_is_the_lowest_that_is_free)
 {
     assert_int_equal(hello(f, 1, WORKER, 1), 0);
@@ -72,8 +70,6 @@ CASE(coordinator_hello__any_task_may_join_beyond_the_workers)
         sl_coordinator_hello(f->coordinator, 9, &message, 0, f->reason, sizeof f->reason), 0);
     assert_int_equal(sl_coordinator_task_index(f->coordinator, 9), 3);
 }
-
-/* ---- The course of a job --------------------------------------------------------------------- */
 
 /* 2 ps (peers 11 and 12) and 2 workers (1 and 2), begun; what was sent is forgotten. */
 static void begin(struct fixture *f)

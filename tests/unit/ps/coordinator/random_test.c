@@ -99,8 +99,6 @@ static struct process *member_of(struct world *world, uint32_t task)
     return found;
 }
 
-/* ---- Barriers, as the model has them --------------------------------------------------------- */
-
 /* Those who have come to the barrier and were not told that it is done. */
 static uint32_t arrived(struct world *world, uint32_t barrier)
 {
@@ -155,8 +153,6 @@ static void model_loss(struct world *world, struct process *process, bool depart
     world->losses_due[process - world->processes]++;
     end(world, process, departs);
 }
-
-/* ---- What the coordinator does --------------------------------------------------------------- */
 
 static void on_lost(struct world *world, const struct sl_message_expired *lost)
 {
@@ -261,8 +257,6 @@ static void on_close(void *ctx, sl_coordinator_peer peer, const char *why)
     assert_false(world->closed[peer - PEER_OF(0)]);
     world->closed[peer - PEER_OF(0)] = 1;
 }
-
-/* ---- What the processes do ------------------------------------------------------------------- */
 
 static uint64_t now_ns(const struct world *world)
 {

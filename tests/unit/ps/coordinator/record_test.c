@@ -40,9 +40,6 @@ static void job_start(struct fixture *f)
     workers_register(f);
 }
 
-/* ---- What it knows -----------------------------------------------------------------------------
- */
-
 CASE_WITH_RECORDS(record__tables_keep_their_ids)
 {
     job_start(f);
@@ -188,9 +185,6 @@ CASE_WITH_RECORDS(record__the_course_of_a_job_goes_on)
     expect(f, "51#0 ended: all 3 workers have left");
 }
 
-/* ---- Whose records they are --------------------------------------------------------------------
- */
-
 CASE_WITH_RECORDS(record__nobody_is_let_in_before_a_known_ps)
 {
     job_start(f);
@@ -250,9 +244,6 @@ CASE_WITH_RECORDS(record__none_begins_anew_at_once)
     fixture_take_over(f);
     assert_int_equal(hello_as(f, 51, PS, 0, 500), 0);
 }
-
-/* ---- What is none ------------------------------------------------------------------------------
- */
 
 static int read_text(struct fixture *f, enum sl_coordinator_record kind, uint32_t index,
                      const char *text)

@@ -12,8 +12,6 @@
 static const sl_coordinator_peer both_ps[] = {11, 12, 0};
 static const sl_coordinator_peer everyone[] = {11, 12, 21, 0};
 
-/* ---- Numbers, and what the job begins from --------------------------------------------------- */
-
 /* The connections 11 and 12. */
 static void two_ps(struct fixture *f)
 {
@@ -202,8 +200,6 @@ CASE(register__where_one_serves_already_none_begins_from_above_its_newest)
     expect_of_both(f, "checkpoint 21 on 0");
 }
 
-/* ---- The end of a job ------------------------------------------------------------------------ */
-
 /* 2 ps and a worker under a scheduler; the worker has left. */
 static void follow_to_the_end(struct fixture *f)
 {
@@ -310,9 +306,6 @@ CASE(end__no_checkpoint_begins_by_itself)
     expect_part(f, "stage 3"); /* the ps do not end, though the job has */
     pass(f, 20 * SECOND, everyone);
 }
-
-/* ---- Values that are lost ---------------------------------------------------------------------
- */
 
 static void open_table(struct fixture *f, sl_coordinator_peer peer, uint64_t id, bool keep_id)
 {

@@ -37,7 +37,6 @@ static uint64_t on_now(void *ctx)
 
 static void on_won(void *ctx, uint64_t term)
 {
-    (void)term;
     ((struct world *)ctx)->won_count++;
 }
 
@@ -49,8 +48,6 @@ static void on_lost(void *ctx, const char *why)
 
 static void on_leader(void *ctx, const struct sl_election_leader *leader)
 {
-    (void)ctx;
-    (void)leader;
 }
 
 static int setup(void **state)

@@ -40,9 +40,6 @@ SL_CASE(leader__under_random_faults)
     assert_true(term_count > 3 * SEEDS);
 }
 
-/* ---- One by one --------------------------------------------------------------------------------
- */
-
 static int setup(void **state)
 {
     struct world *world = malloc(sizeof *world);

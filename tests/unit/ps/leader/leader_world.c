@@ -11,9 +11,6 @@ static uint64_t draw(struct world *world, uint64_t below)
     return world->random % below;
 }
 
-/* ---- What the coordinators do ------------------------------------------------------------------
- */
-
 static void check_id(struct world *world, uint32_t name, int64_t id)
 {
     for (uint32_t i = 0; i < NAMES_ALL; i++) {
@@ -126,9 +123,6 @@ static void kill_process(struct world *world, struct process *process)
     memory_store_forget(process->metastore, draw(world, 2) == 0);
     sl_leader_destroy(&process->leader);
 }
-
-/* ---- The world ---------------------------------------------------------------------------------
- */
 
 void world_make(struct world *world, uint64_t seed)
 {

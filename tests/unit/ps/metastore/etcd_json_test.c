@@ -45,8 +45,6 @@ static void assert_bad(const struct sl_metastore_request *ask, const char *body,
     sl_metastore_answer_fini(&out);
 }
 
-/* ---- Requests -------------------------------------------------------------------------------- */
-
 SL_CASE(request__leases)
 {
     struct sl_metastore_request ask = {.kind = SL_METASTORE_LEASE_GRANT, .ttl_s = 5};
@@ -109,9 +107,6 @@ SL_CASE(request__writes)
                    "\"EQUAL\",\"value\":\"djE=\"}],\"success\":[],"
                    "\"failure\":[{\"request_range\":{\"key\":\"azE=\"}}]}");
 }
-
-/* ---- Answers: what etcd 3.4 said --------------------------------------------------------------
- */
 
 SL_CASE(answer__leases)
 {
@@ -208,9 +203,6 @@ SL_CASE(answer__write)
     assert_false(out.held);
     assert_int_equal(out.item_count, 0);
 }
-
-/* ---- Answers that are none --------------------------------------------------------------------
- */
 
 SL_CASE(answer__malformed)
 {
@@ -318,9 +310,6 @@ SL_CASE(answer__too_many_pairs)
     assert_bad(&read, many, SL_ERR_PROTOCOL);
     free(many);
 }
-
-/* ---- Failures ---------------------------------------------------------------------------------
- */
 
 SL_CASE(failure__remedies)
 {

@@ -17,9 +17,6 @@
 /* A machine that is busy may take long. */
 #define TIMEOUT (60 * SL_CLOCK_NS_PER_S)
 
-/* ---- A server that says one thing -------------------------------------------------------------
- */
-
 enum habit { SAYS, SAYS_WITHOUT_END, IS_SILENT, CLOSES };
 
 struct server {
@@ -195,9 +192,6 @@ SL_CASE(perform__another_server)
     assert_int_equal(servers[1].asked, 1);
     assert_int_equal(servers[2].asked, 4);
 }
-
-/* ---- A real etcd ------------------------------------------------------------------------------
- */
 
 static struct real_etcd real_server;
 static struct sl_etcd *real; /* NULL: no etcd is installed */

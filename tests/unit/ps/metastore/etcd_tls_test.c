@@ -37,7 +37,6 @@ static struct sl_metastore_answer ask(const struct sl_transport_tls *files, bool
 
 static int start(void **state)
 {
-    (void)state;
     authority_make();
     is_there = real_etcd_start(&server, authority_files(AUTHORITY_NODE));
     if (is_there) { /* until it has come up */
@@ -48,7 +47,6 @@ static int start(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     if (is_there) {
         real_etcd_stop(&server);
     }
@@ -65,7 +63,6 @@ static void expect_failure(const struct sl_metastore_answer *answer, const char 
 
 static void tls__whom_it_trusts(void **state)
 {
-    (void)state;
     if (!is_there) {
         skip();
     }
@@ -88,7 +85,6 @@ static void expect_disbelief(const struct sl_transport_tls *files)
 /* The client does not believe in the server. */
 static void tls__a_server_of_an_unknown_authority(void **state)
 {
-    (void)state;
     if (!is_there) {
         skip();
     }
@@ -100,7 +96,6 @@ static void tls__a_server_of_an_unknown_authority(void **state)
  */
 static void tls__a_client_that_is_not_trusted(void **state)
 {
-    (void)state;
     if (!is_there) {
         skip();
     }
@@ -116,7 +111,6 @@ static void tls__a_client_that_is_not_trusted(void **state)
 
 static void tls__not_spoken_by_the_client(void **state)
 {
-    (void)state;
     if (!is_there) {
         skip();
     }

@@ -34,8 +34,6 @@ static struct sl_optimizer_spec spec_of(enum sl_optimizer_kind kind)
     return spec;
 }
 
-/* ---- The reference --------------------------------------------------------------------------- */
-
 struct reference {
     double w[DIM_MAX];
     double a[DIM_MAX]; /* accumulator, first moment or n */
@@ -163,8 +161,6 @@ static void reference_push(struct reference *x, const struct sl_optimizer_spec *
     x->beta2_power *= (double)spec->beta2;
 }
 
-/* ---- A row driven through a kernel ----------------------------------------------------------- */
-
 struct row {
     const struct sl_optimizer *optimizer;
     struct sl_optimizer_spec spec;
@@ -214,8 +210,6 @@ static void row_push(struct row *row, const float *g, uint64_t step)
     assert_true(row->w[row->dim] == 12345.0F);
     assert_true(row->slots[sl_optimizer_slot_floats(row->optimizer, row->dim)] == 54321.0F);
 }
-
-/* ---- Tests ----------------------------------------------------------------------------------- */
 
 static void follow_reference(const struct sl_optimizer_spec *spec, uint32_t dim)
 {

@@ -81,8 +81,6 @@ static void moved(struct world *world, uint32_t local_index, uint64_t epoch, boo
 
 static void on_end(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct world *world = world_of(ctx);
     world->end_count++;
 }

@@ -33,8 +33,6 @@ struct world {
     bool is_saved;
 };
 
-/* ---- The checkpoint -------------------------------------------------------------------------- */
-
 static void on_saved(void *ctx, const struct sl_server_checkpoint_result *result)
 {
     struct world *world = ctx;
@@ -85,8 +83,6 @@ static void save(struct world *world)
     free(two);
 }
 
-/* ---- In place of process.c ------------------------------------------------------------------- */
-
 static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
     struct world *world = ctx;
@@ -101,14 +97,11 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
 
 static void on_failed(void *ctx, int err)
 {
-    (void)ctx;
     fail_msg("the member has failed with %d", err);
 }
 
 static void on_lost(void *ctx, const struct sl_message_expired *lost)
 {
-    (void)ctx;
-    (void)lost;
 }
 
 static void on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
@@ -123,7 +116,6 @@ static void on_complete(void *ctx, const struct sl_message_checkpoint_complete *
 
 static int64_t time_s(void *ctx)
 {
-    (void)ctx;
     return 0;
 }
 
@@ -196,8 +188,6 @@ static void begin(struct world *world)
     assert_int_equal(sl_process_restore_begin(&world->process), 0);
 }
 
-/* ---- The coordinator ------------------------------------------------------------------------- */
-
 static void tell_cluster(struct fixture *f)
 {
     struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "tcp://127.0.0.1:4001"};
@@ -258,8 +248,6 @@ static int teardown(void **state)
 }
 
 #define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
-
-/* ---- Cases ----------------------------------------------------------------------------------- */
 
 static void restore(struct world *world)
 {

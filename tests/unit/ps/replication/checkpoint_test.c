@@ -41,8 +41,7 @@ static struct saved *begin_with_disk(struct pair *pair)
     struct saved *saved = make_disk(pair);
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, STEPPED_KEYS);
     return saved;
 }
 
@@ -60,9 +59,8 @@ static void both_end(struct pair *pair, struct saved *saved, uint32_t count)
 }
 
 /* One that is given up leaves the image alone. */
-SL_CASE_WITH(server_replica__a_checkpoint_waits_for_an_snapshot, pair_setup, pair_teardown)
+PAIR_CASE(server_replica__a_checkpoint_waits_for_an_snapshot)
 {
-    struct pair *pair = *state;
     struct saved *saved = begin_with_disk(pair);
     begin_later(pair);
     while (pair->stepped.server->replica->link != SL_REPLICATION_SNAPSHOT) {
@@ -81,9 +79,8 @@ SL_CASE_WITH(server_replica__a_checkpoint_waits_for_an_snapshot, pair_setup, pai
     free(saved);
 }
 
-SL_CASE_WITH(server_replica__an_snapshot_waits_for_a_checkpoint, pair_setup, pair_teardown)
+PAIR_CASE(server_replica__an_snapshot_waits_for_a_checkpoint)
 {
-    struct pair *pair = *state;
     struct saved *saved = begin_with_disk(pair);
     sl_server_checkpoint_begin(pair->stepped.server, 1, 0, 0);
     turns(pair, 1);
@@ -109,10 +106,8 @@ static void send_step(struct pair *pair)
 
 /* A checkpoint has a part of a request, of which the backup has nothing: when the request ends
  * there, with its worker, the backup gets that part too. */
-SL_CASE_WITH(server_replica__what_a_checkpoint_has_the_backup_need_not_have, pair_setup,
-             pair_teardown)
+PAIR_CASE(server_replica__what_a_checkpoint_has_the_backup_need_not_have)
 {
-    struct pair *pair = *state;
     struct saved *saved = make_disk(pair);
     begin(pair, 0);
     stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);

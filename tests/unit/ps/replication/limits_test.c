@@ -15,9 +15,8 @@
 
 /* At the backup those are away, too, who are connected to the primary: there may be more of them
  * than connections. */
-SL_CASE_WITH(replica__a_backup_forgets_nobody_whom_its_primary_knows, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_backup_forgets_nobody_whom_its_primary_knows)
 {
-    struct pair *pair = *state;
     pair->stepped.server->options.transport_options.connections_max = 2;
     pair->backup->options.transport_options.connections_max = 1;
     begin(pair, UINT32_MAX);
@@ -36,13 +35,11 @@ SL_CASE_WITH(replica__a_backup_forgets_nobody_whom_its_primary_knows, pair_setup
 }
 
 /* There was none for another shard: there is in another epoch. */
-SL_CASE_WITH(replica__a_backup_without_memory_is_none_for_an_epoch, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_backup_without_memory_is_none_for_an_epoch)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push(&pair->peer, 1, ASP, 10);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, 10);
     tell(pair, pair->backup, 2, false, false);
     sl_shard_destroy(&pair->backup->shard);
     pair->backup->replica->backup.is_broken = true;
@@ -80,13 +77,11 @@ static uint64_t fill_log(struct pair *pair, uint32_t budget_us)
 
 /* An image that takes longer than those who push can wait is given up: they go on, and it is tried
  * again later. */
-SL_CASE_WITH(replica__an_snapshot_that_takes_too_long_is_given_up, pair_setup, pair_teardown)
+PAIR_CASE(replica__an_snapshot_that_takes_too_long_is_given_up)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, STEPPED_KEYS);
     begin_later(pair);
     while (pair->stepped.server->replica->catch_up.block_count < 2) {
         turns(pair, 1);
@@ -111,9 +106,8 @@ SL_CASE_WITH(replica__an_snapshot_that_takes_too_long_is_given_up, pair_setup, p
 }
 
 /* One in step that does not keep up: whom it was too late for is told why. */
-SL_CASE_WITH(replica__who_waits_for_a_backup_that_is_behind_is_told_so, pair_setup, pair_teardown)
+PAIR_CASE(replica__who_waits_for_a_backup_that_is_behind_is_told_so)
 {
-    struct pair *pair = *state;
     struct shard_request *request = &pair->stepped.request;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
@@ -129,9 +123,8 @@ SL_CASE_WITH(replica__who_waits_for_a_backup_that_is_behind_is_told_so, pair_set
 }
 
 /* An entry that takes several leases until the backup has all of it, on a slow link. */
-SL_CASE_WITH(replica__a_backup_that_takes_an_entry_slowly_is_kept, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_backup_that_takes_an_entry_slowly_is_kept)
 {
-    struct pair *pair = *state;
     struct sl_replication *primary = pair->stepped.server->replica;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
@@ -151,9 +144,8 @@ SL_CASE_WITH(replica__a_backup_that_takes_an_entry_slowly_is_kept, pair_setup, p
 
 /* Messages that the backup has to carry out too, and does not: their sender is closed, before they
  * take memory without limit. */
-SL_CASE_WITH(replica__a_flood_of_messages_is_ended, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_flood_of_messages_is_ended)
 {
-    struct pair *pair = *state;
     const struct sl_replication *replica = pair->stepped.server->replica;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
@@ -188,14 +180,12 @@ static uint64_t rows_of(const struct sl_server *server)
 
 /* Each row costs one key here. The blocks of the snapshot wait at the backup: a turn loads what its
  * budget pays for, and says how much that was, however many blocks these are. */
-SL_CASE_WITH(replica__loading_keeps_to_the_budget_of_a_turn, pair_setup, pair_teardown)
+PAIR_CASE(replica__loading_keeps_to_the_budget_of_a_turn)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     for (uint16_t id = 1; id <= TABLES; id++) {
         stepped_open_table(&pair->peer, id, SL_CONSISTENCY_ASP);
-        stepped_push(&pair->peer, id, id, ROWS);
-        assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+        stepped_push_done(&pair->peer, id, id, ROWS);
     }
     const uint64_t all = rows_of(pair->stepped.server);
     begin_later(pair);

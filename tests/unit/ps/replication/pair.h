@@ -3,15 +3,9 @@
 #ifndef SL_TESTS_UNIT_PS_REPLICATION_PAIR_H
 #define SL_TESTS_UNIT_PS_REPLICATION_PAIR_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "ps/replication/state.h"
 #include "ps/server/request.h"
+#include "tests/support/unit.h"
 #include "tests/unit/ps/server/stepped.h"
 
 #define ASP 1 /* the table that tests open */
@@ -28,6 +22,8 @@ struct pair {
 
 int pair_setup(void **state);
 int pair_teardown(void **state);
+
+#define PAIR_CASE(name) SL_CASE_OF(name, struct pair *pair, pair_setup, pair_teardown)
 
 void turns(struct pair *pair, uint32_t count);
 

@@ -61,10 +61,8 @@ static void replace_primary(struct pair *pair)
 /* The primary is lost while an entry waits at the backup, which has memory for a part of the entry
  * only. The push was never acknowledged, so the client would send it again, and the backup has
  * executed its first section already. */
-SL_CASE_WITH(replica__a_backup_that_fails_while_it_takes_over_never_serves, pair_setup,
-             pair_teardown)
+PAIR_CASE(replica__a_backup_that_fails_while_it_takes_over_never_serves)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     stepped_open_table(&pair->peer, OTHER, SL_CONSISTENCY_ASP);
@@ -89,13 +87,11 @@ SL_CASE_WITH(replica__a_backup_that_fails_while_it_takes_over_never_serves, pair
 }
 
 /* Likewise of one that has a part of its snapshot. */
-SL_CASE_WITH(replica__a_backup_with_half_an_snapshot_never_serves, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_backup_with_half_an_snapshot_never_serves)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, STEPPED_KEYS);
     begin_later(pair);
     for (uint32_t i = 0; !pair->backup->replica->backup.is_loading; i++) {
         assert_true(i < 5000);
@@ -124,9 +120,8 @@ static void tell_new_backup(struct pair *pair, uint64_t epoch)
 
 /* A worker is lost during the promotion, and there is no memory to remember it: others would wait
  * for its clock for ever, so the process ends. */
-SL_CASE_WITH(replica__a_loss_that_cannot_be_kept_ends_the_process, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_loss_that_cannot_be_kept_ends_the_process)
 {
-    struct pair *pair = *state;
     const struct sl_message_expired lost = {
         .role = SL_MESSAGE_ROLE_WORKER, .task_index = 1, .client_id = 9, .why = "of the test"};
     begin(pair, UINT32_MAX);
@@ -149,16 +144,14 @@ SL_CASE_WITH(replica__a_loss_that_cannot_be_kept_ends_the_process, pair_setup, p
 
 /* The process that has come in the place of the lost primary gets the backup before the promotion
  * is complete: it gets an image all the same, and nothing is forgotten. */
-SL_CASE_WITH(replica__a_new_backup_during_a_promotion_gets_an_snapshot, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_new_backup_during_a_promotion_gets_an_snapshot)
 {
-    struct pair *pair = *state;
     const struct sl_message_expired lost = {
         .role = SL_MESSAGE_ROLE_WORKER, .task_index = 1, .client_id = 9, .why = "of the test"};
     begin(pair, 0);
     stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push(&pair->peer, 1, ASP, 10);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, 10);
     hold(pair, true);
     stepped_push(&pair->peer, 2, ASP, 10);
     until_it_waits(pair);
@@ -196,8 +189,7 @@ static void begin_to_wait(struct pair *pair)
     begin(pair, 0);
     stepped_join(&pair->other, &pair->stepped, 1, 8);
     stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
-    stepped_tick(&pair->peer, 1, 0);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_tick_done(&pair->peer, 1, 0);
     stepped_pull(&pair->peer, 2, 1, 0);
     turns(pair, 50);
     assert_int_equal(pair->peer.reply_count, 1);
@@ -205,18 +197,16 @@ static void begin_to_wait(struct pair *pair)
 
 /* The ps ends, and another of its shards has no backup in step, so that the coordinator promotes
  * the backup of none: the client is told, although the backup of this shard could go on. */
-SL_CASE_WITH(replica__a_shard_does_not_hand_over_without_the_others, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_shard_does_not_hand_over_without_the_others)
 {
-    struct pair *pair = *state;
     begin_to_wait(pair);
     sl_server_drain(pair->stepped.server, STEPPED_LEASE, NULL, NULL);
     assert_int_equal(stepped_reply(&pair->peer, 2)->status, SL_ERR_CANCELLED);
 }
 
 /* All of them are in step: nothing is said, and the client asks the backup. */
-SL_CASE_WITH(replica__a_shard_hands_over_with_the_others, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_shard_hands_over_with_the_others)
 {
-    struct pair *pair = *state;
     begin_to_wait(pair);
     sl_replication_set_switchover(pair->stepped.server, true);
     sl_server_drain(pair->stepped.server, STEPPED_LEASE, NULL, NULL);
@@ -225,9 +215,8 @@ SL_CASE_WITH(replica__a_shard_hands_over_with_the_others, pair_setup, pair_teard
 }
 
 /* What was decided in another epoch does not hold. */
-SL_CASE_WITH(replica__an_epoch_ends_what_was_decided_before, pair_setup, pair_teardown)
+PAIR_CASE(replica__an_epoch_ends_what_was_decided_before)
 {
-    struct pair *pair = *state;
     begin_to_wait(pair);
     sl_replication_set_switchover(pair->stepped.server, true);
     begin_later(pair);

@@ -16,9 +16,8 @@ static const struct sl_message *take_over(struct pair *pair, struct stepped_peer
     return stepped_again(peer);
 }
 
-SL_CASE_WITH(replica__nobody_is_welcomed_before_there_is_a_backup, pair_setup, pair_teardown)
+PAIR_CASE(replica__nobody_is_welcomed_before_there_is_a_backup)
 {
-    struct pair *pair = *state;
     struct stepped_peer *peer = &pair->peer;
     tell(pair, pair->stepped.server, 1, true, true);
     peer->world = &pair->stepped;
@@ -39,9 +38,8 @@ SL_CASE_WITH(replica__nobody_is_welcomed_before_there_is_a_backup, pair_setup, p
     assert_int_equal(peer->answer.kind, SL_MESSAGE_WELCOME);
 }
 
-SL_CASE_WITH(replica__a_backup_that_never_comes_is_given_up, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_backup_that_never_comes_is_given_up)
 {
-    struct pair *pair = *state;
     tell(pair, pair->stepped.server, 1, true, true);
     stepped_pass(&pair->stepped, STEPPED_LEASE + SL_CLOCK_NS_PER_S);
     assert_int_equal(pair->failed_count, 1);
@@ -49,14 +47,12 @@ SL_CASE_WITH(replica__a_backup_that_never_comes_is_given_up, pair_setup, pair_te
     stepped_join(&pair->peer, &pair->stepped, UINT32_MAX, 7);
 }
 
-SL_CASE_WITH(replica__what_was_acknowledged_is_there_after_a_take_over, pair_setup, pair_teardown)
+PAIR_CASE(replica__what_was_acknowledged_is_there_after_a_take_over)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     const uint64_t incarnation = pair->peer.answer.welcome.incarnation;
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push(&pair->peer, 1, ASP, 10);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, 10);
     stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS); /* done in slices */
     assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
     const struct sl_message *welcome = take_over(pair, &pair->peer);
@@ -64,23 +60,19 @@ SL_CASE_WITH(replica__what_was_acknowledged_is_there_after_a_take_over, pair_set
     assert_true(welcome->welcome.resumed);
     assert_true(welcome->welcome.incarnation == incarnation);
     /* The last one comes again, as if its answer had been lost: it is not done twice. */
-    stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    stepped_push_done(&pair->peer, 2, ASP, STEPPED_KEYS);
     stepped_pull(&pair->peer, 3, 0, ASP);
     assert_true(stepped_reply(&pair->peer, 3)->value == 2.0F);
-    stepped_push(&pair->peer, 4, ASP, 10);
-    assert_int_equal(stepped_reply(&pair->peer, 4)->status, 0);
+    stepped_push_done(&pair->peer, 4, ASP, 10);
     assert_int_equal(pair->err, 0);
 }
 
 /* The coordinator has died with the primary: it takes long until the client knows where to go. */
-SL_CASE_WITH(replica__a_client_that_comes_late_is_known, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_client_that_comes_late_is_known)
 {
-    struct pair *pair = *state;
     begin(pair, 0);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push(&pair->peer, 1, ASP, 10);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, 10);
     tell(pair, pair->backup, 2, true, false);
     stepped_pass(&pair->stepped, 5 * STEPPED_LEASE / 2);
     pair->peer.hello.shard = 1;
@@ -89,9 +81,8 @@ SL_CASE_WITH(replica__a_client_that_comes_late_is_known, pair_setup, pair_teardo
 
 /* The backup has taken over, and refuses: nothing is acknowledged, nor does anybody read what is
  * not so any more. */
-SL_CASE_WITH(replica__a_deposed_primary_answers_nothing, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_deposed_primary_answers_nothing)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     tell(pair, pair->backup, 2, true, false);
@@ -114,9 +105,8 @@ static struct sl_message_stats stats_of(const struct sl_server *server)
 }
 
 /* The coordinator says that there is no backup any more: the primary goes on alone. */
-SL_CASE_WITH(replica__the_coordinators_word_lets_it_go_on_degraded, pair_setup, pair_teardown)
+PAIR_CASE(replica__the_coordinators_word_lets_it_go_on_degraded)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     tell(pair, pair->backup, 2, false, false);
@@ -127,17 +117,15 @@ SL_CASE_WITH(replica__the_coordinators_word_lets_it_go_on_degraded, pair_setup, 
     assert_true(stats_of(pair->stepped.server).degraded_ms == 0);
     tell(pair, pair->stepped.server, 2, true, false);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
-    stepped_push(&pair->peer, 2, ASP, 10);
-    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    stepped_push_done(&pair->peer, 2, ASP, 10);
     assert_true(stats_of(pair->stepped.server).degraded_writes == 2);
     assert_true(stats_of(pair->stepped.server).degraded_ms > 0);
     assert_true(stats_of(pair->backup).degraded_ms == 0); /* it does not serve */
 }
 
 /* A broken connection between the two costs time, and nothing else. */
-SL_CASE_WITH(replica__the_log_goes_on_after_a_broken_connection, pair_setup, pair_teardown)
+PAIR_CASE(replica__the_log_goes_on_after_a_broken_connection)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     for (uint64_t id = 1; id <= 20; id++) {
@@ -158,15 +146,13 @@ SL_CASE_WITH(replica__the_log_goes_on_after_a_broken_connection, pair_setup, pai
 }
 
 /* A failure that was told is told again at the backup, and not tried anew. */
-SL_CASE_WITH(replica__failures_are_remembered_too, pair_setup, pair_teardown)
+PAIR_CASE(replica__failures_are_remembered_too)
 {
-    struct pair *pair = *state;
     begin(pair, 0);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     stepped_tick(&pair->peer, 1, 5); /* of another iteration than its own */
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, SL_ERR_PROTOCOL);
-    stepped_tick(&pair->peer, 2, 0);
-    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    stepped_tick_done(&pair->peer, 2, 0);
     turns(pair, 50);
     assert_true(take_over(pair, &pair->peer)->welcome.resumed);
     assert_int_equal(pair->peer.answer.welcome.clock, 1);
@@ -195,9 +181,8 @@ static void begin_in_part(struct pair *pair)
 }
 
 /* What a worker that is lost has done in part, others have seen: it is done at the backup too. */
-SL_CASE_WITH(replica__what_was_done_in_part_is_done_there, pair_setup, pair_teardown)
+PAIR_CASE(replica__what_was_done_in_part_is_done_there)
 {
-    struct pair *pair = *state;
     struct shard_request *request = &pair->stepped.request;
     const uint64_t key = 3;
     begin(pair, 0);
@@ -223,28 +208,23 @@ SL_CASE_WITH(replica__what_was_done_in_part_is_done_there, pair_setup, pair_tear
     stepped_send(&pair->other, 1, STEPPED_BUDGET);
     assert_true(stepped_reply(&pair->other, 1)->value == 1.0F);
     /* worker/0 counts no more: the other one waits for nobody. */
-    stepped_tick(&pair->other, 2, 0);
-    assert_int_equal(stepped_reply(&pair->other, 2)->status, 0);
-    stepped_tick(&pair->other, 3, 1);
-    assert_int_equal(stepped_reply(&pair->other, 3)->status, 0);
+    stepped_tick_done(&pair->other, 2, 0);
+    stepped_tick_done(&pair->other, 3, 1);
     stepped_pull(&pair->other, 4, 2, 0);
     assert_int_equal(stepped_reply(&pair->other, 4)->status, 0);
 }
 
-SL_CASE_WITH(replica__a_backup_that_comes_later_gets_an_snapshot, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_backup_that_comes_later_gets_an_snapshot)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, STEPPED_KEYS);
     begin_later(pair);
     /* What is pushed meanwhile is acknowledged, and follows the image. */
     uint64_t id = 2;
     while (pair->in_sync_count < 2) {
         assert_true(id < 1000);
-        stepped_push(&pair->peer, id, ASP, 10);
-        assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+        stepped_push_done(&pair->peer, id, ASP, 10);
         id++;
     }
     assert_int_equal(pair->epoch, 2);
@@ -252,8 +232,7 @@ SL_CASE_WITH(replica__a_backup_that_comes_later_gets_an_snapshot, pair_setup, pa
     assert_true(degraded > 0);
     assert_true(degraded <= id - 2);
     assert_true(stats_of(pair->stepped.server).degraded_ms == 0);
-    stepped_push(&pair->peer, id, ASP, 10);
-    assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+    stepped_push_done(&pair->peer, id, ASP, 10);
     assert_true(stats_of(pair->stepped.server).degraded_writes == degraded);
     tell(pair, pair->backup, 3, true, false);
     turns(pair, 5);
@@ -267,9 +246,8 @@ SL_CASE_WITH(replica__a_backup_that_comes_later_gets_an_snapshot, pair_setup, pa
 }
 
 /* A client of the checkpoint that its primary began from is told so by the backup, too. */
-SL_CASE_WITH(replica__a_backup_says_who_was_restored, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_backup_says_who_was_restored)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_join(&pair->other, &pair->stepped, UINT32_MAX, 8);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
@@ -302,8 +280,7 @@ static void lose_worker(struct sl_server *server, uint32_t worker, uint64_t clie
 /* Of two workers only worker/0 is there: it waits for nobody. */
 static void expect_degraded(struct stepped_peer *peer, uint64_t id, uint32_t clock)
 {
-    stepped_tick(peer, id, clock);
-    assert_int_equal(stepped_reply(peer, id)->status, 0);
+    stepped_tick_done(peer, id, clock);
     stepped_pull(peer, id + 1, clock + 1, 0);
     assert_int_equal(stepped_reply(peer, id + 1)->status, 0);
 }
@@ -323,10 +300,8 @@ static void expect_lost_at_both(struct pair *pair)
 }
 
 /* A ps that was started anew is told at once who does not count. */
-SL_CASE_WITH(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten, pair_setup,
-             pair_teardown)
+PAIR_CASE(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten)
 {
-    struct pair *pair = *state;
     tell(pair, pair->stepped.server, 1, true, true);
     lose_worker(pair->stepped.server, 1, 9);
     turns(pair, 5);
@@ -336,9 +311,8 @@ SL_CASE_WITH(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten, pair_
     expect_lost_at_both(pair);
 }
 
-SL_CASE_WITH(replica__a_loss_before_there_is_a_backup_is_in_its_snapshot, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_loss_before_there_is_a_backup_is_in_its_snapshot)
 {
-    struct pair *pair = *state;
     tell(pair, pair->stepped.server, 1, true, false);
     lose_worker(pair->stepped.server, 1, 9);
     begin_later(pair);
@@ -348,10 +322,8 @@ SL_CASE_WITH(replica__a_loss_before_there_is_a_backup_is_in_its_snapshot, pair_s
 }
 
 /* The coordinator tells it at once; the backup has yet to carry out what came before. */
-SL_CASE_WITH(replica__a_loss_while_the_backup_takes_over_is_not_forgotten, pair_setup,
-             pair_teardown)
+PAIR_CASE(replica__a_loss_while_the_backup_takes_over_is_not_forgotten)
 {
-    struct pair *pair = *state;
     begin(pair, 0);
     stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
@@ -366,15 +338,13 @@ SL_CASE_WITH(replica__a_loss_while_the_backup_takes_over_is_not_forgotten, pair_
     turns(pair, 100);
     pair->peer.hello.shard = 1;
     assert_true(stepped_again(&pair->peer)->welcome.resumed);
-    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, STEPPED_KEYS);
     expect_degraded(&pair->peer, 2, 0);
 }
 
 /* A reply that waited is not sent to a connection that is no more. */
-SL_CASE_WITH(replica__a_client_that_is_lost_while_its_reply_waits, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_client_that_is_lost_while_its_reply_waits)
 {
-    struct pair *pair = *state;
     begin(pair, 0);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     tell(pair, pair->backup, 2, false, false);
@@ -388,9 +358,8 @@ SL_CASE_WITH(replica__a_client_that_is_lost_while_its_reply_waits, pair_setup, p
 }
 
 /* Likewise of one whose client has connected anew. */
-SL_CASE_WITH(replica__a_client_that_comes_again_while_its_reply_waits, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_client_that_comes_again_while_its_reply_waits)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     tell(pair, pair->backup, 2, false, false);
@@ -403,9 +372,8 @@ SL_CASE_WITH(replica__a_client_that_comes_again_while_its_reply_waits, pair_setu
 }
 
 /* A request of which the image has a part: the rest follows. */
-SL_CASE_WITH(replica__the_rest_of_a_request_follows_the_snapshot, pair_setup, pair_teardown)
+PAIR_CASE(replica__the_rest_of_a_request_follows_the_snapshot)
 {
-    struct pair *pair = *state;
     struct shard_request *request = &pair->stepped.request;
     const uint64_t key = 3;
     begin(pair, 0);
@@ -414,8 +382,7 @@ SL_CASE_WITH(replica__the_rest_of_a_request_follows_the_snapshot, pair_setup, pa
     begin_later(pair);
     turns(pair, 500);
     assert_int_equal(pair->in_sync_count, 2);
-    stepped_tick(&pair->other, 1, 0);
-    assert_int_equal(stepped_reply(&pair->other, 1)->status, 0);
+    stepped_tick_done(&pair->other, 1, 0);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
     tell(pair, pair->backup, 3, true, false);
     turns(pair, 5);
@@ -430,9 +397,8 @@ SL_CASE_WITH(replica__the_rest_of_a_request_follows_the_snapshot, pair_setup, pa
 }
 
 /* A backup that keeps its connection, and says nothing: replies wait a lease at most. */
-SL_CASE_WITH(replica__a_backup_that_says_nothing_is_given_up, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_backup_that_says_nothing_is_given_up)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER; /* it does nothing more */
@@ -447,25 +413,21 @@ SL_CASE_WITH(replica__a_backup_that_says_nothing_is_given_up, pair_setup, pair_t
 }
 
 /* Likewise when it has its image: what is pushed meanwhile is limited. */
-SL_CASE_WITH(replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up, pair_setup,
-             pair_teardown)
+PAIR_CASE(replica__a_backup_that_says_nothing_of_its_snapshot_is_given_up)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     begin_later(pair);
     turns(pair, 1);
     pair->backup->role.switchover = SL_SERVER_SWITCHED_OVER;
-    stepped_push(&pair->peer, 1, ASP, 10);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push_done(&pair->peer, 1, ASP, 10);
     stepped_pass(&pair->stepped, 3 * STEPPED_LEASE);
     assert_int_equal(pair->failed_count, 1);
 }
 
 /* What cannot be done there as it was here puts the backup out of step; it never takes over. */
-SL_CASE_WITH(replica__a_backup_out_of_step_says_so, pair_setup, pair_teardown)
+PAIR_CASE(replica__a_backup_out_of_step_says_so)
 {
-    struct pair *pair = *state;
     begin(pair, UINT32_MAX);
     const struct sl_table_spec other = {.name = "other",
                                         .kind = SL_TABLE_SPARSE,

@@ -54,8 +54,7 @@ static int setup_attentive(void **state)
 
 static struct peer *join(const struct server_fixture *fixture)
 {
-    struct peer *peer = peer_join(fixture, NOBODY, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
     return peer;
 }
 
@@ -79,8 +78,6 @@ static void begin_push(struct peer *peer)
                     head);
     peer_send_bytes(peer, head, sizeof head);
 }
-
-/* ---- On the server's reactor. The newest connection is the first. */
 
 static uint32_t conn_count;
 static bool newest_has_sink;
@@ -125,11 +122,10 @@ static void wait_for_sink(struct server_fixture *fixture)
     }
 }
 
-/* ---- Who does not read ----------------------------------------------------------------------- */
+#define CASE(name) SERVER_CASE(name, setup)
 
-SL_CASE_WITH(server_watch__closes_who_does_not_read, setup, server_fixture_teardown)
+CASE(server_watch__closes_who_does_not_read)
 {
-    struct server_fixture *fixture = *state;
     server_fixture_run_on(fixture, 0, stop_looking);
     struct peer *peer = join(fixture);
     for (int i = 0; i < 4; i++) {
@@ -145,10 +141,8 @@ SL_CASE_WITH(server_watch__closes_who_does_not_read, setup, server_fixture_teard
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_watch__leaves_who_reads_slowly_or_has_nothing_to_read, setup,
-             server_fixture_teardown)
+CASE(server_watch__leaves_who_reads_slowly_or_has_nothing_to_read)
 {
-    struct server_fixture *fixture = *state;
     server_fixture_run_on(fixture, 0, stop_looking);
     struct peer *idle = join(fixture);
     struct peer *slow = join(fixture);
@@ -186,11 +180,9 @@ static void wait_for_progress(struct server_fixture *fixture, uint64_t before)
 }
 
 /* None of its replies is complete for longer than a peer may stop reading. */
-SL_CASE_WITH(server_watch__leaves_who_takes_long_replies_slowly, setup_attentive,
-             server_fixture_teardown)
+SERVER_CASE(server_watch__leaves_who_takes_long_replies_slowly, setup_attentive)
 {
     enum { PARTS = 3, PART_BYTES = 250000 }; /* of a reply of 2.5 MB */
-    struct server_fixture *fixture = *state;
     static uint8_t part[PART_BYTES];
     server_fixture_run_on(fixture, 0, stop_looking);
     struct peer *slow = join(fixture);
@@ -218,10 +210,9 @@ SL_CASE_WITH(server_watch__leaves_who_takes_long_replies_slowly, setup_attentive
     peer_close(&slow);
 }
 
-SL_CASE_WITH(server_watch__stopped_readers_leave_room_for_others, setup, server_fixture_teardown)
+CASE(server_watch__stopped_readers_leave_room_for_others)
 {
     enum { STOPPED = 3 };
-    struct server_fixture *fixture = *state;
     struct peer *healthy = join(fixture);
     struct peer *stopped[STOPPED];
     for (int i = 0; i < STOPPED; i++) {
@@ -240,11 +231,8 @@ SL_CASE_WITH(server_watch__stopped_readers_leave_room_for_others, setup, server_
     peer_close(&healthy);
 }
 
-/* ---- Who does not go on writing -------------------------------------------------------------- */
-
-SL_CASE_WITH(server_watch__closes_who_sends_a_frame_byte_by_byte, setup, server_fixture_teardown)
+CASE(server_watch__closes_who_sends_a_frame_byte_by_byte)
 {
-    struct server_fixture *fixture = *state;
     server_fixture_run_on(fixture, 0, stop_looking);
     struct peer *peer = join(fixture);
     begin_push(peer);
@@ -255,15 +243,13 @@ SL_CASE_WITH(server_watch__closes_who_sends_a_frame_byte_by_byte, setup, server_
     }
     assert_true(newest_has_sink);
     looks(fixture, 1);
-    peer_expect_end(peer);
-    peer_close(&peer);
+    peer_expect_end_and_close(&peer);
 }
 
 /* Three clients push at once, over a link on which that takes longer than a peer may be silent. */
-SL_CASE_WITH(server_watch__leaves_frames_that_come_slowly, setup, server_fixture_teardown)
+CASE(server_watch__leaves_frames_that_come_slowly)
 {
     enum { CLIENTS = 3, PARTS = 40 };
-    struct server_fixture *fixture = *state;
     server_fixture_run_on(fixture, 0, stop_looking);
     struct peer *peers[CLIENTS];
     for (int i = 0; i < CLIENTS; i++) {
@@ -286,11 +272,9 @@ SL_CASE_WITH(server_watch__leaves_frames_that_come_slowly, setup, server_fixture
     }
 }
 
-SL_CASE_WITH(server_watch__frames_that_stop_do_not_keep_others_out, setup_impatient,
-             server_fixture_teardown)
+SERVER_CASE(server_watch__frames_that_stop_do_not_keep_others_out, setup_impatient)
 {
     enum { STOPPED = 6 }; /* there is room for three */
-    struct server_fixture *fixture = *state;
     struct peer *stopped[STOPPED];
     for (int i = 0; i < STOPPED; i++) {
         stopped[i] = join(fixture);
@@ -344,10 +328,8 @@ static void share(struct server_fixture *fixture, uint32_t index)
     sl_server_buffers_put(&server->memory.buffers, sinks[3]);
 }
 
-SL_CASE_WITH(server_watch__one_connection_does_not_take_all_the_room, setup,
-             server_fixture_teardown)
+CASE(server_watch__one_connection_does_not_take_all_the_room)
 {
-    struct server_fixture *fixture = *state;
     struct peer *first = join(fixture);
     struct peer *second = join(fixture);
     server_fixture_run_on(fixture, 0, share);
@@ -387,9 +369,8 @@ static void overtake(struct server_fixture *fixture, uint32_t index)
     conn->kind = SL_SERVER_CONN_DATA;
 }
 
-SL_CASE_WITH(server_watch__clients_do_not_keep_members_waiting, setup, server_fixture_teardown)
+CASE(server_watch__clients_do_not_keep_members_waiting)
 {
-    struct server_fixture *fixture = *state;
     struct peer *first = join(fixture);
     struct peer *second = join(fixture);
     server_fixture_run_on(fixture, 0, overtake);
@@ -421,9 +402,8 @@ static void hurry(struct server_fixture *fixture, uint32_t index)
     }
 }
 
-SL_CASE_WITH(server_watch__long_requests_that_wait_hurry_no_reader, setup, server_fixture_teardown)
+CASE(server_watch__long_requests_that_wait_hurry_no_reader)
 {
-    struct server_fixture *fixture = *state;
     struct peer *peer = join(fixture);
     server_fixture_run_on(fixture, 0, hurry);
     peer_close(&peer);
@@ -452,9 +432,8 @@ static void close_the_first(struct server_fixture *fixture, uint32_t index)
     sl_server_buffers_put(&server->memory.buffers, sinks[0]);
 }
 
-SL_CASE_WITH(server_watch__who_is_being_closed_keeps_nobody_waiting, setup, server_fixture_teardown)
+CASE(server_watch__who_is_being_closed_keeps_nobody_waiting)
 {
-    struct server_fixture *fixture = *state;
     struct peer *first = join(fixture);
     struct peer *second = join(fixture);
     server_fixture_run_on(fixture, 0, close_the_first);

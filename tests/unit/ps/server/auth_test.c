@@ -75,14 +75,15 @@ static void expect_refusal(struct peer **peer, const struct sl_message *answer, 
     assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
     assert_int_equal(answer->error.err, SL_ERR_REFUSED);
     assert_non_null(strstr(answer->error.text, text));
-    peer_expect_end(*peer);
-    peer_close(peer);
+    peer_expect_end_and_close(peer);
 }
 
-SL_CASE_WITH(server_auth__welcomes_who_proves_the_secret, setup, server_fixture_teardown)
+#define CASE(name) SERVER_CASE(name, setup)
+
+CASE(server_auth__welcomes_who_proves_the_secret)
 {
     for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
-        struct peer *peer = peer_connect(*state);
+        struct peer *peer = peer_connect(fixture);
         struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, shard);
         struct sl_message answer = prove_both(peer, &hello);
         assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
@@ -90,7 +91,7 @@ SL_CASE_WITH(server_auth__welcomes_who_proves_the_secret, setup, server_fixture_
         peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
         peer_close(&peer);
     }
-    struct peer *peer = peer_connect(*state);
+    struct peer *peer = peer_connect(fixture);
     struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_CONTROL, 0);
     struct sl_message answer = prove_both(peer, &hello);
     assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
@@ -98,10 +99,10 @@ SL_CASE_WITH(server_auth__welcomes_who_proves_the_secret, setup, server_fixture_
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_auth__refuses_who_has_no_secret, setup, server_fixture_teardown)
+CASE(server_auth__refuses_who_has_no_secret)
 {
     for (int purpose = SL_MESSAGE_PURPOSE_CONTROL; purpose <= SL_MESSAGE_PURPOSE_DATA; purpose++) {
-        struct peer *peer = peer_connect(*state);
+        struct peer *peer = peer_connect(fixture);
         struct sl_message_hello hello = hello_of((enum sl_message_purpose)purpose, 1);
         hello.has_nonce = false;
         struct sl_message answer = peer_hello(peer, &hello);
@@ -109,10 +110,10 @@ SL_CASE_WITH(server_auth__refuses_who_has_no_secret, setup, server_fixture_teard
     }
 }
 
-SL_CASE_WITH(server_auth__refuses_a_wrong_proof, setup, server_fixture_teardown)
+CASE(server_auth__refuses_a_wrong_proof)
 {
     for (int purpose = SL_MESSAGE_PURPOSE_CONTROL; purpose <= SL_MESSAGE_PURPOSE_DATA; purpose++) {
-        struct peer *peer = peer_connect(*state);
+        struct peer *peer = peer_connect(fixture);
         struct sl_message_hello hello = hello_of((enum sl_message_purpose)purpose, 1);
         struct sl_message answer = be_challenged(peer, &hello);
         answer = prove(peer, &other_secret, &hello, &answer);
@@ -121,9 +122,9 @@ SL_CASE_WITH(server_auth__refuses_a_wrong_proof, setup, server_fixture_teardown)
 }
 
 /* The proof of a server is not accepted from a client. */
-SL_CASE_WITH(server_auth__refuses_a_servers_proof, setup, server_fixture_teardown)
+CASE(server_auth__refuses_a_servers_proof)
 {
-    struct peer *peer = peer_connect(*state);
+    struct peer *peer = peer_connect(fixture);
     struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, 0);
     struct sl_message challenge = be_challenged(peer, &hello);
     struct sl_message message = {.kind = SL_MESSAGE_PROOF, .id = 77};
@@ -135,10 +136,10 @@ SL_CASE_WITH(server_auth__refuses_a_servers_proof, setup, server_fixture_teardow
     expect_refusal(&peer, &message, "this cluster needs a secret");
 }
 
-SL_CASE_WITH(server_auth__takes_nothing_before_the_proof, setup, server_fixture_teardown)
+CASE(server_auth__takes_nothing_before_the_proof)
 {
     for (int what = 0; what < 4; what++) {
-        struct peer *peer = peer_connect(*state);
+        struct peer *peer = peer_connect(fixture);
         struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, 1);
         (void)be_challenged(peer, &hello);
         const struct sl_message messages[] = {
@@ -157,9 +158,8 @@ SL_CASE_WITH(server_auth__takes_nothing_before_the_proof, setup, server_fixture_
     }
 }
 
-SL_CASE_WITH(server_auth__is_not_there_without_a_secret, setup, server_fixture_teardown)
+CASE(server_auth__is_not_there_without_a_secret)
 {
-    struct server_fixture *fixture = *state;
     server_fixture_stop(fixture);
     *fixture = (struct server_fixture){0};
     server_fixture_start(fixture, false);

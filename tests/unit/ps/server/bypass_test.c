@@ -134,11 +134,10 @@ static uint64_t copied_bytes(const struct world *world)
            stats_of(world->stepped.server->transports.bypass).copied_bytes;
 }
 
-/* ---- Tests */
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
 
-SL_CASE_WITH(server_bypass__serves_all_transports, setup, teardown)
+CASE(server_bypass__serves_all_transports)
 {
-    struct world *world = *state;
     struct stepped_peer *const peers[] = {&world->bypass, &world->path, &world->far};
     for (uint32_t i = 0; i < 3; i++) {
         stepped_push(peers[i], 1, SPARSE, 10);
@@ -161,31 +160,26 @@ SL_CASE_WITH(server_bypass__serves_all_transports, setup, teardown)
     sl_message_fini(&answer);
 }
 
-SL_CASE_WITH(server_listen__needs_the_bypass_transport, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_listen__needs_the_bypass_transport)
 {
-    struct stepped_two *two = *state;
     const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_RDMA, .host = "127.0.0.1"};
     struct sl_endpoint bound;
-    assert_false(sl_server_has_bypass(two->stepped.server));
-    assert_int_equal(sl_server_listen(two->stepped.server, &endpoint, &bound), SL_ERR_UNSUPPORTED);
+    assert_false(sl_server_has_bypass(world->stepped.server));
+    assert_int_equal(sl_server_listen(world->stepped.server, &endpoint, &bound),
+                     SL_ERR_UNSUPPORTED);
 }
 
 static int open_nothing(struct sl_reactor *reactor, const struct sl_transport_options *options,
                         struct sl_transport **out)
 {
-    (void)reactor;
-    (void)options;
-    (void)out;
     return SL_ERR_NOT_FOUND;
 }
 
-SL_CASE_WITH(server_create__does_without_a_bypass_transport_that_is_not_needed, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_create__does_without_a_bypass_transport_that_is_not_needed)
 {
-    struct stepped_two *two = *state;
     struct sl_transport_ops broken = sl_loop_device_ops;
     broken.open = open_nothing;
-    struct sl_server_options options = two->stepped.server->options;
+    struct sl_server_options options = world->stepped.server->options;
     options.bypass = &broken;
     struct sl_server *server;
     assert_int_equal(sl_server_create(&options, &server), 0);
@@ -197,9 +191,8 @@ SL_CASE_WITH(server_create__does_without_a_bypass_transport_that_is_not_needed, 
 
 /* A second shard, on the other reactor, gets the connections that name it: each keeps its kind. A
  * connection through the device has to be to the shard's own reactor. */
-SL_CASE_WITH(server_hand_over__keeps_the_kind_of_the_connection, setup, teardown)
+CASE(server_hand_over__keeps_the_kind_of_the_connection)
 {
-    struct world *world = *state;
     struct sl_server *first = world->stepped.server;
     struct sl_server *servers[2] = {first};
     struct sl_server_options options = first->options;
@@ -234,9 +227,8 @@ SL_CASE_WITH(server_hand_over__keeps_the_kind_of_the_connection, setup, teardown
 
 /* However a reply is made, and whatever a request pushes: the device fetches the one from where it
  * was made, and delivers the other where it waits. */
-SL_CASE_WITH(server_bypass__copies_nothing_that_is_long, setup, teardown)
+CASE(server_bypass__copies_nothing_that_is_long)
 {
-    struct world *world = *state;
     const uint32_t counts[] = {5000, 30000, 100000, 250000, ELEMENTS};
     uint64_t id = 1;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -272,9 +264,8 @@ SL_CASE(server_bypass__works_with_memory_that_is_not_registered)
 
 /* One frame with the request's id answers it, so that the device knows what to write where; long
  * ones in parts are for streams of bytes. */
-SL_CASE_WITH(server_reply__of_any_size_is_one_frame_to_its_reply_buffer, setup, teardown)
+CASE(server_reply__of_any_size_is_one_frame_to_its_reply_buffer)
 {
-    struct world *world = *state;
     const uint32_t counts[] = {5000, 30000, 100000, 250000, ELEMENTS};
     send_dense(world, 1, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     expect_ok(&world->bypass, 1);
@@ -299,9 +290,8 @@ SL_CASE_WITH(server_reply__of_any_size_is_one_frame_to_its_reply_buffer, setup, 
 
 /* Small pulls that arrive together are answered in one piece of several frames, whose landings are
  * given back though nothing is written there: the device remembers no more than a few. */
-SL_CASE_WITH(server_pulls__of_one_run_are_answered_each, setup, teardown)
+CASE(server_pulls__of_one_run_are_answered_each)
 {
-    struct world *world = *state;
     struct stepped *stepped = &world->stepped;
     const uint64_t count = 400;
     stepped_push(&world->bypass, 1, SPARSE, 10);
@@ -324,9 +314,8 @@ SL_CASE_WITH(server_pulls__of_one_run_are_answered_each, setup, teardown)
 }
 
 /* What cannot be carried out is answered in words, which lie elsewhere. */
-SL_CASE_WITH(server_reply__of_an_error_leaves_the_reply_buffer_degraded, setup, teardown)
+CASE(server_reply__of_an_error_leaves_the_reply_buffer_degraded)
 {
-    struct world *world = *state;
     struct stepped *stepped = &world->stepped;
     memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
     shard_request_begin(&stepped->request, 0);
@@ -341,9 +330,8 @@ SL_CASE_WITH(server_reply__of_an_error_leaves_the_reply_buffer_degraded, setup, 
 }
 
 /* The landing is lost with its connection; the answer comes whole to the one of the next. */
-SL_CASE_WITH(server_reply__is_whole_after_its_reply_buffer_was_lost, setup, teardown)
+CASE(server_reply__is_whole_after_its_reply_buffer_was_lost)
 {
-    struct world *world = *state;
     for (uint64_t id = 1; id <= 40; id++) {
         send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
         stepped_turns(&world->stepped, (uint32_t)id % 30);

@@ -177,11 +177,10 @@ static float value_of(struct world *world, uint32_t key_count)
     return stepped_values(&world->two.stepped, 0, key_count);
 }
 
-/* ---- Saving ---------------------------------------------------------------------------------- */
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
 
-SL_CASE_WITH(save__adds_what_has_changed, setup, teardown)
+CASE(save__adds_what_has_changed)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
     assert_int_equal(save(world, 1, 0), 3000);
     assert_int_equal(push(world, 10), 0);
@@ -193,9 +192,8 @@ SL_CASE_WITH(save__adds_what_has_changed, setup, teardown)
 }
 
 /* One whose manifest was never written is nothing to add to. */
-SL_CASE_WITH(save__adds_to_what_is_complete_only, setup, teardown)
+CASE(save__adds_to_what_is_complete_only)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, 100), 0);
     assert_int_equal(save(world, 1, 0), 100);
     assert_int_equal(push(world, 10), 0);
@@ -206,9 +204,8 @@ SL_CASE_WITH(save__adds_to_what_is_complete_only, setup, teardown)
 }
 
 /* Requests are answered while it is made, and what they push is not in it. */
-SL_CASE_WITH(save__is_of_one_moment, setup, teardown)
+CASE(save__is_of_one_moment)
 {
-    struct world *world = *state;
     world->two.stepped.pair.aside_ns = 30 * SL_CLOCK_NS_PER_MS;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
     begin(world, 1, 0);
@@ -231,9 +228,8 @@ SL_CASE_WITH(save__is_of_one_moment, setup, teardown)
     assert_true(value_of(world, 100) == 1.0F);
 }
 
-SL_CASE_WITH(save__begins_while_a_long_push_is_in_progress, setup, teardown)
+CASE(save__begins_while_a_long_push_is_in_progress)
 {
-    struct world *world = *state;
     stepped_push(&world->two.first, world->next_id++, 0, STEPPED_KEYS);
     stepped_turns(&world->two.stepped, 2);
     begin(world, 1, 0);
@@ -242,9 +238,8 @@ SL_CASE_WITH(save__begins_while_a_long_push_is_in_progress, setup, teardown)
     assert_int_equal(stepped_reply(&world->two.first, 1)->status, 0);
 }
 
-SL_CASE_WITH(save__another_one_takes_its_place, setup, teardown)
+CASE(save__another_one_takes_its_place)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
     begin(world, 1, 0);
     stepped_turns(&world->two.stepped, 2);
@@ -260,9 +255,8 @@ SL_CASE_WITH(save__another_one_takes_its_place, setup, teardown)
 
 /* Whatever the operation of the disk that fails, it is said, requests are answered, and the next
  * one is made. */
-SL_CASE_WITH(save__a_disk_that_fails, setup, teardown)
+CASE(save__a_disk_that_fails)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
     const uint64_t before = world->disk.operations;
     save(world, 1, 0);
@@ -284,9 +278,8 @@ SL_CASE_WITH(save__a_disk_that_fails, setup, teardown)
     save(world, number, 0);
 }
 
-SL_CASE_WITH(save__a_full_disk, setup, teardown)
+CASE(save__a_full_disk)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
     world->disk.bytes_left = 1000;
     begin(world, 1, 0);
@@ -300,9 +293,8 @@ SL_CASE_WITH(save__a_full_disk, setup, teardown)
 
 /* It takes nothing for longer than the patience lasts: the checkpoint is given up, and so is the
  * next, until it goes on. */
-SL_CASE_WITH(save__a_disk_that_stands_still, setup, teardown)
+CASE(save__a_disk_that_stands_still)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
     world->two.stepped.pair.aside_ns = 3 * PATIENCE;
     begin(world, 1, 0);
@@ -347,11 +339,8 @@ SL_CASE_WITH(quiet__nothing_is_written_any_more, setup, teardown)
     assert_true(sl_server_checkpoint_holds_all(server)); /* after a pull */
 }
 
-/* ---- Beginning from one ---------------------------------------------------------------------- */
-
-SL_CASE_WITH(restore__goes_on_as_the_one_that_it_was, setup, teardown)
+CASE(restore__goes_on_as_the_one_that_it_was)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
     save(world, 1, 0);
     assert_int_equal(push(world, 10), 0);
@@ -385,9 +374,8 @@ static bool is_answered(void *ctx)
 }
 
 /* Who comes while it is loaded waits, and is welcomed then, as the one that he was. */
-SL_CASE_WITH(restore__clients_wait, setup, teardown)
+CASE(restore__clients_wait)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
     save(world, 1, 0);
     restart(world);
@@ -412,14 +400,11 @@ static void leave_and_restore(struct world *world, bool finishes)
     struct stepped_peer *worker = &world->two.second;
     stepped_join(worker, &world->two.stepped, 0, 8);
     stepped_open_table(worker, 1, SL_CONSISTENCY_BSP);
-    stepped_push(worker, 1, 1, 10);
-    assert_int_equal(stepped_reply(worker, 1)->status, 0);
-    stepped_tick(worker, 2, 0);
-    assert_int_equal(stepped_reply(worker, 2)->status, 0);
+    stepped_push_done(worker, 1, 1, 10);
+    stepped_tick_done(worker, 2, 0);
     assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
     if (finishes) {
-        stepped_tick(worker, 3, SL_REQUEST_CLOCK_FINISHED);
-        assert_int_equal(stepped_reply(worker, 3)->status, 0);
+        stepped_tick_done(worker, 3, SL_REQUEST_CLOCK_FINISHED);
     }
     stepped_tell(worker, &(struct sl_message){.kind = SL_MESSAGE_GOODBYE});
     stepped_expect_end(worker);
@@ -437,9 +422,8 @@ static void leave_and_restore(struct world *world, bool finishes)
 }
 
 /* What was kept aside for worker/1 is there, and workers begin anew. */
-SL_CASE_WITH(restore__of_a_job_that_is_over_begins_another, setup, teardown)
+CASE(restore__of_a_job_that_is_over_begins_another)
 {
-    struct world *world = *state;
     leave_and_restore(world, true);
     assert_true(stepped_values(&world->two.stepped, 1, 10) == 1.0F);
     const struct sl_message *welcome = stepped_again(&world->two.second);
@@ -449,9 +433,8 @@ SL_CASE_WITH(restore__of_a_job_that_is_over_begins_another, setup, teardown)
 }
 
 /* Another shard was cut before worker/0 left: this one goes on beside it. */
-SL_CASE_WITH(restore__of_a_job_that_is_not_over_elsewhere_goes_on, setup, teardown)
+CASE(restore__of_a_job_that_is_not_over_elsewhere_goes_on)
 {
-    struct world *world = *state;
     world->workers = SL_CHECKPOINT_WORKERS_SOME;
     leave_and_restore(world, true);
     assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
@@ -460,9 +443,8 @@ SL_CASE_WITH(restore__of_a_job_that_is_not_over_elsewhere_goes_on, setup, teardo
 }
 
 /* worker/0 is waited for where it stood: a job that was stopped goes on. */
-SL_CASE_WITH(restore__of_a_job_that_was_left_unfinished_goes_on, setup, teardown)
+CASE(restore__of_a_job_that_was_left_unfinished_goes_on)
 {
-    struct world *world = *state;
     leave_and_restore(world, false);
     assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
     const struct sl_message *welcome = stepped_again(&world->two.second);
@@ -471,9 +453,8 @@ SL_CASE_WITH(restore__of_a_job_that_was_left_unfinished_goes_on, setup, teardown
     assert_int_equal(welcome->welcome.clock, 1);
 }
 
-SL_CASE_WITH(restore__says_which_file_is_damaged, setup, teardown)
+CASE(restore__says_which_file_is_damaged)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, 3000), 0);
     save(world, 1, 0);
     static const char path[] = "/c/checkpoint-000001/shard-0000-of-0001.slc";
@@ -487,9 +468,8 @@ SL_CASE_WITH(restore__says_which_file_is_damaged, setup, teardown)
     assert_non_null(strstr(world->restore_reason, path));
 }
 
-SL_CASE_WITH(restore__ends_with_the_server, setup, teardown)
+CASE(restore__ends_with_the_server)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
     save(world, 1, 0);
     restart(world);

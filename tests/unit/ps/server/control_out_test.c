@@ -69,10 +69,11 @@ static void tell_all(struct world *world, const struct sl_message *message)
     }
 }
 
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+
 /* The largest cluster there can be: 9 MB for all, where the outbox has room for 4. */
-SL_CASE_WITH(server_send__tells_everyone_what_finds_no_room_at_once, setup, teardown)
+CASE(server_send__tells_everyone_what_finds_no_room_at_once)
 {
-    struct world *world = *state;
     for (uint32_t i = 0; i < SL_LIMIT_PS; i++) {
         world->ps[i] = (struct sl_message_ps){.task_index = i, .shard_count = 4};
         (void)snprintf(world->ps[i].data_endpoint, sizeof world->ps[i].data_endpoint,
@@ -98,9 +99,8 @@ SL_CASE_WITH(server_send__tells_everyone_what_finds_no_room_at_once, setup, tear
 }
 
 /* Nobody asked for these: their number does not make who gets them one that floods. */
-SL_CASE_WITH(server_send__of_many_losses_closes_nobody, setup, teardown)
+CASE(server_send__of_many_losses_closes_nobody)
 {
-    struct world *world = *state;
     struct sl_message message = {.kind = SL_MESSAGE_EXPIRED,
                                  .expired = {.role = SL_MESSAGE_ROLE_WORKER, .why = "its lease"}};
     for (uint32_t i = 0; i < 1500; i++) {
@@ -117,9 +117,8 @@ SL_CASE_WITH(server_send__of_many_losses_closes_nobody, setup, teardown)
 }
 
 /* What waits for a member that is gone is forgotten. */
-SL_CASE_WITH(server_send__forgets_who_has_gone, setup, teardown)
+CASE(server_send__forgets_who_has_gone)
 {
-    struct world *world = *state;
     struct sl_message message = {.kind = SL_MESSAGE_EXPIRED,
                                  .expired = {.role = SL_MESSAGE_ROLE_WORKER, .why = "its lease"}};
     for (uint32_t i = 0; i < 3000; i++) {
@@ -135,9 +134,8 @@ SL_CASE_WITH(server_send__forgets_who_has_gone, setup, teardown)
     assert_true(sl_list_empty(&world->stepped.server->pending.control));
 }
 
-SL_CASE_WITH(server_close_peer__closes_it, setup, teardown)
+CASE(server_close_peer__closes_it)
 {
-    struct world *world = *state;
     struct sl_server_conn *conn = sl_server_conn_of(world->stepped.server->conns.head.next);
     sl_server_close_peer(NULL, (uintptr_t)conn, "another has taken its place");
     stepped_turns(&world->stepped, 50);

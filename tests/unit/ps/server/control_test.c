@@ -55,10 +55,12 @@ static struct sl_message_hello data_hello(uint32_t shard)
     };
 }
 
-SL_CASE_WITH(server_hello__is_welcomed_by_the_shard_it_names, setup, server_fixture_teardown)
+#define CASE(name) SERVER_CASE(name, setup)
+
+CASE(server_hello__is_welcomed_by_the_shard_it_names)
 {
     for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
-        struct peer *peer = peer_connect(*state);
+        struct peer *peer = peer_connect(fixture);
         struct sl_message_hello hello = data_hello(shard);
         struct sl_message answer = peer_hello(peer, &hello);
         assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
@@ -70,13 +72,13 @@ SL_CASE_WITH(server_hello__is_welcomed_by_the_shard_it_names, setup, server_fixt
     }
 }
 
-SL_CASE_WITH(server_hello__waits_for_the_shards_number, setup_late, server_fixture_teardown)
+SERVER_CASE(server_hello__waits_for_the_shards_number, setup_late)
 {
-    struct peer *peer = peer_connect(*state);
+    struct peer *peer = peer_connect(fixture);
     struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .hello = data_hello(1)};
     hello.hello.protocol_version = SL_FRAME_PROTOCOL_VERSION;
     peer_send_message(peer, &hello);
-    server_fixture_number(*state);
+    server_fixture_number(fixture);
     struct sl_message answer;
     peer_receive_message(peer, &answer);
     assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
@@ -91,13 +93,12 @@ static void expect_refusal(struct peer **peer, const struct sl_message *answer, 
     assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
     assert_int_equal(answer->error.err, err);
     assert_non_null(strstr(answer->error.text, text));
-    peer_expect_end(*peer);
-    peer_close(peer);
+    peer_expect_end_and_close(peer);
 }
 
-SL_CASE_WITH(server_hello__of_another_version_is_told_both, setup, server_fixture_teardown)
+CASE(server_hello__of_another_version_is_told_both)
 {
-    struct peer *peer = peer_connect(*state);
+    struct peer *peer = peer_connect(fixture);
     struct sl_message_hello hello = data_hello(0);
     hello.protocol_version = 99;
     struct sl_message answer = peer_hello(peer, &hello);
@@ -105,27 +106,26 @@ SL_CASE_WITH(server_hello__of_another_version_is_told_both, setup, server_fixtur
     expect_refusal(&peer, &answer, SL_ERR_VERSION, "version 1");
 }
 
-SL_CASE_WITH(server_hello__to_a_shard_that_is_not_there_is_refused, setup, server_fixture_teardown)
+CASE(server_hello__to_a_shard_that_is_not_there_is_refused)
 {
-    struct peer *peer = peer_connect(*state);
+    struct peer *peer = peer_connect(fixture);
     struct sl_message_hello hello = data_hello(SERVER_COUNT);
     struct sl_message answer = peer_hello(peer, &hello);
     expect_refusal(&peer, &answer, SL_ERR_INVALID, "shards 0 to 1");
 }
 
-SL_CASE_WITH(server_hello__for_control_is_refused_without_the_coordinator, setup_degraded,
-             server_fixture_teardown)
+SERVER_CASE(server_hello__for_control_is_refused_without_the_coordinator, setup_degraded)
 {
-    struct peer *peer = peer_connect(*state);
+    struct peer *peer = peer_connect(fixture);
     struct sl_message_hello hello = data_hello(0);
     hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
     struct sl_message answer = peer_hello(peer, &hello);
     expect_refusal(&peer, &answer, SL_ERR_REFUSED, "ps/0 does");
 }
 
-SL_CASE_WITH(server_hello__for_control_reaches_the_coordinator, setup, server_fixture_teardown)
+CASE(server_hello__for_control_reaches_the_coordinator)
 {
-    struct peer *peer = peer_connect(*state);
+    struct peer *peer = peer_connect(fixture);
     struct sl_message_hello hello = data_hello(0);
     hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
     struct sl_message answer = peer_hello(peer, &hello);
@@ -148,13 +148,12 @@ static void send_other_version(struct peer *peer)
     peer_send_bytes(peer, head, sizeof head);
 }
 
-SL_CASE_WITH(server_version__of_a_member_that_changes_ends_its_membership, setup,
-             server_fixture_teardown)
+CASE(server_version__of_a_member_that_changes_ends_its_membership)
 {
     struct sl_message_hello hello = {
         .purpose = SL_MESSAGE_PURPOSE_CONTROL, .role = SL_MESSAGE_ROLE_WORKER, .task_index = 3};
     for (int round = 0; round < 2; round++) {
-        struct peer *peer = peer_connect(*state);
+        struct peer *peer = peer_connect(fixture);
         struct sl_message answer = peer_hello(peer, &hello);
         assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
         struct sl_message barrier = {
@@ -164,38 +163,32 @@ SL_CASE_WITH(server_version__of_a_member_that_changes_ends_its_membership, setup
         peer_receive_message(peer, &answer);
         assert_int_equal(answer.kind, SL_MESSAGE_ERROR);
         assert_int_equal(answer.error.err, SL_ERR_VERSION);
-        peer_expect_end(peer);
-        peer_close(&peer);
+        peer_expect_end_and_close(&peer);
     }
 }
 
-SL_CASE_WITH(server_hello__must_come_first, setup, server_fixture_teardown)
+CASE(server_hello__must_come_first)
 {
-    struct peer *peer = peer_connect(*state);
+    struct peer *peer = peer_connect(fixture);
     send_pull(peer, 0);
-    peer_expect_end(peer);
-    peer_close(&peer);
-    peer = peer_connect(*state);
+    peer_expect_end_and_close(&peer);
+    peer = peer_connect(fixture);
     struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
     peer_send_message(peer, &goodbye);
-    peer_expect_end(peer);
-    peer_close(&peer);
-    peer = peer_connect(*state);
+    peer_expect_end_and_close(&peer);
+    peer = peer_connect(fixture);
     struct sl_frame frame = {.type = SL_FRAME_CONTROL, .payload_bytes = 8};
     peer_send_frame(peer, frame, "rubbish!");
-    peer_expect_end(peer);
-    peer_close(&peer);
-    peer = peer_connect(*state);
+    peer_expect_end_and_close(&peer);
+    peer = peer_connect(fixture);
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     peer_send_bytes(peer, http, sizeof http - 1);
-    peer_expect_end(peer);
-    peer_close(&peer);
+    peer_expect_end_and_close(&peer);
 }
 
-SL_CASE_WITH(server_table_open__conflict_is_named, setup, server_fixture_teardown)
+CASE(server_table_open__conflict_is_named)
 {
-    struct peer *peer = peer_join(*state, NOBODY, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
     struct sl_message message = {
         .kind = SL_MESSAGE_TABLE_OPEN,
         .id = 6,
@@ -214,9 +207,9 @@ SL_CASE_WITH(server_table_open__conflict_is_named, setup, server_fixture_teardow
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_table_open__of_a_bad_specification_is_answered, setup, server_fixture_teardown)
+CASE(server_table_open__of_a_bad_specification_is_answered)
 {
-    struct peer *peer = peer_join(*state, NOBODY, 0);
+    struct peer *peer = peer_join(fixture, NOBODY, 0);
     struct sl_message message = {
         .kind = SL_MESSAGE_TABLE_OPEN,
         .id = 6,
@@ -247,11 +240,9 @@ static void drain(struct server_fixture *fixture, uint32_t index)
     sl_server_drain(fixture->servers[index], 60 * SL_CLOCK_NS_PER_S, post_drained, fixture);
 }
 
-SL_CASE_WITH(server_drain__answers_says_goodbye_and_closes, setup, server_fixture_teardown)
+CASE(server_drain__answers_says_goodbye_and_closes)
 {
-    struct server_fixture *fixture = *state;
-    struct peer *peer = peer_join(fixture, 0, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    struct peer *peer = peer_join_table(fixture, 0, SL_CONSISTENCY_BSP);
     uint64_t parked = send_pull(peer, 1);
     uint64_t passed = send_pull(peer, 0);
     assert_int_equal(peer_receive_reply(peer, passed), 0);
@@ -268,9 +259,8 @@ SL_CASE_WITH(server_drain__answers_says_goodbye_and_closes, setup, server_fixtur
     assert_int_equal(sem_timedwait(&fixture->drained, &end), 0);
 }
 
-SL_CASE_WITH(server_drain__refuses_newcomers, setup, server_fixture_teardown)
+CASE(server_drain__refuses_newcomers)
 {
-    struct server_fixture *fixture = *state;
     struct peer *peer = peer_connect(fixture);
     struct peer *member = peer_join(fixture, NOBODY, 0);
     server_fixture_run_on(fixture, 0, drain);
@@ -282,6 +272,5 @@ SL_CASE_WITH(server_drain__refuses_newcomers, setup, server_fixture_teardown)
     peer_close(&member);
     peer_close(&peer);
     peer = peer_connect(fixture);
-    peer_expect_end(peer);
-    peer_close(&peer);
+    peer_expect_end_and_close(&peer);
 }

@@ -68,22 +68,23 @@ static void drain_when_begun(struct server_fixture *fixture, uint32_t index)
     }
 }
 
+#define CASE(name) SERVER_CASE(name, setup)
+
 /* It is in the middle of a push when the drain begins, and comes to wait for clocks afterwards. */
-SL_CASE_WITH(server_drain__who_would_wait_for_clocks_is_cancelled, setup, server_fixture_teardown)
+CASE(server_drain__who_would_wait_for_clocks_is_cancelled)
 {
-    struct peer *peer = peer_join(*state, 0, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    struct peer *peer = peer_join_table(fixture, 0, SL_CONSISTENCY_BSP);
     peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
     shard_request_begin(&request, 1);
     shard_request_push(&request, SL_REQUEST_PUSH, 1, keys, LONG_KEYS, gradients, DIM);
     shard_request_pull(&request, 0, keys, 1);
     uint64_t id = peer_send_request(peer, &request, LONG_US);
     for (drained_in_time = false; !drained_in_time;) {
-        server_fixture_run_on(*state, 0, drain_when_begun);
+        server_fixture_run_on(fixture, 0, drain_when_begun);
     }
     assert_int_equal(peer_receive_reply(peer, id), SL_ERR_CANCELLED);
     expect_goodbye(peer);
-    expect_drained(*state);
+    expect_drained(fixture);
     peer_close(&peer);
 }
 
@@ -99,10 +100,10 @@ static void sync_with(struct peer *peer)
 
 /* Peers that send the beginning of a long frame, and no more, hold the server's memory; a request
  * that needs it is given up in the drain. Then nothing is left to wait for. */
-SL_CASE_WITH(server_drain__ends_when_the_last_request_is_late, setup, server_fixture_teardown)
+CASE(server_drain__ends_when_the_last_request_is_late)
 {
     enum { HOLDERS = 3 };
-    struct peer *peer = peer_join(*state, NOBODY, 0);
+    struct peer *peer = peer_join(fixture, NOBODY, 0);
     struct sl_message message = {
         .kind = SL_MESSAGE_TABLE_OPEN,
         .table_open.spec = {.name = "dense",
@@ -115,7 +116,7 @@ SL_CASE_WITH(server_drain__ends_when_the_last_request_is_late, setup, server_fix
     assert_int_equal(message.kind, SL_MESSAGE_TABLE_OPENED);
     struct peer *holders[HOLDERS];
     for (int i = 0; i < HOLDERS; i++) {
-        holders[i] = peer_join(*state, NOBODY, 0);
+        holders[i] = peer_join(fixture, NOBODY, 0);
         uint8_t head[SL_FRAME_HEADER_BYTES];
         sl_frame_encode(&(struct sl_frame){.type = SL_FRAME_REQUEST,
                                            .payload_bytes = SL_LIMIT_FRAME_PAYLOAD_BYTES,
@@ -129,13 +130,13 @@ SL_CASE_WITH(server_drain__ends_when_the_last_request_is_late, setup, server_fix
     shard_request_dense(&request, SL_REQUEST_DENSE_PULL, 0, 0, FRAME_FLOATS, NULL);
     uint64_t id = peer_send_request(peer, &request, 300000);
     sync_with(peer);
-    server_fixture_run_on(*state, 0, drain);
+    server_fixture_run_on(fixture, 0, drain);
     (void)peer_receive_reply(peer, id); /* late, or in time where the holders were slow */
     expect_goodbye(peer);
     for (int i = 0; i < HOLDERS; i++) {
         expect_goodbye(holders[i]);
         peer_close(&holders[i]);
     }
-    expect_drained(*state);
+    expect_drained(fixture);
     peer_close(&peer);
 }

@@ -52,13 +52,12 @@ static void check(struct server_fixture *fixture,
     }
 }
 
-SL_CASE_WITH(server_post_lost__reaches_every_server, server_fixture_setup_least,
-             server_fixture_teardown)
+SERVER_CASE(server_post_lost__reaches_every_server, server_fixture_setup_least)
 {
-    check(*state, report);
+    check(fixture, report);
 }
 
-SL_CASE_WITH(server_post_lost__needs_no_memory, server_fixture_setup_least, server_fixture_teardown)
+SERVER_CASE(server_post_lost__needs_no_memory, server_fixture_setup_least)
 {
-    check(*state, report_without_memory);
+    check(fixture, report_without_memory);
 }

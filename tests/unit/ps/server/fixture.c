@@ -1,12 +1,5 @@
 #include "fixture.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -400,4 +393,18 @@ void peer_open_table(struct peer *peer, uint32_t id, enum sl_consistency_mode mo
     peer_receive_message(peer, &answer);
     assert_int_equal(answer.kind, SL_MESSAGE_TABLE_OPENED);
     assert_int_equal(answer.table_id, id);
+}
+
+struct peer *peer_join_table(const struct server_fixture *fixture, uint32_t worker,
+                             enum sl_consistency_mode mode)
+{
+    struct peer *peer = peer_join(fixture, worker, 0);
+    peer_open_table(peer, 0, mode);
+    return peer;
+}
+
+void peer_expect_end_and_close(struct peer **peer)
+{
+    peer_expect_end(*peer);
+    peer_close(peer);
 }

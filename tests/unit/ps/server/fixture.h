@@ -10,6 +10,7 @@
 #include "net/wire/frame.h"
 #include "ps/server/server.h"
 #include "tests/support/shard_request.h"
+#include "tests/support/unit.h"
 
 #define SERVER_COUNT       2 /* shards 0 and 1 of 2 */
 #define SERVER_FIXTURE_DIM 4
@@ -74,6 +75,7 @@ void peer_receive_message(struct peer *peer, struct sl_message *out);
 
 /* Receives the end of the connection, whatever frames come before it. */
 void peer_expect_end(struct peer *peer);
+void peer_expect_end_and_close(struct peer **peer);
 
 /* Receives the reply with this id and returns its status as an sl_err. */
 int peer_receive_reply(struct peer *peer, uint64_t id);
@@ -83,6 +85,10 @@ struct sl_message peer_hello(struct peer *peer, const struct sl_message_hello *h
 
 /* A worker (UINT32_MAX: a client) welcomed by the shard. */
 struct peer *peer_join(const struct server_fixture *fixture, uint32_t worker, uint32_t shard);
+
+/* Joins shard 0, and opens table 0. */
+struct peer *peer_join_table(const struct server_fixture *fixture, uint32_t worker,
+                             enum sl_consistency_mode mode);
 
 /* The same client on another connection, welcomed; its request ids go on. */
 struct peer *peer_again(const struct server_fixture *fixture, const struct peer *peer);
@@ -98,5 +104,8 @@ void peer_sync(struct peer *peer);
 
 /* Opens a SUM table of SERVER_FIXTURE_DIM; consistency: over two workers. */
 void peer_open_table(struct peer *peer, uint32_t id, enum sl_consistency_mode mode);
+
+#define SERVER_CASE(name, setup)                                                                   \
+    SL_CASE_OF(name, struct server_fixture *fixture, setup, server_fixture_teardown)
 
 #endif

@@ -113,10 +113,11 @@ static void expect(struct stepped_peer *peer, uint64_t id, float first, float la
     assert_true(reply->last == last);
 }
 
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+
 /* Short and long ones, with and without padding, from where the handler has them or made by it. */
-SL_CASE_WITH(server_handler__answers_arrive_whole, setup, teardown)
+CASE(server_handler__answers_arrive_whole)
 {
-    struct world *world = *state;
     static const uint32_t counts[] = {2, 7, 1000, 1001, 5000, VALUES};
     uint64_t id = 0;
     for (uint32_t i = 0; i < 2 * sizeof counts / sizeof counts[0]; i++) {
@@ -134,9 +135,8 @@ SL_CASE_WITH(server_handler__answers_arrive_whole, setup, teardown)
 }
 
 /* Of who shares memory, nothing waits in the server, and so nothing is kept of it. */
-SL_CASE_WITH(server_handler__is_shown_at_once_what_came_through_shared_memory, setup, teardown)
+CASE(server_handler__is_shown_at_once_what_came_through_shared_memory)
 {
-    struct world *world = *state;
     ask(world, &world->path, 1, SL_REQUEST_KV_PUSH_PULL, STEPPED_KEYS * STEPPED_DIM);
     expect(&world->path, 1, 1, 1);
     assert_int_equal(world->pushes, 1);
@@ -144,9 +144,8 @@ SL_CASE_WITH(server_handler__is_shown_at_once_what_came_through_shared_memory, s
 }
 
 /* Both that come at once, and one of which it is heard again only after another was done. */
-SL_CASE_WITH(server_handler__that_says_again_is_asked_again, setup, teardown)
+CASE(server_handler__that_says_again_is_asked_again)
 {
-    struct world *world = *state;
     world->again = 100;
     ask(world, &world->path, 1, SL_REQUEST_KV_PULL, 10);
     ask(world, &world->far, 1, SL_REQUEST_KV_PULL, 10);
@@ -162,9 +161,8 @@ SL_CASE_WITH(server_handler__that_says_again_is_asked_again, setup, teardown)
     assert_int_equal(world->pushes, 1);
 }
 
-SL_CASE_WITH(server_handler__that_says_again_for_ever_meets_the_deadline, setup, teardown)
+CASE(server_handler__that_says_again_for_ever_meets_the_deadline)
 {
-    struct world *world = *state;
     world->again = UINT32_MAX;
     ask(world, &world->path, 1, SL_REQUEST_KV_PULL, 10);
     stepped_turns(&world->stepped, 5);
@@ -174,9 +172,8 @@ SL_CASE_WITH(server_handler__that_says_again_for_ever_meets_the_deadline, setup,
     assert_non_null(strstr(reply->text, "handler"));
 }
 
-SL_CASE_WITH(server_handler__errors_reach_the_sender, setup, teardown)
+CASE(server_handler__errors_reach_the_sender)
 {
-    struct world *world = *state;
     world->error = SL_ERR_TOO_LARGE;
     ask(world, &world->path, 1, SL_REQUEST_KV_PUSH_PULL, 10);
     assert_int_equal(stepped_reply(&world->path, 1)->status, SL_ERR_TOO_LARGE);

@@ -27,13 +27,15 @@ static const float *rows_of(const struct peer *peer)
     return (const float *)(const void *)peer->payload;
 }
 
+#define CASE(name) SERVER_CASE(name, setup)
+
 /* More long requests than the buffers of the smallest server hold, from several connections. */
-SL_CASE_WITH(server_request__short_memory_is_backpressure, setup, server_fixture_teardown)
+CASE(server_request__short_memory_is_backpressure)
 {
     enum { PEERS = 6, EACH = 4 };
     struct peer *peers[PEERS];
     for (int i = 0; i < PEERS; i++) {
-        peers[i] = peer_join(*state, NOBODY, 0);
+        peers[i] = peer_join(fixture, NOBODY, 0);
         peer_open_table(peers[i], 0, SL_CONSISTENCY_ASP);
     }
     for (int round = 0; round < EACH; round++) {
@@ -78,12 +80,12 @@ static void wait_for_pushes(uint64_t row_count, const struct server_fixture *fix
 
 /* The smallest server has room for two frames of those who wait for clocks. What they have done
  * already, and the replies that they will need, are not counted. */
-SL_CASE_WITH(server_parked__in_the_middle_keeps_only_what_is_left, setup, server_fixture_teardown)
+CASE(server_parked__in_the_middle_keeps_only_what_is_left)
 {
     enum { PEERS = 4 };
     struct peer *peers[PEERS];
     for (int i = 0; i < PEERS; i++) {
-        peers[i] = peer_join(*state, 2 + (uint32_t)i, 0);
+        peers[i] = peer_join(fixture, 2 + (uint32_t)i, 0);
         peer_open_table(peers[i], 0, SL_CONSISTENCY_BSP);
         peer_open_table(peers[i], 1, SL_CONSISTENCY_ASP);
         peer_join_clock(peers[i], 1);
@@ -92,9 +94,9 @@ SL_CASE_WITH(server_parked__in_the_middle_keeps_only_what_is_left, setup, server
         shard_request_pull(&request, 0, keys, LONG_KEYS);
         (void)peer_send_request(peers[i], &request, LONG_US);
     }
-    wait_for_pushes(PEERS * (uint64_t)LONG_KEYS, *state);
+    wait_for_pushes(PEERS * (uint64_t)LONG_KEYS, fixture);
     for (uint32_t worker = 0; worker < 2; worker++) {
-        struct peer *peer = peer_join(*state, worker, 0);
+        struct peer *peer = peer_join(fixture, worker, 0);
         shard_request_begin(&request, 0);
         shard_request_tick(&request);
         uint64_t id = peer_send_request(peer, &request, LONG_US);
@@ -130,12 +132,12 @@ static void open_spec(struct peer *peer, uint32_t id, const struct sl_table_spec
 
 /* The smallest server has four blocks of a frame's length for requests and replies in the making.
  */
-SL_CASE_WITH(server_queue__who_lacks_memory_holds_nobody_up, setup, server_fixture_teardown)
+CASE(server_queue__who_lacks_memory_holds_nobody_up)
 {
     enum { HOLDERS = 2 }; /* of three blocks, until worker/0 and worker/1 tick */
     struct peer *holders[HOLDERS];
     for (uint32_t i = 0; i < HOLDERS; i++) {
-        holders[i] = peer_join(*state, 2 + i, 0);
+        holders[i] = peer_join(fixture, 2 + i, 0);
         peer_open_table(holders[i], 0, SL_CONSISTENCY_BSP);
         peer_join_clock(holders[i], 1);
         shard_request_begin(&request, 1);
@@ -146,7 +148,7 @@ SL_CASE_WITH(server_queue__who_lacks_memory_holds_nobody_up, setup, server_fixtu
         }
         peer_sync(holders[i]);
     }
-    struct peer *lacking = peer_join(*state, NOBODY, 0);
+    struct peer *lacking = peer_join(fixture, NOBODY, 0);
     open_spec(lacking, 2,
               &(struct sl_table_spec){.name = "dense",
                                       .kind = SL_TABLE_DENSE,
@@ -157,7 +159,7 @@ SL_CASE_WITH(server_queue__who_lacks_memory_holds_nobody_up, setup, server_fixtu
     (void)peer_send_request(lacking, &request, LONG_US);
     peer_sync(lacking);
 
-    struct peer *modest = peer_join(*state, NOBODY, 0);
+    struct peer *modest = peer_join(fixture, NOBODY, 0);
     uint32_t bag_end = 200; /* of such rows as take several turns */
     shard_request_begin(&request, 0);
     shard_request_pooled(&request, 3, keys, bag_end, &bag_end, 1);

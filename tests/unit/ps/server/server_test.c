@@ -57,9 +57,6 @@ static uint64_t send_tick(struct peer *peer, uint32_t clock)
     return peer_send_request(peer, &request, LONG_US);
 }
 
-/* ---- The beginning ----------------------------------------------------------------------------
- */
-
 static struct sl_message_hello data_hello(uint32_t shard)
 {
     return (struct sl_message_hello){
@@ -70,14 +67,11 @@ static struct sl_message_hello data_hello(uint32_t shard)
     };
 }
 
-/* ---- Requests ---------------------------------------------------------------------------------
- */
+#define CASE(name) SERVER_CASE(name, setup)
 
-SL_CASE_WITH(server_request__short_ones_are_answered_with_their_credit, setup,
-             server_fixture_teardown)
+CASE(server_request__short_ones_are_answered_with_their_credit)
 {
-    struct peer *peer = peer_join(*state, NOBODY, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
     for (int round = 1; round < 4; round++) {
         uint64_t id = send_push(peer, 0, 10);
         uint64_t cost = sl_request_credit_bytes(request.bytes, 0);
@@ -97,10 +91,9 @@ SL_CASE_WITH(server_request__short_ones_are_answered_with_their_credit, setup,
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_request__long_ones_are_sliced_and_right, setup, server_fixture_teardown)
+CASE(server_request__long_ones_are_sliced_and_right)
 {
-    struct peer *peer = peer_join(*state, NOBODY, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
     uint64_t first = send_push(peer, 0, LONG_KEYS);
     (void)send_push(peer, 0, LONG_KEYS);
     (void)send_pull(peer, 0, LONG_KEYS, LONG_US);
@@ -117,10 +110,9 @@ SL_CASE_WITH(server_request__long_ones_are_sliced_and_right, setup, server_fixtu
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_request__many_in_flight_are_answered_in_order, setup, server_fixture_teardown)
+CASE(server_request__many_in_flight_are_answered_in_order)
 {
-    struct peer *peer = peer_join(*state, NOBODY, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
     for (int round = 0; round < 10; round++) {
         uint64_t first = peer->next_id;
         for (int i = 0; i < SL_LIMIT_CREDIT_REQUESTS; i++) {
@@ -158,12 +150,10 @@ static size_t append_pull(const struct peer *peer, uint32_t at, uint8_t *to)
     return SL_FRAME_HEADER_BYTES + request.bytes;
 }
 
-SL_CASE_WITH(server_request__that_fails_among_good_ones_fails_degraded, setup,
-             server_fixture_teardown)
+CASE(server_request__that_fails_among_good_ones_fails_degraded)
 {
     static uint8_t bytes[BURST * 128];
-    struct peer *peer = peer_join(*state, NOBODY, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
     peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
     size_t count = 0;
     for (uint32_t at = 0; at < BURST; at++) {
@@ -185,10 +175,9 @@ SL_CASE_WITH(server_request__that_fails_among_good_ones_fails_degraded, setup,
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_request__errors_carry_text_and_leave_the_connection, setup,
-             server_fixture_teardown)
+CASE(server_request__errors_carry_text_and_leave_the_connection)
 {
-    struct peer *peer = peer_join(*state, NOBODY, 1); /* not the shard of the keys */
+    struct peer *peer = peer_join(fixture, NOBODY, 1); /* not the shard of the keys */
     peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
     uint64_t id = send_pull(peer, 0, 3, LONG_US);
     assert_int_equal(peer_receive_reply(peer, id), SL_ERR_WRONG_SHARD);
@@ -201,35 +190,30 @@ SL_CASE_WITH(server_request__errors_carry_text_and_leave_the_connection, setup,
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_request__malformed_ones_end_the_connection, setup, server_fixture_teardown)
+CASE(server_request__malformed_ones_end_the_connection)
 {
-    struct peer *peer = peer_join(*state, NOBODY, 0);
+    struct peer *peer = peer_join(fixture, NOBODY, 0);
     uint64_t id = send_pull(peer, 0, 1, LONG_US); /* no such table */
     assert_int_equal(peer_receive_reply(peer, id), SL_ERR_NOT_FOUND);
-    peer_expect_end(peer);
-    peer_close(&peer);
+    peer_expect_end_and_close(&peer);
 
-    peer = peer_join(*state, NOBODY, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
     peer->next_id = 7; /* ids may leave gaps, but ascend */
     assert_int_equal(peer_receive_reply(peer, send_pull(peer, 0, 1, LONG_US)), 0);
     peer->next_id = 7;
     (void)send_pull(peer, 0, 1, LONG_US);
-    peer_expect_end(peer);
-    peer_close(&peer);
+    peer_expect_end_and_close(&peer);
 
-    peer = peer_join(*state, NOBODY, 0);
+    peer = peer_join(fixture, NOBODY, 0);
     (void)send_pull(peer, 0, 1, 0); /* no time left */
-    peer_expect_end(peer);
-    peer_close(&peer);
+    peer_expect_end_and_close(&peer);
 }
 
-SL_CASE_WITH(server_request__half_a_frame_and_an_end_are_survived, setup, server_fixture_teardown)
+CASE(server_request__half_a_frame_and_an_end_are_survived)
 {
-    struct peer *peer = peer_join(*state, NOBODY, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
     for (size_t part = 1; part < 2000000; part = part * 5 + 3) {
-        struct peer *half = peer_join(*state, NOBODY, 0);
+        struct peer *half = peer_join(fixture, NOBODY, 0);
         shard_request_begin(&request, 0);
         shard_request_push(&request, SL_REQUEST_PUSH, 0, keys, LONG_KEYS, gradients, DIM);
         uint8_t head[SL_FRAME_HEADER_BYTES];
@@ -244,7 +228,7 @@ SL_CASE_WITH(server_request__half_a_frame_and_an_end_are_survived, setup, server
         peer_send_bytes(half, request.payload, part < sizeof head ? 0 : part - sizeof head);
         peer_close(&half);
     }
-    struct peer *whole = peer_join(*state, NOBODY, 0);
+    struct peer *whole = peer_join(fixture, NOBODY, 0);
     (void)send_push(whole, 0, LONG_KEYS);
     peer_close(&whole); /* does not wait for the answer */
     uint64_t id = send_pull(peer, 0, 1, LONG_US);
@@ -252,9 +236,9 @@ SL_CASE_WITH(server_request__half_a_frame_and_an_end_are_survived, setup, server
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_request__checksums_are_checked_and_given, setup, server_fixture_teardown)
+CASE(server_request__checksums_are_checked_and_given)
 {
-    struct peer *peer = peer_connect(*state);
+    struct peer *peer = peer_connect(fixture);
     struct sl_message_hello hello = data_hello(0);
     hello.checksum = true;
     struct sl_message answer = peer_hello(peer, &hello);
@@ -279,19 +263,13 @@ SL_CASE_WITH(server_request__checksums_are_checked_and_given, setup, server_fixt
     request.payload[request.bytes - 1] ^= 1;
     peer_send_bytes(peer, head, sizeof head);
     peer_send_bytes(peer, request.payload, request.bytes);
-    peer_expect_end(peer);
-    peer_close(&peer);
+    peer_expect_end_and_close(&peer);
 }
 
-/* ---- Clocks -----------------------------------------------------------------------------------
- */
-
-SL_CASE_WITH(server_parked__pull_goes_on_when_the_other_worker_ticks, setup,
-             server_fixture_teardown)
+CASE(server_parked__pull_goes_on_when_the_other_worker_ticks)
 {
-    struct peer *first = peer_join(*state, 0, 0);
-    struct peer *second = peer_join(*state, 1, 0);
-    peer_open_table(first, 0, SL_CONSISTENCY_BSP);
+    struct peer *first = peer_join(fixture, 0, 0);
+    struct peer *second = peer_join_table(fixture, 1, SL_CONSISTENCY_BSP);
     peer_open_table(second, 0, SL_CONSISTENCY_BSP);
     (void)send_push(first, 0, 100);
     assert_int_equal(peer_receive_reply(first, 1), 0);
@@ -315,11 +293,10 @@ SL_CASE_WITH(server_parked__pull_goes_on_when_the_other_worker_ticks, setup,
 }
 
 /* The first section is answered already when the second has to wait. */
-SL_CASE_WITH(server_parked__goes_on_in_the_middle, setup, server_fixture_teardown)
+CASE(server_parked__goes_on_in_the_middle)
 {
-    struct peer *peer = peer_join(*state, 0, 0);
-    struct peer *other = peer_join(*state, 1, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    struct peer *peer = peer_join(fixture, 0, 0);
+    struct peer *other = peer_join_table(fixture, 1, SL_CONSISTENCY_BSP);
     peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
     shard_request_begin(&request, 1);
     shard_request_pull(&request, 1, keys, 7);
@@ -348,11 +325,10 @@ SL_CASE_WITH(server_parked__goes_on_in_the_middle, setup, server_fixture_teardow
 }
 
 /* A parked request that has yet to write: a later pull passes it, a later push does not. */
-SL_CASE_WITH(server_parked__who_writes_is_passed_by_readers_only, setup, server_fixture_teardown)
+CASE(server_parked__who_writes_is_passed_by_readers_only)
 {
-    struct peer *peer = peer_join(*state, 0, 0);
-    struct peer *other = peer_join(*state, 1, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    struct peer *peer = peer_join(fixture, 0, 0);
+    struct peer *other = peer_join_table(fixture, 1, SL_CONSISTENCY_BSP);
     peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
     (void)send_tick(peer, 0);
     assert_int_equal(peer_receive_reply(peer, 1), 0);
@@ -377,10 +353,9 @@ SL_CASE_WITH(server_parked__who_writes_is_passed_by_readers_only, setup, server_
     peer_close(&other);
 }
 
-SL_CASE_WITH(server_parked__deadline_names_the_worker_waited_for, setup, server_fixture_teardown)
+CASE(server_parked__deadline_names_the_worker_waited_for)
 {
-    struct peer *peer = peer_join(*state, 0, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    struct peer *peer = peer_join_table(fixture, 0, SL_CONSISTENCY_BSP);
     uint64_t id = send_pull(peer, 1, 10, 1000);
     assert_int_equal(peer_receive_reply(peer, id), SL_ERR_DEADLINE);
     assert_non_null(strstr((const char *)peer->payload, "worker/"));
@@ -388,23 +363,19 @@ SL_CASE_WITH(server_parked__deadline_names_the_worker_waited_for, setup, server_
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_parked__more_than_the_credit_ends_the_connection, setup,
-             server_fixture_teardown)
+CASE(server_parked__more_than_the_credit_ends_the_connection)
 {
-    struct peer *peer = peer_join(*state, 0, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    struct peer *peer = peer_join_table(fixture, 0, SL_CONSISTENCY_BSP);
     for (int i = 0; i < SL_LIMIT_CREDIT_REQUESTS + 1; i++) {
         (void)send_pull(peer, 1, 1, LONG_US);
     }
-    peer_expect_end(peer);
-    peer_close(&peer);
+    peer_expect_end_and_close(&peer);
 }
 
-SL_CASE_WITH(server_parked__who_leaves_holds_nobody_up, setup, server_fixture_teardown)
+CASE(server_parked__who_leaves_holds_nobody_up)
 {
-    struct peer *stays = peer_join(*state, 0, 0);
-    struct peer *goes = peer_join(*state, 1, 0);
-    peer_open_table(stays, 0, SL_CONSISTENCY_BSP);
+    struct peer *stays = peer_join(fixture, 0, 0);
+    struct peer *goes = peer_join_table(fixture, 1, SL_CONSISTENCY_BSP);
     (void)send_tick(stays, 0);
     assert_int_equal(peer_receive_reply(stays, 1), 0);
     (void)send_pull(stays, 1, 10, LONG_US);
@@ -413,20 +384,19 @@ SL_CASE_WITH(server_parked__who_leaves_holds_nobody_up, setup, server_fixture_te
     peer_close(&stays);
 }
 
-SL_CASE_WITH(server_parked__tick_of_another_clock_is_an_error, setup, server_fixture_teardown)
+CASE(server_parked__tick_of_another_clock_is_an_error)
 {
-    struct peer *peer = peer_join(*state, 0, 0);
+    struct peer *peer = peer_join(fixture, 0, 0);
     uint64_t id = send_tick(peer, 1);
     assert_int_equal(peer_receive_reply(peer, id), SL_ERR_PROTOCOL);
     assert_non_null(strstr((const char *)peer->payload, "worker/0"));
     peer_close(&peer);
 }
 
-SL_CASE_WITH(server_parked__who_changes_its_version_holds_nobody_up, setup, server_fixture_teardown)
+CASE(server_parked__who_changes_its_version_holds_nobody_up)
 {
-    struct peer *stays = peer_join(*state, 0, 0);
-    struct peer *goes = peer_join(*state, 1, 0);
-    peer_open_table(stays, 0, SL_CONSISTENCY_BSP);
+    struct peer *stays = peer_join(fixture, 0, 0);
+    struct peer *goes = peer_join_table(fixture, 1, SL_CONSISTENCY_BSP);
     (void)send_tick(stays, 0);
     assert_int_equal(peer_receive_reply(stays, 1), 0);
     (void)send_pull(stays, 1, 10, LONG_US);
@@ -439,8 +409,7 @@ SL_CASE_WITH(server_parked__who_changes_its_version_holds_nobody_up, setup, serv
     head[offsetof(struct sl_frame, version)] = SL_FRAME_PROTOCOL_VERSION + 1;
     peer_send_bytes(goes, head, sizeof head);
     assert_int_equal(peer_receive_reply(stays, 2), 0);
-    peer_expect_end(goes);
-    peer_close(&goes);
+    peer_expect_end_and_close(&goes);
     peer_close(&stays);
 }
 
@@ -453,24 +422,18 @@ static uint64_t send_push_and_wait(struct peer *peer, uint32_t budget_us)
     return peer_send_request(peer, &request, budget_us);
 }
 
-SL_CASE_WITH(server_parked__in_the_middle_after_its_deadline_is_answered, setup,
-             server_fixture_teardown)
+CASE(server_parked__in_the_middle_after_its_deadline_is_answered)
 {
-    struct peer *peer = peer_join(*state, 0, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    struct peer *peer = peer_join_table(fixture, 0, SL_CONSISTENCY_BSP);
     peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
     uint64_t id = send_push_and_wait(peer, 1);
     assert_int_equal(peer_receive_reply(peer, id), SL_ERR_DEADLINE);
     peer_close(&peer);
 }
 
-/* ---- Control on data connections, and the end -------------------------------------------------
- */
-
-SL_CASE_WITH(server_stats__count_requests_and_rows, setup, server_fixture_teardown)
+CASE(server_stats__count_requests_and_rows)
 {
-    struct peer *peer = peer_join(*state, NOBODY, 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
     (void)send_push(peer, 0, 50);
     assert_int_equal(peer_receive_reply(peer, 1), 0);
     struct sl_message message = {.kind = SL_MESSAGE_STATS_GET, .id = 8};

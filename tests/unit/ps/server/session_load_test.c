@@ -124,22 +124,16 @@ static float first_value_of(struct stepped_two *world, uint16_t table)
     return stepped_values(&world->stepped, table, 1);
 }
 
-SL_CASE_WITH(server_session_snapshot__what_was_done_is_not_done_again, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_snapshot__what_was_done_is_not_done_again)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    stepped_push(peer, 1, 0, 10);
-    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    stepped_join_client(peer, &world->stepped);
+    stepped_push_done(peer, 1, 0, 10);
     restart(world);
     resume(peer);
-    stepped_push(peer, 1, 0, 10);
-    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    stepped_push_done(peer, 1, 0, 10);
     assert_true(first_value_of(world, 0) == 1.0F);
-    stepped_push(peer, 2, 0, 10);
-    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    stepped_push_done(peer, 2, 0, 10);
     assert_true(first_value_of(world, 0) == 2.0F);
 }
 
@@ -151,49 +145,38 @@ static void push_is_carried_out_again(struct stepped_two *world, struct saved *s
     load(world, saved);
     forget(saved);
     resume(peer);
-    stepped_push(peer, 2, 0, 10);
-    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    stepped_push_done(peer, 2, 0, 10);
     assert_true(first_value_of(world, 0) == 2.0F);
 }
 
 /* A push that came after the image was made is carried out when it comes again. */
-SL_CASE_WITH(server_session_snapshot__what_was_lost_is_done_again, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_snapshot__what_was_lost_is_done_again)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    stepped_push(peer, 1, 0, 10);
-    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    stepped_join_client(peer, &world->stepped);
+    stepped_push_done(peer, 1, 0, 10);
     struct saved saved;
     save(world, &saved);
-    stepped_push(peer, 2, 0, 10);
-    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    stepped_push_done(peer, 2, 0, 10);
     push_is_carried_out_again(world, &saved);
 }
 
-SL_CASE_WITH(server_session_snapshot__what_has_failed_fails_again, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_snapshot__what_has_failed_fails_again)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, 0, 7);
     stepped_open_table(peer, 0, SL_CONSISTENCY_BSP);
     stepped_tick(peer, 1, 5);
     assert_int_equal(stepped_reply(peer, 1)->status, SL_ERR_PROTOCOL);
-    stepped_tick(peer, 2, 0);
-    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    stepped_tick_done(peer, 2, 0);
     restart(world);
     resume(peer);
     stepped_tick(peer, 1, 5);
     const struct stepped_reply *reply = stepped_reply(peer, 1);
     assert_int_equal(reply->status, SL_ERR_PROTOCOL);
     assert_non_null(strstr(reply->text, "it failed before the connection broke"));
-    stepped_tick(peer, 2, 0);
-    assert_int_equal(stepped_reply(peer, 2)->status, 0);
-    stepped_tick(peer, 3, 1);
-    assert_int_equal(stepped_reply(peer, 3)->status, 0);
+    stepped_tick_done(peer, 2, 0);
+    stepped_tick_done(peer, 3, 1);
 }
 
 /* A step in one request: it pushes, ticks, and waits to pull. */
@@ -215,10 +198,8 @@ static void send_step(struct stepped_two *world, uint64_t id)
 /* worker/0 has pushed and ticked and waits for worker/1: after the restart too, whether it or the
  * other one comes back first, and what it has pushed is not pushed again. Saved twice, before its
  * client is back. */
-SL_CASE_WITH(server_session_snapshot__a_request_goes_on_behind_what_it_wrote, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_snapshot__a_request_goes_on_behind_what_it_wrote)
 {
-    struct stepped_two *world = *state;
     stepped_join_two(&world->first, &world->second, &world->stepped);
     send_step(world, 2);
     stepped_turns(&world->stepped, 50);
@@ -236,8 +217,7 @@ SL_CASE_WITH(server_session_snapshot__a_request_goes_on_behind_what_it_wrote, st
     restart(world); /* it has begun anew, and waits again */
     assert_true(stepped_again(&world->second)->welcome.counts);
     for (uint32_t clock = 0; clock < 2; clock++) {
-        stepped_tick(&world->second, 1 + clock, clock);
-        assert_int_equal(stepped_reply(&world->second, 1 + clock)->status, 0);
+        stepped_tick_done(&world->second, 1 + clock, clock);
     }
     resume(&world->first);
     send_step(world, 2);
@@ -246,14 +226,11 @@ SL_CASE_WITH(server_session_snapshot__a_request_goes_on_behind_what_it_wrote, st
     assert_true(reply->value == 1.0F);
     assert_true(first_value_of(world, 0) == 1.0F);
     assert_true(first_value_of(world, 1) == 2.0F);
-    stepped_tick(&world->first, 3, 2);
-    assert_int_equal(stepped_reply(&world->first, 3)->status, 0);
+    stepped_tick_done(&world->first, 3, 2);
 }
 
-SL_CASE_WITH(server_session_snapshot__leases_begin_when_clients_can_come, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_snapshot__leases_begin_when_clients_can_come)
 {
-    struct stepped_two *world = *state;
     stepped_join_two(&world->first, &world->second, &world->stepped);
     struct saved saved;
     save(world, &saved);
@@ -273,10 +250,8 @@ SL_CASE_WITH(server_session_snapshot__leases_begin_when_clients_can_come, steppe
 }
 
 /* Somebody who is no client may have asked the shard. */
-SL_CASE_WITH(server_session_snapshot__of_clients_and_workers_only, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_snapshot__of_clients_and_workers_only)
 {
-    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, NOBODY, 7);
     world->second.world = &world->stepped;
     world->second.hello = world->first.hello;
@@ -288,41 +263,31 @@ SL_CASE_WITH(server_session_snapshot__of_clients_and_workers_only, stepped_two_s
     assert_non_null(sl_server_session_find(world->stepped.server, 7));
 }
 
-/* ---- Of one moment --------------------------------------------------------------------------- */
-
 /* What comes while the sessions are walked is not in the image: it is carried out when it comes
  * again, once. */
-SL_CASE_WITH(server_session_snapshot__what_is_done_meanwhile_is_not_in_it, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_snapshot__what_is_done_meanwhile_is_not_in_it)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    stepped_push(peer, 1, 0, 10);
-    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    stepped_join_client(peer, &world->stepped);
+    stepped_push_done(peer, 1, 0, 10);
     struct saved saved;
     begin(world, &saved);
-    stepped_push(peer, 2, 0, 10);
-    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    stepped_push_done(peer, 2, 0, 10);
     walk(world, &saved);
     push_is_carried_out_again(world, &saved);
 }
 
 /* worker/0's step has written its first sections at the moment of the image, and is done before the
  * walk comes to it. */
-SL_CASE_WITH(server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was)
 {
-    struct stepped_two *world = *state;
     stepped_join_two(&world->first, &world->second, &world->stepped);
     send_step(world, 2);
     stepped_turns(&world->stepped, 50);
     struct saved saved;
     begin(world, &saved);
     for (uint32_t clock = 0; clock < 2; clock++) {
-        stepped_tick(&world->second, 1 + clock, clock);
-        assert_int_equal(stepped_reply(&world->second, 1 + clock)->status, 0);
+        stepped_tick_done(&world->second, 1 + clock, clock);
     }
     assert_int_equal(stepped_reply(&world->first, 2)->status, 0);
     assert_true(first_value_of(world, 1) == 2.0F);
@@ -334,8 +299,7 @@ SL_CASE_WITH(server_session_snapshot__what_goes_on_meanwhile_is_in_it_as_it_was,
     assert_true(first_value_of(world, 1) == 1.0F);
     assert_true(stepped_again(&world->second)->welcome.counts);
     for (uint32_t clock = 0; clock < 2; clock++) {
-        stepped_tick(&world->second, 1 + clock, clock);
-        assert_int_equal(stepped_reply(&world->second, 1 + clock)->status, 0);
+        stepped_tick_done(&world->second, 1 + clock, clock);
     }
     resume(&world->first);
     send_step(world, 2);
@@ -368,8 +332,6 @@ SL_CASE_WITH(server_session_load__more_than_can_be_away, setup_few, stepped_two_
     sl_snapshot_block_destroy(&block);
 }
 
-/* ---- What is wrong --------------------------------------------------------------------------- */
-
 static struct sl_snapshot_session session_of(uint64_t client_id, uint32_t worker)
 {
     return (struct sl_snapshot_session){
@@ -392,10 +354,8 @@ static int load_two(struct stepped_two *world, const struct sl_snapshot_session 
     return err;
 }
 
-SL_CASE_WITH(server_session_load__two_of_a_client_or_a_worker, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_load__two_of_a_client_or_a_worker)
 {
-    struct stepped_two *world = *state;
     struct sl_snapshot_session first = session_of(5, NOBODY);
     struct sl_snapshot_session second = session_of(5, NOBODY);
     assert_int_equal(load_two(world, &first, &second), SL_ERR_CORRUPT);
@@ -406,9 +366,8 @@ SL_CASE_WITH(server_session_load__two_of_a_client_or_a_worker, stepped_two_setup
     assert_non_null(strstr(reason, "a client twice"));
 }
 
-SL_CASE_WITH(server_session_load__what_is_no_session, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_session_load__what_is_no_session)
 {
-    struct stepped_two *world = *state;
     struct sl_snapshot_session first = session_of(5, NOBODY);
     struct sl_snapshot_session second = session_of(6, NOBODY);
     second.role = SL_MESSAGE_ROLE_PS;
@@ -423,17 +382,14 @@ SL_CASE_WITH(server_session_load__what_is_no_session, stepped_two_setup, stepped
 }
 
 /* A worker may be lost at any time while the shard is loaded: it is lost when that is done. */
-SL_CASE_WITH(server_session_load__a_worker_is_lost_meanwhile, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_load__a_worker_is_lost_meanwhile)
 {
-    struct stepped_two *world = *state;
     const struct sl_message_expired lost = {
         .role = SL_MESSAGE_ROLE_WORKER, .task_index = 0, .client_id = 7};
     stepped_join(&world->first, &world->stepped, 0, 7);
     stepped_join(&world->second, &world->stepped, 1, 8);
     stepped_open_table(&world->first, 0, SL_CONSISTENCY_BSP);
-    stepped_push(&world->first, 1, 0, 10);
-    assert_int_equal(stepped_reply(&world->first, 1)->status, 0);
+    stepped_push_done(&world->first, 1, 0, 10);
     struct saved saved;
     save(world, &saved);
     begin_again(world);
@@ -452,9 +408,8 @@ SL_CASE_WITH(server_session_load__a_worker_is_lost_meanwhile, stepped_two_setup,
 }
 
 /* There is place for one: the other's clock is loaded behind, and must not hold anybody up. */
-SL_CASE_WITH(server_session_load__a_worker_has_no_place, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_session_load__a_worker_has_no_place)
 {
-    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 0, 7);
     stepped_join(&world->second, &world->stepped, 1, 8);
     stepped_open_table(&world->first, 0, SL_CONSISTENCY_BSP);

@@ -144,9 +144,8 @@ static void expect_all(const struct sl_snapshot_block *saved)
 }
 
 /* Whatever becomes of clients between the slices, and who comes. */
-SL_CASE_WITH(server_session_snapshot__is_of_one_moment, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_session_snapshot__is_of_one_moment)
 {
-    struct stepped_two *world = *state;
     struct sl_snapshot_block *saved = NULL;
     fill(world);
     begin(world, (size_t)64 << 20, false);
@@ -170,10 +169,8 @@ SL_CASE_WITH(server_session_snapshot__is_of_one_moment, stepped_two_setup, stepp
 }
 
 /* The walk waits while nobody takes what it has put; and what is given up leaves nothing behind. */
-SL_CASE_WITH(server_session_snapshot__waits_and_is_given_up, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session_snapshot__waits_and_is_given_up)
 {
-    struct stepped_two *world = *state;
     struct sl_server *server = world->stepped.server;
     fill(world);
     for (uint32_t i = 0; i < MANY; i++) {

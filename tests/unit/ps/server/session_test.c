@@ -15,12 +15,8 @@ static int setup_few(void **state)
     return stepped_two_setup_with(state, 4);
 }
 
-/* ---- Who takes whose place ------------------------------------------------------------------- */
-
-SL_CASE_WITH(server_session__of_another_process_is_refused_while_the_first_is_there,
-             stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_session__of_another_process_is_refused_while_the_first_is_there)
 {
-    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 3, 7);
     struct stepped_peer *other = &world->second;
     other->world = &world->stepped;
@@ -39,9 +35,8 @@ SL_CASE_WITH(server_session__of_another_process_is_refused_while_the_first_is_th
     assert_int_equal(answer->error.err, SL_ERR_AGAIN);
 }
 
-SL_CASE_WITH(server_session__keeps_who_the_client_was, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_session__keeps_who_the_client_was)
 {
-    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 3, 7);
     stepped_break(&world->first);
     world->first.hello.task_index = 4;
@@ -50,13 +45,10 @@ SL_CASE_WITH(server_session__keeps_who_the_client_was, stepped_two_setup, steppe
     assert_int_equal(answer->error.err, SL_ERR_INVALID);
 }
 
-SL_CASE_WITH(server_session__takes_the_place_of_its_open_connection, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session__takes_the_place_of_its_open_connection)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_join_client(peer, &world->stepped);
     struct stepped_peer *old = &world->second;
     old->world = &world->stepped;
     old->link = peer->link;
@@ -64,12 +56,9 @@ SL_CASE_WITH(server_session__takes_the_place_of_its_open_connection, stepped_two
     peer->link = NULL;
     assert_true(stepped_again(peer)->welcome.resumed);
     stepped_expect_end(old);
-    stepped_push(peer, 1, 0, 10);
-    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    stepped_push_done(peer, 1, 0, 10);
     assert_int_equal(world->stepped.server->conn_count, 1);
 }
-
-/* ---- Ends ------------------------------------------------------------------------------------ */
 
 /* worker/0 waits in iteration 1 for worker/1. */
 static void wait_for_second(struct stepped_two *world)
@@ -82,9 +71,8 @@ static void wait_for_second(struct stepped_two *world)
     assert_int_equal(world->first.reply_count, 1);
 }
 
-SL_CASE_WITH(server_session__ends_with_its_lease, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_session__ends_with_its_lease)
 {
-    struct stepped_two *world = *state;
     wait_for_second(world);
     stepped_break(&world->second);
     stepped_pass(&world->stepped, STEPPED_LEASE - SL_CLOCK_NS_PER_S);
@@ -119,10 +107,8 @@ static void speak(struct stepped_peer *peer)
 }
 
 /* Its welcome may have been lost: then the client believes that it still has the session before. */
-SL_CASE_WITH(server_session__is_not_resumed_by_one_that_was_never_heard, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session__is_not_resumed_by_one_that_was_never_heard)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     stepped_break(peer);
@@ -132,10 +118,8 @@ SL_CASE_WITH(server_session__is_not_resumed_by_one_that_was_never_heard, stepped
     assert_true(stepped_again(peer)->welcome.resumed);
 }
 
-SL_CASE_WITH(server_session__holds_the_others_while_it_is_back_in_time, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_session__holds_the_others_while_it_is_back_in_time)
 {
-    struct stepped_two *world = *state;
     wait_for_second(world);
     speak(&world->second);
     for (int round = 0; round < 3; round++) {
@@ -149,9 +133,8 @@ SL_CASE_WITH(server_session__holds_the_others_while_it_is_back_in_time, stepped_
     assert_int_equal(world->first.reply_count, 1);
 }
 
-SL_CASE_WITH(server_session__ends_with_a_goodbye, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_session__ends_with_a_goodbye)
 {
-    struct stepped_two *world = *state;
     wait_for_second(world);
     struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
     stepped_tell(&world->second, &goodbye);
@@ -170,10 +153,8 @@ static struct sl_message_expired lost_of(const struct stepped_peer *peer)
     };
 }
 
-SL_CASE_WITH(server_lost__ends_a_session_with_its_connection, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_lost__ends_a_session_with_its_connection)
 {
-    struct stepped_two *world = *state;
     wait_for_second(world);
     struct sl_message_expired lost = lost_of(&world->second);
     lost.client_id++; /* an earlier process of that name */
@@ -188,10 +169,8 @@ SL_CASE_WITH(server_lost__ends_a_session_with_its_connection, stepped_two_setup,
     assert_false(stepped_again(&world->second)->welcome.resumed);
 }
 
-SL_CASE_WITH(server_lost__of_one_that_never_came_counts_no_more, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_lost__of_one_that_never_came_counts_no_more)
 {
-    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 0, 7);
     stepped_open_table(&world->first, 0, SL_CONSISTENCY_BSP);
     stepped_tick(&world->first, 1, 0);
@@ -206,9 +185,8 @@ SL_CASE_WITH(server_lost__of_one_that_never_came_counts_no_more, stepped_two_set
 }
 
 /* Two pushes in one request: the one in progress is finished, the other is not begun. */
-SL_CASE_WITH(server_lost__leaves_no_push_by_half, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_lost__leaves_no_push_by_half)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     for (uint32_t round = 0; round < 30; round++) {
         stepped_join(peer, &world->stepped, 0, 100 + round);
@@ -247,9 +225,8 @@ SL_CASE_WITH(server_session__count_is_bounded, setup_few, stepped_two_teardown)
     assert_true(stepped_again(peer)->welcome.resumed);
 }
 
-SL_CASE_WITH(server_join__is_for_workers, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_join__is_for_workers)
 {
-    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, NOBODY, 7);
     const struct sl_message join = {.kind = SL_MESSAGE_JOIN, .id = 9, .clock = 3};
     const struct sl_message *answer = stepped_ask(&world->first, &join);

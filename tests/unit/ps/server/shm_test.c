@@ -141,11 +141,10 @@ static struct sl_transport_stats stats_of(const struct sl_transport *transport)
     return stats;
 }
 
-/* ---- Tests */
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
 
-SL_CASE_WITH(server_shm__serves_both_transports, setup, teardown)
+CASE(server_shm__serves_both_transports)
 {
-    struct world *world = *state;
     make_push(world, SL_REQUEST_PUSH, 10);
     stepped_send(&world->far, 1, STEPPED_BUDGET);
     expect_ok(&world->far, 1);
@@ -184,9 +183,8 @@ static void on_drained(void *ctx)
     *(bool *)ctx = true;
 }
 
-SL_CASE_WITH(server_drain__ends_connections_of_both, setup, teardown)
+CASE(server_drain__ends_connections_of_both)
 {
-    struct world *world = *state;
     bool drained = false;
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     stepped_send(&world->path, 1, STEPPED_BUDGET);
@@ -202,9 +200,8 @@ SL_CASE_WITH(server_drain__ends_connections_of_both, setup, teardown)
 
 /* As many as come, one after the other, in one place or in two: each is carried out when it is
  * looked at, none is queued, and nothing of it is kept. */
-SL_CASE_WITH(server_push__is_read_in_its_place, setup, teardown)
+CASE(server_push__is_read_in_its_place)
 {
-    struct world *world = *state;
     const struct sl_server *server = world->stepped.server;
     const uint32_t count = 250000;
     make_dense(world, SL_REQUEST_DENSE_PUSH, count);
@@ -234,9 +231,8 @@ SL_CASE_WITH(server_push__is_read_in_its_place, setup, teardown)
 }
 
 /* What takes several turns is not read where it may be gone in the next. */
-SL_CASE_WITH(server_push__of_several_turns_is_copied, setup, teardown)
+CASE(server_push__of_several_turns_is_copied)
 {
-    struct world *world = *state;
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     stepped_send(&world->path, 1, STEPPED_BUDGET);
     expect_ok(&world->path, 1);
@@ -254,9 +250,8 @@ SL_CASE_WITH(server_push__of_several_turns_is_copied, setup, teardown)
 
 /* Behind an odd number of values there is padding, of which nothing was said while the values were
  * where its sender has them. It may not count either when they have been copied. */
-SL_CASE_WITH(server_push__with_padding_of_any_kind_may_wait, setup, teardown)
+CASE(server_push__with_padding_of_any_kind_may_wait)
 {
-    struct world *world = *state;
     struct shard_request *request = &world->stepped.request;
     const uint32_t count = 50001;
     for (uint64_t id = 1; id <= 4; id += 2) {
@@ -280,9 +275,8 @@ SL_CASE_WITH(server_push__with_padding_of_any_kind_may_wait, setup, teardown)
 }
 
 /* However it is cut into two, and whatever it is: all of it arrives. */
-SL_CASE_WITH(server_request__may_be_snapshot_anywhere, setup, teardown)
+CASE(server_request__may_be_snapshot_anywhere)
 {
-    struct world *world = *state;
     const uint32_t key_count = 5000;
     uint64_t seed = 3;
     for (uint64_t id = 1; id <= 40; id++) {
@@ -347,9 +341,8 @@ SL_CASE(server_push__of_a_mad_peer_spoils_only_values)
 
 /* Some turns after it has sent a long push its connection is gone: what had begun is finished, the
  * client finds out what, and what was left in its place is given back when nobody reads it. */
-SL_CASE_WITH(server_push__outlives_the_connection_of_its_values, setup, teardown)
+CASE(server_push__outlives_the_connection_of_its_values)
 {
-    struct world *world = *state;
     for (uint64_t id = 1; id <= 40; id++) {
         make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
         stepped_send(&world->path, id, STEPPED_BUDGET);
@@ -376,9 +369,8 @@ SL_CASE(server_destroy__forgets_what_is_in_its_place)
 }
 
 /* Replies, however they are made, are sent from where the peer can read them. */
-SL_CASE_WITH(server_reply__is_copied_by_nobody, setup, teardown)
+CASE(server_reply__is_copied_by_nobody)
 {
-    struct world *world = *state;
     const uint32_t counts[] = {1000, 5000, 30000, 100000, ELEMENTS};
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     stepped_send(&world->path, 1, STEPPED_BUDGET);
@@ -404,9 +396,8 @@ static void pull_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, u
     stepped_send(&world->path, id, STEPPED_BUDGET);
 }
 
-SL_CASE_WITH(server_reply__is_made_where_it_shall_lie, setup, teardown)
+CASE(server_reply__is_made_where_it_shall_lie)
 {
-    struct world *world = *state;
     const uint32_t counts[] = {6000, 30000, 100000, ELEMENTS};
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     stepped_send(&world->path, 1, STEPPED_BUDGET);
@@ -429,9 +420,8 @@ SL_CASE_WITH(server_reply__is_made_where_it_shall_lie, setup, teardown)
     assert_int_equal(world->stepped.server->memory.shm_buffers.used_bytes, 0);
 }
 
-SL_CASE_WITH(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size, setup, teardown)
+CASE(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size)
 {
-    struct world *world = *state;
     memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
     for (uint64_t id = 1; id <= 2; id++) {
         pull_to_reply_buffer(world, id, SL_REQUEST_DENSE_PULL, 20000, id == 1 ? 80008 : 79992);
@@ -443,9 +433,8 @@ SL_CASE_WITH(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_si
 
 /* The landing goes with its connection, wherever the answer was; the one that comes in its place
  * has all of it, also what had been made. */
-SL_CASE_WITH(server_reply__is_whole_after_its_reply_buffer_was_taken_off, setup, teardown)
+CASE(server_reply__is_whole_after_its_reply_buffer_was_taken_off)
 {
-    struct world *world = *state;
     const uint32_t floats = STEPPED_KEYS * STEPPED_DIM;
     for (uint64_t id = 1; id <= 60; id++) {
         make_push(world, SL_REQUEST_PUSH_PULL, STEPPED_KEYS);
@@ -465,9 +454,8 @@ SL_CASE_WITH(server_reply__is_whole_after_its_reply_buffer_was_taken_off, setup,
 }
 
 /* Likewise of one that comes later. */
-SL_CASE_WITH(server_reply__is_whole_after_its_reply_buffer_was_lost, setup, teardown)
+CASE(server_reply__is_whole_after_its_reply_buffer_was_lost)
 {
-    struct world *world = *state;
     for (uint64_t id = 1; id <= 60; id++) {
         pull_to_reply_buffer(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS,
                              sizeof world->reply_buffer);

@@ -39,33 +39,27 @@ static void join_two(struct stepped_two *world)
     stepped_join_two(&world->first, &world->second, &world->stepped);
 }
 
-SL_CASE_WITH(server_replay__of_a_done_push_pushes_no_more, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_replay__of_a_done_push_pushes_no_more)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     assert_false(peer->answer.welcome.resumed);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    stepped_push(peer, 1, 0, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    stepped_push_done(peer, 1, 0, STEPPED_KEYS);
     for (int round = 0; round < 3; round++) {
         stepped_break(peer);
         resume(peer);
-        stepped_push(peer, 1, 0, STEPPED_KEYS);
-        assert_int_equal(stepped_reply(peer, 1)->status, 0);
+        stepped_push_done(peer, 1, 0, STEPPED_KEYS);
         assert_true(value_of(world, 0) == 1.0F);
     }
-    stepped_push(peer, 2, 0, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    stepped_push_done(peer, 2, 0, STEPPED_KEYS);
     assert_true(value_of(world, 0) == 2.0F);
 }
 
-SL_CASE_WITH(server_replay__of_a_done_request_reads_again, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_replay__of_a_done_request_reads_again)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_join_client(peer, &world->stepped);
     struct shard_request *request = &world->stepped.request;
     for (int round = 0; round < 2; round++) {
         shard_request_begin(request, 0);
@@ -95,12 +89,10 @@ static void begin_push(struct stepped_peer *peer, uint64_t id)
     assert_int_equal(server->request_count, begun + 1);
 }
 
-SL_CASE_WITH(server_replay__of_a_running_push_waits_for_it, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_replay__of_a_running_push_waits_for_it)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_join_client(peer, &world->stepped);
     begin_push(peer, 1);
     const struct sl_message *answer = stepped_again(peer); /* takes over */
     assert_true(answer->welcome.resumed);
@@ -118,13 +110,10 @@ SL_CASE_WITH(server_replay__of_a_running_push_waits_for_it, stepped_two_setup, s
     assert_true(reply->last == 1.0F);
 }
 
-SL_CASE_WITH(server_replay__finds_done_what_ended_meanwhile, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_replay__finds_done_what_ended_meanwhile)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_join_client(peer, &world->stepped);
     begin_push(peer, 1);
     sl_transport_disconnect(peer->link->conn);
     stepped_turns(&world->stepped, 200);
@@ -132,23 +121,18 @@ SL_CASE_WITH(server_replay__finds_done_what_ended_meanwhile, stepped_two_setup,
     assert_null(session_of(peer)->orphan);
     assert_int_equal(session_of(peer)->last_write_id, 1);
     resume(peer);
-    stepped_push(peer, 1, 0, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    stepped_push_done(peer, 1, 0, STEPPED_KEYS);
     assert_true(value_of(world, 0) == 1.0F);
 }
 
 /* Its client has given the request up, and does not send it again; what comes behind it waits. */
-SL_CASE_WITH(server_replay__is_not_needed_for_an_orphan_to_end, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_replay__is_not_needed_for_an_orphan_to_end)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_join_client(peer, &world->stepped);
     begin_push(peer, 1);
     assert_true(stepped_again(peer)->welcome.resumed);
-    stepped_push(peer, 2, 0, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    stepped_push_done(peer, 2, 0, STEPPED_KEYS);
     assert_true(value_of(world, 0) == 2.0F);
 }
 
@@ -165,10 +149,8 @@ static void send_parked(struct stepped_peer *peer, uint64_t id, uint32_t budget_
     stepped_send(peer, id, budget_us);
 }
 
-SL_CASE_WITH(server_replay__of_a_parked_request_goes_on_in_its_middle, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_replay__of_a_parked_request_goes_on_in_its_middle)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     send_parked(peer, 2, STEPPED_BUDGET);
@@ -190,17 +172,14 @@ SL_CASE_WITH(server_replay__of_a_parked_request_goes_on_in_its_middle, stepped_t
     assert_true(first_value_of(world, 1) == 2.0F);
 }
 
-SL_CASE_WITH(server_replay__of_a_parked_request_that_went_on_degraded, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_replay__of_a_parked_request_that_went_on_degraded)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     send_parked(peer, 2, STEPPED_BUDGET);
     stepped_turns(&world->stepped, 100);
     stepped_break(peer);
-    stepped_tick(&world->second, 1, 0);
-    assert_int_equal(stepped_reply(&world->second, 1)->status, 0);
+    stepped_tick_done(&world->second, 1, 0);
     stepped_turns(&world->stepped, 100);
     assert_null(session_of(peer)->orphan);
     assert_true(first_value_of(world, 1) == 2.0F);
@@ -210,10 +189,8 @@ SL_CASE_WITH(server_replay__of_a_parked_request_that_went_on_degraded, stepped_t
     assert_true(first_value_of(world, 1) == 2.0F);
 }
 
-SL_CASE_WITH(server_replay__of_a_parked_request_whose_deadline_passed_fails, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_replay__of_a_parked_request_whose_deadline_passed_fails)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     send_parked(peer, 2, 2000000);
@@ -229,9 +206,8 @@ SL_CASE_WITH(server_replay__of_a_parked_request_whose_deadline_passed_fails, ste
 }
 
 /* Of requests that had not begun nothing is left, and they are carried out once, in their order. */
-SL_CASE_WITH(server_replay__of_what_never_began_is_new, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_replay__of_what_never_began_is_new)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     send_parked(peer, 2, STEPPED_BUDGET);
@@ -254,15 +230,13 @@ SL_CASE_WITH(server_replay__of_what_never_began_is_new, stepped_two_setup, stepp
     assert_true(first_value_of(world, 1) == 4.0F);
 }
 
-SL_CASE_WITH(server_replay__of_a_failed_write_fails_again, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_replay__of_a_failed_write_fails_again)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     stepped_tick(peer, 2, 5);
     assert_int_equal(stepped_reply(peer, 2)->status, SL_ERR_PROTOCOL);
-    stepped_push(peer, 3, 1, 10);
-    assert_int_equal(stepped_reply(peer, 3)->status, 0);
+    stepped_push_done(peer, 3, 1, 10);
     for (int round = 0; round < 2; round++) {
         stepped_break(peer);
         resume(peer);
@@ -276,18 +250,15 @@ SL_CASE_WITH(server_replay__of_a_failed_write_fails_again, stepped_two_setup, st
     assert_true(first_value_of(world, 1) == 1.0F);
 }
 
-SL_CASE_WITH(server_replay__remembers_the_last_256_failures, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_replay__remembers_the_last_256_failures)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     for (uint64_t id = 2; id < 402; id++) {
         stepped_tick(peer, id, 99);
         assert_int_equal(stepped_reply(peer, id)->status, SL_ERR_PROTOCOL);
     }
-    stepped_push(peer, 402, 1, 10);
-    assert_int_equal(stepped_reply(peer, 402)->status, 0);
+    stepped_push_done(peer, 402, 1, 10);
     stepped_break(peer);
     resume(peer);
     for (uint64_t id = 402 - 256; id < 402; id++) {
@@ -297,15 +268,12 @@ SL_CASE_WITH(server_replay__remembers_the_last_256_failures, stepped_two_setup,
 }
 
 /* A client that gives other requests up, and loses the same answer each time. */
-SL_CASE_WITH(server_replay__keeps_a_failure_that_is_asked_for_again_and_again, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_replay__keeps_a_failure_that_is_asked_for_again_and_again)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     stepped_tick(peer, 2, 99);
-    stepped_push(peer, 3, 1, 10);
-    assert_int_equal(stepped_reply(peer, 3)->status, 0);
+    stepped_push_done(peer, 3, 1, 10);
     uint64_t id = 4;
     for (int round = 0; round < 3; round++) {
         stepped_break(peer);
@@ -319,23 +287,17 @@ SL_CASE_WITH(server_replay__keeps_a_failure_that_is_asked_for_again_and_again, s
     }
 }
 
-SL_CASE_WITH(server_replay__out_of_order_ends_the_connection, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_replay__out_of_order_ends_the_connection)
 {
-    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    stepped_push(peer, 5, 0, 10);
-    assert_int_equal(stepped_reply(peer, 5)->status, 0);
+    stepped_join_client(peer, &world->stepped);
+    stepped_push_done(peer, 5, 0, 10);
     stepped_break(peer);
     resume(peer);
     stepped_push(peer, 4, 0, 10);
     stepped_push(peer, 4, 0, 10);
     stepped_expect_end(peer);
 }
-
-/* ---- All of it, by chance -------------------------------------------------------------------- */
 
 #define WINDOW 4 /* as the credit is */
 /* Sanitizers, whose builds have the slow assertions, take fewer. */
@@ -414,12 +376,10 @@ static void break_and_resume(struct chance_client *client)
     }
 }
 
-SL_CASE_WITH(server_replay__carries_every_write_out_once, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_replay__carries_every_write_out_once)
 {
-    struct stepped_two *world = *state;
     struct chance_client client = {.peer = &world->first, .random = 42, .next_id = 1};
-    stepped_join(client.peer, &world->stepped, NOBODY, 7);
-    stepped_open_table(client.peer, 0, SL_CONSISTENCY_ASP);
+    stepped_join_client(client.peer, &world->stepped);
     while (client.write_count < WRITES || client.open_count > 0) {
         if (client.write_count < WRITES && client.open_count < WINDOW && draw(&client, 3) != 0) {
             begin_one(&client);

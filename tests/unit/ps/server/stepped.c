@@ -1,12 +1,5 @@
 #include "stepped.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,8 +103,6 @@ static void until(struct stepped_peer *peer, bool (*done)(void *ctx))
     assert_true(sl_stepped_pair_until(&peer->world->pair, TURNS_MAX, done, peer));
 }
 
-/* ---- Upcalls */
-
 static struct stepped_peer *peer_of(const struct sl_conn *conn)
 {
     return ((const struct stepped_link *)conn->user)->peer;
@@ -198,8 +189,6 @@ static const struct sl_transport_events events = {
     .writable = on_writable,
     .closed = on_closed,
 };
-
-/* ---- Peers */
 
 static bool is_connected(void *ctx)
 {
@@ -396,4 +385,22 @@ void stepped_join_two(struct stepped_peer *first, struct stepped_peer *second,
     stepped_open_table(first, 1, SL_CONSISTENCY_ASP);
     stepped_tick(first, 1, 0);
     assert_int_equal(stepped_reply(first, 1)->status, 0);
+}
+
+void stepped_push_done(struct stepped_peer *peer, uint64_t id, uint16_t table, uint32_t key_count)
+{
+    stepped_push(peer, id, table, key_count);
+    assert_int_equal(stepped_reply(peer, id)->status, 0);
+}
+
+void stepped_tick_done(struct stepped_peer *peer, uint64_t id, uint32_t clock)
+{
+    stepped_tick(peer, id, clock);
+    assert_int_equal(stepped_reply(peer, id)->status, 0);
+}
+
+void stepped_join_client(struct stepped_peer *peer, struct stepped *world)
+{
+    stepped_join(peer, world, UINT32_MAX, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
 }

@@ -9,6 +9,7 @@
 #include "tests/support/loop_transport.h"
 #include "tests/support/shard_request.h"
 #include "tests/support/stepped_pair.h"
+#include "tests/support/unit.h"
 
 #define STEPPED_DIM     4
 #define STEPPED_KEYS    20000 /* a push of them takes many turns */
@@ -102,6 +103,9 @@ void stepped_tell(struct stepped_peer *peer, const struct sl_message *message);
 
 void stepped_open_table(struct stepped_peer *peer, uint32_t id, enum sl_consistency_mode mode);
 
+/* The client 7, no worker, joins and opens the ASP table 0. */
+void stepped_join_client(struct stepped_peer *peer, struct stepped *world);
+
 /* Sends world->request. */
 void stepped_send(struct stepped_peer *peer, uint64_t id, uint32_t budget_us);
 
@@ -109,6 +113,10 @@ void stepped_send(struct stepped_peer *peer, uint64_t id, uint32_t budget_us);
 void stepped_push(struct stepped_peer *peer, uint64_t id, uint16_t table, uint32_t key_count);
 void stepped_pull(struct stepped_peer *peer, uint64_t id, uint32_t clock, uint16_t table);
 void stepped_tick(struct stepped_peer *peer, uint64_t id, uint32_t clock);
+
+/* Likewise, and waits for its success. */
+void stepped_push_done(struct stepped_peer *peer, uint64_t id, uint16_t table, uint32_t key_count);
+void stepped_tick_done(struct stepped_peer *peer, uint64_t id, uint32_t clock);
 
 /* Waits for the reply to the request. */
 const struct stepped_reply *stepped_reply(struct stepped_peer *peer, uint64_t id);
@@ -124,5 +132,8 @@ float stepped_values(struct stepped *world, uint16_t table, uint32_t key_count);
  * 1 ASP. */
 void stepped_join_two(struct stepped_peer *first, struct stepped_peer *second,
                       struct stepped *world);
+
+#define TWO_CASE(name)                                                                             \
+    SL_CASE_OF(name, struct stepped_two *world, stepped_two_setup, stepped_two_teardown)
 
 #endif

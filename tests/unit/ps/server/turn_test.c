@@ -34,8 +34,7 @@ static void begin(struct stepped_two *world)
     stepped_join(&world->first, stepped, UINT32_MAX, 7);
     stepped_join(&world->second, stepped, UINT32_MAX, 8);
     stepped_open_table(&world->first, 0, SL_CONSISTENCY_ASP);
-    stepped_push(&world->first, 1, 0, KEYS);
-    assert_int_equal(stepped_reply(&world->first, 1)->status, 0);
+    stepped_push_done(&world->first, 1, 0, KEYS);
     stepped_turns(stepped, 10);
     stepped->pair.clock = (struct sl_clock){.now_ns = now_ns, .ctx = &stepped->pair};
 }
@@ -74,9 +73,8 @@ static void expect_answers(struct stepped_two *world, uint64_t last_id)
     assert_int_equal(stepped_reply(&world->second, last_id)->status, 0);
 }
 
-SL_CASE_WITH(server_turn__ends_when_it_has_taken_long, stepped_two_setup, stepped_two_teardown)
+TWO_CASE(server_turn__ends_when_it_has_taken_long)
 {
-    struct stepped_two *world = *state;
     begin(world);
     reading_ns = 0;
     send_pulls(world, 2, KEYS);
@@ -89,10 +87,8 @@ SL_CASE_WITH(server_turn__ends_when_it_has_taken_long, stepped_two_setup, steppe
 }
 
 /* They are not worth a look at the clock. */
-SL_CASE_WITH(server_turn__small_requests_are_answered_all_the_same, stepped_two_setup,
-             stepped_two_teardown)
+TWO_CASE(server_turn__small_requests_are_answered_all_the_same)
 {
-    struct stepped_two *world = *state;
     begin(world);
     reading_ns = SL_SERVER_TURN_LONG_NS + 1;
     send_pulls(world, 2, 10);

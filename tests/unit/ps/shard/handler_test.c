@@ -37,7 +37,6 @@ static int handle(void *ctx, const struct sl_kv_request *request)
 
 static uint32_t length(void *ctx, const char *table, uint64_t key)
 {
-    (void)ctx;
     return (uint32_t)(key + strlen(table));
 }
 

@@ -22,8 +22,6 @@ static void load(const struct shard_stream *stream, struct sl_shard *shard, uint
     }
 }
 
-/* ---- Small images, by hand ------------------------------------------------------------------- */
-
 static struct sl_snapshot_table a_table(const char *name, enum sl_table_kind kind)
 {
     struct sl_snapshot_table table = {
@@ -309,8 +307,6 @@ SL_CASE(shard_load__clocks_may_go_back)
     }
     sl_shard_destroy(&shard);
 }
-
-/* ---- Damage ---------------------------------------------------------------------------------- */
 
 /* An image with a few records of every kind, packed. */
 static uint8_t *small_stream(size_t *bytes)

@@ -145,9 +145,6 @@ static float pull_one(struct fixture *f, uint16_t table, uint64_t key)
     return reply_floats(f)[0];
 }
 
-/* ---- Checking ---------------------------------------------------------------------------------
- */
-
 CASE(shard_begin__refuses_what_does_not_fit_the_tables)
 {
     struct sl_shard_exec work;
@@ -218,9 +215,6 @@ CASE(shard_table_open__says_what_differs)
     assert_int_equal(sl_shard_table_open(f->shard, 4, &spec, f->reason, sizeof f->reason),
                      SL_ERR_INVALID);
 }
-
-/* ---- Pull and push ----------------------------------------------------------------------------
- */
 
 CASE(shard_run__pull_creates_rows_and_keeps_the_order)
 {
@@ -410,9 +404,6 @@ SL_CASE(shard_limit_text__names_only_a_limit_that_is_set)
     }
 }
 
-/* ---- Pooled and dense -------------------------------------------------------------------------
- */
-
 CASE(shard_run__pooled_sums_do_not_depend_on_slices)
 {
     fill_distinct(f, 0);
@@ -477,9 +468,6 @@ CASE(shard_run__pads_the_reply_of_each_section_with_zeros)
     const float expected[] = {1, 1, 1, 0, 1, 0};
     assert_memory_equal(f->reply, expected, sizeof expected);
 }
-
-/* ---- Readiness --------------------------------------------------------------------------------
- */
 
 CASE(shard_run__without_a_reply_needs_no_memory_for_it)
 {

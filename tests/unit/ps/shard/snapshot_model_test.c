@@ -47,8 +47,6 @@ static uint32_t draw(struct model *model, uint32_t below)
     return (uint32_t)(sl_hash_random(&model->random) % below);
 }
 
-/* ---- Tables ---------------------------------------------------------------------------------- */
-
 static struct sl_table_spec spec_of(uint32_t id)
 {
     static const struct {
@@ -87,8 +85,6 @@ static void open_table(struct model *model)
         sl_shard_table_open(model->shard, model->table_count, &spec, reason, sizeof reason), 0);
     model->table_count++;
 }
-
-/* ---- Requests -------------------------------------------------------------------------------- */
 
 static void draw_values(struct model *model, uint32_t count)
 {
@@ -235,8 +231,6 @@ static void run_slot(struct model *model, struct slot *slot)
     slot->busy = result > 0;
 }
 
-/* ---- Acts ------------------------------------------------------------------------------------ */
-
 static void move_worker(struct model *model)
 {
     const uint32_t worker = draw(model, ALL);
@@ -271,8 +265,6 @@ static void act(struct model *model)
         run_slot(model, slot);
     }
 }
-
-/* ---- Cuts ------------------------------------------------------------------------------------ */
 
 /* The shard serves until the snapshot can begin, which is soon, whoever waits, comes or goes. */
 static void want_snapshot(struct model *model)

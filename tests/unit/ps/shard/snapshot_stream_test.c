@@ -11,8 +11,6 @@
 /* A second request beside the fixture's. */
 static struct fixture other;
 
-/* ---- What it holds --------------------------------------------------------------------------- */
-
 static void push_kv(struct fixture *f, uint64_t key, uint32_t start, uint32_t count,
                     uint32_t length)
 {
@@ -185,8 +183,6 @@ CASE(table__opened_behind_the_snapshot_is_not_in_it)
     struct shard_stream stream = snapshot_finish(f->shard, NULL);
     snapshot_check(still, &stream);
 }
-
-/* ---- Going on from it ------------------------------------------------------------------------ */
 
 static struct sl_shard *load_of(struct sl_shard *from)
 {

@@ -26,8 +26,6 @@ static void run_half(struct fixture *f)
     }
 }
 
-/* ---- When it begins -------------------------------------------------------------------------- */
-
 CASE(begin__one_at_a_time)
 {
     assert_int_equal(sl_shard_snapshot_state(f->shard), SL_SHARD_SNAPSHOT_NONE);
@@ -168,8 +166,6 @@ CASE(begin__a_commit_is_in_it_whole_or_not_at_all)
     snapshot_check(still, &stream);
 }
 
-/* ---- Pushes kept aside ----------------------------------------------------------------------- */
-
 static void buffer_large(struct fixture *f, uint32_t worker, uint32_t clock)
 {
     begin_large(f, worker, clock, BSP);
@@ -254,8 +250,6 @@ CASE(buffered__a_snapshot_yields_to_new_pushes)
     assert_null(sl_shard_snapshot_take(f->shard));
     snapshot_end(f);
 }
-
-/* ---- Memory ---------------------------------------------------------------------------------- */
 
 /* Nobody takes its blocks: the walk waits, and pulls and pushes go on, until pushes have nowhere to
  * put what they change; then there is no snapshot, and nothing else is lost. */

@@ -62,8 +62,6 @@ static uint64_t key_of_hash(uint64_t hash)
     return unshift(key, 30);
 }
 
-/* ---- A plain map ----------------------------------------------------------------------------- */
-
 struct model_row {
     uint64_t key;
     uint32_t number;

@@ -3,7 +3,7 @@
 
 #define CLOCK "/sys/devices/system/clocksource/clocksource0"
 
-SL_CASE_WITH(doctor_cores_check__more_reactors_than_cores, machine_make, machine_remove)
+MACHINE_CASE(doctor_cores_check__more_reactors_than_cores)
 {
     machine.options.reactors = 5;
     machine_run(sl_doctor_cores_check);
@@ -12,7 +12,7 @@ SL_CASE_WITH(doctor_cores_check__more_reactors_than_cores, machine_make, machine
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-SL_CASE_WITH(doctor_cores_check__polling_leaves_a_core, machine_make, machine_remove)
+MACHINE_CASE(doctor_cores_check__polling_leaves_a_core)
 {
     machine.options.polling = true;
     machine.options.pin = true;
@@ -24,7 +24,7 @@ SL_CASE_WITH(doctor_cores_check__polling_leaves_a_core, machine_make, machine_re
     machine_expect("cores", 0, SL_DOCTOR_OK, "");
 }
 
-SL_CASE_WITH(doctor_cores_check__quota_of_a_container, machine_make, machine_remove)
+MACHINE_CASE(doctor_cores_check__quota_of_a_container)
 {
     machine_write("/proc/self/cgroup", "0::/");
     machine_write("/sys/fs/cgroup/cpu.max", "250000 100000");
@@ -33,7 +33,7 @@ SL_CASE_WITH(doctor_cores_check__quota_of_a_container, machine_make, machine_rem
     machine_expect("cpu quota", 0, SL_DOCTOR_WARNING, "--reactors 2");
 }
 
-SL_CASE_WITH(doctor_quota__is_the_least_of_all_groups_above, machine_make, machine_remove)
+MACHINE_CASE(doctor_quota__is_the_least_of_all_groups_above)
 {
     assert_true(sl_doctor_quota(&machine.doctor) == UINT64_MAX);
     machine_write("/proc/self/cgroup", "0::/a/b/c");
@@ -45,7 +45,7 @@ SL_CASE_WITH(doctor_quota__is_the_least_of_all_groups_above, machine_make, machi
     assert_int_equal(sl_doctor_quota(&machine.doctor), 500);
 }
 
-SL_CASE_WITH(doctor_quota__of_version_1, machine_make, machine_remove)
+MACHINE_CASE(doctor_quota__of_version_1)
 {
     machine_write("/proc/self/cgroup", "9:cpuset:/x\n4:cpu,cpuacct:/docker/1\n0::/");
     machine_write("/sys/fs/cgroup/cpu/docker/1/cpu.cfs_quota_us", "-1");
@@ -60,14 +60,14 @@ SL_CASE_WITH(doctor_quota__of_version_1, machine_make, machine_remove)
     assert_int_equal(sl_doctor_quota(&machine.doctor), 2000);
 }
 
-SL_CASE_WITH(doctor_quota__rubbish_is_no_quota, machine_make, machine_remove)
+MACHINE_CASE(doctor_quota__rubbish_is_no_quota)
 {
     machine_write("/proc/self/cgroup", "::::\n:\nrubbish\n0::relative");
     machine_write("/sys/fs/cgroup/cpu.max", "100000 0");
     assert_true(sl_doctor_quota(&machine.doctor) == UINT64_MAX);
 }
 
-SL_CASE_WITH(doctor_cores_check__several_nodes_ask_for_pinning, machine_make, machine_remove)
+MACHINE_CASE(doctor_cores_check__several_nodes_ask_for_pinning)
 {
     machine_write("/sys/devices/system/node/online", "0-1");
     machine_run(sl_doctor_cores_check);
@@ -77,7 +77,7 @@ SL_CASE_WITH(doctor_cores_check__several_nodes_ask_for_pinning, machine_make, ma
     machine_expect("numa", 0, SL_DOCTOR_OK, "nodes 0-1");
 }
 
-SL_CASE_WITH(doctor_cores_check__slow_clocks, machine_make, machine_remove)
+MACHINE_CASE(doctor_cores_check__slow_clocks)
 {
     machine_write(CLOCK "/current_clocksource", "hpet ");
     machine_write(CLOCK "/available_clocksource", "tsc hpet acpi_pm");
@@ -91,7 +91,7 @@ SL_CASE_WITH(doctor_cores_check__slow_clocks, machine_make, machine_remove)
     machine_expect("clock", 0, SL_DOCTOR_OK, "kvm-clock");
 }
 
-SL_CASE_WITH(doctor_cores_check__pages, machine_make, machine_remove)
+MACHINE_CASE(doctor_cores_check__pages)
 {
     machine_write("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]");
     machine_write("/proc/meminfo", "MemTotal: 1 kB\nHugePages_Total:      8\nHugePages_Free:  0");

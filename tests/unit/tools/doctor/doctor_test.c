@@ -31,7 +31,7 @@ static void expect_run(uint32_t transports, bool expected, const char *words)
     free(text);
 }
 
-SL_CASE_WITH(doctor_run__is_true_where_what_was_asked_for_can_run, machine_make, machine_remove)
+MACHINE_CASE(doctor_run__is_true_where_what_was_asked_for_can_run)
 {
     const uint32_t tcp = SL_DOCTOR_OF(SL_ENDPOINT_TCP), rdma = SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
     machine.missing[SL_ENDPOINT_DPDK] = "not built";
@@ -46,7 +46,7 @@ SL_CASE_WITH(doctor_run__is_true_where_what_was_asked_for_can_run, machine_make,
     expect_run(SL_DOCTOR_OF(SL_ENDPOINT_SHM), false, "shm   cannot run: io_uring (asked for)\n");
 }
 
-SL_CASE_WITH(doctor_run__lines_are_aligned, machine_make, machine_remove)
+MACHINE_CASE(doctor_run__lines_are_aligned)
 {
     bool runs;
     machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "bbr");
@@ -86,14 +86,14 @@ static void expect_json(const char *release, const char *words)
     free(text);
 }
 
-SL_CASE_WITH(doctor_run__json_is_utf8, machine_make, machine_remove)
+MACHINE_CASE(doctor_run__json_is_utf8)
 {
     expect_json("6.1 \"quoted\" \\ \x01 gr\xc3\xb6", "Linux 6.1 \"quoted\" \\ \x01 gr\xc3\xb6: ");
     expect_json("6.1 \xc3\xb6 \xff", "Linux 6.1 ?? ?: ");
 }
 
 /* Whatever this machine is like, looking at it works. */
-SL_CASE_WITH(doctor_system_read__this_machine, machine_make, machine_remove)
+MACHINE_CASE(doctor_system_read__this_machine)
 {
     bool runs;
     sl_doctor_system_read(&machine.system);

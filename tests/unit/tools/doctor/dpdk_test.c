@@ -41,7 +41,7 @@ static void add_nic(const char *driver)
     name_device("0000:3b:00.0?addr=10.0.0.1/24");
 }
 
-SL_CASE_WITH(doctor_dpdk_check__nothing_is_there, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__nothing_is_there)
 {
     machine.missing[SL_ENDPOINT_DPDK] = "starling-dpdk.so: not found: install libdpdk-dev";
     machine_run(sl_doctor_dpdk_check);
@@ -53,7 +53,7 @@ SL_CASE_WITH(doctor_dpdk_check__nothing_is_there, machine_make, machine_remove)
     assert_int_equal(machine_count("dpdk memory"), 0);
 }
 
-SL_CASE_WITH(doctor_dpdk_check__few_huge_pages, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__few_huge_pages)
 {
     name_device("net_null0,copy=1?addr=10.0.0.1");
     machine_run(sl_doctor_dpdk_check);
@@ -65,7 +65,7 @@ SL_CASE_WITH(doctor_dpdk_check__few_huge_pages, machine_make, machine_remove)
     machine_expect("dpdk memory", 0, SL_DOCTOR_OK, "1024 MiB");
 }
 
-SL_CASE_WITH(doctor_dpdk_check__device_of_another_machine, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__device_of_another_machine)
 {
     name_device("0000:3b:00.1?addr=10.0.0.1");
     machine_run(sl_doctor_dpdk_check);
@@ -73,7 +73,7 @@ SL_CASE_WITH(doctor_dpdk_check__device_of_another_machine, machine_make, machine
     assert_int_equal(machine.doctor.stopped, dpdk);
 }
 
-SL_CASE_WITH(doctor_dpdk_check__device_of_the_kernel, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__device_of_the_kernel)
 {
     add_nic("ixgbe");
     machine_run(sl_doctor_dpdk_check);
@@ -82,7 +82,7 @@ SL_CASE_WITH(doctor_dpdk_check__device_of_the_kernel, machine_make, machine_remo
     assert_int_equal(machine.doctor.stopped, dpdk);
 }
 
-SL_CASE_WITH(doctor_dpdk_check__device_without_driver, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__device_without_driver)
 {
     machine_write(NIC "/vendor", "0x8086");
     name_device("0000:3b:00.0?addr=10.0.0.1/24");
@@ -90,7 +90,7 @@ SL_CASE_WITH(doctor_dpdk_check__device_without_driver, machine_make, machine_rem
     machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "no driver has it");
 }
 
-SL_CASE_WITH(doctor_dpdk_check__vfio_without_iommu_or_nodes, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__vfio_without_iommu_or_nodes)
 {
     add_nic("vfio-pci");
     machine_run(sl_doctor_dpdk_check);
@@ -105,7 +105,7 @@ SL_CASE_WITH(doctor_dpdk_check__vfio_without_iommu_or_nodes, machine_make, machi
     assert_int_equal(machine_count("dpdk node"), 0);
 }
 
-SL_CASE_WITH(doctor_dpdk_check__vfio_counts_locked_memory, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__vfio_counts_locked_memory)
 {
     add_nic("vfio-pci");
     add_link(NIC "/iommu_group", "../../../../kernel/iommu_groups/7");
@@ -120,7 +120,7 @@ SL_CASE_WITH(doctor_dpdk_check__vfio_counts_locked_memory, machine_make, machine
     assert_int_equal(machine_count("dpdk memory"), 1);
 }
 
-SL_CASE_WITH(doctor_dpdk_check__device_that_the_kernel_shares, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__device_that_the_kernel_shares)
 {
     add_nic("mlx5_core");
     machine_write(NIC "/net/eth2/ifindex", "4");
@@ -132,8 +132,7 @@ SL_CASE_WITH(doctor_dpdk_check__device_that_the_kernel_shares, machine_make, mac
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-SL_CASE_WITH(doctor_dpdk_check__packet_sockets_need_an_interface_and_rights, machine_make,
-             machine_remove)
+MACHINE_CASE(doctor_dpdk_check__packet_sockets_need_an_interface_and_rights)
 {
     name_device("net_af_packet0,iface=eth3?addr=10.0.0.1");
     machine_write("/proc/self/status", NO_CAPS);
@@ -150,7 +149,7 @@ SL_CASE_WITH(doctor_dpdk_check__packet_sockets_need_an_interface_and_rights, mac
     machine_expect("dpdk link", 0, SL_DOCTOR_MISSING, "iface=NAME");
 }
 
-SL_CASE_WITH(doctor_dpdk_check__xdp_sockets_need_more, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__xdp_sockets_need_more)
 {
     name_device("net_af_xdp0,iface=eth3?addr=10.0.0.1");
     machine_write("/sys/class/net/eth3/operstate", "unknown");
@@ -162,7 +161,7 @@ SL_CASE_WITH(doctor_dpdk_check__xdp_sockets_need_more, machine_make, machine_rem
     assert_int_equal(machine_count("dpdk rights"), 0);
 }
 
-SL_CASE_WITH(doctor_dpdk_check__memif_needs_its_socket, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__memif_needs_its_socket)
 {
     name_device("net_memif0,role=server,socket=/run/s/0,socket-abstract=no?addr=10.0.0.1");
     machine_run(sl_doctor_dpdk_check);
@@ -181,7 +180,7 @@ SL_CASE_WITH(doctor_dpdk_check__memif_needs_its_socket, machine_make, machine_re
     machine_expect("dpdk device", 0, SL_DOCTOR_OK, "at @/run/none/0");
 }
 
-SL_CASE_WITH(doctor_dpdk_check__name_without_arguments, machine_make, machine_remove)
+MACHINE_CASE(doctor_dpdk_check__name_without_arguments)
 {
     name_device("net_ring0?addr=10.0.0.1");
     machine_run(sl_doctor_dpdk_check);

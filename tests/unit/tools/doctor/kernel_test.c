@@ -5,7 +5,7 @@
 
 static const uint32_t EVERY = SL_DOCTOR_EVERY;
 
-SL_CASE_WITH(doctor_kernel_check__features_that_lack_are_named, machine_make, machine_remove)
+MACHINE_CASE(doctor_kernel_check__features_that_lack_are_named)
 {
     machine.ring = (struct sl_doctor_ring){.provided_buffer_rings = true};
     machine_run(sl_doctor_kernel_check);
@@ -15,8 +15,7 @@ SL_CASE_WITH(doctor_kernel_check__features_that_lack_are_named, machine_make, ma
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-SL_CASE_WITH(doctor_kernel_check__each_refusal_of_io_uring_has_its_advice, machine_make,
-             machine_remove)
+MACHINE_CASE(doctor_kernel_check__each_refusal_of_io_uring_has_its_advice)
 {
     static const struct {
         int result;
@@ -39,7 +38,7 @@ SL_CASE_WITH(doctor_kernel_check__each_refusal_of_io_uring_has_its_advice, machi
     }
 }
 
-SL_CASE_WITH(doctor_kernel_check__few_descriptors_are_a_warning, machine_make, machine_remove)
+MACHINE_CASE(doctor_kernel_check__few_descriptors_are_a_warning)
 {
     machine.system.files_max = 1024;
     machine_run(sl_doctor_kernel_check);
@@ -47,8 +46,7 @@ SL_CASE_WITH(doctor_kernel_check__few_descriptors_are_a_warning, machine_make, m
     machine_expect("open files", 0, SL_DOCTOR_WARNING, "LimitNOFILE");
 }
 
-SL_CASE_WITH(doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp, machine_make,
-             machine_remove)
+MACHINE_CASE(doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp)
 {
     machine.options.congestion_control = "cub";
     machine_write("/proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic bbr");
@@ -60,8 +58,7 @@ SL_CASE_WITH(doctor_kernel_check__congestion_control_that_is_not_there_stops_tcp
     machine_expect("tcp", 0, SL_DOCTOR_OK, "cubic");
 }
 
-SL_CASE_WITH(doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen, machine_make,
-             machine_remove)
+MACHINE_CASE(doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen)
 {
     machine_write("/proc/sys/net/ipv4/tcp_congestion_control", "bbr");
     machine_run(sl_doctor_kernel_check);
@@ -71,7 +68,7 @@ SL_CASE_WITH(doctor_kernel_check__bbr_is_a_warning_unless_another_is_chosen, mac
     machine_expect("tcp", 0, SL_DOCTOR_OK, "reno");
 }
 
-SL_CASE_WITH(doctor_kernel_check__no_memory_to_share_stops_shm_only, machine_make, machine_remove)
+MACHINE_CASE(doctor_kernel_check__no_memory_to_share_stops_shm_only)
 {
     machine.system.no_memfd = "Function not implemented";
     machine_run(sl_doctor_kernel_check);

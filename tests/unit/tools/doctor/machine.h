@@ -29,6 +29,8 @@ extern struct machine machine;
 int machine_make(void **state);
 int machine_remove(void **state);
 
+#define MACHINE_CASE(name) SL_CASE_WITH(name, machine_make, machine_remove)
+
 /* Writes a line into a file of the machine, whose folders are made. */
 void machine_write(const char *path, const char *line);
 

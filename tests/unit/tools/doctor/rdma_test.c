@@ -19,7 +19,7 @@ static void add_roce(void)
     machine_add_gid("mlx5_0", 3, V4, "RoCE v2", "eth2");
 }
 
-SL_CASE_WITH(doctor_rdma_check__library_and_device_that_lack, machine_make, machine_remove)
+MACHINE_CASE(doctor_rdma_check__library_and_device_that_lack)
 {
     machine.missing[SL_ENDPOINT_RDMA] = "libibverbs.so.1: no such file: install libibverbs1";
     machine_run(sl_doctor_rdma_check);
@@ -31,7 +31,7 @@ SL_CASE_WITH(doctor_rdma_check__library_and_device_that_lack, machine_make, mach
     assert_int_equal(machine.doctor.stopped, rdma);
 }
 
-SL_CASE_WITH(doctor_rdma_check__a_device_without_provider, machine_make, machine_remove)
+MACHINE_CASE(doctor_rdma_check__a_device_without_provider)
 {
     add_roce();
     machine_add_device("irdma0", "4: ACTIVE", "Ethernet");
@@ -43,7 +43,7 @@ SL_CASE_WITH(doctor_rdma_check__a_device_without_provider, machine_make, machine
     assert_int_equal(machine_count("rdma provider"), 1);
 }
 
-SL_CASE_WITH(doctor_rdma_check__devices_are_chosen_by_name, machine_make, machine_remove)
+MACHINE_CASE(doctor_rdma_check__devices_are_chosen_by_name)
 {
     add_roce();
     machine_add_device("mlx5_1", "1: DOWN", "Ethernet");
@@ -57,7 +57,7 @@ SL_CASE_WITH(doctor_rdma_check__devices_are_chosen_by_name, machine_make, machin
     assert_int_equal(machine_count("rdma port"), 1);
 }
 
-SL_CASE_WITH(doctor_rdma_check__ports_that_are_down, machine_make, machine_remove)
+MACHINE_CASE(doctor_rdma_check__ports_that_are_down)
 {
     machine_add_device("mlx5_1", "1: DOWN", "Ethernet");
     machine_write("/sys/class/infiniband/mlx5_1/parent", "eth7");
@@ -72,8 +72,7 @@ SL_CASE_WITH(doctor_rdma_check__ports_that_are_down, machine_make, machine_remov
     assert_int_equal(machine.doctor.stopped, 0);
 }
 
-SL_CASE_WITH(doctor_rdma_check__infiniband_asks_for_its_subnet_manager, machine_make,
-             machine_remove)
+MACHINE_CASE(doctor_rdma_check__infiniband_asks_for_its_subnet_manager)
 {
     machine_add_device("ib0", "2: INIT", "InfiniBand");
     machine_run(sl_doctor_rdma_check);
@@ -85,7 +84,7 @@ SL_CASE_WITH(doctor_rdma_check__infiniband_asks_for_its_subnet_manager, machine_
     machine_expect("rdma gid", 0, SL_DOCTOR_OK, "fe80::");
 }
 
-SL_CASE_WITH(doctor_rdma_check__entrances_of_the_kernel, machine_make, machine_remove)
+MACHINE_CASE(doctor_rdma_check__entrances_of_the_kernel)
 {
     char path[128];
     add_roce();
@@ -99,7 +98,7 @@ SL_CASE_WITH(doctor_rdma_check__entrances_of_the_kernel, machine_make, machine_r
     assert_int_equal(machine.doctor.stopped, rdma);
 }
 
-SL_CASE_WITH(doctor_gid_check__a_chosen_index, machine_make, machine_remove)
+MACHINE_CASE(doctor_gid_check__a_chosen_index)
 {
     static const struct {
         uint32_t index, nth;
@@ -121,7 +120,7 @@ SL_CASE_WITH(doctor_gid_check__a_chosen_index, machine_make, machine_remove)
     }
 }
 
-SL_CASE_WITH(doctor_gid_check__a_port_without_an_address, machine_make, machine_remove)
+MACHINE_CASE(doctor_gid_check__a_port_without_an_address)
 {
     machine_add_device("mlx5_0", "4: ACTIVE", "Ethernet");
     machine_add_gid("mlx5_0", 0, V6, "IB/RoCE v1", "eth2");
@@ -131,7 +130,7 @@ SL_CASE_WITH(doctor_gid_check__a_port_without_an_address, machine_make, machine_
     machine_expect("rdma gid", 1, SL_DOCTOR_WARNING, "ip addr add");
 }
 
-SL_CASE_WITH(doctor_gid_check__endpoints_are_looked_for, machine_make, machine_remove)
+MACHINE_CASE(doctor_gid_check__endpoints_are_looked_for)
 {
     struct sl_endpoint endpoints[] = {
         {.scheme = SL_ENDPOINT_RDMA, .host = "10.0.0.7", .port = 5},
@@ -148,7 +147,7 @@ SL_CASE_WITH(doctor_gid_check__endpoints_are_looked_for, machine_make, machine_r
     machine_expect("rdma endpoint", 0, SL_DOCTOR_WARNING, "rdma://10.0.0.7:5");
 }
 
-SL_CASE_WITH(doctor_rdma_check__iwarp, machine_make, machine_remove)
+MACHINE_CASE(doctor_rdma_check__iwarp)
 {
     machine_add_device("irdma0", "4: ACTIVE", "Ethernet");
     machine_write("/sys/class/infiniband/irdma0/node_type", "4: RNIC");
@@ -170,7 +169,7 @@ SL_CASE_WITH(doctor_rdma_check__iwarp, machine_make, machine_remove)
     assert_int_equal(machine.doctor.stopped, rdma);
 }
 
-SL_CASE_WITH(doctor_rdma_check__memory_that_may_be_locked, machine_make, machine_remove)
+MACHINE_CASE(doctor_rdma_check__memory_that_may_be_locked)
 {
     static const uint64_t mib = 1 << 20;
     (void)state;
@@ -197,7 +196,7 @@ SL_CASE_WITH(doctor_rdma_check__memory_that_may_be_locked, machine_make, machine
 }
 
 /* More than is ever said: the rest is dropped, and nothing else is. */
-SL_CASE_WITH(doctor_gid_check__a_table_without_end, machine_make, machine_remove)
+MACHINE_CASE(doctor_gid_check__a_table_without_end)
 {
     add_roce();
     for (uint32_t i = 4; i < 300; i++) {
