@@ -23,7 +23,7 @@ CIRCLES = {
     "ps/server": 15,
     "ps/shard": 7,
     "tools/doctor": 6,
-    "worker": 7,
+    "worker": 4,
 }
 
 HELP = """    Calls run one way in a room: from the file that decides to the files that do the work.

@@ -1,110 +1,18 @@
 #include "worker/client_io.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "worker/client_io_memory.h"
+#include "worker/client_io_transport.h"
 #include "worker/control.h"
 #include "worker/shard_conn_connect.h"
 #include "worker/shard_conn_restore.h"
 
-#define RETRY_NS         SL_CLOCK_NS_PER_MS
 #define CLOSE_TIMEOUT_NS (2 * SL_CLOCK_NS_PER_S)
 #define CLOSE_LOOK_NS    SL_CLOCK_NS_PER_MS
-
-static_assert(SL_ENDPOINT_DPDK + 1 == SL_CLIENT_IO_SCHEMES, "one slot for each scheme");
-
-uint64_t sl_client_io_time_left(const struct sl_client_io *io, uint64_t deadline_ns)
-{
-    uint64_t soonest_ns = sl_reactor_now_ns(io->reactor) + SL_CLOCK_NS_PER_MS;
-    return deadline_ns > soonest_ns ? deadline_ns - soonest_ns + SL_CLOCK_NS_PER_MS
-                                    : SL_CLOCK_NS_PER_MS;
-}
-
-/* Shared memory needs no TLS: it stays on one machine and belongs to one user. RDMA and DPDK are
- * not used with TLS at all: shard_conn_connect.c. */
-static struct sl_transport_options options_for(const struct sl_client_io *io,
-                                               enum sl_endpoint_scheme scheme)
-{
-    struct sl_transport_options options = io->options->transport;
-    options.tls = scheme == SL_ENDPOINT_SHM ? NULL : options.tls;
-    return options;
-}
-
-int sl_client_io_transport(struct sl_client_io *io, enum sl_endpoint_scheme scheme,
-                           struct sl_transport **out)
-{
-    sl_assert(scheme < SL_CLIENT_IO_SCHEMES);
-    struct sl_transport **slot = &io->transports[scheme];
-    if (*slot == NULL) {
-        const struct sl_transport_ops *ops = io->options->find_transport(scheme);
-        if (ops == NULL) {
-            return SL_ERR_UNSUPPORTED;
-        }
-        if (scheme == SL_ENDPOINT_DPDK && io->devices_err != 0) {
-            return io->devices_err;
-        }
-        const struct sl_transport_options options = options_for(io, scheme);
-        int err = sl_transport_open(ops, io->reactor, &options, slot);
-        if (err != 0) {
-            io->devices_err = scheme == SL_ENDPOINT_DPDK ? err : io->devices_err;
-            return err;
-        }
-        sl_client_io_register_memory(io, scheme);
-    }
-    *out = *slot;
-    return 0;
-}
-
-const char *sl_client_io_last_error(enum sl_endpoint_scheme scheme, int err)
-{
-    const char *missing = err == SL_ERR_UNSUPPORTED ? sl_builtin_missing(scheme) : NULL;
-    return missing != NULL ? missing : sl_err_name(err);
-}
-
-/* Logs once per client. Missing RDMA is common, hence only INFO. */
-static void log_missing(struct sl_client_io *io, enum sl_endpoint_scheme scheme, int err)
-{
-    const bool is_shm = scheme == SL_ENDPOINT_SHM;
-    if (io->options->log_owner[scheme] == io->index && !io->has_logged_missing[scheme]) {
-        io->has_logged_missing[scheme] = true;
-        sl_log_write(scheme == SL_ENDPOINT_RDMA ? SL_LOG_INFO : SL_LOG_WARN,
-                     "client: not %s %s: %s; over TCP", is_shm ? "through" : "over",
-                     sl_endpoint_scheme_name(scheme), sl_client_io_last_error(scheme, err));
-    }
-}
-
-bool sl_client_io_may_open(const struct sl_client_io_options *options,
-                           enum sl_endpoint_scheme scheme)
-{
-    const struct sl_transport_ops *ops = options->find_transport(scheme);
-    const bool is_systems = ops == sl_builtin_find(scheme);
-    return ops != NULL && !(is_systems && sl_builtin_missing(scheme) != NULL);
-}
-
-struct sl_transport *sl_client_io_preferred_transport(struct sl_client_io *io,
-                                                      enum sl_endpoint_scheme scheme)
-{
-    struct sl_transport *transport = NULL;
-    if (io->is_missing[scheme]) {
-        return NULL;
-    }
-    int err = sl_client_io_transport(io, scheme, &transport);
-    if (err != 0) {
-        io->is_missing[scheme] = err == SL_ERR_UNSUPPORTED; /* other errors may be temporary */
-        log_missing(io, scheme, err);
-    }
-    return transport;
-}
-
-struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_scheme scheme)
-{
-    return scheme == SL_ENDPOINT_SHM && io->memory.has_shared_outbox ? &io->memory.shared_outbox
-                                                                     : &io->memory.outbox;
-}
 
 static void retry(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -112,13 +20,6 @@ static void retry(struct sl_timer *timer, uint64_t now_ns)
     struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, retry);
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
         sl_shard_conn_pump(&io->conns[shard]);
-    }
-}
-
-void sl_client_io_retry_later(struct sl_client_io *io)
-{
-    if (!sl_timer_armed(&io->retry)) {
-        sl_reactor_arm(io->reactor, &io->retry, RETRY_NS);
     }
 }
 
@@ -250,7 +151,7 @@ static void table_opened(void *ctx, const struct sl_message *answer, int err, co
         if (answer->table_id != op->table_id) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it opened another table",
                                asked->conn->name);
-        } else if (sl_client_io_add_table(op->io, op->table_id, op->spec) != 0) {
+        } else if (sl_control_add_table(op->io, op->table_id, op->spec) != 0) {
             sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for one more table");
         }
     }
@@ -268,26 +169,6 @@ void sl_client_io_table_open(struct sl_control_op *op)
         ask(&io->conns[shard], op, &message, table_opened);
     }
     sl_control_op_answer_one(op);
-}
-
-int sl_client_io_add_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec)
-{
-    for (uint32_t i = 0; i < io->tables.count; i++) {
-        if (io->tables.items[i].id == id) {
-            return 0;
-        }
-    }
-    if (io->tables.count == io->tables.capacity) {
-        uint32_t capacity = io->tables.capacity == 0 ? 8 : 2 * io->tables.capacity;
-        struct sl_client_io_table *grown = realloc(io->tables.items, capacity * sizeof *grown);
-        if (grown == NULL) {
-            return SL_ERR_NO_MEMORY;
-        }
-        io->tables.items = grown;
-        io->tables.capacity = capacity;
-    }
-    io->tables.items[io->tables.count++] = (struct sl_client_io_table){.id = id, .spec = *spec};
-    return 0;
 }
 
 /* The first clock */

@@ -177,33 +177,19 @@ static inline struct sl_shard_conn *sl_client_io_conn(const struct sl_client_io 
     return &io->conns[shard];
 }
 
-/* Records a table, unless it is known. Errors: NO_MEMORY. */
-int sl_client_io_add_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec);
-
-/* Returns whether this process seems able to open a transport of the scheme. Checks the system's
- * devices. Any thread. */
-bool sl_client_io_may_open(const struct sl_client_io_options *options,
-                           enum sl_endpoint_scheme scheme);
-
-/* Returns the transport of a scheme; opens it at its first use. Errors: UNSUPPORTED, NO_MEMORY. */
-int sl_client_io_transport(struct sl_client_io *io, enum sl_endpoint_scheme scheme,
-                           struct sl_transport **out);
-
-/* The same for a preferred path. Returns NULL if the transport cannot be opened, and logs it once
- * per client. Retried later, unless UNSUPPORTED. */
-struct sl_transport *sl_client_io_preferred_transport(struct sl_client_io *io,
-                                                      enum sl_endpoint_scheme scheme);
-
-/* Returns why opening the transport of the scheme failed with err. Static storage. */
-const char *sl_client_io_last_error(enum sl_endpoint_scheme scheme, int err);
-
-/* Returns the outbox of a scheme whose transport is open. */
-struct sl_outbox *sl_client_io_outbox(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
-
 /* Time until the deadline, at least 1 ms. */
-uint64_t sl_client_io_time_left(const struct sl_client_io *io, uint64_t deadline_ns);
+static inline uint64_t sl_client_io_time_left(const struct sl_client_io *io, uint64_t deadline_ns)
+{
+    const uint64_t soonest_ns = sl_reactor_now_ns(io->reactor) + SL_CLOCK_NS_PER_MS;
+    return (deadline_ns > soonest_ns ? deadline_ns - soonest_ns : 0) + SL_CLOCK_NS_PER_MS;
+}
 
 /* Pumps all shard connections after 1 ms: the outbox was full. */
-void sl_client_io_retry_later(struct sl_client_io *io);
+static inline void sl_client_io_retry_later(struct sl_client_io *io)
+{
+    if (!sl_timer_armed(&io->retry)) {
+        sl_reactor_arm(io->reactor, &io->retry, SL_CLOCK_NS_PER_MS);
+    }
+}
 
 #endif

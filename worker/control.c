@@ -7,6 +7,7 @@
 #include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
+#include "worker/client_io_transport.h"
 #include "worker/failover.h"
 
 /* An unanswered repeated registration is sent again after this time. */
@@ -170,6 +171,28 @@ static void start_heartbeats(struct sl_client_io *io, uint32_t lease_ms)
     }
 }
 
+/* Tables */
+
+int sl_control_add_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec)
+{
+    for (uint32_t i = 0; i < io->tables.count; i++) {
+        if (io->tables.items[i].id == id) {
+            return 0;
+        }
+    }
+    if (io->tables.count == io->tables.capacity) {
+        uint32_t capacity = io->tables.capacity == 0 ? 8 : 2 * io->tables.capacity;
+        struct sl_client_io_table *grown = realloc(io->tables.items, capacity * sizeof *grown);
+        if (grown == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
+        io->tables.items = grown;
+        io->tables.capacity = capacity;
+    }
+    io->tables.items[io->tables.count++] = (struct sl_client_io_table){.id = id, .spec = *spec};
+    return 0;
+}
+
 /* The session */
 
 static void welcomed(void *ctx, struct sl_session *session,
@@ -296,7 +319,7 @@ static void table_opened(void *ctx, const struct sl_message *answer, int err, co
         if (op->table_id >= SL_LIMIT_TABLES) {
             sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it gave a table id beyond the limit",
                                op->io->options->coordinator_name);
-        } else if (sl_client_io_add_table(op->io, op->table_id, op->spec) != 0) {
+        } else if (sl_control_add_table(op->io, op->table_id, op->spec) != 0) {
             sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for one more table");
         }
     }

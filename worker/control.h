@@ -24,4 +24,7 @@ void sl_control_checkpoint(struct sl_control_op *op);
 /* Disconnects from the coordinator. No operation may be outstanding. */
 void sl_control_leave(struct sl_client_io *io);
 
+/* Records a table, unless it is known. Errors: NO_MEMORY. */
+int sl_control_add_table(struct sl_client_io *io, uint32_t id, const struct sl_table_spec *spec);
+
 #endif

@@ -6,6 +6,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "worker/client_io.h"
+#include "worker/client_io_transport.h"
 #include "worker/control_op.h"
 #include "worker/encode.h"
 #include "worker/shard_conn.h"

@@ -9,6 +9,7 @@
 #include "net/dpdk/device_list.h"
 #include "worker/client_buffer.h"
 #include "worker/client_internal.h"
+#include "worker/client_io_transport.h"
 #include "worker/control.h"
 #include "worker/encode.h"
 #include "worker/endpoint_list.h"

@@ -7,6 +7,7 @@
 #include "net/dpdk/device_list.h"
 #include "tests/support/unit.h"
 #include "tests/unit/worker/client_path.h"
+#include "worker/client_io_transport.h"
 
 #define DEVICES "net_null0?addr=10.1.0.2/24;net_null1?addr=10.1.1.2"
 

@@ -9,6 +9,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/worker/client_path.h"
 #include "worker/client_io_memory.h"
+#include "worker/client_io_transport.h"
 #include "worker/send_arena.h"
 #include "worker/shard_conn_connect.h"
 
