@@ -74,11 +74,14 @@ static void answer_one(struct sl_server *server, struct sl_server_pull *pull)
                              pull->message.header.payload_bytes, &work, reason, sizeof reason);
     sl_assert(err == 0); /* validated on arrival */
     struct sl_server_incoming incoming = {
+        .to = {.conn = conn,
+               .id = pull->message.header.request_id,
+               .credit_bytes = credit_of(pull)},
         .message = &pull->message,
         .payload = pull->message.payload,
         .payload_bytes = pull->message.header.payload_bytes,
     };
-    sl_server_request_serve(conn, &incoming, &work, credit_of(pull));
+    sl_server_request_serve(&incoming, &work);
 }
 
 /* Returns how many of the first pulls belong to one connection and have replies that fit into one

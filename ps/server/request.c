@@ -10,34 +10,36 @@
 
 /* Sends an error reply. Such replies are short: if even this one finds no room, the connection is
  * closed. */
-static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err,
-                        const char *text)
+static void reply_error(const struct sl_server_reply_to *to, int err, const char *text)
 {
+    struct sl_server_conn *conn = to->conn;
     uint32_t bytes = (uint32_t)strlen(text);
     uint8_t *frame = sl_outbox_reserve(conn->outbox, bytes);
     if (frame == NULL) {
         sl_server_conn_drop(conn, SL_ERR_NO_MEMORY, "no room to answer request %llu: %s",
-                            (unsigned long long)id, text);
+                            (unsigned long long)to->id, text);
         return;
     }
     memcpy(frame + SL_FRAME_HEADER_BYTES, text, bytes);
-    struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
+    struct sl_frame header = sl_server_reply_header(conn, to->id, to->credit_bytes, bytes);
     header.status = (uint8_t)-err;
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
 
 /* Fails a request that is not queued. Its session records a failed write, since later writes may
  * succeed. */
-static void fail(struct sl_server_conn *conn, const struct sl_shard_exec *work, uint64_t id,
-                 uint64_t credit_bytes, int err, const char *text)
+static void fail(const struct sl_server_reply_to *to, const struct sl_shard_exec *work, int err,
+                 const char *text)
 {
+    const struct sl_server *server = to->conn->server;
+    struct sl_server_session *session = to->conn->session;
     if (sl_server_request_writes(work)) {
-        sl_server_session_failed(conn->session, id, err);
-        if (conn->server->role.logs) {
-            conn->server->options.hooks->write_refused(conn->session, id, err);
+        sl_server_session_failed(session, to->id, err);
+        if (server->role.logs) {
+            server->options.hooks->write_refused(session, to->id, err);
         }
     }
-    reply_error(conn, id, credit_bytes, err, text);
+    reply_error(to, err, text);
 }
 
 /* A queued request of at most this cost runs unsliced even if less is left of the turn. */
@@ -49,38 +51,38 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_exec *work, 
 /* Returns the part of the reply that does not follow its header in the frame; NULL: none. A
  * handler's ready answer is sent from its place, unless the client has a direct reply buffer, one
  * short piece is better than two, or the transport sends from registered memory only. */
-static const void *tail_of_reply(const struct sl_conn *conn, const struct sl_shard_exec *work,
-                                 uint8_t *reply_buffer, uint8_t *frame)
+static const void *tail_of_reply(const struct sl_server_reply_to *to,
+                                 const struct sl_shard_exec *work, uint8_t *frame)
 {
     if (work->answer == NULL) {
-        return reply_buffer;
+        return to->buffer;
     }
-    if (reply_buffer == NULL && work->reply_bytes > ANSWER_COPIED_BYTES &&
-        !sl_transport_needs_registered(conn)) {
+    if (to->buffer == NULL && work->reply_bytes > ANSWER_COPIED_BYTES &&
+        !sl_transport_needs_registered(to->conn->conn)) {
         return work->answer;
     }
-    uint8_t *reply = reply_buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : reply_buffer;
+    uint8_t *reply = to->buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : to->buffer;
     memcpy(reply, work->answer, work->reply_bytes);
-    return reply_buffer;
+    return to->buffer;
 }
 
 /* Runs a request that sl_shard_ready allows. The reply goes straight into the outgoing block, or
  * into the client's direct reply buffer. CONTINUES: no room for the reply now, nothing was done.
  * WAITS: its handler parked it, likewise. */
-static enum sl_server_outcome run_in_place(struct sl_server_conn *conn, struct sl_shard_exec *work,
-                                           uint64_t id, uint64_t credit_bytes,
-                                           uint8_t *reply_buffer, uint32_t *spent)
+static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
+                                           struct sl_shard_exec *work, uint32_t *spent)
 {
+    struct sl_server_conn *conn = to->conn;
     struct sl_server *server = conn->server;
     uint32_t bytes = (uint32_t)work->reply_bytes;
-    uint8_t *frame = sl_server_admission_reserve(conn, reply_buffer == NULL ? bytes : 0);
+    uint8_t *frame = sl_server_admission_reserve(conn, to->buffer == NULL ? bytes : 0);
     if (frame == NULL) {
         return SL_SERVER_CONTINUES;
     }
     char reason[SL_MESSAGE_TEXT_BYTES];
     server->write_count += sl_server_request_writes(work);
     int result = sl_shard_run(server->shard, work,
-                              reply_buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : reply_buffer,
+                              to->buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : to->buffer,
                               UINT32_MAX, spent, reason, sizeof reason);
     if (result == SL_SHARD_PARKED) {
         sl_outbox_abandon(conn->outbox);
@@ -89,19 +91,27 @@ static enum sl_server_outcome run_in_place(struct sl_server_conn *conn, struct s
     server->request_count++;
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
-        fail(conn, work, id, credit_bytes, result, reason);
+        fail(to, work, result, reason);
         return SL_SERVER_ANSWERED;
     }
     sl_assert(result == SL_SHARD_DONE);
     if (sl_server_request_writes(work)) {
-        sl_server_session_wrote(conn->session, id);
+        sl_server_session_wrote(conn->session, to->id);
         server->role.degraded_writes++;
     }
-    const void *tail = tail_of_reply(conn->conn, work, reply_buffer, frame);
-    struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
+    const void *tail = tail_of_reply(to, work, frame);
+    struct sl_frame header = sl_server_reply_header(conn, to->id, to->credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, tail, tail == NULL ? 0 : bytes,
                      NULL, NULL);
     return SL_SERVER_ANSWERED;
+}
+
+static struct sl_server_reply_to reply_to(const struct sl_server_request *request)
+{
+    return (struct sl_server_reply_to){.conn = request->conn,
+                                       .id = request->id,
+                                       .credit_bytes = request->credit_bytes,
+                                       .buffer = request->reply_buffer};
 }
 
 /* Returns the memory of a multi-turn reply. */
@@ -156,7 +166,8 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         .conn = conn,
         .deadline.run = deadline_passed,
         .id = message->header.request_id,
-        .reply_buffer = incoming->reply_buffer,
+        .credit_bytes = incoming->to.credit_bytes,
+        .reply_buffer = incoming->to.buffer,
         .payload_bytes = message->header.payload_bytes,
     };
     if (incoming->payload == conn->sink.buffer) {
@@ -224,19 +235,18 @@ static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *i
 }
 
 /* Queues a request that could not run at once, with a copy of its bytes. */
-static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *incoming,
-                    const struct sl_shard_exec *work, uint64_t credit_bytes, enum waits_for what)
+static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_exec *work,
+                    enum waits_for what)
 {
+    struct sl_server_conn *conn = incoming->to.conn;
     struct sl_server *server = conn->server;
-    const struct sl_frame *header = &incoming->message->header;
     sl_server_shm_take(conn, incoming);
     struct sl_server_request *request = request_make(conn, incoming);
     if (request == NULL) {
-        fail(conn, work, header->request_id, credit_bytes, SL_ERR_NO_MEMORY,
+        fail(&incoming->to, work, SL_ERR_NO_MEMORY,
              "the ps has no room for more requests that wait");
         return;
     }
-    request->credit_bytes = credit_bytes;
     char reason[SL_MESSAGE_TEXT_BYTES];
     int err = begin(conn, incoming, request->payload, &request->work, reason, sizeof reason);
     sl_assert(err == 0); /* the same bytes were validated on arrival */
@@ -245,7 +255,7 @@ static void enqueue(struct sl_server_conn *conn, struct sl_server_incoming *inco
     } else if (work->write_from > 0) {
         sl_shard_skip_writes_before(&request->work, work->write_from);
     }
-    set_deadline(request, header->budget_us);
+    set_deadline(request, incoming->message->header.budget_us);
     if (what == WAITS_FOR_CLOCKS) {
         (void)sl_shard_waits(server->shard, &request->work);
     }
@@ -274,11 +284,11 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
 
 /* Handles a request that was received on an earlier connection. True: answered. False: run the part
  * that was not applied. */
-static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
-                   struct sl_shard_exec *work, uint64_t credit_bytes)
+static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_exec *work)
 {
+    struct sl_server_conn *conn = incoming->to.conn;
     struct sl_server_session *session = conn->session;
-    uint64_t id = header->request_id;
+    const uint64_t id = incoming->to.id;
     char text[SL_MESSAGE_TEXT_BYTES];
     int err = 0;
     if (!work->writes) {
@@ -288,10 +298,11 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
     case SL_SERVER_WRITE_FAILED:
         (void)snprintf(text, sizeof text, "shard %u: it failed before the connection broke (%s)",
                        conn->server->options.shard.index, sl_err_name(err));
-        fail(conn, work, id, credit_bytes, err, text);
+        fail(&incoming->to, work, err, text);
         return true;
     case SL_SERVER_WRITE_ORPHAN:
-        sl_server_request_adopt(session->orphan, conn, header->budget_us, credit_bytes);
+        sl_server_request_adopt(session->orphan, &incoming->to,
+                                incoming->message->header.budget_us);
         return true;
     case SL_SERVER_WRITE_DONE:
         sl_shard_skip_writes(work);
@@ -312,16 +323,15 @@ static bool is_to_be_logged(const struct sl_server *server, const struct sl_shar
     return work->writes && server->role.logs;
 }
 
-void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incoming *incoming,
-                             struct sl_shard_exec *work, uint64_t credit_bytes)
+void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shard_exec *work)
 {
+    struct sl_server_conn *conn = incoming->to.conn;
     struct sl_server *server = conn->server;
-    uint64_t id = incoming->message->header.request_id;
     const bool writes = sl_server_request_writes(work);
     if (sl_server_drains(server) || (server->writes_fenced && writes)) {
         /* Else: no answer, the client retries at the backup. */
         if (server->role.switchover == SL_SERVER_NO_SWITCHOVER) {
-            fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
+            fail(&incoming->to, work, SL_ERR_CANCELLED, "the ps is shutting down");
         }
         return;
     }
@@ -335,8 +345,7 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
         server->scheduler.crowded_count == 0 && !sl_server_turn_is_over(server, cost);
     if (is_free && is_short && has_turn) {
         uint32_t spent = 0;
-        enum sl_server_outcome outcome =
-            run_in_place(conn, work, id, credit_bytes, incoming->reply_buffer, &spent);
+        enum sl_server_outcome outcome = run_in_place(&incoming->to, work, &spent);
         sl_server_spend(server, spent);
         if (outcome == SL_SERVER_ANSWERED) {
             return;
@@ -351,7 +360,7 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incom
     } else if (is_free && sl_shard_waits(server->shard, work)) {
         what = WAITS_FOR_CLOCKS;
     }
-    enqueue(conn, incoming, work, credit_bytes, what);
+    enqueue(incoming, work, what);
 }
 
 /* Returns the client's direct reply buffer if the reply fits exactly; else NULL. */
@@ -371,10 +380,12 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
     char reason[SL_MESSAGE_TEXT_BYTES];
     sl_server_pull_batch_before(conn);
     sl_server_shm_read(conn, message, &incoming);
+    struct sl_server_reply_to *to = &incoming.to;
+    *to = (struct sl_server_reply_to){.conn = conn, .id = header->request_id};
     int err = begin(conn, &incoming, incoming.payload, &work, reason, sizeof reason);
     if (err != 0) {
         /* Neither side knows the request's credit now, so the connection cannot continue. */
-        reply_error(conn, header->request_id, 0, err, reason);
+        reply_error(to, err, reason);
         sl_server_conn_drop(conn, err, "%s", reason);
         return;
     }
@@ -382,12 +393,12 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "a request of %u bytes", header->payload_bytes);
         return;
     }
-    incoming.reply_buffer = reply_buffer_for(conn->conn, work.reply_bytes);
-    uint64_t cost = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
-    if (!sl_credit_spend(&conn->credit, cost)) {
+    to->buffer = reply_buffer_for(conn->conn, work.reply_bytes);
+    to->credit_bytes = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
+    if (!sl_credit_spend(&conn->credit, to->credit_bytes)) {
         sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
-    } else if (!comes_again || !replay(conn, header, &work, cost)) {
-        sl_server_request_serve(conn, &incoming, &work, cost);
+    } else if (!comes_again || !replay(&incoming, &work)) {
+        sl_server_request_serve(&incoming, &work);
     }
 }
 
@@ -468,15 +479,15 @@ static bool log_failed(struct sl_server_request *request, uint32_t section_end, 
 
 void sl_server_request_fail(struct sl_server_request *request, int err, const char *text)
 {
-    struct sl_server_conn *conn = request->conn;
+    const struct sl_server_reply_to to = reply_to(request);
     const bool writes = request->session != NULL && sl_server_request_writes(&request->work);
     const uint32_t section_end = sl_shard_written(&request->work);
     sl_server_scheduler_remove(request);
     if (writes) {
         sl_server_session_failed(request->session, request->id, err);
     }
-    if (conn != NULL) {
-        reply_error(conn, request->id, request->credit_bytes, err, text);
+    if (to.conn != NULL) {
+        reply_error(&to, err, text);
     }
     if (request->session == NULL) {
         sl_server_request_end(request);
@@ -493,11 +504,11 @@ void sl_server_request_end(struct sl_server_request *request)
     }
 }
 
-void sl_server_request_adopt(struct sl_server_request *request, struct sl_server_conn *conn,
-                             uint32_t budget_us, uint64_t credit_bytes)
+void sl_server_request_adopt(struct sl_server_request *request, const struct sl_server_reply_to *to,
+                             uint32_t budget_us)
 {
-    sl_server_scheduler_adopt(request, conn);
-    request->credit_bytes = credit_bytes;
+    sl_server_scheduler_adopt(request, to->conn);
+    request->credit_bytes = to->credit_bytes;
     set_deadline(request, budget_us);
 }
 
@@ -599,9 +610,8 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
     keys = keys < OVERDRAW_KEYS ? OVERDRAW_KEYS : keys;
     if (!is_to_be_logged(server, &request->work) &&
         may_run_at_once(request->conn, &request->work, keys)) {
-        enum sl_server_outcome outcome =
-            run_in_place(request->conn, &request->work, request->id, request->credit_bytes,
-                         request->reply_buffer, spent);
+        const struct sl_server_reply_to to = reply_to(request);
+        enum sl_server_outcome outcome = run_in_place(&to, &request->work, spent);
         if (outcome == SL_SERVER_ANSWERED) {
             sl_server_scheduler_discard(request);
         }

@@ -44,14 +44,22 @@ struct sl_server_request {
     uint32_t effect_first, effect_end;
 };
 
+/* Where the reply to a request goes. */
+struct sl_server_reply_to {
+    struct sl_server_conn *conn;
+    uint64_t id;           /* of the request */
+    uint64_t credit_bytes; /* that the reply returns */
+    uint8_t *buffer;       /* direct reply buffer of the client; NULL: none */
+};
+
 /* A received request before it runs or is queued. */
 struct sl_server_incoming {
+    struct sl_server_reply_to to;
     const struct sl_transport_message *message;
     const uint8_t *payload; /* in memory that no peer can write */
     uint32_t payload_bytes;
     uint32_t values_bytes;
     const uint8_t *values; /* in the sender's memory or copied; NULL: part of the payload */
-    uint8_t *reply_buffer; /* direct reply buffer of the sender; NULL: none */
 };
 
 enum sl_server_outcome {
@@ -149,17 +157,15 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
                               const struct sl_transport_message *message);
 
 /* Runs or queues a request whose credit is spent. */
-void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_incoming *incoming,
-                             struct sl_shard_exec *work, uint64_t credit_bytes);
+void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shard_exec *work);
 
 /* Runs the request if it fits into a cost of `keys`, else a slice of it. *spent: the cost. */
 enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, uint32_t keys,
                                              uint32_t *spent);
 
-/* The session's orphan was retried: the connection will get its reply. budget_us and credit_bytes
- * are those of the retry. */
-void sl_server_request_adopt(struct sl_server_request *request, struct sl_server_conn *conn,
-                             uint32_t budget_us, uint64_t credit_bytes);
+/* The session's orphan was retried, with a budget of budget_us: `to` gets its reply. */
+void sl_server_request_adopt(struct sl_server_request *request, const struct sl_server_reply_to *to,
+                             uint32_t budget_us);
 
 /* Answers with an error, which the session records if the request writes, and frees the request. */
 void sl_server_request_fail(struct sl_server_request *request, int err, const char *text);
