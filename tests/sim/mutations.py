@@ -41,7 +41,7 @@ MUTATIONS = [
     # Exactly once.
     ("replays are carried out again", "ps/server/request.c",
      "} else if (!comes_again || !replay(&incoming, &work)) {",
-     "} else if (true || !replay(&incoming, &work)) {"),
+     "} else if (!comes_again || work.writes || !replay(&incoming, &work)) {"),
     ("a replay pushes again", "ps/server/request.c",
      "        sl_shard_skip_writes(work);\n        return false;", "        return false;"),
     ("the last write done is not remembered", "ps/server/session.c",
