@@ -321,31 +321,13 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
 
 /* End */
 
-void sl_dpdk_conn_last_words(const struct sl_dpdk_conn *conn, int err,
-                             struct sl_dpdk_last_words *out)
-{
-    const uint32_t words = sl_dpdk_received_packets_words(
-        &conn->received, (uint64_t *)(void *)out->body, SL_DPDK_SACK_WORDS);
-    const uint32_t sack_bytes = words * (uint32_t)sizeof(uint64_t);
-    out->body[sack_bytes] = (uint8_t)-err;
-    out->header =
-        (struct sl_dpdk_header){.connection = conn->id_peers,
-                                .sequence = conn->sent_packets.next,
-                                .acknowledged = conn->received.next,
-                                .granted = conn->grant.granted,
-                                .behind = sl_dpdk_sent_packets_behind(&conn->sent_packets),
-                                .kind = SL_DPDK_RESET,
-                                .flags = (uint8_t)words,
-                                .body_bytes = (uint16_t)(sack_bytes + 1)};
-}
-
 static void send_reset(struct sl_dpdk_conn *conn, int err)
 {
     if (conn->id_peers == 0 || !conn->routed) {
         return;
     }
     struct sl_dpdk_last_words last;
-    sl_dpdk_conn_last_words(conn, err, &last);
+    sl_dpdk_time_wait_last_words(conn, err, &last);
     sl_dpdk_send_unnumbered(conn->dpdk, conn->netif, &conn->route, conn->queue, &last.header,
                             last.body);
 }
@@ -360,7 +342,10 @@ void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell)
     }
     sl_dpdk_conn_stop_timer(conn);
     conn->phase = SL_DPDK_ENDED;
-    conn->end_err = conn->base.state == SL_CONN_CLOSING ? SL_OK : err; /* after disconnect: OK */
+    if (conn->base.state == SL_CONN_CLOSING && conn->base.failure == 0) {
+        err = SL_OK; /* after disconnect */
+    }
+    conn->end_err = err;
     if (!conn->inbound || !conn->accept_pending) {
         conn->base.state = SL_CONN_CLOSING;
     }
@@ -462,6 +447,10 @@ bool sl_dpdk_conn_visit(struct sl_dpdk_conn *conn)
     }
     if (conn->phase == SL_DPDK_LIVE) {
         work |= sl_dpdk_receive_deliver(conn);
+        if (conn->base.failure != 0) {
+            sl_conn_log_failure(&conn->base);
+            sl_dpdk_conn_end(conn, conn->base.failure, true);
+        }
     }
     if (conn->phase == SL_DPDK_LIVE || conn->phase == SL_DPDK_DRAINING) {
         sl_dpdk_send_report(conn);

@@ -7,31 +7,10 @@
 #include "core/log.h"
 #include "net/dpdk/internal.h"
 #include "net/dpdk/module.h"
+#include "net/dpdk/netif.h"
 
 #define IDLE_MAX_NS SL_CLOCK_NS_PER_MS
 #define GRANT_STEP  (4U * SL_DPDK_UNSCHEDULED_BYTES)
-
-struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk, const struct in6_addr *ip)
-{
-    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
-        if (memcmp(&dpdk->netifs[i].info.self.ip, ip, sizeof *ip) == 0) {
-            return &dpdk->netifs[i];
-        }
-    }
-    return NULL;
-}
-
-struct sl_dpdk_netif *sl_dpdk_netif_like(struct sl_dpdk *dpdk, const char *device,
-                                         const struct in6_addr *ip)
-{
-    for (uint32_t i = 0; i < dpdk->netif_count; i++) {
-        const struct sl_dpdk_port_info *info = &dpdk->netifs[i].info;
-        if (memcmp(&info->self.ip, ip, sizeof *ip) == 0 && strcmp(info->name, device) == 0) {
-            return &dpdk->netifs[i];
-        }
-    }
-    return NULL;
-}
 
 static void on_idle(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -116,19 +95,6 @@ static void dpdk_memory_unregister(struct sl_transport *transport, void *base)
     }
 }
 
-bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size_t bytes)
-{
-    const struct sl_dpdk *dpdk = conn->dpdk;
-    for (uint32_t i = 0; conn->netif->info.tx_gather && i < dpdk->region_count; i++) {
-        const struct sl_dpdk_region *region = &dpdk->regions[i];
-        const uintptr_t offset = (uintptr_t)at - (uintptr_t)region->base;
-        if (offset < region->bytes && bytes <= region->bytes - offset) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Open and close */
 
 static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
@@ -179,7 +145,7 @@ static void close_ports(struct sl_dpdk *dpdk)
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
         struct sl_dpdk_netif *netif = &dpdk->netifs[i];
         if (netif->out_count > 0) {
-            sl_dpdk_send_out(dpdk, netif);
+            sl_dpdk_netif_send(dpdk, netif);
             netif->port->ops->release(netif->port, netif->out, netif->out_count);
             netif->out_count = 0;
         }

@@ -49,10 +49,10 @@ struct sl_dpdk_netif {
     struct sl_dpdk_port *port;
     struct sl_dpdk_port_info info;
     struct sl_dpdk_neighbours *neighbours;
-    struct sl_dpdk_packet spare[SL_DPDK_BURST]; /* reserved buffers for sl_dpdk_get */
+    struct sl_dpdk_packet spare[SL_DPDK_BURST]; /* reserved buffers for sl_dpdk_netif_get */
     uint32_t spare_count;
-    /* Packets to send. flush sends them, and sl_dpdk_put when SL_DPDK_BURST are queued. The last
-     * places are reserved for unnumbered packets, which are not retransmitted. */
+    /* Packets to send. flush sends them, and sl_dpdk_netif_put when SL_DPDK_BURST are queued. The
+     * last places are reserved for unnumbered packets, which are not retransmitted. */
     struct sl_dpdk_packet out[SL_DPDK_BURST + SL_DPDK_UNNUMBERED];
     uint32_t out_count;
     uint64_t refused_since_ns; /* since when the port accepts none; 0: it does */
@@ -181,8 +181,6 @@ struct sl_dpdk_conn {
     struct sl_dpdk_receiving *receive;
 };
 
-/* dpdk.c */
-
 static inline struct sl_dpdk_conn *sl_dpdk_conn_alive(struct sl_list_link *link)
 {
     return SL_CONTAINER_OF(link, struct sl_dpdk_conn, alive);
@@ -191,6 +189,12 @@ static inline struct sl_dpdk_conn *sl_dpdk_conn_alive(struct sl_list_link *link)
 static inline uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk)
 {
     return sl_reactor_now_ns(dpdk->base.reactor);
+}
+
+/* A peer that does not answer for so long is gone. */
+static inline uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk)
+{
+    return dpdk->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
 }
 
 static inline void sl_dpdk_mark_dirty(struct sl_dpdk_conn *conn)
@@ -214,29 +218,10 @@ static inline void sl_dpdk_mark_ready(struct sl_dpdk_conn *conn)
     conn->dpdk->awake = true;
 }
 
-struct sl_dpdk_netif *sl_dpdk_netif_of(struct sl_dpdk *dpdk,
-                                       const struct in6_addr *ip); /* or NULL */
-/* The netif of this device and address; several devices may have the same address. */
-struct sl_dpdk_netif *sl_dpdk_netif_like(struct sl_dpdk *dpdk, const char *device,
-                                         const struct in6_addr *ip); /* or NULL */
-
-/* Whether the connection's port can gather these bytes: they lie in registered memory. */
-bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size_t bytes);
-
 /* poll.c */
 
 uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget);
 void sl_dpdk_flush(struct sl_transport *transport);
-void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif); /* sends `out` */
-
-/* Returns a packet buffer. False: none is free; retry in a later turn. Fill in bytes, length and
- * queue, then call put, which sends the packet by the end of the turn. */
-bool sl_dpdk_get(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out);
-/* The same for packets that are not retransmitted: handshake answers, RESET, neighbour packets.
- * They may use the reserved places when `out` is full. */
-bool sl_dpdk_get_unnumbered(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out);
-void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                 const struct sl_dpdk_packet *packet);
 
 /* Dispatches a packet of class OURS for a local address, received or from misrouted.c. Returns
  * whether the packet's memory was kept. */
@@ -269,11 +254,12 @@ void sl_dpdk_route_learn(struct sl_dpdk_conn *conn, const uint8_t mac[6]);
 bool sl_dpdk_route_find(struct sl_dpdk_conn *conn);
 /* The peer's address is that of the local device. */
 bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn);
+/* arp.c */
+
 /* Handles an ARP or neighbour discovery packet. came: the packet; NULL: another reactor received
  * it. */
-void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                             const uint8_t *bytes, uint32_t length,
-                             const struct sl_dpdk_packet *came);
+void sl_dpdk_arp_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, const uint8_t *bytes,
+                      uint32_t length, const struct sl_dpdk_packet *came);
 
 /* connect.c, listen.c */
 
@@ -352,17 +338,6 @@ void sl_dpdk_conn_end_all(struct sl_dpdk *dpdk);
 void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk);
 void sl_dpdk_conn_free_all(struct sl_dpdk *dpdk); /* frees the memory */
 
-/* The content of a RESET. It is an acknowledgement of all received packets too. err: OK if neither
- * side waits for anything: the peer has acknowledged our FIN, or all before the peer's FIN was
- * delivered. */
-struct sl_dpdk_last_words {
-    struct sl_dpdk_header header;
-    _Alignas(8) uint8_t body[SL_DPDK_SACK_WORDS * sizeof(uint64_t) + 1];
-};
-void sl_dpdk_conn_last_words(const struct sl_dpdk_conn *conn, int err,
-                             struct sl_dpdk_last_words *out);
-
-uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk);
 void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn); /* a connection became LIVE */
 void sl_dpdk_liveness_open(struct sl_dpdk *dpdk);
 void sl_dpdk_liveness_close(struct sl_dpdk *dpdk);
@@ -434,7 +409,7 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
                                         const struct sl_dpdk_parsed *parsed);
 /* LIVE only. Asks `sink` and delivers complete messages from the head on. Returns whether it did
  * work. Marks the connection as waiting if `sink` returned NULL. Stops when an upcall ends or
- * disconnects the connection. */
+ * disconnects the connection, or when a frame is malformed: sl_conn_fail, which conn.c handles. */
 bool sl_dpdk_receive_deliver(struct sl_dpdk_conn *conn);
 /* The number of the message at the head. */
 uint32_t sl_dpdk_receive_next(const struct sl_dpdk_conn *conn);
@@ -445,6 +420,16 @@ bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn);
 void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *message);
 
 /* time_wait.c, misrouted.c */
+
+/* The content of a RESET. It is an acknowledgement of all received packets too. err: OK if neither
+ * side waits for anything: the peer has acknowledged our FIN, or all before the peer's FIN was
+ * delivered. */
+struct sl_dpdk_last_words {
+    struct sl_dpdk_header header;
+    _Alignas(8) uint8_t body[SL_DPDK_SACK_WORDS * sizeof(uint64_t) + 1];
+};
+void sl_dpdk_time_wait_last_words(const struct sl_dpdk_conn *conn, int err,
+                                  struct sl_dpdk_last_words *out);
 
 int sl_dpdk_time_wait_open(struct sl_dpdk *dpdk);
 void sl_dpdk_time_wait_close(struct sl_dpdk *dpdk);

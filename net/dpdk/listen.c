@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "net/dpdk/cookie.h"
 #include "net/dpdk/internal.h"
+#include "net/dpdk/netif.h"
 
 #define SLOT_NS     (4 * SL_CLOCK_NS_PER_S) /* a cookie is valid in its slot and the next */
 #define WORDS_BYTES 120U                    /* of the text of a REFUSE */

@@ -10,11 +10,6 @@
 #define ROUNDS_PER_PROBE   2U /* of an idle connection */
 #define LINKS_NS           (100 * SL_CLOCK_NS_PER_MS)
 
-uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk)
-{
-    return dpdk->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
-}
-
 static bool is_over(const struct sl_dpdk *dpdk, uint32_t rounds, uint64_t since_ns, uint64_t now_ns)
 {
     return rounds > ROUNDS_PER_TIMEOUT && now_ns - since_ns >= sl_dpdk_patience_ns(dpdk);

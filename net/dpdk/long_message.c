@@ -92,7 +92,7 @@ static bool place_parked(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
         if (!sl_dpdk_receive_is_piece(conn, parked->offset, parked->bytes,
                                       message_bytes(conn->receive)) ||
             !sl_dpdk_long_place(conn, parked->offset, parked->body, parked->bytes)) {
-            sl_dpdk_conn_refuse(conn, "it sent more than its frame has");
+            (void)sl_conn_fail(&conn->base, SL_ERR_PROTOCOL, "it sent more than its frame has");
             return false;
         }
         slot->parked = parked->next;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "net/dpdk/internal.h"
+#include "net/dpdk/netif.h"
 
 /* Limit of posted packets from one reactor to another whose memory has not returned, so that a
  * stopped reactor's backlog stays bounded and others get their share. The memory is sent back and
@@ -128,7 +129,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     if (netif == NULL) {
         /* Not open, or closed: dropped as if lost. */
     } else if (misrouted->for_neighbours) {
-        sl_dpdk_route_neighbour(dpdk, netif, misrouted->bytes, misrouted->length, NULL);
+        sl_dpdk_arp_take(dpdk, netif, misrouted->bytes, misrouted->length, NULL);
     } else {
         dpdk->misrouted_taken++;
         take_packet(dpdk, netif, misrouted);

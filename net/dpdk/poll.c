@@ -4,6 +4,7 @@
 #include "core/clock.h"
 #include "core/list.h"
 #include "net/dpdk/internal.h"
+#include "net/dpdk/netif.h"
 
 /* After this many packets answers are sent before more packets are handled, so that both sides work
  * in parallel. */
@@ -13,99 +14,6 @@
 /* After this many bytes grants are sent before the end of the turn and before delivery: peers that
  * send long packets would wait for both. */
 #define EARLY_BYTES   65536U
-#define REFUSED_NS    (100 * SL_CLOCK_NS_PER_MS)
-
-/* Sending */
-
-/* Drops all packets for the queue of the first one, as a network may. */
-static void drop_refused(struct sl_dpdk_netif *netif)
-{
-    const uint16_t queue = netif->out[0].queue;
-    struct sl_dpdk_packet lost[SL_DPDK_BURST + SL_DPDK_UNNUMBERED];
-    uint32_t kept_count = 0, lost_count = 0;
-    for (uint32_t i = 0; i < netif->out_count; i++) {
-        struct sl_dpdk_packet *packet = &netif->out[i];
-        if (packet->queue != queue) {
-            netif->out[kept_count++] = *packet;
-            continue;
-        }
-        if (packet->pending != NULL) {
-            --*packet->pending;
-        }
-        lost[lost_count++] = *packet;
-    }
-    netif->out_count = kept_count;
-    netif->port->ops->release(netif->port, lost, lost_count);
-}
-
-/* A queue that accepts nothing for 100 ms has a peer that no longer reads it. From then on its
- * packets are dropped until it accepts one, so that packets for other queues do not wait. */
-static void note_refused(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
-{
-    const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
-    if (netif->is_stuck && netif->stuck_queue == netif->out[0].queue) {
-        drop_refused(netif);
-    } else if (netif->refused_since_ns == 0) {
-        netif->refused_since_ns = now_ns;
-    } else if (now_ns - netif->refused_since_ns >= REFUSED_NS) {
-        netif->is_stuck = true;
-        netif->stuck_queue = netif->out[0].queue;
-        netif->refused_since_ns = 0;
-        drop_refused(netif);
-    }
-}
-
-void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
-{
-    const uint32_t count = netif->out_count < SL_DPDK_BURST ? netif->out_count : SL_DPDK_BURST;
-    const uint32_t sent = netif->port->ops->send(netif->port, netif->out, count);
-    dpdk->stats.send_calls++;
-    for (uint32_t i = 0; netif->is_stuck && i < sent; i++) {
-        netif->is_stuck = netif->out[i].queue != netif->stuck_queue;
-    }
-    netif->out_count -= sent;
-    if (sent > 0) {
-        memmove(netif->out, netif->out + sent, netif->out_count * sizeof netif->out[0]);
-        netif->refused_since_ns = 0;
-    } else {
-        note_refused(dpdk, netif);
-    }
-}
-
-static bool get(struct sl_dpdk_netif *netif, uint32_t places, struct sl_dpdk_packet *out)
-{
-    if (netif->out_count >= places) {
-        return false;
-    }
-    if (netif->spare_count == 0) {
-        netif->spare_count = netif->port->ops->reserve(netif->port, netif->spare, SL_DPDK_BURST);
-        if (netif->spare_count == 0) {
-            return false;
-        }
-    }
-    *out = netif->spare[--netif->spare_count];
-    return true;
-}
-
-bool sl_dpdk_get(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out)
-{
-    return get(netif, SL_DPDK_BURST, out);
-}
-
-bool sl_dpdk_get_unnumbered(struct sl_dpdk_netif *netif, struct sl_dpdk_packet *out)
-{
-    return get(netif, SL_DPDK_BURST + SL_DPDK_UNNUMBERED, out);
-}
-
-void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                 const struct sl_dpdk_packet *packet)
-{
-    sl_assert(netif->out_count < SL_DPDK_BURST + SL_DPDK_UNNUMBERED);
-    netif->out[netif->out_count++] = *packet;
-    if (netif->out_count >= SL_DPDK_BURST) {
-        sl_dpdk_send_out(dpdk, netif);
-    }
-}
 
 /* Receiving */
 
@@ -152,7 +60,7 @@ static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         dpdk->not_ours++;
         return false;
     case SL_DPDK_NEIGHBOUR:
-        sl_dpdk_route_neighbour(dpdk, netif, packet->bytes, packet->length, packet);
+        sl_dpdk_arp_take(dpdk, netif, packet->bytes, packet->length, packet);
         return false;
     case SL_DPDK_NOT_OURS:
         dpdk->not_ours++;
@@ -212,7 +120,7 @@ static void send_all(struct sl_dpdk *dpdk, uint32_t least)
 {
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
         if (dpdk->netifs[i].out_count >= least) {
-            sl_dpdk_send_out(dpdk, &dpdk->netifs[i]);
+            sl_dpdk_netif_send(dpdk, &dpdk->netifs[i]);
         }
     }
 }

@@ -426,12 +426,12 @@ static const uint8_t *next_frame(struct sl_dpdk_conn *conn, struct sl_dpdk_slot 
     const uint8_t *header = sl_bytes_take(&cursor, SL_FRAME_HEADER_BYTES);
     if (header == NULL || sl_frame_decode_received(header, frame) != 0 ||
         frame->payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
-        sl_dpdk_conn_refuse(conn, "it sent a frame header that is not ours");
+        (void)sl_conn_fail(&conn->base, SL_ERR_PROTOCOL, "it sent a frame header that is not ours");
         return NULL;
     }
     const uint8_t *payload = sl_bytes_take(&cursor, sl_bytes_pad8(frame->payload_bytes));
     if (payload == NULL) {
-        sl_dpdk_conn_refuse(conn, "it sent a frame that is cut off");
+        (void)sl_conn_fail(&conn->base, SL_ERR_PROTOCOL, "it sent a frame that is cut off");
         return NULL;
     }
     slot->memory += slot->bytes - (uint32_t)cursor.left;

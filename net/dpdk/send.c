@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "net/dpdk/netif.h"
 #include "net/dpdk/send.h"
 
 /* Limit for one connection in a turn, so that others get their share of the device queue and
@@ -41,7 +42,7 @@ static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_
 {
     uint64_t words[SL_DPDK_SACK_WORDS];
     draft->conn = conn;
-    if (!sl_dpdk_get(conn->netif, &draft->packet)) {
+    if (!sl_dpdk_netif_get(conn->netif, &draft->packet)) {
         go_on(conn);
         return false;
     }
@@ -95,7 +96,7 @@ static void emit(struct draft *draft, struct sl_dpdk_header *header)
     if (draft->body.checksums) {
         sl_dpdk_seal_sum(packet->bytes, draft->body.checksum);
     }
-    sl_dpdk_put(conn->dpdk, conn->netif, packet);
+    sl_dpdk_netif_put(conn->dpdk, conn->netif, packet);
     conn->grant.advertised = conn->grant.granted;
     if (tells_all(draft)) {
         conn->ack_due = conn->ack_now = false;
@@ -312,8 +313,8 @@ static void begin_pieces(struct sl_dpdk_conn *conn, uint32_t bytes)
     const struct sl_dpdk_entry *entry = sl_dpdk_entry_at(send, send->next.entry);
     struct sl_dpdk_place end = send->next;
     uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
-    message->gathers_head = sl_dpdk_is_registered(conn, entry->head, entry->head_bytes);
-    message->gathers_payload = sl_dpdk_is_registered(conn, entry->payload, entry->payload_bytes);
+    message->gathers_head = sl_dpdk_netif_gathers(conn, entry->head, entry->head_bytes);
+    message->gathers_payload = sl_dpdk_netif_gathers(conn, entry->payload, entry->payload_bytes);
     sl_dpdk_place_pass(send, &end, bytes);
     message->entries_end = end.entry;
     message->pending = (bytes + piece_bytes - 1) / piece_bytes;
@@ -467,7 +468,7 @@ void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                              const struct sl_dpdk_header *header, const void *body)
 {
     struct sl_dpdk_packet packet;
-    if (!sl_dpdk_get_unnumbered(netif, &packet)) {
+    if (!sl_dpdk_netif_get_unnumbered(netif, &packet)) {
         return; /* the peer repeats its request */
     }
     uint32_t before = sl_dpdk_write(packet.bytes, route, header);
@@ -478,5 +479,5 @@ void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     if (!packet.unchecked) {
         sl_dpdk_seal(packet.bytes, packet.length, NULL, 0);
     }
-    sl_dpdk_put(dpdk, netif, &packet);
+    sl_dpdk_netif_put(dpdk, netif, &packet);
 }

@@ -54,6 +54,24 @@ static uint64_t until_ns(const struct sl_dpdk *dpdk)
     return sl_dpdk_now_ns(dpdk) + (ns > LEAST_NS ? ns : LEAST_NS);
 }
 
+void sl_dpdk_time_wait_last_words(const struct sl_dpdk_conn *conn, int err,
+                                  struct sl_dpdk_last_words *out)
+{
+    const uint32_t words = sl_dpdk_received_packets_words(
+        &conn->received, (uint64_t *)(void *)out->body, SL_DPDK_SACK_WORDS);
+    const uint32_t sack_bytes = words * (uint32_t)sizeof(uint64_t);
+    out->body[sack_bytes] = (uint8_t)-err;
+    out->header =
+        (struct sl_dpdk_header){.connection = conn->id_peers,
+                                .sequence = conn->sent_packets.next,
+                                .acknowledged = conn->received.next,
+                                .granted = conn->grant.granted,
+                                .behind = sl_dpdk_sent_packets_behind(&conn->sent_packets),
+                                .kind = SL_DPDK_RESET,
+                                .flags = (uint8_t)words,
+                                .body_bytes = (uint16_t)(sack_bytes + 1)};
+}
+
 void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk *dpdk = conn->dpdk;
@@ -68,7 +86,7 @@ void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn)
                                     .route = conn->route,
                                     .queue = conn->queue};
     const bool was_orderly = conn->all_delivered || (conn->end_err == SL_OK && conn->fin_acked);
-    sl_dpdk_conn_last_words(conn, was_orderly ? SL_OK : SL_ERR_CLOSED, &time_wait->last);
+    sl_dpdk_time_wait_last_words(conn, was_orderly ? SL_OK : SL_ERR_CLOSED, &time_wait->last);
 }
 
 bool sl_dpdk_time_wait_has(struct sl_dpdk *dpdk, uint64_t id)

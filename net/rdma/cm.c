@@ -6,6 +6,7 @@
 #include "core/bytes.h"
 #include "core/log.h"
 #include "net/rdma/internal.h"
+#include "net/rdma/wake.h"
 
 #define EVENTS_A_TURN 64
 
@@ -104,7 +105,7 @@ int sl_rdma_cm_open(struct sl_rdma *rdma)
     }
     int err = sl_rdma_make_non_blocking(rdma->cm->fd);
     if (err == 0) {
-        err = sl_rdma_watch(rdma, rdma->cm->fd, NULL);
+        err = sl_rdma_wake_watch(rdma, rdma->cm->fd, NULL);
     }
     if (err != 0) {
         sl_rdma_cm_let_go(&rdma->channel);
@@ -114,7 +115,7 @@ int sl_rdma_cm_open(struct sl_rdma *rdma)
 
 void sl_rdma_cm_close(struct sl_rdma *rdma)
 {
-    sl_rdma_unwatch(rdma, rdma->cm->fd);
+    sl_rdma_wake_unwatch(rdma, rdma->cm->fd);
     sl_rdma_cm_let_go(&rdma->channel);
 }
 

@@ -149,12 +149,6 @@ struct sl_rdma_conn {
     struct sl_rdma_receive *receive;
 };
 
-/* rdma.c */
-
-/* Adds a descriptor to epoll_fd. `what` is returned with its events: a NIC, or NULL for rdma_cm. */
-int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_nic *what);
-void sl_rdma_unwatch(struct sl_rdma *rdma, int fd);
-
 static inline void sl_rdma_mark_dirty(struct sl_rdma_conn *conn)
 {
     if (!sl_list_linked(&conn->dirty)) {
@@ -341,10 +335,6 @@ void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn);
 void sl_rdma_liveness_open(struct sl_rdma *rdma);
 void sl_rdma_liveness_close(struct sl_rdma *rdma);
 void sl_rdma_liveness_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn);
-void sl_rdma_liveness_start(struct sl_rdma *rdma); /* starts the timer, for a NIC or a connection */
-
-/* Starts a round of retries in some milliseconds: visits connections that wait for memory. */
-void sl_rdma_liveness_retry(struct sl_rdma *rdma);
 
 /* send.c */
 

@@ -1,15 +1,10 @@
 #include "core/list.h"
 #include "core/log.h"
 #include "net/rdma/internal.h"
+#include "net/rdma/wake.h"
 
 #define ROUNDS_PER_PROBE 2  /* an idle connection is probed every second round */
 #define PROBES_UNHEARD   2U /* each uses a receive buffer of a peer that may not be polling */
-#define RETRY_NS         (10 * SL_CLOCK_NS_PER_MS)
-
-static uint64_t timeout_ns(const struct sl_rdma *rdma)
-{
-    return rdma->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
-}
 
 static void forget(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
@@ -40,7 +35,7 @@ static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
 static void visit_waiting(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
     ping(conn, SL_RDMA_SPARE);
-    if (sl_silence_lasts(&conn->silence, now_ns, timeout_ns(conn->rdma))) {
+    if (sl_silence_lasts(&conn->silence, now_ns, sl_rdma_patience_ns(conn->rdma))) {
         sl_rdma_conn_refuse(conn, "it takes nothing and does not answer", SL_ERR_DEADLINE);
     }
 }
@@ -61,11 +56,6 @@ static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
 }
 
 /* Timers */
-
-static void arm(struct sl_rdma *rdma)
-{
-    sl_reactor_arm(rdma->base.reactor, &rdma->sweep, timeout_ns(rdma) / SL_LIVENESS_ROUNDS);
-}
 
 /* Whether a device must be checked: its removal is reported to connections and to listeners on
  * its addresses only. */
@@ -94,7 +84,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         }
     }
     if (rdma->conn_count > 0 || has_device(rdma)) {
-        arm(rdma);
+        sl_rdma_wake_sweep(rdma);
     }
 }
 
@@ -104,13 +94,6 @@ static void on_retry(struct sl_timer *timer, uint64_t now_ns)
     (void)now_ns;
     rdma->retry_rounds++;
     rdma->awake = rdma->awake || !sl_list_empty(&rdma->ready);
-}
-
-void sl_rdma_liveness_retry(struct sl_rdma *rdma)
-{
-    if (!sl_timer_armed(&rdma->retry)) {
-        sl_reactor_arm(rdma->base.reactor, &rdma->retry, RETRY_NS);
-    }
 }
 
 void sl_rdma_liveness_open(struct sl_rdma *rdma)
@@ -125,15 +108,8 @@ void sl_rdma_liveness_close(struct sl_rdma *rdma)
     sl_reactor_disarm(rdma->base.reactor, &rdma->retry);
 }
 
-void sl_rdma_liveness_start(struct sl_rdma *rdma)
-{
-    if (!sl_timer_armed(&rdma->sweep)) {
-        arm(rdma);
-    }
-}
-
 void sl_rdma_liveness_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
 {
     forget(conn, sl_reactor_now_ns(rdma->base.reactor));
-    sl_rdma_liveness_start(rdma);
+    sl_rdma_wake_sweep(rdma);
 }

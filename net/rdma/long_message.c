@@ -3,6 +3,7 @@
 
 #include "core/log.h"
 #include "net/rdma/send.h"
+#include "net/rdma/wake.h"
 
 /* The memory of a payload, read by the peer or by the device that writes to the peer. */
 struct source {
@@ -170,7 +171,7 @@ static void wait_for_memory(struct sl_rdma_conn *conn)
     send->refused_round = rdma->retry_rounds;
     if (now_ns - send->refused_since_ns < sl_rdma_patience_ns(rdma)) {
         send->wait_buffer = true;
-        sl_rdma_liveness_retry(rdma);
+        sl_rdma_wake_retry(rdma);
         return;
     }
     sl_transport_warn(

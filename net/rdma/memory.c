@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/shared.h"
 #include "net/rdma/internal.h"
+#include "net/rdma/wake.h"
 
 /* Remote access of a registration. Each level includes the lower ones. */
 enum level { LOCAL, READABLE, WRITABLE, LEVELS };
@@ -54,7 +55,7 @@ void sl_rdma_memory_refused(struct sl_rdma_nic *nic, struct sl_rdma_refusal *ref
 {
     explain(nic, bytes, errno);
     *refusal = (struct sl_rdma_refusal){.round = nic->rdma->retry_rounds, .bytes = bytes};
-    sl_rdma_liveness_retry(nic->rdma);
+    sl_rdma_wake_retry(nic->rdma);
 }
 
 bool sl_rdma_memory_is_refused(const struct sl_rdma_nic *nic, const struct sl_rdma_refusal *refusal,

@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "net/rdma/internal.h"
+#include "net/rdma/wake.h"
 
 #define CQ_ENTRIES_FIRST 1024U  /* if it can be resized */
 #define CQ_ENTRIES_ONCE  65536U /* if it cannot */
@@ -72,11 +73,11 @@ static int open_shared_receive_queue(struct sl_rdma_nic *nic)
 
 static int watch_all(struct sl_rdma_nic *nic)
 {
-    int err = sl_rdma_watch(nic->rdma, nic->channel->fd, nic);
+    int err = sl_rdma_wake_watch(nic->rdma, nic->channel->fd, nic);
     if (err == 0) {
-        err = sl_rdma_watch(nic->rdma, nic->verbs->async_fd, nic);
+        err = sl_rdma_wake_watch(nic->rdma, nic->verbs->async_fd, nic);
     }
-    return err == 0 ? sl_rdma_watch(nic->rdma, nic->member.wake_fd, nic) : err;
+    return err == 0 ? sl_rdma_wake_watch(nic->rdma, nic->member.wake_fd, nic) : err;
 }
 
 static int open_objects(struct sl_rdma_nic *nic)
@@ -115,8 +116,8 @@ static void close_objects(struct sl_rdma_nic *nic)
     sl_rdma_memory_close(nic);
     sl_rdma_pool_unpin(nic);
     if (nic->member.wake_fd >= 0) {
-        sl_rdma_unwatch(nic->rdma, nic->member.wake_fd);
-        sl_rdma_unwatch(nic->rdma, nic->verbs->async_fd);
+        sl_rdma_wake_unwatch(nic->rdma, nic->member.wake_fd);
+        sl_rdma_wake_unwatch(nic->rdma, nic->verbs->async_fd);
     }
     if (nic->srq != NULL) {
         (void)library->destroy_srq(nic->srq);
@@ -126,7 +127,7 @@ static void close_objects(struct sl_rdma_nic *nic)
         (void)library->destroy_cq(nic->cq);
     }
     if (nic->channel != NULL) {
-        sl_rdma_unwatch(nic->rdma, nic->channel->fd);
+        sl_rdma_wake_unwatch(nic->rdma, nic->channel->fd);
         (void)library->destroy_comp_channel(nic->channel);
     }
     (void)library->dealloc_pd(nic->pd);
@@ -202,7 +203,7 @@ int sl_rdma_nic_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_r
     }
     nic->next = rdma->nics;
     rdma->nics = nic;
-    sl_rdma_liveness_start(rdma);
+    sl_rdma_wake_sweep(rdma);
     *out = nic;
     return 0;
 }

@@ -41,7 +41,7 @@ struct sl_rdma_block {
 };
 
 /* A refused registration: as many bytes, or more, are not tried again in the same round
- * (sl_rdma_liveness_retry). */
+ * (sl_rdma_wake_retry). */
 struct sl_rdma_refusal {
     uint32_t round;
     size_t bytes; /* 0: none */

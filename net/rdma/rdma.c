@@ -16,17 +16,6 @@
 
 /* Wake-ups */
 
-int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_nic *what)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
-    return epoll_ctl(rdma->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : SL_ERR_NO_MEMORY;
-}
-
-void sl_rdma_unwatch(struct sl_rdma *rdma, int fd)
-{
-    (void)epoll_ctl(rdma->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-}
-
 static void read_channel(struct sl_rdma_nic *nic)
 {
     const struct sl_rdma_library *library = nic->rdma->library;

@@ -1,5 +1,7 @@
 #include "tests/unit/net/dpdk/end.h"
 
+#include "net/dpdk/netif.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +63,7 @@ static void take_tail(struct end *end, struct end_packet *kept, const struct sl_
     uint32_t n = end->tail_count++;
     assert_true(n < END_FRAMES);
     assert_true(end->dpdk->netifs[0].info.tx_gather);
-    assert_true(sl_dpdk_is_registered(end->conn, packet->tail, packet->tail_length));
+    assert_true(sl_dpdk_netif_gathers(end->conn, packet->tail, packet->tail_length));
     assert_true(*packet->pending > 0);
     memcpy(kept->bytes + kept->length, packet->tail, packet->tail_length);
     kept->length += packet->tail_length;
