@@ -19,7 +19,7 @@ import harness
 # Says that it is up once it knows how to drain.
 PS = """#!/bin/sh
 echo "ps args: $*"
-echo "ps reactors: $STARLING_PS_REACTORS tf: ${TF_CONFIG-none}"
+echo "tf: ${TF_CONFIG-none}"
 trap 'echo drained; exit 0' TERM
 trap 'exit 130' INT
 echo $$ > "$FOLDER/ps.pid"
@@ -34,9 +34,7 @@ count=$(echo "$2" | tr , '\\n' | wc -l)
 until [ "$(ls "$FOLDER" | grep -c '^up-')" -ge "$count" ]; do sleep 0.05; done
 """
 
-WORKER = """echo "worker args: $*"
-echo "worker reactors: $STARLING_WORKER_REACTORS" >&2
-"""
+WORKER = 'echo "worker args: $*"\n'
 
 SLEEP = "exec sleep 600\n"
 
@@ -134,15 +132,14 @@ class Local(LaunchTest):
         output = self.launched("--ps", 2, "--workers", 3, "--ps-reactors", 5, "--worker-reactors", 6,
                                "--ps-args", "--one 'two words'", "--", "--data", "a file", "--x",
                                env={"TF_CONFIG": "rubbish"})
-        self.assertIn("ps reactors: 5 tf: none", output)
-        self.assertIn("[worker/0] worker reactors: 6", output)
+        self.assertIn("tf: none", output)
         for index in range(2):
             self.assertRegex(output, rf"(?m)^\[ps/{index}\] ps args: --ps-hosts 127\.0\.0\.1:\d+,"
-                             rf"127\.0\.0\.1:\d+ --worker-hosts 127\.0\.0\.1,127\.0\.0\.1,127\.0\.0\.1 "
-                             rf"--job-name ps --task-index {index} --one two words$")
+                             rf"127\.0\.0\.1:\d+ --num-workers 3 --job-name ps --task-index {index} "
+                             rf"--reactors 5 --one two words$")
         for index in range(3):
             self.assertRegex(output, rf"(?m)^\[worker/{index}\] worker args: .* --job-name worker "
-                             rf"--task-index {index} --data a file --x$")
+                             rf"--task-index {index} --reactors 6 --data a file --x$")
         self.assertEqual(output.count("drained"), 2)
 
     def test_ports_are_distinct_and_not_ephemeral(self):
@@ -206,6 +203,19 @@ class Local(LaunchTest):
             if self.ps_was_up():
                 break
         self.ps_is_gone()
+
+    def test_timeout_while_stopping_changes_nothing(self):
+        self.worker("trap '' TERM\necho up\nwhile :; do sleep 0.05; done\n")
+        process = self.launch("--job-timeout", 2, "--grace", 3)
+        process.wait_line("[worker/0] up")
+        process.signal(signal.SIGTERM)
+        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.assertNotIn("--job-timeout", process.output)
+
+    def test_no_reactor_thread_of_workers(self):
+        self.assertRegex(self.launched("--worker-reactors", 0), r"worker args: .* --reactors 0\n")
+        self.assertIn("STARLING_PS_REACTORS=0: accepts a whole number from 1",
+                      self.launched(status=2, env={"STARLING_PS_REACTORS": "0"}))
 
     def test_signals_are_passed_on(self):
         self.worker("trap 'echo told INT; exit 0' INT\n"
@@ -309,7 +319,7 @@ class Local(LaunchTest):
         self.worker("echo up\nexec sleep 600\n")
         process = self.launch()
         process.wait_line("[worker/0] up")
-        process.wait_line("[ps/0] ps reactors")
+        process.wait_line("[ps/0] tf: ")
         while not os.path.exists(os.path.join(self.folder, "ps.pid")):
             time.sleep(0.02)
         process.signal(signal.SIGKILL)
@@ -361,6 +371,7 @@ class Local(LaunchTest):
     def test_bad_flags(self):
         for args, words in ((["--worker", "3"], "--workers"), (["--bind", "0.0.0.0"], "127.0.0.1 or ::1"),
                             (["--ps-args", "'open"], "a quote is not closed"),
+                            (["--ps", "2", "--ps-args", "--x --replicas=1"], "--ps-args has --replicas: give it"),
                             (["--slurm", "--host-list", "x"], "contradict"),
                             (["--ps", "0"], "--ps=0: accepts a whole number from 1"),
                             (["--workers", "0"], "--workers=0: accepts a whole number from 1"),
@@ -429,6 +440,11 @@ class Losses(LaunchTest):
         self.assertIn("worker 0 is done", output)
         self.assertIn("worker 2 is done", output)
         self.assertIn("[ps/0] drained", output)
+
+    def test_many_lost_are_counted(self):
+        self.worker('[ "$8" = 0 ] || exit 1\n')
+        output = self.launched("--workers", 14, "--on-worker-loss", "continue")
+        self.assertRegex(output, r"ends without (worker/\d+, ){9}worker/\d+ and 3 more, which failed")
 
     def test_restarts_come_before_a_loss(self):
         output = self.lossy("--on-worker-loss", "continue", "--restart-workers", 1, times=9)
@@ -619,9 +635,9 @@ class Ssh(LaunchTest):
                              "a  b", '"', env={"STARLING_LOG": "info"})
         self.assertIn("[ps/0] ssh to learner@node0", output)
         self.assertIn("[worker/2] ssh to ::1", output)
-        self.assertIn("[ps/0] ps reactors: 3", output)
-        self.assertRegex(output, r"(?m)^\[worker/1\] worker args: --ps-hosts node0:12000 --worker-hosts "
-                         r"node1,node1,\[::1\] --job-name worker --task-index 1 it's \$HOME a  b \"$")
+        self.assertRegex(output, r"(?m)^\[ps/0\] ps args: .* --reactors 3 --insecure$")
+        self.assertRegex(output, r"(?m)^\[worker/1\] worker args: --ps-hosts node0:12000 "
+                         r"--num-workers 3 --job-name worker --task-index 1 it's \$HOME a  b \"$")
         self.assertIn("[ps/0] drained", output)
         self.ps_is_gone()
 
@@ -720,8 +736,8 @@ class Slurm(LaunchTest):
         self.assertIn("[ps/0] srun --nodes=1 --ntasks=1 --overlap --quiet --nodelist=localhost",
                       output)
         self.assertIn("--nodelist=127.0.0.1", output)
-        self.assertRegex(output, r"\[worker/2\] worker args: --ps-hosts localhost:\d+ --worker-hosts "
-                         r"worker,worker,worker --job-name worker --task-index 2 --x")
+        self.assertRegex(output, r"\[worker/2\] worker args: --ps-hosts localhost:\d+ "
+                         r"--num-workers 3 --job-name worker --task-index 2 --x")
         self.assertIn("[ps/0] drained", output)
 
     def test_variables_go_along_uncut(self):
@@ -770,6 +786,8 @@ class Slurm(LaunchTest):
         for env, words in (({"SLURM_JOB_ID": "x"}, "SLURM_JOB_ID=x"),
                            ({"SLURM_JOB_NODELIST": "rubbish; touch x"}, "SLURM_JOB_NODELIST=rubbish"),
                            (self.step(5, 3), "SLURM_PROCID=5"),
+                           ({"SLURM_NTASKS": "16386"}, "leave 16385 workers"),
+                           ({"SLURM_NTASKS": "17409"}, "SLURM_NTASKS=17409"),
                            (self.step(0, 3, SLURM_DISTRIBUTION="plane=2"), "block or cyclic"),
                            (self.step(0, 3, SLURM_STEP_TASKS_PER_NODE="x"), "where every ps is")):
             self.assertIn(words, self.launched("--slurm", env={**self.env, **env}, status=2))

@@ -130,11 +130,9 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
                                                   reason, reason_bytes);
     for (uint64_t i = 0; err == 0 && i < options->ps_count; i++) {
         snprintf(item, sizeof item, "%s:%u", host, ports[i]);
-        err = sl_plan_join(&hosts->ps, item);
+        err = sl_plan_hosts_append(hosts, item);
     }
-    for (uint64_t i = 0; err == 0 && i < options->worker_count; i++) {
-        err = sl_plan_join(&hosts->workers, host);
-    }
+    hosts->worker_count = (uint32_t)options->worker_count;
     free(ports);
     return err;
 }
@@ -143,11 +141,9 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
 static void check_polling(const struct sl_launch_options *options)
 {
     cpu_set_t set;
-    const uint32_t standard = options->settings.reactors;
-    const uint64_t of_ps = options->ps_reactors != 0 ? options->ps_reactors : standard;
-    const uint64_t of_worker = options->worker_reactors != 0 ? options->worker_reactors : standard;
-    const uint64_t polling = (options->ps_polling ? options->ps_count * of_ps : 0) +
-                             (options->worker_polling ? options->worker_count * of_worker : 0);
+    const uint64_t polling =
+        (options->ps_polling ? options->ps_count * options->ps_reactors : 0) +
+        (options->worker_polling ? options->worker_count * options->worker_reactors : 0);
     if (sched_getaffinity(0, sizeof set, &set) == 0 && polling > (uint64_t)CPU_COUNT(&set)) {
         sl_log_warn("%llu reactors of this job poll on %d cores and take the cores from each "
                     "other: use fewer, or unset STARLING_PS_POLLING and STARLING_WORKER_POLLING "
@@ -165,6 +161,6 @@ int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan,
     if (err == 0) {
         err = sl_plan_fill(plan, options, &hosts, reason, reason_bytes);
     }
-    sl_plan_hosts_fini(&hosts);
+    free(hosts.ps);
     return err;
 }

@@ -32,15 +32,13 @@ static const struct sl_cli_option table[] = {
             "Worker processes. Default: one, or as many as the host list names, or, under Slurm, "
             "the tasks of the allocation that are left."),
     SL_CLI_OPTION(U32, &options.ps_reactors, .name = "ps-reactors",
-                  .variable = "STARLING_PS_REACTORS", .alias = "NETWORK_PS_CORE_NUMBER",
+                  .variable = "STARLING_PS_REACTORS", .alias = "NETWORK_PS_CORE_NUMBER", .least = 1,
                   .most = SL_LIMIT_REACTORS,
-                  .help = "Reactor threads of each server; 0: its default."),
-    SL_CLI_OPTION(
-        U32, &options.worker_reactors, .name = "worker-reactors",
-        .variable = "STARLING_WORKER_REACTORS", .alias = "NETWORK_WORKER_CORE_NUMBER",
-        .most = SL_LIMIT_REACTORS,
-        .help = "Reactor threads of each worker. A flag of 0 leaves the default; a variable of 0 "
-                "means no thread."),
+                  .help = "Reactor threads of each server, as in its --reactors."),
+    SL_CLI_OPTION(U32, &options.worker_reactors, .name = "worker-reactors",
+                  .variable = "STARLING_WORKER_REACTORS", .alias = "NETWORK_WORKER_CORE_NUMBER",
+                  .most = SL_LIMIT_REACTORS,
+                  .help = "Reactor threads of each worker, as in its --reactors; 0: none."),
     SL_CLI_OPTION(FLAG, &options.ps_polling, .variable = "STARLING_PS_POLLING",
                   .alias = "PS_ENABLE_POLLING", .help = "Idle reactors of servers spin."),
     SL_CLI_OPTION(FLAG, &options.worker_polling, .variable = "STARLING_WORKER_POLLING",
@@ -82,7 +80,8 @@ static const struct sl_cli_option table[] = {
     SL_CLI_OPTION(
         U64, &options.restarts, .name = "restart-workers", .metavar = "N", .most = 1e9,
         .help = "Restart a worker that ended with a signal or another exit status than 0, up to N "
-                "times in all. It continues at the job's iteration."),
+                "times in all (if srun starts the launchers: N times each). It continues at the "
+                "job's iteration."),
     SL_CLI_OPTION(CHOICE, &options.on_worker_loss, .name = "on-worker-loss",
                   .choices = "fail|continue",
                   .help = "What happens to the job when a worker failed and is not restarted."),
@@ -90,9 +89,9 @@ static const struct sl_cli_option table[] = {
         U64, &options.ps_restarts, .name = "restart-ps", .metavar = "N", .most = 1e9,
         .help =
             "Restart a server that a signal or an exit status other than 0 ended, up to N times in "
-            "all. Needs --replicas 1 (the server then receives backups again) or --restore newest "
-            "(it "
-            "loads the newest checkpoint; workers wait for it, up to their --timeout)."),
+            "all (if srun starts the launchers: N times each). Needs --replicas 1 (the server then "
+            "receives backups again) or --restore newest (it loads the newest checkpoint; workers "
+            "wait for it, up to their --timeout)."),
     {.kind = SL_CLI_SECTION, .name = "Supervision"},
     SL_CLI_OPTION(
         STRING, &options.log_dir, .name = "log-dir", .metavar = "DIR",
@@ -187,6 +186,7 @@ static int parse(int argc, char **argv, char *reason, size_t reason_bytes)
     memcpy(all, table, sizeof table);
     const uint32_t shared =
         sl_settings_options(SL_PROGRAM_LAUNCH, core_count(), &options.settings, all + OWN_OPTIONS);
+    options.ps_reactors = options.worker_reactors = options.settings.reactors;
     const struct sl_cli cli = {
         .program = "starling-launch",
         .summary = "Starts a Starling job, supervises it, and ends it.",
@@ -199,7 +199,7 @@ static int parse(int argc, char **argv, char *reason, size_t reason_bytes)
     if (result == SL_CLI_RUN) {
         result = check(&cli, reason, reason_bytes);
     }
-    return result != SL_CLI_RUN ? result : sl_plan_flags(&cli, &options);
+    return result != SL_CLI_RUN ? result : sl_plan_flags(&cli, &options, reason, reason_bytes);
 }
 
 int main(int argc, char **argv)
@@ -218,7 +218,7 @@ int main(int argc, char **argv)
     struct sl_plan plan = {0};
     struct sl_completion report = SL_COMPLETION_NONE;
     if (result == SL_CLI_RUN) {
-        sl_plan_environment(&options);
+        unsetenv("TF_CONFIG"); /* flags describe the cluster */
         result = plan_job(&plan, &report, reason, sizeof reason);
     }
     int status = EXIT_USAGE;

@@ -14,7 +14,7 @@ enum sl_launch_loss { SL_LAUNCH_LOSS_FAIL, SL_LAUNCH_LOSS_CONTINUE };
 struct sl_launch_options {
     uint64_t ps_count;
     uint64_t worker_count;                 /* 0: not given */
-    uint32_t ps_reactors, worker_reactors; /* 0: not given */
+    uint32_t ps_reactors, worker_reactors; /* if not given: as on this host */
     bool ps_polling, worker_polling;
     const char *ps_args;   /* split like shell words; or NULL */
     char **worker_args;    /* NULL-terminated: the arguments after -- */

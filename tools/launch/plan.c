@@ -41,34 +41,17 @@ void sl_plan_fini(struct sl_plan *plan)
     *plan = (struct sl_plan){0};
 }
 
-int sl_plan_join(char **list, const char *item)
+int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const char *ps)
 {
-    const size_t used = *list == NULL ? 0 : strlen(*list);
-    char *longer = realloc(*list, used + strlen(item) + 2);
+    const size_t used = hosts->ps == NULL ? 0 : strlen(hosts->ps);
+    char *longer = realloc(hosts->ps, used + strlen(ps) + 2);
     if (longer == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    *list = longer;
-    snprintf(longer + used, strlen(item) + 2, "%s%s", used > 0 ? "," : "", item);
+    hosts->ps = longer;
+    hosts->ps_count++;
+    snprintf(longer + used, strlen(ps) + 2, "%s%s", used > 0 ? "," : "", ps);
     return 0;
-}
-
-static void set_reactors(const char *variable, const char *alias, uint32_t reactors)
-{
-    char number[16];
-    if (reactors != 0) {
-        snprintf(number, sizeof number, "%u", reactors);
-        setenv(variable, number, 1);
-        unsetenv(alias);
-    }
-}
-
-void sl_plan_environment(const struct sl_launch_options *options)
-{
-    set_reactors("STARLING_PS_REACTORS", "NETWORK_PS_CORE_NUMBER", options->ps_reactors);
-    set_reactors("STARLING_WORKER_REACTORS", "NETWORK_WORKER_CORE_NUMBER",
-                 options->worker_reactors);
-    unsetenv("TF_CONFIG");
 }
 
 int sl_plan_append_variables(struct sl_shell_words *words)
@@ -106,8 +89,35 @@ static int append_flag(struct sl_shell_words *words, const struct sl_cli_option 
     return err != 0 || is_boolean ? err : sl_shell_split_append(words, value);
 }
 
-int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options)
+/* The launcher must know the flags that it has too: it acts by them, and gives them to workers. */
+static int append_ps_args(struct sl_launch_options *options, char *reason, size_t reason_bytes)
 {
+    struct sl_shell_words words = {0};
+    int err = sl_shell_split_words(options->ps_args, &words);
+    if (err == SL_ERR_INVALID) {
+        snprintf(reason, reason_bytes, "--ps-args=%.120s: a quote is not closed", options->ps_args);
+    }
+    for (uint32_t i = 0; err == 0 && i < words.count; i++) {
+        char *word = words.items[i];
+        char flag[80];
+        snprintf(flag, sizeof flag, "%.*s", (int)strcspn(word, "="), word);
+        if (strncmp(flag, "--", 2) == 0 &&
+            (sl_settings_programs(flag + 2) & SL_PROGRAM_LAUNCH) != 0) {
+            snprintf(reason, reason_bytes,
+                     "--ps-args has %s: give it to starling-launch, which passes it on", flag);
+            err = SL_ERR_INVALID;
+        }
+        err = err != 0 ? err : sl_shell_split_append(&options->ps_flags, word);
+    }
+    sl_shell_split_fini(&words);
+    return err;
+}
+
+int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options, char *reason,
+                  size_t reason_bytes)
+{
+    const struct sl_cli_option reactors = {.kind = SL_CLI_U32, .name = "reactors"};
+    snprintf(reason, reason_bytes, "out of memory");
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < cli->option_count; i++) {
         const struct sl_cli_option *option = &cli->options[i];
@@ -115,8 +125,13 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options)
         if (given->source == NULL || given->dashes[0] == '\0') {
             continue; /* variables reach the processes as variables */
         }
+        if (option->target == &options->ps_reactors) {
+            err = append_flag(&options->ps_flags, &reactors, given->text);
+        } else if (option->target == &options->worker_reactors) {
+            err = append_flag(&options->worker_flags, &reactors, given->text);
+        }
         const uint32_t programs = sl_settings_programs(option->name);
-        if ((programs & SL_PROGRAM_LAUNCH) != 0 && (programs & SL_PROGRAM_PS) != 0) {
+        if (err == 0 && (programs & SL_PROGRAM_LAUNCH) != 0 && (programs & SL_PROGRAM_PS) != 0) {
             err = append_flag(&options->ps_flags, option, given->text);
         }
         if (err == 0 && (programs & SL_PROGRAM_LAUNCH) != 0 &&
@@ -124,7 +139,8 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options)
             err = append_flag(&options->worker_flags, option, given->text);
         }
     }
-    return err;
+    return err != 0 || options->ps_args == NULL ? err
+                                                : append_ps_args(options, reason, reason_bytes);
 }
 
 /* Returns the program's path: in --bin-dir, else beside this executable, else the bare name for the
@@ -156,39 +172,17 @@ static int append_words(struct sl_shell_words *argv, const struct sl_shell_words
     return sl_shell_split_append_all(argv, (const char *const *)words->items, words->count);
 }
 
-static int append_ps_args(struct sl_shell_words *argv, const char *ps_args, char *reason,
-                          size_t reason_bytes)
-{
-    struct sl_shell_words words = {0};
-    int err = sl_shell_split_words(ps_args, &words);
-    if (err == SL_ERR_INVALID) {
-        snprintf(reason, reason_bytes, "--ps-args=%.120s: a quote is not closed", ps_args);
-    }
-    err = err != 0 ? err : append_words(argv, &words);
-    sl_shell_split_fini(&words);
-    return err;
-}
-
-static uint32_t count_items(const char *list)
-{
-    uint32_t count = *list != '\0';
-    for (; *list != '\0'; list++) {
-        count += *list == ',';
-    }
-    return count;
-}
-
 static int append_devices(struct sl_plan_task *task, const struct sl_launch_options *options,
                           const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
     const bool is_ps = task->role == SL_CLUSTER_PS;
     return sl_device_append(is_ps ? "--ps-dpdk-device" : "--worker-dpdk-device",
                             is_ps ? options->ps_devices : options->worker_devices, task->index,
-                            count_items(hosts->workers), &task->argv, reason, reason_bytes);
+                            hosts->worker_count, &task->argv, reason, reason_bytes);
 }
 
-int sl_plan_check_security(const struct sl_launch_options *options,
-                           const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+static int check_security(const struct sl_launch_options *options,
+                          const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
     if (options->settings.insecure || options->settings.flags.security.secret_file != NULL) {
         return 0;
@@ -208,29 +202,30 @@ int sl_plan_check_security(const struct sl_launch_options *options,
     return err;
 }
 
-static int check_replicas(const struct sl_launch_options *options,
-                          const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+int sl_plan_check(const struct sl_launch_options *options, const struct sl_plan_hosts *hosts,
+                  char *reason, size_t reason_bytes)
 {
-    if (options->settings.replicas == 0 || count_items(hosts->ps) >= 2) {
-        return 0;
+    if (options->settings.replicas != 0 && hosts->ps_count < 2) {
+        snprintf(reason, reason_bytes,
+                 "--replicas 1 needs a second server for the backups: --ps 2 or more");
+        return SL_ERR_INVALID;
     }
-    (void)snprintf(reason, reason_bytes,
-                   "--replicas 1 needs a second server for the backups: --ps 2 or more");
-    return SL_ERR_INVALID;
+    return check_security(options, hosts, reason, reason_bytes);
 }
 
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
     const bool is_ps = task->role == SL_CLUSTER_PS;
-    char index[16];
+    char workers[16], index[16];
     char *program = find_program(is_ps ? "starling-ps" : "starling-worker", options->bin_dir);
+    snprintf(workers, sizeof workers, "%u", hosts->worker_count);
     snprintf(index, sizeof index, "%u", task->index);
     const char *const words[] = {program,
                                  "--ps-hosts",
                                  hosts->ps,
-                                 "--worker-hosts",
-                                 hosts->workers,
+                                 "--num-workers",
+                                 workers,
                                  "--job-name",
                                  is_ps ? "ps" : "worker",
                                  "--task-index",
@@ -240,16 +235,11 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
                   ? SL_ERR_NO_MEMORY
                   : sl_shell_split_append_all(&task->argv, words, sizeof words / sizeof words[0]);
     free(program);
-    err = err != 0 ? err : check_replicas(options, hosts, reason, reason_bytes);
     err = err != 0 ? err
                    : append_words(&task->argv, is_ps ? &options->ps_flags : &options->worker_flags);
     err = err != 0 ? err : append_devices(task, options, hosts, reason, reason_bytes);
-    if (is_ps) {
-        return err != 0 || options->ps_args == NULL
-                   ? err
-                   : append_ps_args(&task->argv, options->ps_args, reason, reason_bytes);
-    }
-    for (char **argument = options->worker_args; err == 0 && *argument != NULL; argument++) {
+    for (char **argument = options->worker_args; !is_ps && err == 0 && *argument != NULL;
+         argument++) {
         err = sl_shell_split_append(&task->argv, *argument);
     }
     return err;
@@ -258,18 +248,12 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
 int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
                  const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
-    int err = sl_plan_check_security(options, hosts, reason, reason_bytes);
+    int err = sl_plan_check(options, hosts, reason, reason_bytes);
     if (err == 0) {
-        err = sl_plan_init(plan, count_items(hosts->ps), count_items(hosts->workers));
+        err = sl_plan_init(plan, hosts->ps_count, hosts->worker_count);
     }
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
         err = sl_plan_command(&plan->tasks[i], options, hosts, reason, reason_bytes);
     }
     return err;
-}
-
-void sl_plan_hosts_fini(struct sl_plan_hosts *hosts)
-{
-    free(hosts->ps);
-    free(hosts->workers);
 }

@@ -9,7 +9,7 @@
 
 /* How to ask a process to end. */
 enum sl_plan_stop {
-    SL_PLAN_STOP_SIGNAL, /* the launcher's own signal, else SIGTERM */
+    SL_PLAN_STOP_SIGNAL, /* SIGINT if the launcher received SIGINT, else SIGTERM */
     SL_PLAN_STOP_TERM,   /* always SIGTERM: the wrapper forwards no other */
     SL_PLAN_STOP_STDIN,  /* close its standard input: the wrapper forwards no signals */
 };
@@ -28,45 +28,41 @@ struct sl_plan {
     uint32_t task_count;
 };
 
-/* The two host lists of the cluster, "a:1,b:2". */
+/* Where the servers listen, and how many workers there are. */
 struct sl_plan_hosts {
-    char *ps;
-    char *workers;
+    char *ps; /* "a:1,b:2"; the caller frees it */
+    uint32_t ps_count;
+    uint32_t worker_count;
 };
 
 /* Allocates all tasks, with indices and names. Errors: NO_MEMORY. */
 int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count);
 void sl_plan_fini(struct sl_plan *plan);
 
+/* Appends a server, "a:1". Errors: NO_MEMORY. */
+int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const char *ps);
+
 /* Appends the program, the cluster flags and the user's arguments for the role to the task's argv;
- * independent of how the host is reached. Errors, with reason: INVALID (--ps-args, --replicas),
+ * independent of how the host is reached. Errors, with reason: INVALID (DPDK devices),
  * NO_MEMORY. */
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
 
-/* Checks that a ps reachable from other hosts has a secret, or --insecure. hosts->ps must be set.
- * Errors, with reason: INVALID, and those of config/hosts.h. */
-int sl_plan_check_security(const struct sl_launch_options *options,
-                           const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
+/* Checks that a server reachable from other hosts has a secret, or --insecure, and that there is a
+ * second server for backups. hosts->ps must be set. Errors, with reason: INVALID, and those of
+ * config/hosts.h. */
+int sl_plan_check(const struct sl_launch_options *options, const struct sl_plan_hosts *hosts,
+                  char *reason, size_t reason_bytes);
 
-/* Plans a process for each host of both lists, after sl_plan_check_security. Errors: those of the
- * functions above. */
+/* Plans all processes, after sl_plan_check. Errors: those of the functions above. */
 int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
                  const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
 
-void sl_plan_hosts_fini(struct sl_plan_hosts *hosts);
-
-/* Appends "item" to a comma-separated list; *list is NULL at first, and the caller frees it.
- * Errors: NO_MEMORY. */
-int sl_plan_join(char **list, const char *item);
-
-/* Sets the variables for --ps-reactors and --worker-reactors, and removes TF_CONFIG: flags describe
- * the cluster. */
-void sl_plan_environment(const struct sl_launch_options *options);
-
-/* Collects the given flags that servers and workers have too, for all of them. Errors:
+/* Collects the flags for all servers and for all workers: given flags that they have too,
+ * --ps-reactors and --worker-reactors, --ps-args. Errors, with reason: INVALID (--ps-args),
  * NO_MEMORY. */
-int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options);
+int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options, char *reason,
+                  size_t reason_bytes);
 
 /* Appends NAME=VALUE, for env(1), for each of the job's variables that is set: for processes that
  * do not inherit this environment. Errors: NO_MEMORY. */

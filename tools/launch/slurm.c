@@ -11,7 +11,7 @@
 #define PORTS_FIRST 10000U
 #define PORTS_COUNT 20000U
 
-#define NODES_MAX   SL_LIMIT_WORKERS
+#define TASKS_MAX   (SL_LIMIT_PS + SL_LIMIT_WORKERS) /* and nodes */
 
 /* Slurm's variables and the resulting plan. */
 struct slurm {
@@ -61,7 +61,7 @@ static int expand_nodes(struct slurm *slurm, const char *variable)
     }
     char line[300];
     int err = 0;
-    while (err == 0 && slurm->nodes.count < NODES_MAX && fgets(line, sizeof line, pipe) != NULL) {
+    while (err == 0 && slurm->nodes.count < TASKS_MAX && fgets(line, sizeof line, pipe) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         err = line[0] == '\0' ? 0 : sl_shell_split_append(&slurm->nodes, line);
     }
@@ -104,6 +104,13 @@ static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
                  (unsigned long long)(ps + workers));
         return SL_ERR_INVALID;
     }
+    if (workers > SL_LIMIT_WORKERS) {
+        snprintf(slurm->reason, slurm->reason_bytes,
+                 "--slurm: %u tasks leave %llu workers beside %llu ps; at most %d are possible: "
+                 "give --workers or --ps",
+                 tasks, (unsigned long long)workers, (unsigned long long)ps, SL_LIMIT_WORKERS);
+        return SL_ERR_INVALID;
+    }
     slurm->ps_count = (uint32_t)ps;
     slurm->worker_count = (uint32_t)workers;
     return choose_port(slurm);
@@ -116,12 +123,9 @@ static int list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
     for (uint32_t i = 0; err == 0 && i < slurm->ps_count; i++) {
         snprintf(item, sizeof item, "%s:%u", slurm->nodes.items[slurm->ps_node_of[i]],
                  slurm->port + i);
-        err = sl_plan_join(&hosts->ps, item);
+        err = sl_plan_hosts_append(hosts, item);
     }
-    /* Only the count is used; Slurm places the workers. */
-    for (uint32_t i = 0; err == 0 && i < slurm->worker_count; i++) {
-        err = sl_plan_join(&hosts->workers, "worker");
-    }
+    hosts->worker_count = slurm->worker_count;
     return err;
 }
 
@@ -149,7 +153,7 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
 {
     uint32_t tasks = 0;
     if (getenv("SLURM_NTASKS") != NULL) {
-        int err = read_number(slurm, "SLURM_NTASKS", SL_LIMIT_WORKERS, &tasks);
+        int err = read_number(slurm, "SLURM_NTASKS", TASKS_MAX, &tasks);
         if (err != 0) {
             return err;
         }
@@ -169,7 +173,7 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
         err = wrap_srun(&plan->tasks[i], slurm->nodes.items[i % slurm->nodes.count]);
     }
-    sl_plan_hosts_fini(&hosts);
+    free(hosts.ps);
     return err;
 }
 
@@ -264,12 +268,12 @@ static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
     struct sl_plan_hosts hosts = {0};
     err = list_hosts(slurm, &hosts);
     if (err == 0) {
-        err = sl_plan_check_security(slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+        err = sl_plan_check(slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
     }
     if (err == 0) {
         err = sl_plan_command(task, slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
     }
-    sl_plan_hosts_fini(&hosts);
+    free(hosts.ps);
     return err;
 }
 
@@ -277,7 +281,7 @@ static int plan_inside(struct slurm *slurm, uint32_t tasks, struct sl_plan *plan
                        struct sl_completion *report)
 {
     uint32_t proc = 0, step = 0;
-    int err = read_number(slurm, "SLURM_PROCID", SL_LIMIT_PS + SL_LIMIT_WORKERS, &proc);
+    int err = read_number(slurm, "SLURM_PROCID", TASKS_MAX, &proc);
     if (err == 0) {
         err = read_number(slurm, "SLURM_STEP_ID", UINT32_MAX, &step);
     }
@@ -308,7 +312,7 @@ int sl_slurm_plan(const struct sl_launch_options *options, struct sl_plan *plan,
     if (err == 0 && is_step) {
         const char *number =
             getenv("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
-        err = read_number(&slurm, number, SL_LIMIT_PS + SL_LIMIT_WORKERS, &tasks);
+        err = read_number(&slurm, number, TASKS_MAX, &tasks);
     }
     const bool inside = tasks > 1;
     if (err == 0) {

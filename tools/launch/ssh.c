@@ -201,13 +201,9 @@ static int list_hosts(const struct sl_launch_options *options, const struct host
     for (uint32_t i = 0; err == 0 && i < ps->count; i++) {
         host_of(ps->items[i], host, sizeof host);
         snprintf(item, sizeof item, "%s:%u", host, first_port(options) + i);
-        err = sl_plan_join(&hosts->ps, item);
+        err = sl_plan_hosts_append(hosts, item);
     }
-    const struct sl_shell_words *workers = &list->targets[SL_CLUSTER_WORKER];
-    for (uint32_t i = 0; err == 0 && i < workers->count; i++) {
-        host_of(workers->items[i], host, sizeof host);
-        err = sl_plan_join(&hosts->workers, host);
-    }
+    hosts->worker_count = list->targets[SL_CLUSTER_WORKER].count;
     return err;
 }
 
@@ -270,7 +266,7 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
         err = wrap(options, directory, list->targets[task->role].items[task->index], task);
     }
     free(directory);
-    sl_plan_hosts_fini(&hosts);
+    free(hosts.ps);
     return err;
 }
 

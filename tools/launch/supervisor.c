@@ -23,7 +23,10 @@
 /* A worker that is asked to end finishes its step and needs the servers for that, so servers are
  * asked after the workers have ended. A worker that is left after this time may be waiting for a
  * failed one: ending the servers releases it. */
-#define PS_STAY_NS (5 * SL_CLOCK_NS_PER_S)
+#define PS_STAY_NS     (5 * SL_CLOCK_NS_PER_S)
+
+/* So many lost processes are named at the end of the job; each was named when it was lost. */
+#define LOST_NAMED_MAX 10
 
 enum phase {
     RUNNING,  /* workers run */
@@ -41,7 +44,8 @@ struct supervisor {
     uint32_t resting[2]; /* to be restarted, by role */
     uint32_t done_well;  /* workers */
     struct sl_restart_policy policy, ps_policy;
-    char lost[256]; /* "worker/1, worker/3": the job continued without these */
+    uint32_t lost_count;           /* processes that the job continued without */
+    char lost[LOST_NAMED_MAX][24]; /* the first of them: "worker/1" */
     int signal_fd;
     enum phase phase;
     int status;          /* exit status of the launcher */
@@ -86,6 +90,7 @@ static void stop(struct supervisor *all, int status, int signal_number)
     const uint64_t now = now_ns();
     const uint64_t grace_ns = all->options->grace_ns;
     all->phase = STOPPING;
+    all->timeout_ns = SL_CLOCK_NEVER;
     all->resting[SL_CLUSTER_PS] = all->resting[SL_CLUSTER_WORKER] = 0;
     all->unread_ns = now + UNREAD_NS;
     all->kill_ns = now + grace_ns;
@@ -135,7 +140,6 @@ static void check_time(struct supervisor *all)
 {
     const uint64_t now = now_ns();
     if (now >= all->timeout_ns) {
-        all->timeout_ns = SL_CLOCK_NEVER;
         sl_log_error("the job has not ended within --job-timeout: it is stopped");
         stop(all, SL_SUPERVISOR_TIMEOUT, SIGTERM);
     }
@@ -178,8 +182,27 @@ static void reap(struct supervisor *all)
 
 static void go_on_without(struct supervisor *all, const char *name)
 {
-    const size_t used = strlen(all->lost);
-    snprintf(all->lost + used, sizeof all->lost - used, "%s%s", used == 0 ? "" : ", ", name);
+    if (all->lost_count < LOST_NAMED_MAX) {
+        snprintf(all->lost[all->lost_count], sizeof all->lost[0], "%s", name);
+    }
+    all->lost_count++;
+}
+
+static void log_lost(const struct supervisor *all)
+{
+    char names[sizeof all->lost + 2 * LOST_NAMED_MAX], more[24] = "";
+    const uint32_t named = all->lost_count < LOST_NAMED_MAX ? all->lost_count : LOST_NAMED_MAX;
+    size_t used = 0;
+    for (uint32_t i = 0; i < named; i++) {
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
+                                 all->lost[i]);
+    }
+    if (all->lost_count > named) {
+        snprintf(more, sizeof more, " and %u more", all->lost_count - named);
+    }
+    if (named > 0) {
+        sl_log_warn("the job ends without %s%s, which failed", names, more);
+    }
 }
 
 /* policy: the one that allowed the restart. */
@@ -295,9 +318,7 @@ static void end_job(struct supervisor *all)
         stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
         return;
     }
-    if (all->lost[0] != '\0') {
-        sl_log_warn("the job ends without %s, which failed", all->lost);
-    }
+    log_lost(all);
     all->phase = DRAINING;
     all->resting[SL_CLUSTER_PS] = 0;
     all->kill_ns = now_ns() + all->options->grace_ns;

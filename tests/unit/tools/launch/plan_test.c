@@ -13,9 +13,7 @@ static char *some_arguments[] = {(char *)"--data", (char *)"d", NULL};
 static char *command_of(enum sl_cluster_role role, const struct sl_launch_options *options)
 {
     struct sl_plan plan;
-    const struct sl_plan_hosts hosts = {.ps = options->settings.replicas != 0 ? (char *)"h:1,h:2"
-                                                                              : (char *)"h:1",
-                                        .workers = (char *)"w"};
+    const struct sl_plan_hosts hosts = {.ps = (char *)"h:1", .ps_count = 1, .worker_count = 1};
     char reason[256] = "";
     assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
     struct sl_plan_task *task = &plan.tasks[role == SL_CLUSTER_PS ? 0 : 1];
@@ -30,9 +28,9 @@ static void assert_ends(enum sl_cluster_role role, const struct sl_launch_option
                         const char *expected)
 {
     static const char *const begins[] = {
-        [SL_CLUSTER_PS] = "'--ps-hosts' 'h:1' '--worker-hosts' 'w' '--job-name' 'ps' "
+        [SL_CLUSTER_PS] = "'--ps-hosts' 'h:1' '--num-workers' '1' '--job-name' 'ps' "
                           "'--task-index' '0'",
-        [SL_CLUSTER_WORKER] = "'--ps-hosts' 'h:1' '--worker-hosts' 'w' '--job-name' 'worker' "
+        [SL_CLUSTER_WORKER] = "'--ps-hosts' 'h:1' '--num-workers' '1' '--job-name' 'worker' "
                               "'--task-index' '0'",
     };
     char *text = command_of(role, options);
@@ -49,12 +47,12 @@ SL_CASE(plan_command__says_nothing_that_was_not_said)
 }
 
 /* Parses flags of the launcher; those of all processes go to *options. */
-static void collect(const char *const *arguments, struct sl_launch_options *options)
+static int collect(const char *const *arguments, struct sl_launch_options *options, char *reason,
+                   size_t reason_bytes)
 {
     static struct sl_cli_option table[SL_SETTINGS_OPTIONS_MAX];
     static struct sl_cli_given given[SL_SETTINGS_OPTIONS_MAX];
     char *argv[32] = {(char *)"starling-launch"};
-    char reason[256] = "";
     int argc = 1;
     for (; *arguments != NULL; arguments++) {
         argv[argc++] = (char *)(uintptr_t)*arguments;
@@ -64,8 +62,8 @@ static void collect(const char *const *arguments, struct sl_launch_options *opti
         .option_count = sl_settings_options(SL_PROGRAM_LAUNCH, 1, &options->settings, table),
         .given = given,
     };
-    assert_int_equal(sl_cli_parse(&cli, argc, argv, reason, sizeof reason), SL_CLI_RUN);
-    assert_int_equal(sl_plan_flags(&cli, options), 0);
+    assert_int_equal(sl_cli_parse(&cli, argc, argv, reason, reason_bytes), SL_CLI_RUN);
+    return sl_plan_flags(&cli, options, reason, reason_bytes);
 }
 
 /* The user's own words come last: of a flag given twice the last one counts. Variables are passed
@@ -94,7 +92,8 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
     struct sl_launch_options options = {
         .bin_dir = "/bin", .ps_args = "--x", .worker_args = some_arguments};
     assert_int_equal(setenv("STARLING_CHECKPOINT_KEEP", "9", 1), 0);
-    collect(arguments, &options);
+    char reason[256] = "";
+    assert_int_equal(collect(arguments, &options, reason, sizeof reason), 0);
     assert_int_equal(unsetenv("STARLING_CHECKPOINT_KEEP"), 0);
     assert_ends(SL_CLUSTER_PS, &options,
                 " '--lease' '300ms' '--rdma' '--secret-file' 's' '--insecure' "
@@ -107,21 +106,24 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
     sl_shell_split_fini(&options.worker_flags);
 }
 
-SL_CASE(plan_command__replicas_need_two_ps)
+SL_CASE(plan_flags__ps_args_leave_the_launcher_its_flags)
 {
-    const struct sl_launch_options options = {
-        .bin_dir = "/bin", .worker_args = no_arguments, .settings.replicas = 1};
-    char *text = command_of(SL_CLUSTER_PS, &options);
-    assert_non_null(strstr(text, "'h:1,h:2'"));
-    free(text);
-    struct sl_plan plan;
-    const struct sl_plan_hosts hosts = {.ps = (char *)"h:1", .workers = (char *)"w"};
-    char reason[256] = "";
-    assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
-    assert_int_equal(sl_plan_command(&plan.tasks[0], &options, &hosts, reason, sizeof reason),
-                     SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "--replicas 1 needs a second server"));
-    sl_plan_fini(&plan);
+    static const char *const none[] = {NULL};
+    static const struct {
+        const char *words;
+        int err;
+    } cases[] = {{"--memory-limit 1G --unknown", 0},
+                 {"--replicas 1", SL_ERR_INVALID},
+                 {"--x --cluster-store=etcd://h:1/p", SL_ERR_INVALID},
+                 {"'open", SL_ERR_INVALID}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_launch_options options = {.ps_args = cases[i].words};
+        char reason[256] = "";
+        assert_int_equal(collect(none, &options, reason, sizeof reason), cases[i].err);
+        assert_true(cases[i].err == 0 || strstr(reason, "--ps-args") != NULL);
+        sl_shell_split_fini(&options.ps_flags);
+        sl_shell_split_fini(&options.worker_flags);
+    }
 }
 
 SL_CASE(plan_command__devices_are_of_the_role)
@@ -136,19 +138,29 @@ SL_CASE(plan_command__devices_are_of_the_role)
 
 static int check(const char *ps, const struct sl_launch_options *options, char reason[static 256])
 {
-    const struct sl_plan_hosts hosts = {.ps = (char *)(uintptr_t)ps};
+    const struct sl_plan_hosts hosts = {.ps = (char *)(uintptr_t)ps,
+                                        .ps_count = strchr(ps, ',') == NULL ? 1 : 2};
     reason[0] = '\0';
-    return sl_plan_check_security(options, &hosts, reason, 256);
+    return sl_plan_check(options, &hosts, reason, 256);
 }
 
-SL_CASE(plan_check_security__loopback_needs_no_secret)
+SL_CASE(plan_check__replicas_need_two_ps)
+{
+    char reason[256];
+    const struct sl_launch_options options = {.settings.replicas = 1};
+    assert_int_equal(check("[::1]:1,[::1]:2", &options, reason), 0);
+    assert_int_equal(check("[::1]:1", &options, reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason, "--replicas 1 needs a second server"));
+}
+
+SL_CASE(plan_check__loopback_needs_no_secret)
 {
     char reason[256];
     const struct sl_launch_options options = {0};
     assert_int_equal(check("127.0.0.1:1,localhost:2,[::1]:3", &options, reason), 0);
 }
 
-SL_CASE(plan_check_security__other_addresses_do)
+SL_CASE(plan_check__other_addresses_do)
 {
     char reason[256];
     struct sl_launch_options options = {0};
