@@ -20,6 +20,7 @@ OWN_OF_STEP = 0.6  # the target, of lr: the workers' own arithmetic / time
 MODELS = ("lr", "fm", "deepfm")
 QUANTITIES = (("samples", "1/s"), ("time", "s"), ("own arithmetic", "s"), ("  reading rows", "s"), ("  the model", "s"),
               ("client and network", "s"), ("client's core idle", "s"), ("ps", "s"))
+SIGNALS = {signal.SIGINT, signal.SIGTERM}
 OVER = {"tcp": "TCP", "shm": "shared memory"}
 
 
@@ -172,9 +173,13 @@ def parse_arguments(argv):
 
 def main(argv):
     options = parse_arguments(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         report.check("train", options)
+        # A signal waits until the folder is sure to be removed.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         with tempfile.TemporaryDirectory(prefix="starling-bench-train-") as folder:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             train = Train(options, folder)
             if options.data is None:
                 train.generate()

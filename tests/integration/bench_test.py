@@ -45,7 +45,8 @@ class BenchTest(harness.StarlingTest):
         self.assertEqual(sorted({figure["name"] for figure in report["figures"]}), sorted(names))
         self.assertEqual({figure["quantity"] for figure in report["figures"]}, set(quantities))
         for figure in report["figures"]:
-            self.assertEqual(len(figure["samples"]), rounds, figure)
+            # Fewer where other programs disturbed a round.
+            self.assertIn(len(figure["samples"]), range(1, rounds + 1), figure)
             self.assertGreater(figure["median"], 0, figure)
 
     def wait_child(self, bench):
