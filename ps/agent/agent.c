@@ -289,6 +289,11 @@ static void on_notified(void *ctx, struct sl_session *session, const struct sl_m
     case SL_MESSAGE_CHECKPOINT_COMPLETE:
         sl_agent_checkpoint_complete_notified(member, &message->checkpoint_complete);
         break;
+    case SL_MESSAGE_CHECKPOINT_DONE:
+        if (member->options.checkpoint_completed != NULL) {
+            member->options.checkpoint_completed(member->options.ctx, message->checkpoint_number);
+        }
+        break;
     case SL_MESSAGE_CLUSTER:
         if (member->joined) {
             tell_cluster(member, &message->cluster);

@@ -62,6 +62,9 @@ struct sl_agent_options {
     /* All servers have written their files: write the manifest, then call sl_agent_checkpoint_done
      * or _fail. `complete` is valid during the call. */
     void (*checkpoint_complete)(void *ctx, const struct sl_message_checkpoint_complete *complete);
+    /* All servers have written the manifest. Not called if the connection was lost then. May be
+     * NULL. */
+    void (*checkpoint_completed)(void *ctx, uint64_t number);
     void *ctx;
 };
 

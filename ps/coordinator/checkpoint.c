@@ -25,13 +25,14 @@ static uint32_t shards_before(const struct sl_coordinator *coordinator, uint32_t
     return count;
 }
 
-/* Sends to the servers with ack_pending. */
+/* Sends to every primary. */
 static void send_to_all(struct sl_coordinator *coordinator, const struct sl_message *message)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         const struct sl_coordinator_member *member = coordinator->members[i];
-        if (sl_coordinator_is_ps(member) && coordinator->ps[member->hello.task_index].ack_pending) {
-            sl_coordinator_send(coordinator, coordinator->members[i], message);
+        if (sl_coordinator_is_ps(member) &&
+            sl_coordinator_replica_needs(coordinator, member->hello.task_index)) {
+            sl_coordinator_send(coordinator, member, message);
         }
     }
 }
@@ -186,6 +187,7 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
         .kind = SL_MESSAGE_CHECKPOINT_DONE,
         .checkpoint_number = checkpoint->number,
     };
+    send_to_all(coordinator, &message);
     sl_coordinator_checkpoint_request_answer(coordinator, checkpoint->number, &message);
     sl_coordinator_checkpoint_update(coordinator, now_ns);
 }

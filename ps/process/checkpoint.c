@@ -222,6 +222,17 @@ static void post_seats(struct sl_process *process, struct sl_mail mail)
     }
 }
 
+static void seat_completed(void *ctx, uint64_t number, uint64_t b)
+{
+    (void)b;
+    sl_server_checkpoint_completed(server_of(ctx), number);
+}
+
+void sl_process_on_checkpoint_completed(void *ctx, uint64_t number)
+{
+    post_seats(ctx, (struct sl_mail){.run = seat_completed, .a = number});
+}
+
 static void prune_work(struct sl_process_disk_job *job)
 {
     const struct prune *work = (struct prune *)job;
@@ -283,6 +294,9 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
         return;
     }
     prune(process, begun);
+    if (begun->complete != 0) { /* the message that it completed may have been lost */
+        sl_process_on_checkpoint_completed(process, begun->complete);
+    }
     all->number = begun->number;
     all->has_worker = false;
     all->waited = all->file_count;
@@ -299,12 +313,6 @@ static void publish_work(struct sl_process_disk_job *job)
     job->err =
         sl_checkpoint_directory_publish(job->disk, job->directory, &work->manifest, work->range,
                                         work->writer, job->reason, sizeof job->reason);
-}
-
-static void seat_completed(void *ctx, uint64_t number, uint64_t b)
-{
-    (void)b;
-    sl_server_checkpoint_completed(server_of(ctx), number);
 }
 
 static void report(const struct sl_process *process, const struct sl_checkpoint_manifest *manifest)
@@ -325,7 +333,6 @@ static void report(const struct sl_process *process, const struct sl_checkpoint_
                 (double)took_ns / (double)SL_CLOCK_NS_PER_S);
 }
 
-/* Notifies the coordinator and the cores; later checkpoints may be based on this one. */
 static void publish_done(struct sl_process_disk_job *job)
 {
     struct publish *work = (struct publish *)job;
@@ -341,7 +348,6 @@ static void publish_done(struct sl_process_disk_job *job)
         if (process->coordinator == NULL) { /* else the coordinator logs it */
             report(process, &work->manifest);
         }
-        post_seats(process, (struct sl_mail){.run = seat_completed, .a = number});
         sl_agent_checkpoint_done(process->member, number);
     }
     sl_checkpoint_manifest_fini(&work->manifest);

@@ -13,6 +13,7 @@ int sl_process_checkpoint_open(struct sl_process_core *core);
 void sl_process_on_checkpoint(void *process, const struct sl_message_checkpoint *begun);
 void sl_process_on_checkpoint_complete(void *process,
                                        const struct sl_message_checkpoint_complete *complete);
+void sl_process_on_checkpoint_completed(void *process, uint64_t number);
 
 /* Returns the disk of the checkpoints. Any thread. */
 const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *options);

@@ -331,6 +331,7 @@ int sl_process_join(struct sl_process *process)
         .ended = sl_process_on_ended,
         .checkpoint = has_directory ? sl_process_on_checkpoint : NULL,
         .checkpoint_complete = has_directory ? sl_process_on_checkpoint_complete : NULL,
+        .checkpoint_completed = has_directory ? sl_process_on_checkpoint_completed : NULL,
         .absent = options->kind == SL_PROCESS_SERVER ? sl_process_on_absent : NULL,
         .ctx = process,
     };

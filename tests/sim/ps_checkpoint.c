@@ -135,6 +135,11 @@ static void is_written(void *ctx, const struct sl_message_checkpoint_complete *c
     sl_process_on_checkpoint_complete(&ps->wiring, complete);
 }
 
+static void is_complete(void *ctx, uint64_t number)
+{
+    sl_process_on_checkpoint_completed(&((struct sl_sim_ps *)ctx)->wiring, number);
+}
+
 static bool has_tables(void *ctx)
 {
     const struct sl_sim_ps *ps = ctx;
@@ -152,6 +157,7 @@ void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_agent_options *member
         member->has_tables = has_tables;
         member->checkpoint = begins;
         member->checkpoint_complete = is_written;
+        member->checkpoint_completed = is_complete;
     }
 }
 

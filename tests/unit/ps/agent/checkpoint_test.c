@@ -73,6 +73,10 @@ CASE(member_checkpoint__goes_from_its_beginning_to_the_manifest)
     until(f, &f->done_count, 1);
     assert_int_equal(f->done_number, 5);
     pass(f, 2 * LEASE_MS);
+    assert_int_equal(f->completed, 0);
+    send_message(f,
+                 &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_DONE, .checkpoint_number = 5});
+    until(f, &f->completed, 5);
     assert_int_equal(f->part_count, 1);
     assert_int_equal(f->done_count, 1);
 }

@@ -173,6 +173,11 @@ static void on_complete(void *ctx, const struct sl_message_checkpoint_complete *
     memcpy(f->complete_files, complete->files, complete->file_count * sizeof f->complete_files[0]);
 }
 
+static void on_completed(void *ctx, uint64_t number)
+{
+    ((struct fixture *)ctx)->completed = (uint32_t)number;
+}
+
 static struct sl_endpoint endpoint_at(uint16_t port)
 {
     return (struct sl_endpoint){.scheme = SL_ENDPOINT_TCP, .port = port, .host = "127.0.0.1"};
@@ -203,6 +208,7 @@ void open_member(struct fixture *f)
         .checkpoint_newest = f->checkpoint_newest,
         .checkpoint = f->has_no_directory ? NULL : on_checkpoint,
         .checkpoint_complete = f->has_no_directory ? NULL : on_complete,
+        .checkpoint_completed = on_completed,
         .ctx = f,
     };
     assert_int_equal(sl_agent_open(&options, &f->member), 0);

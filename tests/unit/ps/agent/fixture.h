@@ -45,6 +45,7 @@ struct fixture {
     uint32_t part_count, done_count;
     struct sl_message_checkpoint begun;
     struct sl_message_checkpoint_complete complete;
+    uint32_t completed; /* number */
     struct sl_message_checkpoint_file complete_files[FIXTURE_FILES];
     uint32_t begun_count, complete_count;
     struct sl_message request; /* CHECKPOINT_ASK or TABLE_OPEN */

@@ -30,7 +30,9 @@ CASE(checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest)
     done(f, 11, 1);
     done(f, 11, 1);
     expect_nothing(f);
+    assert_int_equal(f->completed_count, 0);
     done(f, 12, 1);
+    assert_int_equal(f->completed_count, 2);
     expect(f, "21#5 made 1");
     expect_nothing(f);
     done(f, 12, 1);

@@ -32,6 +32,7 @@ struct fixture {
     uint32_t ps_count, worker_count; /* of the coordinator */
     const char *worker_count_source; /* likewise */
     bool remembers;                  /* it has records */
+    uint32_t completed_count;        /* servers notified that a checkpoint is complete */
     bool shows_whole;                /* "checkpoint 3 on 2, 2 whole" */
     bool knows_worker;               /* the ps whose part comes next */
     bool follows; /* the job's course: its stages are among what is sent, "stage 1 err 0: …" */

@@ -10,6 +10,7 @@
 #include "ps/process/restore.h"
 #include "ps/server/checkpoint.h"
 #include "ps/server/restore.h"
+#include "ps/server/state.h"
 #include "tests/support/memory_disk.h"
 #include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
@@ -114,6 +115,11 @@ static void on_complete(void *ctx, const struct sl_message_checkpoint_complete *
     sl_process_on_checkpoint_complete(&((struct world *)ctx)->process, complete);
 }
 
+static void on_completed(void *ctx, uint64_t number)
+{
+    sl_process_on_checkpoint_completed(&((struct world *)ctx)->process, number);
+}
+
 static int64_t time_s(void *ctx)
 {
     return 0;
@@ -142,6 +148,7 @@ static int join_now(void *ctx)
         .unfinished = found.unfinished,
         .checkpoint = on_checkpoint,
         .checkpoint_complete = on_complete,
+        .checkpoint_completed = on_completed,
         .ctx = world,
     };
     return sl_agent_open(&options, &world->process.member);
@@ -314,4 +321,45 @@ CASE(process_checkpoint__the_coordinator_is_told_of_one_that_failed)
     assert_int_equal(f->part.number, 3);
     assert_int_equal(f->part.err, 0);
     assert_int_equal(f->part.file_count, 1);
+}
+
+/* Checkpoint 2 of two servers holds a write; the last checkpoint fails. */
+static void fail_last(struct world *world, bool is_completed)
+{
+    struct fixture *f = world->f;
+    restore(world);
+    world->process.options.ps_count = 2;
+    world->process.options.drain_timeout_ns = SL_CLOCK_NS_PER_S;
+    world->servers[0]->write_count++;
+    send_message(f, &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT, .checkpoint.number = 2});
+    until(f, &f->part_count, 1);
+    assert_int_equal(f->part.err, 0);
+    send_message(
+        f, &(struct sl_message){
+               .kind = SL_MESSAGE_CHECKPOINT_COMPLETE,
+               .checkpoint_complete = {.number = 2, .files = f->part_files, .file_count = 1}});
+    until(f, &f->done_count, 1);
+    if (is_completed) {
+        send_message(
+            f, &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_DONE, .checkpoint_number = 2});
+        pass(f, 100);
+    }
+    sl_process_checkpoint_last(&world->core, 0, 0);
+    until(f, &f->request_count, TABLES + 1);
+    assert_int_equal(f->request.kind, SL_MESSAGE_CHECKPOINT_ASK);
+    send_error(f, f->request.id, SL_ERR_CLOSED);
+    until(f, &world->answer_count, 2);
+}
+
+CASE(process_checkpoint__a_failed_last_one_loses_nothing_if_the_newest_is_complete)
+{
+    fail_last(world, true);
+    assert_false(world->process.is_unsaved);
+}
+
+/* This server has its manifest, and another may lack it. */
+CASE(process_checkpoint__a_failed_last_one_loses_what_only_an_incomplete_one_holds)
+{
+    fail_last(world, false);
+    assert_true(world->process.is_unsaved);
 }
