@@ -45,7 +45,7 @@ static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_messa
     out->payload_bytes_max = server->payload_bytes_max;
     if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
         struct sl_shard_worker worker = sl_shard_worker_find(server->shard, conn->hello.task_index);
-        out->counts = worker.counts;
+        out->counts = worker.active;
         out->clock = worker.clock;
     }
 }

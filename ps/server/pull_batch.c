@@ -13,11 +13,12 @@ static uint64_t credit_of(const struct sl_server_pull *pull)
 
 static bool has_room(const struct sl_server_pull_batch *pulls, uint32_t key_count)
 {
-    return pulls->count < SL_SERVER_PULLS && pulls->key_count + key_count <= SL_SHARD_PULLS_KEYS;
+    return pulls->count < SL_SERVER_PULLS &&
+           pulls->key_count + key_count <= SL_SHARD_PULL_BATCH_KEYS;
 }
 
 static void append(struct sl_server_conn *conn, const struct sl_transport_message *message,
-                   const struct sl_shard_pull *pull)
+                   const struct sl_shard_small_pull *pull)
 {
     struct sl_server_pull_batch *pulls = &conn->server->pulls;
     if (!has_room(pulls, pull->key_count)) {
@@ -50,11 +51,11 @@ bool sl_server_pull_batch_take(struct sl_server_conn *conn,
 {
     struct sl_server *server = conn->server;
     struct sl_shard_client caller = sl_server_request_client(conn);
-    struct sl_shard_pull pull;
+    struct sl_shard_small_pull pull;
     uint32_t bytes = message->header.payload_bytes;
     if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES || sl_server_drains(server) ||
         !sl_server_conn_is_free(conn) ||
-        !sl_shard_pull_begin(server->shard, &caller, message->payload, bytes, &pull) ||
+        !sl_shard_small_pull_parse(server->shard, &caller, message->payload, bytes, &pull) ||
         pull.cost > keys_left(server) ||
         !sl_credit_spend(&conn->credit, sl_request_credit_bytes(bytes, pull.reply_bytes))) {
         return false;
@@ -68,7 +69,7 @@ static void answer_one(struct sl_server *server, struct sl_server_pull *pull)
 {
     struct sl_server_conn *conn = pull->conn;
     struct sl_shard_client caller = sl_server_request_client(conn);
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     char reason[SL_MESSAGE_TEXT_BYTES];
     int err = sl_shard_begin(server->shard, &caller, pull->message.payload,
                              pull->message.header.payload_bytes, &work, reason, sizeof reason);
@@ -117,8 +118,8 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
                                                         credit_of(pull), pull->reply_bytes);
         header.flags = 0; /* the run as a whole gets its checksums */
         sl_frame_encode(&header, frame);
-        sl_shard_pull_read(server->shard, pull->table_id, rows, pull->key_count,
-                           frame + SL_FRAME_HEADER_BYTES);
+        sl_shard_small_pull_write(server->shard, pull->table_id, rows, pull->key_count,
+                                  frame + SL_FRAME_HEADER_BYTES);
         rows += pull->key_count;
         frame += SL_FRAME_HEADER_BYTES + pull->reply_bytes;
     }
@@ -162,13 +163,14 @@ static void answer_found(struct sl_server *server, struct sl_server_pull *pulls,
 static uint32_t answer_table(struct sl_server *server, struct sl_server_pull *pulls, uint32_t count,
                              const uint64_t *keys)
 {
-    const float *rows[SL_SHARD_PULLS_KEYS];
+    const float *rows[SL_SHARD_PULL_BATCH_KEYS];
     uint16_t table_id = pulls->table_id;
     uint32_t length = 1;
     while (length < count && pulls[length].table_id == table_id) {
         length++;
     }
-    bool found = sl_shard_pulls_find(server->shard, table_id, keys, keys_of(pulls, length), rows);
+    bool found =
+        sl_shard_pull_batch_find(server->shard, table_id, keys, keys_of(pulls, length), rows);
     answer_found(server, pulls, length, found ? rows : NULL);
     return length;
 }

@@ -30,7 +30,7 @@ struct sl_server_pull_batch {
     uint32_t count, key_count;
     uint32_t cost; /* of all pulls */
     struct sl_server_pull pulls[SL_SERVER_PULLS];
-    uint64_t keys[SL_SHARD_PULLS_KEYS];
+    uint64_t keys[SL_SHARD_PULL_BATCH_KEYS];
 };
 
 /* Takes the request if it is a small pull that may run at once. False: handle it separately, after

@@ -11,7 +11,7 @@
 #define PARTS_MAX  8
 
 bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
-                                 const struct sl_shard_exec *work)
+                                 const struct sl_shard_request *work)
 {
     return sl_shard_is_chunked(conn->server->shard, work) &&
            (conn->conn->transport->ops->capabilities & SL_TRANSPORT_CHUNKS) != 0 &&
@@ -48,7 +48,7 @@ static void begin(struct sl_server_request *request)
 static bool send_part(struct sl_server_request *request, uint32_t *spent)
 {
     struct sl_server_conn *conn = request->conn;
-    struct sl_shard_exec *work = &request->work;
+    struct sl_shard_request *work = &request->work;
     const bool is_first = request->stage != SL_SERVER_REQUEST_STREAMS;
     sl_assert(is_first != conn->out.is_open); /* else the open frame is another reply */
     const uint32_t header_bytes = is_first ? SL_FRAME_HEADER_BYTES : 0;

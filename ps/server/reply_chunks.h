@@ -8,7 +8,7 @@
 
 /* Returns true when the reply to this request, which has not started, is sent in chunks. */
 bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
-                                 const struct sl_shard_exec *work);
+                                 const struct sl_shard_request *work);
 
 /* Returns true when it may start now: a later request must not make part of a step visible in
  * it. */

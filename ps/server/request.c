@@ -28,7 +28,7 @@ static void reply_error(const struct sl_server_reply_to *to, int err, const char
 
 /* Fails a request that is not queued. Its session records a failed write, since later writes may
  * succeed. */
-static void fail(const struct sl_server_reply_to *to, const struct sl_shard_exec *work, int err,
+static void fail(const struct sl_server_reply_to *to, const struct sl_shard_request *work, int err,
                  const char *text)
 {
     const struct sl_server *server = to->conn->server;
@@ -52,7 +52,7 @@ static void fail(const struct sl_server_reply_to *to, const struct sl_shard_exec
  * handler's ready answer is sent from its place, unless the client has a direct reply buffer, one
  * short piece is better than two, or the transport sends from registered memory only. */
 static const void *tail_of_reply(const struct sl_server_reply_to *to,
-                                 const struct sl_shard_exec *work, uint8_t *frame)
+                                 const struct sl_shard_request *work, uint8_t *frame)
 {
     if (work->answer == NULL) {
         return to->buffer;
@@ -70,7 +70,7 @@ static const void *tail_of_reply(const struct sl_server_reply_to *to,
  * into the client's direct reply buffer. CONTINUES: no room for the reply now, nothing was done.
  * WAITS: its handler parked it, likewise. */
 static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
-                                           struct sl_shard_exec *work, uint32_t *spent)
+                                           struct sl_shard_request *work, uint32_t *spent)
 {
     struct sl_server_conn *conn = to->conn;
     struct sl_server *server = conn->server;
@@ -199,7 +199,7 @@ static void set_deadline(struct sl_server_request *request, uint32_t budget_us)
 enum waits_for { WAITS_FOR_OTHERS, WAITS_FOR_ITS_TURN, WAITS_FOR_CLOCKS };
 
 /* Returns true when the request can run in one go within a cost of `keys`. */
-static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_shard_exec *work,
+static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_shard_request *work,
                             uint32_t keys)
 {
     const struct sl_shard *shard = conn->server->shard;
@@ -220,7 +220,7 @@ static bool has_crowd(const struct sl_server_conn *conn)
 
 /* Validates the whole request. payload: its bytes, without values that stay in place. */
 static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *incoming,
-                 const uint8_t *payload, struct sl_shard_exec *work, char *reason,
+                 const uint8_t *payload, struct sl_shard_request *work, char *reason,
                  size_t reason_bytes)
 {
     struct sl_shard *shard = conn->server->shard;
@@ -235,7 +235,7 @@ static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *i
 }
 
 /* Queues a request that could not run at once, with a copy of its bytes. */
-static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_exec *work,
+static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_request *work,
                     enum waits_for what)
 {
     struct sl_server_conn *conn = incoming->to.conn;
@@ -284,7 +284,7 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
 
 /* Handles a request that was received on an earlier connection. True: answered. False: run the part
  * that was not applied. */
-static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_exec *work)
+static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_request *work)
 {
     struct sl_server_conn *conn = incoming->to.conn;
     struct sl_server_session *session = conn->session;
@@ -318,12 +318,12 @@ static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_ex
 
 /* Returns true when the request has or had an effect beyond its reply, so that its answer waits for
  * the backup. */
-static bool is_to_be_logged(const struct sl_server *server, const struct sl_shard_exec *work)
+static bool is_to_be_logged(const struct sl_server *server, const struct sl_shard_request *work)
 {
     return work->writes && server->role.logs;
 }
 
-void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shard_exec *work)
+void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shard_request *work)
 {
     struct sl_server_conn *conn = incoming->to.conn;
     struct sl_server *server = conn->server;
@@ -376,7 +376,7 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
 {
     const struct sl_frame *header = &message->header;
     struct sl_server_incoming incoming;
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     char reason[SL_MESSAGE_TEXT_BYTES];
     sl_server_pull_batch_before(conn);
     sl_server_shm_read(conn, message, &incoming);
@@ -529,7 +529,7 @@ void sl_server_request_free(struct sl_server_request *request)
 /* A logged write that could otherwise run at once is not sliced. */
 static uint32_t slice_of(const struct sl_server_request *request)
 {
-    const struct sl_shard_exec *work = &request->work;
+    const struct sl_shard_request *work = &request->work;
     const bool is_short = work->cost <= SL_SERVER_PUSH_KEYS && work->writes;
     return is_short && request->server->role.logs
                ? SL_SERVER_PUSH_KEYS

@@ -38,7 +38,7 @@ struct sl_server_request {
     bool overtaken;   /* was parked or orphaned: later requests may have run first */
     bool is_long;     /* the payload arrived in a sink */
     bool is_runnable; /* waits only for its turn */
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     /* Sections that took effect before the session ended, without those in the backup's
      * snapshot. */
     uint32_t effect_first, effect_end;
@@ -98,7 +98,7 @@ static inline void sl_server_request_unlist(struct sl_server_request *request)
 /* Properties */
 
 /* Returns true for a write that was not applied before. */
-static inline bool sl_server_request_writes(const struct sl_shard_exec *work)
+static inline bool sl_server_request_writes(const struct sl_shard_request *work)
 {
     return work->writes && !sl_shard_skips_writes(work);
 }
@@ -119,7 +119,7 @@ static inline bool sl_server_request_waits_for_log(const struct sl_server_reques
  * pulls only copy. */
 static inline uint32_t sl_server_request_speed(const struct sl_server_request *request)
 {
-    const struct sl_shard_exec *work = &request->work;
+    const struct sl_shard_request *work = &request->work;
     const uint8_t op = work->view.section.op;
     bool copies = work->in_section && (op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_KV_PULL);
     return copies ? SL_SERVER_DENSE_PULL : 1;
@@ -157,7 +157,7 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
                               const struct sl_transport_message *message);
 
 /* Runs or queues a request whose credit is spent. */
-void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shard_exec *work);
+void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shard_request *work);
 
 /* Runs the request if it fits into a cost of `keys`, else a slice of it. *spent: the cost. */
 enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, uint32_t keys,

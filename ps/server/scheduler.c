@@ -432,7 +432,7 @@ static uint32_t commit(struct sl_server *server, uint32_t keys)
     uint32_t spent =
         sl_shard_iteration_due(server->shard) ? sl_shard_apply_iteration(server->shard, slice) : 0;
     server->write_count += spent > 0;
-    if (!sl_shard_iteration_due(server->shard) && sl_shard_clock_moved(server->shard)) {
+    if (!sl_shard_iteration_due(server->shard) && sl_shard_take_wakeup(server->shard)) {
         resume_parked(server);
     }
     return spent;

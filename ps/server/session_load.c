@@ -64,7 +64,7 @@ static uint32_t cost_of(const struct sl_snapshot_session *session)
 }
 
 int sl_server_session_load(struct sl_server *server, const struct sl_snapshot_block *block,
-                           struct sl_server_session_load *load, uint32_t key_budget, char *reason,
+                           struct sl_server_session_load *load, uint32_t budget, char *reason,
                            size_t reason_bytes)
 {
     if (block->kind != SL_SNAPSHOT_SESSIONS) {
@@ -76,7 +76,7 @@ int sl_server_session_load(struct sl_server *server, const struct sl_snapshot_bl
         sl_bytes_over(block->payload + load->bytes, block->bytes - load->bytes);
     struct sl_snapshot_session session;
     uint32_t spent = 0;
-    for (; load->done < block->count && spent < key_budget; load->done++) {
+    for (; load->done < block->count && spent < budget; load->done++) {
         if (!sl_snapshot_take_session(&cursor, &session)) {
             (void)snprintf(reason, reason_bytes, "client %u of a block of sessions is none",
                            load->done);

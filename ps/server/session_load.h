@@ -13,10 +13,10 @@ struct sl_server_session_load {
     uint32_t spent; /* cost of the last slice */
 };
 
-/* Restores sessions of a block, at a cost of about key_budget. load->spent: the cost. Returns
+/* Restores sessions of a block, at a cost of about `budget`. load->spent: the cost. Returns
  * SL_SHARD_DONE, SL_SHARD_AGAIN, or an error with a reason: CORRUPT, NO_MEMORY. */
 int sl_server_session_load(struct sl_server *server, const struct sl_snapshot_block *block,
-                           struct sl_server_session_load *load, uint32_t key_budget, char *reason,
+                           struct sl_server_session_load *load, uint32_t budget, char *reason,
                            size_t reason_bytes);
 
 #endif

@@ -91,10 +91,10 @@ void sl_server_session_snapshot_begin(struct sl_server *server, struct sl_snapsh
     snapshot->bucket = 0;
 }
 
-bool sl_server_session_snapshot_run(struct sl_server *server, uint32_t key_budget, uint32_t *spent)
+bool sl_server_session_snapshot_run(struct sl_server *server, uint32_t budget, uint32_t *spent)
 {
     struct sl_server_session_snapshot *snapshot = &server->sessions.snapshot;
-    while (snapshot->walks && snapshot->bucket < SL_SERVER_SESSION_BUCKETS && *spent < key_budget &&
+    while (snapshot->walks && snapshot->bucket < SL_SERVER_SESSION_BUCKETS && *spent < budget &&
            sl_snapshot_builder_have_room(snapshot->stream.blocks)) {
         struct sl_server_session *session = server->sessions.buckets[snapshot->bucket++];
         for (; session != NULL; session = session->next) {
@@ -119,9 +119,9 @@ void sl_server_session_snapshot_end(struct sl_server *server)
 
 /* Shard and sessions */
 
-static bool run_sessions(void *ctx, uint32_t key_budget, uint32_t *spent)
+static bool run_sessions(void *ctx, uint32_t budget, uint32_t *spent)
 {
-    return sl_server_session_snapshot_run(ctx, key_budget, spent);
+    return sl_server_session_snapshot_run(ctx, budget, spent);
 }
 
 int sl_server_snapshot_begin(struct sl_server *server, const struct sl_shard_snapshot_base *base,

@@ -24,11 +24,11 @@ int sl_server_snapshot_begin(struct sl_server *server, const struct sl_shard_sna
 void sl_server_snapshot_end(struct sl_server *server, struct sl_shard_snapshot_base **base);
 
 /* begin includes all sessions as they are now. run continues the walk while the builder has room;
- * adds the cost to *spent, about key_budget; true: all sessions were copied, or memory ran out,
+ * adds the cost to *spent, about `budget`; true: all sessions were copied, or memory ran out,
  * which the builder knows. end ends the walk in any state. */
 void sl_server_session_snapshot_begin(struct sl_server *server, struct sl_snapshot_builder *blocks,
                                       bool for_backup);
-bool sl_server_session_snapshot_run(struct sl_server *server, uint32_t key_budget, uint32_t *spent);
+bool sl_server_session_snapshot_run(struct sl_server *server, uint32_t budget, uint32_t *spent);
 void sl_server_session_snapshot_end(struct sl_server *server);
 
 /* Copies a session that was not copied yet, if a walk is in progress. */

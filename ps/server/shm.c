@@ -118,7 +118,7 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
     out->values_bytes = bytes - structure_bytes;
 }
 
-uint64_t sl_server_shm_cost(const struct sl_shard_exec *work)
+uint64_t sl_server_shm_cost(const struct sl_shard_request *work)
 {
     const uint8_t op = work->view.section.op;
     const bool copies = work->in_section && work->prefix.section_count == 1 &&

@@ -27,7 +27,7 @@ void sl_server_shm_read(struct sl_server_conn *conn, const struct sl_transport_m
 
 /* Returns the cost for a turn that starts the request. An array that is only copied, and not into
  * memory that the kernel must then read, runs at the speed of sl_server_request_speed. */
-uint64_t sl_server_shm_cost(const struct sl_shard_exec *work);
+uint64_t sl_server_shm_cost(const struct sl_shard_request *work);
 
 /* Returns true when a long request should stay with its sender until the next turn. */
 bool sl_server_shm_is_late(const struct sl_server_conn *conn, uint32_t bytes);

@@ -103,7 +103,7 @@ uint32_t sl_clocks_group(struct sl_clocks *clocks, uint32_t worker_count)
     return index;
 }
 
-bool sl_clocks_counts(const struct sl_clocks *clocks, uint32_t worker)
+bool sl_clocks_is_active(const struct sl_clocks *clocks, uint32_t worker)
 {
     sl_assert(worker < SL_LIMIT_WORKERS);
     const struct sl_clocks_worker *who = &clocks->workers[worker];
@@ -231,11 +231,11 @@ uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t cloc
         clock < greatest_min_clock(clocks)) {
         return sl_clocks_joinable(clocks, worker);
     }
-    bool counts = sl_clocks_counts(clocks, worker);
-    if (counts && clock != who->clock && (who->began || clock < who->clock)) {
+    bool active = sl_clocks_is_active(clocks, worker);
+    if (active && clock != who->clock && (who->began || clock < who->clock)) {
         return who->clock;
     }
-    bool stays = counts && clock == who->clock;
+    bool stays = active && clock == who->clock;
     *who = (struct sl_clocks_worker){
         .clock = clock,
         .state = SL_CLOCKS_STATE_ACTIVE,
@@ -334,7 +334,7 @@ uint32_t sl_clocks_slowest(const struct sl_clocks *clocks, uint32_t group)
     const struct sl_clocks_group *of = &clocks->groups[group];
     uint32_t end = greater(of->worker_count, clocks->joined_end);
     for (uint32_t worker = 0; worker < end; worker++) {
-        if (sl_clocks_counts_in(clocks, group, worker) &&
+        if (sl_clocks_is_active_in(clocks, group, worker) &&
             clocks->workers[worker].clock == of->min_clock) {
             return worker;
         }

@@ -59,8 +59,8 @@ static inline bool sl_clocks_belongs(const struct sl_clocks *clocks, uint32_t gr
 }
 
 /* Returns true when the worker is active in the group, so that the group waits for it. */
-static inline bool sl_clocks_counts_in(const struct sl_clocks *clocks, uint32_t group,
-                                       uint32_t worker)
+static inline bool sl_clocks_is_active_in(const struct sl_clocks *clocks, uint32_t group,
+                                          uint32_t worker)
 {
     return clocks->workers[worker].state == SL_CLOCKS_STATE_ACTIVE &&
            sl_clocks_belongs(clocks, group, worker);
@@ -78,7 +78,7 @@ static inline bool sl_clocks_is_empty(const struct sl_clocks *clocks, uint32_t g
 }
 
 /* Returns true when the worker is active in some group, or would be while no group exists. */
-bool sl_clocks_counts(const struct sl_clocks *clocks, uint32_t worker);
+bool sl_clocks_is_active(const struct sl_clocks *clocks, uint32_t worker);
 
 /* Records that the worker exists: sl_clocks_min_of_all includes it while it is active. */
 void sl_clocks_mark_seen(struct sl_clocks *clocks, uint32_t worker);

@@ -16,26 +16,26 @@ void sl_shard_handler_lengths(const struct sl_shard *shard, const struct sl_shar
 }
 
 /* A section that ran before is passed without its push. */
-static struct sl_kv_request request_of(const struct sl_shard *shard,
-                                       const struct sl_shard_table *table,
-                                       const struct sl_shard_exec *work, uint8_t *reply,
-                                       const void **answer)
+static struct sl_kv_request call_of(const struct sl_shard *shard,
+                                    const struct sl_shard_table *table,
+                                    const struct sl_shard_request *request, uint8_t *reply,
+                                    const void **answer)
 {
-    const struct sl_request_view *view = &work->view;
+    const struct sl_request_view *view = &request->view;
     const struct sl_request_section *section = &view->section;
     return (struct sl_kv_request){
         .table = table->spec.name,
         .server = shard->options.index,
         .server_count = shard->options.count,
-        .worker = work->caller.has_clock ? (int32_t)work->caller.worker : -1,
+        .worker = request->caller.has_clock ? (int32_t)request->caller.worker : -1,
         .command = section->command,
         .value_bytes = table->spec.dim,
         .key_count = section->key_count,
         .keys = view->keys,
         .lens = view->lens,
         .value_count = section->count,
-        .push = sl_shard_pushes(work, section->op) ? view->values : NULL,
-        .pull = sl_shard_op_pulls(section->op) ? reply + work->reply_done : NULL,
+        .push = sl_shard_pushes(request, section->op) ? view->values : NULL,
+        .pull = sl_shard_op_pulls(section->op) ? reply + request->reply_done : NULL,
         .reply = answer,
         .chunk_start = section->start,
         .array_length = section->bag_count,
@@ -48,67 +48,69 @@ static int error_of(int result)
     return result < 0 && result >= SL_ERR_CANCELLED ? result : SL_ERR_INVALID;
 }
 
-static int ask_again(struct sl_shard *shard, struct sl_shard_exec *work)
+static int ask_again(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    work->asks_again = true;
-    work->handled_seen = shard->handled;
-    work->parked_on = work->view.section.table_id;
+    request->asks_again = true;
+    request->handled_seen = shard->handled;
+    request->parked_on = request->view.section.table_id;
     shard->asks_again++;
     return SL_SHARD_PARKED;
 }
 
-static void count(struct sl_shard_table *table, const struct sl_shard_exec *work,
-                  const struct sl_kv_request *request)
+static void count(struct sl_shard_table *table, const struct sl_shard_request *request,
+                  const struct sl_kv_request *call)
 {
-    const bool pushes = request->push != NULL;
+    const bool pushes = call->push != NULL;
     table->step += pushes;
-    table->pushed_rows += pushes ? request->key_count : 0;
-    table->pulled_rows += sl_shard_op_pulls(work->view.section.op) ? request->key_count : 0;
+    table->pushed_rows += pushes ? call->key_count : 0;
+    table->pulled_rows += sl_shard_op_pulls(request->view.section.op) ? call->key_count : 0;
 }
 
 /* A reply that needs no padding is sent from the handler's memory. */
-static void take_answer(struct sl_shard_exec *work, void *pull, const void *answer, uint64_t bytes)
+static void take_answer(struct sl_shard_request *request, void *pull, const void *answer,
+                        uint64_t bytes)
 {
-    if (bytes == work->reply_bytes && (uintptr_t)answer % 8 == 0) {
-        work->answer = answer;
+    if (bytes == request->reply_bytes && (uintptr_t)answer % 8 == 0) {
+        request->answer = answer;
     } else {
         memcpy(pull, answer, bytes);
     }
 }
 
 int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
-                         struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+                         struct sl_shard_request *request, uint8_t *reply,
+                         struct sl_shard_slice *slice)
 {
     const struct sl_kv_handler *handler = shard->options.kv_handler;
     const void *answer = NULL;
-    const struct sl_kv_request request = request_of(shard, table, work, reply, &answer);
-    if (request.push == NULL && request.pull == NULL) {
+    const struct sl_kv_request call = call_of(shard, table, request, reply, &answer);
+    if (call.push == NULL && call.pull == NULL) {
         return SL_SHARD_DONE; /* a push that the handler has received before */
     }
-    const int err = sl_shard_kv_owns(shard, work, slice, request.keys, request.key_count);
+    const int err = sl_shard_kv_check_owner(shard, request, slice, call.keys, call.key_count);
     if (err != 0) {
         return err;
     }
-    sl_shard_kv_drop(shard, work); /* the request is no longer waiting */
-    const int result = handler->handle(handler->ctx, &request);
+    sl_shard_kv_drop(shard, request); /* the request is no longer waiting */
+    const int result = handler->handle(handler->ctx, &call);
     if (result == SL_ERR_AGAIN) {
-        return ask_again(shard, work);
+        return ask_again(shard, request);
     }
     shard->handled++;
     shard->handler_moved = shard->asks_again > 0;
-    slice->spent += (uint32_t)sl_shard_kv_cost(&work->view.section, table->spec.dim);
+    slice->spent += (uint32_t)sl_shard_kv_cost(&request->view.section, table->spec.dim);
     if (result != 0) {
-        return sl_shard_fail(shard, work, slice, error_of(result), "its handler returned %d (%s)",
-                             result, sl_err_name(result));
+        return sl_shard_fail(shard, request, slice, error_of(result),
+                             "its handler returned %d (%s)", result, sl_err_name(result));
     }
-    count(table, work, &request);
-    if (request.pull != NULL && answer != NULL) {
-        take_answer(work, request.pull, answer, request.value_count * request.value_bytes);
+    count(table, request, &call);
+    if (call.pull != NULL && answer != NULL) {
+        take_answer(request, call.pull, answer, call.value_count * call.value_bytes);
     }
     return SL_SHARD_DONE;
 }
 
-bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_exec *work)
+bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    return work->asks_again && work->handled_seen == shard->handled;
+    return request->asks_again && request->handled_seen == shard->handled;
 }

@@ -11,7 +11,7 @@
 #include "ps/table/kv_table.h"
 #include "ps/table/sparse_table.h"
 
-/* Keys looked up at once: their row indexes stay in the L1 cache. */
+/* Keys looked up at once: their record indexes stay in the L1 cache. */
 #define SL_SHARD_BATCH_KEYS   256
 
 /* Largest push that runs in one slice, with its own scratch. */
@@ -32,11 +32,10 @@ struct sl_shard_push_buffer_queue {
     struct sl_shard_buffered_push *first, *last;
     /* Entries that left the queue before a snapshot has copied them: applied ones, from its front,
      * and dropped ones, from its end. */
-    struct sl_shard_buffered_push *committed_first, *committed_last, *dropped;
+    struct sl_shard_buffered_push *applied_first, *applied_last, *dropped;
 };
 
 struct sl_shard_table {
-    bool open;
     struct sl_table_spec spec;
     struct sl_sparse_table *sparse; /* exactly one of these three */
     struct sl_dense_table *dense;
@@ -84,7 +83,7 @@ struct sl_shard {
     struct sl_clocks clocks;
     struct sl_shard_scratch small, large;
     struct sl_shard_push_buffer push_buffer; /* mapped with the first BSP table */
-    struct sl_shard_iteration_state commit;
+    struct sl_shard_iteration_state iteration;
     size_t memory_bytes; /* counted for the limit */
     struct sl_shard_snapshots snapshots;
     /* Handler of KV tables: */
@@ -131,38 +130,38 @@ static inline bool sl_shard_op_pushes(uint8_t op)
     return ((SL_SHARD_OPS_PUSH_ONLY | SL_SHARD_OPS_PUSH_PULL) >> op & 1) != 0;
 }
 
-static inline uint32_t sl_shard_sections_done(const struct sl_shard_exec *work)
+static inline uint32_t sl_shard_sections_done(const struct sl_shard_request *request)
 {
-    return work->prefix.section_count - work->sections_left;
+    return request->prefix.section_count - request->sections_left;
 }
 
 /* Returns true when the current section executed its writes before. */
-static inline bool sl_shard_has_written(const struct sl_shard_exec *work)
+static inline bool sl_shard_section_skips_writes(const struct sl_shard_request *request)
 {
-    const uint32_t section = sl_shard_sections_done(work);
-    return section < work->write_from || section >= work->write_to;
+    const uint32_t section = sl_shard_sections_done(request);
+    return section < request->write_from || section >= request->write_to;
 }
 
 /* Returns true when the current section has to push: not if it is replayed. */
-static inline bool sl_shard_pushes(const struct sl_shard_exec *work, uint8_t op)
+static inline bool sl_shard_pushes(const struct sl_shard_request *request, uint8_t op)
 {
-    return !sl_shard_has_written(work) && sl_shard_op_pushes(op);
+    return !sl_shard_section_skips_writes(request) && sl_shard_op_pushes(op);
 }
 
 /* Mark a push as partly applied at the end of a slice, and as done or abandoned. Both are
  * idempotent. */
-static inline void sl_shard_part_begin(struct sl_shard *shard, struct sl_shard_exec *work)
+static inline void sl_shard_part_begin(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    if (!work->in_part) {
-        work->in_part = true;
+    if (!request->in_part) {
+        request->in_part = true;
         shard->snapshots.pushes_in_part++;
     }
 }
 
-static inline void sl_shard_part_end(struct sl_shard *shard, struct sl_shard_exec *work)
+static inline void sl_shard_part_end(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    if (work->in_part) {
-        work->in_part = false;
+    if (request->in_part) {
+        request->in_part = false;
         shard->snapshots.pushes_in_part--;
     }
 }
@@ -193,7 +192,7 @@ void sl_shard_snapshot_dropped(struct sl_shard *shard, struct sl_shard_push_buff
 bool sl_shard_snapshot_yield(struct sl_shard *shard);
 
 /* Returns the clock of the sections after a tick of this clock. */
-static inline uint32_t sl_shard_clock_behind(uint32_t clock)
+static inline uint32_t sl_shard_clock_after(uint32_t clock)
 {
     return clock == SL_REQUEST_CLOCK_FINISHED ? clock : clock + 1;
 }
@@ -218,9 +217,9 @@ static inline enum sl_table_kind sl_shard_op_kind(uint8_t op)
 }
 
 /* Turns the push_pull of an apply-only request into a push; both have the same body. */
-static inline void sl_shard_section_follow(struct sl_shard_exec *work)
+static inline void sl_shard_drop_pull_part(struct sl_shard_request *request)
 {
-    uint8_t *op = &work->view.section.op;
+    uint8_t *op = &request->view.section.op;
     *op = *op == SL_REQUEST_PUSH_PULL         ? SL_REQUEST_PUSH
           : *op == SL_REQUEST_DENSE_PUSH_PULL ? SL_REQUEST_DENSE_PUSH
           : *op == SL_REQUEST_KV_PUSH_PULL    ? SL_REQUEST_KV_PUSH
@@ -228,7 +227,7 @@ static inline void sl_shard_section_follow(struct sl_shard_exec *work)
 }
 
 /* Writes "shard 1, section 2 (table emb): " and the message to the slice's reason. Returns err. */
-int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_exec *work,
+int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_request *request,
                   struct sl_shard_slice *slice, int err, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
@@ -248,14 +247,14 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
 bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count);
 
 /* Looks up the keys and creates missing rows, up to the shard's limit. initialize: with their first
- * values; else the caller writes all of them. records[count]: row indexes. Errors: NO_MEMORY. */
+ * values; else the caller writes all of them. records[count]: record indexes. Errors: NO_MEMORY. */
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
                   uint32_t count, bool initialize, uint32_t *records);
 
 /* As above, for up to SL_SHARD_BATCH_KEYS keys, and checks that this shard owns them. Errors:
  * WRONG_SHARD, NO_MEMORY. */
 int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
-                    const struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                    const struct sl_shard_request *request, struct sl_shard_slice *slice,
                     const uint64_t *keys, uint32_t count, uint32_t *records);
 
 /* Returns true when a push of this section runs in one slice. */
@@ -275,36 +274,36 @@ static inline bool sl_shard_push_is_large(const struct sl_request_section *secti
 
 /* Runs a section of a KV table, from ADMIT on. */
 int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
-                    struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice);
+                    struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice);
 
 /* Returns the cost of a KV section, without finding repeated keys. */
 uint64_t sl_shard_kv_cost(const struct sl_request_section *section, uint32_t dim);
 
 /* Returns true when the request waits for its handler. */
-bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_exec *work);
+bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_request *request);
 
 /* Returns true when the request pulls one existing array, or a chunk of it, with the right
  * length. */
-bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_exec *work);
+bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_request *request);
 
 /* Copies the next values of such a pull. */
-void sl_shard_kv_next_chunk(const struct sl_shard *shard, const struct sl_shard_exec *work,
+void sl_shard_kv_next_chunk(const struct sl_shard *shard, const struct sl_shard_request *request,
                             uint64_t count, void *values);
 
 /* Ends the section's reservation and its wait. */
-void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_exec *work);
+void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request);
 
 /* Starts the push of a section and takes its working memory. DONE: continue with COLLECT; AGAIN:
  * the scratch is in use. Errors: PROTOCOL, NO_MEMORY. */
 int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
-                        struct sl_shard_exec *work, struct sl_shard_slice *slice);
+                        struct sl_shard_request *request, struct sl_shard_slice *slice);
 
 /* Continues the push from COLLECT on. DONE: applied or buffered. */
 int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
-                      struct sl_shard_exec *work, struct sl_shard_slice *slice);
+                      struct sl_shard_request *request, struct sl_shard_slice *slice);
 
 /* Releases the working memory of a push that will not complete. */
-void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_exec *work);
+void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_request *request);
 
 /* Appends a complete entry to its worker's queue. */
 void sl_shard_iteration_add(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
@@ -325,6 +324,6 @@ void sl_shard_iteration_update(struct sl_shard *shard);
 
 /* Returns how many elements of a dense range, from `at` on, a budget of `left` pays for. At least
  * one block's part, and never a cut inside a block, because slots may belong to the whole block. */
-uint64_t sl_shard_push_dense_step(uint64_t at, uint64_t end, uint32_t left);
+uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t left);
 
 #endif

@@ -87,7 +87,7 @@ static uint32_t least_clock(const struct sl_shard_table *table)
 
 void sl_shard_iteration_update(struct sl_shard *shard)
 {
-    if (shard->commit.due) {
+    if (shard->iteration.due) {
         return;
     }
     for (uint32_t i = 0; i < shard->table_count; i++) {
@@ -97,7 +97,7 @@ void sl_shard_iteration_update(struct sl_shard *shard)
         }
         uint32_t clock = least_clock(table);
         if (clock < sl_clocks_min(&shard->clocks, table->clock_group)) {
-            shard->commit = (struct sl_shard_iteration_state){
+            shard->iteration = (struct sl_shard_iteration_state){
                 .due = true,
                 .table_id = i,
                 .clock = clock,
@@ -109,54 +109,54 @@ void sl_shard_iteration_update(struct sl_shard *shard)
 
 bool sl_shard_iteration_due(const struct sl_shard *shard)
 {
-    return shard->commit.due;
+    return shard->iteration.due;
 }
 
 /* Applies some records or elements of the entry and returns their number. */
-static uint64_t apply_some(struct sl_shard_table *table, struct sl_shard_iteration_state *commit,
+static uint64_t apply_some(struct sl_shard_table *table, struct sl_shard_iteration_state *iteration,
                            const struct sl_shard_buffered_push *entry, struct sl_shard_slice *slice)
 {
     uint32_t left = sl_shard_slice_left(slice);
     if (table->dense != NULL) {
-        uint64_t at = entry->start + commit->done;
-        uint64_t count = sl_shard_push_dense_step(at, entry->start + entry->count, left);
-        sl_dense_table_apply(table->dense, at, count, entry->gradients + commit->done,
-                             &commit->state, commit->step);
+        uint64_t at = entry->start + iteration->done;
+        uint64_t count = sl_shard_dense_step(at, entry->start + entry->count, left);
+        sl_dense_table_apply(table->dense, at, count, entry->gradients + iteration->done,
+                             &iteration->state, iteration->step);
         slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
         return count;
     }
-    uint64_t count = entry->count - commit->done;
+    uint64_t count = entry->count - iteration->done;
     uint64_t paid = (uint64_t)left / table->key_cost + 1;
     count = count < paid ? count : paid;
-    sl_sparse_table_apply(table->sparse, entry->records + commit->done, (uint32_t)count,
-                          entry->gradients + commit->done * table->spec.dim, &commit->state,
-                          commit->step);
+    sl_sparse_table_apply(table->sparse, entry->records + iteration->done, (uint32_t)count,
+                          entry->gradients + iteration->done * table->spec.dim, &iteration->state,
+                          iteration->step);
     slice->spent += (uint32_t)count * table->key_cost;
     return count;
 }
 
 /* Continues the first entry of the current worker; removes it from the queue when it is done. */
-static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
-                         struct sl_shard_slice *slice)
+static void apply_entry(struct sl_shard *shard, struct sl_shard_table *table,
+                        struct sl_shard_slice *slice)
 {
-    struct sl_shard_iteration_state *commit = &shard->commit;
-    struct sl_shard_push_buffer_queue *queue = &table->buffered[commit->worker];
+    struct sl_shard_iteration_state *iteration = &shard->iteration;
+    struct sl_shard_push_buffer_queue *queue = &table->buffered[iteration->worker];
     struct sl_shard_buffered_push *entry = queue->first;
-    if (!commit->in_entry) {
-        commit->in_entry = commit->begun = true;
-        commit->done = 0;
-        commit->step = ++table->step;
-        commit->state = table->state;
+    if (!iteration->in_entry) {
+        iteration->in_entry = iteration->begun = true;
+        iteration->done = 0;
+        iteration->step = ++table->step;
+        iteration->state = table->state;
         slice->spent++;
     }
-    commit->done += apply_some(table, commit, entry, slice);
-    if (commit->done < entry->count) {
+    iteration->done += apply_some(table, iteration, entry, slice);
+    if (iteration->done < entry->count) {
         return;
     }
     if (table->optimizer->end_push != NULL) {
         table->optimizer->end_push(&table->spec.optimizer, &table->state);
     }
-    commit->in_entry = false;
+    iteration->in_entry = false;
     table->pushed_rows += entry->count;
     table->buffered_count--;
     queue->first = entry->next;
@@ -167,29 +167,30 @@ static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
  * iteration. */
 static bool is_held(const struct sl_shard *shard)
 {
-    return shard->snapshots.wanted && shard->snapshots.pushes_in_part == 0 && !shard->commit.begun;
+    return shard->snapshots.wanted && shard->snapshots.pushes_in_part == 0 &&
+           !shard->iteration.begun;
 }
 
-uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t key_budget)
+uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t budget)
 {
-    struct sl_shard_iteration_state *commit = &shard->commit;
-    struct sl_shard_slice slice = {.budget = key_budget};
-    while (commit->due && sl_shard_slice_left(&slice) > 0 && !is_held(shard)) {
-        struct sl_shard_table *table = shard->tables[commit->table_id];
-        if (commit->worker == table->queue_count) {
+    struct sl_shard_iteration_state *iteration = &shard->iteration;
+    struct sl_shard_slice slice = {.budget = budget};
+    while (iteration->due && sl_shard_slice_left(&slice) > 0 && !is_held(shard)) {
+        struct sl_shard_table *table = shard->tables[iteration->table_id];
+        if (iteration->worker == table->queue_count) {
             /* this iteration of this table is complete; others may be due */
-            const bool begun = commit->begun;
-            commit->due = false;
+            const bool begun = iteration->begun;
+            iteration->due = false;
             sl_shard_iteration_update(shard);
-            commit->begun = begun && commit->due;
+            iteration->begun = begun && iteration->due;
             continue;
         }
-        const struct sl_shard_buffered_push *first = table->buffered[commit->worker].first;
-        if (first == NULL || first->clock != commit->clock) {
-            commit->worker++;
+        const struct sl_shard_buffered_push *first = table->buffered[iteration->worker].first;
+        if (first == NULL || first->clock != iteration->clock) {
+            iteration->worker++;
             continue;
         }
-        commit_entry(shard, table, &slice);
+        apply_entry(shard, table, &slice);
     }
     return slice.spent + sl_shard_snapshot_copy_debt(shard);
 }

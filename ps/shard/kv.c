@@ -11,27 +11,27 @@
 static_assert(SL_SHARD_BATCH_KEYS == SL_KV_TABLE_BATCH, "a batch is looked up at once");
 
 /* Copied bytes for one unit of budget; each visit of an array costs one more. */
-#define BYTES_PER_COST    256
-#define CLAIMS_PER_COST   8 /* keys reserved for one unit of budget */
+#define BYTES_PER_COST         256
+#define RESERVED_KEYS_PER_COST 8 /* keys reserved for one unit of budget */
 
 /* Smallest part of an array to copy at a time. A push_pull alternates in steps of PUSH_PULL_BYTES,
  * so that the pull reads the pushed values from the L1 cache. */
-#define VISIT_BYTES_LEAST 4096
-#define PUSH_PULL_BYTES   8192
+#define VISIT_BYTES_LEAST      4096
+#define PUSH_PULL_BYTES        8192
 
 uint64_t sl_shard_kv_cost(const struct sl_request_section *section, uint32_t dim)
 {
     return section->key_count + section->count * dim / BYTES_PER_COST;
 }
 
-int sl_shard_kv_owns(const struct sl_shard *shard, const struct sl_shard_exec *work,
-                     struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
+int sl_shard_kv_check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
+                            struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
 {
     const uint32_t shard_count = shard->options.count;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t owner = sl_partition_kv_owner(keys[i], shard_count);
         if (owner != shard->options.index) {
-            return sl_shard_fail(shard, work, slice, SL_ERR_WRONG_SHARD,
+            return sl_shard_fail(shard, request, slice, SL_ERR_WRONG_SHARD,
                                  "key %" PRIu64 " belongs to shard %u of %u", keys[i], owner,
                                  shard_count);
         }
@@ -57,12 +57,12 @@ static struct part part_of(const struct sl_request_view *view, uint32_t key)
     return (struct part){0, length, length};
 }
 
-static int fail_length(const struct sl_shard *shard, const struct sl_shard_exec *work,
+static int fail_length(const struct sl_shard *shard, const struct sl_shard_request *request,
                        struct sl_shard_slice *slice, uint32_t key, uint32_t length)
 {
-    return sl_shard_fail(shard, work, slice, SL_ERR_INVALID,
-                         "key %" PRIu64 " has %u values, asked for are %u", work->view.keys[key],
-                         length, part_of(&work->view, key).whole);
+    return sl_shard_fail(shard, request, slice, SL_ERR_INVALID,
+                         "key %" PRIu64 " has %u values, asked for are %u", request->view.keys[key],
+                         length, part_of(&request->view, key).whole);
 }
 
 /* Start of a push */
@@ -85,58 +85,60 @@ void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *tab
 
 /* Reserves the next keys, at most a batch. */
 static int reservation_batch(struct sl_shard *shard, struct sl_shard_table *table,
-                             struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                             struct sl_shard_request *request, struct sl_shard_slice *slice,
                              struct sl_kv_reservation *reservation, uint32_t count,
                              uint32_t *records)
 {
-    const uint32_t *lens = work->view.lens;
+    const uint32_t *lens = request->view.lens;
     uint32_t failed = 0;
     uint32_t length = 0;
-    int err = sl_shard_kv_owns(shard, work, slice, work->view.keys + work->key, count);
+    int err =
+        sl_shard_kv_check_owner(shard, request, slice, request->view.keys + request->key, count);
     if (err != 0) {
         return err;
     }
     sl_shard_kv_limit_memory(shard, table);
-    err = sl_kv_table_reserve(
-        table->kv, reservation, work->view.keys + work->key, lens == NULL ? NULL : lens + work->key,
-        part_of(&work->view, work->key).whole, count, records, &failed, &length);
+    err = sl_kv_table_reserve(table->kv, reservation, request->view.keys + request->key,
+                              lens == NULL ? NULL : lens + request->key,
+                              part_of(&request->view, request->key).whole, count, records, &failed,
+                              &length);
     sl_shard_kv_count_memory(shard, table);
-    slice->spent += (count + CLAIMS_PER_COST - 1) / CLAIMS_PER_COST;
+    slice->spent += (count + RESERVED_KEYS_PER_COST - 1) / RESERVED_KEYS_PER_COST;
     if (err == SL_ERR_INVALID) {
-        return fail_length(shard, work, slice, work->key + failed, length);
+        return fail_length(shard, request, slice, request->key + failed, length);
     }
     if (err != 0) {
-        return sl_shard_fail(shard, work, slice, err,
+        return sl_shard_fail(shard, request, slice, err,
                              "no memory for more arrays: the tables have %zu bytes, %s",
                              shard->memory_bytes, sl_shard_limit_text(shard, (char[64]){0}));
     }
-    work->key += count;
+    request->key += count;
     return SL_SHARD_DONE;
 }
 
 static int make_batch(struct sl_shard *shard, struct sl_shard_table *table,
-                      struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                      struct sl_shard_request *request, struct sl_shard_slice *slice,
                       struct sl_kv_reservation *reservation, const uint32_t *records,
                       uint32_t count)
 {
     const int err = sl_kv_table_make(table->kv, reservation, records, count);
     sl_shard_kv_count_memory(shard, table);
-    return err == 0
-               ? 0
-               : sl_shard_fail(shard, work, slice, err, "the system has no memory for more arrays");
+    return err == 0 ? 0
+                    : sl_shard_fail(shard, request, slice, err,
+                                    "the system has no memory for more arrays");
 }
 
 /* Few keys: reserves and creates their arrays at once. */
 static int collect_few(struct sl_shard *shard, struct sl_shard_table *table,
-                       struct sl_shard_exec *work, struct sl_shard_slice *slice)
+                       struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
     uint32_t records[SL_SHARD_BATCH_KEYS];
-    const uint32_t count = work->view.section.key_count;
+    const uint32_t count = request->view.section.key_count;
     struct sl_kv_reservation reservation;
     sl_kv_table_reservation_begin(table->kv, &reservation);
-    int err = reservation_batch(shard, table, work, slice, &reservation, count, records);
+    int err = reservation_batch(shard, table, request, slice, &reservation, count, records);
     if (err == 0) {
-        err = make_batch(shard, table, work, slice, &reservation, records, count);
+        err = make_batch(shard, table, request, slice, &reservation, records, count);
     }
     sl_kv_table_reservation_end(table->kv, &reservation);
     sl_shard_kv_count_memory(shard, table);
@@ -145,17 +147,17 @@ static int collect_few(struct sl_shard *shard, struct sl_shard_table *table,
 
 /* Many keys: reserves them in slices. The reservation lasts until the last array is created. */
 static int collect_many(struct sl_shard *shard, struct sl_shard_table *table,
-                        struct sl_shard_exec *work, struct sl_shard_slice *slice)
+                        struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
-    const uint32_t key_count = work->view.section.key_count;
-    while (work->key < key_count) {
+    const uint32_t key_count = request->view.section.key_count;
+    while (request->key < key_count) {
         if (sl_shard_slice_left(slice) == 0) {
             return SL_SHARD_AGAIN;
         }
-        const uint32_t count = sl_shard_batch(key_count - work->key, UINT32_MAX);
+        const uint32_t count = sl_shard_batch(key_count - request->key, UINT32_MAX);
         const int err =
-            reservation_batch(shard, table, work, slice, sl_kv_table_own_reservation(table->kv),
-                              count, work->records + work->key);
+            reservation_batch(shard, table, request, slice, sl_kv_table_own_reservation(table->kv),
+                              count, request->records + request->key);
         if (err != 0) {
             return err;
         }
@@ -164,33 +166,33 @@ static int collect_many(struct sl_shard *shard, struct sl_shard_table *table,
 }
 
 static int push_begin(struct sl_shard *shard, struct sl_shard_table *table,
-                      struct sl_shard_exec *work)
+                      struct sl_shard_request *request)
 {
-    if (!sl_shard_push_is_large(&work->view.section, table->spec.dim)) {
+    if (!sl_shard_push_is_large(&request->view.section, table->spec.dim)) {
         return SL_SHARD_DONE;
     }
     if (shard->large.owner != NULL) {
         return SL_SHARD_AGAIN;
     }
-    shard->large.owner = work;
-    work->scratch = &shard->large;
-    work->records = shard->large.records;
+    shard->large.owner = request;
+    request->scratch = &shard->large;
+    request->records = shard->large.records;
     sl_kv_table_reservation_begin(table->kv, sl_kv_table_own_reservation(table->kv));
     return SL_SHARD_DONE;
 }
 
-void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_exec *work)
+void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    if (work->asks_again) {
-        work->asks_again = false;
+    if (request->asks_again) {
+        request->asks_again = false;
         shard->asks_again--;
     }
-    if (work->scratch != NULL && sl_shard_op_kv(work->view.section.op)) {
-        struct sl_shard_table *table = shard->tables[work->view.section.table_id];
+    if (request->scratch != NULL && sl_shard_op_kv(request->view.section.op)) {
+        struct sl_shard_table *table = shard->tables[request->view.section.table_id];
         sl_kv_table_reservation_end(table->kv, sl_kv_table_own_reservation(table->kv));
         sl_shard_kv_count_memory(shard, table);
-        work->scratch->owner = NULL;
-        work->scratch = NULL;
+        request->scratch->owner = NULL;
+        request->scratch = NULL;
     }
 }
 
@@ -212,62 +214,63 @@ static void push_and_pull(struct sl_shard_table *table, struct sl_kv_array *arra
 
 /* Copies one slice of an array: `count` values from `at` on, at offset `done` of the section's
  * values. */
-static void visit(struct sl_shard_table *table, const struct sl_shard_exec *work,
+static void visit(struct sl_shard_table *table, const struct sl_shard_request *request,
                   struct sl_kv_array *array, uint32_t at, uint32_t count, uint8_t *reply)
 {
     const size_t width = table->spec.dim;
-    const uint64_t offset = work->done * width;
-    const uint8_t *pushed = work->view.values; /* NULL: no push */
-    if (work->phase != SL_SHARD_PHASE_APPLY) {
-        memcpy(reply + work->reply_done + offset, array->values + at * width, count * width);
-    } else if (sl_shard_op_pulls(work->view.section.op)) {
-        push_and_pull(table, array, at, count, pushed + offset, reply + work->reply_done + offset);
+    const uint64_t offset = request->done * width;
+    const uint8_t *pushed = request->view.values; /* NULL: no push */
+    if (request->phase != SL_SHARD_PHASE_APPLY) {
+        memcpy(reply + request->reply_done + offset, array->values + at * width, count * width);
+    } else if (sl_shard_op_pulls(request->view.section.op)) {
+        push_and_pull(table, array, at, count, pushed + offset,
+                      reply + request->reply_done + offset);
     } else {
         sl_kv_table_push(table->kv, array, at, count, pushed + offset);
     }
 }
 
 /* Copies as many values of the array as the budget pays for. Returns true when its part is done. */
-static bool visit_array(struct sl_shard_table *table, struct sl_shard_exec *work,
+static bool visit_array(struct sl_shard_table *table, struct sl_shard_request *request,
                         struct sl_kv_array *array, uint8_t *reply, struct sl_shard_slice *slice)
 {
     const uint32_t width = table->spec.dim;
-    const struct part part = part_of(&work->view, work->key);
+    const struct part part = part_of(&request->view, request->key);
     const uint64_t paid = (uint64_t)sl_shard_slice_left(slice) * BYTES_PER_COST;
     const uint64_t most = (paid < VISIT_BYTES_LEAST ? VISIT_BYTES_LEAST : paid) / width;
-    const uint32_t left = part.count - work->key_done;
+    const uint32_t left = part.count - request->key_done;
     const uint32_t count = left < most ? left : (uint32_t)most;
     sl_assert(array->length == part.whole);
-    visit(table, work, array, part.start + work->key_done, count, reply);
+    visit(table, request, array, part.start + request->key_done, count, reply);
     slice->spent += 1 + (uint32_t)((uint64_t)count * width / BYTES_PER_COST);
-    work->done += count;
-    work->key_done += count;
+    request->done += count;
+    request->key_done += count;
     if (count < left) {
         return false;
     }
-    work->key_done = 0;
-    work->key++;
+    request->key_done = 0;
+    request->key++;
     return true;
 }
 
 /* Finds the arrays of the next keys: of a pull, or of a small push, which has created them. */
 static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table,
-                      const struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                      const struct sl_shard_request *request, struct sl_shard_slice *slice,
                       uint32_t count, struct sl_kv_array **arrays)
 {
-    const uint64_t *keys = work->view.keys + work->key;
-    const int err = sl_shard_kv_owns(shard, work, slice, keys, count);
+    const uint64_t *keys = request->view.keys + request->key;
+    const int err = sl_shard_kv_check_owner(shard, request, slice, keys, count);
     if (err != 0) {
         return err;
     }
     sl_kv_table_find(table->kv, keys, count, arrays);
     for (uint32_t i = 0; i < count; i++) {
         if (arrays[i] == NULL) {
-            return sl_shard_fail(shard, work, slice, SL_ERR_NOT_FOUND,
+            return sl_shard_fail(shard, request, slice, SL_ERR_NOT_FOUND,
                                  "no client has pushed key %" PRIu64, keys[i]);
         }
-        if (arrays[i]->length != part_of(&work->view, work->key + i).whole) {
-            return fail_length(shard, work, slice, work->key + i, arrays[i]->length);
+        if (arrays[i]->length != part_of(&request->view, request->key + i).whole) {
+            return fail_length(shard, request, slice, request->key + i, arrays[i]->length);
         }
     }
     return 0;
@@ -275,11 +278,11 @@ static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table
 
 /* Creates the arrays of the next keys of a large push. */
 static int make_next(struct sl_shard *shard, struct sl_shard_table *table,
-                     struct sl_shard_exec *work, struct sl_shard_slice *slice, uint32_t count,
+                     struct sl_shard_request *request, struct sl_shard_slice *slice, uint32_t count,
                      struct sl_kv_array **arrays)
 {
-    const uint32_t *records = work->records + work->key;
-    const int err = make_batch(shard, table, work, slice, sl_kv_table_own_reservation(table->kv),
+    const uint32_t *records = request->records + request->key;
+    const int err = make_batch(shard, table, request, slice, sl_kv_table_own_reservation(table->kv),
                                records, count);
     for (uint32_t i = 0; i < count; i++) {
         arrays[i] = sl_kv_table_at(table->kv, records[i]);
@@ -288,24 +291,24 @@ static int make_next(struct sl_shard *shard, struct sl_shard_table *table,
 }
 
 static int visit_all(struct sl_shard *shard, struct sl_shard_table *table,
-                     struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+                     struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
 {
     struct sl_kv_array *arrays[SL_SHARD_BATCH_KEYS];
-    const uint32_t key_count = work->view.section.key_count;
-    while (work->key < key_count) {
+    const uint32_t key_count = request->view.section.key_count;
+    while (request->key < key_count) {
         const uint32_t paid = sl_shard_slice_left(slice);
         if (paid == 0) {
             return SL_SHARD_AGAIN;
         }
-        const uint32_t count = sl_shard_batch(key_count - work->key, paid);
-        const int err = work->scratch != NULL
-                            ? make_next(shard, table, work, slice, count, arrays)
-                            : find_batch(shard, table, work, slice, count, arrays);
+        const uint32_t count = sl_shard_batch(key_count - request->key, paid);
+        const int err = request->scratch != NULL
+                            ? make_next(shard, table, request, slice, count, arrays)
+                            : find_batch(shard, table, request, slice, count, arrays);
         if (err != 0) {
             return err;
         }
         for (uint32_t i = 0; i < count; i++) {
-            if (!visit_array(table, work, arrays[i], reply, slice)) {
+            if (!visit_array(table, request, arrays[i], reply, slice)) {
                 break;
             }
         }
@@ -316,31 +319,32 @@ static int visit_all(struct sl_shard *shard, struct sl_shard_table *table,
 /* Sections */
 
 static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *table,
-                       struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+                       struct sl_shard_request *request, uint8_t *reply,
+                       struct sl_shard_slice *slice)
 {
     struct sl_kv_array *arrays[SL_SHARD_BATCH_KEYS];
-    uint32_t *lengths = (uint32_t *)(void *)(reply + work->reply_done);
-    const uint32_t key_count = work->view.section.key_count;
-    while (work->key < key_count) {
+    uint32_t *lengths = (uint32_t *)(void *)(reply + request->reply_done);
+    const uint32_t key_count = request->view.section.key_count;
+    while (request->key < key_count) {
         const uint32_t paid = sl_shard_slice_left(slice);
         if (paid == 0) {
             return SL_SHARD_AGAIN;
         }
-        const uint32_t count = sl_shard_batch(key_count - work->key, paid);
-        const uint64_t *keys = work->view.keys + work->key;
-        const int err = sl_shard_kv_owns(shard, work, slice, keys, count);
+        const uint32_t count = sl_shard_batch(key_count - request->key, paid);
+        const uint64_t *keys = request->view.keys + request->key;
+        const int err = sl_shard_kv_check_owner(shard, request, slice, keys, count);
         if (err != 0) {
             return err;
         }
         if (shard->options.kv_handler != NULL) {
-            sl_shard_handler_lengths(shard, table, keys, count, lengths + work->key);
+            sl_shard_handler_lengths(shard, table, keys, count, lengths + request->key);
         } else {
             sl_kv_table_find(table->kv, keys, count, arrays);
             for (uint32_t i = 0; i < count; i++) {
-                lengths[work->key + i] = arrays[i] == NULL ? 0 : arrays[i]->length;
+                lengths[request->key + i] = arrays[i] == NULL ? 0 : arrays[i]->length;
             }
         }
-        work->key += count;
+        request->key += count;
         slice->spent += count;
     }
     return SL_SHARD_DONE;
@@ -348,92 +352,94 @@ static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *tabl
 
 /* While a snapshot is pending, only a push that fits into this slice runs. This is checked before
  * any array is created. */
-static bool is_held(const struct sl_shard_table *table, const struct sl_shard_exec *work,
+static bool is_held(const struct sl_shard_table *table, const struct sl_shard_request *request,
                     const struct sl_shard_slice *slice)
 {
-    const struct sl_request_section *section = &work->view.section;
-    const uint32_t claims = section->key_count - work->key;
+    const struct sl_request_section *section = &request->view.section;
+    const uint32_t unreserved = section->key_count - request->key;
     const uint64_t cost = sl_shard_kv_cost(section, table->spec.dim) +
-                          (claims + CLAIMS_PER_COST - 1) / CLAIMS_PER_COST;
+                          (unreserved + RESERVED_KEYS_PER_COST - 1) / RESERVED_KEYS_PER_COST;
     return cost > sl_shard_slice_left(slice);
 }
 
 /* DONE: the arrays of all keys exist or are reserved. */
 static int push_collect(struct sl_shard *shard, struct sl_shard_table *table,
-                        struct sl_shard_exec *work, struct sl_shard_slice *slice)
+                        struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
-    int result = work->scratch != NULL ? collect_many(shard, table, work, slice) : SL_SHARD_DONE;
-    if (result == SL_SHARD_DONE && shard->snapshots.wanted && is_held(table, work, slice)) {
+    int result =
+        request->scratch != NULL ? collect_many(shard, table, request, slice) : SL_SHARD_DONE;
+    if (result == SL_SHARD_DONE && shard->snapshots.wanted && is_held(table, request, slice)) {
         result = SL_SHARD_AGAIN;
     }
-    if (result == SL_SHARD_DONE && work->scratch == NULL) {
-        result = collect_few(shard, table, work, slice);
+    if (result == SL_SHARD_DONE && request->scratch == NULL) {
+        result = collect_few(shard, table, request, slice);
     }
     if (result == SL_SHARD_DONE) {
-        work->phase = SL_SHARD_PHASE_APPLY;
-        work->key = 0;
+        request->phase = SL_SHARD_PHASE_APPLY;
+        request->key = 0;
     }
     return result;
 }
 
-static int begin(struct sl_shard *shard, struct sl_shard_table *table, struct sl_shard_exec *work)
+static int begin(struct sl_shard *shard, struct sl_shard_table *table,
+                 struct sl_shard_request *request)
 {
-    work->key = work->key_done = 0;
-    work->done = 0;
-    if (!sl_shard_pushes(work, work->view.section.op)) {
-        work->phase = SL_SHARD_PHASE_READ;
+    request->key = request->key_done = 0;
+    request->done = 0;
+    if (!sl_shard_pushes(request, request->view.section.op)) {
+        request->phase = SL_SHARD_PHASE_READ;
         return SL_SHARD_DONE;
     }
-    const int result = push_begin(shard, table, work);
+    const int result = push_begin(shard, table, request);
     if (result == SL_SHARD_DONE) {
-        work->phase = SL_SHARD_PHASE_COLLECT;
+        request->phase = SL_SHARD_PHASE_COLLECT;
     }
     return result;
 }
 
 int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
-                    struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+                    struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
 {
-    const uint8_t op = work->view.section.op;
+    const uint8_t op = request->view.section.op;
     if (op != SL_REQUEST_KV_LENGTHS && shard->options.kv_handler != NULL) {
-        return sl_shard_handler_run(shard, table, work, reply, slice);
+        return sl_shard_handler_run(shard, table, request, reply, slice);
     }
     int result = SL_SHARD_DONE;
-    if (work->phase == SL_SHARD_PHASE_ADMIT) {
-        result = begin(shard, table, work);
+    if (request->phase == SL_SHARD_PHASE_ADMIT) {
+        result = begin(shard, table, request);
     }
-    if (result == SL_SHARD_DONE && work->phase == SL_SHARD_PHASE_COLLECT) {
-        result = push_collect(shard, table, work, slice);
+    if (result == SL_SHARD_DONE && request->phase == SL_SHARD_PHASE_COLLECT) {
+        result = push_collect(shard, table, request, slice);
     }
     if (result != SL_SHARD_DONE) {
         return result;
     }
     if (op == SL_REQUEST_KV_LENGTHS) {
-        return run_lengths(shard, table, work, reply, slice);
+        return run_lengths(shard, table, request, reply, slice);
     }
-    const bool pushes = work->phase == SL_SHARD_PHASE_APPLY;
+    const bool pushes = request->phase == SL_SHARD_PHASE_APPLY;
     if (pushes || sl_shard_op_pulls(op)) {
-        result = visit_all(shard, table, work, reply, slice);
+        result = visit_all(shard, table, request, reply, slice);
         slice->spent += sl_shard_snapshot_copy_debt(shard);
     }
     if (result == SL_SHARD_AGAIN && pushes) {
-        sl_shard_part_begin(shard, work);
+        sl_shard_part_begin(shard, request);
     }
     if (result == SL_SHARD_DONE) {
-        sl_shard_kv_drop(shard, work);
-        sl_shard_part_end(shard, work);
+        sl_shard_kv_drop(shard, request);
+        sl_shard_part_end(shard, request);
         table->step += pushes;
-        table->pushed_rows += pushes ? work->view.section.key_count : 0;
-        table->pulled_rows += sl_shard_op_pulls(op) ? work->view.section.key_count : 0;
+        table->pushed_rows += pushes ? request->view.section.key_count : 0;
+        table->pulled_rows += sl_shard_op_pulls(op) ? request->view.section.key_count : 0;
     }
     return result;
 }
 
 /* Chunked replies */
 
-bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_exec *work)
+bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    const struct sl_request_view *view = &work->view;
+    const struct sl_request_view *view = &request->view;
     const struct sl_shard_table *table = shard->tables[view->section.table_id];
     if (shard->options.kv_handler != NULL || view->section.key_count != 1 ||
         sl_partition_kv_owner(view->keys[0], shard->options.count) != shard->options.index) {
@@ -444,13 +450,13 @@ bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_
     return array != NULL && array->length == part_of(view, 0).whole;
 }
 
-void sl_shard_kv_next_chunk(const struct sl_shard *shard, const struct sl_shard_exec *work,
+void sl_shard_kv_next_chunk(const struct sl_shard *shard, const struct sl_shard_request *request,
                             uint64_t count, void *values)
 {
-    const struct sl_request_view *view = &work->view;
+    const struct sl_request_view *view = &request->view;
     const struct sl_shard_table *table = shard->tables[view->section.table_id];
     struct sl_kv_array *array;
     sl_kv_table_find(table->kv, view->keys, 1, &array);
-    memcpy(values, array->values + (view->section.start + work->done) * table->spec.dim,
+    memcpy(values, array->values + (view->section.start + request->done) * table->spec.dim,
            count * table->spec.dim);
 }

@@ -340,10 +340,10 @@ static int begin_block(struct sl_shard_load *load, const struct sl_snapshot_bloc
 }
 
 int sl_shard_load_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
-                        uint32_t key_budget, char *reason, size_t reason_bytes)
+                        uint32_t budget, char *reason, size_t reason_bytes)
 {
     struct sl_shard_slice slice = {
-        .budget = key_budget, .reason = reason, .reason_bytes = reason_bytes};
+        .budget = budget, .reason = reason, .reason_bytes = reason_bytes};
     sl_assert(load->block == NULL || load->block == block);
     int err = load->block == NULL ? begin_block(load, block, &slice) : 0;
     if (err != 0) {

@@ -43,12 +43,12 @@ struct sl_shard_load {
 int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t stream_shard,
                         uint32_t stream_shard_count, char *reason, size_t reason_bytes);
 
-/* Loads the next block, as far as key_budget allows; load->spent is the cost. Returns SL_SHARD_DONE
+/* Loads the next block, as far as `budget` allows; load->spent is the cost. Returns SL_SHARD_DONE
  * or SL_SHARD_AGAIN: call again with the same unchanged block. Ignores SESSIONS, which belong to
  * the server. Errors: CORRUPT (an invalid stream), NO_MEMORY (of the tables or the push buffer; the
  * reason names the limit), UNSUPPORTED (KV arrays, but the shard has a handler). */
 int sl_shard_load_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
-                        uint32_t key_budget, char *reason, size_t reason_bytes);
+                        uint32_t budget, char *reason, size_t reason_bytes);
 
 /* Ends the stream. Errors: CORRUPT (no END, or buffered pushes contradict the clocks),
  * NO_MEMORY. */

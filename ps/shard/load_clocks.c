@@ -11,8 +11,8 @@
 
 void sl_shard_load_clocks_begin(struct sl_shard *shard)
 {
-    sl_assert(!shard->commit.in_entry);
-    shard->commit = (struct sl_shard_iteration_state){0};
+    sl_assert(!shard->iteration.in_entry);
+    shard->iteration = (struct sl_shard_iteration_state){0};
     for (uint32_t i = 0; i < shard->table_count; i++) {
         struct sl_shard_table *table = shard->tables[i];
         for (uint32_t w = 0; table != NULL && w < table->queue_count; w++) {
@@ -60,7 +60,7 @@ static bool is_inside(const struct sl_shard_table *table,
         return head->count <= UINT32_MAX;
     }
     const uint64_t start = sl_dense_table_start(table->dense);
-    const uint64_t count = sl_dense_table_count(table->dense);
+    const uint64_t count = sl_dense_table_element_count(table->dense);
     return head->start >= start && head->count <= count &&
            head->start - start <= count - head->count;
 }
@@ -110,7 +110,7 @@ static bool goes_on(const struct sl_shard_load *load, const struct sl_snapshot_b
            buffered->start == head->start && buffered->count == head->count;
 }
 
-/* Looks up the row indexes of the piece's keys, in slices. */
+/* Looks up the record indexes of the piece's keys, in slices. */
 static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
                      const struct piece *piece, struct sl_shard_slice *slice)
 {
@@ -245,7 +245,7 @@ int sl_shard_load_clocks_end(struct sl_shard_load *load, struct sl_shard_slice *
 void sl_shard_load_new_job(struct sl_shard *shard)
 {
     for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
-        if (sl_clocks_counts(&shard->clocks, worker)) {
+        if (sl_clocks_is_active(&shard->clocks, worker)) {
             sl_shard_worker_left(shard, worker); /* expected, but never connected */
         }
     }

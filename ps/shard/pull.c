@@ -10,8 +10,9 @@ static size_t row_bytes(const struct sl_shard_table *table)
     return table->spec.dim * sizeof(float);
 }
 
-bool sl_shard_pull_begin(const struct sl_shard *shard, const struct sl_shard_client *caller,
-                         const uint8_t *payload, size_t payload_bytes, struct sl_shard_pull *out)
+bool sl_shard_small_pull_parse(const struct sl_shard *shard, const struct sl_shard_client *caller,
+                               const uint8_t *payload, size_t payload_bytes,
+                               struct sl_shard_small_pull *out)
 {
     struct sl_request_pull pull;
     if (!sl_request_read_pull(payload, payload_bytes, &pull)) {
@@ -19,7 +20,7 @@ bool sl_shard_pull_begin(const struct sl_shard *shard, const struct sl_shard_cli
     }
     const struct sl_shard_table *table = shard->tables[pull.table_id];
     if (table == NULL || table->sparse == NULL || pull.key_count == 0 ||
-        pull.key_count > SL_SHARD_PULL_KEYS ||
+        pull.key_count > SL_SHARD_SMALL_PULL_KEYS ||
         (table->spec.consistency.mode != SL_CONSISTENCY_ASP &&
          !sl_shard_admits(shard, table, caller, pull.clock))) {
         return false;
@@ -29,16 +30,16 @@ bool sl_shard_pull_begin(const struct sl_shard *shard, const struct sl_shard_cli
     out->reply_bytes = (uint32_t)sl_bytes_pad8(pull.key_count * row_bytes(table));
     out->cost = 1 + pull.key_count * table->key_cost;
     out->table_id = pull.table_id;
-    return out->reply_bytes <= SL_SHARD_PULL_BYTES;
+    return out->reply_bytes <= SL_SHARD_SMALL_PULL_BYTES;
 }
 
-bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
-                         uint32_t key_count, const float **rows)
+bool sl_shard_pull_batch_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
+                              uint32_t key_count, const float **rows)
 {
-    uint32_t records[SL_SHARD_PULLS_KEYS];
-    sl_assert(key_count <= SL_SHARD_PULLS_KEYS);
+    uint32_t records[SL_SHARD_PULL_BATCH_KEYS];
+    sl_assert(key_count <= SL_SHARD_PULL_BATCH_KEYS);
     struct sl_shard_table *table = shard->tables[table_id];
-    if (shard->commit.due || !sl_shard_owns(shard, keys, key_count) ||
+    if (shard->iteration.due || !sl_shard_owns(shard, keys, key_count) ||
         sl_shard_find(shard, table, keys, key_count, true, records) != 0) {
         return false;
     }
@@ -48,8 +49,8 @@ bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64
     return true;
 }
 
-void sl_shard_pull_read(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
-                        uint32_t key_count, uint8_t *reply)
+void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
+                               uint32_t key_count, uint8_t *reply)
 {
     struct sl_shard_table *table = shard->tables[table_id];
     const size_t bytes = row_bytes(table);

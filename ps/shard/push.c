@@ -9,24 +9,24 @@
 /* Finding a repeat costs about an eighth of a visit. */
 #define COLLECT_KEYS_PER_COST 8
 
-static bool is_small(const struct sl_shard_table *table, const struct sl_shard_exec *work)
+static bool is_small(const struct sl_shard_table *table, const struct sl_shard_request *request)
 {
-    return table->sparse != NULL && sl_shard_push_is_small(&work->view.section, table->spec.dim);
+    return table->sparse != NULL && sl_shard_push_is_small(&request->view.section, table->spec.dim);
 }
 
-static int stage_begin(struct sl_shard *shard, const struct sl_shard_table *table,
-                       struct sl_shard_exec *work, struct sl_shard_slice *slice)
+static int buffer_begin(struct sl_shard *shard, const struct sl_shard_table *table,
+                        struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
-    const struct sl_request_section *section = &work->view.section;
-    uint32_t clock = sl_clocks_of(&shard->clocks, work->caller.worker);
-    if (work->prefix.clock != clock) {
-        return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
+    const struct sl_request_section *section = &request->view.section;
+    uint32_t clock = sl_clocks_of(&shard->clocks, request->caller.worker);
+    if (request->prefix.clock != clock) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_PROTOCOL,
                              "a push of iteration %u by worker/%u, which is at iteration %u",
-                             work->prefix.clock, work->caller.worker, clock);
+                             request->prefix.clock, request->caller.worker, clock);
     }
-    if (work->caller.worker >= table->queue_count) {
-        return sl_shard_fail(shard, work, slice, SL_ERR_NO_MEMORY,
-                             "no memory to buffer pushes of worker/%u", work->caller.worker);
+    if (request->caller.worker >= table->queue_count) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_NO_MEMORY,
+                             "no memory to buffer pushes of worker/%u", request->caller.worker);
     }
     uint64_t floats =
         table->sparse != NULL ? (uint64_t)section->key_count * table->spec.dim : section->count;
@@ -36,65 +36,65 @@ static int stage_begin(struct sl_shard *shard, const struct sl_shard_table *tabl
         buffered = sl_shard_push_buffer_get(&shard->push_buffer, section->key_count, floats);
     }
     if (buffered == NULL) {
-        return sl_shard_fail(shard, work, slice, SL_ERR_NO_MEMORY,
+        return sl_shard_fail(shard, request, slice, SL_ERR_NO_MEMORY,
                              "pushes that wait for other workers fill the %zu bytes reserved",
                              shard->push_buffer.bytes_max);
     }
-    sl_clocks_pushed(&shard->clocks, work->caller.worker);
+    sl_clocks_pushed(&shard->clocks, request->caller.worker);
     buffered->clock = clock;
     buffered->start = section->start;
-    work->buffered = buffered;
-    work->records = buffered->records;
-    work->sums = buffered->gradients;
+    request->buffered = buffered;
+    request->records = buffered->records;
+    request->sums = buffered->gradients;
     return SL_SHARD_DONE;
 }
 
 int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
-                        struct sl_shard_exec *work, struct sl_shard_slice *slice)
+                        struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
     struct sl_shard_scratch *scratch = NULL;
     if (table->sparse != NULL) {
-        scratch = is_small(table, work) ? &shard->small : &shard->large;
+        scratch = is_small(table, request) ? &shard->small : &shard->large;
         if (scratch->owner != NULL) {
             sl_assert(scratch == &shard->large);
             return SL_SHARD_AGAIN;
         }
-        work->records = scratch->records;
+        request->records = scratch->records;
     }
-    work->sums = NULL;
-    work->distinct = 0;
-    work->done = 0;
-    bool is_empty = table->sparse != NULL && work->view.section.key_count == 0;
-    if (!is_empty && sl_shard_buffers_pushes(shard, table, &work->caller)) {
-        int err = stage_begin(shard, table, work, slice);
+    request->sums = NULL;
+    request->distinct = 0;
+    request->done = 0;
+    bool is_empty = table->sparse != NULL && request->view.section.key_count == 0;
+    if (!is_empty && sl_shard_buffers_pushes(shard, table, &request->caller)) {
+        int err = buffer_begin(shard, table, request, slice);
         if (err != 0) {
             return err;
         }
     }
     if (scratch != NULL) {
-        sl_shard_scratch_begin(scratch, work->view.section.key_count);
-        scratch->owner = work;
-        work->scratch = scratch;
+        sl_shard_scratch_begin(scratch, request->view.section.key_count);
+        scratch->owner = request;
+        request->scratch = scratch;
     }
     return SL_SHARD_DONE;
 }
 
-static void scratch_put(struct sl_shard_exec *work)
+static void scratch_put(struct sl_shard_request *request)
 {
-    if (work->scratch != NULL) {
-        work->scratch->owner = NULL;
-        work->scratch = NULL;
+    if (request->scratch != NULL) {
+        request->scratch->owner = NULL;
+        request->scratch = NULL;
     }
 }
 
-void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_exec *work)
+void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    sl_shard_kv_drop(shard, work);
-    sl_shard_part_end(shard, work);
-    scratch_put(work);
-    if (work->buffered != NULL) {
-        sl_shard_push_buffer_put(&shard->push_buffer, work->buffered);
-        work->buffered = NULL;
+    sl_shard_kv_drop(shard, request);
+    sl_shard_part_end(shard, request);
+    scratch_put(request);
+    if (request->buffered != NULL) {
+        sl_shard_push_buffer_put(&shard->push_buffer, request->buffered);
+        request->buffered = NULL;
     }
 }
 
@@ -107,54 +107,56 @@ static void add_row(float *restrict sum, const float *restrict row, uint32_t dim
 
 /* Adds one key's record and gradient. The request's own gradients are used until a key repeats. The
  * first repeat copies those so far to `sums`. */
-static void collect_record(struct sl_shard_exec *work, uint32_t dim, uint32_t record,
+static void collect_record(struct sl_shard_request *request, uint32_t dim, uint32_t record,
                            const float *gradient)
 {
-    uint32_t at = sl_shard_scratch_find(work->scratch, work->records, record, work->distinct);
-    bool repeats = at < work->distinct;
-    if (repeats && work->sums == NULL) {
-        work->sums = work->scratch->gradients;
-        memcpy(work->sums, work->view.gradients, (size_t)work->distinct * dim * sizeof(float));
+    uint32_t at =
+        sl_shard_scratch_find(request->scratch, request->records, record, request->distinct);
+    bool repeats = at < request->distinct;
+    if (repeats && request->sums == NULL) {
+        request->sums = request->scratch->gradients;
+        memcpy(request->sums, request->view.gradients,
+               (size_t)request->distinct * dim * sizeof(float));
     }
     if (repeats) {
-        add_row(work->sums + (size_t)at * dim, gradient, dim);
+        add_row(request->sums + (size_t)at * dim, gradient, dim);
         return;
     }
-    work->records[at] = record;
-    if (work->sums != NULL) {
-        memcpy(work->sums + (size_t)at * dim, gradient, dim * sizeof(float));
+    request->records[at] = record;
+    if (request->sums != NULL) {
+        memcpy(request->sums + (size_t)at * dim, gradient, dim * sizeof(float));
     }
-    work->distinct++;
+    request->distinct++;
 }
 
 static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
-                          struct sl_shard_exec *work, struct sl_shard_slice *slice)
+                          struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
     uint32_t records[SL_SHARD_BATCH_KEYS];
     uint32_t dim = table->spec.dim;
-    uint32_t key_count = work->view.section.key_count;
-    while (work->done < key_count) {
+    uint32_t key_count = request->view.section.key_count;
+    while (request->done < key_count) {
         uint32_t left = sl_shard_slice_left(slice);
-        if (left == 0 && !is_small(table, work)) {
+        if (left == 0 && !is_small(table, request)) {
             return SL_SHARD_AGAIN;
         }
-        uint32_t count = sl_shard_batch(key_count - work->done, UINT32_MAX);
-        int err = sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done, count,
-                                  records);
+        uint32_t count = sl_shard_batch(key_count - request->done, UINT32_MAX);
+        int err = sl_shard_lookup(shard, table, request, slice, request->view.keys + request->done,
+                                  count, records);
         if (err != 0) {
             return err;
         }
-        const float *gradients = work->view.gradients + work->done * dim;
+        const float *gradients = request->view.gradients + request->done * dim;
         for (uint32_t i = 0; i < count; i++) {
-            collect_record(work, dim, records[i], gradients + (size_t)i * dim);
+            collect_record(request, dim, records[i], gradients + (size_t)i * dim);
         }
-        work->done += count;
+        request->done += count;
         slice->spent += (count + COLLECT_KEYS_PER_COST - 1) / COLLECT_KEYS_PER_COST;
     }
     return SL_SHARD_DONE;
 }
 
-uint64_t sl_shard_push_dense_step(uint64_t at, uint64_t end, uint32_t left)
+uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t left)
 {
     uint64_t count = (uint64_t)left * SL_SHARD_ELEMENTS_PER_KEY;
     count = count < SL_PARTITION_BLOCK_ELEMENTS ? SL_PARTITION_BLOCK_ELEMENTS : count;
@@ -166,77 +168,79 @@ uint64_t sl_shard_push_dense_step(uint64_t at, uint64_t end, uint32_t left)
 }
 
 /* Only a buffered dense push is copied; there are no keys to look up. */
-static int collect_dense(struct sl_shard_exec *work, struct sl_shard_slice *slice)
+static int collect_dense(struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
-    while (work->buffered != NULL && work->done < work->view.section.count) {
+    while (request->buffered != NULL && request->done < request->view.section.count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
             return SL_SHARD_AGAIN;
         }
-        uint64_t count = sl_shard_push_dense_step(work->done, work->view.section.count, left);
-        memcpy(work->buffered->gradients + work->done, work->view.gradients + work->done,
-               count * sizeof(float));
-        work->done += count;
+        uint64_t count = sl_shard_dense_step(request->done, request->view.section.count, left);
+        memcpy(request->buffered->gradients + request->done,
+               request->view.gradients + request->done, count * sizeof(float));
+        request->done += count;
         slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
     }
     return SL_SHARD_DONE;
 }
 
 /* Queues the complete entry. */
-static void stage_end(struct sl_shard *shard, struct sl_shard_table *table,
-                      struct sl_shard_exec *work)
+static void buffer_end(struct sl_shard *shard, struct sl_shard_table *table,
+                       struct sl_shard_request *request)
 {
-    struct sl_shard_buffered_push *buffered = work->buffered;
-    buffered->count = table->sparse != NULL ? work->distinct : (uint32_t)work->view.section.count;
+    struct sl_shard_buffered_push *buffered = request->buffered;
+    buffered->count =
+        table->sparse != NULL ? request->distinct : (uint32_t)request->view.section.count;
     if (table->sparse != NULL) {
         sl_shard_push_buffer_trim(&shard->push_buffer, buffered, buffered->count * table->spec.dim);
     }
-    if (sl_clocks_is_expired(&shard->clocks, work->caller.worker)) {
-        sl_shard_push_drop(shard, work);
+    if (sl_clocks_is_expired(&shard->clocks, request->caller.worker)) {
+        sl_shard_push_drop(shard, request);
         return;
     }
-    work->buffered = NULL;
-    scratch_put(work);
-    sl_shard_iteration_add(shard, table, work->caller.worker, buffered);
+    request->buffered = NULL;
+    scratch_put(request);
+    sl_shard_iteration_add(shard, table, request->caller.worker, buffered);
     if (buffered->clock < sl_clocks_min(&shard->clocks, table->clock_group)) {
         sl_shard_iteration_update(shard); /* the worker left before the push was complete */
     }
 }
 
-static int apply_sparse(struct sl_shard_table *table, struct sl_shard_exec *work,
+static int apply_sparse(struct sl_shard_table *table, struct sl_shard_request *request,
                         struct sl_shard_slice *slice)
 {
-    const float *gradients = work->sums != NULL ? work->sums : work->view.gradients;
-    while (work->done < work->distinct) {
+    const float *gradients = request->sums != NULL ? request->sums : request->view.gradients;
+    while (request->done < request->distinct) {
         uint32_t left = sl_shard_slice_left(slice);
-        if (left == 0 && !is_small(table, work)) {
+        if (left == 0 && !is_small(table, request)) {
             return SL_SHARD_AGAIN;
         }
-        uint64_t count = work->distinct - work->done;
+        uint64_t count = request->distinct - request->done;
         uint64_t paid = (uint64_t)left / table->key_cost + 1;
-        count = is_small(table, work) || count < paid ? count : paid;
-        sl_sparse_table_apply(table->sparse, work->records + work->done, (uint32_t)count,
-                              gradients + work->done * table->spec.dim, &work->state, work->step);
-        work->done += count;
+        count = is_small(table, request) || count < paid ? count : paid;
+        sl_sparse_table_apply(table->sparse, request->records + request->done, (uint32_t)count,
+                              gradients + request->done * table->spec.dim, &request->state,
+                              request->step);
+        request->done += count;
         slice->spent += (uint32_t)count * table->key_cost;
     }
     return SL_SHARD_DONE;
 }
 
-static int apply_dense(struct sl_shard_table *table, struct sl_shard_exec *work,
+static int apply_dense(struct sl_shard_table *table, struct sl_shard_request *request,
                        struct sl_shard_slice *slice)
 {
-    const struct sl_request_section *section = &work->view.section;
-    while (work->done < section->count) {
+    const struct sl_request_section *section = &request->view.section;
+    while (request->done < section->count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
             return SL_SHARD_AGAIN;
         }
-        uint64_t at = section->start + work->done;
-        uint64_t count = sl_shard_push_dense_step(at, section->start + section->count, left);
-        sl_dense_table_apply(table->dense, at, count, work->view.gradients + work->done,
-                             &work->state, work->step);
-        work->done += count;
+        uint64_t at = section->start + request->done;
+        uint64_t count = sl_shard_dense_step(at, section->start + section->count, left);
+        sl_dense_table_apply(table->dense, at, count, request->view.gradients + request->done,
+                             &request->state, request->step);
+        request->done += count;
         slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
     }
     return SL_SHARD_DONE;
@@ -244,57 +248,57 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_exec *work,
 
 /* While a snapshot is pending, no push starts that needs another slice. */
 static bool is_held(const struct sl_shard *shard, const struct sl_shard_table *table,
-                    const struct sl_shard_exec *work, const struct sl_shard_slice *slice)
+                    const struct sl_shard_request *request, const struct sl_shard_slice *slice)
 {
     const uint64_t cost = table->sparse != NULL
-                              ? (uint64_t)work->distinct * table->key_cost
-                              : work->view.section.count / SL_SHARD_ELEMENTS_PER_KEY + 1;
-    return work->scratch != &shard->small && cost > sl_shard_slice_left(slice);
+                              ? (uint64_t)request->distinct * table->key_cost
+                              : request->view.section.count / SL_SHARD_ELEMENTS_PER_KEY + 1;
+    return request->scratch != &shard->small && cost > sl_shard_slice_left(slice);
 }
 
 static void apply_end(struct sl_shard *shard, struct sl_shard_table *table,
-                      struct sl_shard_exec *work)
+                      struct sl_shard_request *request)
 {
-    sl_shard_part_end(shard, work);
+    sl_shard_part_end(shard, request);
     if (table->optimizer->end_push != NULL) {
         table->optimizer->end_push(&table->spec.optimizer, &table->state);
     }
-    table->pushed_rows += table->sparse != NULL ? work->distinct : work->view.section.count;
-    scratch_put(work);
+    table->pushed_rows += table->sparse != NULL ? request->distinct : request->view.section.count;
+    scratch_put(request);
 }
 
 int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
-                      struct sl_shard_exec *work, struct sl_shard_slice *slice)
+                      struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
-    if (work->phase == SL_SHARD_PHASE_COLLECT) {
-        int result = table->sparse != NULL ? collect_sparse(shard, table, work, slice)
-                                           : collect_dense(work, slice);
+    if (request->phase == SL_SHARD_PHASE_COLLECT) {
+        int result = table->sparse != NULL ? collect_sparse(shard, table, request, slice)
+                                           : collect_dense(request, slice);
         if (result != SL_SHARD_DONE) {
             return result;
         }
-        if (work->buffered != NULL) {
-            stage_end(shard, table, work);
+        if (request->buffered != NULL) {
+            buffer_end(shard, table, request);
             return SL_SHARD_DONE;
         }
-        if (table->sparse != NULL && work->distinct == 0) {
-            scratch_put(work);
+        if (table->sparse != NULL && request->distinct == 0) {
+            scratch_put(request);
             return SL_SHARD_DONE;
         }
-        if (shard->snapshots.wanted && is_held(shard, table, work, slice)) {
+        if (shard->snapshots.wanted && is_held(shard, table, request, slice)) {
             return SL_SHARD_AGAIN;
         }
-        work->phase = SL_SHARD_PHASE_APPLY;
-        work->done = 0;
-        work->step = ++table->step;
-        work->state = table->state;
+        request->phase = SL_SHARD_PHASE_APPLY;
+        request->done = 0;
+        request->step = ++table->step;
+        request->state = table->state;
     }
-    int result =
-        table->sparse != NULL ? apply_sparse(table, work, slice) : apply_dense(table, work, slice);
+    int result = table->sparse != NULL ? apply_sparse(table, request, slice)
+                                       : apply_dense(table, request, slice);
     slice->spent += sl_shard_snapshot_copy_debt(shard);
     if (result == SL_SHARD_DONE) {
-        apply_end(shard, table, work);
+        apply_end(shard, table, request);
     } else {
-        sl_shard_part_begin(shard, work);
+        sl_shard_part_begin(shard, request);
     }
     return result;
 }

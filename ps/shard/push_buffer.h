@@ -13,12 +13,12 @@
 #include "core/err.h"
 #include "core/warm.h"
 
-/* A buffered push section with repeated keys already summed. Row indexes (sparse) and then
+/* A buffered push section with repeated keys already summed. Record indexes (sparse) and then
  * gradients follow it. */
 struct sl_shard_buffered_push {
     size_t bytes;                        /* in the ring, with this header */
     struct sl_shard_buffered_push *next; /* next of the same worker and table */
-    uint32_t *records;                   /* [count] row indexes; NULL: dense */
+    uint32_t *records;                   /* [count] record indexes; NULL: dense */
     float *gradients;                    /* [count][dim]; dense: [count] */
     uint64_t start;                      /* dense: first element */
     uint64_t order;                      /* ascending over all queued pushes of the shard */
@@ -41,8 +41,8 @@ struct sl_shard_push_buffer {
 int sl_shard_push_buffer_init(struct sl_shard_push_buffer *push_buffer, size_t bytes_max);
 void sl_shard_push_buffer_fini(struct sl_shard_push_buffer *push_buffer);
 
-/* Allocates an entry for record_count row indexes (0: dense) and float_count gradients. Sets bytes,
- * records and gradients; zeroes the other fields. NULL: the ring is full. */
+/* Allocates an entry for record_count record indexes (0: dense) and float_count gradients. Sets
+ * bytes, records and gradients; zeroes the other fields. NULL: the ring is full. */
 struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buffer *push_buffer,
                                                         uint32_t record_count,
                                                         uint64_t float_count);

@@ -7,7 +7,7 @@
 #include "core/partition.h"
 #include "ps/shard/internal.h"
 
-static int check_owner(const struct sl_shard *shard, const struct sl_shard_exec *work,
+static int check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
                        struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
 {
     if (sl_shard_owns(shard, keys, count)) {
@@ -17,7 +17,7 @@ static int check_owner(const struct sl_shard *shard, const struct sl_shard_exec 
     while (sl_partition_owner(*keys, shard_count) == shard->options.index) {
         keys++;
     }
-    return sl_shard_fail(shard, work, slice, SL_ERR_WRONG_SHARD,
+    return sl_shard_fail(shard, request, slice, SL_ERR_WRONG_SHARD,
                          "key %" PRIu64 " belongs to shard %u of %u", *keys,
                          sl_partition_owner(*keys, shard_count), shard_count);
 }
@@ -77,16 +77,16 @@ int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const ui
 }
 
 int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
-                    const struct sl_shard_exec *work, struct sl_shard_slice *slice,
+                    const struct sl_shard_request *request, struct sl_shard_slice *slice,
                     const uint64_t *keys, uint32_t count, uint32_t *records)
 {
-    int err = check_owner(shard, work, slice, keys, count);
+    int err = check_owner(shard, request, slice, keys, count);
     if (err != 0) {
         return err;
     }
     err = sl_shard_find(shard, table, keys, count, true, records);
     if (err == SL_ERR_NO_MEMORY) {
-        return sl_shard_fail(shard, work, slice, err,
+        return sl_shard_fail(shard, request, slice, err,
                              "no memory for more rows: the tables have %zu bytes, %s",
                              shard->memory_bytes, sl_shard_limit_text(shard, (char[64]){0}));
     }
@@ -94,25 +94,26 @@ int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
 }
 
 static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
-                     struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+                     struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
 {
     uint32_t records[SL_SHARD_BATCH_KEYS];
-    float *rows = (float *)(void *)(reply + work->reply_done);
-    uint32_t key_count = work->view.section.key_count;
-    while (work->done < key_count) {
+    float *rows = (float *)(void *)(reply + request->reply_done);
+    uint32_t key_count = request->view.section.key_count;
+    while (request->done < key_count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
             return SL_SHARD_AGAIN;
         }
         uint32_t count =
-            sl_shard_batch(key_count - work->done, (uint64_t)left / table->key_cost + 1);
-        int err = sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done, count,
-                                  records);
+            sl_shard_batch(key_count - request->done, (uint64_t)left / table->key_cost + 1);
+        int err = sl_shard_lookup(shard, table, request, slice, request->view.keys + request->done,
+                                  count, records);
         if (err != 0) {
             return err;
         }
-        sl_sparse_table_gather(table->sparse, records, count, rows + work->done * table->spec.dim);
-        work->done += count;
+        sl_sparse_table_gather(table->sparse, records, count,
+                               rows + request->done * table->spec.dim);
+        request->done += count;
         slice->spent += count * table->key_cost;
     }
     table->pulled_rows += key_count;
@@ -121,12 +122,13 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
 
 /* Splits the bags at a batch of keys: ends[i] is the end of bag bags_done + i within the batch.
  * Returns the number of bags; the last may continue in the next batch. */
-static uint32_t split_bags(const struct sl_shard_exec *work, uint32_t key_count, uint32_t *ends)
+static uint32_t split_bags(const struct sl_shard_request *request, uint32_t key_count,
+                           uint32_t *ends)
 {
-    uint32_t bag_count = work->view.section.bag_count - work->bags_done;
+    uint32_t bag_count = request->view.section.bag_count - request->bags_done;
     bag_count = bag_count < SL_SHARD_BATCH_KEYS ? bag_count : SL_SHARD_BATCH_KEYS;
-    const uint32_t *bag_ends = work->view.bag_ends + work->bags_done;
-    uint32_t first = (uint32_t)work->done;
+    const uint32_t *bag_ends = request->view.bag_ends + request->bags_done;
+    uint32_t first = (uint32_t)request->done;
     for (uint32_t i = 0; i < bag_count; i++) {
         if (bag_ends[i] - first > key_count) {
             ends[i] = key_count;
@@ -139,46 +141,47 @@ static uint32_t split_bags(const struct sl_shard_exec *work, uint32_t key_count,
 
 /* Sums one batch of keys into its bags. */
 static int pool_batch(struct sl_shard *shard, struct sl_shard_table *table,
-                      struct sl_shard_exec *work, float *pooled, uint32_t count,
+                      struct sl_shard_request *request, float *pooled, uint32_t count,
                       struct sl_shard_slice *slice)
 {
     uint32_t records[SL_SHARD_BATCH_KEYS];
     uint32_t ends[SL_SHARD_BATCH_KEYS];
     uint32_t dim = table->spec.dim;
-    uint32_t bags = split_bags(work, count, ends);
+    uint32_t bags = split_bags(request, count, ends);
     count = bags == 0 ? 0 : ends[bags - 1];
-    int err =
-        sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done, count, records);
+    int err = sl_shard_lookup(shard, table, request, slice, request->view.keys + request->done,
+                              count, records);
     if (err != 0) {
         return err;
     }
     /* The first bag may continue from an earlier batch; the others are new. */
-    const uint32_t *bag_ends = work->view.bag_ends;
-    uint64_t first_start = work->bags_done == 0 ? 0 : bag_ends[work->bags_done - 1];
-    uint32_t fresh = first_start < work->done ? 1 : 0;
-    float *into = pooled + (size_t)work->bags_done * dim;
+    const uint32_t *bag_ends = request->view.bag_ends;
+    uint64_t first_start = request->bags_done == 0 ? 0 : bag_ends[request->bags_done - 1];
+    uint32_t fresh = first_start < request->done ? 1 : 0;
+    float *into = pooled + (size_t)request->bags_done * dim;
     memset(into + (size_t)fresh * dim, 0, (size_t)(bags - fresh) * dim * sizeof(float));
     sl_sparse_table_pool(table->sparse, records, ends, bags, into);
-    work->done += count;
-    bool last_ended = bag_ends[work->bags_done + bags - 1] == work->done;
-    work->bags_done += last_ended ? bags : bags - 1;
+    request->done += count;
+    bool last_ended = bag_ends[request->bags_done + bags - 1] == request->done;
+    request->bags_done += last_ended ? bags : bags - 1;
     slice->spent += count * table->key_cost + bags;
     return SL_SHARD_DONE;
 }
 
 static int read_pooled(struct sl_shard *shard, struct sl_shard_table *table,
-                       struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+                       struct sl_shard_request *request, uint8_t *reply,
+                       struct sl_shard_slice *slice)
 {
-    float *pooled = (float *)(void *)(reply + work->reply_done);
-    const struct sl_request_section *section = &work->view.section;
-    while (work->bags_done < section->bag_count) {
+    float *pooled = (float *)(void *)(reply + request->reply_done);
+    const struct sl_request_section *section = &request->view.section;
+    while (request->bags_done < section->bag_count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
             return SL_SHARD_AGAIN;
         }
-        uint32_t count =
-            sl_shard_batch(section->key_count - work->done, (uint64_t)left / table->key_cost + 1);
-        int err = pool_batch(shard, table, work, pooled, count, slice);
+        uint32_t count = sl_shard_batch(section->key_count - request->done,
+                                        (uint64_t)left / table->key_cost + 1);
+        int err = pool_batch(shard, table, request, pooled, count, slice);
         if (err != 0) {
             return err;
         }
@@ -187,127 +190,129 @@ static int read_pooled(struct sl_shard *shard, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
-static int read_dense(struct sl_shard_table *table, struct sl_shard_exec *work, uint8_t *reply,
-                      struct sl_shard_slice *slice)
+static int read_dense(struct sl_shard_table *table, struct sl_shard_request *request,
+                      uint8_t *reply, struct sl_shard_slice *slice)
 {
-    const struct sl_request_section *section = &work->view.section;
-    float *values = (float *)(void *)(reply + work->reply_done);
-    while (work->done < section->count) {
+    const struct sl_request_section *section = &request->view.section;
+    float *values = (float *)(void *)(reply + request->reply_done);
+    while (request->done < section->count) {
         uint32_t left = sl_shard_slice_left(slice);
         if (left == 0) {
             return SL_SHARD_AGAIN;
         }
-        uint64_t at = section->start + work->done;
-        uint64_t count = sl_shard_push_dense_step(at, section->start + section->count, left);
-        sl_dense_table_read(table->dense, at, count, values + work->done);
-        work->done += count;
+        uint64_t at = section->start + request->done;
+        uint64_t count = sl_shard_dense_step(at, section->start + section->count, left);
+        sl_dense_table_read(table->dense, at, count, values + request->done);
+        request->done += count;
         slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
     }
     table->pulled_rows += section->count;
     return SL_SHARD_DONE;
 }
 
-static int tick(struct sl_shard *shard, struct sl_shard_exec *work, struct sl_shard_slice *slice)
+static int tick(struct sl_shard *shard, struct sl_shard_request *request,
+                struct sl_shard_slice *slice)
 {
-    uint32_t worker = work->caller.worker;
-    if (sl_shard_has_written(work)) {
-        work->prefix.clock = sl_shard_clock_behind(work->prefix.clock);
+    uint32_t worker = request->caller.worker;
+    if (sl_shard_section_skips_writes(request)) {
+        request->prefix.clock = sl_shard_clock_after(request->prefix.clock);
         return SL_SHARD_DONE;
     }
     slice->spent++;
-    if (sl_clocks_tick(&shard->clocks, worker, work->prefix.clock) != 0) {
-        return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
+    if (sl_clocks_tick(&shard->clocks, worker, request->prefix.clock) != 0) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_PROTOCOL,
                              "worker/%u ticks iteration %u, but is at iteration %u", worker,
-                             work->prefix.clock, sl_clocks_of(&shard->clocks, worker));
+                             request->prefix.clock, sl_clocks_of(&shard->clocks, worker));
     }
-    work->prefix.clock = sl_shard_clock_behind(work->prefix.clock);
+    request->prefix.clock = sl_shard_clock_after(request->prefix.clock);
     sl_shard_iteration_update(shard);
     return SL_SHARD_DONE;
 }
 
 static int run_admit(struct sl_shard *shard, struct sl_shard_table *table,
-                     struct sl_shard_exec *work, struct sl_shard_slice *slice)
+                     struct sl_shard_request *request, struct sl_shard_slice *slice)
 {
-    uint8_t op = work->view.section.op;
+    uint8_t op = request->view.section.op;
     if (sl_shard_op_pulls(op) &&
-        !sl_shard_admits(shard, table, &work->caller, work->prefix.clock)) {
-        work->parked_on = work->view.section.table_id;
+        !sl_shard_admits(shard, table, &request->caller, request->prefix.clock)) {
+        request->parked_on = request->view.section.table_id;
         return SL_SHARD_PARKED;
     }
-    work->done = 0;
-    work->bags_done = 0;
-    if (!sl_shard_pushes(work, op)) {
-        work->phase = SL_SHARD_PHASE_READ;
+    request->done = 0;
+    request->bags_done = 0;
+    if (!sl_shard_pushes(request, op)) {
+        request->phase = SL_SHARD_PHASE_READ;
         return SL_SHARD_DONE;
     }
-    int result = sl_shard_push_begin(shard, table, work, slice);
+    int result = sl_shard_push_begin(shard, table, request, slice);
     if (result == SL_SHARD_DONE) {
-        work->phase = SL_SHARD_PHASE_COLLECT;
+        request->phase = SL_SHARD_PHASE_COLLECT;
     }
     return result;
 }
 
 static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
-                    struct sl_shard_exec *work, uint8_t *reply, struct sl_shard_slice *slice)
+                    struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice)
 {
-    if (work->reply_bytes == 0) {
+    if (request->reply_bytes == 0) {
         return SL_SHARD_DONE; /* no keys and no bags */
     }
     if (table->dense != NULL) {
-        return read_dense(table, work, reply, slice);
+        return read_dense(table, request, reply, slice);
     }
-    if (work->view.section.op == SL_REQUEST_PULL_POOLED) {
-        return read_pooled(shard, table, work, reply, slice);
+    if (request->view.section.op == SL_REQUEST_PULL_POOLED) {
+        return read_pooled(shard, table, request, reply, slice);
     }
-    return read_rows(shard, table, work, reply, slice);
+    return read_rows(shard, table, request, reply, slice);
 }
 
-static int run_section(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
+static int run_section(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
                        struct sl_shard_slice *slice)
 {
-    if (!work->reads && sl_shard_op_pulls(work->view.section.op)) {
+    if (!request->reads && sl_shard_op_pulls(request->view.section.op)) {
         return SL_SHARD_DONE;
     }
-    if (work->view.section.op == SL_REQUEST_TICK) {
-        return tick(shard, work, slice);
+    if (request->view.section.op == SL_REQUEST_TICK) {
+        return tick(shard, request, slice);
     }
-    struct sl_shard_table *table = shard->tables[work->view.section.table_id];
+    struct sl_shard_table *table = shard->tables[request->view.section.table_id];
     if (table->kv != NULL) {
-        return sl_shard_kv_run(shard, table, work, reply, slice);
+        return sl_shard_kv_run(shard, table, request, reply, slice);
     }
-    if (work->phase == SL_SHARD_PHASE_ADMIT) {
-        int result = run_admit(shard, table, work, slice);
+    if (request->phase == SL_SHARD_PHASE_ADMIT) {
+        int result = run_admit(shard, table, request, slice);
         if (result != SL_SHARD_DONE) {
             return result;
         }
     }
-    if (work->phase != SL_SHARD_PHASE_READ) {
-        int result = sl_shard_push_run(shard, table, work, slice);
+    if (request->phase != SL_SHARD_PHASE_READ) {
+        int result = sl_shard_push_run(shard, table, request, slice);
         if (result != SL_SHARD_DONE) {
             return result;
         }
-        work->phase = SL_SHARD_PHASE_READ;
-        work->done = 0;
+        request->phase = SL_SHARD_PHASE_READ;
+        request->done = 0;
     }
-    return sl_shard_op_pulls(work->view.section.op) ? run_read(shard, table, work, reply, slice)
-                                                    : SL_SHARD_DONE;
+    return sl_shard_op_pulls(request->view.section.op)
+               ? run_read(shard, table, request, reply, slice)
+               : SL_SHARD_DONE;
 }
 
-static void section_read(struct sl_shard *shard, struct sl_shard_exec *work)
+static void section_read(struct sl_shard *shard, struct sl_shard_request *request)
 {
     struct sl_request_section section;
-    int err = sl_request_read_section(&work->cursor, &section);
+    int err = sl_request_read_section(&request->cursor, &section);
     sl_assert(err == 0);
-    work->view.section = section;
+    request->view.section = section;
     if (section.op != SL_REQUEST_TICK) {
         uint32_t dim = shard->tables[section.table_id]->spec.dim;
-        err = sl_request_read_body(&work->cursor, &section, dim, &work->view);
+        err = sl_request_read_body(&request->cursor, &section, dim, &request->view);
         sl_assert(err == 0);
     }
-    if (!work->reads) {
-        sl_shard_section_follow(work);
+    if (!request->reads) {
+        sl_shard_drop_pull_part(request);
     }
-    work->in_section = true;
+    request->in_section = true;
 }
 
 /* Without padding. */
@@ -323,133 +328,135 @@ static uint64_t returned_bytes(const struct sl_shard_table *table,
 }
 
 /* Zeroes the padding after the section's part of the reply. */
-static void section_end(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply)
+static void section_end(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply)
 {
-    const struct sl_request_section *section = &work->view.section;
-    work->in_section = false;
-    work->sections_left--;
-    if (!sl_shard_op_pulls(section->op) || !work->reads) {
+    const struct sl_request_section *section = &request->view.section;
+    request->in_section = false;
+    request->sections_left--;
+    if (!sl_shard_op_pulls(section->op) || !request->reads) {
         return;
     }
     const struct sl_shard_table *table = shard->tables[section->table_id];
-    work->reply_done += returned_bytes(table, section);
-    const uint64_t padded = sl_bytes_pad8(work->reply_done);
-    if (padded != work->reply_done) {
-        memset(reply + work->reply_done, 0, padded - work->reply_done);
-        work->reply_done = padded;
+    request->reply_done += returned_bytes(table, section);
+    const uint64_t padded = sl_bytes_pad8(request->reply_done);
+    if (padded != request->reply_done) {
+        memset(reply + request->reply_done, 0, padded - request->reply_done);
+        request->reply_done = padded;
     }
 }
 
-static int run_sections(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
+static int run_sections(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
                         struct sl_shard_slice *slice)
 {
-    while (work->sections_left > 0) {
+    while (request->sections_left > 0) {
         /* Due pushes precede all later operations. */
-        if (shard->commit.due) {
+        if (shard->iteration.due) {
             return SL_SHARD_AGAIN;
         }
-        if (!work->in_section || work->phase == SL_SHARD_PHASE_NEW) {
+        if (!request->in_section || request->phase == SL_SHARD_PHASE_NEW) {
             if (sl_shard_slice_left(slice) == 0) {
                 return SL_SHARD_AGAIN;
             }
-            if (!work->in_section) {
-                section_read(shard, work);
+            if (!request->in_section) {
+                section_read(shard, request);
             }
             slice->spent++;
-            work->phase = SL_SHARD_PHASE_ADMIT;
+            request->phase = SL_SHARD_PHASE_ADMIT;
         }
-        int result = run_section(shard, work, reply, slice);
+        int result = run_section(shard, request, reply, slice);
         if (result != SL_SHARD_DONE) {
             return result;
         }
-        section_end(shard, work, reply);
+        section_end(shard, request, reply);
     }
-    sl_assert(work->reply_done == work->reply_bytes);
+    sl_assert(request->reply_done == request->reply_bytes);
     return SL_SHARD_DONE;
 }
 
-int sl_shard_run(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
-                 uint32_t key_budget, uint32_t *keys_spent, char *reason, size_t reason_bytes)
+int sl_shard_run(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
+                 uint32_t budget, uint32_t *cost, char *reason, size_t reason_bytes)
 {
     struct sl_shard_slice slice = {
-        .budget = key_budget,
+        .budget = budget,
         .reason = reason,
         .reason_bytes = reason_bytes,
     };
-    int result = run_sections(shard, work, reply, &slice);
+    int result = run_sections(shard, request, reply, &slice);
     if (result < 0) {
-        sl_shard_push_drop(shard, work);
+        sl_shard_push_drop(shard, request);
     }
-    *keys_spent = slice.spent;
+    *cost = slice.spent;
     return result;
 }
 
 /* Returns the bytes of the section that waits for admission; 0 when none has been read. */
-static size_t section_bytes(const struct sl_shard *shard, const struct sl_shard_exec *work)
+static size_t section_bytes(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    if (!work->in_section) {
+    if (!request->in_section) {
         return 0;
     }
-    sl_assert(work->phase <= SL_SHARD_PHASE_ADMIT);
-    const struct sl_request_section *section = &work->view.section;
+    sl_assert(request->phase <= SL_SHARD_PHASE_ADMIT);
+    const struct sl_request_section *section = &request->view.section;
     const struct sl_shard_table *table = shard->tables[section->table_id];
     bool has_body = section->op != SL_REQUEST_TICK;
     return sizeof *section + (has_body ? sl_request_body_bytes(section, table->spec.dim) : 0);
 }
 
-size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_exec *work)
+size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    return section_bytes(shard, work) + work->cursor.left;
+    return section_bytes(shard, request) + request->cursor.left;
 }
 
 /* Joins a section and its out-of-line values. Zeroes the padding, because the original one is
  * unchecked memory of the sender. */
-static void move_out_of_line(const struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *to)
+static void move_out_of_line(const struct sl_shard *shard, struct sl_shard_request *request,
+                             uint8_t *to)
 {
-    const struct sl_request_section *section = &work->view.section;
+    const struct sl_request_section *section = &request->view.section;
     const uint64_t structure = sizeof *section + sl_request_structure_bytes(section);
     const uint64_t bytes =
         sl_request_values_bytes(section, shard->tables[section->table_id]->spec.dim);
-    const void *values = work->view.values != NULL ? work->view.values : work->view.gradients;
-    memcpy(to, work->cursor.next - structure, structure);
+    const void *values =
+        request->view.values != NULL ? request->view.values : request->view.gradients;
+    memcpy(to, request->cursor.next - structure, structure);
     memcpy(to + structure, values, bytes);
     memset(to + structure + bytes, 0, sl_bytes_pad8(bytes) - bytes);
 }
 
-void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *to)
+void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_request *request, uint8_t *to)
 {
     sl_assert((uintptr_t)to % 8 == 0);
-    size_t bytes = sl_shard_rest_bytes(shard, work);
-    if (work->out_of_line) {
-        move_out_of_line(shard, work, to);
+    size_t bytes = sl_shard_rest_bytes(shard, request);
+    if (request->out_of_line) {
+        move_out_of_line(shard, request, to);
     } else {
-        memcpy(to, work->cursor.next - section_bytes(shard, work), bytes);
+        memcpy(to, request->cursor.next - section_bytes(shard, request), bytes);
     }
-    work->cursor = sl_bytes_over(to, bytes);
-    work->out_of_line = false;
-    work->in_section = false; /* read it again from its new place */
+    request->cursor = sl_bytes_over(to, bytes);
+    request->out_of_line = false;
+    request->in_section = false; /* read it again from its new place */
 }
 
-void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_exec *work,
+void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_request *request,
                             uint8_t *payload, size_t payload_bytes)
 {
-    const struct sl_request_section *section = &work->view.section;
+    const struct sl_request_section *section = &request->view.section;
     const uint64_t used =
-        sizeof work->prefix + sizeof *section + sl_request_structure_bytes(section) +
+        sizeof request->prefix + sizeof *section + sl_request_structure_bytes(section) +
         sl_request_values_bytes(section, shard->tables[section->table_id]->spec.dim);
     sl_assert(used <= payload_bytes);
     memset(payload + used, 0, payload_bytes - used);
 }
 
-void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_exec *work)
+void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    sl_shard_push_drop(shard, work);
+    sl_shard_push_drop(shard, request);
 }
 
-void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_exec *work,
+void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_request *request,
                             char *text, size_t text_bytes)
 {
-    const struct sl_shard_table *table = shard->tables[work->parked_on];
+    const struct sl_shard_table *table = shard->tables[request->parked_on];
     if (table->kv != NULL) {
         (void)snprintf(text, text_bytes, "shard %u: a request to table %s waits for its handler",
                        shard->options.index, table->spec.name);
@@ -458,7 +465,7 @@ void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_
     uint32_t worker = sl_clocks_slowest(&shard->clocks, table->clock_group);
     int used =
         snprintf(text, text_bytes, "shard %u: a pull of iteration %u from table %s waits for ",
-                 shard->options.index, work->prefix.clock, table->spec.name);
+                 shard->options.index, request->prefix.clock, table->spec.name);
     size_t at = used < 0 || (size_t)used > text_bytes ? text_bytes : (size_t)used;
     if (worker == SL_LIMIT_WORKERS) {
         (void)snprintf(text + at, text_bytes - at, "nobody any more");

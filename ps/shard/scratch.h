@@ -1,7 +1,7 @@
-/* The scratch is the working memory of a push: the distinct row indexes and, only if keys repeat,
- * their summed gradients. An open-addressing set of row indexes finds repeats. Its slots carry a
- * generation, so it is never cleared. A section uses only as many slots as it needs, to stay in the
- * cache. Owner reactor. Allocates at init (lazily mapped). */
+/* The scratch is the working memory of a push: the distinct record indexes and, only if keys
+ * repeat, their summed gradients. An open-addressing set of record indexes finds repeats. Its slots
+ * carry a generation, so it is never cleared. A section uses only as many slots as it needs, to
+ * stay in the cache. Owner reactor. Allocates at init (lazily mapped). */
 #ifndef SL_PS_SHARD_SCRATCH_H
 #define SL_PS_SHARD_SCRATCH_H
 
@@ -10,22 +10,22 @@
 
 #include "core/err.h"
 
-struct sl_shard_exec;
+struct sl_shard_request;
 
 struct sl_shard_scratch_slot {
     uint32_t generation; /* in use if equal to the scratch's generation */
-    uint32_t index;      /* into the distinct row indexes */
+    uint32_t index;      /* into the distinct record indexes */
 };
 
 struct sl_shard_scratch {
     struct sl_shard_scratch_slot *slots;
-    uint32_t
-        *records; /* [key_max] distinct row indexes of the section, in order of first occurrence */
-    float *gradients; /* summed gradients, if keys repeat */
+    uint32_t *records; /* [key_max] distinct record indexes of the section, in order of first
+                          occurrence */
+    float *gradients;  /* summed gradients, if keys repeat */
     uint32_t key_max;
     uint32_t shift; /* 32 - log2 of the slots in use */
     uint32_t generation;
-    const struct sl_shard_exec *owner; /* the push that uses it; NULL: free */
+    const struct sl_shard_request *owner; /* the push that uses it; NULL: free */
 };
 
 /* Errors: NO_MEMORY. */

@@ -10,11 +10,11 @@
 #include "ps/shard/internal.h"
 #include "ps/shard/snapshot.h"
 
-#define STAGING_BYTES_DEFAULT ((size_t)256 << 20)
+#define PUSH_BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
 
 /* Most keys or floats that a frame can carry. */
-#define FRAME_KEYS_MAX        (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(uint64_t))
-#define FRAME_FLOATS_MAX      (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float))
+#define FRAME_KEYS_MAX            (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(uint64_t))
+#define FRAME_FLOATS_MAX          (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float))
 
 static_assert(SL_CLOCKS_FINISHED == SL_REQUEST_CLOCK_FINISHED, "one value for a finished clock");
 
@@ -28,7 +28,7 @@ int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **ou
     }
     shard->options = *options;
     if (shard->options.push_buffer_bytes_max == 0) {
-        shard->options.push_buffer_bytes_max = STAGING_BYTES_DEFAULT;
+        shard->options.push_buffer_bytes_max = PUSH_BUFFER_BYTES_DEFAULT;
     }
     if (sl_clocks_init(&shard->clocks) != 0 ||
         sl_shard_scratch_init(&shard->small, SL_SHARD_SMALL_KEYS, SL_SHARD_SMALL_FLOATS) != 0 ||
@@ -200,7 +200,7 @@ static uint64_t table_count(const struct sl_shard_table *table)
 {
     return table->sparse != NULL ? sl_sparse_table_row_count(table->sparse)
            : table->kv != NULL   ? sl_kv_table_key_count(table->kv)
-                                 : sl_dense_table_count(table->dense);
+                                 : sl_dense_table_element_count(table->dense);
 }
 
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
@@ -292,7 +292,7 @@ const char *sl_shard_limit_text(const struct sl_shard *shard, char text[static 6
     return text;
 }
 
-int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_exec *work,
+int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_request *request,
                   struct sl_shard_slice *slice, int err, const char *format, ...)
 {
     char what[256];
@@ -300,8 +300,8 @@ int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_exec *work
     va_start(args, format);
     (void)vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    const struct sl_request_section *section = &work->view.section;
-    uint32_t index = work->prefix.section_count - work->sections_left;
+    const struct sl_request_section *section = &request->view.section;
+    uint32_t index = request->prefix.section_count - request->sections_left;
     const struct sl_shard_table *table = shard->tables[section->table_id];
     (void)snprintf(slice->reason, slice->reason_bytes, "shard %u, section %u (%s%s): %s",
                    shard->options.index, index, section->op == SL_REQUEST_TICK ? "tick" : "table ",

@@ -3,7 +3,7 @@
  * in bytes and sends the replies. Owner reactor. Allocates at create, when tables open or grow, and
  * where stated.
  *
- * Work is sliced: sl_shard_run spends at most `key_budget`. Costs: a key 1 per started 256 bytes of
+ * Work is sliced: sl_shard_run spends at most `budget`. Costs: a key 1 per started 256 bytes of
  * its row, 1024 dense elements 16, a section 1. A push of up to 1024 keys and 256 KiB always runs
  * in one slice, so small pushes never wait for working memory. A longer push owns the only large
  * scratch until it is done; other long pushes get AGAIN and spend nothing. Sections of a request
@@ -73,7 +73,7 @@ struct sl_shard_client {
 
 /* A request in progress. The caller provides the memory. It and the request's bytes must not move
  * until the request is done or abandoned, also while parked. */
-struct sl_shard_exec {
+struct sl_shard_request {
     struct sl_bytes cursor; /* at the next section */
     struct sl_shard_client caller;
     struct sl_request_prefix prefix;
@@ -86,7 +86,7 @@ struct sl_shard_exec {
     uint32_t write_from, write_to; /* sections whose writes are not skipped: [from, to) */
     struct sl_request_view view;
     bool plain;           /* waits for no clock and needs no shared working memory */
-    uint64_t cost;        /* of the whole request, in units of key_budget */
+    uint64_t cost;        /* of the whole request, in units of the budget */
     uint64_t push_cost;   /* of its pushes; included in cost */
     uint64_t done;        /* keys or elements done in this phase of the section */
     uint64_t reply_done;  /* reply bytes written by earlier sections */
@@ -99,7 +99,7 @@ struct sl_shard_exec {
     /* Push in progress: */
     struct sl_shard_scratch *scratch;        /* owned by this push */
     struct sl_shard_buffered_push *buffered; /* buffer entry being filled */
-    uint32_t *records; /* [distinct] row indexes, in the scratch or the buffer entry */
+    uint32_t *records; /* [distinct] record indexes, in the scratch or the buffer entry */
     float *sums; /* gradients of records; NULL: no key repeats, so the view's gradients apply */
     uint32_t distinct;
     uint64_t step;
@@ -116,7 +116,7 @@ struct sl_shard_exec {
  * *out is unused and reason names the section and the cause. Errors: PROTOCOL, NOT_FOUND (table),
  * WRONG_SHARD, TOO_LARGE (reply over a frame's limit). */
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
-                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_exec *out,
+                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_request *request,
                    char *reason, size_t reason_bytes);
 
 /* As above, for a single pushing section (sl_request_pushes) whose payload is in two places.
@@ -127,97 +127,98 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
 int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_client *caller,
                                const uint8_t *structure, size_t structure_bytes,
                                const uint8_t *values, size_t values_bytes,
-                               struct sl_shard_exec *out, char *reason, size_t reason_bytes);
+                               struct sl_shard_request *request, char *reason, size_t reason_bytes);
 
 /* A pull of a few rows of one table that can be served now, the most frequent request. Many of
  * these run together, so that their cache misses overlap. */
-struct sl_shard_pull {
+struct sl_shard_small_pull {
     const uint64_t *keys; /* in the request's memory */
-    uint32_t key_count;   /* 1 to SL_SHARD_PULL_KEYS */
-    uint32_t reply_bytes; /* at most SL_SHARD_PULL_BYTES */
-    uint32_t cost;        /* in units of key_budget */
+    uint32_t key_count;   /* 1 to SL_SHARD_SMALL_PULL_KEYS */
+    uint32_t reply_bytes; /* at most SL_SHARD_SMALL_PULL_BYTES */
+    uint32_t cost;        /* in units of the budget */
     uint16_t table_id;
 };
-#define SL_SHARD_PULL_KEYS  64
-#define SL_SHARD_PULL_BYTES SL_LIMIT_INLINE_PAYLOAD_BYTES
+#define SL_SHARD_SMALL_PULL_KEYS  64
+#define SL_SHARD_SMALL_PULL_BYTES SL_LIMIT_INLINE_PAYLOAD_BYTES
 
 /* Returns true when the request is such a pull. false: another request, an invalid one, or one that
  * must wait; use sl_shard_begin. */
-bool sl_shard_pull_begin(const struct sl_shard *shard, const struct sl_shard_client *caller,
-                         const uint8_t *payload, size_t payload_bytes, struct sl_shard_pull *out);
+bool sl_shard_small_pull_parse(const struct sl_shard *shard, const struct sl_shard_client *caller,
+                               const uint8_t *payload, size_t payload_bytes,
+                               struct sl_shard_small_pull *out);
 
 /* Finds the rows of pulls of one table and creates missing rows. Their keys, at most
- * SL_SHARD_PULLS_KEYS, are contiguous. Returns false when some pull cannot run, or not now: begin
- * each of them. */
-#define SL_SHARD_PULLS_KEYS 256
-bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
-                         uint32_t key_count, const float **rows);
+ * SL_SHARD_PULL_BATCH_KEYS, are contiguous. Returns false when some pull cannot run, or not now:
+ * begin each of them. */
+#define SL_SHARD_PULL_BATCH_KEYS 256
+bool sl_shard_pull_batch_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
+                              uint32_t key_count, const float **rows);
 
 /* Writes the reply to one of these pulls, given its rows. */
-void sl_shard_pull_read(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
-                        uint32_t key_count, uint8_t *reply);
+void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
+                               uint32_t key_count, uint8_t *reply);
 
 /* Returns true when the reply can be made in chunks, from start to end, each just before it is
  * sent. The request has not begun. It contains only a pull of one long dense range, or of one long
  * KV array or a chunk of it. In BSP, the caller must not execute the client's next tick before the
  * reply is complete. */
-bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_exec *work);
+bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_request *request);
 
 /* Writes the next `bytes` of a chunked reply: a multiple of 8, at most the rest of
- * work->reply_bytes. The request waits for no clock. Returns the cost in units of key_budget. */
-uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
-                             uint32_t bytes);
+ * request->reply_bytes. The request waits for no clock. Returns the cost in units of the budget. */
+uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *request,
+                             uint8_t *reply, uint32_t bytes);
 
 /* Skips all pushes and ticks of a request that has just begun: it was executed before and only its
  * reply was lost. Reduces its cost accordingly. Its pulls show the present state; in BSP whole
  * iterations, including its own if that has been applied meanwhile. */
-void sl_shard_skip_writes(struct sl_shard_exec *work);
+void sl_shard_skip_writes(struct sl_shard_request *request);
 
 /* Skips pushes and ticks of the first `sections` sections of a request that has just begun.
  * sl_shard_written returned that number when the request was executed before and interrupted. */
-void sl_shard_skip_writes_before(struct sl_shard_exec *work, uint32_t sections);
+void sl_shard_skip_writes_before(struct sl_shard_request *request, uint32_t sections);
 
 /* Returns true after sl_shard_skip_writes and sl_shard_stop_writes. */
-static inline bool sl_shard_skips_writes(const struct sl_shard_exec *work)
+static inline bool sl_shard_skips_writes(const struct sl_shard_request *request)
 {
-    return work->write_to == 0;
+    return request->write_to == 0;
 }
 
 /* Returns the number of sections that have done all their writes; a partly applied push is not
  * done. Store it with a snapshot, which contains exactly those writes (ps/shard/snapshot.h). */
-uint32_t sl_shard_written(const struct sl_shard_exec *work);
+uint32_t sl_shard_written(const struct sl_shard_request *request);
 
 /* Repeats the writes of a request that another copy of this shard has executed. The request has
  * just begun. Its sections before `end` (at most their number) push and tick as they did there. It
  * reads nothing, never waits for clocks, and has no reply. */
-void sl_shard_apply_only(struct sl_shard_exec *work, uint32_t end);
+void sl_shard_apply_only(struct sl_shard_request *request, uint32_t end);
 
 /* Stops further pushes and ticks of a request whose client is gone, except for a partly applied
  * push. Returns true when the request can be abandoned now; false: run it on, then call again. */
-bool sl_shard_stop_writes(struct sl_shard_exec *work);
+bool sl_shard_stop_writes(struct sl_shard_request *request);
 
-/* Returns true when one sl_shard_run would finish the request within key_budget without parking,
+/* Returns true when one sl_shard_run would finish the request within `budget` without parking,
  * unless it fails. A single section for a handler may still be parked, without having changed
  * anything. */
-bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_exec *work,
-                    uint64_t key_budget);
+bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_request *request,
+                    uint64_t budget);
 
 /* Returns true when the request would next wait for clocks, or for a handler that returned AGAIN
  * and has handled nothing since. Sets parked_on. The caller can then park the request before it
  * begins. */
-bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_exec *work);
+bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_request *request);
 
 enum sl_shard_result {
-    SL_SHARD_DONE,   /* reply[work->reply_bytes] is complete */
+    SL_SHARD_DONE,   /* reply[request->reply_bytes] is complete */
     SL_SHARD_AGAIN,  /* budget used up, or other work must come first: call again */
-    SL_SHARD_PARKED, /* waiting: call again after sl_shard_clock_moved */
+    SL_SHARD_PARKED, /* waiting: call again after sl_shard_take_wakeup */
 };
 
-/* Continues the request. reply has room for work->reply_bytes (0: NULL) and is the same in every
- * call. *keys_spent: the cost. Returns an sl_shard_result, or a negative error that ends the
- * request: NO_MEMORY (tables or push buffer), WRONG_SHARD (a key; earlier sections are done),
- * PROTOCOL (tick or BSP push of another clock than the worker's), NOT_FOUND (KV pull of a key never
- * pushed), INVALID (another array length), or the handler's error.
+/* Continues the request. reply has room for request->reply_bytes (0: NULL) and is the same in every
+ * call. *cost: what it spent of the budget. Returns an sl_shard_result, or a negative error that
+ * ends the request: NO_MEMORY (tables or push buffer), WRONG_SHARD (a key; earlier sections are
+ * done), PROTOCOL (tick or BSP push of another clock than the worker's), NOT_FOUND (KV pull of a
+ * key never pushed), INVALID (another array length), or the handler's error.
  *
  * Push: each record is updated once per section, with the summed gradients of its key. All keys are
  * looked up before the first update, so a failed section has only created rows. Non-finite
@@ -228,35 +229,36 @@ enum sl_shard_result {
  * it creates or changes an array: in one slice for up to 256 keys, else with the large scratch.
  * Long arrays are updated in slices, so other requests may see them partly updated. With a handler,
  * each section is one call, however long; AGAIN parks the request until another call is handled. */
-int sl_shard_run(struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *reply,
-                 uint32_t key_budget, uint32_t *keys_spent, char *reason, size_t reason_bytes);
+int sl_shard_run(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
+                 uint32_t budget, uint32_t *cost, char *reason, size_t reason_bytes);
 
 /* Size of the request's bytes that are still needed, and their move to `to`, which has that size
  * and is aligned to 8. Afterwards the request needs neither its earlier bytes nor out-of-line
  * values. */
-size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_exec *work);
-void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_exec *work, uint8_t *to);
+size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_request *request);
+void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_request *request,
+                        uint8_t *to);
 
 /* Zeroes the unchecked padding after the values of a single push that is now in one piece. */
-void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_exec *work,
+void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_request *request,
                             uint8_t *payload, size_t payload_bytes);
 
 /* Releases an unfinished request that will not run again. Its current push may be partly
  * applied. */
-void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_exec *work);
+void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_request *request);
 
 /* Describes the worker or handler that a parked request waits for. */
-void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_exec *work,
+void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_request *request,
                             char *text, size_t text_bytes);
 
 /* Returns true once after an increase of a min_clock, and after a handler has handled a request
  * while others waited: retry parked requests. */
-bool sl_shard_clock_moved(struct sl_shard *shard);
+bool sl_shard_take_wakeup(struct sl_shard *shard);
 
 /* Due BSP pushes are applied in slices too. While sl_shard_iteration_due is true, call
  * sl_shard_apply_iteration; sl_shard_run returns AGAIN meanwhile. Returns the cost. */
 bool sl_shard_iteration_due(const struct sl_shard *shard);
-uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t key_budget);
+uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t budget);
 
 /* Returns the smallest clock of all active workers that are seen or expected, for the reply header.
  * This is a statistic: it decreases when a worker joins behind the others. 0: none yet; UINT32_MAX:
@@ -268,7 +270,7 @@ uint32_t sl_shard_clock_min(const struct sl_shard *shard);
  * has passed. While no table has a worker_count, every worker is active. worker <
  * SL_LIMIT_WORKERS. */
 struct sl_shard_worker {
-    bool counts;
+    bool active;
     uint32_t clock; /* active: its own clock; else the smallest at which it can join without
                        repeating its iterations; UINT32_MAX: it has finished */
 };

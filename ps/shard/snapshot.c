@@ -106,7 +106,7 @@ int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapsh
         return SL_ERR_EXISTS;
     }
     shard->snapshots.wanted = true;
-    if (shard->snapshots.pushes_in_part > 0 || shard->commit.begun) {
+    if (shard->snapshots.pushes_in_part > 0 || shard->iteration.begun) {
         return SL_ERR_AGAIN;
     }
     shard->snapshots.wanted = false;
@@ -317,14 +317,14 @@ static bool run_phase(struct sl_shard *shard, uint32_t budget, uint32_t *spent)
     }
 }
 
-uint32_t sl_shard_snapshot_run(struct sl_shard *shard, uint32_t key_budget)
+uint32_t sl_shard_snapshot_run(struct sl_shard *shard, uint32_t budget)
 {
     uint32_t spent = 0;
     if (!is_whole(shard)) {
         return 0;
     }
     struct sl_shard_snapshot *snapshot = shard->snapshots.current;
-    while (spent < key_budget && run_phase(shard, key_budget, &spent)) {
+    while (spent < budget && run_phase(shard, budget, &spent)) {
         snapshot->phase++;
         snapshot->part = 0;
     }

@@ -30,9 +30,9 @@ struct sl_shard_snapshot_options {
     size_t bytes_max; /* of the blocks; 0: snapshot_bytes_max of the shard. At least 512 KiB and
                          SL_SHARD_SNAPSHOT_TABLE_BYTES per table */
     const struct sl_shard_snapshot_base *base; /* NULL: full snapshot. Read only during the call */
-    /* Adds the caller's records to the stream, at a cost of about key_budget, added to *spent.
+    /* Adds the caller's records to the stream, at a cost of about `budget`, added to *spent.
      * Returns true when all are there. NULL: there are none. */
-    bool (*more)(void *ctx, uint32_t key_budget, uint32_t *spent);
+    bool (*more)(void *ctx, uint32_t budget, uint32_t *spent);
     void *more_ctx;
 };
 
@@ -57,8 +57,8 @@ enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shar
 struct sl_snapshot_builder *sl_shard_snapshot_blocks(struct sl_shard *shard);
 
 /* Continues the walk of a RUNNING snapshot. Returns the cost in units of the turn's budget, about
- * key_budget; 0: nothing to do now. */
-uint32_t sl_shard_snapshot_run(struct sl_shard *shard, uint32_t key_budget);
+ * `budget`; 0: nothing to do now. */
+uint32_t sl_shard_snapshot_run(struct sl_shard *shard, uint32_t budget);
 
 /* Returns true when the walk waits until blocks are taken or returned. */
 bool sl_shard_snapshot_waits(const struct sl_shard *shard);

@@ -38,12 +38,12 @@ void sl_shard_snapshot_iteration_applied(struct sl_shard *shard,
         snapshot->cursor = in_snapshot(snapshot, entry->next);
     }
     entry->next = NULL;
-    if (queue->committed_first == NULL) {
-        queue->committed_first = entry;
+    if (queue->applied_first == NULL) {
+        queue->applied_first = entry;
     } else {
-        queue->committed_last->next = entry;
+        queue->applied_last->next = entry;
     }
-    queue->committed_last = entry;
+    queue->applied_last = entry;
 }
 
 void sl_shard_snapshot_dropped(struct sl_shard *shard, struct sl_shard_push_buffer_queue *queue,
@@ -126,8 +126,8 @@ static void put_end(struct sl_shard *shard, struct sl_shard_push_buffer_queue *q
         snapshot->cursor = in_snapshot(snapshot, entry->next);
         return;
     }
-    if (entry == queue->committed_first) {
-        queue->committed_first = entry->next;
+    if (entry == queue->applied_first) {
+        queue->applied_first = entry->next;
     } else {
         queue->dropped = entry->next;
     }
@@ -138,9 +138,9 @@ static void put_end(struct sl_shard *shard, struct sl_shard_push_buffer_queue *q
 static struct sl_shard_buffered_push *next_of(const struct sl_shard_snapshot *snapshot,
                                               const struct sl_shard_push_buffer_queue *queue)
 {
-    return queue->committed_first != NULL ? queue->committed_first
-           : snapshot->cursor != NULL     ? snapshot->cursor
-                                          : queue->dropped;
+    return queue->applied_first != NULL ? queue->applied_first
+           : snapshot->cursor != NULL   ? snapshot->cursor
+                                        : queue->dropped;
 }
 
 /* Continues one queue; returns true when it is done. */
@@ -208,7 +208,7 @@ void sl_shard_snapshot_buffered_drop(struct sl_shard *shard)
     for (uint32_t i = 0; i < snapshot->part_count && snapshot->kept > 0; i++) {
         const struct sl_shard_snapshot_part *part = &snapshot->parts[i];
         for (uint32_t worker = 0; worker < part->queue_count; worker++) {
-            drop_all(shard, &part->table->buffered[worker].committed_first);
+            drop_all(shard, &part->table->buffered[worker].applied_first);
             drop_all(shard, &part->table->buffered[worker].dropped);
         }
     }

@@ -36,7 +36,7 @@ enum sl_shard_snapshot_phase {
 
 struct sl_shard_snapshot {
     enum sl_shard_snapshot_phase phase;
-    bool (*more)(void *ctx, uint32_t key_budget, uint32_t *spent); /* of the options */
+    bool (*more)(void *ctx, uint32_t budget, uint32_t *spent); /* of the options */
     void *more_ctx;
     bool failed; /* all memory has been released */
     const char *why;

@@ -9,7 +9,7 @@ static bool range_is_ours(const struct sl_shard_table *table,
                           const struct sl_request_section *section)
 {
     uint64_t first = sl_dense_table_start(table->dense);
-    uint64_t count = sl_dense_table_count(table->dense);
+    uint64_t count = sl_dense_table_element_count(table->dense);
     return section->start >= first && section->start - first <= count &&
            section->count <= count - (section->start - first);
 }
@@ -38,9 +38,10 @@ static bool may_ask_again(const struct sl_shard *shard, uint8_t op)
 
 /* Returns true when only the budget decides whether the section can run. */
 static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *table,
-                     const struct sl_shard_exec *work, const struct sl_request_section *section)
+                     const struct sl_shard_request *request,
+                     const struct sl_request_section *section)
 {
-    bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && work->caller.has_clock;
+    bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && request->caller.has_clock;
     return !(may_wait && sl_shard_op_pulls(section->op)) &&
            !(sl_shard_op_pushes(section->op) && sl_shard_push_is_large(section, table->spec.dim)) &&
            !may_ask_again(shard, section->op);
@@ -56,50 +57,50 @@ static int read_body(struct sl_bytes *cursor, const struct sl_bytes *values,
                : sl_request_read_body_out_of_line(cursor, *values, &section, table->spec.dim, view);
 }
 
-/* Checks one section, whose header is in work->view.section, and adds its cost. */
-static int check_section(const struct sl_shard *shard, struct sl_shard_exec *work,
+/* Checks one section, whose header is in request->view.section, and adds its cost. */
+static int check_section(const struct sl_shard *shard, struct sl_shard_request *request,
                          struct sl_bytes *cursor, const struct sl_bytes *values,
                          struct sl_shard_slice *slice)
 {
-    struct sl_request_section section = work->view.section;
+    struct sl_request_section section = request->view.section;
     if (section.op == SL_REQUEST_TICK) {
-        work->cost += 1;
-        work->writes = true;
-        work->plain &= work->sections_left == 1; /* it may make pushes due */
-        return work->caller.has_clock ? 0
-                                      : sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
-                                                      "a client without a clock cannot tick");
+        request->cost += 1;
+        request->writes = true;
+        request->plain &= request->sections_left == 1; /* it may make pushes due */
+        return request->caller.has_clock ? 0
+                                         : sl_shard_fail(shard, request, slice, SL_ERR_PROTOCOL,
+                                                         "a client without a clock cannot tick");
     }
     const struct sl_shard_table *table =
         section.table_id < SL_LIMIT_TABLES ? shard->tables[section.table_id] : NULL;
     if (table == NULL) {
-        return sl_shard_fail(shard, work, slice, SL_ERR_NOT_FOUND, "no table has id %u here",
+        return sl_shard_fail(shard, request, slice, SL_ERR_NOT_FOUND, "no table has id %u here",
                              section.table_id);
     }
     if (sl_shard_op_kind(section.op) != table->spec.kind) {
         static const char *const names[SL_TABLE_KIND_COUNT] = {"sparse", "dense", "KV"};
-        return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL, "operation %u on a %s table",
+        return sl_shard_fail(shard, request, slice, SL_ERR_PROTOCOL, "operation %u on a %s table",
                              section.op, names[table->spec.kind]);
     }
-    if (read_body(cursor, values, table, &work->view) != 0) {
-        return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
+    if (read_body(cursor, values, table, &request->view) != 0) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_PROTOCOL,
                              "the body does not fit the section's counts");
     }
     if (table->dense != NULL && !range_is_ours(table, &section)) {
-        return sl_shard_fail(shard, work, slice, SL_ERR_WRONG_SHARD,
+        return sl_shard_fail(shard, request, slice, SL_ERR_WRONG_SHARD,
                              "elements %llu to %llu are not all of this shard",
                              (unsigned long long)section.start,
                              (unsigned long long)(section.start + section.count - 1));
     }
-    work->writes |= sl_shard_op_pushes(section.op);
+    request->writes |= sl_shard_op_pushes(section.op);
     uint64_t push_cost;
-    work->cost += section_cost(table, &section, &push_cost);
-    work->cost += push_cost;
-    work->push_cost += push_cost;
-    work->plain &= is_plain(shard, table, work, &section);
-    work->reply_bytes += sl_request_reply_bytes(&section, table->spec.dim);
-    if (work->reply_bytes > SL_LIMIT_FRAME_PAYLOAD_BYTES) {
-        return sl_shard_fail(shard, work, slice, SL_ERR_TOO_LARGE,
+    request->cost += section_cost(table, &section, &push_cost);
+    request->cost += push_cost;
+    request->push_cost += push_cost;
+    request->plain &= is_plain(shard, table, request, &section);
+    request->reply_bytes += sl_request_reply_bytes(&section, table->spec.dim);
+    if (request->reply_bytes > SL_LIMIT_FRAME_PAYLOAD_BYTES) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_TOO_LARGE,
                              "the reply would be longer than %u bytes",
                              SL_LIMIT_FRAME_PAYLOAD_BYTES);
     }
@@ -107,50 +108,50 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_exec *wor
 }
 
 /* Other fields are set when a section begins. */
-static void work_init(struct sl_shard_exec *work, const struct sl_shard_client *caller,
+static void work_init(struct sl_shard_request *request, const struct sl_shard_client *caller,
                       const uint8_t *payload, size_t payload_bytes)
 {
-    work->cursor = sl_bytes_over(payload, payload_bytes);
-    work->caller = *caller;
-    work->in_section = work->out_of_line = work->writes = work->in_part = false;
-    work->reads = work->plain = true;
-    work->write_from = 0;
-    work->write_to = UINT32_MAX;
-    work->phase = SL_SHARD_PHASE_NEW;
-    work->cost = work->push_cost = 0;
-    work->reply_done = work->reply_bytes = 0;
-    work->answer = NULL;
-    work->parked_on = 0;
-    work->scratch = NULL;
-    work->buffered = NULL;
-    work->asks_again = false;
+    request->cursor = sl_bytes_over(payload, payload_bytes);
+    request->caller = *caller;
+    request->in_section = request->out_of_line = request->writes = request->in_part = false;
+    request->reads = request->plain = true;
+    request->write_from = 0;
+    request->write_to = UINT32_MAX;
+    request->phase = SL_SHARD_PHASE_NEW;
+    request->cost = request->push_cost = 0;
+    request->reply_done = request->reply_bytes = 0;
+    request->answer = NULL;
+    request->parked_on = 0;
+    request->scratch = NULL;
+    request->buffered = NULL;
+    request->asks_again = false;
 }
 
 /* Checks the request from its prefix on. */
-static int check_request(const struct sl_shard *shard, struct sl_shard_exec *work,
+static int check_request(const struct sl_shard *shard, struct sl_shard_request *request,
                          const struct sl_bytes *values, char *reason, size_t reason_bytes)
 {
     struct sl_shard_slice slice = {.reason = reason, .reason_bytes = reason_bytes};
-    if (sl_request_read_prefix(&work->cursor, &work->prefix) != 0) {
+    if (sl_request_read_prefix(&request->cursor, &request->prefix) != 0) {
         (void)snprintf(reason, reason_bytes, "shard %u: a request has 1 to %d sections",
                        shard->options.index, SL_LIMIT_REQUEST_SECTIONS);
         return SL_ERR_PROTOCOL;
     }
-    uint32_t count = work->prefix.section_count;
+    uint32_t count = request->prefix.section_count;
     if (values != NULL && count != 1) {
         (void)snprintf(reason, reason_bytes, "shard %u: values apart, of %u sections",
                        shard->options.index, count);
         return SL_ERR_PROTOCOL;
     }
-    struct sl_bytes cursor = work->cursor;
+    struct sl_bytes cursor = request->cursor;
     for (uint32_t i = 0; i < count; i++) {
-        work->sections_left = count - i;
-        if (sl_request_read_section(&cursor, &work->view.section) != 0) {
+        request->sections_left = count - i;
+        if (sl_request_read_section(&cursor, &request->view.section) != 0) {
             (void)snprintf(reason, reason_bytes, "shard %u, section %u: not a valid section",
                            shard->options.index, i);
             return SL_ERR_PROTOCOL;
         }
-        int err = check_section(shard, work, &cursor, values, &slice);
+        int err = check_section(shard, request, &cursor, values, &slice);
         if (err != 0) {
             return err;
         }
@@ -160,85 +161,85 @@ static int check_request(const struct sl_shard *shard, struct sl_shard_exec *wor
                        shard->options.index, cursor.left);
         return SL_ERR_PROTOCOL;
     }
-    work->sections_left = count;
+    request->sections_left = count;
     if (count == 1) {
-        work->in_section = true; /* already read */
-        work->cursor = cursor;
+        request->in_section = true; /* already read */
+        request->cursor = cursor;
     }
     return 0;
 }
 
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
-                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_exec *work,
+                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_request *request,
                    char *reason, size_t reason_bytes)
 {
     sl_assert((uintptr_t)payload % 8 == 0);
     sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
-    work_init(work, caller, payload, payload_bytes);
-    return check_request(shard, work, NULL, reason, reason_bytes);
+    work_init(request, caller, payload, payload_bytes);
+    return check_request(shard, request, NULL, reason, reason_bytes);
 }
 
 int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_client *caller,
                                const uint8_t *structure, size_t structure_bytes,
                                const uint8_t *values, size_t values_bytes,
-                               struct sl_shard_exec *work, char *reason, size_t reason_bytes)
+                               struct sl_shard_request *request, char *reason, size_t reason_bytes)
 {
     sl_assert((uintptr_t)structure % 8 == 0);
     sl_assert((uintptr_t)values % 8 == 0);
     sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
     const struct sl_bytes there = sl_bytes_over(values, values_bytes);
-    work_init(work, caller, structure, structure_bytes);
-    const int err = check_request(shard, work, &there, reason, reason_bytes);
-    work->out_of_line = err == 0;
+    work_init(request, caller, structure, structure_bytes);
+    const int err = check_request(shard, request, &there, reason, reason_bytes);
+    request->out_of_line = err == 0;
     return err;
 }
 
-static bool has_begun(const struct sl_shard_exec *work)
+static bool has_begun(const struct sl_shard_request *request)
 {
-    return work->in_section && work->phase != SL_SHARD_PHASE_NEW;
+    return request->in_section && request->phase != SL_SHARD_PHASE_NEW;
 }
 
-void sl_shard_skip_writes(struct sl_shard_exec *work)
+void sl_shard_skip_writes(struct sl_shard_request *request)
 {
-    sl_assert(!sl_shard_skips_writes(work));
-    sl_assert(!has_begun(work));
-    work->write_to = 0;
-    work->cost -= work->push_cost;
-    work->push_cost = 0;
+    sl_assert(!sl_shard_skips_writes(request));
+    sl_assert(!has_begun(request));
+    request->write_to = 0;
+    request->cost -= request->push_cost;
+    request->push_cost = 0;
 }
 
-void sl_shard_skip_writes_before(struct sl_shard_exec *work, uint32_t sections)
+void sl_shard_skip_writes_before(struct sl_shard_request *request, uint32_t sections)
 {
-    sl_assert(!sl_shard_skips_writes(work));
-    sl_assert(!has_begun(work));
-    work->write_from = sections;
+    sl_assert(!sl_shard_skips_writes(request));
+    sl_assert(!has_begun(request));
+    request->write_from = sections;
 }
 
-uint32_t sl_shard_written(const struct sl_shard_exec *work)
+uint32_t sl_shard_written(const struct sl_shard_request *request)
 {
-    const bool reads = work->in_section && work->phase == SL_SHARD_PHASE_READ;
-    const uint32_t written = sl_shard_sections_done(work) + reads;
-    return written > work->write_from ? written : work->write_from;
+    const bool reads = request->in_section && request->phase == SL_SHARD_PHASE_READ;
+    const uint32_t written = sl_shard_sections_done(request) + reads;
+    return written > request->write_from ? written : request->write_from;
 }
 
-void sl_shard_apply_only(struct sl_shard_exec *work, uint32_t end)
+void sl_shard_apply_only(struct sl_shard_request *request, uint32_t end)
 {
-    sl_assert(!sl_shard_skips_writes(work));
-    sl_assert(!has_begun(work));
-    sl_assert(end <= work->sections_left);
-    work->reads = false;
-    work->prefix.section_count = end;
-    work->sections_left = end;
-    work->reply_bytes = 0;
-    if (work->in_section) {
-        sl_shard_section_follow(work);
+    sl_assert(!sl_shard_skips_writes(request));
+    sl_assert(!has_begun(request));
+    sl_assert(end <= request->sections_left);
+    request->reads = false;
+    request->prefix.section_count = end;
+    request->sections_left = end;
+    request->reply_bytes = 0;
+    if (request->in_section) {
+        sl_shard_drop_pull_part(request);
     }
 }
 
-bool sl_shard_stop_writes(struct sl_shard_exec *work)
+bool sl_shard_stop_writes(struct sl_shard_request *request)
 {
-    bool is_half = work->in_section && work->phase == SL_SHARD_PHASE_APPLY;
-    work->write_to = 0;
+    bool is_half = request->in_section && request->phase == SL_SHARD_PHASE_APPLY;
+    request->write_to = 0;
     return !is_half;
 }
 
@@ -246,7 +247,7 @@ bool sl_shard_buffers_pushes(const struct sl_shard *shard, const struct sl_shard
                              const struct sl_shard_client *caller)
 {
     return table->spec.consistency.mode == SL_CONSISTENCY_BSP && caller->has_clock &&
-           sl_clocks_counts_in(&shard->clocks, table->clock_group, caller->worker);
+           sl_clocks_is_active_in(&shard->clocks, table->clock_group, caller->worker);
 }
 
 bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *table,
@@ -264,29 +265,30 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
 
 /* Checks each section: the clock that a pull waits for, the working memory of a push, and a tick,
  * which may make pushes due that precede all later sections. */
-static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_exec *work)
+static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
-    struct sl_bytes cursor = work->cursor;
-    uint32_t clock = work->prefix.clock;
-    for (uint32_t i = 0; i < work->sections_left; i++) {
-        struct sl_request_section section = work->view.section;
-        if (!work->in_section) {
+    struct sl_bytes cursor = request->cursor;
+    uint32_t clock = request->prefix.clock;
+    for (uint32_t i = 0; i < request->sections_left; i++) {
+        struct sl_request_section section = request->view.section;
+        if (!request->in_section) {
             int err = sl_request_read_section(&cursor, &section);
             sl_assert(err == 0);
         }
         if (section.op == SL_REQUEST_TICK) {
-            if (!sl_shard_skips_writes(work) && i + 1 < work->sections_left) {
+            if (!sl_shard_skips_writes(request) && i + 1 < request->sections_left) {
                 return false;
             }
-            clock = sl_shard_clock_behind(clock);
+            clock = sl_shard_clock_after(clock);
             continue;
         }
         const struct sl_shard_table *table = shard->tables[section.table_id];
-        if (sl_shard_op_pulls(section.op) && !sl_shard_admits(shard, table, &work->caller, clock)) {
+        if (sl_shard_op_pulls(section.op) &&
+            !sl_shard_admits(shard, table, &request->caller, clock)) {
             return false;
         }
-        if ((may_ask_again(shard, section.op) && work->prefix.section_count > 1) ||
-            (sl_shard_pushes(work, section.op) && shard->large.owner != NULL &&
+        if ((may_ask_again(shard, section.op) && request->prefix.section_count > 1) ||
+            (sl_shard_pushes(request, section.op) && shard->large.owner != NULL &&
              sl_shard_push_is_large(&section, table->spec.dim))) {
             return false;
         }
@@ -295,36 +297,36 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_e
     return true;
 }
 
-bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_exec *work,
-                    uint64_t key_budget)
+bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_request *request,
+                    uint64_t budget)
 {
-    if (work->cost > key_budget || shard->commit.due || has_begun(work) ||
-        work->write_from > 0) { /* unknown which sections push */
+    if (request->cost > budget || shard->iteration.due || has_begun(request) ||
+        request->write_from > 0) { /* unknown which sections push */
         return false;
     }
-    return work->plain || sections_ready(shard, work);
+    return request->plain || sections_ready(shard, request);
 }
 
-bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_exec *work)
+bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_request *request)
 {
-    struct sl_request_section section = work->view.section;
-    if (work->in_section && work->phase > SL_SHARD_PHASE_ADMIT) {
+    struct sl_request_section section = request->view.section;
+    if (request->in_section && request->phase > SL_SHARD_PHASE_ADMIT) {
         return false;
     }
-    if (!work->in_section) {
-        struct sl_bytes cursor = work->cursor;
-        if (work->sections_left == 0 || sl_request_read_section(&cursor, &section) != 0) {
+    if (!request->in_section) {
+        struct sl_bytes cursor = request->cursor;
+        if (request->sections_left == 0 || sl_request_read_section(&cursor, &section) != 0) {
             return false;
         }
     }
     bool waits = sl_shard_op_kv(section.op)
-                     ? sl_shard_kv_waits(shard, work)
+                     ? sl_shard_kv_waits(shard, request)
                      : sl_shard_op_pulls(section.op) &&
-                           !sl_shard_admits(shard, shard->tables[section.table_id], &work->caller,
-                                            work->prefix.clock);
+                           !sl_shard_admits(shard, shard->tables[section.table_id],
+                                            &request->caller, request->prefix.clock);
     if (!waits) {
         return false;
     }
-    work->parked_on = section.table_id;
+    request->parked_on = section.table_id;
     return true;
 }

@@ -2,7 +2,7 @@
 #include "core/assert.h"
 #include "ps/shard/internal.h"
 
-bool sl_shard_clock_moved(struct sl_shard *shard)
+bool sl_shard_take_wakeup(struct sl_shard *shard)
 {
     const bool handler_moved = shard->handler_moved;
     shard->handler_moved = false;
@@ -16,10 +16,10 @@ uint32_t sl_shard_clock_min(const struct sl_shard *shard)
 
 struct sl_shard_worker sl_shard_worker_find(const struct sl_shard *shard, uint32_t worker)
 {
-    bool counts = sl_clocks_counts(&shard->clocks, worker);
+    bool active = sl_clocks_is_active(&shard->clocks, worker);
     return (struct sl_shard_worker){
-        .counts = counts,
-        .clock = counts ? sl_clocks_of(&shard->clocks, worker)
+        .active = active,
+        .clock = active ? sl_clocks_of(&shard->clocks, worker)
                         : sl_clocks_joinable(&shard->clocks, worker),
     };
 }
@@ -43,12 +43,12 @@ static void reserve_queues(struct sl_shard *shard, uint32_t queue_count)
 
 uint32_t sl_shard_worker_join(struct sl_shard *shard, uint32_t worker, uint32_t clock)
 {
-    bool counted = sl_clocks_counts(&shard->clocks, worker);
+    bool was_active = sl_clocks_is_active(&shard->clocks, worker);
     uint32_t least = sl_clocks_join(&shard->clocks, worker, clock);
-    if (least != clock || !sl_clocks_counts(&shard->clocks, worker)) {
+    if (least != clock || !sl_clocks_is_active(&shard->clocks, worker)) {
         return least;
     }
-    if (!counted) {
+    if (!was_active) {
         sl_shard_iteration_drop(shard, worker, clock); /* the worker repeats these iterations */
     }
     reserve_queues(shard, worker + 1);
@@ -64,7 +64,7 @@ void sl_shard_worker_left(struct sl_shard *shard, uint32_t worker)
 
 void sl_shard_worker_expired(struct sl_shard *shard, uint32_t worker)
 {
-    if (sl_clocks_counts(&shard->clocks, worker)) {
+    if (sl_clocks_is_active(&shard->clocks, worker)) {
         sl_shard_iteration_drop(shard, worker, sl_clocks_of(&shard->clocks, worker));
     }
     sl_clocks_expire(&shard->clocks, worker);

@@ -261,7 +261,7 @@ uint64_t sl_dense_table_start(const struct sl_dense_table *table)
     return table->start;
 }
 
-uint64_t sl_dense_table_count(const struct sl_dense_table *table)
+uint64_t sl_dense_table_element_count(const struct sl_dense_table *table)
 {
     return table->count;
 }

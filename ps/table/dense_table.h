@@ -66,7 +66,7 @@ uint32_t sl_dense_table_block_count(const struct sl_dense_table *table);
 
 const struct sl_optimizer *sl_dense_table_optimizer(const struct sl_dense_table *table);
 uint64_t sl_dense_table_start(const struct sl_dense_table *table);
-uint64_t sl_dense_table_count(const struct sl_dense_table *table);
+uint64_t sl_dense_table_element_count(const struct sl_dense_table *table);
 size_t sl_dense_table_memory_bytes(const struct sl_dense_table *table);
 
 #endif

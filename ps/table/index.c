@@ -10,7 +10,7 @@
 #define DEPTH_MAX           34 /* hash bits that the directory may use */
 #define PAGE_CHUNK          ((size_t)64 << 10)
 
-#define SEGMENT_ENTRIES     (SL_TABLE_INDEX_SEGMENT_BUCKETS * SL_TABLE_BUCKET_SLOTS)
+#define SEGMENT_ENTRIES     (SL_TABLE_INDEX_SEGMENT_BUCKETS * SL_TABLE_BUCKET_ENTRIES)
 #define SEGMENT_BYTES       (SL_TABLE_INDEX_SEGMENT_BUCKETS * sizeof(struct sl_table_bucket))
 #define SEGMENT_CHUNK       ((size_t)64 << 10)
 
@@ -34,9 +34,9 @@ static uint32_t find_in_bucket(const struct sl_table_index *index,
 {
     uint64_t matches = sl_table_bucket_match(bucket, tag);
     while (matches != 0) {
-        const uint32_t number = bucket->records[sl_table_bucket_pop(&matches)];
-        if (sl_table_index_key_of(index, number) == key) {
-            return number;
+        const uint32_t record_index = bucket->records[sl_table_bucket_pop(&matches)];
+        if (sl_table_index_key_of(index, record_index) == key) {
+            return record_index;
         }
     }
     return SL_ROW_NONE;
@@ -49,9 +49,10 @@ static uint32_t find_in_segment(const struct sl_table_index *index,
     for (uint32_t probe = 0; probe < SL_TABLE_INDEX_SEGMENT_BUCKETS; probe++) {
         const struct sl_table_bucket *bucket =
             &segment[(hash + probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
-        const uint32_t number = find_in_bucket(index, bucket, sl_table_index_tag_of(hash), key);
-        if (number != SL_ROW_NONE || bucket->used < SL_TABLE_BUCKET_SLOTS) {
-            return number;
+        const uint32_t record_index =
+            find_in_bucket(index, bucket, sl_table_index_tag_of(hash), key);
+        if (record_index != SL_ROW_NONE || bucket->used < SL_TABLE_BUCKET_ENTRIES) {
+            return record_index;
         }
     }
     return SL_ROW_NONE;
@@ -59,13 +60,13 @@ static uint32_t find_in_segment(const struct sl_table_index *index,
 
 uint32_t sl_table_index_find_one(const struct sl_table_index *index, uint64_t key)
 {
-    uint32_t number = SL_ROW_NONE;
-    while (index != NULL && number == SL_ROW_NONE) {
+    uint32_t record_index = SL_ROW_NONE;
+    while (index != NULL && record_index == SL_ROW_NONE) {
         const uint64_t hash = sl_table_index_hash_of(index, key);
-        number = find_in_segment(index, sl_table_index_segment_of(index, hash), hash, key);
+        record_index = find_in_segment(index, sl_table_index_segment_of(index, hash), hash, key);
         index = index->overflow;
     }
-    return number;
+    return record_index;
 }
 
 /* Directory */
@@ -144,7 +145,7 @@ static struct sl_table_bucket *find_room(struct sl_table_bucket *segment, uint64
 {
     for (uint32_t probe = 0; probe < reach; probe++) {
         struct sl_table_bucket *bucket = &segment[(hash + probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
-        if (bucket->used < SL_TABLE_BUCKET_SLOTS) {
+        if (bucket->used < SL_TABLE_BUCKET_ENTRIES) {
             return bucket;
         }
     }
@@ -152,10 +153,10 @@ static struct sl_table_bucket *find_room(struct sl_table_bucket *segment, uint64
 }
 
 static void place(struct sl_table_bucket *segment, struct sl_table_bucket *bucket, uint64_t hash,
-                  uint32_t number)
+                  uint32_t record_index)
 {
     bucket->tags[bucket->used] = sl_table_index_tag_of(hash);
-    bucket->records[bucket->used] = number;
+    bucket->records[bucket->used] = record_index;
     bucket->used++;
     segment->entries++;
 }
@@ -165,8 +166,8 @@ static void place(struct sl_table_bucket *segment, struct sl_table_bucket *bucke
 static inline __attribute__((always_inline)) void
 prefetch_records(const struct sl_table_index *index, const struct sl_table_bucket *bucket)
 {
-    for (uint32_t slot = 0; slot < bucket->used; slot++) {
-        __builtin_prefetch(sl_slab_at(index->records, bucket->records[slot]));
+    for (uint32_t entry = 0; entry < bucket->used; entry++) {
+        __builtin_prefetch(sl_slab_at(index->records, bucket->records[entry]));
     }
 }
 
@@ -186,13 +187,14 @@ static void redistribute(const struct sl_table_index *index, struct sl_table_buc
         if (b + ahead < SL_TABLE_INDEX_SEGMENT_BUCKETS) {
             prefetch_records(index, &full[b + ahead]);
         }
-        for (uint32_t slot = 0; slot < full[b].used; slot++) {
-            const uint32_t number = full[b].records[slot];
+        for (uint32_t entry = 0; entry < full[b].used; entry++) {
+            const uint32_t record_index = full[b].records[entry];
             const uint64_t hash =
-                sl_table_index_hash_of(index, sl_table_index_key_of(index, number));
+                sl_table_index_hash_of(index, sl_table_index_key_of(index, record_index));
             const bool up = (hash >> (SL_TABLE_INDEX_DIRECTORY_SHIFT + bit) & 1) != 0;
             struct sl_table_bucket *segment = up ? upper : lower;
-            place(segment, find_room(segment, hash, SL_TABLE_INDEX_SEGMENT_BUCKETS), hash, number);
+            place(segment, find_room(segment, hash, SL_TABLE_INDEX_SEGMENT_BUCKETS), hash,
+                  record_index);
         }
     }
 }
@@ -242,7 +244,7 @@ static int split(struct sl_table_index *index, struct sl_table_bucket *lower, ui
 }
 
 /* Adds the key to the overflow index, which holds keys whose hashes this index cannot separate. */
-static int insert_overflow(struct sl_table_index *index, uint64_t key, uint32_t number)
+static int insert_overflow(struct sl_table_index *index, uint64_t key, uint32_t record_index)
 {
     if (index->overflow == NULL) {
         if (!sl_table_budget_take(index->budget, sizeof *index->overflow)) {
@@ -261,23 +263,23 @@ static int insert_overflow(struct sl_table_index *index, uint64_t key, uint32_t 
         overflow->level = index->level + 1;
         index->overflow = overflow;
     }
-    return sl_table_index_insert(index->overflow, key, number);
+    return sl_table_index_insert(index->overflow, key, record_index);
 }
 
-/* Finds the key or a bucket for it. *number: record index of the key, or SL_ROW_NONE. Returns NULL
- * when the key is present or no bucket within PROBE_MAX has room. One pass suffices, since a bucket
- * with room ends the search too. */
+/* Finds the key or a bucket for it. *record_index: record index of the key, or SL_ROW_NONE. Returns
+ * NULL when the key is present or no bucket within PROBE_MAX has room. One pass suffices, since a
+ * bucket with room ends the search too. */
 static struct sl_table_bucket *find_place(const struct sl_table_index *index,
                                           struct sl_table_bucket *segment, uint64_t hash,
-                                          uint64_t key, uint32_t *number)
+                                          uint64_t key, uint32_t *record_index)
 {
     for (uint32_t probe = 0; probe < SL_TABLE_INDEX_SEGMENT_BUCKETS; probe++) {
         struct sl_table_bucket *bucket = &segment[(hash + probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
-        *number = find_in_bucket(index, bucket, sl_table_index_tag_of(hash), key);
-        if (*number != SL_ROW_NONE) {
+        *record_index = find_in_bucket(index, bucket, sl_table_index_tag_of(hash), key);
+        if (*record_index != SL_ROW_NONE) {
             return NULL;
         }
-        if (bucket->used < SL_TABLE_BUCKET_SLOTS) {
+        if (bucket->used < SL_TABLE_BUCKET_ENTRIES) {
             return probe < PROBE_MAX ? bucket : NULL;
         }
     }
@@ -311,7 +313,7 @@ void sl_table_index_reserve(struct sl_table_index *index, uint64_t count)
 }
 
 /* Adds a key that is not in the index. */
-static int insert(struct sl_table_index *index, uint64_t hash, uint64_t key, uint32_t number)
+static int insert(struct sl_table_index *index, uint64_t hash, uint64_t key, uint32_t record_index)
 {
     for (;;) {
         struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
@@ -326,15 +328,15 @@ static int insert(struct sl_table_index *index, uint64_t hash, uint64_t key, uin
         }
         /* Fill a segment that cannot be split. */
         if (bucket != NULL) {
-            place(segment, bucket, hash, number);
+            place(segment, bucket, hash, record_index);
             return 0;
         }
-        return err != 0 ? err : insert_overflow(index, key, number);
+        return err != 0 ? err : insert_overflow(index, key, record_index);
     }
 }
 
-int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash, uint32_t number,
-                       uint32_t *found)
+int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash,
+                       uint32_t record_index, uint32_t *found)
 {
     sl_assert_slow(hash == sl_table_index_hash_of(index, key));
     struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
@@ -345,17 +347,17 @@ int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash
     if (*found != SL_ROW_NONE) {
         return 0;
     }
-    *found = number;
+    *found = record_index;
     if (bucket != NULL && segment->entries < SPLIT_ENTRIES) {
-        place(segment, bucket, hash, number);
+        place(segment, bucket, hash, record_index);
         return 0;
     }
-    return insert(index, hash, key, number);
+    return insert(index, hash, key, record_index);
 }
 
-int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t number)
+int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t record_index)
 {
-    return insert(index, sl_table_index_hash_of(index, key), key, number);
+    return insert(index, sl_table_index_hash_of(index, key), key, record_index);
 }
 
 /* Lifecycle */

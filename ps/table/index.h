@@ -34,23 +34,23 @@ int sl_table_index_init(struct sl_table_index *index, struct sl_table_budget *bu
                         const struct sl_slab *records);
 void sl_table_index_fini(struct sl_table_index *index);
 
-/* Writes the record index of each key, or SL_ROW_NONE, to numbers[count]. Works in batches and
- * prefetches buckets, then records, including the first touch_bytes (at least 1) of each record
+/* Writes the record index of each key, or SL_ROW_NONE, to record_indexes[count]. Works in batches
+ * and prefetches buckets, then records, including the first touch_bytes (at least 1) of each record
  * found. */
 void sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
-                         size_t touch_bytes, uint32_t *numbers);
+                         size_t touch_bytes, uint32_t *record_indexes);
 
 uint32_t sl_table_index_find_one(const struct sl_table_index *index, uint64_t key);
 
 /* Adds a key that is not in the index; its record is already written. Errors: NO_MEMORY, without an
  * effect that a lookup can see. */
-int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t number);
+int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t record_index);
 
-/* Finds a key or adds it. *found: the key's record index, or `number` if the key was added. Record
- * `number` begins with the key already. hash: sl_hash_key(key). Errors: NO_MEMORY, without an
- * effect that a lookup can see. */
-int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash, uint32_t number,
-                       uint32_t *found);
+/* Finds a key or adds it. *found: the key's record index, or `record_index` if the key was added.
+ * Record `record_index` begins with the key already. hash: sl_hash_key(key). Errors: NO_MEMORY,
+ * without an effect that a lookup can see. */
+int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash,
+                       uint32_t record_index, uint32_t *found);
 
 /* For bulk inserts of some dozens of keys. The first call computes the hashes and prefetches the
  * buckets. The second, once the buckets are cached, prefetches the start of the likely records. */

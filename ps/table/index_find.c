@@ -10,7 +10,7 @@
 /* Keys of one batch in progress. */
 struct find_group {
     const uint64_t *keys;
-    uint32_t *numbers; /* out: record index of each key, at first a guess */
+    uint32_t *record_indexes; /* out: record index of each key, at first a guess */
     uint32_t count;
     const struct sl_table_bucket *buckets[FIND_GROUP];
     uint8_t tags[FIND_GROUP];
@@ -28,16 +28,16 @@ struct find_left {
         const struct sl_table_bucket *segment;
         uint64_t matches; /* untried matches of the bucket at `probe` */
         uint32_t probe;
-        uint32_t candidate; /* record index being prefetched; SL_ROW_NONE: none left */
-        uint32_t *number;   /* out */
+        uint32_t candidate;     /* record index being prefetched; SL_ROW_NONE: none left */
+        uint32_t *record_index; /* out */
     } searches[FIND_LEFT];
 };
 
 /* Always inline: GCC removes calls of functions that only prefetch. */
 static inline __attribute__((always_inline)) void
-prefetch_record(const struct sl_table_index *index, uint32_t number, size_t bytes)
+prefetch_record(const struct sl_table_index *index, uint32_t record_index, size_t bytes)
 {
-    const char *record = sl_slab_at(index->records, number);
+    const char *record = sl_slab_at(index->records, record_index);
     for (size_t line = 0; line < bytes; line += CACHE_LINE) {
         __builtin_prefetch(record + line);
     }
@@ -64,11 +64,11 @@ static void group_guess(const struct sl_table_index *index, struct find_group *g
     for (uint32_t i = 0; i < group->count; i++) {
         const struct sl_table_bucket *bucket = group->buckets[i];
         uint64_t matches = sl_table_bucket_match(bucket, group->tags[i]);
-        group->numbers[i] = SL_ROW_NONE;
+        group->record_indexes[i] = SL_ROW_NONE;
         if (matches != 0) {
-            group->numbers[i] = bucket->records[sl_table_bucket_pop(&matches)];
-            prefetch_record(index, group->numbers[i], touch_bytes);
-        } else if (bucket->used == SL_TABLE_BUCKET_SLOTS) {
+            group->record_indexes[i] = bucket->records[sl_table_bucket_pop(&matches)];
+            prefetch_record(index, group->record_indexes[i], touch_bytes);
+        } else if (bucket->used == SL_TABLE_BUCKET_ENTRIES) {
             __builtin_prefetch(bucket + 1);
         }
     }
@@ -83,7 +83,7 @@ static void search_next(const struct sl_table_index *index, struct find_search *
         const struct sl_table_bucket *bucket =
             &segment[(search->hash + search->probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
         search->probe++;
-        if (bucket->used < SL_TABLE_BUCKET_SLOTS ||
+        if (bucket->used < SL_TABLE_BUCKET_ENTRIES ||
             search->probe == SL_TABLE_INDEX_SEGMENT_BUCKETS) {
             search->candidate = SL_ROW_NONE;
             return;
@@ -97,7 +97,8 @@ static void search_next(const struct sl_table_index *index, struct find_search *
     prefetch_record(index, search->candidate, touch_bytes);
 }
 
-static void left_add(struct find_left *left, uint64_t key, uint32_t *number, size_t touch_bytes)
+static void left_add(struct find_left *left, uint64_t key, uint32_t *record_index,
+                     size_t touch_bytes)
 {
     struct find_search *search = &left->searches[left->count++];
     const uint64_t hash = sl_table_index_hash_of(left->index, key);
@@ -105,7 +106,7 @@ static void left_add(struct find_left *left, uint64_t key, uint32_t *number, siz
         .key = key,
         .hash = hash,
         .segment = sl_table_index_segment_of(left->index, hash),
-        .number = number,
+        .record_index = record_index,
     };
     const struct sl_table_bucket *bucket = &search->segment[hash % SL_TABLE_INDEX_SEGMENT_BUCKETS];
     search->matches = sl_table_bucket_match(bucket, sl_table_index_tag_of(hash));
@@ -125,11 +126,11 @@ static void left_settle(struct find_left *left, size_t touch_bytes)
         for (uint32_t i = 0; i < left->count; i++) {
             struct find_search *search = &left->searches[i];
             if (search->candidate == SL_ROW_NONE) {
-                *search->number = index->overflow == NULL
-                                      ? SL_ROW_NONE
-                                      : sl_table_index_find_one(index->overflow, search->key);
+                *search->record_index = index->overflow == NULL
+                                            ? SL_ROW_NONE
+                                            : sl_table_index_find_one(index->overflow, search->key);
             } else if (sl_table_index_key_of(index, search->candidate) == search->key) {
-                *search->number = search->candidate;
+                *search->record_index = search->candidate;
             } else {
                 search_next(index, search, touch_bytes);
                 left->searches[open++] = *search;
@@ -144,13 +145,13 @@ static void group_check(const struct sl_table_index *index, const struct find_gr
                         struct find_left *left, size_t touch_bytes)
 {
     for (uint32_t i = 0; i < group->count; i++) {
-        const uint32_t guess = group->numbers[i];
+        const uint32_t guess = group->record_indexes[i];
         const bool settled =
             guess == SL_ROW_NONE
-                ? group->buckets[i]->used < SL_TABLE_BUCKET_SLOTS && index->overflow == NULL
+                ? group->buckets[i]->used < SL_TABLE_BUCKET_ENTRIES && index->overflow == NULL
                 : sl_table_index_key_of(index, guess) == group->keys[i];
         if (!settled) {
-            left_add(left, group->keys[i], &group->numbers[i], touch_bytes);
+            left_add(left, group->keys[i], &group->record_indexes[i], touch_bytes);
         }
     }
     if (left->count > FIND_LEFT - FIND_GROUP) {
@@ -159,31 +160,31 @@ static void group_check(const struct sl_table_index *index, const struct find_gr
 }
 
 /* Sets the next group of keys, from `done` on; empty at the end. */
-static void group_take(struct find_group *group, const uint64_t *keys, uint32_t *numbers,
+static void group_take(struct find_group *group, const uint64_t *keys, uint32_t *record_indexes,
                        uint32_t done, uint32_t count)
 {
     const uint32_t left = done < count ? count - done : 0;
     group->keys = keys + done;
-    group->numbers = numbers + done;
+    group->record_indexes = record_indexes + done;
     group->count = left < FIND_GROUP ? left : FIND_GROUP;
 }
 
 /* Loads of one pass are independent of each other, and each pass prefetches for the next. The
  * buckets of the next group are prefetched while the records of this group arrive. */
 void sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
-                         size_t touch_bytes, uint32_t *numbers)
+                         size_t touch_bytes, uint32_t *record_indexes)
 {
     struct find_group groups[2];
     struct find_left left;
     sl_assert(index->level == 0);
     left.index = index;
     left.count = 0;
-    group_take(&groups[0], keys, numbers, 0, count);
+    group_take(&groups[0], keys, record_indexes, 0, count);
     group_hash(index, &groups[0]);
     for (uint32_t done = 0, turn = 0; done < count; done += FIND_GROUP, turn ^= 1) {
         struct find_group *next = &groups[turn ^ 1];
         group_guess(index, &groups[turn], touch_bytes);
-        group_take(next, keys, numbers, done + groups[turn].count, count);
+        group_take(next, keys, record_indexes, done + groups[turn].count, count);
         group_hash(index, next);
         group_check(index, &groups[turn], &left, touch_bytes);
     }
@@ -211,7 +212,7 @@ void sl_table_index_fetch_records(const struct sl_table_index *index, const uint
         if (matches != 0) {
             __builtin_prefetch(
                 sl_slab_at(index->records, bucket->records[sl_table_bucket_pop(&matches)]));
-        } else if (bucket->used == SL_TABLE_BUCKET_SLOTS) {
+        } else if (bucket->used == SL_TABLE_BUCKET_ENTRIES) {
             __builtin_prefetch(bucket + 1);
         }
     }

@@ -49,10 +49,11 @@ static inline struct sl_table_bucket *sl_table_index_segment_of(const struct sl_
         ->segments[at & (SL_TABLE_INDEX_PAGE_ENTRIES - 1)];
 }
 
-static inline uint64_t sl_table_index_key_of(const struct sl_table_index *index, uint32_t number)
+static inline uint64_t sl_table_index_key_of(const struct sl_table_index *index,
+                                             uint32_t record_index)
 {
     uint64_t key;
-    memcpy(&key, sl_slab_at(index->records, number), sizeof key);
+    memcpy(&key, sl_slab_at(index->records, record_index), sizeof key);
     return key;
 }
 

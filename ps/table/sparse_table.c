@@ -103,21 +103,21 @@ static void fill_record(const struct sl_sparse_table *table, struct sl_row *reco
  * because it occurs twice. The record is invisible until then, and the next call overwrites the
  * remains of a failure. */
 static int put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool fill,
-               uint32_t *number)
+               uint32_t *record_index)
 {
     int err = sl_slab_reserve(&table->records);
     if (err != 0) {
-        *number = sl_table_index_find_one(&table->index, key);
-        return *number == SL_ROW_NONE ? err : 0;
+        *record_index = sl_table_index_find_one(&table->index, key);
+        return *record_index == SL_ROW_NONE ? err : 0;
     }
     const uint32_t fresh = table->records.unit_count;
     struct sl_row *record = sl_slab_at(&table->records, fresh);
     record->key = key;
-    err = sl_table_index_put(&table->index, key, hash, fresh, number);
+    err = sl_table_index_put(&table->index, key, hash, fresh, record_index);
     if (err != 0) {
         return err;
     }
-    if (*number == fresh) {
+    if (*record_index == fresh) {
         if (fill) {
             fill_record(table, record);
         }
@@ -188,16 +188,16 @@ void sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, u
 
 /* Rows */
 
-static struct sl_row *record_at(const struct sl_sparse_table *table, uint32_t number)
+static struct sl_row *record_at(const struct sl_sparse_table *table, uint32_t record_index)
 {
-    sl_assert_slow(number < table->records.unit_count);
-    return sl_slab_at(&table->records, number);
+    sl_assert_slow(record_index < table->records.unit_count);
+    return sl_slab_at(&table->records, record_index);
 }
 
-struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t number)
+struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t record_index)
 {
-    sl_assert(number < table->records.unit_count);
-    return record_at(table, number);
+    sl_assert(record_index < table->records.unit_count);
+    return record_at(table, record_index);
 }
 
 /* Address computation for records, as a copy: in a loop that writes memory, the compiler would
@@ -219,37 +219,37 @@ static struct places places_of(const struct sl_sparse_table *table)
     };
 }
 
-static inline struct sl_row *place_at(const struct places *places, uint32_t number)
+static inline struct sl_row *place_at(const struct places *places, uint32_t record_index)
 {
-    return (void *)(places->chunks[number >> places->shift] +
-                    (number & places->mask) * places->unit_bytes);
+    return (void *)(places->chunks[record_index >> places->shift] +
+                    (record_index & places->mask) * places->unit_bytes);
 }
 
 /* Prefetches a record's values without its header, which readers of rows do not need. Always
  * inline: GCC removes calls of functions that only prefetch. */
 static inline __attribute__((always_inline)) void prefetch(const struct places *places,
-                                                           uint32_t number, size_t bytes)
+                                                           uint32_t record_index, size_t bytes)
 {
-    const char *row = (const char *)place_at(places, number)->values;
+    const char *row = (const char *)place_at(places, record_index)->values;
     for (size_t line = 0; line < bytes; line += CACHE_LINE) {
         __builtin_prefetch(row + line);
     }
     __builtin_prefetch(row + bytes - 1);
 }
 
-/* Converts row indexes to addresses for a kernel. Prefetches `bytes` of each of the first rows,
+/* Converts record indexes to addresses for a kernel. Prefetches `bytes` of each of the first rows,
  * earlier than the kernel could. */
-static void find_records(const struct sl_sparse_table *table, const uint32_t *numbers,
+static void find_records(const struct sl_sparse_table *table, const uint32_t *record_indexes,
                          uint32_t count, size_t bytes, struct sl_row **records)
 {
     const struct places places = places_of(table);
     const uint32_t first = count < FETCH_FIRST ? count : FETCH_FIRST;
     for (uint32_t i = 0; i < first; i++) {
-        prefetch(&places, numbers[i], bytes);
-        records[i] = place_at(&places, numbers[i]);
+        prefetch(&places, record_indexes[i], bytes);
+        records[i] = place_at(&places, record_indexes[i]);
     }
     for (uint32_t i = first; i < count; i++) {
-        records[i] = place_at(&places, numbers[i]);
+        records[i] = place_at(&places, record_indexes[i]);
     }
 }
 

@@ -4,7 +4,7 @@
  * bytes_max; beyond it, creation of a row fails with NO_MEMORY.
  *
  * Index: extendible hashing over segments of 64-byte buckets (index.h). A bucket is one cache line
- * of 12 (tag, row index) pairs. A full segment is split alone, so growth moves at most one
+ * of 12 (tag, record index) pairs. A full segment is split alone, so growth moves at most one
  * segment's entries at once and delays no pull. Records lie in chunks, on huge pages if available,
  * and never move.
  *
@@ -41,7 +41,7 @@ int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
 void sl_sparse_table_destroy(struct sl_sparse_table **table);
 
 /* Looks up `count` keys in batches and creates missing rows with the initializer. records[count]:
- * row indexes, which never change. Keys may repeat. Prefetches the rows found, up to 512 bytes
+ * record indexes, which never change. Keys may repeat. Prefetches the rows found, up to 512 bytes
  * each: a caller that reads many rows looks up a few hundred keys at a time first. Errors:
  * NO_MEMORY (rows of the keys before the failing one exist; nothing else changed). */
 int sl_sparse_table_find_or_create(struct sl_sparse_table *table, const uint64_t *keys,
@@ -60,7 +60,7 @@ void sl_sparse_table_reserve(struct sl_sparse_table *table, uint64_t row_count);
 void sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count,
                           uint32_t *records);
 
-struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t number);
+struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t record_index);
 
 /* Copies the rows to rows[count][dim], with prefetch. */
 void sl_sparse_table_gather(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,

@@ -549,7 +549,7 @@ const char *shard_stream_differ_at_all(struct sl_shard *a, struct sl_shard *b)
         }
     }
     if (found == NULL && (sl_clocks_min_of_all(&a->clocks) != sl_clocks_min_of_all(&b->clocks) ||
-                          a->commit.due != b->commit.due)) {
+                          a->iteration.due != b->iteration.due)) {
         found = "the floor of all, or whether a commit is due, differs";
     }
     return found;

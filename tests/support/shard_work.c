@@ -101,7 +101,7 @@ static void serve(struct sl_shard *shard, uint32_t worker, const struct shard_re
     static _Alignas(8) uint8_t reply[64 << 10];
     const struct sl_shard_client caller = {.has_clock = worker != NOBODY,
                                            .worker = worker == NOBODY ? 0 : worker};
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     char reason[512];
     uint32_t spent;
     sl_assert(sl_shard_begin(shard, &caller, request->payload, request->bytes, &work, reason,
@@ -197,7 +197,7 @@ static void settle(struct shard_work *work, uint32_t worker)
 {
     for (uint32_t s = 0; s < work->count; s++) {
         const struct sl_shard_worker at = sl_shard_worker_find(work->shards[s], worker);
-        if (!at.counts && at.clock != UINT32_MAX && at.clock > work->clocks[worker]) {
+        if (!at.active && at.clock != UINT32_MAX && at.clock > work->clocks[worker]) {
             work->clocks[worker] = at.clock;
         }
     }
@@ -208,7 +208,7 @@ static void settle(struct shard_work *work, uint32_t worker)
 
 static void work_as(struct shard_work *work, uint32_t worker)
 {
-    if (!sl_shard_worker_find(work->shards[0], worker).counts) {
+    if (!sl_shard_worker_find(work->shards[0], worker).active) {
         settle(work, worker);
     }
     if (draw(work, 4) != 0) {

@@ -274,7 +274,7 @@ CASE(pushes__rest_while_small_pulls_are_answered_but_not_for_long)
     bool rested = false;
     for (uint64_t id = 1; !sl_list_empty(queue); id++) {
         send_pull(other, id, 0, 0, 3);
-        const struct sl_shard_exec before = sl_server_request_first(queue)->work;
+        const struct sl_shard_request before = sl_server_request_first(queue)->work;
         const uint64_t answered = world->server->request_count;
         stepped_turns(world, 1);
         const bool answers = world->server->request_count != answered;

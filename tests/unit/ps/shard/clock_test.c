@@ -17,7 +17,7 @@ CASE(shard_bsp__pushes_show_when_every_worker_has_ticked)
     }
     assert_true(sl_shard_iteration_due(f->shard));
     fixture_commit(f);
-    assert_true(sl_shard_clock_moved(f->shard));
+    assert_true(sl_shard_take_wakeup(f->shard));
     float value;
     assert_int_equal(fixture_pull(f, 0, 1, BSP, 9, &value), SL_SHARD_DONE);
     assert_true(value == 33.0F);
@@ -35,7 +35,7 @@ CASE(shard_bsp__pull_waits_and_names_the_slowest)
     sl_shard_describe_wait(f->shard, &f->work, text, sizeof text);
     assert_non_null(strstr(text, "worker/1"));
     assert_non_null(strstr(text, "table0"));
-    struct sl_shard_exec parked = f->work;
+    struct sl_shard_request parked = f->work;
     static struct shard_request bytes;
     bytes = f->request;
     parked.cursor.next = bytes.payload + (parked.cursor.next - f->request.payload);

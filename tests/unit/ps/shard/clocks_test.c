@@ -74,7 +74,7 @@ CASE(clocks_tick__of_the_last_iteration_there_is_finishes)
     assert_int_equal(sl_clocks_join(clocks, 0, last), last);
     assert_int_equal(sl_clocks_tick(clocks, 0, last), 0);
     assert_int_equal(sl_clocks_of(clocks, 0), SL_CLOCKS_FINISHED);
-    assert_false(sl_clocks_counts(clocks, 0));
+    assert_false(sl_clocks_is_active(clocks, 0));
 }
 
 CASE(clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers_are)
@@ -99,16 +99,16 @@ CASE(clocks_group__counts_who_has_joined_before)
 
 CASE(clocks_counts__from_the_first_for_those_expected_only)
 {
-    assert_true(sl_clocks_counts(clocks, 9)); /* nobody is expected: anybody */
+    assert_true(sl_clocks_is_active(clocks, 9)); /* nobody is expected: anybody */
     uint32_t group = sl_clocks_group(clocks, 2);
-    assert_true(sl_clocks_counts(clocks, 1));
-    assert_false(sl_clocks_counts(clocks, 2));
-    assert_true(sl_clocks_counts_in(clocks, group, 1));
+    assert_true(sl_clocks_is_active(clocks, 1));
+    assert_false(sl_clocks_is_active(clocks, 2));
+    assert_true(sl_clocks_is_active_in(clocks, group, 1));
     sl_clocks_mark_seen(clocks, 2);
-    assert_false(sl_clocks_counts_in(clocks, group, 2));
+    assert_false(sl_clocks_is_active_in(clocks, group, 2));
     assert_int_equal(sl_clocks_join(clocks, 2, 0), 0);
-    assert_true(sl_clocks_counts(clocks, 2));
-    assert_true(sl_clocks_counts_in(clocks, group, 2));
+    assert_true(sl_clocks_is_active(clocks, 2));
+    assert_true(sl_clocks_is_active_in(clocks, group, 2));
 }
 
 CASE(clocks_join__holds_every_group_up)
@@ -118,7 +118,7 @@ CASE(clocks_join__holds_every_group_up)
     tick_to(clocks, 0, 4);
     tick_to(clocks, 1, 4);
     assert_int_equal(sl_clocks_join(clocks, 5, 3), 4);
-    assert_false(sl_clocks_counts(clocks, 5));
+    assert_false(sl_clocks_is_active(clocks, 5));
     assert_int_equal(sl_clocks_join(clocks, 5, 4), 4);
     tick_to(clocks, 0, 9);
     tick_to(clocks, 1, 9);
@@ -155,7 +155,7 @@ CASE(clocks_join__is_not_for_who_has_finished)
     assert_int_equal(sl_clocks_of(clocks, 1), SL_CLOCKS_FINISHED);
     assert_int_equal(sl_clocks_joinable(clocks, 1), SL_CLOCKS_FINISHED);
     assert_int_equal(sl_clocks_join(clocks, 1, 5), SL_CLOCKS_FINISHED);
-    assert_false(sl_clocks_counts(clocks, 1));
+    assert_false(sl_clocks_is_active(clocks, 1));
     assert_int_equal(sl_clocks_join(clocks, 0, SL_CLOCKS_FINISHED), 0);
 }
 
@@ -268,7 +268,7 @@ static uint32_t plain_min_clock(const struct sl_clocks *clocks, uint32_t group, 
     bool all_finished = true;
     for (uint32_t w = 0; w < workers; w++) {
         uint32_t clock = clocks->workers[w].clock;
-        if (sl_clocks_counts_in(clocks, group, w)) {
+        if (sl_clocks_is_active_in(clocks, group, w)) {
             min_clock = clock < min_clock ? clock : min_clock;
         } else if (sl_clocks_belongs(clocks, group, w)) {
             done = clock > done ? clock : done;
@@ -283,7 +283,7 @@ static uint32_t plain_min_clock_of_all(const struct sl_clocks *clocks, uint32_t 
     uint32_t min_clock = SL_CLOCKS_FINISHED;
     for (uint32_t w = 0; w < workers; w++) {
         const struct sl_clocks_worker *who = &clocks->workers[w];
-        bool known = w < clocks->expected || (who->seen && sl_clocks_counts(clocks, w));
+        bool known = w < clocks->expected || (who->seen && sl_clocks_is_active(clocks, w));
         if (who->state == SL_CLOCKS_STATE_ACTIVE && known) {
             min_clock = who->clock < min_clock ? who->clock : min_clock;
         }
@@ -309,7 +309,7 @@ static void act(struct sl_clocks *clocks, uint32_t worker, uint64_t what, uint64
         uint32_t clock = sl_clocks_joinable(clocks, worker);
         clock = clock > 2 ? clock - 2 + ahead : ahead;
         uint32_t least = sl_clocks_join(clocks, worker, clock);
-        assert_true(least != clock || sl_clocks_counts(clocks, worker) ||
+        assert_true(least != clock || sl_clocks_is_active(clocks, worker) ||
                     clock == SL_CLOCKS_FINISHED);
         assert_true(least != clock || sl_clocks_of(clocks, worker) == clock);
     }
@@ -384,10 +384,10 @@ CASE(clocks_expect_again__those_that_have_left_together)
     sl_clocks_expect_again(clocks);
     assert_int_equal(sl_clocks_min(clocks, group), 3);
     for (uint32_t worker = 0; worker < 3; worker++) {
-        assert_true(sl_clocks_counts(clocks, worker));
+        assert_true(sl_clocks_is_active(clocks, worker));
         assert_int_equal(sl_clocks_join(clocks, worker, stood[worker]), stood[worker]);
     }
-    assert_false(sl_clocks_counts(clocks, 7));
+    assert_false(sl_clocks_is_active(clocks, 7));
     assert_int_equal(sl_clocks_min_of_all(clocks), 3);
 }
 
@@ -398,6 +398,6 @@ CASE(clocks_expect_again__nobody_while_others_work)
     tick_to(clocks, 1, 5);
     sl_clocks_leave(clocks, 0);
     sl_clocks_expect_again(clocks);
-    assert_false(sl_clocks_counts(clocks, 0));
+    assert_false(sl_clocks_is_active(clocks, 0));
     assert_int_equal(sl_clocks_min(clocks, group), 5);
 }

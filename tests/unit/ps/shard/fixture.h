@@ -21,7 +21,7 @@ struct fixture {
     struct shard_request request;
     _Alignas(8) uint8_t reply[SL_LIMIT_FRAME_PAYLOAD_BYTES];
     char reason[512];
-    struct sl_shard_exec work; /* of the last request */
+    struct sl_shard_request work; /* of the last request */
 };
 
 /* *state: a struct fixture. */

@@ -178,7 +178,7 @@ CASE(handler__again_parks_until_another_call_is_done)
 {
     struct kv_fixture *f = &self->f;
     static _Alignas(8) uint8_t moved[4096];
-    struct sl_shard_exec parked;
+    struct sl_shard_request parked;
     uint32_t spent;
     self->shown.answer = SL_ERR_AGAIN;
     kv_request(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, keys, 3, lens, six, 6);
@@ -187,7 +187,7 @@ CASE(handler__again_parks_until_another_call_is_done)
     assert_int_equal(kv_go_on(f, &parked), SL_SHARD_PARKED);
     assert_int_equal(self->shown.calls, 1);
     assert_true(sl_shard_waits(f->shard, &parked));
-    assert_false(sl_shard_clock_moved(f->shard));
+    assert_false(sl_shard_take_wakeup(f->shard));
     char text[200];
     sl_shard_describe_wait(f->shard, &parked, text, sizeof text);
     assert_string_equal(text, "shard 0: a request to table floats waits for its handler");
@@ -199,13 +199,13 @@ CASE(handler__again_parks_until_another_call_is_done)
     /* Another that has to wait too changes nothing; one that is done does, even by an error. */
     assert_int_equal(kv_run(f, BYTES, SL_REQUEST_KV_PULL, keys, 3, lens, NULL, 6), SL_SHARD_PARKED);
     assert_true(sl_shard_waits(f->shard, &parked));
-    assert_false(sl_shard_clock_moved(f->shard));
+    assert_false(sl_shard_take_wakeup(f->shard));
     sl_shard_abandon(f->shard, &f->work);
     self->shown.answer = 0;
     assert_int_equal(kv_run(f, BYTES, SL_REQUEST_KV_PULL, keys, 3, lens, NULL, 6), SL_SHARD_DONE);
     assert_false(sl_shard_waits(f->shard, &parked));
-    assert_true(sl_shard_clock_moved(f->shard));
-    assert_false(sl_shard_clock_moved(f->shard));
+    assert_true(sl_shard_take_wakeup(f->shard));
+    assert_false(sl_shard_take_wakeup(f->shard));
     self->shown.answer = SL_ERR_AGAIN;
     assert_int_equal(
         sl_shard_run(f->shard, &parked, f->reply, 100, &spent, f->reason, sizeof f->reason),
@@ -213,14 +213,14 @@ CASE(handler__again_parks_until_another_call_is_done)
     assert_true(sl_shard_waits(f->shard, &parked));
     self->shown.answer = SL_ERR_INVALID;
     assert_int_equal(kv_run(f, BYTES, SL_REQUEST_KV_PUSH, keys, 3, lens, six, 6), SL_ERR_INVALID);
-    assert_true(sl_shard_clock_moved(f->shard));
+    assert_true(sl_shard_take_wakeup(f->shard));
     self->shown.answer = 0;
     assert_int_equal(kv_go_on(f, &parked), SL_SHARD_DONE);
     assert_memory_equal(self->shown.pushed, six, sizeof six);
     /* Nobody waits: nobody is told. */
-    assert_false(sl_shard_clock_moved(f->shard));
+    assert_false(sl_shard_take_wakeup(f->shard));
     assert_int_equal(kv_run(f, BYTES, SL_REQUEST_KV_PUSH, keys, 3, lens, six, 6), SL_SHARD_DONE);
-    assert_false(sl_shard_clock_moved(f->shard));
+    assert_false(sl_shard_take_wakeup(f->shard));
 }
 
 CASE(handler__a_parked_push_that_nobody_wants_is_not_shown_again)

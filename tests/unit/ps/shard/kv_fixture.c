@@ -43,7 +43,7 @@ int kv_teardown(void **state)
     return 0;
 }
 
-int kv_begin(struct kv_fixture *f, struct sl_shard_exec *work)
+int kv_begin(struct kv_fixture *f, struct sl_shard_request *work)
 {
     const struct sl_shard_client caller = {0};
     f->slices = 0;
@@ -51,7 +51,7 @@ int kv_begin(struct kv_fixture *f, struct sl_shard_exec *work)
                           sizeof f->reason);
 }
 
-int kv_go_on(struct kv_fixture *f, struct sl_shard_exec *work)
+int kv_go_on(struct kv_fixture *f, struct sl_shard_request *work)
 {
     int result = SL_SHARD_AGAIN;
     while (result == SL_SHARD_AGAIN) {

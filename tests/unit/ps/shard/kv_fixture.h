@@ -16,9 +16,9 @@ struct kv_fixture {
     struct shard_request request;
     _Alignas(8) uint8_t reply[SL_LIMIT_FRAME_PAYLOAD_BYTES];
     char reason[512];
-    struct sl_shard_exec work; /* of the last request */
-    uint32_t key_budget;       /* of one slice; at first 1000 */
-    uint32_t slices;           /* of the last request */
+    struct sl_shard_request work; /* of the last request */
+    uint32_t key_budget;          /* of one slice; at first 1000 */
+    uint32_t slices;              /* of the last request */
 };
 
 /* *state: a struct kv_fixture, one shard of one without limits or a handler. */
@@ -29,10 +29,10 @@ int kv_teardown(void **state);
 void kv_make(struct kv_fixture *f, const struct sl_shard_options *options);
 
 /* Takes f->request in; 0 or an error. */
-int kv_begin(struct kv_fixture *f, struct sl_shard_exec *work);
+int kv_begin(struct kv_fixture *f, struct sl_shard_request *work);
 
 /* Goes on with it until it is done, waits, or fails. */
-int kv_go_on(struct kv_fixture *f, struct sl_shard_exec *work);
+int kv_go_on(struct kv_fixture *f, struct sl_shard_request *work);
 
 /* A request of one section of whole arrays, into f->request. */
 void kv_request(struct kv_fixture *f, uint16_t table, uint8_t op, const uint64_t *keys,

@@ -189,7 +189,7 @@ static void run_one(struct model *m, struct made *made)
 /* A long push that is given up somewhere while it claims: no trace of it. */
 static void give_up_one(struct model *m, struct made *made, struct shard_request *request)
 {
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     const struct sl_shard_client caller = {0};
     uint32_t spent;
     do {

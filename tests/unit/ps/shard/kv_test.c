@@ -162,7 +162,7 @@ CASE(shard_run__pushes_of_one_array_may_go_side_by_side)
     assert_non_null(payload);
     kv_request(f, FLOATS, SL_REQUEST_KV_PUSH, keys, 1, NULL, values, LONG);
     memcpy(payload, f->request.payload, f->request.bytes);
-    struct sl_shard_exec works[2];
+    struct sl_shard_request works[2];
     const struct sl_shard_client caller = {0};
     assert_int_equal(kv_begin(f, &works[0]), 0);
     assert_int_equal(sl_shard_begin(f->shard, &caller, payload, f->request.bytes, &works[1],
@@ -206,7 +206,7 @@ CASE(shard_run__a_push_of_many_keys_claims_them_first)
     static uint8_t payload[SL_LIMIT_FRAME_PAYLOAD_BYTES];
     memcpy(payload, f->request.payload, f->request.bytes);
     const struct sl_shard_client caller = {0};
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     assert_int_equal(sl_shard_begin(f->shard, &caller, payload, f->request.bytes, &work, f->reason,
                                     sizeof f->reason),
                      0);
@@ -216,7 +216,7 @@ CASE(shard_run__a_push_of_many_keys_claims_them_first)
         sl_shard_run(f->shard, &work, f->reply, 20, &spent, f->reason, sizeof f->reason),
         SL_SHARD_AGAIN);
     /* Some are claimed: not there, but their length is settled; the same length is welcome. */
-    struct sl_shard_exec other;
+    struct sl_shard_request other;
     assert_int_equal(kv_length(f, FLOATS, 3), 0);
     kv_request(f, FLOATS, SL_REQUEST_KV_PULL, many + 1, 1, NULL, NULL, 2);
     assert_fails(f, SL_ERR_NOT_FOUND, "no client has pushed key 3");
@@ -426,7 +426,7 @@ CASE(shard_ready__means_done_in_one_call_within_the_cost)
         for (uint8_t op = SL_REQUEST_KV_PUSH; op <= SL_REQUEST_KV_LENGTHS; op++) {
             const uint32_t each = LONG / key_counts[i] / 2;
             const bool lengths = op == SL_REQUEST_KV_LENGTHS;
-            struct sl_shard_exec work;
+            struct sl_shard_request work;
             uint32_t spent;
             for (uint32_t key = 0; key < key_counts[i]; key++) {
                 many[key] = (uint64_t)i << 32 | key;

@@ -186,7 +186,7 @@ static void check_pulls(struct fixture *f, const struct model *model, uint32_t w
                          waits ? SL_SHARD_PARKED : SL_SHARD_DONE);
     }
     struct sl_shard_worker found = sl_shard_worker_find(f->shard, worker);
-    assert_int_equal(found.counts, who->counts);
+    assert_int_equal(found.active, who->counts);
     assert_int_equal(found.clock, who->finished ? SL_REQUEST_CLOCK_FINISHED
                                   : who->counts ? who->clock
                                                 : joinable(model, who));

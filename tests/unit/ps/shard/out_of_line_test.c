@@ -116,7 +116,7 @@ CASE(shard_move_rest__brings_the_values_along)
     sl_shard_move_rest(f->shard, &f->work, places.moved);
     memset(places.structure, 0xff, sizeof places.structure);
     memset(places.values, 0xff, sizeof places.values);
-    struct sl_shard_exec parked = f->work;
+    struct sl_shard_request parked = f->work;
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
     f->work = parked;

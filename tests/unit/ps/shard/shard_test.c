@@ -89,7 +89,7 @@ static struct sl_shard_client caller_of(uint32_t worker)
 }
 
 static int begin(struct fixture *f, const struct shard_request *request, uint32_t worker,
-                 struct sl_shard_exec *work)
+                 struct sl_shard_request *work)
 {
     struct sl_shard_client caller = caller_of(worker);
     return sl_shard_begin(f->shard, &caller, request->payload, request->bytes, work, f->reason,
@@ -99,7 +99,7 @@ static int begin(struct fixture *f, const struct shard_request *request, uint32_
 /* Runs f->request to its end, in slices of `budget`; it must not park. */
 static int run(struct fixture *f, uint32_t worker, uint32_t budget)
 {
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     int err = begin(f, &f->request, worker, &work);
     if (err != 0) {
         return err;
@@ -147,7 +147,7 @@ static float pull_one(struct fixture *f, uint16_t table, uint64_t key)
 
 CASE(shard_begin__refuses_what_does_not_fit_the_tables)
 {
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     uint64_t key = 1;
     shard_request_begin(&f->request, 0);
     assert_int_equal(begin(f, &f->request, NOBODY, &work), SL_ERR_PROTOCOL);
@@ -189,7 +189,7 @@ CASE(shard_begin__refuses_a_reply_longer_than_a_frame)
     open_table(f, 3, &spec);
     shard_request_begin(&f->request, 0);
     uint32_t most = SL_LIMIT_FRAME_PAYLOAD_BYTES / (SL_LIMIT_DIM * sizeof(float));
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     shard_request_pull(&f->request, 3, f->keys, most);
     assert_int_equal(begin(f, &f->request, NOBODY, &work), 0);
     assert_int_equal(work.reply_bytes, SL_LIMIT_FRAME_PAYLOAD_BYTES);
@@ -319,8 +319,8 @@ CASE(shard_run__long_pushes_take_the_scratch_in_turns)
     shard_request_push(&f->request, SL_REQUEST_PUSH, 0, f->keys, MANY, f->gradients, DIM);
     shard_request_begin(&f->other, 0);
     shard_request_push(&f->other, SL_REQUEST_PUSH, 0, f->keys, MANY, f->gradients, DIM);
-    struct sl_shard_exec first;
-    struct sl_shard_exec second;
+    struct sl_shard_request first;
+    struct sl_shard_request second;
     assert_int_equal(begin(f, &f->request, NOBODY, &first), 0);
     assert_int_equal(begin(f, &f->other, NOBODY, &second), 0);
     uint32_t spent;
@@ -474,7 +474,7 @@ CASE(shard_run__without_a_reply_needs_no_memory_for_it)
     shard_request_begin(&f->request, 0);
     shard_request_pull(&f->request, 0, NULL, 0);
     shard_request_pooled(&f->request, 0, NULL, 0, NULL, 0);
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     assert_int_equal(begin(f, &f->request, NOBODY, &work), 0);
     uint32_t spent;
     assert_int_equal(sl_shard_run(f->shard, &work, NULL, 100, &spent, f->reason, sizeof f->reason),
@@ -508,7 +508,7 @@ CASE(shard_ready__means_done_in_one_call_within_the_cost)
                                     f->gradients);
             }
         }
-        struct sl_shard_exec work;
+        struct sl_shard_request work;
         assert_int_equal(begin(f, &f->request, NOBODY, &work), 0);
         assert_false(sl_shard_ready(f->shard, &work, work.cost - 1));
         assert_true(sl_shard_ready(f->shard, &work, work.cost));

@@ -93,7 +93,7 @@ CASE(shard_replay__waits_as_it_did)
     assert_int_equal(rest, sizeof(struct sl_request_section) + sizeof key);
     sl_shard_move_rest(f->shard, &f->work, elsewhere.payload);
     assert_true(sl_shard_waits(f->shard, &f->work));
-    struct sl_shard_exec parked = f->work;
+    struct sl_shard_request parked = f->work;
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
     fixture_commit(f);
@@ -122,7 +122,7 @@ CASE(shard_replay__of_an_old_iteration_is_no_error)
     fixture_begin(f, 1);
     sl_shard_skip_writes(&f->work);
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
-    assert_true(sl_shard_worker_find(f->shard, 1).counts);
+    assert_true(sl_shard_worker_find(f->shard, 1).active);
 }
 
 /* A push_pull to a table without waiting, too long for one slice, and a short push. */
@@ -146,7 +146,7 @@ CASE(shard_replay__of_a_long_push_runs_beside_another)
     make_long(f);
     fixture_begin(f, NOBODY);
     run_some(f, 100);
-    struct sl_shard_exec other = f->work;
+    struct sl_shard_request other = f->work;
     fixture_begin(f, NOBODY);
     assert_false(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
     sl_shard_skip_writes(&f->work);

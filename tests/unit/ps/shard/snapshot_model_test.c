@@ -27,7 +27,7 @@ enum { ROWS, BSP_ROWS, ARRAY, BSP_ARRAY, KV_OF_FLOATS, KV_OF_BYTES, FIRST_LATE }
 
 struct slot {
     bool busy;
-    struct sl_shard_exec work;
+    struct sl_shard_request work;
     struct shard_request request;
     _Alignas(8) uint8_t reply[SL_LIMIT_FRAME_PAYLOAD_BYTES];
 };

@@ -57,7 +57,7 @@ CASE(begin__long_pushes_wait_for_it_and_it_for_those_that_have_begun)
     (void)snapshot_slice(&other, 20, SL_SHARD_AGAIN);
     assert_false(other.work.in_part);
     assert_int_equal(snapshot_slice(&other, 20, SL_SHARD_AGAIN), 0);
-    const struct sl_shard_exec held = other.work;
+    const struct sl_shard_request held = other.work;
 
     assert_int_equal(fixture_push(&other, NOBODY, 0, ASP, 7, 1.0F),
                      SL_SHARD_DONE); /* a short one */

@@ -8,10 +8,10 @@
 
 #define FIFTH 4 /* a worker beyond every table's worker_count */
 
-static void check(const struct fixture *f, uint32_t worker, bool counts, uint32_t clock)
+static void check(const struct fixture *f, uint32_t worker, bool active, uint32_t clock)
 {
     struct sl_shard_worker found = sl_shard_worker_find(f->shard, worker);
-    assert_int_equal(found.counts, counts);
+    assert_int_equal(found.active, active);
     assert_int_equal(found.clock, clock);
 }
 
@@ -138,7 +138,7 @@ CASE(shard_worker_left__ends_its_iteration)
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     sl_shard_worker_left(f->shard, 2);
     fixture_commit(f);
-    assert_true(sl_shard_clock_moved(f->shard));
+    assert_true(sl_shard_take_wakeup(f->shard));
     assert_true(fixture_peek(f, BSP, 1) == 3.0F); /* what it had pushed counts */
     /* It comes back: served, but nobody waits for it. */
     assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
@@ -203,9 +203,9 @@ CASE(shard_worker_lost__lets_the_others_go_on)
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_PARKED);
-    (void)sl_shard_clock_moved(f->shard);
+    (void)sl_shard_take_wakeup(f->shard);
     sl_shard_worker_expired(f->shard, 2); /* which never came */
-    assert_true(sl_shard_clock_moved(f->shard));
+    assert_true(sl_shard_take_wakeup(f->shard));
     assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_DONE);
     assert_int_equal(sl_shard_clock_min(f->shard), 1);
 }

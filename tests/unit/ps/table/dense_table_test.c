@@ -43,7 +43,7 @@ SL_CASE(dense_table_create__values_whatever_the_shards)
             float *values = malloc((end - start + 1) * sizeof *values);
             assert_int_equal(sl_dense_table_create(&spec, start, end - start, 0, &table), 0);
             assert_int_equal(sl_dense_table_start(table), start);
-            assert_int_equal(sl_dense_table_count(table), end - start);
+            assert_int_equal(sl_dense_table_element_count(table), end - start);
             sl_dense_table_read(table, start, end - start, values);
             for (uint64_t i = start; i < end; i++) {
                 float expected;
