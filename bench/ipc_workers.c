@@ -321,7 +321,6 @@ static int start(const struct sl_bench_ipc_options *options, struct sl_bench_ipc
     workers->handler = sl_bench_pslite_keep_handler(workers->keep);
     const struct sl_bench_pslite_job_options of_job = {
         .workers = options->workers,
-        .servers = 1,
         .server_core = options->server_core,
         .worker_core = options->worker_core,
         .no_shm = options->no_shm,

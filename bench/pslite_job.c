@@ -17,7 +17,7 @@
 #define LOOK_EVERY_NS (2 * SL_CLOCK_NS_PER_MS)
 #define NUMBER_BYTES  16
 
-/* Servers are parked now and then for longer than a job's lease would be. */
+/* The server is parked now and then for longer than a job's lease would be. */
 #define LEASE_S       "3600"
 
 /* Variables that a process of the job reads and that are the job's to say: none of ours leak in. */
@@ -65,7 +65,7 @@ static void set_environment(const struct sl_bench_pslite_job_options *options, c
     }
     set("DMLC_ROLE", role);
     set_number("DMLC_NUM_WORKER", options->workers);
-    set_number("DMLC_NUM_SERVER", options->servers);
+    set("DMLC_NUM_SERVER", "1");
     set("DMLC_PS_ROOT_URI", "127.0.0.1");
     set_number("DMLC_PS_ROOT_PORT", port);
     set("DMLC_NODE_HOST", options->rdma_address == NULL ? "127.0.0.1" : options->rdma_address);
@@ -85,7 +85,7 @@ static void set_environment(const struct sl_bench_pslite_job_options *options, c
     }
 }
 
-/* Servers at an address of the network are open to it while the benchmark lasts. */
+/* A server at an address of the network is open to it while the benchmark lasts. */
 static int serve(const struct sl_bench_pslite_job_options *options, bool is_scheduler)
 {
     static char program[] = "starling-bench", lease[] = "--lease", value[] = LEASE_S;
@@ -131,10 +131,7 @@ static bool start_all(const struct sl_bench_pslite_job_options *options, uint16_
                       struct sl_bench_pslite_job *job)
 {
     bool started = start_one(options, "scheduler", -1, port, 0, &job->scheduler);
-    while (started && job->server_count < options->servers) {
-        started = start_one(options, "server", options->server_core, port, 0,
-                            &job->servers[job->server_count++]);
-    }
+    started = started && start_one(options, "server", options->server_core, port, 0, &job->server);
     while (started && job->worker_count < options->workers) {
         const uint32_t worker = job->worker_count++;
         started =
@@ -148,8 +145,6 @@ int sl_bench_pslite_job_start(const struct sl_bench_pslite_job_options *options,
 {
     sl_assert(options->workers >= 1);
     sl_assert(options->workers <= SL_BENCH_PSLITE_WORKERS_MAX);
-    sl_assert(options->servers >= 1);
-    sl_assert(options->servers <= SL_BENCH_PSLITE_SERVERS_MAX);
     struct sl_bench_pslite_job job = {0};
     uint16_t port;
     const int err = sl_bench_child_port(&port);
@@ -196,7 +191,7 @@ static struct census count_all(struct sl_bench_pslite_job *job)
 {
     struct census census = {0};
     census.workers = count_running(job->workers, job->worker_count, "worker", &census.failed);
-    census.others = count_running(job->servers, job->server_count, "server", &census.failed) +
+    census.others = count_running(&job->server, 1, "server", &census.failed) +
                     count_running(&job->scheduler, 1, "scheduler", &census.failed);
     return census;
 }
@@ -204,8 +199,8 @@ static struct census count_all(struct sl_bench_pslite_job *job)
 int sl_bench_pslite_job_look(struct sl_bench_pslite_job *job)
 {
     const struct census census = count_all(job);
-    if (!census.failed && census.workers > 0 && census.others < job->server_count + 1) {
-        sl_log_error("servers or the scheduler ended before the workers");
+    if (!census.failed && census.workers > 0 && census.others < 2) {
+        sl_log_error("the server or the scheduler ended before the workers");
         return SL_ERR_CLOSED;
     }
     return census.failed ? SL_ERR_CLOSED : 0;
@@ -245,7 +240,7 @@ static void end_all(pid_t *pids, uint32_t count)
 void sl_bench_pslite_job_stop(struct sl_bench_pslite_job *job)
 {
     end_all(job->workers, job->worker_count);
-    end_all(job->servers, job->server_count);
+    end_all(&job->server, 1);
     end_all(&job->scheduler, 1);
     *job = (struct sl_bench_pslite_job){0};
 }
@@ -254,10 +249,8 @@ void sl_bench_pslite_job_stop(struct sl_bench_pslite_job *job)
 
 void sl_bench_pslite_job_park(struct sl_bench_pslite_job *job, bool parks)
 {
-    for (uint32_t i = 0; job->parked != parks && i < job->server_count; i++) {
-        if (job->servers[i] > 0) {
-            (void)kill(job->servers[i], parks ? SIGSTOP : SIGCONT);
-        }
+    if (job->parked != parks && job->server > 0) {
+        (void)kill(job->server, parks ? SIGSTOP : SIGCONT);
     }
     job->parked = parks;
 }

@@ -1,4 +1,4 @@
-/* All processes of a job in ps-lite's roles, on this machine: a scheduler, servers on one core,
+/* All processes of a job in ps-lite's roles, on this machine: a scheduler, a server on one core,
  * workers on another, forked from this one and found by DMLC_* variables as a cluster script would
  * set them. They are killed by the kernel when this process dies. One thread, the only one of its
  * process when the job starts. */
@@ -14,23 +14,22 @@
 struct sl_kv_handler;
 
 struct sl_bench_pslite_job_options {
-    uint32_t workers, servers; /* 1 to SL_BENCH_PSLITE_WORKERS_MAX and SERVERS_MAX */
+    uint32_t workers; /* 1 to SL_BENCH_PSLITE_WORKERS_MAX */
     int server_core, worker_core;
     bool no_shm;                             /* STARLING_SHM=0 */
-    const char *rdma_address;                /* of the servers, which serve by RDMA too; or NULL */
+    const char *rdma_address;                /* of the server, which serves by RDMA too; or NULL */
     const char *rdma_device;                 /* then, or NULL: any */
     const char *server_polling;              /* "true", "false", or NULL: as in our environment */
     const char *worker_polling;              /* the same */
     const char *congestion;                  /* of TCP; NULL: as in our environment */
-    const struct sl_kv_handler *handler;     /* of the servers; NULL: the sum */
+    const struct sl_kv_handler *handler;     /* of the server; NULL: the sum */
     int (*work)(void *ctx, uint32_t worker); /* a worker's process; its exit status */
     void *ctx;
 };
 
 struct sl_bench_pslite_job {
-    pid_t scheduler, servers[SL_BENCH_PSLITE_SERVERS_MAX];
-    pid_t workers[SL_BENCH_PSLITE_WORKERS_MAX]; /* 0: has ended */
-    uint32_t server_count, worker_count;
+    pid_t scheduler, server, workers[SL_BENCH_PSLITE_WORKERS_MAX]; /* 0: has ended */
+    uint32_t worker_count;
     bool parked;
 };
 
@@ -43,14 +42,14 @@ int sl_bench_pslite_job_start(const struct sl_bench_pslite_job_options *options,
  * or a worker with another status than 0. Never blocks. */
 int sl_bench_pslite_job_look(struct sl_bench_pslite_job *job);
 
-/* Until the workers have ended, and then the servers and the scheduler by themselves. Errors,
+/* Until the workers have ended, and then the server and the scheduler by themselves. Errors,
  * logged: CLOSED as above, DEADLINE: those that are left are to be stopped. */
 int sl_bench_pslite_job_wait(struct sl_bench_pslite_job *job, uint32_t timeout_ms);
 
 /* Kills what still runs. A job of zeros has nothing. */
 void sl_bench_pslite_job_stop(struct sl_bench_pslite_job *job);
 
-/* Stops the servers in their place, or lets them go on, so that others have the core meanwhile. */
+/* Stops the server in its place, or lets it go on, so that others have the core meanwhile. */
 void sl_bench_pslite_job_park(struct sl_bench_pslite_job *job, bool parks);
 
 #endif

@@ -10,7 +10,6 @@
 
 #define SL_BENCH_PSLITE_LEN_MAX     (1ULL << 30)
 #define SL_BENCH_PSLITE_KEYS_MAX    4096 /* of each server */
-#define SL_BENCH_PSLITE_SERVERS_MAX 64
 #define SL_BENCH_PSLITE_WORKERS_MAX 64
 
 enum sl_bench_pslite_mode {

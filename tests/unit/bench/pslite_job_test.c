@@ -80,7 +80,7 @@ static struct sl_bench_pslite_job_options options_of(int (*does)(void *, uint32_
 {
     *notes = (struct notes){0};
     return (struct sl_bench_pslite_job_options){
-        .workers = 2, .servers = 2, .server_core = -1, .worker_core = -1, .work = does};
+        .workers = 2, .server_core = -1, .worker_core = -1, .work = does};
 }
 
 static void start__roles_know_each_other(void **state)
@@ -93,9 +93,9 @@ static void start__roles_know_each_other(void **state)
     assert_int_equal(sl_bench_pslite_job_start(&options, &job), 0);
     assert_int_equal(sl_bench_pslite_job_wait(&job, PATIENCE_MS), 0);
     assert_int_equal(unsetenv("TF_CONFIG"), 0);
-    assert_string_equal(notes->scheduler, "scheduler 127.0.0.1:2 2 0 - true");
-    assert_string_equal(notes->server, "server 127.0.0.1:2 2 0 - true");
-    assert_string_equal(notes->worker, "worker 127.0.0.1:2 2 0 - true");
+    assert_string_equal(notes->scheduler, "scheduler 127.0.0.1:2 1 0 - true");
+    assert_string_equal(notes->server, "server 127.0.0.1:2 1 0 - true");
+    assert_string_equal(notes->worker, "worker 127.0.0.1:2 1 0 - true");
     sl_bench_pslite_job_stop(&job);
 }
 
@@ -157,17 +157,16 @@ static void await_state(pid_t pid, bool stopped)
     assert_int_equal(state_of(pid) == 'T', stopped);
 }
 
-static void park__stops_the_servers_in_their_place(void **state)
+static void park__stops_the_server_in_its_place(void **state)
 {
     const struct sl_bench_pslite_job_options options = options_of(stay);
     struct sl_bench_pslite_job job;
     assert_int_equal(sl_bench_pslite_job_start(&options, &job), 0);
     sl_bench_pslite_job_park(&job, true);
-    await_state(job.servers[0], true);
-    await_state(job.servers[1], true);
+    await_state(job.server, true);
     assert_int_equal(sl_bench_pslite_job_look(&job), 0);
     sl_bench_pslite_job_park(&job, false);
-    await_state(job.servers[1], false);
+    await_state(job.server, false);
     sl_bench_pslite_job_park(&job, true);
     sl_bench_pslite_job_stop(&job); /* also what is parked */
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
@@ -180,7 +179,7 @@ int main(void)
         cmocka_unit_test(wait__tells_a_worker_that_failed),
         cmocka_unit_test(wait__has_a_deadline),
         cmocka_unit_test(look__notices_a_server_that_ended),
-        cmocka_unit_test(park__stops_the_servers_in_their_place),
+        cmocka_unit_test(park__stops_the_server_in_its_place),
     };
     notes = mmap(NULL, sizeof *notes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (notes == MAP_FAILED) {
