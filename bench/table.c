@@ -104,7 +104,7 @@ static int parse(int argc, char **argv, struct options *o)
         sl_bench_text("dim", &texts.dims, "LIST", "Columns of a row; 16,64,128 unless given."),
         sl_bench_text("optimizer", &texts.optimizers, "LIST",
                       "Optimizers of the table, or all; adagrad unless given."),
-        {.kind = SL_CLI_FLAG,
+        {.kind = SL_CLI_BOOL,
          .name = "all",
          .target = &texts.all,
          .help = "What is not given as a list is 1M,20M rows and all optimizers; what does not fit "

@@ -43,8 +43,8 @@ static int try_writing(const char *dir)
     return why;
 }
 
-int sl_checkpoint_settings_check(const struct sl_checkpoint_settings *chosen, char *reason,
-                                 size_t reason_bytes)
+int sl_checkpoint_settings_prepare_dir(const struct sl_checkpoint_settings *chosen, char *reason,
+                                       size_t reason_bytes)
 {
     if (chosen->dir == NULL) {
         return 0;
@@ -92,8 +92,9 @@ static int open_lock(const char *path)
     return fd < 0 && errno == EACCES ? open(path, O_RDONLY | O_CLOEXEC) : fd;
 }
 
-int sl_checkpoint_settings_lock(const struct sl_checkpoint_settings *chosen, uint32_t task_index,
-                                int *lock, char *reason, size_t reason_bytes)
+int sl_checkpoint_settings_lock_dir(const struct sl_checkpoint_settings *chosen,
+                                    uint32_t task_index, int *lock, char *reason,
+                                    size_t reason_bytes)
 {
     char path[PATH_BYTES + 32], holder[192];
     if (chosen->dir == NULL) {

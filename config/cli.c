@@ -34,7 +34,7 @@ void sl_cli_list_fini(struct sl_cli_list *list)
 }
 
 /* Headings and options of a variable only are no flags. */
-static bool is_flag(const struct sl_cli_option *option)
+static bool has_name(const struct sl_cli_option *option)
 {
     return option->kind != SL_CLI_SECTION && option->name != NULL;
 }
@@ -50,7 +50,7 @@ static const struct sl_cli_option *find(const struct sl_cli *cli, const char *ar
     const size_t length = strcspn(name, "=");
     for (uint32_t i = 0; i < cli->option_count; i++) {
         const struct sl_cli_option *option = &cli->options[i];
-        if (is_flag(option) && strlen(option->name) == length &&
+        if (has_name(option) && strlen(option->name) == length &&
             memcmp(option->name, name, length) == 0) {
             *value = name[length] == '=' ? name + length + 1 : NULL;
             return option;
@@ -90,7 +90,7 @@ static const struct sl_cli_option *nearest(const struct sl_cli *cli, const char 
     size_t best_distance = length / 3 + 2;
     for (uint32_t i = 0; i < cli->option_count && length <= NAME_BYTES_MAX; i++) {
         const struct sl_cli_option *option = &cli->options[i];
-        const size_t option_length = is_flag(option) ? strlen(option->name) : 0;
+        const size_t option_length = has_name(option) ? strlen(option->name) : 0;
         if (option_length == 0 || option_length > NAME_BYTES_MAX) {
             continue;
         }
@@ -147,7 +147,7 @@ static bool in_range(const struct sl_cli_option *option, double value)
     return !has_range(option) || (value >= option->least && value <= option->most);
 }
 
-/* Writes "a duration from 100ms to 60m, such as 500ms, 2s or 10m; without a unit: seconds". */
+/* Writes "a duration from 100ms to 1h, such as 500ms, 2s or 10m; without a unit: seconds". */
 static void write_duration_range(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
     char least[SL_NUMBER_DURATION_BYTES], most[SL_NUMBER_DURATION_BYTES];
@@ -163,7 +163,7 @@ static void write_accepted(const struct sl_cli_option *option, char *text, size_
 {
     const bool is_real = option->kind == SL_CLI_F32 || option->kind == SL_CLI_F64;
     switch (option->kind) {
-    case SL_CLI_FLAG:
+    case SL_CLI_BOOL:
         (void)snprintf(text, text_bytes, "0, 1, true or false%s",
                        option->name == NULL ? "" : ", or no value at all");
         return;
@@ -249,7 +249,7 @@ static bool parse_value(const struct sl_cli_option *option, const char *text)
     uint64_t ns;
     double real;
     switch (option->kind) {
-    case SL_CLI_FLAG:
+    case SL_CLI_BOOL:
         return sl_number_parse_bool(text, option->target);
     case SL_CLI_STRING:
         *(const char **)option->target = text;
@@ -333,7 +333,7 @@ static int parse_argument(struct parser *parser, const char *argument)
     const bool spelt_with_equals = given.text != NULL;
     given.source = option->name;
     if (given.text == NULL) {
-        given.text = option->kind == SL_CLI_FLAG ? "true" : take_value(parser);
+        given.text = option->kind == SL_CLI_BOOL ? "true" : take_value(parser);
     }
     if (given.text == NULL) {
         snprintf(parser->reason, parser->reason_bytes, "--%s needs a value (see --help)",
@@ -371,17 +371,17 @@ static int parse_alias(const struct parser *parser, const struct sl_cli_option *
     struct sl_cli_given *given = &parser->given[option - parser->cli->options];
     const struct sl_cli_given before = *given;
     const bool is_u32 = option->kind == SL_CLI_U32;
-    sl_assert(option->alias == NULL || is_u32 || option->kind == SL_CLI_FLAG);
+    sl_assert(option->alias == NULL || is_u32 || option->kind == SL_CLI_BOOL);
     if (text == NULL) {
         return 0;
     }
-    const uint32_t agreed = is_u32 ? *(uint32_t *)option->target : *(bool *)option->target;
+    const uint32_t earlier = is_u32 ? *(uint32_t *)option->target : *(bool *)option->target;
     int err = take(parser, option, (struct sl_cli_given){"", option->alias, text});
     if (err == 0 && option->inverts) {
         *(bool *)option->target = !*(bool *)option->target;
     }
     const uint32_t value = is_u32 ? *(uint32_t *)option->target : *(bool *)option->target;
-    if (err == 0 && before.source != NULL && value != agreed) {
+    if (err == 0 && before.source != NULL && value != earlier) {
         snprintf(parser->reason, parser->reason_bytes,
                  "%s is %.80s, but %s is %.80s; they must agree", before.source, before.text,
                  option->alias, text);

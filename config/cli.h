@@ -14,7 +14,7 @@
 #include "core/err.h"
 
 enum sl_cli_kind {
-    SL_CLI_FLAG,     /* bool *: true if given; "--name=false" etc.: sl_number_parse_bool */
+    SL_CLI_BOOL,     /* bool *: true if given; "--name=false" etc.: sl_number_parse_bool */
     SL_CLI_STRING,   /* const char **: points into argv or the environment */
     SL_CLI_STRINGS,  /* struct sl_cli_list *: values up to the next flag; repeatable */
     SL_CLI_U32,      /* uint32_t *, within [least, most] */
@@ -37,8 +37,8 @@ struct sl_cli_option {
     enum sl_cli_kind kind;
     const char *name;     /* without dashes; NULL: variable only */
     const char *variable; /* applies if the flag is not given; or NULL */
-    const char *alias;    /* older name of the variable; if both are set, they must agree */
-    bool inverts;         /* FLAG: true for the alias is false for the option */
+    const char *alias;    /* of StarServer, for the variable; if both are set, they must agree */
+    bool inverts;         /* BOOL: true for the alias is false for the option */
     bool skips_empty;     /* an empty variable counts as unset; else as an empty value */
     void *target;         /* holds the default before parse, unless there is a preset */
     const char *preset;   /* default as text; or NULL */
@@ -72,6 +72,8 @@ struct sl_cli {
     uint32_t option_count;
     struct sl_cli_given *given; /* [option_count], written by parse; or NULL */
 };
+
+#define SL_CLI_EXIT_USAGE 2 /* exit status of a program for an invalid flag or variable */
 
 enum sl_cli_result { SL_CLI_RUN = 0, SL_CLI_EXIT_OK = 1 };
 

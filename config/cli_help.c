@@ -23,7 +23,7 @@ bool sl_cli_help_choice(const char *choices, int index, char *text, size_t text_
 static void write_synopsis(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
     static const char *const metavars[] = {
-        [SL_CLI_FLAG] = "",   [SL_CLI_STRING] = "TEXT", [SL_CLI_STRINGS] = "TEXT...",
+        [SL_CLI_BOOL] = "",   [SL_CLI_STRING] = "TEXT", [SL_CLI_STRINGS] = "TEXT...",
         [SL_CLI_U32] = "N",   [SL_CLI_U64] = "N",       [SL_CLI_I64] = "N",
         [SL_CLI_F32] = "X",   [SL_CLI_F64] = "X",       [SL_CLI_DURATION] = "DURATION",
         [SL_CLI_CHOICE] = "", [SL_CLI_PARSED] = "TEXT",
@@ -74,7 +74,7 @@ static void write_value(const struct sl_cli_option *option, char *text, size_t t
     }
 }
 
-/* Writes " Default: 5.", or nothing if there is no default. */
+/* Writes " Default: 5", or nothing if there is no default. */
 static void write_default(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
     char value[64];
@@ -84,14 +84,14 @@ static void write_default(const struct sl_cli_option *option, char *text, size_t
     } else {
         write_value(option, value, sizeof value);
     }
-    if (option->kind == SL_CLI_FLAG && option->preset == NULL && *(const bool *)option->target) {
+    if (option->kind == SL_CLI_BOOL && option->preset == NULL && *(const bool *)option->target) {
         snprintf(text, text_bytes, " Default: on; --%s=false turns it off.", option->name);
     } else if (value[0] != '\0') {
         snprintf(text, text_bytes, " Default: %s", value);
     }
 }
 
-/* Writes " Variable: STARLING_X." for a flag, and the older name if there is one. */
+/* Writes " Variable: STARLING_X." for a flag, and the alias if there is one. */
 static void write_variables(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
     size_t used = 0;
@@ -100,7 +100,7 @@ static void write_variables(const struct sl_cli_option *option, char *text, size
         used = (size_t)snprintf(text, text_bytes, " Variable: %s.", option->variable);
     }
     if (option->alias != NULL) {
-        snprintf(text + used, text_bytes - used, " Older name%s: %s.",
+        snprintf(text + used, text_bytes - used, " Alias of StarServer%s: %s.",
                  option->inverts ? ", inverted" : "", option->alias);
     }
 }
@@ -157,11 +157,14 @@ static void print_option(const struct sl_cli_option *option, FILE *file)
 void sl_cli_help_print(const struct sl_cli *cli, FILE *file)
 {
     static const struct sl_cli_option standard[] = {
-        {.kind = SL_CLI_STRING, .name = "help", .metavar = "", .help = "Print this text and exit."},
+        {.kind = SL_CLI_STRING,
+         .name = "help",
+         .metavar = "",
+         .help = "Print this text and exit; also -h."},
         {.kind = SL_CLI_STRING,
          .name = "version",
          .metavar = "",
-         .help = "Print the version and exit."},
+         .help = "Print the version and exit; also -V."},
     };
     static const char *const none = NULL;
     fprintf(file, "Usage: %s %s\n%s\n", cli->program, cli->usage, cli->summary);

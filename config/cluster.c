@@ -36,10 +36,10 @@ struct sources {
 };
 
 /* An item's value in one source. */
-struct said {
-    const char *by; /* start of the text: "DMLC_RANK is" */
-    int64_t value;  /* -1: none */
-    const char *of; /* end of the text, after the value: what it counts; or NULL */
+struct claim {
+    const char *prefix; /* start of the text: "DMLC_RANK is" */
+    int64_t value;      /* -1: none */
+    const char *suffix; /* end of the text, after the value: what it counts; or NULL */
 };
 
 static int refuse(const struct sources *sources, const char *format, ...)
@@ -84,18 +84,18 @@ static bool runs(enum sl_cluster_role program, int role)
 static int read_job_name(struct sources *sources, enum sl_cluster_role program)
 {
     const char *job = sources->flags->job_name;
+    const char *accepted = program == SL_CLUSTER_PS ? "ps or scheduler" : "worker or chief";
     if (job == NULL) {
         return 0;
     }
     if (parse_job_name(job, &sources->flag_role) != 0) {
-        return refuse(sources, "--job-name=%.80s: accepts ps, worker, chief or scheduler", job);
+        return refuse(sources, "--job-name=%.80s: accepts %s", job, accepted);
     }
     if (!runs(program, sources->flag_role)) {
         return refuse(sources,
                       "--job-name=%s: this program is starling-%s, which accepts %s; a %s is "
                       "started with starling-%s",
-                      job, role_names[program],
-                      program == SL_CLUSTER_PS ? "ps or scheduler" : "worker or chief", job,
+                      job, role_names[program], accepted, job,
                       program == SL_CLUSTER_PS ? "worker" : "ps");
     }
     const bool chief = strcmp(job, "chief") == 0;
@@ -242,19 +242,20 @@ static int compare_places(const struct sources *sources)
 }
 
 /* Sets *out to the value that all sources agree on; -1: none has it. */
-static int agree(const struct sources *sources, const struct said *said, uint32_t count,
+static int agree(const struct sources *sources, const struct claim *claims, uint32_t count,
                  int64_t *out)
 {
-    const struct said *first = NULL;
+    const struct claim *first = NULL;
     for (uint32_t i = 0; i < count; i++) {
-        const struct said *other = &said[i];
+        const struct claim *other = &claims[i];
         if (other->value < 0) {
             continue;
         }
         if (first != NULL && first->value != other->value) {
-            return refuse(sources, "%s %lld%s, but %s %lld%s; they must agree", first->by,
-                          (long long)first->value, first->of == NULL ? "" : first->of, other->by,
-                          (long long)other->value, other->of == NULL ? "" : other->of);
+            return refuse(sources, "%s %lld%s, but %s %lld%s; they must agree", first->prefix,
+                          (long long)first->value, first->suffix == NULL ? "" : first->suffix,
+                          other->prefix, (long long)other->value,
+                          other->suffix == NULL ? "" : other->suffix);
         }
         first = first == NULL ? other : first;
     }
@@ -270,20 +271,20 @@ static int64_t unless_zero(uint32_t value)
 static int agree_on_workers(const struct sources *sources, struct sl_cluster *cluster)
 {
     const struct sl_dmlc *dmlc = sources->dmlc;
-    const struct said said[] = {
+    const struct claim claims[] = {
         {"--num-workers is", unless_zero(sources->flags->worker_count), NULL},
         {"--worker-hosts names", unless_zero(sources->flag_workers), " workers"},
         {"TF_CONFIG names", unless_zero(sources->tf.worker_count), " (a chief is one)"},
         {"DMLC_NUM_WORKER is", dmlc == NULL ? -1 : (int64_t)dmlc->worker_count, NULL},
     };
     int64_t count = -1;
-    int err = agree(sources, said, sizeof said / sizeof said[0], &count);
+    int err = agree(sources, claims, sizeof claims / sizeof claims[0], &count);
     if (err == 0 && count >= 0) {
         cluster->worker_count = (uint32_t)count;
-        cluster->worker_count_source = said[0].value >= 0   ? "--num-workers"
-                                       : said[1].value >= 0 ? "--worker-hosts"
-                                       : said[2].value >= 0 ? "TF_CONFIG"
-                                                            : "DMLC_NUM_WORKER";
+        cluster->worker_count_source = claims[0].value >= 0   ? "--num-workers"
+                                       : claims[1].value >= 0 ? "--worker-hosts"
+                                       : claims[2].value >= 0 ? "TF_CONFIG"
+                                                              : "DMLC_NUM_WORKER";
     }
     return err;
 }
@@ -294,7 +295,7 @@ static int agree_on_index(const struct sources *sources, int64_t *out)
     char task[64];
     snprintf(task, sizeof task, "TF_CONFIG's \"task\" is %s",
              sources->tf.has_task ? role_names[sources->tf.role] : "nothing");
-    const struct said said[] = {
+    const struct claim claims[] = {
         {"--task-index is", sources->flag_index, NULL},
         {task, sources->tf.has_task ? (int64_t)sources->tf.task_index : -1,
          " (a chief is worker 0)"},
@@ -303,7 +304,7 @@ static int agree_on_index(const struct sources *sources, int64_t *out)
                                                          : "DMLC_WORKER_ID is",
          dmlc == NULL ? -1 : dmlc->rank, NULL},
     };
-    return agree(sources, said, sizeof said / sizeof said[0], out);
+    return agree(sources, claims, sizeof claims / sizeof claims[0], out);
 }
 
 /* Chooses ps or scheduler; the default is the program's role. */
@@ -312,27 +313,27 @@ static int agree_on_role(const struct sources *sources, enum sl_cluster_role pro
 {
     const int dmlc_role = sources->dmlc == NULL ? -1 : role_of(sources->dmlc->role);
     const struct {
-        const char *by;
+        const char *prefix;
         int role;
-    } said[] = {
+    } claims[] = {
         {"--job-name", sources->flag_role},
         {"TF_CONFIG's \"task\"", sources->tf.has_task ? (int)sources->tf.role : -1},
         {"DMLC_ROLE", dmlc_role},
     };
     int first = -1;
     for (int i = 0; i < 3; i++) {
-        if (said[i].role < 0) {
+        if (claims[i].role < 0) {
             continue;
         }
-        if (first >= 0 && said[i].role != said[first].role) {
-            return refuse(sources, "%s is %s, but %s is %s; they must agree", said[first].by,
-                          role_names[said[first].role], said[i].by,
+        if (first >= 0 && claims[i].role != claims[first].role) {
+            return refuse(sources, "%s is %s, but %s is %s; they must agree", claims[first].prefix,
+                          role_names[claims[first].role], claims[i].prefix,
                           i == 2 ? sl_dmlc_role_name(sources->dmlc->role)
-                                 : role_names[said[i].role]);
+                                 : role_names[claims[i].role]);
         }
         first = first < 0 ? i : first;
     }
-    *out = first < 0 ? program : (enum sl_cluster_role)said[first].role;
+    *out = first < 0 ? program : (enum sl_cluster_role)claims[first].role;
     if (*out == SL_CLUSTER_SCHEDULER && sources->dmlc == NULL) {
         return refuse(sources, "--job-name=scheduler needs DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, "
                                "DMLC_NUM_SERVER and DMLC_NUM_WORKER, which are not set");
@@ -450,8 +451,8 @@ static int choose_task(const struct sources *sources, int64_t index, struct sl_c
     return 0;
 }
 
-static int gather(struct sources *sources, enum sl_cluster_role program, const char *tf_config,
-                  const struct sl_dmlc *dmlc)
+static int read_sources(struct sources *sources, enum sl_cluster_role program,
+                        const char *tf_config, const struct sl_dmlc *dmlc)
 {
     int err = read_flags(sources, program);
     if (err == 0) {
@@ -466,8 +467,8 @@ static int gather(struct sources *sources, enum sl_cluster_role program, const c
     return err != 0 ? err : read_map(sources);
 }
 
-static int weigh(const struct sources *sources, enum sl_cluster_role program,
-                 struct sl_cluster *cluster)
+static int choose(const struct sources *sources, enum sl_cluster_role program,
+                  struct sl_cluster *cluster)
 {
     int64_t index = -1;
     int err = compare_places(sources);
@@ -497,9 +498,9 @@ int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags 
     sl_assert(flags != NULL);
     struct sources sources = {.flags = flags, .reason = reason, .reason_bytes = reason_bytes};
     struct sl_cluster cluster = {.role = role};
-    int err = gather(&sources, role, tf_config, dmlc);
+    int err = read_sources(&sources, role, tf_config, dmlc);
     if (err == 0) {
-        err = weigh(&sources, role, &cluster);
+        err = choose(&sources, role, &cluster);
     }
     sl_endpoint_map_fini(&sources.map);
     sl_tf_config_fini(&sources.tf);

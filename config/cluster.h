@@ -1,5 +1,5 @@
-/* The cluster and this process's task in it. For each item the first source below that has it
- * counts. Two sources that contradict each other are an error that names both.
+/* The cluster and this process's task in it. Sources that give the same item must agree; else
+ * the error names both. Sources:
  *
  *   1. Flags: --ps-hosts, --num-workers, --worker-hosts, --job-name, --task-index, --endpoint-map.
  *   2. TF_CONFIG: {"cluster": {"ps": [...], "worker": [...], "chief": [...]},
@@ -54,7 +54,7 @@ struct sl_cluster_flags {
 };
 
 /* Resolves the cluster. The task index counts from 0 within the role; a chief is worker 0. If no
- * source has it, a scheduler chooses it; without a scheduler it is 0 if at most one task of the
+ * source has it, the coordinator chooses it; without a scheduler it is 0 if at most one task of the
  * role is known. Control endpoints are tcp with a port other than 0. role: of the program, PS or
  * WORKER; another role in a source is an error, except SCHEDULER instead of PS. tf_config: the
  * variable's value; NULL or "": none. dmlc: NULL: none. reason: the source, its value, what is

@@ -24,26 +24,29 @@ static int refuse(const struct reading *reading, const char *what)
 }
 
 /* Reads "host:port" up to a comma. Validates it as an endpoint, keeps it as written. */
-static int read_server(const struct reading *reading, const char *text, size_t length,
-                       struct sl_cluster_store_settings *out)
+static int read_endpoint(const struct reading *reading, const char *text, size_t length,
+                         struct sl_cluster_store_settings *out)
 {
     char why[160];
     struct sl_endpoint endpoint;
-    if (out->server_count == SL_CLUSTER_STORE_SETTINGS_SERVERS) {
-        return refuse(reading, "more than 9 servers");
+    if (out->endpoint_count == SL_CLUSTER_STORE_SETTINGS_ENDPOINTS) {
+        (void)snprintf(why, sizeof why, "more than %d endpoints",
+                       SL_CLUSTER_STORE_SETTINGS_ENDPOINTS);
+        return refuse(reading, why);
     }
-    char *server = out->servers[out->server_count];
-    if (length == 0 || length >= sizeof out->servers[0] || memchr(text, '@', length) != NULL) {
-        return refuse(reading, "a server is missing or too long, or contains a user, which belongs "
-                               "into the file of " USER_FILE);
+    char *written = out->endpoints[out->endpoint_count];
+    if (length == 0 || length >= sizeof out->endpoints[0] || memchr(text, '@', length) != NULL) {
+        return refuse(reading,
+                      "an endpoint is missing or too long, or contains a user, which belongs "
+                      "into the file of " USER_FILE);
     }
-    memcpy(server, text, length);
-    server[length] = '\0';
-    if (strstr(server, "://") != NULL ||
-        sl_endpoint_parse(server, &endpoint, why, sizeof why) != 0 || endpoint.port == 0) {
-        return refuse(reading, "a server is not host:port");
+    memcpy(written, text, length);
+    written[length] = '\0';
+    if (strstr(written, "://") != NULL ||
+        sl_endpoint_parse(written, &endpoint, why, sizeof why) != 0 || endpoint.port == 0) {
+        return refuse(reading, "an endpoint is not host:port");
     }
-    out->server_count++;
+    out->endpoint_count++;
     return 0;
 }
 
@@ -86,7 +89,7 @@ static int read_url(const struct reading *reading, struct sl_cluster_store_setti
     int err = 0;
     while (err == 0) {
         size_t length = strcspn(at, ",/");
-        err = read_server(reading, at, length, out);
+        err = read_endpoint(reading, at, length, out);
         at += length;
         if (at >= end) {
             break;

@@ -1,5 +1,5 @@
-/* Settings of the metastore, which elects the coordinator's leader and keeps its records: a flag of
- * starling-ps, starling-worker and starling-launch, or a variable. Before start. */
+/* Settings of the cluster store, which elects the coordinator's leader and keeps its records: a
+ * flag of starling-ps, starling-worker and starling-launch, or a variable. Before start. */
 #ifndef SL_CONFIG_CLUSTER_STORE_SETTINGS_H
 #define SL_CONFIG_CLUSTER_STORE_SETTINGS_H
 
@@ -11,18 +11,18 @@
 #include "core/err.h"
 #include "core/limits.h"
 
-#define SL_CLUSTER_STORE_SETTINGS_SERVERS 9
+#define SL_CLUSTER_STORE_SETTINGS_ENDPOINTS 9
 
 struct sl_cluster_store_settings {
     bool is_given;
     bool tls;
-    uint32_t server_count;
-    char servers[SL_CLUSTER_STORE_SETTINGS_SERVERS][SL_LIMIT_ENDPOINT_BYTES]; /* "host:port" */
-    char prefix[128];                                                         /* "/jobs/a" */
-    char user[128], password[128];                                            /* "": none */
+    uint32_t endpoint_count;
+    char endpoints[SL_CLUSTER_STORE_SETTINGS_ENDPOINTS][SL_LIMIT_ENDPOINT_BYTES]; /* "host:port" */
+    char prefix[128];                                                             /* "/jobs/a" */
+    char user[128], password[128];                                                /* "": none */
 };
 
-/* Parses the URL, as given (source NULL: no metastore). user_file:
+/* Parses the URL, as given (source NULL: no cluster store). user_file:
  * STARLING_CLUSTER_STORE_USER_FILE, whose first line is "user:password"; NULL: none. The file must
  * be private. reason: the flag or variable and what is accepted. Errors: INVALID, NOT_FOUND, IO. */
 int sl_cluster_store_settings_read(const struct sl_cli_given *url, const char *user_file,

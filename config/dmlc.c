@@ -93,7 +93,7 @@ static int check_job(const struct sl_dmlc *dmlc, char *reason, size_t reason_byt
     return 0;
 }
 
-int sl_dmlc_check(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes)
+int sl_dmlc_resolve(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes)
 {
     dmlc->in_use = dmlc->role != SL_DMLC_ROLE_UNSET || dmlc->root.host[0] != '\0';
     dmlc->root.port = (uint16_t)dmlc->root_port;

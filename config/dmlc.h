@@ -24,7 +24,7 @@ struct sl_dmlc {
     char node_host[SL_LIMIT_ENDPOINT_BYTES]; /* DMLC_NODE_HOST; "": none */
     uint32_t port;                           /* DMLC_PORT: of a server's data endpoint; 0: any */
     const char *rdma;  /* DMLC_ENABLE_RDMA: 1, ibverbs or rdma; NULL: 0 or unset */
-    int64_t rank;      /* DMLC_RANK, or a worker's DMLC_WORKER_ID; -1: chosen by the scheduler */
+    int64_t rank;      /* DMLC_RANK, or a worker's DMLC_WORKER_ID; -1: chosen by the coordinator */
     int64_t worker_id; /* DMLC_WORKER_ID; -1: unset */
     const char *rank_variable; /* the one that is set; NULL: none */
     uint32_t group_size;       /* DMLC_GROUP_SIZE: shards per server; 0: unset */
@@ -42,9 +42,9 @@ bool sl_dmlc_parse_host(const char *text, void *host);
 bool sl_dmlc_parse_interface(const char *text, void *interface);
 bool sl_dmlc_parse_rdma(const char *text, void *rdma);
 
-/* Checks the values together and sets in_use, rank and rank_variable. reason: the missing variable,
- * or two that contradict each other. Errors: INVALID. */
-int sl_dmlc_check(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes);
+/* Resolves: checks the values together and sets in_use, rank and rank_variable. reason: the missing
+ * variable, or two that contradict each other. Errors: INVALID. */
+int sl_dmlc_resolve(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes);
 
 /* "scheduler", "server", "worker". */
 const char *sl_dmlc_role_name(enum sl_dmlc_role role);

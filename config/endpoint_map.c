@@ -214,7 +214,7 @@ static int parse_line(struct reader *reader, char *line, struct sl_endpoint_map 
         return err;
     }
     if (map->count == SL_LIMIT_PS) {
-        return refuse(reader, SL_ERR_TOO_LARGE, "more than %d endpoints", SL_LIMIT_PS);
+        return refuse(reader, SL_ERR_TOO_LARGE, "more than %d servers", SL_LIMIT_PS);
     }
     reader->entry_lines[map->count] = reader->line;
     map->entries[map->count] = entry;

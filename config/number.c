@@ -76,19 +76,19 @@ bool sl_number_parse_size(const char *text, size_t *out)
     return parse_scaled(text, suffixes, factors, 5, out);
 }
 
-static const char *const units[] = {"m", "s", "ms", ""};
-static const uint64_t unit_ns[] = {60 * SL_CLOCK_NS_PER_S, SL_CLOCK_NS_PER_S, SL_CLOCK_NS_PER_MS,
-                                   SL_CLOCK_NS_PER_S};
+static const char *const units[] = {"h", "m", "s", "ms", ""};
+static const uint64_t unit_ns[] = {3600 * SL_CLOCK_NS_PER_S, 60 * SL_CLOCK_NS_PER_S,
+                                   SL_CLOCK_NS_PER_S, SL_CLOCK_NS_PER_MS, SL_CLOCK_NS_PER_S};
 
 bool sl_number_parse_duration(const char *text, uint64_t *out)
 {
-    return parse_scaled(text, units, unit_ns, 4, out);
+    return parse_scaled(text, units, unit_ns, 5, out);
 }
 
 void sl_number_format_duration(uint64_t ns, char text[SL_NUMBER_DURATION_BYTES])
 {
-    uint32_t unit = ns == 0 ? 3 : 0;
-    while (unit < 2 && ns % unit_ns[unit] != 0) {
+    uint32_t unit = ns == 0 ? 4 : 0;
+    while (unit < 3 && ns % unit_ns[unit] != 0) {
         unit++;
     }
     (void)snprintf(text, SL_NUMBER_DURATION_BYTES, "%" PRIu64 "%s", ns / unit_ns[unit],

@@ -18,10 +18,10 @@ bool sl_number_parse_u64(const char *text, uint64_t least, uint64_t most, uint64
 /* Bytes: digits, then K, M, G or T (powers of 1024), such as 64G. */
 bool sl_number_parse_size(const char *text, size_t *out);
 
-/* Nanoseconds: digits, then ms, s or m; s if there is no unit. */
+/* Nanoseconds: digits, then ms, s, m or h; s if there is no unit. */
 bool sl_number_parse_duration(const char *text, uint64_t *out);
 
-/* Writes a duration in the largest unit that is exact, such as 1500ms, 2s or 10m. */
+/* Writes a duration in the largest unit that is exact, such as 1500ms, 2s, 10m or 1h. */
 #define SL_NUMBER_DURATION_BYTES 32
 void sl_number_format_duration(uint64_t ns, char text[SL_NUMBER_DURATION_BYTES]);
 

@@ -37,9 +37,9 @@ int sl_security_resolve(const struct sl_security_flags *flags, struct sl_securit
 /* Returns true for 127.0.0.0/8, ::1 and localhost: only this machine reaches the endpoint. */
 bool sl_security_is_loopback(const struct sl_endpoint *endpoint);
 
-/* Without a secret, refuses an endpoint that other machines can reach, unless the user allows it
- * (insecure). what: "control" or "data", for the reason. Errors: INVALID. */
-int sl_security_check_exposure(const struct sl_security *security, bool insecure, const char *what,
+/* Refuses an endpoint that other machines can reach, unless there is a secret, or the user allows
+ * it (is_allowed). what: "control" or "data", for the reason. Errors: INVALID. */
+int sl_security_check_exposure(bool is_allowed, const char *what,
                                const struct sl_endpoint *endpoint, char *reason,
                                size_t reason_bytes);
 

@@ -16,10 +16,15 @@
 #define HOUR                 3600
 #define DAY                  86400
 
-enum { P = SL_PROGRAM_PS, W = SL_PROGRAM_WORKER, L = SL_PROGRAM_LAUNCH, D = SL_PROGRAM_DOCTOR };
-
-/* Not passed on by a launcher. */
-enum { LOCAL = 16 };
+/* LOCAL is no program: it marks a variable of one process, such as its DPDK device, or of another
+ * way to start a job. An RDMA device serves several processes, so its name is passed on. */
+enum {
+    P = SL_PROGRAM_PS,
+    W = SL_PROGRAM_WORKER,
+    L = SL_PROGRAM_LAUNCH,
+    D = SL_PROGRAM_DOCTOR,
+    LOCAL = 16
+};
 
 static bool parse_size(const char *text, void *target)
 {
@@ -102,7 +107,7 @@ static const struct row rows[] = {
     ROW(P | W | D, flags.cluster.endpoint_map, STRING, .name = "endpoint-map", .metavar = "FILE",
         .help = "Data endpoints of the servers, lines control_host:port=data_uri. Default: "
                 ".endpoint_map, if it exists."),
-    ROW(W, flags.cluster.joins, FLAG, .name = "join",
+    ROW(W, flags.cluster.joins, BOOL, .name = "join",
         .help = "Join a running job. The task index may exceed the job's worker count. The worker "
                 "continues at the job's iteration, with the data of its index modulo the worker "
                 "count."),
@@ -127,16 +132,16 @@ static const struct row rows[] = {
         .help = "Reactor threads, which share the connections to the servers. 0: the training "
                 "thread does network I/O inside API calls. Default: the available cores, at most "
                 "16."),
-    ROW(P | D, polling, FLAG, .name = "polling", .variable = "STARLING_PS_POLLING",
+    ROW(P | D, polling, BOOL, .name = "polling", .variable = "STARLING_PS_POLLING",
         .alias = "PS_ENABLE_POLLING",
         .help = "Idle reactors spin instead of sleeping. Never use more reactors than cores then."),
-    ROW(W, polling, FLAG, .name = "polling", .variable = "STARLING_WORKER_POLLING",
+    ROW(W, polling, BOOL, .name = "polling", .variable = "STARLING_WORKER_POLLING",
         .alias = "WORKER_ENABLE_POLLING",
         .help = "Idle reactors spin instead of sleeping. Never use more reactors than cores then."),
-    ROW(P | D, pin_cores, FLAG, .name = "pin-cores", .variable = "STARLING_PS_PIN_CORES",
+    ROW(P | D, pin_cores, BOOL, .name = "pin-cores", .variable = "STARLING_PS_PIN_CORES",
         .alias = "PS_DISABLE_PIN_CORES", .inverts = true,
         .help = "Pin each reactor to a core, from the first core on."),
-    ROW(W, pin_cores, FLAG, .name = "pin-cores", .variable = "STARLING_WORKER_PIN_CORES",
+    ROW(W, pin_cores, BOOL, .name = "pin-cores", .variable = "STARLING_WORKER_PIN_CORES",
         .alias = "WORKER_DISABLE_PIN_CORES", .inverts = true,
         .help = "Pin each reactor to a core, from the last core downwards."),
     ROW(P, memory_bytes_max, PARSED, .name = "memory-limit", .preset = "0", .parse = parse_size,
@@ -159,7 +164,7 @@ static const struct row rows[] = {
         .help = "Backups of each shard, 0 or 1; the same for all servers. With 1, each shard has a "
                 "backup on the next server: a push is acknowledged when both have it, and the "
                 "backup is promoted when the server expires."),
-    ROW(P | W, checksum, FLAG, .name = "checksum",
+    ROW(P | W, checksum, BOOL, .name = "checksum",
         .help = "Add a CRC-32C to every frame that this process sends."),
     ROW(P | W, log_level, PARSED, .variable = "STARLING_LOG", .preset = "info",
         .parse = parse_log_level, .accepts = "debug, info, warn, error or off", .metavar = "LEVEL",
@@ -170,12 +175,12 @@ static const struct row rows[] = {
         .parse = parse_congestion_control,
         .accepts = "a name of net.ipv4.tcp_available_congestion_control, such as cubic",
         .metavar = "NAME", .help = "TCP congestion control, such as cubic. Default: the system's."),
-    ROW(P | W, uses_shm, FLAG, .variable = "STARLING_SHM", .preset = "1",
+    ROW(P | W, uses_shm, BOOL, .variable = "STARLING_SHM", .preset = "1",
         .help = "Shared memory between a server and workers of the same host and user."),
-    ROW(P | L, offers_rdma, FLAG, .name = "rdma",
+    ROW(P | L, offers_rdma, BOOL, .name = "rdma",
         .help = "Serve over RDMA beside TCP, on the same host and a free port. An endpoint map can "
                 "name the port, or omit TCP. `starling-ps doctor` reports what is missing."),
-    ROW(P | W | D, uses_rdma, FLAG, .variable = "STARLING_RDMA", .preset = "1",
+    ROW(P | W | D, uses_rdma, BOOL, .variable = "STARLING_RDMA", .preset = "1",
         .help = "RDMA beside TCP, if servers offer it. 0: TCP only."),
     ROW(P | W | D, flags.rdma.device, PARSED, .name = "rdma-device",
         .variable = "STARLING_RDMA_DEVICE", .skips_empty = true,
@@ -215,7 +220,7 @@ static const struct row rows[] = {
         .accepts = "the path of a file; unset it for a cluster without a secret", .metavar = "FILE",
         .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its owner only; the "
                 "same for all processes."),
-    ROW(P | L, insecure, FLAG, .name = "insecure",
+    ROW(P | L, insecure, BOOL, .name = "insecure",
         .help = "Listen on a network without a secret: everyone who reaches the endpoints can read "
                 "and change the parameters."),
     ROW(P | W | L, flags.security.tls_cert, STRING, .name = "tls-cert", .metavar = "FILE",
@@ -255,7 +260,7 @@ static const struct row rows[] = {
         .accepts = SL_CHECKPOINT_SETTINGS_RESTORE_ACCEPTS, .metavar = "newest|N",
         .help = "Start from the newest complete checkpoint in the directory, or from the one with "
                 "this number. With newest, a directory without one starts empty."),
-    ROW(P | L, checkpoint.fall_back, FLAG, .name = "restore-fallback",
+    ROW(P | L, checkpoint.fall_back, BOOL, .name = "restore-fallback",
         .help = "If the checkpoint is damaged, restore the newest older one that is intact. Every "
                 "byte is verified before. Without this flag, damage is an error."),
 
@@ -412,8 +417,8 @@ static bool is_of_checkpoint(const struct sl_cli_option *option)
             strncmp(option->name, "restore", 7) == 0);
 }
 
-int sl_settings_check_checkpoint(const struct sl_cli *cli, const struct sl_settings *settings,
-                                 bool orders, char *reason, size_t reason_bytes)
+int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl_settings *settings,
+                                       bool orders, char *reason, size_t reason_bytes)
 {
     const struct sl_checkpoint_settings *checkpoint = &settings->checkpoint;
     for (uint32_t i = 0; checkpoint->dir == NULL && i < cli->option_count; i++) {
@@ -447,8 +452,9 @@ static int resolve_server(const struct sl_cli *cli, struct sl_settings *settings
     if (err == 0) {
         err = agree_on_lease(cli, settings, reason, reason_bytes);
     }
-    return err != 0 ? err
-                    : sl_settings_check_checkpoint(cli, settings, orders, reason, reason_bytes);
+    return err != 0
+               ? err
+               : sl_settings_check_checkpoint_flags(cli, settings, orders, reason, reason_bytes);
 }
 
 /* Of servers and workers. */
@@ -477,7 +483,7 @@ int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
                         struct sl_settings *settings, char *reason, size_t reason_bytes)
 {
     const struct sl_settings_flags *flags = &settings->flags;
-    int err = sl_dmlc_check(&settings->dmlc, reason, reason_bytes);
+    int err = sl_dmlc_resolve(&settings->dmlc, reason, reason_bytes);
     if (err == 0) {
         err = sl_dpdk_settings_read(&flags->dpdk_devices,
                                     sl_settings_given(cli, &flags->dpdk_devices), &settings->dpdk,

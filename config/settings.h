@@ -54,8 +54,9 @@ struct sl_settings {
     bool uses_shm, uses_rdma;    /* if possible */
     bool offers_rdma;            /* --rdma */
 
+    struct sl_dmlc dmlc; /* as given; sl_dmlc_resolve completes it */
+
     /* Resolved. */
-    struct sl_dmlc dmlc;
     struct sl_cluster cluster;
     struct sl_cluster_store_settings store;
     struct sl_security security;
@@ -92,8 +93,8 @@ void sl_settings_fini(struct sl_settings *settings);
 /* Checks the checkpoint settings: without a directory every other one is an error. Exception: a
  * scheduler (`orders`) has no directory but starts checkpoints, and may share its environment with
  * servers. Errors: INVALID. */
-int sl_settings_check_checkpoint(const struct sl_cli *cli, const struct sl_settings *settings,
-                                 bool orders, char *reason, size_t reason_bytes);
+int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl_settings *settings,
+                                       bool orders, char *reason, size_t reason_bytes);
 
 /* Returns the source of the value at `target`; its source is NULL if it was not given. */
 const struct sl_cli_given *sl_settings_given(const struct sl_cli *cli, const void *target);
@@ -102,8 +103,8 @@ const struct sl_cli_given *sl_settings_given(const struct sl_cli *cli, const voi
 uint32_t sl_settings_programs(const char *flag);
 
 /* Returns the next environment variable that the programs read, except Slurm's. *next: 0 at first.
- * *is_local: it is specific to one process or its devices, or another way to start a job; the
- * others are the same for all processes of a job, and a launcher passes them on. NULL: no more. */
+ * *is_local: it must not be passed on to other processes; a launcher passes on the
+ * others. NULL: no more. */
 const char *sl_settings_variable(uint32_t *next, bool *is_local);
 
 #endif

@@ -14,8 +14,6 @@
 #include "ps/run_options.h"
 #include "reactor/topology.h"
 
-#define EXIT_USAGE 2
-
 static void name_log(const struct sl_settings *settings)
 {
     const struct sl_cluster *cluster = &settings->cluster;
@@ -85,7 +83,7 @@ static int exit_status(int err)
     case SL_ERR_IO:
         return EXIT_FAILURE;
     default:
-        return EXIT_USAGE;
+        return SL_CLI_EXIT_USAGE;
     }
 }
 

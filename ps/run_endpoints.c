@@ -237,11 +237,12 @@ static int settle_dpdk(struct sl_run *run, struct sl_process_options *options, c
 static int check_endpoints(const struct sl_run *run, const struct sl_process_options *options,
                            char *reason)
 {
+    const bool is_allowed = run->settings.security.secret.byte_count != 0 || run->settings.insecure;
     const struct sl_endpoint *endpoints[ENDPOINTS_MAX];
     uint32_t count = list_endpoints(options, endpoints);
     int err = 0;
     for (uint32_t i = 0; i < count && err == 0; i++) {
-        err = sl_security_check_exposure(&run->settings.security, run->settings.insecure,
+        err = sl_security_check_exposure(is_allowed,
                                          endpoints[i] == &options->control ? "control" : "data",
                                          endpoints[i], reason, SL_RUN_REASON_BYTES);
     }

@@ -6,7 +6,7 @@
 #include "core/clock.h"
 #include "ps/process/memory_plan.h"
 
-_Static_assert(SL_CLUSTER_STORE_SETTINGS_SERVERS == SL_ETCD_SERVERS_MAX, "servers of a store");
+_Static_assert(SL_CLUSTER_STORE_SETTINGS_ENDPOINTS == SL_ETCD_SERVERS_MAX, "servers of a store");
 
 static void fill_security(struct sl_run *run, struct sl_process_options *options)
 {
@@ -29,13 +29,13 @@ static void fill_metastore(struct sl_run *run, struct sl_process_options *option
         return;
     }
     run->etcd = (struct sl_etcd_options){
-        .server_count = store->server_count,
+        .server_count = store->endpoint_count,
         .tls = store->tls,
         .authority = security->authority,
         .certificate = security->certificate,
         .key = security->key,
     };
-    memcpy(run->etcd.servers, store->servers, sizeof run->etcd.servers);
+    memcpy(run->etcd.servers, store->endpoints, sizeof run->etcd.servers);
     memcpy(run->etcd.user, store->user, sizeof run->etcd.user);
     memcpy(run->etcd.password, store->password, sizeof run->etcd.password);
     options->metastore = &run->etcd;
@@ -98,12 +98,12 @@ static int take_directory(struct sl_run *run, const struct sl_process_options *o
     if (options->kind == SL_PROCESS_SCHEDULER) {
         return 0;
     }
-    int err = sl_checkpoint_settings_check(checkpoint, reason, SL_RUN_REASON_BYTES);
+    int err = sl_checkpoint_settings_prepare_dir(checkpoint, reason, SL_RUN_REASON_BYTES);
     if (err != 0 || options->any_task) {
         return err;
     }
-    return sl_checkpoint_settings_lock(checkpoint, options->task_index, &run->directory_lock,
-                                       reason, SL_RUN_REASON_BYTES);
+    return sl_checkpoint_settings_lock_dir(checkpoint, options->task_index, &run->directory_lock,
+                                           reason, SL_RUN_REASON_BYTES);
 }
 
 int sl_run_options_check(struct sl_run *run, const struct sl_process_options *options,

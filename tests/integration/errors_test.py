@@ -360,10 +360,10 @@ class Pages(harness.StarlingTest):
             ("starling-launch",))
 
     def settings(self, *command):
-        """The flags and variables of its --help, with older names."""
+        """The flags and variables of its --help, with aliases."""
         text = self.run_to_end(*command, "--help")
         names = re.findall(r"(?m)^  (--[a-z0-9-]+|[A-Z][A-Z0-9_]+(?==))", text)
-        names += re.findall(r"(?:Variable|inverted|Older name):\s+([A-Z0-9_]+)\.", text)
+        names += re.findall(r"(?:Variable|inverted|StarServer):\s+([A-Z0-9_]+)\.", text)
         return set(names) - {"--help", "--version"}
 
     def page(self, *path):

@@ -612,7 +612,7 @@ class Ssh(LaunchTest):
     def test_other_machines_need_a_secret(self):
         args = ("--ssh", f"'{self.ssh}'", "--host-list", self.hosts("node0 ps\nnode1 worker\n"))
         output = self.launched(*args, status=2)
-        self.assertIn("ps/0 at node0 is open to the network, and the cluster has no secret", output)
+        self.assertIn("ps/0: control endpoint tcp://node0:20000 is open to the network, and the cluster has no secret", output)
         self.assertIn("--insecure", output)
         self.assertNotIn("ssh to", output)
         output = self.launched(*args, "--insecure")
@@ -693,8 +693,8 @@ class Ssh(LaunchTest):
                             ("a:x ps\n", "slots"), ("::1 ps\n", "slots"), ("[::1 ps\n", "slots"),
                             ("-oProxyCommand=x ps\n", "not a host"), ("x@-y ps\n", "not a host"),
                             ("a;b ps\n", "not a host"), ("a:2000 ps\n", "more than 1024"),
-                            ("a ps\n", "1 ps and 0 workers"), ("a" * 600 + " ps\n", "too long"),
-                            ("a\0b ps\n" + "x" * 600, ":1: "), ("", "0 ps and 0 workers")):
+                            ("a ps\n", "1 servers and 0 workers"), ("a" * 600 + " ps\n", "too long"),
+                            ("a\0b ps\n" + "x" * 600, ":1: "), ("", "0 servers and 0 workers")):
             output = self.by_ssh(text, status=2)
             self.assertIn("hosts", output)
             self.assertIn(words, output)
@@ -789,7 +789,7 @@ class Slurm(LaunchTest):
                            ({"SLURM_NTASKS": "16386"}, "leave 16385 workers"),
                            ({"SLURM_NTASKS": "17409"}, "SLURM_NTASKS=17409"),
                            (self.step(0, 3, SLURM_DISTRIBUTION="plane=2"), "block or cyclic"),
-                           (self.step(0, 3, SLURM_STEP_TASKS_PER_NODE="x"), "where every ps is")):
+                           (self.step(0, 3, SLURM_STEP_TASKS_PER_NODE="x"), "where every server is")):
             self.assertIn(words, self.launched("--slurm", env={**self.env, **env}, status=2))
         self.assertIn("srun started 3 tasks",
                       self.launched("--slurm", "--workers", 9, env=self.step(0, 3), status=2))

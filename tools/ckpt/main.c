@@ -13,7 +13,6 @@
 #include "tools/ckpt/import_table.h"
 #include "tools/ckpt/inspect.h"
 
-#define EXIT_USAGE      2
 #define POSITIONALS_MAX 2
 #define LENGTH(array)   (uint32_t)(sizeof(array) / sizeof((array)[0]))
 
@@ -45,10 +44,10 @@ static const struct sl_cli_option export_options[] = {
                   .help = "File to write: .safetensors, or .npz for NumPy."),
     SL_CLI_OPTION(STRING, &flags.table, .name = "table", .metavar = "NAME",
                   .help = "Export this table only."),
-    SL_CLI_OPTION(FLAG, &flags.slots, .name = "slots",
+    SL_CLI_OPTION(BOOL, &flags.slots, .name = "slots",
                   .help =
                       "Also export the optimizer's state: NAME.slots, NAME.steps, NAME.counts."),
-    SL_CLI_OPTION(FLAG, &flags.replace, .name = "replace",
+    SL_CLI_OPTION(BOOL, &flags.replace, .name = "replace",
                   .help = "Replace an existing file, once everything is written."),
 };
 
@@ -255,7 +254,7 @@ static int fail(const struct command *command, const char *reason, int status)
 {
     (void)fflush(stdout);
     (void)fprintf(stderr, "starling-ckpt %s: %s\n", command->name, reason);
-    if (status == EXIT_USAGE) {
+    if (status == SL_CLI_EXIT_USAGE) {
         (void)fprintf(stderr, "usage: starling-ckpt %s %s\n", command->name, command->usage);
     }
     return status;
@@ -276,15 +275,15 @@ static int run(const struct command *command, int argc, char **argv)
     flags.shards = command->run == run_import ? 1 : 0;
     flags.level = 3;
     if (take_words(command, argc, argv, &at, &words, reason, sizeof reason) != 0) {
-        return fail(command, reason, EXIT_USAGE);
+        return fail(command, reason, SL_CLI_EXIT_USAGE);
     }
     argv[at - 1] = program;
     int result = sl_cli_parse(&cli, argc - at + 1, argv + at - 1, reason, sizeof reason);
     if (result != SL_CLI_RUN) {
-        return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS : fail(command, reason, EXIT_USAGE);
+        return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS : fail(command, reason, SL_CLI_EXIT_USAGE);
     }
     if (words.count < command->words_least) {
-        return fail(command, "an argument is missing", EXIT_USAGE);
+        return fail(command, "an argument is missing", SL_CLI_EXIT_USAGE);
     }
     int err = command->run(&words, reason, sizeof reason);
     sl_cli_list_fini(&flags.with);
@@ -315,5 +314,5 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "starling-ckpt: unknown command \"%s\"\n", name);
     }
     print_help(stderr);
-    return EXIT_USAGE;
+    return SL_CLI_EXIT_USAGE;
 }

@@ -11,7 +11,6 @@
 #include "reactor/topology.h"
 #include "tools/doctor/doctor.h"
 
-#define EXIT_USAGE   2
 #define REASON_BYTES 1024
 #define OWN_OPTIONS  2
 
@@ -179,7 +178,7 @@ static int parse(int argc, char **argv, struct sources *sources, char *reason)
             .help =
                 "What must work for exit status 0. auto: what the endpoint map names, else TCP, "
                 "and RDMA if DMLC_ENABLE_RDMA is set."),
-        SL_CLI_OPTION(FLAG, &sources->options.json, .name = "json",
+        SL_CLI_OPTION(BOOL, &sources->options.json, .name = "json",
                       .help = "Print one JSON object instead of lines."),
     };
     struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
@@ -217,7 +216,7 @@ int sl_doctor_command(int argc, char **argv)
     if (result != SL_CLI_RUN || fill_options(&sources, reason) != 0) {
         (void)fprintf(stderr, "starling-ps doctor: %s\n", reason);
         free_sources(&sources);
-        return EXIT_USAGE;
+        return SL_CLI_EXIT_USAGE;
     }
     sl_log_setup(SL_LOG_OFF, "doctor"); /* checks may fail; the doctor reports it */
     struct sl_doctor_system system;

@@ -30,55 +30,52 @@ static bool bind_any(int *fd, uint16_t port)
     return *fd >= 0 && bind(*fd, (const struct sockaddr *)&four, sizeof four) == 0;
 }
 
-int sl_completion_listen(struct sl_completion *report, uint16_t port, uint32_t worker_count,
+int sl_completion_listen(struct sl_completion *completion, uint16_t port, uint32_t worker_count,
                          char *reason, size_t reason_bytes)
 {
-    report->reported = calloc(worker_count, sizeof *report->reported);
-    if (report->reported == NULL) {
+    completion->reported = calloc(worker_count, sizeof *completion->reported);
+    if (completion->reported == NULL) {
         snprintf(reason, reason_bytes, "out of memory");
         return SL_ERR_NO_MEMORY;
     }
-    if (!bind_any(&report->fd, port)) {
+    if (!bind_any(&completion->fd, port)) {
         const int failure = errno;
         snprintf(reason, reason_bytes, "cannot listen at UDP port %u for the workers' ends: %s",
                  port, strerror(failure));
         return sl_err_from_errno(failure);
     }
-    report->worker_count = report->workers_left = worker_count;
+    completion->worker_count = completion->workers_left = worker_count;
     return 0;
 }
 
-int sl_completion_fd(const struct sl_completion *report)
-{
-    return report->fd;
-}
-
 /* Parses a datagram; false: not of this job. */
-static bool parse(const struct sl_completion *report, const char *text, uint32_t *worker,
+static bool parse(const struct sl_completion *completion, const char *text, uint32_t *worker,
                   int *status)
 {
-    char token[sizeof report->token];
+    char token[sizeof completion->token];
     int end = 0;
     return sscanf(text, "starling-done %47s %9u %9d%n", token, worker, status, &end) == 3 &&
-           text[end] == '\0' && strcmp(token, report->token) == 0 && *worker < report->worker_count;
+           text[end] == '\0' && strcmp(token, completion->token) == 0 &&
+           *worker < completion->worker_count;
 }
 
-bool sl_completion_take(struct sl_completion *report, uint32_t *worker, int *status)
+bool sl_completion_take(struct sl_completion *completion, uint32_t *worker, int *status)
 {
     char text[128];
     struct sockaddr_storage from;
     socklen_t from_bytes = sizeof from;
     ssize_t got;
-    while (report->fd >= 0 && (got = recvfrom(report->fd, text, sizeof text - 1, 0,
-                                              (struct sockaddr *)&from, &from_bytes)) >= 0) {
+    while (completion->fd >= 0 && (got = recvfrom(completion->fd, text, sizeof text - 1, 0,
+                                                  (struct sockaddr *)&from, &from_bytes)) >= 0) {
         text[got] = '\0';
         uint32_t from_worker;
         int its_status;
-        if (parse(report, text, &from_worker, &its_status)) {
-            sendto(report->fd, text, (size_t)got, 0, (const struct sockaddr *)&from, from_bytes);
-            if (!report->reported[from_worker]) {
-                report->reported[from_worker] = 1;
-                report->workers_left--;
+        if (parse(completion, text, &from_worker, &its_status)) {
+            sendto(completion->fd, text, (size_t)got, 0, (const struct sockaddr *)&from,
+                   from_bytes);
+            if (!completion->reported[from_worker]) {
+                completion->reported[from_worker] = 1;
+                completion->workers_left--;
                 *worker = from_worker;
                 *status = its_status;
                 return true;
@@ -131,17 +128,18 @@ static bool tell(int fd, const char *text)
     return false;
 }
 
-void sl_completion_send(const struct sl_completion *report, int status)
+void sl_completion_send(const struct sl_completion *completion, int status)
 {
     char text[128], reason[256];
-    snprintf(text, sizeof text, "starling-done %s %u %d", report->token, report->worker, status);
-    for (uint32_t i = 0; i < report->peers.count; i++) {
-        const char *peer = report->peers.items[i];
+    snprintf(text, sizeof text, "starling-done %s %u %d", completion->token, completion->worker,
+             status);
+    for (uint32_t i = 0; i < completion->peers.count; i++) {
+        const char *peer = completion->peers.items[i];
         snprintf(reason, sizeof reason, "it does not answer");
         const int fd = connect_to(peer, reason, sizeof reason);
         if (fd < 0 || !tell(fd, text)) {
             sl_log_warn("cannot tell the launcher of ps/%u at %s that worker/%u has ended: %s", i,
-                        peer, report->worker, reason);
+                        peer, completion->worker, reason);
         }
         if (fd >= 0) {
             close(fd);
@@ -149,12 +147,12 @@ void sl_completion_send(const struct sl_completion *report, int status)
     }
 }
 
-void sl_completion_fini(struct sl_completion *report)
+void sl_completion_fini(struct sl_completion *completion)
 {
-    if (report->fd >= 0) {
-        close(report->fd);
+    if (completion->fd >= 0) {
+        close(completion->fd);
     }
-    free(report->reported);
-    sl_shell_split_fini(&report->peers);
-    *report = (struct sl_completion)SL_COMPLETION_NONE;
+    free(completion->reported);
+    sl_words_fini(&completion->peers);
+    *completion = (struct sl_completion)SL_COMPLETION_NONE;
 }

@@ -12,16 +12,16 @@
 #include <stdint.h>
 
 #include "core/err.h"
-#include "tools/launch/shell_split.h"
+#include "tools/launch/words.h"
 
 struct sl_completion {
     char token[48];
-    int fd;                      /* of a ps's launcher: receives reports; -1: none */
-    uint8_t *reported;           /* [worker_count]: the worker's report arrived */
-    uint32_t worker_count;       /* of a ps's launcher: workers of the job */
-    uint32_t workers_left;       /* of a ps's launcher: without a report */
-    uint32_t worker;             /* of a worker's launcher: index */
-    struct sl_shell_words peers; /* of a worker's launcher: "host:port" of each ps's launcher */
+    int fd;                /* of a ps's launcher: to poll, receives reports; -1: none */
+    uint8_t *reported;     /* [worker_count]: the worker's report arrived */
+    uint32_t worker_count; /* of a ps's launcher: workers of the job */
+    uint32_t workers_left; /* of a ps's launcher: without a report */
+    uint32_t worker;       /* of a worker's launcher: index */
+    struct sl_words peers; /* of a worker's launcher: "host:port" of each ps's launcher */
 };
 
 #define SL_COMPLETION_NONE                                                                         \
@@ -30,19 +30,16 @@ struct sl_completion {
     }
 
 /* Starts a ps's launcher. Errors, with reason: IN_USE, IO, NO_MEMORY. */
-int sl_completion_listen(struct sl_completion *report, uint16_t port, uint32_t worker_count,
+int sl_completion_listen(struct sl_completion *completion, uint16_t port, uint32_t worker_count,
                          char *reason, size_t reason_bytes);
 
-/* Returns the descriptor to poll, or -1. */
-int sl_completion_fd(const struct sl_completion *report);
-
 /* Returns the next worker that has ended, each once; false: none now. */
-bool sl_completion_take(struct sl_completion *report, uint32_t *worker, int *status);
+bool sl_completion_take(struct sl_completion *completion, uint32_t *worker, int *status);
 
 /* Reports to every peer, for at most 10 s each, and logs failures. No effect unless this is a
  * worker's launcher. */
-void sl_completion_send(const struct sl_completion *report, int status);
+void sl_completion_send(const struct sl_completion *completion, int status);
 
-void sl_completion_fini(struct sl_completion *report);
+void sl_completion_fini(struct sl_completion *completion);
 
 #endif

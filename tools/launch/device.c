@@ -65,27 +65,27 @@ static bool expand(const char *pattern, uint32_t task, uint32_t worker, char *te
 }
 
 static int append_one(const char *flag, const char *pattern, uint32_t task, uint32_t worker,
-                      struct sl_shell_words *argv, char *reason, size_t reason_bytes)
+                      struct sl_words *argv, char *reason, size_t reason_bytes)
 {
     char text[SL_LIMIT_ENDPOINT_BYTES], why[384];
     struct sl_endpoint_device device;
     if (!expand(pattern, task, worker, text, sizeof text)) {
         (void)snprintf(reason, reason_bytes,
                        "%s: \"%.120s\": in braces {task}, {task+N}, {worker} and {worker+N} are "
-                       "accepted, and 255 bytes in all",
-                       flag, pattern);
+                       "accepted, and %d bytes in all",
+                       flag, pattern, SL_LIMIT_ENDPOINT_BYTES - 1);
         return SL_ERR_INVALID;
     }
     if (sl_endpoint_device_parse(text, false, &device, why, sizeof why) != 0) {
         (void)snprintf(reason, reason_bytes, "%s: %s", flag, why);
         return SL_ERR_INVALID;
     }
-    int err = sl_shell_split_append(argv, "--dpdk-device");
-    return err != 0 ? err : sl_shell_split_append(argv, text);
+    int err = sl_words_append(argv, "--dpdk-device");
+    return err != 0 ? err : sl_words_append(argv, text);
 }
 
 int sl_device_append(const char *flag, const char *patterns, uint32_t task, uint32_t worker_count,
-                     struct sl_shell_words *argv, char *reason, size_t reason_bytes)
+                     struct sl_words *argv, char *reason, size_t reason_bytes)
 {
     int err = 0;
     while (patterns != NULL && *patterns != '\0' && err == 0) {

@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/launch/shell_split.h"
+#include "tools/launch/words.h"
 
 /* Appends "--dpdk-device" and a device for each of the ';'-separated patterns (may be NULL). {task}
  * stands for the process's index, {task+N} for that plus N. A pattern with {worker} or {worker+N}
  * stands for worker_count devices, one per worker index: memif and cables connect one peer each.
  * Errors: INVALID, with a reason that starts with `flag`; NO_MEMORY. */
 int sl_device_append(const char *flag, const char *patterns, uint32_t task, uint32_t worker_count,
-                     struct sl_shell_words *argv, char *reason, size_t reason_bytes);
+                     struct sl_words *argv, char *reason, size_t reason_bytes);
 
 #endif

@@ -1,7 +1,6 @@
 #include "tools/launch/local.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,15 +139,14 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
 /* Warns if polling reactors exceed the cores: they would take turns and delay everything. */
 static void check_polling(const struct sl_launch_options *options)
 {
-    cpu_set_t set;
     const uint64_t polling =
         (options->ps_polling ? options->ps_count * options->ps_reactors : 0) +
         (options->worker_polling ? options->worker_count * options->worker_reactors : 0);
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && polling > (uint64_t)CPU_COUNT(&set)) {
-        sl_log_warn("%llu reactors of this job poll on %d cores and take the cores from each "
+    if (polling > options->core_count) {
+        sl_log_warn("%llu reactors of this job poll on %u cores and take the cores from each "
                     "other: use fewer, or unset STARLING_PS_POLLING and STARLING_WORKER_POLLING "
                     "(PS_ENABLE_POLLING, WORKER_ENABLE_POLLING)",
-                    (unsigned long long)polling, CPU_COUNT(&set));
+                    (unsigned long long)polling, options->core_count);
     }
 }
 

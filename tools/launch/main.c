@@ -14,8 +14,6 @@
 #include "tools/launch/ssh.h"
 #include "tools/launch/supervisor.h"
 
-#define EXIT_USAGE 2
-
 static struct sl_launch_options options = {
     .bind = "127.0.0.1",
     .ssh = SL_SSH_COMMAND,
@@ -39,9 +37,9 @@ static const struct sl_cli_option table[] = {
                   .variable = "STARLING_WORKER_REACTORS", .alias = "NETWORK_WORKER_CORE_NUMBER",
                   .most = SL_LIMIT_REACTORS,
                   .help = "Reactor threads of each worker, as in its --reactors; 0: none."),
-    SL_CLI_OPTION(FLAG, &options.ps_polling, .variable = "STARLING_PS_POLLING",
+    SL_CLI_OPTION(BOOL, &options.ps_polling, .variable = "STARLING_PS_POLLING",
                   .alias = "PS_ENABLE_POLLING", .help = "Idle reactors of servers spin."),
-    SL_CLI_OPTION(FLAG, &options.worker_polling, .variable = "STARLING_WORKER_POLLING",
+    SL_CLI_OPTION(BOOL, &options.worker_polling, .variable = "STARLING_WORKER_POLLING",
                   .alias = "WORKER_ENABLE_POLLING", .help = "Idle reactors of workers spin."),
     SL_CLI_OPTION(
         STRING, &options.ps_args, .name = "ps-args", .metavar = "ARGS",
@@ -65,7 +63,7 @@ static const struct sl_cli_option table[] = {
     {.kind = SL_CLI_SECTION, .name = "Where to run: on this host, unless one of these is given"},
     SL_CLI_OPTION(STRING, &options.host_list, .name = "host-list", .metavar = "FILE",
                   .help = "Run on other hosts over ssh: lines \"[user@]host[:slots] ps|worker\"."),
-    SL_CLI_OPTION(FLAG, &options.slurm, .name = "slurm",
+    SL_CLI_OPTION(BOOL, &options.slurm, .name = "slurm",
                   .help = "Run on the hosts of the current Slurm allocation."),
     SL_CLI_OPTION(STRING, &options.bind, .name = "bind", .metavar = "ADDRESS",
                   .help = "Address that the servers listen on, on this host: 127.0.0.1 or ::1."),
@@ -145,7 +143,7 @@ static int check(const struct sl_cli *cli, char *reason, size_t reason_bytes)
         err = check_security(reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_settings_check_checkpoint(cli, settings, false, reason, reason_bytes);
+        err = sl_settings_check_checkpoint_flags(cli, settings, false, reason, reason_bytes);
     }
     if (err == 0 && options.ps_restarts > 0 && settings->replicas == 0 &&
         settings->checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
@@ -157,15 +155,15 @@ static int check(const struct sl_cli *cli, char *reason, size_t reason_bytes)
     return err;
 }
 
-/* Fills `report` if this is one of several launchers. */
-static int plan_job(struct sl_plan *plan, struct sl_completion *report, char *reason,
+/* Fills `completion` if this is one of several launchers. */
+static int plan_job(struct sl_plan *plan, struct sl_completion *completion, char *reason,
                     size_t reason_bytes)
 {
     if (options.host_list != NULL) {
         return sl_ssh_plan(&options, plan, reason, reason_bytes);
     }
     if (options.slurm) {
-        return sl_slurm_plan(&options, plan, report, reason, reason_bytes);
+        return sl_slurm_plan(&options, plan, completion, reason, reason_bytes);
     }
     options.ps_count = options.ps_count == 0 ? 1 : options.ps_count;
     options.worker_count = options.worker_count == 0 ? 1 : options.worker_count;
@@ -184,8 +182,9 @@ static int parse(int argc, char **argv, char *reason, size_t reason_bytes)
     static struct sl_cli_option all[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
     static struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
     memcpy(all, table, sizeof table);
-    const uint32_t shared =
-        sl_settings_options(SL_PROGRAM_LAUNCH, core_count(), &options.settings, all + OWN_OPTIONS);
+    options.core_count = core_count();
+    const uint32_t shared = sl_settings_options(SL_PROGRAM_LAUNCH, options.core_count,
+                                                &options.settings, all + OWN_OPTIONS);
     options.ps_reactors = options.worker_reactors = options.settings.reactors;
     const struct sl_cli cli = {
         .program = "starling-launch",
@@ -216,21 +215,21 @@ int main(int argc, char **argv)
         return 0;
     }
     struct sl_plan plan = {0};
-    struct sl_completion report = SL_COMPLETION_NONE;
+    struct sl_completion completion = SL_COMPLETION_NONE;
     if (result == SL_CLI_RUN) {
         unsetenv("TF_CONFIG"); /* flags describe the cluster */
-        result = plan_job(&plan, &report, reason, sizeof reason);
+        result = plan_job(&plan, &completion, reason, sizeof reason);
     }
-    int status = EXIT_USAGE;
+    int status = SL_CLI_EXIT_USAGE;
     if (result != 0) {
         fprintf(stderr, "starling-launch: %s\n", reason);
     } else {
-        status = sl_supervisor_run(&plan, &options, &report);
-        sl_completion_send(&report, status);
+        status = sl_supervisor_run(&plan, &options, &completion);
+        sl_completion_send(&completion, status);
     }
-    sl_completion_fini(&report);
+    sl_completion_fini(&completion);
     sl_plan_fini(&plan);
-    sl_shell_split_fini(&options.ps_flags);
-    sl_shell_split_fini(&options.worker_flags);
+    sl_words_fini(&options.ps_flags);
+    sl_words_fini(&options.worker_flags);
     return status;
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "config/settings.h"
-#include "tools/launch/shell_split.h"
+#include "tools/launch/words.h"
 
 /* Reaction to a worker that failed and is not restarted. */
 enum sl_launch_loss { SL_LAUNCH_LOSS_FAIL, SL_LAUNCH_LOSS_CONTINUE };
@@ -15,6 +15,7 @@ struct sl_launch_options {
     uint64_t ps_count;
     uint64_t worker_count;                 /* 0: not given */
     uint32_t ps_reactors, worker_reactors; /* if not given: as on this host */
+    uint32_t core_count;                   /* available on this host */
     bool ps_polling, worker_polling;
     const char *ps_args;   /* split like shell words; or NULL */
     char **worker_args;    /* NULL-terminated: the arguments after -- */
@@ -29,10 +30,10 @@ struct sl_launch_options {
     uint64_t grace_ns;       /* from the request to end until the kill */
     uint64_t restarts;       /* of all workers together */
     uint64_t ps_restarts;
-    int on_worker_loss;                           /* enum sl_launch_loss */
-    const char *ps_devices, *worker_devices;      /* of DPDK (device.h), or NULL */
-    struct sl_settings settings;                  /* as given; not resolved */
-    struct sl_shell_words ps_flags, worker_flags; /* flags for every server, every worker */
+    int on_worker_loss;                      /* enum sl_launch_loss */
+    const char *ps_devices, *worker_devices; /* of DPDK (device.h), or NULL */
+    struct sl_settings settings;             /* as given; not resolved */
+    struct sl_words ps_flags, worker_flags;  /* flags for every server, every worker */
 };
 
 #endif

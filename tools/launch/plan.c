@@ -35,7 +35,7 @@ int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count)
 void sl_plan_fini(struct sl_plan *plan)
 {
     for (uint32_t i = 0; i < plan->task_count; i++) {
-        sl_shell_split_fini(&plan->tasks[i].argv);
+        sl_words_fini(&plan->tasks[i].argv);
     }
     free(plan->tasks);
     *plan = (struct sl_plan){0};
@@ -54,7 +54,7 @@ int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const char *ps)
     return 0;
 }
 
-int sl_plan_append_variables(struct sl_shell_words *words)
+int sl_plan_append_variables(struct sl_words *words)
 {
     const char *name;
     bool is_local;
@@ -68,32 +68,32 @@ int sl_plan_append_variables(struct sl_shell_words *words)
         if (asprintf(&pair, "%s=%s", name, value) < 0) {
             return SL_ERR_NO_MEMORY;
         }
-        err = sl_shell_split_append(words, pair);
+        err = sl_words_append(words, pair);
         free(pair);
     }
     return err;
 }
 
 /* Appends "--name value"; of a boolean "--name" or "--name=false". */
-static int append_flag(struct sl_shell_words *words, const struct sl_cli_option *option,
+static int append_flag(struct sl_words *words, const struct sl_cli_option *option,
                        const char *value)
 {
     char flag[80];
     bool is_on = true;
-    const bool is_boolean = option->kind == SL_CLI_FLAG;
+    const bool is_boolean = option->kind == SL_CLI_BOOL;
     if (is_boolean) {
         (void)sl_number_parse_bool(value, &is_on);
     }
     snprintf(flag, sizeof flag, "--%s%s", option->name, is_on ? "" : "=false");
-    int err = sl_shell_split_append(words, flag);
-    return err != 0 || is_boolean ? err : sl_shell_split_append(words, value);
+    int err = sl_words_append(words, flag);
+    return err != 0 || is_boolean ? err : sl_words_append(words, value);
 }
 
 /* The launcher must know the flags that it has too: it acts by them, and gives them to workers. */
 static int append_ps_args(struct sl_launch_options *options, char *reason, size_t reason_bytes)
 {
-    struct sl_shell_words words = {0};
-    int err = sl_shell_split_words(options->ps_args, &words);
+    struct sl_words words = {0};
+    int err = sl_words_split(options->ps_args, &words);
     if (err == SL_ERR_INVALID) {
         snprintf(reason, reason_bytes, "--ps-args=%.120s: a quote is not closed", options->ps_args);
     }
@@ -107,9 +107,9 @@ static int append_ps_args(struct sl_launch_options *options, char *reason, size_
                      "--ps-args has %s: give it to starling-launch, which passes it on", flag);
             err = SL_ERR_INVALID;
         }
-        err = err != 0 ? err : sl_shell_split_append(&options->ps_flags, word);
+        err = err != 0 ? err : sl_words_append(&options->ps_flags, word);
     }
-    sl_shell_split_fini(&words);
+    sl_words_fini(&words);
     return err;
 }
 
@@ -167,9 +167,9 @@ static char *find_program(const char *name, const char *bin_dir)
     return strdup(name);
 }
 
-static int append_words(struct sl_shell_words *argv, const struct sl_shell_words *words)
+static int append_words(struct sl_words *argv, const struct sl_words *words)
 {
-    return sl_shell_split_append_all(argv, (const char *const *)words->items, words->count);
+    return sl_words_append_all(argv, (const char *const *)words->items, words->count);
 }
 
 static int append_devices(struct sl_plan_task *task, const struct sl_launch_options *options,
@@ -190,13 +190,9 @@ static int check_security(const struct sl_launch_options *options,
     struct sl_hosts ps = {0};
     int err = sl_hosts_append_list(&ps, hosts->ps, "the ps", reason, reason_bytes);
     for (uint32_t i = 0; err == 0 && i < ps.count; i++) {
-        if (!sl_security_is_loopback(&ps.items[i])) {
-            snprintf(reason, reason_bytes,
-                     "ps/%u at %s is open to the network, and the cluster has no secret: give "
-                     "--secret-file, or --insecure when the network is trusted",
-                     i, ps.items[i].host);
-            err = SL_ERR_INVALID;
-        }
+        char what[40];
+        snprintf(what, sizeof what, "ps/%u: control", i);
+        err = sl_security_check_exposure(false, what, &ps.items[i], reason, reason_bytes);
     }
     sl_hosts_fini(&ps);
     return err;
@@ -233,14 +229,14 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
     snprintf(reason, reason_bytes, "out of memory");
     int err = program == NULL
                   ? SL_ERR_NO_MEMORY
-                  : sl_shell_split_append_all(&task->argv, words, sizeof words / sizeof words[0]);
+                  : sl_words_append_all(&task->argv, words, sizeof words / sizeof words[0]);
     free(program);
     err = err != 0 ? err
                    : append_words(&task->argv, is_ps ? &options->ps_flags : &options->worker_flags);
     err = err != 0 ? err : append_devices(task, options, hosts, reason, reason_bytes);
     for (char **argument = options->worker_args; !is_ps && err == 0 && *argument != NULL;
          argument++) {
-        err = sl_shell_split_append(&task->argv, *argument);
+        err = sl_words_append(&task->argv, *argument);
     }
     return err;
 }

@@ -5,7 +5,7 @@
 
 #include "config/cluster.h"
 #include "tools/launch/options.h"
-#include "tools/launch/shell_split.h"
+#include "tools/launch/words.h"
 
 /* How to ask a process to end. */
 enum sl_plan_stop {
@@ -17,9 +17,9 @@ enum sl_plan_stop {
 struct sl_plan_task {
     enum sl_cluster_role role;
     uint32_t index;
-    char name[24];              /* "worker/3" */
-    char where[280];            /* "" or " on node7", for messages */
-    struct sl_shell_words argv; /* without terminating NULL */
+    char name[24];        /* "worker/3" */
+    char where[280];      /* "" or " on node7", for messages */
+    struct sl_words argv; /* without terminating NULL */
     enum sl_plan_stop stop;
 };
 
@@ -66,6 +66,6 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options, c
 
 /* Appends NAME=VALUE, for env(1), for each of the job's variables that is set: for processes that
  * do not inherit this environment. Errors: NO_MEMORY. */
-int sl_plan_append_variables(struct sl_shell_words *words);
+int sl_plan_append_variables(struct sl_words *words);
 
 #endif

@@ -13,14 +13,14 @@
 #include "core/clock.h"
 #include "core/log.h"
 
-void sl_launch_process_init(struct sl_launch_process *run, const struct sl_plan_task *task)
+void sl_launch_process_init(struct sl_launch_process *process, const struct sl_plan_task *task)
 {
-    *run = (struct sl_launch_process){.task = task,
-                                      .child = {.in = -1, .out = -1, .err = -1},
-                                      .out.from = -1,
-                                      .err.from = -1,
-                                      .shown_log = -1,
-                                      .restart_ns = SL_CLOCK_NEVER};
+    *process = (struct sl_launch_process){.task = task,
+                                          .child = {.in = -1, .out = -1, .err = -1},
+                                          .out.from = -1,
+                                          .err.from = -1,
+                                          .shown_log = -1,
+                                          .restart_ns = SL_CLOCK_NEVER};
 }
 
 static void close_fd(int *fd)
@@ -31,35 +31,35 @@ static void close_fd(int *fd)
     }
 }
 
-void sl_launch_process_fini(struct sl_launch_process *run)
+void sl_launch_process_fini(struct sl_launch_process *process)
 {
-    close_fd(&run->shown_log);
+    close_fd(&process->shown_log);
 }
 
-const char *sl_launch_process_name(const struct sl_launch_process *run,
+const char *sl_launch_process_name(const struct sl_launch_process *process,
                                    char text[static SL_LAUNCH_PROCESS_NAME_BYTES])
 {
-    snprintf(text, SL_LAUNCH_PROCESS_NAME_BYTES, "%s%s", run->task->name, run->task->where);
+    snprintf(text, SL_LAUNCH_PROCESS_NAME_BYTES, "%s%s", process->task->name, process->task->where);
     return text;
 }
 
-void sl_launch_process_log_path(const struct sl_launch_process *run, const char *log_dir,
+void sl_launch_process_log_path(const struct sl_launch_process *process, const char *log_dir,
                                 char *path, size_t path_bytes)
 {
     snprintf(path, path_bytes, "%s/%s-%u.log", log_dir,
-             run->task->role == SL_CLUSTER_PS ? "ps" : "worker", run->task->index);
+             process->task->role == SL_CLUSTER_PS ? "ps" : "worker", process->task->index);
 }
 
 /* Opens the log: truncated at the first start, appended at a restart. *out: -1 without logs. */
-static int open_log(const struct sl_launch_process *run, const char *log_dir, int *out)
+static int open_log(const struct sl_launch_process *process, const char *log_dir, int *out)
 {
     *out = -1;
     if (log_dir == NULL) {
         return 0;
     }
     char path[4096];
-    sl_launch_process_log_path(run, log_dir, path, sizeof path);
-    const int truncate = run->restarts == 0 ? O_TRUNC : 0;
+    sl_launch_process_log_path(process, log_dir, path, sizeof path);
+    const int truncate = process->restarts == 0 ? O_TRUNC : 0;
     const int log = open(path, O_WRONLY | O_CREAT | truncate | O_APPEND | O_CLOEXEC, 0644);
     if (log < 0) {
         const int failure = errno;
@@ -70,101 +70,102 @@ static int open_log(const struct sl_launch_process *run, const char *log_dir, in
     return 0;
 }
 
-static int start_child(struct sl_launch_process *run, int log, bool shown)
+static int start_child(struct sl_launch_process *process, int log, bool shown)
 {
-    const struct sl_shell_words *words = &run->task->argv;
+    const struct sl_words *words = &process->task->argv;
     char reason[512], name[SL_LAUNCH_PROCESS_NAME_BYTES];
     char **argv = calloc(words->count + 1, sizeof *argv);
     if (argv == NULL) {
-        sl_log_error("%s: out of memory", sl_launch_process_name(run, name));
+        sl_log_error("%s: out of memory", sl_launch_process_name(process, name));
         return SL_ERR_NO_MEMORY;
     }
     memcpy(argv, words->items, words->count * sizeof *argv);
     const struct sl_child_options options = {.argv = argv,
                                              .log_fd = log,
                                              .show_out = shown,
-                                             .hold_in = run->task->stop == SL_PLAN_STOP_STDIN};
-    const int err = sl_child_start(&options, &run->child, reason, sizeof reason);
+                                             .hold_in = process->task->stop == SL_PLAN_STOP_STDIN};
+    const int err = sl_child_start(&options, &process->child, reason, sizeof reason);
     free(argv);
     if (err != 0) {
-        sl_log_error("%s: %s", sl_launch_process_name(run, name), reason);
+        sl_log_error("%s: %s", sl_launch_process_name(process, name), reason);
     }
     return err;
 }
 
-int sl_launch_process_start(struct sl_launch_process *run, const char *log_dir,
+int sl_launch_process_start(struct sl_launch_process *process, const char *log_dir,
                             bool (*waits_on)(void *ctx), void *ctx)
 {
     /* Worker 0 prints the job's report, so its output is always shown. */
-    const bool shown = run->task->role == SL_CLUSTER_WORKER && run->task->index == 0;
+    const bool shown = process->task->role == SL_CLUSTER_WORKER && process->task->index == 0;
     int log;
-    int err = open_log(run, log_dir, &log);
+    int err = open_log(process, log_dir, &log);
     if (err != 0) {
         return err;
     }
-    err = start_child(run, log, shown);
-    if (err == 0 && run->child.out >= 0) {
-        sl_log_forward_init(&run->out, run->child.out, STDOUT_FILENO, log,
-                            log >= 0 ? NULL : run->task->name);
+    err = start_child(process, log, shown);
+    if (err == 0 && process->child.out >= 0) {
+        sl_log_forward_init(&process->out, process->child.out, STDOUT_FILENO, log,
+                            log >= 0 ? NULL : process->task->name);
     }
-    if (err == 0 && run->child.err >= 0) {
-        sl_log_forward_init(&run->err, run->child.err, STDERR_FILENO, -1, run->task->name);
+    if (err == 0 && process->child.err >= 0) {
+        sl_log_forward_init(&process->err, process->child.err, STDERR_FILENO, -1,
+                            process->task->name);
     }
-    run->out.waits_on = run->err.waits_on = waits_on;
-    run->out.ctx = run->err.ctx = ctx;
+    process->out.waits_on = process->err.waits_on = waits_on;
+    process->out.ctx = process->err.ctx = ctx;
     if (shown && err == 0) {
-        close_fd(&run->shown_log);
-        run->shown_log = log;
+        close_fd(&process->shown_log);
+        process->shown_log = log;
     } else {
         close_fd(&log);
     }
     return err;
 }
 
-void sl_launch_process_ask_to_end(struct sl_launch_process *run, int signal_number)
+void sl_launch_process_ask_to_end(struct sl_launch_process *process, int signal_number)
 {
-    switch (run->task->stop) {
+    switch (process->task->stop) {
     case SL_PLAN_STOP_SIGNAL:
-        kill(run->child.pid, signal_number);
+        kill(process->child.pid, signal_number);
         break;
     case SL_PLAN_STOP_TERM:
-        kill(run->child.pid, SIGTERM);
+        kill(process->child.pid, SIGTERM);
         break;
     case SL_PLAN_STOP_STDIN:
-        close_fd(&run->child.in);
+        close_fd(&process->child.in);
         break;
     }
 }
 
-bool sl_launch_process_reap(struct sl_launch_process *run)
+bool sl_launch_process_reap(struct sl_launch_process *process)
 {
-    if (run->child.pid == 0 ||
-        waitpid(run->child.pid, &run->wait_status, WNOHANG) != run->child.pid) {
+    if (process->child.pid == 0 ||
+        waitpid(process->child.pid, &process->wait_status, WNOHANG) != process->child.pid) {
         return false;
     }
-    run->child.pid = 0;
-    run->fresh = true;
-    sl_log_forward_fini(&run->out);
-    sl_log_forward_fini(&run->err);
-    close_fd(&run->child.in);
+    process->child.pid = 0;
+    process->unjudged = true;
+    sl_log_forward_fini(&process->out);
+    sl_log_forward_fini(&process->err);
+    close_fd(&process->child.in);
     return true;
 }
 
-bool sl_launch_process_ended_well(const struct sl_launch_process *run)
+bool sl_launch_process_ended_well(const struct sl_launch_process *process)
 {
-    return WIFEXITED(run->wait_status) && WEXITSTATUS(run->wait_status) == 0;
+    return WIFEXITED(process->wait_status) && WEXITSTATUS(process->wait_status) == 0;
 }
 
-void sl_launch_process_describe_end(const struct sl_launch_process *run, const char *what,
+void sl_launch_process_describe_end(const struct sl_launch_process *process, const char *what,
                                     char *text, size_t text_bytes)
 {
     char name[SL_LAUNCH_PROCESS_NAME_BYTES];
-    const int status = run->wait_status;
-    sl_launch_process_name(run, name);
+    const int status = process->wait_status;
+    sl_launch_process_name(process, name);
     if (WIFSIGNALED(status)) {
         snprintf(text, text_bytes, "%s %s: killed by signal %d (%s)", name, what, WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
-    } else if (WEXITSTATUS(status) == 255 && run->task->stop == SL_PLAN_STOP_STDIN) {
+    } else if (WEXITSTATUS(status) == 255 && process->task->stop == SL_PLAN_STOP_STDIN) {
         snprintf(text, text_bytes,
                  "%s %s: exit status 255, by which ssh says that it could not connect", name, what);
     } else {

@@ -1,5 +1,5 @@
-/* A running task of the plan, also across restarts: its child, its log and its forwarded output.
- * The supervisor decides what its end means. Main thread. */
+/* A process of the job: a task of the plan, its child across restarts, its log and its forwarded
+ * output. The supervisor decides what its end means. Main thread. */
 #ifndef SL_TOOLS_LAUNCH_PROCESS_H
 #define SL_TOOLS_LAUNCH_PROCESS_H
 
@@ -16,7 +16,7 @@ struct sl_launch_process {
     struct sl_child child; /* pid 0: ended or never started */
     struct sl_log_forward out, err;
     int shown_log;       /* log with a copy of shown output; -1: none */
-    bool fresh;          /* ended since the supervisor last checked */
+    bool unjudged;       /* ended since the supervisor last checked */
     int wait_status;     /* after its end */
     uint32_t restarts;   /* so far */
     uint64_t restart_ns; /* time of the next restart; SL_CLOCK_NEVER: none */
@@ -24,34 +24,34 @@ struct sl_launch_process {
 
 #define SL_LAUNCH_PROCESS_NAME_BYTES 320
 
-void sl_launch_process_init(struct sl_launch_process *run, const struct sl_plan_task *task);
+void sl_launch_process_init(struct sl_launch_process *process, const struct sl_plan_task *task);
 
 /* Closes the log. The child must have ended. */
-void sl_launch_process_fini(struct sl_launch_process *run);
+void sl_launch_process_fini(struct sl_launch_process *process);
 
 /* Writes "worker/3 on node7"; returns text. */
-const char *sl_launch_process_name(const struct sl_launch_process *run,
+const char *sl_launch_process_name(const struct sl_launch_process *process,
                                    char text[static SL_LAUNCH_PROCESS_NAME_BYTES]);
 
 /* Writes the path of its log in log_dir. */
-void sl_launch_process_log_path(const struct sl_launch_process *run, const char *log_dir,
+void sl_launch_process_log_path(const struct sl_launch_process *process, const char *log_dir,
                                 char *path, size_t path_bytes);
 
 /* Starts the child. Its output is forwarded, or written to a log in log_dir (NULL: no logs).
  * waits_on: see struct sl_log_forward. Logs the reason of an error. */
-int sl_launch_process_start(struct sl_launch_process *run, const char *log_dir,
+int sl_launch_process_start(struct sl_launch_process *process, const char *log_dir,
                             bool (*waits_on)(void *ctx), void *ctx);
 
 /* Asks a running child to end, as the task specifies. */
-void sl_launch_process_ask_to_end(struct sl_launch_process *run, int signal_number);
+void sl_launch_process_ask_to_end(struct sl_launch_process *process, int signal_number);
 
 /* Returns true if the child has just ended; the rest of its output was then forwarded. */
-bool sl_launch_process_reap(struct sl_launch_process *run);
+bool sl_launch_process_reap(struct sl_launch_process *process);
 
-bool sl_launch_process_ended_well(const struct sl_launch_process *run);
+bool sl_launch_process_ended_well(const struct sl_launch_process *process);
 
 /* Writes "worker/3 on node7 failed: exit status 1"; what: "failed". */
-void sl_launch_process_describe_end(const struct sl_launch_process *run, const char *what,
+void sl_launch_process_describe_end(const struct sl_launch_process *process, const char *what,
                                     char *text, size_t text_bytes);
 
 #endif

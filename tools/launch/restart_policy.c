@@ -2,16 +2,16 @@
 
 #include <sys/wait.h>
 
+#include "config/cli.h"
 #include "core/assert.h"
 #include "core/clock.h"
 
-#define EXIT_USAGE      2
 #define DELAY_DOUBLINGS 5
 
 enum sl_restart_policy_verdict sl_restart_policy_judge(struct sl_restart_policy *policy,
                                                        int wait_status)
 {
-    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_USAGE) {
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == SL_CLI_EXIT_USAGE) {
         return SL_RESTART_POLICY_FAIL;
     }
     if (policy->restarts < policy->restarts_max) {

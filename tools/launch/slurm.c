@@ -16,7 +16,7 @@
 /* Slurm's variables and the resulting plan. */
 struct slurm {
     const struct sl_launch_options *options;
-    struct sl_shell_words nodes;
+    struct sl_words nodes;
     uint32_t job;
     uint32_t ps_count, worker_count;
     unsigned port;                    /* of ps 0 */
@@ -53,7 +53,7 @@ static int expand_nodes(struct slurm *slurm, const char *variable)
         return refuse(slurm, SL_ERR_NOT_FOUND, variable, "this runs in no Slurm allocation");
     }
     char *const words[] = {(char *)"scontrol", (char *)"show", (char *)"hostnames", (char *)list};
-    char *command = sl_shell_split_quote(words, 4);
+    char *command = sl_words_quote(words, 4);
     FILE *pipe = command == NULL ? NULL : popen(command, "re");
     free(command);
     if (pipe == NULL) {
@@ -63,7 +63,7 @@ static int expand_nodes(struct slurm *slurm, const char *variable)
     int err = 0;
     while (err == 0 && slurm->nodes.count < TASKS_MAX && fgets(line, sizeof line, pipe) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        err = line[0] == '\0' ? 0 : sl_shell_split_append(&slurm->nodes, line);
+        err = line[0] == '\0' ? 0 : sl_words_append(&slurm->nodes, line);
     }
     const int status = pclose(pipe);
     if (err == 0 && (status != 0 || slurm->nodes.count == 0)) {
@@ -83,8 +83,8 @@ static int choose_port(struct slurm *slurm)
                       : PORTS_FIRST + slurm->job % (PORTS_COUNT / needed) * needed;
     if (slurm->port + needed - 1 > UINT16_MAX) {
         snprintf(slurm->reason, slurm->reason_bytes,
-                 "--port-base=%u: %u ps need %u ports, beyond 65535", slurm->port, slurm->ps_count,
-                 needed);
+                 "--port-base=%u: %u servers need %u ports, beyond 65535", slurm->port,
+                 slurm->ps_count, needed);
         return SL_ERR_INVALID;
     }
     return 0;
@@ -99,16 +99,17 @@ static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
                                                                : 1;
     if (exactly && ps + workers != tasks) {
         snprintf(slurm->reason, slurm->reason_bytes,
-                 "--slurm: srun started %u tasks, but %llu ps and %llu workers need %llu", tasks,
-                 (unsigned long long)ps, (unsigned long long)workers,
+                 "--slurm: srun started %u tasks, but %llu servers and %llu workers need %llu",
+                 tasks, (unsigned long long)ps, (unsigned long long)workers,
                  (unsigned long long)(ps + workers));
         return SL_ERR_INVALID;
     }
     if (workers > SL_LIMIT_WORKERS) {
-        snprintf(slurm->reason, slurm->reason_bytes,
-                 "--slurm: %u tasks leave %llu workers beside %llu ps; at most %d are possible: "
-                 "give --workers or --ps",
-                 tasks, (unsigned long long)workers, (unsigned long long)ps, SL_LIMIT_WORKERS);
+        snprintf(
+            slurm->reason, slurm->reason_bytes,
+            "--slurm: %u tasks leave %llu workers beside %llu servers; at most %d are possible: "
+            "give --workers or --ps",
+            tasks, (unsigned long long)workers, (unsigned long long)ps, SL_LIMIT_WORKERS);
         return SL_ERR_INVALID;
     }
     slurm->ps_count = (uint32_t)ps;
@@ -136,13 +137,13 @@ static int wrap_srun(struct sl_plan_task *task, const char *node)
     snprintf(where, sizeof where, "--nodelist=%s", node);
     const char *const begin[] = {"srun",    "--nodes=1", "--ntasks=1", "--overlap",
                                  "--quiet", where,       "env"};
-    struct sl_shell_words outer = {0};
-    int err = sl_shell_split_append_all(&outer, begin, sizeof begin / sizeof begin[0]);
+    struct sl_words outer = {0};
+    int err = sl_words_append_all(&outer, begin, sizeof begin / sizeof begin[0]);
     err = err != 0 ? err : sl_plan_append_variables(&outer);
     err = err != 0 ? err
-                   : sl_shell_split_append_all(&outer, (const char *const *)task->argv.items,
-                                               task->argv.count);
-    sl_shell_split_fini(&task->argv);
+                   : sl_words_append_all(&outer, (const char *const *)task->argv.items,
+                                         task->argv.count);
+    sl_words_fini(&task->argv);
     task->argv = outer;
     task->stop = SL_PLAN_STOP_TERM;
     snprintf(task->where, sizeof task->where, " on %s", node);
@@ -230,26 +231,26 @@ static int place_ps(struct slurm *slurm)
     }
     free(room);
     if (placed < slurm->ps_count) {
-        return refuse(slurm, SL_ERR_INVALID, variable, "does not say where every ps is");
+        return refuse(slurm, SL_ERR_INVALID, variable, "does not say where every server is");
     }
     return 0;
 }
 
-static int plan_report(struct slurm *slurm, const struct sl_plan_task *task, uint32_t step,
-                       struct sl_completion *report)
+static int plan_completion(struct slurm *slurm, const struct sl_plan_task *task, uint32_t step,
+                           struct sl_completion *completion)
 {
     const unsigned first = slurm->port + slurm->ps_count;
-    snprintf(report->token, sizeof report->token, "%u.%u", slurm->job, step);
+    snprintf(completion->token, sizeof completion->token, "%u.%u", slurm->job, step);
     if (task->role == SL_CLUSTER_PS) {
-        return sl_completion_listen(report, (uint16_t)(first + task->index), slurm->worker_count,
-                                    slurm->reason, slurm->reason_bytes);
+        return sl_completion_listen(completion, (uint16_t)(first + task->index),
+                                    slurm->worker_count, slurm->reason, slurm->reason_bytes);
     }
     char peer[320];
     int err = 0;
-    report->worker = task->index;
+    completion->worker = task->index;
     for (uint32_t i = 0; err == 0 && i < slurm->ps_count; i++) {
         snprintf(peer, sizeof peer, "%s:%u", slurm->nodes.items[slurm->ps_node_of[i]], first + i);
-        err = sl_shell_split_append(&report->peers, peer);
+        err = sl_words_append(&completion->peers, peer);
     }
     return err;
 }
@@ -278,7 +279,7 @@ static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
 }
 
 static int plan_inside(struct slurm *slurm, uint32_t tasks, struct sl_plan *plan,
-                       struct sl_completion *report)
+                       struct sl_completion *completion)
 {
     uint32_t proc = 0, step = 0;
     int err = read_number(slurm, "SLURM_PROCID", TASKS_MAX, &proc);
@@ -297,11 +298,11 @@ static int plan_inside(struct slurm *slurm, uint32_t tasks, struct sl_plan *plan
     if (err == 0) {
         err = plan_task(slurm, proc, plan);
     }
-    return err != 0 ? err : plan_report(slurm, &plan->tasks[0], step, report);
+    return err != 0 ? err : plan_completion(slurm, &plan->tasks[0], step, completion);
 }
 
 int sl_slurm_plan(const struct sl_launch_options *options, struct sl_plan *plan,
-                  struct sl_completion *report, char *reason, size_t reason_bytes)
+                  struct sl_completion *completion, char *reason, size_t reason_bytes)
 {
     struct slurm slurm = {.options = options, .reason = reason, .reason_bytes = reason_bytes};
     snprintf(reason, reason_bytes, "out of memory");
@@ -321,8 +322,8 @@ int sl_slurm_plan(const struct sl_launch_options *options, struct sl_plan *plan,
                                        : "SLURM_JOB_NODELIST");
     }
     if (err == 0) {
-        err = inside ? plan_inside(&slurm, tasks, plan, report) : plan_steps(&slurm, plan);
+        err = inside ? plan_inside(&slurm, tasks, plan, completion) : plan_steps(&slurm, plan);
     }
-    sl_shell_split_fini(&slurm.nodes);
+    sl_words_fini(&slurm.nodes);
     return err;
 }

@@ -7,9 +7,9 @@
 #include "tools/launch/completion.h"
 #include "tools/launch/plan.h"
 
-/* Fills the plan, and the report if srun started several launchers. Errors, with reason: NOT_FOUND
- * (no allocation, no scontrol), INVALID, IO, NO_MEMORY. */
+/* Fills the plan, and the completion if srun started several launchers. Errors, with reason:
+ * NOT_FOUND (no allocation, no scontrol), INVALID, IO, NO_MEMORY. */
 int sl_slurm_plan(const struct sl_launch_options *options, struct sl_plan *plan,
-                  struct sl_completion *report, char *reason, size_t reason_bytes);
+                  struct sl_completion *completion, char *reason, size_t reason_bytes);
 
 #endif

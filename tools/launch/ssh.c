@@ -26,7 +26,7 @@ static const char script[] =
 struct host_list {
     const char *path;
     uint32_t line;
-    struct sl_shell_words targets[2];
+    struct sl_words targets[2];
     char *reason;
     size_t reason_bytes;
 };
@@ -114,13 +114,16 @@ static int parse_line(struct host_list *list, char *line)
     if (!is_target(target)) {
         return refuse(list, whole, "not a host");
     }
-    struct sl_shell_words *targets = &list->targets[is_ps ? SL_CLUSTER_PS : SL_CLUSTER_WORKER];
+    struct sl_words *targets = &list->targets[is_ps ? SL_CLUSTER_PS : SL_CLUSTER_WORKER];
     if (slots + targets->count > (is_ps ? SL_LIMIT_PS : SL_LIMIT_WORKERS)) {
-        return refuse(list, whole, "more than 1024 ps or 16384 workers in all");
+        char why[80];
+        snprintf(why, sizeof why, "more than %d servers or %d workers in all", SL_LIMIT_PS,
+                 SL_LIMIT_WORKERS);
+        return refuse(list, whole, why);
     }
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < slots; i++) {
-        err = sl_shell_split_append(targets, target);
+        err = sl_words_append(targets, target);
     }
     return err;
 }
@@ -158,22 +161,24 @@ static int check_counts(const struct sl_launch_options *options, const struct ho
     const uint32_t ps = list->targets[SL_CLUSTER_PS].count;
     const uint32_t workers = list->targets[SL_CLUSTER_WORKER].count;
     if (ps == 0 || workers == 0) {
-        snprintf(list->reason, list->reason_bytes,
-                 "--host-list=%s: it names %u ps and %u workers; at least one of each is needed",
-                 list->path, ps, workers);
+        snprintf(
+            list->reason, list->reason_bytes,
+            "--host-list=%s: it names %u servers and %u workers; at least one of each is needed",
+            list->path, ps, workers);
         return SL_ERR_INVALID;
     }
     if ((options->ps_count != 0 && options->ps_count != ps) ||
         (options->worker_count != 0 && options->worker_count != workers)) {
-        snprintf(list->reason, list->reason_bytes,
-                 "--host-list=%s names %u ps and %u workers, but --ps or --workers says otherwise; "
-                 "leave them out",
-                 list->path, ps, workers);
+        snprintf(
+            list->reason, list->reason_bytes,
+            "--host-list=%s names %u servers and %u workers, but --ps or --workers says otherwise; "
+            "leave them out",
+            list->path, ps, workers);
         return SL_ERR_INVALID;
     }
     if (first_port(options) + ps - 1 > UINT16_MAX) {
-        snprintf(list->reason, list->reason_bytes, "--port-base=%u: %u ps need ports beyond 65535",
-                 first_port(options), ps);
+        snprintf(list->reason, list->reason_bytes,
+                 "--port-base=%u: %u servers need ports beyond 65535", first_port(options), ps);
         return SL_ERR_INVALID;
     }
     return 0;
@@ -181,14 +186,14 @@ static int check_counts(const struct sl_launch_options *options, const struct ho
 
 static int check_ssh(const char *ssh, char *reason, size_t reason_bytes)
 {
-    struct sl_shell_words words = {0};
-    int err = sl_shell_split_words(ssh, &words);
+    struct sl_words words = {0};
+    int err = sl_words_split(ssh, &words);
     if (err == SL_ERR_INVALID || (err == 0 && words.count == 0)) {
         snprintf(reason, reason_bytes, "--ssh=%.120s: %s", ssh,
                  err != 0 ? "a quote is not closed" : "accepts a command");
         err = SL_ERR_INVALID;
     }
-    sl_shell_split_fini(&words);
+    sl_words_fini(&words);
     return err;
 }
 
@@ -197,7 +202,7 @@ static int list_hosts(const struct sl_launch_options *options, const struct host
 {
     char host[300], item[320];
     int err = 0;
-    const struct sl_shell_words *ps = &list->targets[SL_CLUSTER_PS];
+    const struct sl_words *ps = &list->targets[SL_CLUSTER_PS];
     for (uint32_t i = 0; err == 0 && i < ps->count; i++) {
         host_of(ps->items[i], host, sizeof host);
         snprintf(item, sizeof item, "%s:%u", host, first_port(options) + i);
@@ -209,13 +214,13 @@ static int list_hosts(const struct sl_launch_options *options, const struct host
 
 /* Builds: sh -c SCRIPT starling DIRECTORY TARGET GRACE env NAME=VALUE... */
 static int begin_remote(const struct sl_launch_options *options, const char *directory,
-                        const char *target, struct sl_shell_words *words)
+                        const char *target, struct sl_words *words)
 {
     char grace[24];
     const uint64_t grace_s = (options->grace_ns + SL_CLOCK_NS_PER_S - 1) / SL_CLOCK_NS_PER_S;
     snprintf(grace, sizeof grace, "%llu", (unsigned long long)grace_s);
     const char *const begin[] = {"sh", "-c", script, "starling", directory, target, grace, "env"};
-    int err = sl_shell_split_append_all(words, begin, sizeof begin / sizeof begin[0]);
+    int err = sl_words_append_all(words, begin, sizeof begin / sizeof begin[0]);
     return err != 0 ? err : sl_plan_append_variables(words);
 }
 
@@ -223,23 +228,22 @@ static int begin_remote(const struct sl_launch_options *options, const char *dir
 static int wrap(const struct sl_launch_options *options, const char *directory, const char *target,
                 struct sl_plan_task *task)
 {
-    struct sl_shell_words remote = {0}, outer = {0};
+    struct sl_words remote = {0}, outer = {0};
     char *text = NULL;
     int err = begin_remote(options, directory, target, &remote);
     if (err == 0) {
-        err = sl_shell_split_append_all(&remote, (const char *const *)task->argv.items,
-                                        task->argv.count);
+        err = sl_words_append_all(&remote, (const char *const *)task->argv.items, task->argv.count);
     }
     if (err == 0) {
-        text = sl_shell_split_quote(remote.items, remote.count);
-        err = text == NULL ? SL_ERR_NO_MEMORY : sl_shell_split_words(options->ssh, &outer);
+        text = sl_words_quote(remote.items, remote.count);
+        err = text == NULL ? SL_ERR_NO_MEMORY : sl_words_split(options->ssh, &outer);
     }
     if (err == 0) {
-        err = sl_shell_split_append_all(&outer, (const char *const[]){target, text}, 2);
+        err = sl_words_append_all(&outer, (const char *const[]){target, text}, 2);
     }
     free(text);
-    sl_shell_split_fini(&remote);
-    sl_shell_split_fini(&task->argv);
+    sl_words_fini(&remote);
+    sl_words_fini(&task->argv);
     task->argv = outer;
     task->stop = SL_PLAN_STOP_STDIN;
     snprintf(task->where, sizeof task->where, " on %s", target);
@@ -286,7 +290,7 @@ int sl_ssh_plan(const struct sl_launch_options *options, struct sl_plan *plan, c
     if (err == 0) {
         err = fill(options, &list, plan);
     }
-    sl_shell_split_fini(&list.targets[SL_CLUSTER_PS]);
-    sl_shell_split_fini(&list.targets[SL_CLUSTER_WORKER]);
+    sl_words_fini(&list.targets[SL_CLUSTER_PS]);
+    sl_words_fini(&list.targets[SL_CLUSTER_WORKER]);
     return err;
 }

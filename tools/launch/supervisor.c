@@ -36,13 +36,13 @@ enum phase {
 
 struct supervisor {
     const struct sl_launch_options *options;
-    struct sl_completion *report;
+    struct sl_completion *completion;
     struct sl_launch_process *processes;
-    struct pollfd *polled; /* signals, reports, then two per process */
+    struct pollfd *polled; /* signals, completions, then two per process */
     uint32_t count;
-    uint32_t running[2]; /* by role */
-    uint32_t resting[2]; /* to be restarted, by role */
-    uint32_t done_well;  /* workers */
+    uint32_t running[2];          /* by role */
+    uint32_t awaiting_restart[2]; /* by role */
+    uint32_t done_well;           /* workers */
     struct sl_restart_policy policy, ps_policy;
     uint32_t lost_count;           /* processes that the job continued without */
     char lost[LOST_NAMED_MAX][24]; /* the first of them: "worker/1" */
@@ -62,143 +62,147 @@ static uint64_t now_ns(void)
     return sl_clock_now_ns(sl_clock_system());
 }
 
-static void ask_role(struct supervisor *all, enum sl_cluster_role role, int signal_number)
+static void ask_role(struct supervisor *supervisor, enum sl_cluster_role role, int signal_number)
 {
-    for (uint32_t i = 0; i < all->count; i++) {
-        struct sl_launch_process *process = &all->processes[i];
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        struct sl_launch_process *process = &supervisor->processes[i];
         if (process->child.pid != 0 && process->task->role == role) {
             sl_launch_process_ask_to_end(process, signal_number);
         }
     }
 }
 
-static void stop_ps_when_due(struct supervisor *all, uint64_t now)
+static void stop_ps_when_due(struct supervisor *supervisor, uint64_t now)
 {
-    const bool due = all->running[SL_CLUSTER_WORKER] == 0 || now >= all->ps_stop_ns;
-    if (all->ps_stop_ns != SL_CLOCK_NEVER && due) {
-        all->ps_stop_ns = SL_CLOCK_NEVER;
-        ask_role(all, SL_CLUSTER_PS, all->stop_signal);
+    const bool due = supervisor->running[SL_CLUSTER_WORKER] == 0 || now >= supervisor->ps_stop_ns;
+    if (supervisor->ps_stop_ns != SL_CLOCK_NEVER && due) {
+        supervisor->ps_stop_ns = SL_CLOCK_NEVER;
+        ask_role(supervisor, SL_CLUSTER_PS, supervisor->stop_signal);
     }
 }
 
 /* Asks the workers, later the servers, and gives all the grace period. */
-static void stop(struct supervisor *all, int status, int signal_number)
+static void stop(struct supervisor *supervisor, int status, int signal_number)
 {
-    if (all->status == 0) {
-        all->status = status;
+    if (supervisor->status == 0) {
+        supervisor->status = status;
     }
     const uint64_t now = now_ns();
-    const uint64_t grace_ns = all->options->grace_ns;
-    all->phase = STOPPING;
-    all->timeout_ns = SL_CLOCK_NEVER;
-    all->resting[SL_CLUSTER_PS] = all->resting[SL_CLUSTER_WORKER] = 0;
-    all->unread_ns = now + UNREAD_NS;
-    all->kill_ns = now + grace_ns;
-    all->ps_stop_ns = now + (grace_ns / 2 < PS_STAY_NS ? grace_ns / 2 : PS_STAY_NS);
-    all->stop_signal = signal_number;
-    ask_role(all, SL_CLUSTER_WORKER, signal_number);
+    const uint64_t grace_ns = supervisor->options->grace_ns;
+    supervisor->phase = STOPPING;
+    supervisor->timeout_ns = SL_CLOCK_NEVER;
+    supervisor->awaiting_restart[SL_CLUSTER_PS] = supervisor->awaiting_restart[SL_CLUSTER_WORKER] =
+        0;
+    supervisor->unread_ns = now + UNREAD_NS;
+    supervisor->kill_ns = now + grace_ns;
+    supervisor->ps_stop_ns = now + (grace_ns / 2 < PS_STAY_NS ? grace_ns / 2 : PS_STAY_NS);
+    supervisor->stop_signal = signal_number;
+    ask_role(supervisor, SL_CLUSTER_WORKER, signal_number);
 }
 
-static void kill_all(struct supervisor *all)
+static void kill_all(struct supervisor *supervisor)
 {
     char name[SL_LAUNCH_PROCESS_NAME_BYTES];
-    for (uint32_t i = 0; i < all->count; i++) {
-        struct sl_launch_process *process = &all->processes[i];
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        struct sl_launch_process *process = &supervisor->processes[i];
         if (process->child.pid != 0) {
             sl_log_warn("%s is killed: it has not ended by itself",
                         sl_launch_process_name(process, name));
             kill(process->child.pid, SIGKILL);
         }
     }
-    if (all->status == 0) {
-        all->status = SL_SUPERVISOR_FAILED;
+    if (supervisor->status == 0) {
+        supervisor->status = SL_SUPERVISOR_FAILED;
     }
-    all->kill_ns = SL_CLOCK_NEVER;
+    supervisor->kill_ns = SL_CLOCK_NEVER;
 }
 
-static void take_signal(struct supervisor *all)
+static void take_signal(struct supervisor *supervisor)
 {
     struct signalfd_siginfo info;
-    while (read(all->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+    while (read(supervisor->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         const int number = (int)info.ssi_signo;
         if (number == SIGCHLD) {
-            all->child_ended = true; /* children can share a signal: reap checks every process */
+            supervisor->child_ended =
+                true; /* children can share a signal: reap checks every process */
             continue;
         }
         if (number == SIGQUIT) {
             sl_log_warn("%s: the job is killed", strsignal(number));
-            stop(all, SL_SUPERVISOR_SIGNALED + number, SIGTERM);
-            kill_all(all);
-        } else if (all->phase != STOPPING) {
+            stop(supervisor, SL_SUPERVISOR_SIGNALED + number, SIGTERM);
+            kill_all(supervisor);
+        } else if (supervisor->phase != STOPPING) {
             sl_log_warn("%s: the job is stopped (SIGQUIT kills it)", strsignal(number));
-            stop(all, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
+            stop(supervisor, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
         } /* else a duplicate: from a control group, timeout(1), a batch system */
     }
 }
 
-static void check_time(struct supervisor *all)
+static void check_time(struct supervisor *supervisor)
 {
     const uint64_t now = now_ns();
-    if (now >= all->timeout_ns) {
+    if (now >= supervisor->timeout_ns) {
         sl_log_error("the job has not ended within --job-timeout: it is stopped");
-        stop(all, SL_SUPERVISOR_TIMEOUT, SIGTERM);
+        stop(supervisor, SL_SUPERVISOR_TIMEOUT, SIGTERM);
     }
-    stop_ps_when_due(all, now);
-    if (now >= all->kill_ns) {
-        kill_all(all);
+    stop_ps_when_due(supervisor, now);
+    if (now >= supervisor->kill_ns) {
+        kill_all(supervisor);
     }
 }
 
 /* Called while forwarded output is blocked: handles signals and timeouts. */
 static bool waits_on(void *ctx)
 {
-    struct supervisor *all = ctx;
-    take_signal(all);
-    check_time(all);
-    return all->phase != STOPPING || now_ns() < all->unread_ns;
+    struct supervisor *supervisor = ctx;
+    take_signal(supervisor);
+    check_time(supervisor);
+    return supervisor->phase != STOPPING || now_ns() < supervisor->unread_ns;
 }
 
-static void fail(struct supervisor *all, const struct sl_launch_process *process, const char *what)
+static void fail(struct supervisor *supervisor, const struct sl_launch_process *process,
+                 const char *what)
 {
     char text[512], log[4200] = "";
     sl_launch_process_describe_end(process, what, text, sizeof text);
-    if (all->options->log_dir != NULL) {
+    if (supervisor->options->log_dir != NULL) {
         char path[4096];
-        sl_launch_process_log_path(process, all->options->log_dir, path, sizeof path);
+        sl_launch_process_log_path(process, supervisor->options->log_dir, path, sizeof path);
         snprintf(log, sizeof log, "; see %s", path);
     }
     sl_log_error("%s%s", text, log);
-    stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+    stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
 }
 
-static void reap(struct supervisor *all)
+static void reap(struct supervisor *supervisor)
 {
-    all->child_ended = false;
-    for (uint32_t i = 0; i < all->count; i++) {
-        struct sl_launch_process *process = &all->processes[i];
-        all->running[process->task->role] -= sl_launch_process_reap(process);
+    supervisor->child_ended = false;
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        struct sl_launch_process *process = &supervisor->processes[i];
+        supervisor->running[process->task->role] -= sl_launch_process_reap(process);
     }
 }
 
-static void go_on_without(struct supervisor *all, const char *name)
+static void go_on_without(struct supervisor *supervisor, const char *name)
 {
-    if (all->lost_count < LOST_NAMED_MAX) {
-        snprintf(all->lost[all->lost_count], sizeof all->lost[0], "%s", name);
+    if (supervisor->lost_count < LOST_NAMED_MAX) {
+        snprintf(supervisor->lost[supervisor->lost_count], sizeof supervisor->lost[0], "%s", name);
     }
-    all->lost_count++;
+    supervisor->lost_count++;
 }
 
-static void log_lost(const struct supervisor *all)
+static void log_lost(const struct supervisor *supervisor)
 {
-    char names[sizeof all->lost + 2 * LOST_NAMED_MAX], more[24] = "";
-    const uint32_t named = all->lost_count < LOST_NAMED_MAX ? all->lost_count : LOST_NAMED_MAX;
+    char names[sizeof supervisor->lost + 2 * LOST_NAMED_MAX], more[24] = "";
+    const uint32_t named =
+        supervisor->lost_count < LOST_NAMED_MAX ? supervisor->lost_count : LOST_NAMED_MAX;
     size_t used = 0;
     for (uint32_t i = 0; i < named; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                                 all->lost[i]);
+                                 supervisor->lost[i]);
     }
-    if (all->lost_count > named) {
-        snprintf(more, sizeof more, " and %u more", all->lost_count - named);
+    if (supervisor->lost_count > named) {
+        snprintf(more, sizeof more, " and %u more", supervisor->lost_count - named);
     }
     if (named > 0) {
         sl_log_warn("the job ends without %s%s, which failed", names, more);
@@ -206,13 +210,13 @@ static void log_lost(const struct supervisor *all)
 }
 
 /* policy: the one that allowed the restart. */
-static void rest(struct supervisor *all, struct sl_launch_process *process,
-                 const struct sl_restart_policy *policy)
+static void schedule_restart(struct supervisor *supervisor, struct sl_launch_process *process,
+                             const struct sl_restart_policy *policy)
 {
     char text[512];
     process->restarts++;
     process->restart_ns = now_ns() + sl_restart_policy_delay_ns(process->restarts);
-    all->resting[process->task->role]++;
+    supervisor->awaiting_restart[process->task->role]++;
     sl_launch_process_describe_end(process, "failed", text, sizeof text);
     sl_log_warn(
         "%s; restarting in %llu s (restart %llu of %llu)", text,
@@ -220,27 +224,27 @@ static void rest(struct supervisor *all, struct sl_launch_process *process,
         (unsigned long long)policy->restarts, (unsigned long long)policy->restarts_max);
 }
 
-static bool hosts_the_coordinator(const struct supervisor *all,
+static bool hosts_the_coordinator(const struct supervisor *supervisor,
                                   const struct sl_launch_process *process)
 {
-    return process->task->index == 0 && all->options->settings.flags.cluster_store == NULL;
+    return process->task->index == 0 && supervisor->options->settings.flags.cluster_store == NULL;
 }
 
-static uint32_t count_ps(const struct supervisor *all)
+static uint32_t count_ps(const struct supervisor *supervisor)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < all->count; i++) {
-        count += all->processes[i].task->role == SL_CLUSTER_PS;
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        count += supervisor->processes[i].task->role == SL_CLUSTER_PS;
     }
     return count;
 }
 
 /* The next ps has the backups of its shards, and it has those of the previous ps. */
-static bool has_backup(const struct supervisor *all, const struct sl_launch_process *process)
+static bool has_backup(const struct supervisor *supervisor, const struct sl_launch_process *process)
 {
-    const uint32_t count = count_ps(all), index = process->task->index;
-    for (uint32_t i = 0; i < all->count; i++) {
-        const struct sl_launch_process *other = &all->processes[i];
+    const uint32_t count = count_ps(supervisor), index = process->task->index;
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        const struct sl_launch_process *other = &supervisor->processes[i];
         const bool is_beside = other->task->role == SL_CLUSTER_PS && other != process &&
                                (other->task->index == (index + 1) % count ||
                                 index == (other->task->index + 1) % count);
@@ -248,166 +252,171 @@ static bool has_backup(const struct supervisor *all, const struct sl_launch_proc
             return false;
         }
     }
-    return all->options->settings.replicas != 0;
+    return supervisor->options->settings.replicas != 0;
 }
 
-static void lose(struct supervisor *all, const struct sl_launch_process *process)
+static void lose(struct supervisor *supervisor, const struct sl_launch_process *process)
 {
     char text[512];
     sl_launch_process_describe_end(process, "failed", text, sizeof text);
     sl_log_warn("%s; the job continues without it", text);
-    go_on_without(all, process->task->name);
+    go_on_without(supervisor, process->task->name);
 }
 
 /* A ps that ended with 0 before the workers was asked to end by another program. */
-static void judge_ps(struct supervisor *all, struct sl_launch_process *process, bool early)
+static void judge_ps(struct supervisor *supervisor, struct sl_launch_process *process, bool early)
 {
     enum sl_restart_policy_verdict verdict = SL_RESTART_POLICY_FAIL;
-    if (early && all->phase == RUNNING && !sl_launch_process_ended_well(process)) {
-        const bool is_coordinator = hosts_the_coordinator(all, process);
-        all->ps_policy.continues = has_backup(all, process) && !is_coordinator;
-        verdict = sl_restart_policy_judge(&all->ps_policy, process->wait_status);
-        if (is_coordinator && all->options->settings.replicas != 0 &&
-            all->ps_policy.restarts_max == 0) {
+    if (early && supervisor->phase == RUNNING && !sl_launch_process_ended_well(process)) {
+        const bool is_coordinator = hosts_the_coordinator(supervisor, process);
+        supervisor->ps_policy.continues = has_backup(supervisor, process) && !is_coordinator;
+        verdict = sl_restart_policy_judge(&supervisor->ps_policy, process->wait_status);
+        if (is_coordinator && supervisor->options->settings.replicas != 0 &&
+            supervisor->ps_policy.restarts_max == 0) {
             sl_log_error("ps/0 died and hosted the coordinator: the job ends; use --cluster-store "
                          "or --restart-ps to survive this");
         }
     }
     switch (verdict) {
     case SL_RESTART_POLICY_FAIL:
-        fail(all, process, early ? "ended early" : "failed");
+        fail(supervisor, process, early ? "ended early" : "failed");
         break;
     case SL_RESTART_POLICY_RESTART:
-        rest(all, process, &all->ps_policy);
+        schedule_restart(supervisor, process, &supervisor->ps_policy);
         break;
     case SL_RESTART_POLICY_CONTINUE:
-        lose(all, process);
+        lose(supervisor, process);
         break;
     }
 }
 
-static void judge_worker(struct supervisor *all, struct sl_launch_process *process)
+static void judge_worker(struct supervisor *supervisor, struct sl_launch_process *process)
 {
-    switch (sl_restart_policy_judge(&all->policy, process->wait_status)) {
+    switch (sl_restart_policy_judge(&supervisor->policy, process->wait_status)) {
     case SL_RESTART_POLICY_FAIL:
-        fail(all, process, "failed");
+        fail(supervisor, process, "failed");
         break;
     case SL_RESTART_POLICY_RESTART:
-        rest(all, process, &all->policy);
+        schedule_restart(supervisor, process, &supervisor->policy);
         break;
     case SL_RESTART_POLICY_CONTINUE:
-        lose(all, process);
+        lose(supervisor, process);
         break;
     }
 }
 
 /* Counts unfinished workers, here and at other launchers. */
-static uint32_t workers_left(const struct supervisor *all)
+static uint32_t workers_left(const struct supervisor *supervisor)
 {
-    return all->running[SL_CLUSTER_WORKER] + all->resting[SL_CLUSTER_WORKER] +
-           all->report->workers_left;
+    return supervisor->running[SL_CLUSTER_WORKER] +
+           supervisor->awaiting_restart[SL_CLUSTER_WORKER] + supervisor->completion->workers_left;
 }
 
 /* The last worker has ended: drains the servers; fails if no worker has finished. */
-static void end_job(struct supervisor *all)
+static void end_job(struct supervisor *supervisor)
 {
-    if (all->done_well == 0) {
-        if (all->running[SL_CLUSTER_PS] > 0) { /* else this launcher sees only its own worker */
+    if (supervisor->done_well == 0) {
+        if (supervisor->running[SL_CLUSTER_PS] >
+            0) { /* else this launcher sees only its own worker */
             sl_log_error("no worker is left: all failed");
         }
-        stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+        stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
         return;
     }
-    log_lost(all);
-    all->phase = DRAINING;
-    all->resting[SL_CLUSTER_PS] = 0;
-    all->kill_ns = now_ns() + all->options->grace_ns;
-    ask_role(all, SL_CLUSTER_PS, SIGTERM);
+    log_lost(supervisor);
+    supervisor->phase = DRAINING;
+    supervisor->awaiting_restart[SL_CLUSTER_PS] = 0;
+    supervisor->kill_ns = now_ns() + supervisor->options->grace_ns;
+    ask_role(supervisor, SL_CLUSTER_PS, SIGTERM);
 }
 
 /* Evaluates the processes that have ended. All ends are collected first: a ps that ended after the
  * last worker did not end early, in whatever order the two were reaped. */
-static void judge(struct supervisor *all)
+static void judge(struct supervisor *supervisor)
 {
-    const bool early = workers_left(all) > 0;
-    for (uint32_t i = 0; i < all->count; i++) {
-        struct sl_launch_process *process = &all->processes[i];
-        if (!process->fresh) {
+    const bool early = workers_left(supervisor) > 0;
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        struct sl_launch_process *process = &supervisor->processes[i];
+        if (!process->unjudged) {
             continue;
         }
-        process->fresh = false;
+        process->unjudged = false;
         const bool is_ps = process->task->role == SL_CLUSTER_PS;
         const bool well = sl_launch_process_ended_well(process);
-        all->done_well += !is_ps && well;
-        if (all->phase == STOPPING || (well && !(is_ps && early))) {
+        supervisor->done_well += !is_ps && well;
+        if (supervisor->phase == STOPPING || (well && !(is_ps && early))) {
             continue;
         }
         if (is_ps) {
-            judge_ps(all, process, early);
+            judge_ps(supervisor, process, early);
         } else {
-            judge_worker(all, process);
+            judge_worker(supervisor, process);
         }
     }
-    if (all->phase == RUNNING && workers_left(all) == 0) {
-        end_job(all);
+    if (supervisor->phase == RUNNING && workers_left(supervisor) == 0) {
+        end_job(supervisor);
     }
 }
 
-static bool start_process(struct supervisor *all, struct sl_launch_process *process)
+static bool start_process(struct supervisor *supervisor, struct sl_launch_process *process)
 {
-    const int err = sl_launch_process_start(process, all->options->log_dir, waits_on, all);
-    all->running[process->task->role] += err == 0;
+    const int err =
+        sl_launch_process_start(process, supervisor->options->log_dir, waits_on, supervisor);
+    supervisor->running[process->task->role] += err == 0;
     return err == 0;
 }
 
-static void start_all(struct supervisor *all)
+static void start_all(struct supervisor *supervisor)
 {
-    for (uint32_t i = 0; i < all->count; i++) {
-        if (!start_process(all, &all->processes[i])) {
-            stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        if (!start_process(supervisor, &supervisor->processes[i])) {
+            stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
             return;
         }
     }
 }
 
-static bool has_resting(const struct supervisor *all)
+static bool awaits_restart(const struct supervisor *supervisor)
 {
-    return all->resting[SL_CLUSTER_PS] + all->resting[SL_CLUSTER_WORKER] > 0;
+    return supervisor->awaiting_restart[SL_CLUSTER_PS] +
+               supervisor->awaiting_restart[SL_CLUSTER_WORKER] >
+           0;
 }
 
-static void restart_due(struct supervisor *all)
+static void restart_due(struct supervisor *supervisor)
 {
-    for (uint32_t i = 0; has_resting(all) && i < all->count; i++) {
-        struct sl_launch_process *process = &all->processes[i];
+    for (uint32_t i = 0; awaits_restart(supervisor) && i < supervisor->count; i++) {
+        struct sl_launch_process *process = &supervisor->processes[i];
         if (process->restart_ns > now_ns()) {
             continue;
         }
         process->restart_ns = SL_CLOCK_NEVER;
-        all->resting[process->task->role]--;
-        if (!start_process(all, process)) {
-            stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+        supervisor->awaiting_restart[process->task->role]--;
+        if (!start_process(supervisor, process)) {
+            stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
         }
     }
 }
 
-static uint64_t next_due(const struct supervisor *all)
+static uint64_t next_due(const struct supervisor *supervisor)
 {
-    uint64_t due = all->timeout_ns < all->kill_ns ? all->timeout_ns : all->kill_ns;
-    due = all->ps_stop_ns < due ? all->ps_stop_ns : due;
-    for (uint32_t i = 0; has_resting(all) && i < all->count; i++) {
-        due = all->processes[i].restart_ns < due ? all->processes[i].restart_ns : due;
+    uint64_t due =
+        supervisor->timeout_ns < supervisor->kill_ns ? supervisor->timeout_ns : supervisor->kill_ns;
+    due = supervisor->ps_stop_ns < due ? supervisor->ps_stop_ns : due;
+    for (uint32_t i = 0; awaits_restart(supervisor) && i < supervisor->count; i++) {
+        due = supervisor->processes[i].restart_ns < due ? supervisor->processes[i].restart_ns : due;
     }
     return due;
 }
 
 /* Returns the time to the next deadline, rounded up so that it has then passed; 0 if a child ended
  * meanwhile. */
-static int poll_ms(const struct supervisor *all)
+static int poll_ms(const struct supervisor *supervisor)
 {
-    if (all->child_ended) {
+    if (supervisor->child_ended) {
         return 0;
     }
-    const uint64_t due = next_due(all);
+    const uint64_t due = next_due(supervisor);
     if (due == SL_CLOCK_NEVER) {
         return -1;
     }
@@ -425,50 +434,50 @@ static void pump(struct sl_log_forward *forward, const struct pollfd *polled)
 }
 
 /* Handles workers that ended at other launchers. */
-static void take_reports(struct supervisor *all)
+static void take_completions(struct supervisor *supervisor)
 {
     uint32_t worker;
     int status;
-    while (sl_completion_take(all->report, &worker, &status)) {
-        all->done_well += status == 0;
-        if (status == 0 || all->phase == STOPPING) {
+    while (sl_completion_take(supervisor->completion, &worker, &status)) {
+        supervisor->done_well += status == 0;
+        if (status == 0 || supervisor->phase == STOPPING) {
             continue;
         }
-        if (all->policy.continues) {
+        if (supervisor->policy.continues) {
             char name[24];
             snprintf(name, sizeof name, "worker/%u", worker);
             sl_log_warn("%s ended: its launcher reports status %d; the job continues without it",
                         name, status);
-            go_on_without(all, name);
+            go_on_without(supervisor, name);
         } else {
             sl_log_error("worker/%u failed: its launcher reports status %d", worker, status);
-            stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+            stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
         }
     }
 }
 
-static void turn(struct supervisor *all)
+static void run_once(struct supervisor *supervisor)
 {
-    struct pollfd *polled = all->polled;
-    polled[0] = (struct pollfd){.fd = all->signal_fd, .events = POLLIN};
-    polled[1] = (struct pollfd){.fd = sl_completion_fd(all->report), .events = POLLIN};
-    for (uint32_t i = 0; i < all->count; i++) {
-        struct sl_launch_process *process = &all->processes[i];
+    struct pollfd *polled = supervisor->polled;
+    polled[0] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
+    polled[1] = (struct pollfd){.fd = supervisor->completion->fd, .events = POLLIN};
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        struct sl_launch_process *process = &supervisor->processes[i];
         polled[2 + 2 * i] = (struct pollfd){.fd = process->out.from, .events = POLLIN};
         polled[3 + 2 * i] = (struct pollfd){.fd = process->err.from, .events = POLLIN};
     }
-    if (poll(polled, 2 + 2 * (nfds_t)all->count, poll_ms(all)) > 0) {
-        for (uint32_t i = 0; i < all->count; i++) {
-            pump(&all->processes[i].out, &polled[2 + 2 * i]);
-            pump(&all->processes[i].err, &polled[3 + 2 * i]);
+    if (poll(polled, 2 + 2 * (nfds_t)supervisor->count, poll_ms(supervisor)) > 0) {
+        for (uint32_t i = 0; i < supervisor->count; i++) {
+            pump(&supervisor->processes[i].out, &polled[2 + 2 * i]);
+            pump(&supervisor->processes[i].err, &polled[3 + 2 * i]);
         }
     }
-    take_signal(all);
-    take_reports(all);
-    reap(all);
-    judge(all);
-    restart_due(all);
-    check_time(all);
+    take_signal(supervisor);
+    take_completions(supervisor);
+    reap(supervisor);
+    judge(supervisor);
+    restart_due(supervisor);
+    check_time(supervisor);
 }
 
 static bool open_signals(int *out)
@@ -495,72 +504,73 @@ static bool make_log_dir(const char *log_dir)
     return false;
 }
 
-static bool set_up(struct supervisor *all, const struct sl_plan *plan)
+static bool set_up(struct supervisor *supervisor, const struct sl_plan *plan)
 {
-    all->processes = calloc(plan->task_count, sizeof *all->processes);
-    all->polled = calloc(2 + 2 * (size_t)plan->task_count, sizeof *all->polled);
-    if (all->processes == NULL || all->polled == NULL) {
+    supervisor->processes = calloc(plan->task_count, sizeof *supervisor->processes);
+    supervisor->polled = calloc(2 + 2 * (size_t)plan->task_count, sizeof *supervisor->polled);
+    if (supervisor->processes == NULL || supervisor->polled == NULL) {
         sl_log_error("out of memory for %u processes", plan->task_count);
         return false;
     }
-    all->count = plan->task_count;
-    for (uint32_t i = 0; i < all->count; i++) {
-        sl_launch_process_init(&all->processes[i], &plan->tasks[i]);
+    supervisor->count = plan->task_count;
+    for (uint32_t i = 0; i < supervisor->count; i++) {
+        sl_launch_process_init(&supervisor->processes[i], &plan->tasks[i]);
     }
-    if (!open_signals(&all->signal_fd)) {
+    if (!open_signals(&supervisor->signal_fd)) {
         sl_log_error("cannot take signals: %s", strerror(errno));
         return false;
     }
     /* Two pipes per process soon exceed the soft limit of open files, rarely the hard one. */
     sl_rlimit_raise(RLIMIT_NOFILE);
-    return make_log_dir(all->options->log_dir);
+    return make_log_dir(supervisor->options->log_dir);
 }
 
 /* A job whose output could not be written has failed. */
-static void check_output(struct supervisor *all, const struct sl_launch_process *run)
+static void check_output(struct supervisor *supervisor, const struct sl_launch_process *process)
 {
-    const int failure = run->out.lost_errno != 0 ? run->out.lost_errno : run->err.lost_errno;
+    const int failure =
+        process->out.lost_errno != 0 ? process->out.lost_errno : process->err.lost_errno;
     char name[SL_LAUNCH_PROCESS_NAME_BYTES];
     if (failure != 0) {
-        sl_log_error("%s: some of its output is lost: %s", sl_launch_process_name(run, name),
+        sl_log_error("%s: some of its output is lost: %s", sl_launch_process_name(process, name),
                      strerror(failure));
-        all->status = all->status == 0 ? SL_SUPERVISOR_FAILED : all->status;
+        supervisor->status = supervisor->status == 0 ? SL_SUPERVISOR_FAILED : supervisor->status;
     }
 }
 
 int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options *options,
-                      struct sl_completion *report)
+                      struct sl_completion *completion)
 {
-    struct supervisor all = {
+    struct supervisor supervisor = {
         .options = options,
         .policy = {.restarts_max = options->restarts,
                    .continues = options->on_worker_loss == SL_LAUNCH_LOSS_CONTINUE},
         .ps_policy = {.restarts_max = options->ps_restarts},
-        .report = report,
+        .completion = completion,
         .signal_fd = -1,
         .timeout_ns = SL_CLOCK_NEVER,
         .kill_ns = SL_CLOCK_NEVER,
         .ps_stop_ns = SL_CLOCK_NEVER};
     if (options->job_timeout_ns != 0) {
-        all.timeout_ns = now_ns() + options->job_timeout_ns;
+        supervisor.timeout_ns = now_ns() + options->job_timeout_ns;
     }
-    if (set_up(&all, plan)) {
-        start_all(&all);
-        while (all.running[SL_CLUSTER_PS] + all.running[SL_CLUSTER_WORKER] > 0 ||
-               has_resting(&all)) {
-            turn(&all);
+    if (set_up(&supervisor, plan)) {
+        start_all(&supervisor);
+        while (supervisor.running[SL_CLUSTER_PS] + supervisor.running[SL_CLUSTER_WORKER] > 0 ||
+               awaits_restart(&supervisor)) {
+            run_once(&supervisor);
         }
     } else {
-        all.status = SL_SUPERVISOR_FAILED;
+        supervisor.status = SL_SUPERVISOR_FAILED;
     }
-    if (all.signal_fd >= 0) {
-        close(all.signal_fd);
+    if (supervisor.signal_fd >= 0) {
+        close(supervisor.signal_fd);
     }
-    for (uint32_t i = 0; i < all.count; i++) {
-        check_output(&all, &all.processes[i]);
-        sl_launch_process_fini(&all.processes[i]);
+    for (uint32_t i = 0; i < supervisor.count; i++) {
+        check_output(&supervisor, &supervisor.processes[i]);
+        sl_launch_process_fini(&supervisor.processes[i]);
     }
-    free(all.polled);
-    free(all.processes);
-    return all.status;
+    free(supervisor.polled);
+    free(supervisor.processes);
+    return supervisor.status;
 }

@@ -151,7 +151,8 @@ static const struct sl_cli_option OPTIONS[] = {
                   .help = "N of \"--consistency ssp\".", .least = 0, .most = STALENESS_MAX),
     SL_CLI_OPTION(
         PARSED, &values.protocol, .name = "protocol", .preset = "batched", .parse = parse_protocol,
-        .accepts = "batched or per-table (or their older names star_server_lite, star_server)",
+        .accepts =
+            "batched or per-table (or their aliases of StarServer star_server_lite, star_server)",
         .metavar = "batched|per-table",
         .help =
             "batched: requests of a step to one shard share messages; per-table: one message for "
@@ -169,7 +170,7 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_SECTION, .name = "Output"},
     SL_CLI_OPTION(STRING, &values.report, .name = "report", .metavar = "FILE",
                   .help = "Write a JSON report: worker 0 writes FILE, worker N writes FILE.N."),
-    SL_CLI_OPTION(FLAG, &values.training.quiet, .name = "quiet", .help = "Print no progress."),
+    SL_CLI_OPTION(BOOL, &values.training.quiet, .name = "quiet", .help = "Print no progress."),
 };
 
 #define OWN_OPTIONS (sizeof OPTIONS / sizeof OPTIONS[0])

@@ -17,7 +17,7 @@
 #include "worker/train/generate.h"
 #include "worker/train/trainer.h"
 
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
+enum { EXIT_FAILED = 1, EXIT_SIGNAL = 128 };
 
 /* Time after a signal to finish the step and disconnect. Longer than the 1 to 1.5 s between
  * reconnects, so that a server cut off for a moment is reached again. Shorter than the 10 s after
@@ -422,7 +422,7 @@ int main(int argc, char **argv)
     if (result != SL_CLI_RUN || check_settings(job, reason, sizeof reason) != 0 ||
         read_options(job, reason, sizeof reason) != 0) {
         (void)fprintf(stderr, "starling-worker: %s\n", reason);
-        status = EXIT_USAGE;
+        status = SL_CLI_EXIT_USAGE;
         goto out;
     }
     char name[32] = "worker";

@@ -13,15 +13,15 @@ SL_CASE(checkpoint_settings_check__creates_the_directory)
     assert_non_null(mkdtemp(parent));
     (void)snprintf(path, sizeof path, "%s/c", parent);
     struct sl_checkpoint_settings settings = {.dir = path};
-    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason), 0);
-    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_settings_prepare_dir(&settings, reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_settings_prepare_dir(&settings, reason, sizeof reason), 0);
     struct stat status;
     assert_int_equal(stat(path, &status), 0);
     assert_true(S_ISDIR(status.st_mode));
     assert_int_equal(rmdir(path), 0); /* nothing is left in it */
 
     (void)snprintf(path, sizeof path, "%s/none/c", parent);
-    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason),
+    assert_int_equal(sl_checkpoint_settings_prepare_dir(&settings, reason, sizeof reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason, path));
     assert_non_null(strstr(reason, "No such file or directory"));
@@ -30,13 +30,13 @@ SL_CASE(checkpoint_settings_check__creates_the_directory)
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     (void)fclose(file);
-    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason),
+    assert_int_equal(sl_checkpoint_settings_prepare_dir(&settings, reason, sizeof reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason, "Not a directory"));
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(parent), 0);
     settings.dir = NULL;
-    assert_int_equal(sl_checkpoint_settings_check(&settings, reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_settings_prepare_dir(&settings, reason, sizeof reason), 0);
 }
 
 /* flock belongs to the open file, so one process can conflict with itself. */
@@ -46,18 +46,18 @@ SL_CASE(checkpoint_settings_lock__one_process_for_each_server)
     assert_non_null(mkdtemp(folder));
     const struct sl_checkpoint_settings settings = {.dir = folder};
     int locks[2], again;
-    assert_int_equal(sl_checkpoint_settings_lock(&settings, 0, &locks[0], reason, sizeof reason),
-                     0);
-    assert_int_equal(sl_checkpoint_settings_lock(&settings, 1, &locks[1], reason, sizeof reason),
-                     0);
-    assert_int_equal(sl_checkpoint_settings_lock(&settings, 0, &again, reason, sizeof reason),
+    assert_int_equal(
+        sl_checkpoint_settings_lock_dir(&settings, 0, &locks[0], reason, sizeof reason), 0);
+    assert_int_equal(
+        sl_checkpoint_settings_lock_dir(&settings, 1, &locks[1], reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_settings_lock_dir(&settings, 0, &again, reason, sizeof reason),
                      SL_ERR_IN_USE);
     (void)snprintf(pid, sizeof pid, "process %ld", (long)getpid());
     assert_non_null(strstr(reason, folder));
     assert_non_null(strstr(reason, pid));
     assert_int_equal(close(locks[0]), 0);
-    assert_int_equal(sl_checkpoint_settings_lock(&settings, 0, &locks[0], reason, sizeof reason),
-                     0);
+    assert_int_equal(
+        sl_checkpoint_settings_lock_dir(&settings, 0, &locks[0], reason, sizeof reason), 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(close(locks[i]), 0);
         (void)snprintf(path, sizeof path, "%s/.ps-%d.lock", folder, i);

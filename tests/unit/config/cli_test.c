@@ -19,8 +19,8 @@ static struct {
 
 static const struct sl_cli_option options[] = {
     {.kind = SL_CLI_SECTION, .name = "What to do"},
-    {.kind = SL_CLI_FLAG, .name = "quiet", .target = &targets.quiet, .help = "Says nothing."},
-    {.kind = SL_CLI_FLAG, .name = "pin", .target = &targets.pin, .help = "Pins."},
+    {.kind = SL_CLI_BOOL, .name = "quiet", .target = &targets.quiet, .help = "Says nothing."},
+    {.kind = SL_CLI_BOOL, .name = "pin", .target = &targets.pin, .help = "Pins."},
     {.kind = SL_CLI_STRING,
      .name = "worker-hosts",
      .target = &targets.name,
@@ -231,7 +231,7 @@ SL_CASE_WITH(cli_parse__help_shows_defaults_in_two_columns, reset, reset)
         "\n  --offset N                  Default: 0\n",
         "\n  --lr X                      Default: 0.05\n",
         "\n  --model lr|fm|deepfm        The model. Default: deepfm\n",
-        "\n  --help                      Print this text and exit.\n",
+        "\n  --help                      Print this text and exit; also -h.\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (strstr(text, parts[i]) == NULL) {

@@ -58,10 +58,10 @@ static struct sl_cluster_store_settings read_flag(const char *flag)
 /* The reason has all of the words, and nothing is written but that. */
 static void refuse(const char *flag, int err, const char *const *words)
 {
-    struct sl_cluster_store_settings settings = {.server_count = 77};
+    struct sl_cluster_store_settings settings = {.endpoint_count = 77};
     char reason[512] = "";
     assert_int_equal(read_store(flag, &settings, reason, sizeof reason), err);
-    assert_int_equal(settings.server_count, 77);
+    assert_int_equal(settings.endpoint_count, 77);
     assert_string_equal(settings.password, "");
     for (; *words != NULL; words++) {
         if (strstr(reason, *words) == NULL) {
@@ -86,8 +86,8 @@ SL_CASE_WITH(read__one_server, setup, teardown)
     const struct sl_cluster_store_settings settings = read_flag("etcd://localhost:2379/jobs/a");
     assert_true(settings.is_given);
     assert_false(settings.tls);
-    assert_int_equal(settings.server_count, 1);
-    assert_string_equal(settings.servers[0], "localhost:2379");
+    assert_int_equal(settings.endpoint_count, 1);
+    assert_string_equal(settings.endpoints[0], "localhost:2379");
     assert_string_equal(settings.prefix, "/jobs/a");
     assert_string_equal(settings.user, "");
     assert_string_equal(settings.password, "");
@@ -98,10 +98,10 @@ SL_CASE_WITH(read__several_servers_by_tls, setup, teardown)
     const struct sl_cluster_store_settings settings =
         read_flag("etcds://10.0.0.1:2379,[::1]:2380,c.example:1/x-1_b.c//");
     assert_true(settings.tls);
-    assert_int_equal(settings.server_count, 3);
-    assert_string_equal(settings.servers[0], "10.0.0.1:2379");
-    assert_string_equal(settings.servers[1], "[::1]:2380");
-    assert_string_equal(settings.servers[2], "c.example:1");
+    assert_int_equal(settings.endpoint_count, 3);
+    assert_string_equal(settings.endpoints[0], "10.0.0.1:2379");
+    assert_string_equal(settings.endpoints[1], "[::1]:2380");
+    assert_string_equal(settings.endpoints[2], "c.example:1");
     assert_string_equal(settings.prefix, "/x-1_b.c");
 }
 
@@ -126,16 +126,16 @@ SL_CASE_WITH(read__what_is_no_store, setup, teardown)
         {"etcd://a:1///", "it has no prefix"},
         {"etcd://a:1/b c", "others than letters, digits, '.', '_', '-' and '/'"},
         {"etcd://a:1/b?c", "others than letters"},
-        {"etcd:///v", "a server is missing"},
-        {"etcd://a:1,/v", "a server is missing"},
-        {"etcd://a:1,,b:1/v", "a server is missing"},
+        {"etcd:///v", "an endpoint is missing"},
+        {"etcd://a:1,/v", "an endpoint is missing"},
+        {"etcd://a:1,,b:1/v", "an endpoint is missing"},
         {"etcd://root:secret@a:1/v", "contains a user, which belongs into the file of "
                                      "STARLING_CLUSTER_STORE_USER_FILE"},
-        {"etcd://a/v", "a server is not host:port"},
-        {"etcd://a:0/v", "a server is not host:port"},
-        {"etcd://a:70000/v", "a server is not host:port"},
-        {"etcd://tcp://a:1/v", "a server is not host:port"},
-        {"etcd://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1/v", "more than 9 servers"},
+        {"etcd://a/v", "an endpoint is not host:port"},
+        {"etcd://a:0/v", "an endpoint is not host:port"},
+        {"etcd://a:70000/v", "an endpoint is not host:port"},
+        {"etcd://tcp://a:1/v", "an endpoint is not host:port"},
+        {"etcd://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1/v", "more than 9 endpoints"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         refuse(CASES[i][0], SL_ERR_INVALID,
@@ -150,7 +150,7 @@ SL_CASE_WITH(read__nine_servers_and_the_longest_prefix, setup, teardown)
     const size_t length = strlen(text);
     memset(text + length, 'p', 126);
     struct sl_cluster_store_settings settings = read_flag(text);
-    assert_int_equal(settings.server_count, 9);
+    assert_int_equal(settings.endpoint_count, 9);
     assert_int_equal(strlen(settings.prefix), 127);
     text[length + 126] = 'p';
     refuse(text, SL_ERR_INVALID, WORDS("the prefix has more than 127 characters"));
@@ -162,7 +162,7 @@ SL_CASE_WITH(read__a_server_that_is_too_long, setup, teardown)
     char text[sizeof host + 16];
     memset(host, 'h', sizeof host - 1);
     (void)snprintf(text, sizeof text, "etcd://%s:1/v", host);
-    refuse(text, SL_ERR_INVALID, WORDS("a server is missing or too long"));
+    refuse(text, SL_ERR_INVALID, WORDS("an endpoint is missing or too long"));
 }
 
 SL_CASE_WITH(user__is_the_first_line_of_the_file, setup, teardown)

@@ -203,7 +203,7 @@ SL_CASE_WITH(cluster_resolve__another_role_is_refused, enter_folder, leave_folde
            WORDS("--job-name=chief", "starling-ps", "starling-worker"));
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "a:1", .job_name = "server", .task_index = 0},
-           NULL, WORDS("--job-name=server", "ps, worker, chief or scheduler"));
+           NULL, WORDS("--job-name=server", "ps or scheduler"));
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, TF("worker", "0"),
            WORDS("TF_CONFIG", "starling-ps", "starling-worker"));
 }

@@ -55,7 +55,7 @@ static int read_dmlc(struct sl_dmlc *out, char *reason, size_t reason_bytes)
     int err = parse_settings(SL_PROGRAM_PS, NO_ARGUMENTS, &parsed);
     (void)snprintf(reason, reason_bytes, "%s", parsed.reason);
     if (err == 0) {
-        err = sl_dmlc_check(&parsed.settings.dmlc, reason, reason_bytes);
+        err = sl_dmlc_resolve(&parsed.settings.dmlc, reason, reason_bytes);
     }
     if (err == 0) {
         *out = parsed.settings.dmlc;

@@ -47,6 +47,8 @@ SL_CASE(number_parse_duration__units)
         {"1500ms", 1500 * SL_CLOCK_NS_PER_MS, "1500ms"},
         {"120", 120 * SL_CLOCK_NS_PER_S, "2m"},
         {"10m", 600 * SL_CLOCK_NS_PER_S, "10m"},
+        {"90m", 5400 * SL_CLOCK_NS_PER_S, "90m"},
+        {"2h", 7200 * SL_CLOCK_NS_PER_S, "2h"},
     };
     char text[SL_NUMBER_DURATION_BYTES];
     uint64_t ns = 0;
@@ -56,7 +58,7 @@ SL_CASE(number_parse_duration__units)
         sl_number_format_duration(ns, text);
         assert_string_equal(text, cases[i].printed);
     }
-    static const char *const bad[] = {"",    "ms",  "1h", "1.5s",
+    static const char *const bad[] = {"",    "ms",  "1d", "1.5s",
                                       "-1s", "1 s", "1S", "18446744073709551615m"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_false(sl_number_parse_duration(bad[i], &ns));

@@ -132,22 +132,15 @@ SL_CASE(security_is_loopback__knows_this_machine)
 
 SL_CASE(security_check_exposure__lets_nobody_in_without_a_secret)
 {
-    static const struct sl_security with = {.secret.byte_count = 16};
-    static const struct sl_security without = {0};
     const struct sl_endpoint open = {.port = 3333, .host = "10.0.0.1"};
     const struct sl_endpoint local = {.port = 3333, .host = "127.0.0.1"};
     char reason[512] = "";
-    assert_int_equal(
-        sl_security_check_exposure(&without, false, "data", &open, reason, sizeof reason),
-        SL_ERR_INVALID);
+    assert_int_equal(sl_security_check_exposure(false, "data", &open, reason, sizeof reason),
+                     SL_ERR_INVALID);
     assert_non_null(strstr(reason, "data endpoint tcp://10.0.0.1:3333"));
     assert_non_null(strstr(reason, "--secret-file, or --insecure when the network is trusted"));
-    assert_int_equal(
-        sl_security_check_exposure(&without, true, "data", &open, reason, sizeof reason), 0);
-    assert_int_equal(sl_security_check_exposure(&with, false, "data", &open, reason, sizeof reason),
-                     0);
-    assert_int_equal(
-        sl_security_check_exposure(&without, false, "data", &local, reason, sizeof reason), 0);
+    assert_int_equal(sl_security_check_exposure(true, "data", &open, reason, sizeof reason), 0);
+    assert_int_equal(sl_security_check_exposure(false, "data", &local, reason, sizeof reason), 0);
 }
 
 /* The rows stand in a program's table, and fill the flags. */

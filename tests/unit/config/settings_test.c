@@ -164,7 +164,7 @@ SL_CASE_WITH(settings__bad_values_name_source_value_and_accepted, clear, clear)
         {SL_PROGRAM_PS, "--checkpoint-compression", "20", "from 0 to 19"},
         {SL_PROGRAM_PS, "--restore", "oldest", "number of a checkpoint"},
         {SL_PROGRAM_PS, "--restore", "0", "number of a checkpoint"},
-        {SL_PROGRAM_PS, "--lease", "99ms", "from 100ms to 60m"},
+        {SL_PROGRAM_PS, "--lease", "99ms", "from 100ms to 1h"},
         {SL_PROGRAM_PS, "--lease", "2h", "without a unit: seconds"},
         {SL_PROGRAM_PS, "--memory-limit", "lots", "0, 500M or 64G"},
     };
@@ -185,8 +185,8 @@ SL_CASE_WITH(settings__bad_values_name_source_value_and_accepted, clear, clear)
 static void refuse_checkpoint(const char *const *arguments, bool orders, const char *const *words)
 {
     (void)expect(SL_PROGRAM_PS, arguments);
-    assert_int_equal(sl_settings_check_checkpoint(&parsed.cli, &parsed.settings, orders,
-                                                  parsed.reason, sizeof parsed.reason),
+    assert_int_equal(sl_settings_check_checkpoint_flags(&parsed.cli, &parsed.settings, orders,
+                                                        parsed.reason, sizeof parsed.reason),
                      SL_ERR_INVALID);
     expect_words(parsed.reason, words);
 }
@@ -194,8 +194,8 @@ static void refuse_checkpoint(const char *const *arguments, bool orders, const c
 static void accept_checkpoint(const char *const *arguments, bool orders)
 {
     (void)expect(SL_PROGRAM_PS, arguments);
-    assert_int_equal(sl_settings_check_checkpoint(&parsed.cli, &parsed.settings, orders,
-                                                  parsed.reason, sizeof parsed.reason),
+    assert_int_equal(sl_settings_check_checkpoint_flags(&parsed.cli, &parsed.settings, orders,
+                                                        parsed.reason, sizeof parsed.reason),
                      0);
 }
 

@@ -13,7 +13,7 @@ static uint16_t port_of(const struct sl_completion *report)
 {
     struct sockaddr_in6 address;
     socklen_t bytes = sizeof address;
-    assert_int_equal(getsockname(sl_completion_fd(report), (struct sockaddr *)&address, &bytes), 0);
+    assert_int_equal(getsockname(report->fd, (struct sockaddr *)&address, &bytes), 0);
     return ntohs(address.sin6_port);
 }
 
@@ -35,7 +35,7 @@ static int send_text(const struct sl_completion *report, const char *text, size_
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(send(fd, text, bytes, 0), bytes);
-    struct pollfd polled = {.fd = sl_completion_fd(report), .events = POLLIN};
+    struct pollfd polled = {.fd = report->fd, .events = POLLIN};
     assert_int_equal(poll(&polled, 1, 10000), 1);
     return fd;
 }
@@ -100,7 +100,7 @@ static void *take_one(void *argument)
     struct sl_completion *report = argument;
     uint32_t worker = 0;
     int status = 0;
-    struct pollfd polled = {.fd = sl_completion_fd(report), .events = POLLIN};
+    struct pollfd polled = {.fd = report->fd, .events = POLLIN};
     while (poll(&polled, 1, 10000) == 1 && !sl_completion_take(report, &worker, &status)) {
     }
     return status == 5 && worker == 1 ? report : NULL;
@@ -112,7 +112,7 @@ SL_CASE(report_send__arrives)
     listen_for(&ps, 2);
     char peer[32];
     snprintf(peer, sizeof peer, "127.0.0.1:%u", port_of(&ps));
-    assert_int_equal(sl_shell_split_append(&worker.peers, peer), 0);
+    assert_int_equal(sl_words_append(&worker.peers, peer), 0);
     snprintf(worker.token, sizeof worker.token, "12.3");
     worker.worker = 1;
     pthread_t thread;
@@ -133,7 +133,7 @@ SL_CASE(report_send__nobody_there_is_no_hang)
     char peer[32];
     snprintf(peer, sizeof peer, "127.0.0.1:%u", port_of(&ps));
     sl_completion_fini(&ps);
-    assert_int_equal(sl_shell_split_append(&worker.peers, peer), 0);
+    assert_int_equal(sl_words_append(&worker.peers, peer), 0);
     sl_completion_send(&worker, 0);
     sl_completion_fini(&worker);
 }

@@ -6,28 +6,28 @@
 
 static void expect(const char *patterns, uint32_t task, uint32_t worker_count, const char *words)
 {
-    struct sl_shell_words argv = {0};
+    struct sl_words argv = {0};
     char reason[512] = "";
     if (sl_device_append("--x", patterns, task, worker_count, &argv, reason, sizeof reason) != 0) {
         fail_msg("%s", reason);
     }
-    char *text = sl_shell_split_quote(argv.items, argv.count);
+    char *text = sl_words_quote(argv.items, argv.count);
     assert_non_null(text);
     assert_string_equal(text, words);
     free(text);
-    sl_shell_split_fini(&argv);
+    sl_words_fini(&argv);
 }
 
 static void refuse(const char *patterns, const char *why)
 {
-    struct sl_shell_words argv = {0};
+    struct sl_words argv = {0};
     char reason[512] = "";
     assert_int_equal(sl_device_append("--x", patterns, 0, 1, &argv, reason, sizeof reason),
                      SL_ERR_INVALID);
     if (strncmp(reason, "--x: ", 5) != 0 || strstr(reason, why) == NULL) {
         fail_msg("%s", reason);
     }
-    sl_shell_split_fini(&argv);
+    sl_words_fini(&argv);
 }
 
 SL_CASE(device_append__nothing_is_nothing)

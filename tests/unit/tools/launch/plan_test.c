@@ -18,7 +18,7 @@ static char *command_of(enum sl_cluster_role role, const struct sl_launch_option
     assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
     struct sl_plan_task *task = &plan.tasks[role == SL_CLUSTER_PS ? 0 : 1];
     assert_int_equal(sl_plan_command(task, options, &hosts, reason, sizeof reason), 0);
-    char *text = sl_shell_split_quote(task->argv.items + 1, task->argv.count - 1);
+    char *text = sl_words_quote(task->argv.items + 1, task->argv.count - 1);
     assert_non_null(text);
     sl_plan_fini(&plan);
     return text;
@@ -102,8 +102,8 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
     assert_ends(SL_CLUSTER_WORKER, &options,
                 " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--data' "
                 "'d'");
-    sl_shell_split_fini(&options.ps_flags);
-    sl_shell_split_fini(&options.worker_flags);
+    sl_words_fini(&options.ps_flags);
+    sl_words_fini(&options.worker_flags);
 }
 
 SL_CASE(plan_flags__ps_args_leave_the_launcher_its_flags)
@@ -121,8 +121,8 @@ SL_CASE(plan_flags__ps_args_leave_the_launcher_its_flags)
         char reason[256] = "";
         assert_int_equal(collect(none, &options, reason, sizeof reason), cases[i].err);
         assert_true(cases[i].err == 0 || strstr(reason, "--ps-args") != NULL);
-        sl_shell_split_fini(&options.ps_flags);
-        sl_shell_split_fini(&options.worker_flags);
+        sl_words_fini(&options.ps_flags);
+        sl_words_fini(&options.worker_flags);
     }
 }
 
@@ -165,7 +165,7 @@ SL_CASE(plan_check__other_addresses_do)
     char reason[256];
     struct sl_launch_options options = {0};
     assert_int_equal(check("127.0.0.1:1,node7:2", &options, reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "ps/1 at node7 is open to the network"));
+    assert_non_null(strstr(reason, "ps/1: control endpoint tcp://node7:2 is open to the network"));
     assert_non_null(strstr(reason, "--secret-file"));
     assert_non_null(strstr(reason, "--insecure"));
     options.settings.insecure = true;
@@ -175,7 +175,7 @@ SL_CASE(plan_check__other_addresses_do)
     assert_int_equal(check("node7:2", &options, reason), 0);
 }
 
-static bool has_word(const struct sl_shell_words *words, const char *word)
+static bool has_word(const struct sl_words *words, const char *word)
 {
     for (uint32_t i = 0; i < words->count; i++) {
         if (strcmp(words->items[i], word) == 0) {
@@ -189,7 +189,7 @@ SL_CASE(plan_append_variables__passes_on_those_of_the_job)
 {
     const char *name;
     bool is_local;
-    struct sl_shell_words words = {0};
+    struct sl_words words = {0};
     for (uint32_t at = 0; (name = sl_settings_variable(&at, &is_local)) != NULL;) {
         assert_int_equal(setenv(name, name, 1), 0);
     }
@@ -200,7 +200,7 @@ SL_CASE(plan_append_variables__passes_on_those_of_the_job)
         assert_int_equal(has_word(&words, pair), !is_local);
         assert_int_equal(unsetenv(name), 0);
     }
-    sl_shell_split_fini(&words);
+    sl_words_fini(&words);
     assert_int_equal(sl_plan_append_variables(&words), 0);
     assert_int_equal(words.count, 0);
 }
@@ -211,10 +211,10 @@ SL_CASE(plan_append_variables__cuts_nothing)
     memset(value, 'x', sizeof value - 1);
     value[sizeof value - 1] = '\0';
     assert_int_equal(setenv("STARLING_DPDK_EAL_ARGS", value, 1), 0);
-    struct sl_shell_words words = {0};
+    struct sl_words words = {0};
     assert_int_equal(sl_plan_append_variables(&words), 0);
     assert_int_equal(words.count, 1);
     assert_int_equal(strlen(words.items[0]), strlen("STARLING_DPDK_EAL_ARGS=") + sizeof value - 1);
     assert_int_equal(unsetenv("STARLING_DPDK_EAL_ARGS"), 0);
-    sl_shell_split_fini(&words);
+    sl_words_fini(&words);
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/support/unit.h"
-#include "tools/launch/shell_split.h"
+#include "tools/launch/words.h"
 
 SL_CASE(words_split__as_a_shell_would)
 {
@@ -25,15 +25,15 @@ SL_CASE(words_split__as_a_shell_would)
         {"end\\", {"end\\"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct sl_shell_words words;
-        assert_int_equal(sl_shell_split_words(cases[i].text, &words), 0);
+        struct sl_words words;
+        assert_int_equal(sl_words_split(cases[i].text, &words), 0);
         uint32_t expected = 0;
         for (; cases[i].words[expected] != NULL; expected++) {
             assert_true(expected < words.count);
             assert_string_equal(words.items[expected], cases[i].words[expected]);
         }
         assert_int_equal(words.count, expected);
-        sl_shell_split_fini(&words);
+        sl_words_fini(&words);
     }
 }
 
@@ -41,8 +41,8 @@ SL_CASE(words_split__open_quote_is_invalid)
 {
     static const char *const texts[] = {"'", "a 'b", "\"", "a\"b c", "\"a\\\"", "'a' 'b"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        struct sl_shell_words words;
-        assert_int_equal(sl_shell_split_words(texts[i], &words), SL_ERR_INVALID);
+        struct sl_words words;
+        assert_int_equal(sl_words_split(texts[i], &words), SL_ERR_INVALID);
         assert_int_equal(words.count, 0);
         assert_null(words.items);
     }
@@ -51,7 +51,7 @@ SL_CASE(words_split__open_quote_is_invalid)
 /* What sh makes of the quoted words, separated by \1. */
 static void check_by_shell(char *const *words, uint32_t count)
 {
-    char *quoted = sl_shell_split_quote(words, count);
+    char *quoted = sl_words_quote(words, count);
     assert_non_null(quoted);
     char command[1024], line[1024], expected[1024] = "";
     snprintf(command, sizeof command, "printf '%%s\\001' %s", quoted);
@@ -80,13 +80,13 @@ SL_CASE(words_quote__a_shell_gives_the_same_words_back)
 SL_CASE(words_quote__is_undone_by_split)
 {
     char *originals[] = {(char *)"a b", (char *)"it's", (char *)"", (char *)"\\\"'"};
-    char *quoted = sl_shell_split_quote(originals, 4);
-    struct sl_shell_words words;
-    assert_int_equal(sl_shell_split_words(quoted, &words), 0);
+    char *quoted = sl_words_quote(originals, 4);
+    struct sl_words words;
+    assert_int_equal(sl_words_split(quoted, &words), 0);
     assert_int_equal(words.count, 4);
     for (uint32_t i = 0; i < 4; i++) {
         assert_string_equal(words.items[i], originals[i]);
     }
-    sl_shell_split_fini(&words);
+    sl_words_fini(&words);
     free(quoted);
 }

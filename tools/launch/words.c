@@ -1,11 +1,11 @@
-#include "tools/launch/shell_split.h"
+#include "tools/launch/words.h"
 
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-int sl_shell_split_append(struct sl_shell_words *words, const char *word)
+int sl_words_append(struct sl_words *words, const char *word)
 {
     char **items = realloc(words->items, (words->count + 1) * sizeof *items);
     if (items == NULL) {
@@ -20,23 +20,22 @@ int sl_shell_split_append(struct sl_shell_words *words, const char *word)
     return 0;
 }
 
-int sl_shell_split_append_all(struct sl_shell_words *words, const char *const *items,
-                              uint32_t count)
+int sl_words_append_all(struct sl_words *words, const char *const *items, uint32_t count)
 {
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < count; i++) {
-        err = sl_shell_split_append(words, items[i]);
+        err = sl_words_append(words, items[i]);
     }
     return err;
 }
 
-void sl_shell_split_fini(struct sl_shell_words *words)
+void sl_words_fini(struct sl_words *words)
 {
     for (uint32_t i = 0; i < words->count; i++) {
         free(words->items[i]);
     }
     free(words->items);
-    *words = (struct sl_shell_words){0};
+    *words = (struct sl_words){0};
 }
 
 /* Copies one unquoted word to `word`, which is as long as the text, and advances *text. False:
@@ -64,9 +63,9 @@ static bool take_word(const char **text, char *word)
     return quote == '\0';
 }
 
-int sl_shell_split_words(const char *text, struct sl_shell_words *out)
+int sl_words_split(const char *text, struct sl_words *out)
 {
-    struct sl_shell_words words = {0};
+    struct sl_words words = {0};
     char *word = malloc(strlen(text) + 1);
     int err = word == NULL ? SL_ERR_NO_MEMORY : 0;
     while (err == 0) {
@@ -76,11 +75,11 @@ int sl_shell_split_words(const char *text, struct sl_shell_words *out)
         if (*text == '\0') {
             break;
         }
-        err = take_word(&text, word) ? sl_shell_split_append(&words, word) : SL_ERR_INVALID;
+        err = take_word(&text, word) ? sl_words_append(&words, word) : SL_ERR_INVALID;
     }
     free(word);
     if (err != 0) {
-        sl_shell_split_fini(&words);
+        sl_words_fini(&words);
     }
     *out = words;
     return err;
@@ -102,7 +101,7 @@ static char *quote_word(char *to, const char *word)
     return to;
 }
 
-char *sl_shell_split_quote(char *const *words, uint32_t count)
+char *sl_words_quote(char *const *words, uint32_t count)
 {
     size_t bytes = 1;
     for (uint32_t i = 0; i < count; i++) {
