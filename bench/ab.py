@@ -69,7 +69,7 @@ def report(name, samples, options, note="", decides=True):
     a median alone falls below it by chance where there are many figures."""
     low, median, high = quartiles(samples)
     is_good = high >= options.least or not decides
-    print(f"  {name:64} {median:6.3f}  ({low:.3f} .. {high:.3f}){note}{'' if is_good else '  BELOW'}", flush=True)
+    print(f"  {name:76} {median:6.3f}  ({low:.3f} .. {high:.3f}){note}{'' if is_good else '  BELOW'}", flush=True)
     return is_good
 
 
