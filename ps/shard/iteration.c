@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/iteration.h"
+#include "ps/shard/push.h"
+#include "ps/shard/snapshot_hooks.h"
 
 int sl_shard_iteration_reserve(struct sl_shard_table *table, uint32_t queue_count)
 {
@@ -122,7 +124,7 @@ static uint64_t apply_some(struct sl_shard_table *table, struct sl_shard_iterati
         uint64_t count = sl_shard_dense_step(at, entry->start + entry->count, left);
         sl_dense_table_apply(table->dense, at, count, entry->gradients + iteration->done,
                              &iteration->state, iteration->step);
-        slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
+        slice->spent += (uint32_t)sl_shard_dense_cost(count);
         return count;
     }
     uint64_t count = entry->count - iteration->done;

@@ -5,8 +5,10 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
-#include "ps/shard/internal.h"
 #include "ps/shard/kv.h"
+#include "ps/shard/lookup.h"
+#include "ps/shard/push.h"
+#include "ps/shard/snapshot_hooks.h"
 
 static_assert(SL_SHARD_BATCH_KEYS == SL_KV_TABLE_BATCH, "a batch is looked up at once");
 
@@ -31,9 +33,7 @@ int sl_shard_kv_check_owner(const struct sl_shard *shard, const struct sl_shard_
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t owner = sl_partition_kv_owner(keys[i], shard_count);
         if (owner != shard->options.index) {
-            return sl_shard_fail(shard, request, slice, SL_ERR_WRONG_SHARD,
-                                 "key %" PRIu64 " belongs to shard %u of %u", keys[i], owner,
-                                 shard_count);
+            return sl_shard_fail_owner(shard, request, slice, keys[i], owner);
         }
     }
     return 0;
@@ -69,10 +69,9 @@ static int fail_length(const struct sl_shard *shard, const struct sl_shard_reque
 
 void sl_shard_kv_limit_memory(const struct sl_shard *shard, struct sl_shard_table *table)
 {
-    const size_t bytes_max = shard->options.memory_bytes_max;
-    if (bytes_max != 0) {
-        const size_t left = bytes_max > shard->memory_bytes ? bytes_max - shard->memory_bytes : 0;
-        sl_kv_table_set_bytes_max(table->kv, sl_kv_table_memory_bytes(table->kv) + left);
+    if (shard->options.memory_bytes_max != 0) {
+        sl_kv_table_set_bytes_max(table->kv, sl_kv_table_memory_bytes(table->kv) +
+                                                 sl_shard_memory_left(shard));
     }
 }
 

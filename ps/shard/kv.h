@@ -1,8 +1,29 @@
-/* Declarations shared by kv.c, handler.c and load.c, for KV tables. Owner reactor. */
+/* Sections of KV tables and their handler. Owner reactor. */
 #ifndef SL_PS_SHARD_KV_H
 #define SL_PS_SHARD_KV_H
 
-#include "ps/shard/internal.h"
+#include "ps/shard/section.h"
+
+/* Runs a section of a KV table, from ADMIT on. */
+int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
+                    struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice);
+
+/* Returns the cost of a KV section, without finding repeated keys. */
+uint64_t sl_shard_kv_cost(const struct sl_request_section *section, uint32_t dim);
+
+/* Returns true when the request waits for its handler. */
+bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_request *request);
+
+/* Returns true when the request pulls one existing array, or a chunk of it, with the right
+ * length. */
+bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_request *request);
+
+/* Copies the next values of such a pull. */
+void sl_shard_kv_next_chunk(const struct sl_shard *shard, const struct sl_shard_request *request,
+                            uint64_t count, void *values);
+
+/* Ends the section's reservation and its wait. */
+void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request);
 
 /* Checks that this shard owns the keys. Errors: WRONG_SHARD. */
 int sl_shard_kv_check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,

@@ -9,6 +9,7 @@
 #include "core/partition.h"
 #include "ps/shard/kv.h"
 #include "ps/shard/load_internal.h"
+#include "ps/shard/lookup.h"
 
 #define BYTES_PER_COST 256
 

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "ps/shard/iteration.h"
 #include "ps/shard/load_internal.h"
+#include "ps/shard/lookup.h"
 
 #define ELEMENTS_PER_COST 64
 #define KEYS_PER_COST     2

@@ -2,8 +2,8 @@
 #ifndef SL_PS_SHARD_LOAD_INTERNAL_H
 #define SL_PS_SHARD_LOAD_INTERNAL_H
 
-#include "ps/shard/internal.h"
 #include "ps/shard/load.h"
+#include "ps/shard/section.h"
 
 /* Writes "image of shard 1 of 3, a block of rows of table emb: " and the message to the slice's
  * reason. Returns err. */

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/admit.h"
+#include "ps/shard/lookup.h"
 
 static size_t row_bytes(const struct sl_shard_table *table)
 {

@@ -4,7 +4,12 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/admit.h"
+#include "ps/shard/iteration.h"
+#include "ps/shard/kv.h"
+#include "ps/shard/lookup.h"
+#include "ps/shard/push.h"
+#include "ps/shard/snapshot_hooks.h"
 
 /* Finding a repeat costs about an eighth of a visit. */
 #define COLLECT_KEYS_PER_COST 8
@@ -179,7 +184,7 @@ static int collect_dense(struct sl_shard_request *request, struct sl_shard_slice
         memcpy(request->buffered->gradients + request->done,
                request->view.gradients + request->done, count * sizeof(float));
         request->done += count;
-        slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
+        slice->spent += (uint32_t)sl_shard_dense_cost(count);
     }
     return SL_SHARD_DONE;
 }
@@ -241,7 +246,7 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_request *re
         sl_dense_table_apply(table->dense, at, count, request->view.gradients + request->done,
                              &request->state, request->step);
         request->done += count;
-        slice->spent += (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
+        slice->spent += (uint32_t)sl_shard_dense_cost(count);
     }
     return SL_SHARD_DONE;
 }
@@ -250,9 +255,8 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_request *re
 static bool is_held(const struct sl_shard *shard, const struct sl_shard_table *table,
                     const struct sl_shard_request *request, const struct sl_shard_slice *slice)
 {
-    const uint64_t cost = table->sparse != NULL
-                              ? (uint64_t)request->distinct * table->key_cost
-                              : request->view.section.count / SL_SHARD_ELEMENTS_PER_KEY + 1;
+    const uint64_t cost = table->sparse != NULL ? (uint64_t)request->distinct * table->key_cost
+                                                : sl_shard_dense_cost(request->view.section.count);
     return request->scratch != &shard->small && cost > sl_shard_slice_left(slice);
 }
 

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/admit.h"
+#include "ps/shard/kv.h"
 
 #define CHUNKED_BYTES_MIN (128U << 10)
 
@@ -73,5 +74,5 @@ uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *re
         request->sections_left = 0;
         table->pulled_rows += table->kv != NULL ? section->key_count : section->count;
     }
-    return (uint32_t)(filled / sizeof(float) / SL_SHARD_ELEMENTS_PER_KEY) + 1;
+    return (uint32_t)sl_shard_dense_cost(filled / sizeof(float));
 }

@@ -7,7 +7,8 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/iteration.h"
+#include "ps/shard/section.h"
 #include "ps/shard/snapshot.h"
 
 #define PUSH_BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
@@ -134,13 +135,11 @@ static int table_create(const struct sl_shard *shard, uint32_t table_id,
                         struct sl_shard_table *table)
 {
     const struct sl_table_spec *spec = &table->spec;
-    size_t bytes_max = 0;
-    if (shard->options.memory_bytes_max != 0) {
-        if (shard->memory_bytes >= shard->options.memory_bytes_max) {
-            return SL_ERR_NO_MEMORY;
-        }
-        bytes_max = shard->options.memory_bytes_max - shard->memory_bytes;
+    const size_t left = sl_shard_memory_left(shard);
+    if (left == 0) {
+        return SL_ERR_NO_MEMORY;
     }
+    const size_t bytes_max = left == SIZE_MAX ? 0 : left;
     if (spec->kind == SL_TABLE_SPARSE) {
         return sl_sparse_table_create(spec, bytes_max, &table->sparse);
     }

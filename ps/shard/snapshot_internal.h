@@ -2,8 +2,9 @@
 #ifndef SL_PS_SHARD_SNAPSHOT_INTERNAL_H
 #define SL_PS_SHARD_SNAPSHOT_INTERNAL_H
 
-#include "ps/shard/internal.h"
 #include "ps/shard/snapshot.h"
+#include "ps/shard/snapshot_hooks.h"
+#include "ps/shard/state.h"
 #include "ps/snapshot/copy_dense.h"
 #include "ps/snapshot/copy_kv.h"
 #include "ps/snapshot/copy_sparse.h"

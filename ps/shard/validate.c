@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/admit.h"
+#include "ps/shard/kv.h"
 
 static bool range_is_ours(const struct sl_shard_table *table,
                           const struct sl_request_section *section)
@@ -20,7 +21,7 @@ static bool range_is_ours(const struct sl_shard_table *table,
 static uint64_t section_cost(const struct sl_shard_table *table,
                              const struct sl_request_section *section, uint64_t *push_cost)
 {
-    uint64_t once = sl_shard_op_dense(section->op) ? section->count / SL_SHARD_ELEMENTS_PER_KEY + 1
+    uint64_t once = sl_shard_op_dense(section->op) ? sl_shard_dense_cost(section->count)
                     : sl_shard_op_kv(section->op)  ? sl_shard_kv_cost(section, table->spec.dim)
                                                    : (uint64_t)section->key_count * table->key_cost;
     if (section->op == SL_REQUEST_PULL_POOLED) {
@@ -28,12 +29,6 @@ static uint64_t section_cost(const struct sl_shard_table *table,
     }
     *push_cost = sl_shard_op_pushes(section->op) ? once + section->key_count / 8 + 1 : 0;
     return 1 + (sl_shard_op_pulls(section->op) ? once : 0);
-}
-
-/* Returns true when a handler runs the operation and may return AGAIN. */
-static bool may_ask_again(const struct sl_shard *shard, uint8_t op)
-{
-    return shard->options.kv_handler != NULL && sl_shard_op_kv(op) && op != SL_REQUEST_KV_LENGTHS;
 }
 
 /* Returns true when only the budget decides whether the section can run. */
@@ -44,7 +39,7 @@ static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *
     bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && request->caller.has_clock;
     return !(may_wait && sl_shard_op_pulls(section->op)) &&
            !(sl_shard_op_pushes(section->op) && sl_shard_push_is_large(section, table->spec.dim)) &&
-           !may_ask_again(shard, section->op);
+           !sl_shard_may_ask_again(shard, section->op);
 }
 
 /* Reads a section's body. values: place of out-of-line values; NULL: they follow the structure. */
@@ -108,8 +103,8 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_request *
 }
 
 /* Other fields are set when a section begins. */
-static void work_init(struct sl_shard_request *request, const struct sl_shard_client *caller,
-                      const uint8_t *payload, size_t payload_bytes)
+static void request_init(struct sl_shard_request *request, const struct sl_shard_client *caller,
+                         const uint8_t *payload, size_t payload_bytes)
 {
     request->cursor = sl_bytes_over(payload, payload_bytes);
     request->caller = *caller;
@@ -175,7 +170,7 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
 {
     sl_assert((uintptr_t)payload % 8 == 0);
     sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
-    work_init(request, caller, payload, payload_bytes);
+    request_init(request, caller, payload, payload_bytes);
     return check_request(shard, request, NULL, reason, reason_bytes);
 }
 
@@ -188,145 +183,8 @@ int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_cli
     sl_assert((uintptr_t)values % 8 == 0);
     sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
     const struct sl_bytes there = sl_bytes_over(values, values_bytes);
-    work_init(request, caller, structure, structure_bytes);
+    request_init(request, caller, structure, structure_bytes);
     const int err = check_request(shard, request, &there, reason, reason_bytes);
     request->out_of_line = err == 0;
     return err;
-}
-
-static bool has_begun(const struct sl_shard_request *request)
-{
-    return request->in_section && request->phase != SL_SHARD_PHASE_NEW;
-}
-
-void sl_shard_skip_writes(struct sl_shard_request *request)
-{
-    sl_assert(!sl_shard_skips_writes(request));
-    sl_assert(!has_begun(request));
-    request->write_to = 0;
-    request->cost -= request->push_cost;
-    request->push_cost = 0;
-}
-
-void sl_shard_skip_writes_before(struct sl_shard_request *request, uint32_t sections)
-{
-    sl_assert(!sl_shard_skips_writes(request));
-    sl_assert(!has_begun(request));
-    request->write_from = sections;
-}
-
-uint32_t sl_shard_written(const struct sl_shard_request *request)
-{
-    const bool reads = request->in_section && request->phase == SL_SHARD_PHASE_READ;
-    const uint32_t written = sl_shard_sections_done(request) + reads;
-    return written > request->write_from ? written : request->write_from;
-}
-
-void sl_shard_apply_only(struct sl_shard_request *request, uint32_t end)
-{
-    sl_assert(!sl_shard_skips_writes(request));
-    sl_assert(!has_begun(request));
-    sl_assert(end <= request->sections_left);
-    request->reads = false;
-    request->prefix.section_count = end;
-    request->sections_left = end;
-    request->reply_bytes = 0;
-    if (request->in_section) {
-        sl_shard_drop_pull_part(request);
-    }
-}
-
-bool sl_shard_stop_writes(struct sl_shard_request *request)
-{
-    bool is_half = request->in_section && request->phase == SL_SHARD_PHASE_APPLY;
-    request->write_to = 0;
-    return !is_half;
-}
-
-bool sl_shard_buffers_pushes(const struct sl_shard *shard, const struct sl_shard_table *table,
-                             const struct sl_shard_client *caller)
-{
-    return table->spec.consistency.mode == SL_CONSISTENCY_BSP && caller->has_clock &&
-           sl_clocks_is_active_in(&shard->clocks, table->clock_group, caller->worker);
-}
-
-bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *table,
-                     const struct sl_shard_client *caller, uint32_t clock)
-{
-    const struct sl_consistency_spec *consistency = &table->spec.consistency;
-    uint32_t group = table->clock_group;
-    if (!caller->has_clock || consistency->mode == SL_CONSISTENCY_ASP ||
-        !sl_clocks_belongs(&shard->clocks, group, caller->worker)) {
-        return true;
-    }
-    uint64_t min_clock = sl_clocks_min(&shard->clocks, group);
-    return min_clock + consistency->staleness >= clock || sl_clocks_is_empty(&shard->clocks, group);
-}
-
-/* Checks each section: the clock that a pull waits for, the working memory of a push, and a tick,
- * which may make pushes due that precede all later sections. */
-static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_request *request)
-{
-    struct sl_bytes cursor = request->cursor;
-    uint32_t clock = request->prefix.clock;
-    for (uint32_t i = 0; i < request->sections_left; i++) {
-        struct sl_request_section section = request->view.section;
-        if (!request->in_section) {
-            int err = sl_request_read_section(&cursor, &section);
-            sl_assert(err == 0);
-        }
-        if (section.op == SL_REQUEST_TICK) {
-            if (!sl_shard_skips_writes(request) && i + 1 < request->sections_left) {
-                return false;
-            }
-            clock = sl_shard_clock_after(clock);
-            continue;
-        }
-        const struct sl_shard_table *table = shard->tables[section.table_id];
-        if (sl_shard_op_pulls(section.op) &&
-            !sl_shard_admits(shard, table, &request->caller, clock)) {
-            return false;
-        }
-        if ((may_ask_again(shard, section.op) && request->prefix.section_count > 1) ||
-            (sl_shard_pushes(request, section.op) && shard->large.owner != NULL &&
-             sl_shard_push_is_large(&section, table->spec.dim))) {
-            return false;
-        }
-        (void)sl_bytes_take(&cursor, sl_request_body_bytes(&section, table->spec.dim));
-    }
-    return true;
-}
-
-bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_request *request,
-                    uint64_t budget)
-{
-    if (request->cost > budget || shard->iteration.due || has_begun(request) ||
-        request->write_from > 0) { /* unknown which sections push */
-        return false;
-    }
-    return request->plain || sections_ready(shard, request);
-}
-
-bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_request *request)
-{
-    struct sl_request_section section = request->view.section;
-    if (request->in_section && request->phase > SL_SHARD_PHASE_ADMIT) {
-        return false;
-    }
-    if (!request->in_section) {
-        struct sl_bytes cursor = request->cursor;
-        if (request->sections_left == 0 || sl_request_read_section(&cursor, &section) != 0) {
-            return false;
-        }
-    }
-    bool waits = sl_shard_op_kv(section.op)
-                     ? sl_shard_kv_waits(shard, request)
-                     : sl_shard_op_pulls(section.op) &&
-                           !sl_shard_admits(shard, shard->tables[section.table_id],
-                                            &request->caller, request->prefix.clock);
-    if (!waits) {
-        return false;
-    }
-    request->parked_on = section.table_id;
-    return true;
 }

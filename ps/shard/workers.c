@@ -1,13 +1,6 @@
 /* Workers that join, leave and expire. */
 #include "core/assert.h"
-#include "ps/shard/internal.h"
-
-bool sl_shard_take_wakeup(struct sl_shard *shard)
-{
-    const bool handler_moved = shard->handler_moved;
-    shard->handler_moved = false;
-    return sl_clocks_take_moved(&shard->clocks) || handler_moved;
-}
+#include "ps/shard/iteration.h"
 
 uint32_t sl_shard_clock_min(const struct sl_shard *shard)
 {

@@ -6,7 +6,7 @@
 #include "ps/coordinator/state.h"
 #include "ps/replication/state.h"
 #include "ps/server/request.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/state.h"
 #include "tests/sim/cluster.h"
 
 #define SCHEDULER_TASK 999 /* no ps */

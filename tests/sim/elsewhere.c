@@ -8,7 +8,7 @@
 #include "core/assert.h"
 #include "ps/server/request.h"
 #include "ps/server/state.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/state.h"
 #include "tests/sim/random.h"
 #include "tests/support/shard_image.h"
 

@@ -5,7 +5,7 @@
 #include "core/clock.h"
 #include "ps/server/request.h"
 #include "ps/server/state.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/state.h"
 #include "tests/sim/elsewhere.h"
 
 #define PULL_TIMEOUT_MS           60000

@@ -6,7 +6,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/state.h"
 #include "tests/sim/windows.h"
 
 struct rows {

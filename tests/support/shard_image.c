@@ -6,9 +6,9 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
-#include "ps/shard/internal.h"
 #include "ps/shard/load.h"
 #include "ps/shard/snapshot.h"
+#include "ps/shard/state.h"
 
 struct sl_snapshot_block *shard_stream_append(struct shard_stream *snapshot,
                                               enum sl_snapshot_kind kind, uint32_t table_id,

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "pair.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/section.h"
 #include "tests/support/unit.h"
 
 /* A block of a snapshot has the rows of one table: less than the budget of a turn, and more than

@@ -2,7 +2,7 @@
  * coordinator decides meanwhile. A primary that hands over to it in good order. */
 
 #include "pair.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/state.h"
 #include "tests/support/unit.h"
 
 #define OTHER 2 /* another table */

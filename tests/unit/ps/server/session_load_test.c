@@ -8,7 +8,7 @@
 #include "ps/server/session_load.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/server/state.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/state.h"
 #include "ps/snapshot/block.h"
 #include "stepped.h"
 #include "tests/support/shard_image.h"

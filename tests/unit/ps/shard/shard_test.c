@@ -4,7 +4,7 @@
 
 #include "core/hash.h"
 #include "core/partition.h"
-#include "ps/shard/internal.h"
+#include "ps/shard/section.h"
 #include "ps/shard/shard.h"
 #include "tests/support/shard_request.h"
 #include "tests/support/unit.h"

@@ -1,0 +1,94 @@
+#include "ps/shard/lookup.h"
+
+#include <inttypes.h>
+
+#include "core/partition.h"
+
+int sl_shard_fail_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
+                        struct sl_shard_slice *slice, uint64_t key, uint32_t owner)
+{
+    return sl_shard_fail(shard, request, slice, SL_ERR_WRONG_SHARD,
+                         "key %" PRIu64 " belongs to shard %u of %u", key, owner,
+                         shard->options.count);
+}
+
+static int check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
+                       struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
+{
+    if (sl_shard_owns(shard, keys, count)) {
+        return 0;
+    }
+    uint32_t shard_count = shard->options.count;
+    while (sl_partition_owner(*keys, shard_count) == shard->options.index) {
+        keys++;
+    }
+    return sl_shard_fail_owner(shard, request, slice, *keys,
+                               sl_partition_owner(*keys, shard_count));
+}
+
+bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count)
+{
+    const uint32_t shard_count = shard->options.count;
+    const uint32_t index = shard->options.index;
+    uint32_t strange = 0;
+    if (shard_count > 1) {
+        for (uint32_t i = 0; i < count; i++) {
+            strange |= sl_partition_owner(keys[i], shard_count) ^ index;
+        }
+    }
+    return strange == 0;
+}
+
+static bool any_missing(const uint32_t *records, uint32_t count)
+{
+    bool missing = false;
+    for (uint32_t i = 0; i < count; i++) {
+        missing |= records[i] == SL_ROW_NONE;
+    }
+    return missing;
+}
+
+/* Lets the sparse table grow up to the shard's limit. Returns true beyond the limit. */
+static bool limit_memory(const struct sl_shard *shard, struct sl_shard_table *table)
+{
+    const size_t bytes_max = shard->options.memory_bytes_max;
+    if (bytes_max == 0) {
+        return false;
+    }
+    sl_sparse_table_set_bytes_max(table->sparse, sl_sparse_table_memory_bytes(table->sparse) +
+                                                     sl_shard_memory_left(shard));
+    return shard->memory_bytes > bytes_max;
+}
+
+int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
+                  uint32_t count, bool initialize, uint32_t *records)
+{
+    if (limit_memory(shard, table)) {
+        sl_sparse_table_find(table->sparse, keys, count, records);
+        return any_missing(records, count) ? SL_ERR_NO_MEMORY : 0;
+    }
+    int err = initialize
+                  ? sl_sparse_table_find_or_create(table->sparse, keys, count, records)
+                  : sl_sparse_table_find_or_create_uninit(table->sparse, keys, count, records);
+    size_t bytes = sl_sparse_table_memory_bytes(table->sparse);
+    shard->memory_bytes += bytes - table->counted_memory;
+    table->counted_memory = bytes;
+    return err;
+}
+
+int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
+                    const struct sl_shard_request *request, struct sl_shard_slice *slice,
+                    const uint64_t *keys, uint32_t count, uint32_t *records)
+{
+    int err = check_owner(shard, request, slice, keys, count);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_shard_find(shard, table, keys, count, true, records);
+    if (err == SL_ERR_NO_MEMORY) {
+        return sl_shard_fail(shard, request, slice, err,
+                             "no memory for more rows: the tables have %zu bytes, %s",
+                             shard->memory_bytes, sl_shard_limit_text(shard, (char[64]){0}));
+    }
+    return err;
+}

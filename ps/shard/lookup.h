@@ -1,0 +1,26 @@
+/* Lookup of the records of keys that this shard owns. Owner reactor. Allocates when a table grows.
+ */
+#ifndef SL_PS_SHARD_LOOKUP_H
+#define SL_PS_SHARD_LOOKUP_H
+
+#include "ps/shard/section.h"
+
+/* Returns WRONG_SHARD; the reason names the key and its owner. */
+int sl_shard_fail_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
+                        struct sl_shard_slice *slice, uint64_t key, uint32_t owner);
+
+/* Returns true when this shard owns all keys. */
+bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count);
+
+/* Looks up the keys and creates missing rows, up to the shard's limit. initialize: with their first
+ * values; else the caller writes all of them. records[count]: record indexes. Errors: NO_MEMORY. */
+int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
+                  uint32_t count, bool initialize, uint32_t *records);
+
+/* As above, for up to SL_SHARD_BATCH_KEYS keys, and checks that this shard owns them. Errors:
+ * WRONG_SHARD, NO_MEMORY. */
+int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
+                    const struct sl_shard_request *request, struct sl_shard_slice *slice,
+                    const uint64_t *keys, uint32_t count, uint32_t *records);
+
+#endif

@@ -1,0 +1,145 @@
+/* The current section of a request: its phase, its operation and its costs. Owner reactor. */
+#ifndef SL_PS_SHARD_SECTION_H
+#define SL_PS_SHARD_SECTION_H
+
+#include "ps/shard/state.h"
+
+/* Keys looked up at once: their record indexes stay in the L1 cache. */
+#define SL_SHARD_BATCH_KEYS   256
+
+/* Largest push that runs in one slice, with its own scratch. */
+#define SL_SHARD_SMALL_KEYS   1024
+#define SL_SHARD_SMALL_FLOATS (64U << 10)
+
+/* Phases of a section, in order. Each operation passes through some of them. */
+enum sl_shard_phase {
+    SL_SHARD_PHASE_NEW,     /* header read */
+    SL_SHARD_PHASE_ADMIT,   /* waits until it may run */
+    SL_SHARD_PHASE_COLLECT, /* push: look up keys, find repeats; BSP: copy the gradients */
+    SL_SHARD_PHASE_APPLY,   /* push: update records or elements */
+    SL_SHARD_PHASE_READ,    /* pull */
+};
+
+/* Budget and error text of one call of sl_shard_run. */
+struct sl_shard_slice {
+    uint32_t budget, spent;
+    char *reason;
+    size_t reason_bytes;
+};
+
+static inline uint32_t sl_shard_slice_left(const struct sl_shard_slice *slice)
+{
+    return slice->budget > slice->spent ? slice->budget - slice->spent : 0;
+}
+
+/* Returns how many of the keys left to visit in a batch, at most `paid`. */
+static inline uint32_t sl_shard_batch(uint64_t left, uint64_t paid)
+{
+    const uint64_t most = paid < SL_SHARD_BATCH_KEYS ? paid : SL_SHARD_BATCH_KEYS;
+    return (uint32_t)(left < most ? left : most);
+}
+
+/* Dense elements for one unit of budget. */
+#define SL_SHARD_ELEMENTS_PER_KEY 64
+
+/* Returns the cost of dense elements. */
+static inline uint64_t sl_shard_dense_cost(uint64_t count)
+{
+    return count / SL_SHARD_ELEMENTS_PER_KEY + 1;
+}
+
+/* Sets of operations, one bit each. Operations are validated and below 32. */
+#define SL_SHARD_OPS_PUSH_ONLY                                                                     \
+    (1U << SL_REQUEST_PUSH | 1U << SL_REQUEST_DENSE_PUSH | 1U << SL_REQUEST_KV_PUSH)
+#define SL_SHARD_OPS_PUSH_PULL                                                                     \
+    (1U << SL_REQUEST_PUSH_PULL | 1U << SL_REQUEST_DENSE_PUSH_PULL | 1U << SL_REQUEST_KV_PUSH_PULL)
+
+static inline bool sl_shard_op_pulls(uint8_t op)
+{
+    return ((SL_SHARD_OPS_PUSH_ONLY | 1U << SL_REQUEST_TICK) >> op & 1) == 0;
+}
+
+static inline bool sl_shard_op_pushes(uint8_t op)
+{
+    return ((SL_SHARD_OPS_PUSH_ONLY | SL_SHARD_OPS_PUSH_PULL) >> op & 1) != 0;
+}
+
+static inline bool sl_shard_op_dense(uint8_t op)
+{
+    return op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_DENSE_PUSH ||
+           op == SL_REQUEST_DENSE_PUSH_PULL;
+}
+
+static inline bool sl_shard_op_kv(uint8_t op)
+{
+    return op >= SL_REQUEST_KV_PUSH && op <= SL_REQUEST_KV_LENGTHS;
+}
+
+/* Returns the kind of table that the operation needs. */
+static inline enum sl_table_kind sl_shard_op_kind(uint8_t op)
+{
+    return sl_shard_op_dense(op) ? SL_TABLE_DENSE
+           : sl_shard_op_kv(op)  ? SL_TABLE_KV
+                                 : SL_TABLE_SPARSE;
+}
+
+static inline uint32_t sl_shard_sections_done(const struct sl_shard_request *request)
+{
+    return request->prefix.section_count - request->sections_left;
+}
+
+/* Returns true when the current section has begun to run. */
+static inline bool sl_shard_has_begun(const struct sl_shard_request *request)
+{
+    return request->in_section && request->phase != SL_SHARD_PHASE_NEW;
+}
+
+/* Returns true when the current section does not write: it has before, or writes are stopped. */
+static inline bool sl_shard_section_skips_writes(const struct sl_shard_request *request)
+{
+    const uint32_t section = sl_shard_sections_done(request);
+    return section < request->write_from || section >= request->write_to;
+}
+
+static inline bool sl_shard_pushes(const struct sl_shard_request *request, uint8_t op)
+{
+    return !sl_shard_section_skips_writes(request) && sl_shard_op_pushes(op);
+}
+
+/* Returns the clock of the sections after a tick of this clock. */
+static inline uint32_t sl_shard_clock_after(uint32_t clock)
+{
+    return clock == SL_REQUEST_CLOCK_FINISHED ? clock : clock + 1;
+}
+
+/* Turns the push_pull of an apply-only request into a push; both have the same body. */
+static inline void sl_shard_drop_pull_part(struct sl_shard_request *request)
+{
+    uint8_t *op = &request->view.section.op;
+    *op = *op == SL_REQUEST_PUSH_PULL         ? SL_REQUEST_PUSH
+          : *op == SL_REQUEST_DENSE_PUSH_PULL ? SL_REQUEST_DENSE_PUSH
+          : *op == SL_REQUEST_KV_PUSH_PULL    ? SL_REQUEST_KV_PUSH
+                                              : *op;
+}
+
+/* Writes "shard 1, section 2 (table emb): " and the message to the slice's reason. Returns err. */
+int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_request *request,
+                  struct sl_shard_slice *slice, int err, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Returns true when a push of this section runs in one slice. */
+static inline bool sl_shard_push_is_small(const struct sl_request_section *section, uint32_t dim)
+{
+    return section->key_count <= SL_SHARD_SMALL_KEYS &&
+           (uint64_t)section->key_count * dim <= SL_SHARD_SMALL_FLOATS;
+}
+
+/* Returns true when a push of this section needs the large scratch. */
+static inline bool sl_shard_push_is_large(const struct sl_request_section *section, uint32_t dim)
+{
+    return sl_shard_op_kv(section->op)
+               ? section->key_count > SL_SHARD_BATCH_KEYS
+               : !sl_shard_op_dense(section->op) && !sl_shard_push_is_small(section, dim);
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* The state of a shard: its tables, clocks, buffered pushes and snapshots. Owner reactor. */
+#ifndef SL_PS_SHARD_STATE_H
+#define SL_PS_SHARD_STATE_H
+
+#include "ps/shard/clocks.h"
+#include "ps/shard/push_buffer.h"
+#include "ps/shard/scratch.h"
+#include "ps/shard/shard.h"
+#include "ps/snapshot/builder.h"
+#include "ps/table/dense_table.h"
+#include "ps/table/kv_table.h"
+#include "ps/table/sparse_table.h"
+
+/* A worker's buffered pushes to a BSP table, in order of arrival and so of clock. */
+struct sl_shard_push_buffer_queue {
+    struct sl_shard_buffered_push *first, *last;
+    /* Entries that left the queue before a snapshot has copied them: applied ones, from its front,
+     * and dropped ones, from its end. */
+    struct sl_shard_buffered_push *applied_first, *applied_last, *dropped;
+};
+
+struct sl_shard_table {
+    struct sl_table_spec spec;
+    struct sl_sparse_table *sparse; /* exactly one of these three */
+    struct sl_dense_table *dense;
+    struct sl_kv_table *kv;
+    const struct sl_optimizer *optimizer;
+    struct sl_optimizer_state state;
+    uint64_t step;         /* push sections applied */
+    uint32_t key_cost;     /* of one key, in units of the budget */
+    uint32_t clock_group;  /* valid if worker_count > 0 */
+    size_t counted_memory; /* memory of the table, as included in the shard's memory_bytes */
+    size_t beside_memory;  /* other memory for the table, as included there */
+    uint64_t pulled_rows, pushed_rows;
+    /* BSP only: */
+    struct sl_shard_push_buffer_queue *buffered; /* [queue_count], by worker */
+    uint32_t queue_count; /* at least worker_count; more for joined workers with a higher index */
+    uint32_t buffered_count;
+};
+
+/* The BSP iteration that is being applied. */
+struct sl_shard_iteration_state {
+    bool due;          /* buffered pushes are due */
+    bool begun;        /* some of them are applied, at least partly */
+    uint32_t table_id; /* current table */
+    uint32_t clock;    /* current iteration of that table */
+    uint32_t worker;   /* current queue */
+    bool in_entry;     /* its first entry is partly applied */
+    uint64_t done;     /* records or elements applied of that entry */
+    uint64_t step;
+    struct sl_optimizer_state state;
+};
+
+struct sl_shard_snapshots {
+    uint64_t order_last;               /* of the last buffered push */
+    uint32_t number_last;              /* of the last snapshot */
+    uint32_t pushes_in_part;           /* partly applied */
+    bool wanted;                       /* no push starts that would be partly applied */
+    struct sl_shard_snapshot *current; /* running, done or failed; NULL: none */
+    struct sl_snapshot_builder blocks; /* of the present and of earlier snapshots */
+};
+
+struct sl_shard {
+    struct sl_shard_options options;
+    struct sl_shard_table *tables[SL_LIMIT_TABLES];
+    uint32_t table_count; /* above all table ids in use */
+    struct sl_clocks clocks;
+    struct sl_shard_scratch small, large;
+    struct sl_shard_push_buffer push_buffer; /* mapped with the first BSP table */
+    struct sl_shard_iteration_state iteration;
+    size_t memory_bytes; /* counted for the limit */
+    struct sl_shard_snapshots snapshots;
+    /* Handler of KV tables: */
+    uint64_t handled;    /* calls that did not return AGAIN */
+    uint32_t asks_again; /* requests waiting for such a call */
+    bool handler_moved;  /* such a call came and is not reported yet */
+};
+
+/* Returns the memory that the limit leaves; SIZE_MAX without a limit. */
+static inline size_t sl_shard_memory_left(const struct sl_shard *shard)
+{
+    const size_t bytes_max = shard->options.memory_bytes_max;
+    if (bytes_max == 0) {
+        return SIZE_MAX;
+    }
+    return bytes_max > shard->memory_bytes ? bytes_max - shard->memory_bytes : 0;
+}
+
+/* Explains why the shard has no more memory: "the limit is N", or without a limit that the system
+ * refused. Writes and returns text. */
+const char *sl_shard_limit_text(const struct sl_shard *shard, char text[static 64]);
+
+/* Destroys the tables with this name prefix. No request is in progress. */
+void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix);
+
+#endif
