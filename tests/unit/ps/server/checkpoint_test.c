@@ -316,17 +316,15 @@ CASE(save__a_disk_that_stands_still)
     assert_int_equal(save(world, 3, 0), 3000);
 }
 
-SL_CASE_WITH(save__is_left_behind_when_the_server_ends, setup, teardown)
+CASE(save__is_left_behind_when_the_server_ends)
 {
-    struct world *world = *state;
     assert_int_equal(push(world, STEPPED_KEYS), 0);
     begin(world, 1, 0);
     stepped_turns(&world->two.stepped, 4);
 } /* and nothing stays open, or leaks */
 
-SL_CASE_WITH(quiet__nothing_is_written_any_more, setup, teardown)
+CASE(quiet__nothing_is_written_any_more)
 {
-    struct world *world = *state;
     struct sl_server *server = world->two.stepped.server;
     assert_true(sl_server_checkpoint_holds_all(server));
     assert_int_equal(push(world, 10), 0);

@@ -90,21 +90,20 @@ static void expect_range(struct world *world, uint64_t id, uint32_t start, uint3
     }
 }
 
+#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
+
 /* Lengths about those of the parts, odd ones too, and beginnings within a block. */
-SL_CASE_WITH(server_stream__brings_every_element, setup, teardown)
+CASE(server_stream__brings_every_element)
 {
     static const struct {
         uint32_t start, count;
     } ranges[] = {{0, ELEMENTS}, {1, ELEMENTS - 1}, {777, 32768}, {1024, 32767},
                   {3, 46071},    {5, 46072},        {7, 46073},   {9, 46080}};
-    struct world *world = *state;
     for (uint32_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         pull(world, &world->peer, 2 + i, ranges[i].start, ranges[i].count);
         expect_range(world, 2 + i, ranges[i].start, ranges[i].count);
     }
 }
-
-#define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
 
 /* What is asked and told meanwhile is answered, and does not get between the parts. */
 CASE(server_stream__is_not_interrupted)
