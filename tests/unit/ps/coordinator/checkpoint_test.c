@@ -1,12 +1,9 @@
 /* The coordinator: the course of checkpoints, and who asks for them. */
 
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/checkpoints.h"
-
-#define PS SL_MESSAGE_ROLE_PS
 
 /* ps/0 is peer 11 and has shards 0 and 1; ps/1 is peer 12 and has 2 and 3. */
 static const sl_coordinator_peer both_ps[] = {11, 12, 0};
@@ -213,30 +210,6 @@ CASE(checkpoint__that_takes_too_long_is_given_up)
     expect_of_both(f, "checkpoint 2 on 0");
 }
 
-CASE(ask__while_one_is_made_is_answered_by_the_next)
-{
-    start_with(f, 0, 9);
-    workers_join(f);
-    client_joins(f, 21);
-    ask(f, 1, 1, 0);
-    expect_of_both(f, "checkpoint 1 on 0");
-    ask(f, 2, 1, 0);
-    part(f, 11, 1);
-    ask(f, 3, 1, 0);
-    ask(f, 21, 4, 0);
-    ask(f, 21, 4, 0); /* over another connection: it still is one */
-    ask(f, 21, 5, 0); /* of another thread */
-    make_it(f, 1);
-    expect(f, "1#1 made 1");
-    expect_of_both(f, "checkpoint 2 on 1");
-    expect_nothing(f);
-    make_it(f, 2);
-    expect(f, "21#5 made 2");
-    expect(f, "21#4 made 2");
-    expect(f, "3#1 made 2");
-    expect(f, "2#1 made 2");
-}
-
 CASE(ask__waits_for_a_ps_that_is_missing_and_is_told_so)
 {
     start_with(f, 0, 0);
@@ -272,19 +245,6 @@ CASE(ask__before_the_cluster_is_there_is_answered_when_it_is)
     expect_of_both(f, "checkpoint 1 on 0");
     make_it(f, 1);
     expect(f, "21#1 made 1");
-}
-
-CASE(ask__goes_with_who_asked)
-{
-    start_with(f, 0, 0);
-    client_joins(f, 21);
-    client_joins(f, 22);
-    ask(f, 21, 1, 0);
-    ask(f, 22, 1, 0);
-    f->sent_count = 0;
-    goodbye(f, 22);
-    goodbye(f, 21);
-    make_it(f, 1); /* and nothing is sent, nor another begun, for those who left */
 }
 
 CASE(ask__of_too_many_is_refused)
@@ -327,35 +287,6 @@ CASE(checkpoint__is_given_up_when_a_ps_is_lost_or_leaves)
     f->sent_count = 0;
     goodbye(f, 11);
     expect(f, "21#2 error closed: checkpoint 2 is aborted: ps/0 has left");
-}
-
-CASE(checkpoint__is_given_up_when_a_ps_is_replaced)
-{
-    start_with(f, 0, 5);
-    client_joins(f, 21);
-    ask(f, 21, 1, 0);
-    f->sent_count = 0;
-    disconnect(f, 12);
-    expect_nothing(f);
-    assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
-    expect_part(f, "21#1 error closed: checkpoint 1 is aborted: ps/1 expired");
-    f->sent_count = 0;
-}
-
-CASE(checkpoint__after_a_ps_was_started_anew_is_full)
-{
-    start_with(f, 0, 5);
-    client_joins(f, 21);
-    ask(f, 21, 1, 0);
-    f->sent_count = 0;
-    make_it(f, 1);
-    goodbye(f, 12);
-    assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
-    register_restoring(f, 32, 1, 1, 1, false);
-    f->sent_count = 0;
-    ask(f, 21, 2, 0);
-    expect(f, "11#0 checkpoint 2 on 0");
-    expect(f, "32#0 checkpoint 2 on 0");
 }
 
 CASE(checkpoint__a_ps_that_was_away_is_told_again_what_it_owes)

@@ -91,11 +91,6 @@ static void begin(struct fixture *f)
     }
 }
 
-CASE(coordinator_job__begins_when_all_are_there)
-{
-    begin(f);
-}
-
 CASE(coordinator_job__who_waits_is_told_which_workers_are_missing)
 {
     fixture_follow(f, 2, 3);

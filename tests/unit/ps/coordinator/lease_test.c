@@ -8,47 +8,6 @@
 #include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/fixture.h"
 
-CASE(coordinator_lease__is_told)
-{
-    assert_int_equal(sl_coordinator_lease_ns(f->coordinator), 10 * SECOND);
-}
-
-CASE(coordinator_lease__is_renewed_by_whatever_a_member_sends)
-{
-    workers_join(f);
-    for (uint32_t i = 0; i < 10; i++) {
-        pass(f, 8 * SECOND, (sl_coordinator_peer[]){1, 0});
-        say(f, 2, barrier_message("alone", 1, 1 + i));
-        expect_part(f, "2#");
-        say(f, 3, (struct sl_message){.kind = SL_MESSAGE_STATS_GET, .id = 9});
-        expect_part(f, "3#9");
-    }
-}
-
-CASE(coordinator_lease__a_silent_member_is_lost_once_and_closed)
-{
-    cluster_start(f);
-    workers_join(f);
-    const sl_coordinator_peer others[] = {11, 12, 1, 3, 0};
-    pass(f, 19 * SECOND / 2, others);
-    expect_nothing(f);
-    pass(f, SECOND / 2, others);
-    expect(f, "2 closed");
-    expect(f, "11#0 lost worker/1 of 2: no heartbeat for 10 s");
-    expect(f, "12#0 lost worker/1 of 2: no heartbeat for 10 s");
-    /* Members are in no order. */
-    expect_part(f, "#0 lost worker/1 of 2: no heartbeat for 10 s");
-    expect_part(f, "#0 lost worker/1 of 2: no heartbeat for 10 s");
-    expect_nothing(f);
-    pass(f, 30 * SECOND, others);
-    expect_nothing(f);
-    /* What still comes from it is not taken. */
-    say(f, 2, barrier_message("b", 1, 1));
-    expect_nothing(f);
-    /* It may come again. */
-    assert_int_equal(hello_as(f, 5, SL_MESSAGE_ROLE_WORKER, 1, 2), 0);
-}
-
 CASE(coordinator_lease__nobody_is_told_of_a_lost_client)
 {
     cluster_start(f);
@@ -108,49 +67,6 @@ CASE(coordinator_lease__a_client_does_not_fill_the_log)
     assert_true(away > 0 && back > 0);
 }
 
-CASE(coordinator_lease__who_left_is_not_lost)
-{
-    cluster_start(f);
-    workers_join(f);
-    goodbye(f, 2);
-    pass(f, 30 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 3, 0});
-}
-
-CASE(coordinator_lease__one_that_is_away_comes_back)
-{
-    cluster_start(f);
-    workers_join(f);
-    const sl_coordinator_peer others[] = {11, 12, 1, 3, 0};
-    disconnect(f, 2);
-    pass(f, 9 * SECOND, others);
-    assert_int_equal(hello_as(f, 5, SL_MESSAGE_ROLE_WORKER, 1, 2), 0);
-    pass(f, 9 * SECOND, others);
-    expect_nothing(f);
-    pass(f, SECOND, others);
-    expect(f, "5 closed");
-    expect_part(f, "lost worker/1 of 2");
-    f->sent_count = 0;
-}
-
-CASE(coordinator_lease__the_same_process_takes_its_own_place)
-{
-    workers_join(f);
-    /* The first connection is broken, but nobody has seen it yet. */
-    assert_int_equal(hello_as(f, 5, SL_MESSAGE_ROLE_WORKER, 1, 2), 0);
-    expect(f, "2 closed");
-    expect_nothing(f);
-    say(f, 2, barrier_message("b", 1, 1)); /* from the old one: not taken */
-    disconnect(f, 2);
-    expect_nothing(f);
-    say(f, 5, barrier_message("b", 1, 2));
-    expect(f, "5#2 done");
-    /* Clients have no task: each is a process of its own. */
-    assert_int_equal(hello(f, 6, SL_MESSAGE_ROLE_CLIENT, 0), 0);
-    assert_int_equal(hello(f, 7, SL_MESSAGE_ROLE_CLIENT, 0), 0);
-    assert_int_equal(hello_as(f, 8, SL_MESSAGE_ROLE_CLIENT, 0, 6), 0);
-    expect(f, "6 closed");
-}
-
 CASE(coordinator_hello__another_process_is_refused_while_the_first_is_heard)
 {
     workers_join(f);
@@ -176,25 +92,6 @@ CASE(coordinator_hello__another_process_is_refused_while_the_first_is_heard)
     expect(f, "2 closed");
     f->sent_count = 0;
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), 0);
-}
-
-CASE(coordinator_hello__another_process_replaces_one_that_is_away)
-{
-    cluster_start(f);
-    workers_join(f);
-    disconnect(f, 2);
-    assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), 0);
-    expect(f, "11#0 lost worker/1 of 2: another process has its task now");
-    expect(f, "12#0 lost worker/1 of 2: another process has its task now");
-    expect_part(f, "lost worker/1 of 2: another process has its task now");
-    expect_part(f, "lost worker/1 of 2: another process has its task now");
-    expect_nothing(f); /* not to the new one, which has not been welcomed */
-    /* The old one is not lost once more, and cannot come back while the new one is here. */
-    pass(f, 15 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 3, 9, 0});
-    expect_nothing(f);
-    assert_int_equal(hello_as(f, 10, SL_MESSAGE_ROLE_WORKER, 1, 2), SL_ERR_AGAIN);
-    pass(f, SECOND, (sl_coordinator_peer[]){11, 12, 1, 3, 9, 0});
-    assert_int_equal(hello_as(f, 10, SL_MESSAGE_ROLE_WORKER, 1, 2), SL_ERR_EXISTS);
 }
 
 CASE(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody)
