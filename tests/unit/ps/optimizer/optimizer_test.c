@@ -437,19 +437,6 @@ SL_CASE(optimizer_adagrad_decay__one_period_a_visit)
     assert_true(row.slots[0] == spec.decay_baseline);
 }
 
-SL_CASE(optimizer_adam_async__powers_after_the_push)
-{
-    const struct sl_optimizer_spec spec = spec_of(SL_OPTIMIZER_ADAM_ASYNC);
-    const struct sl_optimizer *optimizer = sl_optimizer_find(spec.kind, SL_OPTIMIZER_SIMD_BEST);
-    struct sl_optimizer_state powers;
-    sl_optimizer_state_init(&spec, &powers);
-    assert_true(powers.beta1_power == spec.beta1);
-    assert_true(powers.beta2_power == spec.beta2);
-    optimizer->end_push(&spec, &powers);
-    assert_true(powers.beta1_power == spec.beta1 * spec.beta1);
-    assert_true(powers.beta2_power == spec.beta2 * spec.beta2);
-}
-
 /* After so many visits that the powers have vanished, Adam's step is the plain quotient. */
 SL_CASE(optimizer_adam__correction_ends)
 {

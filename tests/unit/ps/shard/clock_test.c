@@ -6,24 +6,6 @@
 #include "fixture.h"
 #include "tests/support/unit.h"
 
-CASE(shard_bsp__pushes_show_when_every_worker_has_ticked)
-{
-    for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(fixture_push(f, worker, 0, BSP, 9, 1.0F), SL_SHARD_DONE);
-        assert_int_equal(fixture_push(f, worker, 0, BSP, 9, 10.0F), SL_SHARD_DONE);
-        assert_true(fixture_peek(f, BSP, 9) == 0.0F);
-        assert_false(sl_shard_iteration_due(f->shard));
-        assert_int_equal(fixture_tick(f, worker, 0), SL_SHARD_DONE);
-    }
-    assert_true(sl_shard_iteration_due(f->shard));
-    fixture_commit(f);
-    assert_true(sl_shard_take_wakeup(f->shard));
-    float value;
-    assert_int_equal(fixture_pull(f, 0, 1, BSP, 9, &value), SL_SHARD_DONE);
-    assert_true(value == 33.0F);
-    assert_int_equal(sl_shard_clock_min(f->shard), 1);
-}
-
 CASE(shard_bsp__pull_waits_and_names_the_slowest)
 {
     float value;
@@ -152,18 +134,6 @@ CASE(shard_bsp__clients_without_a_clock_act_at_once)
     float value;
     assert_int_equal(fixture_pull(f, WORKERS, 7, BSP, 1, &value), SL_SHARD_DONE);
     assert_true(value == 2.0F);
-}
-
-CASE(shard_bsp__all_finished_means_everything_is_applied)
-{
-    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
-    fixture_tick_all(f, SL_REQUEST_CLOCK_FINISHED);
-    fixture_commit(f);
-    assert_true(fixture_peek(f, BSP, 1) == 1.0F);
-    assert_int_equal(sl_shard_clock_min(f->shard), UINT32_MAX);
-    float value;
-    assert_int_equal(fixture_pull(f, 0, 1000, BSP, 1, &value), SL_SHARD_DONE);
 }
 
 CASE(shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends)

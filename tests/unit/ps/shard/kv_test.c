@@ -1,6 +1,5 @@
 /* KV tables of a shard: what pushes and pulls of arrays do, and what they refuse. */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,30 +26,6 @@ static float *numbers(uint32_t count, float first)
     return values;
 }
 
-CASE(shard_run__adds_floats_and_replaces_bytes)
-{
-    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, keys, 3, lens, six, 6), SL_SHARD_DONE);
-    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, keys, 3, lens, six, 6),
-                     SL_SHARD_DONE);
-    const float twice[] = {2, 4, 6, 8, 10, 12};
-    assert_memory_equal(f->reply, twice, sizeof twice);
-    memset(f->reply, 0xff, 16);
-    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PULL, keys + 1, 1, NULL, NULL, 3),
-                     SL_SHARD_DONE);
-    assert_memory_equal(f->reply, twice + 1, 3 * sizeof(float));
-    assert_int_equal(f->work.reply_bytes, 16);
-    assert_int_equal(f->reply[12] | f->reply[13] | f->reply[14] | f->reply[15], 0);
-    assert_int_equal(kv_run(f, BYTES, SL_REQUEST_KV_PUSH, keys, 3, lens, "abcdef", 6),
-                     SL_SHARD_DONE);
-    memset(f->reply, 0xff, 16);
-    assert_int_equal(kv_run(f, BYTES, SL_REQUEST_KV_PUSH_PULL, keys, 3, lens, "uvwxyz", 6),
-                     SL_SHARD_DONE);
-    assert_memory_equal(f->reply, "uvwxyz\0", 8);
-    assert_int_equal(kv_length(f, FLOATS, 5), 3);
-    assert_int_equal(kv_length(f, BYTES, UINT64_MAX), 2);
-    assert_int_equal(kv_length(f, FLOATS, 6), 0);
-}
-
 /* The error names the key, and what it has. */
 static void assert_fails(struct kv_fixture *f, int err, const char *why)
 {
@@ -58,42 +33,6 @@ static void assert_fails(struct kv_fixture *f, int err, const char *why)
     if (strstr(f->reason, why) == NULL) {
         fail_msg("\"%s\" is not in \"%s\"", why, f->reason);
     }
-}
-
-CASE(shard_run__a_section_that_fails_has_changed_nothing)
-{
-    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, keys + 1, 1, NULL, six, 3),
-                     SL_SHARD_DONE);
-    /* The first of three keys is new, the second is there, with another length. */
-    const uint32_t other[] = {1, 2, 3};
-    for (uint8_t op = SL_REQUEST_KV_PUSH; op <= SL_REQUEST_KV_PUSH_PULL; op++) {
-        kv_request(f, FLOATS, op, keys, 3, other, op == SL_REQUEST_KV_PULL ? NULL : six, 6);
-        if (op == SL_REQUEST_KV_PULL) {
-            assert_fails(f, SL_ERR_NOT_FOUND, "table floats): no client has pushed key 2");
-        } else {
-            assert_fails(f, SL_ERR_INVALID, "key 5 has 3 values, asked for are 2");
-        }
-    }
-    kv_request(f, FLOATS, SL_REQUEST_KV_PULL, keys + 1, 1, NULL, NULL, 4);
-    assert_fails(f, SL_ERR_INVALID, "key 5 has 3 values, asked for are 4");
-    /* A key twice, with two lengths. */
-    const uint64_t twice[] = {9, 9};
-    const uint32_t two[] = {1, 2};
-    kv_request(f, FLOATS, SL_REQUEST_KV_PUSH, twice, 2, two, six, 3);
-    assert_fails(f, SL_ERR_INVALID, "key 9 has 1 values, asked for are 2");
-    for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(kv_length(f, FLOATS, keys[i]), i == 1 ? 3 : 0);
-    }
-    assert_int_equal(kv_length(f, FLOATS, 9), 0);
-    assert_int_equal(kv_stats(f, FLOATS).rows, 1);
-    /* Nobody is bound by what has failed. */
-    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, twice, 1, NULL, six, 5), SL_SHARD_DONE);
-    /* The same key twice, with one length, is added to twice. */
-    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, twice, 2, NULL,
-                            (float[]){0, 0, 0, 0, 0, 1, 1, 1, 1, 1}, 10),
-                     SL_SHARD_DONE);
-    const float expected[] = {1, 2, 3, 4, 5, 2, 3, 4, 5, 6};
-    assert_memory_equal(f->reply, expected, sizeof expected);
 }
 
 CASE(shard_begin__refuses_operations_of_other_tables)
@@ -106,33 +45,6 @@ CASE(shard_begin__refuses_operations_of_other_tables)
     kv_request(f, FLOATS, SL_REQUEST_KV_PULL, keys, 1, NULL, NULL,
                SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float) + 1);
     assert_fails(f, SL_ERR_TOO_LARGE, "the reply would be longer");
-}
-
-/* An array goes in pieces, in any order; what has not come yet is zeros. */
-CASE(shard_run__takes_an_array_in_pieces)
-{
-    kv_request_piece(f, FLOATS, SL_REQUEST_KV_PUSH, 7, 2, 6, six + 2, 2);
-    assert_int_equal(kv_run_request(f), SL_SHARD_DONE);
-    assert_int_equal(kv_length(f, FLOATS, 7), 6);
-    kv_request_piece(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, 7, 4, 6, six + 4, 2);
-    assert_int_equal(kv_run_request(f), SL_SHARD_DONE);
-    assert_memory_equal(f->reply, six + 4, 2 * sizeof(float));
-    const float so_far[] = {0, 0, 3, 4, 5, 6};
-    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PULL, (uint64_t[]){7}, 1, NULL, NULL, 6),
-                     SL_SHARD_DONE);
-    assert_memory_equal(f->reply, so_far, sizeof so_far);
-    kv_request_piece(f, FLOATS, SL_REQUEST_KV_PUSH, 7, 0, 6, six, 3);
-    assert_int_equal(kv_run_request(f), SL_SHARD_DONE);
-    kv_request_piece(f, FLOATS, SL_REQUEST_KV_PULL, 7, 1, 6, NULL, 3);
-    assert_int_equal(kv_run_request(f), SL_SHARD_DONE);
-    const float middle[] = {2, 6, 4};
-    assert_memory_equal(f->reply, middle, sizeof middle);
-    kv_request_piece(f, FLOATS, SL_REQUEST_KV_PULL, 7, 0, 7, NULL, 3);
-    assert_fails(f, SL_ERR_INVALID, "key 7 has 6 values, asked for are 7");
-    kv_request_piece(f, FLOATS, SL_REQUEST_KV_PUSH, 8, 0, 7, six, 3);
-    assert_int_equal(kv_run_request(f), SL_SHARD_DONE);
-    kv_request(f, FLOATS, SL_REQUEST_KV_PUSH, (uint64_t[]){8}, 1, NULL, six, 3);
-    assert_fails(f, SL_ERR_INVALID, "key 8 has 7 values, asked for are 3");
 }
 
 CASE(shard_run__visits_long_arrays_in_slices)
@@ -239,38 +151,6 @@ CASE(shard_run__a_push_of_many_keys_claims_them_first)
         memcpy(&value, f->reply + i * sizeof value, sizeof value);
         assert_true(value == values[i] + (i == 2 ? 1.0F : i == 3 ? 2.0F : 0.0F));
     }
-    free(values);
-}
-
-CASE(shard_abandon__frees_what_was_claimed)
-{
-    uint64_t many[MANY];
-    many_keys(many, 7);
-    float *values = numbers(2 * MANY, 1);
-    for (int way = 0; way < 3; way++) {
-        kv_request(f, FLOATS, SL_REQUEST_KV_PUSH, many, MANY, NULL, values, 2 * MANY);
-        if (way == 2) { /* the last key is another's, so that it fails by itself */
-            assert_int_equal(
-                kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, many + MANY - 1, 1, NULL, six, 5),
-                SL_SHARD_DONE);
-            kv_request(f, FLOATS, SL_REQUEST_KV_PUSH, many, MANY, NULL, values, 2 * MANY);
-            assert_fails(f, SL_ERR_INVALID, "has 5 values, asked for are 2");
-        } else {
-            uint32_t spent;
-            assert_int_equal(kv_begin(f, &f->work), 0);
-            assert_int_equal(
-                sl_shard_run(f->shard, &f->work, NULL, 40, &spent, f->reason, sizeof f->reason),
-                SL_SHARD_AGAIN);
-            assert_true(way == 0 || sl_shard_stop_writes(&f->work));
-            sl_shard_abandon(f->shard, &f->work);
-        }
-        assert_int_equal(kv_length(f, FLOATS, 0), 0);
-        assert_int_equal(kv_stats(f, FLOATS).rows, way == 2 ? 1 : 0);
-    }
-    /* Their lengths are free again, and the scratch is. */
-    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PUSH, many, MANY - 1, NULL, values, MANY - 1),
-                     SL_SHARD_DONE);
-    assert_int_equal(kv_length(f, FLOATS, 0), 1);
     free(values);
 }
 

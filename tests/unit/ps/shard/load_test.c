@@ -212,37 +212,6 @@ static struct sl_shard *as_it_was(struct sl_shard *shard, uint32_t index, uint32
     return copy;
 }
 
-/* A full snapshot and then one that adds to it, of each of two shards, while they serve. */
-SL_CASE(shard_load__what_a_snapshot_makes_of_a_shard_that_serves)
-{
-    for (uint64_t seed = 41; seed < 45; seed++) {
-        struct shard_work work;
-        struct shard_stream images[4];
-        struct sl_shard_snapshot_base *bases[2] = {NULL, NULL};
-        struct sl_shard *were[2] = {NULL, NULL};
-        struct sl_shard *loaded[2];
-        shard_work_init(&work, 2, true, seed);
-        for (uint32_t s = 0; s < 2; s++) {
-            loaded[s] = shard_work_shard(s, 2, 0);
-        }
-        for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t s = i % 2;
-            shard_work_run(&work, 250);
-            were[s] = as_it_was(work.shards[s], s, 2);
-            snapshot(&work, s, &bases[s], &images[i]);
-            load(&images[i], loaded[s], 100);
-            assert_no_difference(shard_stream_differ_at_all(were[s], loaded[s]));
-            sl_shard_destroy(&were[s]);
-        }
-        for (uint32_t s = 0; s < 2; s++) {
-            sl_shard_snapshot_base_destroy(&bases[s]);
-            sl_shard_destroy(&loaded[s]);
-        }
-        fini_all(images, 4);
-        shard_work_fini(&work);
-    }
-}
-
 /* A shard that has been loaded is a base for what changes from then on. */
 SL_CASE(shard_load__then_what_has_changed_since)
 {

@@ -1,8 +1,6 @@
 /* What a snapshot's image holds, what it adds to another, and how a shard goes on that is made of
  * it. */
 
-#include <string.h>
-
 #include "ps/snapshot/builder.h"
 #include "snapshot_fixture.h"
 #include "tests/support/shard_image.h"
@@ -118,72 +116,6 @@ CASE(adds__hold_what_is_new)
     shard_stream_fini(&full);
 }
 
-/* What was old at the snapshot is not in it, though it changes before the walk has come to it. */
-CASE(adds__what_changes_behind_them_is_not_in_them)
-{
-    struct sl_shard_snapshot_base *base;
-    struct sl_shard *made = NULL;
-    open_more(f);
-    struct shard_stream full = snapshot_of(f->shard, NULL, &base);
-    snapshot_push_wide(f, 3, 50, 256);
-    push_block(f, 1024, 1);
-    push_kv(f, 2, 0, 1, 40000);
-    const struct sl_shard_snapshot_options options = {.base = base};
-    struct sl_shard *still = snapshot_copy(f->shard);
-    struct shard_stream at_once = snapshot_of(f->shard, base, NULL);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &options), 0);
-    snapshot_push_wide(f, 200, 0, 256);
-    push_block(f, 0, 20000);
-    push_kv(f, 1, 0, 10, 10);
-    push_kv(f, 2, 20000, 10, 40000);
-    push_kv(f, 3, 0, 10, 40000);
-    push_kv(f, 3, 20000, 10, 40000);
-    struct shard_stream adds = snapshot_finish(f->shard, NULL);
-    assert_int_equal(adds.end.records[SL_SNAPSHOT_ROWS], at_once.end.records[SL_SNAPSHOT_ROWS]);
-    assert_int_equal(adds.end.records[SL_SNAPSHOT_DENSE], at_once.end.records[SL_SNAPSHOT_DENSE]);
-    snapshot_load(&full, &made);
-    snapshot_load(&adds, &made);
-    snapshot_same(still, made);
-    sl_shard_destroy(&made);
-    sl_shard_destroy(&still);
-    shard_stream_fini(&adds);
-    shard_stream_fini(&at_once);
-    shard_stream_fini(&full);
-    sl_shard_snapshot_base_destroy(&base);
-}
-
-/* A long array is in the image as it was, with how much of it was written, whether a push or the
- * walk comes first, and piece by piece. */
-CASE(kv__a_long_array_changes_while_it_is_copied)
-{
-    for (uint32_t steps = 0; steps < 8; steps++) {
-        sl_shard_destroy(&f->shard);
-        fixture_make(f, 0);
-        snapshot_open_table(f, KV, SL_TABLE_KV, 4, 0);
-        push_kv(f, 1, 0, 100, 100000);
-        struct sl_shard *still = snapshot_copy(f->shard);
-        assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
-        for (uint32_t i = 0; i < steps; i++) {
-            (void)sl_shard_snapshot_run(f->shard, i == 0 ? 100 : 1);
-        }
-        push_kv(f, 1, 100, 50000, 100000);
-        (void)sl_shard_snapshot_run(f->shard, 1);
-        push_kv(f, 1, 90000, 10, 100000);
-        push_kv(f, 1, 0, 100000, 100000);
-        struct shard_stream stream = snapshot_finish(f->shard, NULL);
-        snapshot_check(still, &stream);
-    }
-}
-
-CASE(table__opened_behind_the_snapshot_is_not_in_it)
-{
-    struct sl_shard *still = snapshot_copy(f->shard);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
-    open_more(f);
-    struct shard_stream stream = snapshot_finish(f->shard, NULL);
-    snapshot_check(still, &stream);
-}
-
 static struct sl_shard *load_of(struct sl_shard *from)
 {
     struct sl_shard *to = NULL;
@@ -243,27 +175,6 @@ CASE(written__a_push_whose_pull_goes_on)
     snapshot_end(f);
     assert_int_equal(sl_shard_written(&f->work), 1);
     snapshot_run_to_end(f);
-}
-
-/* What was loaded is a base like any other. */
-CASE(base__of_what_was_loaded)
-{
-    struct sl_shard_snapshot_base *base;
-    open_more(f);
-    struct sl_shard *was = f->shard;
-    f->shard = load_of(was);
-    struct sl_shard *made = snapshot_copy(f->shard);
-    assert_int_equal(sl_shard_snapshot_base_create(f->shard, &base), 0);
-    snapshot_push_wide(f, 2, 199, 256);
-    push_kv(f, 1, 0, 10, 10);
-    struct shard_stream adds = snapshot_of(f->shard, base, NULL);
-    assert_int_equal(snapshot_records(&adds), 3);
-    snapshot_load(&adds, &made);
-    snapshot_same(f->shard, made);
-    shard_stream_fini(&adds);
-    sl_shard_destroy(&made);
-    sl_shard_snapshot_base_destroy(&base);
-    sl_shard_destroy(&was);
 }
 
 CASE(since__steps_go_round)

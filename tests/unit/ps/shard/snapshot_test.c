@@ -99,19 +99,6 @@ CASE(begin__a_long_push_that_is_held_when_the_wish_ends)
     snapshot_run_to_end(&other);
 }
 
-/* Who is in the middle of a push and gives it up does not stop snapshots for good. */
-CASE(begin__an_abandoned_push_is_not_waited_for)
-{
-    begin_large(f, NOBODY, 0, ASP);
-    run_half(f);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), SL_ERR_AGAIN);
-    sl_shard_abandon(f->shard, &f->work);
-    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
-    sl_shard_abandon(f->shard, &f->work); /* once more does nothing */
-    struct shard_stream stream = snapshot_finish(f->shard, NULL);
-    shard_stream_fini(&stream);
-}
-
 /* Nobody has the client's end, but its push is not left by half. */
 CASE(begin__an_orphan_is_run_to_the_end_of_its_push)
 {

@@ -1,7 +1,6 @@
 /* Workers that join, leave and are lost. */
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "fixture.h"
 #include "tests/support/unit.h"
@@ -15,31 +14,6 @@ static void check(const struct fixture *f, uint32_t worker, bool active, uint32_
     assert_int_equal(found.clock, clock);
 }
 
-/* Workers 0 to 2 tick from clock `from` to clock `to`. */
-static void all_tick(struct fixture *f, uint32_t from, uint32_t to)
-{
-    for (uint32_t clock = from; clock < to; clock++) {
-        fixture_tick_all(f, clock);
-        fixture_commit(f);
-    }
-}
-
-CASE(shard_worker_find__tells_where_each_stands)
-{
-    check(f, 0, true, 0);
-    check(f, FIFTH, false, 0);
-    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
-    check(f, 0, true, 1);
-    sl_shard_worker_expired(f->shard, 0);
-    check(f, 0, false, 1);
-    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_tick(f, 1, 1), SL_SHARD_DONE);
-    assert_int_equal(fixture_tick(f, 2, SL_REQUEST_CLOCK_FINISHED), SL_SHARD_DONE);
-    check(f, 0, false, 2); /* the others went on */
-    check(f, 2, false, SL_REQUEST_CLOCK_FINISHED);
-    check(f, FIFTH, false, 2);
-}
-
 CASE(shard_worker_find__without_waiting_tables_everybody_counts)
 {
     sl_shard_destroy(&f->shard);
@@ -51,30 +25,6 @@ CASE(shard_worker_find__without_waiting_tables_everybody_counts)
     check(f, FIFTH, false, 1);
     assert_int_equal(sl_shard_worker_join(f->shard, FIFTH, 0), 0);
     check(f, FIFTH, true, 0);
-}
-
-CASE(shard_worker_join__beyond_the_count_waits_and_is_waited_for)
-{
-    float value;
-    all_tick(f, 0, 2);
-    assert_int_equal(sl_shard_worker_join(f->shard, FIFTH, 0), 2);
-    assert_int_equal(fixture_pull(f, FIFTH, 9, BSP, 1, &value), SL_SHARD_DONE);
-    assert_int_equal(sl_shard_worker_join(f->shard, FIFTH, 2), 2);
-    check(f, FIFTH, true, 2);
-    assert_int_equal(fixture_pull(f, FIFTH, 3, BSP, 1, &value), SL_SHARD_PARKED);
-    assert_int_equal(fixture_push(f, FIFTH, 3, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
-    assert_int_equal(fixture_push(f, FIFTH, 2, BSP, 1, 10.0F), SL_SHARD_DONE);
-    assert_int_equal(fixture_push(f, 0, 2, BSP, 1, 1.0F), SL_SHARD_DONE);
-    all_tick(f, 2, 3);
-    assert_true(fixture_peek(f, BSP, 1) == 0.0F);
-    assert_int_equal(fixture_pull(f, 0, 3, BSP, 1, &value), SL_SHARD_PARKED);
-    char text[512];
-    sl_shard_describe_wait(f->shard, &f->work, text, sizeof text);
-    assert_non_null(strstr(text, "worker/4, which is at iteration 2"));
-    assert_int_equal(fixture_tick(f, FIFTH, 2), SL_SHARD_DONE);
-    fixture_commit(f);
-    assert_int_equal(fixture_pull(f, 0, 3, BSP, 1, &value), SL_SHARD_DONE);
-    assert_true(value == 11.0F);
 }
 
 /* A table opened later has room for who joined before. */
@@ -127,87 +77,6 @@ CASE(shard_worker_join__again_replaces_what_it_repeats)
     sl_shard_worker_left(f->shard, 2);
     fixture_commit(f);
     assert_true(fixture_peek(f, BSP, 1) == 11.0F);
-}
-
-CASE(shard_worker_left__ends_its_iteration)
-{
-    fixture_push_all(f, 0, BSP, 1, 1.0F);
-    sl_shard_worker_left(f->shard, 0);
-    sl_shard_worker_expired(f->shard, 0); /* the coordinator says so later */
-    check(f, 0, false, 1);
-    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
-    sl_shard_worker_left(f->shard, 2);
-    fixture_commit(f);
-    assert_true(sl_shard_take_wakeup(f->shard));
-    assert_true(fixture_peek(f, BSP, 1) == 3.0F); /* what it had pushed counts */
-    /* It comes back: served, but nobody waits for it. */
-    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_push(f, 2, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
-    assert_true(fixture_peek(f, BSP, 1) == 4.0F);
-}
-
-/* Also where nobody is left to wait for, nothing stays behind. */
-CASE(shard_worker_left__last_of_all_leaves_nothing_buffered)
-{
-    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_push(f, 1, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
-    assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 2.0F), SL_SHARD_DONE);
-    assert_int_equal(fixture_tick(f, 1, SL_REQUEST_CLOCK_FINISHED), SL_SHARD_DONE);
-    sl_shard_worker_expired(f->shard, 2);
-    sl_shard_worker_left(f->shard, 0);
-    fixture_commit(f);
-    assert_true(fixture_peek(f, BSP, 1) == 3.0F);
-    float value;
-    assert_int_equal(fixture_pull(f, 1, SL_REQUEST_CLOCK_FINISHED, BSP, 1, &value), SL_SHARD_DONE);
-    /* The job can be taken up behind it. */
-    check(f, 2, false, 2);
-    assert_int_equal(sl_shard_worker_join(f->shard, 2, 2), 2);
-    assert_int_equal(fixture_pull(f, 2, 2, BSP, 1, &value), SL_SHARD_DONE);
-    assert_int_equal(fixture_pull(f, 2, 3, BSP, 1, &value), SL_SHARD_PARKED);
-}
-
-CASE(shard_worker_lost__drops_the_iteration_it_has_not_ticked)
-{
-    assert_int_equal(fixture_push(f, 1, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
-    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_push(f, 1, 1, BSP, 1, 10.0F), SL_SHARD_DONE);
-    float gradient = 100.0F;
-    shard_request_begin(&f->request, 1);
-    shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 1, &gradient);
-    assert_int_equal(fixture_run(f, 1), SL_SHARD_DONE);
-    assert_int_equal(fixture_push(f, 1, 1, BSP, 2, 10.0F), SL_SHARD_DONE);
-    sl_shard_worker_expired(f->shard, 1);
-    for (uint32_t clock = 0; clock < 3; clock++) {
-        assert_int_equal(fixture_tick(f, 0, clock), SL_SHARD_DONE);
-        assert_int_equal(fixture_tick(f, 2, clock), SL_SHARD_DONE);
-        fixture_commit(f);
-    }
-    assert_true(fixture_peek(f, BSP, 1) == 1.0F);
-    assert_true(fixture_peek(f, BSP, 2) == 0.0F);
-    shard_request_begin(&f->request, 0);
-    shard_request_dense(&f->request, SL_REQUEST_DENSE_PULL, DENSE, 0, 1, NULL);
-    assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
-    memcpy(&gradient, f->reply, sizeof gradient);
-    assert_true(gradient == 0.0F);
-    /* It comes back, and its queue is in order. */
-    assert_int_equal(sl_shard_worker_join(f->shard, 1, 3), 3);
-    assert_int_equal(fixture_push(f, 1, 3, BSP, 2, 1.0F), SL_SHARD_DONE);
-    assert_int_equal(fixture_push(f, 1, 3, BSP, 2, 1.0F), SL_SHARD_DONE);
-    all_tick(f, 3, 4);
-    assert_true(fixture_peek(f, BSP, 2) == 2.0F);
-}
-
-CASE(shard_worker_lost__lets_the_others_go_on)
-{
-    float value;
-    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_PARKED);
-    (void)sl_shard_take_wakeup(f->shard);
-    sl_shard_worker_expired(f->shard, 2); /* which never came */
-    assert_true(sl_shard_take_wakeup(f->shard));
-    assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_DONE);
-    assert_int_equal(sl_shard_clock_min(f->shard), 1);
 }
 
 /* f->work: a long push of this worker, begun. */

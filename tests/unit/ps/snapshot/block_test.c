@@ -145,49 +145,6 @@ SL_CASE(snapshot_dense_elements__of_the_last_block)
     assert_int_equal(sl_snapshot_dense_elements(SL_LIMIT_DENSE_ELEMENTS, UINT64_MAX), 0);
 }
 
-/* An array that is longer than a block goes into several, and comes out whole. */
-SL_CASE(snapshot__kv_arrays_in_pieces)
-{
-    static uint8_t values[20001];
-    for (uint32_t i = 0; i < sizeof values; i++) {
-        values[i] = (uint8_t)(i * 31);
-    }
-    static uint8_t again[sizeof values];
-    struct sl_snapshot_block *block = block_of(8192, SL_SNAPSHOT_KV, 0);
-    uint32_t pieces = 0;
-    for (uint32_t done = 0; done < sizeof values; pieces++) {
-        const struct sl_snapshot_kv piece = {.key = 5,
-                                             .length = sizeof values,
-                                             .first = done,
-                                             .count = (uint32_t)sizeof values - done,
-                                             .values = values + done};
-        sl_snapshot_block_begin(block, SL_SNAPSHOT_KV, 0);
-        const uint32_t put = sl_snapshot_put_kv(block, &piece, 1);
-        assert_true(put > 0);
-        assert_fine(block);
-        struct sl_snapshot_kv out;
-        struct sl_bytes cursor = sl_snapshot_records(block);
-        assert_true(sl_snapshot_take_kv(&cursor, 1, &out));
-        assert_int_equal(cursor.left, 0);
-        assert_true(out.key == 5);
-        assert_int_equal(out.length, sizeof values);
-        assert_int_equal(out.first, done);
-        assert_int_equal(out.count, put);
-        memcpy(again + out.first, out.values, out.count);
-        done += put;
-    }
-    assert_int_equal(pieces, 3);
-    assert_memory_equal(values, again, sizeof values);
-
-    /* What would fit is not worth a piece. */
-    sl_snapshot_block_begin(block, SL_SNAPSHOT_KV, 0);
-    struct sl_snapshot_kv piece = {.length = 6000, .count = 6000, .values = values};
-    assert_int_equal(sl_snapshot_put_kv(block, &piece, 1), 6000);
-    assert_int_equal(sl_snapshot_put_kv(block, &piece, 1), 0);
-    assert_int_equal(block->count, 1);
-    sl_snapshot_block_destroy(&block);
-}
-
 SL_CASE(snapshot_take_kv__refuses_what_leaves_its_array)
 {
     static const float values[4] = {1, 2, 3, 4};
@@ -241,45 +198,6 @@ SL_CASE(snapshot__clocks)
         assert_int_equal(out.pushed, clocks[i].pushed);
     }
     assert_false(sl_snapshot_take_clock(&cursor, &worker, &out)); /* no such worker */
-    sl_snapshot_block_destroy(&block);
-}
-
-/* A buffered push of 3,000 keys over blocks of 16 KiB. */
-SL_CASE(snapshot__buffered_pushes_in_pieces)
-{
-    enum { KEYS = 3000, DIM = 3 };
-    struct sl_snapshot_block *block = block_of(16384, SL_SNAPSHOT_BUFFERED_PUSH, 1);
-    uint64_t done = 0;
-    while (done < KEYS) {
-        const struct sl_snapshot_buffered_push piece = {
-            .worker = 4, .clock = 6, .count = KEYS, .first = done};
-        uint64_t *keys;
-        float *gradients;
-        sl_snapshot_block_begin(block, SL_SNAPSHOT_BUFFERED_PUSH, 1);
-        const uint32_t put = sl_snapshot_put_buffered_push(block, &piece, DIM, &keys, &gradients);
-        assert_true(put > 0);
-        for (uint32_t i = 0; i < put; i++) {
-            keys[i] = done + i;
-            for (uint32_t k = 0; k < DIM; k++) {
-                gradients[i * DIM + k] = (float)((done + i) * 10 + k);
-            }
-        }
-        assert_fine(block);
-        struct sl_bytes cursor = sl_snapshot_records(block);
-        struct sl_snapshot_buffered_push out;
-        const uint64_t *keys_out;
-        const float *gradients_out;
-        assert_true(sl_snapshot_take_buffered_push(&cursor, DIM, &out, &keys_out, &gradients_out));
-        assert_int_equal(cursor.left, 0);
-        assert_int_equal(out.worker, 4);
-        assert_int_equal(out.clock, 6);
-        assert_true(out.count == KEYS);
-        assert_true(out.first == done);
-        assert_int_equal(out.here, put);
-        assert_true(keys_out[put - 1] == done + put - 1);
-        assert_true(gradients_out[put * DIM - 1] == (float)((done + put - 1) * 10 + DIM - 1));
-        done += put;
-    }
     sl_snapshot_block_destroy(&block);
 }
 
@@ -349,29 +267,6 @@ SL_CASE(snapshot__sessions)
     assert_true(sl_snapshot_put_session(block, &session));
     cursor = sl_snapshot_records(block);
     assert_false(sl_snapshot_take_session(&cursor, &out));
-    sl_snapshot_block_destroy(&block);
-}
-
-SL_CASE(snapshot__end_counts_what_came_before)
-{
-    struct sl_snapshot_block *block = block_of(1024, SL_SNAPSHOT_CLOCKS, 0);
-    const struct sl_clocks_worker clock = {0};
-    assert_true(sl_snapshot_put_clock(block, 1, &clock));
-    assert_true(sl_snapshot_put_clock(block, 1, &clock));
-    struct sl_snapshot_end end = {.shard = 2, .shard_count = 3};
-    sl_snapshot_end_add(&end, block);
-    block->kind = SL_SNAPSHOT_SESSIONS;
-    sl_snapshot_end_add(&end, block);
-    sl_snapshot_put_end(block, &end);
-    assert_fine(block);
-    struct sl_snapshot_end out;
-    assert_true(sl_snapshot_take_end(block, &out));
-    assert_int_equal(out.shard, 2);
-    assert_int_equal(out.shard_count, 3);
-    assert_true(out.records[SL_SNAPSHOT_CLOCKS] == 2);
-    assert_memory_equal(&out, &end, sizeof end);
-    block->bytes -= 8;
-    assert_false(sl_snapshot_take_end(block, &out));
     sl_snapshot_block_destroy(&block);
 }
 
