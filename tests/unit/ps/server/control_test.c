@@ -57,21 +57,6 @@ static struct sl_message_hello data_hello(uint32_t shard)
 
 #define CASE(name) SERVER_CASE(name, setup)
 
-CASE(server_hello__is_welcomed_by_the_shard_it_names)
-{
-    for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
-        struct peer *peer = peer_connect(fixture);
-        struct sl_message_hello hello = data_hello(shard);
-        struct sl_message answer = peer_hello(peer, &hello);
-        assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
-        assert_int_equal(answer.welcome.shard, shard);
-        assert_int_equal(answer.welcome.shard_count, SERVER_COUNT);
-        assert_int_equal(answer.welcome.credit_requests, SL_LIMIT_CREDIT_REQUESTS);
-        assert_int_equal(answer.welcome.credit_bytes, SL_LIMIT_CREDIT_BYTES);
-        peer_close(&peer);
-    }
-}
-
 SERVER_CASE(server_hello__waits_for_the_shards_number, setup_late)
 {
     struct peer *peer = peer_connect(fixture);
@@ -96,24 +81,6 @@ static void expect_refusal(struct peer **peer, const struct sl_message *answer, 
     peer_expect_end_and_close(peer);
 }
 
-CASE(server_hello__of_another_version_is_told_both)
-{
-    struct peer *peer = peer_connect(fixture);
-    struct sl_message_hello hello = data_hello(0);
-    hello.protocol_version = 99;
-    struct sl_message answer = peer_hello(peer, &hello);
-    assert_non_null(strstr(answer.error.text, "version 99"));
-    expect_refusal(&peer, &answer, SL_ERR_VERSION, "version 1");
-}
-
-CASE(server_hello__to_a_shard_that_is_not_there_is_refused)
-{
-    struct peer *peer = peer_connect(fixture);
-    struct sl_message_hello hello = data_hello(SERVER_COUNT);
-    struct sl_message answer = peer_hello(peer, &hello);
-    expect_refusal(&peer, &answer, SL_ERR_INVALID, "shards 0 to 1");
-}
-
 SERVER_CASE(server_hello__for_control_is_refused_without_the_coordinator, setup_degraded)
 {
     struct peer *peer = peer_connect(fixture);
@@ -121,22 +88,6 @@ SERVER_CASE(server_hello__for_control_is_refused_without_the_coordinator, setup_
     hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
     struct sl_message answer = peer_hello(peer, &hello);
     expect_refusal(&peer, &answer, SL_ERR_REFUSED, "ps/0 does");
-}
-
-CASE(server_hello__for_control_reaches_the_coordinator)
-{
-    struct peer *peer = peer_connect(fixture);
-    struct sl_message_hello hello = data_hello(0);
-    hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
-    struct sl_message answer = peer_hello(peer, &hello);
-    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
-    struct sl_message barrier = {
-        .kind = SL_MESSAGE_BARRIER, .id = 3, .barrier = {.name = "b", .count = 1}};
-    peer_send_message(peer, &barrier);
-    peer_receive_message(peer, &answer);
-    assert_int_equal(answer.kind, SL_MESSAGE_BARRIER_DONE);
-    assert_int_equal(answer.id, 3);
-    peer_close(&peer);
 }
 
 /* A frame header of a version that there is not; what follows it does not matter. */
@@ -184,27 +135,6 @@ CASE(server_hello__must_come_first)
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     peer_send_bytes(peer, http, sizeof http - 1);
     peer_expect_end_and_close(&peer);
-}
-
-CASE(server_table_open__conflict_is_named)
-{
-    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
-    struct sl_message message = {
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = 6,
-        .table_open.spec = {.name = "t0",
-                            .kind = SL_TABLE_SPARSE,
-                            .dim = 9,
-                            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
-    };
-    peer_send_message(peer, &message);
-    struct sl_message answer;
-    peer_receive_message(peer, &answer);
-    assert_int_equal(answer.kind, SL_MESSAGE_ERROR);
-    assert_int_equal(answer.id, 6);
-    assert_int_equal(answer.error.err, SL_ERR_EXISTS);
-    assert_non_null(strstr(answer.error.text, "dim"));
-    peer_close(&peer);
 }
 
 CASE(server_table_open__of_a_bad_specification_is_answered)

@@ -57,16 +57,6 @@ static uint64_t send_tick(struct peer *peer, uint32_t clock)
     return peer_send_request(peer, &request, LONG_US);
 }
 
-static struct sl_message_hello data_hello(uint32_t shard)
-{
-    return (struct sl_message_hello){
-        .purpose = SL_MESSAGE_PURPOSE_DATA,
-        .role = SL_MESSAGE_ROLE_CLIENT,
-        .client_id = 12345,
-        .shard = shard,
-    };
-}
-
 #define CASE(name) SERVER_CASE(name, setup)
 
 CASE(server_request__short_ones_are_answered_with_their_credit)
@@ -175,123 +165,6 @@ CASE(server_request__that_fails_among_good_ones_fails_degraded)
     peer_close(&peer);
 }
 
-CASE(server_request__errors_carry_text_and_leave_the_connection)
-{
-    struct peer *peer = peer_join(fixture, NOBODY, 1); /* not the shard of the keys */
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    uint64_t id = send_pull(peer, 0, 3, LONG_US);
-    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_WRONG_SHARD);
-    assert_non_null(strstr((const char *)peer->payload, "shard 1, section 0"));
-    assert_int_equal(peer->header.credit_bytes,
-                     sl_request_credit_bytes(request.bytes, 3 * DIM * sizeof(float)));
-    fill_keys(1);
-    id = send_pull(peer, 0, 3, LONG_US);
-    assert_int_equal(peer_receive_reply(peer, id), 0);
-    peer_close(&peer);
-}
-
-CASE(server_request__malformed_ones_end_the_connection)
-{
-    struct peer *peer = peer_join(fixture, NOBODY, 0);
-    uint64_t id = send_pull(peer, 0, 1, LONG_US); /* no such table */
-    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_NOT_FOUND);
-    peer_expect_end_and_close(&peer);
-
-    peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
-    peer->next_id = 7; /* ids may leave gaps, but ascend */
-    assert_int_equal(peer_receive_reply(peer, send_pull(peer, 0, 1, LONG_US)), 0);
-    peer->next_id = 7;
-    (void)send_pull(peer, 0, 1, LONG_US);
-    peer_expect_end_and_close(&peer);
-
-    peer = peer_join(fixture, NOBODY, 0);
-    (void)send_pull(peer, 0, 1, 0); /* no time left */
-    peer_expect_end_and_close(&peer);
-}
-
-CASE(server_request__half_a_frame_and_an_end_are_survived)
-{
-    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
-    for (size_t part = 1; part < 2000000; part = part * 5 + 3) {
-        struct peer *half = peer_join(fixture, NOBODY, 0);
-        shard_request_begin(&request, 0);
-        shard_request_push(&request, SL_REQUEST_PUSH, 0, keys, LONG_KEYS, gradients, DIM);
-        uint8_t head[SL_FRAME_HEADER_BYTES];
-        struct sl_frame frame = {
-            .type = SL_FRAME_REQUEST,
-            .payload_bytes = (uint32_t)request.bytes,
-            .request_id = 1,
-            .budget_us = LONG_US,
-        };
-        sl_frame_encode(&frame, head);
-        peer_send_bytes(half, head, part < sizeof head ? part : sizeof head);
-        peer_send_bytes(half, request.payload, part < sizeof head ? 0 : part - sizeof head);
-        peer_close(&half);
-    }
-    struct peer *whole = peer_join(fixture, NOBODY, 0);
-    (void)send_push(whole, 0, LONG_KEYS);
-    peer_close(&whole); /* does not wait for the answer */
-    uint64_t id = send_pull(peer, 0, 1, LONG_US);
-    assert_int_equal(peer_receive_reply(peer, id), 0);
-    peer_close(&peer);
-}
-
-CASE(server_request__checksums_are_checked_and_given)
-{
-    struct peer *peer = peer_connect(fixture);
-    struct sl_message_hello hello = data_hello(0);
-    hello.checksum = true;
-    struct sl_message answer = peer_hello(peer, &hello);
-    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
-    assert_true((peer->header.flags & SL_FRAME_CHECKSUM) != 0);
-    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    uint64_t id = send_pull(peer, 0, 100, LONG_US);
-    assert_int_equal(peer_receive_reply(peer, id), 0);
-    assert_true((peer->header.flags & SL_FRAME_CHECKSUM) != 0);
-
-    shard_request_begin(&request, 0);
-    shard_request_pull(&request, 0, keys, 2);
-    uint8_t head[SL_FRAME_HEADER_BYTES];
-    struct sl_frame frame = {
-        .type = SL_FRAME_REQUEST,
-        .payload_bytes = (uint32_t)request.bytes,
-        .request_id = peer->next_id,
-        .budget_us = LONG_US,
-    };
-    sl_frame_encode(&frame, head);
-    sl_frame_seal(head, request.payload, request.bytes, NULL, 0);
-    request.payload[request.bytes - 1] ^= 1;
-    peer_send_bytes(peer, head, sizeof head);
-    peer_send_bytes(peer, request.payload, request.bytes);
-    peer_expect_end_and_close(&peer);
-}
-
-CASE(server_parked__pull_goes_on_when_the_other_worker_ticks)
-{
-    struct peer *first = peer_join(fixture, 0, 0);
-    struct peer *second = peer_join_table(fixture, 1, SL_CONSISTENCY_BSP);
-    peer_open_table(second, 0, SL_CONSISTENCY_BSP);
-    (void)send_push(first, 0, 100);
-    assert_int_equal(peer_receive_reply(first, 1), 0);
-    (void)send_tick(first, 0);
-    assert_int_equal(peer_receive_reply(first, 2), 0);
-    (void)send_pull(first, 1, 100, LONG_US); /* waits */
-    (void)send_pull(first, 0, 1, LONG_US);   /* passes it */
-    assert_int_equal(peer_receive_reply(first, 4), 0);
-    assert_int_equal(first->header.budget_us, 0);
-    (void)send_push(second, 0, 100);
-    (void)send_tick(second, 0);
-    assert_int_equal(peer_receive_reply(second, 1), 0);
-    assert_int_equal(peer_receive_reply(second, 2), 0);
-    assert_int_equal(peer_receive_reply(first, 3), 0);
-    assert_int_equal(first->header.budget_us, 1); /* the clock that all have finished */
-    for (uint32_t i = 0; i < 100 * DIM; i++) {
-        assert_true(rows_of(first)[i] == 2.0F * gradients[i]);
-    }
-    peer_close(&first);
-    peer_close(&second);
-}
-
 /* The first section is answered already when the second has to wait. */
 CASE(server_parked__goes_on_in_the_middle)
 {
@@ -322,75 +195,6 @@ CASE(server_parked__goes_on_in_the_middle)
     }
     peer_close(&peer);
     peer_close(&other);
-}
-
-/* A parked request that has yet to write: a later pull passes it, a later push does not. */
-CASE(server_parked__who_writes_is_passed_by_readers_only)
-{
-    struct peer *peer = peer_join(fixture, 0, 0);
-    struct peer *other = peer_join_table(fixture, 1, SL_CONSISTENCY_BSP);
-    peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
-    (void)send_tick(peer, 0);
-    assert_int_equal(peer_receive_reply(peer, 1), 0);
-    shard_request_begin(&request, 1);
-    shard_request_pull(&request, 0, keys, 1);
-    shard_request_tick(&request);
-    uint64_t waits = peer_send_request(peer, &request, LONG_US);
-    uint64_t passes = send_pull(peer, 0, 2, LONG_US);
-    assert_int_equal(peer_receive_reply(peer, passes), 0);
-    uint64_t held = send_tick(peer, 2); /* right only behind the tick that waits */
-    uint64_t behind = send_pull(peer, 0, 3, LONG_US);
-    struct sl_message stats = {.kind = SL_MESSAGE_STATS_GET};
-    peer_send_message(peer, &stats);
-    peer_receive_message(peer, &stats); /* the server has had its turn with what came before */
-    sl_message_fini(&stats);
-    (void)send_tick(other, 0);
-    assert_int_equal(peer_receive_reply(other, 1), 0);
-    assert_int_equal(peer_receive_reply(peer, waits), 0);
-    assert_int_equal(peer_receive_reply(peer, held), 0);
-    assert_int_equal(peer_receive_reply(peer, behind), 0);
-    peer_close(&peer);
-    peer_close(&other);
-}
-
-CASE(server_parked__deadline_names_the_worker_waited_for)
-{
-    struct peer *peer = peer_join_table(fixture, 0, SL_CONSISTENCY_BSP);
-    uint64_t id = send_pull(peer, 1, 10, 1000);
-    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_DEADLINE);
-    assert_non_null(strstr((const char *)peer->payload, "worker/"));
-    assert_int_equal(peer->header.credit_requests, 1);
-    peer_close(&peer);
-}
-
-CASE(server_parked__more_than_the_credit_ends_the_connection)
-{
-    struct peer *peer = peer_join_table(fixture, 0, SL_CONSISTENCY_BSP);
-    for (int i = 0; i < SL_LIMIT_CREDIT_REQUESTS + 1; i++) {
-        (void)send_pull(peer, 1, 1, LONG_US);
-    }
-    peer_expect_end_and_close(&peer);
-}
-
-CASE(server_parked__who_leaves_holds_nobody_up)
-{
-    struct peer *stays = peer_join(fixture, 0, 0);
-    struct peer *goes = peer_join_table(fixture, 1, SL_CONSISTENCY_BSP);
-    (void)send_tick(stays, 0);
-    assert_int_equal(peer_receive_reply(stays, 1), 0);
-    (void)send_pull(stays, 1, 10, LONG_US);
-    peer_leave(&goes);
-    assert_int_equal(peer_receive_reply(stays, 2), 0);
-    peer_close(&stays);
-}
-
-CASE(server_parked__tick_of_another_clock_is_an_error)
-{
-    struct peer *peer = peer_join(fixture, 0, 0);
-    uint64_t id = send_tick(peer, 1);
-    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_PROTOCOL);
-    assert_non_null(strstr((const char *)peer->payload, "worker/0"));
-    peer_close(&peer);
 }
 
 CASE(server_parked__who_changes_its_version_holds_nobody_up)
@@ -428,24 +232,5 @@ CASE(server_parked__in_the_middle_after_its_deadline_is_answered)
     peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
     uint64_t id = send_push_and_wait(peer, 1);
     assert_int_equal(peer_receive_reply(peer, id), SL_ERR_DEADLINE);
-    peer_close(&peer);
-}
-
-CASE(server_stats__count_requests_and_rows)
-{
-    struct peer *peer = peer_join_table(fixture, NOBODY, SL_CONSISTENCY_ASP);
-    (void)send_push(peer, 0, 50);
-    assert_int_equal(peer_receive_reply(peer, 1), 0);
-    struct sl_message message = {.kind = SL_MESSAGE_STATS_GET, .id = 8};
-    peer_send_message(peer, &message);
-    struct sl_message answer;
-    peer_receive_message(peer, &answer);
-    assert_int_equal(answer.kind, SL_MESSAGE_STATS);
-    assert_int_equal(answer.stats.requests, 1);
-    assert_int_equal(answer.stats.table_count, 1);
-    assert_int_equal(answer.stats.tables[0].rows, 50);
-    assert_int_equal(answer.stats.tables[0].pushed_rows, 50);
-    assert_true(answer.stats.bytes_in > 50 * (8 + DIM * 4));
-    sl_message_fini(&answer);
     peer_close(&peer);
 }

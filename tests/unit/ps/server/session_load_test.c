@@ -1,6 +1,5 @@
 /* Sessions in an image: a ps that ends and begins again, as it was, knows its clients. */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "ps/server/request.h"
@@ -124,19 +123,6 @@ static float first_value_of(struct stepped_two *world, uint16_t table)
     return stepped_values(&world->stepped, table, 1);
 }
 
-TWO_CASE(server_session_snapshot__what_was_done_is_not_done_again)
-{
-    struct stepped_peer *peer = &world->first;
-    stepped_join_client(peer, &world->stepped);
-    stepped_push_done(peer, 1, 0, 10);
-    restart(world);
-    resume(peer);
-    stepped_push_done(peer, 1, 0, 10);
-    assert_true(first_value_of(world, 0) == 1.0F);
-    stepped_push_done(peer, 2, 0, 10);
-    assert_true(first_value_of(world, 0) == 2.0F);
-}
-
 /* The image does not know of the first client's second push, which comes again to who has it. */
 static void push_is_carried_out_again(struct stepped_two *world, struct saved *saved)
 {
@@ -147,18 +133,6 @@ static void push_is_carried_out_again(struct stepped_two *world, struct saved *s
     resume(peer);
     stepped_push_done(peer, 2, 0, 10);
     assert_true(first_value_of(world, 0) == 2.0F);
-}
-
-/* A push that came after the image was made is carried out when it comes again. */
-TWO_CASE(server_session_snapshot__what_was_lost_is_done_again)
-{
-    struct stepped_peer *peer = &world->first;
-    stepped_join_client(peer, &world->stepped);
-    stepped_push_done(peer, 1, 0, 10);
-    struct saved saved;
-    save(world, &saved);
-    stepped_push_done(peer, 2, 0, 10);
-    push_is_carried_out_again(world, &saved);
 }
 
 TWO_CASE(server_session_snapshot__what_has_failed_fails_again)

@@ -1,6 +1,5 @@
 /* Sessions: what the server remembers of a client whose connection broke, and for how long. */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "ps/server/request.h"
@@ -43,21 +42,6 @@ TWO_CASE(server_session__keeps_who_the_client_was)
     const struct sl_message *answer = stepped_again(&world->first);
     assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
     assert_int_equal(answer->error.err, SL_ERR_INVALID);
-}
-
-TWO_CASE(server_session__takes_the_place_of_its_open_connection)
-{
-    struct stepped_peer *peer = &world->first;
-    stepped_join_client(peer, &world->stepped);
-    struct stepped_peer *old = &world->second;
-    old->world = &world->stepped;
-    old->link = peer->link;
-    old->link->peer = old;
-    peer->link = NULL;
-    assert_true(stepped_again(peer)->welcome.resumed);
-    stepped_expect_end(old);
-    stepped_push_done(peer, 1, 0, 10);
-    assert_int_equal(world->stepped.server->conn_count, 1);
 }
 
 /* worker/0 waits in iteration 1 for worker/1. */
@@ -131,16 +115,6 @@ TWO_CASE(server_session__holds_the_others_while_it_is_back_in_time)
         assert_int_equal(welcome->clock, 0);
     }
     assert_int_equal(world->first.reply_count, 1);
-}
-
-TWO_CASE(server_session__ends_with_a_goodbye)
-{
-    wait_for_second(world);
-    struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
-    stepped_tell(&world->second, &goodbye);
-    stepped_expect_end(&world->second);
-    assert_int_equal(stepped_reply(&world->first, 2)->status, 0);
-    assert_false(stepped_again(&world->second)->welcome.resumed);
 }
 
 static struct sl_message_expired lost_of(const struct stepped_peer *peer)

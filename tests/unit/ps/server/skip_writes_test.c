@@ -1,15 +1,10 @@
 /* Requests that come again, since the connection broke before their answers. */
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/hash.h"
 #include "ps/server/request.h"
 #include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
-
-#define NOBODY UINT32_MAX
 
 static float value_of(struct stepped_two *world, uint16_t table)
 {
@@ -39,44 +34,6 @@ static void join_two(struct stepped_two *world)
     stepped_join_two(&world->first, &world->second, &world->stepped);
 }
 
-TWO_CASE(server_replay__of_a_done_push_pushes_no_more)
-{
-    struct stepped_peer *peer = &world->first;
-    stepped_join(peer, &world->stepped, NOBODY, 7);
-    assert_false(peer->answer.welcome.resumed);
-    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
-    stepped_push_done(peer, 1, 0, STEPPED_KEYS);
-    for (int round = 0; round < 3; round++) {
-        stepped_break(peer);
-        resume(peer);
-        stepped_push_done(peer, 1, 0, STEPPED_KEYS);
-        assert_true(value_of(world, 0) == 1.0F);
-    }
-    stepped_push_done(peer, 2, 0, STEPPED_KEYS);
-    assert_true(value_of(world, 0) == 2.0F);
-}
-
-TWO_CASE(server_replay__of_a_done_request_reads_again)
-{
-    struct stepped_peer *peer = &world->first;
-    stepped_join_client(peer, &world->stepped);
-    struct shard_request *request = &world->stepped.request;
-    for (int round = 0; round < 2; round++) {
-        shard_request_begin(request, 0);
-        shard_request_pull(request, 0, world->stepped.keys, 10);
-        shard_request_push(request, SL_REQUEST_PUSH_PULL, 0, world->stepped.keys, 10,
-                           world->stepped.gradients, STEPPED_DIM);
-        stepped_send(peer, 1, STEPPED_BUDGET);
-        const struct stepped_reply *reply = stepped_reply(peer, 1);
-        assert_int_equal(reply->status, 0);
-        assert_int_equal(reply->bytes, 2 * 10 * STEPPED_DIM * sizeof(float));
-        assert_true(reply->value == (float)round);
-        assert_true(reply->last == 1.0F);
-        stepped_break(peer);
-        resume(peer);
-    }
-}
-
 /* Sends a long push, and returns when it has begun. */
 static void begin_push(struct stepped_peer *peer, uint64_t id)
 {
@@ -87,42 +44,6 @@ static void begin_push(struct stepped_peer *peer, uint64_t id)
         stepped_turns(peer->world, 1);
     }
     assert_int_equal(server->request_count, begun + 1);
-}
-
-TWO_CASE(server_replay__of_a_running_push_waits_for_it)
-{
-    struct stepped_peer *peer = &world->first;
-    stepped_join_client(peer, &world->stepped);
-    begin_push(peer, 1);
-    const struct sl_message *answer = stepped_again(peer); /* takes over */
-    assert_true(answer->welcome.resumed);
-    struct sl_server_request *orphan =
-        sl_server_conn_of(world->stepped.server->conns.head.next)->session->orphan;
-    assert_non_null(orphan);
-    assert_int_equal(orphan->id, 1);
-    stepped_push(peer, 1, 0, STEPPED_KEYS);
-    stepped_push(peer, 2, 0, 10); /* behind it */
-    stepped_pull(peer, 3, 0, 0);
-    assert_int_equal(stepped_reply(peer, 1)->status, 0);
-    assert_int_equal(stepped_reply(peer, 2)->status, 0);
-    const struct stepped_reply *reply = stepped_reply(peer, 3);
-    assert_true(reply->value == 2.0F);
-    assert_true(reply->last == 1.0F);
-}
-
-TWO_CASE(server_replay__finds_done_what_ended_meanwhile)
-{
-    struct stepped_peer *peer = &world->first;
-    stepped_join_client(peer, &world->stepped);
-    begin_push(peer, 1);
-    sl_transport_disconnect(peer->link->conn);
-    stepped_turns(&world->stepped, 200);
-    assert_non_null(session_of(peer));
-    assert_null(session_of(peer)->orphan);
-    assert_int_equal(session_of(peer)->last_write_id, 1);
-    resume(peer);
-    stepped_push_done(peer, 1, 0, STEPPED_KEYS);
-    assert_true(value_of(world, 0) == 1.0F);
 }
 
 /* Its client has given the request up, and does not send it again; what comes behind it waits. */
@@ -228,26 +149,6 @@ TWO_CASE(server_replay__of_what_never_began_is_new)
         assert_int_equal(stepped_reply(peer, id)->status, 0);
     }
     assert_true(first_value_of(world, 1) == 4.0F);
-}
-
-TWO_CASE(server_replay__of_a_failed_write_fails_again)
-{
-    struct stepped_peer *peer = &world->first;
-    join_two(world);
-    stepped_tick(peer, 2, 5);
-    assert_int_equal(stepped_reply(peer, 2)->status, SL_ERR_PROTOCOL);
-    stepped_push_done(peer, 3, 1, 10);
-    for (int round = 0; round < 2; round++) {
-        stepped_break(peer);
-        resume(peer);
-        stepped_tick(peer, 2, 1); /* would be right, but it is the one that failed */
-        stepped_push(peer, 3, 1, 10);
-        const struct stepped_reply *reply = stepped_reply(peer, 2);
-        assert_int_equal(reply->status, SL_ERR_PROTOCOL);
-        assert_non_null(strstr(reply->text, "before the connection broke"));
-        assert_int_equal(stepped_reply(peer, 3)->status, 0);
-    }
-    assert_true(first_value_of(world, 1) == 1.0F);
 }
 
 TWO_CASE(server_replay__remembers_the_last_256_failures)
