@@ -125,18 +125,16 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options, c
         if (given->source == NULL || given->dashes[0] == '\0') {
             continue; /* variables reach the processes as variables */
         }
-        if (option->target == &options->ps_reactors) {
-            err = append_flag(&options->ps_flags, &reactors, given->text);
-        } else if (option->target == &options->worker_reactors) {
-            err = append_flag(&options->worker_flags, &reactors, given->text);
-        }
+        const bool of_ps = option->target == &options->ps_reactors;
+        const bool of_worker = option->target == &options->worker_reactors;
+        const struct sl_cli_option *passed = of_ps || of_worker ? &reactors : option;
         const uint32_t programs = sl_settings_programs(option->name);
-        if (err == 0 && (programs & SL_PROGRAM_LAUNCH) != 0 && (programs & SL_PROGRAM_PS) != 0) {
-            err = append_flag(&options->ps_flags, option, given->text);
+        const bool is_shared = (programs & SL_PROGRAM_LAUNCH) != 0;
+        if (of_ps || (is_shared && (programs & SL_PROGRAM_PS) != 0)) {
+            err = append_flag(&options->ps_flags, passed, given->text);
         }
-        if (err == 0 && (programs & SL_PROGRAM_LAUNCH) != 0 &&
-            (programs & SL_PROGRAM_WORKER) != 0) {
-            err = append_flag(&options->worker_flags, option, given->text);
+        if (err == 0 && (of_worker || (is_shared && (programs & SL_PROGRAM_WORKER) != 0))) {
+            err = append_flag(&options->worker_flags, passed, given->text);
         }
     }
     return err != 0 || options->ps_args == NULL ? err

@@ -44,8 +44,8 @@ struct supervisor {
     uint32_t awaiting_restart[2]; /* by role */
     uint32_t done_well;           /* workers */
     struct sl_restart_policy policy, ps_policy;
-    uint32_t lost_count;           /* processes that the job continued without */
-    char lost[LOST_NAMED_MAX][24]; /* the first of them: "worker/1" */
+    uint32_t lost_count;            /* processes that the job continued without */
+    char lost[LOST_NAMED_MAX * 26]; /* the first of them: "worker/1, worker/3" */
     int signal_fd;
     enum phase phase;
     int status;          /* exit status of the launcher */
@@ -185,28 +185,12 @@ static void reap(struct supervisor *supervisor)
 
 static void go_on_without(struct supervisor *supervisor, const char *name)
 {
+    const size_t used = strlen(supervisor->lost);
     if (supervisor->lost_count < LOST_NAMED_MAX) {
-        snprintf(supervisor->lost[supervisor->lost_count], sizeof supervisor->lost[0], "%s", name);
+        snprintf(supervisor->lost + used, sizeof supervisor->lost - used, "%s%s",
+                 used == 0 ? "" : ", ", name);
     }
     supervisor->lost_count++;
-}
-
-static void log_lost(const struct supervisor *supervisor)
-{
-    char names[sizeof supervisor->lost + 2 * LOST_NAMED_MAX], more[24] = "";
-    const uint32_t named =
-        supervisor->lost_count < LOST_NAMED_MAX ? supervisor->lost_count : LOST_NAMED_MAX;
-    size_t used = 0;
-    for (uint32_t i = 0; i < named; i++) {
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                                 supervisor->lost[i]);
-    }
-    if (supervisor->lost_count > named) {
-        snprintf(more, sizeof more, " and %u more", supervisor->lost_count - named);
-    }
-    if (named > 0) {
-        sl_log_warn("the job ends without %s%s, which failed", names, more);
-    }
 }
 
 /* policy: the one that allowed the restart. */
@@ -263,6 +247,23 @@ static void lose(struct supervisor *supervisor, const struct sl_launch_process *
     go_on_without(supervisor, process->task->name);
 }
 
+static void act_on_end(struct supervisor *supervisor, struct sl_launch_process *process,
+                       enum sl_restart_policy_verdict verdict,
+                       const struct sl_restart_policy *policy, const char *failure)
+{
+    switch (verdict) {
+    case SL_RESTART_POLICY_FAIL:
+        fail(supervisor, process, failure);
+        break;
+    case SL_RESTART_POLICY_RESTART:
+        schedule_restart(supervisor, process, policy);
+        break;
+    case SL_RESTART_POLICY_CONTINUE:
+        lose(supervisor, process);
+        break;
+    }
+}
+
 /* A ps that ended with 0 before the workers was asked to end by another program. */
 static void judge_ps(struct supervisor *supervisor, struct sl_launch_process *process, bool early)
 {
@@ -277,32 +278,15 @@ static void judge_ps(struct supervisor *supervisor, struct sl_launch_process *pr
                          "or --restart-ps to survive this");
         }
     }
-    switch (verdict) {
-    case SL_RESTART_POLICY_FAIL:
-        fail(supervisor, process, early ? "ended early" : "failed");
-        break;
-    case SL_RESTART_POLICY_RESTART:
-        schedule_restart(supervisor, process, &supervisor->ps_policy);
-        break;
-    case SL_RESTART_POLICY_CONTINUE:
-        lose(supervisor, process);
-        break;
-    }
+    act_on_end(supervisor, process, verdict, &supervisor->ps_policy,
+               early ? "ended early" : "failed");
 }
 
 static void judge_worker(struct supervisor *supervisor, struct sl_launch_process *process)
 {
-    switch (sl_restart_policy_judge(&supervisor->policy, process->wait_status)) {
-    case SL_RESTART_POLICY_FAIL:
-        fail(supervisor, process, "failed");
-        break;
-    case SL_RESTART_POLICY_RESTART:
-        schedule_restart(supervisor, process, &supervisor->policy);
-        break;
-    case SL_RESTART_POLICY_CONTINUE:
-        lose(supervisor, process);
-        break;
-    }
+    struct sl_restart_policy *policy = &supervisor->policy;
+    act_on_end(supervisor, process, sl_restart_policy_judge(policy, process->wait_status), policy,
+               "failed");
 }
 
 /* Counts unfinished workers, here and at other launchers. */
@@ -323,7 +307,12 @@ static void end_job(struct supervisor *supervisor)
         stop(supervisor, SL_SUPERVISOR_FAILED, SIGTERM);
         return;
     }
-    log_lost(supervisor);
+    if (supervisor->lost_count > LOST_NAMED_MAX) {
+        sl_log_warn("the job ends without %s and %u more, which failed", supervisor->lost,
+                    supervisor->lost_count - LOST_NAMED_MAX);
+    } else if (supervisor->lost_count > 0) {
+        sl_log_warn("the job ends without %s, which failed", supervisor->lost);
+    }
     supervisor->phase = DRAINING;
     supervisor->awaiting_restart[SL_CLUSTER_PS] = 0;
     supervisor->kill_ns = now_ns() + supervisor->options->grace_ns;
