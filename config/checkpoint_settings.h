@@ -25,7 +25,7 @@ struct sl_checkpoint_settings {
     uint32_t compression_level; /* of zstd; 0: not compressed */
     enum sl_checkpoint_restore restore;
     uint64_t number; /* RESTORE_NUMBER */
-    bool fall_back;
+    bool fallback;
 };
 
 /* Parses newest, or a number, into *settings; for the table of options: config/cli.h. */

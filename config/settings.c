@@ -260,7 +260,7 @@ static const struct row rows[] = {
         .accepts = SL_CHECKPOINT_SETTINGS_RESTORE_ACCEPTS, .metavar = "newest|N",
         .help = "Start from the newest complete checkpoint in the directory, or from the one with "
                 "this number. With newest, a directory without one starts empty."),
-    ROW(P | L, checkpoint.fall_back, BOOL, .name = "restore-fallback",
+    ROW(P | L, checkpoint.fallback, BOOL, .name = "restore-fallback",
         .help = "If the checkpoint is damaged, restore the newest older one that is intact. Every "
                 "byte is verified before. Without this flag, damage is an error."),
 
@@ -436,7 +436,7 @@ int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl
             return SL_ERR_INVALID;
         }
     }
-    if (checkpoint->fall_back && checkpoint->restore == SL_CHECKPOINT_RESTORE_NONE) {
+    if (checkpoint->fallback && checkpoint->restore == SL_CHECKPOINT_RESTORE_NONE) {
         (void)snprintf(reason, reason_bytes,
                        "--restore-fallback has no effect without --restore (or STARLING_RESTORE)");
         return SL_ERR_INVALID;

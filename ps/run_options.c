@@ -82,7 +82,7 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
         .compression_level = checkpoint->compression_level,
         .restores = checkpoint->restore != SL_CHECKPOINT_RESTORE_NONE,
         .restore_number = checkpoint->number,
-        .fall_back = checkpoint->fall_back,
+        .fallback = checkpoint->fallback,
     };
     if (options->kind != SL_PROCESS_SCHEDULER) {
         fill_shards(settings, options);

@@ -62,7 +62,7 @@ struct build {
         Starling__Ended ended;
         Starling__Checkpoint checkpoint;
         Starling__CheckpointPart part;
-        Starling__CheckpointComplete complete;
+        Starling__CheckpointPublish complete;
         Starling__CheckpointAsk checkpoint_ask;
         Starling__CheckpointDone checkpoint_done;
     };
@@ -300,7 +300,7 @@ static void build_checkpoint(struct build *build, const struct sl_message_checkp
 {
     build->checkpoint = (Starling__Checkpoint)STARLING__CHECKPOINT__INIT;
     build->checkpoint.number = from->number;
-    build->checkpoint.adds_to = from->base;
+    build->checkpoint.base_number = from->base;
     build->checkpoint.complete = from->complete;
     build->control.checkpoint = &build->checkpoint;
 }
@@ -319,17 +319,17 @@ static void build_part(struct build *build, const struct sl_message_checkpoint_p
     build->control.checkpoint_part = &build->part;
 }
 
-static void build_complete(struct build *build, const struct sl_message_checkpoint_complete *from)
+static void build_complete(struct build *build, const struct sl_message_checkpoint_publish *from)
 {
     sl_assert(from->file_count <= SL_LIMIT_SHARDS);
-    build->complete = (Starling__CheckpointComplete)STARLING__CHECKPOINT_COMPLETE__INIT;
+    build->complete = (Starling__CheckpointPublish)STARLING__CHECKPOINT_PUBLISH__INIT;
     build->complete.number = from->number;
-    build->complete.adds_to = from->base;
+    build->complete.base_number = from->base;
     build->complete.files = build_files(build, from->files, from->file_count);
     build->complete.n_files = from->file_count;
     build->complete.time_ms = from->time_ms;
     build->complete.has_worker = from->has_worker;
-    build->control.checkpoint_complete = &build->complete;
+    build->control.checkpoint_publish = &build->complete;
 }
 
 static void build_body(struct build *build, const struct sl_message *from)
@@ -413,8 +413,8 @@ static void build_body(struct build *build, const struct sl_message *from)
     case SL_MESSAGE_CHECKPOINT_PART:
         build_part(build, &from->checkpoint_part);
         break;
-    case SL_MESSAGE_CHECKPOINT_COMPLETE:
-        build_complete(build, &from->checkpoint_complete);
+    case SL_MESSAGE_CHECKPOINT_PUBLISH:
+        build_complete(build, &from->checkpoint_publish);
         break;
     case SL_MESSAGE_CHECKPOINT_ASK:
         build->checkpoint_ask = (Starling__CheckpointAsk)STARLING__CHECKPOINT_ASK__INIT;
@@ -461,7 +461,7 @@ static size_t pack_with_files(const struct sl_message *from, uint8_t *to)
 static size_t pack_any(const struct sl_message *from, uint8_t *to)
 {
     bool has_files =
-        from->kind == SL_MESSAGE_CHECKPOINT_PART || from->kind == SL_MESSAGE_CHECKPOINT_COMPLETE;
+        from->kind == SL_MESSAGE_CHECKPOINT_PART || from->kind == SL_MESSAGE_CHECKPOINT_PUBLISH;
     return has_files ? pack_with_files(from, to) : pack(from, NULL, to);
 }
 
@@ -493,10 +493,10 @@ void sl_message_fini(struct sl_message *message)
         free(message->checkpoint_part.files);
         message->checkpoint_part.files = NULL;
         message->checkpoint_part.file_count = 0;
-    } else if (message->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
-        free(message->checkpoint_complete.files);
-        message->checkpoint_complete.files = NULL;
-        message->checkpoint_complete.file_count = 0;
+    } else if (message->kind == SL_MESSAGE_CHECKPOINT_PUBLISH) {
+        free(message->checkpoint_publish.files);
+        message->checkpoint_publish.files = NULL;
+        message->checkpoint_publish.file_count = 0;
     }
 }
 

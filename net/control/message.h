@@ -40,7 +40,7 @@ enum sl_message_kind {
     SL_MESSAGE_ENDED,
     SL_MESSAGE_CHECKPOINT,
     SL_MESSAGE_CHECKPOINT_PART,
-    SL_MESSAGE_CHECKPOINT_COMPLETE,
+    SL_MESSAGE_CHECKPOINT_PUBLISH,
     SL_MESSAGE_CHECKPOINT_ASK,
     SL_MESSAGE_CHECKPOINT_DONE,
 };
@@ -244,7 +244,7 @@ struct sl_message_checkpoint_part {
     bool has_worker;                          /* at least one shard had a worker at that time */
 };
 
-struct sl_message_checkpoint_complete {
+struct sl_message_checkpoint_publish {
     uint64_t number, base;
     struct sl_message_checkpoint_file *files; /* owned by the message; by ascending shard */
     uint32_t file_count;                      /* at least 1 */
@@ -273,7 +273,7 @@ struct sl_message {
         char why[SL_MESSAGE_TEXT_BYTES]; /* ENDED */
         struct sl_message_checkpoint checkpoint;
         struct sl_message_checkpoint_part checkpoint_part;
-        struct sl_message_checkpoint_complete checkpoint_complete;
+        struct sl_message_checkpoint_publish checkpoint_publish;
         uint32_t timeout_ms;        /* CHECKPOINT_ASK; 0: unknown */
         uint64_t checkpoint_number; /* CHECKPOINT_DONE */
     };

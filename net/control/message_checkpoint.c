@@ -53,15 +53,15 @@ static int read_files(const struct sl_message_memory *memory, Starling__Checkpoi
 bool sl_message_checkpoint_is_number(uint64_t number, uint64_t base)
 {
     return holds(number >= 1 && is_checkpoint(number), "checkpoint: a number outside its range") &&
-           holds(base < number, "checkpoint: it adds to one that is not older");
+           holds(base < number, "checkpoint: its base is not older");
 }
 
 bool sl_message_checkpoint_read(const Starling__Checkpoint *from, struct sl_message_checkpoint *to)
 {
     to->number = from->number;
-    to->base = from->adds_to;
+    to->base = from->base_number;
     to->complete = from->complete;
-    return sl_message_checkpoint_is_number(from->number, from->adds_to) &&
+    return sl_message_checkpoint_is_number(from->number, from->base_number) &&
            sl_message_checkpoint_is_number(from->number, from->complete);
 }
 
@@ -82,15 +82,15 @@ int sl_message_checkpoint_read_part(const struct sl_message_memory *memory,
                       &to->file_count);
 }
 
-int sl_message_checkpoint_read_complete(const struct sl_message_memory *memory,
-                                        const Starling__CheckpointComplete *from,
-                                        struct sl_message_checkpoint_complete *to)
+int sl_message_checkpoint_read_publish(const struct sl_message_memory *memory,
+                                       const Starling__CheckpointPublish *from,
+                                       struct sl_message_checkpoint_publish *to)
 {
     to->number = from->number;
-    to->base = from->adds_to;
+    to->base = from->base_number;
     to->time_ms = from->time_ms;
     to->has_worker = from->has_worker != 0;
-    if (!sl_message_checkpoint_is_number(from->number, from->adds_to) ||
+    if (!sl_message_checkpoint_is_number(from->number, from->base_number) ||
         !holds(from->n_files != 0, "checkpoint: complete without a file")) {
         return SL_ERR_PROTOCOL;
     }

@@ -365,9 +365,9 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
         return checked(sl_message_checkpoint_read(from->checkpoint, &to->checkpoint));
     case STARLING__CONTROL__BODY_CHECKPOINT_PART:
         return sl_message_checkpoint_read_part(memory, from->checkpoint_part, &to->checkpoint_part);
-    case STARLING__CONTROL__BODY_CHECKPOINT_COMPLETE:
-        return sl_message_checkpoint_read_complete(memory, from->checkpoint_complete,
-                                                   &to->checkpoint_complete);
+    case STARLING__CONTROL__BODY_CHECKPOINT_PUBLISH:
+        return sl_message_checkpoint_read_publish(memory, from->checkpoint_publish,
+                                                  &to->checkpoint_publish);
     case STARLING__CONTROL__BODY_CHECKPOINT_ASK:
         to->timeout_ms = from->checkpoint_ask->timeout_ms;
         return SL_OK;

@@ -73,8 +73,8 @@ bool sl_message_checkpoint_read(const Starling__Checkpoint *from, struct sl_mess
 int sl_message_checkpoint_read_part(const struct sl_message_memory *memory,
                                     const Starling__CheckpointPart *from,
                                     struct sl_message_checkpoint_part *to);
-int sl_message_checkpoint_read_complete(const struct sl_message_memory *memory,
-                                        const Starling__CheckpointComplete *from,
-                                        struct sl_message_checkpoint_complete *to);
+int sl_message_checkpoint_read_publish(const struct sl_message_memory *memory,
+                                       const Starling__CheckpointPublish *from,
+                                       struct sl_message_checkpoint_publish *to);
 
 #endif

@@ -43,7 +43,7 @@ struct sl_session_events {
     /* As in transport.h, for long REPLY frames. NULL on control connections. */
     void *(*sink)(void *ctx, struct sl_session *session, const struct sl_frame *header);
     /* Delivers a message that answers no request, on a control connection: CLUSTER (a server
-     * moved), EXPIRED, ENDED, CHECKPOINT, CHECKPOINT_COMPLETE or CHECKPOINT_DONE. May be NULL. */
+     * moved), EXPIRED, ENDED, CHECKPOINT, CHECKPOINT_PUBLISH or CHECKPOINT_DONE. May be NULL. */
     void (*notified)(void *ctx, struct sl_session *session, const struct sl_message *message);
     /* The transport has room again; queued frames of the outbox were offered first. May be NULL. */
     void (*writable)(void *ctx, struct sl_session *session);

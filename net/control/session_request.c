@@ -244,7 +244,7 @@ static void unasked(struct sl_session *session, const struct sl_message *message
         sl_session_distrust(session, SL_ERR_CLOSED, "it is shutting down");
     } else if (message->kind == SL_MESSAGE_CLUSTER || message->kind == SL_MESSAGE_EXPIRED ||
                message->kind == SL_MESSAGE_ENDED || message->kind == SL_MESSAGE_CHECKPOINT ||
-               message->kind == SL_MESSAGE_CHECKPOINT_COMPLETE ||
+               message->kind == SL_MESSAGE_CHECKPOINT_PUBLISH ||
                message->kind == SL_MESSAGE_CHECKPOINT_DONE) {
         if (events->notified != NULL) {
             events->notified(session->options.ctx, session, message);

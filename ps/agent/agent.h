@@ -61,7 +61,7 @@ struct sl_agent_options {
     void (*checkpoint)(void *ctx, const struct sl_message_checkpoint *begun);
     /* All servers have written their files: write the manifest, then call sl_agent_checkpoint_done
      * or _fail. `complete` is valid during the call. */
-    void (*checkpoint_complete)(void *ctx, const struct sl_message_checkpoint_complete *complete);
+    void (*checkpoint_publish)(void *ctx, const struct sl_message_checkpoint_publish *complete);
     /* All servers have written the manifest. Not called if the connection was lost then. May be
      * NULL. */
     void (*checkpoint_completed)(void *ctx, uint64_t number);
@@ -72,56 +72,56 @@ struct sl_agent_options {
 int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out);
 
 /* Returns the assigned task index. After `joined`. */
-uint32_t sl_agent_task_index(const struct sl_agent *member);
+uint32_t sl_agent_task_index(const struct sl_agent *agent);
 
 /* Returns the checkpoint to restore, at most options.restore; 0: none, the process starts empty.
  * After `joined`. */
-uint64_t sl_agent_restore(const struct sl_agent *member);
+uint64_t sl_agent_restore(const struct sl_agent *agent);
 
 /* Returns the range of abandoned checkpoints: above *above, up to *to. After `joined`. */
-void sl_agent_abandoned(const struct sl_agent *member, uint64_t *above, uint64_t *to);
+void sl_agent_abandoned(const struct sl_agent *agent, uint64_t *above, uint64_t *to);
 
 /* Reports that the files of the current checkpoint are on disk: one per shard, by ascending index
  * in the cluster; copied. has_worker: some shard has served a worker. Repeated after each
  * reconnect. No effect unless `number` is the last checkpoint begun. */
-void sl_agent_checkpoint_part(struct sl_agent *member, uint64_t number,
+void sl_agent_checkpoint_part(struct sl_agent *agent, uint64_t number,
                               const struct sl_message_checkpoint_file *files, uint32_t file_count,
                               bool has_worker);
 /* The same for a failed checkpoint; why: for the log. */
-void sl_agent_checkpoint_fail(struct sl_agent *member, uint64_t number, int err, const char *why);
-/* The same for a written manifest, after `checkpoint_complete`. */
-void sl_agent_checkpoint_done(struct sl_agent *member, uint64_t number);
+void sl_agent_checkpoint_fail(struct sl_agent *agent, uint64_t number, int err, const char *why);
+/* The same for a written manifest, after `checkpoint_publish`. */
+void sl_agent_checkpoint_done(struct sl_agent *agent, uint64_t number);
 
 /* Requests a checkpoint, as a client would. The answer is a CheckpointDone, or an error as in
  * sl_session_request. Before sl_agent_leave. */
-void sl_agent_checkpoint_ask(struct sl_agent *member, uint64_t timeout_ns,
+void sl_agent_checkpoint_ask(struct sl_agent *agent, uint64_t timeout_ns,
                              sl_session_answer_fn *answered, void *ctx);
 
 /* Registers a table restored from a checkpoint, under its id there. Wait for the answer before
  * welcoming clients to the shards, so that they find the id at the coordinator. The answer is a
  * TableOpened, or an error as in sl_session_request: EXISTS (the name or the id is in use). Before
  * sl_agent_leave. */
-void sl_agent_table_keep(struct sl_agent *member, uint32_t table_id,
+void sl_agent_table_keep(struct sl_agent *agent, uint32_t table_id,
                          const struct sl_table_spec *spec, uint64_t timeout_ns,
                          sl_session_answer_fn *answered, void *ctx);
 
 /* Number of lost connections to the coordinator. After one, another process may host it. */
-uint32_t sl_agent_expirations(const struct sl_agent *member);
+uint32_t sl_agent_expirations(const struct sl_agent *agent);
 
 /* Sets the replica reports that each registration carries. is_news: sends them at once. */
-void sl_agent_report(struct sl_agent *member, const struct sl_message_replica_report *pairs,
+void sl_agent_report(struct sl_agent *agent, const struct sl_message_replica_report *pairs,
                      uint32_t pair_count, bool is_news);
 
 /* Returns true if new reports are not sent yet. */
-bool sl_agent_has_news(const struct sl_agent *member);
+bool sl_agent_has_news(const struct sl_agent *agent);
 
 /* Changes the coordinator's endpoint, and reconnects if it differs. */
-void sl_agent_set_coordinator(struct sl_agent *member, const struct sl_endpoint *coordinator);
+void sl_agent_set_coordinator(struct sl_agent *agent, const struct sl_endpoint *coordinator);
 
 /* Leaves the cluster with a Goodbye. No callback follows. */
-void sl_agent_leave(struct sl_agent *member);
+void sl_agent_leave(struct sl_agent *agent);
 
-/* Leaves, and frees the agent. Nulls *member; NULL is allowed. */
-void sl_agent_close(struct sl_agent **member);
+/* Leaves, and frees the agent. Nulls *agent; NULL is allowed. */
+void sl_agent_close(struct sl_agent **agent);
 
 #endif

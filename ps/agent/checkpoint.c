@@ -22,11 +22,11 @@ static void forget_answer(struct sl_agent_checkpoint *checkpoint)
     checkpoint->is_unsent = false;
 }
 
-static void send_answer(struct sl_agent *member)
+static void send_answer(struct sl_agent *agent)
 {
-    struct sl_agent_checkpoint *checkpoint = &member->checkpoint;
-    if (has_answer(checkpoint) && member->session != NULL && !member->failed) {
-        checkpoint->is_unsent = sl_session_notify(member->session, &checkpoint->answer) != 0;
+    struct sl_agent_checkpoint *checkpoint = &agent->checkpoint;
+    if (has_answer(checkpoint) && agent->session != NULL && !agent->failed) {
+        checkpoint->is_unsent = sl_session_notify(agent->session, &checkpoint->answer) != 0;
     }
 }
 
@@ -41,26 +41,25 @@ static struct sl_message failure_of(uint64_t number, int err, const char *why)
 }
 
 /* Answers a message that does not fit the checkpoints known here. */
-static void contradict(struct sl_agent *member, uint64_t number, int err, const char *why)
+static void contradict(struct sl_agent *agent, uint64_t number, int err, const char *why)
 {
     struct sl_message message = failure_of(number, err, why);
-    (void)sl_session_notify(member->session, &message); /* if it fails, the coordinator times out */
+    (void)sl_session_notify(agent->session, &message); /* if it fails, the coordinator times out */
 }
 
-void sl_agent_checkpoint_notified(struct sl_agent *member,
-                                  const struct sl_message_checkpoint *begun)
+void sl_agent_checkpoint_notified(struct sl_agent *agent, const struct sl_message_checkpoint *begun)
 {
-    struct sl_agent_checkpoint *checkpoint = &member->checkpoint;
+    struct sl_agent_checkpoint *checkpoint = &agent->checkpoint;
     if (begun->number == checkpoint->number) {
-        send_answer(member); /* if it is not ready, it follows when the files are written */
+        send_answer(agent); /* if it is not ready, it follows when the files are written */
         return;
     }
-    if (!member->joined) {
-        contradict(member, begun->number, SL_ERR_AGAIN, "it has not joined the cluster yet");
+    if (!agent->joined) {
+        contradict(agent, begun->number, SL_ERR_AGAIN, "it has not joined the cluster yet");
         return;
     }
     if (begun->number < checkpoint->number) {
-        contradict(member, begun->number, SL_ERR_EXISTS, "a later one has begun already");
+        contradict(agent, begun->number, SL_ERR_EXISTS, "a later one has begun already");
         return;
     }
     forget_answer(checkpoint);
@@ -68,76 +67,75 @@ void sl_agent_checkpoint_notified(struct sl_agent *member,
         checkpoint->latest = begun->complete;
     }
     checkpoint->number = begun->number;
-    checkpoint->is_complete = false;
-    if (member->options.checkpoint == NULL) {
-        sl_agent_checkpoint_fail(member, begun->number, SL_ERR_UNSUPPORTED,
+    checkpoint->is_publishing = false;
+    if (agent->options.checkpoint == NULL) {
+        sl_agent_checkpoint_fail(agent, begun->number, SL_ERR_UNSUPPORTED,
                                  "it was started without a directory for checkpoints");
         return;
     }
-    member->options.checkpoint(member->options.ctx, begun);
+    agent->options.checkpoint(agent->options.ctx, begun);
 }
 
-void sl_agent_checkpoint_complete_notified(struct sl_agent *member,
-                                           const struct sl_message_checkpoint_complete *complete)
+void sl_agent_checkpoint_publish_notified(struct sl_agent *agent,
+                                          const struct sl_message_checkpoint_publish *complete)
 {
-    struct sl_agent_checkpoint *checkpoint = &member->checkpoint;
+    struct sl_agent_checkpoint *checkpoint = &agent->checkpoint;
     bool is_known = complete->number == checkpoint->number;
-    if (!is_known || !(checkpoint->is_complete || has_answer(checkpoint))) {
-        contradict(member, complete->number, SL_ERR_NOT_FOUND,
-                   "it has no files of that checkpoint");
+    if (!is_known || !(checkpoint->is_publishing || has_answer(checkpoint))) {
+        contradict(agent, complete->number, SL_ERR_NOT_FOUND, "it has no files of that checkpoint");
         return;
     }
-    if (checkpoint->is_complete || checkpoint->answer.checkpoint_part.err != 0) {
-        send_answer(member); /* if it is not ready, it follows when the manifest is written */
+    if (checkpoint->is_publishing || checkpoint->answer.checkpoint_part.err != 0) {
+        send_answer(agent); /* if it is not ready, it follows when the manifest is written */
         return;
     }
     forget_answer(checkpoint);
-    checkpoint->is_complete = true;
-    member->options.checkpoint_complete(member->options.ctx, complete);
+    checkpoint->is_publishing = true;
+    agent->options.checkpoint_publish(agent->options.ctx, complete);
 }
 
-void sl_agent_checkpoint_beat(struct sl_agent *member)
+void sl_agent_checkpoint_beat(struct sl_agent *agent)
 {
-    if (member->checkpoint.is_unsent) {
-        send_answer(member);
+    if (agent->checkpoint.is_unsent) {
+        send_answer(agent);
     }
 }
 
-uint64_t sl_agent_checkpoint_newest(const struct sl_agent *member)
+uint64_t sl_agent_checkpoint_newest(const struct sl_agent *agent)
 {
-    uint64_t newest = member->options.checkpoint_newest;
-    return newest > member->checkpoint.number ? newest : member->checkpoint.number;
+    uint64_t newest = agent->options.checkpoint_newest;
+    return newest > agent->checkpoint.number ? newest : agent->checkpoint.number;
 }
 
 /* Counts the last manifest written here, although other servers may not have written theirs. */
-uint64_t sl_agent_checkpoint_latest(const struct sl_agent *member)
+uint64_t sl_agent_checkpoint_latest(const struct sl_agent *agent)
 {
-    const uint64_t latest = member->checkpoint.latest;
-    return latest > member->restore ? latest : member->restore;
+    const uint64_t latest = agent->checkpoint.latest;
+    return latest > agent->restore ? latest : agent->restore;
 }
 
-void sl_agent_checkpoint_fini(struct sl_agent *member)
+void sl_agent_checkpoint_fini(struct sl_agent *agent)
 {
-    forget_answer(&member->checkpoint);
+    forget_answer(&agent->checkpoint);
 }
 
 /* Calls of the owner */
 
 /* Takes ownership of the message's memory. Drops answers for earlier checkpoints: the coordinator
  * has aborted them. */
-static void answer(struct sl_agent *member, uint64_t number, struct sl_message *message)
+static void answer(struct sl_agent *agent, uint64_t number, struct sl_message *message)
 {
-    sl_reactor_assert_owner(member->options.reactor);
-    if (number != member->checkpoint.number) {
+    sl_reactor_assert_owner(agent->options.reactor);
+    if (number != agent->checkpoint.number) {
         sl_message_fini(message);
         return;
     }
-    forget_answer(&member->checkpoint);
-    member->checkpoint.answer = *message;
-    send_answer(member);
+    forget_answer(&agent->checkpoint);
+    agent->checkpoint.answer = *message;
+    send_answer(agent);
 }
 
-void sl_agent_checkpoint_part(struct sl_agent *member, uint64_t number,
+void sl_agent_checkpoint_part(struct sl_agent *agent, uint64_t number,
                               const struct sl_message_checkpoint_file *files, uint32_t file_count,
                               bool has_worker)
 {
@@ -145,7 +143,7 @@ void sl_agent_checkpoint_part(struct sl_agent *member, uint64_t number,
     sl_assert(file_count <= 2 * SL_LIMIT_REACTORS);
     struct sl_message_checkpoint_file *copy = malloc(file_count * sizeof *copy);
     if (copy == NULL) {
-        sl_agent_checkpoint_fail(member, number, SL_ERR_NO_MEMORY, "no memory to name its files");
+        sl_agent_checkpoint_fail(agent, number, SL_ERR_NO_MEMORY, "no memory to name its files");
         return;
     }
     memcpy(copy, files, file_count * sizeof *copy);
@@ -156,52 +154,52 @@ void sl_agent_checkpoint_part(struct sl_agent *member, uint64_t number,
                             .file_count = file_count,
                             .has_worker = has_worker},
     };
-    answer(member, number, &message);
+    answer(agent, number, &message);
 }
 
-void sl_agent_checkpoint_fail(struct sl_agent *member, uint64_t number, int err, const char *why)
+void sl_agent_checkpoint_fail(struct sl_agent *agent, uint64_t number, int err, const char *why)
 {
     sl_assert(err < 0);
     struct sl_message message = failure_of(number, err, why);
-    answer(member, number, &message);
+    answer(agent, number, &message);
 }
 
-void sl_agent_checkpoint_done(struct sl_agent *member, uint64_t number)
+void sl_agent_checkpoint_done(struct sl_agent *agent, uint64_t number)
 {
     struct sl_message message = {.kind = SL_MESSAGE_CHECKPOINT_DONE, .checkpoint_number = number};
-    if (number == member->checkpoint.number) {
-        member->checkpoint.latest = number;
+    if (number == agent->checkpoint.number) {
+        agent->checkpoint.latest = number;
     }
-    answer(member, number, &message);
+    answer(agent, number, &message);
 }
 
-void sl_agent_checkpoint_ask(struct sl_agent *member, uint64_t timeout_ns,
+void sl_agent_checkpoint_ask(struct sl_agent *agent, uint64_t timeout_ns,
                              sl_session_answer_fn *answered, void *ctx)
 {
-    sl_reactor_assert_owner(member->options.reactor);
-    sl_assert(member->session != NULL);
+    sl_reactor_assert_owner(agent->options.reactor);
+    sl_assert(agent->session != NULL);
     uint64_t timeout_ms = timeout_ns / SL_CLOCK_NS_PER_MS;
     struct sl_message message = {
         .kind = SL_MESSAGE_CHECKPOINT_ASK,
         .timeout_ms = timeout_ms < UINT32_MAX ? (uint32_t)timeout_ms : UINT32_MAX,
     };
-    sl_session_request(member->session, &message, timeout_ns, answered, ctx);
+    sl_session_request(agent->session, &message, timeout_ns, answered, ctx);
 }
 
-uint32_t sl_agent_expirations(const struct sl_agent *member)
+uint32_t sl_agent_expirations(const struct sl_agent *agent)
 {
-    return member->expirations;
+    return agent->expirations;
 }
 
-void sl_agent_table_keep(struct sl_agent *member, uint32_t table_id,
+void sl_agent_table_keep(struct sl_agent *agent, uint32_t table_id,
                          const struct sl_table_spec *spec, uint64_t timeout_ns,
                          sl_session_answer_fn *answered, void *ctx)
 {
-    sl_reactor_assert_owner(member->options.reactor);
-    sl_assert(member->session != NULL);
+    sl_reactor_assert_owner(agent->options.reactor);
+    sl_assert(agent->session != NULL);
     struct sl_message message = {
         .kind = SL_MESSAGE_TABLE_OPEN,
         .table_open = {.spec = *spec, .table_id = table_id, .keep_id = true},
     };
-    sl_session_request(member->session, &message, timeout_ns, answered, ctx);
+    sl_session_request(agent->session, &message, timeout_ns, answered, ctx);
 }

@@ -8,10 +8,10 @@
 /* State of the last checkpoint. The coordinator repeats its message after each registration,
  * because it cannot know what has arrived; the process is notified once. */
 struct sl_agent_checkpoint {
-    uint64_t number;  /* 0: none yet */
-    uint64_t latest;  /* newest one whose manifest this process wrote, or that the coordinator
-                         reported complete */
-    bool is_complete; /* checkpoint_complete was called */
+    uint64_t number;    /* 0: none yet */
+    uint64_t latest;    /* newest one whose manifest this process wrote, or that the coordinator
+                           reported complete */
+    bool is_publishing; /* checkpoint_publish was called */
     struct sl_message answer; /* of this process; kind 0: none yet */
     bool is_unsent;           /* waits for a connection, or for room in the outbox */
 };
@@ -42,20 +42,20 @@ struct sl_agent {
 
 /* checkpoint.c */
 
-void sl_agent_checkpoint_notified(struct sl_agent *member,
+void sl_agent_checkpoint_notified(struct sl_agent *agent,
                                   const struct sl_message_checkpoint *begun);
-void sl_agent_checkpoint_complete_notified(struct sl_agent *member,
-                                           const struct sl_message_checkpoint_complete *complete);
+void sl_agent_checkpoint_publish_notified(struct sl_agent *agent,
+                                          const struct sl_message_checkpoint_publish *complete);
 
 /* Sends an unsent answer. */
-void sl_agent_checkpoint_beat(struct sl_agent *member);
+void sl_agent_checkpoint_beat(struct sl_agent *agent);
 
 /* Returns the greatest checkpoint number that this process knows, for Register. */
-uint64_t sl_agent_checkpoint_newest(const struct sl_agent *member);
+uint64_t sl_agent_checkpoint_newest(const struct sl_agent *agent);
 
 /* Returns the newest checkpoint of the job that this process knows, for Register; 0: none. */
-uint64_t sl_agent_checkpoint_latest(const struct sl_agent *member);
+uint64_t sl_agent_checkpoint_latest(const struct sl_agent *agent);
 
-void sl_agent_checkpoint_fini(struct sl_agent *member);
+void sl_agent_checkpoint_fini(struct sl_agent *agent);
 
 #endif

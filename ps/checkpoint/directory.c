@@ -79,8 +79,8 @@ int sl_checkpoint_directory_manifest(const struct sl_disk *disk, const char *dir
 
 /* Listing */
 
-static int look_at(const struct sl_disk *disk, const char *directory,
-                   struct sl_checkpoint_found *found, char *reason, size_t reason_bytes)
+static int read_state(const struct sl_disk *disk, const char *directory,
+                      struct sl_checkpoint_found *found, char *reason, size_t reason_bytes)
 {
     struct sl_checkpoint_manifest manifest;
     int err = sl_checkpoint_directory_manifest(disk, directory, found->number, &manifest, reason,
@@ -142,7 +142,7 @@ int sl_checkpoint_directory_list(const struct sl_disk *disk, const char *directo
         return err;
     }
     for (uint32_t i = 0; err == 0 && i < list.count; i++) {
-        err = look_at(disk, directory, &list.items[i], reason, reason_bytes);
+        err = read_state(disk, directory, &list.items[i], reason, reason_bytes);
     }
     if (err != 0) {
         sl_checkpoint_list_fini(&list);
@@ -224,7 +224,8 @@ int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *dire
         (void)snprintf(reason, reason_bytes, "no memory to write the manifest of %s", subdir);
         return SL_ERR_NO_MEMORY;
     }
-    (void)snprintf(part, sizeof part, SL_CHECKPOINT_MANIFEST_NAME SL_FOLDER_PART "%u", writer);
+    (void)snprintf(part, sizeof part, SL_CHECKPOINT_MANIFEST_NAME SL_CHECKPOINT_PART_SUFFIX "%u",
+                   writer);
     err = sl_disk_replace(disk, subdir, SL_CHECKPOINT_MANIFEST_NAME, part, text, bytes, reason,
                           reason_bytes);
     free(text);

@@ -33,7 +33,7 @@ struct sl_checkpoint_report {
 enum sl_checkpoint_state {
     SL_CHECKPOINT_INCOMPLETE, /* no manifest: being written, or left by a crash or an abort */
     SL_CHECKPOINT_PUBLISHED,  /* has an undamaged manifest */
-    SL_CHECKPOINT_COMPLETE,   /* is published, and found complete by sl_checkpoint_select */
+    SL_CHECKPOINT_INTACT,     /* is published, and found complete by sl_checkpoint_select */
     SL_CHECKPOINT_DAMAGED     /* its manifest cannot be read, or its checksum is wrong */
 };
 
@@ -119,12 +119,12 @@ int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *direct
                                   uint32_t *removed, char *reason, size_t reason_bytes);
 
 /* Removes the files of aborted checkpoints: those below `below` without a manifest. The directories
- * of the newest `folders` of them stay as markers: they never completed, even if another server has
+ * of the newest `subdirs` of them stay as markers: they never completed, even if another server has
  * their manifest. Abandoned checkpoints and foreign files stay. Several servers may run this at
  * once. Errors, with a reason: NOT_FOUND (no such directory), TOO_LARGE, NO_MEMORY, IO (partly
  * done). */
 int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const char *directory,
-                                              uint64_t below, uint32_t folders, char *reason,
+                                              uint64_t below, uint32_t subdirs, char *reason,
                                               size_t reason_bytes);
 
 /* Name of the manifest of an abandoned checkpoint. */

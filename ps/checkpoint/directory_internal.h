@@ -4,8 +4,6 @@
 
 #include "ps/checkpoint/directory.h"
 
-#define SL_FOLDER_PART ".part" /* suffix of unfinished files */
-
 /* Checks that the files of the range exist with the manifest's sizes. Each deviation is reported;
  * the first is the reason. Errors: NOT_FOUND (the first is a missing file), CORRUPT, IO. */
 int sl_checkpoint_directory_check_files(const struct sl_disk *disk, const char *directory,

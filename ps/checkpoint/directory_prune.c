@@ -16,13 +16,13 @@ static bool is_ours(const char *name)
     if (strncmp(name, SL_CHECKPOINT_MANIFEST_NAME, sizeof SL_CHECKPOINT_MANIFEST_NAME - 1) == 0) {
         const char *rest = name + sizeof SL_CHECKPOINT_MANIFEST_NAME - 1;
         return *rest == '\0' || strcmp(name, SL_CHECKPOINT_ABANDONED_NAME) == 0 ||
-               strncmp(rest, SL_FOLDER_PART, sizeof SL_FOLDER_PART - 1) == 0;
+               strncmp(rest, SL_CHECKPOINT_PART_SUFFIX, sizeof SL_CHECKPOINT_PART_SUFFIX - 1) == 0;
     }
     if (sscanf(name, "shard-%4u-of-%4u.slc", &shard, &count) != 2) {
         return false;
     }
     sl_checkpoint_file_name(shard, count, again);
-    (void)snprintf(part, sizeof part, "%.31s" SL_FOLDER_PART, again);
+    (void)snprintf(part, sizeof part, "%.31s" SL_CHECKPOINT_PART_SUFFIX, again);
     return strcmp(name, again) == 0 || strcmp(name, part) == 0;
 }
 
@@ -69,7 +69,7 @@ static int remove_files(const struct sl_disk *disk, const char *subdir, bool als
 static int remove_subdir(const struct sl_disk *disk, const char *subdir, char *reason,
                          size_t reason_bytes)
 {
-    int err = unless_gone(sl_disk_remove_folder(disk, subdir, reason, reason_bytes));
+    int err = unless_gone(sl_disk_remove_subdir(disk, subdir, reason, reason_bytes));
     return err == SL_ERR_EXISTS ? 0 : err;
 }
 
@@ -225,7 +225,7 @@ static int clear_one(const struct sl_disk *disk, const char *directory, uint64_t
 }
 
 int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const char *directory,
-                                              uint64_t below, uint32_t folders, char *reason,
+                                              uint64_t below, uint32_t subdirs, char *reason,
                                               size_t reason_bytes)
 {
     struct sl_checkpoint_list list;
@@ -238,7 +238,7 @@ int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const 
     for (uint32_t i = list.count; err == 0 && i-- > 0;) {
         const struct sl_checkpoint_found *found = &list.items[i];
         if (found->number < below && found->state == SL_CHECKPOINT_INCOMPLETE) {
-            const bool subdir_too = kept >= folders;
+            const bool subdir_too = kept >= subdirs;
             err = clear_one(disk, directory, found->number, subdir_too, reason, reason_bytes);
             is_any_gone = is_any_gone || subdir_too;
             kept++;

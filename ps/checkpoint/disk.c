@@ -97,7 +97,7 @@ int sl_disk_sync_directory(const struct sl_disk *disk, const char *path, char *r
     return refuse(err, "sync the directory", path, why, reason, reason_bytes);
 }
 
-int sl_disk_make_folder(const struct sl_disk *disk, const char *path, char *reason,
+int sl_disk_make_subdir(const struct sl_disk *disk, const char *path, char *reason,
                         size_t reason_bytes)
 {
     char why[SL_DISK_WHY_BYTES] = "";
@@ -112,7 +112,7 @@ int sl_disk_remove(const struct sl_disk *disk, const char *path, char *reason, s
     return refuse(err, "remove", path, why, reason, reason_bytes);
 }
 
-int sl_disk_remove_folder(const struct sl_disk *disk, const char *path, char *reason,
+int sl_disk_remove_subdir(const struct sl_disk *disk, const char *path, char *reason,
                           size_t reason_bytes)
 {
     char why[SL_DISK_WHY_BYTES] = "";

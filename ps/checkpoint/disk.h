@@ -94,10 +94,10 @@ int sl_disk_rename(const struct sl_disk *disk, const char *from, const char *to,
                    size_t reason_bytes);
 int sl_disk_sync_directory(const struct sl_disk *disk, const char *path, char *reason,
                            size_t reason_bytes);
-int sl_disk_make_folder(const struct sl_disk *disk, const char *path, char *reason,
+int sl_disk_make_subdir(const struct sl_disk *disk, const char *path, char *reason,
                         size_t reason_bytes);
 int sl_disk_remove(const struct sl_disk *disk, const char *path, char *reason, size_t reason_bytes);
-int sl_disk_remove_folder(const struct sl_disk *disk, const char *path, char *reason,
+int sl_disk_remove_subdir(const struct sl_disk *disk, const char *path, char *reason,
                           size_t reason_bytes);
 /* Sorted by name. On success *out needs sl_disk_names_fini. */
 int sl_disk_list(const struct sl_disk *disk, const char *path, struct sl_disk_names *out,

@@ -28,6 +28,7 @@
 #define SL_CHECKPOINT_NAME_BYTES         32         /* of a shard's file, with NUL */
 #define SL_CHECKPOINT_MANIFEST_BYTES_MAX (2U << 20) /* enough for SL_LIMIT_SHARDS files */
 #define SL_CHECKPOINT_MANIFEST_NAME      "manifest.json"
+#define SL_CHECKPOINT_PART_SUFFIX        ".part" /* of files in progress */
 
 /* A shard's file, as its writer finished it. */
 struct sl_checkpoint_entry {

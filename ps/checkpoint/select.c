@@ -12,12 +12,12 @@ struct search {
     const char *directory;
     const struct sl_checkpoint_select_options *options;
     uint64_t selected;
-    uint32_t complete, damaged; /* number of checkpoints */
+    uint32_t intact, damaged; /* number of checkpoints */
     char *reason;
     size_t reason_bytes;
 };
 
-/* Checks the files that are needed; of a candidate with falls_back, every byte. */
+/* Checks the files that are needed; of a candidate with fallback, every byte. */
 static int check(const struct search *search, uint64_t number, bool is_candidate, char *why)
 {
     const struct sl_checkpoint_select_options *options = search->options;
@@ -33,31 +33,31 @@ static int check(const struct search *search, uint64_t number, bool is_candidate
         range = (struct sl_checkpoint_shard_range){0};
     }
     sl_checkpoint_manifest_fini(&manifest);
-    return is_candidate && options->falls_back
+    return is_candidate && options->fallback
                ? sl_checkpoint_directory_verify(search->disk, search->directory, number, range,
                                                 report, why, WHY_BYTES)
                : sl_checkpoint_directory_chain(search->disk, search->directory, number, range,
                                                report, NULL, why, WHY_BYTES);
 }
 
-static int look_at(struct search *search, struct sl_checkpoint_found *found)
+static int check_candidate(struct search *search, struct sl_checkpoint_found *found)
 {
     const struct sl_checkpoint_select_options *options = search->options;
     const bool is_candidate =
-        search->selected == 0 && (options->greatest == 0 || found->number <= options->greatest);
+        search->selected == 0 && (options->up_to == 0 || found->number <= options->up_to);
     char why[WHY_BYTES];
     if (found->state == SL_CHECKPOINT_INCOMPLETE ||
-        (!is_candidate && search->complete >= options->complete_max)) {
+        (!is_candidate && search->intact >= options->intact_max)) {
         return 0;
     }
     int err = check(search, found->number, is_candidate, why);
     const bool is_damage =
         err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
     if (err == 0) {
-        found->state = SL_CHECKPOINT_COMPLETE;
-        search->complete++;
+        found->state = SL_CHECKPOINT_INTACT;
+        search->intact++;
         search->selected = is_candidate ? found->number : search->selected;
-    } else if (!is_damage || (is_candidate && !options->falls_back)) {
+    } else if (!is_damage || (is_candidate && !options->fallback)) {
         (void)snprintf(search->reason, search->reason_bytes, "checkpoint %" PRIu64 ": %s",
                        found->number, why);
         return err;
@@ -80,7 +80,7 @@ int sl_checkpoint_select(const struct sl_disk *disk, const char *directory,
                             .reason_bytes = reason_bytes};
     int err = 0;
     for (uint32_t i = list->count; err == 0 && i > 0; i--) {
-        err = look_at(&search, &list->items[i - 1]);
+        err = check_candidate(&search, &list->items[i - 1]);
     }
     if (err == 0 && search.selected == 0 && search.damaged > 0) {
         (void)snprintf(reason, reason_bytes,
@@ -97,7 +97,7 @@ int sl_checkpoint_newest(const struct sl_disk *disk, const char *directory,
                          struct sl_checkpoint_shard_range range, uint64_t *number, char *reason,
                          size_t reason_bytes)
 {
-    const struct sl_checkpoint_select_options options = {.own = range, .complete_max = 1};
+    const struct sl_checkpoint_select_options options = {.own = range, .intact_max = 1};
     struct sl_checkpoint_list list;
     int err = sl_checkpoint_directory_list(disk, directory, &list, reason, reason_bytes);
     if (err != 0) {

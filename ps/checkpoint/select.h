@@ -5,16 +5,16 @@
 #include "ps/checkpoint/directory.h"
 
 struct sl_checkpoint_select_options {
-    uint64_t greatest; /* selects this number or one before it; 0: any */
-    bool falls_back;   /* passes over damaged ones, and reads every byte of the selected one */
+    uint64_t up_to; /* selects this number or one before it; 0: any */
+    bool fallback;  /* passes over damaged ones, and reads every byte of the selected one */
     struct sl_checkpoint_shard_range own; /* the shards whose files must exist, of checkpoints */
     uint32_t shard_count;                 /* with so many shards (0: of all); else all */
-    uint32_t complete_max; /* stops when so many complete ones are found, the selected one too */
+    uint32_t intact_max; /* stops when so many complete ones are found, the selected one too */
     const struct sl_checkpoint_report *report; /* what damages candidates; may be NULL */
 };
 
 /* Selects the newest complete checkpoint of the list, and marks complete ones COMPLETE. *number: 0:
- * none. A damaged candidate is an error, unless falls_back; so is a list whose candidates are all
+ * none. A damaged candidate is an error, unless fallback; so is a list whose candidates are all
  * damaged. Damage of others is ignored, but not a read error: such a checkpoint may be intact.
  * Errors, with a reason: CORRUPT, VERSION, NO_MEMORY, IO. */
 int sl_checkpoint_select(const struct sl_disk *disk, const char *directory,

@@ -18,8 +18,8 @@ struct sl_checkpoint_writer {
     uint32_t compression_level;
     ZSTD_CCtx *zstd; /* NULL: no compression */
     size_t buffer_bytes;
-    uint8_t *buffer; /* a block's header and stored payload, written together */
-    char directory[SL_DISK_PATH_BYTES];
+    uint8_t *buffer;                 /* a block's header and stored payload, written together */
+    char subdir[SL_DISK_PATH_BYTES]; /* of this checkpoint */
     char path[SL_DISK_PATH_BYTES];
 };
 
@@ -68,10 +68,10 @@ static void free_writer(struct sl_checkpoint_writer **writer)
 }
 
 /* Creates the checkpoint's directory durably. */
-static int make_directory(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
-                          size_t reason_bytes)
+static int make_subdir(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
+                       size_t reason_bytes)
 {
-    int err = sl_disk_make_folder(writer->disk, writer->directory, reason, reason_bytes);
+    int err = sl_disk_make_subdir(writer->disk, writer->subdir, reason, reason_bytes);
     if (err != 0 && err != SL_ERR_EXISTS) {
         return err;
     }
@@ -91,8 +91,7 @@ static int check_unpublished(const struct sl_checkpoint_writer *writer, const ch
     err = sl_disk_open(writer->disk, path, SL_DISK_READ, &file, reason, reason_bytes);
     if (err == 0) {
         (void)sl_disk_close(&file, NULL, 0);
-        (void)snprintf(reason, reason_bytes, "%s is a complete checkpoint already",
-                       writer->directory);
+        (void)snprintf(reason, reason_bytes, "%s has a manifest already", writer->subdir);
         return SL_ERR_EXISTS;
     }
     return err == SL_ERR_NOT_FOUND ? 0 : err;
@@ -104,14 +103,14 @@ static int set_paths(struct sl_checkpoint_writer *writer, const char *directory,
     char name[SL_CHECKPOINT_NAME_BYTES];
     char part_name[SL_CHECKPOINT_NAME_BYTES + 8];
     sl_checkpoint_file_name(writer->header.shard, writer->header.shard_count, name);
-    (void)snprintf(part_name, sizeof part_name, "%s.part", name);
-    int err = sl_checkpoint_directory_path(directory, writer->header.number, NULL,
-                                           writer->directory, reason, reason_bytes);
+    (void)snprintf(part_name, sizeof part_name, "%s" SL_CHECKPOINT_PART_SUFFIX, name);
+    int err = sl_checkpoint_directory_path(directory, writer->header.number, NULL, writer->subdir,
+                                           reason, reason_bytes);
     if (err == 0) {
-        err = sl_disk_join(writer->directory, name, writer->path, reason, reason_bytes);
+        err = sl_disk_join(writer->subdir, name, writer->path, reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_disk_join(writer->directory, part_name, part, reason, reason_bytes);
+        err = sl_disk_join(writer->subdir, part_name, part, reason, reason_bytes);
     }
     return err;
 }
@@ -126,7 +125,7 @@ static int open_file(struct sl_checkpoint_writer *writer, const char *directory,
         err = check_unpublished(writer, directory, reason, reason_bytes);
     }
     if (err == 0) {
-        err = make_directory(writer, directory, reason, reason_bytes);
+        err = make_subdir(writer, directory, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_disk_remove(writer->disk, part, reason, reason_bytes);
@@ -183,7 +182,7 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
         err = write_header(writer, reason, reason_bytes);
     }
     if (err != 0) {
-        sl_checkpoint_writer_abandon(&writer);
+        sl_checkpoint_writer_discard(&writer);
         return err;
     }
     *out = writer;
@@ -275,10 +274,10 @@ int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
     }
     if (err == 0) {
         self->file.path[0] = '\0'; /* nothing left to remove */
-        err = sl_disk_sync_directory(self->disk, self->directory, reason, reason_bytes);
+        err = sl_disk_sync_directory(self->disk, self->subdir, reason, reason_bytes);
     }
     if (err != 0) {
-        sl_checkpoint_writer_abandon(writer);
+        sl_checkpoint_writer_discard(writer);
         return err;
     }
     *out = (struct sl_checkpoint_entry){
@@ -292,7 +291,7 @@ int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
     return 0;
 }
 
-void sl_checkpoint_writer_abandon(struct sl_checkpoint_writer **writer)
+void sl_checkpoint_writer_discard(struct sl_checkpoint_writer **writer)
 {
     struct sl_checkpoint_writer *self = *writer;
     if (self == NULL) {

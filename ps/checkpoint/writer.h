@@ -46,6 +46,6 @@ int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
                                 struct sl_checkpoint_entry *out, char *reason, size_t reason_bytes);
 
 /* Removes the unfinished file, if the disk allows. Nulls *writer; NULL is allowed. */
-void sl_checkpoint_writer_abandon(struct sl_checkpoint_writer **writer);
+void sl_checkpoint_writer_discard(struct sl_checkpoint_writer **writer);
 
 #endif

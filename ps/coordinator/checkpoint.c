@@ -40,11 +40,11 @@ static void send_to_all(struct sl_coordinator *coordinator, const struct sl_mess
 /* Waits for every primary. A server that has only backups takes no part. */
 static void wait_for_all(struct sl_coordinator *coordinator)
 {
-    coordinator->checkpoint.owed = 0;
+    coordinator->checkpoint.acks_pending = 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         const bool serves = sl_coordinator_replica_needs(coordinator, task);
         coordinator->ps[task].ack_pending = serves;
-        coordinator->checkpoint.owed += serves;
+        coordinator->checkpoint.acks_pending += serves;
     }
 }
 
@@ -103,11 +103,12 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
         refuse_next(coordinator, SL_ERR_NO_MEMORY, "the coordinator has no memory for it");
         return;
     }
-    bool adds = checkpoint->delta_base != 0 && checkpoint->incrementals < options->incrementals_max;
+    bool adds =
+        checkpoint->incremental_base != 0 && checkpoint->incrementals < options->incrementals_max;
     checkpoint->stage = SL_COORDINATOR_CHECKPOINT_WRITING;
     checkpoint->number = ++checkpoint->max_seen;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
-    checkpoint->base = adds ? checkpoint->delta_base : 0;
+    checkpoint->base = adds ? checkpoint->incremental_base : 0;
     checkpoint->begun_ns = checkpoint->stage_ns = now_ns;
     checkpoint->has_worker = false;
     checkpoint->time_ms = options->time_ms == NULL ? 0 : options->time_ms(options->ctx);
@@ -153,7 +154,7 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err
     (void)snprintf(message.error.text, sizeof message.error.text,
                    "checkpoint %" PRIu64 " is aborted: %s", checkpoint->number, why);
     sl_log_warn("%s", message.error.text);
-    checkpoint->delta_base = 0;
+    checkpoint->incremental_base = 0;
     idle(coordinator, now_ns);
     sl_coordinator_checkpoint_request_answer(coordinator, checkpoint->number, &message);
     sl_coordinator_checkpoint_update(coordinator, now_ns);
@@ -178,7 +179,7 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
                 checkpoint->number, checkpoint->base == 0 ? "" : "changes only, ",
                 checkpoint->file_count, checkpoint->file_count == 1 ? "" : "s", (double)bytes / 1e6,
                 (double)(now_ns - checkpoint->begun_ns) / (double)SL_CLOCK_NS_PER_S);
-    checkpoint->delta_base = checkpoint->last_on_all_servers = checkpoint->job_latest =
+    checkpoint->incremental_base = checkpoint->last_on_all_servers = checkpoint->job_latest =
         checkpoint->number;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     checkpoint->incrementals = checkpoint->base == 0 ? 0 : checkpoint->incrementals + 1;
@@ -194,16 +195,16 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
 
 /* Messages of servers */
 
-static struct sl_message complete_message(const struct sl_coordinator_checkpoint *checkpoint)
+static struct sl_message publish_message(const struct sl_coordinator_checkpoint *checkpoint)
 {
     return (struct sl_message){
-        .kind = SL_MESSAGE_CHECKPOINT_COMPLETE,
-        .checkpoint_complete = {.number = checkpoint->number,
-                                .base = checkpoint->base,
-                                .files = checkpoint->files,
-                                .file_count = checkpoint->file_count,
-                                .time_ms = checkpoint->time_ms,
-                                .has_worker = checkpoint->has_worker},
+        .kind = SL_MESSAGE_CHECKPOINT_PUBLISH,
+        .checkpoint_publish = {.number = checkpoint->number,
+                               .base = checkpoint->base,
+                               .files = checkpoint->files,
+                               .file_count = checkpoint->file_count,
+                               .time_ms = checkpoint->time_ms,
+                               .has_worker = checkpoint->has_worker},
     };
 }
 
@@ -228,10 +229,11 @@ static bool is_current(struct sl_coordinator *coordinator,
 }
 
 /* Returns true on the last acknowledgement. */
-static bool pay(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member)
+static bool acknowledge(struct sl_coordinator *coordinator,
+                        const struct sl_coordinator_member *member)
 {
     coordinator->ps[member->hello.task_index].ack_pending = false;
-    return --coordinator->checkpoint.owed == 0;
+    return --coordinator->checkpoint.acks_pending == 0;
 }
 
 /* Accepts exactly one file for each shard that the server serves, in their order. */
@@ -280,12 +282,12 @@ void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
         return;
     }
     checkpoint->has_worker = checkpoint->has_worker || part->has_worker;
-    if (pay(coordinator, member)) {
+    if (acknowledge(coordinator, member)) {
         checkpoint->stage = SL_COORDINATOR_CHECKPOINT_PUBLISHING;
         checkpoint->stage_ns = now_ns;
         wait_for_all(coordinator);
-        struct sl_message complete = complete_message(checkpoint);
-        send_to_all(coordinator, &complete);
+        struct sl_message publish = publish_message(checkpoint);
+        send_to_all(coordinator, &publish);
     }
 }
 
@@ -295,7 +297,7 @@ void sl_coordinator_checkpoint_done(struct sl_coordinator *coordinator,
 {
     if (is_current(coordinator, member, message, message->checkpoint_number) &&
         coordinator->checkpoint.stage == SL_COORDINATOR_CHECKPOINT_PUBLISHING &&
-        coordinator->ps[member->hello.task_index].ack_pending && pay(coordinator, member)) {
+        coordinator->ps[member->hello.task_index].ack_pending && acknowledge(coordinator, member)) {
         finish(coordinator, now_ns);
     }
 }
@@ -308,8 +310,8 @@ void sl_coordinator_checkpoint_cluster_ready(struct sl_coordinator *coordinator,
     coordinator->checkpoint.next_ns = interval_ns == 0 ? SL_CLOCK_NEVER : now_ns + interval_ns;
 }
 
-void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
-                                    const struct sl_coordinator_member *member)
+void sl_coordinator_checkpoint_resend(struct sl_coordinator *coordinator,
+                                      const struct sl_coordinator_member *member)
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     if (!sl_coordinator_is_ps(member) || checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE ||
@@ -318,7 +320,7 @@ void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
     }
     struct sl_message message = checkpoint->stage == SL_COORDINATOR_CHECKPOINT_WRITING
                                     ? checkpoint_message(checkpoint)
-                                    : complete_message(checkpoint);
+                                    : publish_message(checkpoint);
     sl_coordinator_send(coordinator, member, &message);
 }
 
@@ -339,7 +341,7 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
     if (!is_new) {
         return;
     }
-    checkpoint->delta_base =
+    checkpoint->incremental_base =
         0; /* a new process may lack its files, and does not know its content */
     if (coordinator->ps[member->hello.task_index].restore != checkpoint->last_on_all_servers) {
         checkpoint->last_on_all_servers = 0;

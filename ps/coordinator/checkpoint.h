@@ -29,8 +29,8 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
 
 /* Repeats the pending message to a registered server: the first one, or its answer, may be lost
  * with a connection. */
-void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
-                                    const struct sl_coordinator_member *member);
+void sl_coordinator_checkpoint_resend(struct sl_coordinator *coordinator,
+                                      const struct sl_coordinator_member *member);
 
 /* Handles the end of a membership. */
 void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,

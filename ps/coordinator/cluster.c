@@ -53,8 +53,8 @@ static bool may_get_cluster(const struct sl_coordinator *coordinator,
 }
 
 /* True if the member waits for the cluster or has an older version, and may receive it now. */
-static bool is_owed_cluster(const struct sl_coordinator *coordinator,
-                            const struct sl_coordinator_member *member, bool is_whole)
+static bool needs_cluster(const struct sl_coordinator *coordinator,
+                          const struct sl_coordinator_member *member, bool is_whole)
 {
     bool cares =
         !sl_coordinator_is_ps(member) || coordinator->ps[member->hello.task_index].epoch != 0;
@@ -64,14 +64,14 @@ static bool is_owed_cluster(const struct sl_coordinator *coordinator,
            may_get_cluster(coordinator, member, is_whole);
 }
 
-static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
-                         struct sl_message *message)
+static void send_cluster_to(struct sl_coordinator *coordinator,
+                            struct sl_coordinator_member *member, struct sl_message *message)
 {
     message->id = member->waits_for_cluster ? member->cluster_waiter.request : 0;
     message->cluster.restore = sl_coordinator_is_ps(member)
                                    ? coordinator->ps[member->hello.task_index].restore
-                                   : coordinator->restore;
-    message->cluster.abandoned_above = sl_coordinator_is_ps(member) ? coordinator->restore : 0;
+                                   : coordinator->began_from;
+    message->cluster.abandoned_above = sl_coordinator_is_ps(member) ? coordinator->began_from : 0;
     message->cluster.abandoned_to = sl_coordinator_is_ps(member) ? coordinator->abandoned_to : 0;
     message->cluster.values_lost = coordinator->values_lost;
     member->waits_for_cluster = false;
@@ -101,7 +101,7 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
 }
 
 /* Sends the cluster to every member that needs it. is_whole: no task is missing. */
-static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t now_ns)
+static void send_cluster(struct sl_coordinator *coordinator, bool is_whole, uint64_t now_ns)
 {
     if (coordinator->job.never_began) {
         return; /* the job never begins */
@@ -109,11 +109,11 @@ static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t 
     if (is_whole) {
         begin(coordinator, now_ns);
     }
-    uint32_t owed = 0;
+    uint32_t needed = 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        owed += is_owed_cluster(coordinator, coordinator->members[i], is_whole) ? 1 : 0;
+        needed += needs_cluster(coordinator, coordinator->members[i], is_whole) ? 1 : 0;
     }
-    if (owed == 0) {
+    if (needed == 0) {
         return;
     }
     uint32_t count = coordinator->options.ps_count;
@@ -136,8 +136,8 @@ static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t 
         .cluster = {.ps = ps, .ps_count = count, .worker_count = coordinator->job.worker_count},
     };
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        if (is_owed_cluster(coordinator, coordinator->members[i], is_whole)) {
-            tell_cluster(coordinator, coordinator->members[i], &message);
+        if (needs_cluster(coordinator, coordinator->members[i], is_whole)) {
+            send_cluster_to(coordinator, coordinator->members[i], &message);
         }
     }
     free(ps);
@@ -273,7 +273,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
 void sl_coordinator_cluster_update(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     struct sl_message_waiting nobody = {0};
-    publish(coordinator, find_missing(coordinator, &nobody) == 0, now_ns);
+    send_cluster(coordinator, find_missing(coordinator, &nobody) == 0, now_ns);
 }
 
 void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
@@ -293,7 +293,7 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
     sl_coordinator_waiter_init(&member->cluster_waiter, coordinator, member, message->id, 0,
                                now_ns);
     sl_coordinator_cluster_update(coordinator, now_ns);
-    sl_coordinator_checkpoint_tell(coordinator, member);
+    sl_coordinator_checkpoint_resend(coordinator, member);
     sl_coordinator_checkpoint_update(coordinator, now_ns);
     sl_coordinator_job_notify_end(coordinator, member);
 }
@@ -304,7 +304,7 @@ void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t no
     uint32_t missing = find_missing(coordinator, &waiting);
     sl_coordinator_job_update(coordinator, missing, now_ns);
     /* For members that were disconnected, and after a failed allocation. */
-    publish(coordinator, missing == 0, now_ns);
+    send_cluster(coordinator, missing == 0, now_ns);
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
         if (member->waits_for_cluster) {

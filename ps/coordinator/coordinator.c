@@ -19,9 +19,9 @@
 #include "ps/coordinator/state.h"
 #include "ps/coordinator/table.h"
 
-#define WAITING_INTERVAL_DEFAULT_NS (3 * SL_CLOCK_NS_PER_S)
-#define LEASE_DEFAULT_NS            (10 * SL_CLOCK_NS_PER_S)
-#define CHECKPOINT_DEFAULT_NS       (3600 * SL_CLOCK_NS_PER_S)
+#define WAITING_INTERVAL_DEFAULT_NS   (3 * SL_CLOCK_NS_PER_S)
+#define LEASE_DEFAULT_NS              (10 * SL_CLOCK_NS_PER_S)
+#define CHECKPOINT_TIMEOUT_DEFAULT_NS (3600 * SL_CLOCK_NS_PER_S)
 
 int sl_coordinator_create(const struct sl_coordinator_options *options, struct sl_coordinator **out)
 {
@@ -47,7 +47,7 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
         coordinator->options.lease_ns = LEASE_DEFAULT_NS;
     }
     if (options->checkpoint_timeout_ns == 0) {
-        coordinator->options.checkpoint_timeout_ns = CHECKPOINT_DEFAULT_NS;
+        coordinator->options.checkpoint_timeout_ns = CHECKPOINT_TIMEOUT_DEFAULT_NS;
     }
     coordinator->cluster_version = 1;
     sl_coordinator_reset_job(coordinator);

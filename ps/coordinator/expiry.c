@@ -40,7 +40,7 @@ void sl_coordinator_expiry_notify(struct sl_coordinator *coordinator,
     }
 }
 
-static void tell_leave(struct sl_coordinator *coordinator, uint32_t task)
+static void notify_departure(struct sl_coordinator *coordinator, uint32_t task)
 {
     const struct sl_coordinator_worker *worker = &coordinator->workers[task];
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -62,7 +62,7 @@ void sl_coordinator_expiry_notify_departures(struct sl_coordinator *coordinator,
         worker->unnotified = false;
         coordinator->unnotified_count--;
         if (worker->left_job) {
-            tell_leave(coordinator, task);
+            notify_departure(coordinator, task);
         }
     }
 }
@@ -73,8 +73,8 @@ void sl_coordinator_expiry_notify_departures(struct sl_coordinator *coordinator,
  *   sent after every reconnect: the earlier connection may have closed before the server read them.
  *   A duplicate does no harm.
  * - The worker expired or was replaced after since_ns, and has not come back. */
-static bool owes_expiry(const struct sl_coordinator *coordinator,
-                        const struct sl_coordinator_member *ps, uint32_t task, uint64_t since_ns)
+static bool needs_expiry(const struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_member *ps, uint32_t task, uint64_t since_ns)
 {
     const struct sl_coordinator_worker *worker = &coordinator->workers[task];
     const bool is_old = ps->last_seen_ns >= worker->end_ns &&
@@ -99,7 +99,7 @@ void sl_coordinator_expiry_notify_missed(struct sl_coordinator *coordinator,
     for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
         const struct sl_coordinator_worker *worker = &coordinator->workers[task];
         if (worker->end != SL_COORDINATOR_END_NONE &&
-            owes_expiry(coordinator, ps, task, since_ns)) {
+            needs_expiry(coordinator, ps, task, since_ns)) {
             send_expired(coordinator, ps, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
                          worker->end);
         }
@@ -113,8 +113,8 @@ uint64_t sl_coordinator_expiry_since(const struct sl_coordinator *coordinator,
     return last_seen_ns > lease_ns ? last_seen_ns - lease_ns : 1;
 }
 
-void sl_coordinator_expiry_owe(struct sl_coordinator *coordinator, struct sl_coordinator_member *ps,
-                               uint64_t last_seen_ns)
+void sl_coordinator_expiry_mark_missed(struct sl_coordinator *coordinator,
+                                       struct sl_coordinator_member *ps, uint64_t last_seen_ns)
 {
     const uint64_t since_ns = sl_coordinator_expiry_since(coordinator, last_seen_ns);
     ps->missed_expirations_since_ns =

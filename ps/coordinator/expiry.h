@@ -22,8 +22,8 @@ void sl_coordinator_expiry_notify_missed(struct sl_coordinator *coordinator,
 
 /* Records that a promoted server may have missed expirations, given when the former primary was
  * last seen. */
-void sl_coordinator_expiry_owe(struct sl_coordinator *coordinator, struct sl_coordinator_member *ps,
-                               uint64_t last_seen_ns);
+void sl_coordinator_expiry_mark_missed(struct sl_coordinator *coordinator,
+                                       struct sl_coordinator_member *ps, uint64_t last_seen_ns);
 
 /* Returns the time from which a server last seen at last_seen_ns may have missed expirations:
  * messages sent up to one lease earlier may not have arrived. */

@@ -441,8 +441,8 @@ static void add_member(struct sl_coordinator *coordinator, struct sl_coordinator
     sl_coordinator_member_note(coordinator, member);
 }
 
-int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_message_role role,
-                                  uint32_t task, uint64_t client_id, bool registered)
+int sl_coordinator_member_load(struct sl_coordinator *coordinator, enum sl_message_role role,
+                               uint32_t task, uint64_t client_id, bool registered)
 {
     const struct sl_message_hello hello = {
         .purpose = SL_MESSAGE_PURPOSE_CONTROL,

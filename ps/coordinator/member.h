@@ -20,8 +20,8 @@ void sl_coordinator_member_note(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member);
 
 /* Adds a member from the records, disconnected. Errors: NO_MEMORY. */
-int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_message_role role,
-                                  uint32_t task, uint64_t client_id, bool registered);
+int sl_coordinator_member_load(struct sl_coordinator *coordinator, enum sl_message_role role,
+                               uint32_t task, uint64_t client_id, bool registered);
 
 /* Counts the workers of the job, i.e. those that a barrier of count 0 waits for: tasks below
  * worker_count that have not left or expired, and joined workers beyond it. */

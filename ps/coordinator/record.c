@@ -53,8 +53,9 @@ static json_t *job_json(const struct sl_coordinator *coordinator)
                      coordinator->job.worker_count_from, "cluster_version",
                      (json_int_t)coordinator->cluster_version, "values_lost",
                      (json_int_t)coordinator->values_lost, "formed",
-                     coordinator->cluster_ready ? 1 : 0, "restore", id_json(coordinator->restore),
-                     "checkpoint", id_json(coordinator->checkpoint.max_seen), "whole",
+                     coordinator->cluster_ready ? 1 : 0, "restore",
+                     id_json(coordinator->began_from), "checkpoint",
+                     id_json(coordinator->checkpoint.max_seen), "whole",
                      id_json(coordinator->checkpoint.last_on_all_servers), "latest",
                      id_json(coordinator->checkpoint.job_latest), "abandoned",
                      id_json(coordinator->abandoned_to), "stage", STAGES[coordinator->job.stage],
@@ -244,7 +245,7 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
         !read_count(record, "values_lost", coordinator->options.ps_count,
                     &coordinator->values_lost) ||
         !read_flag(record, "formed", &coordinator->cluster_ready) ||
-        !read_id(record, "restore", &coordinator->restore) ||
+        !read_id(record, "restore", &coordinator->began_from) ||
         !read_id(record, "checkpoint", &coordinator->checkpoint.max_seen) ||
         !read_id(record, "whole", &coordinator->checkpoint.last_on_all_servers) ||
         !read_id(record, "latest", &coordinator->checkpoint.job_latest) ||
@@ -287,7 +288,7 @@ static int read_member(struct sl_coordinator *coordinator, enum sl_message_role 
         sl_coordinator_find(coordinator, role, task) != NULL) {
         return SL_ERR_CORRUPT;
     }
-    return sl_coordinator_member_restore(coordinator, role, task, id, registered);
+    return sl_coordinator_member_load(coordinator, role, task, id, registered);
 }
 
 static bool is_endpoint(const char *text)
@@ -403,7 +404,7 @@ static int read_table(struct sl_coordinator *coordinator, uint32_t id, const uin
     const struct sl_table_spec *spec = &message.table_open.spec;
     bool is_table = message.kind == SL_MESSAGE_TABLE_OPEN && message.table_open.table_id == id &&
                     sl_message_check_spec(spec, reason, reason_bytes) == 0;
-    err = is_table ? sl_coordinator_table_restore(coordinator, id, spec) : SL_ERR_CORRUPT;
+    err = is_table ? sl_coordinator_table_load(coordinator, id, spec) : SL_ERR_CORRUPT;
     sl_message_fini(&message);
     return err;
 }
@@ -559,7 +560,7 @@ static void forget(struct sl_coordinator *coordinator)
     coordinator->values_lost = 0;
     coordinator->has_older_tables = false;
     coordinator->cluster_ready = false;
-    coordinator->restore = coordinator->abandoned_to = 0;
+    coordinator->began_from = coordinator->abandoned_to = 0;
     coordinator->checkpoint.max_seen = coordinator->checkpoint.last_on_all_servers = 0;
     coordinator->checkpoint.job_latest = 0;
     coordinator->table_count = 0;

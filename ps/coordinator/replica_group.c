@@ -338,9 +338,9 @@ static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64
     begin_epoch(coordinator, group, group->backup, SL_MESSAGE_NO_BACKUP);
     sl_log_warn("ps/%u serves the shards of ps/%u from now on, instead of ps/%u (epoch %llu)",
                 group->primary, owner, from, (unsigned long long)group->epoch);
-    sl_coordinator_expiry_owe(coordinator,
-                              sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, group->primary),
-                              last_seen_ns);
+    sl_coordinator_expiry_mark_missed(
+        coordinator, sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, group->primary),
+        last_seen_ns);
 }
 
 void sl_coordinator_replica_leave(struct sl_coordinator *coordinator, uint32_t task,

@@ -45,7 +45,7 @@ static uint64_t next_of_first(const struct parties *parties, uint64_t below)
 }
 
 /* The newest checkpoint that all can restore; 0: none. */
-static uint64_t choose(const struct parties *parties)
+static uint64_t choose_common(const struct parties *parties)
 {
     uint64_t number = parties->count == 0 ? 0 : next_of_first(parties, UINT64_MAX);
     while (number != 0) {
@@ -142,7 +142,7 @@ bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
         }
     }
     uint64_t number;
-    if (choose(&parties) != 0) {
+    if (choose_common(&parties) != 0) {
         return true;
     }
     const uint32_t who = find_complete(&parties, &number);
@@ -204,7 +204,7 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
     if (number != 0) {
         sl_log_info("the job starts from checkpoint %" PRIu64, number);
     }
-    coordinator->restore = checkpoint->last_on_all_servers = checkpoint->job_latest = number;
+    coordinator->began_from = checkpoint->last_on_all_servers = checkpoint->job_latest = number;
     coordinator->abandoned_to = restores ? checkpoint->max_seen : 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         coordinator->ps[task].restore = number;
@@ -243,7 +243,7 @@ void sl_coordinator_restore_choose(struct sl_coordinator *coordinator)
     if (parties.count < coordinator->options.ps_count) {
         restore_replacements(coordinator);
     } else {
-        const uint64_t number = choose(&parties);
+        const uint64_t number = choose_common(&parties);
         log_passed_over(&parties, number);
         begin_from(coordinator, number, restores);
     }

@@ -132,13 +132,13 @@ struct sl_coordinator_checkpoint {
     uint64_t begun_ns, stage_ns, ended_ns;    /* stage_ns: when the stage began */
     uint64_t time_ms;                         /* wall clock at the start, since 1970 */
     bool is_last;                             /* requested by a server that is stopping */
-    uint32_t owed;                            /* servers with ack_pending */
+    uint32_t acks_pending;                    /* servers with ack_pending */
     struct sl_message_checkpoint_file *files; /* [file_count], by shard; NULL in IDLE */
     uint32_t file_count;
-    bool has_worker;     /* some shard in it has served a worker */
-    uint64_t max_seen;   /* greatest number known to any server */
-    uint64_t delta_base; /* complete checkpoint the next incremental is based on; 0: the next must
-                            be full */
+    bool has_worker;           /* some shard in it has served a worker */
+    uint64_t max_seen;         /* greatest number known to any server */
+    uint64_t incremental_base; /* complete checkpoint the next incremental is based on; 0: the next
+                            must be full */
     uint64_t last_on_all_servers; /* newest complete checkpoint that all servers have; 0: unknown */
     uint64_t job_latest;   /* newest complete one, or the one the job restored; servers that join
                               later restore none above it */
@@ -182,8 +182,8 @@ struct sl_coordinator {
                               table opened with keep_id, proves it */
     uint32_t values_lost;  /* 1 + index of the server that restarted without values; 0: none */
     bool cluster_ready;    /* the cluster was complete once and sent to members */
-    uint64_t restore;      /* checkpoint that the job began from; 0: none */
-    uint64_t abandoned_to; /* checkpoints above `restore` up to this one are abandoned */
+    uint64_t began_from;   /* checkpoint that the job began from; 0: none */
+    uint64_t abandoned_to; /* checkpoints above `began_from` up to this one are abandoned */
     struct sl_coordinator_checkpoint checkpoint;
     uint64_t recovery_deadline_ns; /* of loaded records (sl_coordinator_record_end); 0: none */
 };

@@ -59,8 +59,8 @@ static int reserve(struct sl_coordinator *coordinator, uint32_t id)
     return 0;
 }
 
-int sl_coordinator_table_restore(struct sl_coordinator *coordinator, uint32_t id,
-                                 const struct sl_table_spec *spec)
+int sl_coordinator_table_load(struct sl_coordinator *coordinator, uint32_t id,
+                              const struct sl_table_spec *spec)
 {
     int err = reserve(coordinator, id);
     if (err == 0) {
@@ -116,8 +116,9 @@ static int compare(const struct sl_coordinator *coordinator,
 }
 
 /* Answers a tool that knows only the table's name with all it needs to open the table. */
-static void tell(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
-                 const struct sl_message *message)
+static void answer_lookup(struct sl_coordinator *coordinator,
+                          const struct sl_coordinator_member *member,
+                          const struct sl_message *message)
 {
     const char *name = message->table_open.spec.name;
     const uint32_t id = name[0] == '\0' ? SL_LIMIT_TABLES : find(coordinator, name);
@@ -140,7 +141,7 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
 {
     const struct sl_message_table_open *open = &message->table_open;
     if (open->asks) {
-        tell(coordinator, member, message);
+        answer_lookup(coordinator, member, message);
         return;
     }
     char reason[SL_MESSAGE_TEXT_BYTES];

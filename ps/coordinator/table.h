@@ -13,7 +13,7 @@ void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
                                 const struct sl_coordinator_member *member, uint64_t id);
 
 /* Stores a table under a given id. Errors: NO_MEMORY. */
-int sl_coordinator_table_restore(struct sl_coordinator *coordinator, uint32_t id,
-                                 const struct sl_table_spec *spec);
+int sl_coordinator_table_load(struct sl_coordinator *coordinator, uint32_t id,
+                              const struct sl_table_spec *spec);
 
 #endif

@@ -135,7 +135,7 @@ static void give_up(struct sl_process *process, uint64_t number, int err, const 
 {
     sl_log_warn("checkpoint %" PRIu64 " is aborted, serving continues: %s", number, why);
     process->checkpoints->waited = 0;
-    sl_agent_checkpoint_fail(process->member, number, err, why);
+    sl_agent_checkpoint_fail(process->agent, number, err, why);
 }
 
 /* Reactor 0: there was no memory to pass on the result of a shard. */
@@ -144,7 +144,7 @@ static void part_expired(void *ctx, uint64_t number, uint64_t b)
     (void)b;
     struct sl_process *process = ctx;
     const struct sl_process_checkpoints *all = process->checkpoints;
-    if (process->member != NULL && number == all->number && all->waited > 0) {
+    if (process->agent != NULL && number == all->number && all->waited > 0) {
         give_up(process, number, SL_ERR_NO_MEMORY, "no memory to tell of a file");
     }
 }
@@ -159,7 +159,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
     struct sl_process *process = seat->core->process;
     struct sl_process_checkpoints *all = process->checkpoints;
     const struct sl_server_checkpoint_result *result = &part->result;
-    if (process->member == NULL || result->number != all->number || all->waited == 0) {
+    if (process->agent == NULL || result->number != all->number || all->waited == 0) {
         free(part); /* of an aborted checkpoint */
         return;
     }
@@ -178,7 +178,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
     all->has_worker = all->has_worker || result->goes_on;
     free(part);
     if (--all->waited == 0) {
-        sl_agent_checkpoint_part(process->member, all->number, all->files, all->file_count,
+        sl_agent_checkpoint_part(process->agent, all->number, all->files, all->file_count,
                                  all->has_worker);
     }
 }
@@ -262,7 +262,7 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
 {
     uint64_t above;
     uint64_t to;
-    sl_agent_abandoned(process->member, &above, &to);
+    sl_agent_abandoned(process->agent, &above, &to);
     above = begun->complete > to ? begun->complete : to;
     const bool is_known = begun->complete != 0 && above < begun->number;
     struct prune *work = calloc(1, sizeof *work);
@@ -284,12 +284,12 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
     struct sl_process *process = ctx;
     struct sl_process_checkpoints *all = process->checkpoints;
     if (!process->is_open) {
-        sl_agent_checkpoint_fail(process->member, begun->number, SL_ERR_AGAIN,
+        sl_agent_checkpoint_fail(process->agent, begun->number, SL_ERR_AGAIN,
                                  "it is still being restored");
         return;
     }
     if (!choose_servers(process)) {
-        sl_agent_checkpoint_fail(process->member, begun->number, SL_ERR_AGAIN,
+        sl_agent_checkpoint_fail(process->agent, begun->number, SL_ERR_AGAIN,
                                  "it has backups only");
         return;
     }
@@ -338,17 +338,17 @@ static void publish_done(struct sl_process_disk_job *job)
     struct publish *work = (struct publish *)job;
     struct sl_process *process = job->process;
     const uint64_t number = work->manifest.number;
-    if (process->member == NULL) {
+    if (process->agent == NULL) {
         /* the process is stopping */
     } else if (job->err != 0) {
         sl_log_warn("checkpoint %" PRIu64 " is aborted, serving continues: %s", number,
                     job->reason);
-        sl_agent_checkpoint_fail(process->member, number, job->err, job->reason);
+        sl_agent_checkpoint_fail(process->agent, number, job->err, job->reason);
     } else {
         if (process->coordinator == NULL) { /* else the coordinator logs it */
             report(process, &work->manifest);
         }
-        sl_agent_checkpoint_done(process->member, number);
+        sl_agent_checkpoint_done(process->agent, number);
     }
     sl_checkpoint_manifest_fini(&work->manifest);
     free(work);
@@ -356,7 +356,7 @@ static void publish_done(struct sl_process_disk_job *job)
 
 /* Errors: NO_MEMORY. */
 static int fill_manifest(const struct sl_process *process, struct sl_checkpoint_manifest *manifest,
-                         const struct sl_message_checkpoint_complete *complete)
+                         const struct sl_message_checkpoint_publish *complete)
 {
     int err = sl_checkpoint_manifest_init(complete->file_count, manifest);
     if (err != 0) {
@@ -376,14 +376,14 @@ static int fill_manifest(const struct sl_process *process, struct sl_checkpoint_
     return 0;
 }
 
-void sl_process_on_checkpoint_complete(void *ctx,
-                                       const struct sl_message_checkpoint_complete *complete)
+void sl_process_on_checkpoint_publish(void *ctx,
+                                      const struct sl_message_checkpoint_publish *complete)
 {
     struct sl_process *process = ctx;
     struct publish *work = calloc(1, sizeof *work);
     if (work == NULL || fill_manifest(process, &work->manifest, complete) != 0) {
         free(work);
-        sl_agent_checkpoint_fail(process->member, complete->number, SL_ERR_NO_MEMORY,
+        sl_agent_checkpoint_fail(process->agent, complete->number, SL_ERR_NO_MEMORY,
                                  "no memory for the manifest");
         return;
     }
@@ -425,7 +425,7 @@ static void last_answered(void *ctx, const struct sl_message *answer, int err, c
 static void ask_for_last(struct sl_process *process)
 {
     process->checkpoints->asks_left--;
-    sl_agent_checkpoint_ask(process->member, process->options.drain_timeout_ns, last_answered,
+    sl_agent_checkpoint_ask(process->agent, process->options.drain_timeout_ns, last_answered,
                             process);
 }
 
@@ -435,7 +435,7 @@ static void ask_for_last(struct sl_process *process)
 static void all_quiet(struct sl_process *process, bool holds_all)
 {
     const bool is_degraded = process->options.ps_count == 1;
-    if ((holds_all && is_degraded) || process->member == NULL) {
+    if ((holds_all && is_degraded) || process->agent == NULL) {
         sl_process_answer(&process->cores[0], 0);
         return;
     }

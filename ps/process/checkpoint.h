@@ -11,8 +11,8 @@ int sl_process_checkpoint_open(struct sl_process_core *core);
 
 /* Callbacks of the agent. */
 void sl_process_on_checkpoint(void *process, const struct sl_message_checkpoint *begun);
-void sl_process_on_checkpoint_complete(void *process,
-                                       const struct sl_message_checkpoint_complete *complete);
+void sl_process_on_checkpoint_publish(void *process,
+                                      const struct sl_message_checkpoint_publish *complete);
 void sl_process_on_checkpoint_completed(void *process, uint64_t number);
 
 /* Returns the disk of the checkpoints. Any thread. */

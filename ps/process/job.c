@@ -174,7 +174,7 @@ void sl_process_drain(void *ctx, uint64_t a, uint64_t b)
     (void)b;
     struct sl_process *process = ((const struct sl_process_core *)ctx)->process;
     sl_process_replica_end(process, core_drain);
-    if (process->member != NULL) {
-        sl_agent_leave(process->member);
+    if (process->agent != NULL) {
+        sl_agent_leave(process->agent);
     }
 }

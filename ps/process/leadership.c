@@ -97,9 +97,9 @@ static void on_leader(void *ctx, const struct sl_election_leader *leader)
         sl_log_info("%s hosts the coordinator, at %s", leader->name, leader->endpoint);
     }
     struct sl_endpoint endpoint;
-    if (process->member != NULL && leader->term != 0 &&
+    if (process->agent != NULL && leader->term != 0 &&
         sl_endpoint_parse(leader->endpoint, &endpoint, NULL, 0) == 0) {
-        sl_agent_set_coordinator(process->member, &endpoint);
+        sl_agent_set_coordinator(process->agent, &endpoint);
     }
 }
 

@@ -195,7 +195,7 @@ static void core_stop(void *ctx)
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
     if (core->index == 0) {
-        sl_agent_close(&process->member);
+        sl_agent_close(&process->agent);
         sl_process_checkpoint_close(process);
         sl_process_restore_close(process);
         sl_process_leadership_close(process);
@@ -239,7 +239,7 @@ static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
 static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
     struct sl_process *process = ctx;
-    process->task_index = sl_agent_task_index(process->member);
+    process->task_index = sl_agent_task_index(process->agent);
     sl_process_report_name(process);
     process->hosted[SL_PROCESS_HOME].first_shard = first_shard;
     process->shard_count = shard_count;
@@ -320,7 +320,7 @@ int sl_process_join(struct sl_process *process)
         .heartbeat_ns = options->heartbeat_ns,
         .start_timeout_ns = options->start_timeout_ns,
         .restore = found.number,
-        .checkpoint_newest = found.greatest,
+        .checkpoint_newest = found.highest,
         .complete = found.complete,
         .unfinished = found.unfinished,
         .joined = on_joined,
@@ -330,12 +330,12 @@ int sl_process_join(struct sl_process *process)
         .expired = on_expired,
         .ended = sl_process_on_ended,
         .checkpoint = has_directory ? sl_process_on_checkpoint : NULL,
-        .checkpoint_complete = has_directory ? sl_process_on_checkpoint_complete : NULL,
+        .checkpoint_publish = has_directory ? sl_process_on_checkpoint_publish : NULL,
         .checkpoint_completed = has_directory ? sl_process_on_checkpoint_completed : NULL,
         .absent = options->kind == SL_PROCESS_SERVER ? sl_process_on_absent : NULL,
         .ctx = process,
     };
-    return sl_agent_open(&member, &process->member);
+    return sl_agent_open(&member, &process->agent);
 }
 
 /* Reactor 0: listens and joins the cluster. Each core answers when it knows its shard; a scheduler

@@ -32,7 +32,7 @@ struct sl_process_checkpoint {
                                    the load */
     bool restores;
     uint64_t restore_number;    /* 0: the newest complete one, if any */
-    bool fall_back;             /* if it is damaged, restore the newest older one that is intact */
+    bool fallback;              /* if it is damaged, restore the newest older one that is intact */
     const struct sl_disk *disk; /* outlives the run; NULL: the real one */
 };
 

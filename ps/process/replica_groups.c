@@ -138,7 +138,7 @@ static bool take_config(struct sl_process_replica_group *config,
 static struct sl_message_replica_report report_of(const struct sl_process *process,
                                                   const struct sl_process_replica_group *config)
 {
-    const uint32_t task = sl_agent_task_index(process->member);
+    const uint32_t task = sl_agent_task_index(process->agent);
     const bool is_primary = config->ps.primary == task;
     const enum sl_process_report report =
         config->notified_epoch == config->ps.epoch ? config->report : SL_PROCESS_REPORT_NOTHING;
@@ -160,13 +160,13 @@ static void tell_member(const struct sl_process *process, bool is_news)
     for (uint32_t which = SL_PROCESS_HOME; which <= SL_PROCESS_PARTNER; which++) {
         reports[which] = report_of(process, &process->hosted[which].group);
     }
-    sl_agent_report(process->member, reports, SL_MESSAGE_REPLICA_REPORTS_MAX, is_news);
+    sl_agent_report(process->agent, reports, SL_MESSAGE_REPLICA_REPORTS_MAX, is_news);
 }
 
 void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
 {
     struct sl_process *process = ctx;
-    const uint32_t task = sl_agent_task_index(process->member);
+    const uint32_t task = sl_agent_task_index(process->agent);
     const uint32_t before = (task + cluster->ps_count - 1) % cluster->ps_count;
     if (process->options.replicas == 0) {
         return;
@@ -200,7 +200,7 @@ static void config_moved(void *ctx, uint64_t local_index, uint64_t epoch)
         return;
     }
     config->report = in_sync ? SL_PROCESS_REPORT_IN_SYNC : SL_PROCESS_REPORT_FAILED;
-    if (process->member != NULL) {
+    if (process->agent != NULL) {
         tell_member(process, true);
     }
 }
@@ -223,7 +223,7 @@ static bool is_known_in_sync(const struct sl_process *process,
 {
     return config->notified_epoch == config->ps.epoch &&
            config->report == SL_PROCESS_REPORT_IN_SYNC &&
-           (config->ps.in_sync || (process->member != NULL && !sl_agent_has_news(process->member)));
+           (config->ps.in_sync || (process->agent != NULL && !sl_agent_has_news(process->agent)));
 }
 
 /* The coordinator promotes the backups of all shards of a group or of none, by its own state of the

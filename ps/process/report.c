@@ -8,7 +8,7 @@
 void sl_process_report_name(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
-    bool is_known = !options->any_task || process->member != NULL;
+    bool is_known = !options->any_task || process->agent != NULL;
     if (options->kind == SL_PROCESS_SCHEDULER) {
         (void)snprintf(process->name, sizeof process->name, "scheduler");
     } else if (is_known) {

@@ -47,11 +47,11 @@ struct sl_process_restore {
 };
 
 /* Returns what the log adds to the error: a way to start despite damage. */
-static const char *fall_back_hint(const struct sl_process *process, int err)
+static const char *fallback_hint(const struct sl_process *process, int err)
 {
     const bool is_damage =
         err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
-    return is_damage && !process->options.checkpoint.fall_back
+    return is_damage && !process->options.checkpoint.fallback
                ? "; with --restore-fallback it starts from the newest intact checkpoint before it"
                : "";
 }
@@ -91,25 +91,25 @@ static int select_number(struct find *find, struct sl_checkpoint_list *list)
     struct sl_process_restore_candidate *found = &find->found;
     const uint64_t wanted = find->options.restore_number;
     const struct sl_checkpoint_select_options options = {
-        .greatest = wanted,
-        .falls_back = find->options.fall_back,
+        .up_to = wanted,
+        .fallback = find->options.fallback,
         .own = find->own,
         .shard_count = find->shard_count,
-        .complete_max = SL_MESSAGE_NUMBERS_MAX,
+        .intact_max = SL_MESSAGE_NUMBERS_MAX,
         .report = &report,
     };
     int err = sl_checkpoint_select(job->disk, job->directory, &options, list, &found->number,
                                    job->reason, sizeof job->reason);
     for (uint32_t i = list->count; err == 0 && i-- > 0;) {
         const struct sl_checkpoint_found *item = &list->items[i];
-        if (item->state == SL_CHECKPOINT_COMPLETE) {
+        if (item->state == SL_CHECKPOINT_INTACT) {
             add_number(&found->complete, item->number);
         } else if (item->state == SL_CHECKPOINT_INCOMPLETE) {
             add_number(&found->unfinished, item->number);
         }
     }
     if (err == 0 && wanted != 0 &&
-        (found->number == 0 || (!find->options.fall_back && found->number != wanted))) {
+        (found->number == 0 || (!find->options.fallback && found->number != wanted))) {
         (void)snprintf(job->reason, sizeof job->reason,
                        "there is no complete checkpoint %" PRIu64 " in %s; the newest before it is "
                        "%" PRIu64 " (0: none)",
@@ -129,7 +129,7 @@ static void find_work(struct sl_process_disk_job *job)
         return;
     }
     drop_strays(job->directory, &list);
-    find->found.greatest = list.count == 0 ? 0 : list.items[list.count - 1].number;
+    find->found.highest = list.count == 0 ? 0 : list.items[list.count - 1].number;
     if (find->options.restores) {
         job->err = select_number(find, &list);
     }
@@ -148,7 +148,7 @@ static void find_done(struct sl_process_disk_job *job)
     }
     if (err != 0) {
         sl_log_error("nothing can be restored: %s%s", job->reason,
-                     err == SL_ERR_NOT_FOUND ? "" : fall_back_hint(process, err));
+                     err == SL_ERR_NOT_FOUND ? "" : fallback_hint(process, err));
     } else if (find->options.restores && find->found.number == 0) {
         sl_log_info("%s holds no complete checkpoint: starts empty", job->directory);
     }
@@ -194,7 +194,7 @@ static void abandon(struct sl_process *process)
 {
     uint64_t above;
     uint64_t to;
-    sl_agent_abandoned(process->member, &above, &to);
+    sl_agent_abandoned(process->agent, &above, &to);
     struct abandon *work = to > above ? calloc(1, sizeof *work) : NULL;
     if (work == NULL) {
         return;
@@ -262,8 +262,8 @@ static void keep_tables(struct sl_process *process)
         sl_server_restore_tables(sl_process_server(process, which, 0), &count);
     /* After a reconnect the coordinator may be another, which could assign the earlier ids to new
      * tables: start again. */
-    if (process->restore->expirations != sl_agent_expirations(process->member)) {
-        process->restore->expirations = sl_agent_expirations(process->member);
+    if (process->restore->expirations != sl_agent_expirations(process->agent)) {
+        process->restore->expirations = sl_agent_expirations(process->agent);
         process->restore->table = 0;
     }
     if (process->restore->table == count) {
@@ -271,7 +271,7 @@ static void keep_tables(struct sl_process *process)
         return;
     }
     const struct sl_server_restore_table *table = &tables[process->restore->table];
-    sl_agent_table_keep(process->member, table->id, &table->spec, TABLE_WAIT_NS, table_kept,
+    sl_agent_table_keep(process->agent, table->id, &table->spec, TABLE_WAIT_NS, table_kept,
                         process);
 }
 
@@ -292,8 +292,7 @@ static void core_came(void *ctx, uint64_t a, uint64_t b)
     if (err != 0 && !restore->failed) {
         restore->failed = true;
         sl_log_error("checkpoint %" PRIu64 " cannot be restored: %s%s",
-                     sl_agent_restore(process->member), loaded->reason,
-                     fall_back_hint(process, err));
+                     sl_agent_restore(process->agent), loaded->reason, fallback_hint(process, err));
         sl_process_answer(&process->cores[0], err);
     }
     free(loaded);
@@ -360,7 +359,7 @@ void sl_process_restore_core(struct sl_process_core *core, uint64_t number)
 uint64_t sl_process_restore_joined(struct sl_process *process)
 {
     struct sl_process_restore *restore = process->restore;
-    const uint64_t number = restore == NULL ? 0 : sl_agent_restore(process->member);
+    const uint64_t number = restore == NULL ? 0 : sl_agent_restore(process->agent);
     uint32_t server_count = 0;
     for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
         process->hosted[which].restores = sl_process_replica_is_primary(process, which);

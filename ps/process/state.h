@@ -93,7 +93,7 @@ struct sl_process {
     char name[16];                /* "ps/1", "scheduler"; "ps" until the task is known */
 
     /* Reactor 0. Other threads read the numbers after the mail that announces them. */
-    struct sl_agent *member;
+    struct sl_agent *agent;
     uint32_t shard_count;
     struct sl_process_hosted hosted[SL_PROCESS_HOSTED_MAX]; /* by HOME, PARTNER */
     bool has_shards;                                        /* the cores have their shard numbers */

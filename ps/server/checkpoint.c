@@ -29,7 +29,7 @@
 #define PATIENCE_DEFAULT_NS (120 * SL_CLOCK_NS_PER_S)
 #define CHECK_NS            SL_CLOCK_NS_PER_S
 
-enum step { STEP_CREATE, STEP_WRITE, STEP_FINISH, STEP_ABANDON };
+enum step { STEP_CREATE, STEP_WRITE, STEP_FINISH, STEP_DISCARD };
 
 /* One shard's file in progress. Belongs to the offload thread, except `owner` and `jobs`. Outlives
  * a server whose disk hangs. */
@@ -93,8 +93,8 @@ static int file_step(struct sl_server_checkpoint_file *file,
     case STEP_FINISH:
         return sl_checkpoint_writer_finish(&file->writer, &file->entry, file->reason,
                                            sizeof file->reason);
-    case STEP_ABANDON:
-        sl_checkpoint_writer_abandon(&file->writer);
+    case STEP_DISCARD:
+        sl_checkpoint_writer_discard(&file->writer);
         return 0;
     }
     return 0;
@@ -104,7 +104,7 @@ static void job_work(struct sl_offload_job *work)
 {
     struct sl_server_checkpoint_job *job = (struct sl_server_checkpoint_job *)work;
     struct sl_server_checkpoint_file *file = job->file;
-    if (file->err == 0 || job->step == STEP_ABANDON) {
+    if (file->err == 0 || job->step == STEP_DISCARD) {
         int err = file_step(file, job);
         file->err = file->err != 0 ? file->err : err;
     }
@@ -116,7 +116,7 @@ static void job_work(struct sl_offload_job *work)
 static void file_free(struct sl_server_checkpoint_file *file)
 {
     sl_assert(file->jobs == 0);
-    sl_checkpoint_writer_abandon(&file->writer);
+    sl_checkpoint_writer_discard(&file->writer);
     free(file);
 }
 
@@ -170,7 +170,7 @@ static void give_up(struct sl_server_checkpoint *checkpoint, int err, const char
     struct sl_server_checkpoint_result result = {.number = checkpoint->number, .err = err};
     (void)snprintf(result.reason, sizeof result.reason, "%s", reason);
     if (checkpoint->file != NULL && checkpoint->stage != FINISHING) {
-        (void)post(checkpoint, STEP_ABANDON, NULL);
+        (void)post(checkpoint, STEP_DISCARD, NULL);
     }
     reset(checkpoint);
     checkpoint->options.ended(checkpoint->options.ctx, &result);

@@ -53,7 +53,7 @@ static void forget(uint64_t number, const char *path)
         sl_assert(sl_disk_remove(disk, file, NULL, 0) == 0);
     }
     sl_disk_names_fini(&names);
-    sl_assert(sl_disk_remove_folder(disk, folder, NULL, 0) == 0);
+    sl_assert(sl_disk_remove_subdir(disk, folder, NULL, 0) == 0);
 }
 
 static void import(const char *path, uint8_t shards)

@@ -86,7 +86,7 @@ SCHEMA = {
         "challenge": (15, "Challenge"), "proof": (16, "Proof"), "heartbeat": (17, "Heartbeat"),
         "expired": (18, "Expired"), "join": (19, "Join"), "joined": (20, "Joined"), "ended": (21, "Ended"),
         "checkpoint": (22, "Checkpoint"), "checkpoint_part": (23, "CheckpointPart"),
-        "checkpoint_complete": (24, "CheckpointComplete"),
+        "checkpoint_publish": (24, "CheckpointPublish"),
         "checkpoint_ask": (25, "CheckpointAsk"), "checkpoint_done": (26, "CheckpointDone")},
     "Hello": {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
@@ -149,15 +149,15 @@ SCHEMA = {
     "Ended": {"why": (1, "string")},
     "Join": {"clock": (1, "uint")},
     "Joined": {"clock": (1, "uint")},
-    "Checkpoint": {"number": (1, "uint"), "adds_to": (2, "uint")},
+    "Checkpoint": {"number": (1, "uint"), "base_number": (2, "uint")},
     "CheckpointFile": {
         "name": (1, "string"), "shard": (2, "uint"), "bytes": (3, "uint"), "hash": (4, "uint"),
         "rows": (5, "uint")},
     "CheckpointPart": {
         "number": (1, "uint"), "files": (2, ["CheckpointFile"]), "code": (3, "uint"),
         "text": (4, "string")},
-    "CheckpointComplete": {
-        "number": (1, "uint"), "adds_to": (2, "uint"), "files": (3, ["CheckpointFile"]),
+    "CheckpointPublish": {
+        "number": (1, "uint"), "base_number": (2, "uint"), "files": (3, ["CheckpointFile"]),
         "time_ms": (4, "uint")},
     "CheckpointAsk": {"timeout_ms": (1, "uint")},
     "CheckpointDone": {"number": (1, "uint")},

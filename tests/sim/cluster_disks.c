@@ -88,7 +88,7 @@ void sl_sim_cluster_look_at_complete(struct sl_sim_cluster *cluster)
 {
     const struct sl_coordinator *coordinator =
         cluster->disks == NULL ? NULL : sl_sim_cluster_coordinator(cluster);
-    const uint64_t complete = coordinator == NULL ? 0 : coordinator->checkpoint.delta_base;
+    const uint64_t complete = coordinator == NULL ? 0 : coordinator->checkpoint.incremental_base;
     /* Where its records are kept, it is complete when these say so: nobody is told before. */
     const bool is_kept = !sl_sim_records_lack(&cluster->records, SL_COORDINATOR_RECORD_JOB);
     if (coordinator != NULL && is_kept && complete != cluster->complete) {

@@ -99,7 +99,7 @@ static void copy_file(struct memory_disk *to, const char *path, const struct mem
     char folder[MEMORY_DISK_PATH], reason[SL_DISK_WHY_BYTES];
     (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     if (memory_disk_find(to, folder) == NULL) {
-        int err = sl_disk_make_folder(&to->disk, folder, reason, sizeof reason);
+        int err = sl_disk_make_subdir(&to->disk, folder, reason, sizeof reason);
         sl_assert(err == 0);
     }
     memory_disk_put(to, path, node->bytes, node->count);

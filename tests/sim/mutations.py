@@ -291,7 +291,7 @@ DISK_MUTATIONS = [
     ("disks: checkpoints go on without values that were lost", "ps/coordinator/checkpoint.c",
      "    if (coordinator->values_lost != 0) {", "    if (coordinator->values_lost > 1 + SL_LIMIT_PS) {"),
     ("disks: nobody is told of a checkpoint that failed", "ps/process/checkpoint.c",
-     "    process->checkpoints->waited = 0;\n    sl_agent_checkpoint_fail(process->member, number, err, why);\n",
+     "    process->checkpoints->waited = 0;\n    sl_agent_checkpoint_fail(process->agent, number, err, why);\n",
      "    process->checkpoints->waited = 0;\n    (void)err;\n"),
 ]
 

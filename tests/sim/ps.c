@@ -164,7 +164,7 @@ void sl_sim_ps_join(struct sl_sim_ps *ps)
     sl_sim_ps_pair_member(ps, &member);
     int err = sl_agent_open(&member, &ps->member);
     sl_assert(err == 0);
-    ps->wiring.member = ps->member;
+    ps->wiring.agent = ps->member;
 }
 
 /* Nothing is sent that rests on what is not kept. */

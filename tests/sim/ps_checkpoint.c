@@ -124,7 +124,7 @@ static void begins(void *ctx, const struct sl_message_checkpoint *begun)
 }
 
 /* All have their files now, and in a folder that they share the manifest of one is that of all. */
-static void is_written(void *ctx, const struct sl_message_checkpoint_complete *complete)
+static void is_written(void *ctx, const struct sl_message_checkpoint_publish *complete)
 {
     struct sl_sim_ps *ps = ctx;
     for (uint32_t owner = 0; owner < ps->options.ps_count; owner++) {
@@ -132,7 +132,7 @@ static void is_written(void *ctx, const struct sl_message_checkpoint_complete *c
             sl_sim_oracle_checkpoint_written(ps->options.oracle, owner, complete->number);
         }
     }
-    sl_process_on_checkpoint_complete(&ps->wiring, complete);
+    sl_process_on_checkpoint_publish(&ps->wiring, complete);
 }
 
 static void is_complete(void *ctx, uint64_t number)
@@ -151,12 +151,12 @@ void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_agent_options *member
     if (ps->options.disk != NULL) {
         const struct sl_process_restore_candidate found = sl_process_restore_found(&ps->wiring);
         member->restore = found.number;
-        member->checkpoint_newest = found.greatest;
+        member->checkpoint_newest = found.highest;
         member->complete = found.complete;
         member->unfinished = found.unfinished;
         member->has_tables = has_tables;
         member->checkpoint = begins;
-        member->checkpoint_complete = is_written;
+        member->checkpoint_publish = is_written;
         member->checkpoint_completed = is_complete;
     }
 }
@@ -165,7 +165,7 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
 {
     uint64_t number = 0;
     if (ps->options.disk != NULL) {
-        ps->wiring.member = ps->member;
+        ps->wiring.agent = ps->member;
         ps->wiring.hosted[SL_PROCESS_HOME].first_shard = first_shard;
         ps->wiring.shard_count = shard_count;
         uint64_t above;
@@ -198,7 +198,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                                    .compression_level = disk->plan.level,
                                    .snapshot_budget = disk->plan.cut_keys,
                                    .restores = sl_sim_disk_restores(disk),
-                                   .fall_back = sl_sim_disk_falls_back(disk),
+                                   .fallback = sl_sim_disk_falls_back(disk),
                                    .disk = &disk->memory.disk}},
         .incarnation = ps->incarnation,
         .cores = ps->wired,
@@ -219,7 +219,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
 
 void sl_sim_ps_unwire(struct sl_sim_ps *ps)
 {
-    ps->wiring.member = NULL;
+    ps->wiring.agent = NULL;
     sl_process_checkpoint_close(&ps->wiring);
     sl_process_restore_close(&ps->wiring);
 }

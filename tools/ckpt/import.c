@@ -198,7 +198,7 @@ static int write_shard(struct job *job, uint32_t shard, struct sl_snapshot_block
         err = write_end(&sink, reason, reason_bytes);
     }
     if (err != 0) {
-        sl_checkpoint_writer_abandon(&sink.writer);
+        sl_checkpoint_writer_discard(&sink.writer);
         return err;
     }
     err = sl_checkpoint_writer_finish(&sink.writer, &job->manifest.files[shard], reason,
@@ -220,7 +220,7 @@ static void remove_files(const struct job *job)
     }
     if (sl_checkpoint_directory_path(job->options->directory, job->manifest.number, NULL, path,
                                      NULL, 0) == 0) {
-        (void)sl_disk_remove_folder(disk, path, NULL, 0);
+        (void)sl_disk_remove_subdir(disk, path, NULL, 0);
     }
 }
 
@@ -229,7 +229,7 @@ static int choose_number(struct job *job, char *reason, size_t reason_bytes)
     struct sl_checkpoint_list list;
     uint64_t stray;
     const char *directory = job->options->directory;
-    int err = sl_disk_make_folder(sl_disk_system(), directory, reason, reason_bytes);
+    int err = sl_disk_make_subdir(sl_disk_system(), directory, reason, reason_bytes);
     if (err != 0 && err != SL_ERR_EXISTS) {
         return err;
     }

@@ -76,11 +76,11 @@ SL_CASE(message_decode__refuses_odd_checkpoints)
                                                         .checkpoint = *checkpoint}),
                          cases[i].err);
         assert_int_equal(
-            decode_of(&(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_COMPLETE,
-                                           .checkpoint_complete = {.number = checkpoint->number,
-                                                                   .base = checkpoint->base,
-                                                                   .files = files,
-                                                                   .file_count = 2}}),
+            decode_of(&(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_PUBLISH,
+                                           .checkpoint_publish = {.number = checkpoint->number,
+                                                                  .base = checkpoint->base,
+                                                                  .files = files,
+                                                                  .file_count = 2}}),
             cases[i].err);
     }
     assert_int_equal(
@@ -151,15 +151,15 @@ SL_CASE(message_decode__refuses_odd_lists_of_files)
     assert_int_equal(decoded.checkpoint_part.err, SL_ERR_PROTOCOL);
     sl_message_fini(&decoded);
     free(encoded);
-    struct sl_message complete = {.kind = SL_MESSAGE_CHECKPOINT_COMPLETE,
-                                  .checkpoint_complete = {.number = 3, .files = files}};
+    struct sl_message complete = {.kind = SL_MESSAGE_CHECKPOINT_PUBLISH,
+                                  .checkpoint_publish = {.number = 3, .files = files}};
     assert_int_equal(decode_of(&complete), SL_ERR_PROTOCOL);
 }
 
 SL_CASE(message_decode__takes_the_largest_checkpoint)
 {
-    struct sl_message message = {.kind = SL_MESSAGE_CHECKPOINT_COMPLETE};
-    struct sl_message_checkpoint_complete *complete = &message.checkpoint_complete;
+    struct sl_message message = {.kind = SL_MESSAGE_CHECKPOINT_PUBLISH};
+    struct sl_message_checkpoint_publish *complete = &message.checkpoint_publish;
     complete->number = SL_LIMIT_CHECKPOINT_NUMBER;
     complete->base = complete->number - 1;
     complete->time_ms = UINT64_MAX;
@@ -176,8 +176,8 @@ SL_CASE(message_decode__takes_the_largest_checkpoint)
     assert_true(bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES);
     struct sl_message decoded;
     assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
-    assert_int_equal(decoded.checkpoint_complete.file_count, SL_LIMIT_SHARDS);
-    assert_memory_equal(decoded.checkpoint_complete.files, complete->files,
+    assert_int_equal(decoded.checkpoint_publish.file_count, SL_LIMIT_SHARDS);
+    assert_memory_equal(decoded.checkpoint_publish.files, complete->files,
                         SL_LIMIT_SHARDS * sizeof *complete->files);
     sl_message_fini(&decoded);
     free(encoded);

@@ -171,8 +171,8 @@ static void random_body(uint64_t *seed, struct sl_message *to)
     case SL_MESSAGE_CHECKPOINT_PART:
         random_message_part(seed, &to->checkpoint_part);
         break;
-    case SL_MESSAGE_CHECKPOINT_COMPLETE:
-        random_message_complete(seed, &to->checkpoint_complete);
+    case SL_MESSAGE_CHECKPOINT_PUBLISH:
+        random_message_complete(seed, &to->checkpoint_publish);
         break;
     case SL_MESSAGE_CHECKPOINT_ASK:
         to->timeout_ms = (uint32_t)sl_hash_random(seed);
@@ -230,14 +230,14 @@ static void assert_same(struct sl_message *a, struct sl_message *b)
         assert_true(a->checkpoint_part.number == b->checkpoint_part.number);
         assert_int_equal(a->checkpoint_part.err, b->checkpoint_part.err);
         assert_string_equal(a->checkpoint_part.text, b->checkpoint_part.text);
-    } else if (a->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
-        const struct sl_message_checkpoint_complete *from = &a->checkpoint_complete;
-        assert_int_equal(from->file_count, b->checkpoint_complete.file_count);
-        assert_memory_equal(from->files, b->checkpoint_complete.files,
+    } else if (a->kind == SL_MESSAGE_CHECKPOINT_PUBLISH) {
+        const struct sl_message_checkpoint_publish *from = &a->checkpoint_publish;
+        assert_int_equal(from->file_count, b->checkpoint_publish.file_count);
+        assert_memory_equal(from->files, b->checkpoint_publish.files,
                             from->file_count * sizeof *from->files);
-        assert_true(from->number == b->checkpoint_complete.number);
-        assert_true(from->base == b->checkpoint_complete.base);
-        assert_true(from->time_ms == b->checkpoint_complete.time_ms);
+        assert_true(from->number == b->checkpoint_publish.number);
+        assert_true(from->base == b->checkpoint_publish.base);
+        assert_true(from->time_ms == b->checkpoint_publish.time_ms);
     } else {
         assert_memory_equal(a, b, sizeof *a);
     }

@@ -94,7 +94,7 @@ void random_message_part(uint64_t *seed, struct sl_message_checkpoint_part *to)
     to->files = random_files(seed, to->file_count);
 }
 
-void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_complete *to)
+void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_publish *to)
 {
     to->number = random_message_number(seed);
     to->base = sl_hash_random(seed) % to->number;

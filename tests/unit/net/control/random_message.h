@@ -15,7 +15,7 @@ uint64_t random_message_number(uint64_t *seed);
 /* What is allocated is the caller's to free: sl_message_fini of the message does. */
 void random_message_stats(uint64_t *seed, struct sl_message_stats *to);
 void random_message_part(uint64_t *seed, struct sl_message_checkpoint_part *to);
-void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_complete *to);
+void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_publish *to);
 
 /* Of a ps that is filled in already: who serves its shards, and has their backups. */
 void random_message_epoch(uint64_t *seed, struct sl_message_ps *to);

@@ -23,8 +23,8 @@ static void tell_complete(struct fixture *f, uint64_t number)
         files[i].bytes = 1000 + i;
     }
     send_message(f, &(struct sl_message){
-                        .kind = SL_MESSAGE_CHECKPOINT_COMPLETE,
-                        .checkpoint_complete = {
+                        .kind = SL_MESSAGE_CHECKPOINT_PUBLISH,
+                        .checkpoint_publish = {
                             .number = number, .base = 4, .files = files, .file_count = 300}});
 }
 

@@ -164,7 +164,7 @@ static void on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
     f->begun = *begun;
 }
 
-static void on_complete(void *ctx, const struct sl_message_checkpoint_complete *complete)
+static void on_complete(void *ctx, const struct sl_message_checkpoint_publish *complete)
 {
     struct fixture *f = ctx;
     f->complete_count++;
@@ -207,7 +207,7 @@ void open_member(struct fixture *f)
         .restore = f->restore,
         .checkpoint_newest = f->checkpoint_newest,
         .checkpoint = f->has_no_directory ? NULL : on_checkpoint,
-        .checkpoint_complete = f->has_no_directory ? NULL : on_complete,
+        .checkpoint_publish = f->has_no_directory ? NULL : on_complete,
         .checkpoint_completed = on_completed,
         .ctx = f,
     };

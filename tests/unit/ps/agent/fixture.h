@@ -44,7 +44,7 @@ struct fixture {
     uint64_t done_number;
     uint32_t part_count, done_count;
     struct sl_message_checkpoint begun;
-    struct sl_message_checkpoint_complete complete;
+    struct sl_message_checkpoint_publish complete;
     uint32_t completed; /* number */
     struct sl_message_checkpoint_file complete_files[FIXTURE_FILES];
     uint32_t begun_count, complete_count;

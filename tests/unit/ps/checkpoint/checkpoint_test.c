@@ -39,7 +39,7 @@ static int64_t choose(struct memory_disk *disk, const struct sl_checkpoint_selec
 
 static int64_t newest_whole(struct memory_disk *disk)
 {
-    return choose(disk, &(struct sl_checkpoint_select_options){.falls_back = true});
+    return choose(disk, &(struct sl_checkpoint_select_options){.fallback = true});
 }
 
 /* A file of a checkpoint: "000005/manifest.json". */
@@ -172,7 +172,7 @@ CASE(writer__leaves_what_is_complete_degraded)
     struct sl_checkpoint_entry entry;
     write_whole(disk, 1, 0);
     assert_int_equal(write_part(disk, 1, 0, 0), SL_ERR_EXISTS);
-    assert_string_equal(fixture_reason, "/c/checkpoint-000001 is a complete checkpoint already");
+    assert_string_equal(fixture_reason, "/c/checkpoint-000001 has a manifest already");
     assert_int_equal(fixture_write_shard(&disk->disk, "/nowhere", 1, 0, 0, &entry),
                      SL_ERR_NOT_FOUND);
 }
@@ -209,7 +209,7 @@ CASE(publish__wants_the_files_and_the_base)
 CASE(select__passes_over_what_is_damaged_when_it_may)
 {
     struct fixture_findings findings;
-    struct sl_checkpoint_select_options options = {.falls_back = true, .greatest = 2};
+    struct sl_checkpoint_select_options options = {.fallback = true, .up_to = 2};
     fixture_findings_init(&findings);
     options.report = &findings.report;
     assert_int_equal(newest(disk), SL_ERR_NOT_FOUND);
@@ -221,7 +221,7 @@ CASE(select__passes_over_what_is_damaged_when_it_may)
     assert_int_equal(choose(disk, &options), 2);
     /* The base of 3 lacks a byte, so that 3 does too. */
     memory_disk_find(disk, "/c/checkpoint-000002/shard-0000-of-0002.slc")->count--;
-    options.greatest = 0;
+    options.up_to = 0;
     assert_int_equal(newest(disk), SL_ERR_CORRUPT);
     assert_non_null(strstr(fixture_reason, "/c/checkpoint-000002/shard-0000-of-0002.slc: it has "));
     assert_int_equal(choose(disk, &options), 1);

@@ -51,7 +51,7 @@ int fixture_write_shard(const struct sl_disk *disk, const char *directory, uint6
         free(block.payload);
     }
     if (err != 0) {
-        sl_checkpoint_writer_abandon(&writer);
+        sl_checkpoint_writer_discard(&writer);
         return err;
     }
     return sl_checkpoint_writer_finish(&writer, entry, REASON);

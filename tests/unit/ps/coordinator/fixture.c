@@ -41,7 +41,7 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
     return at;
 }
 
-static void describe_complete(const struct sl_message_checkpoint_complete *complete, char *text,
+static void describe_complete(const struct sl_message_checkpoint_publish *complete, char *text,
                               size_t bytes)
 {
     int at = snprintf(text, bytes, "complete %u on %u at %u:", (unsigned)complete->number,
@@ -102,8 +102,8 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
         (void)snprintf(text, bytes, "checkpoint %u on %u", (unsigned)message->checkpoint.number,
                        (unsigned)message->checkpoint.base);
         break;
-    case SL_MESSAGE_CHECKPOINT_COMPLETE:
-        describe_complete(&message->checkpoint_complete, text, bytes);
+    case SL_MESSAGE_CHECKPOINT_PUBLISH:
+        describe_complete(&message->checkpoint_publish, text, bytes);
         break;
     case SL_MESSAGE_CHECKPOINT_DONE:
         (void)snprintf(text, bytes, "made %u", (unsigned)message->checkpoint_number);

@@ -218,10 +218,10 @@ static void on_ps(struct world *world, const struct sl_message *message)
         on_lost(world, &message->expired);
     } else if (message->kind == SL_MESSAGE_CHECKPOINT) {
         on_checkpoint(world, &message->checkpoint);
-    } else if (message->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
+    } else if (message->kind == SL_MESSAGE_CHECKPOINT_PUBLISH) {
         assert_int_equal(world->checkpoint.stage, WRITING);
-        assert_int_equal(message->checkpoint_complete.number, world->checkpoint.number);
-        assert_int_equal(message->checkpoint_complete.base, world->checkpoint.base);
+        assert_int_equal(message->checkpoint_publish.number, world->checkpoint.number);
+        assert_int_equal(message->checkpoint_publish.base, world->checkpoint.base);
         world->checkpoint.stage = KEEPING;
     }
 }

@@ -142,7 +142,7 @@ CASE(process__hands_over_what_the_coordinator_hears_first)
     struct sl_process_replica_group *pair = &world->process.hosted[SL_PROCESS_HOME].group;
     pair->ps.in_sync = false;
     world->member = (struct sl_agent){.options = {.reactor = world->reactors[0]}};
-    world->process.member = &world->member;
+    world->process.agent = &world->member;
     moved(world, 0, EPOCH, true);
     moved(world, 1, EPOCH, true);
     assert_true(sl_agent_has_news(&world->member));

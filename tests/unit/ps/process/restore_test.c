@@ -110,9 +110,9 @@ static void on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
     sl_process_on_checkpoint(&((struct world *)ctx)->process, begun);
 }
 
-static void on_complete(void *ctx, const struct sl_message_checkpoint_complete *complete)
+static void on_complete(void *ctx, const struct sl_message_checkpoint_publish *complete)
 {
-    sl_process_on_checkpoint_complete(&((struct world *)ctx)->process, complete);
+    sl_process_on_checkpoint_publish(&((struct world *)ctx)->process, complete);
 }
 
 static void on_completed(void *ctx, uint64_t number)
@@ -143,15 +143,15 @@ static int join_now(void *ctx)
         .failed = on_failed,
         .expired = on_lost,
         .restore = found.number,
-        .checkpoint_newest = found.greatest,
+        .checkpoint_newest = found.highest,
         .complete = found.complete,
         .unfinished = found.unfinished,
         .checkpoint = on_checkpoint,
-        .checkpoint_complete = on_complete,
+        .checkpoint_publish = on_complete,
         .checkpoint_completed = on_completed,
         .ctx = world,
     };
-    return sl_agent_open(&options, &world->process.member);
+    return sl_agent_open(&options, &world->process.agent);
 }
 
 static void on_answer(void *ctx, uint32_t core, int result)
@@ -244,7 +244,7 @@ static int teardown(void **state)
 {
     struct world *world = *state;
     void *f = world->f;
-    sl_agent_close(&world->process.member);
+    sl_agent_close(&world->process.agent);
     sl_process_checkpoint_close(&world->process);
     sl_process_restore_close(&world->process);
     sl_server_destroy(&world->servers[0]);
@@ -334,10 +334,10 @@ static void fail_last(struct world *world, bool is_completed)
     send_message(f, &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT, .checkpoint.number = 2});
     until(f, &f->part_count, 1);
     assert_int_equal(f->part.err, 0);
-    send_message(
-        f, &(struct sl_message){
-               .kind = SL_MESSAGE_CHECKPOINT_COMPLETE,
-               .checkpoint_complete = {.number = 2, .files = f->part_files, .file_count = 1}});
+    send_message(f,
+                 &(struct sl_message){
+                     .kind = SL_MESSAGE_CHECKPOINT_PUBLISH,
+                     .checkpoint_publish = {.number = 2, .files = f->part_files, .file_count = 1}});
     until(f, &f->done_count, 1);
     if (is_completed) {
         send_message(
