@@ -44,7 +44,7 @@ static const struct sl_cli_option table[] = {
     SL_CLI_OPTION(
         STRING, &options.ps_args, .name = "ps-args", .metavar = "ARGS",
         .help = "More arguments for every server, as one word; quotes and backslashes work as in a "
-                "shell."),
+                "shell. Flags of starling-launch are refused."),
     SL_CLI_OPTION(
         STRING, &options.ps_devices, .name = "ps-dpdk-device", .metavar = "DEVICE?addr=A;...",
         .help =
