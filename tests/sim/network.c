@@ -89,11 +89,6 @@ void sl_sim_network_address(uint32_t host, char *text, size_t text_bytes)
     (void)snprintf(text, text_bytes, "%d.0.%u.%u", BYTES_FIRST, host >> 8, host & 0xff);
 }
 
-uint64_t sl_sim_network_messages(const struct sl_sim_network *network)
-{
-    return network->message_count;
-}
-
 uint32_t sl_sim_network_connections(const struct sl_sim_network *network, uint32_t host)
 {
     uint32_t count = 0;

@@ -91,9 +91,6 @@ void sl_sim_network_address(uint32_t host, char *text, size_t text_bytes);
 uint64_t sl_sim_network_next(const struct sl_sim_network *network, uint32_t host,
                              const struct sl_reactor *reactor);
 
-/* Messages on their way, or received and not released. */
-uint64_t sl_sim_network_messages(const struct sl_sim_network *network);
-
 /* Is the host's end of a connection open there? Counts connections of all its transports. */
 uint32_t sl_sim_network_connections(const struct sl_sim_network *network, uint32_t host);
 

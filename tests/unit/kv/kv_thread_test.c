@@ -180,18 +180,16 @@ SL_CASE(create__needs_a_cluster)
 
 SL_CASE(role__is_what_the_variable_says)
 {
+    static const char *const names[] = {"scheduler", "server", "worker"};
+    static const enum sl_kv_role roles[] = {SL_KV_SCHEDULER, SL_KV_SERVER, SL_KV_WORKER};
     enum sl_kv_role role;
     unsetenv("DMLC_ROLE");
     assert_int_equal(sl_kv_role(&role), SL_ERR_NOT_FOUND);
-    setenv("DMLC_ROLE", "scheduler", 1);
-    assert_int_equal(sl_kv_role(&role), 0);
-    assert_int_equal(role, SL_KV_SCHEDULER);
-    setenv("DMLC_ROLE", "server", 1);
-    assert_int_equal(sl_kv_role(&role), 0);
-    assert_int_equal(role, SL_KV_SERVER);
-    setenv("DMLC_ROLE", "worker", 1);
-    assert_int_equal(sl_kv_role(&role), 0);
-    assert_int_equal(role, SL_KV_WORKER);
+    for (uint32_t i = 0; i < 3; i++) {
+        setenv("DMLC_ROLE", names[i], 1);
+        assert_int_equal(sl_kv_role(&role), 0);
+        assert_int_equal(role, roles[i]);
+    }
     setenv("DMLC_ROLE", "Worker", 1);
     assert_int_equal(sl_kv_role(&role), SL_ERR_INVALID);
     unsetenv("DMLC_ROLE");

@@ -1,7 +1,6 @@
 /* A shard and its backup, in two servers of one reactor: the first is the primary of shard 0, the
  * one behind it has the backup. */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "pair.h"
@@ -45,26 +44,6 @@ PAIR_CASE(replica__a_backup_that_never_comes_is_given_up)
     assert_int_equal(pair->failed_count, 1);
     tell(pair, pair->stepped.server, 2, true, true); /* it is not waited for again */
     stepped_join(&pair->peer, &pair->stepped, UINT32_MAX, 7);
-}
-
-PAIR_CASE(replica__what_was_acknowledged_is_there_after_a_take_over)
-{
-    begin(pair, UINT32_MAX);
-    const uint64_t incarnation = pair->peer.answer.welcome.incarnation;
-    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push_done(&pair->peer, 1, ASP, 10);
-    stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS); /* done in slices */
-    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
-    const struct sl_message *welcome = take_over(pair, &pair->peer);
-    assert_int_equal(welcome->kind, SL_MESSAGE_WELCOME);
-    assert_true(welcome->welcome.resumed);
-    assert_true(welcome->welcome.incarnation == incarnation);
-    /* The last one comes again, as if its answer had been lost: it is not done twice. */
-    stepped_push_done(&pair->peer, 2, ASP, STEPPED_KEYS);
-    stepped_pull(&pair->peer, 3, 0, ASP);
-    assert_true(stepped_reply(&pair->peer, 3)->value == 2.0F);
-    stepped_push_done(&pair->peer, 4, ASP, 10);
-    assert_int_equal(pair->err, 0);
 }
 
 /* The coordinator has died with the primary: it takes long until the client knows where to go. */

@@ -160,13 +160,14 @@ CASE(server_bypass__serves_all_transports)
     sl_message_fini(&answer);
 }
 
-TWO_CASE(server_listen__needs_the_bypass_transport)
+TWO_CASE(server_listen__needs_the_transport)
 {
-    const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_RDMA, .host = "127.0.0.1"};
-    struct sl_endpoint bound;
-    assert_false(sl_server_has_bypass(world->stepped.server));
-    assert_int_equal(sl_server_listen(world->stepped.server, &endpoint, &bound),
-                     SL_ERR_UNSUPPORTED);
+    struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_RDMA, .host = "127.0.0.1"}, bound;
+    struct sl_server *server = world->stepped.server;
+    assert_false(sl_server_has_bypass(server));
+    assert_int_equal(sl_server_listen(server, &endpoint, &bound), SL_ERR_UNSUPPORTED);
+    endpoint.scheme = SL_ENDPOINT_SHM;
+    assert_int_equal(sl_server_listen(server, &endpoint, &bound), SL_ERR_UNSUPPORTED);
 }
 
 static int open_nothing(struct sl_reactor *reactor, const struct sl_transport_options *options,

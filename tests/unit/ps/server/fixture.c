@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -339,21 +338,6 @@ struct peer *peer_join(const struct server_fixture *fixture, uint32_t worker, ui
         .shard = shard,
     };
     return connect_as(fixture, &hello);
-}
-
-struct peer *peer_again(const struct server_fixture *fixture, const struct peer *peer)
-{
-    struct peer *again = connect_as(fixture, &peer->hello);
-    again->next_id = peer->next_id;
-    return again;
-}
-
-void peer_leave(struct peer **peer)
-{
-    struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
-    peer_send_message(*peer, &goodbye);
-    peer_expect_end(*peer);
-    peer_close(peer);
 }
 
 void peer_join_clock(struct peer *peer, uint32_t clock)

@@ -90,12 +90,6 @@ struct peer *peer_join(const struct server_fixture *fixture, uint32_t worker, ui
 struct peer *peer_join_table(const struct server_fixture *fixture, uint32_t worker,
                              enum sl_consistency_mode mode);
 
-/* The same client on another connection, welcomed; its request ids go on. */
-struct peer *peer_again(const struct server_fixture *fixture, const struct peer *peer);
-
-/* Says goodbye, and waits for the end. */
-void peer_leave(struct peer **peer);
-
 /* The worker counts from `clock` on. */
 void peer_join_clock(struct peer *peer, uint32_t clock);
 

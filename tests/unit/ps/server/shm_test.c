@@ -1,6 +1,5 @@
 /* The server over two transports, of which one shares memory with its peers. */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,6 @@
 #define SPARSE   0
 #define DENSE    3
 #define ELEMENTS ((SL_LIMIT_FRAME_PAYLOAD_BYTES - 64) / 4 / 8 * 8) /* what one push can carry */
-#define HEAD     (sizeof(struct sl_request_prefix) + sizeof(struct sl_request_section))
 
 struct world {
     struct stepped stepped;
@@ -142,40 +140,6 @@ static struct sl_transport_stats stats_of(const struct sl_transport *transport)
 }
 
 #define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
-
-CASE(server_shm__serves_both_transports)
-{
-    make_push(world, SL_REQUEST_PUSH, 10);
-    stepped_send(&world->far, 1, STEPPED_BUDGET);
-    expect_ok(&world->far, 1);
-    stepped_send(&world->path, 1, STEPPED_BUDGET);
-    expect_ok(&world->path, 1);
-    stepped_pull(&world->path, 2, 0, SPARSE);
-    assert_true(stepped_reply(&world->path, 2)->value == 2);
-    stepped_pull(&world->far, 2, 0, SPARSE);
-    assert_true(stepped_reply(&world->far, 2)->value == 2);
-    struct sl_message answer = {.kind = SL_MESSAGE_STATS};
-    assert_int_equal(sl_server_stats(world->stepped.server, &answer.stats), 0);
-    assert_int_equal(answer.stats.requests, 4);
-    assert_int_equal(answer.stats.bytes_in,
-                     stats_of(world->stepped.server->transports.first).bytes_received +
-                         stats_of(world->stepped.server->transports.shm).bytes_received);
-    assert_true(answer.stats.bytes_out >
-                stats_of(world->stepped.server->transports.first).bytes_sent);
-    sl_message_fini(&answer);
-}
-
-SL_CASE(server_listen__needs_the_shm_transport)
-{
-    struct stepped_two *two = calloc(1, sizeof *two);
-    assert_non_null(two);
-    stepped_start(&two->stepped, 1);
-    const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_SHM, .host = "127.0.0.1"};
-    struct sl_endpoint bound;
-    assert_int_equal(sl_server_listen(two->stepped.server, &endpoint, &bound), SL_ERR_UNSUPPORTED);
-    stepped_stop(&two->stepped);
-    free(two);
-}
 
 /* Nobody is left behind, whichever way he came. */
 static void on_drained(void *ctx)

@@ -5,27 +5,6 @@
 #include "tests/support/unit.h"
 #include "tools/launch/local.h"
 
-enum { COUNT = 200 };
-
-SL_CASE(local_free_ports__distinct_bindable_and_not_ephemeral)
-{
-    uint16_t ports[COUNT];
-    char reason[256] = "";
-    unsigned first = 0, last = 0;
-    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%u %u", &first, &last), 2);
-    fclose(file);
-    assert_int_equal(sl_local_free_ports("127.0.0.1", COUNT, ports, reason, sizeof reason), 0);
-    for (int i = 0; i < COUNT; i++) {
-        assert_true(ports[i] >= 10000);
-        assert_true(ports[i] < first || ports[i] > last);
-        for (int j = 0; j < i; j++) {
-            assert_int_not_equal(ports[i], ports[j]);
-        }
-    }
-}
-
 SL_CASE(local_free_ports__an_address_of_another_machine_is_an_error)
 {
     uint16_t port;

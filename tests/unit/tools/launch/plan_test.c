@@ -1,4 +1,3 @@
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +5,6 @@
 #include "tests/support/unit.h"
 #include "tools/launch/plan.h"
 
-static char *no_arguments[] = {NULL};
 static char *some_arguments[] = {(char *)"--data", (char *)"d", NULL};
 
 /* The command of the task as one string, behind the program's path. */
@@ -37,13 +35,6 @@ static void assert_ends(enum sl_cluster_role role, const struct sl_launch_option
     assert_memory_equal(text, begins[role], strlen(begins[role]));
     assert_string_equal(text + strlen(begins[role]), expected);
     free(text);
-}
-
-SL_CASE(plan_command__says_nothing_that_was_not_said)
-{
-    const struct sl_launch_options options = {.bin_dir = "/bin", .worker_args = no_arguments};
-    assert_ends(SL_CLUSTER_PS, &options, "");
-    assert_ends(SL_CLUSTER_WORKER, &options, "");
 }
 
 /* Parses flags of the launcher; those of all processes go to *options. */
@@ -153,13 +144,6 @@ SL_CASE(plan_check__replicas_need_two_ps)
     assert_non_null(strstr(reason, "--replicas 1 needs a second server"));
 }
 
-SL_CASE(plan_check__loopback_needs_no_secret)
-{
-    char reason[256];
-    const struct sl_launch_options options = {0};
-    assert_int_equal(check("127.0.0.1:1,localhost:2,[::1]:3", &options, reason), 0);
-}
-
 SL_CASE(plan_check__other_addresses_do)
 {
     char reason[256];
@@ -173,48 +157,4 @@ SL_CASE(plan_check__other_addresses_do)
     options.settings.insecure = false;
     options.settings.flags.security.secret_file = "s";
     assert_int_equal(check("node7:2", &options, reason), 0);
-}
-
-static bool has_word(const struct sl_words *words, const char *word)
-{
-    for (uint32_t i = 0; i < words->count; i++) {
-        if (strcmp(words->items[i], word) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-SL_CASE(plan_append_variables__passes_on_those_of_the_job)
-{
-    const char *name;
-    bool is_local;
-    struct sl_words words = {0};
-    for (uint32_t at = 0; (name = sl_settings_variable(&at, &is_local)) != NULL;) {
-        assert_int_equal(setenv(name, name, 1), 0);
-    }
-    assert_int_equal(sl_plan_append_variables(&words), 0);
-    for (uint32_t at = 0; (name = sl_settings_variable(&at, &is_local)) != NULL;) {
-        char pair[128];
-        (void)snprintf(pair, sizeof pair, "%s=%s", name, name);
-        assert_int_equal(has_word(&words, pair), !is_local);
-        assert_int_equal(unsetenv(name), 0);
-    }
-    sl_words_fini(&words);
-    assert_int_equal(sl_plan_append_variables(&words), 0);
-    assert_int_equal(words.count, 0);
-}
-
-SL_CASE(plan_append_variables__cuts_nothing)
-{
-    char value[20001];
-    memset(value, 'x', sizeof value - 1);
-    value[sizeof value - 1] = '\0';
-    assert_int_equal(setenv("STARLING_DPDK_EAL_ARGS", value, 1), 0);
-    struct sl_words words = {0};
-    assert_int_equal(sl_plan_append_variables(&words), 0);
-    assert_int_equal(words.count, 1);
-    assert_int_equal(strlen(words.items[0]), strlen("STARLING_DPDK_EAL_ARGS=") + sizeof value - 1);
-    assert_int_equal(unsetenv("STARLING_DPDK_EAL_ARGS"), 0);
-    sl_words_fini(&words);
 }

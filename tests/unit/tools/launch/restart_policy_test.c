@@ -15,22 +15,6 @@ static int killed(int number)
     return W_EXITCODE(0, number);
 }
 
-SL_CASE(policy_judge__without_options_every_end_fails)
-{
-    struct sl_restart_policy policy = {0};
-    assert_int_equal(sl_restart_policy_judge(&policy, exited(1)), SL_RESTART_POLICY_FAIL);
-    assert_int_equal(sl_restart_policy_judge(&policy, killed(SIGKILL)), SL_RESTART_POLICY_FAIL);
-}
-
-SL_CASE(policy_judge__restarts_until_they_are_used_up)
-{
-    struct sl_restart_policy policy = {.restarts_max = 2};
-    assert_int_equal(sl_restart_policy_judge(&policy, exited(1)), SL_RESTART_POLICY_RESTART);
-    assert_int_equal(sl_restart_policy_judge(&policy, killed(SIGSEGV)), SL_RESTART_POLICY_RESTART);
-    assert_int_equal(sl_restart_policy_judge(&policy, killed(SIGKILL)), SL_RESTART_POLICY_FAIL);
-    assert_true(policy.restarts == 2);
-}
-
 SL_CASE(policy_judge__continues_without_restarts_left)
 {
     struct sl_restart_policy policy = {.restarts_max = 1, .continues = true};
