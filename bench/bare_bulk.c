@@ -167,7 +167,6 @@ static void transfer(struct end *end)
 static int serve(const void *ctx, const int *fds, uint32_t count)
 {
     struct end end;
-    (void)count;
     int err = end_init(&end, ctx, fds[0], false);
     if (err != 0) {
         return err;

@@ -212,7 +212,6 @@ static int begin(const struct reading *reading, struct sl_bench_ps *ps)
 
 static int run_start(void *ctx, const struct sl_bench_common *common, double *values)
 {
-    (void)common;
     const struct reading *reading = ctx;
     const struct sl_bench_checkpoint_files *files = reading->files;
     struct sl_bench_ps_options checkpoints = {0};
@@ -280,7 +279,6 @@ static int read_folder(const char *folder, uint8_t *memory, uint64_t *bytes)
 
 static int run_read(void *ctx, const struct sl_bench_common *common, double *values)
 {
-    (void)common;
     const struct reading *reading = ctx;
     uint8_t *memory = calloc(1, PIECE_BYTES);
     uint64_t bytes = 0;

@@ -338,9 +338,6 @@ bool sl_bench_child_listens(uint16_t port)
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
 {
-    (void)status;
-    (void)type;
-    (void)at;
     return remove(path);
 }
 

@@ -165,7 +165,6 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
     const struct side *side = ctx;
-    (void)conn;
     return header->payload_bytes == side->receives ? side->sink : NULL;
 }
 
@@ -216,7 +215,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)cookie;
     struct side *side = ctx;
     side->reported++;
     if (conn->state == SL_CONN_OPEN) {
@@ -226,14 +224,12 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)conn;
     struct side *side = ctx;
     send_due(side, is_client(side));
 }
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)conn;
     struct side *side = ctx;
     side->closed = true;
     side->conn = NULL;

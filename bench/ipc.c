@@ -139,7 +139,6 @@ static int run_round_trips(void *ctx, const struct sl_bench_common *common, doub
 /* Not measured: what was, before. */
 static int run_constant(void *ctx, const struct sl_bench_common *common, double *values)
 {
-    (void)common;
     values[0] = ((const struct entry *)ctx)->constant;
     return 0;
 }

@@ -22,8 +22,6 @@
 
 static void take_answer(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     ((struct sl_bench_load *)ctx)->answered = true;
 }
 
@@ -157,8 +155,6 @@ static int start_reactor(struct sl_bench_load *load)
  * the transport. */
 static void move_in(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_bench_load *load = ctx;
     load->source = sl_bench_load_source;
     sl_reactor_add_source(load->reactor, &load->source);
@@ -168,8 +164,6 @@ static void move_in(void *ctx, uint64_t a, uint64_t b)
 
 static void move_out(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_bench_load *load = ctx;
     struct sl_mailbox_lane *to_owner = load->to_owner;
     load->to_owner = NULL;

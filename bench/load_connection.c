@@ -127,8 +127,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
     struct sl_bench_load_connection *connection = cookie;
     if (connection != NULL) {
         connection->sent_id++;
@@ -137,7 +135,6 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     sl_bench_load_wake(of_conn(conn));
 }
 
@@ -187,8 +184,6 @@ static void connect_more(struct sl_bench_load *load)
 
 void sl_bench_load_connect(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_bench_load *load = ctx;
     load->phase = SL_BENCH_LOAD_CONNECTING;
     connect_more(load);
@@ -196,8 +191,6 @@ void sl_bench_load_connect(void *ctx, uint64_t a, uint64_t b)
 
 void sl_bench_load_disconnect(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_bench_load *load = ctx;
     load->phase = SL_BENCH_LOAD_CLOSING;
     if (load->open_count == 0) {

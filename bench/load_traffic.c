@@ -281,8 +281,6 @@ static void read_clock(struct sl_bench_load *load)
 
 static uint32_t source_poll(struct sl_reactor_source *source, uint32_t budget)
 {
-    (void)source;
-    (void)budget;
     return 0;
 }
 
@@ -473,8 +471,6 @@ static void phase_over(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_bench_load_begin_run(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_bench_load *load = ctx;
     if (load->phase != SL_BENCH_LOAD_IDLE) {
         sl_bench_load_answer(load);
@@ -499,7 +495,6 @@ void sl_bench_load_begin_run(void *ctx, uint64_t a, uint64_t b)
 
 void sl_bench_load_check(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)b;
     struct sl_bench_load *load = ctx;
     struct sl_bench_load_connection *connection = &load->connections[a];
     if (load->phase != SL_BENCH_LOAD_IDLE) {

@@ -192,7 +192,6 @@ static void serve_inbox(bool nodes)
 
 static void *helper_main(void *arg)
 {
-    (void)arg;
     const bool nodes = settle_thread();
     while (!atomic_load(&helper.stopping)) {
         serve_inbox(nodes);

@@ -5,7 +5,6 @@
 
 static uint64_t now_ns(void *ctx)
 {
-    (void)ctx;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;

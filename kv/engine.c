@@ -96,7 +96,6 @@ static void admit(struct sl_engine *engine)
 
 static void waiter_is_over(void *ctx, uint64_t err, uint64_t unused)
 {
-    (void)unused;
     struct sl_engine_waiter *waiter = ctx;
     waiter->err = (int)(int64_t)err;
     waiter->over = true;

@@ -58,8 +58,6 @@ static int copy_arrays(struct sl_engine_call *call)
 
 static void wake_up(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_engine *engine = ctx;
     engine->woken = true;
 }

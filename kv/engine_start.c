@@ -49,7 +49,6 @@ struct start {
 
 static void on_started(void *ctx, uint64_t err, uint64_t unused)
 {
-    (void)unused;
     struct start *start = ctx;
     start->err = (int)(int64_t)err;
     start->over = true;

@@ -82,7 +82,6 @@ static void work_on_idle_thread(void *ctx)
 
 static void thread_work(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)b;
     struct sl_offload *offload = ctx;
     if (atomic_load(&offload->stopping)) {
         return; /* sl_offload_destroy completes the job */
@@ -231,8 +230,6 @@ static struct sl_offload_job *take_first(struct sl_offload *offload)
 
 static void mail_done(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_offload *offload = ctx;
     if (!offload->closing) {
         struct sl_offload_job *job = take_first(offload);

@@ -16,7 +16,6 @@
 
 static void retry(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, retry);
     for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
         sl_shard_conn_pump(&io->conns[shard]);

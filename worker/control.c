@@ -104,7 +104,6 @@ static void register_again(struct sl_client_io *io)
 static void table_kept(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
     struct sl_client_io *io = ctx;
-    (void)answer;
     if (err != 0 && err != SL_ERR_CANCELLED) {
         sl_log_warn("%s: cannot reopen a table after reconnecting: %s",
                     io->options->coordinator_name,
@@ -128,8 +127,6 @@ static void heartbeat_answered(void *ctx, const struct sl_message *answer, int e
                                const char *reason)
 {
     struct sl_client_io *io = ctx;
-    (void)answer;
-    (void)reason;
     io->coordinator.awaits_heartbeat = false;
     if (err == SL_ERR_DEADLINE && sl_session_conn(io->coordinator.session) != NULL) {
         sl_session_move(io->coordinator.session, "it says nothing");
@@ -140,7 +137,6 @@ static void heartbeat_answered(void *ctx, const struct sl_message *answer, int e
  * answer. */
 static void send_heartbeat(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, coordinator.heartbeat);
     struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
     const bool listens = io->options->other_count > 0 && !io->coordinator.awaits_heartbeat &&
@@ -198,7 +194,6 @@ int sl_control_add_table(struct sl_client_io *io, uint32_t id, const struct sl_t
 static void welcomed(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome)
 {
-    (void)session;
     struct sl_client_io *io = ctx;
     bool started_anew = io->coordinator.incarnation != welcome->incarnation;
     io->coordinator.incarnation = welcome->incarnation;
@@ -219,7 +214,6 @@ static void welcomed(void *ctx, struct sl_session *session,
 
 static void notified(void *ctx, struct sl_session *session, const struct sl_message *message)
 {
-    (void)session;
     struct sl_client_io *io = ctx;
     if (message->kind == SL_MESSAGE_CLUSTER) {
         take_cluster(io, &message->cluster);
@@ -232,8 +226,6 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
 
 static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    (void)session;
-    (void)err;
     struct sl_client_io *io = ctx;
     sl_log_warn("%s: connection lost: %s; retrying", io->options->coordinator_name,
                 sl_control_op_reason(io->options->coordinator_name, reason));
@@ -241,7 +233,6 @@ static void lost(void *ctx, struct sl_session *session, int err, const char *rea
 
 static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    (void)session;
     struct sl_client_io *io = ctx;
     struct sl_control_op *op = io->coordinator.joining;
     io->coordinator.joining = NULL;

@@ -27,8 +27,6 @@ void sl_control_op_take_clock(struct sl_control_op *op, bool counts, uint32_t cl
 
 static void mark_done(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_control_op *op = ctx;
     op->done = true;
 }
@@ -67,8 +65,6 @@ int sl_control_op_results(const struct sl_control_op *ops, uint32_t count,
 
 void sl_control_op_deliver(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_control_op *op = ctx;
     op->run(op);
 }

@@ -36,8 +36,6 @@ static void move_conns(struct sl_client_io *io, const struct sl_message_ps *ps, 
 
 static void returned(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct move *move = ctx;
     sl_assert(move->from->mails_out > 0);
     move->from->mails_out--;
@@ -46,8 +44,6 @@ static void returned(void *ctx, uint64_t a, uint64_t b)
 
 static void apply_mail(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct move *move = ctx;
     move_conns(move->to, move->ps, move->ps_count);
     sl_reactor_post(move->to->reactor, sl_reactor_index(move->from->reactor),

@@ -271,7 +271,6 @@ void sl_shard_conn_forget(struct sl_shard_conn *conn, struct sl_request *request
 
 void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
 {
-    (void)session;
     struct sl_shard_conn *conn = ctx;
     struct sl_inflight_entry *entry = sl_inflight_find(&conn->inflight, header->request_id);
     struct sl_request *request = entry == NULL ? NULL : entry->request;
@@ -395,7 +394,6 @@ static void replied(struct sl_shard_conn *conn, const struct sl_transport_messag
 void sl_shard_conn_received(void *ctx, struct sl_session *session,
                             const struct sl_transport_message *message)
 {
-    (void)session;
     struct sl_shard_conn *conn = ctx;
     sl_credit_grant(&conn->credit, message->header.credit_bytes, message->header.credit_requests);
     if (message->header.type == SL_FRAME_REPLY) {

@@ -246,7 +246,6 @@ static void welcomed_again(struct sl_shard_conn *conn, const struct sl_message_w
 static void welcomed(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome)
 {
-    (void)session;
     struct sl_shard_conn *conn = ctx;
     take_connection(conn);
     const char *flaw = flaw_of(conn, welcome);
@@ -268,7 +267,6 @@ static void welcomed(void *ctx, struct sl_session *session,
 
 static void writable(void *ctx, struct sl_session *session)
 {
-    (void)session;
     sl_shard_conn_pump(ctx);
 }
 
@@ -283,8 +281,6 @@ static void end(struct sl_shard_conn *conn)
 
 static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    (void)session;
-    (void)err;
     struct sl_shard_conn *conn = ctx;
     if (conn->state == SL_SHARD_CONN_ENDING) {
         sl_session_close(&conn->session);
@@ -299,7 +295,6 @@ static void lost(void *ctx, struct sl_session *session, int err, const char *rea
 
 static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    (void)session;
     struct sl_shard_conn *conn = ctx;
     if (conn->state != SL_SHARD_CONN_BREAKING && conn->state != SL_SHARD_CONN_ENDING) {
         set_reason(conn, reason);

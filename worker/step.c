@@ -293,8 +293,6 @@ static void complete(struct sl_step *step)
 
 static void substep_returned(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_substep *substep = ctx;
     struct sl_step *step = substep->step;
     sl_assert(step->substeps_out > 0);
@@ -309,7 +307,6 @@ static void substep_returned(void *ctx, uint64_t a, uint64_t b)
 
 static void substep_completed(void *ctx, uint64_t is_returned, uint64_t b)
 {
-    (void)b;
     struct sl_substep *substep = ctx;
     struct sl_step *step = substep->step;
     if (substep->err != 0 && step->err == 0) {

@@ -171,7 +171,6 @@ static bool is_worth_waiting(const struct sl_substep *substep)
 
 static void expire_at_last(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_substep *substep = substep_of(timer);
     substep->left++;
     abandon(substep, true);
@@ -180,7 +179,6 @@ static void expire_at_last(struct sl_timer *timer, uint64_t now_ns)
 
 static void expire(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_substep *substep = substep_of(timer);
     const struct sl_shard_conn *culprit = culprit_of(substep);
     substep->left++;
@@ -211,8 +209,6 @@ static bool refuse(struct sl_substep *substep)
 
 void sl_substep_start(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_substep *substep = ctx;
     sl_reactor_assert_owner(substep->io->reactor);
     substep->left = substep->requests.count;

@@ -31,8 +31,6 @@ static void *allocate(void *ctx, size_t bytes)
 
 static void release(void *ctx, void *at)
 {
-    (void)ctx;
-    (void)at;
 }
 
 int sl_message_memory_init(struct sl_message_memory *memory, size_t message_bytes)

@@ -96,8 +96,6 @@ void sl_resolve_lookup(const struct sl_endpoint *endpoint, struct sl_resolve_fou
 /* Runs on the reactor: the thread is done with `resolve`. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_resolve *resolve = ctx;
     if (resolve->done != NULL) {
         sl_reactor_disarm(resolve->reactor, &resolve->deadline);
@@ -134,7 +132,6 @@ static int start_thread(struct sl_resolve *resolve)
 
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_resolve *resolve = SL_CONTAINER_OF(timer, struct sl_resolve, deadline);
     sl_resolve_done_fn *done = resolve->done;
     resolve->done = NULL;

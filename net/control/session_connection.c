@@ -166,7 +166,6 @@ static void attempt(struct sl_timer *timer, uint64_t now_ns)
 
 static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, greeting_deadline);
     sl_session_break(session, SL_ERR_DEADLINE,
                      session->state == SL_SESSION_CONNECTING ? "no answer from the host"
@@ -237,7 +236,6 @@ static bool takes_data(const struct sl_session *session)
 
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     struct sl_session *session = conn->user;
     if (session->state != SL_SESSION_CONNECTING || session->breaking) {
         return; /* `closed` follows */
@@ -256,7 +254,6 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
     struct sl_session *session = conn->user;
     if (session->state == SL_SESSION_ENDED || session->breaking) {
         return NULL;
@@ -278,7 +275,6 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)ctx;
     struct sl_session *session = conn->user;
     uint8_t type = message->header.type;
     if (session->state == SL_SESSION_ENDED || session->breaking) {
@@ -309,14 +305,12 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
     struct sl_session *session = conn->user;
     sl_outbox_sent(session->outbox, cookie);
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     struct sl_session *session = conn->user;
     sl_outbox_writable(session->outbox, conn, &session->queue);
     if (session->state == SL_SESSION_WELCOMED && session->options.events->writable != NULL) {
@@ -411,7 +405,6 @@ static void closed_late(struct sl_session *session, int err)
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
     struct sl_session *session = conn->user;
     sl_session_enter(session);
     session->conn = NULL;
@@ -449,7 +442,6 @@ static const struct sl_transport_events transport_events = {
 
 static void resend(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     sl_session_request_send_all(SL_CONTAINER_OF(timer, struct sl_session, resend));
 }
 

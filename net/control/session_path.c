@@ -139,7 +139,6 @@ static void probe_failed(struct sl_session *session)
 /* A probe only tests whether a peer accepts. The session's next connection does the handshake. */
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     struct sl_session *session = conn->user;
     if (session->probe_result == SL_SESSION_PROBE_FAILED) {
         session->probe_result = SL_SESSION_PROBE_CONNECTED;
@@ -149,34 +148,24 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     return NULL;
 }
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)ctx;
     sl_transport_release(conn, message);
 }
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
-    (void)cookie;
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
     struct sl_session *session = conn->user;
     sl_session_enter(session);
     session->probe = NULL;
@@ -244,7 +233,6 @@ static void probe(struct sl_session *session)
 
 void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_session *session = SL_CONTAINER_OF(timer, struct sl_session, preferred_timer);
     if (session->probe != NULL) {
         sl_transport_disconnect(session->probe); /* timed out */

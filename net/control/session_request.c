@@ -77,7 +77,6 @@ static bool is_up(const struct sl_session *session)
 
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_session_request *request =
         SL_CONTAINER_OF(timer, struct sl_session_request, deadline);
     struct sl_session *session = request->session;

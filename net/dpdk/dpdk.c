@@ -12,10 +12,9 @@
 #define IDLE_MAX_NS SL_CLOCK_NS_PER_MS
 #define GRANT_STEP  (4U * SL_DPDK_UNSCHEDULED_BYTES)
 
+/* The timer's only purpose is the poll that follows. */
 static void on_idle(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)timer; /* its only purpose is the poll that follows */
-    (void)now_ns;
 }
 
 /* Sets the timer that polls ports without interrupts. Its interval doubles while nothing arrives,

@@ -159,7 +159,6 @@ static void arm_links(struct sl_dpdk *dpdk)
 static void on_links_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_dpdk *dpdk = SL_CONTAINER_OF(timer, struct sl_dpdk, links);
-    (void)now_ns;
     for (uint32_t i = 0; i < dpdk->netif_count; i++) {
         if (dpdk->netifs[i].info.is_one_peers) {
             look_at_link(dpdk, &dpdk->netifs[i]);

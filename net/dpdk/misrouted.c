@@ -58,8 +58,6 @@ void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk)
 /* Runs on the sender's thread. */
 static void come_back(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_dpdk_misrouted *misrouted = ctx;
     struct sl_dpdk *dpdk = here;
     while (dpdk != NULL &&
@@ -121,8 +119,6 @@ static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_dpdk_misrouted *misrouted = ctx;
     struct sl_dpdk *dpdk;
     struct sl_dpdk_netif *netif = find_netif(misrouted, &dpdk);

@@ -30,8 +30,6 @@ struct sl_dpdk_watch {
 /* Its only purpose is to wake the reactor. */
 static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
-    (void)result;
-    (void)cqe_flags;
     ((struct sl_dpdk_watch *)op)->is_set = false;
 }
 

@@ -505,6 +505,5 @@ bool sl_dpdk_receive_deliver(struct sl_dpdk_conn *conn)
 
 void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)conn;
     sl_dpdk_block_put(message->token);
 }

@@ -12,7 +12,5 @@ const struct sl_transport_ops *sl_rdma_find(const char **why)
 
 uint32_t sl_rdma_device_list(char names[][SL_RDMA_DEVICE_NAME_BYTES], uint32_t most)
 {
-    (void)names;
-    (void)most;
     return 0;
 }

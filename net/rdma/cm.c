@@ -165,7 +165,6 @@ static bool carries_data(enum rdma_cm_event_type type)
 static void for_listener(struct sl_rdma *rdma, struct sl_rdma_listener *listener,
                          const struct sl_rdma_cm_event *event)
 {
-    (void)rdma;
     if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
         sl_rdma_listen_request(listener, event);
     } else if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL) {

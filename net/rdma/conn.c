@@ -96,7 +96,6 @@ static void unlink_from(struct sl_rdma_conn *conn)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_rdma_conn *conn = SL_CONTAINER_OF(timer, struct sl_rdma_conn, timer);
     switch (conn->phase) {
     case SL_RDMA_RESOLVING:

@@ -122,8 +122,6 @@ static void reject(void *ctx)
  * transport has read are acknowledged; later ones come here. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct request *request = ctx;
     pthread_mutex_lock(&lock);
     const struct sl_rdma_listener *listener = find(&request->bound, request->hello.target);
@@ -284,7 +282,6 @@ static int open_nic(const struct sl_rdma_listener *listener)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_rdma_listener *listener = SL_CONTAINER_OF(timer, struct sl_rdma_listener, timer);
     struct sl_rdma *rdma = listener->rdma;
     struct sockaddr_storage address;

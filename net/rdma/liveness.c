@@ -91,7 +91,6 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 static void on_retry(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, retry);
-    (void)now_ns;
     rdma->retry_rounds++;
     rdma->awake = rdma->awake || !sl_list_empty(&rdma->ready);
 }

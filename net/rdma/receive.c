@@ -42,7 +42,6 @@ static void put_block(struct sl_rdma_block *block)
 
 void sl_rdma_receive_release(struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)conn;
     if (message->token != NOTHING) {
         put_block(message->token);
     }

@@ -33,7 +33,6 @@ static void try_connect(struct sl_shm_conn *conn)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_shm_conn *conn = SL_CONTAINER_OF(timer, struct sl_shm_conn, timer);
     if (conn->phase == SL_SHM_RETRYING) {
         try_connect(conn);
@@ -114,7 +113,6 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
                         uint32_t target, const struct sl_transport_events *events, void *ctx,
                         struct sl_conn **out)
 {
-    (void)target;
     struct sl_shm *shm = (struct sl_shm *)transport;
     if (shm->closing) {
         return SL_ERR_CLOSED;
@@ -320,8 +318,6 @@ static void drop(void *ctx)
 /* Runs on the target reactor. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_shm_conn *moved = ctx;
     struct sl_shm *shm = (struct sl_shm *)moved->base.transport;
     struct sl_shm_conn *conn = settle(shm, moved);

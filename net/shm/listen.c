@@ -27,7 +27,6 @@ struct sl_shm_listener {
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_shm_listener *listener = SL_CONTAINER_OF(timer, struct sl_shm_listener, timer);
     if (sl_shm_socket_watch(listener->shm, listener->fd, listener, true) != 0) {
         sl_reactor_arm(listener->shm->base.reactor, timer, RETRY_NS);

@@ -18,7 +18,6 @@ static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     sl_tcp_conn_end(SL_CONTAINER_OF(timer, struct sl_tcp_conn, timer), SL_ERR_CLOSED);
 }
 
@@ -220,7 +219,6 @@ static int connect_err(int error)
 
 static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
-    (void)cqe_flags;
     struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, connect_op);
     conn->connecting = false;
     sl_tcp_op_end(conn);
@@ -256,7 +254,6 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
                         uint32_t target, const struct sl_transport_events *events, void *ctx,
                         struct sl_conn **out)
 {
-    (void)target;
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
     if (tcp->closing) {
         return SL_ERR_CLOSED;
@@ -433,8 +430,6 @@ static struct sl_tcp_conn *settle(struct sl_tcp *tcp, struct sl_tcp_conn *moved)
 /* Runs on the target reactor. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_tcp_conn *moved = ctx;
     struct sl_tcp *tcp = (struct sl_tcp *)moved->base.transport;
     struct sl_tcp_conn *conn = settle(tcp, moved);
@@ -602,7 +597,6 @@ static void send_failed(struct sl_tcp_conn *conn, int error)
 
 static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
-    (void)cqe_flags;
     struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, send.op);
     conn->send.in_flight = false;
     sl_tcp_op_end(conn);

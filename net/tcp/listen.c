@@ -37,7 +37,6 @@ static void arm(struct sl_tcp_listener *listener)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     arm(SL_CONTAINER_OF(timer, struct sl_tcp_listener, timer));
 }
 

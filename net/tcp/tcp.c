@@ -215,16 +215,11 @@ static void tcp_stats(const struct sl_transport *transport, struct sl_transport_
 /* The kernel can read any memory. */
 static int memory_register(struct sl_transport *transport, void *base, size_t bytes)
 {
-    (void)transport;
-    (void)base;
-    (void)bytes;
     return 0;
 }
 
 static void memory_unregister(struct sl_transport *transport, void *base)
 {
-    (void)transport;
-    (void)base;
 }
 
 const struct sl_transport_ops sl_tcp_ops = {

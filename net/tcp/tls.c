@@ -45,9 +45,6 @@ static int bio_write(BIO *bio, const char *from, int count)
 
 static long bio_control(BIO *bio, int command, long number, void *pointer)
 {
-    (void)bio;
-    (void)number;
-    (void)pointer;
     return command == BIO_CTRL_FLUSH;
 }
 

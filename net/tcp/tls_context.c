@@ -99,10 +99,6 @@ static int load_certificate(SSL_CTX *ctx, const char *file)
 /* Fails for an encrypted key: there is no user to ask for the passphrase. */
 static int no_passphrase(char *to, int bytes, int writes, void *ctx)
 {
-    (void)to;
-    (void)bytes;
-    (void)writes;
-    (void)ctx;
     return -1;
 }
 

@@ -185,7 +185,6 @@ static void arm_heartbeat(struct sl_agent *agent)
 
 static void on_heartbeat(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_agent *agent = SL_CONTAINER_OF(timer, struct sl_agent, heartbeat);
     arm_heartbeat(agent);
     if (agent->lease_ns != 0) {
@@ -206,7 +205,6 @@ static void arm_absence(struct sl_agent *agent, uint64_t pause_ns)
 
 static void on_absence(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_agent *agent = SL_CONTAINER_OF(timer, struct sl_agent, absence);
     arm_absence(agent, ABSENCE_INTERVAL);
     agent->options.absent(agent->options.ctx);
@@ -215,7 +213,6 @@ static void on_absence(struct sl_timer *timer, uint64_t now_ns)
 static void on_welcomed(void *ctx, struct sl_session *session,
                         const struct sl_message_welcome *welcome)
 {
-    (void)session;
     struct sl_agent *agent = ctx;
     agent->lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
     sl_reactor_disarm(agent->options.reactor, &agent->absence);
@@ -234,8 +231,6 @@ static void on_welcomed(void *ctx, struct sl_session *session,
 
 static void on_expired(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    (void)session;
-    (void)err;
     struct sl_agent *agent = ctx;
     disarm(agent);
     if (agent->joined && agent->options.absent != NULL) {
@@ -252,7 +247,6 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
 
 static void on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    (void)session;
     fail(ctx, err, reason);
 }
 
@@ -268,7 +262,6 @@ static void peer_expired(const struct sl_agent *agent, const struct sl_message_e
 
 static void on_notified(void *ctx, struct sl_session *session, const struct sl_message *message)
 {
-    (void)session;
     struct sl_agent *agent = ctx;
     if (agent->failed) {
         return;

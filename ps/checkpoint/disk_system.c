@@ -52,7 +52,6 @@ static int check_regular(int fd, char *why)
 /* O_NONBLOCK: opening a special file, such as a pipe, must not block. */
 static int disk_open(void *ctx, const char *path, enum sl_disk_mode mode, void **file, char *why)
 {
-    (void)ctx;
     const int flags = mode == SL_DISK_READ ? O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC
                                            : O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = open(path, flags, 0666);
@@ -78,7 +77,6 @@ static int disk_open(void *ctx, const char *path, enum sl_disk_mode mode, void *
 
 static int disk_write(void *ctx, void *file, const void *from, size_t bytes, char *why)
 {
-    (void)ctx;
     const uint8_t *next = from;
     while (bytes > 0) {
         ssize_t done =
@@ -98,7 +96,6 @@ static int disk_write(void *ctx, void *file, const void *from, size_t bytes, cha
 static int disk_read(void *ctx, void *file, uint64_t offset, void *to, size_t bytes, size_t *got,
                      char *why)
 {
-    (void)ctx;
     size_t all = 0;
     while (all < bytes && offset + all <= INT64_MAX) {
         ssize_t done =
@@ -120,7 +117,6 @@ static int disk_read(void *ctx, void *file, uint64_t offset, void *to, size_t by
 
 static int disk_size(void *ctx, void *file, uint64_t *bytes, char *why)
 {
-    (void)ctx;
     struct stat info;
     if (fstat(descriptor(file), &info) != 0) {
         return fail(errno, why);
@@ -131,26 +127,22 @@ static int disk_size(void *ctx, void *file, uint64_t *bytes, char *why)
 
 static int disk_sync(void *ctx, void *file, char *why)
 {
-    (void)ctx;
     return fsync(descriptor(file)) == 0 ? 0 : fail(errno, why);
 }
 
 static int disk_close(void *ctx, void *file, char *why)
 {
-    (void)ctx;
     /* After EINTR the descriptor is closed as well. */
     return close(descriptor(file)) == 0 || errno == EINTR ? 0 : fail(errno, why);
 }
 
 static int disk_rename(void *ctx, const char *from, const char *to, char *why)
 {
-    (void)ctx;
     return rename(from, to) == 0 ? 0 : fail(errno, why);
 }
 
 static int disk_sync_subdir(void *ctx, const char *path, char *why)
 {
-    (void)ctx;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return fail(errno, why);
@@ -163,19 +155,16 @@ static int disk_sync_subdir(void *ctx, const char *path, char *why)
 
 static int disk_make_subdir(void *ctx, const char *path, char *why)
 {
-    (void)ctx;
     return mkdir(path, 0777) == 0 ? 0 : fail(errno, why);
 }
 
 static int disk_remove(void *ctx, const char *path, char *why)
 {
-    (void)ctx;
     return unlink(path) == 0 ? 0 : fail(errno, why);
 }
 
 static int disk_remove_subdir(void *ctx, const char *path, char *why)
 {
-    (void)ctx;
     return rmdir(path) == 0 ? 0 : fail(errno, why);
 }
 
@@ -190,7 +179,6 @@ static bool is_subdir(int fd, const struct dirent *entry)
 
 static int disk_list(void *ctx, const char *path, struct sl_disk_names *out, char *why)
 {
-    (void)ctx;
     DIR *subdir = opendir(path);
     if (subdir == NULL) {
         return fail(errno, why);

@@ -14,7 +14,6 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 {
     const float lr = visit->spec->lr;
     const float epsilon = visit->spec->epsilon;
-    (void)r;
     for (uint32_t i = 0; i < visit->dim; i++) {
         const float a = s[i] + g[i] * g[i];
         s[i] = a;

@@ -28,7 +28,6 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
         .keep = 1.0F,
         .epsilon = spec->epsilon,
     };
-    (void)r;
     sl_adam_update(&factors, visit->dim, w, s, s + visit->slot_stride, g);
 }
 

@@ -30,7 +30,6 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     float *z = s + visit->slot_stride;
-    (void)r;
     if (visit->spec->lr_power == -0.5F) {
         update(visit->spec, true, visit->dim, w, s, z, g);
     } else {

@@ -11,7 +11,6 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 {
     const float lr = visit->spec->lr;
     const float momentum = visit->spec->momentum;
-    (void)r;
     for (uint32_t i = 0; i < visit->dim; i++) {
         const float v = momentum * s[i] + g[i];
         s[i] = v;

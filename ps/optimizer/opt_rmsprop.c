@@ -28,7 +28,6 @@ static void update(const struct sl_optimizer_spec *spec, uint32_t dim, float *re
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
-    (void)r;
     update(visit->spec, visit->dim, w, s, s + visit->slot_stride, g);
 }
 

@@ -7,8 +7,6 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     const float lr = visit->spec->lr;
-    (void)s;
-    (void)r;
     for (uint32_t i = 0; i < visit->dim; i++) {
         w[i] -= lr * g[i];
     }

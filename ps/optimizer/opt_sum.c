@@ -7,8 +7,6 @@
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
-    (void)s;
-    (void)r;
     for (uint32_t i = 0; i < visit->dim; i++) {
         w[i] += g[i];
     }

@@ -141,7 +141,6 @@ static void give_up(struct sl_process *process, uint64_t number, int err, const 
 /* Reactor 0: there was no memory to pass on the result of a shard. */
 static void part_expired(void *ctx, uint64_t number, uint64_t b)
 {
-    (void)b;
     struct sl_process *process = ctx;
     const struct sl_process_checkpoints *all = process->checkpoints;
     if (process->agent != NULL && number == all->number && all->waited > 0) {
@@ -152,8 +151,6 @@ static void part_expired(void *ctx, uint64_t number, uint64_t b)
 /* Reactor 0: handles the result of a shard. */
 static void part_came(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct part *part = ctx;
     const struct sl_process_seat *seat = part->seat;
     struct sl_process *process = seat->core->process;
@@ -224,7 +221,6 @@ static void post_seats(struct sl_process *process, struct sl_mail mail)
 
 static void seat_completed(void *ctx, uint64_t number, uint64_t b)
 {
-    (void)b;
     sl_server_checkpoint_completed(server_of(ctx), number);
 }
 
@@ -446,7 +442,6 @@ static void all_quiet(struct sl_process *process, bool holds_all)
 
 static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
 {
-    (void)b;
     struct sl_process *process = ctx;
     struct sl_process_checkpoints *all = process->checkpoints;
     all->holds_all = all->holds_all && holds_all != 0;
@@ -457,8 +452,6 @@ static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
 
 static void core_quiet(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_process_core *core = ctx;
     const struct sl_process *process = core->process;
     sl_process_replica_switch_over(core);
@@ -475,8 +468,6 @@ static void core_quiet(void *ctx, uint64_t a, uint64_t b)
 
 void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     const struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
     process->checkpoints->quiet_waited = process->options.reactor_count;

@@ -59,8 +59,6 @@ static void tell_main(struct sl_process *process, sl_mail_fn *run, uint64_t a, u
 
 static void main_ended(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_process *process = ctx;
     sl_log_info("the job has ended: %s", process->why[SL_COORDINATOR_ENDING]);
     process->over = true;
@@ -111,8 +109,6 @@ static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
                      (double)process->options.start_timeout_ns / (double)SL_CLOCK_NS_PER_S);
         sl_process_answer(core, SL_ERR_DEADLINE);
     }
-    (void)a;
-    (void)b;
 }
 
 void sl_process_on_absent(void *ctx)
@@ -122,7 +118,6 @@ void sl_process_on_absent(void *ctx)
 
 void sl_process_end_job(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)b;
     const struct sl_process_core *core = ctx;
     core->process->ends_job = true;
     if (core->process->coordinator == NULL) {
@@ -156,8 +151,6 @@ static void core_drain_servers(void *ctx)
 
 static void core_drain(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_process_core *core = ctx;
     sl_process_replica_switch_over(core);
     if (core->process->leadership != NULL && core->index == 0) {
@@ -170,8 +163,6 @@ static void core_drain(void *ctx, uint64_t a, uint64_t b)
 /* The switchover decision matches the coordinator's at the Goodbye that follows. */
 void sl_process_drain(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_process *process = ((const struct sl_process_core *)ctx)->process;
     sl_process_replica_end(process, core_drain);
     if (process->agent != NULL) {

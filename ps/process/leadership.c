@@ -76,7 +76,6 @@ static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
 
 static void on_unseated(void *ctx, const char *why)
 {
-    (void)why;
     struct sl_process_leadership *leadership = ctx;
     struct sl_process *process = leadership->process;
     process->coordinator = NULL;
@@ -107,7 +106,6 @@ static void on_leader(void *ctx, const struct sl_election_leader *leader)
 
 static void on_tick(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_process_leadership *leadership =
         SL_CONTAINER_OF(timer, struct sl_process_leadership, tick);
     sl_reactor_arm(reactor_of(leadership), timer, leadership->tick_ns);
@@ -116,7 +114,6 @@ static void on_tick(struct sl_timer *timer, uint64_t now_ns)
 
 static void on_woken(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_process_leadership *leadership =
         SL_CONTAINER_OF(timer, struct sl_process_leadership, wake);
     sl_leader_run(leadership->leader);

@@ -40,7 +40,6 @@ const struct sl_server_coordinator_ops sl_process_coordinator_ops = {
 
 static uint64_t wall_ms(void *ctx)
 {
-    (void)ctx;
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / SL_CLOCK_NS_PER_MS;
@@ -71,15 +70,12 @@ struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *
 
 static void on_answer(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_process *process = ctx;
     process->answers_wanted--;
 }
 
 static void on_failure(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)b;
     struct sl_process *process = ctx;
     process->result = process->result == 0 ? (int)(int64_t)a : process->result;
 }
@@ -215,7 +211,6 @@ static void core_stop(void *ctx)
 /* Last step of the start: the core learns its shards and restores them. */
 static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
 {
-    (void)b;
     struct sl_process_core *core = ctx;
     const struct sl_process *process = core->process;
     for (uint32_t which = 0; which < sl_process_hosted_count(process); which++) {
@@ -342,8 +337,6 @@ int sl_process_join(struct sl_process *process)
  * answers at once. */
 static void core_join(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_process_core *core = ctx;
     int err = sl_process_listen(core);
     if (err == 0) {

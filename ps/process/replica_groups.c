@@ -27,8 +27,6 @@ struct new_config {
 
 static void core_take_config(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct new_config *new = ctx;
     sl_replication_set_config(new->server, &new->config);
     free(new);

@@ -60,7 +60,6 @@ static const char *fallback_hint(const struct sl_process *process, int err)
 
 static void log_finding(void *ctx, const char *path, const char *why)
 {
-    (void)ctx;
     sl_log_error("%s: %s", path, why);
 }
 
@@ -219,8 +218,6 @@ static void start_serving(struct sl_process_core *core, bool loads)
 
 static void core_open_up(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct sl_process_core *core = ctx;
     start_serving(core, true);
     sl_process_answer(core, 0);
@@ -241,7 +238,6 @@ static void keep_tables(struct sl_process *process);
 
 static void table_kept(void *ctx, const struct sl_message *answer, int err, const char *reason)
 {
-    (void)answer;
     struct sl_process *process = ctx;
     if (err != 0) {
         sl_log_error("a table of the checkpoint cannot be made known to the coordinator: %s",
@@ -283,8 +279,6 @@ struct loaded {
 
 static void core_came(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct loaded *loaded = ctx;
     struct sl_process *process = loaded->core->process;
     struct sl_process_restore *restore = process->restore;

@@ -100,7 +100,6 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     struct sl_replication_sender *sender = &replica->sender;
     const bool is_it = welcome->shard == server->options.shard.index &&
                        welcome->shard_count == server->options.shard.count;
-    (void)session;
     sl_timer_disarm(sl_server_timers(server), &sender->silence);
     sender->last_seen_ns = sl_server_now_ns(server);
     sender->credit =
@@ -143,22 +142,17 @@ static void on_received(void *ctx, struct sl_session *session,
 /* The backup's frames have no payload. */
 static void *on_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)header;
     sl_session_reconnect(session, "it sent a long frame");
     return NULL;
 }
 
 static void on_writable(void *ctx, struct sl_session *session)
 {
-    (void)session;
     sl_replication_log_pump(ctx);
 }
 
 static void on_expired(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    (void)session;
-    (void)err;
     struct sl_server *server = ctx;
     sl_log_warn("shard %u: its backup: connection lost: %s; retrying", server->options.shard.index,
                 reason);
@@ -172,7 +166,6 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
 
 static void on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
-    (void)session;
     struct sl_server *server = ctx;
     sl_session_close(&server->replica->sender.session);
     sl_timer_disarm(sl_server_timers(server), &server->replica->sender.silence);

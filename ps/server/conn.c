@@ -31,7 +31,6 @@ void sl_server_conn_drop(struct sl_server_conn *conn, int err, const char *forma
 
 static void hello_late(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_server_conn *conn = SL_CONTAINER_OF(timer, struct sl_server_conn, handshake.timer);
     sl_server_conn_drop(conn, SL_ERR_DEADLINE, "no %s within %llu s",
                         conn->kind == SL_SERVER_CONN_NEW ? "hello" : "proof of the secret",
@@ -86,8 +85,6 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
 /* The server opens no connections. */
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
     sl_assert(false);
 }
 
@@ -113,7 +110,6 @@ int sl_server_conn_migrate(struct sl_server_conn *conn, struct sl_server *to)
 
 static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_frame *header)
 {
-    (void)ctx;
     struct sl_server_conn *conn = transport_conn->user;
     if (conn == NULL) {
         return NULL;
@@ -152,7 +148,6 @@ void sl_server_conn_release(struct sl_server_conn *conn, const struct sl_transpo
 static void on_received(void *ctx, struct sl_conn *transport_conn,
                         const struct sl_transport_message *message)
 {
-    (void)ctx;
     struct sl_server_conn *conn = transport_conn->user;
     if (conn == NULL) {
         sl_transport_release(transport_conn, message);
@@ -204,7 +199,6 @@ static void on_sent(void *ctx, struct sl_conn *transport_conn, void *cookie)
 
 static void on_writable(void *ctx, struct sl_conn *transport_conn)
 {
-    (void)ctx;
     struct sl_server_conn *conn = transport_conn->user;
     if (conn != NULL) {
         sl_outbox_writable(conn->outbox, transport_conn, &conn->out);

@@ -5,13 +5,11 @@
 
 void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message)
 {
-    (void)ctx;
     sl_server_send((struct sl_server_conn *)(uintptr_t)peer, message);
 }
 
 void sl_server_close_peer(void *ctx, uint64_t peer, const char *why)
 {
-    (void)ctx;
     sl_server_conn_drop((struct sl_server_conn *)(uintptr_t)peer, SL_ERR_CLOSED, "%s", why);
 }
 

@@ -21,13 +21,11 @@ static void finish(struct sl_server *server)
 
 static void finish_later(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     finish(server_of(timer));
 }
 
 static void on_timeout(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_server *server = server_of(timer);
     sl_log_warn("shard %u: %u connections are still open at the drain timeout",
                 server->options.shard.index, server->conn_count);

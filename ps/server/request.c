@@ -122,7 +122,6 @@ static uint8_t *reply_of(const struct sl_server_request *request)
 
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_server_request *request = SL_CONTAINER_OF(timer, struct sl_server_request, deadline);
     struct sl_server *server = request->server;
     bool waits = request->list == &server->scheduler.parked;

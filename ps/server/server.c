@@ -278,8 +278,6 @@ struct expiry {
 
 static void deliver(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct expiry *expiry = ctx;
     sl_server_on_expired(expiry->server, &expiry->expired);
     free(expiry);

@@ -162,7 +162,6 @@ static double lease_s(const struct sl_server *server)
 
 static void lease_passed(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_server_session *session = SL_CONTAINER_OF(timer, struct sl_server_session, lease);
     char why[SL_MESSAGE_NAME_BYTES];
     (void)snprintf(why, sizeof why, "it has not reconnected within %.3g s",

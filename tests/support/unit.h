@@ -17,9 +17,6 @@
 
 #include <cmocka.h>
 
-/* A test's callbacks have the parameters that their interface asks for. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
 struct sl_unit_case {
     const char *file;
     int line;

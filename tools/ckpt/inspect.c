@@ -113,9 +113,9 @@ int sl_inspect_tables(const char *directory, uint64_t number, FILE *to, char *re
 
 /* verify */
 
+/* The reason names the path. */
 static void print_finding(void *ctx, const char *path, const char *why)
 {
-    (void)path; /* part of why */
     (void)fprintf(ctx, "DAMAGED  %s\n", why);
 }
 

@@ -57,7 +57,6 @@ static void on_quit(int number)
  * expires and can be replaced. */
 static void on_alarm(int number)
 {
-    (void)number;
     static const char text[] = "starling-worker: asked to stop, but its pending operations do not "
                                "complete: exits without a goodbye\n";
     ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);

@@ -6,7 +6,6 @@ enum { WEIGHTS, BIAS, TABLES };
 static uint32_t tables(const struct sl_model_shape *shape,
                        struct sl_table_spec specs[SL_MODEL_TABLES])
 {
-    (void)shape;
     sl_model_sparse_table(&specs[WEIGHTS], "lr/weights", 1);
     sl_model_dense_table(&specs[BIAS], "lr/bias", 1);
     return TABLES;
@@ -14,7 +13,6 @@ static uint32_t tables(const struct sl_model_shape *shape,
 
 static size_t scratch_floats(const struct sl_model_shape *shape)
 {
-    (void)shape;
     return 0;
 }
 

@@ -195,7 +195,6 @@ static enum sl_log_level level_of(int level)
 /* DPDK flushes after each message of one or more lines. */
 static ssize_t write_log(void *cookie, const char *text, size_t bytes)
 {
-    (void)cookie;
     const enum sl_log_level level = level_of(rte_log_cur_msg_loglevel());
     const char *end = text + bytes;
     while (text < end && sl_module_host->log_enabled(level)) {
@@ -234,7 +233,6 @@ static int note_failure(const struct start *this)
     }
     module_log(SL_LOG_ERROR, "dpdk: cannot start (%s): %s%s", rte_strerror(code), hint,
                sl_module_host->log_enabled(SL_LOG_DEBUG) ? "" : "; STARLING_LOG=debug shows more");
-    (void)this;
     return code == ENOMEM ? SL_ERR_NO_MEMORY : code == EINVAL ? SL_ERR_INVALID : SL_ERR_IO;
 }
 

@@ -21,7 +21,6 @@ static struct sl_module_port *port_of(struct sl_dpdk_port *base)
 
 static void look(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_module_port *port = SL_CONTAINER_OF(timer, struct sl_module_port, look);
     const uint64_t after_ns = sl_module_device_look(port);
     sl_module_host->timer_arm(port->base.reactor, timer, after_ns);
@@ -78,8 +77,6 @@ static void drain(struct sl_module_port *port)
 
 static void forget_tail(struct rte_mempool *pool, void *closing, void *object, unsigned index)
 {
-    (void)pool;
-    (void)index;
     struct sl_module_rest *tail = rte_mbuf_to_priv(object);
     if (tail->port == closing) {
         tail->port = NULL;
@@ -233,7 +230,6 @@ static uint32_t port_receive(struct sl_dpdk_port *base, struct sl_dpdk_packet *p
 
 static void port_release(struct sl_dpdk_port *base, struct sl_dpdk_packet *packets, uint32_t count)
 {
-    (void)base;
     for (uint32_t i = 0; i < count; i++) {
         rte_pktmbuf_free_seg(packets[i].token);
         packets[i].token = NULL;
@@ -262,7 +258,6 @@ static uint32_t port_reserve(struct sl_dpdk_port *base, struct sl_dpdk_packet *p
 
 static void on_read(void *bytes, void *ctx)
 {
-    (void)bytes;
     struct sl_module_rest *tail = ctx;
     if (tail->port != NULL) {
         tail->port->lent--;
