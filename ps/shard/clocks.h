@@ -77,7 +77,8 @@ static inline bool sl_clocks_is_empty(const struct sl_clocks *clocks, uint32_t g
     return clocks->groups[group].count_at_min == 0;
 }
 
-/* Returns true when the worker is active in some group, or would be while no group exists. */
+/* Returns true when the worker is active in some group; while no group exists, unless it left,
+ * finished or expired. */
 bool sl_clocks_is_active(const struct sl_clocks *clocks, uint32_t worker);
 
 /* Records that the worker exists: sl_clocks_min_of_all includes it while it is active. */
@@ -98,7 +99,7 @@ void sl_clocks_pushed(struct sl_clocks *clocks, uint32_t worker);
 /* Makes the worker active in every group, from `clock` on. Refused in these cases:
  * - a min_clock has passed `clock`;
  * - the worker has finished;
- * - the worker is active, and has begun at another clock or asks for a lower one.
+ * - the worker is active at another clock, and `clock` is lower or it has begun to tick or push.
  *
  * Returns `clock` when accepted, else the worker's clock or the clock at which it may join. */
 uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t clock);

@@ -48,7 +48,7 @@ struct part {
 static struct part part_of(const struct sl_request_view *view, uint32_t key)
 {
     const struct sl_request_section *section = &view->section;
-    if (section->bag_count != 0) {
+    if (section->bag_count != 0) { /* a chunk; bag_count is the length of its array */
         return (struct part){(uint32_t)section->start, (uint32_t)section->count,
                              section->bag_count};
     }

@@ -39,7 +39,7 @@ int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *
 
 int sl_shard_load_fail_record(const struct sl_shard_load *load, struct sl_shard_slice *slice)
 {
-    return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "record %u of %u is none",
+    return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "record %u of %u is invalid",
                               load->block->count - load->left, load->block->count);
 }
 
@@ -53,8 +53,8 @@ int sl_shard_load_fail_memory(const struct sl_shard_load *load, struct sl_shard_
 static int fail_owner(const struct sl_shard_load *load, struct sl_shard_slice *slice,
                       const char *what, uint64_t key)
 {
-    return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "%s %" PRIu64 " is not of that shard",
-                              what, key);
+    return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT,
+                              "%s %" PRIu64 " does not belong to that shard", what, key);
 }
 
 int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t stream_shard,

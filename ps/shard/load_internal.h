@@ -5,7 +5,7 @@
 #include "ps/shard/load.h"
 #include "ps/shard/section.h"
 
-/* Writes "image of shard 1 of 3, a block of rows of table emb: " and the message to the slice's
+/* Writes "snapshot of shard 1 of 3, a block of rows of table emb: " and the message to the slice's
  * reason. Returns err. */
 int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *slice, int err,
                        const char *format, ...) __attribute__((format(printf, 4, 5)));

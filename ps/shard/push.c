@@ -41,9 +41,10 @@ static int buffer_begin(struct sl_shard *shard, const struct sl_shard_table *tab
         buffered = sl_shard_push_buffer_get(&shard->push_buffer, section->key_count, floats);
     }
     if (buffered == NULL) {
-        return sl_shard_fail(shard, request, slice, SL_ERR_NO_MEMORY,
-                             "pushes that wait for other workers fill the %zu bytes reserved",
-                             shard->push_buffer.bytes_max);
+        return sl_shard_fail(
+            shard, request, slice, SL_ERR_NO_MEMORY,
+            "the push buffer (%zu bytes) is full of pushes that wait for worker/%u",
+            shard->push_buffer.bytes_max, sl_clocks_slowest(&shard->clocks, table->clock_group));
     }
     sl_clocks_pushed(&shard->clocks, request->caller.worker);
     buffered->clock = clock;

@@ -378,15 +378,17 @@ void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_
                        shard->options.index, table->spec.name);
         return;
     }
-    uint32_t worker = sl_clocks_slowest(&shard->clocks, table->clock_group);
-    int used =
-        snprintf(text, text_bytes, "shard %u: a pull of iteration %u from table %s waits for ",
-                 shard->options.index, request->prefix.clock, table->spec.name);
-    size_t at = used < 0 || (size_t)used > text_bytes ? text_bytes : (size_t)used;
+    const uint32_t worker = sl_clocks_slowest(&shard->clocks, table->clock_group);
+    const uint32_t index = shard->options.index;
+    const uint32_t clock = request->prefix.clock;
     if (worker == SL_LIMIT_WORKERS) {
-        (void)snprintf(text + at, text_bytes - at, "nobody any more");
+        (void)snprintf(text, text_bytes,
+                       "shard %u: a pull of iteration %u from table %s may run now", index, clock,
+                       table->spec.name);
         return;
     }
-    (void)snprintf(text + at, text_bytes - at, "worker/%u, which is at iteration %u", worker,
-                   sl_clocks_of(&shard->clocks, worker));
+    (void)snprintf(text, text_bytes,
+                   "shard %u: a pull of iteration %u from table %s waits for worker/%u, which is "
+                   "at iteration %u",
+                   index, clock, table->spec.name, worker, sl_clocks_of(&shard->clocks, worker));
 }

@@ -236,8 +236,10 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     return 0;
 
 no_memory:
-    (void)snprintf(reason, reason_bytes, "no memory for table %s on shard %u (limit %zu bytes)",
-                   spec->name, shard->options.index, shard->options.memory_bytes_max);
+    (void)snprintf(reason, reason_bytes,
+                   "no memory for table %s on shard %u: the tables have %zu bytes, %s", spec->name,
+                   shard->options.index, shard->memory_bytes,
+                   sl_shard_limit_text(shard, (char[64]){0}));
     return SL_ERR_NO_MEMORY;
 }
 

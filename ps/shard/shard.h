@@ -4,11 +4,11 @@
  * where stated.
  *
  * Work is sliced: sl_shard_run spends at most `budget`. Costs: a key 1 per started 256 bytes of
- * its row, 1024 dense elements 16, a section 1. A push of up to 1024 keys and 256 KiB always runs
- * in one slice, so small pushes never wait for working memory. A longer push owns the only large
- * scratch until it is done; other long pushes get AGAIN and spend nothing. Sections of a request
- * run in order. A section that must wait for clocks (BSP, SSP) parks its request; later requests of
- * the connection may run. */
+ * its row, 1024 dense elements 16, a section 1. A sparse push of up to 1024 keys and 256 KiB always
+ * runs in one slice, so small pushes never wait for working memory. A longer one, and a KV push of
+ * more than 256 keys, owns the only large scratch until it is done; others of these get AGAIN and
+ * spend nothing. A dense push needs no scratch. Sections of a request run in order. A section that
+ * must wait for clocks (BSP, SSP) parks its request; later requests of the connection may run. */
 #ifndef SL_PS_SHARD_SHARD_H
 #define SL_PS_SHARD_SHARD_H
 
@@ -31,7 +31,7 @@ struct sl_shard_options {
     uint32_t index, count;        /* this shard, and shards of the cluster: core/partition.h */
     size_t memory_bytes_max;      /* limit for all tables; 0: none */
     size_t push_buffer_bytes_max; /* limit for buffered BSP pushes; 0: 256 MiB */
-    size_t snapshot_bytes_max;    /* limit for blocks of a snapshot in progress; 0: 128 MiB */
+    size_t snapshot_bytes_max;    /* limit for blocks of a snapshot; 0: 128 MiB, not counted */
     bool limit_covers_all; /* memory_bytes_max also covers the push buffer and what tables need
                               besides their values */
     const struct sl_kv_handler *kv_handler; /* starling_kv.h: handles all KV tables, outlives the
@@ -49,11 +49,9 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
 
 /* The client of a request.
  *
- * Consistency: worker w's clock is the number of iterations that it has ticked. min_clock is the
- * smallest clock of the table's active workers (ps/shard/clocks.h): workers 0 to worker_count - 1
- * and joined workers, until they finish, leave or expire. Tables may differ in mode and
- * worker_count; clocks belong to the shard. When no worker is active, no request waits and all
- * buffered pushes are applied.
+ * Consistency: ps/shard/clocks.h defines clocks, active workers and min_clock. Tables may differ in
+ * mode and worker_count; clocks belong to the shard. When no worker is active, no request waits and
+ * all buffered pushes are applied.
  *
  * Pulls: a pull of clock c is admitted
  * - ASP: always;
@@ -76,7 +74,7 @@ struct sl_shard_client {
 struct sl_shard_request {
     struct sl_bytes cursor; /* at the next section */
     struct sl_shard_client caller;
-    struct sl_request_prefix prefix;
+    struct sl_request_prefix prefix; /* a tick advances clock */
     uint32_t sections_left;
     bool in_section;  /* view is valid and partly done */
     bool out_of_line; /* the values do not follow the structure: sl_shard_begin_out_of_line */
@@ -94,7 +92,7 @@ struct sl_shard_request {
     const void *answer;   /* after DONE: the reply, permanently valid in the handler's memory; NULL:
                              the reply is in sl_shard_run's `reply` */
     uint32_t parked_on;   /* id of the table that it waits for */
-    uint8_t phase;        /* of a section: sl_shard_phase in internal.h */
+    uint8_t phase;        /* of a section: sl_shard_phase in section.h */
     uint32_t bags_done;   /* pooled pull */
     /* Push in progress: */
     struct sl_shard_scratch *scratch;        /* owned by this push */
@@ -111,10 +109,10 @@ struct sl_shard_request {
     uint64_t handled_seen; /* `handled` of the shard at that time */
 };
 
-/* Starts a request. Checks all of it against the tables (shape of sections, ownership of dense
- * ranges) before any change, and computes the reply size. payload is aligned to 8. After an error
- * *out is unused and reason names the section and the cause. Errors: PROTOCOL, NOT_FOUND (table),
- * WRONG_SHARD, TOO_LARGE (reply over a frame's limit). */
+/* Prepares a request. Checks form, tables, dense ranges and reply size of all its sections;
+ * sl_shard_run checks the owner of keys. payload is aligned to 8. After an error *request is unused
+ * and reason names the section and the cause. Errors: PROTOCOL, NOT_FOUND (table), WRONG_SHARD,
+ * TOO_LARGE (reply over a frame's limit). */
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
                    const uint8_t *payload, size_t payload_bytes, struct sl_shard_request *request,
                    char *reason, size_t reason_bytes);
@@ -159,9 +157,9 @@ void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const 
                                uint32_t key_count, uint8_t *reply);
 
 /* Returns true when the reply can be made in chunks, from start to end, each just before it is
- * sent. The request has not begun. It contains only a pull of one long dense range, or of one long
- * KV array or a chunk of it. In BSP, the caller must not execute the client's next tick before the
- * reply is complete. */
+ * sent. The request has not run, and contains only a pull of at least 128 KiB: of one dense range,
+ * or of one KV array or a chunk of it. In BSP, the caller must not execute the client's next tick
+ * before the reply is complete. */
 bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_request *request);
 
 /* Writes the next `bytes` of a chunked reply: a multiple of 8, at most the rest of
@@ -169,12 +167,12 @@ bool sl_shard_is_chunked(const struct sl_shard *shard, const struct sl_shard_req
 uint32_t sl_shard_next_chunk(struct sl_shard *shard, struct sl_shard_request *request,
                              uint8_t *reply, uint32_t bytes);
 
-/* Skips all pushes and ticks of a request that has just begun: it was executed before and only its
+/* Skips all pushes and ticks of a request just prepared: it was executed before and only its
  * reply was lost. Reduces its cost accordingly. Its pulls show the present state; in BSP whole
  * iterations, including its own if that has been applied meanwhile. */
 void sl_shard_skip_writes(struct sl_shard_request *request);
 
-/* Skips pushes and ticks of the first `sections` sections of a request that has just begun.
+/* Skips pushes and ticks of the first `sections` sections of a request just prepared.
  * sl_shard_written returned that number when the request was executed before and interrupted. */
 void sl_shard_skip_writes_before(struct sl_shard_request *request, uint32_t sections);
 
@@ -188,9 +186,9 @@ static inline bool sl_shard_skips_writes(const struct sl_shard_request *request)
  * done. Store it with a snapshot, which contains exactly those writes (ps/shard/snapshot.h). */
 uint32_t sl_shard_written(const struct sl_shard_request *request);
 
-/* Repeats the writes of a request that another copy of this shard has executed. The request has
- * just begun. Its sections before `end` (at most their number) push and tick as they did there. It
- * reads nothing, never waits for clocks, and has no reply. */
+/* Repeats the writes of a request that another copy of this shard has executed. The request is
+ * just prepared. Its sections before `end` (at most their number) push and tick as they did there.
+ * It reads nothing, never waits for clocks, and has no reply. */
 void sl_shard_apply_only(struct sl_shard_request *request, uint32_t end);
 
 /* Stops further pushes and ticks of a request whose client is gone, except for a partly applied
@@ -204,8 +202,7 @@ bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_request 
                     uint64_t budget);
 
 /* Returns true when the request would next wait for clocks, or for a handler that returned AGAIN
- * and has handled nothing since. Sets parked_on. The caller can then park the request before it
- * begins. */
+ * and has handled nothing since. Sets parked_on. The caller can then park it at once. */
 bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_request *request);
 
 enum sl_shard_result {
@@ -260,34 +257,23 @@ bool sl_shard_take_wakeup(struct sl_shard *shard);
 bool sl_shard_iteration_due(const struct sl_shard *shard);
 uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t budget);
 
-/* Returns the smallest clock of all active workers that are seen or expected, for the reply header.
- * This is a statistic: it decreases when a worker joins behind the others. 0: none yet; UINT32_MAX:
- * none left. */
+/* Returns sl_clocks_min_of_all, for the reply header. */
 uint32_t sl_shard_clock_min(const struct sl_shard *shard);
 
-/* State of a worker. It is active from the start if its index is below a table's worker_count,
- * until it leaves, finishes or expires. Then it may join again at an iteration that no min_clock
- * has passed. While no table has a worker_count, every worker is active. worker <
- * SL_LIMIT_WORKERS. */
+/* State of a worker: sl_clocks_is_active. worker < SL_LIMIT_WORKERS. */
 struct sl_shard_worker {
     bool active;
     uint32_t clock; /* active: its own clock; else the smallest at which it can join without
-                       repeating its iterations; UINT32_MAX: it has finished */
+                       repeating its iterations; SL_REQUEST_CLOCK_FINISHED: it has finished */
 };
 struct sl_shard_worker sl_shard_worker_find(const struct sl_shard *shard, uint32_t worker);
 
 /* Records a worker's hello: sl_shard_clock_min includes it while it is active. */
 void sl_shard_worker_seen(struct sl_shard *shard, uint32_t worker);
 
-/* Activates a worker for every table, from `clock` on, also one beyond worker_count. Accepted when
- * no min_clock has passed `clock`, and when one of these holds:
- * - the worker is not active;
- * - `clock` is its own clock;
- * - `clock` is greater, and it has neither ticked nor buffered a push since it became active.
- *
- * Drops its buffered pushes of `clock` and later from before it was inactive, because it will
- * repeat them. Returns `clock` when accepted; else the clock of an active worker that has begun, or
- * the smallest at which it can join (UINT32_MAX: it has finished). Allocates. */
+/* Activates a worker for every table, from `clock` on, also one beyond worker_count: conditions and
+ * result are those of sl_clocks_join. Drops its buffered pushes of `clock` and later from before it
+ * was inactive, because it will repeat them. Allocates. */
 uint32_t sl_shard_worker_join(struct sl_shard *shard, uint32_t worker, uint32_t clock);
 
 /* Deactivates a worker that left. Its pushes take effect in their iteration, which ends now; the

@@ -20,7 +20,7 @@ struct sl_shard_push_buffer_queue {
 };
 
 struct sl_shard_table {
-    struct sl_table_spec spec;
+    struct sl_table_spec spec;      /* KV: dim is the bytes of a value */
     struct sl_sparse_table *sparse; /* exactly one of these three */
     struct sl_dense_table *dense;
     struct sl_kv_table *kv;

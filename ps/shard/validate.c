@@ -1,4 +1,4 @@
-/* Checks a whole request before any change, and whether it could run now. */
+/* Checks form, tables, dense ranges and reply size of a whole request before any change. */
 #include <stdio.h>
 #include <string.h>
 

@@ -16,10 +16,10 @@ struct find_group {
     uint8_t tags[FIND_GROUP];
 };
 
-/* Keys whose guess was wrong, one in twenty of the keys present. Reasons:
- * - another entry with the same tag comes first;
- * - the key's own bucket was full on insertion;
- * - the key is not in the index. */
+/* Keys not settled by the first guess:
+ * - about 5 % of the keys present: another entry has the same tag, or the bucket was full;
+ * - missing keys whose bucket is full or has an entry with the same tag;
+ * - with an overflow index, all missing keys. */
 struct find_left {
     const struct sl_table_index *index;
     uint32_t count;

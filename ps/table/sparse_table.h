@@ -3,10 +3,8 @@
  * with their slots. Every u64 is a valid key. Owner reactor. Allocates as it grows, up to
  * bytes_max; beyond it, creation of a row fails with NO_MEMORY.
  *
- * Index: extendible hashing over segments of 64-byte buckets (index.h). A bucket is one cache line
- * of 12 (tag, record index) pairs. A full segment is split alone, so growth moves at most one
- * segment's entries at once and delays no pull. Records lie in chunks, on huge pages if available,
- * and never move.
+ * The index (index.h) grows in small steps, so growth delays no pull. Records lie in a slab
+ * (slab.h) and never move.
  *
  * A record takes 16 bytes, and 4 for each value and slot, rounded up to 8, the alignment of keys.
  * Rounding up to a cache line would cost 28 bytes a record on average, a fifth of a narrow row. It

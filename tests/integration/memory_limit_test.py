@@ -66,7 +66,7 @@ class MemoryLimit(harness.StarlingTest):
             self.assertEqual(code, memory_load.NO_MEMORY, text)
         texts = "\n".join(text for _, text in load.refusals)
         self.assertRegex(texts, r"no memory for more arrays: the tables have \d+ bytes, the limit is \d+")
-        self.assertRegex(texts, r"pushes that wait for other workers fill the \d+ bytes reserved")
+        self.assertRegex(texts, r"push buffer \(\d+ bytes\) is full")
         return max(watch.most) >> 20, servers
 
     def test_too_small(self):

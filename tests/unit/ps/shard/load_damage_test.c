@@ -153,7 +153,7 @@ SL_CASE(shard_load__refuses_what_is_no_image)
         {"embeddings", {"table emb", "table embeddings", "end 0 1"}},
         {"a buffered push is not complete",
          {"table emb", "push 1 4 0 4 10", "clock 1 4", "end 0 1"}},
-        {"a block of staged of table emb: record 0 of 1 is none",
+        {"a block of staged of table emb: record 0 of 1 is invalid",
          {"table emb", "push 1 4 0 4 10", "push 1 4 5 5 10", "clock 1 4", "end 0 1"}},
         {"worker/1, at iteration 4, has pushed to table emb in iteration 5",
          {"table emb", "push 1 5 0 4 4", "clock 1 4", "end 0 1"}},
@@ -198,7 +198,7 @@ SL_CASE(shard_load__a_row_of_another_shard)
         append_row(&stream, 0, 1);
         append_end(&stream, s, 2);
         const int err = load_alone(&stream, 0);
-        corrupt += err == SL_ERR_CORRUPT && strstr(reason, "key 1 is not of that shard") != NULL;
+        corrupt += err == SL_ERR_CORRUPT && strstr(reason, "key 1 does not belong to that shard") != NULL;
         assert_true(err == 0 || err == SL_ERR_CORRUPT);
     }
     assert_int_equal(corrupt, 1);
