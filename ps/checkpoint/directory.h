@@ -2,11 +2,12 @@
  * file per shard and manifest.json. Servers may share a directory. A server with its own holds the
  * files of its shards, and the manifest of all.
  *
- * A checkpoint is complete if it has an undamaged manifest, the files of the range have the sizes
- * in it, and its base is complete too. File contents are checked only when they are read: verify,
- * or reader.h. Names are derived from shard and checkpoint numbers, never read from a file: no
- * manifest can make this code touch anything outside the directory. Blocks. Any thread, one at a
- * time per process; in a server an offload thread, or the main thread before start. */
+ * A checkpoint is published if its directory has an undamaged manifest, and intact if also the
+ * files of the range have the sizes in it and its base is intact. It is complete if all servers
+ * have published it, which only the coordinator knows. File contents are checked only when they are
+ * read: verify, or reader.h. Names are derived from shard and checkpoint numbers, never read from a
+ * file: no manifest can make this code touch anything outside the directory. Blocks. Any thread,
+ * one at a time per process; in a server an offload thread, or the main thread before start. */
 #ifndef SL_PS_CHECKPOINT_DIRECTORY_H
 #define SL_PS_CHECKPOINT_DIRECTORY_H
 
@@ -33,7 +34,7 @@ struct sl_checkpoint_report {
 enum sl_checkpoint_state {
     SL_CHECKPOINT_INCOMPLETE, /* no manifest: being written, or left by a crash or an abort */
     SL_CHECKPOINT_PUBLISHED,  /* has an undamaged manifest */
-    SL_CHECKPOINT_INTACT,     /* is published, and found complete by sl_checkpoint_select */
+    SL_CHECKPOINT_INTACT,     /* is published, and sl_checkpoint_select found it intact */
     SL_CHECKPOINT_DAMAGED     /* its manifest cannot be read, or its checksum is wrong */
 };
 
@@ -53,8 +54,8 @@ int sl_checkpoint_directory_list(const struct sl_disk *disk, const char *directo
                                  struct sl_checkpoint_list *out, char *reason, size_t reason_bytes);
 void sl_checkpoint_list_fini(struct sl_checkpoint_list *list);
 
-/* A directory without a manifest whose number exceeds the newest manifest's by more than this is a
- * stray: no job can have counted that far. */
+/* A directory without an undamaged manifest whose number exceeds the newest manifest's by more than
+ * this is a stray: no job can have counted that far. */
 #define SL_CHECKPOINT_STRAY_GAP 1000000000ULL
 
 /* Removes strays from the list, so that numbering continues below them. Returns their number;
@@ -76,7 +77,7 @@ struct sl_checkpoint_chain {
 /* Reads all manifests of a chain, and checks the links to their bases and the file sizes of the
  * range. A checkpoint with fewer shards than the range is CORRUPT. Every finding is reported
  * (report may be NULL); the first is the reason. Errors: NOT_FOUND (`number` has no manifest),
- * CORRUPT (not complete), VERSION, NO_MEMORY, IO. On success *out needs chain_fini;
+ * CORRUPT (not intact), VERSION, NO_MEMORY, IO. On success *out needs chain_fini;
  * out may be NULL. */
 int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *directory,
                                   uint64_t number, struct sl_checkpoint_shard_range range,
@@ -102,18 +103,20 @@ int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *dire
                                     struct sl_checkpoint_shard_range range, uint32_t writer,
                                     char *reason, size_t reason_bytes);
 
-/* Removes complete checkpoints except the newest `keep` and their bases. Also removes those without
- * a manifest that are older than the newest complete one. Damaged ones stay for inspection; so do
- * foreign files and their directory. With `newest`: newer ones do not count towards keep; if
- * `newest` is complete here, those above `above` and below `below` are removed too. *removed:
- * number of checkpoints. Errors, with a reason: NO_MEMORY, IO (some may be removed). */
 struct sl_checkpoint_prune_options {
     struct sl_checkpoint_shard_range range;
-    uint32_t keep;   /* at least 1 */
-    uint64_t newest; /* 0: the newest complete one here */
-    uint64_t above;  /* with newest: at least newest. Checkpoints above this and */
-    uint64_t below;  /* below this were aborted or abandoned by the job */
+    uint32_t keep;   /* at least 1; those above `newest` do not count */
+    uint64_t newest; /* newest complete one of the job; 0: the newest intact one here */
+    /* With `newest`: checkpoints between these two numbers were aborted or abandoned. They are
+     * removed if `newest` is intact here. */
+    uint64_t above; /* at least newest */
+    uint64_t below;
 };
+
+/* Removes intact checkpoints except the newest `keep` and their bases, and those without a manifest
+ * that are older than the newest intact one. Damaged ones stay for inspection; so do foreign files
+ * and their directory. *removed: number of checkpoints. Errors, with a reason: NO_MEMORY, IO (some
+ * may be removed). */
 int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *directory,
                                   const struct sl_checkpoint_prune_options *options,
                                   uint32_t *removed, char *reason, size_t reason_bytes);

@@ -104,8 +104,8 @@ static void keep_number(const struct sl_checkpoint_list *list, bool *kept, uint6
     }
 }
 
-/* Marks in `kept` the newest `keep` complete checkpoints with their bases, and all damaged ones.
- * *newest: the greatest complete number; 0: none. */
+/* Marks in `kept` the newest `keep` intact checkpoints with their bases, and all damaged ones.
+ * *newest: the highest intact number; 0: none. */
 static int choose(const struct sl_disk *disk, const char *directory,
                   const struct sl_checkpoint_list *list,
                   const struct sl_checkpoint_prune_options *options, bool *kept, uint64_t *newest,

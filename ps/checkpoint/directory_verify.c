@@ -173,13 +173,13 @@ static bool is_base(const struct sl_checkpoint_chain *chain,
     return chain->count == 0 || chain->items[chain->count - 1].base_id == manifest->id;
 }
 
-static void tell_no_base(struct findings *findings, const char *directory, uint64_t number,
-                         uint64_t base, const char *what)
+static void report_base(struct findings *findings, const char *directory, uint64_t number,
+                        uint64_t base, const char *what)
 {
     char path[SL_DISK_PATH_BYTES] = "";
     char why[SL_DISK_PATH_BYTES + 256];
     (void)sl_checkpoint_directory_path(directory, base, NULL, path, why, sizeof why);
-    (void)snprintf(why, sizeof why, "%s, to which checkpoint %" PRIu64 " adds, %s", path, number,
+    (void)snprintf(why, sizeof why, "%s, the base of checkpoint %" PRIu64 ", %s", path, number,
                    what);
     find(findings, SL_ERR_CORRUPT, path, why);
 }
@@ -196,7 +196,7 @@ static int chain_next(const struct sl_disk *disk, const char *directory, uint64_
     *on = false;
     int err = sl_checkpoint_directory_manifest(disk, directory, number, &manifest, why, sizeof why);
     if (err == SL_ERR_NOT_FOUND && upper != 0) {
-        tell_no_base(findings, directory, upper, number, "is not there");
+        report_base(findings, directory, upper, number, "is not there");
         return 0;
     }
     if (err == SL_ERR_NO_MEMORY || err == SL_ERR_NOT_FOUND || err == SL_ERR_TOO_LARGE) {
@@ -211,7 +211,7 @@ static int chain_next(const struct sl_disk *disk, const char *directory, uint64_
         return 0;
     }
     if (!is_base(chain, &manifest)) {
-        tell_no_base(findings, directory, upper, number, "is another one of the same number");
+        report_base(findings, directory, upper, number, "is another one of the same number");
         sl_checkpoint_manifest_fini(&manifest);
         return 0;
     }
@@ -227,8 +227,8 @@ static int read_chain(const struct sl_disk *disk, const char *directory, uint64_
     int err = 0;
     while (err == 0 && on && number != 0) {
         if (chain->count == SL_CHECKPOINT_CHAIN_MAX) {
-            tell_no_base(findings, directory, chain->items[chain->count - 1].number, number,
-                         "is one of a chain that is too long");
+            report_base(findings, directory, chain->items[chain->count - 1].number, number,
+                        "is one of a chain that is too long");
             break;
         }
         err = chain_next(disk, directory, number, chain, findings, &on);

@@ -52,7 +52,7 @@ struct sl_checkpoint_manifest {
     uint64_t base;    /* checkpoint it is based on, below number; 0: it is full */
     uint64_t base_id; /* id of the base; 0: no base */
     uint64_t id;      /* see sl_checkpoint_manifest_id */
-    int64_t time_s;   /* Unix time of the request; informational */
+    int64_t time_s;   /* Unix time of its start; informational */
     enum sl_checkpoint_workers workers;
     uint32_t shard_count;              /* 1 to SL_LIMIT_SHARDS */
     struct sl_checkpoint_entry *files; /* [shard_count], by shard; owned */

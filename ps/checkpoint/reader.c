@@ -94,8 +94,8 @@ static int read_header(struct sl_checkpoint_reader *reader,
     if (header->number != manifest->number || header->base != manifest->base ||
         header->shard != reader->entry.shard || header->shard_count != manifest->shard_count) {
         return refuse(reader, SL_ERR_CORRUPT,
-                      "it is shard %u of %u of checkpoint %" PRIu64 " over %" PRIu64
-                      "; expected shard %u of %u of %" PRIu64 " over %" PRIu64,
+                      "it is shard %u of %u of checkpoint %" PRIu64 " with base %" PRIu64
+                      "; expected shard %u of %u of %" PRIu64 " with base %" PRIu64,
                       header->shard, header->shard_count, header->number, header->base,
                       reader->entry.shard, manifest->shard_count, manifest->number, manifest->base);
     }

@@ -84,8 +84,8 @@ int sl_checkpoint_select(const struct sl_disk *disk, const char *directory,
     }
     if (err == 0 && search.selected == 0 && search.damaged > 0) {
         (void)snprintf(reason, reason_bytes,
-                       "of the checkpoints in %s that qualify none is intact; without --restore "
-                       "the tables begin empty",
+                       "no checkpoint in %s is intact; start without --restore to begin with empty "
+                       "tables",
                        directory);
         err = SL_ERR_CORRUPT;
     }

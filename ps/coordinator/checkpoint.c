@@ -140,7 +140,7 @@ void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64
 static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Some server may have written the manifest, so no incremental may be based on this number. */
+/* A server that wrote the manifest may have replaced its base, so the next checkpoint is full. */
 static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err,
                     const char *format, ...)
 {
@@ -175,9 +175,10 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
     for (uint32_t i = 0; i < checkpoint->file_count; i++) {
         bytes += checkpoint->files[i].bytes;
     }
-    sl_log_info("checkpoint %" PRIu64 " is complete: %s%" PRIu32 " shard%s, %.1f MB in %.1f s",
-                checkpoint->number, checkpoint->base == 0 ? "" : "changes only, ",
-                checkpoint->file_count, checkpoint->file_count == 1 ? "" : "s", (double)bytes / 1e6,
+    sl_log_info("checkpoint %" PRIu64 " is complete: %s%" PRIu32 " shard%s, %.1f MiB in %.1f s",
+                checkpoint->number, checkpoint->base == 0 ? "" : "incremental, ",
+                checkpoint->file_count, checkpoint->file_count == 1 ? "" : "s",
+                (double)bytes / (1 << 20),
                 (double)(now_ns - checkpoint->begun_ns) / (double)SL_CLOCK_NS_PER_S);
     checkpoint->incremental_base = checkpoint->last_on_all_servers = checkpoint->job_latest =
         checkpoint->number;
@@ -216,14 +217,14 @@ static bool is_current(struct sl_coordinator *coordinator,
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     if (!sl_coordinator_is_ps(member)) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_PROTOCOL,
-                              "only a ps has a part in a checkpoint");
+                              "only a server takes part in a checkpoint");
         return false;
     }
     bool is_known = checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE && member->registered &&
                     number == checkpoint->number;
     if (!is_known) {
-        sl_log_debug("%s speaks of checkpoint %" PRIu64 ", which is not being made", member->name,
-                     number);
+        sl_log_debug("%s answers for checkpoint %" PRIu64 ", which is not in progress",
+                     member->name, number);
     }
     return is_known;
 }

@@ -4,7 +4,8 @@
  *   knows.
  * - A server that fails, leaves, expires or restarts aborts the checkpoint. A server that
  *   reconnects within its lease gets its pending message again.
- * - The first checkpoint is full, and so is the next one after an abort or a server restart. */
+ * - The first checkpoint is full, and so is the next one after an abort, a server restart or
+ *   incrementals_max incrementals. */
 #ifndef SL_PS_COORDINATOR_CHECKPOINT_H
 #define SL_PS_COORDINATOR_CHECKPOINT_H
 

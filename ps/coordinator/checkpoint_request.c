@@ -130,7 +130,7 @@ void sl_coordinator_checkpoint_request_refuse_ps(struct sl_coordinator *coordina
         const struct sl_coordinator_checkpoint_request *request = *at;
         if (request->number == 0 && sl_coordinator_is_ps(request->waiter.member)) {
             sl_coordinator_refuse(coordinator, request->waiter.member, request->waiter.request,
-                                  SL_ERR_CLOSED, "%s has left", missing);
+                                  SL_ERR_CLOSED, "%s is missing", missing);
             request_remove(coordinator, at);
         } else {
             at = &(*at)->next;

@@ -1,6 +1,7 @@
-/* Requests for a checkpoint. Each is answered once, by the first checkpoint that begins after it. A
- * server sends one when it stops: that checkpoint begins when every server has asked, or one second
- * later. Servers that request later share it, and none waits for a missing server. */
+/* Requests for a checkpoint. Each is answered once.
+ * - Of clients: by the first checkpoint that begins after the request.
+ * - Of servers that stop: all share one, even after it has begun. It begins when every server has
+ *   asked, or one second after the first request. None waits for a missing server. */
 #ifndef SL_PS_COORDINATOR_CHECKPOINT_REQUEST_H
 #define SL_PS_COORDINATOR_CHECKPOINT_REQUEST_H
 

@@ -82,9 +82,9 @@ static void send_cluster_to(struct sl_coordinator *coordinator,
     }
 }
 
-/* Runs when no task is missing. If a server or a table id is older than this coordinator, every
+/* Runs whenever no task is missing. If a server or a table id is older than this coordinator, every
  * server must have that job's values. */
-static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
+static void continue_whole(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     const bool is_later = !coordinator->cluster_ready && coordinator->has_older_tables;
     sl_coordinator_job_begin(coordinator, now_ns);
@@ -107,7 +107,7 @@ static void send_cluster(struct sl_coordinator *coordinator, bool is_whole, uint
         return; /* the job never begins */
     }
     if (is_whole) {
-        begin(coordinator, now_ns);
+        continue_whole(coordinator, now_ns);
     }
     uint32_t needed = 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -151,8 +151,8 @@ static bool counts_agree(struct sl_coordinator *coordinator,
     const struct sl_message_register *reg = &message->reg;
     if (reg->ps_count != 0 && reg->ps_count != coordinator->options.ps_count) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
-                              "%s expects %u ps, the coordinator %u", member->name, reg->ps_count,
-                              coordinator->options.ps_count);
+                              "%s expects %u servers, the coordinator %u", member->name,
+                              reg->ps_count, coordinator->options.ps_count);
         return false;
     }
     if (reg->worker_count == 0) {
@@ -201,7 +201,7 @@ static void log_return(const struct sl_coordinator_member *member,
 {
     char from[64] = "";
     if (is_new && restore != 0) {
-        (void)snprintf(from, sizeof from, "; it starts from checkpoint %" PRIu64, restore);
+        (void)snprintf(from, sizeof from, "; it restores checkpoint %" PRIu64, restore);
     } else if (is_new) {
         (void)snprintf(from, sizeof from, "; its tables start empty");
     }

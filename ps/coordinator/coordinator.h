@@ -6,14 +6,14 @@
  * A member has a lease, which every message from it renews. If its connection breaks, the same
  * process (same client_id) may resume until the lease ends; then the member expires. Another
  * process may replace a member that left, expired or is disconnected, but not a connected one.
- * Registrations wait while a needed server is missing. The rules for job stages are in job.c; for
- * barriers, checkpoints and restore in the files of those names; for task assignment in task.c. */
+ * Registrations wait while a needed server is missing. Further rules are in job.h (stages),
+ * barrier.h, checkpoint.h, restore.h and task.h (task assignment). */
 #ifndef SL_PS_COORDINATOR_COORDINATOR_H
 #define SL_PS_COORDINATOR_COORDINATOR_H
 
 #include "net/control/message.h"
 
-/* Limit of disconnected clients (members that are neither server nor worker). Their number is
+/* Limit of disconnected clients (members that are clients, but no workers). Their number is
  * unbounded, so the client that was silent longest is removed first. */
 #define SL_COORDINATOR_DISCONNECTED_MAX    1024
 
@@ -53,7 +53,8 @@ struct sl_coordinator_options {
     uint32_t worker_count; /* workers of the job; 0: unknown */
     const char *worker_count_source; /* origin, e.g. "--worker-hosts"; NULL: unknown */
     uint64_t waiting_interval_ns;    /* between two Waiting messages to a waiting member; 0: 3 s */
-    uint64_t lease_ns;               /* a member silent for this long expires; 0: 10 s */
+    uint64_t lease_ns;               /* a member silent for this long expires; 0: 10 s;
+                                        SL_CLOCK_NEVER: no leases */
     /* Sends one message. The coordinator keeps no pointer into it. */
     void (*send)(void *ctx, sl_coordinator_peer peer, const struct sl_message *message);
     /* Closes the connection of a member that expired or has a newer connection. Later messages and

@@ -110,16 +110,15 @@ static void refuse(struct sl_coordinator *coordinator, const struct sl_coordinat
     const uint32_t other = find_other(parties, number);
     const uint64_t others = parties->ps[other]->restore;
     if (others == 0) {
-        sl_coordinator_refuse(
-            coordinator, member, id, SL_ERR_INVALID,
-            "ps/%u has checkpoint %" PRIu64
-            " to start from, ps/%u has none: either all start from one, or none does",
-            parties->tasks[who], number, parties->tasks[other]);
+        sl_coordinator_refuse(coordinator, member, id, SL_ERR_INVALID,
+                              "ps/%u has checkpoint %" PRIu64
+                              " to restore, ps/%u has none: all servers must have it",
+                              parties->tasks[who], number, parties->tasks[other]);
     } else {
         sl_coordinator_refuse(coordinator, member, id, SL_ERR_INVALID,
                               "ps/%u has checkpoint %" PRIu64
-                              " to start from, the newest of ps/%u is %" PRIu64
-                              ": there is none that all ps have",
+                              " to restore, the newest of ps/%u is %" PRIu64
+                              ": all servers must have it",
                               parties->tasks[who], number, parties->tasks[other], others);
     }
 }
@@ -158,8 +157,8 @@ static void log_passed_over(const struct parties *parties, uint64_t number)
     for (uint32_t i = 0; i < parties->count; i++) {
         const uint64_t newest = parties->ps[i]->restore;
         if (newest > number) {
-            sl_log_warn("checkpoint %" PRIu64 " of ps/%u is skipped: not all ps have it%s", newest,
-                        parties->tasks[i],
+            sl_log_warn("checkpoint %" PRIu64 " of ps/%u is skipped: not all servers have it%s",
+                        newest, parties->tasks[i],
                         was_never_complete(parties, newest) ? ", and it was never complete" : "");
         }
     }
@@ -202,7 +201,7 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
 {
     struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     if (number != 0) {
-        sl_log_info("the job starts from checkpoint %" PRIu64, number);
+        sl_log_info("the job restores checkpoint %" PRIu64, number);
     }
     coordinator->began_from = checkpoint->last_on_all_servers = checkpoint->job_latest = number;
     coordinator->abandoned_to = restores ? checkpoint->max_seen : 0;

@@ -137,11 +137,12 @@ struct sl_coordinator_checkpoint {
     uint32_t file_count;
     bool has_worker;           /* some shard in it has served a worker */
     uint64_t max_seen;         /* greatest number known to any server */
-    uint64_t incremental_base; /* complete checkpoint the next incremental is based on; 0: the next
-                            must be full */
-    uint64_t last_on_all_servers; /* newest complete checkpoint that all servers have; 0: unknown */
-    uint64_t job_latest;   /* newest complete one, or the one the job restored; servers that join
-                              later restore none above it */
+    uint64_t incremental_base; /* complete checkpoint that the next is based on; 0: it must be full,
+                                  after an abort, a server restart or a takeover */
+    uint64_t last_on_all_servers; /* newest complete checkpoint; servers keep it. 0: unknown, e.g.
+                                     after a server restarted without it */
+    uint64_t job_latest; /* newest complete one, or the one the job restored: the limit for servers
+                            that join later */
     uint32_t incrementals; /* complete incrementals since the last full one */
     uint64_t next_ns;      /* when the next is due; SL_CLOCK_NEVER: never */
     struct sl_coordinator_checkpoint_request *requests; /* newest first */

@@ -256,10 +256,10 @@ static void prune_done(struct sl_process_disk_job *job)
  * any case: if no checkpoint completes, they would fill the disk. */
 static void prune(struct sl_process *process, const struct sl_message_checkpoint *begun)
 {
-    uint64_t above;
-    uint64_t to;
-    sl_agent_abandoned(process->agent, &above, &to);
-    above = begun->complete > to ? begun->complete : to;
+    uint64_t abandoned_above;
+    uint64_t abandoned_to;
+    sl_agent_abandoned(process->agent, &abandoned_above, &abandoned_to);
+    const uint64_t above = begun->complete > abandoned_to ? begun->complete : abandoned_to;
     const bool is_known = begun->complete != 0 && above < begun->number;
     struct prune *work = calloc(1, sizeof *work);
     if (work == NULL) {
@@ -322,9 +322,10 @@ static void report(const struct sl_process *process, const struct sl_checkpoint_
         sl_reactor_now_ns(process->reactors[0]) - process->checkpoints->begun_ns;
     char base[48] = "";
     if (manifest->base != 0) {
-        (void)snprintf(base, sizeof base, " is based on %" PRIu64 " and", manifest->base);
+        (void)snprintf(base, sizeof base, " (base %" PRIu64 ")", manifest->base);
     }
-    sl_log_info("checkpoint %" PRIu64 "%s is complete: %" PRIu64 " rows, %.1f MiB in %.1f s",
+    sl_log_info("the manifest of checkpoint %" PRIu64 "%s is written: %" PRIu64
+                " rows, %.1f MiB in %.1f s",
                 manifest->number, base, rows, (double)bytes / (1 << 20),
                 (double)took_ns / (double)SL_CLOCK_NS_PER_S);
 }
@@ -430,8 +431,8 @@ static void ask_for_last(struct sl_process *process)
  * must take part. */
 static void all_quiet(struct sl_process *process, bool holds_all)
 {
-    const bool is_degraded = process->options.ps_count == 1;
-    if ((holds_all && is_degraded) || process->agent == NULL) {
+    const bool is_alone = process->options.ps_count == 1;
+    if ((holds_all && is_alone) || process->agent == NULL) {
         sl_process_answer(&process->cores[0], 0);
         return;
     }

@@ -75,10 +75,11 @@ static void drop_strays(const char *directory, struct sl_checkpoint_list *list)
     uint64_t first;
     const uint32_t count = sl_checkpoint_list_drop_strays(list, &first);
     if (count > 0) {
-        sl_log_warn("%s/checkpoint-%" PRIu64
-                    "%s is ignored: it has no manifest, and its number is far above those of the "
-                    "job; remove the directory if nobody needs it",
-                    directory, first, count > 1 ? ", like others above it," : "");
+        sl_log_warn(
+            "%s/checkpoint-%" PRIu64
+            "%s is ignored: it has no undamaged manifest, and its number is far above those of the "
+            "job; remove the directory if nobody needs it",
+            directory, first, count > 1 ? ", like others above it," : "");
     }
 }
 

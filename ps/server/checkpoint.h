@@ -51,7 +51,7 @@ int sl_server_checkpoint_open(struct sl_server *server,
 void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint64_t base,
                                 int64_t time_s);
 
-/* The checkpoint is complete in the whole cluster: later ones may be based on it. */
+/* All servers have published the checkpoint: later ones may be based on it. */
 void sl_server_checkpoint_completed(struct sl_server *server, uint64_t number);
 
 /* Returns true when nothing was written since the snapshot of the last complete checkpoint, or

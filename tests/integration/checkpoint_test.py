@@ -279,7 +279,7 @@ class FoldersOfTheirOwn(CheckpointTest):
         self.save(2)
         shutil.rmtree(f"{self.checkpoints}-1")
         ps, _ = self.begin("--restore", "newest")
-        ps[0].wait_line("ps/0 has checkpoint 2 to start from, ps/1 has none")
+        ps[0].wait_line("ps/0 has checkpoint 2 to restore, ps/1 has none")
         self.kill(ps)
 
 
@@ -333,7 +333,7 @@ class Damage(CheckpointTest):
             os.truncate(os.path.join(self.folder_of(number), self.files_of(number)[0]), 100)
         for which in ("3", "newest"):
             said = self.refused(*self.flags("--restore", which, "--restore-fallback"))
-            self.assertIn("none is intact", said)
+            self.assertIn("is intact; start without --restore", said)
             for number in (1, 2, 3):
                 self.assertIn(f"checkpoint {number} is skipped", said)
 

@@ -261,7 +261,7 @@ CASE(chain__knows_its_base)
     assert_int_equal(
         sl_checkpoint_directory_chain(&disk->disk, "/c", 3, all_shards, NULL, &chain, REASON),
         SL_ERR_CORRUPT);
-    assert_string_equal(fixture_reason, "/c/checkpoint-000002, to which checkpoint 3 adds, is "
+    assert_string_equal(fixture_reason, "/c/checkpoint-000002, the base of checkpoint 3, is "
                                         "another one of the same number");
     fixture_disk_free(other);
 }

@@ -76,7 +76,7 @@ DAMAGE_CASE(verify__names_all_that_is_missing)
     assert_int_equal(disk->disk.ops->remove(disk, files[2], why), 0);
     assert_int_equal(fixture_verify(&disk->disk, "/c", 2, &findings), SL_ERR_CORRUPT);
     assert_int_equal(findings.count, 1);
-    assert_string_equal(findings.whys[0], "/c/checkpoint-000001, to which checkpoint 2 adds, is "
+    assert_string_equal(findings.whys[0], "/c/checkpoint-000001, the base of checkpoint 2, is "
                                           "not there");
 }
 

@@ -71,7 +71,7 @@ CASE(coordinator_register__names_both_sides_of_a_disagreement)
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 4), 0);
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER, .id = 1, .reg = {.ps_count = 3}};
     say(f, 1, message);
-    expect(f, "1#1 error invalid: worker/4 expects 3 ps, the coordinator 2");
+    expect(f, "1#1 error invalid: worker/4 expects 3 servers, the coordinator 2");
     message.reg = (struct sl_message_register){.worker_count = 8};
     say(f, 1, message);
     expect_nothing(f);

@@ -130,16 +130,16 @@ CASE(register__either_all_begin_from_a_checkpoint_or_none_does)
     two_ps(f);
     register_restoring(f, 11, 1, 7, 7, false);
     register_restoring(f, 12, 1, 0, 9, false);
-    expect(f, "12#1 error invalid: ps/0 has checkpoint 7 to start from, ps/1 has none: either all "
-              "start from one, or none does");
+    expect(f, "12#1 error invalid: ps/0 has checkpoint 7 to restore, ps/1 has none: all servers "
+              "must have it");
     expect_nothing(f);
     goodbye(f, 11);
     assert_int_equal(hello_as(f, 31, PS, 0, 99), 0);
     register_restoring(f, 12, 2, 0, 9, false);
     expect_nothing(f);
     register_restoring(f, 31, 1, 6, 6, false);
-    expect(f, "31#1 error invalid: ps/0 has checkpoint 6 to start from, ps/1 has none: either all "
-              "start from one, or none does");
+    expect(f, "31#1 error invalid: ps/0 has checkpoint 6 to restore, ps/1 has none: all servers "
+              "must have it");
     register_restoring(f, 31, 2, 0, 6, false);
     expect_part(f, "12#2 cluster of 3 workers: ");
     expect_part(f, "31#2 cluster of 3 workers: ");
@@ -159,8 +159,8 @@ CASE(register__what_no_two_have_is_not_gone_below)
     two_ps(f);
     register_having(f, 11, 1, 7, "7 4", "");
     register_having(f, 12, 1, 6, "6 5", "7"); /* 7 was never complete, but 4 was */
-    expect(f, "12#1 error invalid: ps/1 has checkpoint 6 to start from, the newest of ps/0 is 7: "
-              "there is none that all ps have");
+    expect(f, "12#1 error invalid: ps/1 has checkpoint 6 to restore, the newest of ps/0 is 7: "
+              "all servers must have it");
 }
 
 CASE(register__what_was_never_complete_is_not_waited_for)
@@ -182,8 +182,8 @@ CASE(register__what_was_never_complete_is_not_waited_for)
     two_ps(f);
     register_having(f, 11, 1, 2, "2 1", "");
     register_having(f, 12, 1, 0, "", "2");
-    expect(f, "12#1 error invalid: ps/0 has checkpoint 1 to start from, ps/1 has none: either all "
-              "start from one, or none does");
+    expect(f, "12#1 error invalid: ps/0 has checkpoint 1 to restore, ps/1 has none: all servers "
+              "must have it");
 }
 
 CASE(register__where_one_serves_already_none_begins_from_above_its_newest)
@@ -280,9 +280,9 @@ CASE(end__of_one_ps_waits_for_the_others_a_second)
     f->sent_count = 0;
     ask(f, 12, 9, 0);
     goodbye(f, 11); /* without: a full cluster may never come again */
-    expect(f, "12#9 error closed: ps/0 has left");
+    expect(f, "12#9 error closed: ps/0 is missing");
     ask(f, 12, 10, 0);
-    expect(f, "12#10 error closed: ps/0 has left");
+    expect(f, "12#10 error closed: ps/0 is missing");
 }
 
 CASE(end__does_not_wait_when_it_fails)
