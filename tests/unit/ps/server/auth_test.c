@@ -9,8 +9,6 @@
 #include "tests/support/unit.h"
 
 static const struct sl_secret secret = {.byte_count = 20, .bytes = "a secret of 20 bytes"};
-static const struct sl_secret other_secret = {.byte_count = 20, .bytes = "a secret of 19 bytes"};
-
 static struct shard_request request;
 
 static int setup(void **state)
@@ -44,32 +42,6 @@ static struct sl_message be_challenged(struct peer *peer, const struct sl_messag
     return answer;
 }
 
-static struct sl_message prove(struct peer *peer, const struct sl_secret *with,
-                               const struct sl_message_hello *hello,
-                               const struct sl_message *challenge)
-{
-    struct sl_message message = {.kind = SL_MESSAGE_PROOF, .id = 77};
-    assert_int_equal(
-        sl_auth_prove(with, SL_AUTH_CLIENT, hello, challenge->challenge.nonce, message.proof.proof),
-        0);
-    peer_send_message(peer, &message);
-    peer_receive_message(peer, &message);
-    assert_int_equal(message.id, 77);
-    return message;
-}
-
-/* Proves the secret, checks the server's own proof, and returns the next message. */
-static struct sl_message prove_both(struct peer *peer, const struct sl_message_hello *hello)
-{
-    const struct sl_message challenge = be_challenged(peer, hello);
-    struct sl_message answer = prove(peer, &secret, hello, &challenge);
-    assert_int_equal(answer.kind, SL_MESSAGE_PROOF);
-    assert_true(sl_auth_check(&secret, SL_AUTH_SERVER, hello, challenge.challenge.nonce,
-                              answer.proof.proof));
-    peer_receive_message(peer, &answer);
-    return answer;
-}
-
 static void expect_refusal(struct peer **peer, const struct sl_message *answer, const char *text)
 {
     assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
@@ -79,47 +51,6 @@ static void expect_refusal(struct peer **peer, const struct sl_message *answer, 
 }
 
 #define CASE(name) SERVER_CASE(name, setup)
-
-CASE(server_auth__welcomes_who_proves_the_secret)
-{
-    for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
-        struct peer *peer = peer_connect(fixture);
-        struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_DATA, shard);
-        struct sl_message answer = prove_both(peer, &hello);
-        assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
-        assert_int_equal(answer.welcome.shard, shard);
-        peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
-        peer_close(&peer);
-    }
-    struct peer *peer = peer_connect(fixture);
-    struct sl_message_hello hello = hello_of(SL_MESSAGE_PURPOSE_CONTROL, 0);
-    struct sl_message answer = prove_both(peer, &hello);
-    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
-    assert_true(answer.welcome.lease_ms > 0);
-    peer_close(&peer);
-}
-
-CASE(server_auth__refuses_who_has_no_secret)
-{
-    for (int purpose = SL_MESSAGE_PURPOSE_CONTROL; purpose <= SL_MESSAGE_PURPOSE_DATA; purpose++) {
-        struct peer *peer = peer_connect(fixture);
-        struct sl_message_hello hello = hello_of((enum sl_message_purpose)purpose, 1);
-        hello.has_nonce = false;
-        struct sl_message answer = peer_hello(peer, &hello);
-        expect_refusal(&peer, &answer, "this cluster needs a secret");
-    }
-}
-
-CASE(server_auth__refuses_a_wrong_proof)
-{
-    for (int purpose = SL_MESSAGE_PURPOSE_CONTROL; purpose <= SL_MESSAGE_PURPOSE_DATA; purpose++) {
-        struct peer *peer = peer_connect(fixture);
-        struct sl_message_hello hello = hello_of((enum sl_message_purpose)purpose, 1);
-        struct sl_message answer = be_challenged(peer, &hello);
-        answer = prove(peer, &other_secret, &hello, &answer);
-        expect_refusal(&peer, &answer, "this cluster needs a secret");
-    }
-}
 
 /* The proof of a server is not accepted from a client. */
 CASE(server_auth__refuses_a_servers_proof)

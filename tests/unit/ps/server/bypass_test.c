@@ -20,20 +20,6 @@ struct world {
     _Alignas(64) float reply_buffer[ELEMENTS];
 };
 
-static void open_dense(struct world *world)
-{
-    struct sl_message open = {
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = 1,
-        .table_open = {.spec = {.name = "dense",
-                                .kind = SL_TABLE_DENSE,
-                                .length = ELEMENTS,
-                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
-                       .table_id = DENSE},
-    };
-    assert_int_equal(stepped_ask(&world->far, &open)->kind, SL_MESSAGE_TABLE_OPENED);
-}
-
 /* What the peers' device reads and writes, unless there is no memory to register it. */
 static void register_peer(struct world *world)
 {
@@ -65,7 +51,9 @@ static struct world *create(uint64_t seed, bool registers_nothing)
     stepped_join(&world->path, &world->stepped, UINT32_MAX, 32);
     stepped_join(&world->bypass, &world->stepped, UINT32_MAX, 33);
     stepped_open_table(&world->far, SPARSE, SL_CONSISTENCY_ASP);
-    open_dense(world);
+    stepped_open_spec(
+        &world->far, DENSE,
+        (struct sl_table_spec){.name = "dense", .kind = SL_TABLE_DENSE, .length = ELEMENTS});
     for (uint32_t i = 0; i < ELEMENTS; i++) {
         world->values[i] = (float)(i % 4096);
     }

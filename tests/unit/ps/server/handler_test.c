@@ -46,20 +46,6 @@ static int handle(void *ctx, const struct sl_kv_request *request)
     return 0;
 }
 
-static void open_table(struct world *world)
-{
-    struct sl_message open = {
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = 1,
-        .table_open = {.spec = {.name = "kv",
-                                .kind = SL_TABLE_KV,
-                                .dim = sizeof(float),
-                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
-                       .table_id = TABLE},
-    };
-    assert_int_equal(stepped_ask(&world->far, &open)->kind, SL_MESSAGE_TABLE_OPENED);
-}
-
 static int setup(void **state)
 {
     struct world *world = calloc(1, sizeof *world);
@@ -77,7 +63,9 @@ static int setup(void **state)
     stepped_join(&world->far, &world->stepped, UINT32_MAX, 42);
     world->bypass.bypass = true;
     stepped_join(&world->bypass, &world->stepped, UINT32_MAX, 43);
-    open_table(world);
+    stepped_open_spec(
+        &world->far, TABLE,
+        (struct sl_table_spec){.name = "kv", .kind = SL_TABLE_KV, .dim = sizeof(float)});
     for (uint32_t i = 0; i < VALUES; i++) {
         world->stepped.gradients[i % (STEPPED_KEYS * STEPPED_DIM)] = 1;
         world->kept[i] = (float)(i + 1);

@@ -189,15 +189,9 @@ CASE(pulls__wait_in_order_when_there_is_no_room)
     world->options.buffer_bytes_max = 1; /* the least there is */
     stepped_start(world, 3);
     struct stepped_peer *peer = join(world, 7);
-    struct sl_message message = {
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = 5,
-        .table_open = {.spec = {.name = "wide",
-                                .kind = SL_TABLE_SPARSE,
-                                .dim = SL_LIMIT_DIM,
-                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)}},
-    };
-    assert_int_equal(stepped_ask(peer, &message)->kind, SL_MESSAGE_TABLE_OPENED);
+    stepped_open_spec(
+        peer, 0,
+        (struct sl_table_spec){.name = "wide", .kind = SL_TABLE_SPARSE, .dim = SL_LIMIT_DIM});
     for (uint64_t id = 1; id <= 60; id++) {
         send_pull(peer, id, 0, 0, id % 2 == 0 ? 1 : 15);
     }

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "stepped.h"
 #include "tests/support/unit.h"
@@ -37,17 +36,10 @@ static void pull(struct world *world, struct stepped_peer *peer, uint64_t id, ui
 
 static void open_table(struct world *world, uint32_t id, struct sl_consistency_spec consistency)
 {
-    struct sl_message open = {
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = 1,
-        .table_open = {.spec = {.kind = SL_TABLE_DENSE,
-                                .length = ELEMENTS,
-                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
-                                .consistency = consistency},
-                       .table_id = id},
-    };
-    (void)snprintf(open.table_open.spec.name, sizeof open.table_open.spec.name, "dense%u", id);
-    assert_int_equal(stepped_ask(&world->peer, &open)->kind, SL_MESSAGE_TABLE_OPENED);
+    struct sl_table_spec spec = {
+        .kind = SL_TABLE_DENSE, .length = ELEMENTS, .consistency = consistency};
+    (void)snprintf(spec.name, sizeof spec.name, "dense%u", id);
+    stepped_open_spec(&world->peer, id, spec);
 }
 
 /* Element i has the value i, once request 1 is answered. */

@@ -169,40 +169,6 @@ static void send_step(struct stepped_two *world, uint64_t id)
     stepped_send(&world->first, id, STEPPED_BUDGET);
 }
 
-/* worker/0 has pushed and ticked and waits for worker/1: after the restart too, whether it or the
- * other one comes back first, and what it has pushed is not pushed again. Saved twice, before its
- * client is back. */
-TWO_CASE(server_session_snapshot__a_request_goes_on_behind_what_it_wrote)
-{
-    stepped_join_two(&world->first, &world->second, &world->stepped);
-    send_step(world, 2);
-    stepped_turns(&world->stepped, 50);
-    assert_int_equal(world->first.reply_count, 1);
-    assert_true(first_value_of(world, 1) == 1.0F);
-    restart(world);
-    restart(world);
-    assert_true(first_value_of(world, 1) == 1.0F);
-    resume(&world->first);
-    assert_true(world->first.answer.welcome.counts);
-    assert_int_equal(world->first.answer.welcome.clock, 2);
-    send_step(world, 2);
-    stepped_turns(&world->stepped, 50);
-    assert_int_equal(world->first.reply_count, 0);
-    restart(world); /* it has begun anew, and waits again */
-    assert_true(stepped_again(&world->second)->welcome.counts);
-    for (uint32_t clock = 0; clock < 2; clock++) {
-        stepped_tick_done(&world->second, 1 + clock, clock);
-    }
-    resume(&world->first);
-    send_step(world, 2);
-    const struct stepped_reply *reply = stepped_reply(&world->first, 2);
-    assert_int_equal(reply->status, 0);
-    assert_true(reply->value == 1.0F);
-    assert_true(first_value_of(world, 0) == 1.0F);
-    assert_true(first_value_of(world, 1) == 2.0F);
-    stepped_tick_done(&world->first, 3, 2);
-}
-
 TWO_CASE(server_session_snapshot__leases_begin_when_clients_can_come)
 {
     stepped_join_two(&world->first, &world->second, &world->stepped);

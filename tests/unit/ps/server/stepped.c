@@ -283,20 +283,22 @@ void stepped_break(struct stepped_peer *peer)
     stepped_turns(peer->world, 20);
 }
 
+void stepped_open_spec(struct stepped_peer *peer, uint32_t id, struct sl_table_spec spec)
+{
+    spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
+    const struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN, .id = 5, .table_open = {.spec = spec, .table_id = id}};
+    assert_int_equal(stepped_ask(peer, &message)->kind, SL_MESSAGE_TABLE_OPENED);
+}
+
 void stepped_open_table(struct stepped_peer *peer, uint32_t id, enum sl_consistency_mode mode)
 {
-    struct sl_message message = {
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = 5,
-        .table_open = {.spec = {.kind = SL_TABLE_SPARSE,
-                                .dim = STEPPED_DIM,
-                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
-                                .consistency = {.mode = mode}},
-                       .table_id = id},
-    };
-    message.table_open.spec.consistency.worker_count = mode == SL_CONSISTENCY_ASP ? 0 : 2;
-    (void)snprintf(message.table_open.spec.name, sizeof message.table_open.spec.name, "t%u", id);
-    assert_int_equal(stepped_ask(peer, &message)->kind, SL_MESSAGE_TABLE_OPENED);
+    struct sl_table_spec spec = {
+        .kind = SL_TABLE_SPARSE,
+        .dim = STEPPED_DIM,
+        .consistency = {.mode = mode, .worker_count = mode == SL_CONSISTENCY_ASP ? 0 : 2}};
+    (void)snprintf(spec.name, sizeof spec.name, "t%u", id);
+    stepped_open_spec(peer, id, spec);
 }
 
 void stepped_send(struct stepped_peer *peer, uint64_t id, uint32_t budget_us)

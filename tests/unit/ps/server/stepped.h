@@ -103,6 +103,9 @@ void stepped_tell(struct stepped_peer *peer, const struct sl_message *message);
 
 void stepped_open_table(struct stepped_peer *peer, uint32_t id, enum sl_consistency_mode mode);
 
+/* Its optimizer is SUM. */
+void stepped_open_spec(struct stepped_peer *peer, uint32_t id, struct sl_table_spec spec);
+
 /* The client 7, no worker, joins and opens the ASP table 0. */
 void stepped_join_client(struct stepped_peer *peer, struct stepped *world);
 

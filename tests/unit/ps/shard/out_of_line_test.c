@@ -36,37 +36,6 @@ struct places {
     _Alignas(8) uint8_t moved[16384];
 };
 
-CASE(shard_begin_out_of_line__applies_the_values_where_they_are)
-{
-    struct places places;
-    shard_request_begin(&f->request, 0);
-    shard_request_push(&f->request, SL_REQUEST_PUSH_PULL, ASP, keys, 3, gradients, DIM);
-    assert_int_equal(begin_out_of_line(f, NOBODY, places.structure, places.values), 0);
-    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
-    assert_memory_equal(f->reply, gradients, sizeof gradients);
-    shard_request_begin(&f->request, 0);
-    shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH_PULL, DENSE, 1000, 6, gradients);
-    assert_int_equal(begin_out_of_line(f, NOBODY, places.structure, places.values), 0);
-    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
-    assert_memory_equal(f->reply, gradients, sizeof gradients);
-}
-
-CASE(shard_begin_out_of_line__does_not_look_at_padding)
-{
-    struct places places;
-    const float three[] = {1, 2, 3};
-    shard_request_begin(&f->request, 0);
-    shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH, DENSE, 0, 3, three);
-    memset(f->request.payload + f->request.bytes - sizeof(float), 0xee, sizeof(float));
-    assert_int_equal(begin_out_of_line(f, NOBODY, places.structure, places.values), 0);
-    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
-    shard_request_begin(&f->request, 0);
-    shard_request_dense(&f->request, SL_REQUEST_DENSE_PULL, DENSE, 0, 4, NULL);
-    assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
-    const float expected[] = {1, 2, 3, 0};
-    assert_memory_equal(f->reply, expected, sizeof expected);
-}
-
 CASE(shard_begin_out_of_line__refuses_what_does_not_fit)
 {
     struct places places;

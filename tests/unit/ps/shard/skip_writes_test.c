@@ -38,28 +38,6 @@ static void run_step(struct fixture *f)
     assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
 }
 
-CASE(shard_replay__reads_and_changes_nothing)
-{
-    run_step(f);
-    assert_true(reply_at(f, 0) == 1.0F);   /* the push_pull's row */
-    assert_true(reply_at(f, DIM) == 0.0F); /* dense, before its own step */
-    assert_true(reply_at(f, DIM + 2) == 1.0F);
-    for (int again = 0; again < 3; again++) {
-        memset(f->reply, 0xff, 64);
-        fixture_begin(f, 0);
-        sl_shard_skip_writes(&f->work);
-        assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
-        assert_true(reply_at(f, 0) == 1.0F);
-        assert_true(reply_at(f, DIM) == 1.0F); /* its own iteration too */
-        assert_true(reply_at(f, DIM + 1) == 0.0F);
-        assert_true(reply_at(f, DIM + 2) == 1.0F);
-        assert_false(sl_shard_iteration_due(f->shard));
-        assert_int_equal(sl_shard_worker_find(f->shard, 0).clock, 1);
-    }
-    assert_true(fixture_peek(f, ASP, key) == 1.0F);
-    assert_true(fixture_peek(f, BSP, key) == 1.0F);
-}
-
 CASE(shard_replay__costs_its_reads)
 {
     run_step(f);
@@ -74,34 +52,6 @@ CASE(shard_replay__costs_its_reads)
                                   f->reason, sizeof f->reason),
                      SL_SHARD_DONE);
     assert_true(spent <= f->work.cost);
-}
-
-/* The sections behind a tick are of the next iteration, which the others have yet to reach. */
-CASE(shard_replay__waits_as_it_did)
-{
-    make_step(f, 0);
-    assert_int_equal(fixture_run(f, 0), SL_SHARD_PARKED);
-    fixture_begin(f, 0);
-    sl_shard_skip_writes(&f->work);
-    assert_false(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
-    assert_int_equal(fixture_go_on(f), SL_SHARD_PARKED);
-    assert_int_equal(f->work.parked_on, BSP);
-    assert_true(sl_shard_waits(f->shard, &f->work));
-    /* Its bytes move, as a server's do that parks it. */
-    static struct shard_request elsewhere;
-    size_t rest = sl_shard_rest_bytes(f->shard, &f->work);
-    assert_int_equal(rest, sizeof(struct sl_request_section) + sizeof key);
-    sl_shard_move_rest(f->shard, &f->work, elsewhere.payload);
-    assert_true(sl_shard_waits(f->shard, &f->work));
-    struct sl_shard_request parked = f->work;
-    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
-    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
-    fixture_commit(f);
-    f->work = parked;
-    assert_false(sl_shard_waits(f->shard, &f->work));
-    assert_true(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
-    assert_int_equal(fixture_go_on(f), SL_SHARD_DONE);
-    assert_true(reply_at(f, DIM + 2) == 1.0F);
 }
 
 /* Also of an iteration long past, and of a worker that has finished since. */
