@@ -26,16 +26,14 @@ static const struct sl_tensor *find(const struct sl_safetensors *file, const cha
 static int refuse(const struct sl_tensor *tensor, const char *why, char *reason,
                   size_t reason_bytes)
 {
-    static const char *const types[] = {"F32", "I64", "U64", "U8"};
     char shape[256] = "[";
     size_t done = 1;
     for (uint32_t i = 0; i < tensor->rank && done < sizeof shape - 1; i++) {
         done += (size_t)snprintf(shape + done, sizeof shape - done, "%s%" PRIu64,
                                  i == 0 ? "" : ", ", tensor->shape[i]);
     }
-    (void)snprintf(reason, reason_bytes, "\"%s\" is %s %s]: %s", tensor->name,
-                   tensor->type == SL_TENSOR_OTHER ? tensor->type_name : types[tensor->type], shape,
-                   why);
+    (void)snprintf(reason, reason_bytes, "\"%s\" is %s %s]: %s", tensor->name, tensor->type_name,
+                   shape, why);
     return SL_ERR_INVALID;
 }
 

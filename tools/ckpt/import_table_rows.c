@@ -17,6 +17,7 @@ struct pour {
     const struct sl_import_table *table;
     uint32_t table_id;
     struct sl_import_sink *sink;
+    int err; /* the first error; nothing is read or written after it */
     char *reason;
     size_t reason_bytes;
     uint64_t *keys;  /* [CHUNK_ROWS] */
@@ -27,65 +28,58 @@ struct pour {
     float *record;   /* of one record */
 };
 
-static int send(struct pour *pour, enum sl_snapshot_kind next)
+/* Writes the block, and begins the next one. */
+static void send(struct pour *pour, enum sl_snapshot_kind next)
 {
     struct sl_import_sink *sink = pour->sink;
-    int err = 0;
-    if (sink->block->count > 0) {
+    if (pour->err == 0 && sink->block->count > 0) {
         sl_snapshot_end_add(&sink->end, sink->block);
-        err =
+        pour->err =
             sl_checkpoint_writer_write(sink->writer, sink->block, pour->reason, pour->reason_bytes);
     }
     sl_snapshot_block_begin(sink->block, next, pour->table_id);
-    return err;
 }
 
-static int put_record(struct pour *pour, enum sl_snapshot_kind kind,
-                      const struct sl_snapshot_record *record, uint32_t floats)
+static void put_record(struct pour *pour, enum sl_snapshot_kind kind,
+                       const struct sl_snapshot_record *record, uint32_t floats)
 {
-    if (sl_snapshot_put_record(pour->sink->block, record, floats)) {
-        return 0;
+    if (pour->err != 0 || sl_snapshot_put_record(pour->sink->block, record, floats)) {
+        return;
     }
-    int err = send(pour, kind);
-    if (err == 0) {
-        const bool fits = sl_snapshot_put_record(pour->sink->block, record, floats);
-        sl_assert(fits);
-    }
-    return err;
+    send(pour, kind);
+    const bool fits = sl_snapshot_put_record(pour->sink->block, record, floats);
+    sl_assert(fits);
 }
 
 /* Reads items of a tensor, if it exists. */
-static int read_items(const struct pour *pour, const struct sl_tensor *tensor, uint64_t first,
-                      void *to, uint64_t count, size_t item_bytes)
+static void read_items(struct pour *pour, const struct sl_tensor *tensor, uint64_t first, void *to,
+                       uint64_t count, size_t item_bytes)
 {
-    return tensor == NULL
-               ? 0
-               : sl_safetensors_read(pour->file, tensor, first * item_bytes, to,
-                                     (size_t)count * item_bytes, pour->reason, pour->reason_bytes);
+    if (pour->err == 0 && tensor != NULL) {
+        pour->err =
+            sl_safetensors_read(pour->file, tensor, first * item_bytes, to,
+                                (size_t)count * item_bytes, pour->reason, pour->reason_bytes);
+    }
 }
 
 /* Validates a step or count; 0 without a tensor. */
-static int take_number(const struct pour *pour, const struct sl_tensor *tensor, int64_t value,
-                       uint32_t *out)
+static uint32_t take_number(struct pour *pour, const struct sl_tensor *tensor, int64_t value)
 {
     if (tensor == NULL) {
-        *out = 0;
         return 0;
     }
-    if (value < 0 || value > UINT32_MAX) {
+    if (pour->err == 0 && (value < 0 || value > UINT32_MAX)) {
         (void)snprintf(pour->reason, pour->reason_bytes,
                        "\"%s\" has %" PRId64 "; expected 0 to 2^32 - 1", tensor->name, value);
-        return SL_ERR_INVALID;
+        pour->err = SL_ERR_INVALID;
     }
-    *out = (uint32_t)value;
-    return 0;
+    return (uint32_t)value;
 }
 
-static int take_visits(const struct pour *pour, uint32_t at, struct sl_snapshot_record *record)
+static void take_visits(struct pour *pour, uint32_t at, struct sl_snapshot_record *record)
 {
-    int err = take_number(pour, pour->table->steps, pour->steps[at], &record->last_step);
-    return err != 0 ? err
-                    : take_number(pour, pour->table->counts, pour->counts[at], &record->count);
+    record->last_step = take_number(pour, pour->table->steps, pour->steps[at]);
+    record->count = take_number(pour, pour->table->counts, pour->counts[at]);
 }
 
 /* Sets the optimizer's initial slots. */
@@ -99,28 +93,19 @@ static void init_slots(const struct sl_import_table *table, uint32_t values, flo
 
 /* Sparse */
 
-static int read_rows(struct pour *pour, uint64_t first, uint32_t count)
+static void read_rows(struct pour *pour, uint64_t first, uint32_t count)
 {
     const struct sl_import_table *table = pour->table;
     const uint32_t dim = table->info.spec.dim;
     const size_t slots = sl_optimizer_slot_floats(table->optimizer, dim);
-    int err = read_items(pour, table->keys, first, pour->keys, count, sizeof *pour->keys);
-    if (err == 0) {
-        err = read_items(pour, table->values, first, pour->values, count, dim * sizeof(float));
-    }
-    if (err == 0) {
-        err = read_items(pour, table->slots, first, pour->slots, count, slots * sizeof(float));
-    }
-    if (err == 0) {
-        err = read_items(pour, table->steps, first, pour->steps, count, sizeof *pour->steps);
-    }
-    if (err == 0) {
-        err = read_items(pour, table->counts, first, pour->counts, count, sizeof *pour->counts);
-    }
-    return err;
+    read_items(pour, table->keys, first, pour->keys, count, sizeof *pour->keys);
+    read_items(pour, table->values, first, pour->values, count, dim * sizeof(float));
+    read_items(pour, table->slots, first, pour->slots, count, slots * sizeof(float));
+    read_items(pour, table->steps, first, pour->steps, count, sizeof *pour->steps);
+    read_items(pour, table->counts, first, pour->counts, count, sizeof *pour->counts);
 }
 
-static int pour_row(struct pour *pour, uint32_t at)
+static void pour_row(struct pour *pour, uint32_t at)
 {
     const struct sl_import_table *table = pour->table;
     const uint32_t dim = table->info.spec.dim;
@@ -132,30 +117,28 @@ static int pour_row(struct pour *pour, uint32_t at)
     } else {
         init_slots(table, dim, pour->record + dim);
     }
-    int err = take_visits(pour, at, &record);
-    return err != 0 ? err : put_record(pour, SL_SNAPSHOT_ROWS, &record, dim + (uint32_t)slots);
+    take_visits(pour, at, &record);
+    put_record(pour, SL_SNAPSHOT_ROWS, &record, dim + (uint32_t)slots);
 }
 
-static int pour_rows(struct pour *pour)
+static void pour_rows(struct pour *pour)
 {
     const uint64_t all = pour->table->keys->count;
     const struct sl_snapshot_end *shard = &pour->sink->end;
-    int err = 0;
-    for (uint64_t first = 0; err == 0 && first < all; first += CHUNK_ROWS) {
+    for (uint64_t first = 0; pour->err == 0 && first < all; first += CHUNK_ROWS) {
         const uint32_t count = all - first < CHUNK_ROWS ? (uint32_t)(all - first) : CHUNK_ROWS;
-        err = read_rows(pour, first, count);
-        for (uint32_t i = 0; err == 0 && i < count; i++) {
+        read_rows(pour, first, count);
+        for (uint32_t i = 0; pour->err == 0 && i < count; i++) {
             if (sl_partition_owner(pour->keys[i], shard->shard_count) == shard->shard) {
-                err = pour_row(pour, i);
+                pour_row(pour, i);
             }
         }
     }
-    return err;
 }
 
 /* Dense */
 
-static int pour_block(struct pour *pour, uint64_t number)
+static void pour_block(struct pour *pour, uint64_t number)
 {
     const struct sl_import_table *table = pour->table;
     const uint32_t elements = sl_snapshot_dense_elements(table->info.spec.length, number);
@@ -164,31 +147,20 @@ static int pour_block(struct pour *pour, uint64_t number)
     struct sl_snapshot_record record = {.key = number, .floats = pour->record};
     float *slots = pour->record + elements;
     init_slots(table, elements, slots);
-    int err = read_items(pour, table->values, first, pour->record, elements, sizeof(float));
-    for (uint32_t i = 0; err == 0 && i < table->optimizer->slots_per_value; i++) {
-        err = read_items(pour, table->slots, i * table->info.spec.length + first, slots, elements,
-                         sizeof(float));
+    read_items(pour, table->values, first, pour->record, elements, sizeof(float));
+    for (uint32_t i = 0; i < table->optimizer->slots_per_value; i++) {
+        read_items(pour, table->slots, i * table->info.spec.length + first, slots, elements,
+                   sizeof(float));
         slots += elements;
     }
-    if (err == 0) {
-        err = read_items(pour, table->block_slots, number * row_slots, slots, row_slots,
-                         sizeof(float));
-    }
-    if (err == 0) {
-        err = read_items(pour, table->steps, number, pour->steps, 1, sizeof *pour->steps);
-    }
-    if (err == 0) {
-        err = read_items(pour, table->counts, number, pour->counts, 1, sizeof *pour->counts);
-    }
-    if (err == 0) {
-        err = take_visits(pour, 0, &record);
-    }
-    return err != 0 ? err
-                    : put_record(pour, SL_SNAPSHOT_DENSE, &record,
-                                 (uint32_t)(slots - pour->record) + row_slots);
+    read_items(pour, table->block_slots, number * row_slots, slots, row_slots, sizeof(float));
+    read_items(pour, table->steps, number, pour->steps, 1, sizeof *pour->steps);
+    read_items(pour, table->counts, number, pour->counts, 1, sizeof *pour->counts);
+    take_visits(pour, 0, &record);
+    put_record(pour, SL_SNAPSHOT_DENSE, &record, (uint32_t)(slots - pour->record) + row_slots);
 }
 
-static int pour_dense(struct pour *pour)
+static void pour_dense(struct pour *pour)
 {
     const struct sl_snapshot_end *shard = &pour->sink->end;
     const uint64_t length = pour->table->info.spec.length;
@@ -196,22 +168,19 @@ static int pour_dense(struct pour *pour)
         sl_partition_range_of_shard(pour->table_id, shard->shard, shard->shard_count);
     const uint64_t end = sl_partition_range_start(length, shard->shard_count, range + 1);
     uint64_t at = sl_partition_range_start(length, shard->shard_count, range);
-    int err = 0;
-    for (; err == 0 && at < end; at += SL_PARTITION_BLOCK_ELEMENTS) {
-        err = pour_block(pour, at / SL_PARTITION_BLOCK_ELEMENTS);
+    for (; pour->err == 0 && at < end; at += SL_PARTITION_BLOCK_ELEMENTS) {
+        pour_block(pour, at / SL_PARTITION_BLOCK_ELEMENTS);
     }
-    return err;
 }
 
 /* KV */
 
 /* Writes the array of a key, whose values start at `at`. */
-static int pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_t at)
+static void pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_t at)
 {
     const uint32_t value_bytes = pour->table->info.spec.dim;
     const uint32_t most = CHUNK_BYTES / value_bytes;
-    int err = 0;
-    for (uint32_t done = 0; err == 0 && done < length;) {
+    for (uint32_t done = 0; done < length;) {
         const uint32_t count = length - done < most ? length - done : most;
         struct sl_snapshot_kv piece = {.key = key,
                                        .length = length,
@@ -219,56 +188,54 @@ static int pour_array(struct pour *pour, uint64_t key, uint32_t length, uint64_t
                                        .count = count,
                                        .initialized_count = length,
                                        .values = pour->values};
-        err = read_items(pour, pour->table->values, at + done, pour->values, count, value_bytes);
-        if (err != 0) {
-            break;
+        read_items(pour, pour->table->values, at + done, pour->values, count, value_bytes);
+        if (pour->err != 0) {
+            return;
         }
         /* Writes as many as fit; the rest is read again. */
         const uint32_t put = sl_snapshot_put_kv(pour->sink->block, &piece, value_bytes);
         done += put;
         if (put < count) {
-            err = send(pour, SL_SNAPSHOT_KV);
+            send(pour, SL_SNAPSHOT_KV);
         }
     }
-    return err;
 }
 
-static int check_length(const struct pour *pour, int64_t length, uint64_t at)
+static void check_length(struct pour *pour, int64_t length, uint64_t at)
 {
-    if (length < 1 || length > UINT32_MAX || (uint64_t)length > pour->table->values->count - at) {
+    if (pour->err == 0 &&
+        (length < 1 || length > UINT32_MAX || (uint64_t)length > pour->table->values->count - at)) {
         (void)snprintf(pour->reason, pour->reason_bytes,
                        "\"%s\" has %" PRId64 "; lengths are 1 to 2^32 - 1, and together as many "
                        "as there are values",
                        pour->table->lens->name, length);
-        return SL_ERR_INVALID;
+        pour->err = SL_ERR_INVALID;
     }
-    return 0;
 }
 
-static int pour_kv(struct pour *pour)
+static void pour_kv(struct pour *pour)
 {
     const struct sl_import_table *table = pour->table;
     const struct sl_snapshot_end *shard = &pour->sink->end;
     uint64_t at = 0;
-    int err = 0;
-    for (uint64_t i = 0; err == 0 && i < table->keys->count; i++) {
+    for (uint64_t i = 0; pour->err == 0 && i < table->keys->count; i++) {
         const uint32_t place = (uint32_t)(i % CHUNK_ROWS);
         const uint64_t left = table->keys->count - i;
         if (place == 0) {
             const uint64_t count = left < CHUNK_ROWS ? left : CHUNK_ROWS;
-            err = read_items(pour, table->keys, i, pour->keys, count, sizeof *pour->keys);
-            err = err != 0
-                      ? err
-                      : read_items(pour, table->lens, i, pour->counts, count, sizeof *pour->counts);
+            read_items(pour, table->keys, i, pour->keys, count, sizeof *pour->keys);
+            read_items(pour, table->lens, i, pour->counts, count, sizeof *pour->counts);
         }
-        err = err != 0 ? err : check_length(pour, pour->counts[place], at);
-        if (err == 0 &&
+        check_length(pour, pour->counts[place], at);
+        if (pour->err == 0 &&
             sl_partition_kv_owner(pour->keys[place], shard->shard_count) == shard->shard) {
-            err = pour_array(pour, pour->keys[place], (uint32_t)pour->counts[place], at);
+            pour_array(pour, pour->keys[place], (uint32_t)pour->counts[place], at);
         }
-        at += err == 0 ? (uint64_t)pour->counts[place] : 0;
+        at += pour->err == 0 ? (uint64_t)pour->counts[place] : 0;
     }
-    return err != 0 || at == table->values->count ? err : check_length(pour, 0, at);
+    if (at != table->values->count) {
+        check_length(pour, 0, at); /* values that no length counts */
+    }
 }
 
 /* All tables */
@@ -290,24 +257,24 @@ static bool make_memory(struct pour *pour)
            pour->steps != NULL && pour->counts != NULL && pour->record != NULL;
 }
 
-static int pour_table(struct pour *pour)
+static void pour_table(struct pour *pour)
 {
-    struct sl_import_sink *sink = pour->sink;
-    sl_snapshot_put_table(sink->block, pour->table_id, &pour->table->info);
+    sl_snapshot_put_table(pour->sink->block, pour->table_id, &pour->table->info);
     switch (pour->table->info.spec.kind) {
-    case SL_TABLE_SPARSE: {
-        int err = send(pour, SL_SNAPSHOT_ROWS);
-        return err != 0 ? err : pour_rows(pour);
+    case SL_TABLE_SPARSE:
+        send(pour, SL_SNAPSHOT_ROWS);
+        pour_rows(pour);
+        break;
+    case SL_TABLE_DENSE:
+        send(pour, SL_SNAPSHOT_DENSE);
+        pour_dense(pour);
+        break;
+    case SL_TABLE_KV:
+        send(pour, SL_SNAPSHOT_KV);
+        pour_kv(pour);
+        break;
     }
-    case SL_TABLE_DENSE: {
-        int err = send(pour, SL_SNAPSHOT_DENSE);
-        return err != 0 ? err : pour_dense(pour);
-    }
-    default: {
-        int err = send(pour, SL_SNAPSHOT_KV);
-        return err != 0 ? err : pour_kv(pour);
-    }
-    }
+    send(pour, SL_SNAPSHOT_END); /* writes the rest of the block */
 }
 
 int sl_import_table_write(const struct sl_safetensors *file, const struct sl_import_table *table,
@@ -320,15 +287,11 @@ int sl_import_table_write(const struct sl_safetensors *file, const struct sl_imp
                         .sink = sink,
                         .reason = reason,
                         .reason_bytes = reason_bytes};
-    int err;
-    if (!make_memory(&pour)) {
-        (void)snprintf(reason, reason_bytes, "no memory");
-        err = SL_ERR_NO_MEMORY;
+    if (make_memory(&pour)) {
+        pour_table(&pour);
     } else {
-        err = pour_table(&pour);
-    }
-    if (err == 0) {
-        err = send(&pour, SL_SNAPSHOT_END); /* writes the rest of the block */
+        (void)snprintf(reason, reason_bytes, "no memory");
+        pour.err = SL_ERR_NO_MEMORY;
     }
     free(pour.keys);
     free(pour.values);
@@ -336,5 +299,5 @@ int sl_import_table_write(const struct sl_safetensors *file, const struct sl_imp
     free(pour.steps);
     free(pour.counts);
     free(pour.record);
-    return err;
+    return pour.err;
 }

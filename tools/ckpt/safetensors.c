@@ -7,19 +7,10 @@
 #include "core/assert.h"
 #include "core/bytes.h"
 
-static const char *type_text(enum sl_tensor_type type)
-{
-    switch (type) {
-    case SL_TENSOR_F32:
-        return "F32";
-    case SL_TENSOR_I64:
-        return "I64";
-    case SL_TENSOR_U64:
-        return "U64";
-    default:
-        return "U8";
-    }
-}
+const char *const sl_safetensors_type_names[SL_TENSOR_OTHER] = {[SL_TENSOR_F32] = "F32",
+                                                                [SL_TENSOR_I64] = "I64",
+                                                                [SL_TENSOR_U64] = "U64",
+                                                                [SL_TENSOR_U8] = "U8"};
 
 /* Sets offsets from the end of the header. */
 static void set_places(struct sl_tensors *tensors)
@@ -43,8 +34,8 @@ static json_t *describe(const struct sl_tensor *tensor)
     for (uint32_t i = 0; shape != NULL && i < tensor->rank; i++) {
         (void)json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
     }
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", type_text(tensor->type), "shape", shape,
-                     "data_offsets", (json_int_t)tensor->at,
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", sl_safetensors_type_names[tensor->type],
+                     "shape", shape, "data_offsets", (json_int_t)tensor->at,
                      (json_int_t)(tensor->at + tensor->bytes));
 }
 

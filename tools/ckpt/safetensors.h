@@ -14,6 +14,9 @@
 int sl_safetensors_head(struct sl_tensors *tensors, const json_t *metadata, char **head,
                         size_t *head_bytes, char *reason, size_t reason_bytes);
 
+/* The format's names of the element types. */
+extern const char *const sl_safetensors_type_names[SL_TENSOR_OTHER];
+
 /* An open file. */
 struct sl_safetensors {
     int fd;

@@ -56,12 +56,8 @@ static int read_at(const struct parser *parser, uint64_t at, void *to, size_t by
 
 static enum sl_tensor_type type_of(const char *name)
 {
-    static const char *const names[] = {[SL_TENSOR_F32] = "F32",
-                                        [SL_TENSOR_I64] = "I64",
-                                        [SL_TENSOR_U64] = "U64",
-                                        [SL_TENSOR_U8] = "U8"};
     for (uint32_t i = 0; i < SL_TENSOR_OTHER; i++) {
-        if (strcmp(names[i], name) == 0) {
+        if (strcmp(sl_safetensors_type_names[i], name) == 0) {
             return (enum sl_tensor_type)i;
         }
     }
