@@ -1,7 +1,7 @@
 #include "tools/doctor/doctor.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "tools/doctor/internal.h"
@@ -33,6 +33,22 @@ void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...
     va_start(arguments, format);
     (void)vsnprintf(finding->advice, sizeof finding->advice, format, arguments);
     va_end(arguments);
+}
+
+bool sl_doctor_check_transport(struct sl_doctor *doctor, enum sl_endpoint_scheme scheme,
+                               const char *check, const char *found, const char *advice)
+{
+    const char *why = doctor->system->missing(scheme);
+    if (why == NULL) {
+        (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, check, "%s", found);
+        return true;
+    }
+    const char *remedy = strstr(why, ": install");
+    const int length = remedy == NULL ? (int)strlen(why) : (int)(remedy - why);
+    sl_doctor_advise(
+        sl_doctor_find(doctor, SL_DOCTOR_MISSING, SL_DOCTOR_OF(scheme), check, "%.*s", length, why),
+        "%s", remedy == NULL ? advice : remedy + 2);
+    return false;
 }
 
 bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doctor_system *system,

@@ -31,22 +31,6 @@ static struct sl_doctor_finding *missing(struct sl_doctor *doctor, const char *c
     return sl_doctor_find(doctor, SL_DOCTOR_MISSING, dpdk, check, "%s: %s", device->name, what);
 }
 
-static bool check_plug_in(struct sl_doctor *doctor)
-{
-    const char *why = doctor->system->missing(SL_ENDPOINT_DPDK);
-    if (why == NULL) {
-        (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "dpdk plug-in", "it loads");
-        return true;
-    }
-    /* The text may contain the remedy. */
-    const char *advice = strstr(why, ": install");
-    const int length = advice == NULL ? (int)strlen(why) : (int)(advice - why);
-    sl_doctor_advise(
-        sl_doctor_find(doctor, SL_DOCTOR_MISSING, dpdk, "dpdk plug-in", "%.*s", length, why), "%s",
-        advice == NULL ? "install the starling-dpdk.so of this version" : advice + 2);
-    return false;
-}
-
 /* Memory */
 
 static uint64_t free_huge_bytes(const struct sl_doctor *doctor)
@@ -298,7 +282,8 @@ static void check_device(struct sl_doctor *doctor, const struct sl_endpoint_devi
 void sl_doctor_dpdk_check(struct sl_doctor *doctor)
 {
     const struct sl_doctor_options *options = doctor->options;
-    (void)check_plug_in(doctor);
+    (void)sl_doctor_check_transport(doctor, SL_ENDPOINT_DPDK, "dpdk plug-in", "it loads",
+                                    "install the starling-dpdk.so of this version");
     if (options->dpdk_device_count == 0) {
         sl_doctor_advise(
             sl_doctor_find(doctor, SL_DOCTOR_MISSING, dpdk, "dpdk device", "none is named"),

@@ -34,6 +34,10 @@ struct sl_doctor_finding *sl_doctor_find(struct sl_doctor *doctor, enum sl_docto
 /* Sets the remedy. */
 void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Checks that this program has the transport. found: the finding if it has; advice: the remedy if
+ * the reason contains none. */
+bool sl_doctor_check_transport(struct sl_doctor *doctor, enum sl_endpoint_scheme scheme,
+                               const char *check, const char *found, const char *advice);
 
 /* print.c */
 void sl_doctor_print(const struct sl_doctor *doctor, FILE *out);

@@ -24,22 +24,6 @@ struct devices {
     uint32_t count;
 };
 
-static bool check_libraries(struct sl_doctor *doctor)
-{
-    const char *why = doctor->system->missing(SL_ENDPOINT_RDMA);
-    if (why == NULL) {
-        (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "rdma library", "libibverbs, librdmacm");
-        return true;
-    }
-    /* The text may contain the remedy. */
-    const char *advice = strstr(why, ": install");
-    const int length = advice == NULL ? (int)strlen(why) : (int)(advice - why);
-    sl_doctor_advise(
-        sl_doctor_find(doctor, SL_DOCTOR_MISSING, rdma, "rdma library", "%.*s", length, why), "%s",
-        advice == NULL ? "" : advice + 2);
-    return false;
-}
-
 static bool has_name(const struct devices *devices, const char *name, size_t length)
 {
     for (uint32_t i = 0; i < devices->count; i++) {
@@ -289,7 +273,8 @@ static void check_memlock(struct sl_doctor *doctor)
 void sl_doctor_rdma_check(struct sl_doctor *doctor)
 {
     struct devices devices = {0};
-    const bool has_libraries = check_libraries(doctor);
+    const bool has_libraries = sl_doctor_check_transport(doctor, SL_ENDPOINT_RDMA, "rdma library",
+                                                         "libibverbs, librdmacm", "");
     if (!find_devices(doctor, &devices)) {
         return;
     }
