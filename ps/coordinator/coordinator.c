@@ -104,8 +104,8 @@ bool sl_coordinator_is_deserted(const struct sl_coordinator *coordinator)
     return true;
 }
 
-void sl_coordinator_tell(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                         const struct sl_message *message)
+void sl_coordinator_send_to(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                            const struct sl_message *message)
 {
     const struct sl_coordinator_member *member = sl_coordinator_member_of(coordinator, peer);
     sl_assert(member != NULL);

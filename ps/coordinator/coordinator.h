@@ -148,8 +148,8 @@ bool sl_coordinator_is_deserted(const struct sl_coordinator *coordinator);
 
 /* Sends a message to a member on the same path as the coordinator's own messages. Used for the
  * Welcome, which depends on the outcome of the hello. */
-void sl_coordinator_tell(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                         const struct sl_message *message);
+void sl_coordinator_send_to(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                            const struct sl_message *message);
 
 /* Call several times a lease: expires members, sends Waiting messages, fails timed-out requests. If
  * the coordinator did not run for a quarter of a lease, every member gets half a lease from now,

@@ -46,8 +46,9 @@ struct sl_coordinator_ps {
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES];
-    bool serving;                         /* it was already serving when it first registered */
-    uint64_t restore;                     /* checkpoint it restores; 0: none */
+    bool serving; /* it was already serving when it first registered */
+    uint64_t
+        restore; /* newest that it can restore; from the job's start, the chosen one; 0: none */
     struct sl_message_numbers complete;   /* restorable ones; used until the job begins */
     struct sl_message_numbers unfinished; /* likewise; files without a manifest */
     bool ack_pending;                     /* its CheckpointPart or CheckpointDone is outstanding */

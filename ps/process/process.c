@@ -33,7 +33,7 @@ const struct sl_server_coordinator_ops sl_process_coordinator_ops = {
     .task_index = sl_coordinator_task_index,
     .message = sl_coordinator_message,
     .gone = sl_coordinator_gone,
-    .tell = sl_coordinator_tell,
+    .tell = sl_coordinator_send_to,
     .tick = sl_coordinator_tick,
     .lease_ns = sl_coordinator_lease_ns,
 };

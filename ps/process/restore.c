@@ -110,10 +110,14 @@ static int select_number(struct find *find, struct sl_checkpoint_list *list)
     }
     if (err == 0 && wanted != 0 &&
         (found->number == 0 || (!find->options.fallback && found->number != wanted))) {
+        char older[24] = "none";
+        if (found->number != 0) {
+            (void)snprintf(older, sizeof older, "%" PRIu64, found->number);
+        }
         (void)snprintf(job->reason, sizeof job->reason,
-                       "there is no complete checkpoint %" PRIu64 " in %s; the newest before it is "
-                       "%" PRIu64 " (0: none)",
-                       wanted, job->directory, found->number);
+                       "there is no complete checkpoint %" PRIu64
+                       " in %s; the newest before it: %s",
+                       wanted, job->directory, older);
         err = SL_ERR_NOT_FOUND;
     }
     return err;
