@@ -192,6 +192,16 @@ class StoreTest(harness.StarlingTest):
         for worker in workers:
             self.assertEqual(worker.wait(), 0, worker.output)
 
+    def ends_after_restart(self, cluster, job, workers, host):
+        cluster.ps[host] = cluster.start_ps(host)
+        cluster.ps[host].wait_line("ready")
+        for worker in workers:
+            worker.wait_line("connected again: the ps was restarted")
+        job.open_gate()
+        self.end_well(workers)
+        job.check(restarted={host})
+        cluster.drain()
+
 
 class KilledHost(StoreTest):
     """kill -9 of the ps that hosts the coordinator, in the middle of a job."""
@@ -204,14 +214,7 @@ class KilledHost(StoreTest):
         cluster.ps[other].wait_line(HOSTS)
         self.assertEqual(cluster.host(f"ps/{host}"), other)
         self.tables_and_barriers(cluster)
-        cluster.ps[host] = cluster.start_ps(host)
-        cluster.ps[host].wait_line("ready")
-        for worker in workers:
-            worker.wait_line("connected again: the ps was restarted")
-        job.open_gate()
-        self.end_well(workers)
-        job.check(restarted={host})
-        cluster.drain()
+        self.ends_after_restart(cluster, job, workers, host)
 
     def tables_and_barriers(self, cluster):
         """Whoever asks the new coordinator is answered as by the one before."""
@@ -234,14 +237,7 @@ class KilledHost(StoreTest):
         cluster.ps[host].signal(signal.SIGTERM)
         self.assertEqual(cluster.ps[host].wait(), 0, cluster.ps[host].output)
         self.assertNotEqual(cluster.host(f"ps/{host}"), host)
-        cluster.ps[host] = cluster.start_ps(host)
-        cluster.ps[host].wait_line("ready")
-        for worker in workers:
-            worker.wait_line("connected again: the ps was restarted")
-        job.open_gate()
-        self.end_well(workers)
-        job.check(restarted={host})
-        cluster.drain()
+        self.ends_after_restart(cluster, job, workers, host)
 
 
 class KilledStore(StoreTest):

@@ -98,6 +98,18 @@ class LaunchTest(harness.StarlingTest):
         self.assertEqual(process.wait(), status, process.output)
         return process.output
 
+    def stop(self, process, number):
+        process.signal(number)
+        self.assertEqual(process.wait(), 128 + number, process.output)
+
+    def kill_launcher(self, process):
+        """None of its processes outlives it."""
+        while not self.ps_was_up():
+            time.sleep(0.02)
+        process.signal(signal.SIGKILL)
+        process.wait()
+        self.ps_is_gone()
+
     def check_variables(self, job):
         """Of a job, which is started with variables of both kinds, the worker has the right ones."""
         self.worker("env | grep STARLING_ | sort\n")
@@ -208,8 +220,7 @@ class Local(LaunchTest):
         self.worker("trap '' TERM\necho up\nwhile :; do sleep 0.05; done\n")
         process = self.launch("--job-timeout", 2, "--grace", 3)
         process.wait_line("[worker/0] up")
-        process.signal(signal.SIGTERM)
-        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.stop(process, signal.SIGTERM)
         self.assertNotIn("--job-timeout", process.output)
 
     def test_no_reactor_thread_of_workers(self):
@@ -225,8 +236,7 @@ class Local(LaunchTest):
             process = self.launch("--workers", 2)
             process.wait_line("[worker/0] up")
             process.wait_line("[worker/1] up")
-            process.signal(number)
-            self.assertEqual(process.wait(), 128 + number, process.output)
+            self.stop(process, number)
             self.assertIn(f"[worker/0] told {name}", process.output)
             self.assertIn(f"[worker/1] told {name}", process.output)
             self.ps_is_gone()
@@ -238,8 +248,7 @@ class Local(LaunchTest):
         process = self.launch("--workers", 2)
         process.wait_line("[worker/0] up")
         process.wait_line("[worker/1] up")
-        process.signal(signal.SIGTERM)
-        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.stop(process, signal.SIGTERM)
         self.assertEqual(process.output.count("last step"), 2)
         self.assertLess(process.output.rindex("last step"), process.output.index("drained"))
 
@@ -249,8 +258,7 @@ class Local(LaunchTest):
                     "while kill -0 $(cat \"$FOLDER/ps.pid\"); do sleep 0.05; done\n")
         process = self.launch()
         process.wait_line("[worker/0] up")
-        process.signal(signal.SIGTERM)
-        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.stop(process, signal.SIGTERM)
         self.assertIn("[ps/0] drained", process.output)
         self.assertNotIn("is killed", process.output)
 
@@ -284,8 +292,7 @@ class Local(LaunchTest):
         self.forget()
         process = self.launch()
         process.wait_line("[worker/0] up")
-        process.signal(signal.SIGQUIT)
-        self.assertEqual(process.wait(), 128 + signal.SIGQUIT, process.output)
+        self.stop(process, signal.SIGQUIT)
         self.ps_is_gone()
 
     def test_ends_though_nobody_reads(self):
@@ -320,11 +327,7 @@ class Local(LaunchTest):
         process = self.launch()
         process.wait_line("[worker/0] up")
         process.wait_line("[ps/0] tf: ")
-        while not os.path.exists(os.path.join(self.folder, "ps.pid")):
-            time.sleep(0.02)
-        process.signal(signal.SIGKILL)
-        process.wait()
-        self.ps_is_gone()
+        self.kill_launcher(process)
 
     def test_logs(self):
         self.worker("echo \"out $*\"\necho noise >&2\n")
@@ -463,8 +466,7 @@ class Losses(LaunchTest):
         process = self.launch("--workers", 2, "--restart-workers", 9,
                               env={"END": "exit 1", "TIMES": "9", "UNTIL": "never"})
         process.wait_line("restart 3 of 9")
-        process.signal(signal.SIGTERM)
-        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.stop(process, signal.SIGTERM)
         self.assertEqual(self.runs(), 3)
         self.ps_is_gone()
 
@@ -671,11 +673,7 @@ class Ssh(LaunchTest):
         process = self.launch("--ssh", f"'{self.ssh}'", "--insecure", "--host-list",
                               self.hosts("a ps\nb worker\n"))
         process.wait_line("[worker/0] up")
-        while not os.path.exists(os.path.join(self.folder, "ps.pid")):
-            time.sleep(0.02)
-        process.signal(signal.SIGKILL)
-        process.wait()
-        self.ps_is_gone()
+        self.kill_launcher(process)
 
     def test_signal_ends_the_remote(self):
         self.worker("trap 'echo told; exit 0' TERM\necho up\n"
@@ -683,8 +681,7 @@ class Ssh(LaunchTest):
         process = self.launch("--ssh", f"'{self.ssh}'", "--insecure", "--host-list",
                               self.hosts("a ps\nb worker\n"))
         process.wait_line("[worker/0] up")
-        process.signal(signal.SIGINT)
-        self.assertEqual(process.wait(), 128 + signal.SIGINT, process.output)
+        self.stop(process, signal.SIGINT)
         self.assertIn("[worker/0] told", process.output)
 
     def test_bad_host_lists(self):

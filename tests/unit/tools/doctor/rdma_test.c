@@ -110,7 +110,6 @@ MACHINE_CASE(doctor_gid_check__a_chosen_index)
         {2, 3, SL_DOCTOR_MISSING, "mlx5_0/1 has none of index 2"},
         {99, 3, SL_DOCTOR_MISSING, "mlx5_0/1 has none of index 99"},
     };
-    (void)state;
     add_roce();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         machine.options.has_rdma_gid_index = true;
@@ -172,7 +171,6 @@ MACHINE_CASE(doctor_rdma_check__iwarp)
 MACHINE_CASE(doctor_rdma_check__memory_that_may_be_locked)
 {
     static const uint64_t mib = 1 << 20;
-    (void)state;
     add_roce();
     machine_write("/proc/self/status", "Name: x\nCapEff:\t0000000000000000");
     machine.system.memlock_max = 64 << 10;
