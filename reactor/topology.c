@@ -14,18 +14,13 @@
 static struct sl_topology_plan machine;
 static pthread_once_t machine_once = PTHREAD_ONCE_INIT;
 
-/* Hyper-thread `rank` of a physical core, or NULL. */
-static hwloc_obj_t unit_of_core(hwloc_topology_t topology, hwloc_obj_t core, uint32_t rank)
-{
-    return hwloc_get_obj_inside_cpuset_by_type(topology, core->cpuset, HWLOC_OBJ_PU, rank);
-}
-
 /* Appends hyper-thread `rank` of every physical core that has it. */
 static void append_rank(hwloc_topology_t topology, uint32_t rank, struct sl_topology_plan *plan)
 {
     hwloc_obj_t core = NULL;
     while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != NULL) {
-        hwloc_obj_t unit = unit_of_core(topology, core, rank);
+        hwloc_obj_t unit =
+            hwloc_get_obj_inside_cpuset_by_type(topology, core->cpuset, HWLOC_OBJ_PU, rank);
         if (unit != NULL) {
             plan->cores[plan->count++] = (int)unit->os_index;
         }
