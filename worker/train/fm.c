@@ -20,9 +20,9 @@ void sl_fm_tables(const struct sl_model_shape *shape, const char *prefix,
     sl_model_dense_table(&specs[SL_FM_BIAS], name, 1);
 }
 
-float sl_fm_forward(const struct sl_model_pass *pass, const struct sl_model_example *example,
-                    float *restrict sums)
+float sl_fm_forward(const struct sl_model_pass *pass, const struct sl_model_example *example)
 {
+    float *restrict sums = pass->scratch;
     uint32_t factors = pass->shape->factors;
     const float *weights = pass->params[SL_FM_WEIGHTS];
     float linear = pass->params[SL_FM_BIAS][0];
@@ -47,8 +47,9 @@ float sl_fm_forward(const struct sl_model_pass *pass, const struct sl_model_exam
 }
 
 void sl_fm_backward(const struct sl_model_pass *pass, const struct sl_model_example *example,
-                    const float *restrict sums, float slope)
+                    float slope)
 {
+    const float *restrict sums = pass->scratch;
     uint32_t factors = pass->shape->factors;
     float *weight_grads = pass->grads[SL_FM_WEIGHTS];
     pass->grads[SL_FM_BIAS][0] += slope;

@@ -17,13 +17,12 @@ enum { SL_FM_WEIGHTS, SL_FM_FACTORS, SL_FM_BIAS, SL_FM_TABLES };
 void sl_fm_tables(const struct sl_model_shape *shape, const char *prefix,
                   struct sl_table_spec specs[SL_MODEL_TABLES]);
 
-/* Sets sums[factors] to s_f; returns z. */
-float sl_fm_forward(const struct sl_model_pass *pass, const struct sl_model_example *example,
-                    float *sums);
+/* Sets the first `factors` floats of the scratch to s_f; returns z. */
+float sl_fm_forward(const struct sl_model_pass *pass, const struct sl_model_example *example);
 
 /* Adds slope times dz/db = 1, dz/dw_i = x_i and dz/dv_if = x_i (s_f - v_if x_i) to the
- * gradients. */
+ * gradients; s_f is as left by sl_fm_forward. */
 void sl_fm_backward(const struct sl_model_pass *pass, const struct sl_model_example *example,
-                    const float *sums, float slope);
+                    float slope);
 
 #endif

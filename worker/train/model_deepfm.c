@@ -54,8 +54,7 @@ static float forward(const struct sl_model_pass *pass, const struct sl_model_exa
             input[(size_t)i * factors + f] = v[f] * example->values[i];
         }
     }
-    return sl_fm_forward(pass, example, pass->scratch) +
-           sl_tower_forward(&tower, pass->params + TOWER, input);
+    return sl_fm_forward(pass, example) + sl_tower_forward(&tower, pass->params + TOWER, input);
 }
 
 static void backward(const struct sl_model_pass *pass, const struct sl_model_example *example,
@@ -65,7 +64,7 @@ static void backward(const struct sl_model_pass *pass, const struct sl_model_exa
     uint32_t factors = pass->shape->factors;
     float *input = pass->scratch + factors;
     float *slopes = input + sl_tower_activation_floats(&tower);
-    sl_fm_backward(pass, example, pass->scratch, slope);
+    sl_fm_backward(pass, example, slope);
     sl_tower_backward(&tower, pass->params + TOWER, pass->grads + TOWER, input, slope, slopes);
     for (uint32_t i = 0; i < example->count; i++) {
         float *grads = pass->grads[SL_FM_FACTORS] + (size_t)example->features[i] * factors;

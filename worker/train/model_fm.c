@@ -13,22 +13,11 @@ static size_t scratch_floats(const struct sl_model_shape *shape)
     return shape->factors;
 }
 
-static float forward(const struct sl_model_pass *pass, const struct sl_model_example *example)
-{
-    return sl_fm_forward(pass, example, pass->scratch);
-}
-
-static void backward(const struct sl_model_pass *pass, const struct sl_model_example *example,
-                     float slope)
-{
-    sl_fm_backward(pass, example, pass->scratch, slope);
-}
-
 const struct sl_model sl_model_fm = {
     .name = "fm",
     .default_lr = 0.04F,
     .tables = tables,
     .scratch_floats = scratch_floats,
-    .forward = forward,
-    .backward = backward,
+    .forward = sl_fm_forward,
+    .backward = sl_fm_backward,
 };
