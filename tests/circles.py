@@ -21,7 +21,7 @@ CIRCLES = {
     "ps/process": 6,
     "ps/replication": 5,
     "ps/server": 15,
-    "ps/shard": 7,
+    "ps/shard": 2,
     "tools/doctor": 6,
     "worker": 4,
 }

@@ -5,7 +5,7 @@
 
 #include "core/assert.h"
 #include "ps/shard/iteration.h"
-#include "ps/shard/push.h"
+#include "ps/shard/section.h"
 #include "ps/shard/snapshot_hooks.h"
 
 int sl_shard_iteration_reserve(struct sl_shard_table *table, uint32_t queue_count)

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "core/partition.h"
 #include "ps/shard/admit.h"
 #include "ps/shard/iteration.h"
 #include "ps/shard/kv.h"
@@ -160,17 +159,6 @@ static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
         slice->spent += (count + COLLECT_KEYS_PER_COST - 1) / COLLECT_KEYS_PER_COST;
     }
     return SL_SHARD_DONE;
-}
-
-uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t left)
-{
-    uint64_t count = (uint64_t)left * SL_SHARD_ELEMENTS_PER_KEY;
-    count = count < SL_PARTITION_BLOCK_ELEMENTS ? SL_PARTITION_BLOCK_ELEMENTS : count;
-    if (count >= end - at) {
-        return end - at;
-    }
-    uint64_t stop = at + count;
-    return stop - stop % SL_PARTITION_BLOCK_ELEMENTS - at;
 }
 
 /* Only a buffered dense push is copied; there are no keys to look up. */

@@ -16,10 +16,6 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
 /* Releases the working memory of a push that will not complete. */
 void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_request *request);
 
-/* Returns how many elements of a dense range, from `at` on, a budget of `left` pays for. At least
- * one block's part, and never a cut inside a block, because slots may belong to the whole block. */
-uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t left);
-
 /* Mark a push as partly applied at the end of a slice, and as done or abandoned. Both are
  * idempotent. */
 static inline void sl_shard_part_begin(struct sl_shard *shard, struct sl_shard_request *request)

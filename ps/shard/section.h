@@ -48,6 +48,10 @@ static inline uint64_t sl_shard_dense_cost(uint64_t count)
     return count / SL_SHARD_ELEMENTS_PER_KEY + 1;
 }
 
+/* Returns how many elements of a dense range, from `at` on, the budget pays for. At least
+ * one block's part, and never a cut inside a block, because slots may belong to the whole block. */
+uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t budget);
+
 /* Sets of operations, one bit each. Operations are validated and below 32. */
 #define SL_SHARD_OPS_PUSH_ONLY                                                                     \
     (1U << SL_REQUEST_PUSH | 1U << SL_REQUEST_DENSE_PUSH | 1U << SL_REQUEST_KV_PUSH)
@@ -126,6 +130,10 @@ static inline void sl_shard_drop_pull_part(struct sl_shard_request *request)
 int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_request *request,
                   struct sl_shard_slice *slice, int err, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* Explains why the shard has no more memory: "the limit is N", or without a limit that the system
+ * refused. Writes and returns text. */
+const char *sl_shard_limit_text(const struct sl_shard *shard, char text[static 64]);
 
 /* Returns true when a push of this section runs in one slice. */
 static inline bool sl_shard_push_is_small(const struct sl_request_section *section, uint32_t dim)

@@ -1,6 +1,5 @@
 #include "ps/shard/shard.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,34 +280,4 @@ int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
     out->tables = tables;
     out->table_count = count;
     return 0;
-}
-
-const char *sl_shard_limit_text(const struct sl_shard *shard, char text[static 64])
-{
-    if (shard->options.memory_bytes_max == 0) {
-        (void)snprintf(text, 64, "and the system gives no more (no --memory-limit is set)");
-    } else {
-        (void)snprintf(text, 64, "the limit is %zu", shard->options.memory_bytes_max);
-    }
-    return text;
-}
-
-int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_request *request,
-                  struct sl_shard_slice *slice, int err, const char *format, ...)
-{
-    char what[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    const struct sl_request_section *section = &request->view.section;
-    uint32_t index = request->prefix.section_count - request->sections_left;
-    const struct sl_shard_table *table = shard->tables[section->table_id];
-    (void)snprintf(slice->reason, slice->reason_bytes, "shard %u, section %u (%s%s): %s",
-                   shard->options.index, index, section->op == SL_REQUEST_TICK ? "tick" : "table ",
-                   section->op == SL_REQUEST_TICK ? ""
-                   : table == NULL                ? "?"
-                                                  : table->spec.name,
-                   what);
-    return err;
 }

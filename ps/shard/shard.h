@@ -291,8 +291,7 @@ bool sl_shard_has_tables(const struct sl_shard *shard);
 /* Returns true when departed workers left their job unfinished: sl_clocks_is_unfinished. */
 bool sl_shard_is_unfinished(const struct sl_shard *shard);
 
-/* Returns push buffer memory unused for some seconds to the system. Call once a second. Returns
- * false when there is none left. */
+/* sl_shard_push_buffer_give_back of its push buffer. */
 bool sl_shard_give_back(struct sl_shard *shard);
 
 /* Fills tables and table_count; sl_message_fini frees them. Errors: NO_MEMORY. */

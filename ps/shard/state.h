@@ -86,10 +86,6 @@ static inline size_t sl_shard_memory_left(const struct sl_shard *shard)
     return bytes_max > shard->memory_bytes ? bytes_max - shard->memory_bytes : 0;
 }
 
-/* Explains why the shard has no more memory: "the limit is N", or without a limit that the system
- * refused. Writes and returns text. */
-const char *sl_shard_limit_text(const struct sl_shard *shard, char text[static 64]);
-
 /* Destroys the tables with this name prefix. No request is in progress. */
 void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix);
 
