@@ -20,7 +20,7 @@ CIRCLES = {
     "ps/coordinator": 9,
     "ps/process": 6,
     "ps/replication": 5,
-    "ps/server": 15,
+    "ps/server": 8,
     "ps/shard": 2,
     "tools/doctor": 6,
     "worker": 4,

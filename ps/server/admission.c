@@ -100,13 +100,32 @@ static void check_again(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-void sl_server_admission_begin(struct sl_server *server)
+void sl_server_admission_init(struct sl_server *server)
 {
+    sl_list_init(&server->admission.sink_waiters);
+    server->admission.timer.run = check_again;
+}
+
+void sl_server_admission_add(struct sl_server *server, struct sl_server_conn *conn)
+{
+    conn->server = server;
+    sl_list_prepend(&server->conns, &conn->link);
+    server->conn_count++;
     if (!sl_timer_armed(&server->admission.timer)) {
-        server->admission.timer.run = check_again;
         sl_timer_arm(sl_server_timers(server), &server->admission.timer,
                      sl_server_now_ns(server) + CHECK_NS);
     }
+}
+
+void sl_server_admission_remove(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    sl_list_remove(&conn->sink.link);
+    if (server->admission.next == &conn->link) {
+        server->admission.next = conn->link.next == &server->conns.head ? NULL : conn->link.next;
+    }
+    sl_list_remove(&conn->link);
+    server->conn_count--;
 }
 
 /* Long payloads */
@@ -263,14 +282,5 @@ void sl_server_admission_put_reply(struct sl_server_request *request)
         sl_server_buffers_put(buffers, request->reply);
         request->reply = NULL;
         sl_server_unblock(server);
-    }
-}
-
-void sl_server_admission_forget(struct sl_server_conn *conn)
-{
-    struct sl_server *server = conn->server;
-    sl_list_remove(&conn->sink.link);
-    if (server->admission.next == &conn->link) {
-        server->admission.next = conn->link.next == &server->conns.head ? NULL : conn->link.next;
     }
 }

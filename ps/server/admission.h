@@ -37,14 +37,16 @@ struct sl_server_admission {
     bool is_short;               /* a first reply or a long payload found no room */
 };
 
-/* A connection was added: starts the checks. */
-void sl_server_admission_begin(struct sl_server *server);
+void sl_server_admission_init(struct sl_server *server);
+
+/* Lists the connection with the server's, and starts the checks. */
+void sl_server_admission_add(struct sl_server *server, struct sl_server_conn *conn);
+
+/* Takes it out of the list again. */
+void sl_server_admission_remove(struct sl_server_conn *conn);
 
 /* Checks all connections, or as many as one turn allows. */
 void sl_server_admission_check(struct sl_server *server);
-
-/* The connection is about to leave the list. */
-void sl_server_admission_forget(struct sl_server_conn *conn);
 
 /* Returns memory for a long payload; NULL: none now. */
 uint8_t *sl_server_admission_sink(struct sl_server_conn *conn, uint32_t bytes);

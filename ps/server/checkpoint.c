@@ -483,7 +483,7 @@ bool sl_server_checkpoint_holds_all(const struct sl_server *server)
     const struct sl_server_checkpoint *checkpoint = server->checkpoint;
     sl_reactor_assert_owner(server->options.reactor);
     return checkpoint != NULL && checkpoint->complete_writes == server->write_count &&
-           sl_server_scheduler_is_empty(server); /* waiting requests may still write */
+           sl_server_is_idle(server); /* waiting requests may still write */
 }
 
 void sl_server_fence_writes(struct sl_server *server)

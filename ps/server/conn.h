@@ -1,5 +1,5 @@
-/* A connection of the server: its peer, and what it has yet to receive and send. conn.c handles the
- * events of the transports. Owner reactor. */
+/* A connection of the server: its peer, and what it has yet to receive and send. events.c handles
+ * the events of the transports. Owner reactor. */
 #ifndef SL_PS_SERVER_CONN_H
 #define SL_PS_SERVER_CONN_H
 
@@ -95,16 +95,13 @@ static inline struct sl_server_conn *sl_server_conn_of(struct sl_list_link *link
     return SL_CONTAINER_OF(link, struct sl_server_conn, link);
 }
 
-/* Logs the reason, then closes the connection. */
+/* Logs the reason, then closes the connection. Call sl_server_pull_batch_before before it within an
+ * upcall about the connection: its earlier pulls may wait for their batch. */
 void sl_server_conn_drop(struct sl_server_conn *conn, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Releases a frame's memory in the transport and the sink, unless a request has taken the sink. */
 void sl_server_conn_release(struct sl_server_conn *conn,
                             const struct sl_transport_message *message);
-
-/* Migrates the connection to another reactor's server. On error the transport then reports `closed`
- * here. */
-int sl_server_conn_migrate(struct sl_server_conn *conn, struct sl_server *to);
 
 #endif

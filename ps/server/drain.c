@@ -2,7 +2,6 @@
 
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/server/request.h"
 #include "ps/server/state.h"
 
 static struct sl_server *server_of(struct sl_timer *timer)
@@ -39,9 +38,7 @@ void sl_server_drain_conn(struct sl_server_conn *conn)
     }
 }
 
-/* Says goodbye to welcomed peers and closes all connections; those with unread answers once these
- * are read. */
-static void say_goodbye(struct sl_server *server)
+void sl_server_drain_say_goodbye(struct sl_server *server)
 {
     server->drain.stage = SL_SERVER_SAID_GOODBYE;
     SL_LIST_FOREACH (link, &server->conns) {
@@ -55,6 +52,21 @@ static void say_goodbye(struct sl_server *server)
     }
 }
 
+bool sl_server_is_idle(const struct sl_server *server)
+{
+    const struct sl_server_hooks *hooks = server->options.hooks;
+    if (!sl_list_empty(&server->scheduler.parked) || !sl_list_empty(&server->scheduler.resumed) ||
+        server->pulls.count > 0 || (hooks != NULL && hooks->is_awaited(server))) {
+        return false;
+    }
+    SL_LIST_FOREACH (link, &server->conns) {
+        if (!sl_server_conn_is_free(sl_server_conn_of(link))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void sl_server_drain_update(struct sl_server *server)
 {
     if (server->drain.drained == NULL) {
@@ -63,53 +75,18 @@ void sl_server_drain_update(struct sl_server *server)
     if (server->conn_count == 0) {
         server->drain.timer.run = finish_later;
         sl_timer_arm(sl_server_timers(server), &server->drain.timer, 0);
-    } else if (server->drain.stage == SL_SERVER_DRAINS && sl_server_scheduler_is_empty(server)) {
-        say_goodbye(server);
+    } else if (server->drain.stage == SL_SERVER_DRAINS && sl_server_is_idle(server)) {
+        sl_server_drain_say_goodbye(server);
     }
 }
 
-void sl_server_drain_refuse(struct sl_server_request *request)
+void sl_server_drain_begin(struct sl_server *server, uint64_t timeout_ns,
+                           void (*drained)(void *ctx), void *ctx)
 {
-    if (request->server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
-        sl_server_scheduler_discard(request);
-    } else {
-        sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
-    }
-}
-
-/* The backup will be promoted: stops executing and answering, so that clients connect to it at
- * once. */
-static void hand_over(struct sl_server *server)
-{
-    server->role.switchover = SL_SERVER_SWITCHED_OVER;
-    struct sl_server_request *request;
-    while ((request = sl_server_request_first(&server->scheduler.parked)) != NULL) {
-        sl_server_scheduler_discard(request);
-    }
-    say_goodbye(server);
-    SL_LIST_FOREACH (link, &server->conns) {
-        const struct sl_server_conn *conn = sl_server_conn_of(link);
-        if (conn->kind == SL_SERVER_CONN_DATA) {
-            sl_transport_disconnect(conn->conn); /* also within a reply */
-        }
-    }
-}
-
-void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drained)(void *ctx),
-                     void *ctx)
-{
-    sl_reactor_assert_owner(server->options.reactor);
-    sl_server_pull_batch_answer(server);
     server->drain.stage = SL_SERVER_DRAINS;
     server->drain.drained = drained;
     server->drain.ctx = ctx;
     server->drain.timer.run = on_timeout;
     sl_timer_arm(sl_server_timers(server), &server->drain.timer,
                  sl_server_now_ns(server) + timeout_ns);
-    if (server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
-        hand_over(server);
-    } else {
-        sl_server_scheduler_cancel_parked(server, SL_ERR_CANCELLED, "the ps is shutting down");
-    }
-    sl_server_drain_update(server);
 }

@@ -2,11 +2,13 @@
 #ifndef SL_PS_SERVER_DRAIN_H
 #define SL_PS_SERVER_DRAIN_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "reactor/timer.h"
 
 struct sl_server;
 struct sl_server_conn;
-struct sl_server_request;
 
 enum sl_server_drain_stage {
     SL_SERVER_RUNS,
@@ -21,13 +23,21 @@ struct sl_server_drain {
     void *ctx;
 };
 
+/* Of sl_server_drain: sets the stage and the timeout. */
+void sl_server_drain_begin(struct sl_server *server, uint64_t timeout_ns,
+                           void (*drained)(void *ctx), void *ctx);
+
 /* Call when a request or connection has ended: continues or completes the drain. */
 void sl_server_drain_update(struct sl_server *server);
 
 /* After the goodbyes: closes the connection once all is sent. */
 void sl_server_drain_conn(struct sl_server_conn *conn);
 
-/* Refuses a write that arrived too late: CANCELLED, or no answer if the backup will be promoted. */
-void sl_server_drain_refuse(struct sl_server_request *request);
+/* Says goodbye to welcomed peers and closes all connections; those with unread answers once these
+ * are read. */
+void sl_server_drain_say_goodbye(struct sl_server *server);
+
+/* Returns true when no request waits or is in progress. */
+bool sl_server_is_idle(const struct sl_server *server);
 
 #endif

@@ -298,6 +298,28 @@ static struct sl_server *owner_of(const struct sl_server_conn *conn)
     return is_elsewhere ? server->options.servers[conn->hello.shard] : server;
 }
 
+/* Migrates the connection to another reactor's server. On error the transport then reports `closed`
+ * here. */
+static int migrate(struct sl_server_conn *conn, struct sl_server *to)
+{
+    struct sl_server *from = conn->server;
+    struct sl_transport *transport = sl_server_transports_like(to, conn->conn);
+    if (transport == NULL) {
+        sl_transport_disconnect(conn->conn);
+        return SL_ERR_UNSUPPORTED;
+    }
+    sl_timer_disarm(sl_server_timers(from), &conn->handshake.timer);
+    sl_server_admission_remove(conn);
+    /* Unless the call fails, the connection now belongs to the other reactor. */
+    struct sl_conn *transport_conn = conn->conn;
+    conn->server = NULL;
+    int err = sl_transport_migrate(transport_conn, transport, &sl_server_conn_events, to, conn);
+    if (err != 0) {
+        sl_server_admission_add(from, conn);
+    }
+    return err;
+}
+
 void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_message *message)
 {
     struct sl_server *server = conn->server;
@@ -324,7 +346,7 @@ void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_mess
         return;
     }
     /* On failure `closed` follows. */
-    int err = sl_server_conn_migrate(conn, owner);
+    int err = migrate(conn, owner);
     if (err != 0) {
         sl_server_log(server, "%s cannot be handed to shard %u: %s", conn->name, conn->hello.shard,
                       sl_err_name(err));

@@ -79,7 +79,6 @@ enum sl_server_outcome sl_server_reply_chunks_run(struct sl_server_request *requ
     while (*spent < keys && conn->out.count - conn->out.behind_count < PARTS_MAX &&
            send_part(request, spent)) {
         if (request->work.reply_done == request->work.reply_bytes) {
-            sl_server_scheduler_discard(request);
             return SL_SERVER_ANSWERED;
         }
     }

@@ -14,7 +14,8 @@ bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
  * it. */
 bool sl_server_reply_chunks_may_begin(const struct sl_server_request *request);
 
-/* Makes and sends the chunks that the connection may have in flight, at a cost of about `keys`. */
+/* Makes and sends the chunks that the connection may have in flight, at a cost of about `keys`.
+ * ANSWERED: all; the caller discards the request. */
 enum sl_server_outcome sl_server_reply_chunks_run(struct sl_server_request *request, uint32_t keys,
                                                   uint32_t *spent);
 

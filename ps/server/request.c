@@ -271,6 +271,7 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
     uint64_t id = header->request_id;
     *comes_again = id <= session->id_max;
     if (header->budget_us == 0 || (*comes_again && id <= conn->request_id_last)) {
+        sl_server_pull_batch_before(conn);
         sl_server_conn_drop(
             conn, SL_ERR_PROTOCOL, "request %llu with a budget of %u us, behind %llu",
             (unsigned long long)id, header->budget_us, (unsigned long long)conn->request_id_last);
@@ -591,20 +592,40 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
     return result == SL_SHARD_PARKED ? SL_SERVER_WAITS : SL_SERVER_CONTINUES;
 }
 
+static enum sl_server_outcome run_chunks(struct sl_server_request *request, uint32_t keys,
+                                         uint32_t *spent)
+{
+    enum sl_server_outcome outcome = sl_server_reply_chunks_run(request, keys, spent);
+    if (outcome == SL_SERVER_ANSWERED) {
+        sl_server_scheduler_discard(request);
+    }
+    return outcome;
+}
+
+/* Refuses a write that arrived too late: CANCELLED, or no answer if the backup will be promoted. */
+static void refuse(struct sl_server_request *request)
+{
+    if (request->server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
+        sl_server_scheduler_discard(request);
+    } else {
+        sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
+    }
+}
+
 /* Starts a request: in place if possible, in chunks, else with a buffer for the reply. */
 static enum sl_server_outcome start(struct sl_server_request *request, uint32_t keys,
                                     uint32_t *spent)
 {
     struct sl_server *server = request->server;
     if (server->writes_fenced && sl_server_request_writes(&request->work)) {
-        sl_server_drain_refuse(request);
+        refuse(request);
         return SL_SERVER_ANSWERED;
     }
     if (sl_shard_waits(server->shard, &request->work)) {
         return SL_SERVER_WAITS;
     }
     if (sl_server_reply_chunks_may_begin(request)) {
-        return sl_server_reply_chunks_run(request, keys, spent);
+        return run_chunks(request, keys, spent);
     }
     keys = keys < OVERDRAW_KEYS ? OVERDRAW_KEYS : keys;
     if (!is_to_be_logged(server, &request->work) &&
@@ -634,7 +655,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
     case SL_SERVER_REQUEST_STARTED:
         return run_slice(request, keys, spent);
     case SL_SERVER_REQUEST_STREAMS:
-        return sl_server_reply_chunks_run(request, keys, spent);
+        return run_chunks(request, keys, spent);
     case SL_SERVER_REQUEST_DONE:
         break;
     }

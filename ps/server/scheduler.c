@@ -359,21 +359,6 @@ void sl_server_scheduler_wake(struct sl_server *server)
     sl_server_unblock(server);
 }
 
-bool sl_server_scheduler_is_empty(const struct sl_server *server)
-{
-    const struct sl_server_hooks *hooks = server->options.hooks;
-    if (!sl_list_empty(&server->scheduler.parked) || !sl_list_empty(&server->scheduler.resumed) ||
-        server->pulls.count > 0 || (hooks != NULL && hooks->is_awaited(server))) {
-        return false;
-    }
-    SL_LIST_FOREACH (link, &server->conns) {
-        if (!sl_server_conn_is_free(sl_server_conn_of(link))) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Returns the next request to run; NULL: none. Alternates between resumed requests and connections.
  * Takes a connection out of the ring until run_next puts it back. */
 static struct sl_server_request *take_next(struct sl_server *server)

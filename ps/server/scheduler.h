@@ -79,7 +79,4 @@ void sl_server_scheduler_answer(struct sl_server_request *request);
 /* The log has room again: requests that write may continue. */
 void sl_server_scheduler_wake(struct sl_server *server);
 
-/* Returns true when no request waits or is in progress. */
-bool sl_server_scheduler_is_empty(const struct sl_server *server);
-
 #endif

@@ -1,6 +1,5 @@
 #include "ps/server/server.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -121,7 +120,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     server->role =
         (struct sl_server_role){.serves = options->hooks == NULL, .state = options->incarnation};
     sl_list_init(&server->conns);
-    sl_list_init(&server->admission.sink_waiters);
+    sl_server_admission_init(server);
     sl_server_control_out_init(server);
     int err = memory_init(server);
     if (err != 0) {
@@ -256,17 +255,38 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
     return 0;
 }
 
-void sl_server_log(struct sl_server *server, const char *format, ...)
+/* Drain */
+
+/* The backup will be promoted: stops executing and answering, so that clients connect to it at
+ * once. */
+static void hand_over(struct sl_server *server)
 {
-    if (!sl_log_limit_allows(&server->log_limit, sl_server_now_ns(server))) {
-        return;
+    server->role.switchover = SL_SERVER_SWITCHED_OVER;
+    struct sl_server_request *request;
+    while ((request = sl_server_request_first(&server->scheduler.parked)) != NULL) {
+        sl_server_scheduler_discard(request);
     }
-    char text[SL_MESSAGE_TEXT_BYTES];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    sl_log_warn("%s", text);
+    sl_server_drain_say_goodbye(server);
+    SL_LIST_FOREACH (link, &server->conns) {
+        const struct sl_server_conn *conn = sl_server_conn_of(link);
+        if (conn->kind == SL_SERVER_CONN_DATA) {
+            sl_transport_disconnect(conn->conn); /* also within a reply */
+        }
+    }
+}
+
+void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drained)(void *ctx),
+                     void *ctx)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_server_pull_batch_answer(server);
+    sl_server_drain_begin(server, timeout_ns, drained, ctx);
+    if (server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
+        hand_over(server);
+    } else {
+        sl_server_scheduler_cancel_parked(server, SL_ERR_CANCELLED, "the ps is shutting down");
+    }
+    sl_server_drain_update(server);
 }
 
 /* Expirations, from the thread of the coordinator's client to the servers */

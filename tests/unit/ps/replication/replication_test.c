@@ -333,7 +333,7 @@ PAIR_CASE(replica__a_client_that_is_lost_while_its_reply_waits)
     tell(pair, pair->stepped.server, 2, true, false);
     turns(pair, 50);
     assert_int_equal(pair->peer.reply_count, 0);
-    assert_true(sl_server_scheduler_is_empty(pair->stepped.server));
+    assert_true(sl_server_is_idle(pair->stepped.server));
 }
 
 /* Likewise of one whose client has connected anew. */

@@ -95,7 +95,6 @@ static void observe(struct server_fixture *fixture, uint32_t index)
 static void stop_looking(struct server_fixture *fixture, uint32_t index)
 {
     struct sl_server *server = fixture->servers[index];
-    sl_server_admission_begin(server);
     sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->admission.timer,
                  sl_reactor_now_ns(server->options.reactor) + 3600 * SL_CLOCK_NS_PER_S);
 }

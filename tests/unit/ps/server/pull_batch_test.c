@@ -326,7 +326,7 @@ CASE(pulls__of_a_session_that_ends_are_not_left_behind)
     stepped_turns(world, 50);
     release_turns(world);
     stepped_turns(world, 200);
-    assert_true(sl_server_scheduler_is_empty(world->server));
+    assert_true(sl_server_is_idle(world->server));
     assert_int_equal(world->server->scheduler.runnable_count, 0);
     stepped_stop(world);
     free(first);
