@@ -218,29 +218,13 @@ static void take_refuse(struct sl_dpdk_conn *conn, uint8_t version, int err,
     sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false);
 }
 
-bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                         const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
-                         bool is_misrouted)
+bool sl_dpdk_setup_take_other(struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
+                              const struct sl_dpdk_parsed *packet)
 {
-    const struct sl_dpdk_header *header = &parsed->header;
-    if (memcmp(&parsed->to.ip, &netif->info.self.ip, sizeof parsed->to.ip) != 0 ||
-        parsed->body_bytes < SL_DPDK_HELLO_BYTES) {
+    if (conn->phase != SL_DPDK_ASKING || !sl_dpdk_conn_is_from_peer(conn, netif, packet)) {
         return false;
     }
-    if (header->kind == SL_DPDK_OPEN && header->connection == 0) {
-        sl_dpdk_listen_other(dpdk, netif, parsed);
-        return true;
-    }
-    struct sl_dpdk_conn *conn =
-        header->kind == SL_DPDK_REFUSE ? sl_dpdk_conn_find(dpdk, header->connection) : NULL;
-    if (conn == NULL) {
-        return header->kind == SL_DPDK_REFUSE && !is_misrouted &&
-               sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed);
-    }
-    if (conn->phase != SL_DPDK_ASKING || !sl_dpdk_conn_is_from_peer(conn, netif, parsed)) {
-        return false;
-    }
-    take_refuse(conn, parsed->version, SL_ERR_VERSION, parsed);
+    take_refuse(conn, packet->version, SL_ERR_VERSION, packet);
     return true;
 }
 

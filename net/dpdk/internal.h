@@ -227,6 +227,11 @@ void sl_dpdk_flush(struct sl_transport *transport);
  * whether the packet's memory was kept. */
 bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_dpdk_packet *packet,
                   const struct sl_dpdk_parsed *parsed, bool is_misrouted);
+/* Dispatches a packet of another version: OPEN is answered with REFUSE, and REFUSE ends a connect.
+ * False: it is neither. */
+bool sl_dpdk_take_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                        const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
+                        bool is_misrouted);
 
 /* route.c */
 
@@ -270,11 +275,10 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
 /* Handles RETRY, ACCEPT and REFUSE. conn: the connection with the header's id, or NULL. */
 void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                         struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *packet);
-/* Handles a packet of another version: answers OPEN with REFUSE, and ends a connect that receives
- * REFUSE. False: neither. */
-bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                         const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
-                         bool is_misrouted);
+/* A REFUSE of another version ends the connect. False: it is not from the peer, or comes too late.
+ */
+bool sl_dpdk_setup_take_other(struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
+                              const struct sl_dpdk_parsed *packet);
 /* A PROBE of an unknown connection: answers RESET if the id is from before a restart of this
  * process. */
 void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,

@@ -113,7 +113,7 @@ static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     if (sl_dpdk_parse(packet.bytes, packet.length, true, &parsed) == SL_DPDK_OURS) {
         (void)sl_dpdk_take(dpdk, netif, &packet, &parsed, true);
     } else if (parsed.version != 0) {
-        (void)sl_dpdk_setup_other(dpdk, netif, &packet, &parsed, true);
+        (void)sl_dpdk_take_other(dpdk, netif, &packet, &parsed, true);
     }
 }
 

@@ -47,6 +47,29 @@ bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_d
     return false;
 }
 
+bool sl_dpdk_take_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                        const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
+                        bool is_misrouted)
+{
+    const struct sl_dpdk_header *header = &parsed->header;
+    if (memcmp(&parsed->to.ip, &netif->info.self.ip, sizeof parsed->to.ip) != 0 ||
+        parsed->body_bytes < SL_DPDK_HELLO_BYTES) {
+        return false;
+    }
+    if (header->kind == SL_DPDK_OPEN && header->connection == 0) {
+        sl_dpdk_listen_other(dpdk, netif, parsed);
+        return true;
+    }
+    if (header->kind != SL_DPDK_REFUSE) {
+        return false;
+    }
+    struct sl_dpdk_conn *conn = sl_dpdk_conn_find(dpdk, header->connection);
+    if (conn != NULL) {
+        return sl_dpdk_setup_take_other(conn, netif, parsed);
+    }
+    return !is_misrouted && sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed);
+}
+
 /* Returns whether the packet's memory was kept. */
 static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
                         struct sl_dpdk_packet *packet)
@@ -66,7 +89,7 @@ static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         dpdk->not_ours++;
         return false;
     case SL_DPDK_MALFORMED:
-        if (parsed.version == 0 || !sl_dpdk_setup_other(dpdk, netif, packet, &parsed, false)) {
+        if (parsed.version == 0 || !sl_dpdk_take_other(dpdk, netif, packet, &parsed, false)) {
             dpdk->malformed++;
         }
         return false;
