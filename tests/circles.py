@@ -15,7 +15,7 @@ import sys
 CIRCLES = {
     "net/control": 5,
     "net/dpdk": 3,
-    "net/rdma": 11,
+    "net/rdma": 4,
     "ps/checkpoint": 3,
     "ps/coordinator": 9,
     "ps/process": 6,

@@ -6,12 +6,8 @@
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
-#define DRAIN_NS     SL_CLOCK_NS_PER_S
-#define QUIET_NS     (50 * SL_CLOCK_NS_PER_MS) /* for devices that do not report LAST_WQE_REACHED */
-#define SUSPECT_NS   (500 * SL_CLOCK_NS_PER_MS)
-#define INDEX_MAX    (1U << 17) /* 17 bits of a wr_id */
-#define RETRY_COUNT  7          /* of the device, for both kinds of retries: the maximum */
-#define READS_MAX(n) ((n) < SL_RDMA_READS ? (n) : SL_RDMA_READS)
+#define QUIET_NS  (50 * SL_CLOCK_NS_PER_MS) /* for devices that do not report LAST_WQE_REACHED */
+#define INDEX_MAX (1U << 17)                /* 17 bits of a wr_id */
 
 /* The table */
 
@@ -118,16 +114,6 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-void sl_rdma_conn_set_timer(struct sl_rdma_conn *conn, uint64_t after_ns)
-{
-    sl_reactor_arm(conn->rdma->base.reactor, &conn->timer, after_ns);
-}
-
-void sl_rdma_conn_stop_timer(struct sl_rdma_conn *conn)
-{
-    sl_reactor_disarm(conn->rdma->base.reactor, &conn->timer);
-}
-
 /* Start */
 
 static struct sl_rdma_conn *allocate(struct sl_rdma *rdma)
@@ -229,34 +215,6 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
     return is_full ? SL_ERR_TOO_LARGE : SL_ERR_NO_MEMORY;
 }
 
-struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
-                                          struct sl_rdma_hello *hello)
-{
-    uint8_t reads = (uint8_t)READS_MAX(conn->nic->caps.reads_max);
-    *hello = (struct sl_rdma_hello){.magic = SL_RDMA_MAGIC,
-                                    .version = SL_RDMA_VERSION,
-                                    .limit = conn->limit_told,
-                                    .reads = reads,
-                                    .target = conn->target};
-    uint8_t depth = reads;
-    if (conn->phase == SL_RDMA_ACCEPTING && conn->reads_peer < depth) {
-        depth = (uint8_t)conn->reads_peer;
-    }
-    return (struct rdma_conn_param){.private_data = hello,
-                                    .private_data_len = sizeof *hello,
-                                    .responder_resources = reads,
-                                    .initiator_depth = depth,
-                                    .retry_count = RETRY_COUNT,
-                                    .rnr_retry_count = RETRY_COUNT};
-}
-
-void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hello *hello)
-{
-    conn->limit_theirs = hello->limit;
-    uint32_t ours = READS_MAX(conn->nic->caps.reads_max);
-    conn->reads_peer = hello->reads < ours ? hello->reads : ours;
-}
-
 void sl_rdma_conn_established(struct sl_rdma_conn *conn)
 {
     sl_rdma_connect_done(conn);
@@ -267,7 +225,7 @@ void sl_rdma_conn_established(struct sl_rdma_conn *conn)
     sl_rdma_mark_dirty(conn);
 }
 
-/* The end */
+/* The end; end.c begins it */
 
 static void leave_bucket(struct sl_rdma_conn *conn)
 {
@@ -297,75 +255,6 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
     link->established = link->disconnected = link->is_shut = false;
     link->sends_completed = link->sends_posted;
     link->last_wqe = false;
-}
-
-void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
-{
-    if (conn->phase == SL_RDMA_ENDED) {
-        return;
-    }
-    sl_rdma_conn_stop_timer(conn);
-    bool asked = conn->base.state == SL_CONN_CLOSING; /* by disconnect */
-    conn->end_err = asked ? SL_OK : err;
-    if (conn->base.state != SL_CONN_CLOSED) {
-        conn->base.state = SL_CONN_CLOSING;
-    }
-    conn->phase = SL_RDMA_ENDED;
-    if (conn->fin_received) {
-        sl_rdma_conn_set_timer(conn, DRAIN_NS); /* until the peer has our FIN */
-    }
-    sl_rdma_mark_ready(conn);
-}
-
-void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err)
-{
-    if (conn->phase != SL_RDMA_ENDED) {
-        sl_transport_warn(&conn->rdma->base, "%s: closed, since %s: %s", conn->base.peer, what,
-                          sl_err_name(err));
-    }
-    sl_rdma_conn_end(conn, err);
-}
-
-void sl_rdma_conn_suspect(struct sl_rdma_conn *conn)
-{
-    if (conn->phase != SL_RDMA_LIVE) {
-        sl_rdma_conn_end(conn, SL_ERR_PROTOCOL);
-        return;
-    }
-    conn->is_suspected = true;
-    sl_rdma_conn_set_timer(conn, SUSPECT_NS);
-}
-
-void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn)
-{
-    conn->fin_received = true;
-    sl_rdma_mark_ready(conn);
-}
-
-void sl_rdma_conn_disconnected(struct sl_rdma_conn *conn)
-{
-    conn->link.disconnected = true;
-    conn->empties = conn->nic != NULL ? conn->nic->empties : 0;
-    sl_rdma_mark_ready(conn);
-}
-
-void sl_rdma_conn_disconnect(struct sl_conn *base)
-{
-    struct sl_rdma_conn *conn = (struct sl_rdma_conn *)base;
-    if (base->state == SL_CONN_CLOSING) {
-        return;
-    }
-    if (base->state == SL_CONN_CONNECTING) {
-        sl_rdma_conn_end(conn, SL_OK);
-        return;
-    }
-    base->state = SL_CONN_CLOSING;
-    if (conn->phase == SL_RDMA_LIVE) {
-        conn->phase = SL_RDMA_DRAINING;
-    }
-    sl_rdma_conn_set_timer(conn, DRAIN_NS);
-    sl_rdma_mark_dirty(conn);
-    sl_rdma_mark_ready(conn);
 }
 
 /* Completions from before the end was noticed are handled once the queue was found empty since. */

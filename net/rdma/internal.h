@@ -276,27 +276,14 @@ bool sl_rdma_address_is_any(const struct sockaddr_storage *address);
 int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpoint,
                            const struct sockaddr_storage *to, struct sockaddr_storage *from);
 
-/* conn.c, liveness.c */
-
-/* A connection in the table, RESOLVING, with send and receive state. NULL: no memory. */
-struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
-                                      const struct sl_transport_events *events, void *ctx);
-
-/* Creates the queue pair of link.id on the NIC of its device, and reserves the window. Errors,
- * logged: as sl_rdma_nic_get; CLOSED: the requester has left; TOO_LARGE: the queues of the
- * device are full. */
-int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn);
+/* hello.c */
 
 /* Parameters for connect and accept. Fills *hello; the result points to it. */
 struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
                                           struct sl_rdma_hello *hello);
 void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hello *hello);
 
-/* Destroys the queue pair and the id: the device no longer uses their memory. */
-void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn);
-
-/* ACCEPTING -> LIVE: reports `accepted`. From poll. */
-void sl_rdma_conn_established(struct sl_rdma_conn *conn);
+/* end.c: any file may call these, from inside any call of the transport */
 
 void sl_rdma_conn_set_timer(struct sl_rdma_conn *conn, uint64_t after_ns);
 void sl_rdma_conn_stop_timer(struct sl_rdma_conn *conn);
@@ -315,20 +302,37 @@ void sl_rdma_conn_disconnected(struct sl_rdma_conn *conn);
 /* Ends the connection: `closed` with this error follows from poll, once the queue pair is
  * drained. Before CLOSED all received frames are delivered. Idempotent: the first error wins. */
 void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err);
+void sl_rdma_conn_disconnect(struct sl_conn *conn);
+
+/* The peer's FIN has arrived. From inside sl_rdma_receive_block. */
+void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn);
+
+/* conn.c, liveness.c */
+
+/* A connection in the table, RESOLVING, with send and receive state. NULL: no memory. */
+struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
+                                      const struct sl_transport_events *events, void *ctx);
+
+/* Creates the queue pair of link.id on the NIC of its device, and reserves the window. Errors,
+ * logged: as sl_rdma_nic_get; CLOSED: the requester has left; TOO_LARGE: the queues of the
+ * device are full. */
+int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn);
+
+/* Destroys the queue pair and the id: the device no longer uses their memory. */
+void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn);
+
+/* ACCEPTING -> LIVE: reports `accepted`. From poll. */
+void sl_rdma_conn_established(struct sl_rdma_conn *conn);
 
 /* From poll, for connections in `ready`: continues an end or a drain. Returns whether
  * work was done. */
 bool sl_rdma_conn_visit(struct sl_rdma_conn *conn);
-void sl_rdma_conn_disconnect(struct sl_conn *conn);
 void sl_rdma_conn_cancel_all(struct sl_rdma *rdma); /* `closed` with CANCELLED, immediately */
 void sl_rdma_conn_free_all(struct sl_rdma *rdma);   /* all messages are released */
 
 /* From a completion; NULL: of an earlier queue pair. */
 struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id);
 struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *nic, uint32_t number);
-
-/* Packets that concern the queue pair, checked by receive.c. From inside sl_rdma_receive_block. */
-void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn);
 
 /* Several times per peer timeout, visits all connections. Ends with DEADLINE those whose peer
  * owes an answer and has sent nothing for the whole timeout. */
