@@ -17,7 +17,6 @@ CIRCLES = {
     "net/dpdk": 3,
     "net/rdma": 4,
     "ps/checkpoint": 3,
-    "ps/coordinator": 9,
     "ps/process": 6,
     "ps/replication": 5,
     "ps/server": 8,

@@ -6,7 +6,6 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/coordinator/member.h"
 
 static void barrier_free(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier)
 {
@@ -81,7 +80,7 @@ static bool is_complete(struct sl_coordinator *coordinator,
                         const struct sl_coordinator_barrier *barrier)
 {
     return barrier->count == 0
-               ? barrier->workers_arrived == sl_coordinator_member_job_workers(coordinator)
+               ? barrier->workers_arrived == sl_coordinator_count_workers(coordinator)
                : barrier->arrived == barrier->count;
 }
 

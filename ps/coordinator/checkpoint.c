@@ -9,7 +9,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "ps/coordinator/checkpoint_request.h"
-#include "ps/coordinator/cluster.h"
 #include "ps/coordinator/replica_group.h"
 
 /* Why a job that lost values writes no checkpoint. */
@@ -128,7 +127,7 @@ void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64
         return;
     }
     bool is_due = now_ns >= checkpoint->next_ns && coordinator->job.stage != SL_COORDINATOR_ENDING;
-    if (sl_coordinator_cluster_list_missing_ps(coordinator, &missing) != 0) {
+    if (sl_coordinator_replica_list_missing(coordinator, &missing) != 0) {
         sl_coordinator_checkpoint_request_refuse_ps(coordinator, missing.missing[0]);
     } else if (is_due || sl_coordinator_checkpoint_request_is_due(coordinator, now_ns)) {
         begin(coordinator, now_ns);
@@ -366,12 +365,13 @@ void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
     sl_coordinator_checkpoint_update(coordinator, now_ns);
 }
 
-void sl_coordinator_checkpoint_list_missing(const struct sl_coordinator *coordinator,
-                                            struct sl_message_waiting *waiting)
+/* Names the servers that the current checkpoint waits for, or that the next one needs. */
+static void list_missing(const struct sl_coordinator *coordinator,
+                         struct sl_message_waiting *waiting)
 {
     uint32_t total = 0;
     if (coordinator->checkpoint.stage == SL_COORDINATOR_CHECKPOINT_IDLE) {
-        (void)sl_coordinator_cluster_list_missing_ps(coordinator, waiting);
+        (void)sl_coordinator_replica_list_missing(coordinator, waiting);
         return;
     }
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
@@ -394,7 +394,7 @@ static void expire(struct sl_coordinator *coordinator, uint64_t now_ns)
         return;
     }
     struct sl_message_waiting waiting = {0};
-    sl_coordinator_checkpoint_list_missing(coordinator, &waiting);
+    list_missing(coordinator, &waiting);
     give_up(coordinator, now_ns, SL_ERR_DEADLINE, "still waiting after %llu s for %s%s",
             timeout_ns / SL_CLOCK_NS_PER_S, waiting.missing[0],
             waiting.missing_count > 1 ? " and others" : "");
@@ -404,7 +404,9 @@ void sl_coordinator_checkpoint_tick(struct sl_coordinator *coordinator, uint64_t
 {
     expire(coordinator, now_ns);
     sl_coordinator_checkpoint_update(coordinator, now_ns);
-    sl_coordinator_checkpoint_request_tick(coordinator, now_ns);
+    struct sl_message_waiting waiting = {0};
+    list_missing(coordinator, &waiting);
+    sl_coordinator_checkpoint_request_tick(coordinator, &waiting, now_ns);
 }
 
 void sl_coordinator_checkpoint_fini(struct sl_coordinator *coordinator)

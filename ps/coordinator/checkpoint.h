@@ -44,10 +44,6 @@ void sl_coordinator_checkpoint_lose(struct sl_coordinator *coordinator);
 /* Begins the next checkpoint if it is due or requested and no server is missing. */
 void sl_coordinator_checkpoint_update(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* Names the servers that the current checkpoint waits for, or that the next one needs. */
-void sl_coordinator_checkpoint_list_missing(const struct sl_coordinator *coordinator,
-                                            struct sl_message_waiting *waiting);
-
 void sl_coordinator_checkpoint_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 void sl_coordinator_checkpoint_fini(struct sl_coordinator *coordinator);
 

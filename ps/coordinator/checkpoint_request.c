@@ -7,7 +7,6 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/coordinator/checkpoint.h"
 
 /* Time for the other servers to request too. If all stop together, they fence writes one shortly
  * after the other, and their shared checkpoint must hold all writes acknowledged until then. */
@@ -55,20 +54,20 @@ static bool check_request(struct sl_coordinator *coordinator,
     return true;
 }
 
-void sl_coordinator_checkpoint_request_add(struct sl_coordinator *coordinator,
+bool sl_coordinator_checkpoint_request_add(struct sl_coordinator *coordinator,
                                            struct sl_coordinator_member *member,
                                            const struct sl_message *message, uint64_t now_ns)
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     if (is_known(coordinator, member, message->id) ||
         !check_request(coordinator, member, message->id)) {
-        return;
+        return false;
     }
     struct sl_coordinator_checkpoint_request *request = calloc(1, sizeof *request);
     if (request == NULL) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_NO_MEMORY,
                               "no memory to remember who asked for a checkpoint");
-        return;
+        return false;
     }
     /* A server that stops later shares the last checkpoint: no other follows, because the servers
      * that were answered are leaving. */
@@ -83,7 +82,7 @@ void sl_coordinator_checkpoint_request_add(struct sl_coordinator *coordinator,
                                message->timeout_ms, now_ns);
     coordinator->checkpoint.requests = request;
     coordinator->checkpoint.request_count++;
-    sl_coordinator_checkpoint_update(coordinator, now_ns);
+    return true;
 }
 
 void sl_coordinator_checkpoint_request_leave(struct sl_coordinator *coordinator,
@@ -167,15 +166,13 @@ void sl_coordinator_checkpoint_request_answer(struct sl_coordinator *coordinator
 
 /* Waiting */
 
-void sl_coordinator_checkpoint_request_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
+void sl_coordinator_checkpoint_request_tick(struct sl_coordinator *coordinator,
+                                            const struct sl_message_waiting *waiting,
+                                            uint64_t now_ns)
 {
-    struct sl_message_waiting waiting = {0};
-    if (coordinator->checkpoint.requests != NULL) {
-        sl_coordinator_checkpoint_list_missing(coordinator, &waiting);
-    }
     struct sl_coordinator_checkpoint_request **at = &coordinator->checkpoint.requests;
     while (*at != NULL) {
-        if (sl_coordinator_waiter_tick(&(*at)->waiter, coordinator, "the checkpoint", &waiting,
+        if (sl_coordinator_waiter_tick(&(*at)->waiter, coordinator, "the checkpoint", waiting,
                                        now_ns)) {
             request_remove(coordinator, at);
         } else {

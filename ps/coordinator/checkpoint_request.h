@@ -7,7 +7,9 @@
 
 #include "ps/coordinator/state.h"
 
-void sl_coordinator_checkpoint_request_add(struct sl_coordinator *coordinator,
+/* Returns true if it adds a request: the caller calls sl_coordinator_checkpoint_update. False: the
+ * request repeats one that waits, or is refused. */
+bool sl_coordinator_checkpoint_request_add(struct sl_coordinator *coordinator,
                                            struct sl_coordinator_member *member,
                                            const struct sl_message *message, uint64_t now_ns);
 
@@ -31,8 +33,10 @@ bool sl_coordinator_checkpoint_request_take(struct sl_coordinator *coordinator, 
 void sl_coordinator_checkpoint_request_answer(struct sl_coordinator *coordinator, uint64_t number,
                                               const struct sl_message *answer);
 
-/* Sends Waiting messages and fails timed-out requests. */
-void sl_coordinator_checkpoint_request_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
+/* Sends Waiting messages and fails timed-out requests. waiting: the missing servers. */
+void sl_coordinator_checkpoint_request_tick(struct sl_coordinator *coordinator,
+                                            const struct sl_message_waiting *waiting,
+                                            uint64_t now_ns);
 void sl_coordinator_checkpoint_request_fini(struct sl_coordinator *coordinator);
 
 #endif

@@ -9,34 +9,14 @@
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/expiry.h"
 #include "ps/coordinator/job.h"
-#include "ps/coordinator/member.h"
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/restore.h"
-
-uint32_t sl_coordinator_cluster_list_missing_ps(const struct sl_coordinator *coordinator,
-                                                struct sl_message_waiting *waiting)
-{
-    bool here[SL_LIMIT_PS] = {false};
-    for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        const struct sl_coordinator_member *member = coordinator->members[i];
-        if (sl_coordinator_is_ps(member) && member->registered) {
-            here[member->hello.task_index] = true;
-        }
-    }
-    uint32_t total = 0;
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        if (!here[task] && sl_coordinator_replica_needs(coordinator, task)) {
-            sl_coordinator_list_missing(waiting, &total, "ps", task);
-        }
-    }
-    return total;
-}
 
 /* Names the tasks without which the cluster is not sent. Returns their number. */
 static uint32_t find_missing(const struct sl_coordinator *coordinator,
                              struct sl_message_waiting *waiting)
 {
-    uint32_t total = sl_coordinator_cluster_list_missing_ps(coordinator, waiting);
+    uint32_t total = sl_coordinator_replica_list_missing(coordinator, waiting);
     return sl_coordinator_job_missing(coordinator, total, waiting);
 }
 
@@ -287,7 +267,7 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
     }
     if (!member->registered) {
         member->registered = true;
-        sl_coordinator_member_note(coordinator, member);
+        sl_coordinator_note_member(coordinator, member);
     }
     member->waits_for_cluster = true;
     sl_coordinator_waiter_init(&member->cluster_waiter, coordinator, member, message->id, 0,

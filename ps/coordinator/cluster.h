@@ -9,10 +9,6 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
                                      struct sl_coordinator_member *member,
                                      const struct sl_message *message, uint64_t now_ns);
 
-/* Appends the missing servers. Returns their number. */
-uint32_t sl_coordinator_cluster_list_missing_ps(const struct sl_coordinator *coordinator,
-                                                struct sl_message_waiting *waiting);
-
 /* Sends the cluster, or Waiting messages, to members that need them. */
 void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 

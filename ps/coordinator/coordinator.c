@@ -112,6 +112,20 @@ void sl_coordinator_send_to(struct sl_coordinator *coordinator, sl_coordinator_p
     sl_coordinator_send(coordinator, member, message);
 }
 
+int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         const struct sl_message_hello *said, uint64_t now_ns, char *reason,
+                         size_t reason_bytes)
+{
+    int err = sl_coordinator_record_admits(coordinator, said, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_coordinator_job_admits(coordinator, said, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_coordinator_member_hello(coordinator, peer, said, now_ns, reason, reason_bytes);
+    }
+    return err;
+}
+
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns)
 {
@@ -137,7 +151,9 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
         sl_coordinator_checkpoint_done(coordinator, member, message, now_ns);
         break;
     case SL_MESSAGE_CHECKPOINT_ASK:
-        sl_coordinator_checkpoint_request_add(coordinator, member, message, now_ns);
+        if (sl_coordinator_checkpoint_request_add(coordinator, member, message, now_ns)) {
+            sl_coordinator_checkpoint_update(coordinator, now_ns);
+        }
         break;
     case SL_MESSAGE_STATS_GET:
         sl_coordinator_table_stats(coordinator, member, message->id);

@@ -5,7 +5,6 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "ps/coordinator/member.h"
 #include "ps/coordinator/replica_group.h"
 
 /* Two lists of names and the words around them fit in SL_MESSAGE_TEXT_BYTES. */
@@ -339,7 +338,7 @@ void sl_coordinator_job_update(struct sl_coordinator *coordinator, uint32_t miss
         gather(coordinator, now_ns);
     }
     if (coordinator->job.stage == SL_COORDINATOR_RUNNING &&
-        sl_coordinator_member_job_workers(coordinator) == 0) {
+        sl_coordinator_count_workers(coordinator) == 0) {
         end(coordinator, now_ns);
     }
     if (coordinator->job.stage == SL_COORDINATOR_ENDING) {

@@ -11,8 +11,6 @@
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/cluster.h"
 #include "ps/coordinator/expiry.h"
-#include "ps/coordinator/job.h"
-#include "ps/coordinator/record.h"
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/task.h"
 
@@ -86,16 +84,6 @@ static bool any_restarted(const struct sl_coordinator *coordinator)
     return false;
 }
 
-void sl_coordinator_member_note(struct sl_coordinator *coordinator,
-                                const struct sl_coordinator_member *member)
-{
-    if (sl_coordinator_is_ps(member)) {
-        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
-    } else if (sl_coordinator_is_worker(member)) {
-        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_WORKER, member->hello.task_index);
-    }
-}
-
 /* Keeps the part of the member's state that outlives its membership. */
 static void remember(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
                      enum sl_coordinator_end end, uint64_t now_ns)
@@ -132,7 +120,7 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     coordinator->members[index] = coordinator->members[coordinator->member_count];
     coordinator->job.counted_workers_known = false;
     remember(coordinator, member, end, now_ns);
-    sl_coordinator_member_note(coordinator, member);
+    sl_coordinator_note_member(coordinator, member);
     sl_coordinator_barrier_leave(coordinator, member);
     sl_coordinator_checkpoint_leave(coordinator, member, end != SL_COORDINATOR_END_LEFT, now_ns);
     bool is_client = member->hello.role == SL_MESSAGE_ROLE_CLIENT;
@@ -267,26 +255,6 @@ void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t n
             expire(coordinator, coordinator->members[i], now_ns);
         }
     }
-}
-
-uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator)
-{
-    if (coordinator->job.counted_workers_known) {
-        return coordinator->job.counted_workers;
-    }
-    uint32_t count = 0;
-    for (uint32_t task = 0; task < coordinator->job.worker_count; task++) {
-        count += coordinator->workers[task].left_job ? 0 : 1;
-    }
-    for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        const struct sl_coordinator_member *member = coordinator->members[i];
-        bool is_more = sl_coordinator_is_worker(member) &&
-                       member->hello.task_index >= coordinator->job.worker_count;
-        count += is_more ? 1 : 0;
-    }
-    coordinator->job.counted_workers = count;
-    coordinator->job.counted_workers_known = true;
-    return count;
 }
 
 /* Start of a membership */
@@ -438,7 +406,7 @@ static void add_member(struct sl_coordinator *coordinator, struct sl_coordinator
         coordinator->workers[member->hello.task_index].left_job = false;
         coordinator->job.counted_workers_known = false;
     }
-    sl_coordinator_member_note(coordinator, member);
+    sl_coordinator_note_member(coordinator, member);
 }
 
 int sl_coordinator_member_load(struct sl_coordinator *coordinator, enum sl_message_role role,
@@ -481,20 +449,14 @@ static void log_return(const struct sl_coordinator *coordinator,
     }
 }
 
-int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                         const struct sl_message_hello *said, uint64_t now_ns, char *reason,
-                         size_t reason_bytes)
+int sl_coordinator_member_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                                const struct sl_message_hello *said, uint64_t now_ns, char *reason,
+                                size_t reason_bytes)
 {
     sl_assert(sl_coordinator_member_of(coordinator, peer) == NULL);
     struct sl_message_hello placed = *said;
     const struct sl_message_hello *hello = &placed;
-    int err = sl_coordinator_record_admits(coordinator, hello, reason, reason_bytes);
-    if (err == 0) {
-        err = sl_coordinator_job_admits(coordinator, hello, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = sl_coordinator_task_choose(coordinator, &placed, reason, reason_bytes);
-    }
+    int err = sl_coordinator_task_choose(coordinator, &placed, reason, reason_bytes);
     if (err == 0) {
         err = check_task(coordinator, hello, reason, reason_bytes);
     }

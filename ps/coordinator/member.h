@@ -8,6 +8,12 @@
 struct sl_coordinator_member *sl_coordinator_member_of(const struct sl_coordinator *coordinator,
                                                        sl_coordinator_peer peer);
 
+/* Gives a process the task that it asks for: a new member, a resumed or a replaced one. Errors:
+ * those of sl_coordinator_hello. */
+int sl_coordinator_member_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                                const struct sl_message_hello *said, uint64_t now_ns, char *reason,
+                                size_t reason_bytes);
+
 /* Handles a goodbye: removes and frees the member. */
 void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
                                  struct sl_coordinator_member *member, uint64_t now_ns);
@@ -15,16 +21,8 @@ void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
 /* Expires members whose lease has ended. */
 void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* Reports the changed record of a member. Clients have no record. */
-void sl_coordinator_member_note(struct sl_coordinator *coordinator,
-                                const struct sl_coordinator_member *member);
-
 /* Adds a member from the records, disconnected. Errors: NO_MEMORY. */
 int sl_coordinator_member_load(struct sl_coordinator *coordinator, enum sl_message_role role,
                                uint32_t task, uint64_t client_id, bool registered);
-
-/* Counts the workers of the job, i.e. those that a barrier of count 0 waits for: tasks below
- * worker_count that have not left or expired, and joined workers beyond it. */
-uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator);
 
 #endif

@@ -52,6 +52,25 @@ bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint
     return needed || coordinator->ps[task].epoch == 0;
 }
 
+uint32_t sl_coordinator_replica_list_missing(const struct sl_coordinator *coordinator,
+                                             struct sl_message_waiting *waiting)
+{
+    bool here[SL_LIMIT_PS] = {false};
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (sl_coordinator_is_ps(member) && member->registered) {
+            here[member->hello.task_index] = true;
+        }
+    }
+    uint32_t total = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (!here[task] && sl_coordinator_replica_needs(coordinator, task)) {
+            sl_coordinator_list_missing(waiting, &total, "ps", task);
+        }
+    }
+    return total;
+}
+
 uint32_t sl_coordinator_replica_primary(const struct sl_coordinator *coordinator, uint32_t owner)
 {
     const struct sl_coordinator_ps *group = &coordinator->ps[owner];

@@ -15,6 +15,10 @@ void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t no
 /* Returns true if the job cannot run without this server: it is the primary of some shards. */
 bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint32_t task);
 
+/* Appends the servers that the job needs and that are not registered. Returns their number. */
+uint32_t sl_coordinator_replica_list_missing(const struct sl_coordinator *coordinator,
+                                             struct sl_message_waiting *waiting);
+
 /* Returns the primary of the shards that belong to `owner`. */
 uint32_t sl_coordinator_replica_primary(const struct sl_coordinator *coordinator, uint32_t owner);
 

@@ -23,6 +23,16 @@ void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator
     }
 }
 
+void sl_coordinator_note_member(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member)
+{
+    if (sl_coordinator_is_ps(member)) {
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
+    } else if (sl_coordinator_is_worker(member)) {
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_WORKER, member->hello.task_index);
+    }
+}
+
 void sl_coordinator_refuse(struct sl_coordinator *coordinator,
                            const struct sl_coordinator_member *member, uint64_t id, int err,
                            const char *format, ...)
@@ -46,6 +56,26 @@ struct sl_coordinator_member *sl_coordinator_find(const struct sl_coordinator *c
         }
     }
     return NULL;
+}
+
+uint32_t sl_coordinator_count_workers(struct sl_coordinator *coordinator)
+{
+    if (coordinator->job.counted_workers_known) {
+        return coordinator->job.counted_workers;
+    }
+    uint32_t count = 0;
+    for (uint32_t task = 0; task < coordinator->job.worker_count; task++) {
+        count += coordinator->workers[task].left_job ? 0 : 1;
+    }
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        bool is_more = sl_coordinator_is_worker(member) &&
+                       member->hello.task_index >= coordinator->job.worker_count;
+        count += is_more ? 1 : 0;
+    }
+    coordinator->job.counted_workers = count;
+    coordinator->job.counted_workers_known = true;
+    return count;
 }
 
 bool sl_coordinator_grow(void **items, size_t item_bytes, uint32_t max)

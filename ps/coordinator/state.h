@@ -154,7 +154,7 @@ struct sl_coordinator_job {
     uint32_t worker_count;                         /* 0: unknown */
     char worker_count_from[SL_MESSAGE_NAME_BYTES]; /* the member or option that set it */
     bool counted_workers_known;                    /* counted_workers is valid */
-    uint32_t counted_workers;                      /* by sl_coordinator_member_job_workers */
+    uint32_t counted_workers;                      /* by sl_coordinator_count_workers */
     enum sl_coordinator_stage stage; /* WAITING_FOR_MEMBERS if stages are not tracked */
     uint64_t stage_ns;  /* when the stage began; WAITING_FOR_MEMBERS: first tick, 0 before */
     uint64_t remind_ns; /* when to log the missing tasks again */
@@ -210,6 +210,10 @@ void sl_coordinator_send(struct sl_coordinator *coordinator,
 void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
                          uint32_t index);
 
+/* Reports the changed record of a member. Clients have no record. */
+void sl_coordinator_note_member(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member);
+
 /* Sets the job to one that has not begun, with the worker count of the options. */
 void sl_coordinator_reset_job(struct sl_coordinator *coordinator);
 
@@ -221,6 +225,10 @@ void sl_coordinator_refuse(struct sl_coordinator *coordinator,
 /* Returns the member with this role and task index, or NULL. Clients have no task. */
 struct sl_coordinator_member *sl_coordinator_find(const struct sl_coordinator *coordinator,
                                                   enum sl_message_role role, uint32_t task_index);
+
+/* Counts the workers of the job, i.e. those that a barrier of count 0 waits for: tasks below
+ * worker_count that have not left or expired, and joined workers beyond it. */
+uint32_t sl_coordinator_count_workers(struct sl_coordinator *coordinator);
 
 /* Reallocates *items to `max` items. Returns false if there is no memory. */
 bool sl_coordinator_grow(void **items, size_t item_bytes, uint32_t max);
