@@ -19,7 +19,7 @@ CIRCLES = {
     "ps/checkpoint": 3,
     "ps/process": 6,
     "ps/replication": 5,
-    "ps/server": 8,
+    "ps/server": 4,
     "ps/shard": 2,
     "tools/doctor": 6,
     "worker": 4,

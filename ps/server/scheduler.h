@@ -1,8 +1,8 @@
 /* The scheduler orders the requests of all connections. A request that can be answered at once is
  * answered in the upcall that received it. Other requests are queued: too long for the rest of the
- * turn, behind others of their connection, or waiting for clocks. A reactor source visits
- * connections in turn, one slice each. A queued or parked request is answered DEADLINE when its
- * deadline passes; a started one is finished. Owner reactor. */
+ * turn, behind others of their connection, or waiting for clocks. Each turn (turn.c) takes them
+ * from here, in turn by connection, one slice each. A queued or parked request is answered DEADLINE
+ * when its deadline passes; a started one is finished. Owner reactor. */
 #ifndef SL_PS_SERVER_SCHEDULER_H
 #define SL_PS_SERVER_SCHEDULER_H
 
@@ -32,17 +32,17 @@ struct sl_server_request;
 struct sl_server_session;
 
 struct sl_server_scheduler {
-    struct sl_reactor_source source;
-    struct sl_list ready;           /* connections whose first request may run */
-    struct sl_list parked, resumed; /* requests that wait for clocks, and that need not any more */
-    uint32_t runnable_count;        /* ready, and resumed */
-    uint32_t crowded_count;         /* queued requests that are runnable: new ones run after them */
-    size_t parked_bytes;            /* of buffers */
-    size_t orphan_bytes;            /* those of disconnected clients */
-    bool blocked;                   /* all runnable requests wait for memory */
-    uint32_t budget_left;           /* of this turn */
-    bool resume_next;               /* take a resumed request next, else one of `ready` */
-    bool yielded;                   /* the previous turn left its slices to this one */
+    struct sl_reactor_source source; /* of turn.c */
+    struct sl_list ready;            /* connections whose first request may run */
+    struct sl_list parked, resumed;  /* requests that wait for clocks, and that need not any more */
+    uint32_t runnable_count;         /* ready, and resumed */
+    uint32_t crowded_count; /* queued requests that are runnable: new ones run after them */
+    size_t parked_bytes;    /* of buffers */
+    size_t orphan_bytes;    /* those of disconnected clients */
+    bool blocked;           /* all runnable requests wait for memory */
+    uint32_t budget_left;   /* of this turn */
+    bool resume_next;       /* take a resumed request next, else one of `ready` */
+    bool yielded;           /* the previous turn left its slices to this one */
 };
 
 void sl_server_scheduler_init(struct sl_server *server);
@@ -51,6 +51,17 @@ void sl_server_scheduler_fini(struct sl_server *server);
 /* Queues a request behind the others of its connection; park: the request already waits for
  * clocks. */
 void sl_server_scheduler_add(struct sl_server_request *request, bool park);
+
+/* Returns the next request to run; NULL: none. Alternates between resumed requests and connections.
+ * Takes a connection out of the ring until _ran puts it back. */
+struct sl_server_request *sl_server_scheduler_next(struct sl_server *server);
+
+/* A request of _next has run, which had the connection `conn` before; waits: for clocks. */
+void sl_server_scheduler_ran(struct sl_server_request *request, struct sl_server_conn *conn,
+                             bool waits);
+
+/* Clocks have moved: resumes requests that need not wait any longer. */
+void sl_server_scheduler_resume_parked(struct sl_server *server);
 
 /* Removes the request from its list. */
 void sl_server_scheduler_remove(struct sl_server_request *request);

@@ -12,6 +12,7 @@
 #include "ps/server/restore.h"
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
+#include "ps/server/turn.h"
 
 #define BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
 #define BUFFER_BYTES_LEAST   ((size_t)32 << 20)
@@ -140,6 +141,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
         goto close_transports;
     }
     sl_server_scheduler_init(server);
+    sl_server_turn_init(server);
     server->coordinator_timer.run = tick_coordinator;
     if (options->coordinator != NULL) {
         tick_coordinator(&server->coordinator_timer, sl_reactor_now_ns(options->reactor));
@@ -177,6 +179,7 @@ void sl_server_destroy(struct sl_server **server)
     sl_server_restore_fini(self);
     sl_server_checkpoint_fini(self);
     sl_server_sessions_fini(&self->sessions);
+    sl_server_turn_fini(self);
     sl_server_scheduler_fini(self);
     sl_server_control_out_fini(self);
     if (self->shard != NULL) {

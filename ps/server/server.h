@@ -5,7 +5,7 @@
  *
  * Requests of a connection run in order, except that later requests may overtake a parked one; a
  * write never overtakes a write. A client's session outlives its connection by one lease
- * (session.h). Order and turns: scheduler.c. Memory limits and stalled peers: admission.c. Shared
+ * (session.h). Order: scheduler.c, turn.c. Memory limits and stalled peers: admission.c. Shared
  * memory: shm.c. Backups: ps/replication/replication.h. Owner reactor, unless stated otherwise. */
 #ifndef SL_PS_SERVER_SERVER_H
 #define SL_PS_SERVER_SERVER_H

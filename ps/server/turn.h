@@ -1,8 +1,9 @@
-/* Turn limits by time. The budget of a turn counts cost (SL_LIMIT_TURN_COST), but the time per unit
- * varies: an uncached row beside another busy core takes ten times as long as a cached one; a push
- * that copies rows for a snapshot twice as long as usual. So after a long time a turn leaves larger
- * requests to the next turn, which follows at once. Owner reactor. In a stepped reactor turns are
- * never long, since its clock stands still. */
+/* The part of the server in a turn of its reactor, after the upcalls: turn.c; and limits by time.
+ * The budget of a turn counts cost (SL_LIMIT_TURN_COST), but the time per unit varies: an uncached
+ * row beside another busy core takes ten times as long as a cached one; a push that copies rows for
+ * a snapshot twice as long as usual. So after a long time a turn leaves larger requests to the next
+ * turn, which follows at once. Owner reactor. In a stepped reactor turns are never long, since its
+ * clock stands still. */
 #ifndef SL_PS_SERVER_TURN_H
 #define SL_PS_SERVER_TURN_H
 
@@ -36,5 +37,9 @@ static inline bool sl_server_turn_is_enough(const struct sl_server *server)
            SL_LIMIT_TURN_COST - server->scheduler.budget_left >= SL_SERVER_TURN_LONG_KEYS &&
            sl_server_turn_is_long(server);
 }
+
+/* Adds the reactor source that runs queued requests, snapshots and a restore; and removes it. */
+void sl_server_turn_init(struct sl_server *server);
+void sl_server_turn_fini(struct sl_server *server);
 
 #endif

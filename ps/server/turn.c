@@ -1,0 +1,176 @@
+#include "ps/server/turn.h"
+
+#include "ps/server/checkpoint.h"
+#include "ps/server/request.h"
+#include "ps/server/restore.h"
+#include "ps/shard/snapshot.h"
+
+/* Cost per turn for entries of the primary: the rows of a snapshot are new here and take long. */
+#define FEED_KEYS  (SL_LIMIT_TURN_COST / 8)
+
+/* A turn that answered small requests of at most this cost leaves the slices to the next turn, so
+ * that the replies leave first. A turn that answered more is long in any case. */
+#define YIELD_KEYS 512
+
+/* Runs one slice of a request. Returns its cost; 0: no progress. *sliced_keys: budget left for
+ * sliced requests. */
+static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint32_t *sliced_keys)
+{
+    struct sl_server_conn *conn = request->conn;
+    uint32_t spent;
+    uint32_t speed = sl_server_request_speed(request);
+    enum sl_server_outcome outcome = sl_server_request_run(request, keys, &spent);
+    if (outcome == SL_SERVER_CONTINUES) {
+        uint32_t sliced = (spent + speed - 1) / speed;
+        *sliced_keys -= sliced < *sliced_keys ? sliced : *sliced_keys;
+    }
+    sl_server_scheduler_ran(request, conn, outcome == SL_SERVER_WAITS);
+    return outcome == SL_SERVER_CONTINUES ? spent : spent + 1;
+}
+
+static struct sl_server *server_of(struct sl_reactor_source *source)
+{
+    return SL_CONTAINER_OF(source, struct sl_server, scheduler.source);
+}
+
+/* Applies complete iterations of buffered pushes before all requests. */
+static uint32_t commit(struct sl_server *server, uint32_t keys)
+{
+    uint32_t slice = keys < SL_SERVER_SLICED_KEYS ? keys : SL_SERVER_SLICED_KEYS;
+    uint32_t spent =
+        sl_shard_iteration_due(server->shard) ? sl_shard_apply_iteration(server->shard, slice) : 0;
+    server->write_count += spent > 0;
+    if (!sl_shard_iteration_due(server->shard) && sl_shard_take_wakeup(server->shard)) {
+        sl_server_scheduler_resume_parked(server);
+    }
+    return spent;
+}
+
+/* Guarantees waiting requests a share, so that requests run at once do not starve them. */
+static uint32_t queue_keys(const struct sl_server *server)
+{
+    uint32_t least = server->scheduler.crowded_count > 0 ? SL_SERVER_BACKLOG_COST
+                                                         : (uint32_t)SL_LIMIT_TURN_COST / 4;
+    return server->scheduler.budget_left < least ? least : server->scheduler.budget_left;
+}
+
+/* Returns true when slices are left to the next turn, which follows at once and runs them. */
+static bool yields(struct sl_server *server)
+{
+    uint32_t spent = SL_LIMIT_TURN_COST - server->scheduler.budget_left;
+    bool is_light = spent > 0 && spent <= YIELD_KEYS;
+    bool is_wanted = server->scheduler.crowded_count > 0 || sl_shard_iteration_due(server->shard);
+    bool would_run = server->scheduler.runnable_count > 0 && !server->scheduler.blocked;
+    server->scheduler.yielded = is_light && would_run && !is_wanted && !server->scheduler.yielded;
+    return server->scheduler.yielded;
+}
+
+/* Frees what a snapshot has left, bit by bit, and continues the snapshots in progress. Returns the
+ * cost. */
+static uint32_t run_snapshots(struct sl_server *server)
+{
+    const struct sl_server_hooks *hooks = server->options.hooks;
+    const bool has_spare = sl_shard_snapshot_has_spare(server->shard);
+    if (has_spare) {
+        sl_shard_snapshot_clean(server->shard);
+    }
+    const uint32_t spent = sl_server_checkpoint_run(server, server->scheduler.budget_left);
+    sl_server_spend(server, spent);
+    return has_spare + spent + (hooks == NULL ? 0 : hooks->run(server, FEED_KEYS));
+}
+
+/* Runs requests in turn, until the budget is spent or none can run. Returns how many had an
+ * effect. */
+static uint32_t run_requests(struct sl_server *server)
+{
+    struct sl_server_scheduler *scheduler = &server->scheduler;
+    uint32_t keys = queue_keys(server), sliced_keys = SL_SERVER_SLICED_KEYS;
+    uint32_t work = 0, stuck = 0, unchecked = 0;
+    while (keys > 0 && sliced_keys > 0) {
+        uint32_t spent = commit(server, keys);
+        work += spent > 0;
+        keys -= spent < keys ? spent : keys;
+        if (sl_shard_iteration_due(server->shard) || scheduler->blocked || keys == 0) {
+            break;
+        }
+        struct sl_server_request *request = sl_server_scheduler_next(server);
+        if (request == NULL) {
+            break;
+        }
+        spent = run_next(request, keys, &sliced_keys);
+        stuck = spent == 0 ? stuck + 1 : 0;
+        scheduler->blocked = stuck > scheduler->runnable_count;
+        work += spent > 0;
+        keys -= spent < keys ? spent : keys;
+        unchecked += spent;
+        if (unchecked >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server)) {
+            break;
+        }
+    }
+    scheduler->budget_left = keys;
+    return work;
+}
+
+/* The budget counts events; this source counts cost. */
+static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
+{
+    struct sl_server *server = server_of(source);
+    if (server->shard == NULL) {
+        return 0;
+    }
+    if (!server->is_open) {
+        return sl_server_restore_run(server);
+    }
+    sl_server_pull_batch_answer(server);
+    if (server->role.switchover == SL_SERVER_SWITCHED_OVER) {
+        return 0;
+    }
+    if (server->role.has_entries) {
+        return server->options.hooks->run(server, FEED_KEYS);
+    }
+    const uint32_t snapshots = run_snapshots(server);
+    if (sl_server_turn_is_enough(server) || yields(server)) {
+        return snapshots;
+    }
+    const uint32_t work = (snapshots > 0) + run_requests(server);
+    if (work > 0) {
+        sl_server_drain_update(server);
+    }
+    return work;
+}
+
+static void flush_queue(struct sl_reactor_source *source)
+{
+    server_of(source)->scheduler.budget_left = SL_LIMIT_TURN_COST;
+}
+
+static bool arm_queue(struct sl_reactor_source *source)
+{
+    const struct sl_server *server = server_of(source);
+    const struct sl_server_hooks *hooks = server->options.hooks;
+    if (server->shard == NULL || server->role.switchover == SL_SERVER_SWITCHED_OVER) {
+        return true;
+    }
+    if (!server->is_open) {
+        return sl_server_restore_is_idle(server);
+    }
+    return sl_server_checkpoint_is_idle(server) && (hooks == NULL || hooks->is_idle(server)) &&
+           !sl_shard_snapshot_has_spare(server->shard) && !sl_shard_iteration_due(server->shard) &&
+           (server->scheduler.blocked || server->scheduler.runnable_count == 0);
+}
+
+void sl_server_turn_init(struct sl_server *server)
+{
+    server->scheduler.source = (struct sl_reactor_source){
+        .name = "server",
+        .poll = poll_queue,
+        .flush = flush_queue,
+        .arm = arm_queue,
+    };
+    sl_reactor_add_source(server->options.reactor, &server->scheduler.source);
+}
+
+void sl_server_turn_fini(struct sl_server *server)
+{
+    sl_reactor_remove_source(server->options.reactor, &server->scheduler.source);
+}
