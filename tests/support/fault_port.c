@@ -219,9 +219,18 @@ static bool is_ip(const struct sl_dpdk_packet *packet)
                                                memcmp(packet->bytes + 12, v6, sizeof v6) == 0);
 }
 
+/* By the port that sent it. */
+static bool is_damaged(const struct sl_dpdk_packet *packet)
+{
+    struct sl_dpdk_parsed parsed;
+    const enum sl_dpdk_class class =
+        sl_dpdk_parse(packet->bytes, packet->length, packet->checked, &parsed);
+    return class == SL_DPDK_MALFORMED || class == SL_DPDK_NOT_OURS;
+}
+
 static void corrupt(struct fault_port *port, struct lane *lane, struct sl_dpdk_packet *packet)
 {
-    if (!is_ip(packet)) {
+    if (!is_ip(packet) || is_damaged(packet)) {
         return;
     }
     const uint32_t bytes = packet->length - ETHERNET_BYTES;

@@ -7,7 +7,9 @@
  *
  * A corrupted packet is one that was damaged where no frame check looks, in a memory on its way: it
  * is an IP packet, and one word behind its Ethernet header is another, by other bits than all, so
- * that an Internet checksum over it never comes out right. It is never marked as checked. */
+ * that an Internet checksum over it never comes out right. One that comes damaged is spared: with
+ * 16 bits of checksum, one in 65536 of twofold damages would pass as right. It is never marked as
+ * checked. */
 #ifndef SL_TESTS_SUPPORT_FAULT_PORT_H
 #define SL_TESTS_SUPPORT_FAULT_PORT_H
 

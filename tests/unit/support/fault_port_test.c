@@ -31,6 +31,8 @@ static uint64_t now_ns(void *ctx)
     return ((const struct fixture *)ctx)->now_ns;
 }
 
+#define BOTH 2U /* as `faulty` */
+
 static void set_up(struct fixture *f, const struct sl_dpdk_faults *faults, uint32_t faulty)
 {
     sl_log_setup(SL_LOG_OFF, "faults");
@@ -47,7 +49,7 @@ static void set_up(struct fixture *f, const struct sl_dpdk_faults *faults, uint3
         assert_int_equal(sl_reactor_create(&reactor, &f->reactors[i]), 0);
         struct sl_dpdk_medium medium = *sl_wire_host_medium(f->hosts[i]);
         struct sl_dpdk_fault_medium faulty_medium = {.inner = medium, .faults = *faults};
-        if (i == faulty) {
+        if (i == faulty || faulty == BOTH) {
             medium = (struct sl_dpdk_medium){.ops = &sl_dpdk_fault_ports, .ctx = &faulty_medium};
         }
         assert_int_equal(medium.ops->open(medium.ctx, f->reactors[i], &f->ports[i], 1), 1);
@@ -221,5 +223,20 @@ SL_CASE(fault_ports__blackout_loses_all_for_a_time)
     }
     assert_in_range(counts.blackouts, 1, 100);
     assert_in_range(longest, 500, PACKETS); /* 100 turns, of at most 32 */
+    tear_down(&f);
+}
+
+/* Two damages of one packet could cancel out in its checksum. */
+SL_CASE(fault_ports__what_came_damaged_is_not_damaged_again)
+{
+    static struct fixture f;
+    struct sl_dpdk_fault_counts counts;
+    set_up(&f, &(struct sl_dpdk_faults){.corrupt = SL_DPDK_FAULT_SHARES, .seed = 1}, BOTH);
+    run(&f);
+    sl_dpdk_fault_counts(f.ports[0], &counts);
+    assert_int_equal(counts.corrupted, PACKETS);
+    sl_dpdk_fault_counts(f.ports[1], &counts);
+    assert_int_equal(counts.corrupted, 0);
+    assert_int_equal(f.broken, PACKETS);
     tear_down(&f);
 }
