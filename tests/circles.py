@@ -18,7 +18,6 @@ CIRCLES = {
     "net/rdma": 4,
     "ps/checkpoint": 3,
     "ps/process": 6,
-    "ps/replication": 5,
     "ps/server": 4,
     "ps/shard": 2,
     "tools/doctor": 6,

@@ -57,7 +57,8 @@ void sl_replication_catch_up_want(struct sl_server *server)
                 server->options.shard.index, replica->config.backup_task);
 }
 
-void sl_replication_catch_up_end(struct sl_server *server)
+/* Ends a requested or running snapshot. */
+static void end(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     sl_timer_disarm(sl_server_timers(server), &replica->catch_up.timer);
@@ -71,12 +72,20 @@ void sl_replication_catch_up_end(struct sl_server *server)
     replica->catch_up.request = SL_REPLICATION_REQUEST_READY;
 }
 
+void sl_replication_catch_up_abort(struct sl_server *server)
+{
+    if (server->shard != NULL) {
+        end(server);
+    }
+    sl_replication_log_abort(server);
+}
+
 /* Aborts the snapshot and starts over later. */
 static void fail_for(struct sl_server *server, const char *why, uint64_t wait_ns)
 {
     sl_log_warn("shard %u: the snapshot for its backup: %s; retrying in %llu s",
                 server->options.shard.index, why, (unsigned long long)wait_ns / SL_CLOCK_NS_PER_S);
-    sl_replication_log_abort(server);
+    sl_replication_catch_up_abort(server);
     wait(server, wait_ns);
 }
 

@@ -29,8 +29,8 @@ struct sl_replication_catch_up {
 /* The backup is empty and the shard is not: requests a snapshot. */
 void sl_replication_catch_up_want(struct sl_server *server);
 
-/* Ends a requested or running snapshot. */
-void sl_replication_catch_up_end(struct sl_server *server);
+/* Aborts the log, and a requested or running snapshot. */
+void sl_replication_catch_up_abort(struct sl_server *server);
 
 /* Starts or continues; returns the cost. */
 uint32_t sl_replication_catch_up_run(struct sl_server *server);

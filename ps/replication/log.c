@@ -234,7 +234,7 @@ void sl_replication_log_pump(struct sl_server *server)
 {
     struct sl_replication_log *log = &server->replica->log;
     struct sl_replication_entry *entry;
-    while (sl_replication_sender_is_up(server) && (entry = first_of(&log->unsent)) != NULL &&
+    while (sl_replication_is_linked(server) && (entry = first_of(&log->unsent)) != NULL &&
            send_entry(server->replica, entry)) {
         sl_list_append(&log->sent, &entry->link);
     }
@@ -261,7 +261,7 @@ static void append(struct sl_server *server, struct sl_replication_entry *entry)
     log->bytes += entry->bytes;
     update_room(server);
     sl_replication_log_pump(server);
-    sl_replication_sender_listen(server);
+    sl_replication_listen(server);
 }
 
 /* End of the log */
@@ -298,9 +298,6 @@ void sl_replication_log_abort(struct sl_server *server)
     sl_list_append_all(entries, &replica->log.behind);
     SL_LIST_FOREACH (link, entries) {
         server->role.degraded_writes += is_acknowledged_degraded(replica, entry_of(link));
-    }
-    if (server->shard != NULL) {
-        sl_replication_catch_up_end(server);
     }
     sl_replication_set_link(replica, SL_REPLICATION_NONE);
     replica->is_in_sync = false;
@@ -382,7 +379,7 @@ static struct sl_replication_entry *make(struct sl_server *server, size_t bytes)
 {
     struct sl_replication_entry *entry = malloc(bytes);
     if (entry == NULL) {
-        sl_replication_sender_give_up(server, "no memory for the log");
+        sl_replication_give_up(server, "no memory for the log");
         return NULL;
     }
     *entry = (struct sl_replication_entry){.server = server, .bytes = bytes};

@@ -53,7 +53,7 @@ bool sl_replication_log_block(struct sl_server *server, struct sl_snapshot_block
 /* The last block was logged: entries logged meanwhile follow it. */
 void sl_replication_log_follow_snapshot(struct sl_server *server);
 
-/* Aborts the log and the snapshot. */
+/* Aborts the log, after the snapshot (sl_replication_catch_up_abort). */
 void sl_replication_log_abort(struct sl_server *server);
 
 #endif

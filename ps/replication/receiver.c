@@ -29,6 +29,34 @@ static const uint8_t *body_of(const struct sl_server_request *request)
     return request->payload + sizeof(struct sl_replication_entry_head);
 }
 
+void sl_replication_receiver_forget(struct sl_server *server)
+{
+    struct sl_replication *replica = server->replica;
+    /* Nothing was executed: keep the empty shard, because creating one takes milliseconds. */
+    const bool is_empty = replica->backup.position == 0 && !replica->backup.is_loading &&
+                          replica->backup.progress == SL_REPLICATION_ENTRY_WAITS &&
+                          !replica->backup.is_broken;
+    sl_replication_receiver_drop(server);
+    sl_replication_expirations_forget(replica);
+    if (replica->backup.feed != NULL) {
+        sl_server_conn_drop(replica->backup.feed, SL_ERR_CLOSED, "the shard has another epoch");
+    }
+    sl_server_sessions_forget(server);
+    if (!is_empty && server->shard != NULL) {
+        sl_shard_destroy(&server->shard);
+    }
+    if (server->shard == NULL) {
+        replica->backup.is_broken = sl_shard_create(&server->options.shard, &server->shard) != 0;
+    }
+    if (server->shard == NULL) {
+        sl_log_error("shard %u: no memory for the backup; retrying in the next epoch",
+                     server->options.shard.index);
+    }
+    replica->backup.position = replica->backup.acked = replica->backup.received = 0;
+    replica->backup.is_loading = false;
+    server->role.state = 0;
+}
+
 bool sl_replication_receiver_admit(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
@@ -42,7 +70,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     }
     const bool resumed = server->role.state == conn->hello.state && !backup->is_loading;
     if (!resumed) {
-        sl_replication_forget(server);
+        sl_replication_receiver_forget(server);
     }
     if (server->shard == NULL) {
         sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "the backup has no memory");
@@ -489,8 +517,5 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
         left -= spent < left ? spent : left;
     }
     answer(server);
-    if (sl_list_empty(&backup->entries) && server->replica->stage == SL_REPLICATION_PROMOTING) {
-        sl_replication_promoted(server);
-    }
     return keys - left;
 }

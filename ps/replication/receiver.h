@@ -54,4 +54,7 @@ bool sl_replication_receiver_waits(const struct sl_server *server);
 /* Discards received entries. */
 void sl_replication_receiver_drop(struct sl_server *server);
 
+/* The state of this backup is obsolete: it starts empty. */
+void sl_replication_receiver_forget(struct sl_server *server);
+
 #endif

@@ -16,103 +16,7 @@
 
 #define LOG_BYTES_DEFAULT ((size_t)16 << 20)
 
-/* Expirations of workers */
-
-/* An expiration that a primary was notified of before it served. */
-struct expiry {
-    struct sl_list_link link;
-    struct sl_message_expired expired;
-};
-
-static void forget_expirations(struct sl_replication *replica)
-{
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&replica->expirations)) != NULL) {
-        free(SL_CONTAINER_OF(link, struct expiry, link));
-    }
-}
-
-/* A future primary applies the expiration when it serves; a backup learns it from its primary. */
-static void expired(struct sl_server *server, const struct sl_message_expired *message)
-{
-    struct sl_replication *replica = server->replica;
-    if (!replica->config.is_primary) {
-        return;
-    }
-    struct expiry *expiry = malloc(sizeof *expiry);
-    if (expiry == NULL) {
-        sl_log_error("shard %u: no memory to record that worker/%u expired: others would wait for "
-                     "its clock for ever; this ps ends: restart it",
-                     server->options.shard.index, message->task_index);
-        replica->options.failed(replica->options.ctx, SL_ERR_NO_MEMORY);
-        return;
-    }
-    *expiry = (struct expiry){.expired = *message};
-    sl_list_append(&replica->expirations, &expiry->link);
-}
-
-/* The server serves now: applies deferred expirations. */
-static void apply_expirations(struct sl_server *server)
-{
-    struct sl_list_link *link;
-    while ((link = sl_list_pop(&server->replica->expirations)) != NULL) {
-        struct expiry *expiry = SL_CONTAINER_OF(link, struct expiry, link);
-        sl_server_on_expired(server, &expiry->expired);
-        free(expiry);
-    }
-}
-
 /* Roles */
-
-void sl_replication_report(struct sl_server *server, bool in_sync)
-{
-    struct sl_replication *replica = server->replica;
-    replica->has_given_up = !in_sync;
-    replica->options.state_changed(replica->options.ctx, server->options.local_index,
-                                   replica->config.epoch, in_sync);
-}
-
-void sl_replication_open(struct sl_server *server)
-{
-    struct sl_replication *replica = server->replica;
-    if (replica->stage == SL_REPLICATION_WAITS_FOR_BACKUP && server->is_restored) {
-        sl_server_sessions_await(server, 1); /* they could not connect during the wait */
-    }
-    if (replica->config.is_primary) { /* else fenced */
-        sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
-    }
-    apply_expirations(server);
-    sl_server_handshake_welcome(server);
-}
-
-/* The state of this backup is obsolete: it starts empty. */
-void sl_replication_forget(struct sl_server *server)
-{
-    struct sl_replication *replica = server->replica;
-    /* Nothing was executed: keep the empty shard, because creating one takes milliseconds. */
-    const bool is_empty = replica->backup.position == 0 && !replica->backup.is_loading &&
-                          replica->backup.progress == SL_REPLICATION_ENTRY_WAITS &&
-                          !replica->backup.is_broken;
-    sl_replication_receiver_drop(server);
-    forget_expirations(replica);
-    if (replica->backup.feed != NULL) {
-        sl_server_conn_drop(replica->backup.feed, SL_ERR_CLOSED, "the shard has another epoch");
-    }
-    sl_server_sessions_forget(server);
-    if (!is_empty && server->shard != NULL) {
-        sl_shard_destroy(&server->shard);
-    }
-    if (server->shard == NULL) {
-        replica->backup.is_broken = sl_shard_create(&server->options.shard, &server->shard) != 0;
-    }
-    if (server->shard == NULL) {
-        sl_log_error("shard %u: no memory for the backup; retrying in the next epoch",
-                     server->options.shard.index);
-    }
-    replica->backup.position = replica->backup.acked = replica->backup.received = 0;
-    replica->backup.is_loading = false;
-    server->role.state = 0;
-}
 
 /* A backup that differs from its primary never serves: the process ends, so that the coordinator
  * learns that the shard is lost. It stays PROMOTING, so that clients are refused. */
@@ -127,7 +31,9 @@ static void fail_to_take_over(struct sl_server *server)
     server->replica->options.failed(server->replica->options.ctx, SL_ERR_CORRUPT);
 }
 
-void sl_replication_promoted(struct sl_server *server)
+/* The backup has executed all entries before its promotion: it serves, or if it is not in sync its
+ * process ends. */
+static void promoted(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     if (replica->backup.is_broken || replica->backup.is_loading) {
@@ -137,7 +43,7 @@ void sl_replication_promoted(struct sl_server *server)
     sl_replication_set_stage(replica, SL_REPLICATION_SERVES);
     server->role.is_touched = true;
     sl_server_sessions_await(server, TAKE_OVER_LEASES);
-    apply_expirations(server);
+    sl_replication_expirations_apply(server);
     sl_log_info("shard %u: the backup is promoted (epoch %" PRIu64 ")", server->options.shard.index,
                 replica->config.epoch);
     sl_replication_sender_open(server);
@@ -152,7 +58,7 @@ static void take_over(struct sl_server *server)
         sl_server_conn_drop(replica->backup.feed, SL_ERR_CLOSED, "the backup is promoted");
     }
     if (replica->backup.is_loading || !sl_replication_receiver_waits(server)) {
-        sl_replication_promoted(server);
+        promoted(server);
     }
 }
 
@@ -184,30 +90,6 @@ static void note_degraded(struct sl_server *server)
     }
 }
 
-void sl_replication_set_stage(struct sl_replication *replica, enum sl_replication_stage stage)
-{
-    replica->stage = stage;
-    replica->server->role.serves = stage == SL_REPLICATION_SERVES;
-}
-
-static void set_may_switch_over(struct sl_replication *replica, bool may_switch_over)
-{
-    enum sl_server_switchover *switchover = &replica->server->role.switchover;
-    replica->may_switch_over = may_switch_over;
-    if (*switchover != SL_SERVER_SWITCHED_OVER) {
-        *switchover = may_switch_over && replica->link == SL_REPLICATION_IN_SYNC
-                          ? SL_SERVER_WILL_SWITCH_OVER
-                          : SL_SERVER_NO_SWITCHOVER;
-    }
-}
-
-void sl_replication_set_link(struct sl_replication *replica, enum sl_replication_link link)
-{
-    replica->link = link;
-    replica->server->role.logs = link >= SL_REPLICATION_SNAPSHOT;
-    set_may_switch_over(replica, replica->may_switch_over);
-}
-
 void sl_replication_set_config(struct sl_server *server, const struct sl_replica_config *config)
 {
     struct sl_replication *replica = server->replica;
@@ -219,7 +101,7 @@ void sl_replication_set_config(struct sl_server *server, const struct sl_replica
         return;
     }
     replica->config = *config;
-    set_may_switch_over(replica, false);
+    sl_replication_set_may_switch_over(replica, false);
     if (config->is_primary) {
         become_primary(server, before.is_primary, before.epoch != 0);
         note_degraded(server);
@@ -229,7 +111,7 @@ void sl_replication_set_config(struct sl_server *server, const struct sl_replica
         sl_replication_set_stage(replica, SL_REPLICATION_BACKUP);
         sl_replication_fenced(server);
     } else {
-        sl_replication_forget(server);
+        sl_replication_receiver_forget(server);
     }
 }
 
@@ -237,14 +119,8 @@ void sl_replication_set_switchover(struct sl_server *server, bool hands_over)
 {
     sl_reactor_assert_owner(server->options.reactor);
     if (server->replica != NULL) {
-        set_may_switch_over(server->replica, hands_over);
+        sl_replication_set_may_switch_over(server->replica, hands_over);
     }
-}
-
-void sl_replication_fenced(struct sl_server *server)
-{
-    server->role.switchover = SL_SERVER_SWITCHED_OVER;
-    server->replica->options.failed(server->replica->options.ctx, SL_ERR_REFUSED);
 }
 
 static bool refuse(struct sl_server_conn *conn, int err, const char *what)
@@ -321,7 +197,7 @@ static void stop(struct sl_server *server)
 
 static void destroy(struct sl_server *server)
 {
-    forget_expirations(server->replica);
+    sl_replication_expirations_forget(server->replica);
     sl_outbox_fini(&server->replica->sender.outbox);
     free(server->replica);
     server->replica = NULL;
@@ -349,8 +225,15 @@ static void leave(struct sl_server_conn *conn)
 
 static uint32_t run(struct sl_server *server, uint32_t keys)
 {
-    return sl_replication_receiver_waits(server) ? sl_replication_receiver_run(server, keys)
-                                                 : sl_replication_catch_up_run(server);
+    if (!sl_replication_receiver_waits(server)) {
+        return sl_replication_catch_up_run(server);
+    }
+    const uint32_t spent = sl_replication_receiver_run(server, keys);
+    if (!sl_replication_receiver_waits(server) &&
+        server->replica->stage == SL_REPLICATION_PROMOTING) {
+        promoted(server);
+    }
+    return spent;
 }
 
 static bool is_idle(const struct sl_server *server)
@@ -366,7 +249,7 @@ const struct sl_server_hooks sl_replication_hooks = {
     .admit = admit,
     .frame = sl_replication_receiver_arrive,
     .leave = leave,
-    .expired = expired,
+    .expired = sl_replication_expired,
     .write_done = sl_replication_log_done,
     .write_failed = sl_replication_log_failed,
     .write_refused = sl_replication_log_refused,

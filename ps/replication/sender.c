@@ -12,17 +12,6 @@
 /* TCP checks its peer's progress at a quarter of its timeout (net/tcp/liveness.c). */
 #define TAKEN_CHECK_NS (3 * SL_CLOCK_NS_PER_S)
 
-void sl_replication_sender_give_up(struct sl_server *server, const char *why)
-{
-    if (!server->replica->has_given_up) {
-        sl_log_warn("shard %u: its backup on ps/%u: %s", server->options.shard.index,
-                    server->replica->config.backup_task, why);
-        sl_replication_report(server, false);
-    }
-}
-
-static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns);
-
 /* Returns true while the backup makes progress: an entry has several MiB, so on a slow link its
  * acknowledgement takes longer than a lease. */
 static bool makes_progress(struct sl_replication *replica, uint64_t now_ns)
@@ -43,11 +32,11 @@ static void check_acknowledgements(struct sl_server *server, uint64_t now_ns)
         return; /* checked again with the next entry */
     }
     if (now_ns - sender->last_seen_ns < server->lease_ns) {
-        await(server, sender->last_seen_ns, 0);
+        sl_replication_await(server, sender->last_seen_ns, 0);
     } else if (makes_progress(replica, now_ns)) {
-        await(server, now_ns, TAKEN_CHECK_NS);
+        sl_replication_await(server, now_ns, TAKEN_CHECK_NS);
     } else if (replica->link == SL_REPLICATION_IN_SYNC) {
-        sl_replication_sender_give_up(server, SILENT);
+        sl_replication_give_up(server, SILENT);
     } else {
         sl_session_reconnect(sender->session, SILENT);
     }
@@ -57,38 +46,11 @@ static void on_silence(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_replication *replica = SL_CONTAINER_OF(timer, struct sl_replication, sender.silence);
     if (replica->sender.session == NULL) {
-        sl_replication_sender_give_up(replica->server, "it is unreachable");
+        sl_replication_give_up(replica->server, "it is unreachable");
     } else if (sl_session_conn(replica->sender.session) == NULL) {
-        sl_replication_sender_give_up(replica->server,
-                                      sl_session_last_error(replica->sender.session));
+        sl_replication_give_up(replica->server, sl_session_last_error(replica->sender.session));
     } else {
         check_acknowledgements(replica->server, now_ns);
-    }
-}
-
-/* Arms the timer for one lease, at least least_ns. */
-static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns)
-{
-    struct sl_replication *replica = server->replica;
-    const uint64_t wait_ns = server->lease_ns > least_ns ? server->lease_ns : least_ns;
-    replica->sender.silence.run = on_silence;
-    sl_timer_arm(sl_server_timers(server), &replica->sender.silence, from_ns + wait_ns);
-}
-
-bool sl_replication_sender_is_up(const struct sl_server *server)
-{
-    struct sl_session *session = server->replica->sender.session;
-    return session != NULL && sl_session_conn(session) != NULL;
-}
-
-void sl_replication_sender_listen(struct sl_server *server)
-{
-    struct sl_replication *replica = server->replica;
-    struct sl_replication_sender *sender = &replica->sender;
-    if (sl_replication_sender_is_up(server) && !replica->has_given_up &&
-        !sl_timer_armed(&sender->silence)) {
-        sender->last_seen_ns = sl_server_now_ns(server);
-        await(server, sender->last_seen_ns, 0);
     }
 }
 
@@ -105,19 +67,19 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     sender->credit =
         (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     if (!is_it) {
-        sl_replication_sender_give_up(server, "it reports another shard");
+        sl_replication_give_up(server, "it reports another shard");
     } else if (replica->link == SL_REPLICATION_IN_SYNC) {
         if (!welcome->resumed) {
-            sl_replication_sender_give_up(server, "it has lost its state");
+            sl_replication_give_up(server, "it has lost its state");
             return;
         }
         sl_replication_log_acknowledged(server, welcome->position);
         sl_replication_log_resend(server);
-        sl_replication_sender_listen(server);
+        sl_replication_listen(server);
     } else if (!server->role.is_touched) {
         sl_replication_log_begin(server);
     } else if (welcome->position != 0) {
-        sl_replication_sender_give_up(server, "it is not empty"); /* a new epoch empties it */
+        sl_replication_give_up(server, "it is not empty"); /* a new epoch empties it */
     } else {
         replica->log.number = 0;
         sl_replication_catch_up_want(server);
@@ -157,10 +119,10 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
     sl_log_warn("shard %u: its backup: connection lost: %s; retrying", server->options.shard.index,
                 reason);
     if (server->replica->link != SL_REPLICATION_IN_SYNC) {
-        sl_replication_log_abort(server);
+        sl_replication_catch_up_abort(server);
     }
     if (!server->replica->has_given_up) {
-        await(server, sl_server_now_ns(server), 0);
+        sl_replication_await(server, sl_server_now_ns(server), 0);
     }
 }
 
@@ -179,7 +141,7 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
         sl_log_error("shard %u: writes are no longer acknowledged: %s", server->options.shard.index,
                      reason);
     }
-    sl_replication_sender_give_up(server, reason);
+    sl_replication_give_up(server, reason);
 }
 
 static const struct sl_session_events events = {
@@ -221,10 +183,11 @@ void sl_replication_sender_open(struct sl_server *server)
         .secret = server->options.secret,
     };
     replica->has_given_up = replica->is_in_sync = false;
-    await(server, sl_server_now_ns(server), 0);
+    replica->sender.silence.run = on_silence;
+    sl_replication_await(server, sl_server_now_ns(server), 0);
     int err = sl_session_open(&options, &replica->sender.session);
     if (err != 0) {
-        sl_replication_sender_give_up(server, sl_err_name(err));
+        sl_replication_give_up(server, sl_err_name(err));
     }
 }
 
@@ -233,5 +196,5 @@ void sl_replication_sender_close(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     sl_timer_disarm(sl_server_timers(server), &replica->sender.silence);
     sl_session_close(&replica->sender.session);
-    sl_replication_log_abort(server);
+    sl_replication_catch_up_abort(server);
 }

@@ -25,13 +25,4 @@ void sl_replication_sender_open(struct sl_server *server);
 /* No backup is in sync any more: releases waiting replies and stops the log. */
 void sl_replication_sender_close(struct sl_server *server);
 
-/* Returns true when the backup is connected. */
-bool sl_replication_sender_is_up(const struct sl_server *server);
-
-/* An entry was appended: the backup must acknowledge within one lease. */
-void sl_replication_sender_listen(struct sl_server *server);
-
-/* Reports once that no backup will be in sync in this epoch. Replies continue to wait. */
-void sl_replication_sender_give_up(struct sl_server *server, const char *why);
-
 #endif

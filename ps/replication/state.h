@@ -57,24 +57,40 @@ struct sl_replication {
     struct sl_replication_backup backup;
 };
 
-/* Change the link or the stage, and what the server knows of them. */
+/* Change the link, the stage or the switchover, and what the server knows of them. */
 void sl_replication_set_link(struct sl_replication *replica, enum sl_replication_link link);
 void sl_replication_set_stage(struct sl_replication *replica, enum sl_replication_stage stage);
+void sl_replication_set_may_switch_over(struct sl_replication *replica, bool may_switch_over);
 
 /* Welcomes waiting clients. */
 void sl_replication_open(struct sl_server *server);
 
-/* Resets a backup to an empty shard. */
-void sl_replication_forget(struct sl_server *server);
-
 /* Another server is the primary: stops executing and answering; the process ends. */
 void sl_replication_fenced(struct sl_server *server);
 
-/* The backup has executed all entries before its promotion: it serves, or if it is not in sync its
- * process ends. */
-void sl_replication_promoted(struct sl_server *server);
-
 /* Reports that the backup is in sync, or will not be in this epoch. */
 void sl_replication_report(struct sl_server *server, bool in_sync);
+
+/* Reports once that no backup will be in sync in this epoch. Replies continue to wait. */
+void sl_replication_give_up(struct sl_server *server, const char *why);
+
+/* A worker has expired: a future primary applies it when it serves (apply); a backup learns it from
+ * its primary. */
+void sl_replication_expired(struct sl_server *server, const struct sl_message_expired *message);
+void sl_replication_expirations_apply(struct sl_server *server);
+void sl_replication_expirations_forget(struct sl_replication *replica);
+
+/* Returns true when the backup is connected. */
+static inline bool sl_replication_is_linked(const struct sl_server *server)
+{
+    struct sl_session *session = server->replica->sender.session;
+    return session != NULL && sl_session_conn(session) != NULL;
+}
+
+/* The backup must connect or acknowledge within one lease after from_ns, at least least_ns. */
+void sl_replication_await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns);
+
+/* An entry was appended: the backup must acknowledge within one lease. */
+void sl_replication_listen(struct sl_server *server);
 
 #endif

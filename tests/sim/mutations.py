@@ -301,7 +301,7 @@ REPLICA_MUTATIONS = [
     ("replicas: replies do not wait for the backup", "ps/replication/log.c",
      "    const bool waits = request->server->replica->link == SL_REPLICATION_IN_SYNC;",
      "    const bool waits = request->server->replica->link == SL_REPLICATION_NONE;"),
-    ("replicas: who has no word of the coordinator goes on alone", "ps/replication/sender.c",
+    ("replicas: who has no word of the coordinator goes on alone", "ps/replication/state.c",
      "        sl_replication_report(server, false);",
      "        sl_replication_log_abort(server);\n        sl_replication_report(server, false);"),
     ("replicas: a backup in step is one that gets its image", "ps/replication/log.c",
@@ -310,7 +310,7 @@ REPLICA_MUTATIONS = [
      "group->backup != SL_MESSAGE_NO_BACKUP &&\n"
      "                   group->in_sync &&",
      "group->backup != SL_MESSAGE_NO_BACKUP &&"),
-    ("replicas: what ends while the image is made is not logged", "ps/replication/replication.c",
+    ("replicas: what ends while the image is made is not logged", "ps/replication/state.c",
      "logs = link >= SL_REPLICATION_SNAPSHOT;", "logs = link >= SL_REPLICATION_FOLLOWS;"),
     ("replicas: the backup does not know which writes are done", "ps/replication/receiver.c",
      "        sl_server_session_wrote(session, head->request_id);\n", "        (void)session;\n"),
@@ -341,7 +341,7 @@ REPLICA_MUTATIONS = [
      "    if (replica->config.is_primary && conn->hello.state == 0) {\n"
      "        return refuse("),
     ("replicas: the backup keeps what it had in another epoch", "ps/replication/replication.c",
-     "    } else {\n        sl_replication_forget(server);\n    }\n", "    }\n"),
+     "    } else {\n        sl_replication_receiver_forget(server);\n    }\n", "    }\n"),
     ("replicas: a backup not in sync is promoted", "ps/replication/replication.c",
      "    if (replica->backup.is_broken || replica->backup.is_loading) {", "    if (replica->backup.is_loading) {"),
     ("replicas: an epoch during a promotion is that of a primary", "ps/replication/replication.c",
@@ -349,7 +349,7 @@ REPLICA_MUTATIONS = [
      "        return;",
      "    if (replica->stage == SL_REPLICATION_PROMOTING && was_told == false) {\n"
      "        return;"),
-    ("replicas: a shard hands over by itself", "ps/replication/replication.c",
+    ("replicas: a shard hands over by itself", "ps/replication/state.c",
      "*switchover = may_switch_over && replica->link", "*switchover = !replica->has_given_up && replica->link"),
     # It goes on.
     ("replicas: a take-over gives nobody a lease", "ps/replication/replication.c",
