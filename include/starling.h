@@ -182,10 +182,11 @@ struct sl_client_options {
                             * Another number than the coordinator's is an error INVALID. */
     uint32_t reactor_count; /* I/O threads for the connections; 0: 1 */
     bool polling;           /* reactors spin instead of sleeping when idle */
-    /* No I/O thread: the thread that creates the client drives the connections to the shards. It is
-     * the only thread that may use the client, and it does network I/O only inside calls of this
+    /* No I/O thread for the shards: the thread that creates the client drives those connections. It
+     * is the only thread that may use the client, and it does network I/O only inside calls of this
      * API, including sl_step_submit and sl_step_done. This saves two thread switches a step: use it
-     * for the lowest latency, or when clients have few cores. reactor_count must be 0 or 1.
+     * for the lowest latency, or when clients have few cores. reactor_count must be 0 or 1. Another
+     * thread, mostly asleep, serves the coordinator session and sends heartbeats.
      *
      * Between API calls:
      * - received data waits, and a message longer than the socket buffers makes no progress;
@@ -196,8 +197,7 @@ struct sl_client_options {
      * If a connection breaks and the client does not reconnect within the lease, the shard expires
      * the client's session: unacknowledged writes fail, and under BSP and SSP the other workers may
      * have continued without this worker. So call into the client at least once per half lease. Do
-     * not block on one such client while another of the same thread has work. A second thread,
-     * mostly asleep, sends heartbeats to the coordinator independently. */
+     * not block on one such client while another of the same thread has work. */
     bool manual_progress;
     bool pin_cores; /* pin reactors to cores, from the last core downwards */
     bool checksum;  /* CRC-32C on every frame */
@@ -246,7 +246,7 @@ struct sl_client_options {
 SL_API int sl_client_create(const struct sl_client_options *options, struct sl_client **out);
 
 /* Finishes the worker's clock on all shards, closes the connections, stops the reactors and frees
- * the client. No step may be outstanding. Sets *client to NULL. */
+ * the client. Every step must have been destroyed. Sets *client to NULL. */
 SL_API void sl_client_destroy(struct sl_client **client);
 
 /* The same, for a worker that stops before it has finished. No worker waits for its clock
@@ -256,7 +256,7 @@ SL_API void sl_client_leave(struct sl_client **client);
 
 /* Creates the table on every shard, or checks that it exists with the same specification: if not,
  * returns EXISTS and logs the first property that differs. The client owns *out. Errors: INVALID,
- * EXISTS, DEADLINE, CLOSED. Any thread. */
+ * EXISTS, DEADLINE, CLOSED, TOO_LARGE (too many tables), NO_MEMORY. Any thread. */
 SL_API int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
                                 uint32_t timeout_ms, struct sl_table **out);
 
@@ -420,11 +420,11 @@ SL_API bool sl_step_done(struct sl_step *step);
 
 /* Waits until the step is complete and returns its result. A submitted step always completes, by
  * its deadline at the latest; sl_client_buffer_create describes an exception of up to 150 ms. After
- * an error the contents of output buffers are undefined, and no peer writes to them any more.
- * Errors:
+ * an error the contents of output buffers are undefined, and no peer writes to them. Errors:
  * - DEADLINE: sl_step_error names the cause
  * - CLOSED: permanently closed; or a restarted server may or may not have applied a write
  * - TOO_LARGE: a server restarted with a lower message limit
+ * - INVALID: never submitted, or a server rejects it, as a KV pull of another length
  * - REFUSED, NOT_FOUND, WRONG_SHARD, NO_MEMORY, PROTOCOL */
 SL_API int sl_step_wait(struct sl_step *step);
 

@@ -29,9 +29,9 @@ static void step_is_done(void *ctx)
 
 static int add_operation(const struct sl_engine_call *call)
 {
-    const struct sl_kv_batch *batch = &call->said.batch;
+    const struct sl_kv_batch *batch = &call->request.batch;
     struct sl_table *table = call->kv->table;
-    int err = sl_step_set_priority(call->step, call->said.priority);
+    int err = sl_step_set_priority(call->step, call->request.priority);
     if (err != 0) {
         return err;
     }
@@ -69,7 +69,7 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call)
 /* Starts all admitted calls before the next turn, so that their messages are sent together. */
 static void admit(struct sl_engine *engine)
 {
-    uint32_t room = SL_THREAD_CTX_STEPS_MAX - engine->port->steps_out;
+    uint32_t room = SL_THREAD_CTX_STEPS_MAX - engine->thread_ctx->steps_out;
     struct sl_engine_list taken = {0};
     sl_engine_lock(engine);
     engine->wake_pending = false;
@@ -110,13 +110,13 @@ static void wake(struct sl_engine_waiter *waiter, int err)
 }
 
 /* Runs the callback before the waiters are woken: a wait includes the callback. */
-static void tell_owner(struct sl_engine_call *call)
+static void run_callback(struct sl_engine_call *call)
 {
     if (call->step != NULL && call->err == 0) {
         call->err = sl_step_wait(call->step);
     }
-    if (call->said.done != NULL) {
-        call->said.done(call->said.ctx, call->timestamp, call->err);
+    if (call->request.done != NULL) {
+        call->request.done(call->request.ctx, call->timestamp, call->err);
     }
 }
 
@@ -163,7 +163,7 @@ static void finish(struct sl_engine *engine)
     struct sl_engine_list over = engine->ended;
     engine->ended = (struct sl_engine_list){0};
     for (struct sl_engine_call *call = over.first; call != NULL; call = call->next) {
-        tell_owner(call);
+        run_callback(call);
     }
     sl_engine_lock(engine);
     struct sl_engine_call *next;
@@ -206,14 +206,14 @@ static bool has_work(void *ctx)
 {
     const struct sl_engine *engine = ctx;
     return engine->woken || engine->ended.first != NULL ||
-           (engine->backlog && engine->port->steps_out < SL_THREAD_CTX_STEPS_MAX);
+           (engine->backlog && engine->thread_ctx->steps_out < SL_THREAD_CTX_STEPS_MAX);
 }
 
 void sl_engine_rest(struct sl_engine *engine)
 {
     if (engine->jobs != NULL) {
-        sl_thread_ctx_wait(engine->port); /* any mail may complete a job */
+        sl_thread_ctx_wait(engine->thread_ctx); /* any mail may complete a job */
     } else {
-        sl_thread_ctx_wait_until(engine->port, has_work, engine);
+        sl_thread_ctx_wait_until(engine->thread_ctx, has_work, engine);
     }
 }

@@ -22,7 +22,7 @@ struct sl_kv {
     struct sl_engine *engine;
     struct sl_table *table;
     uint32_t timeout_ms;
-    bool is_first; /* owns the engine */
+    bool owns_engine; /* the first table of its engine: closing it destroys the engine */
 
     /* Under the lock. */
     uint32_t outstanding;             /* calls that are not over */
@@ -43,7 +43,7 @@ struct sl_engine_call {
     struct sl_kv *kv;
     uint64_t timestamp;
     uint64_t deadline_ns;
-    struct sl_kv_call said;
+    struct sl_kv_call request;
     uint32_t *lengths; /* lengths call: receives the lengths; else NULL */
     void *copy;        /* copies of the caller's arrays; or NULL */
     size_t copy_bytes;
@@ -104,7 +104,7 @@ struct sl_engine {
     struct sl_engine_failures failures;
 
     /* The driving thread's. */
-    struct sl_thread_ctx *port;
+    struct sl_thread_ctx *thread_ctx;
     bool woken;      /* the wake-up mail has arrived */
     bool is_running; /* inside sl_engine_progress, which also admits the calls of its callbacks */
     bool backlog;    /* calls stay queued because too many steps are out */
@@ -112,17 +112,18 @@ struct sl_engine {
     struct sl_engine_job *jobs;
 };
 
-/* Creates the client and, unless manual_progress, its thread; logs errors. The caller owns *out.
+/* Creates the client and, unless caller_drives, its thread; logs errors. The caller owns *out.
  * Errors: as sl_client_create. */
-int sl_engine_create(const struct sl_join *join, bool manual_progress, struct sl_engine **out);
+int sl_engine_create(const struct sl_join *join, bool caller_drives, struct sl_engine **out);
 
 /* No call may be outstanding and no other thread inside a function of the engine. Sets *engine to
  * NULL. */
 void sl_engine_destroy(struct sl_engine **engine);
 
-/* Queues a call. Copies `said`, and its arrays if copy_inputs is set; lengths: see sl_engine_call.
- * Errors: INVALID, NO_MEMORY, CLOSED. Any thread, unless manual_progress, here and below. */
-int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *said, uint32_t *lengths,
+/* Queues a call. Copies `request`, and its arrays if copy_inputs is set; lengths: see
+ * sl_engine_call. Errors: INVALID, NO_MEMORY, CLOSED. Any thread, unless caller_drives, here and
+ * below. */
+int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *request, uint32_t *lengths,
                     uint64_t *timestamp);
 
 /* Waits for the call and returns its result. Other errors: INVALID (no such call, or in a
@@ -132,6 +133,7 @@ int sl_engine_wait(struct sl_engine *engine, uint64_t timestamp);
 /* Returns whether the call was begun and is over. */
 bool sl_engine_done(struct sl_engine *engine, uint64_t timestamp);
 
+/* Waits until no call of this table is outstanding. */
 void sl_engine_drain(struct sl_kv *kv);
 
 /* Returns the result of a call that is over. text (text_bytes) may be NULL. */
@@ -152,7 +154,7 @@ void sl_engine_progress(struct sl_engine *engine);
 /* Drives the client, asleep if idle, until sl_engine_progress has work. */
 void sl_engine_rest(struct sl_engine *engine);
 
-/* engine_queue.c: all under the lock */
+/* The lock: without a thread there is nothing to lock. */
 
 static inline void sl_engine_lock(struct sl_engine *engine)
 {
@@ -167,6 +169,8 @@ static inline void sl_engine_unlock(struct sl_engine *engine)
         pthread_mutex_unlock(&engine->lock);
     }
 }
+
+/* engine_queue.c: under the lock */
 
 /* Takes a call, with its copy buffer if one is kept; NULL: out of memory. */
 struct sl_engine_call *sl_engine_take_call(struct sl_engine *engine);

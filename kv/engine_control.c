@@ -8,12 +8,9 @@
 #include "kv/engine.h"
 #include "worker/step_internal.h"
 
-/* manual_progress: queued calls that are sent without a wait. Small, so that a server has work
+/* Without a thread: queued calls that are sent without a wait. Small, so that a server has work
  * while more calls are encoded. */
 #define BURST_CALLS 8
-
-/* Bounds the delay after a lost wake-up; every wait ends with a mail. */
-#define WAIT_NS     SL_CLOCK_NS_PER_S
 
 /* Returns true on the driving thread inside a callback or a job's poll. */
 static bool is_inside(const struct sl_engine *engine)
@@ -27,7 +24,7 @@ static bool is_inside(const struct sl_engine *engine)
 /* Copies the caller's arrays into the call, which then refers to the copies. */
 static int copy_arrays(struct sl_engine_call *call)
 {
-    struct sl_kv_batch *batch = &call->said.batch;
+    struct sl_kv_batch *batch = &call->request.batch;
     size_t keys_bytes = batch->key_count * sizeof *batch->keys;
     size_t lens_bytes =
         batch->lens == NULL ? 0 : sl_bytes_pad8(batch->key_count * sizeof *batch->lens);
@@ -85,12 +82,12 @@ static int publish(struct sl_engine *engine, struct sl_engine_call *call, uint64
     sl_engine_unlock(engine);
     if (err == 0 && burst && !engine->has_thread && !is_inside(engine)) {
         sl_engine_progress(engine);
-        sl_thread_ctx_kick(engine->port);
+        sl_thread_ctx_kick(engine->thread_ctx);
     }
     return err;
 }
 
-int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *said, uint32_t *lengths,
+int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *request, uint32_t *lengths,
                     uint64_t *timestamp)
 {
     struct sl_engine *engine = kv->engine;
@@ -101,10 +98,10 @@ int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *said, uint32_t *l
         return SL_ERR_NO_MEMORY;
     }
     call->kv = kv;
-    call->said = *said;
+    call->request = *request;
     call->lengths = lengths;
     call->deadline_ns = sl_clock_now_ns(sl_clock_system()) + kv->timeout_ms * SL_CLOCK_NS_PER_MS;
-    int err = said->copy_inputs ? copy_arrays(call) : 0;
+    int err = request->copy_inputs ? copy_arrays(call) : 0;
     if (err != 0) {
         sl_engine_lock(engine);
         sl_engine_give_call(engine, call);
@@ -119,7 +116,7 @@ int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *said, uint32_t *l
 static int sleep_until_over(struct sl_engine *engine, struct sl_engine_waiter *waiter)
 {
     while (!waiter->over) {
-        sl_mailbox_wait(waiter->mailbox, WAIT_NS);
+        sl_mailbox_wait(waiter->mailbox, SL_THREAD_CTX_WAIT_NS);
         sl_mailbox_drain(waiter->mailbox, 1);
     }
     int err = waiter->err;
@@ -146,22 +143,22 @@ static int wait_for_thread(struct sl_engine *engine, uint64_t timestamp)
 }
 
 /* Under the lock. */
-static bool has_begun(const struct sl_engine *engine, uint64_t timestamp)
+static bool begun_under_lock(const struct sl_engine *engine, uint64_t timestamp)
 {
     return timestamp > 0 && timestamp <= engine->last_timestamp;
 }
 
-static bool was_begun(struct sl_engine *engine, uint64_t timestamp)
+static bool has_begun(struct sl_engine *engine, uint64_t timestamp)
 {
     sl_engine_lock(engine);
-    bool begun = has_begun(engine, timestamp);
+    bool begun = begun_under_lock(engine, timestamp);
     sl_engine_unlock(engine);
     return begun;
 }
 
 int sl_engine_wait(struct sl_engine *engine, uint64_t timestamp)
 {
-    if (is_inside(engine) || !was_begun(engine, timestamp)) {
+    if (is_inside(engine) || !has_begun(engine, timestamp)) {
         return SL_ERR_INVALID;
     }
     if (engine->has_thread) {
@@ -179,11 +176,11 @@ bool sl_engine_done(struct sl_engine *engine, uint64_t timestamp)
 {
     if (!engine->has_thread && !engine->is_running) {
         sl_engine_progress(engine);
-        sl_thread_ctx_drain(engine->port);
+        sl_thread_ctx_drain(engine->thread_ctx);
         sl_engine_progress(engine);
     }
     sl_engine_lock(engine);
-    bool over = has_begun(engine, timestamp) && sl_engine_find(engine, timestamp) == NULL;
+    bool over = begun_under_lock(engine, timestamp) && sl_engine_find(engine, timestamp) == NULL;
     sl_engine_unlock(engine);
     return over;
 }
@@ -216,7 +213,7 @@ static int run_here(struct sl_engine *engine, struct sl_engine_job *job)
 {
     int err;
     while ((err = job->poll(engine, job)) == SL_ERR_AGAIN) {
-        sl_thread_ctx_wait(engine->port);
+        sl_thread_ctx_wait(engine->thread_ctx);
         sl_engine_progress(engine);
     }
     return err;

@@ -59,8 +59,8 @@ void sl_engine_forget(struct sl_engine *engine, struct sl_engine_call *call)
 
 static bool goes_before(const struct sl_engine_call *a, const struct sl_engine_call *b)
 {
-    return a->said.priority != b->said.priority ? a->said.priority > b->said.priority
-                                                : a->timestamp < b->timestamp;
+    return a->request.priority != b->request.priority ? a->request.priority > b->request.priority
+                                                      : a->timestamp < b->timestamp;
 }
 
 static int reserve(struct sl_engine *engine)

@@ -6,15 +6,13 @@
 #include "core/thread.h"
 #include "kv/engine.h"
 
-#define WAIT_NS SL_CLOCK_NS_PER_S
-
 /* Takes the driving thread's context of the client and opens the lane that wakes it. */
 static int take_port(struct sl_engine *engine)
 {
     struct sl_client *client = engine->client;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &engine->port);
+    int err = sl_thread_ctx_here(client->thread_ctxs, &engine->thread_ctx);
     if (err == 0 && engine->has_thread) {
-        err = sl_mailbox_lane_open(sl_reactor_mailbox(engine->port->driven), &engine->lane);
+        err = sl_mailbox_lane_open(sl_reactor_mailbox(engine->thread_ctx->driven), &engine->lane);
     }
     return err;
 }
@@ -96,7 +94,7 @@ static int start_thread(struct sl_engine *engine, const struct sl_join *join)
         return SL_ERR_NO_MEMORY;
     }
     while (!start.over) {
-        sl_mailbox_wait(start.waiter->mailbox, WAIT_NS);
+        sl_mailbox_wait(start.waiter->mailbox, SL_THREAD_CTX_WAIT_NS);
         sl_mailbox_drain(start.waiter->mailbox, 1);
     }
     sl_engine_give_waiter(engine, start.waiter);
@@ -115,15 +113,15 @@ static void free_engine(struct sl_engine *engine)
     free(engine);
 }
 
-int sl_engine_create(const struct sl_join *join, bool manual_progress, struct sl_engine **out)
+int sl_engine_create(const struct sl_join *join, bool caller_drives, struct sl_engine **out)
 {
     struct sl_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     pthread_mutex_init(&engine->lock, NULL);
-    engine->has_thread = !manual_progress;
-    int err = manual_progress ? join_cluster(engine, join) : start_thread(engine, join);
+    engine->has_thread = !caller_drives;
+    int err = caller_drives ? join_cluster(engine, join) : start_thread(engine, join);
     if (err != 0) {
         free_engine(engine);
         return err;
@@ -134,17 +132,17 @@ int sl_engine_create(const struct sl_join *join, bool manual_progress, struct sl
 
 void sl_engine_destroy(struct sl_engine **engine)
 {
-    struct sl_engine *gone = *engine;
+    struct sl_engine *closing = *engine;
     *engine = NULL;
-    sl_assert(gone->outstanding == 0);
-    if (gone->has_thread) {
-        sl_engine_lock(gone);
-        gone->stopping = true;
-        sl_engine_wake(gone);
-        sl_engine_unlock(gone);
-        pthread_join(gone->thread, NULL);
+    sl_assert(closing->outstanding == 0);
+    if (closing->has_thread) {
+        sl_engine_lock(closing);
+        closing->stopping = true;
+        sl_engine_wake(closing);
+        sl_engine_unlock(closing);
+        pthread_join(closing->thread, NULL);
     } else {
-        leave_cluster(gone);
+        leave_cluster(closing);
     }
-    free_engine(gone);
+    free_engine(closing);
 }

@@ -13,8 +13,7 @@
 #include "worker/step_internal.h"
 #include "worker/table_opening.h"
 
-#define TIMEOUT_MS     60000U
-#define TIMEOUT_MS_MAX 4294967U /* of sl_step_submit */
+#define TIMEOUT_MS 60000U
 
 /* Roles */
 
@@ -22,18 +21,18 @@ int sl_kv_role(enum sl_kv_role *out)
 {
     static const char *const names[] = {"scheduler", "server", "worker"};
     sl_assert(out != NULL);
-    const char *said = getenv("DMLC_ROLE");
-    if (said == NULL || said[0] == '\0') {
+    const char *role_text = getenv("DMLC_ROLE");
+    if (role_text == NULL || role_text[0] == '\0') {
         sl_log_error("kv: DMLC_ROLE is not set: accepts scheduler, server, worker");
         return SL_ERR_NOT_FOUND;
     }
     for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(said, names[i]) == 0) {
+        if (strcmp(role_text, names[i]) == 0) {
             *out = (enum sl_kv_role)i;
             return 0;
         }
     }
-    sl_log_error("kv: DMLC_ROLE=%s: accepts scheduler, server, worker", said);
+    sl_log_error("kv: DMLC_ROLE=%s: accepts scheduler, server, worker", role_text);
     return SL_ERR_INVALID;
 }
 
@@ -46,10 +45,10 @@ static int check_options(const struct sl_kv_options *options, struct sl_table_sp
     uint32_t width = options->value_bytes == 0 ? sizeof(float) : options->value_bytes;
     *timeout_ms = options->timeout_ms == 0 ? TIMEOUT_MS : options->timeout_ms;
     if (strlen(name) >= sizeof spec->name || (width != 1 && width != sizeof(float)) ||
-        *timeout_ms > TIMEOUT_MS_MAX) {
+        *timeout_ms > SL_STEP_TIMEOUT_MS_MAX) {
         sl_log_error("kv: table %.80s with values of %u bytes and a timeout of %u ms: accepts "
                      "names of up to %zu bytes, values of 1 or 4, up to %u ms",
-                     name, width, *timeout_ms, sizeof spec->name - 1, TIMEOUT_MS_MAX);
+                     name, width, *timeout_ms, sizeof spec->name - 1, SL_STEP_TIMEOUT_MS_MAX);
         return SL_ERR_INVALID;
     }
     *spec = (struct sl_table_spec){
@@ -122,7 +121,7 @@ int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
         sl_engine_destroy(&engine);
         return err;
     }
-    (*out)->is_first = true;
+    (*out)->owns_engine = true;
     return 0;
 }
 
@@ -140,16 +139,16 @@ int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_
 void sl_kv_destroy(struct sl_kv **kv)
 {
     sl_assert(kv != NULL);
-    struct sl_kv *gone = *kv;
-    if (gone == NULL) {
+    struct sl_kv *closing = *kv;
+    if (closing == NULL) {
         return;
     }
-    sl_engine_drain(gone);
-    if (gone->is_first) {
-        sl_engine_destroy(&gone->engine);
+    sl_engine_drain(closing);
+    if (closing->owns_engine) {
+        sl_engine_destroy(&closing->engine);
     }
     *kv = NULL; /* only now: callbacks may begin calls through *kv */
-    free(gone);
+    free(closing);
 }
 
 /* Calls */
@@ -250,21 +249,21 @@ static int poll_buffer_create(struct sl_engine *engine, struct sl_engine_job *jo
 
 static int poll_buffer_free(struct sl_engine *engine, struct sl_engine_job *job)
 {
-    struct buffer_job *gone = (struct buffer_job *)(void *)job;
-    sl_client_buffer_free(engine->client, &gone->buffer);
+    struct buffer_job *release = (struct buffer_job *)(void *)job;
+    sl_client_buffer_free(engine->client, &release->buffer);
     return 0;
 }
 
 static int poll_buffer_register(struct sl_engine *engine, struct sl_engine_job *job)
 {
-    struct buffer_job *theirs = (struct buffer_job *)(void *)job;
-    return sl_client_buffer_register(engine->client, theirs->buffer, theirs->bytes);
+    struct buffer_job *registration = (struct buffer_job *)(void *)job;
+    return sl_client_buffer_register(engine->client, registration->buffer, registration->bytes);
 }
 
 static int poll_buffer_unregister(struct sl_engine *engine, struct sl_engine_job *job)
 {
-    struct buffer_job *theirs = (struct buffer_job *)(void *)job;
-    sl_client_buffer_unregister(engine->client, theirs->buffer);
+    struct buffer_job *registration = (struct buffer_job *)(void *)job;
+    sl_client_buffer_unregister(engine->client, registration->buffer);
     return 0;
 }
 
@@ -287,8 +286,8 @@ void sl_kv_buffer_free(struct sl_kv *kv, void **buffer)
     if (*buffer == NULL) {
         return;
     }
-    struct buffer_job gone = {.job.poll = poll_buffer_free, .buffer = *buffer};
-    int err = sl_engine_run_job(kv->engine, &gone.job);
+    struct buffer_job release = {.job.poll = poll_buffer_free, .buffer = *buffer};
+    int err = sl_engine_run_job(kv->engine, &release.job);
     sl_assert(err == 0); /* fails in a callback, or without memory to wait */
     *buffer = NULL;
 }
@@ -296,15 +295,16 @@ void sl_kv_buffer_free(struct sl_kv *kv, void **buffer)
 int sl_kv_buffer_register(struct sl_kv *kv, void *base, size_t bytes)
 {
     sl_assert(kv != NULL);
-    struct buffer_job theirs = {.job.poll = poll_buffer_register, .bytes = bytes, .buffer = base};
-    return sl_engine_run_job(kv->engine, &theirs.job);
+    struct buffer_job registration = {
+        .job.poll = poll_buffer_register, .bytes = bytes, .buffer = base};
+    return sl_engine_run_job(kv->engine, &registration.job);
 }
 
 void sl_kv_buffer_unregister(struct sl_kv *kv, void *base)
 {
     sl_assert(kv != NULL);
-    struct buffer_job theirs = {.job.poll = poll_buffer_unregister, .buffer = base};
-    int err = sl_engine_run_job(kv->engine, &theirs.job);
+    struct buffer_job registration = {.job.poll = poll_buffer_unregister, .buffer = base};
+    int err = sl_engine_run_job(kv->engine, &registration.job);
     sl_assert(err == 0); /* fails in a callback, or without memory to wait */
 }
 
@@ -320,7 +320,7 @@ static int poll_barrier(struct sl_engine *engine, struct sl_engine_job *job)
     if (!barrier->posted) {
         barrier->posted = true;
         barrier->call.io = &engine->client->ios[0];
-        sl_thread_ctx_call(engine->port, &barrier->call);
+        sl_thread_ctx_call(engine->thread_ctx, &barrier->call);
     }
     return barrier->call.done ? barrier->call.err : SL_ERR_AGAIN;
 }

@@ -64,7 +64,7 @@ struct sl_client_io_options {
     uint64_t heartbeat_ns; /* requested interval; 0: a quarter of the lease */
     /* Send arena for long step bodies, if some shard may be reached over shared memory, RDMA or
      * DPDK, else NULL; set before connecting. */
-    struct sl_send_arena *wire;
+    struct sl_send_arena *send_arena;
     /* By scheme: the client_io that logs, for all, that the transport of a preferred path is
      * missing. It has a shard with such a path. Set before connecting. */
     uint32_t log_owner[SL_CLIENT_IO_SCHEMES];

@@ -66,9 +66,9 @@ void sl_client_io_register_memory(struct sl_client_io *io, enum sl_endpoint_sche
     } else {
         return;
     }
-    if (io->options->wire != NULL) {
-        const struct sl_shared *wire = sl_send_arena_shared(io->options->wire);
-        (void)register_memory(transport, wire->base, wire->bytes);
+    if (io->options->send_arena != NULL) {
+        const struct sl_shared *shared = sl_send_arena_shared(io->options->send_arena);
+        (void)register_memory(transport, shared->base, shared->bytes);
     }
     for (uint32_t i = 0; i < io->export_count; i++) {
         export_over(io, scheme, &io->exports[i]);
@@ -96,9 +96,9 @@ bool sl_client_io_has_exported(const struct sl_client_io *io, enum sl_endpoint_s
 bool sl_client_io_has_registered(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
                                  const void *at, uint64_t bytes)
 {
-    const struct sl_send_arena *wire = io->options->wire;
-    return (wire != NULL && holds(sl_send_arena_shared(wire)->base,
-                                  sl_send_arena_shared(wire)->bytes, at, bytes)) ||
+    const struct sl_send_arena *arena = io->options->send_arena;
+    return (arena != NULL && holds(sl_send_arena_shared(arena)->base,
+                                   sl_send_arena_shared(arena)->bytes, at, bytes)) ||
            sl_client_io_has_exported(io, scheme, at, bytes);
 }
 

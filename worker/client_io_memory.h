@@ -19,7 +19,7 @@ void sl_client_io_unexport(struct sl_control_op *op);
 void sl_client_io_register_memory(struct sl_client_io *io, enum sl_endpoint_scheme scheme);
 
 /* Returns whether [at, at + bytes) is registered with the transport of the scheme: a buffer of the
- * client, or memory of options->wire. */
+ * client, or memory of options->send_arena. */
 bool sl_client_io_has_registered(const struct sl_client_io *io, enum sl_endpoint_scheme scheme,
                                  const void *at, uint64_t bytes);
 

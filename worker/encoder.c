@@ -31,7 +31,7 @@ int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
 }
 
 /* Returns where the transport can write the whole reply directly, or NULL. */
-static void *reply_buffer_of(const struct sl_encoder *encoder)
+static void *reply_memory_of(const struct sl_encoder *encoder)
 {
     const struct sl_read *read = encoder->request->first_read;
     if (encoder->read_count != 1 || read->places != NULL || read->grouped != NULL) {
@@ -50,7 +50,7 @@ void sl_encoder_close(struct sl_encoder *encoder)
     sl_assert(!encoder->writer.bad);
     memcpy(encoder->base, &encoder->prefix, SL_ENCODER_PREFIX_BYTES);
     request->body_bytes = (uint32_t)(encoder->writer.next - encoder->base);
-    request->reply_buffer = reply_buffer_of(encoder);
+    request->reply_memory = reply_memory_of(encoder);
     sl_scratch_trim(encoder->plan->wire, encoder->base, request->body_bytes);
     encoder->request = NULL;
 

@@ -6,9 +6,8 @@
 
 #include "worker/client_io.h"
 
-/* Applies the new cluster: connections of servers with a new endpoint use it from the next attempt
- * on. Allocates the mails to other client_ios; io->mails_out counts those that have not returned.
- * Reactor of client_io 0. */
+/* Applies the new cluster: see sl_shard_conn_set_address. Allocates the mails to other client_ios;
+ * io->mails_out counts those that have not returned. Reactor of client_io 0. */
 void sl_failover_apply(struct sl_client_io *io, const struct sl_message_cluster *cluster);
 
 #endif

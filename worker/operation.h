@@ -67,18 +67,18 @@ struct sl_request {
     int32_t priority; /* among requests never sent */
     uint32_t clock;   /* of its last read */
     struct sl_read *first_read;
-    void *reply_buffer; /* can receive the whole reply; or NULL */
+    void *reply_memory; /* can receive the whole reply; or NULL */
     bool writes;        /* pushes, ticks or finishes: applied at most once */
     bool ticks;         /* iteration tick_clock */
     bool finishes;
     uint32_t tick_clock;
 
     /* The reactor's. The request is over when the next four are false. */
-    bool queued;          /* waits in its connection's queue for credit or a connection */
-    bool in_flight;       /* waits for its reply */
-    bool tail_unsent;     /* the transport may still read the caller's memory */
-    bool is_reply_buffer; /* the transport may still write the caller's memory */
-    bool over;            /* counted by its substep */
+    bool queued;            /* waits in its connection's queue for credit or a connection */
+    bool in_flight;         /* waits for its reply */
+    bool tail_unsent;       /* the transport may still read the caller's memory */
+    bool reply_memory_lent; /* the transport may still write the caller's memory */
+    bool over;              /* counted by its substep */
     struct sl_request *queue_prev, *queue_next;
     uint64_t id; /* since it was first sent; 0: never sent */
 };

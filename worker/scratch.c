@@ -15,14 +15,14 @@ static struct sl_scratch_chunk *chunk_create(const struct sl_scratch *scratch, s
     size_t taken = 0;
     size_t all = sizeof(struct sl_scratch_chunk) + bytes;
     struct sl_scratch_chunk *chunk =
-        scratch->memory == NULL ? NULL : sl_send_arena_take(scratch->memory, all, &taken);
+        scratch->arena == NULL ? NULL : sl_send_arena_take(scratch->arena, all, &taken);
     if (chunk == NULL) {
         chunk = malloc(all);
     } else {
         bytes = taken - sizeof *chunk;
     }
     if (chunk != NULL) {
-        *chunk = (struct sl_scratch_chunk){.bytes = bytes, .wire_bytes = taken};
+        *chunk = (struct sl_scratch_chunk){.bytes = bytes, .arena_bytes = taken};
     }
     return chunk;
 }
@@ -32,8 +32,8 @@ void sl_scratch_fini(struct sl_scratch *scratch)
     while (scratch->chunks != NULL) {
         struct sl_scratch_chunk *chunk = scratch->chunks;
         scratch->chunks = chunk->next;
-        if (chunk->wire_bytes != 0) {
-            sl_send_arena_put(scratch->memory, chunk, chunk->wire_bytes);
+        if (chunk->arena_bytes != 0) {
+            sl_send_arena_put(scratch->arena, chunk, chunk->arena_bytes);
         } else {
             free(chunk);
         }

@@ -14,16 +14,16 @@ struct sl_send_arena;
 struct sl_scratch_chunk {
     struct sl_scratch_chunk *next;
     size_t bytes, used; /* of data */
-    size_t wire_bytes;  /* size in the send arena; 0: from the heap */
+    size_t arena_bytes; /* size in the send arena; 0: from the heap */
     _Alignas(SL_SCRATCH_ALIGNMENT) uint8_t data[];
 };
 
 struct sl_scratch {
     struct sl_scratch_chunk *chunks; /* the first is being filled */
-    struct sl_send_arena *memory;    /* preferred source of chunks; NULL: the heap only */
+    struct sl_send_arena *arena;     /* preferred source of chunks; NULL: the heap only */
 };
 
-/* A zeroed struct (`memory` may be set) is empty and ready. Frees everything. */
+/* A zeroed struct (`arena` may be set) is empty and ready. Frees everything. */
 void sl_scratch_fini(struct sl_scratch *scratch);
 
 /* Slow path of sl_scratch_take: opens a new chunk. */

@@ -72,17 +72,17 @@ static struct layout layout_of(const struct sl_shard_conn *conn, const struct sl
 /* A direct reply requires memory exported over this transport. */
 static bool takes_direct_reply(const struct sl_shard_conn *conn, const struct sl_request *request)
 {
-    return conn->path.direct_replies && request->reply_buffer != NULL &&
+    return conn->path.direct_replies && request->reply_memory != NULL &&
            request->reply_bytes > COPY_BYTES_MAX &&
-           sl_client_io_has_exported(conn->io, conn->path.scheme, request->reply_buffer,
+           sl_client_io_has_exported(conn->io, conn->path.scheme, request->reply_memory,
                                      request->reply_bytes);
 }
 
 /* From now until the reply or the end of the connection, the shard may write to the memory. */
 static void request_direct_reply(struct sl_shard_conn *conn, struct sl_request *request)
 {
-    request->is_reply_buffer = true;
-    sl_outbox_set_reply_buffer(conn->path.outbox, request->reply_buffer,
+    request->reply_memory_lent = true;
+    sl_outbox_set_reply_buffer(conn->path.outbox, request->reply_memory,
                                (uint32_t)request->reply_bytes);
 }
 
@@ -261,7 +261,7 @@ static uint32_t clock_after(const struct sl_request *request)
 void sl_shard_conn_forget(struct sl_shard_conn *conn, struct sl_request *request)
 {
     sl_assert(request->in_flight);
-    sl_assert(!request->is_reply_buffer);
+    sl_assert(!request->reply_memory_lent);
     struct sl_inflight_entry *entry = sl_inflight_find(&conn->inflight, request->id);
     sl_assert(entry != NULL);
     entry->request = NULL;
@@ -277,13 +277,13 @@ void *sl_shard_conn_sink(void *ctx, struct sl_session *session, const struct sl_
     /* Over RDMA the caller's memory is named only if it was lent: reads into other memory are slow.
      */
     const bool may_be_named =
-        !conn->path.needs_registered || (request != NULL && request->is_reply_buffer);
-    if (may_be_named && request != NULL && request->reply_buffer != NULL &&
+        !conn->path.needs_registered || (request != NULL && request->reply_memory_lent);
+    if (may_be_named && request != NULL && request->reply_memory != NULL &&
         header->type == SL_FRAME_REPLY && header->status == 0 &&
         header->payload_bytes == request->reply_bytes) {
-        request->is_reply_buffer = true;
-        conn->reply_buffer = request;
-        return request->reply_buffer;
+        request->reply_memory_lent = true;
+        conn->direct_request = request;
+        return request->reply_memory;
     }
     if (entry != NULL && entry->buffer != NULL) {
         return entry->buffer;
@@ -301,9 +301,9 @@ static void end_direct_reply(struct sl_shard_conn *conn)
         sl_pool_put(&conn->io->memory.buffers, conn->buffer);
         conn->buffer = NULL;
     }
-    if (conn->reply_buffer != NULL) {
-        conn->reply_buffer->is_reply_buffer = false;
-        conn->reply_buffer = NULL;
+    if (conn->direct_request != NULL) {
+        conn->direct_request->reply_memory_lent = false;
+        conn->direct_request = NULL;
     }
 }
 
@@ -343,7 +343,7 @@ static void refused(struct sl_shard_conn *conn, struct sl_request *request,
 static void succeeded(struct sl_shard_conn *conn, struct sl_request *request,
                       const struct sl_transport_message *message)
 {
-    if (request != NULL && message->payload != request->reply_buffer) {
+    if (request != NULL && message->payload != request->reply_memory) {
         sl_scatter_reply(request, message->payload);
     }
     uint32_t floor = message->header.budget_us;
@@ -360,7 +360,7 @@ static void take_reply(struct sl_shard_conn *conn, struct sl_request *request, u
     conn->io->stats.replies++;
     if (request != NULL) {
         request->in_flight = false;
-        request->is_reply_buffer = request == conn->reply_buffer;
+        request->reply_memory_lent = request == conn->direct_request;
     }
     if (message->header.status != 0) {
         refused(conn, request, message);
@@ -425,7 +425,7 @@ static struct sl_request *take_inflight(struct sl_shard_conn *conn)
         sl_inflight_remove(&conn->inflight, entry);
     }
     if (request != NULL) {
-        request->in_flight = request->is_reply_buffer = false;
+        request->in_flight = request->reply_memory_lent = false;
     }
     return request;
 }

@@ -99,8 +99,8 @@ struct sl_shard_conn {
     struct sl_inflight inflight;
     /* Order: requests to retransmit, then by priority, then by age. */
     struct sl_request *queue_first, *queue_last;
-    struct sl_request *reply_buffer; /* its reply is being received into the caller's memory */
-    void *buffer;                    /* receive buffer of the client_io in use for a long reply */
+    struct sl_request *direct_request; /* its reply is being received into the caller's memory */
+    void *buffer;                      /* receive buffer of the client_io in use for a long reply */
 };
 
 /* Returns whether the connection is permanently down. */

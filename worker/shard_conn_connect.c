@@ -109,7 +109,7 @@ const char *sl_shard_conn_last_error(const struct sl_shard_conn *conn)
     case SL_SHARD_CONN_OPEN:
         return "";
     case SL_SHARD_CONN_RESTORING:
-        return "it is being told what it has forgotten";
+        return "connected again, but the client's tables and clock are not restored there yet";
     case SL_SHARD_CONN_BREAKING:
     case SL_SHARD_CONN_ENDING:
     case SL_SHARD_CONN_CLOSED:
@@ -308,10 +308,15 @@ static void closed(void *ctx, struct sl_session *session, int err, const char *r
     }
 }
 
+static bool is_connected(const struct sl_shard_conn *conn)
+{
+    return conn->state == SL_SHARD_CONN_OPEN || conn->state == SL_SHARD_CONN_RESTORING;
+}
+
 void sl_shard_conn_break(struct sl_shard_conn *conn, const char *reason, bool for_good)
 {
-    if (conn->state != SL_SHARD_CONN_OPEN && conn->state != SL_SHARD_CONN_RESTORING) {
-        return; /* no connection, or already breaking */
+    if (!is_connected(conn)) {
+        return; /* or already breaking */
     }
     conn->state = for_good ? SL_SHARD_CONN_ENDING : SL_SHARD_CONN_BREAKING;
     snprintf(conn->reason, sizeof conn->reason, "%s", reason);
@@ -402,9 +407,12 @@ void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_shard
     if (is_taken_over) {
         char why[64];
         snprintf(why, sizeof why, "it is served by ps/%u now", address->server_task);
-        sl_shard_conn_break(conn, why, false);
-        /* Also aborts an attempt in progress: it would ask the old server for a shard number of the
-         * new one. */
-        sl_session_reconnect(conn->session, why);
+        if (is_connected(conn)) {
+            sl_shard_conn_break(conn, why, false);
+        } else {
+            /* Aborts an attempt in progress: it would ask the old server for a shard number of the
+             * new one. */
+            sl_session_reconnect(conn->session, why);
+        }
     }
 }

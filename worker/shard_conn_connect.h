@@ -30,7 +30,8 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op);
 /* Closes the session, with a goodbye if it is open. No request may be left. */
 void sl_shard_conn_close(struct sl_shard_conn *conn);
 
-/* Sets the shard's address for the next connection. */
+/* Sets the shard's address. If another server serves the shard now, reconnects at once; else the
+ * next connection uses it. */
 void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_shard_address *address);
 
 /* Breaks the connection for this reason. The client reconnects, unless for_good: then all requests

@@ -17,11 +17,11 @@
 #include "worker/shard_conn_connect.h"
 #include "worker/step_internal.h"
 
-#define START_TIMEOUT_MS  60000
+#define START_TIMEOUT_MS 60000
 
 /* Size of the send arena. Beyond it messages use the heap and are copied. Unused pages take no
  * memory. */
-#define WIRE_MEMORY_BYTES ((size_t)256 << 20)
+#define SEND_ARENA_BYTES ((size_t)256 << 20)
 
 /* Control operations on all client_ios */
 
@@ -67,6 +67,15 @@ static bool is_given(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
+static bool is_in_range(const char *name, uint32_t value, uint32_t min, uint32_t max)
+{
+    bool is_inside = value >= min && value <= max;
+    if (!is_inside) {
+        sl_log_error("client: %s %u is not in %u to %u", name, value, min, max);
+    }
+    return is_inside;
+}
+
 static int check_security(const struct sl_client_options *options)
 {
     if (options->secret != NULL && (options->secret_bytes < SL_SECRET_BYTES_MIN ||
@@ -94,12 +103,11 @@ static int check_options(const struct sl_client_options *options,
                      SL_CLIENT_ANY_TASK, SL_LIMIT_WORKERS - 1);
         return SL_ERR_INVALID;
     }
-    if (options->server_count > SL_LIMIT_PS || options->worker_count > SL_LIMIT_WORKERS ||
-        setup->reactor_count < (setup->control_apart ? 2 : 1) ||
-        setup->reactor_count > SL_LIMIT_REACTORS ||
-        (options->protocol != SL_PROTOCOL_PER_TABLE && options->protocol != SL_PROTOCOL_BATCHED)) {
-        sl_log_error(
-            "client: ps_count, worker_count, reactor_count or protocol is outside its range");
+    if (!is_in_range("server_count", options->server_count, 0, SL_LIMIT_PS) ||
+        !is_in_range("worker_count", options->worker_count, 0, SL_LIMIT_WORKERS) ||
+        !is_in_range("reactor_count", setup->reactor_count, setup->control_apart ? 2 : 1,
+                     SL_LIMIT_REACTORS) ||
+        !is_in_range("protocol", options->protocol, SL_PROTOCOL_BATCHED, SL_PROTOCOL_PER_TABLE)) {
         return SL_ERR_INVALID;
     }
     if (options->congestion_control != NULL &&
@@ -403,7 +411,8 @@ static void make_send_arena(struct sl_client *client)
         is_wanted = is_wanted || (scheme != SL_ENDPOINT_TCP && reaches_over(client, scheme) &&
                                   sl_client_io_may_open(&client->io_options, scheme));
     }
-    int err = is_wanted ? sl_send_arena_create(WIRE_MEMORY_BYTES, &client->io_options.wire) : 0;
+    int err =
+        is_wanted ? sl_send_arena_create(SEND_ARENA_BYTES, &client->io_options.send_arena) : 0;
     if (err != 0) {
         sl_log_warn("client: what is sent is not in shared memory: %s", sl_err_name(err));
     }
@@ -571,18 +580,18 @@ bool sl_start_close_poll(struct sl_client *client)
 
 void sl_start_free(struct sl_client **client)
 {
-    struct sl_client *gone = *client;
+    struct sl_client *closing = *client;
     *client = NULL;
-    sl_thread_ctx_set_destroy(&gone->thread_ctxs, sl_step_free);
-    sl_send_arena_destroy(&gone->io_options.wire);
-    sl_client_buffer_destroy_all(gone);
+    sl_thread_ctx_set_destroy(&closing->thread_ctxs, sl_step_free);
+    sl_send_arena_destroy(&closing->io_options.send_arena);
+    sl_client_buffer_destroy_all(closing);
     for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {
-        free(gone->tables[id]);
+        free(closing->tables[id]);
     }
-    free(gone->cluster.ps);
-    free(gone->conns);
-    free(gone->ops);
-    free(gone->ios);
-    free_owned(&gone->io_options);
-    free(gone);
+    free(closing->cluster.ps);
+    free(closing->conns);
+    free(closing->ops);
+    free(closing->ios);
+    free_owned(&closing->io_options);
+    free(closing);
 }

@@ -10,8 +10,6 @@
 #include "worker/scatter.h"
 #include "worker/step_internal.h"
 
-#define TIMEOUT_MS_MAX 4294967U /* fits a request's budget in microseconds */
-
 /* Creation and reuse */
 
 static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
@@ -22,7 +20,7 @@ static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ct
         return SL_ERR_NO_MEMORY;
     }
     step->client = client;
-    step->wire.memory = client->io_options.wire;
+    step->wire.arena = client->io_options.send_arena;
     step->thread_ctx = thread_ctx;
     step->next_of_thread_ctx = thread_ctx->steps;
     thread_ctx->steps = step;
@@ -36,8 +34,7 @@ static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ct
 
 void sl_step_free(struct sl_step *step)
 {
-    sl_assert(step->state ==
-              SL_STEP_FREE); /* no step may be outstanding when a client is destroyed */
+    sl_assert(step->state == SL_STEP_FREE); /* the caller must destroy every step */
     sl_scratch_fini(&step->wire);
     sl_scratch_fini(&step->notes);
     free(step->operations);
@@ -408,7 +405,7 @@ int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
     sl_assert(step != NULL);
     bool is_empty = step->operation_count == 0 && !step->tick && !step->finish;
     if (step->state != SL_STEP_BUILDING || step->bad || is_empty || timeout_ms < 1 ||
-        timeout_ms > TIMEOUT_MS_MAX) {
+        timeout_ms > SL_STEP_TIMEOUT_MS_MAX) {
         return SL_ERR_INVALID;
     }
     if (step->thread_ctx->steps_out == SL_THREAD_CTX_STEPS_MAX) {

@@ -10,6 +10,8 @@
 #include "worker/substep.h"
 #include "worker/thread_ctx.h"
 
+#define SL_STEP_TIMEOUT_MS_MAX 4294967U /* fits a request's budget in microseconds */
+
 enum sl_step_state {
     SL_STEP_FREE, /* free, or destroyed with substeps_out > 0 */
     SL_STEP_BUILDING,

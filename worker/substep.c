@@ -39,7 +39,7 @@ static void release(struct sl_substep *substep)
 void sl_substep_settle(struct sl_request *request)
 {
     if (request->over || request->queued || request->in_flight || request->tail_unsent ||
-        request->is_reply_buffer) {
+        request->reply_memory_lent) {
         return;
     }
     struct sl_substep *substep = request->substep;
@@ -59,10 +59,10 @@ static void abandon(struct sl_substep *substep, bool by_force)
         if (at->queued) {
             sl_shard_conn_withdraw(conn, at);
         }
-        if (at->in_flight && !at->is_reply_buffer) {
+        if (at->in_flight && !at->reply_memory_lent) {
             sl_shard_conn_forget(conn, at);
         }
-        if (by_force && (at->tail_unsent || at->is_reply_buffer)) {
+        if (by_force && (at->tail_unsent || at->reply_memory_lent)) {
             sl_shard_conn_break(
                 conn, "disconnected when a deadline passed in the middle of a transfer", false);
         }
@@ -183,7 +183,8 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
     const struct sl_shard_conn *culprit = culprit_of(substep);
     substep->left++;
     substep->io->stats.failures++;
-    fail_late(substep, culprit, ": not connected: ", sl_shard_conn_last_error(culprit));
+    const char *kind = culprit->state == SL_SHARD_CONN_RESTORING ? ": " : ": not connected: ";
+    fail_late(substep, culprit, kind, sl_shard_conn_last_error(culprit));
     if (is_worth_waiting(substep)) {
         substep->timer.run = expire_at_last;
         sl_reactor_arm(substep->io->reactor, &substep->timer, LANDING_NS);

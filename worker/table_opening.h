@@ -13,11 +13,12 @@ struct sl_table_opening {
 };
 
 /* Begins to open a table; never blocks. The caller owns *opening and keeps it until poll returns
- * something else than AGAIN. Errors: INVALID (logged), NO_MEMORY. */
+ * something else than AGAIN. Errors: INVALID (a flaw of the specification is logged), NO_MEMORY. */
 int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *client,
                            const struct sl_table_spec *spec, uint32_t timeout_ms);
 
-/* Returns AGAIN, 0 with *out, or an error that was logged. Same thread as begin. */
+/* Returns AGAIN, 0 with *out, or an error: one of the coordinator or of a shard (EXISTS, TOO_LARGE,
+ * DEADLINE, CLOSED), logged; or NO_MEMORY. Same thread as begin. */
 int sl_table_opening_poll(struct sl_table_opening *opening, struct sl_table **out);
 
 #endif

@@ -15,9 +15,6 @@
 #define UNDRIVEN_NS    (100 * SL_CLOCK_NS_PER_US)
 #define CATCH_UP_TURNS 64
 
-/* Bounds the delay after a lost wake-up; every wait ends with a mail. */
-#define WAIT_NS        SL_CLOCK_NS_PER_S
-
 static_assert(2 * SL_THREAD_CTX_STEPS_MAX + 64 <= SL_LIMIT_LANE_MAILS, "a lane is never full");
 
 struct sl_thread_ctx_set {
@@ -205,7 +202,7 @@ void sl_thread_ctx_wait(struct sl_thread_ctx *thread_ctx)
         bool asked = false;
         sl_reactor_drive_until(thread_ctx->driven, is_second_call, &asked);
     } else if (sl_mailbox_drain(thread_ctx->mailbox, DRAIN_BUDGET) == 0) {
-        sl_mailbox_wait(thread_ctx->mailbox, WAIT_NS);
+        sl_mailbox_wait(thread_ctx->mailbox, SL_THREAD_CTX_WAIT_NS);
         sl_thread_ctx_drain(thread_ctx);
     }
 }

@@ -15,6 +15,10 @@
 #include "reactor/mailbox.h"
 #include "reactor/reactor.h"
 
+/* Longest sleep of a waiting thread. Bounds the delay after a lost wake-up; every wait ends with a
+ * mail. */
+#define SL_THREAD_CTX_WAIT_NS SL_CLOCK_NS_PER_S
+
 struct sl_control_op;
 struct sl_step;
 

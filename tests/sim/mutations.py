@@ -363,7 +363,7 @@ REPLICA_MUTATIONS = [
     ("replicas: tables are not logged", "ps/server/control.c",
      "    if (conn->server->role.logs) {", "    if (conn->server->role.logs && message->kind != SL_MESSAGE_TABLE_OPEN) {"),
     ("replicas: an attempt to connect outlives a take-over", "worker/shard_conn_connect.c",
-     "        sl_session_reconnect(conn->session, why);\n",
+     "            sl_session_reconnect(conn->session, why);\n",
      ""),
     ("replicas: nobody connects again to a backup in step", "ps/replication/sender.c",
      "        sl_replication_log_resend(server);\n", "        sl_replication_log_pump(server);\n"),

@@ -148,7 +148,7 @@ SL_CASE_WITH(start__takes_no_rdma, peer_setup, peer_teardown)
         world->path.is_missing = i == 2;
         start_rdma(world);
         path_expect_way(world, false);
-        assert_null(world->client->io_options.wire); /* nobody would read from there */
+        assert_null(world->client->io_options.send_arena); /* nobody would read from there */
         if (i < 2) {
             assert_int_equal(peer_teardown(state), 0);
         }
@@ -204,7 +204,7 @@ PEER_CASE(io_share__registers_all_that_is_sent_and_received)
     const struct sl_client_io *io = &world->client->ios[0];
     assert_true(path_is_registered(world, io->memory.outbox.base));
     assert_true(path_is_registered(world, io->memory.buffers.base));
-    assert_true(path_is_registered(world, sl_send_arena_shared(io->options->wire)->base));
+    assert_true(path_is_registered(world, sl_send_arena_shared(io->options->send_arena)->base));
     assert_int_equal(world->path.registered_count, 3);
     assert_ptr_equal(world->client->conns[0].path.outbox, &io->memory.outbox);
     /* The caller's, which no other process can map, too. */
@@ -263,7 +263,7 @@ SL_CASE_WITH(link__copies_long_payloads_that_are_not_registered, peer_setup, pee
         assert_ptr_equal(world->path.payload, is_lent ? gradients : NULL);
     }
     path_call_io(world, sl_client_io_unexport, gradients, BYTES);
-    const struct sl_shared *arena = sl_send_arena_shared(io->options->wire);
+    const struct sl_shared *arena = sl_send_arena_shared(io->options->send_arena);
     assert_true(sl_client_io_has_registered(io, SL_ENDPOINT_RDMA, arena->base, BYTES));
 }
 

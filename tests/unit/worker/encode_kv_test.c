@@ -160,9 +160,9 @@ static void serve(struct fixture *fixture, const struct sl_request *request)
     assert_int_equal(at - reply, request->reply_bytes);
     model->requests++;
     model->tails += request->tail != NULL;
-    model->reply_buffers += request->reply_buffer != NULL;
-    if (request->reply_buffer != NULL) {
-        memcpy(request->reply_buffer, reply, request->reply_bytes);
+    model->reply_buffers += request->reply_memory != NULL;
+    if (request->reply_memory != NULL) {
+        memcpy(request->reply_memory, reply, request->reply_bytes);
     } else {
         sl_scatter_reply(request, reply);
     }
@@ -343,7 +343,7 @@ CASE(kv__long_values_leave_from_their_place)
     check_batch(fixture);
     assert_int_equal(fixture->model.tails, 1);
     assert_ptr_equal(fixture->list.first->tail, fixture->push);
-    assert_ptr_equal(fixture->list.first->reply_buffer, fixture->pull);
+    assert_ptr_equal(fixture->list.first->reply_memory, fixture->pull);
     make_batch(fixture, 1, SL_ENCODE_TAIL_BYTES_MIN / 4 + 1, false);
     check_batch(fixture); /* it cannot be padded where it lies */
     assert_int_equal(fixture->model.tails, 0);

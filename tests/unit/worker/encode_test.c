@@ -495,12 +495,12 @@ CASE(encode_shard__lands_whole_replies_only_where_they_fit)
             (struct sl_operation){
                 .op = SL_REQUEST_DENSE_PULL, .table = &dense, .count = 1000, .values = values});
     run(fixture);
-    assert_ptr_equal(fixture->list.first->reply_buffer, values);
+    assert_ptr_equal(fixture->list.first->reply_memory, values);
     pull->values = values + 1; /* not aligned */
     run(fixture);
-    assert_null(fixture->list.first->reply_buffer);
+    assert_null(fixture->list.first->reply_memory);
     pull->values = values;
     pull->count = 999; /* the padding would be written behind the values */
     run(fixture);
-    assert_null(fixture->list.first->reply_buffer);
+    assert_null(fixture->list.first->reply_memory);
 }

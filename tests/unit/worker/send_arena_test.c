@@ -4,7 +4,7 @@
 #include "worker/scratch.h"
 #include "worker/send_arena.h"
 
-#define UNIT SL_WIRE_MEMORY_UNIT_BYTES
+#define UNIT SL_SEND_ARENA_UNIT_BYTES
 
 static struct sl_send_arena *make(size_t units)
 {
@@ -52,7 +52,7 @@ SL_CASE(wire_memory_take__gives_whole_units_until_there_are_none)
 SL_CASE(scratch__takes_wire_memory_and_gives_it_back)
 {
     struct sl_send_arena *memory = make(16);
-    struct sl_scratch scratch = {.memory = memory};
+    struct sl_scratch scratch = {.arena = memory};
     for (size_t round = 0; round < 50; round++) {
         for (size_t piece = 0; piece < 1 + round % 7; piece++) {
             size_t bytes = 1 + round * 3000;
