@@ -41,7 +41,6 @@ void sl_conn_log_failure(struct sl_conn *conn)
     }
 }
 
-/* Upcalls may nest: closing a transport reports `closed` from inside the call. */
 static bool enter(struct sl_transport *transport)
 {
     bool before = transport->polling;

@@ -4,13 +4,13 @@
  * A transport and its connections belong to one reactor. A transport delivers frames, a fixed
  * header (net/wire/frame.h) and payload_bytes of payload, whole and in order within a connection.
  * Of a frame's content it interprets the length only. Rules:
- * - Only the owner reactor calls the functions. No function blocks or makes an upcall.
+ * - Only the owner reactor calls the functions. None but close blocks or makes an upcall.
  * - Upcalls (struct sl_transport_events) run only in the reactor's turn: from `poll`, or from
  *   completions of the reactor's ring. An upcall may call every function, also `disconnect` of its
  *   own connection.
- * - Every connection ends with exactly one `closed`. Its sl_conn is valid until then; afterwards
- *   the transport may reuse it. After `closed` the transport touches neither frames taken by
- *   send_burst nor memory returned by `sink`.
+ * - Every connection ends with exactly one `closed`, unless it migrates away. Its sl_conn is valid
+ *   until then; afterwards the transport may reuse it. After `closed` the transport touches
+ *   neither frames taken by send_burst nor memory returned by `sink`.
  * - Callers use the sl_transport_* functions, which assert the contract; implementations fill the
  *   ops table. */
 #ifndef SL_NET_TRANSPORT_H
@@ -160,9 +160,9 @@ struct sl_transport_events {
     void (*writable)(void *ctx, struct sl_conn *conn);
     /* The connection has ended: OK after `disconnect`; CLOSED by the peer; REFUSED, DEADLINE or
      * NOT_FOUND for a failed connect; DEADLINE for a peer that is unreachable or stopped within a
-     * frame; PROTOCOL for data that is no frame or was tampered with; IO for a stream truncated
-     * according to TLS. Frames taken but not `sent` are returned with this: their cookies are not
-     * reported. */
+     * frame; PROTOCOL, VERSION or TOO_LARGE for data that is no acceptable frame or was tampered
+     * with; IO for a stream truncated according to TLS; NO_MEMORY; CANCELLED from the transport's
+     * close. Frames taken but not `sent` are returned with this; their cookies are not reported. */
     void (*closed)(void *ctx, struct sl_conn *conn, int err);
 };
 
@@ -264,12 +264,12 @@ int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoin
 void sl_transport_disconnect(struct sl_conn *conn);
 
 /* MIGRATES: migrates an accepted connection to another reactor's transport of the same kind, once.
- * Call it
- * inside `received`, after releasing the message; nothing else may be outstanding. The sl_conn
- * here ends with the call, without `closed`. The other reactor gets `accepted`, with conn->user
- * set to `user`, then the frames that arrived in between, but not the current frame again.
- * connections_max limits accepting only, not migration. Errors: NO_MEMORY: then `closed` follows
- * here. */
+ * Call it inside `received`, after releasing the message; nothing else may be outstanding. The
+ * sl_conn here ends with the call, without `closed`. The other reactor gets `accepted`, with
+ * conn->user set to `user`, then the frames that arrived in between, but not the current frame
+ * again. connections_max limits accepting only, not migration.
+ *
+ * Errors: NO_MEMORY: then `closed` follows here. */
 int sl_transport_migrate(struct sl_conn *conn, struct sl_transport *to,
                          const struct sl_transport_events *events, void *ctx, void *user);
 

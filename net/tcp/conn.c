@@ -37,7 +37,7 @@ static void reset(struct sl_tcp_conn *conn, int fd)
 {
     conn->fd = fd;
     conn->ops_in_flight = 0;
-    conn->phase = SL_TCP_LIVE;
+    conn->life = SL_TCP_LIFE_LIVE;
     conn->end_err = 0;
     conn->accept_pending = false;
     conn->tls = NULL;
@@ -158,13 +158,13 @@ static void cancel_all(struct sl_tcp_conn *conn)
 
 void sl_tcp_conn_end(struct sl_tcp_conn *conn, int err)
 {
-    if (conn->phase == SL_TCP_ENDING || conn->phase == SL_TCP_LEAVING) {
+    if (conn->life == SL_TCP_LIFE_ENDING || conn->life == SL_TCP_LIFE_LEAVING) {
         return;
     }
-    if (conn->phase != SL_TCP_DRAINING) {
+    if (conn->life != SL_TCP_LIFE_DRAINING) {
         conn->end_err = err;
     }
-    conn->phase = SL_TCP_ENDING;
+    conn->life = SL_TCP_LIFE_ENDING;
     conn->base.state = SL_CONN_CLOSING;
     stop_timer(conn);
     sl_list_remove(&conn->sending);
@@ -191,7 +191,7 @@ void sl_tcp_conn_abort(struct sl_tcp_conn *conn)
 
 void sl_tcp_conn_finish(struct sl_tcp_conn *conn)
 {
-    sl_assert(conn->phase == SL_TCP_ENDING);
+    sl_assert(conn->life == SL_TCP_LIFE_ENDING);
     sl_assert(conn->ops_in_flight == 0);
     sl_tcp_receive_drop(conn);
     sl_tcp_tls_destroy(&conn->tls);
@@ -222,7 +222,7 @@ static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags
     struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, connect_op);
     conn->connecting = false;
     sl_tcp_op_end(conn);
-    if (conn->phase != SL_TCP_LIVE) {
+    if (conn->life != SL_TCP_LIFE_LIVE) {
         return;
     }
     if (result < 0) {
@@ -324,7 +324,7 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
         return;
     }
     base->state = SL_CONN_CLOSING;
-    conn->phase = SL_TCP_DRAINING;
+    conn->life = SL_TCP_LIFE_DRAINING;
     if (conn->send.broken) {
         sl_tcp_conn_end(conn, SL_OK);
         return;
@@ -338,7 +338,7 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
 /* DRAINING: takes the next step of closing, if nothing is in flight for it. */
 static void drain(struct sl_tcp_conn *conn)
 {
-    if (conn->phase != SL_TCP_DRAINING || !sl_tcp_send_idle(conn)) {
+    if (conn->life != SL_TCP_LIFE_DRAINING || !sl_tcp_send_idle(conn)) {
         return;
     }
     if (conn->tls != NULL && conn->tls->done && !conn->tls->notified && !conn->receive.eof) {
@@ -360,7 +360,7 @@ int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
                         const struct sl_transport_events *events, void *ctx, void *user)
 {
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
-    sl_assert(conn->phase == SL_TCP_LIVE);
+    sl_assert(conn->life == SL_TCP_LIFE_LIVE);
     /* TLS's own messages may be queued or in flight. */
     sl_assert(conn->tls != NULL ? conn->send.run_head == conn->send.run_tail
                                 : sl_tcp_send_idle(conn));
@@ -376,7 +376,7 @@ int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     memcpy(moved->base.peer, base->peer, sizeof moved->base.peer);
     conn->moved = moved;
     conn->bound_for = to->reactor; /* may outlive its transport */
-    conn->phase = SL_TCP_LEAVING;
+    conn->life = SL_TCP_LIFE_LEAVING;
     base->state = SL_CONN_CLOSED;
     stop_timer(conn);
     sl_list_remove(&conn->waiting);
@@ -486,7 +486,7 @@ static void refuse(struct sl_tcp_conn *conn, const char *reason)
         return;
     }
     conn->base.state = SL_CONN_CLOSING;
-    conn->phase = SL_TCP_DRAINING;
+    conn->life = SL_TCP_LIFE_DRAINING;
     conn->end_err = SL_ERR_REFUSED;
     start_timer(conn);
 }
@@ -529,26 +529,26 @@ void sl_tcp_conn_advance(struct sl_tcp_conn *conn)
 {
     const struct sl_tcp_receive *receive = &conn->receive;
     sl_tcp_conn_check(conn);
-    if (conn->tls != NULL && !conn->tls->done && conn->phase == SL_TCP_LIVE) {
+    if (conn->tls != NULL && !conn->tls->done && conn->life == SL_TCP_LIFE_LIVE) {
         shake(conn);
     }
     sl_tcp_receive_parse(conn);
     sl_tcp_conn_check(conn);
-    if (conn->phase == SL_TCP_DRAINING) {
+    if (conn->life == SL_TCP_LIFE_DRAINING) {
         sl_tcp_receive_drop(conn);
         drain(conn);
     }
-    if (conn->phase == SL_TCP_ENDING) {
+    if (conn->life == SL_TCP_LIFE_ENDING) {
         return;
     }
     sl_tcp_send_tls_output(conn);
-    if (receive->in_flight || receive->wait_sink) {
+    if (receive->in_flight || receive->wait_memory) {
         sl_tcp_receive_start(conn);
-    } else if (conn->phase == SL_TCP_LEAVING) {
+    } else if (conn->life == SL_TCP_LIFE_LEAVING) {
         depart(conn);
     } else if (!receive->eof) {
         sl_tcp_receive_start(conn);
-    } else if (conn->phase == SL_TCP_LIVE) {
+    } else if (conn->life == SL_TCP_LIFE_LIVE) {
         sl_tcp_conn_end(conn, stream_end_err(conn));
     }
 }
@@ -557,7 +557,7 @@ static void on_receive(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags
 {
     struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, receive.op);
     sl_tcp_receive_complete(conn, result, cqe_flags);
-    if (conn->phase != SL_TCP_ENDING) {
+    if (conn->life != SL_TCP_LIFE_ENDING) {
         sl_tcp_conn_advance(conn);
     }
 }
@@ -579,7 +579,8 @@ void sl_tcp_conn_send(struct sl_tcp_conn *conn)
     sl_tcp_conn_check(conn);
 }
 
-/* Data that the peer sent before may be read for one more second. */
+/* Reads what the peer sent before for at most DRAIN_NS; then the connection ends with CLOSED, or OK
+ * after disconnect. */
 static void send_failed(struct sl_tcp_conn *conn, int error)
 {
     if (sl_tcp_socket_err(error) == SL_ERR_DEADLINE) {
@@ -588,9 +589,9 @@ static void send_failed(struct sl_tcp_conn *conn, int error)
     }
     conn->send.broken = true;
     sl_list_remove(&conn->sending);
-    if (conn->phase == SL_TCP_DRAINING || conn->receive.eof) {
+    if (conn->life == SL_TCP_LIFE_DRAINING || conn->receive.eof) {
         sl_tcp_conn_end(conn, SL_ERR_CLOSED);
-    } else if (conn->phase == SL_TCP_LIVE) {
+    } else if (conn->life == SL_TCP_LIFE_LIVE) {
         start_timer(conn);
     }
 }
@@ -600,17 +601,17 @@ static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     struct sl_tcp_conn *conn = SL_CONTAINER_OF(op, struct sl_tcp_conn, send.op);
     conn->send.in_flight = false;
     sl_tcp_op_end(conn);
-    if (conn->phase == SL_TCP_ENDING) {
+    if (conn->life == SL_TCP_LIFE_ENDING) {
         return;
     }
     if (result < 0 && result != -EINTR && result != -EAGAIN) {
         send_failed(conn, -result);
-        if (conn->phase != SL_TCP_LEAVING) {
+        if (conn->life != SL_TCP_LIFE_LEAVING) {
             return; /* LEAVING: the new reactor will notice */
         }
     }
     sl_tcp_send_complete(conn, result > 0 ? (uint32_t)result : 0);
-    if (conn->phase == SL_TCP_LEAVING) {
+    if (conn->life == SL_TCP_LIFE_LEAVING) {
         depart(conn);
     } else {
         drain(conn);

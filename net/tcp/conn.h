@@ -21,7 +21,7 @@ int sl_tcp_conn_accept(struct sl_tcp *tcp, int fd, const char *peer,
  * the next step of ending or migrating. */
 void sl_tcp_conn_advance(struct sl_tcp_conn *conn);
 
-/* Starts a send of the queue. */
+/* As sl_tcp_send_start; ends the connection if that failed. */
 void sl_tcp_conn_send(struct sl_tcp_conn *conn);
 
 /* Ends the connection: cancels operations; `closed` follows from a poll. The first error counts;

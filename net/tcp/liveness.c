@@ -92,7 +92,7 @@ static void visit_connecting(struct sl_tcp_conn *conn, uint64_t now_ns)
 static void visit(struct sl_list_link *link, uint64_t now_ns)
 {
     struct sl_tcp_conn *conn = SL_CONTAINER_OF(link, struct sl_tcp_conn, alive);
-    if (conn->phase != SL_TCP_LIVE) {
+    if (conn->life != SL_TCP_LIFE_LIVE) {
         return; /* another timer limits it, or it ends soon */
     }
     if (conn->base.state == SL_CONN_OPEN) {

@@ -80,7 +80,7 @@ bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn)
         begun = sl_tcp_tls_has_part(conn->tls);
     }
     /* A receive from before memory ran short may still be completing. */
-    return begun && receive->in_flight && !receive->wait_sink;
+    return begun && receive->in_flight && !receive->wait_memory;
 }
 
 void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
@@ -103,7 +103,7 @@ void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
 
 static bool readable(const struct sl_tcp_conn *conn)
 {
-    return conn->phase == SL_TCP_LIVE && conn->base.state == SL_CONN_OPEN;
+    return conn->life == SL_TCP_LIFE_LIVE && conn->base.state == SL_CONN_OPEN;
 }
 
 static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *token)
@@ -146,8 +146,8 @@ static bool stall(struct sl_tcp_conn *conn)
         return sl_conn_fail(&conn->base, SL_ERR_NO_MEMORY,
                             "there is no memory for its frame, nor for the part that has come");
     }
-    conn->receive.wait_sink = true;
-    sl_list_append(&conn->tcp->refused, &conn->waiting);
+    conn->receive.wait_memory = true;
+    sl_list_append(&conn->tcp->wait_memory_asked, &conn->waiting);
     return false;
 }
 
@@ -255,7 +255,7 @@ static bool deliver_whole(struct sl_tcp_conn *conn)
             break;
         }
         uint32_t payload_bytes = message.header.payload_bytes;
-        if (payload_bytes - 1 >= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+        if (payload_bytes == 0 || payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ||
             payload_bytes > rx_buf->left - SL_FRAME_HEADER_BYTES) {
             break;
         }
@@ -305,17 +305,22 @@ static bool has_more(const struct sl_tcp_conn *conn)
     return conn->tls == NULL ? conn->receive.first != NULL : !conn->receive.dry;
 }
 
+static bool can_step(const struct sl_tcp_conn *conn)
+{
+    return has_more(conn) || conn->receive.phase == SL_TCP_PHASE_SINK;
+}
+
 void sl_tcp_receive_parse(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    if (receive->wait_sink) {
-        receive->wait_sink = false;
+    if (receive->wait_memory) {
+        receive->wait_memory = false;
         sl_list_remove(&conn->waiting);
     }
     bool more = readable(conn);
-    while (more && (has_more(conn) || receive->phase == SL_TCP_PHASE_SINK)) {
+    while (more && can_step(conn)) {
         more = may_be_whole(conn) ? deliver_whole(conn) : true;
-        if (more && (has_more(conn) || receive->phase == SL_TCP_PHASE_SINK)) {
+        if (more && can_step(conn)) {
             more = step(conn);
         }
     }
@@ -372,7 +377,7 @@ static bool is_sliced(struct sl_tcp_conn *conn)
  * to the heap: receive little. */
 static bool is_crowded(const struct sl_tcp *tcp)
 {
-    return !sl_list_empty(&tcp->wait_sink) || !sl_list_empty(&tcp->refused);
+    return !sl_list_empty(&tcp->wait_memory) || !sl_list_empty(&tcp->wait_memory_asked);
 }
 
 static void receive_buffers(struct sl_tcp_conn *conn)
@@ -403,7 +408,8 @@ static void receive_buffers(struct sl_tcp_conn *conn)
 static bool wants_direct(const struct sl_tcp_conn *conn)
 {
     const struct sl_tcp_receive *receive = &conn->receive;
-    return conn->tls == NULL && conn->phase == SL_TCP_LIVE && receive->phase == SL_TCP_PHASE_LONG &&
+    return conn->tls == NULL && conn->life == SL_TCP_LIFE_LIVE &&
+           receive->phase == SL_TCP_PHASE_LONG &&
            (receive->direct ||
             receive->frame.payload_bytes - receive->payload_have >= SL_TCP_DIRECT_BYTES ||
             conn->tcp->buffers.offered == 0 || receive->empty_ring);
@@ -413,7 +419,7 @@ static bool wants_direct(const struct sl_tcp_conn *conn)
 static void reconsider(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    bool unwanted = conn->phase == SL_TCP_LEAVING || receive->wait_sink || wants_direct(conn);
+    bool unwanted = conn->life == SL_TCP_LIFE_LEAVING || receive->wait_memory || wants_direct(conn);
     if (unwanted && !receive->direct && !receive->cancelling) {
         receive->cancelling = true;
         sl_ring_cancel(conn->tcp->ring, &receive->op);
@@ -432,7 +438,7 @@ void sl_tcp_receive_start(struct sl_tcp_conn *conn)
     struct sl_tcp_receive *receive = &conn->receive;
     if (receive->in_flight) {
         reconsider(conn);
-    } else if (receive->wait_sink) {
+    } else if (receive->wait_memory) {
         return; /* a later poll retries */
     } else if (conn->tls != NULL) {
         receive_encrypted(conn);
@@ -497,7 +503,7 @@ static void take_buffer(struct sl_tcp_conn *conn, uint32_t bytes, uint32_t cqe_f
     }
     struct sl_tcp_rx_buf *rx_buf = sl_tcp_buffers_take(buffers, cqe_flags, bytes);
     conn->tcp->stats.bytes_received += bytes;
-    if (bytes == 0 || conn->phase == SL_TCP_ENDING || conn->phase == SL_TCP_DRAINING) {
+    if (bytes == 0 || conn->life == SL_TCP_LIFE_ENDING || conn->life == SL_TCP_LIFE_DRAINING) {
         sl_tcp_buffers_put(buffers, rx_buf);
     } else {
         push_rx_buf(&conn->receive, rx_buf);
@@ -516,7 +522,7 @@ static void take_direct(struct sl_tcp_conn *conn, uint32_t bytes)
 
 static void take_encrypted(struct sl_tcp_conn *conn, uint32_t bytes)
 {
-    if (conn->phase == SL_TCP_LIVE || conn->phase == SL_TCP_LEAVING) {
+    if (conn->life == SL_TCP_LIFE_LIVE || conn->life == SL_TCP_LIFE_LEAVING) {
         sl_tcp_tls_add_input(conn->tls, bytes);
         conn->receive.dry = false;
     }

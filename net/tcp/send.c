@@ -99,7 +99,7 @@ static void drop_pieces(struct sl_tcp_send *send, size_t bytes)
 static void complete_runs(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_send *send = &conn->send;
-    while (send->run_head != send->run_tail && conn->phase != SL_TCP_ENDING) {
+    while (send->run_head != send->run_tail && conn->life != SL_TCP_LIFE_ENDING) {
         const struct sl_tcp_run *run = run_at(send, send->run_head);
         if (send->run_sent < run->bytes) {
             break;
@@ -127,14 +127,14 @@ void sl_tcp_send_complete(struct sl_tcp_conn *conn, uint32_t bytes)
     if (conn->tls != NULL) {
         bytes = sent_frame_bytes(conn->tls, bytes);
     }
-    if (conn->phase == SL_TCP_LEAVING) {
+    if (conn->life == SL_TCP_LIFE_LEAVING) {
         return;
     }
     conn->tcp->stats.bytes_sent += bytes;
     drop_pieces(send, bytes);
     send->run_sent += bytes;
     complete_runs(conn);
-    if (conn->phase == SL_TCP_ENDING) {
+    if (conn->life == SL_TCP_LIFE_ENDING) {
         return;
     }
     if (send->piece_head != send->piece_tail) {

@@ -55,12 +55,12 @@ struct sl_tcp {
     struct sl_liveness liveness; /* has all connections, until their `closed` */
     struct sl_list sending;      /* with queued data and no send in flight */
     /* A connection is in at most one of these lists: */
-    struct sl_list pending;     /* to resume in the next poll */
-    struct sl_list wait_sink;   /* waits for memory for a frame: asked again in later polls */
-    struct sl_list refused;     /* as wait_sink, and was asked since the last turn that did work */
-    struct sl_list wait_buffer; /* waits for a buffer to return to the ring */
-    struct sl_list sliced;      /* waits for this turn's short sends, before it receives a slice */
-    struct sl_list ended;       /* waits for its `closed` */
+    struct sl_list pending;           /* to resume in the next poll */
+    struct sl_list wait_memory;       /* waits for memory for a frame: asked again in later polls */
+    struct sl_list wait_memory_asked; /* likewise, and asked since the last turn that did work */
+    struct sl_list wait_buffer;       /* waits for a buffer to return to the ring */
+    struct sl_list sliced; /* waits for this turn's short sends, before it receives a slice */
+    struct sl_list ended;  /* waits for its `closed` */
 
     /* Closed connections for reuse: up to SL_TCP_SPARES, and more while their messages are not
      * released. */
@@ -87,10 +87,10 @@ struct sl_tcp_receive {
     bool direct;     /* likewise: into `payload` */
     bool cancelling; /* the receive in flight is being cancelled */
     bool eof;
-    bool empty_ring; /* the last receive ended because the ring was empty */
-    bool peek;       /* the last frame was long: the next receive is short */
-    bool wait_sink;  /* parsing waits for memory */
-    bool dry;        /* TLS: nothing to decrypt until more is received */
+    bool empty_ring;  /* the last receive ended because the ring was empty */
+    bool peek;        /* the last frame was long: the next receive is short */
+    bool wait_memory; /* parsing waits for memory */
+    bool dry;         /* TLS: nothing to decrypt until more is received */
     enum sl_tcp_phase phase;
     struct sl_tcp_rx_buf *first, *last; /* received, not parsed yet */
     struct sl_frame frame;              /* in all phases but HEADER */
@@ -137,10 +137,10 @@ struct sl_tcp_watch {
 };
 
 enum sl_tcp_life {
-    SL_TCP_LIVE,
-    SL_TCP_DRAINING, /* disconnect was called: sends the queue, drops received data */
-    SL_TCP_LEAVING,  /* migrating: waits for its last receive */
-    SL_TCP_ENDING    /* waits for its operations, then `closed` follows */
+    SL_TCP_LIFE_LIVE,
+    SL_TCP_LIFE_DRAINING, /* disconnect was called: sends the queue, drops received data */
+    SL_TCP_LIFE_LEAVING,  /* migrating: waits for its last receive */
+    SL_TCP_LIFE_ENDING    /* waits for its operations, then `closed` follows */
 };
 
 struct sl_tcp_conn {
@@ -148,7 +148,7 @@ struct sl_tcp_conn {
     struct sl_tcp *tcp;
     int fd;
     uint32_t ops_in_flight;
-    enum sl_tcp_life phase;
+    enum sl_tcp_life life;
     int end_err;               /* DRAINING, ENDING: error of `closed` */
     bool accept_pending;       /* TLS handshake in progress: `accepted` is not reported yet */
     struct sl_tcp_tls *tls;    /* NULL: no TLS */
@@ -182,7 +182,7 @@ static inline void sl_tcp_op_end(struct sl_tcp_conn *conn)
     sl_assert(conn->ops_in_flight > 0);
     conn->ops_in_flight--;
     conn->tcp->ops_in_flight--;
-    if (conn->phase == SL_TCP_ENDING && conn->ops_in_flight == 0) {
+    if (conn->life == SL_TCP_LIFE_ENDING && conn->ops_in_flight == 0) {
         sl_list_append(&conn->tcp->ended, &conn->waiting);
     }
 }

@@ -70,8 +70,8 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
         options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_TCP_PEER_TIMEOUT_MS;
     sl_list_init(&tcp->sending);
     sl_list_init(&tcp->pending);
-    sl_list_init(&tcp->wait_sink);
-    sl_list_init(&tcp->refused);
+    sl_list_init(&tcp->wait_memory);
+    sl_list_init(&tcp->wait_memory_asked);
     sl_list_init(&tcp->wait_buffer);
     sl_list_init(&tcp->sliced);
     sl_list_init(&tcp->ended);
@@ -129,22 +129,23 @@ static void tcp_close(struct sl_transport **transport)
 
 /* Turn */
 
-/* Asks `sink` again for waiting connections, in order, a few per turn, since there may be
- * thousands. After an idle turn no memory was freed: connections that were asked before it are not
- * asked again. Asking alone does not count as work, so that the reactor can sleep. */
-static uint32_t retry_wait_sink(struct sl_tcp *tcp)
+/* Advances connections that wait for memory, from `sink` or for staging, in order, a few per turn,
+ * since there may be thousands. After an idle turn no memory was freed: connections that were asked
+ * before it are not asked again. Asking alone does not count as work, so that the reactor can
+ * sleep. */
+static uint32_t retry_wait_memory(struct sl_tcp *tcp)
 {
     if (!tcp->armed) {
-        sl_list_append_all(&tcp->wait_sink, &tcp->refused);
+        sl_list_append_all(&tcp->wait_memory, &tcp->wait_memory_asked);
     }
     tcp->armed = false;
     uint32_t work = 0;
     struct sl_list_link *link;
-    for (uint32_t i = 0; i < ASKS_A_TURN && (link = sl_list_pop(&tcp->wait_sink)) != NULL; i++) {
+    for (uint32_t i = 0; i < ASKS_A_TURN && (link = sl_list_pop(&tcp->wait_memory)) != NULL; i++) {
         struct sl_tcp_conn *conn = SL_CONTAINER_OF(link, struct sl_tcp_conn, waiting);
         uint64_t frames_before = tcp->stats.frames_received;
         sl_tcp_conn_advance(conn);
-        if (!conn->receive.wait_sink || tcp->stats.frames_received != frames_before) {
+        if (!conn->receive.wait_memory || tcp->stats.frames_received != frames_before) {
             work++;
         }
     }
@@ -154,8 +155,8 @@ static uint32_t retry_wait_sink(struct sl_tcp *tcp)
 static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
-    if (sl_list_empty(&tcp->pending) && sl_list_empty(&tcp->wait_sink) &&
-        sl_list_empty(&tcp->refused) && sl_list_empty(&tcp->ended) && !tcp->spares_grew) {
+    if (sl_list_empty(&tcp->pending) && sl_list_empty(&tcp->wait_memory) &&
+        sl_list_empty(&tcp->wait_memory_asked) && sl_list_empty(&tcp->ended) && !tcp->spares_grew) {
         return 0;
     }
     uint32_t work = 0;
@@ -164,7 +165,7 @@ static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
         sl_tcp_conn_resume(SL_CONTAINER_OF(link, struct sl_tcp_conn, waiting));
         work++;
     }
-    work += retry_wait_sink(tcp);
+    work += retry_wait_memory(tcp);
     work += finish_ended(tcp, budget);
     if (tcp->spares_grew) {
         sl_tcp_conn_trim_spares(tcp);
@@ -203,7 +204,7 @@ static bool tcp_arm(struct sl_transport *transport)
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
     bool fed = tcp->buffers.offered > 0 && !sl_list_empty(&tcp->wait_buffer);
     tcp->armed = true;
-    return sl_list_empty(&tcp->pending) && sl_list_empty(&tcp->wait_sink) &&
+    return sl_list_empty(&tcp->pending) && sl_list_empty(&tcp->wait_memory) &&
            sl_list_empty(&tcp->ended) && sl_list_empty(&tcp->sending) && !fed;
 }
 

@@ -7,7 +7,8 @@
  * one send per connection and turn, for everything queued.
  *
  * Memory is allocated when the transport opens (buffers) and when a connection opens (send queue,
- * room for one frame that spans two buffers); the latter is reused by later connections. */
+ * room for one frame that spans two buffers); the latter is reused by later connections. Also when
+ * a connection waits for memory or migrates, and in a TLS handshake. */
 #ifndef SL_NET_TCP_TCP_H
 #define SL_NET_TCP_TCP_H
 

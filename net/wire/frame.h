@@ -32,7 +32,7 @@ struct sl_frame {
     uint16_t magic;           /* SL_FRAME_MAGIC */
     uint8_t version;          /* SL_FRAME_PROTOCOL_VERSION; at this offset in every version */
     uint8_t type;             /* sl_frame_type */
-    uint64_t request_id;      /* request, reply: starts at 1 on a connection, plus 1 per request */
+    uint64_t request_id;      /* request, reply: from 1 per client and shard; ascends, may skip */
     uint32_t budget_us;       /* request: time to its deadline, from arrival; > 0 */
                               /* reply: min_clock of the workers when it was made */
     uint32_t crc32c;          /* 0 without SL_FRAME_CHECKSUM */
@@ -51,7 +51,7 @@ static_assert(offsetof(struct sl_frame, status) == 31, "frame layout");
 
 /* Decodes and checks a header from a peer. Errors:
  * - PROTOCOL: magic, type, unknown flags, a status outside replies, a checksum without its flag.
- * - VERSION: *out is filled, but only its magic and version are meaningful.
+ * - VERSION: *out is filled; only payload_bytes, magic and version mean the same in every version.
  * - TOO_LARGE: payload_bytes exceeds the limit of the type.
  *
  * Higher layers check request_id, budget_us and credits. header: SL_FRAME_HEADER_BYTES bytes, any

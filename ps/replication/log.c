@@ -152,7 +152,7 @@ static void report_in_sync(struct sl_server *server)
                 server->options.shard.index, replica->config.backup_task, replica->config.epoch,
                 server->role.degraded_writes);
     sl_replication_report(server, true);
-    sl_replication_open(server);
+    sl_replication_start_serving(server);
 }
 
 void sl_replication_log_begin(struct sl_server *server)
@@ -373,8 +373,8 @@ static void name_client(struct sl_replication_entry_head *head,
     head->client_id = session->client_id;
 }
 
-/* Allocates an entry of `bytes` including its body; NULL: no memory, and no backup is in sync any
- * more. */
+/* Allocates an entry of `bytes` including its body. NULL: no memory; the sender has given up on the
+ * backup. */
 static struct sl_replication_entry *make(struct sl_server *server, size_t bytes)
 {
     struct sl_replication_entry *entry = malloc(bytes);
@@ -470,7 +470,7 @@ bool sl_replication_log_done(struct sl_server_request *request)
     return waits;
 }
 
-bool sl_replication_log_failed(struct sl_server_request *request, uint32_t section_end, int err)
+bool sl_replication_log_ended(struct sl_server_request *request, uint32_t section_end, int err)
 {
     sl_assert(request->list == NULL);
     if (request->payload == NULL || request->server->role.switchover == SL_SERVER_SWITCHED_OVER) {

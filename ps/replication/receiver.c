@@ -34,7 +34,7 @@ void sl_replication_receiver_forget(struct sl_server *server)
     struct sl_replication *replica = server->replica;
     /* Nothing was executed: keep the empty shard, because creating one takes milliseconds. */
     const bool is_empty = replica->backup.position == 0 && !replica->backup.is_loading &&
-                          replica->backup.progress == SL_REPLICATION_ENTRY_WAITS &&
+                          replica->backup.progress == SL_REPLICATION_PROGRESS_WAITS &&
                           !replica->backup.is_broken;
     sl_replication_receiver_drop(server);
     sl_replication_expirations_forget(replica);
@@ -121,7 +121,7 @@ static void put_first(struct sl_server *server)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
     struct sl_server_request *request = sl_server_request_first(&backup->entries);
-    backup->progress = SL_REPLICATION_ENTRY_WAITS;
+    backup->progress = SL_REPLICATION_PROGRESS_WAITS;
     sl_server_request_unlist(request);
     server->role.has_entries = !sl_list_empty(&backup->entries);
     sl_server_request_free(request);
@@ -189,7 +189,7 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
 
 /* Executing */
 
-static void answer(struct sl_server *server)
+static void acknowledge(struct sl_server *server)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
     struct sl_server_conn *conn = backup->feed;
@@ -226,7 +226,7 @@ static bool fail(struct sl_server *server, const char *format, ...)
                    backup->position + 1, what);
     sl_log_error("shard %u: %s", server->options.shard.index, text);
     backup->is_broken = true;
-    answer(server);
+    acknowledge(server);
     sl_replication_receiver_drop(server);
     if (backup->feed != NULL) {
         sl_server_send_error(backup->feed, 0, SL_ERR_INVALID, text);
@@ -311,7 +311,7 @@ static bool begin_write(struct sl_server *server, struct sl_server_request *requ
     }
     sl_shard_skip_writes_before(&request->work, written_before(server, head));
     sl_shard_apply_only(&request->work, head->end);
-    server->replica->backup.progress = SL_REPLICATION_ENTRY_RUNS;
+    server->replica->backup.progress = SL_REPLICATION_PROGRESS_RUNS;
     return true;
 }
 
@@ -384,7 +384,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
         .payload = (uint8_t *)(uintptr_t)body_of(request),
     };
     backup->session_load = (struct sl_server_session_load){.is_exact = true};
-    backup->progress = SL_REPLICATION_ENTRY_LOADS;
+    backup->progress = SL_REPLICATION_PROGRESS_LOADS;
     int err = 0;
     if (is_first) {
         backup->is_loading = true;
@@ -478,15 +478,15 @@ static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
     struct sl_replication_backup *backup = &server->replica->backup;
     struct sl_server_request *request = sl_server_request_first(&backup->entries);
     *spent = 1;
-    if (backup->progress == SL_REPLICATION_ENTRY_WAITS) {
-        backup->progress = SL_REPLICATION_ENTRY_EXECUTED; /* unless `begin` starts slices */
+    if (backup->progress == SL_REPLICATION_PROGRESS_WAITS) {
+        backup->progress = SL_REPLICATION_PROGRESS_EXECUTED; /* unless `begin` starts slices */
         if (!begin(server, request)) {
             return false;
         }
     }
-    if (backup->progress != SL_REPLICATION_ENTRY_EXECUTED) {
+    if (backup->progress != SL_REPLICATION_PROGRESS_EXECUTED) {
         char reason[SL_MESSAGE_TEXT_BYTES];
-        const int result = backup->progress == SL_REPLICATION_ENTRY_RUNS
+        const int result = backup->progress == SL_REPLICATION_PROGRESS_RUNS
                                ? sl_shard_run(server->shard, &request->work, NULL, keys, spent,
                                               reason, sizeof reason)
                                : load_block(server, keys, spent, reason, sizeof reason);
@@ -496,7 +496,7 @@ static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
         if (result != SL_SHARD_DONE) {
             return result == SL_SHARD_AGAIN && sl_shard_iteration_due(server->shard);
         }
-        backup->progress = SL_REPLICATION_ENTRY_EXECUTED;
+        backup->progress = SL_REPLICATION_PROGRESS_EXECUTED;
     }
     return finish(server, request);
 }
@@ -516,6 +516,6 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
         spent += spent == 0; /* an entry without keys is work too */
         left -= spent < left ? spent : left;
     }
-    answer(server);
+    acknowledge(server);
     return keys - left;
 }

@@ -13,10 +13,10 @@ struct sl_transport_message;
 
 /* Of the first entry of a backup. */
 enum sl_replication_progress {
-    SL_REPLICATION_ENTRY_WAITS,
-    SL_REPLICATION_ENTRY_RUNS,  /* its request, in slices */
-    SL_REPLICATION_ENTRY_LOADS, /* its block of the snapshot, in slices */
-    SL_REPLICATION_ENTRY_EXECUTED,
+    SL_REPLICATION_PROGRESS_WAITS,
+    SL_REPLICATION_PROGRESS_RUNS,  /* its request, in slices */
+    SL_REPLICATION_PROGRESS_LOADS, /* its block of the snapshot, in slices */
+    SL_REPLICATION_PROGRESS_EXECUTED,
 };
 
 struct sl_replication_backup {

@@ -76,7 +76,7 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
     if (!was_told && replica->config.has_backup) {
         sl_replication_set_stage(replica, SL_REPLICATION_WAITS_FOR_BACKUP);
     } else {
-        sl_replication_open(server);
+        sl_replication_start_serving(server);
     }
     sl_replication_sender_open(server);
 }
@@ -251,7 +251,7 @@ const struct sl_server_hooks sl_replication_hooks = {
     .leave = leave,
     .expired = sl_replication_expired,
     .write_done = sl_replication_log_done,
-    .write_failed = sl_replication_log_failed,
+    .write_ended = sl_replication_log_ended,
     .write_refused = sl_replication_log_refused,
     .client_event = sl_replication_log_client,
     .answer_later = sl_replication_log_answer,

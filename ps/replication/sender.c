@@ -113,7 +113,7 @@ static void on_writable(void *ctx, struct sl_session *session)
     sl_replication_log_pump(ctx);
 }
 
-static void on_expired(void *ctx, struct sl_session *session, int err, const char *reason)
+static void on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_server *server = ctx;
     sl_log_warn("shard %u: its backup: connection lost: %s; retrying", server->options.shard.index,
@@ -149,7 +149,7 @@ static const struct sl_session_events events = {
     .received = on_received,
     .sink = on_sink,
     .writable = on_writable,
-    .lost = on_expired,
+    .lost = on_lost,
     .closed = on_closed,
 };
 

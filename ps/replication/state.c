@@ -83,7 +83,7 @@ void sl_replication_report(struct sl_server *server, bool in_sync)
                                    replica->config.epoch, in_sync);
 }
 
-void sl_replication_open(struct sl_server *server)
+void sl_replication_start_serving(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     if (replica->stage == SL_REPLICATION_WAITS_FOR_BACKUP && server->is_restored) {

@@ -62,8 +62,8 @@ void sl_replication_set_link(struct sl_replication *replica, enum sl_replication
 void sl_replication_set_stage(struct sl_replication *replica, enum sl_replication_stage stage);
 void sl_replication_set_may_switch_over(struct sl_replication *replica, bool may_switch_over);
 
-/* Welcomes waiting clients. */
-void sl_replication_open(struct sl_server *server);
+/* The primary serves from now on: applies deferred expirations, welcomes waiting clients. */
+void sl_replication_start_serving(struct sl_server *server);
 
 /* Another server is the primary: stops executing and answering; the process ends. */
 void sl_replication_fenced(struct sl_server *server);

@@ -42,7 +42,8 @@ struct sl_server_hooks {
     /* A primary sent a frame. The hook releases it. */
     void (*frame)(struct sl_server_conn *conn, const struct sl_transport_message *message);
 
-    /* The connection leaves its session, whose answers are dropped, or a primary's has closed. */
+    /* A client's connection leaves its session: drop answers that wait for it. Or the primary's
+     * connection has closed. */
     void (*leave)(struct sl_server_conn *conn);
 
     /* A worker expired while this server does not serve. */
@@ -53,10 +54,10 @@ struct sl_server_hooks {
      * answered. False: answer it now. */
     bool (*write_done)(struct sl_server_request *request);
 
-    /* (logs) A request that writes has failed, was answered, and is in no list; err 0: nobody waits
-     * for it. Its sections before section_end took effect. True: the hook owns it and frees it
-     * after the acknowledgement. */
-    bool (*write_failed)(struct sl_server_request *request, uint32_t section_end, int err);
+    /* (logs) A request that writes is over, without a reply that waits: it failed and was answered,
+     * or nobody expects a reply (err 0). It is in no list. Its sections before section_end took
+     * effect. True: the hook owns it and frees it after the acknowledgement. */
+    bool (*write_ended)(struct sl_server_request *request, uint32_t section_end, int err);
 
     /* (logs) The same for a request that was rejected before it was queued. */
     void (*write_refused)(const struct sl_server_session *session, uint64_t request_id, int err);
@@ -108,9 +109,10 @@ struct sl_server_role {
     uint64_t state;             /* id of the shard's state; clients see it as incarnation */
     uint64_t degraded_since_ns; /* 0: in sync, or a backup */
 
-    /* Written by the server: */
-    bool is_touched; /* a client was welcomed or has expired, so a new backup needs a snapshot */
-    uint64_t degraded_writes; /* acknowledged while no backup was in sync */
+    /* The shard may not be empty: a client was welcomed or has expired, or it was restored or
+     * promoted. A new backup needs a snapshot. */
+    bool is_touched;
+    uint64_t degraded_writes; /* acknowledged while no backup was in sync; counted by both */
 };
 
 #endif

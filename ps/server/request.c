@@ -316,8 +316,8 @@ static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_re
     return false;
 }
 
-/* Returns true when the request has or had an effect beyond its reply, so that its answer waits for
- * the backup. */
+/* Returns true when the request has or had an effect beyond its reply, so that it must be logged.
+ * The hook decides whether its answer waits for the backup. */
 static bool is_to_be_logged(const struct sl_server *server, const struct sl_shard_request *work)
 {
     return work->writes && server->role.logs;
@@ -471,10 +471,10 @@ static enum sl_server_outcome reply_from_buffer(struct sl_server_request *reques
 }
 
 /* True: the log has taken the request. */
-static bool log_failed(struct sl_server_request *request, uint32_t section_end, int err)
+static bool log_ended(struct sl_server_request *request, uint32_t section_end, int err)
 {
     const struct sl_server *server = request->server;
-    return server->role.logs && server->options.hooks->write_failed(request, section_end, err);
+    return server->role.logs && server->options.hooks->write_ended(request, section_end, err);
 }
 
 void sl_server_request_fail(struct sl_server_request *request, int err, const char *text)
@@ -491,7 +491,7 @@ void sl_server_request_fail(struct sl_server_request *request, int err, const ch
     }
     if (request->session == NULL) {
         sl_server_request_end(request);
-    } else if (!writes || !log_failed(request, section_end, err)) {
+    } else if (!writes || !log_ended(request, section_end, err)) {
         sl_server_request_free(request);
     }
 }
@@ -499,7 +499,7 @@ void sl_server_request_fail(struct sl_server_request *request, int err, const ch
 void sl_server_request_end(struct sl_server_request *request)
 {
     sl_assert(request->session == NULL);
-    if (request->effect_end == 0 || !log_failed(request, request->effect_end, 0)) {
+    if (request->effect_end == 0 || !log_ended(request, request->effect_end, 0)) {
         sl_server_request_free(request);
     }
 }

@@ -16,8 +16,8 @@ enum sl_server_request_stage {
 };
 
 /* A request that was not answered in the upcall that received it. Until it is answered, exactly one
- * list holds it: its connection's queue, or the server's parked or resumed requests. On a backup:
- * an entry of the primary's log. */
+ * list holds it: its connection's queue, or the server's parked or resumed requests. On a backup
+ * also an entry of the primary's log: id is its number; session and conn are NULL. */
 struct sl_server_request {
     struct sl_list_link link;
     struct sl_list *list; /* NULL: being sent, or held by the log */
