@@ -4,6 +4,7 @@
 
 #include "core/assert.h"
 #include "ps/shard/kv.h"
+#include "ps/shard/lookup.h"
 
 void sl_shard_handler_lengths(const struct sl_shard *shard, const struct sl_shard_table *table,
                               const uint64_t *keys, uint32_t count, uint32_t *lengths)
@@ -57,6 +58,14 @@ static int ask_again(struct sl_shard *shard, struct sl_shard_request *request)
     return SL_SHARD_PARKED;
 }
 
+void sl_shard_handler_stop_waiting(struct sl_shard *shard, struct sl_shard_request *request)
+{
+    if (request->asks_again) {
+        request->asks_again = false;
+        shard->asks_again--;
+    }
+}
+
 static void count(struct sl_shard_table *table, const struct sl_shard_request *request,
                   const struct sl_kv_request *call)
 {
@@ -87,11 +96,11 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
     if (call.push == NULL && call.pull == NULL) {
         return SL_SHARD_DONE; /* a push that the handler has received before */
     }
-    const int err = sl_shard_kv_check_owner(shard, request, slice, call.keys, call.key_count);
+    const int err = sl_shard_check_kv_owner(shard, request, slice, call.keys, call.key_count);
     if (err != 0) {
         return err;
     }
-    sl_shard_kv_drop(shard, request); /* the request is no longer waiting */
+    sl_shard_handler_stop_waiting(shard, request);
     const int result = handler->handle(handler->ctx, &call);
     if (result == SL_ERR_AGAIN) {
         return ask_again(shard, request);

@@ -12,32 +12,12 @@
 
 static_assert(SL_SHARD_BATCH_KEYS == SL_KV_TABLE_BATCH, "a batch is looked up at once");
 
-/* Copied bytes for one unit of budget; each visit of an array costs one more. */
-#define BYTES_PER_COST         256
 #define RESERVED_KEYS_PER_COST 8 /* keys reserved for one unit of budget */
 
 /* Smallest part of an array to copy at a time. A push_pull alternates in steps of PUSH_PULL_BYTES,
  * so that the pull reads the pushed values from the L1 cache. */
 #define VISIT_BYTES_LEAST      4096
 #define PUSH_PULL_BYTES        8192
-
-uint64_t sl_shard_kv_cost(const struct sl_request_section *section, uint32_t dim)
-{
-    return section->key_count + section->count * dim / BYTES_PER_COST;
-}
-
-int sl_shard_kv_check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
-                            struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
-{
-    const uint32_t shard_count = shard->options.count;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t owner = sl_partition_kv_owner(keys[i], shard_count);
-        if (owner != shard->options.index) {
-            return sl_shard_fail_owner(shard, request, slice, keys[i], owner);
-        }
-    }
-    return 0;
-}
 
 /* Part of a key's array that the section names: `count` values from `start` on; `whole` is the
  * length of the array. */
@@ -92,7 +72,7 @@ static int reservation_batch(struct sl_shard *shard, struct sl_shard_table *tabl
     uint32_t failed = 0;
     uint32_t length = 0;
     int err =
-        sl_shard_kv_check_owner(shard, request, slice, request->view.keys + request->key, count);
+        sl_shard_check_kv_owner(shard, request, slice, request->view.keys + request->key, count);
     if (err != 0) {
         return err;
     }
@@ -182,10 +162,7 @@ static int push_begin(struct sl_shard *shard, struct sl_shard_table *table,
 
 void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request)
 {
-    if (request->asks_again) {
-        request->asks_again = false;
-        shard->asks_again--;
-    }
+    sl_shard_handler_stop_waiting(shard, request);
     if (request->scratch != NULL && sl_shard_op_kv(request->view.section.op)) {
         struct sl_shard_table *table = shard->tables[request->view.section.table_id];
         sl_kv_table_reservation_end(table->kv, sl_kv_table_own_reservation(table->kv));
@@ -235,13 +212,13 @@ static bool visit_array(struct sl_shard_table *table, struct sl_shard_request *r
 {
     const uint32_t width = table->spec.dim;
     const struct part part = part_of(&request->view, request->key);
-    const uint64_t paid = (uint64_t)sl_shard_slice_left(slice) * BYTES_PER_COST;
+    const uint64_t paid = (uint64_t)sl_shard_slice_left(slice) * SL_SHARD_KV_BYTES_PER_COST;
     const uint64_t most = (paid < VISIT_BYTES_LEAST ? VISIT_BYTES_LEAST : paid) / width;
     const uint32_t left = part.count - request->key_done;
     const uint32_t count = left < most ? left : (uint32_t)most;
     sl_assert(array->length == part.whole);
     visit(table, request, array, part.start + request->key_done, count, reply);
-    slice->spent += 1 + (uint32_t)((uint64_t)count * width / BYTES_PER_COST);
+    slice->spent += 1 + (uint32_t)((uint64_t)count * width / SL_SHARD_KV_BYTES_PER_COST);
     request->done += count;
     request->key_done += count;
     if (count < left) {
@@ -258,7 +235,7 @@ static int find_batch(const struct sl_shard *shard, struct sl_shard_table *table
                       uint32_t count, struct sl_kv_array **arrays)
 {
     const uint64_t *keys = request->view.keys + request->key;
-    const int err = sl_shard_kv_check_owner(shard, request, slice, keys, count);
+    const int err = sl_shard_check_kv_owner(shard, request, slice, keys, count);
     if (err != 0) {
         return err;
     }
@@ -331,7 +308,7 @@ static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *tabl
         }
         const uint32_t count = sl_shard_batch(key_count - request->key, paid);
         const uint64_t *keys = request->view.keys + request->key;
-        const int err = sl_shard_kv_check_owner(shard, request, slice, keys, count);
+        const int err = sl_shard_check_kv_owner(shard, request, slice, keys, count);
         if (err != 0) {
             return err;
         }

@@ -8,9 +8,6 @@
 int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
                     struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice);
 
-/* Returns the cost of a KV section, without finding repeated keys. */
-uint64_t sl_shard_kv_cost(const struct sl_request_section *section, uint32_t dim);
-
 /* Returns true when the request waits for its handler. */
 bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_request *request);
 
@@ -25,10 +22,6 @@ void sl_shard_kv_next_chunk(const struct sl_shard *shard, const struct sl_shard_
 /* Ends the section's reservation and its wait. */
 void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request);
 
-/* Checks that this shard owns the keys. Errors: WRONG_SHARD. */
-int sl_shard_kv_check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
-                            struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count);
-
 /* Let the table use what is left of the shard's memory limit, and count what it used. */
 void sl_shard_kv_limit_memory(const struct sl_shard *shard, struct sl_shard_table *table);
 void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *table);
@@ -37,6 +30,9 @@ void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *tab
 int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
                          struct sl_shard_request *request, uint8_t *reply,
                          struct sl_shard_slice *slice);
+
+/* Ends the wait of a request for another call of the handler. */
+void sl_shard_handler_stop_waiting(struct sl_shard *shard, struct sl_shard_request *request);
 
 void sl_shard_handler_lengths(const struct sl_shard *shard, const struct sl_shard_table *table,
                               const uint64_t *keys, uint32_t count, uint32_t *lengths);

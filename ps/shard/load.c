@@ -1,7 +1,6 @@
 #include "ps/shard/load.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,43 +11,6 @@
 #include "ps/shard/lookup.h"
 
 #define BYTES_PER_COST 256
-
-int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *slice, int err,
-                       const char *format, ...)
-{
-    char what[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    char where[SL_TABLE_NAME_BYTES + 64] = "";
-    const struct sl_snapshot_block *block = load->block;
-    if (block != NULL) {
-        const struct sl_shard_table *table = load->shard->tables[block->table_id % SL_LIMIT_TABLES];
-        const bool named = block->kind != SL_SNAPSHOT_TABLE &&
-                           block->kind <= SL_SNAPSHOT_BUFFERED_PUSH &&
-                           block->kind != SL_SNAPSHOT_CLOCKS && table != NULL;
-        (void)snprintf(where, sizeof where, ", a block of %s%s%s",
-                       sl_snapshot_kind_name(block->kind), named ? " of table " : "",
-                       named ? table->spec.name : "");
-    }
-    (void)snprintf(slice->reason, slice->reason_bytes, "snapshot of shard %u of %u%s: %s",
-                   load->stream_shard, load->stream_shard_count, where, what);
-    return err;
-}
-
-int sl_shard_load_fail_record(const struct sl_shard_load *load, struct sl_shard_slice *slice)
-{
-    return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "record %u of %u is invalid",
-                              load->block->count - load->left, load->block->count);
-}
-
-int sl_shard_load_fail_memory(const struct sl_shard_load *load, struct sl_shard_slice *slice)
-{
-    return sl_shard_load_fail(
-        load, slice, SL_ERR_NO_MEMORY, "no memory for it: the tables have %zu bytes, %s",
-        load->shard->memory_bytes, sl_shard_limit_text(load->shard, (char[64]){0}));
-}
 
 static int fail_owner(const struct sl_shard_load *load, struct sl_shard_slice *slice,
                       const char *what, uint64_t key)

@@ -1,4 +1,4 @@
-/* Declarations shared by load.c and load_clocks.c and private to them. Owner reactor. */
+/* Declarations shared by the files load*.c and private to them. Owner reactor. */
 #ifndef SL_PS_SHARD_LOAD_INTERNAL_H
 #define SL_PS_SHARD_LOAD_INTERNAL_H
 

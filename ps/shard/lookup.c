@@ -12,6 +12,19 @@ int sl_shard_fail_owner(const struct sl_shard *shard, const struct sl_shard_requ
                          shard->options.count);
 }
 
+int sl_shard_check_kv_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
+                            struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
+{
+    const uint32_t shard_count = shard->options.count;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t owner = sl_partition_kv_owner(keys[i], shard_count);
+        if (owner != shard->options.index) {
+            return sl_shard_fail_owner(shard, request, slice, keys[i], owner);
+        }
+    }
+    return 0;
+}
+
 static int check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
                        struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
 {

@@ -48,6 +48,15 @@ static inline uint64_t sl_shard_dense_cost(uint64_t count)
     return count / SL_SHARD_ELEMENTS_PER_KEY + 1;
 }
 
+/* Copied bytes of KV values for one unit of budget; each visit of an array costs one more. */
+#define SL_SHARD_KV_BYTES_PER_COST 256
+
+/* Returns the cost of a KV section, without finding repeated keys. */
+static inline uint64_t sl_shard_kv_cost(const struct sl_request_section *section, uint32_t dim)
+{
+    return section->key_count + section->count * dim / SL_SHARD_KV_BYTES_PER_COST;
+}
+
 /* Returns how many elements of a dense range, from `at` on, the budget pays for. At least
  * one block's part, and never a cut inside a block, because slots may belong to the whole block. */
 uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t budget);
