@@ -174,6 +174,7 @@ SL_CASE_WITH(strangers__that_begin_short_frames_delay_nobody, setup, teardown)
     end_deliver(&end);
     assert_int_equal(end.frame_count, before + 1);
     free(hello);
+    sl_dpdk_receive_close(end.conn);
     drop_all(taken, count);
 }
 
@@ -193,6 +194,7 @@ SL_CASE_WITH(strangers__whose_packets_wait_delay_nobody, setup, teardown)
     end_deliver(&end);
     assert_int_equal(end.frame_count, 1);
     free(sink);
+    sl_dpdk_receive_close(end.conn);
     drop_all(taken, count);
 }
 
