@@ -12,10 +12,10 @@
 #include "tests/sim/random.h"
 
 /* A step may end so long after its deadline: a disconnect gives what was taken a second. */
-#define LATE_NS     (1500 * SL_CLOCK_NS_PER_MS)
+#define LATE_NS    (1500 * SL_CLOCK_NS_PER_MS)
 
-#define LOOK_UNITS  12  /* that one pull looks at */
-#define LOOK_BACK   200 /* how far it goes back for them */
+#define LOOK_UNITS 12  /* that one pull looks at */
+#define LOOK_BACK  200 /* how far it goes back for them */
 
 int sl_sim_work_begin(struct sl_sim_work *work, struct sl_client *client,
                       struct sl_sim_oracle *oracle, struct sl_sim_process *process,

@@ -29,8 +29,8 @@ struct sl_dpdk_faults {
 };
 
 /* As a test writes it: "loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,truncate=0.001,
- * blackout=0.00001,short=0.1,delay_us=100,blackout_ms=50,seed=7", in any order. Errors: INVALID, and
- * `why` names what is none of these. Any thread. */
+ * blackout=0.00001,short=0.1,delay_us=100,blackout_ms=50,seed=7", in any order. Errors: INVALID,
+ * and `why` names what is none of these. Any thread. */
 int sl_dpdk_faults_parse(const char *text, struct sl_dpdk_faults *out, char *why, size_t why_bytes);
 
 /* What the faults need of the reactor, in a plug-in that has none: those of struct sl_dpdk_host. */

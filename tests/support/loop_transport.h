@@ -11,7 +11,8 @@
  *
  * The third one has a device, as it were: it writes the answer to a frame that took a landing along
  * there, if it is long and fits, before its receiver hears of it; that knows of no landing. What is
- * long and does not lie in registered memory, on either side, counts as copied. It does not migrate.
+ * long and does not lie in registered memory, on either side, counts as copied. It does not
+ * migrate.
  *
  * A network is what its transports meet on: listeners are found by port. It goes to
  * sl_transport_open as options.medium. One thread. */

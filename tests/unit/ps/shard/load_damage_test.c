@@ -198,7 +198,8 @@ SL_CASE(shard_load__a_row_of_another_shard)
         append_row(&stream, 0, 1);
         append_end(&stream, s, 2);
         const int err = load_alone(&stream, 0);
-        corrupt += err == SL_ERR_CORRUPT && strstr(reason, "key 1 does not belong to that shard") != NULL;
+        corrupt +=
+            err == SL_ERR_CORRUPT && strstr(reason, "key 1 does not belong to that shard") != NULL;
         assert_true(err == 0 || err == SL_ERR_CORRUPT);
     }
     assert_int_equal(corrupt, 1);
