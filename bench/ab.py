@@ -120,7 +120,7 @@ def cases_of(text):
 
 def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("builds", type=build_of, nargs=2, metavar=("OLD", "NEW"))
+    parser.add_argument("builds", type=build_of, nargs=2, metavar="BUILD", help="OLD, then NEW")
     parser.add_argument("--cases", type=cases_of, default=DEFAULT_CASES, help=f"all, or some of {','.join(CASES)}")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.4, help="of one measurement")
