@@ -22,7 +22,7 @@ static inline bool sl_bench_peer_is_there(const struct sl_bench_peer *peer)
     return peer->script.pid != 0;
 }
 
-/* What the script's output is, for one load. */
+/* The output of the script for one load. */
 enum sl_bench_peer_kind {
     SL_BENCH_PEER_REQUESTS, /* "requests" and "keys", 1/s */
     SL_BENCH_PEER_BYTES,    /* "bytes", 1/s */

@@ -99,7 +99,7 @@ int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl
 /* Returns the source of the value at `target`; its source is NULL if it was not given. */
 const struct sl_cli_given *sl_settings_given(const struct sl_cli *cli, const void *target);
 
-/* Returns the programs of which `flag` is an option of this table; 0: none. */
+/* Returns the programs that have `flag` as an option of this table; 0: none. */
 uint32_t sl_settings_programs(const char *flag);
 
 /* Returns the next environment variable that the programs read, except Slurm's. *next: 0 at first.

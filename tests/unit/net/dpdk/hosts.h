@@ -16,15 +16,14 @@
 #include "tests/support/fault_port.h"
 #include "tests/support/wire_port.h"
 
-#define NODES         3U
-#define LINKS         16U
-#define KINDS         16U
-#define ADDRESS_A     "10.1.0.1"
-#define ADDRESS_B     "10.1.0.2"
-#define PORT_BASE     4000U
-#define NEIGHBOUR     0U /* as a kind of packets: ARP */
-#define STEP_NS       (100 * SL_CLOCK_NS_PER_US)
-#define FRAMES_OF(ms) ((ms)*10U) /* turns */
+#define NODES     3U
+#define LINKS     16U
+#define KINDS     16U
+#define ADDRESS_A "10.1.0.1"
+#define ADDRESS_B "10.1.0.2"
+#define PORT_BASE 4000U
+#define NEIGHBOUR 0U /* as a kind of packets: ARP */
+#define STEP_NS   (100 * SL_CLOCK_NS_PER_US)
 
 struct frame;
 
