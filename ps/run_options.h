@@ -3,8 +3,8 @@
 #define SL_PS_RUN_OPTIONS_H
 
 #include "config/settings.h"
+#include "metastore/etcd.h"
 #include "net/transport.h"
-#include "ps/metastore/etcd.h"
 #include "ps/process/process.h"
 
 #define SL_RUN_REASON_BYTES 1024

@@ -33,6 +33,7 @@ ARROWS = {
     "net/dpdk": "net/base+",
     "net/dpdk/module": "net/dpdk+",
     "net/builtin": "net/base+ net/tcp net/shm net/rdma net/dpdk",
+    "metastore": "reactor",
     "ps/optimizer": "",
     "ps/table": "ps/optimizer",
     "ps/snapshot": "ps/table+ net/control",
@@ -41,8 +42,7 @@ ARROWS = {
     "ps/server": "ps/shard+ ps/checkpoint net/control+",
     "ps/replication": "ps/server+",
     "ps/coordinator": "net/control",
-    "ps/metastore": "reactor",
-    "ps/leader": "ps/coordinator+ ps/metastore+",
+    "ps/leader": "ps/coordinator+ metastore+",
     "ps/agent": "net/control+",
     "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+",
     "ps": "ps/process+ config tools/doctor reactor",
@@ -60,8 +60,8 @@ CONFINED = [
     (r"#include <liburing", r"reactor/ring.*|net/(tcp|shm)/.*|bench/bare_.*", "liburing"),
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
     (r"#include <rte_", r"net/dpdk/module/.*", "DPDK"),
-    (r"#include <curl/", r"ps/metastore/etcd\.c", "libcurl"),
-    (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|ps/metastore/etcd_json\.c", "OpenSSL"),
+    (r"#include <curl/", r"metastore/etcd\.c", "libcurl"),
+    (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|metastore/etcd_json\.c", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
@@ -84,7 +84,7 @@ FORBIDDEN = [
 # Where variables of the environment are read, and the table that has them all: what is not in it, a
 # launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and TMPDIR the system's.
 VARIABLE_TABLE = "config/settings.c"
-VARIABLE_FOLDERS = ("config", "core", "kv", "net", "ps", "reactor", "tools", "worker")
+VARIABLE_FOLDERS = ("config", "core", "kv", "metastore", "net", "ps", "reactor", "tools", "worker")
 VARIABLE = re.compile(r'"((?:STARLING|NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
                       r'getenv\("(?!SLURM_|PATH"|TMPDIR")(\w+)"\)')
 # Identifiers of words that docs/glossary.md has replaced, and what to say instead.

@@ -1,4 +1,4 @@
-/* Coordinator log keeps the coordinator's records in the metastore (ps/metastore/metastore.h),
+/* Coordinator log keeps the coordinator's records in the metastore (metastore/metastore.h),
  * under PREFIX/state/. At first it loads them into a new coordinator. Then it writes every changed
  * record, and holds outgoing messages, in order, until all earlier changes are written: no member
  * learns anything that the next leader would not know.
@@ -10,8 +10,8 @@
 #ifndef SL_PS_LEADER_COORDINATOR_LOG_H
 #define SL_PS_LEADER_COORDINATOR_LOG_H
 
+#include "metastore/metastore.h"
 #include "ps/coordinator/coordinator.h"
-#include "ps/metastore/metastore.h"
 
 struct sl_coordinator_log_options {
     struct sl_metastore *metastore;

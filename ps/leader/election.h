@@ -1,5 +1,5 @@
 /* Election chooses the process that hosts the coordinator. Candidates compete for one key of the
- * metastore (ps/metastore/metastore.h), PREFIX/coordinator. The key hangs on a lease that the
+ * metastore (metastore/metastore.h), PREFIX/coordinator. The key hangs on a lease that the
  * winner renews; its value names the winner and its endpoint. The key's creation revision is the
  * term, which grows with every election. Every write of a leader compares it, so no write of a
  * former term succeeds.
@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "core/limits.h"
+#include "metastore/metastore.h"
 #include "net/control/message.h"
-#include "ps/metastore/metastore.h"
 
 /* The leader, as the key's value names it. */
 struct sl_election_leader {

@@ -8,8 +8,8 @@
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/log.h"
+#include "metastore/etcd_metastore.h"
 #include "ps/leader/leader.h"
-#include "ps/metastore/etcd_metastore.h"
 #include "ps/process/job.h"
 
 /* Bounds of the leader's lease: half of the members' lease, so that a new leader is known before

@@ -5,11 +5,11 @@
  * A server that does not answer is left after a third of the timeout. So a write may happen twice,
  * or happen although an error is reported: callers must send writes that compare a key and can be
  * repeated. Answers are validated, and limited to SL_ETCD_BODY_BYTES_MAX. */
-#ifndef SL_PS_METASTORE_ETCD_H
-#define SL_PS_METASTORE_ETCD_H
+#ifndef SL_METASTORE_ETCD_H
+#define SL_METASTORE_ETCD_H
 
 #include "core/limits.h"
-#include "ps/metastore/metastore.h"
+#include "metastore/metastore.h"
 
 #define SL_ETCD_SERVERS_MAX      9
 #define SL_ETCD_BODY_BYTES_MAX   (16U << 20) /* per answer */

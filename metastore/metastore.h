@@ -1,16 +1,16 @@
-/* Metastore is the interface to a small key-value store (etcd) that outlives all processes of a
- * job. A write can compare a key: it must be absent, or unchanged; the write then happens
- * completely or not at all. A key can hang on a lease and is removed when the lease ends.
+/* Metastore is the interface to a small key-value store (etcd) that outlives the processes that use
+ * it. A write can compare a key: it must be absent, or unchanged; the write then happens completely
+ * or not at all. A key can hang on a lease and is removed when the lease ends.
  *
  * Requests are asynchronous: `done` runs on the owner reactor, never inside sl_metastore_request.
  * Answers come in the order of the requests, but LEASE_RENEW may overtake other kinds. Every
- * request has a timeout and is answered by then. Not on the data path: a job sends a few requests a
- * second.
+ * request has a timeout and is answered by then. Not on the data path: a process sends a few
+ * requests a second.
  *
- * Implementations: ps/metastore/etcd_metastore.h; in memory, for tests:
- * tests/support/memory_store.h. */
-#ifndef SL_PS_METASTORE_METASTORE_H
-#define SL_PS_METASTORE_METASTORE_H
+ * Implementations: metastore/etcd_metastore.h; in memory, for tests: tests/support/memory_store.h.
+ */
+#ifndef SL_METASTORE_METASTORE_H
+#define SL_METASTORE_METASTORE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "ps/metastore/etcd_json.h"
+#include "metastore/etcd_json.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,10 +1,10 @@
-/* Etcd metastore implements the metastore with etcd clients (ps/metastore/etcd.h) on two offload
+/* Etcd metastore implements the metastore with etcd clients (metastore/etcd.h) on two offload
  * threads (reactor/offload.h): one only renews leases, so that long writes do not delay renewals;
  * the other does the rest. Owner reactor. */
-#ifndef SL_PS_METASTORE_ETCD_METASTORE_H
-#define SL_PS_METASTORE_ETCD_METASTORE_H
+#ifndef SL_METASTORE_ETCD_METASTORE_H
+#define SL_METASTORE_ETCD_METASTORE_H
 
-#include "ps/metastore/etcd.h"
+#include "metastore/etcd.h"
 #include "reactor/reactor.h"
 
 struct sl_etcd_metastore;

@@ -1,4 +1,4 @@
-#include "ps/metastore/etcd.h"
+#include "metastore/etcd.h"
 
 #include <curl/curl.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
-#include "ps/metastore/etcd_json.h"
+#include "metastore/etcd_json.h"
 
 #define TOKEN_BYTES    4096
 #define CONNECT_MS     1000

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "ps/metastore/etcd.h"
+#include "metastore/etcd.h"
 #include "real_etcd.h"
 #include "tests/support/unit.h"
 

@@ -1,11 +1,11 @@
-#include "ps/metastore/etcd_metastore.h"
+#include "metastore/etcd_metastore.h"
 
 #include <stdlib.h>
 
 #include "core/assert.h"
 #include "reactor/offload.h"
 
-#define ASIDES 2 /* [0] renews leases, [1] does the rest */
+#define OFFLOADS 2 /* [0] renews leases, [1] does the rest */
 
 struct sl_etcd_metastore;
 
@@ -20,8 +20,8 @@ struct job {
 struct sl_etcd_metastore {
     struct sl_metastore base;
     struct job *jobs;
-    struct sl_offload *asides[ASIDES];
-    struct sl_etcd *etcds[ASIDES]; /* [i] belongs to the thread of asides[i] */
+    struct sl_offload *offloads[OFFLOADS];
+    struct sl_etcd *etcds[OFFLOADS]; /* [i] belongs to the thread of offloads[i] */
 };
 
 static void work(struct sl_offload_job *base)
@@ -66,7 +66,7 @@ static void ask(struct sl_metastore *base, struct sl_metastore_request *ask)
     job->metastore = metastore;
     job->next = metastore->jobs;
     metastore->jobs = job;
-    sl_offload_post(metastore->asides[index], &job->base);
+    sl_offload_post(metastore->offloads[index], &job->base);
 }
 
 static const struct sl_metastore_ops OPS = {.ask = ask};
@@ -74,17 +74,17 @@ static const struct sl_metastore_ops OPS = {.ask = ask};
 int sl_etcd_metastore_create(struct sl_reactor *reactor, const struct sl_etcd_options *options,
                              struct sl_etcd_metastore **out)
 {
-    static const char *const NAMES[ASIDES] = {"store-lease", "store"};
+    static const char *const NAMES[OFFLOADS] = {"store-lease", "store"};
     struct sl_etcd_metastore *metastore = calloc(1, sizeof *metastore);
     if (metastore == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     metastore->base.ops = &OPS;
     int err = 0;
-    for (uint32_t i = 0; i < ASIDES && err == 0; i++) {
+    for (uint32_t i = 0; i < OFFLOADS && err == 0; i++) {
         err = sl_etcd_create(options, &metastore->etcds[i]);
         if (err == 0) {
-            err = sl_offload_create(reactor, NAMES[i], &metastore->asides[i]);
+            err = sl_offload_create(reactor, NAMES[i], &metastore->offloads[i]);
         }
     }
     if (err != 0) {
@@ -105,9 +105,9 @@ bool sl_etcd_metastore_destroy(struct sl_etcd_metastore **metastore, uint64_t ti
     struct sl_etcd_metastore *gone = *metastore;
     *metastore = NULL;
     bool ended = true;
-    for (uint32_t i = 0; i < ASIDES; i++) {
+    for (uint32_t i = 0; i < OFFLOADS; i++) {
         bool this_ended =
-            gone->asides[i] == NULL || sl_offload_destroy(&gone->asides[i], timeout_ns);
+            gone->offloads[i] == NULL || sl_offload_destroy(&gone->offloads[i], timeout_ns);
         if (gone->etcds[i] != NULL && this_ended) {
             sl_etcd_destroy(&gone->etcds[i]);
         }

@@ -1,4 +1,4 @@
-#include "ps/metastore/metastore.h"
+#include "metastore/metastore.h"
 
 #include <stdarg.h>
 #include <stdio.h>
