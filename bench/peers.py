@@ -24,6 +24,8 @@ import subprocess
 import sys
 import time
 
+from report import read_line
+
 START_S, RUN_S, TRIES = 10, 120, 5
 NOT_INSTALLED = 77
 VALUE_BYTES = 256  # of each value of Redis: a row of 64 f32
@@ -264,14 +266,6 @@ class Perftest:
 
 
 # ---- The RDMA device -------------------------------------------------------------------------------------------
-
-
-def read_line(path):
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.readline().strip()
-    except OSError:
-        return ""
 
 
 def interface_address(name):
