@@ -122,6 +122,26 @@ static inline void sl_bytes_put(struct sl_bytes_writer *writer, const void *from
     }
 }
 
+static inline void sl_bytes_put_u8(struct sl_bytes_writer *writer, uint8_t value)
+{
+    sl_bytes_put(writer, &value, sizeof value);
+}
+
+static inline void sl_bytes_put_u16(struct sl_bytes_writer *writer, uint16_t value)
+{
+    sl_bytes_put(writer, &value, sizeof value);
+}
+
+static inline void sl_bytes_put_u32(struct sl_bytes_writer *writer, uint32_t value)
+{
+    sl_bytes_put(writer, &value, sizeof value);
+}
+
+static inline void sl_bytes_put_u64(struct sl_bytes_writer *writer, uint64_t value)
+{
+    sl_bytes_put(writer, &value, sizeof value);
+}
+
 /* Rounds up to a multiple of 8: every section of a data-plane message is padded so. */
 static inline uint64_t sl_bytes_pad8(uint64_t value)
 {

@@ -109,26 +109,6 @@ static struct sl_bytes_writer append(struct sl_snapshot_block *block, size_t byt
     return sl_bytes_writer_over(at, bytes);
 }
 
-static void put_u8(struct sl_bytes_writer *writer, uint8_t value)
-{
-    sl_bytes_put(writer, &value, sizeof value);
-}
-
-static void put_u16(struct sl_bytes_writer *writer, uint16_t value)
-{
-    sl_bytes_put(writer, &value, sizeof value);
-}
-
-static void put_u32(struct sl_bytes_writer *writer, uint32_t value)
-{
-    sl_bytes_put(writer, &value, sizeof value);
-}
-
-static void put_u64(struct sl_bytes_writer *writer, uint64_t value)
-{
-    sl_bytes_put(writer, &value, sizeof value);
-}
-
 /* Skips the padding to the next multiple of 8 and checks that it is zero. */
 static bool take_padding(struct sl_bytes *cursor, uint64_t bytes)
 {
@@ -150,16 +130,16 @@ void sl_snapshot_put_table(struct sl_snapshot_block *block, uint32_t table_id,
     const size_t bytes = sl_message_encoded_bytes(&message);
     sl_snapshot_block_begin(block, SL_SNAPSHOT_TABLE, table_id);
     struct sl_bytes_writer writer = append(block, 8 + (size_t)sl_bytes_pad8(bytes) + 32);
-    put_u32(&writer, (uint32_t)bytes);
-    put_u32(&writer, table->row_count);
+    sl_bytes_put_u32(&writer, (uint32_t)bytes);
+    sl_bytes_put_u32(&writer, table->row_count);
     uint8_t *encoded = sl_bytes_reserve(&writer, (size_t)sl_bytes_pad8(bytes));
     sl_message_encode(&message, encoded);
     memset(encoded + bytes, 0, (size_t)sl_bytes_pad8(bytes) - bytes);
-    put_u64(&writer, table->step);
+    sl_bytes_put_u64(&writer, table->step);
     sl_bytes_put(&writer, &table->state.beta1_power, sizeof(float));
     sl_bytes_put(&writer, &table->state.beta2_power, sizeof(float));
-    put_u64(&writer, table->pulled_rows);
-    put_u64(&writer, table->pushed_rows);
+    sl_bytes_put_u64(&writer, table->pulled_rows);
+    sl_bytes_put_u64(&writer, table->pushed_rows);
     sl_assert(!writer.bad);
 }
 
@@ -231,9 +211,9 @@ bool sl_snapshot_put_record(struct sl_snapshot_block *block,
         return false;
     }
     struct sl_bytes_writer writer = append(block, RECORD_HEADER_BYTES + float_bytes);
-    put_u64(&writer, record->key);
-    put_u32(&writer, record->last_step);
-    put_u32(&writer, record->count);
+    sl_bytes_put_u64(&writer, record->key);
+    sl_bytes_put_u32(&writer, record->last_step);
+    sl_bytes_put_u32(&writer, record->count);
     sl_bytes_put(&writer, record->floats, float_bytes);
     return true;
 }
@@ -282,11 +262,11 @@ uint32_t sl_snapshot_put_kv(struct sl_snapshot_block *block, const struct sl_sna
         return 0;
     }
     struct sl_bytes_writer writer = append(block, KV_HEADER_BYTES + (size_t)count * value_bytes);
-    put_u64(&writer, piece->key);
-    put_u32(&writer, piece->length);
-    put_u32(&writer, piece->first);
-    put_u32(&writer, count);
-    put_u32(&writer, piece->initialized_count);
+    sl_bytes_put_u64(&writer, piece->key);
+    sl_bytes_put_u32(&writer, piece->length);
+    sl_bytes_put_u32(&writer, piece->first);
+    sl_bytes_put_u32(&writer, count);
+    sl_bytes_put_u32(&writer, piece->initialized_count);
     sl_bytes_put(&writer, piece->values, (size_t)count * value_bytes);
     return count;
 }
@@ -316,13 +296,13 @@ bool sl_snapshot_put_clock(struct sl_snapshot_block *block, uint32_t worker,
         return false;
     }
     struct sl_bytes_writer writer = append(block, CLOCK_BYTES);
-    put_u32(&writer, worker);
-    put_u32(&writer, clock->clock);
-    put_u8(&writer, clock->state);
-    put_u8(&writer, (uint8_t)((clock->seen ? HEARD : 0) | (clock->joined ? JOINED : 0) |
-                              (clock->began ? BEGAN : 0) | (clock->pushed ? PUSHED : 0)));
-    put_u16(&writer, 0);
-    put_u32(&writer, 0);
+    sl_bytes_put_u32(&writer, worker);
+    sl_bytes_put_u32(&writer, clock->clock);
+    sl_bytes_put_u8(&writer, clock->state);
+    sl_bytes_put_u8(&writer, (uint8_t)((clock->seen ? HEARD : 0) | (clock->joined ? JOINED : 0) |
+                                       (clock->began ? BEGAN : 0) | (clock->pushed ? PUSHED : 0)));
+    sl_bytes_put_u16(&writer, 0);
+    sl_bytes_put_u32(&writer, 0);
     return true;
 }
 
@@ -361,13 +341,13 @@ uint32_t sl_snapshot_put_buffered_push(struct sl_snapshot_block *block,
         return 0;
     }
     struct sl_bytes_writer writer = append(block, STAGED_HEADER_BYTES + here * item_bytes);
-    put_u32(&writer, piece->worker);
-    put_u32(&writer, piece->clock);
-    put_u64(&writer, piece->count);
-    put_u64(&writer, piece->start);
-    put_u64(&writer, piece->first);
-    put_u32(&writer, here);
-    put_u32(&writer, 0);
+    sl_bytes_put_u32(&writer, piece->worker);
+    sl_bytes_put_u32(&writer, piece->clock);
+    sl_bytes_put_u64(&writer, piece->count);
+    sl_bytes_put_u64(&writer, piece->start);
+    sl_bytes_put_u64(&writer, piece->first);
+    sl_bytes_put_u32(&writer, here);
+    sl_bytes_put_u32(&writer, 0);
     *keys = dim == 0 ? NULL : sl_bytes_reserve(&writer, here * sizeof(uint64_t));
     *gradients = sl_bytes_reserve(&writer, writer.left);
     return here;
@@ -404,20 +384,21 @@ bool sl_snapshot_put_session(struct sl_snapshot_block *block,
         return false;
     }
     struct sl_bytes_writer writer = append(block, bytes);
-    put_u64(&writer, session->client_id);
-    put_u8(&writer, session->role);
-    put_u8(&writer, (uint8_t)((session->heard ? HEARD : 0) | (session->restored ? RESTORED : 0)));
-    put_u16(&writer, 0);
-    put_u32(&writer, session->task_index);
-    put_u64(&writer, session->id_max);
-    put_u64(&writer, session->last_write_id);
-    put_u64(&writer, session->partial_id);
-    put_u32(&writer, session->partial_sections);
-    put_u32(&writer, session->failure_count);
+    sl_bytes_put_u64(&writer, session->client_id);
+    sl_bytes_put_u8(&writer, session->role);
+    sl_bytes_put_u8(&writer,
+                    (uint8_t)((session->heard ? HEARD : 0) | (session->restored ? RESTORED : 0)));
+    sl_bytes_put_u16(&writer, 0);
+    sl_bytes_put_u32(&writer, session->task_index);
+    sl_bytes_put_u64(&writer, session->id_max);
+    sl_bytes_put_u64(&writer, session->last_write_id);
+    sl_bytes_put_u64(&writer, session->partial_id);
+    sl_bytes_put_u32(&writer, session->partial_sections);
+    sl_bytes_put_u32(&writer, session->failure_count);
     for (uint32_t i = 0; i < session->failure_count; i++) {
-        put_u64(&writer, session->failures[i].id);
+        sl_bytes_put_u64(&writer, session->failures[i].id);
         sl_bytes_put(&writer, &session->failures[i].err, sizeof(int32_t));
-        put_u32(&writer, 0);
+        sl_bytes_put_u32(&writer, 0);
     }
     return true;
 }
@@ -475,8 +456,8 @@ void sl_snapshot_put_end(struct sl_snapshot_block *block, const struct sl_snapsh
 {
     sl_snapshot_block_begin(block, SL_SNAPSHOT_END, 0);
     struct sl_bytes_writer writer = append(block, SL_SNAPSHOT_END_BYTES);
-    put_u32(&writer, end->shard);
-    put_u32(&writer, end->shard_count);
+    sl_bytes_put_u32(&writer, end->shard);
+    sl_bytes_put_u32(&writer, end->shard_count);
     sl_bytes_put(&writer, end->records, sizeof end->records);
 }
 

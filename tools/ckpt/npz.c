@@ -20,21 +20,6 @@
 #define DATE_1980          0x0021 /* 1 January: same tensors, same file */
 #define ARRAY_HEAD_ALIGNED 64
 
-static void put_u16(struct sl_bytes_writer *writer, uint16_t value)
-{
-    sl_bytes_put(writer, &value, sizeof value);
-}
-
-static void put_u32(struct sl_bytes_writer *writer, uint32_t value)
-{
-    sl_bytes_put(writer, &value, sizeof value);
-}
-
-static void put_u64(struct sl_bytes_writer *writer, uint64_t value)
-{
-    sl_bytes_put(writer, &value, sizeof value);
-}
-
 static const char *type_text(enum sl_tensor_type type)
 {
     switch (type) {
@@ -66,7 +51,7 @@ size_t sl_npz_array_head(const struct sl_tensor *tensor, uint8_t *to)
     sl_assert(whole <= sizeof text);
     struct sl_bytes_writer writer = sl_bytes_writer_over(to, sizeof text);
     sl_bytes_put(&writer, "\x93NUMPY\x01", 8);
-    put_u16(&writer, (uint16_t)(whole - 10));
+    sl_bytes_put_u16(&writer, (uint16_t)(whole - 10));
     memset(writer.next, ' ', whole - 10);
     sl_bytes_put(&writer, text, (size_t)length);
     to[whole - 1] = '\n';
@@ -101,16 +86,16 @@ uint64_t sl_npz_layout(struct sl_tensors *tensors)
 static void put_common(struct sl_bytes_writer *writer, uint32_t crc, const struct sl_tensor *tensor,
                        uint16_t extra_bytes)
 {
-    put_u16(writer, VERSION);
-    put_u16(writer, 0); /* no flags */
-    put_u16(writer, 0); /* stored */
-    put_u16(writer, 0); /* midnight */
-    put_u16(writer, DATE_1980);
-    put_u32(writer, crc);
-    put_u32(writer, UINT32_MAX);
-    put_u32(writer, UINT32_MAX);
-    put_u16(writer, (uint16_t)(strlen(tensor->name) + strlen(SUFFIX)));
-    put_u16(writer, extra_bytes);
+    sl_bytes_put_u16(writer, VERSION);
+    sl_bytes_put_u16(writer, 0); /* no flags */
+    sl_bytes_put_u16(writer, 0); /* stored */
+    sl_bytes_put_u16(writer, 0); /* midnight */
+    sl_bytes_put_u16(writer, DATE_1980);
+    sl_bytes_put_u32(writer, crc);
+    sl_bytes_put_u32(writer, UINT32_MAX);
+    sl_bytes_put_u32(writer, UINT32_MAX);
+    sl_bytes_put_u16(writer, (uint16_t)(strlen(tensor->name) + strlen(SUFFIX)));
+    sl_bytes_put_u16(writer, extra_bytes);
 }
 
 static void put_name(struct sl_bytes_writer *writer, const struct sl_tensor *tensor)
@@ -124,13 +109,13 @@ size_t sl_npz_head(const struct sl_tensor *tensor, uint32_t crc, uint8_t *to)
     uint8_t array_head[512];
     const size_t array_bytes = sl_npz_array_head(tensor, array_head);
     struct sl_bytes_writer writer = sl_bytes_writer_over(to, SL_NPZ_HEAD_BYTES_MAX);
-    put_u32(&writer, 0x04034b50);
+    sl_bytes_put_u32(&writer, 0x04034b50);
     put_common(&writer, crc, tensor, LOCAL_EXTRA_BYTES);
     put_name(&writer, tensor);
-    put_u16(&writer, 1); /* ZIP64 */
-    put_u16(&writer, LOCAL_EXTRA_BYTES - 4);
-    put_u64(&writer, array_bytes + tensor->bytes);
-    put_u64(&writer, array_bytes + tensor->bytes);
+    sl_bytes_put_u16(&writer, 1); /* ZIP64 */
+    sl_bytes_put_u16(&writer, LOCAL_EXTRA_BYTES - 4);
+    sl_bytes_put_u64(&writer, array_bytes + tensor->bytes);
+    sl_bytes_put_u64(&writer, array_bytes + tensor->bytes);
     sl_bytes_put(&writer, array_head, array_bytes);
     sl_assert(!writer.bad);
     return SL_NPZ_HEAD_BYTES_MAX - writer.left;
@@ -140,45 +125,45 @@ static void put_entry(struct sl_bytes_writer *writer, const struct sl_tensor *te
 {
     uint8_t head[512];
     const uint64_t bytes = sl_npz_array_head(tensor, head) + tensor->bytes;
-    put_u32(writer, 0x02014b50);
-    put_u16(writer, VERSION);
+    sl_bytes_put_u32(writer, 0x02014b50);
+    sl_bytes_put_u16(writer, VERSION);
     put_common(writer, crc, tensor, ENTRY_EXTRA_BYTES);
-    put_u16(writer, 0); /* no comment */
-    put_u16(writer, 0); /* one disk */
-    put_u16(writer, 0);
-    put_u32(writer, 0);
-    put_u32(writer, UINT32_MAX); /* offset: in the ZIP64 extra field */
+    sl_bytes_put_u16(writer, 0); /* no comment */
+    sl_bytes_put_u16(writer, 0); /* one disk */
+    sl_bytes_put_u16(writer, 0);
+    sl_bytes_put_u32(writer, 0);
+    sl_bytes_put_u32(writer, UINT32_MAX); /* offset: in the ZIP64 extra field */
     put_name(writer, tensor);
-    put_u16(writer, 1);
-    put_u16(writer, ENTRY_EXTRA_BYTES - 4);
-    put_u64(writer, bytes);
-    put_u64(writer, bytes);
-    put_u64(writer, local_at(tensor));
+    sl_bytes_put_u16(writer, 1);
+    sl_bytes_put_u16(writer, ENTRY_EXTRA_BYTES - 4);
+    sl_bytes_put_u64(writer, bytes);
+    sl_bytes_put_u64(writer, bytes);
+    sl_bytes_put_u64(writer, local_at(tensor));
 }
 
 static void put_end(struct sl_bytes_writer *writer, uint64_t count, uint64_t at, uint64_t bytes)
 {
-    put_u32(writer, 0x06064b50);
-    put_u64(writer, END64_BYTES - 12);
-    put_u16(writer, VERSION);
-    put_u16(writer, VERSION);
-    put_u32(writer, 0);
-    put_u32(writer, 0);
-    put_u64(writer, count);
-    put_u64(writer, count);
-    put_u64(writer, bytes);
-    put_u64(writer, at);
-    put_u32(writer, 0x07064b50); /* ZIP64 end locator */
-    put_u32(writer, 0);
-    put_u64(writer, at + bytes);
-    put_u32(writer, 1);
-    put_u32(writer, 0x06054b50); /* classic end record, which refers to the ZIP64 one */
-    put_u32(writer, 0);
-    put_u16(writer, UINT16_MAX);
-    put_u16(writer, UINT16_MAX);
-    put_u32(writer, UINT32_MAX);
-    put_u32(writer, UINT32_MAX);
-    put_u16(writer, 0);
+    sl_bytes_put_u32(writer, 0x06064b50);
+    sl_bytes_put_u64(writer, END64_BYTES - 12);
+    sl_bytes_put_u16(writer, VERSION);
+    sl_bytes_put_u16(writer, VERSION);
+    sl_bytes_put_u32(writer, 0);
+    sl_bytes_put_u32(writer, 0);
+    sl_bytes_put_u64(writer, count);
+    sl_bytes_put_u64(writer, count);
+    sl_bytes_put_u64(writer, bytes);
+    sl_bytes_put_u64(writer, at);
+    sl_bytes_put_u32(writer, 0x07064b50); /* ZIP64 end locator */
+    sl_bytes_put_u32(writer, 0);
+    sl_bytes_put_u64(writer, at + bytes);
+    sl_bytes_put_u32(writer, 1);
+    sl_bytes_put_u32(writer, 0x06054b50); /* classic end record, which refers to the ZIP64 one */
+    sl_bytes_put_u32(writer, 0);
+    sl_bytes_put_u16(writer, UINT16_MAX);
+    sl_bytes_put_u16(writer, UINT16_MAX);
+    sl_bytes_put_u32(writer, UINT32_MAX);
+    sl_bytes_put_u32(writer, UINT32_MAX);
+    sl_bytes_put_u16(writer, 0);
 }
 
 uint8_t *sl_npz_directory(const struct sl_tensors *tensors, const uint32_t *crcs, uint64_t at,
