@@ -90,7 +90,6 @@ SL_CASE(target__that_does_not_listen_is_refused)
 
 static void close_transport(struct node *node, void *ctx)
 {
-    (void)ctx;
     sl_transport_close(&node->transport);
 }
 

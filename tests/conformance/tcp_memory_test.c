@@ -96,7 +96,6 @@ static void read_unplaced_bytes(struct node *node, void *ctx)
 SL_CASE(sink__refused_beyond_the_memory_for_parts)
 {
     enum { LONG_BYTES = 100000, PART_BYTES = FRAME_BYTES(200) };
-    (void)state;
     static uint8_t frame[FRAME_BYTES(LONG_BYTES)], answer[FRAME_BYTES(LONG_BYTES)];
     struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];

@@ -68,8 +68,6 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
 
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void free_sink(struct dpdk_world_link *link)
@@ -171,7 +169,6 @@ static void free_first(struct dpdk_world_link *link)
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
     struct dpdk_world_link *link = conn->user;
     sl_assert(link->first == cookie);
     link->sent++;
@@ -180,8 +177,6 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)

@@ -79,7 +79,6 @@ static void say(int fd, struct sl_bytes *input)
 /* Answers until it is shut down. */
 static void *serve(void *ctx)
 {
-    (void)ctx;
     int fd;
     while ((fd = accept(server.listener, NULL, NULL)) >= 0) {
         char goodbye;

@@ -14,7 +14,6 @@ void fuzz_members_send(void *ctx, sl_coordinator_peer peer, const struct sl_mess
 
 void fuzz_members_close(void *ctx, sl_coordinator_peer peer, const char *why)
 {
-    (void)why;
     struct fuzz_members *members = ctx;
     sl_assert(peer < FUZZ_MEMBERS);
     members->here[peer] = false; /* nothing of it is taken any more */

@@ -32,20 +32,15 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
 
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)conn;
-    (void)header;
     return ((struct fuzz_world *)ctx)->sink;
 }
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)ctx;
     const struct fuzz_peer *peer = conn->user;
     if (message->header.type == SL_FRAME_REPLY) {
         sl_assert(peer->raw || message->header.request_id < peer->next_id);
@@ -59,21 +54,15 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)cookie;
     ((struct fuzz_peer *)conn->user)->sending = false;
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
-    (void)err;
     struct fuzz_peer *peer = conn->user;
     if (peer->conn == conn) {
         peer->conn = NULL;

@@ -22,7 +22,6 @@ static struct fuzz_peer *const client = &world.peers[0];
 
 static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync)
 {
-    (void)ctx;
     const struct sl_replication *replica = world.servers[local_index]->replica;
     sl_assert(epoch == replica->config.epoch);
     sl_assert(!in_sync || replica->log.ended >= replica->log.answered);
@@ -30,8 +29,6 @@ static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sy
 
 static void on_failed(void *ctx, int err)
 {
-    (void)ctx;
-    (void)err;
     sl_assert(false); /* the coordinator gives it to nobody else */
 }
 

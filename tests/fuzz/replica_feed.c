@@ -30,15 +30,11 @@ static struct fuzz_peer *const primary = &world.peers[0];
 
 static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_sync)
 {
-    (void)ctx;
-    (void)local_index;
-    (void)epoch;
     sl_assert(!in_sync); /* nobody has a backup that is */
 }
 
 static void on_failed(void *ctx, int err)
 {
-    (void)ctx;
     sl_assert(err == SL_ERR_CORRUPT || err == SL_ERR_REFUSED);
     must_end = true;
 }

@@ -8,7 +8,6 @@
 /* It looks at all that it is shown, and says AGAIN, or fails, by the command. */
 static int handle(void *ctx, const struct sl_kv_request *request)
 {
-    (void)ctx;
     const size_t bytes = request->value_count * request->value_bytes;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < request->key_count; i++) {

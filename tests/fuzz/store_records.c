@@ -34,7 +34,6 @@ struct world {
 
 static void on_ready(void *ctx, bool anew)
 {
-    (void)anew;
     ((struct world *)ctx)->is_ready = true;
 }
 
@@ -46,28 +45,21 @@ static void on_failed(void *ctx, const char *why)
 
 static void on_wake(void *ctx)
 {
-    (void)ctx;
 }
 
 static bool may_act(void *ctx)
 {
-    (void)ctx;
     return true;
 }
 
 static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const char *why)
 {
-    (void)ctx;
-    (void)stage;
     sl_assert(err <= 0);
     sl_assert(why != NULL);
 }
 
 static void on_changed(void *ctx, enum sl_coordinator_record kind, uint32_t index)
 {
-    (void)ctx;
-    (void)kind;
-    (void)index;
 }
 
 static void put_table(struct world *world, const char *key, uint32_t table_id)

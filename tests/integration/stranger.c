@@ -58,7 +58,6 @@ static volatile sig_atomic_t stopped;
 
 static void on_signal(int number)
 {
-    (void)number;
     stopped = 1;
 }
 
@@ -155,8 +154,6 @@ static void begin(struct visit *visit)
 
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
     sl_assert(false); /* it listens nowhere */
 }
 
@@ -169,15 +166,11 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)conn;
-    (void)header;
     return NULL;
 }
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)ctx;
     struct visit *visit = conn->user;
     sl_transport_release(conn, message);
     if (visit->act == WRONG_PROOF && !visit->challenged) {
@@ -189,15 +182,10 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
-    (void)conn;
-    (void)cookie;
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
@@ -250,7 +238,6 @@ static void on_tick(struct sl_timer *timer, uint64_t now_ns)
 
 static bool is_stopped(void *ctx)
 {
-    (void)ctx;
     return stopped != 0;
 }
 

@@ -206,7 +206,6 @@ static struct end *arrive(struct sl_conn *conn)
 
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     const struct end *end = arrive(conn);
     end->events->accepted(end->ctx, conn);
 }

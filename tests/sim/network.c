@@ -354,7 +354,6 @@ uint64_t sl_sim_network_break(struct sl_sim_network *network, uint32_t host, boo
 
 static void kill_one(struct sl_sim_conn *conn, void *ctx)
 {
-    (void)ctx;
     struct sl_sim_network *network = sl_sim_network_of(conn);
     struct sl_sim_host *host = sl_sim_home(conn)->host;
     struct sl_sim_conn *peer = conn->peer;

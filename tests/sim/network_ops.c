@@ -101,16 +101,11 @@ static void sim_close(struct sl_transport **closing)
 
 static int sim_memory_register(struct sl_transport *transport, void *base, size_t bytes)
 {
-    (void)transport;
-    (void)base;
-    (void)bytes;
     return SL_OK;
 }
 
 static void sim_memory_unregister(struct sl_transport *transport, void *base)
 {
-    (void)transport;
-    (void)base;
 }
 
 static int sim_listen(struct sl_transport *base, const struct sl_endpoint *endpoint,
@@ -153,7 +148,6 @@ static int sim_connect(struct sl_transport *base, const struct sl_endpoint *endp
                        uint32_t target, const struct sl_transport_events *events, void *ctx,
                        struct sl_conn **out)
 {
-    (void)target;
     struct sl_sim_transport *transport = transport_of(base);
     struct sl_sim_network *network = transport->host->network;
     uint32_t remote;
@@ -328,7 +322,6 @@ static uint32_t sim_poll(struct sl_transport *base, uint32_t budget)
 
 static bool sim_arm(struct sl_transport *base)
 {
-    (void)base;
     return true; /* the simulation asks sl_sim_network_next */
 }
 

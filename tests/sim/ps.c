@@ -59,7 +59,6 @@ static void failed(void *ctx, int err)
 
 static void tell_lost(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)b;
     struct sl_sim_core *core = ctx;
     const struct sl_sim_lost *lost = (const struct sl_sim_lost *)(uintptr_t)a;
     sl_server_on_expired(core->ps->servers[core->index], &lost->lost);

@@ -89,7 +89,6 @@ static void check_restored(struct sl_sim_ps *ps)
 static void answer(void *ctx, uint32_t core, int result)
 {
     struct sl_sim_ps *ps = ctx;
-    (void)core;
     if (result != 0) {
         ps->failed = true;
         sl_sim_disk_failed(ps->options.disk, result);

@@ -6,7 +6,6 @@
 static void answer(void *ctx, uint32_t core, int result)
 {
     struct sl_sim_ps *ps = ctx;
-    (void)core;
     ps->failed = ps->failed || result != 0;
 }
 

@@ -62,8 +62,6 @@ struct errand {
 
 static void run_errand(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct errand *errand = ctx;
     errand->run(errand->seat);
     sem_post(&errand->done);
@@ -206,7 +204,6 @@ static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64
 
 static void join_failed(void *ctx, int err)
 {
-    (void)ctx;
     (void)err; /* the test stopped the cluster before it was whole */
 }
 
@@ -399,8 +396,6 @@ const char *sl_cluster_coordinator(const struct sl_cluster *cluster)
 
 static void wait_for_resume(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct seat *seat = ctx;
     sem_post(&seat->paused);
     while (sem_wait(&seat->resume) != 0) {

@@ -176,7 +176,6 @@ static void set_timer(struct fault_port *port)
 static void on_timer(struct sl_timer *timer, uint64_t time_ns)
 {
     (void)timer; /* the poll of the same turn is all that it is for */
-    (void)time_ns;
 }
 
 /* A second one; false: there is no memory for it. */

@@ -151,7 +151,6 @@ static uint32_t conn_poll(struct loop_conn *conn)
 static int loop_open(struct sl_reactor *reactor, const struct sl_transport_options *options,
                      struct sl_transport **out)
 {
-    (void)reactor;
     sl_assert(options->medium != NULL);
     struct loop_transport *loop = calloc(1, sizeof *loop);
     if (loop == NULL) {
@@ -258,7 +257,6 @@ static int loop_connect(struct sl_transport *transport, const struct sl_endpoint
                         uint32_t target, const struct sl_transport_events *events, void *ctx,
                         struct sl_conn **out)
 {
-    (void)target;
     struct loop_conn *conn = conn_create(loop_of(transport), events, ctx);
     conn->target = *endpoint;
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
@@ -315,7 +313,6 @@ static uint32_t loop_send_burst(struct sl_conn *base, const struct sl_transport_
 
 static void loop_release(struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)conn;
     sl_loop_message_release(message->token);
 }
 

@@ -13,7 +13,6 @@ static struct sl_dpdk_settings settings; /* large */
 
 static int unset(void **state)
 {
-    (void)state;
     return unsetenv(VARIABLE);
 }
 

@@ -114,7 +114,6 @@ SL_CASE_WITH(rdma_settings_read__bad_values_name_what_is_accepted, unset_all, un
 {
     static const char *const devices[] = {",", "a,", ",a", "a,,b", "a b", "a/b", "m\xc3\xbc"};
     char many[300];
-    (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         refuse(ARGUMENTS("--rdma-device", devices[i]),
                WORDS("--rdma-device=", devices[i], "names of RDMA devices"));

@@ -249,7 +249,6 @@ IN_RING(watch__falls_back_to_single_polls)
 
 static void count_only(struct sl_ring_watch *watch)
 {
-    (void)watch;
     readable_count++;
 }
 

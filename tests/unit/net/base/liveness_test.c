@@ -27,7 +27,6 @@ static void visit(struct sl_list_link *link, uint64_t now_ns)
 
 static uint64_t zero_clock(void *ctx)
 {
-    (void)ctx;
     return 0;
 }
 

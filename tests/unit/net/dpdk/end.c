@@ -23,9 +23,6 @@ static void port_info(const struct sl_dpdk_port *port, struct sl_dpdk_port_info 
 static uint32_t port_receive(struct sl_dpdk_port *port, struct sl_dpdk_packet *packets,
                              uint32_t count)
 {
-    (void)port;
-    (void)packets;
-    (void)count;
     return 0;
 }
 
@@ -126,7 +123,6 @@ static const struct sl_dpdk_port_ops port_ops = {
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
     struct end *end = ctx;
-    (void)conn;
     assert_true(header->payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES);
     end->asked++;
     uint8_t *sink = end->sink;
@@ -156,7 +152,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
     struct end *end = ctx;
-    (void)conn;
     assert_true(end->cookie_count < END_FRAMES);
     end->cookies[end->cookie_count++] = cookie;
 }
@@ -164,7 +159,6 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
     struct end *end = ctx;
-    (void)conn;
     end->writables++;
 }
 

@@ -208,7 +208,6 @@ static void run_echo(struct life *life)
 
 static void echo__then_one_leaves(void **state)
 {
-    (void)state;
     each_seed(run_echo);
 }
 
@@ -238,7 +237,6 @@ static void run_last_words(struct life *life)
 /* What was taken is there before the end is, within the second that it is given. */
 static void disconnect__sends_what_was_taken(void **state)
 {
-    (void)state;
     each_seed(run_last_words);
 }
 
@@ -271,7 +269,6 @@ static void run_leave(struct life *life)
 /* At any moment, also before they are connected, and both at once. */
 static void disconnect__whenever(void **state)
 {
-    (void)state;
     each_seed(run_leave);
 }
 
@@ -307,7 +304,6 @@ static void run_close(struct life *life)
 
 static void transport_close__whenever(void **state)
 {
-    (void)state;
     each_seed(run_close);
 }
 

@@ -75,7 +75,6 @@ static struct inlet *inlet_of(const struct sl_conn *conn)
 
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     conn->is_welcome = true;
     world.inlets[world.inlet_count++] =
         (struct inlet){.conn = conn, .sink = malloc(world.load.payload_bytes)};
@@ -88,14 +87,11 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)header;
     return inlet_of(conn)->sink;
 }
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)ctx;
     if (message->token != NULL) {
         sl_transport_release(conn, message);
     }
@@ -103,21 +99,15 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)conn;
-    (void)cookie;
     ((struct node *)ctx)->queued--;
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx; /* retrying in each turn */
-    (void)conn;
 }
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
-    (void)conn;
     assert_int_equal(err, SL_ERR_CANCELLED);
 }
 
@@ -151,9 +141,6 @@ static uint64_t clock_now_ns(void *ctx)
 
 static bool tap(void *ctx, const uint8_t *bytes, uint32_t length)
 {
-    (void)ctx;
-    (void)bytes;
-    (void)length;
     return sl_hash_random(&world.seed) % 10000 >= world.load.lost;
 }
 

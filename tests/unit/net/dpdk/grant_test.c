@@ -193,7 +193,6 @@ struct incast {
 
 static void hear(void *ctx, struct sl_dpdk_grant *grant)
 {
-    (void)ctx;
     struct sender *sender = (struct sender *)(void *)grant; /* its first member */
     grant->advertised = grant->granted;
     sender->known = grant->granted;

@@ -16,14 +16,12 @@ static struct end end;
 
 static int setup(void **state)
 {
-    (void)state;
     end_open(&end, NULL);
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     end_close(&end);
     return 0;
 }

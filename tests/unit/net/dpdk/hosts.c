@@ -39,14 +39,12 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
 
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     struct link *link = conn->user;
     link->opened++;
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)conn;
     struct node *node = ctx;
     assert_true(header->payload_bytes <= sizeof node->sink);
     return node->refuses_sink ? NULL : node->sink;
@@ -80,7 +78,6 @@ static void free_first(struct link *link)
 
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
-    (void)ctx;
     struct link *link = conn->user;
     assert_ptr_equal(link->first, cookie);
     link->sent++;
@@ -89,13 +86,10 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)ctx;
     struct link *link = conn->user;
     assert_ptr_equal(link->conn, conn);
     link->conn = NULL;

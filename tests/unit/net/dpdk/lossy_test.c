@@ -115,7 +115,6 @@ static void corrupt(const uint8_t *bytes, uint32_t length)
 
 static bool tap(void *ctx, const uint8_t *bytes, uint32_t length)
 {
-    (void)ctx;
     const struct faults *faults = &net.faults;
     uint32_t dice = random_below(&net.seed, 1000);
     let_delayed_pass();
@@ -280,7 +279,6 @@ static void on_open(void *ctx, struct sl_conn *conn)
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
     struct node *node = ctx;
-    (void)conn;
     assert_int_equal(header->request_id, node->received);
     assert_null(node->sink);
     if (random_below(&net.seed, 4) == 0) {
@@ -319,7 +317,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
     struct node *node = ctx;
-    (void)conn;
     assert_ptr_equal(cookie, node->first);
     do {
         struct batch *batch = node->first;
@@ -331,14 +328,12 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
-    (void)conn;
     ((struct node *)ctx)->is_full = false;
 }
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
     struct node *node = ctx;
-    (void)conn;
     node->closed = 1 - err;
     while (node->first != NULL) {
         struct batch *batch = node->first;
@@ -489,13 +484,11 @@ static void run_seeds(const struct faults *faults, uint32_t count, uint32_t fram
 
 static void lossy__nothing_goes_wrong(void **state)
 {
-    (void)state;
     run_seeds(&(struct faults){.delay_ns = 5000}, 2, 1500);
 }
 
 static void lossy__some_of_all(void **state)
 {
-    (void)state;
     run_seeds(
         &(struct faults){.lost = 10, .doubled = 5, .delayed = 20, .corrupted = 5, .delay_ns = 5000},
         2, 1000);
@@ -503,19 +496,16 @@ static void lossy__some_of_all(void **state)
 
 static void lossy__much_is_lost(void **state)
 {
-    (void)state;
     run_seeds(&(struct faults){.lost = 200, .delay_ns = 20000}, 2, 300);
 }
 
 static void lossy__order_is_lost(void **state)
 {
-    (void)state;
     run_seeds(&(struct faults){.doubled = 50, .delayed = 300, .delay_ns = 5000}, 2, 500);
 }
 
 static void lossy__jumbo_frames_and_checksums_by_the_device(void **state)
 {
-    (void)state;
     run_seeds(&(struct faults){.lost = 10,
                                .doubled = 10,
                                .delayed = 10,
@@ -527,7 +517,6 @@ static void lossy__jumbo_frames_and_checksums_by_the_device(void **state)
 
 static void lossy__from_where_it_lies(void **state)
 {
-    (void)state;
     run_seeds(
         &(struct faults){
             .lost = 10, .doubled = 10, .delayed = 10, .delay_ns = 5000, .gathers = true},
@@ -537,13 +526,11 @@ static void lossy__from_where_it_lies(void **state)
 /* Ports that lend hardly more packets than one turn takes: what must wait has no room. */
 static void lossy__few_packets_may_wait(void **state)
 {
-    (void)state;
     run_seeds(&(struct faults){.lost = 10, .delayed = 50, .delay_ns = 5000, .packets = 48}, 2, 500);
 }
 
 static int make_pattern(void **state)
 {
-    (void)state;
     uint64_t seed = 1;
     pattern = malloc(PATTERN_BYTES);
     for (uint32_t i = 0; pattern != NULL && i < PATTERN_BYTES; i += 8) {
@@ -555,7 +542,6 @@ static int make_pattern(void **state)
 
 static int free_pattern(void **state)
 {
-    (void)state;
     free(pattern);
     return 0;
 }

@@ -12,14 +12,12 @@ static struct end end;
 
 static inline int setup(void **state)
 {
-    (void)state;
     end_open(&end, NULL);
     return 0;
 }
 
 static inline int teardown(void **state)
 {
-    (void)state;
     end_close(&end);
     return 0;
 }

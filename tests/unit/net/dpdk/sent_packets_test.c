@@ -525,7 +525,6 @@ static uint32_t run_world(uint64_t seed, uint32_t loss, uint32_t reorder, uint32
 
 static void sent_packets__all_comes_once_through_any_network(void **state)
 {
-    (void)state;
     static const struct {
         uint32_t loss, reorder, twice, sent_max;
     } networks[] = {

@@ -44,7 +44,6 @@ static void make_device(const char *device, const char *interface)
 
 static int set_up(void **state)
 {
-    (void)state;
     snprintf(root, sizeof root, "/tmp/rdma_address_XXXXXX");
     assert_non_null(mkdtemp(root));
     make_device("near0", "lo");
@@ -56,7 +55,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     char command[96];
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);

@@ -17,34 +17,26 @@ struct fixture {
 
 static int done(struct ibv_qp *queue_pair, struct ibv_qp_attr *attr, int mask)
 {
-    (void)queue_pair;
-    (void)attr;
-    (void)mask;
     return 0;
 }
 
 static int free_srq(struct ibv_srq *srq)
 {
-    (void)srq;
     return 0;
 }
 
 static int free_cq(struct ibv_cq *cq)
 {
-    (void)cq;
     return 0;
 }
 
 static int free_pd(struct ibv_pd *pd)
 {
-    (void)pd;
     return 0;
 }
 
 static void no_events(struct ibv_cq *cq, unsigned count)
 {
-    (void)cq;
-    (void)count;
 }
 
 static int setup(void **state)
@@ -268,7 +260,6 @@ static struct ibv_device_attr device_attr;
 
 static int query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
-    (void)context;
     *attr = device_attr;
     return 0;
 }

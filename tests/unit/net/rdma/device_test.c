@@ -36,7 +36,6 @@ static int fake_get_async_event(struct ibv_context *context, struct ibv_async_ev
 
 static void fake_ack_async_event(struct ibv_async_event *event)
 {
-    (void)event;
     current->acknowledged++;
 }
 

@@ -144,8 +144,6 @@ static struct rdma_wire_end *end_of(void *ctx, const struct sl_conn *conn)
 
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
-    (void)conn;
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
@@ -187,7 +185,6 @@ static void on_writable(void *ctx, struct sl_conn *conn)
 
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
-    (void)err;
     (void)end_of(ctx, conn);
 }
 
@@ -250,12 +247,10 @@ void rdma_wire_settle(struct rdma_wire *wire)
 
 static void nothing(struct rdma_cm_id *id)
 {
-    (void)id;
 }
 
 static int fine(struct rdma_cm_id *id)
 {
-    (void)id;
     return 0;
 }
 

@@ -152,8 +152,6 @@ struct errand {
 
 static void run_errand(void *ctx, uint64_t a, uint64_t b)
 {
-    (void)a;
-    (void)b;
     struct errand *errand = ctx;
     errand->run(errand->fixture, errand->index);
     sem_post(&errand->done);

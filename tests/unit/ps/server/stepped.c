@@ -110,14 +110,11 @@ static struct stepped_peer *peer_of(const struct sl_conn *conn)
 
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
-    (void)ctx;
     peer_of(conn)->connected = true;
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
-    (void)ctx;
-    (void)header;
     struct stepped_peer *peer = peer_of(conn);
     return peer == NULL ? NULL : peer->reply_buffer != NULL ? peer->reply_buffer : peer->sink;
 }
@@ -142,7 +139,6 @@ static void take_reply(struct stepped_peer *peer, const struct sl_transport_mess
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
-    (void)ctx;
     struct stepped_peer *peer = peer_of(conn);
     if (peer != NULL && message->header.type == SL_FRAME_REPLY) {
         take_reply(peer, message);
@@ -158,7 +154,6 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
     struct stepped *world = ctx;
-    (void)conn;
     sl_outbox_sent(&world->outbox, cookie);
 }
 
@@ -172,7 +167,6 @@ static void on_writable(void *ctx, struct sl_conn *conn)
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
     struct stepped *world = ctx;
-    (void)err;
     struct stepped_link *link = conn->user;
     sl_outbox_closed(&world->outbox, conn, &link->queue);
     if (link->peer != NULL) {
