@@ -43,14 +43,14 @@ void sl_conn_log_failure(struct sl_conn *conn)
 
 static bool enter(struct sl_transport *transport)
 {
-    bool before = transport->polling;
-    transport->polling = true;
+    bool before = transport->in_upcall;
+    transport->in_upcall = true;
     return before;
 }
 
 static void leave(struct sl_transport *transport, bool before)
 {
-    transport->polling = before;
+    transport->in_upcall = before;
 }
 
 static void report_open(struct sl_conn *conn, bool accepted)

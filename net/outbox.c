@@ -23,7 +23,7 @@ struct sl_outbox_waiting {
     void *tail_ctx;
     void *reply_buffer;
     uint32_t reply_buffer_bytes;
-    uint32_t frame_count;
+    uint32_t frame_count; /* frames that the transport reports with this record */
 };
 
 #define HEADER_BYTES                                                                               \

@@ -26,11 +26,11 @@ struct sl_outbox_waiting;
 struct sl_outbox_queue {
     struct sl_outbox_waiting *first, *last;
     struct sl_outbox_waiting *offer; /* the first that the transport has not taken; NULL: none */
-    uint32_t count;
-    /* A frame's last part is not committed; other frames wait in behind_first. */
+    uint32_t count; /* of all frames here: offered or not, and behind; each part counts as one */
+    /* The last part of a frame is not committed yet. Other frames wait in behind_first. */
     bool is_open;
     struct sl_outbox_waiting *behind_first, *behind_last;
-    uint32_t behind_count; /* included in count */
+    uint32_t behind_count; /* frames in behind_first */
 };
 
 struct sl_outbox {
@@ -47,7 +47,7 @@ struct sl_outbox {
     uint32_t reserved_bytes;          /* of payload */
     uint32_t reply_buffer_bytes;      /* of the next frame */
     void *reply_buffer;
-    uint32_t frame_count;   /* committed and unsent; checked by fini */
+    uint32_t frame_count;   /* committed and unsent, of all queues; 0 at fini */
     uint32_t units_touched; /* this many units, from the first, have memory */
     struct sl_warm blocks_warm, units_warm;
     bool is_registered; /* registered or shared: memory is never returned */

@@ -73,7 +73,7 @@ int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *rea
     }
     transport->ops = ops;
     transport->reactor = reactor;
-    transport->polling = false;
+    transport->in_upcall = false;
     transport->secure = options != NULL && options->tls != NULL;
     transport->source = (struct sl_reactor_source){
         .name = ops->scheme, .poll = source_poll, .flush = source_flush, .arm = source_arm};
@@ -89,7 +89,7 @@ void sl_transport_close(struct sl_transport **transport)
         return;
     }
     sl_reactor_assert_owner(closing->reactor);
-    sl_assert(!closing->polling);
+    sl_assert(!closing->in_upcall);
     sl_reactor_remove_source(closing->reactor, &closing->source);
     closing->ops->close(&closing);
     *transport = NULL;
@@ -158,7 +158,7 @@ int sl_transport_migrate(struct sl_conn *conn, struct sl_transport *to,
                          const struct sl_transport_events *events, void *ctx, void *user)
 {
     sl_reactor_assert_owner(conn->transport->reactor);
-    sl_assert(conn->transport->polling);
+    sl_assert(conn->transport->in_upcall);
     sl_assert(conn->state == SL_CONN_OPEN);
     sl_assert(conn->accepted);
     sl_assert((to->ops->capabilities & SL_TRANSPORT_MIGRATES) != 0);

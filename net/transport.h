@@ -205,7 +205,7 @@ struct sl_transport {
     const struct sl_transport_ops *ops;
     struct sl_reactor *reactor;
     struct sl_reactor_source source; /* calls poll, flush, arm; added by sl_transport_open */
-    bool polling;                    /* an upcall is in progress; for assertions */
+    bool in_upcall;                  /* for assertions */
     struct sl_log_limit log_limit;   /* for lines about peers */
     bool secure;                     /* with TLS */
 };
