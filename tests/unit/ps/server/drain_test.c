@@ -88,14 +88,19 @@ CASE(server_drain__who_would_wait_for_clocks_is_cancelled)
     peer_close(&peer);
 }
 
-/* Returns when everything that the peer has sent has been received. */
-static void sync_with(struct peer *peer)
+/* Returns when everything that the peer has sent has been received. True: its request was answered
+ * before that. */
+static bool sync_behind_request(struct peer *peer)
 {
     struct sl_message message = {.kind = SL_MESSAGE_STATS_GET};
     peer_send_message(peer, &message);
-    peer_receive_message(peer, &message);
-    assert_int_equal(message.kind, SL_MESSAGE_STATS);
-    sl_message_fini(&message);
+    assert_true(peer_receive(peer));
+    const bool is_answered = peer->header.type == SL_FRAME_REPLY;
+    if (is_answered) {
+        assert_true(peer_receive(peer));
+    }
+    assert_int_equal(peer->header.type, SL_FRAME_CONTROL);
+    return is_answered;
 }
 
 /* Peers that send the beginning of a long frame, and no more, hold the server's memory; a request
@@ -129,9 +134,11 @@ CASE(server_drain__ends_when_the_last_request_is_late)
     shard_request_begin(&request, 0);
     shard_request_dense(&request, SL_REQUEST_DENSE_PULL, 0, 0, FRAME_FLOATS, NULL);
     uint64_t id = peer_send_request(peer, &request, 300000);
-    sync_with(peer);
+    const bool is_answered = sync_behind_request(peer); /* the holders or this test are slow */
     server_fixture_run_on(fixture, 0, drain);
-    (void)peer_receive_reply(peer, id); /* late, or in time where the holders were slow */
+    if (!is_answered) {
+        (void)peer_receive_reply(peer, id);
+    }
     expect_goodbye(peer);
     for (int i = 0; i < HOLDERS; i++) {
         expect_goodbye(holders[i]);
