@@ -261,7 +261,7 @@ static void append(struct sl_server *server, struct sl_replication_entry *entry)
     log->bytes += entry->bytes;
     update_room(server);
     sl_replication_log_pump(server);
-    sl_replication_listen(server);
+    sl_replication_expect_ack(server);
 }
 
 /* End of the log */

@@ -189,7 +189,7 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
 
 /* Executing */
 
-static void acknowledge(struct sl_server *server)
+void sl_replication_receiver_acknowledge(struct sl_server *server)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
     struct sl_server_conn *conn = backup->feed;
@@ -226,7 +226,7 @@ static bool fail(struct sl_server *server, const char *format, ...)
                    backup->position + 1, what);
     sl_log_error("shard %u: %s", server->options.shard.index, text);
     backup->is_broken = true;
-    acknowledge(server);
+    sl_replication_receiver_acknowledge(server);
     sl_replication_receiver_drop(server);
     if (backup->feed != NULL) {
         sl_server_send_error(backup->feed, 0, SL_ERR_INVALID, text);
@@ -516,6 +516,6 @@ uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys)
         spent += spent == 0; /* an entry without keys is work too */
         left -= spent < left ? spent : left;
     }
-    acknowledge(server);
+    sl_replication_receiver_acknowledge(server);
     return keys - left;
 }

@@ -45,8 +45,11 @@ void sl_replication_receiver_arrive(struct sl_server_conn *conn,
 /* The primary's connection has closed. */
 void sl_replication_receiver_closed(struct sl_server *server);
 
-/* Executes received entries; returns the cost. */
+/* Executes received entries and acknowledges them; returns the cost. */
 uint32_t sl_replication_receiver_run(struct sl_server *server, uint32_t keys);
+
+/* Acknowledges the executed entries, unless the outbox has no room: then call it again. */
+void sl_replication_receiver_acknowledge(struct sl_server *server);
 
 /* Returns true when entries wait. */
 bool sl_replication_receiver_waits(const struct sl_server *server);

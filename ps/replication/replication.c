@@ -226,6 +226,7 @@ static void leave(struct sl_server_conn *conn)
 static uint32_t run(struct sl_server *server, uint32_t keys)
 {
     if (!sl_replication_receiver_waits(server)) {
+        sl_replication_receiver_acknowledge(server); /* if the outbox had no room until now */
         return sl_replication_catch_up_run(server);
     }
     const uint32_t spent = sl_replication_receiver_run(server, keys);

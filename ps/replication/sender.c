@@ -75,7 +75,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
         }
         sl_replication_log_acknowledged(server, welcome->position);
         sl_replication_log_resend(server);
-        sl_replication_listen(server);
+        sl_replication_expect_ack(server);
     } else if (!server->role.is_touched) {
         sl_replication_log_begin(server);
     } else if (welcome->position != 0) {

@@ -118,7 +118,7 @@ void sl_replication_await(struct sl_server *server, uint64_t from_ns, uint64_t l
     sl_timer_arm(sl_server_timers(server), &replica->sender.silence, from_ns + wait_ns);
 }
 
-void sl_replication_listen(struct sl_server *server)
+void sl_replication_expect_ack(struct sl_server *server)
 {
     struct sl_replication *replica = server->replica;
     struct sl_replication_sender *sender = &replica->sender;

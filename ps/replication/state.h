@@ -91,6 +91,6 @@ static inline bool sl_replication_is_linked(const struct sl_server *server)
 void sl_replication_await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns);
 
 /* An entry was appended: the backup must acknowledge within one lease. */
-void sl_replication_listen(struct sl_server *server);
+void sl_replication_expect_ack(struct sl_server *server);
 
 #endif

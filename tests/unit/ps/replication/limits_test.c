@@ -207,3 +207,39 @@ PAIR_CASE(replica__loading_keeps_to_the_budget_of_a_turn)
     }
     pair->backup->role.switchover = SL_SERVER_NO_SWITCHOVER;
 }
+
+/* Fills the outbox with frames of `queue`, which wait until it is closed. */
+static void fill_outbox(struct sl_outbox *outbox, struct sl_conn *conn,
+                        struct sl_outbox_queue *queue)
+{
+    static const uint32_t sizes[] = {SL_OUTBOX_BLOCK_BYTES / 4, 0};
+    queue->is_open = true;
+    for (size_t i = 0; i < 2; i++) {
+        const struct sl_frame frame = {.type = SL_FRAME_REPLY, .payload_bytes = sizes[i]};
+        while (sl_outbox_reserve(outbox, sizes[i]) != NULL) {
+            sl_outbox_commit(outbox, conn, queue, &frame, NULL, 0, NULL, NULL);
+        }
+    }
+}
+
+/* A backup whose outbox was full when it executed the last entry acknowledges it as soon as there
+ * is room: no further entry needs to arrive. */
+PAIR_CASE(replica__an_acknowledgement_without_room_is_sent_later)
+{
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    const struct sl_replication_backup *backup = &pair->backup->replica->backup;
+    const uint64_t acked = backup->acked;
+    struct sl_outbox *outbox = backup->feed->outbox;
+    struct sl_conn *conn = backup->feed->conn;
+    struct sl_outbox_queue queue = {0};
+    fill_outbox(outbox, conn, &queue);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    turns(pair, 50);
+    assert_int_equal(backup->position, acked + 1);
+    assert_int_equal(backup->acked, acked);
+    assert_int_equal(pair->peer.reply_count, 0);
+    sl_outbox_closed(outbox, conn, &queue);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    assert_int_equal(backup->acked, acked + 1);
+}
