@@ -48,6 +48,7 @@ ARROWS = {
     "ps": "ps/process+ config tools/doctor reactor",
     "worker": "net/control+ net/builtin+",
     "worker/train": "worker+ config",
+    "transfer": "reactor",
     "kv": "worker+ ps config",
     "tools/launch": "config",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer config",

@@ -1,0 +1,216 @@
+#include "transfer/matrix.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FORM "accepted is {\"cpu:0\": [[preferred devices], [available devices]], ...}"
+
+struct parser {
+    const char *source;
+    const struct sl_devices *devices;
+    struct sl_matrix *matrix;
+    char *reason;
+    size_t reason_bytes;
+};
+
+static int refuse(const struct parser *parser, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static int refuse(const struct parser *parser, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int used = snprintf(parser->reason, parser->reason_bytes, "%s: ", parser->source);
+    if (used > 0 && (size_t)used < parser->reason_bytes) {
+        (void)vsnprintf(parser->reason + used, parser->reason_bytes - (size_t)used, format, args);
+    }
+    va_end(args);
+    return SL_ERR_INVALID;
+}
+
+/* Returns the device's index in the matrix, and adds it when it is new there. */
+static uint8_t index_of(struct sl_matrix *matrix, const char *device)
+{
+    uint32_t i = 0;
+    while (i < matrix->device_count && strcmp(matrix->devices[i], device) != 0) {
+        i++;
+    }
+    if (i == matrix->device_count) {
+        (void)snprintf(matrix->devices[i], sizeof matrix->devices[i], "%s", device);
+        matrix->device_count++;
+    }
+    return (uint8_t)i;
+}
+
+static bool has(const struct sl_matrix_list *list, uint8_t device)
+{
+    return memchr(list->devices, device, list->count) != NULL;
+}
+
+/* Adds a device that the location does not have yet. */
+static void add(struct sl_matrix_location *location, struct sl_matrix_list *list, uint8_t device)
+{
+    if (!has(&location->preferred, device) && !has(&location->available, device)) {
+        list->devices[list->count++] = device;
+    }
+}
+
+static int parse_list(const struct parser *parser, const json_t *from,
+                      struct sl_matrix_location *location, struct sl_matrix_list *list)
+{
+    if (!json_is_array(from)) {
+        return refuse(parser, "location \"%s\" lacks an array of devices; " FORM, location->name);
+    }
+    for (size_t i = 0; i < json_array_size(from); i++) {
+        const char *name = json_string_value(json_array_get(from, i));
+        if (name == NULL) {
+            return refuse(parser, "location \"%s\": device %zu is no string; " FORM, location->name,
+                          i);
+        }
+        if (sl_devices_find(parser->devices, name) == NULL) {
+            char names[512];
+            sl_devices_names(parser->devices, names, sizeof names);
+            return refuse(parser,
+                          "location \"%s\": there is no device \"%.80s\"; this host has: %s",
+                          location->name, name, names[0] == '\0' ? "none" : names);
+        }
+        add(location, list, index_of(parser->matrix, name));
+    }
+    return 0;
+}
+
+static int parse_location(const struct parser *parser, const char *name, const json_t *lists)
+{
+    struct sl_matrix *matrix = parser->matrix;
+    if (matrix->location_count == SL_MATRIX_LOCATIONS_MAX) {
+        return refuse(parser, "more than %d locations", SL_MATRIX_LOCATIONS_MAX);
+    }
+    struct sl_matrix_location *location = &matrix->locations[matrix->location_count];
+    if (name[0] == '\0' || strlen(name) >= sizeof location->name) {
+        return refuse(parser, "location \"%.80s\" has not 1 to %zu characters", name,
+                      sizeof location->name - 1);
+    }
+    memcpy(location->name, name, strlen(name) + 1);
+    if (!json_is_array(lists) || json_array_size(lists) != 2) {
+        return refuse(parser, "location \"%s\" lacks an array of two arrays; " FORM, name);
+    }
+    int err = parse_list(parser, json_array_get(lists, 0), location, &location->preferred);
+    if (err == 0) {
+        err = parse_list(parser, json_array_get(lists, 1), location, &location->available);
+    }
+    matrix->location_count++;
+    return err;
+}
+
+static int parse_root(const struct parser *parser, json_t *root)
+{
+    const char *name;
+    json_t *lists;
+    int err = json_is_object(root) ? 0 : refuse(parser, "no JSON object; " FORM);
+    json_object_foreach(root, name, lists)
+    {
+        if (err == 0) {
+            err = parse_location(parser, name, lists);
+        }
+    }
+    return err;
+}
+
+int sl_matrix_parse(const char *text, const char *source, const struct sl_devices *devices,
+                    struct sl_matrix *out, char *reason, size_t reason_bytes)
+{
+    struct sl_matrix matrix = {0};
+    const struct parser parser = {.source = source,
+                                  .devices = devices,
+                                  .matrix = &matrix,
+                                  .reason = reason,
+                                  .reason_bytes = reason_bytes};
+    json_error_t error;
+    if (strnlen(text, SL_MATRIX_BYTES_MAX + 1) > SL_MATRIX_BYTES_MAX) {
+        (void)refuse(&parser, "more than %u bytes", SL_MATRIX_BYTES_MAX);
+        return SL_ERR_TOO_LARGE;
+    }
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL) {
+        const enum json_error_code code = json_error_code(&error);
+        return code == json_error_out_of_memory ? SL_ERR_NO_MEMORY
+               : code == json_error_duplicate_key
+                   ? refuse(&parser, "line %d: a location is repeated: %s", error.line, error.text)
+                   : refuse(&parser, "line %d: no JSON: %s; " FORM, error.line, error.text);
+    }
+    int err = parse_root(&parser, root);
+    json_decref(root);
+    if (err == 0) {
+        *out = matrix;
+    }
+    return err;
+}
+
+void sl_matrix_discover(const struct sl_devices *devices, struct sl_matrix *out)
+{
+    memset(out, 0, sizeof *out);
+    for (uint32_t i = 0; i < devices->node_count; i++) {
+        struct sl_matrix_location *location = &out->locations[out->location_count++];
+        (void)snprintf(location->name, sizeof location->name, "cpu:%d", devices->nodes[i]);
+        for (uint32_t k = 0; k < devices->count; k++) {
+            const struct sl_device *device = &devices->list[k];
+            if (device->is_up && sl_devices_is_reachable(device)) {
+                add(location,
+                    device->node == devices->nodes[i] ? &location->preferred : &location->available,
+                    index_of(out, device->name));
+            }
+        }
+    }
+}
+
+static json_t *list_json(const struct sl_matrix *matrix, const struct sl_matrix_list *list)
+{
+    json_t *out = json_array();
+    for (uint32_t i = 0; i < list->count && out != NULL; i++) {
+        if (json_array_append_new(out, json_string(matrix->devices[list->devices[i]])) != 0) {
+            json_decref(out);
+            out = NULL;
+        }
+    }
+    return out;
+}
+
+int sl_matrix_write(const struct sl_matrix *matrix, char **text)
+{
+    json_t *root = json_object();
+    for (uint32_t i = 0; i < matrix->location_count && root != NULL; i++) {
+        const struct sl_matrix_location *location = &matrix->locations[i];
+        json_t *lists = json_pack("[oo]", list_json(matrix, &location->preferred),
+                                  list_json(matrix, &location->available));
+        if (json_object_set_new(root, location->name, lists) != 0) {
+            json_decref(root);
+            root = NULL;
+        }
+    }
+    char *out = root == NULL ? NULL : json_dumps(root, 0);
+    json_decref(root);
+    if (out == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *text = out;
+    return 0;
+}
+
+void sl_matrix_choose(const struct sl_matrix *matrix, const char *location,
+                      struct sl_matrix_list *preferred, struct sl_matrix_list *available)
+{
+    for (uint32_t i = 0; i < matrix->location_count; i++) {
+        if (strcmp(matrix->locations[i].name, location) == 0) {
+            *preferred = matrix->locations[i].preferred;
+            *available = matrix->locations[i].available;
+            return;
+        }
+    }
+    preferred->count = 0;
+    available->count = matrix->device_count;
+    for (uint32_t i = 0; i < matrix->device_count; i++) {
+        available->devices[i] = (uint8_t)i;
+    }
+}
