@@ -69,7 +69,7 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call)
 /* Starts all admitted calls before the next turn, so that their messages are sent together. */
 static void admit(struct sl_engine *engine)
 {
-    uint32_t room = SL_THREAD_CTX_STEPS_MAX - engine->thread_ctx->steps_out;
+    uint32_t room = SL_THREAD_CTX_STEPS_MAX - sl_thread_ctx_of(engine->port)->steps_out;
     struct sl_engine_list taken = {0};
     sl_engine_lock(engine);
     engine->wake_pending = false;
@@ -206,14 +206,14 @@ static bool has_work(void *ctx)
 {
     const struct sl_engine *engine = ctx;
     return engine->woken || engine->ended.first != NULL ||
-           (engine->backlog && engine->thread_ctx->steps_out < SL_THREAD_CTX_STEPS_MAX);
+           (engine->backlog && sl_thread_ctx_of(engine->port)->steps_out < SL_THREAD_CTX_STEPS_MAX);
 }
 
 void sl_engine_rest(struct sl_engine *engine)
 {
     if (engine->jobs != NULL) {
-        sl_thread_ctx_wait(engine->thread_ctx); /* any mail may complete a job */
+        sl_port_wait(engine->port); /* any mail may complete a job */
     } else {
-        sl_thread_ctx_wait_until(engine->thread_ctx, has_work, engine);
+        sl_port_wait_until(engine->port, has_work, engine);
     }
 }

@@ -104,8 +104,8 @@ struct sl_engine {
     struct sl_engine_failures failures;
 
     /* The driving thread's. */
-    struct sl_thread_ctx *thread_ctx;
-    bool woken;      /* the wake-up mail has arrived */
+    struct sl_port *port; /* to the client's reactors */
+    bool woken;           /* the wake-up mail has arrived */
     bool is_running; /* inside sl_engine_progress, which also admits the calls of its callbacks */
     bool backlog;    /* calls stay queued because too many steps are out */
     struct sl_engine_list ended;

@@ -82,7 +82,7 @@ static int publish(struct sl_engine *engine, struct sl_engine_call *call, uint64
     sl_engine_unlock(engine);
     if (err == 0 && burst && !engine->has_thread && !is_inside(engine)) {
         sl_engine_progress(engine);
-        sl_thread_ctx_kick(engine->thread_ctx);
+        sl_port_kick(engine->port);
     }
     return err;
 }
@@ -116,7 +116,7 @@ int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *request, uint32_t
 static int sleep_until_over(struct sl_engine *engine, struct sl_engine_waiter *waiter)
 {
     while (!waiter->over) {
-        sl_mailbox_wait(waiter->mailbox, SL_THREAD_CTX_WAIT_NS);
+        sl_mailbox_wait(waiter->mailbox, SL_PORT_WAIT_NS);
         sl_mailbox_drain(waiter->mailbox, 1);
     }
     int err = waiter->err;
@@ -176,7 +176,7 @@ bool sl_engine_done(struct sl_engine *engine, uint64_t timestamp)
 {
     if (!engine->has_thread && !engine->is_running) {
         sl_engine_progress(engine);
-        sl_thread_ctx_drain(engine->thread_ctx);
+        sl_port_drain(engine->port);
         sl_engine_progress(engine);
     }
     sl_engine_lock(engine);
@@ -213,7 +213,7 @@ static int run_here(struct sl_engine *engine, struct sl_engine_job *job)
 {
     int err;
     while ((err = job->poll(engine, job)) == SL_ERR_AGAIN) {
-        sl_thread_ctx_wait(engine->thread_ctx);
+        sl_port_wait(engine->port);
         sl_engine_progress(engine);
     }
     return err;

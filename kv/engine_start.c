@@ -6,13 +6,13 @@
 #include "core/thread.h"
 #include "kv/engine.h"
 
-/* Takes the driving thread's context of the client and opens the lane that wakes it. */
+/* Takes the driving thread's port and opens the lane that wakes it. */
 static int take_port(struct sl_engine *engine)
 {
     struct sl_client *client = engine->client;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &engine->thread_ctx);
+    int err = sl_port_here(client->ports, &engine->port);
     if (err == 0 && engine->has_thread) {
-        err = sl_mailbox_lane_open(sl_reactor_mailbox(engine->thread_ctx->driven), &engine->lane);
+        err = sl_mailbox_lane_open(sl_reactor_mailbox(engine->port->driven), &engine->lane);
     }
     return err;
 }
@@ -94,7 +94,7 @@ static int start_thread(struct sl_engine *engine, const struct sl_join *join)
         return SL_ERR_NO_MEMORY;
     }
     while (!start.over) {
-        sl_mailbox_wait(start.waiter->mailbox, SL_THREAD_CTX_WAIT_NS);
+        sl_mailbox_wait(start.waiter->mailbox, SL_PORT_WAIT_NS);
         sl_mailbox_drain(start.waiter->mailbox, 1);
     }
     sl_engine_give_waiter(engine, start.waiter);

@@ -69,7 +69,7 @@ CONFINED = [
      r"net/shm/segment\.h|net/trace\..|worker/client_io\.h",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
-     r"core/(arena_ahead|shared)\.c|reactor/(mailbox|reactor).*|worker/(thread_ctx|send_arena)\.c|"
+     r"core/(arena_ahead|shared)\.c|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"
      r"net/control/resolve\.c|net/rdma/(cm|device|listen)\.c|net/dpdk/module/(device|memory)\.c|"
      r"kv/engine.*",
      "a lock"),

@@ -102,20 +102,20 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
 
 /* Creation and destruction */
 
-static struct sl_thread_ctx *thread_ctx_of_caller(struct sl_client *client)
+static struct sl_port *port_of_caller(struct sl_client *client)
 {
-    struct sl_thread_ctx *thread_ctx;
-    return sl_thread_ctx_here(client->thread_ctxs, &thread_ctx) == 0 ? thread_ctx : NULL;
+    struct sl_port *port;
+    return sl_port_here(client->ports, &port) == 0 ? port : NULL;
 }
 
 static void close_and_free(struct sl_client **client)
 {
     struct sl_client *closing = *client;
-    struct sl_thread_ctx *thread_ctx = thread_ctx_of_caller(closing);
-    sl_assert(thread_ctx != NULL); /* out of memory for a thread's first call */
+    struct sl_port *port = port_of_caller(closing);
+    sl_assert(port != NULL); /* out of memory for a thread's first call */
     sl_start_close_begin(closing);
     while (!sl_start_close_poll(closing)) {
-        sl_thread_ctx_wait(thread_ctx);
+        sl_port_wait(port);
     }
     struct sl_reactor **reactors = closing->own_reactors;
     uint32_t reactor_count = closing->own_reactor_count;
@@ -126,10 +126,10 @@ static void close_and_free(struct sl_client **client)
 
 static int wait_for_start(struct sl_client *client)
 {
-    struct sl_thread_ctx *thread_ctx = thread_ctx_of_caller(client);
+    struct sl_port *port = port_of_caller(client);
     int err;
     while ((err = sl_start_poll(client)) == SL_ERR_AGAIN) {
-        sl_thread_ctx_wait(thread_ctx);
+        sl_port_wait(port);
     }
     return err;
 }
@@ -233,9 +233,9 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     if (err != 0) {
         return err;
     }
-    struct sl_thread_ctx *thread_ctx = thread_ctx_of_caller(client);
+    struct sl_port *port = port_of_caller(client);
     while ((err = sl_table_opening_poll(&opening, out)) == SL_ERR_AGAIN) {
-        sl_thread_ctx_wait(thread_ctx);
+        sl_port_wait(port);
     }
     return err;
 }
@@ -244,14 +244,14 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
 static int ask_coordinator(struct sl_client *client, struct sl_control_op *op, uint32_t timeout_ms,
                            const char *what)
 {
-    struct sl_thread_ctx *thread_ctx;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    struct sl_port *port;
+    int err = sl_port_here(client->ports, &port);
     if (err != 0) {
         return err;
     }
     op->io = &client->ios[0];
     op->deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
-    sl_thread_ctx_run(thread_ctx, op);
+    sl_control_op_run(op, port);
     if (op->err != 0) {
         sl_log_error("%s: %s", what, op->text);
     }
@@ -314,12 +314,12 @@ void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out
     sl_assert(client != NULL);
     sl_assert(out != NULL);
     *out = (struct sl_client_stats){0};
-    struct sl_thread_ctx *thread_ctx = thread_ctx_of_caller((struct sl_client *)(uintptr_t)client);
-    for (uint32_t i = 0; thread_ctx != NULL && i < client->io_count; i++) {
+    struct sl_port *port = port_of_caller((struct sl_client *)(uintptr_t)client);
+    for (uint32_t i = 0; port != NULL && i < client->io_count; i++) {
         struct sl_client_stats stats = {0};
         struct sl_control_op op = {
             .io = &client->ios[i], .run = sl_client_io_stats, .stats = &stats};
-        sl_thread_ctx_run(thread_ctx, &op);
+        sl_control_op_run(&op, port);
         out->bytes_sent += stats.bytes_sent;
         out->bytes_received += stats.bytes_received;
         out->requests += stats.requests;

@@ -88,7 +88,7 @@ void sl_client_buffer_destroy_all(struct sl_client *client)
 /* The public functions */
 
 /* Runs one client_io after the other and waits for each. */
-static void run_on_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
+static void run_on_ios(struct sl_client *client, struct sl_port *port,
                        const struct sl_client_buffer *buffer, void (*run)(struct sl_control_op *op))
 {
     for (uint32_t i = 0; i < client->io_count; i++) {
@@ -97,18 +97,18 @@ static void run_on_ios(struct sl_client *client, struct sl_thread_ctx *thread_ct
                                    .memory = buffer->base,
                                    .memory_bytes = buffer->bytes,
                                    .memory_is_shared = buffer->shared.base != NULL};
-        sl_thread_ctx_run(thread_ctx, &op);
+        sl_control_op_run(&op, port);
     }
 }
 
-static int export_buffer(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
+static int export_buffer(struct sl_client *client, struct sl_port *port,
                          const struct sl_client_buffer *buffer)
 {
-    sl_thread_ctx_set_lock(client->thread_ctxs);
+    sl_port_set_lock(client->ports);
     int err = add(client, buffer);
-    sl_thread_ctx_set_unlock(client->thread_ctxs);
+    sl_port_set_unlock(client->ports);
     if (err == 0) {
-        run_on_ios(client, thread_ctx, buffer, sl_client_io_export);
+        run_on_ios(client, port, buffer, sl_client_io_export);
     }
     return err;
 }
@@ -116,18 +116,18 @@ static int export_buffer(struct sl_client *client, struct sl_thread_ctx *thread_
 /* Frees the slot once no client_io uses the buffer. */
 static void unexport_buffer(struct sl_client *client, void *base, bool is_callers)
 {
-    struct sl_thread_ctx *thread_ctx;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    struct sl_port *port;
+    int err = sl_port_here(client->ports, &port);
     sl_assert(err == 0); /* out of memory for a thread's first call, or not the driving thread */
-    sl_thread_ctx_set_lock(client->thread_ctxs);
+    sl_port_set_lock(client->ports);
     struct sl_client_buffer *slot = find(client, base);
     struct sl_client_buffer buffer = *slot;
-    sl_thread_ctx_set_unlock(client->thread_ctxs);
+    sl_port_set_unlock(client->ports);
     sl_assert(buffer.is_callers == is_callers);
-    run_on_ios(client, thread_ctx, &buffer, sl_client_io_unexport);
-    sl_thread_ctx_set_lock(client->thread_ctxs);
+    run_on_ios(client, port, &buffer, sl_client_io_unexport);
+    sl_port_set_lock(client->ports);
     *slot = (struct sl_client_buffer){.base = NULL};
-    sl_thread_ctx_set_unlock(client->thread_ctxs);
+    sl_port_set_unlock(client->ports);
     unmake(&buffer);
 }
 
@@ -136,14 +136,14 @@ int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out)
     sl_assert(client != NULL);
     sl_assert(out != NULL);
     sl_assert(bytes > 0);
-    struct sl_thread_ctx *thread_ctx;
+    struct sl_port *port;
     struct sl_client_buffer buffer;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    int err = sl_port_here(client->ports, &port);
     err = err != 0 ? err : make(bytes, &buffer);
     if (err != 0) {
         return err;
     }
-    err = export_buffer(client, thread_ctx, &buffer);
+    err = export_buffer(client, port, &buffer);
     if (err != 0) {
         unmake(&buffer);
         return err;
@@ -168,10 +168,10 @@ int sl_client_buffer_register(struct sl_client *client, void *base, size_t bytes
     sl_assert(base != NULL);
     sl_assert(bytes > 0);
     sl_assert(bytes <= UINTPTR_MAX - (uintptr_t)base);
-    struct sl_thread_ctx *thread_ctx;
+    struct sl_port *port;
     const struct sl_client_buffer buffer = {.base = base, .bytes = bytes, .is_callers = true};
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
-    return err == 0 ? export_buffer(client, thread_ctx, &buffer) : err;
+    int err = sl_port_here(client->ports, &port);
+    return err == 0 ? export_buffer(client, port, &buffer) : err;
 }
 
 void sl_client_buffer_unregister(struct sl_client *client, void *base)

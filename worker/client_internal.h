@@ -36,7 +36,7 @@ struct sl_client {
     uint32_t start_clock; /* requested, finally agreed: sl_client_clock */
     bool finished;
 
-    struct sl_thread_ctx_set *thread_ctxs;
+    struct sl_port_set *ports; /* each in a struct sl_thread_ctx */
     struct sl_client_io *ios;
     uint32_t io_count;
     uint32_t first_io;         /* first with shards: 1 with control_apart, else 0 */
@@ -47,7 +47,7 @@ struct sl_client {
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* smallest of all shards */
 
-    struct sl_table *tables[SL_LIMIT_TABLES]; /* by id; under the lock of thread_ctxs */
+    struct sl_table *tables[SL_LIMIT_TABLES]; /* by id; under the lock of ports */
 
     struct sl_client_buffer buffers[SL_CLIENT_BUFFERS_MAX]; /* likewise */
 

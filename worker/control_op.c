@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "worker/client_io.h"
 
 void sl_control_op_fail(struct sl_control_op *op, int err, const char *format, ...)
 {
@@ -63,10 +64,24 @@ int sl_control_op_results(const struct sl_control_op *ops, uint32_t count,
     return err;
 }
 
-void sl_control_op_deliver(void *ctx, uint64_t a, uint64_t b)
+static void deliver(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_control_op *op = ctx;
     op->run(op);
+}
+
+void sl_control_op_post(struct sl_control_op *op, struct sl_port *port)
+{
+    op->answers = port->lanes[op->io->index].from;
+    sl_port_post(port, op->io->index, (struct sl_mail){.run = deliver, .ctx = op});
+}
+
+void sl_control_op_run(struct sl_control_op *op, struct sl_port *port)
+{
+    sl_control_op_post(op, port);
+    while (!op->done) {
+        sl_port_wait(port);
+    }
 }
 
 const char *sl_control_op_reason(const char *name, const char *reason)

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "net/control/message.h"
-#include "reactor/mailbox.h"
+#include "reactor/port.h"
 
 #define SL_CONTROL_OP_TEXT_BYTES 1024
 
@@ -70,7 +70,8 @@ int sl_control_op_results(const struct sl_control_op *ops, uint32_t count,
 /* Returns a session's reason without the peer's name, if it begins with it. Any thread. */
 const char *sl_control_op_reason(const char *name, const char *reason);
 
-/* Mail on the reactor; ctx: the operation. */
-void sl_control_op_deliver(void *ctx, uint64_t a, uint64_t b);
+/* Posts the operation to its client_io's reactor; run waits until it is done. The port's thread. */
+void sl_control_op_post(struct sl_control_op *op, struct sl_port *port);
+void sl_control_op_run(struct sl_control_op *op, struct sl_port *port);
 
 #endif

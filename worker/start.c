@@ -25,7 +25,7 @@
 
 /* Control operations on all client_ios */
 
-static void call_io(struct sl_client *client, struct sl_thread_ctx *thread_ctx, uint32_t index,
+static void call_io(struct sl_client *client, struct sl_port *port, uint32_t index,
                     void (*run)(struct sl_control_op *op))
 {
     struct sl_control_op *op = &client->ops[index];
@@ -38,14 +38,14 @@ static void call_io(struct sl_client *client, struct sl_thread_ctx *thread_ctx, 
         .shard_count = client->shard_count,
         .clock_asked = client->start_clock,
     };
-    sl_thread_ctx_call(thread_ctx, op);
+    sl_control_op_post(op, port);
 }
 
-static void call_ios(struct sl_client *client, struct sl_thread_ctx *thread_ctx,
+static void call_ios(struct sl_client *client, struct sl_port *port,
                      void (*run)(struct sl_control_op *op))
 {
     for (uint32_t i = 0; i < client->io_count; i++) {
-        call_io(client, thread_ctx, i, run);
+        call_io(client, port, i, run);
     }
 }
 
@@ -264,7 +264,7 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     uint32_t timeout_ms =
         options->start_timeout_ms == 0 ? START_TIMEOUT_MS : options->start_timeout_ms;
     client->start_deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
-    struct sl_thread_ctx *thread_ctx;
+    struct sl_port *port;
     err = copy_coordinator(&client->io_options, options);
     if (err == 0) {
         fill_io_options(client, options, setup);
@@ -272,8 +272,8 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     }
     err = err != 0 ? err : copy_devices(&client->io_options, options);
     if (err == 0) {
-        err = sl_thread_ctx_set_create(setup->reactors, setup->reactor_count, setup->driven,
-                                       &client->thread_ctxs);
+        err = sl_port_set_create(setup->reactors, setup->reactor_count, setup->driven,
+                                 sizeof(struct sl_thread_ctx), &client->ports);
     }
     if (err != 0) {
         free_owned(&client->io_options);
@@ -282,14 +282,14 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     }
     err = take_ios(client, setup);
     if (err == 0) {
-        err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+        err = sl_port_here(client->ports, &port);
     }
     if (err != 0) {
         sl_start_free(&client);
         return err;
     }
     client->stage = SL_CLIENT_STARTING;
-    call_ios(client, thread_ctx, sl_client_io_start);
+    call_ios(client, port, sl_client_io_start);
     *out = client;
     return 0;
 }
@@ -484,7 +484,7 @@ static bool clocks_agree(struct sl_client *client)
 }
 
 /* Asks every shard for the largest clock answered so far, round by round, until all agree. */
-static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *thread_ctx)
+static int agree_on_clock(struct sl_client *client, struct sl_port *port)
 {
     if (client->task_index < 0) {
         client->stage = SL_CLIENT_RUNNING;
@@ -492,7 +492,7 @@ static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *thread
     }
     if (clocks_agree(client)) {
         client->stage = SL_CLIENT_BEGINNING;
-        call_ios(client, thread_ctx, sl_client_io_begin);
+        call_ios(client, port, sl_client_io_begin);
         return SL_ERR_AGAIN;
     }
     if (sl_clock_now_ns(client->clock) >= client->start_deadline_ns) {
@@ -500,18 +500,18 @@ static int agree_on_clock(struct sl_client *client, struct sl_thread_ctx *thread
         return SL_ERR_DEADLINE;
     }
     client->stage = SL_CLIENT_AGREEING;
-    call_ios(client, thread_ctx, sl_client_io_join);
+    call_ios(client, port, sl_client_io_join);
     return SL_ERR_AGAIN;
 }
 
 /* The operations of this stage succeeded. Returns AGAIN if another stage follows. */
-static int next_stage(struct sl_client *client, struct sl_thread_ctx *thread_ctx)
+static int next_stage(struct sl_client *client, struct sl_port *port)
 {
     int err;
     switch (client->stage) {
     case SL_CLIENT_STARTING:
         client->stage = SL_CLIENT_JOINING;
-        call_io(client, thread_ctx, 0, sl_control_join);
+        call_io(client, port, 0, sl_control_join);
         return SL_ERR_AGAIN;
     case SL_CLIENT_JOINING:
         take_task(client);
@@ -520,13 +520,13 @@ static int next_stage(struct sl_client *client, struct sl_thread_ctx *thread_ctx
             return err;
         }
         client->stage = SL_CLIENT_CONNECTING;
-        call_ios(client, thread_ctx, sl_client_io_connect);
+        call_ios(client, port, sl_client_io_connect);
         return SL_ERR_AGAIN;
     case SL_CLIENT_CONNECTING:
         connected(client);
-        return agree_on_clock(client, thread_ctx);
+        return agree_on_clock(client, port);
     case SL_CLIENT_AGREEING:
-        return agree_on_clock(client, thread_ctx);
+        return agree_on_clock(client, port);
     case SL_CLIENT_BEGINNING:
         if (client->start_clock == SL_REQUEST_CLOCK_FINISHED) {
             sl_log_info("client: worker/%d had finished: its clock no longer counts",
@@ -544,33 +544,33 @@ static int next_stage(struct sl_client *client, struct sl_thread_ctx *thread_ctx
 
 int sl_start_poll(struct sl_client *client)
 {
-    struct sl_thread_ctx *thread_ctx;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    struct sl_port *port;
+    int err = sl_port_here(client->ports, &port);
     if (err != 0) {
         return err;
     }
-    sl_thread_ctx_drain(thread_ctx);
+    sl_port_drain(port);
     err = ops_result(client, client->stage == SL_CLIENT_JOINING ? 1 : client->io_count);
-    return err == 0 ? next_stage(client, thread_ctx) : err;
+    return err == 0 ? next_stage(client, port) : err;
 }
 
 /* Closing */
 
 void sl_start_close_begin(struct sl_client *client)
 {
-    struct sl_thread_ctx *thread_ctx;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    struct sl_port *port;
+    int err = sl_port_here(client->ports, &port);
     sl_assert(err == 0);
     client->stage = SL_CLIENT_CLOSING;
-    call_ios(client, thread_ctx, sl_client_io_close);
+    call_ios(client, port, sl_client_io_close);
 }
 
 bool sl_start_close_poll(struct sl_client *client)
 {
-    struct sl_thread_ctx *thread_ctx;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    struct sl_port *port;
+    int err = sl_port_here(client->ports, &port);
     sl_assert(err == 0);
-    sl_thread_ctx_drain(thread_ctx);
+    sl_port_drain(port);
     if (ops_result(client, client->io_count) == SL_ERR_AGAIN) {
         return false;
     }
@@ -582,7 +582,7 @@ void sl_start_free(struct sl_client **client)
 {
     struct sl_client *closing = *client;
     *client = NULL;
-    sl_thread_ctx_set_destroy(&closing->thread_ctxs, sl_step_free);
+    sl_port_set_destroy(&closing->ports, sl_step_free_all);
     sl_send_arena_destroy(&closing->io_options.send_arena);
     sl_client_buffer_destroy_all(closing);
     for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {

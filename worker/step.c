@@ -1,5 +1,6 @@
 #include <starling.h>
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,8 @@
 #include "worker/encode.h"
 #include "worker/scatter.h"
 #include "worker/step_internal.h"
+
+static_assert(2 * SL_THREAD_CTX_STEPS_MAX + 64 <= SL_LIMIT_LANE_MAILS, "a lane is never full");
 
 /* Creation and reuse */
 
@@ -32,13 +35,23 @@ static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ct
     return 0;
 }
 
-void sl_step_free(struct sl_step *step)
+static void free_step(struct sl_step *step)
 {
     sl_assert(step->state == SL_STEP_FREE); /* the caller must destroy every step */
     sl_scratch_fini(&step->wire);
     sl_scratch_fini(&step->notes);
     free(step->operations);
     free(step);
+}
+
+void sl_step_free_all(struct sl_port *port)
+{
+    struct sl_thread_ctx *thread_ctx = sl_thread_ctx_of(port);
+    while (thread_ctx->steps != NULL) {
+        struct sl_step *step = thread_ctx->steps;
+        thread_ctx->steps = step->next_of_thread_ctx;
+        free_step(step);
+    }
 }
 
 int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out)
@@ -48,11 +61,12 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
     if (client->stage != SL_CLIENT_RUNNING) {
         return SL_ERR_CLOSED;
     }
-    struct sl_thread_ctx *thread_ctx;
-    int err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    struct sl_port *port;
+    int err = sl_port_here(client->ports, &port);
     if (err != 0) {
         return err == SL_ERR_INVALID ? err : SL_ERR_NO_MEMORY;
     }
+    struct sl_thread_ctx *thread_ctx = sl_thread_ctx_of(port);
     struct sl_step *step = thread_ctx->free_steps;
     if (step != NULL) {
         thread_ctx->free_steps = step->next_free;
@@ -376,7 +390,8 @@ static void post_substeps(struct sl_step *step, uint32_t timeout_ms)
     const struct sl_client *client = step->client;
     uint64_t now_ns = sl_clock_now_ns(client->clock);
     uint64_t deadline_ns = now_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
-    sl_thread_ctx_catch_up(step->thread_ctx, now_ns);
+    struct sl_port *port = &step->thread_ctx->port;
+    sl_port_catch_up(port, now_ns);
     for (uint32_t i = 0; i < client->io_count; i++) {
         struct sl_substep *substep = &step->substeps[i];
         if (substep->requests.count == 0) {
@@ -384,8 +399,7 @@ static void post_substeps(struct sl_step *step, uint32_t timeout_ms)
         }
         substep->deadline_ns = deadline_ns;
         substep->timeout_ms = timeout_ms;
-        substep->answers =
-            step->thread_ctx->driven == NULL ? step->thread_ctx->lanes[i].from : NULL;
+        substep->answers = port->driven == NULL ? port->lanes[i].from : NULL;
         substep->on_complete = substep_completed;
         substep->on_return = substep_returned;
         substep->completed = false;
@@ -395,8 +409,7 @@ static void post_substeps(struct sl_step *step, uint32_t timeout_ms)
         substep->unsent = 0;
         step->substeps_left++;
         step->substeps_out++;
-        sl_thread_ctx_post(step->thread_ctx, i,
-                           (struct sl_mail){.run = sl_substep_start, .ctx = substep});
+        sl_port_post(port, i, (struct sl_mail){.run = sl_substep_start, .ctx = substep});
     }
 }
 
@@ -409,7 +422,7 @@ int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
         return SL_ERR_INVALID;
     }
     if (step->thread_ctx->steps_out == SL_THREAD_CTX_STEPS_MAX) {
-        sl_thread_ctx_drain(step->thread_ctx);
+        sl_port_drain(&step->thread_ctx->port);
         if (step->thread_ctx->steps_out == SL_THREAD_CTX_STEPS_MAX) {
             return SL_ERR_AGAIN;
         }
@@ -435,7 +448,7 @@ int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
 {
     int err = sl_step_submit_deferred(step, timeout_ms);
     if (err == 0) {
-        sl_thread_ctx_kick(step->thread_ctx);
+        sl_port_kick(&step->thread_ctx->port);
     }
     return err;
 }
@@ -444,7 +457,7 @@ bool sl_step_done(struct sl_step *step)
 {
     sl_assert(step != NULL);
     if (step->state == SL_STEP_SUBMITTED) {
-        sl_thread_ctx_drain(step->thread_ctx);
+        sl_port_drain(&step->thread_ctx->port);
     }
     return step->state == SL_STEP_COMPLETE;
 }
@@ -462,7 +475,7 @@ int sl_step_wait(struct sl_step *step)
         return SL_ERR_INVALID; /* never submitted */
     }
     if (step->state == SL_STEP_SUBMITTED) {
-        sl_thread_ctx_wait_until(step->thread_ctx, is_complete, step);
+        sl_port_wait_until(&step->thread_ctx->port, is_complete, step);
     }
     return step->err;
 }

@@ -1,5 +1,5 @@
-/* A step, for step.c and thread_ctx.c. It belongs to the thread context that created it, and is
- * reused once all substeps have returned. */
+/* A step. It belongs to the thread context that created it, and is reused once all substeps have
+ * returned. */
 #ifndef SL_WORKER_STEP_INTERNAL_H
 #define SL_WORKER_STEP_INTERNAL_H
 
@@ -47,7 +47,8 @@ struct sl_step {
     struct sl_substep substeps[]; /* one per client_io */
 };
 
-void sl_step_free(struct sl_step *step);
+/* Frees the steps of a port, all of them destroyed; the port is in a struct sl_thread_ctx. */
+void sl_step_free_all(struct sl_port *port);
 
 /* For operations */
 

@@ -16,8 +16,8 @@ int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *c
         sl_log_error("table %.*s: %s", SL_TABLE_NAME_BYTES - 1, spec->name, reason);
         return err;
     }
-    struct sl_thread_ctx *thread_ctx;
-    err = sl_thread_ctx_here(client->thread_ctxs, &thread_ctx);
+    struct sl_port *port;
+    err = sl_port_here(client->ports, &port);
     if (err != 0) {
         return err;
     }
@@ -28,11 +28,11 @@ int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *c
         .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
         .spec = &opening->spec,
     };
-    sl_thread_ctx_call(thread_ctx, &opening->coordinator);
+    sl_control_op_post(&opening->coordinator, port);
     return 0;
 }
 
-static int ask_shards(struct sl_table_opening *opening, struct sl_thread_ctx *thread_ctx)
+static int ask_shards(struct sl_table_opening *opening, struct sl_port *port)
 {
     struct sl_client *client = opening->client;
     opening->shards = calloc(client->io_count, sizeof *opening->shards);
@@ -47,7 +47,7 @@ static int ask_shards(struct sl_table_opening *opening, struct sl_thread_ctx *th
             .spec = &opening->spec,
             .table_id = opening->coordinator.table_id,
         };
-        sl_thread_ctx_call(thread_ctx, &opening->shards[i]);
+        sl_control_op_post(&opening->shards[i], port);
     }
     return SL_ERR_AGAIN;
 }
@@ -69,13 +69,13 @@ static int keep_table(struct sl_table_opening *opening, struct sl_table **out)
 {
     struct sl_client *client = opening->client;
     uint32_t id = opening->coordinator.table_id;
-    sl_thread_ctx_set_lock(client->thread_ctxs);
+    sl_port_set_lock(client->ports);
     struct sl_table *table = client->tables[id];
     if (table == NULL && (table = malloc(sizeof *table)) != NULL) {
         *table = (struct sl_table){.client = client, .id = id, .spec = opening->spec};
         client->tables[id] = table;
     }
-    sl_thread_ctx_set_unlock(client->thread_ctxs);
+    sl_port_set_unlock(client->ports);
     if (table == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -85,16 +85,16 @@ static int keep_table(struct sl_table_opening *opening, struct sl_table **out)
 
 int sl_table_opening_poll(struct sl_table_opening *opening, struct sl_table **out)
 {
-    struct sl_thread_ctx *thread_ctx;
-    int err = sl_thread_ctx_here(opening->client->thread_ctxs, &thread_ctx);
+    struct sl_port *port;
+    int err = sl_port_here(opening->client->ports, &port);
     sl_assert(err == 0); /* begin has created it */
-    sl_thread_ctx_drain(thread_ctx);
+    sl_port_drain(port);
     err = result_of(opening, &opening->coordinator, 1);
     if (err != 0) {
         return err;
     }
     if (opening->shards == NULL) {
-        return ask_shards(opening, thread_ctx);
+        return ask_shards(opening, port);
     }
     err = result_of(opening, opening->shards, opening->client->io_count);
     err = err != 0 ? err : keep_table(opening, out);

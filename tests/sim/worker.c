@@ -105,8 +105,8 @@ static void open_next(struct sl_sim_worker *worker)
 
 static void begin_barrier(struct sl_sim_worker *worker)
 {
-    struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(worker->client->thread_ctxs, &port);
+    struct sl_port *port;
+    int err = sl_port_here(worker->client->ports, &port);
     sl_assert(err == 0);
     uint64_t timeout_ns = worker->options.plan->start_timeout_ns;
     worker->barrier = (struct sl_control_op){
@@ -117,7 +117,7 @@ static void begin_barrier(struct sl_sim_worker *worker)
         .count = 0,
     };
     worker->in_barrier = true;
-    sl_thread_ctx_call(port, &worker->barrier);
+    sl_control_op_post(&worker->barrier, port);
     enter(worker, SL_SIM_STAGE_BARRIER, timeout_ns);
 }
 
@@ -183,10 +183,10 @@ static void poll_opening(struct sl_sim_worker *worker)
 /* A barrier whose deadline passes is no reason to stop: somebody may be gone for good. */
 static void poll_barrier(struct sl_sim_worker *worker)
 {
-    struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(worker->client->thread_ctxs, &port);
+    struct sl_port *port;
+    int err = sl_port_here(worker->client->ports, &port);
     sl_assert(err == 0);
-    sl_thread_ctx_drain(port);
+    sl_port_drain(port);
     if (worker->barrier.done) {
         worker->in_barrier = false;
         begin_training(worker);
@@ -503,10 +503,10 @@ static bool is_quiet(void *ctx)
         return false;
     }
     worker->is_opening = false;
-    struct sl_thread_ctx *port;
-    int err = sl_thread_ctx_here(worker->client->thread_ctxs, &port);
+    struct sl_port *port;
+    int err = sl_port_here(worker->client->ports, &port);
     sl_assert(err == 0);
-    sl_thread_ctx_drain(port);
+    sl_port_drain(port);
     if (worker->in_barrier && !worker->barrier.done) {
         return false;
     }

@@ -386,14 +386,14 @@ PEER_CASE(control__hears_who_is_lost)
 
 static void run_call(struct peer_world *world, struct sl_control_op *call)
 {
-    struct sl_thread_ctx *port;
-    assert_int_equal(sl_thread_ctx_here(world->client->thread_ctxs, &port), 0);
+    struct sl_port *port;
+    assert_int_equal(sl_port_here(world->client->ports, &port), 0);
     call->io = &world->client->ios[0];
     call->deadline_ns = world->now_ns + 500 * SL_CLOCK_NS_PER_MS;
-    sl_thread_ctx_call(port, call);
+    sl_control_op_post(call, port);
     for (int turns = 0; !call->done && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);
-        sl_thread_ctx_drain(port);
+        sl_port_drain(port);
     }
     assert_true(call->done);
 }

@@ -41,17 +41,17 @@ bool path_is_registered(const struct peer_world *world, const void *base)
 void path_call_io(struct peer_world *world, void (*run)(struct sl_control_op *call), void *memory,
                   size_t bytes)
 {
-    struct sl_thread_ctx *port;
-    assert_int_equal(sl_thread_ctx_here(world->client->thread_ctxs, &port), 0);
+    struct sl_port *port;
+    assert_int_equal(sl_port_here(world->client->ports, &port), 0);
     struct sl_control_op call = {.io = &world->client->ios[0],
                                  .run = run,
                                  .memory = memory,
                                  .memory_bytes = bytes,
                                  .memory_is_shared = !path_memory_is_plain};
-    sl_thread_ctx_call(port, &call);
+    sl_control_op_post(&call, port);
     for (int turns = 0; !call.done && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);
-        sl_thread_ctx_drain(port);
+        sl_port_drain(port);
     }
     assert_true(call.done);
 }
