@@ -19,7 +19,6 @@ CIRCLES = {
     "ps/checkpoint": 3,
     "ps/process": 6,
     "ps/server": 4,
-    "tools/doctor": 6,
     "worker": 4,
 }
 

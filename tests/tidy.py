@@ -52,7 +52,7 @@ ARROWS = {
     "kv": "worker+ ps config",
     "tools/launch": "config",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer config",
-    "tools/doctor": "net/builtin+ config",
+    "tools/doctor": "net/builtin+ transfer config",
     "bench": "worker+ ps/table+ config",
 }
 

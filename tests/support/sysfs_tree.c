@@ -93,13 +93,19 @@ void sysfs_tree_make(struct sysfs_tree *tree, const char *description)
     sysfs_tree_add(tree, root, description);
 }
 
-void sysfs_tree_remove(struct sysfs_tree *tree)
+void sysfs_tree_free_addresses(struct sysfs_tree *tree)
 {
-    char command[96];
     for (uint32_t i = 0; i < tree->address_count; i++) {
         free(tree->addresses[i].ifa_name);
         free(tree->addresses[i].ifa_addr);
     }
+    tree->address_count = 0;
+}
+
+void sysfs_tree_remove(struct sysfs_tree *tree)
+{
+    char command[96];
+    sysfs_tree_free_addresses(tree);
     (void)snprintf(command, sizeof command, "rm -rf '%s'", tree->root);
     assert_int_equal(system(command), 0);
 }

@@ -21,6 +21,7 @@ void sysfs_tree_add(struct sysfs_tree *tree, const char *root, const char *descr
 /* The same below a new folder; and removes that folder. */
 void sysfs_tree_make(struct sysfs_tree *tree, const char *description);
 void sysfs_tree_remove(struct sysfs_tree *tree);
+void sysfs_tree_free_addresses(struct sysfs_tree *tree);
 
 /* Writes a file or replaces its text. */
 void sysfs_tree_write(const struct sysfs_tree *tree, const char *path, const char *text);

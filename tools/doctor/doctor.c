@@ -1,55 +1,10 @@
 #include "tools/doctor/doctor.h"
 
-#include <stdarg.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "core/assert.h"
 #include "tools/doctor/internal.h"
-
-struct sl_doctor_finding *sl_doctor_find(struct sl_doctor *doctor, enum sl_doctor_verdict verdict,
-                                         uint32_t needed_by, const char *check, const char *format,
-                                         ...)
-{
-    sl_assert(doctor->count < SL_DOCTOR_FINDINGS_MAX);
-    struct sl_doctor_finding *finding = &doctor->findings[doctor->count];
-    /* The last element is overwritten when the array is full. */
-    doctor->count += doctor->count + 1 < SL_DOCTOR_FINDINGS_MAX;
-    *finding = (struct sl_doctor_finding){
-        .verdict = verdict,
-        .needed_by = verdict == SL_DOCTOR_MISSING ? needed_by : 0,
-        .check = check,
-    };
-    doctor->stopped |= finding->needed_by;
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(finding->found, sizeof finding->found, format, arguments);
-    va_end(arguments);
-    return finding;
-}
-
-void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(finding->advice, sizeof finding->advice, format, arguments);
-    va_end(arguments);
-}
-
-bool sl_doctor_check_transport(struct sl_doctor *doctor, enum sl_endpoint_scheme scheme,
-                               const char *check, const char *found, const char *advice)
-{
-    const char *why = doctor->system->missing(scheme);
-    if (why == NULL) {
-        (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, check, "%s", found);
-        return true;
-    }
-    const char *remedy = strstr(why, ": install");
-    const int length = remedy == NULL ? (int)strlen(why) : (int)(remedy - why);
-    sl_doctor_advise(
-        sl_doctor_find(doctor, SL_DOCTOR_MISSING, SL_DOCTOR_OF(scheme), check, "%.*s", length, why),
-        "%s", remedy == NULL ? advice : remedy + 2);
-    return false;
-}
+#include "tools/doctor/nics.h"
 
 bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doctor_system *system,
                    FILE *out)
@@ -62,10 +17,13 @@ bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doct
     sl_doctor_cores_check(&doctor);
     sl_doctor_rdma_check(&doctor);
     sl_doctor_dpdk_check(&doctor);
-    const bool runs = (doctor.stopped & options->transports) == 0;
+    sl_doctor_nics_check(&doctor);
+    bool runs = (doctor.stopped & options->transports) == 0;
     if (options->json) {
-        return sl_doctor_print_json(&doctor, out) && runs;
+        runs = sl_doctor_print_json(&doctor, out) && runs;
+    } else {
+        sl_doctor_print(&doctor, out);
     }
-    sl_doctor_print(&doctor, out);
+    free(doctor.nic_priority_matrix);
     return runs;
 }

@@ -11,6 +11,7 @@
 #include "core/endpoint.h"
 #include "core/endpoint_device.h"
 #include "net/rdma/device_list.h"
+#include "reactor/devices.h"
 
 /* A set of transports. */
 #define SL_DOCTOR_OF(scheme)  (1U << (scheme))
@@ -52,6 +53,7 @@ struct sl_doctor_system {
     const char *(*missing)(enum sl_endpoint_scheme scheme);
     /* Lists devices with a provider in the RDMA libraries; returns their number. NULL: unknown. */
     uint32_t (*rdma_devices)(char names[][SL_RDMA_DEVICE_NAME_BYTES], uint32_t most);
+    void (*read_devices)(struct sl_devices *out);
 };
 
 /* Reads this host. */

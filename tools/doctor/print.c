@@ -47,6 +47,10 @@ void sl_doctor_print(const struct sl_doctor *doctor, FILE *out)
     for (size_t scheme = 0; scheme < SCHEME_COUNT; scheme++) {
         print_transport(doctor, scheme, out);
     }
+    if (doctor->nic_priority_matrix != NULL) {
+        (void)fprintf(out, "\nnic_priority_matrix for the transfer engine:\n%s\n",
+                      doctor->nic_priority_matrix);
+    }
 }
 
 /* Files and names may have any bytes: in text that is not UTF-8 each byte above 127 becomes '?'. */
@@ -82,7 +86,10 @@ bool sl_doctor_print_json(const struct sl_doctor *doctor, FILE *out)
                                             (doctor->options->transports & set) != 0, "runs",
                                             (doctor->stopped & set) == 0));
     }
-    json_t *all = json_pack("{s:o, s:o}", "checks", checks, "transports", transports);
+    const char *matrix = doctor->nic_priority_matrix;
+    json_t *all =
+        json_pack("{s:o, s:o, s:o*}", "checks", checks, "transports", transports,
+                  "nic_priority_matrix", matrix == NULL ? NULL : json_loads(matrix, 0, NULL));
     const bool is_written = all != NULL && json_dumpf(all, out, JSON_INDENT(1)) == 0;
     json_decref(all);
     return is_written && fputc('\n', out) != EOF;

@@ -84,5 +84,6 @@ void sl_doctor_system_read(struct sl_doctor_system *out)
         .probe_ring = probe_ring,
         .missing = missing,
         .rdma_devices = sl_rdma_device_list,
+        .read_devices = sl_devices_read_host,
     };
 }

@@ -34,6 +34,11 @@ static uint32_t list_providers(char names[][SL_RDMA_DEVICE_NAME_BYTES], uint32_t
     return count;
 }
 
+static void read_devices(struct sl_devices *out)
+{
+    sysfs_tree_read(&machine.tree, out);
+}
+
 int machine_make(void **state)
 {
     memset(&machine, 0, sizeof machine);
@@ -50,12 +55,17 @@ int machine_make(void **state)
         .probe_ring = probe_ring,
         .missing = missing,
         .rdma_devices = list_providers,
+        .read_devices = read_devices,
     };
     machine.ring = (struct sl_doctor_ring){
         .deferred_taskrun = true, .multishot_recv = true, .provided_buffer_rings = true};
     machine.doctor.options = &machine.options;
     machine.doctor.system = &machine.system;
-    return mkdtemp(machine.root) == NULL ? -1 : 0;
+    if (mkdtemp(machine.root) == NULL) {
+        return -1;
+    }
+    memcpy(machine.tree.root, machine.root, sizeof machine.root);
+    return 0;
 }
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
@@ -65,6 +75,8 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
 
 int machine_remove(void **state)
 {
+    free(machine.doctor.nic_priority_matrix);
+    sysfs_tree_free_addresses(&machine.tree);
     return nftw(machine.root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -82,6 +94,11 @@ void machine_write(const char *path, const char *line)
     assert_non_null(file);
     assert_true(fprintf(file, "%s\n", line) > 0);
     assert_int_equal(fclose(file), 0);
+}
+
+void machine_add_tree(const char *description)
+{
+    sysfs_tree_add(&machine.tree, machine.root, description);
 }
 
 static void write_of(const char *device, const char *what, const char *line)
@@ -154,6 +171,7 @@ const struct sl_doctor_finding *machine_expect(const char *check, uint32_t nth,
 
 void machine_run(void (*check)(struct sl_doctor *doctor))
 {
+    free(machine.doctor.nic_priority_matrix);
     machine.doctor = (struct sl_doctor){.options = &machine.options, .system = &machine.system};
     check(&machine.doctor);
 }

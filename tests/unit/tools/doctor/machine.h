@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/support/sysfs_tree.h"
 #include "tools/doctor/internal.h"
 
 struct machine {
@@ -20,6 +21,7 @@ struct machine {
     const char *missing[SL_ENDPOINT_DPDK + 1]; /* NULL: there is one */
     const char *providers[4];                  /* devices that the libraries know, up to NULL */
     char root[64];
+    struct sysfs_tree tree; /* network devices: machine_add_tree */
 };
 
 extern struct machine machine;
@@ -33,6 +35,9 @@ int machine_remove(void **state);
 
 /* Writes a line into a file of the machine, whose folders are made. */
 void machine_write(const char *path, const char *line);
+
+/* Network devices of a description in tests/support/sysfs. */
+void machine_add_tree(const char *description);
 
 /* An RDMA device with one port: "4: ACTIVE", "Ethernet". */
 void machine_add_device(const char *name, const char *state, const char *link_layer);
