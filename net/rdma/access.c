@@ -1,8 +1,11 @@
 /* Remote access of peers. librdmacm connects a queue pair with remote access to all memory of
  * its protection domain that is registered for peers, and keys can be guessed. So an accepted
  * connection starts without remote access, and gets it when the upper layer welcomes the peer. */
+#include "net/rdma/access.h"
+
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/end.h"
+#include "net/rdma/hello.h"
 
 static int modify(const struct sl_rdma_conn *conn, enum ibv_qp_state state,
                   const struct rdma_conn_param *param)
@@ -28,7 +31,7 @@ int sl_rdma_access_accept(struct sl_rdma_conn *conn)
     const struct sl_rdma_library *library = conn->rdma->library;
     struct rdma_cm_id *id = conn->link.id;
     struct sl_rdma_hello hello;
-    struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
+    struct rdma_conn_param param = sl_rdma_hello_param(conn, &hello);
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
     for (uint32_t i = 0; i < sizeof states / sizeof states[0]; i++) {
         int err = modify(conn, states[i], &param);

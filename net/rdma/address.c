@@ -1,5 +1,7 @@
 /* Chooses the local address of a connection: the address determines the device. sysfs lists the
  * devices and their network interfaces. */
+#include "net/rdma/address.h"
+
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <ifaddrs.h>
@@ -11,7 +13,6 @@
 #include <string.h>
 
 #include "core/log.h"
-#include "net/rdma/internal.h"
 
 #define DEVICES_MAX     16
 #define CANDIDATES_MAX  32
@@ -129,7 +130,7 @@ static bool next_name(const char **list, char *name, size_t name_bytes)
 
 static void find_devices(const struct sl_rdma *rdma, struct search *search)
 {
-    const char *list = rdma->devices;
+    const char *list = rdma->options.devices;
     char name[NAME_BYTES];
     if (list[0] == '\0') {
         add_all_devices(search);
@@ -142,7 +143,7 @@ static void find_devices(const struct sl_rdma *rdma, struct search *search)
 
 int sl_rdma_address_check(const struct sl_rdma *rdma)
 {
-    const char *list = rdma->devices;
+    const char *list = rdma->options.devices;
     char name[NAME_BYTES];
     while (next_name(&list, name, sizeof name)) {
         if (!exists(name)) {
@@ -192,7 +193,7 @@ static bool parse_gid(const char *device, uint32_t port, uint32_t index,
 static int choose_gid(const struct sl_rdma *rdma, const struct search *search, sa_family_t family,
                       struct sockaddr_storage *from)
 {
-    uint32_t index = rdma->gid_index;
+    uint32_t index = rdma->options.gid_index;
     const char *name = search->device_count > 0 ? search->devices[0].name : "";
     if (search->device_count == 0 || !parse_gid(name, 1, index, from)) {
         sl_log_error("rdma: device %s has no GID of index %u; starling-ps doctor lists those that "
@@ -354,10 +355,10 @@ int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpo
                            const struct sockaddr_storage *to, struct sockaddr_storage *from)
 {
     struct search search = {.device_count = 0};
-    bool any = sl_rdma_address_is_any(to), named = rdma->devices[0] != '\0';
+    bool any = sl_rdma_address_is_any(to), named = rdma->options.devices[0] != '\0';
     memset(from, 0, sizeof *from);
     find_devices(rdma, &search);
-    if (rdma->has_gid_index) {
+    if (rdma->options.has_gid_index) {
         return choose_gid(rdma, &search, to->ss_family, from);
     }
     if (search.device_count < 2 && !named) {
@@ -368,7 +369,7 @@ int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpo
     }
     find_candidates(&search, to, !named);
     if (search.candidate_count == 0 && named) {
-        sl_log_error("rdma: no device of %s has an address that reaches %s", rdma->devices,
+        sl_log_error("rdma: no device of %s has an address that reaches %s", rdma->options.devices,
                      endpoint->host);
         return SL_ERR_NOT_FOUND;
     }

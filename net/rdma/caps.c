@@ -1,10 +1,12 @@
+#include "net/rdma/caps.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/arena_pages.h"
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/state.h"
 
 #define PROBE_SENDS 16
 

@@ -1,92 +1,19 @@
+#include "net/rdma/conn.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/list.h"
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/conn_table.h"
+#include "net/rdma/end.h"
+#include "net/rdma/liveness.h"
+#include "net/rdma/receive.h"
+#include "net/rdma/send.h"
 
+#define RNR_TIMER 13                        /* code for 0.96 ms */
 #define QUIET_NS  (50 * SL_CLOCK_NS_PER_MS) /* for devices that do not report LAST_WQE_REACHED */
-#define INDEX_MAX (1U << 17)                /* 17 bits of a wr_id */
-
-/* The table */
-
-static struct sl_rdma_conn **bucket_of(struct sl_rdma *rdma, uint32_t queue_pair)
-{
-    return &rdma->by_queue_pair[queue_pair % SL_RDMA_BUCKETS];
-}
-
-struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *nic, uint32_t number)
-{
-    struct sl_rdma_conn *conn = *bucket_of(nic->rdma, number);
-    while (conn != NULL && (conn->link.id->qp->qp_num != number || conn->nic != nic)) {
-        conn = conn->queue_pair_next;
-    }
-    return conn;
-}
-
-struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id)
-{
-    uint32_t index = wr_id >> 1 & (INDEX_MAX - 1);
-    struct sl_rdma_conn *conn = index < rdma->conn_capacity ? rdma->conns[index] : NULL;
-    bool is_its = conn != NULL && conn->link.id != NULL &&
-                  (conn->link.generation & 0xffffff) == (uint32_t)(wr_id >> 40);
-    return is_its ? conn : NULL;
-}
-
-static bool find_index(struct sl_rdma *rdma, uint32_t *out)
-{
-    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        uint32_t index = (rdma->conn_count + i) % rdma->conn_capacity;
-        if (rdma->conns[index] == NULL) {
-            *out = index;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool grow(struct sl_rdma *rdma)
-{
-    uint32_t capacity = rdma->conn_capacity > 0 ? 2 * rdma->conn_capacity : 16;
-    if (capacity > INDEX_MAX) {
-        return false;
-    }
-    struct sl_rdma_conn **conns = realloc(rdma->conns, capacity * sizeof *conns);
-    if (conns == NULL) {
-        return false;
-    }
-    memset(conns + rdma->conn_capacity, 0, (capacity - rdma->conn_capacity) * sizeof *conns);
-    rdma->conns = conns;
-    rdma->conn_capacity = capacity;
-    return true;
-}
-
-static bool link_to(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
-{
-    if (!find_index(rdma, &conn->index)) {
-        if (!grow(rdma)) {
-            return false;
-        }
-        (void)find_index(rdma, &conn->index);
-    }
-    conn->rdma = rdma;
-    conn->serial = ++rdma->conn_serial;
-    rdma->conns[conn->index] = conn;
-    rdma->conn_count++;
-    rdma->stats.connections++;
-    return true;
-}
-
-static void unlink_from(struct sl_rdma_conn *conn)
-{
-    struct sl_rdma *rdma = conn->rdma;
-    rdma->conns[conn->index] = NULL;
-    rdma->conn_count--;
-    rdma->stats.connections--;
-    sl_list_remove(&conn->dirty);
-    sl_list_remove(&conn->ready);
-}
 
 /* Timers */
 
@@ -95,15 +22,14 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     struct sl_rdma_conn *conn = SL_CONTAINER_OF(timer, struct sl_rdma_conn, timer);
     switch (conn->phase) {
     case SL_RDMA_RESOLVING:
-        if (conn->link.id == NULL && conn->attempts > 0) {
-            sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
-            sl_rdma_connect_begin(conn);
+        if (conn->link.id == NULL) {
+            sl_rdma_mark_ready(conn); /* for connect.c: the pause after a rejection is over */
             return;
         }
         sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
         return;
     case SL_RDMA_ENDED:
-        conn->quiet_waited = true;
+        conn->end.timed_out = true;
         sl_rdma_mark_ready(conn);
         return;
     case SL_RDMA_LIVE:
@@ -146,9 +72,9 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
     }
     sl_conn_init(&conn->base, &rdma->base, events, ctx);
     conn->phase = SL_RDMA_RESOLVING;
-    conn->window = SL_RDMA_WINDOW_MIN;
-    conn->limit_ours = conn->limit_told = conn->window;
-    if (!link_to(rdma, conn)) {
+    conn->credit.window = SL_RDMA_WINDOW_MIN;
+    conn->credit.limit_ours = conn->credit.limit_told = conn->credit.window;
+    if (!sl_rdma_conn_table_add(rdma, conn)) {
         put_spare(rdma, conn);
         return NULL;
     }
@@ -160,7 +86,7 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
         }
     }
     if (err != 0) {
-        unlink_from(conn);
+        sl_rdma_conn_table_remove(conn);
         put_spare(rdma, conn);
         return NULL;
     }
@@ -202,10 +128,8 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
     }
     conn->nic = nic;
     link->generation = ++rdma->generations;
-    struct sl_rdma_conn **bucket = bucket_of(rdma, link->id->qp->qp_num);
-    conn->queue_pair_next = *bucket;
-    *bucket = conn;
-    if (sl_rdma_pool_reserve(nic, conn, conn->window)) {
+    sl_rdma_conn_table_add_queue_pair(conn);
+    if (sl_rdma_pool_reserve(nic, conn, conn->credit.window)) {
         return 0;
     }
     const bool is_full = sl_rdma_pool_is_full(nic);
@@ -215,28 +139,31 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
     return is_full ? SL_ERR_TOO_LARGE : SL_ERR_NO_MEMORY;
 }
 
+/* Without this the peer's device waits 655 ms when no receive buffer is posted. */
+static void set_patience_with_receiver(struct sl_rdma_conn *conn)
+{
+    struct ibv_qp_attr attr = {.min_rnr_timer = RNR_TIMER};
+    (void)conn->rdma->library->modify_qp(conn->link.id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
+}
+
 void sl_rdma_conn_established(struct sl_rdma_conn *conn)
 {
-    sl_rdma_connect_done(conn);
+    const bool accepts = conn->phase == SL_RDMA_ACCEPTING;
+    sl_rdma_conn_stop_timer(conn);
+    conn->link.established = true;
+    set_patience_with_receiver(conn);
     conn->phase = SL_RDMA_LIVE;
-    conn->accept_pending = false;
     sl_rdma_liveness_add(conn->rdma, conn);
+    if (!accepts) {
+        sl_conn_report_connected(&conn->base);
+        return;
+    }
+    conn->accept_pending = false;
     sl_conn_report_accepted(&conn->base);
     sl_rdma_mark_dirty(conn);
 }
 
 /* The end; end.c begins it */
-
-static void leave_bucket(struct sl_rdma_conn *conn)
-{
-    struct sl_rdma_conn **at = bucket_of(conn->rdma, conn->link.id->qp->qp_num);
-    while (*at != NULL && *at != conn) {
-        at = &(*at)->queue_pair_next;
-    }
-    if (*at != NULL) {
-        *at = conn->queue_pair_next;
-    }
-}
 
 void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
 {
@@ -246,7 +173,7 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
         return;
     }
     if (link->id->qp != NULL) {
-        leave_bucket(conn);
+        sl_rdma_conn_table_remove_queue_pair(conn);
         library->destroy_qp(link->id);
         sl_rdma_pool_release(conn->nic, conn);
     }
@@ -260,7 +187,7 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
 /* Completions from before the end was noticed are handled once the queue was found empty since. */
 static bool saw_all(struct sl_rdma_conn *conn)
 {
-    if (conn->nic == NULL || conn->nic->empties != conn->empties) {
+    if (conn->nic == NULL || conn->nic->empties != conn->end.empties) {
         return true;
     }
     sl_rdma_mark_ready(conn);
@@ -273,39 +200,40 @@ static bool visit_open(struct sl_rdma_conn *conn)
     if (conn->phase == SL_RDMA_LIVE || conn->phase == SL_RDMA_DRAINING) {
         sl_rdma_send_report(conn);
     }
-    if (conn->phase == SL_RDMA_DRAINING && !conn->fin_sent && sl_rdma_send_is_done(conn)) {
-        conn->fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0);
+    if (conn->phase == SL_RDMA_DRAINING && !conn->end.fin_sent && sl_rdma_send_is_done(conn)) {
+        conn->end.fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0);
     }
     if (conn->phase != SL_RDMA_LIVE && conn->phase != SL_RDMA_DRAINING) {
         return work;
     }
     if (conn->link.disconnected ? saw_all(conn)
-                                : conn->fin_received && (conn->phase == SL_RDMA_DRAINING ||
-                                                         sl_rdma_receive_is_done(conn))) {
+                                : conn->end.fin_received && (conn->phase == SL_RDMA_DRAINING ||
+                                                             sl_rdma_receive_is_done(conn))) {
         sl_rdma_conn_end(conn, SL_ERR_CLOSED);
     }
     return work;
 }
 
-/* Answers the peer's FIN: tells the peer that no packet follows. */
-static bool says_farewell(struct sl_rdma_conn *conn)
+/* Answers the peer's FIN. True: the answer is not sent yet. */
+static bool answers_fin(struct sl_rdma_conn *conn)
 {
     const struct sl_rdma_link *link = &conn->link;
-    if (!conn->fin_received || !link->established || link->disconnected || conn->quiet_waited) {
+    if (!conn->end.fin_received || !link->established || link->disconnected ||
+        conn->end.timed_out) {
         return false;
     }
-    if (!conn->fin_sent) {
-        conn->fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0);
+    if (!conn->end.fin_sent) {
+        conn->end.fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0);
     }
-    return !conn->fin_sent || link->sends_completed != link->sends_posted;
+    return !conn->end.fin_sent || link->sends_completed != link->sends_posted;
 }
 
 static void make_quiet(struct sl_rdma_conn *conn)
 {
     const struct sl_rdma_library *library = conn->rdma->library;
     struct rdma_cm_id *id = conn->link.id;
-    conn->qp_draining = true;
-    conn->quiet_waited = false;
+    conn->end.step = SL_RDMA_END_BUFFERS;
+    conn->end.timed_out = false;
     sl_rdma_conn_set_timer(conn, QUIET_NS);
     if (id->qp != NULL) {
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -321,22 +249,23 @@ static void make_quiet(struct sl_rdma_conn *conn)
 static bool is_quiet(const struct sl_rdma_conn *conn)
 {
     const struct sl_rdma_link *link = &conn->link;
-    if (conn->quiet_waited || link->id->qp == NULL || !link->established) {
+    if (conn->end.timed_out || link->id->qp == NULL || !link->established) {
         return true;
     }
-    return (conn->fin_received || link->last_wqe) && link->sends_completed == link->sends_posted;
+    return (conn->end.fin_received || link->last_wqe) &&
+           link->sends_completed == link->sends_posted;
 }
 
 /* Completions of a destroyed queue pair may be lost, and shared buffers with them: handle all
  * completions first. */
-static bool gave_back_all(struct sl_rdma_conn *conn)
+static bool returned_all(struct sl_rdma_conn *conn)
 {
-    if (!is_quiet(conn)) {
-        return false;
-    }
-    if (!conn->qp_drained) {
-        conn->qp_drained = true;
-        conn->empties = conn->nic != NULL ? conn->nic->empties : 0;
+    if (conn->end.step == SL_RDMA_END_BUFFERS) {
+        if (!is_quiet(conn)) {
+            return false;
+        }
+        conn->end.step = SL_RDMA_END_COMPLETIONS;
+        conn->end.empties = conn->nic != NULL ? conn->nic->empties : 0;
     }
     return saw_all(conn);
 }
@@ -348,22 +277,22 @@ static void finish(struct sl_rdma_conn *conn)
     sl_rdma_conn_drop_link(conn);
     sl_rdma_send_close(conn);
     sl_rdma_receive_close(conn);
-    unlink_from(conn);
+    sl_rdma_conn_table_remove(conn);
     if (!conn->accept_pending) {
-        sl_conn_report_closed(&conn->base, conn->end_err);
+        sl_conn_report_closed(&conn->base, conn->end.err);
     }
     put_spare(rdma, conn);
 }
 
 static bool visit_ended(struct sl_rdma_conn *conn)
 {
-    if (conn->link.id != NULL && !conn->qp_draining) {
-        if (says_farewell(conn)) {
+    if (conn->link.id != NULL && conn->end.step == SL_RDMA_END_FIN) {
+        if (answers_fin(conn)) {
             return false; /* a completion or the timer visits again */
         }
         make_quiet(conn);
     }
-    if (conn->link.id != NULL && !gave_back_all(conn)) {
+    if (conn->link.id != NULL && !returned_all(conn)) {
         return false;
     }
     finish(conn);
@@ -391,13 +320,13 @@ bool sl_rdma_conn_visit(struct sl_rdma_conn *conn)
 
 void sl_rdma_conn_cancel_all(struct sl_rdma *rdma)
 {
-    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        struct sl_rdma_conn *conn = rdma->conns[i];
+    for (uint32_t i = 0; i < rdma->conns.capacity; i++) {
+        struct sl_rdma_conn *conn = rdma->conns.by_index[i];
         if (conn == NULL) {
             continue;
         }
         sl_rdma_conn_end(conn, SL_ERR_CANCELLED);
-        conn->end_err = SL_ERR_CANCELLED;
+        conn->end.err = SL_ERR_CANCELLED;
         if (conn->link.id != NULL && conn->link.established) {
             (void)rdma->library->disconnect(conn->link.id);
         }
@@ -412,5 +341,5 @@ void sl_rdma_conn_free_all(struct sl_rdma *rdma)
         rdma->spare = conn->spare_next;
         free(conn);
     }
-    free(rdma->conns);
+    free(rdma->conns.by_index);
 }

@@ -1,9 +1,14 @@
+#include "net/rdma/connect.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/address.h"
+#include "net/rdma/conn.h"
+#include "net/rdma/end.h"
+#include "net/rdma/hello.h"
 
 #define BUSY_STATUS                                                                                \
     28 /* status of REJECTED: "consumer defined"; the kernel also uses it for a full backlog */
@@ -12,7 +17,6 @@
 #define RETRIES       7U  /* retransmissions by the device */
 #define ACK_NS_SHIFT  12U /* the device's timeout is 4.096 us times a power of two */
 #define ACK_SHIFT_MAX 31U
-#define RNR_TIMER     13 /* code for 0.96 ms */
 
 static int err_of(int error)
 {
@@ -49,15 +53,17 @@ static int resolve(struct sl_rdma_conn *conn, struct sockaddr_storage *to)
 {
     char reason[256];
     socklen_t bytes;
-    int err = sl_endpoint_resolve(&conn->endpoint, false, to, &bytes, reason, sizeof reason);
+    int err =
+        sl_endpoint_resolve(&conn->connect.endpoint, false, to, &bytes, reason, sizeof reason);
     if (err != 0) {
-        sl_transport_warn(&conn->rdma->base, "cannot connect to %s: %s", conn->endpoint.host,
-                          reason);
+        sl_transport_warn(&conn->rdma->base, "cannot connect to %s: %s",
+                          conn->connect.endpoint.host, reason);
     }
     return err;
 }
 
-void sl_rdma_connect_begin(struct sl_rdma_conn *conn)
+/* RESOLVING. Ends the connection on an error. */
+static void begin(struct sl_rdma_conn *conn)
 {
     struct sl_rdma *rdma = conn->rdma;
     const struct sl_rdma_library *library = rdma->library;
@@ -73,9 +79,9 @@ void sl_rdma_connect_begin(struct sl_rdma_conn *conn)
         return;
     }
     set_ack_timeout(conn);
-    bool bound = conn->local.ss_family != AF_UNSPEC;
-    if (library->resolve_addr(conn->link.id, bound ? (struct sockaddr *)&conn->local : NULL,
-                              (struct sockaddr *)&to, (int)rdma->peer_timeout_ms) != 0) {
+    bool bound = conn->connect.local.ss_family != AF_UNSPEC;
+    if (library->resolve_addr(conn->link.id, bound ? (struct sockaddr *)&conn->connect.local : NULL,
+                              (struct sockaddr *)&to, (int)rdma->options.peer_timeout_ms) != 0) {
         sl_rdma_conn_end(conn, err_of(errno));
     }
 }
@@ -88,7 +94,7 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
     if (rdma->closing) {
         return SL_ERR_CLOSED;
     }
-    if (rdma->stats.connections >= rdma->connections_max) {
+    if (rdma->stats.connections >= rdma->options.connections_max) {
         return SL_ERR_TOO_LARGE;
     }
     struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, events, ctx);
@@ -96,21 +102,31 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
         return SL_ERR_NO_MEMORY;
     }
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
-    conn->endpoint = *endpoint;
-    conn->target = target;
+    conn->connect.endpoint = *endpoint;
+    conn->connect.target = target;
     *out = &conn->base;
     struct sockaddr_storage to;
     int err = resolve(conn, &to);
     if (err == 0) {
-        err = sl_rdma_address_choose(rdma, endpoint, &to, &conn->local);
+        err = sl_rdma_address_choose(rdma, endpoint, &to, &conn->connect.local);
     }
     if (err != 0) {
         sl_rdma_conn_end(conn, err);
         return 0;
     }
     sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
-    sl_rdma_connect_begin(conn);
+    begin(conn);
     return 0;
+}
+
+bool sl_rdma_connect_visit(struct sl_rdma_conn *conn)
+{
+    const bool is_due = conn->link.id == NULL && !sl_timer_armed(&conn->timer);
+    if (is_due) {
+        sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
+        begin(conn);
+    }
+    return is_due;
 }
 
 /* Events of rdma_cm */
@@ -118,7 +134,7 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
 static void resolved(struct sl_rdma_conn *conn)
 {
     const struct sl_rdma *rdma = conn->rdma;
-    if (rdma->library->resolve_route(conn->link.id, (int)rdma->peer_timeout_ms) != 0) {
+    if (rdma->library->resolve_route(conn->link.id, (int)rdma->options.peer_timeout_ms) != 0) {
         sl_rdma_conn_end(conn, err_of(errno));
     }
 }
@@ -131,24 +147,10 @@ static void routed(struct sl_rdma_conn *conn)
         return;
     }
     struct sl_rdma_hello hello;
-    struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
+    struct rdma_conn_param param = sl_rdma_hello_param(conn, &hello);
     if (conn->rdma->library->connect(conn->link.id, &param) != 0) {
         sl_rdma_conn_end(conn, err_of(errno));
     }
-}
-
-/* Without this the peer's device waits 655 ms when no receive buffer is posted. */
-static void set_patience_with_receiver(struct sl_rdma_conn *conn)
-{
-    struct ibv_qp_attr attr = {.min_rnr_timer = RNR_TIMER};
-    (void)conn->rdma->library->modify_qp(conn->link.id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
-}
-
-void sl_rdma_connect_done(struct sl_rdma_conn *conn)
-{
-    sl_rdma_conn_stop_timer(conn);
-    conn->link.established = true;
-    set_patience_with_receiver(conn);
 }
 
 static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
@@ -162,11 +164,8 @@ static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event
         sl_rdma_conn_refuse(conn, "it gives no credit, or more than anybody has", SL_ERR_PROTOCOL);
         return;
     }
-    sl_rdma_conn_take_hello(conn, &event->hello);
-    sl_rdma_connect_done(conn);
-    conn->phase = SL_RDMA_LIVE;
-    sl_rdma_liveness_add(conn->rdma, conn);
-    sl_conn_report_connected(&conn->base);
+    sl_rdma_hello_take(conn, &event->hello);
+    sl_rdma_conn_established(conn);
 }
 
 static void say_why(struct sl_rdma_conn *conn, uint32_t reason)
@@ -186,10 +185,10 @@ static void say_why(struct sl_rdma_conn *conn, uint32_t reason)
 static void rejected(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     bool busy = !event->has_hello && event->status == BUSY_STATUS;
-    if (busy && conn->attempts < BUSY_RETRIES) {
+    if (busy && conn->connect.attempts < BUSY_RETRIES) {
         sl_rdma_conn_drop_link(conn);
-        sl_rdma_conn_set_timer(conn, BUSY_RETRY_NS << conn->attempts);
-        conn->attempts++;
+        sl_rdma_conn_set_timer(conn, BUSY_RETRY_NS << conn->connect.attempts);
+        conn->connect.attempts++;
         return;
     }
     if (event->has_hello && event->hello.version != SL_RDMA_VERSION) {

@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "net/rdma/internal.h"
+#include "net/rdma/state.h"
 
 struct sl_rdma_device {
     struct sl_rdma_device *next;

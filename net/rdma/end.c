@@ -1,7 +1,6 @@
-/* Where the end of a connection begins. These functions only mark the connection and make no
- * upcall: the next poll visits it, and conn.c carries out the end. */
+#include "net/rdma/end.h"
+
 #include "core/log.h"
-#include "net/rdma/internal.h"
 
 #define SUSPECT_NS (500 * SL_CLOCK_NS_PER_MS)
 #define DRAIN_NS   SL_CLOCK_NS_PER_S
@@ -23,12 +22,12 @@ void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
     }
     sl_rdma_conn_stop_timer(conn);
     bool asked = conn->base.state == SL_CONN_CLOSING; /* by disconnect */
-    conn->end_err = asked ? SL_OK : err;
+    conn->end.err = asked ? SL_OK : err;
     if (conn->base.state != SL_CONN_CLOSED) {
         conn->base.state = SL_CONN_CLOSING;
     }
     conn->phase = SL_RDMA_ENDED;
-    if (conn->fin_received) {
+    if (conn->end.fin_received) {
         sl_rdma_conn_set_timer(conn, DRAIN_NS); /* until the peer has our FIN */
     }
     sl_rdma_mark_ready(conn);
@@ -49,20 +48,20 @@ void sl_rdma_conn_suspect(struct sl_rdma_conn *conn)
         sl_rdma_conn_end(conn, SL_ERR_PROTOCOL);
         return;
     }
-    conn->is_suspected = true;
+    conn->end.is_suspected = true;
     sl_rdma_conn_set_timer(conn, SUSPECT_NS);
 }
 
 void sl_rdma_conn_sent_fin(struct sl_rdma_conn *conn)
 {
-    conn->fin_received = true;
+    conn->end.fin_received = true;
     sl_rdma_mark_ready(conn);
 }
 
 void sl_rdma_conn_disconnected(struct sl_rdma_conn *conn)
 {
     conn->link.disconnected = true;
-    conn->empties = conn->nic != NULL ? conn->nic->empties : 0;
+    conn->end.empties = conn->nic != NULL ? conn->nic->empties : 0;
     sl_rdma_mark_ready(conn);
 }
 

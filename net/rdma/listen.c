@@ -1,3 +1,5 @@
+#include "net/rdma/listen.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
@@ -7,7 +9,11 @@
 
 #include "core/list.h"
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/access.h"
+#include "net/rdma/address.h"
+#include "net/rdma/conn.h"
+#include "net/rdma/end.h"
+#include "net/rdma/hello.h"
 
 #define BACKLOG  1024
 #define RETRY_NS SL_CLOCK_NS_PER_S /* after the removal of the listener's device */
@@ -36,7 +42,8 @@ static struct sl_rdma_listener *all;
 static struct sl_rdma_listener *find(const struct sl_endpoint *bound, uint32_t number)
 {
     struct sl_rdma_listener *at = all;
-    while (at != NULL && (at->rdma->number != number || !sl_endpoint_same(&at->bound, bound))) {
+    while (at != NULL &&
+           (at->rdma->options.number != number || !sl_endpoint_same(&at->bound, bound))) {
         at = at->shared;
     }
     return at;
@@ -67,7 +74,7 @@ static void take(const struct sl_rdma_listener *listener, struct rdma_cm_id *id,
                  const struct sl_rdma_hello *hello)
 {
     struct sl_rdma *rdma = listener->rdma;
-    if (rdma->stats.connections >= rdma->connections_max) {
+    if (rdma->stats.connections >= rdma->options.connections_max) {
         turn_away(rdma, id, peer, SL_RDMA_FULL, "as many connections are open as may be");
         return;
     }
@@ -84,7 +91,7 @@ static void take(const struct sl_rdma_listener *listener, struct rdma_cm_id *id,
     id->context = conn;
     int err = sl_rdma_conn_make_queue_pair(conn);
     if (err == 0) {
-        sl_rdma_conn_take_hello(conn, hello);
+        sl_rdma_hello_take(conn, hello);
         err = sl_rdma_access_accept(conn);
     }
     if (err == SL_ERR_CLOSED) {
@@ -322,7 +329,7 @@ static int join_first(struct sl_rdma_listener *listener, bool *joined)
            (!first->is_first || !sl_endpoint_same(&first->bound, &listener->bound))) {
         first = first->shared;
     }
-    const bool is_taken = find(&listener->bound, listener->rdma->number) != NULL;
+    const bool is_taken = find(&listener->bound, listener->rdma->options.number) != NULL;
     *joined = first != NULL && listener->bound.port != 0;
     listener->verbs = *joined ? first->verbs : NULL;
     pthread_mutex_unlock(&lock);

@@ -1,6 +1,9 @@
+#include "net/rdma/liveness.h"
+
 #include "core/list.h"
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/end.h"
+#include "net/rdma/send.h"
 #include "net/rdma/wake.h"
 
 #define ROUNDS_PER_PROBE 2  /* an idle connection is probed every second round */
@@ -8,16 +11,16 @@
 
 static void forget(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
-    sl_silence_restart(&conn->silence, now_ns);
-    conn->heard = false;
-    conn->pings = 0;
+    sl_silence_restart(&conn->watch.silence, now_ns);
+    conn->watch.heard = false;
+    conn->watch.pings = 0;
 }
 
 static void ping(struct sl_rdma_conn *conn, uint32_t pings_max)
 {
-    if (conn->pings < pings_max &&
+    if (conn->watch.pings < pings_max &&
         sl_rdma_send_uncounted(conn, SL_RDMA_CREDIT_UPDATE, SL_RDMA_PING)) {
-        conn->pings++;
+        conn->watch.pings++;
     }
 }
 
@@ -25,7 +28,7 @@ static void ping(struct sl_rdma_conn *conn, uint32_t pings_max)
  * reports that the probe is not acknowledged. */
 static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
-    sl_silence_restart(&conn->silence, now_ns);
+    sl_silence_restart(&conn->watch.silence, now_ns);
     if (conn->rdma->sweep_rounds % ROUNDS_PER_PROBE == 0) {
         ping(conn, PROBES_UNHEARD);
     }
@@ -35,7 +38,7 @@ static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
 static void visit_waiting(struct sl_rdma_conn *conn, uint64_t now_ns)
 {
     ping(conn, SL_RDMA_SPARE);
-    if (sl_silence_lasts(&conn->silence, now_ns, sl_rdma_patience_ns(conn->rdma))) {
+    if (sl_silence_lasts(&conn->watch.silence, now_ns, sl_rdma_patience_ns(conn->rdma))) {
         sl_rdma_conn_refuse(conn, "it takes nothing and does not answer", SL_ERR_DEADLINE);
     }
 }
@@ -45,7 +48,7 @@ static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
     if (conn->phase != SL_RDMA_LIVE) {
         return; /* this phase has its own timer */
     }
-    if (conn->heard) {
+    if (conn->watch.heard) {
         forget(conn, now_ns);
     }
     if (sl_rdma_send_waits(conn)) {
@@ -72,9 +75,9 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_rdma *rdma = SL_CONTAINER_OF(timer, struct sl_rdma, sweep);
     rdma->sweep_rounds++;
-    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        if (rdma->conns[i] != NULL) {
-            visit(rdma->conns[i], now_ns);
+    for (uint32_t i = 0; i < rdma->conns.capacity; i++) {
+        if (rdma->conns.by_index[i] != NULL) {
+            visit(rdma->conns.by_index[i], now_ns);
         }
     }
     for (struct sl_rdma_nic *nic = rdma->nics; nic != NULL; nic = nic->next) {
@@ -83,7 +86,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
             sl_rdma_nic_remove(rdma, nic->verbs);
         }
     }
-    if (rdma->conn_count > 0 || has_device(rdma)) {
+    if (rdma->conns.count > 0 || has_device(rdma)) {
         sl_rdma_wake_sweep(rdma);
     }
 }

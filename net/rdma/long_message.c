@@ -1,8 +1,13 @@
+#include "net/rdma/long_message.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "net/rdma/send.h"
+#include "net/rdma/conn_table.h"
+#include "net/rdma/end.h"
+#include "net/rdma/packet_builder.h"
+#include "net/rdma/reply_buffer.h"
 #include "net/rdma/wake.h"
 
 /* The memory of a payload, read by the peer or by the device that writes to the peer. */
@@ -100,13 +105,13 @@ static enum outcome copy_part(struct source *source, const uint8_t *at, uint32_t
                   sl_rdma_memory_is_registered(source->conn->nic, at, bytes));
         return REFUSED;
     }
-    if (pool->lent > 0 && pool->lent + needed > rdma->buffers_max / 2) {
+    if (pool->lent > 0 && pool->lent + needed > rdma->options.buffers_max / 2) {
         return LATER;
     }
     while (bytes > 0) {
         struct sl_rdma_block *block = sl_rdma_pool_lend(source->conn->nic);
         if (block == NULL) {
-            bool is_full = pool->total[SL_RDMA_BLOCK_STAGING] >= rdma->buffers_max;
+            bool is_full = pool->total[SL_RDMA_BLOCK_STAGING] >= rdma->options.buffers_max;
             return is_full && pool->lent > source->count ? LATER : REFUSED;
         }
         uint32_t some = bytes < SL_RDMA_STAGING_BYTES ? bytes : SL_RDMA_STAGING_BYTES;
@@ -178,7 +183,7 @@ static void wait_for_memory(struct sl_rdma_conn *conn)
         &rdma->base,
         "%s: closed, since for %u ms memory for what is sent could not be registered: "
         "raise the limit of locked memory (ulimit -l), see starling-ps doctor",
-        conn->base.peer, rdma->peer_timeout_ms);
+        conn->base.peer, rdma->options.peer_timeout_ms);
     sl_rdma_conn_end(conn, SL_ERR_NO_MEMORY);
 }
 
@@ -216,7 +221,7 @@ static void keep(struct sl_rdma_entry *entry, struct source *source)
 static bool begin_builder(struct sl_rdma_conn *conn, bool more,
                           struct sl_rdma_packet_builder *builder)
 {
-    bool stalls = more && conn->counted_sent + 1 == conn->limit_theirs;
+    bool stalls = more && conn->credit.counted_sent + 1 == conn->credit.limit_theirs;
     builder->flags = stalls ? SL_RDMA_STALLED : 0;
     builder->remote_sge_count = builder->reply_buffer_count = 0;
     builder->frame_bytes = builder->part_count = 0;
@@ -270,7 +275,7 @@ static bool builder_long(struct sl_rdma_conn *conn, const struct sl_rdma_view *v
     }
     sl_rdma_packet_builder_add(builder, view->head, SL_FRAME_HEADER_BYTES + prefix_bytes);
     view->entry->waits_peer = true;
-    view->entry->peer_due = ++conn->longs_sent;
+    view->entry->peer_due = ++conn->credit.longs_sent;
     return true;
 }
 

@@ -1,3 +1,5 @@
+#include "net/rdma/memory.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,7 +7,6 @@
 
 #include "core/log.h"
 #include "core/shared.h"
-#include "net/rdma/internal.h"
 #include "net/rdma/wake.h"
 
 /* Remote access of a registration. Each level includes the lower ones. */

@@ -1,10 +1,13 @@
+#include "net/rdma/nic.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/conn_table.h"
+#include "net/rdma/end.h"
 #include "net/rdma/wake.h"
 
 #define CQ_ENTRIES_FIRST 1024U  /* if it can be resized */
@@ -226,8 +229,8 @@ void sl_rdma_nic_close_all(struct sl_rdma *rdma)
 static bool is_named(const struct sl_rdma_nic *nic)
 {
     const struct sl_rdma *rdma = nic->rdma;
-    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        if (rdma->conns[i] != NULL && rdma->conns[i]->nic == nic) {
+    for (uint32_t i = 0; i < rdma->conns.capacity; i++) {
+        if (rdma->conns.by_index[i] != NULL && rdma->conns.by_index[i]->nic == nic) {
             return true;
         }
     }
@@ -260,9 +263,9 @@ void sl_rdma_nic_lose(struct sl_rdma_nic *nic, const char *why)
     nic->gone = true;
     sl_log_warn("rdma: %s: %s: its connections end", nic->name, why);
     struct sl_rdma *rdma = nic->rdma;
-    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        if (rdma->conns[i] != NULL && rdma->conns[i]->nic == nic) {
-            sl_rdma_conn_end(rdma->conns[i], SL_ERR_IO);
+    for (uint32_t i = 0; i < rdma->conns.capacity; i++) {
+        if (rdma->conns.by_index[i] != NULL && rdma->conns.by_index[i]->nic == nic) {
+            sl_rdma_conn_end(rdma->conns.by_index[i], SL_ERR_IO);
         }
     }
     rdma->awake = true; /* closes the NIC if it has no connections */

@@ -1,10 +1,12 @@
+#include "net/rdma/pool.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/arena_pages.h"
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/state.h"
 
 #define SLAB_BYTES_MIN (64U << 10) /* last resort when locked memory is short */
 #define SLAB_BYTES     (256U << 10)
@@ -293,7 +295,7 @@ bool sl_rdma_pool_reserve(struct sl_rdma_nic *nic, struct sl_rdma_conn *conn, ui
     uint32_t completions =
         nic->cq_promised - conn->reserved + wanted + (is_new ? SL_RDMA_SENDS : 0);
     bool is_minimum = window <= SL_RDMA_WINDOW_MIN;
-    if (nic->gone || (!is_minimum && buffers > nic->rdma->buffers_max)) {
+    if (nic->gone || (!is_minimum && buffers > nic->rdma->options.buffers_max)) {
         return false;
     }
     uint32_t before = nic->cq_promised;
@@ -337,7 +339,8 @@ struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_nic *nic, enum sl_rdma_blo
     struct sl_rdma_pool *pool = &nic->pool;
     sl_assert(kind != SL_RDMA_BLOCK_RECEIVE);
     struct sl_rdma_block *block = pop_free(pool, kind);
-    if (block == NULL && pool->total[kind] < nic->rdma->buffers_max && grow(nic, kind, false)) {
+    if (block == NULL && pool->total[kind] < nic->rdma->options.buffers_max &&
+        grow(nic, kind, false)) {
         block = pop_free(pool, kind);
     }
     return block;
@@ -348,7 +351,7 @@ struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_nic *nic)
     struct sl_rdma_pool *pool = &nic->pool;
     const uint32_t total = pool->total[SL_RDMA_BLOCK_STAGING];
     if (pool->lent + 1 >= total &&
-        (total >= nic->rdma->buffers_max || !grow(nic, SL_RDMA_BLOCK_STAGING, false))) {
+        (total >= nic->rdma->options.buffers_max || !grow(nic, SL_RDMA_BLOCK_STAGING, false))) {
         return NULL;
     }
     struct sl_rdma_block *block = sl_rdma_pool_get(nic, SL_RDMA_BLOCK_STAGING);

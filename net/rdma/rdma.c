@@ -9,7 +9,16 @@
 
 #include "core/list.h"
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/address.h"
+#include "net/rdma/cm_events.h"
+#include "net/rdma/conn.h"
+#include "net/rdma/conn_table.h"
+#include "net/rdma/connect.h"
+#include "net/rdma/end.h"
+#include "net/rdma/listen.h"
+#include "net/rdma/liveness.h"
+#include "net/rdma/receive.h"
+#include "net/rdma/send.h"
 
 #define WATCHED_A_TURN 16
 #define ACKS_AT_ONCE   64U /* completion events; each acknowledgement takes a lock in libibverbs */
@@ -62,17 +71,18 @@ static int find_library(const struct sl_transport_options *options,
 
 static void set_options(struct sl_rdma *rdma, const struct sl_transport_options *options)
 {
-    rdma->connections_max =
-        options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
-    rdma->peer_timeout_ms =
-        options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_RDMA_PEER_TIMEOUT_MS;
-    rdma->buffers_max = options->buffer_count != 0 ? options->buffer_count : SL_RDMA_BUFFERS;
-    rdma->has_gid_index = options->has_rdma_gid_index;
-    rdma->gid_index = options->rdma_gid_index;
-    rdma->number = options->number;
+    rdma->options = (struct sl_rdma_options){
+        .connections_max =
+            options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS,
+        .peer_timeout_ms =
+            options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_RDMA_PEER_TIMEOUT_MS,
+        .buffers_max = options->buffer_count != 0 ? options->buffer_count : SL_RDMA_BUFFERS,
+        .has_gid_index = options->has_rdma_gid_index,
+        .gid_index = options->rdma_gid_index,
+        .number = options->number};
     rdma->next_nic = sl_reactor_index(rdma->base.reactor);
     if (options->rdma_device != NULL) {
-        snprintf(rdma->devices, sizeof rdma->devices, "%s", options->rdma_device);
+        snprintf(rdma->options.devices, sizeof rdma->options.devices, "%s", options->rdma_device);
     }
 }
 
@@ -95,7 +105,6 @@ static int rdma_open(struct sl_reactor *reactor, const struct sl_transport_optio
     }
     rdma->base.reactor = reactor;
     rdma->library = library;
-    rdma->ring = ring;
     set_options(rdma, options);
     rdma->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (rdma->epoll_fd < 0) {
@@ -157,10 +166,10 @@ static int err_of(enum ibv_wc_status status)
 /* Errors after the end of a connection say nothing new. */
 static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
 {
-    if (conn->phase == SL_RDMA_ENDED || conn->is_suspected) {
+    if (conn->phase == SL_RDMA_ENDED || conn->end.is_suspected) {
         return;
     }
-    if (conn->link.disconnected || conn->fin_received) {
+    if (conn->link.disconnected || conn->end.fin_received) {
         sl_rdma_conn_disconnected(conn);
         return;
     }
@@ -187,7 +196,7 @@ static void take_packet(struct sl_rdma_nic *nic, const struct ibv_wc *wc)
         }
         return;
     }
-    conn->heard = true;
+    conn->watch.heard = true;
     if (conn->phase == SL_RDMA_ACCEPTING) {
         sl_rdma_conn_established(conn); /* rdma_cm reports ESTABLISHED later */
     }
@@ -212,7 +221,7 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
     if (conn == NULL) {
         return;
     }
-    uint32_t number = wc->wr_id >> 18 & 0xfffff;
+    uint32_t number = sl_rdma_wr_number(wc->wr_id);
     bool failed = wc->status != IBV_WC_SUCCESS;
     if (failed) {
         fail(conn, wc->status);
@@ -220,7 +229,7 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
     if (failed && conn->phase != SL_RDMA_ENDED) {
         return; /* the connection ends: nothing is reported as sent */
     }
-    if (!failed && (wc->wr_id >> 38 & 3) == SL_RDMA_WR_READ) {
+    if (!failed && sl_rdma_wr_kind(wc->wr_id) == SL_RDMA_WR_READ) {
         sl_rdma_receive_read_done(conn, number);
     } else {
         sl_rdma_send_completed(conn, number);
@@ -263,6 +272,12 @@ static uint32_t poll_nic(struct sl_rdma_nic *nic, uint32_t budget)
     return work;
 }
 
+static bool visit(struct sl_rdma_conn *conn)
+{
+    return conn->phase == SL_RDMA_RESOLVING ? sl_rdma_connect_visit(conn)
+                                            : sl_rdma_conn_visit(conn);
+}
+
 static uint32_t visit_ready(struct sl_rdma *rdma)
 {
     uint32_t work = 0;
@@ -272,7 +287,7 @@ static uint32_t visit_ready(struct sl_rdma *rdma)
     rdma->awake = false;
     struct sl_list_link *link;
     while ((link = sl_list_pop(&visits)) != NULL) {
-        work += sl_rdma_conn_visit(SL_CONTAINER_OF(link, struct sl_rdma_conn, ready)) ? 1 : 0;
+        work += visit(SL_CONTAINER_OF(link, struct sl_rdma_conn, ready)) ? 1 : 0;
     }
     return work;
 }
@@ -285,7 +300,7 @@ static uint32_t rdma_poll(struct sl_transport *transport, uint32_t budget)
         work += poll_nic(nic, budget - (work < budget ? work : budget));
     }
     if (rdma->cm_ready) {
-        work += sl_rdma_cm_poll(rdma);
+        work += sl_rdma_cm_events_poll(rdma);
     }
     work += visit_ready(rdma);
     sl_rdma_nic_close_gone(rdma);

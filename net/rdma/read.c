@@ -1,10 +1,12 @@
 /* RDMA reads of long payloads. Only this file and long_message.c decide that the receiver reads
  * a push, instead of the sender writing it to granted memory. */
+#include "net/rdma/read.h"
+
 #include <string.h>
 
 #include "core/bytes.h"
-#include "net/rdma/receive.h"
-#include "net/rdma/send.h"
+#include "net/rdma/conn_table.h"
+#include "net/rdma/send_batch.h"
 
 #define REQUESTS_MAX                                                                               \
     (2 * SL_RDMA_REMOTE_SGES) /* per payload: pieces of the peer, spans of this side */
@@ -235,7 +237,7 @@ static bool end_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     return true;
 }
 
-void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number)
+void sl_rdma_read_complete(struct sl_rdma_conn *conn, uint32_t number)
 {
     struct sl_rdma_receive *receive = conn->receive;
     sl_rdma_send_completed(conn, number);
@@ -244,13 +246,13 @@ void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number)
     }
     for (uint32_t i = receive->head; i != receive->tail && receive->reading > 0; i++) {
         struct sl_rdma_item *item = sl_rdma_item_at(receive, i);
-        if (item->state == SL_RDMA_ITEM_READING && (item->read_end & 0xfffff) == number) {
+        if (item->state == SL_RDMA_ITEM_READING &&
+            (item->read_end & SL_RDMA_WR_NUMBERS) == number) {
             receive->reading--;
             item->state =
                 is_short(item) || end_long(conn, item) ? SL_RDMA_ITEM_READ : SL_RDMA_ITEM_WAITS;
         }
     }
-    (void)sl_rdma_receive_visit(conn);
 }
 
 bool sl_rdma_read_drop(struct sl_rdma_conn *conn, struct sl_rdma_item *item)

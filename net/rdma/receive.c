@@ -1,10 +1,14 @@
+#include "net/rdma/receive.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/bytes.h"
 #include "core/log.h"
-#include "net/rdma/receive.h"
-#include "net/rdma/send.h"
+#include "net/rdma/credit.h"
+#include "net/rdma/end.h"
+#include "net/rdma/read.h"
+#include "net/rdma/reply_buffer.h"
 
 /* Token of a message in the caller's memory: nothing to release. */
 static const char nothing;
@@ -112,7 +116,8 @@ static void remember_reply_buffer(struct sl_rdma_conn *conn, const struct sl_rdm
                item->block->at + sizeof(struct sl_rdma_packet) +
                    item->head.remote_sge_count * sizeof remote_sges[0],
                item->head.reply_buffer_count * sizeof remote_sges[0]);
-        sl_rdma_send_remember(conn, frame->request_id, remote_sges, item->head.reply_buffer_count);
+        sl_rdma_reply_buffer_remember(conn, frame->request_id, remote_sges,
+                                      item->head.reply_buffer_count);
     }
 }
 
@@ -143,7 +148,7 @@ static bool deliver_frames(struct sl_rdma_conn *conn)
 
 static void count_read(struct sl_rdma_conn *conn)
 {
-    conn->reads_done++;
+    conn->credit.reads_done++;
     sl_rdma_mark_dirty(conn);
 }
 
@@ -176,7 +181,7 @@ static bool deliver_written(struct sl_rdma_conn *conn)
     struct sl_rdma_item *at = sl_rdma_item_at(conn->receive, conn->receive->head);
     uint32_t bytes = at->frame.payload_bytes, reply_buffer_bytes;
     uint8_t *reply_buffer =
-        sl_rdma_send_reply_buffer(conn, at->frame.request_id, &reply_buffer_bytes);
+        sl_rdma_reply_buffer_lent(conn, at->frame.request_id, &reply_buffer_bytes);
     if (reply_buffer == NULL || reply_buffer_bytes < bytes || at->frame.type != SL_FRAME_REPLY) {
         sl_rdma_conn_refuse(conn, "it answered in a place that it was not given", SL_ERR_PROTOCOL);
         return false;
@@ -240,6 +245,14 @@ bool sl_rdma_receive_visit(struct sl_rdma_conn *conn)
         sl_rdma_read_ahead(conn);
     }
     return work;
+}
+
+void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number)
+{
+    sl_rdma_read_complete(conn, number);
+    if (conn->phase != SL_RDMA_ENDED) {
+        (void)sl_rdma_receive_visit(conn);
+    }
 }
 
 /* Arriving packets */
@@ -335,12 +348,12 @@ static void take_packet(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
         take_uncounted(conn, item);
         return;
     }
-    if (conn->counted_received == conn->limit_ours) {
+    if (conn->credit.counted_received == conn->credit.limit_ours) {
         put_block(item->block);
         sl_rdma_conn_refuse(conn, "it sent more than there is room for", SL_ERR_PROTOCOL);
         return;
     }
-    conn->counted_received++;
+    conn->credit.counted_received++;
     item->block->counted = 1;
     *sl_rdma_item_at(receive, receive->tail++) = *item;
     (void)sl_rdma_receive_visit(conn);
@@ -353,7 +366,7 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
     block->counted = 0;
     block->conn = conn;
     block->conn_serial = conn->serial;
-    if (conn->fin_received) {
+    if (conn->end.fin_received) {
         put_block(block); /* FIN was the last packet */
         return;
     }

@@ -1,8 +1,8 @@
-/* Shared by receive.c and read.c. Owner reactor. */
+/* Packets to frames. Owner reactor. */
 #ifndef SL_NET_RDMA_RECEIVE_H
 #define SL_NET_RDMA_RECEIVE_H
 
-#include "net/rdma/internal.h"
+#include "net/rdma/state.h"
 
 enum sl_rdma_item_state {
     SL_RDMA_ITEM_WAITS,   /* LONG: no read is posted; packets of other kinds keep this state */
@@ -40,8 +40,6 @@ static inline struct sl_rdma_item *sl_rdma_item_at(struct sl_rdma_receive *recei
     return &receive->items[index % SL_RDMA_WINDOW_MAX];
 }
 
-/* receive.c */
-
 /* The frames of an item's packet, behind its pieces. */
 static inline const uint8_t *sl_rdma_item_frames(const struct sl_rdma_item *item)
 {
@@ -56,15 +54,18 @@ static inline uint32_t sl_rdma_item_prefix(const struct sl_rdma_item *item)
     return item->head.frame_bytes - SL_FRAME_HEADER_BYTES;
 }
 
-/* read.c */
+int sl_rdma_receive_open(struct sl_rdma_conn *conn);
+void sl_rdma_receive_close(struct sl_rdma_conn *conn);
 
-/* Reads the payload of the LONG packet at the head. True: it is complete. */
-bool sl_rdma_read_next(struct sl_rdma_conn *conn, struct sl_rdma_item *item);
+/* A packet has arrived in this block, which receive.c owns from here on. */
+void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *block, uint32_t bytes);
 
-/* Starts reading short payloads of later packets, as far as reads and blocks allow. */
-void sl_rdma_read_ahead(struct sl_rdma_conn *conn);
-
-/* Frees what the item holds besides its packet. False: the device still writes there. */
-bool sl_rdma_read_drop(struct sl_rdma_conn *conn, struct sl_rdma_item *item);
+/* A read that succeeded. */
+void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number);
+/* Asks `sink` again, and reads and delivers what could not be before. True: work was done. */
+bool sl_rdma_receive_visit(struct sl_rdma_conn *conn);
+bool sl_rdma_receive_is_done(
+    const struct sl_rdma_conn *conn); /* all received frames are delivered */
+void sl_rdma_receive_release(struct sl_conn *conn, const struct sl_transport_message *message);
 
 #endif

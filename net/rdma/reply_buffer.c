@@ -1,3 +1,5 @@
+#include "net/rdma/reply_buffer.h"
+
 #include <stdlib.h>
 
 #include "net/rdma/send.h"
@@ -87,7 +89,7 @@ void sl_rdma_reply_buffer_unexport(struct sl_rdma_conn *conn, uint64_t request_i
     }
 }
 
-void *sl_rdma_send_reply_buffer(const struct sl_rdma_conn *conn, uint64_t request_id,
+void *sl_rdma_reply_buffer_lent(const struct sl_rdma_conn *conn, uint64_t request_id,
                                 uint32_t *bytes)
 {
     const struct lent *lent = find_lent(conn, request_id);
@@ -110,8 +112,8 @@ static struct remembered *find_remembered(const struct sl_rdma_conn *conn, uint6
     return remembered->count > 0 && remembered->request_id == request_id ? remembered : NULL;
 }
 
-void sl_rdma_send_remember(struct sl_rdma_conn *conn, uint64_t request_id,
-                           const struct sl_rdma_remote_sge *remote_sges, uint32_t count)
+void sl_rdma_reply_buffer_remember(struct sl_rdma_conn *conn, uint64_t request_id,
+                                   const struct sl_rdma_remote_sge *remote_sges, uint32_t count)
 {
     sl_assert(count >= 1);
     sl_assert(count <= SL_RDMA_REMOTE_SGES);

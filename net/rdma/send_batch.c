@@ -1,8 +1,11 @@
+#include "net/rdma/send_batch.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "net/rdma/send.h"
+#include "net/rdma/conn_table.h"
+#include "net/rdma/end.h"
 
 static uint32_t outstanding(const struct sl_rdma_send_batch *batch)
 {

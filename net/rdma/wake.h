@@ -2,7 +2,7 @@
 #ifndef SL_NET_RDMA_WAKE_H
 #define SL_NET_RDMA_WAKE_H
 
-#include "net/rdma/internal.h"
+#include "net/rdma/state.h"
 
 /* Adds a descriptor to epoll_fd. `what` is returned with its events: a NIC, or NULL for rdma_cm. */
 int sl_rdma_wake_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_nic *what);

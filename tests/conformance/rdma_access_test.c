@@ -1,12 +1,11 @@
 /* Access to memory: a peer that is not welcome has none, whatever keys it guesses; a welcome one
  * has that of the keys. Here the test knows the keys, since it shares the process. */
+#include "core/log.h"
+#include "net/rdma/state.h"
 #include "rdma_raw.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "core/log.h"
-#include "net/rdma/internal.h"
 
 #define BYTES 4096
 

@@ -9,6 +9,9 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "core/shared.h"
+#include "net/rdma/end.h"
+#include "net/rdma/receive.h"
+#include "net/rdma/send.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/net/rdma/wire.h"
 
@@ -41,8 +44,8 @@ static void mend(uint8_t *packet, uint32_t bytes)
     memcpy(&head, packet, sizeof head);
     uint32_t pieces = ((uint32_t)head.remote_sge_count + head.reply_buffer_count) *
                       (uint32_t)sizeof(struct sl_rdma_remote_sge);
-    head.limit = victim()->conn->limit_theirs + head.limit % 4;
-    head.done = victim()->conn->longs_done;
+    head.limit = victim()->conn->credit.limit_theirs + head.limit % 4;
+    head.done = victim()->conn->credit.longs_done;
     if (bytes >= sizeof head + pieces) {
         head.frame_bytes = (uint32_t)(bytes - sizeof head) - pieces;
     }

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/address.h"
 #include "tests/support/unit.h"
 
 static char root[64];
@@ -64,9 +64,9 @@ static int tear_down(void **state)
 
 static void set_options(const char *devices, int gid_index)
 {
-    snprintf(rdma->devices, sizeof rdma->devices, "%s", devices);
-    rdma->has_gid_index = gid_index >= 0;
-    rdma->gid_index = (uint32_t)gid_index;
+    snprintf(rdma->options.devices, sizeof rdma->options.devices, "%s", devices);
+    rdma->options.has_gid_index = gid_index >= 0;
+    rdma->options.gid_index = (uint32_t)gid_index;
 }
 
 static struct sockaddr_storage address_of(const char *text)

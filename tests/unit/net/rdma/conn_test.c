@@ -4,6 +4,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "net/rdma/cm.h"
+#include "net/rdma/conn.h"
+#include "net/rdma/end.h"
+#include "net/rdma/hello.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
@@ -79,8 +83,8 @@ static void let_stop(struct rdma_wire_end *end)
 static uint32_t visit_until_closed(struct rdma_wire_end *end)
 {
     uint32_t visits = 0;
-    uint32_t before = end->wire->fake.rdma.conn_count;
-    while (end->wire->fake.rdma.conn_count == before) {
+    uint32_t before = end->wire->fake.rdma.conns.count;
+    while (end->wire->fake.rdma.conns.count == before) {
         assert_true(++visits < 10);
         (void)sl_rdma_conn_visit(end->conn);
         end->wire->fake.nic.empties++;
@@ -150,7 +154,7 @@ SL_CASE_WITH(end__completions_are_looked_at_before_the_queue_pair_goes, setup, t
     assert_true(sl_list_linked(&conn->ready));
     fixture->wire.fake.nic.empties++;
     assert_true(sl_rdma_conn_visit(conn));
-    assert_int_equal(fixture->wire.fake.rdma.conn_count, 1);
+    assert_int_equal(fixture->wire.fake.rdma.conns.count, 1);
 }
 
 /* All that it was to say was said before it left, and may not have been looked at. */
@@ -167,7 +171,7 @@ SL_CASE_WITH(disconnected__what_came_before_the_connection_was_open_counts, setu
     fixture->wire.fake.nic.empties++;
     (void)sl_rdma_conn_visit(conn);
     assert_int_equal(conn->phase, SL_RDMA_ENDED);
-    assert_int_equal(conn->end_err, SL_ERR_CLOSED);
+    assert_int_equal(conn->end.err, SL_ERR_CLOSED);
 }
 
 /* Nobody would give the buffers back. */

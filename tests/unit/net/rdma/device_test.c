@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "net/rdma/nic.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/fake.h"
 

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "net/rdma/liveness.h"
+
 /* The functions are not told whose they are. */
 static struct rdma_fake *current;
 
@@ -118,7 +120,7 @@ void rdma_fake_init(struct rdma_fake *fake)
     current = fake;
     make_reactor(fake);
     fake->rdma.base.reactor = fake->reactor;
-    fake->rdma.peer_timeout_ms = SL_RDMA_PEER_TIMEOUT_MS;
+    fake->rdma.options.peer_timeout_ms = SL_RDMA_PEER_TIMEOUT_MS;
     sl_list_init(&fake->rdma.dirty);
     sl_list_init(&fake->rdma.ready);
     sl_rdma_liveness_open(&fake->rdma);
@@ -133,7 +135,7 @@ void rdma_fake_init(struct rdma_fake *fake)
     fake->post_max = RDMA_FAKE_POSTED;
     fake->rdma.library = &fake->library;
     fake->rdma.nics = &fake->nic;
-    fake->rdma.buffers_max = 1024;
+    fake->rdma.options.buffers_max = 1024;
     fake->nic = (struct sl_rdma_nic){.rdma = &fake->rdma,
                                      .verbs = &fake->verbs,
                                      .name = "fake0",

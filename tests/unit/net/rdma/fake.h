@@ -1,9 +1,9 @@
 /* A device that is not there: the library's functions as far as memory and receive buffers need
  * them, counting, and failing where a test wants it. One thread. */
+#include "net/rdma/state.h"
+
 #ifndef TESTS_UNIT_NET_RDMA_FAKE_H
 #define TESTS_UNIT_NET_RDMA_FAKE_H
-
-#include "net/rdma/internal.h"
 
 #define RDMA_FAKE_REGIONS 4096
 #define RDMA_FAKE_POSTED  4096

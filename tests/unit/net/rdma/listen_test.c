@@ -7,6 +7,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "net/rdma/access.h"
+#include "net/rdma/conn.h"
+#include "net/rdma/connect.h"
+#include "net/rdma/listen.h"
+#include "net/rdma/send.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
@@ -110,7 +115,7 @@ static uint32_t ask_to_connect(struct fixture *fixture, const struct sl_rdma_hel
         .type = RDMA_CM_EVENT_CONNECT_REQUEST, .id = &asking, .has_hello = true, .hello = *hello};
     sl_rdma_listen_request(fake->rdma.listeners, &event);
     sl_rdma_listen_close(&fake->rdma);
-    while (fake->rdma.conn_count > 2) {
+    while (fake->rdma.conns.count > 2) {
         struct sl_rdma_conn *conn =
             SL_CONTAINER_OF(sl_list_pop(&fake->rdma.ready), struct sl_rdma_conn, ready);
         assert_int_equal(conn->phase, SL_RDMA_ENDED);
@@ -130,7 +135,7 @@ SL_CASE_WITH(listen_request__says_why_not, setup, teardown)
     struct sl_rdma_hello hello = {
         .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = 8, .reads = 1};
     assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_FULL);
-    fake->rdma.connections_max = 100;
+    fake->rdma.options.connections_max = 100;
     const uint32_t entries = fake->nic.cq_entries;
     fake->nic.caps.resizes = false;
     fake->nic.cq_entries = fake->nic.cq_promised + SL_RDMA_SENDS;
@@ -206,7 +211,7 @@ SL_CASE_WITH(listen_request__goes_to_the_transport_that_it_names, setup, teardow
     struct sl_rdma other = {.base.reactor = fake->rdma.base.reactor,
                             .library = &fake->library,
                             .cm = &other_channel,
-                            .number = 1};
+                            .options.number = 1};
     struct sl_endpoint bound, same;
     open_channel(fixture);
     start(fixture, &bound);
@@ -214,7 +219,7 @@ SL_CASE_WITH(listen_request__goes_to_the_transport_that_it_names, setup, teardow
     assert_int_equal(sl_rdma_listen(&other.base, &bound, &nobody, NULL, &same), 0);
     assert_true(sl_endpoint_same(&bound, &same));
     assert_int_equal(sl_rdma_listen(&other.base, &bound, &nobody, NULL, &same), SL_ERR_IN_USE);
-    fake->rdma.connections_max = 100;
+    fake->rdma.options.connections_max = 100;
     asking = (struct rdma_cm_id){.verbs = &fake->verbs};
     const struct sl_rdma_cm_event event = {.type = RDMA_CM_EVENT_CONNECT_REQUEST,
                                            .id = &asking,
@@ -299,11 +304,61 @@ SL_CASE_WITH(rejected__who_says_why_is_not_asked_again, setup, teardown)
     struct sl_rdma_cm_event event = {.type = RDMA_CM_EVENT_REJECTED, .status = 28};
     sl_rdma_connect_event(conn, &event);
     assert_int_equal(conn->phase, SL_RDMA_RESOLVING);
-    assert_int_equal(conn->attempts, 1);
+    assert_int_equal(conn->connect.attempts, 1);
     event.has_hello = true;
     event.hello = (struct sl_rdma_hello){
         .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = SL_RDMA_DEVICE_FULL};
     sl_rdma_connect_event(conn, &event);
     assert_int_equal(conn->phase, SL_RDMA_ENDED);
-    assert_int_equal(conn->end_err, SL_ERR_REFUSED);
+    assert_int_equal(conn->end.err, SL_ERR_REFUSED);
+}
+
+static uint32_t asked_again;
+
+static int no_option(struct rdma_cm_id *id, int level, int name, void *value, size_t bytes)
+{
+    (void)id;
+    (void)level;
+    (void)name;
+    (void)value;
+    (void)bytes;
+    return 0;
+}
+
+static int resolve_address(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to,
+                           int timeout_ms)
+{
+    (void)id;
+    (void)from;
+    (void)timeout_ms;
+    assert_int_equal(to->sa_family, AF_INET);
+    asked_again++;
+    return 0;
+}
+
+SL_CASE_WITH(rejected__a_busy_listener_is_asked_again_after_a_pause, setup, teardown)
+{
+    struct fixture *fixture = *state;
+    struct rdma_fake *fake = &fixture->wire.fake;
+    struct sl_rdma_conn *conn = fixture->a->conn;
+    fake->library.create_id = create_id;
+    fake->library.set_option = no_option;
+    fake->library.resolve_addr = resolve_address;
+    conn->phase = SL_RDMA_RESOLVING;
+    conn->connect.endpoint = any;
+    asked_again = 0;
+    const struct sl_rdma_cm_event event = {.type = RDMA_CM_EVENT_REJECTED, .status = 28};
+    sl_rdma_connect_event(conn, &event);
+    assert_null(conn->link.id);
+    assert_false(sl_rdma_connect_visit(conn));
+    fake->rdma.awake = false;
+    rdma_fake_sleep(fake, 10);
+    assert_true(fake->rdma.awake);
+    assert_true(sl_list_linked(&conn->ready));
+    assert_true(sl_rdma_connect_visit(conn));
+    assert_int_equal(asked_again, 1);
+    assert_ptr_equal(conn->link.id, &listening);
+    assert_false(sl_rdma_connect_visit(conn));
+    rdma_fake_sleep(fake, SL_RDMA_PEER_TIMEOUT_MS + 1);
+    assert_int_equal(conn->end.err, SL_ERR_DEADLINE);
 }

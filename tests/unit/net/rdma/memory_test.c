@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/shared.h"
+#include "net/rdma/state.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/fake.h"
 

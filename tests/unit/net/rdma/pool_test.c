@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/rdma/state.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/fake.h"
 
@@ -93,7 +94,7 @@ SL_CASE_WITH(promise__blocks_do_not_overlap, setup, teardown)
 SL_CASE_WITH(promise__a_larger_window_is_bounded_and_the_smallest_is_not, setup, teardown)
 {
     struct fixture *fixture = *state;
-    fixture->fake.rdma.buffers_max = 3 * MINIMUM;
+    fixture->fake.rdma.options.buffers_max = 3 * MINIMUM;
     assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
     assert_true(promise(fixture, 0, 2 * SL_RDMA_WINDOW_MIN));
     assert_false(promise(fixture, 0, SL_RDMA_WINDOW_MAX));
@@ -220,7 +221,7 @@ SL_CASE_WITH(get__gives_blocks_of_their_kind, setup, teardown)
 SL_CASE_WITH(get__is_bounded, setup, teardown)
 {
     struct fixture *fixture = *state;
-    fixture->fake.rdma.buffers_max = 40;
+    fixture->fake.rdma.options.buffers_max = 40;
     struct sl_rdma_block *list = NULL;
     struct sl_rdma_block *block;
     uint32_t count = 0;

@@ -1,6 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/rdma/end.h"
+#include "net/rdma/receive.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
@@ -136,7 +138,7 @@ static void expect_refused(void **state, const struct packet *packet, int err)
     inject(fixture, packet);
     rdma_wire_turn(&fixture->wire);
     assert_int_equal(fixture->b->conn->phase, SL_RDMA_ENDED);
-    assert_int_equal(fixture->b->conn->end_err, err);
+    assert_int_equal(fixture->b->conn->end.err, err);
     assert_int_equal(fixture->b->received, 0);
     uint32_t pins = sl_rdma_receive_is_done(fixture->b->conn) ? 0 : 1;
     assert_int_equal(fixture->wire.fake.posted_count + pins, posted);
@@ -195,7 +197,7 @@ SL_CASE_WITH(packet__without_padding, setup, teardown)
     add_frame(&packet, SL_FRAME_REQUEST, 2, 5, 2);
     inject(fixture, &packet);
     assert_int_equal(fixture->b->received, 1);
-    assert_int_equal(fixture->b->conn->end_err, SL_ERR_PROTOCOL);
+    assert_int_equal(fixture->b->conn->end.err, SL_ERR_PROTOCOL);
 }
 
 SL_CASE_WITH(packet__of_another_version_is_delivered, setup, teardown)
@@ -237,7 +239,7 @@ SL_CASE_WITH(credit__is_overdrawn, setup, teardown)
     assert_int_equal(fixture->b->conn->phase, SL_RDMA_LIVE);
     inject(fixture, &packet);
     assert_int_equal(fixture->b->received, SL_RDMA_WINDOW_MIN);
-    assert_int_equal(fixture->b->conn->end_err, SL_ERR_PROTOCOL);
+    assert_int_equal(fixture->b->conn->end.err, SL_ERR_PROTOCOL);
     for (uint32_t i = 0; i < SL_RDMA_WINDOW_MIN; i++) {
         rdma_wire_release(fixture->b, i); /* whose connection has ended */
     }
@@ -292,7 +294,7 @@ SL_CASE_WITH(fin__is_the_last, setup, teardown)
     struct packet fin = begin((struct sl_rdma_packet){.kind = SL_RDMA_FIN});
     struct packet more = frames(1, 40, 1);
     inject(fixture, &fin);
-    assert_true(fixture->b->conn->fin_received);
+    assert_true(fixture->b->conn->end.fin_received);
     inject(fixture, &more);
     assert_int_equal(fixture->b->received, 0);
     assert_true(sl_rdma_receive_is_done(fixture->b->conn));
@@ -368,7 +370,7 @@ SL_CASE_WITH(long__short_ones_are_read_ahead, setup, teardown)
     for (uint32_t i = 0; i < 6; i++) {
         rdma_wire_expect(fixture->b, i, i + 1, i == 0 ? 50000 : 9000, (uint8_t)i);
     }
-    assert_int_equal(fixture->b->conn->reads_done, 6);
+    assert_int_equal(fixture->b->conn->credit.reads_done, 6);
 }
 
 SL_CASE_WITH(long__no_more_reads_than_the_peer_serves, setup, teardown)
@@ -420,13 +422,13 @@ SL_CASE_WITH(release__gives_credit_back, setup, teardown)
     fixture->b->hold = true;
     inject(fixture, &packet);
     assert_int_equal(fixture->b->received, 3);
-    assert_int_equal(fixture->b->conn->counted_consumed, 0);
+    assert_int_equal(fixture->b->conn->credit.counted_consumed, 0);
     rdma_wire_release(fixture->b, 1);
     rdma_wire_release(fixture->b, 2);
-    assert_int_equal(fixture->b->conn->limit_ours, SL_RDMA_WINDOW_MIN);
+    assert_int_equal(fixture->b->conn->credit.limit_ours, SL_RDMA_WINDOW_MIN);
     rdma_wire_release(fixture->b, 0);
-    assert_int_equal(fixture->b->conn->counted_consumed, 1);
-    assert_int_equal(fixture->b->conn->limit_ours, SL_RDMA_WINDOW_MIN + 1);
+    assert_int_equal(fixture->b->conn->credit.counted_consumed, 1);
+    assert_int_equal(fixture->b->conn->credit.limit_ours, SL_RDMA_WINDOW_MIN + 1);
 }
 
 /* Another connection is where the message's was: it gets no credit for it. */
@@ -438,7 +440,7 @@ SL_CASE_WITH(release__after_the_connection, setup, teardown)
     inject(fixture, &packet);
     fixture->b->conn->serial = 4711;
     rdma_wire_release(fixture->b, 0);
-    assert_int_equal(fixture->b->conn->counted_consumed, 0);
+    assert_int_equal(fixture->b->conn->credit.counted_consumed, 0);
 }
 
 SL_CASE_WITH(stalled__widens_the_window, setup, teardown)
@@ -449,8 +451,8 @@ SL_CASE_WITH(stalled__widens_the_window, setup, teardown)
             begin((struct sl_rdma_packet){.kind = SL_RDMA_CREDIT_UPDATE, .flags = SL_RDMA_STALLED});
         inject(fixture, &packet);
     }
-    assert_int_equal(fixture->b->conn->window, SL_RDMA_WINDOW_MAX);
-    assert_int_equal(fixture->b->conn->limit_ours, SL_RDMA_WINDOW_MAX);
+    assert_int_equal(fixture->b->conn->credit.window, SL_RDMA_WINDOW_MAX);
+    assert_int_equal(fixture->b->conn->credit.limit_ours, SL_RDMA_WINDOW_MAX);
     rdma_wire_turn(&fixture->wire);
     assert_int_equal(rdma_wire_head(&fixture->b->requests[0]).limit, SL_RDMA_WINDOW_MAX);
 }
@@ -479,8 +481,8 @@ SL_CASE_WITH(drain__drops_what_comes, setup, teardown)
     rdma_wire_settle(&fixture->wire);
     assert_int_equal(fixture->b->received, 0);
     assert_true(sl_rdma_receive_is_done(fixture->b->conn));
-    assert_int_equal(fixture->b->conn->reads_done, 2);
-    assert_int_equal(fixture->b->conn->counted_consumed, 3);
+    assert_int_equal(fixture->b->conn->credit.reads_done, 2);
+    assert_int_equal(fixture->b->conn->credit.counted_consumed, 3);
 }
 
 /* The end, with reads outstanding and packets waiting: everything is given back (teardown looks).

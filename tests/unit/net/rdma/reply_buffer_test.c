@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "core/shared.h"
+#include "net/rdma/reply_buffer.h"
+#include "net/rdma/send.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
@@ -144,14 +146,14 @@ SL_CASE_WITH(reply_buffer__whose_place_is_taken, setup, teardown)
     ask(fixture, 1, reply_buffer, 50000);
     ask(fixture, 1 + SL_RDMA_REPLY_BUFFERS, reply_buffer, 50000);
     uint32_t bytes = 0;
-    assert_ptr_equal(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes), reply_buffer);
+    assert_ptr_equal(sl_rdma_reply_buffer_lent(fixture->a->conn, 1, &bytes), reply_buffer);
     assert_int_equal(bytes, 50000);
-    assert_null(sl_rdma_send_reply_buffer(fixture->a->conn, 1 + SL_RDMA_REPLY_BUFFERS, &bytes));
+    assert_null(sl_rdma_reply_buffer_lent(fixture->a->conn, 1 + SL_RDMA_REPLY_BUFFERS, &bytes));
     fixture->a->sink = fixture->sink;
     answer(fixture, 1 + SL_RDMA_REPLY_BUFFERS, 40000, 1);
     rdma_wire_settle(&fixture->wire);
     rdma_wire_expect(fixture->a, 0, 1 + SL_RDMA_REPLY_BUFFERS, 40000, 1);
-    assert_ptr_equal(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes), reply_buffer);
+    assert_ptr_equal(sl_rdma_reply_buffer_lent(fixture->a->conn, 1, &bytes), reply_buffer);
 }
 
 /* Memory that nobody registered is never opened to the peer: the answer is read. */
@@ -161,7 +163,7 @@ SL_CASE_WITH(reply_buffer__anywhere, setup, teardown)
     uint32_t bytes;
     fixture->a->sink = fixture->sink;
     ask(fixture, 1, fixture->sink, 200000);
-    assert_null(sl_rdma_send_reply_buffer(fixture->a->conn, 1, &bytes));
+    assert_null(sl_rdma_reply_buffer_lent(fixture->a->conn, 1, &bytes));
     answer(fixture, 1, 150000, 9);
     rdma_wire_settle(&fixture->wire);
     rdma_wire_expect(fixture->a, 0, 1, 150000, 9);

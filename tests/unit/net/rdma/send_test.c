@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/shared.h"
+#include "net/rdma/send.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
@@ -124,7 +125,7 @@ SL_CASE_WITH(flush__fills_packets, setup, teardown)
     rdma_wire_settle(&fixture->wire);
     expect_row(fixture, 60, 500);
     /* 15 of 536 bytes to a packet */
-    assert_int_equal(fixture->b->conn->counted_received, 4);
+    assert_int_equal(fixture->b->conn->credit.counted_received, 4);
     assert_int_equal(fixture->a->requests[0].bytes,
                      sizeof(struct sl_rdma_packet) + 14 * 536 + FRAME(500));
 }
@@ -164,7 +165,7 @@ SL_CASE_WITH(flush__runs_are_cut_between_frames, setup, teardown)
     }
     assert_int_equal(fixture->a->sent_count, 1);
     assert_int_equal(fixture->a->sent[0], 7);
-    assert_int_equal(fixture->b->conn->counted_received, 3);
+    assert_int_equal(fixture->b->conn->credit.counted_received, 3);
 }
 
 /* What is registered, and not very short, is read by the device; `sent` waits for that. */
@@ -216,7 +217,7 @@ SL_CASE_WITH(sent__joined_frames_are_reported_once, setup, teardown)
 SL_CASE_WITH(signal__every_so_often, setup, teardown)
 {
     struct fixture *fixture = *state;
-    fixture->a->conn->limit_theirs = 1000;
+    fixture->a->conn->credit.limit_theirs = 1000;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 8, 1);
     for (uint32_t i = 0; i < 70; i++) {
         rdma_wire_send(fixture->a, fixture->memory, cookie(i + 1));
@@ -233,7 +234,7 @@ SL_CASE_WITH(signal__every_so_often, setup, teardown)
 SL_CASE_WITH(queue__is_never_overrun, setup, teardown)
 {
     struct fixture *fixture = *state;
-    fixture->a->conn->limit_theirs = 5000;
+    fixture->a->conn->credit.limit_theirs = 5000;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 8, 1);
     const struct sl_transport_frame frame = {
         .head = fixture->memory, .head_bytes = FRAME(8), .cookie = cookie(9)};
@@ -246,8 +247,8 @@ SL_CASE_WITH(queue__is_never_overrun, setup, teardown)
     assert_int_equal(taken, SL_RDMA_SENDS + SL_RDMA_QUEUE);
     assert_int_equal(fixture->a->sent_count, SL_RDMA_SENDS);
     assert_int_equal(fixture->a->writable_count, 0);
-    fixture->b->conn->limit_ours = fixture->b->conn->limit_told = 5000;
-    fixture->b->conn->window = 5000;
+    fixture->b->conn->credit.limit_ours = fixture->b->conn->credit.limit_told = 5000;
+    fixture->b->conn->credit.window = 5000;
     rdma_wire_settle(&fixture->wire);
     assert_int_equal(fixture->b->received, taken);
     assert_int_equal(fixture->a->sent_count, taken);
@@ -261,7 +262,7 @@ SL_CASE_WITH(post__fails, setup, teardown)
     send_row(fixture, 1, 8);
     rdma_wire_turn(&fixture->wire);
     assert_int_equal(fixture->a->conn->phase, SL_RDMA_ENDED);
-    assert_int_equal(fixture->a->conn->end_err, SL_ERR_IO);
+    assert_int_equal(fixture->a->conn->end.err, SL_ERR_IO);
 }
 
 /* ---- Credit -----------------------------------------------------------------------------------
@@ -282,7 +283,7 @@ SL_CASE_WITH(credit__is_never_overdrawn, setup, teardown)
     }
     rdma_wire_settle(&fixture->wire); /* the window grows, until it does not */
     assert_int_equal(fixture->b->received, SL_RDMA_WINDOW_MAX);
-    assert_int_equal(fixture->b->conn->window, SL_RDMA_WINDOW_MAX);
+    assert_int_equal(fixture->b->conn->credit.window, SL_RDMA_WINDOW_MAX);
     while (fixture->b->released < 100) {
         rdma_wire_release(fixture->b, fixture->b->released);
         rdma_wire_settle(&fixture->wire);
@@ -294,7 +295,7 @@ SL_CASE_WITH(credit__is_never_overdrawn, setup, teardown)
 SL_CASE_WITH(credit__a_stall_is_told_once, setup, teardown)
 {
     struct fixture *fixture = *state;
-    fixture->a->conn->counted_sent = fixture->a->conn->limit_theirs;
+    fixture->a->conn->credit.counted_sent = fixture->a->conn->credit.limit_theirs;
     send_row(fixture, 2, 8);
     for (uint32_t i = 0; i < 4; i++) {
         rdma_wire_turn(&fixture->wire);
@@ -332,7 +333,7 @@ SL_CASE_WITH(note__waits_for_the_peer, setup, teardown)
 {
     struct fixture *fixture = *state;
     for (uint32_t i = 0; i < 10; i++) {
-        fixture->a->conn->note_due = true;
+        fixture->a->conn->credit.note_due = true;
         sl_rdma_mark_dirty(fixture->a->conn);
         rdma_wire_turn(&fixture->wire);
     }
@@ -346,7 +347,7 @@ SL_CASE_WITH(note__waits_for_the_peer, setup, teardown)
 SL_CASE_WITH(uncounted__needs_no_credit, setup, teardown)
 {
     struct fixture *fixture = *state;
-    fixture->a->conn->counted_sent = fixture->a->conn->limit_theirs;
+    fixture->a->conn->credit.counted_sent = fixture->a->conn->credit.limit_theirs;
     assert_true(sl_rdma_send_uncounted(fixture->a->conn, SL_RDMA_FIN, 0));
     assert_int_equal(rdma_wire_head(&fixture->a->requests[0]).kind, SL_RDMA_FIN);
     assert_int_equal(fixture->a->requests[0].bytes, sizeof(struct sl_rdma_packet));
@@ -354,7 +355,7 @@ SL_CASE_WITH(uncounted__needs_no_credit, setup, teardown)
     assert_false(sl_rdma_send_is_done(fixture->a->conn));
     (void)rdma_wire_carry(fixture->a, 1);
     assert_true(sl_rdma_send_is_done(fixture->a->conn));
-    assert_true(fixture->b->conn->fin_received);
+    assert_true(fixture->b->conn->end.fin_received);
 }
 
 /* ---- Long frames ------------------------------------------------------------------------------
@@ -412,7 +413,7 @@ SL_CASE_WITH(long__a_short_beginning_comes_along, setup, teardown)
 SL_CASE_WITH(long__many_at_once, setup, teardown)
 {
     struct fixture *fixture = *state;
-    fixture->wire.fake.rdma.buffers_max = 16;
+    fixture->wire.fake.rdma.options.buffers_max = 16;
     for (uint32_t i = 0; i < 30; i++) {
         uint8_t *at = fixture->memory + 12000 * i;
         rdma_wire_frame(at, SL_FRAME_REQUEST, i + 1, 10000, (uint8_t)i);
@@ -448,7 +449,7 @@ SL_CASE_WITH(long__without_keys, setup, teardown)
     }
     rdma_wire_settle(&fixture->wire);
     assert_int_equal(fixture->a->conn->phase, SL_RDMA_ENDED);
-    assert_int_equal(fixture->a->conn->end_err, SL_ERR_NO_MEMORY);
+    assert_int_equal(fixture->a->conn->end.err, SL_ERR_NO_MEMORY);
     unregister_shared(fixture);
 }
 
@@ -507,8 +508,8 @@ SL_CASE_WITH(long__copies_leave_a_block, setup, teardown)
     struct rdma_fake *fake = &fixture->wire.fake;
     const uint32_t total = fake->nic.pool.total[SL_RDMA_BLOCK_STAGING];
     fake->live_bytes_max = fake->live_bytes;
-    fixture->b->conn->window = fixture->b->conn->limit_told = 2 * total;
-    fixture->a->conn->limit_theirs = fixture->b->conn->limit_ours = 2 * total;
+    fixture->b->conn->credit.window = fixture->b->conn->credit.limit_told = 2 * total;
+    fixture->a->conn->credit.limit_theirs = fixture->b->conn->credit.limit_ours = 2 * total;
     send_row(fixture, total + 2, 10000);
     rdma_wire_turn(&fixture->wire);
     assert_int_equal(fake->nic.pool.total[SL_RDMA_BLOCK_STAGING], total);

@@ -9,6 +9,10 @@
 #include <cmocka.h>
 
 #include "core/log.h"
+#include "net/rdma/conn.h"
+#include "net/rdma/conn_table.h"
+#include "net/rdma/receive.h"
+#include "net/rdma/send.h"
 
 /* ---- The device -------------------------------------------------------------------------------
  */
@@ -269,7 +273,7 @@ static void connect_end(struct rdma_wire *wire, struct rdma_wire_end *end)
     conn->phase = SL_RDMA_LIVE;
     conn->link.id = &end->id;
     conn->link.established = true;
-    conn->limit_theirs = SL_RDMA_WINDOW_MIN;
+    conn->credit.limit_theirs = SL_RDMA_WINDOW_MIN;
     conn->reads_peer = SL_RDMA_READS;
     assert_true(sl_rdma_pool_reserve(&fake->nic, conn, SL_RDMA_WINDOW_MIN));
     sl_conn_report_connected(&conn->base);

@@ -3,6 +3,7 @@
 #ifndef TESTS_UNIT_NET_RDMA_WIRE_H
 #define TESTS_UNIT_NET_RDMA_WIRE_H
 
+#include "net/rdma/state.h"
 #include "tests/unit/net/rdma/fake.h"
 
 #define RDMA_WIRE_REQUESTS 1024

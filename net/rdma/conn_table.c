@@ -1,0 +1,105 @@
+#include "net/rdma/conn_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define INDEX_MAX (1U << 17) /* 17 bits of a wr_id */
+
+/* By index */
+
+static bool find_index(struct sl_rdma *rdma, uint32_t *out)
+{
+    for (uint32_t i = 0; i < rdma->conns.capacity; i++) {
+        uint32_t index = (rdma->conns.count + i) % rdma->conns.capacity;
+        if (rdma->conns.by_index[index] == NULL) {
+            *out = index;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool grow(struct sl_rdma *rdma)
+{
+    uint32_t capacity = rdma->conns.capacity > 0 ? 2 * rdma->conns.capacity : 16;
+    if (capacity > INDEX_MAX) {
+        return false;
+    }
+    struct sl_rdma_conn **conns = realloc(rdma->conns.by_index, capacity * sizeof *conns);
+    if (conns == NULL) {
+        return false;
+    }
+    memset(conns + rdma->conns.capacity, 0, (capacity - rdma->conns.capacity) * sizeof *conns);
+    rdma->conns.by_index = conns;
+    rdma->conns.capacity = capacity;
+    return true;
+}
+
+bool sl_rdma_conn_table_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
+{
+    if (!find_index(rdma, &conn->index)) {
+        if (!grow(rdma)) {
+            return false;
+        }
+        (void)find_index(rdma, &conn->index);
+    }
+    conn->rdma = rdma;
+    conn->serial = ++rdma->conns.serial;
+    rdma->conns.by_index[conn->index] = conn;
+    rdma->conns.count++;
+    rdma->stats.connections++;
+    return true;
+}
+
+void sl_rdma_conn_table_remove(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma *rdma = conn->rdma;
+    rdma->conns.by_index[conn->index] = NULL;
+    rdma->conns.count--;
+    rdma->stats.connections--;
+    sl_list_remove(&conn->dirty);
+    sl_list_remove(&conn->ready);
+}
+
+struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id)
+{
+    uint32_t index = wr_id >> 1 & (INDEX_MAX - 1);
+    struct sl_rdma_conn *conn = index < rdma->conns.capacity ? rdma->conns.by_index[index] : NULL;
+    bool is_its = conn != NULL && conn->link.id != NULL &&
+                  (conn->link.generation & 0xffffff) == (uint32_t)(wr_id >> 40);
+    return is_its ? conn : NULL;
+}
+
+/* By queue pair */
+
+static struct sl_rdma_conn **bucket_of(struct sl_rdma *rdma, uint32_t queue_pair)
+{
+    return &rdma->conns.by_queue_pair[queue_pair % SL_RDMA_BUCKETS];
+}
+
+void sl_rdma_conn_table_add_queue_pair(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_conn **bucket = bucket_of(conn->rdma, conn->link.id->qp->qp_num);
+    conn->queue_pair_next = *bucket;
+    *bucket = conn;
+}
+
+void sl_rdma_conn_table_remove_queue_pair(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_conn **at = bucket_of(conn->rdma, conn->link.id->qp->qp_num);
+    while (*at != NULL && *at != conn) {
+        at = &(*at)->queue_pair_next;
+    }
+    if (*at != NULL) {
+        *at = conn->queue_pair_next;
+    }
+}
+
+struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_nic *nic, uint32_t number)
+{
+    struct sl_rdma_conn *conn = *bucket_of(nic->rdma, number);
+    while (conn != NULL && (conn->link.id->qp->qp_num != number || conn->nic != nic)) {
+        conn = conn->queue_pair_next;
+    }
+    return conn;
+}
