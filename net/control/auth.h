@@ -20,6 +20,12 @@
 #include "core/secret.h"
 #include "net/control/message.h"
 
+/* Whether peers must prove a secret. NULL, or no bytes: there is none. */
+static inline bool sl_auth_is_required(const struct sl_secret *secret)
+{
+    return secret != NULL && secret->byte_count > 0;
+}
+
 enum sl_auth_side { SL_AUTH_CLIENT, SL_AUTH_SERVER };
 
 /* Fills `nonce` with random bytes. Errors: IO. */

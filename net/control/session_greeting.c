@@ -12,8 +12,7 @@
 
 static bool has_secret(const struct sl_session *session)
 {
-    const struct sl_secret *secret = session->options.secret;
-    return secret != NULL && secret->byte_count > 0;
+    return sl_auth_is_required(session->options.secret);
 }
 
 /* Messages before the peer's proof */

@@ -68,7 +68,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
     if (backup->feed != NULL) {
         sl_server_conn_drop(backup->feed, SL_ERR_CLOSED, "its primary reconnected");
     }
-    const bool resumed = server->role.state == conn->hello.state && !backup->is_loading;
+    const bool resumed = server->role.state == conn->greeting.hello.state && !backup->is_loading;
     if (!resumed) {
         sl_replication_receiver_forget(server);
     }
@@ -76,7 +76,7 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
         sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "the backup has no memory");
         return false;
     }
-    server->role.state = conn->hello.state;
+    server->role.state = conn->greeting.hello.state;
     backup->feed = conn;
     backup->received = backup->acked = backup->position;
     backup->credit_bytes = backup->credit_requests = 0; /* from an earlier connection */
@@ -87,20 +87,14 @@ bool sl_replication_receiver_admit(struct sl_server_conn *conn)
         .requests = AHEAD_ENTRIES,
     };
     conn->conn->is_welcome = true;
-    const struct sl_message message = {
-        .kind = SL_MESSAGE_WELCOME,
-        .id = conn->handshake.hello_id,
-        .welcome = {.protocol_version = SL_FRAME_PROTOCOL_VERSION,
-                    .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
-                    .incarnation = server->role.state,
-                    .resumed = resumed,
-                    .position = backup->position,
-                    .credit_bytes = conn->credit.bytes,
-                    .credit_requests = conn->credit.requests,
-                    .shard = server->options.shard.index,
-                    .shard_count = server->options.shard.count,
-                    .software = "starling " STARLING_VERSION},
-    };
+    struct sl_message message = sl_greeting_welcome(&conn->greeting);
+    message.welcome.incarnation = server->role.state;
+    message.welcome.resumed = resumed;
+    message.welcome.position = backup->position;
+    message.welcome.credit_bytes = conn->credit.bytes;
+    message.welcome.credit_requests = conn->credit.requests;
+    message.welcome.shard = server->options.shard.index;
+    message.welcome.shard_count = server->options.shard.count;
     sl_server_send(conn, &message);
     return true;
 }
@@ -202,7 +196,7 @@ void sl_replication_receiver_acknowledge(struct sl_server *server)
         .request_id = backup->position,
         .credit_bytes = (uint32_t)backup->credit_bytes,
         .credit_requests = (uint16_t)backup->credit_requests,
-        .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
+        .flags = conn->greeting.hello.checksum ? SL_FRAME_CHECKSUM : 0,
     };
     sl_credit_grant(&conn->credit, backup->credit_bytes, backup->credit_requests);
     backup->credit_bytes = backup->credit_requests = 0;

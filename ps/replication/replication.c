@@ -125,7 +125,7 @@ void sl_replication_set_switchover(struct sl_server *server, bool hands_over)
 
 static bool refuse(struct sl_server_conn *conn, int err, const char *what)
 {
-    sl_server_handshake_refuse(conn, err, "shard %u of ps/%u: %s", conn->hello.shard,
+    sl_server_handshake_refuse(conn, err, "shard %u of ps/%u: %s", conn->greeting.hello.shard,
                                conn->server->options.task_index, what);
     return false;
 }
@@ -144,13 +144,13 @@ static bool admit_primary(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
     const struct sl_replication *replica = server->replica;
-    if (conn->hello.epoch > replica->config.epoch) {
+    if (conn->greeting.hello.epoch > replica->config.epoch) {
         return refuse(conn, SL_ERR_AGAIN, "it does not know that epoch yet");
     }
     if (replica->config.is_primary) {
         return refuse(conn, SL_ERR_EXISTS, "it is the primary now");
     }
-    if (conn->hello.epoch < replica->config.epoch) {
+    if (conn->greeting.hello.epoch < replica->config.epoch) {
         return refuse(conn, SL_ERR_REFUSED, "that epoch is over");
     }
     if (server->shard == NULL) {
@@ -210,8 +210,8 @@ static bool give_back(struct sl_server *server)
 
 static bool admit(struct sl_server_conn *conn)
 {
-    return conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA ? admit_client(conn)
-                                                          : admit_primary(conn);
+    return conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_DATA ? admit_client(conn)
+                                                                   : admit_primary(conn);
 }
 
 static void leave(struct sl_server_conn *conn)

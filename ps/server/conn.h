@@ -4,6 +4,7 @@
 #define SL_PS_SERVER_CONN_H
 
 #include "core/list.h"
+#include "net/control/greeting.h"
 #include "net/credit.h"
 #include "net/outbox.h"
 #include "ps/server/server.h"
@@ -22,10 +23,8 @@ enum sl_server_conn_kind {
 
 /* For handshake.c: until the connection is admitted. */
 struct sl_server_handshake {
-    uint64_t hello_id;
     struct sl_timer timer;
     uint64_t until_ns;
-    uint8_t challenge[SL_MESSAGE_NONCE_BYTES];
 };
 
 /* For control_out.c: control messages that wait for room in the outbox. */
@@ -60,7 +59,7 @@ struct sl_server_conn {
     bool uses_shm; /* connected over shared memory */
     bool said_goodbye;
     enum sl_server_conn_kind kind;
-    struct sl_message_hello hello;
+    struct sl_greeting greeting;
     char name[SL_MESSAGE_NAME_BYTES]; /* for logs and errors: "worker/3", "client" */
     struct sl_server_handshake handshake;
     struct sl_server_conn_pending pending;

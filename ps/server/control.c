@@ -61,14 +61,15 @@ static void on_stats_get(struct sl_server_conn *conn, const struct sl_message *m
 
 static void on_join(struct sl_server_conn *conn, const struct sl_message *message)
 {
-    if (conn->hello.role != SL_MESSAGE_ROLE_WORKER) {
+    if (conn->greeting.hello.role != SL_MESSAGE_ROLE_WORKER) {
         sl_server_send_error(conn, message->id, SL_ERR_INVALID, "only a worker has a clock");
         return;
     }
     const struct sl_message joined = {
         .kind = SL_MESSAGE_JOINED,
         .id = message->id,
-        .clock = sl_shard_worker_join(conn->server->shard, conn->hello.task_index, message->clock),
+        .clock = sl_shard_worker_join(conn->server->shard, conn->greeting.hello.task_index,
+                                      message->clock),
     };
     if (joined.clock == message->clock) {
         send_answer(conn, message, &joined);

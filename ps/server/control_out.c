@@ -99,7 +99,7 @@ static void commit(struct sl_server_conn *conn, uint32_t bytes)
     struct sl_frame header = {
         .payload_bytes = bytes,
         .type = SL_FRAME_CONTROL,
-        .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
+        .flags = conn->greeting.hello.checksum ? SL_FRAME_CHECKSUM : 0,
     };
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }

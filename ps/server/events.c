@@ -15,7 +15,7 @@ static void hello_late(struct sl_timer *timer, uint64_t now_ns)
     struct sl_server_conn *conn = SL_CONTAINER_OF(timer, struct sl_server_conn, handshake.timer);
     sl_server_conn_drop(conn, SL_ERR_DEADLINE, "no %s within %llu s",
                         conn->kind == SL_SERVER_CONN_NEW ? "hello" : "proof of the secret",
-                        SL_SERVER_HELLO_NS / SL_CLOCK_NS_PER_S);
+                        SL_GREETING_TIMEOUT_NS / SL_CLOCK_NS_PER_S);
 }
 
 static void on_accepted(void *ctx, struct sl_conn *transport_conn)
@@ -44,7 +44,7 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
     (void)snprintf(conn->name, sizeof conn->name, "a new connection");
     transport_conn->user = conn;
     sl_server_admission_add(server, conn);
-    conn->handshake.until_ns = sl_server_now_ns(server) + SL_SERVER_HELLO_NS;
+    conn->handshake.until_ns = sl_server_now_ns(server) + SL_GREETING_TIMEOUT_NS;
     sl_timer_arm(sl_server_timers(server), &conn->handshake.timer, conn->handshake.until_ns);
 }
 

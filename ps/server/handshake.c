@@ -17,17 +17,17 @@ void sl_server_handshake_refuse(struct sl_server_conn *conn, int err, const char
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    sl_server_send_error(conn, conn->handshake.hello_id, err, text);
+    sl_server_send_error(conn, conn->greeting.hello_id, err, text);
     sl_server_conn_drop(conn, err, "%s", text);
 }
 
 void sl_server_handshake_refuse_version(struct sl_server_conn *conn, uint32_t version)
 {
-    sl_server_handshake_refuse(
-        conn, SL_ERR_VERSION,
-        "ps/%u (starling %s) speaks protocol version %d, its peer (%s) version %u",
-        conn->server->options.task_index, STARLING_VERSION, SL_FRAME_PROTOCOL_VERSION,
-        conn->hello.software[0] == '\0' ? conn->name : conn->hello.software, version);
+    char own_name[SL_MESSAGE_NAME_BYTES];
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(own_name, sizeof own_name, "ps/%u", conn->server->options.task_index);
+    sl_greeting_version_text(&conn->greeting, own_name, conn->name, version, text);
+    sl_server_handshake_refuse(conn, SL_ERR_VERSION, "%s", text);
 }
 
 /* Admission */
@@ -43,8 +43,9 @@ static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_messa
     out->restored = conn->resumed ? conn->session->restored : server->is_restored;
     out->incarnation = server->role.state;
     out->payload_bytes_max = server->payload_bytes_max;
-    if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
-        struct sl_shard_worker worker = sl_shard_worker_find(server->shard, conn->hello.task_index);
+    if (conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER) {
+        struct sl_shard_worker worker =
+            sl_shard_worker_find(server->shard, conn->greeting.hello.task_index);
         out->counts = worker.active;
         out->clock = worker.clock;
     }
@@ -53,21 +54,15 @@ static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_messa
 static void send_welcome(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
-    struct sl_message message = {
-        .kind = SL_MESSAGE_WELCOME,
-        .id = conn->handshake.hello_id,
-        .welcome = {.protocol_version = SL_FRAME_PROTOCOL_VERSION,
-                    .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
-                    .incarnation = server->options.incarnation,
-                    .software = "starling " STARLING_VERSION},
-    };
+    struct sl_message message = sl_greeting_welcome(&conn->greeting);
+    message.welcome.incarnation = server->options.incarnation;
     if (conn->kind == SL_SERVER_CONN_DATA) {
         fill_data_welcome(conn, &message.welcome);
     } else {
         message.welcome.lease_ms =
             (uint32_t)(server->options.coordinator_ops->lease_ns(server->options.coordinator) /
                        SL_CLOCK_NS_PER_MS);
-        message.welcome.task_index = conn->hello.task_index;
+        message.welcome.task_index = conn->greeting.hello.task_index;
     }
     conn->conn->is_welcome = true;
     if (conn->kind == SL_SERVER_CONN_DATA) {
@@ -87,8 +82,8 @@ static void welcome(struct sl_server_conn *conn)
         .bytes = SL_LIMIT_CREDIT_BYTES,
         .requests = SL_LIMIT_CREDIT_REQUESTS,
     };
-    if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
-        sl_shard_worker_seen(conn->server->shard, conn->hello.task_index);
+    if (conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER) {
+        sl_shard_worker_seen(conn->server->shard, conn->greeting.hello.task_index);
     }
     send_welcome(conn);
 }
@@ -115,10 +110,10 @@ static void admit_data(struct sl_server_conn *conn)
     if (server->options.hooks != NULL && !server->options.hooks->admit(conn)) {
         return;
     }
-    if (conn->hello.shard != server->options.local_index) {
+    if (conn->greeting.hello.shard != server->options.local_index) {
         sl_server_handshake_refuse(conn, SL_ERR_INVALID, "ps/%u has shards 0 to %u, not %u",
                                    server->options.task_index, server->options.server_count - 1,
-                                   conn->hello.shard);
+                                   conn->greeting.hello.shard);
         return;
     }
     if (!server->is_open) {
@@ -141,7 +136,7 @@ static void send_elsewhere(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
     struct sl_message message = {
-        .kind = SL_MESSAGE_ERROR, .id = conn->handshake.hello_id, .error.err = SL_ERR_AGAIN};
+        .kind = SL_MESSAGE_ERROR, .id = conn->greeting.hello_id, .error.err = SL_ERR_AGAIN};
     char *text = message.error.text;
     if (server->leader.endpoint[0] == '\0') {
         (void)snprintf(text, sizeof message.error.text,
@@ -172,16 +167,16 @@ static void admit_control(struct sl_server_conn *conn)
                                    conn->server->options.task_index);
         return;
     }
-    int err = ops->hello(coordinator, (uintptr_t)conn, &conn->hello, sl_server_now_ns(conn->server),
-                         text, sizeof text);
+    int err = ops->hello(coordinator, (uintptr_t)conn, &conn->greeting.hello,
+                         sl_server_now_ns(conn->server), text, sizeof text);
     if (err != 0) {
         sl_server_handshake_refuse(conn, err, "%s", text);
         return;
     }
     conn->kind = SL_SERVER_CONN_CONTROL;
-    conn->hello.any_task = false;
-    conn->hello.task_index = ops->task_index(coordinator, (uintptr_t)conn);
-    sl_message_hello_name(&conn->hello, conn->name);
+    conn->greeting.hello.any_task = false;
+    conn->greeting.hello.task_index = ops->task_index(coordinator, (uintptr_t)conn);
+    sl_message_hello_name(&conn->greeting.hello, conn->name);
     send_welcome(conn);
 }
 
@@ -193,7 +188,7 @@ static void admit_primary(struct sl_server_conn *conn)
     } else if (server->options.hooks == NULL) {
         sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
                                    "shard %u of ps/%u: it was started without --replicas",
-                                   conn->hello.shard, server->options.task_index);
+                                   conn->greeting.hello.shard, server->options.task_index);
     } else {
         (void)server->options.hooks->admit(conn);
     }
@@ -206,64 +201,55 @@ void sl_server_handshake_admit(struct sl_server_conn *conn)
     if (sl_server_drains(server)) {
         sl_server_handshake_refuse(conn, SL_ERR_CANCELLED, "ps/%u is shutting down",
                                    server->options.task_index);
-    } else if (conn->hello.purpose == SL_MESSAGE_PURPOSE_CONTROL) {
+    } else if (conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_CONTROL) {
         admit_control(conn);
-    } else if (conn->hello.purpose == SL_MESSAGE_PURPOSE_REPLICA) {
+    } else if (conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_REPLICA) {
         admit_primary(conn);
-    } else {
+    } else if (conn->greeting.hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
         admit_data(conn);
+    } else {
+        sl_server_handshake_refuse(conn, SL_ERR_UNSUPPORTED, "ps/%u takes no such connections",
+                                   server->options.task_index);
     }
 }
 
 /* Secret */
 
-static const struct sl_secret *secret_of(const struct sl_server_conn *conn)
+static void fail(struct sl_server_conn *conn, int err, const char *why)
 {
-    const struct sl_secret *secret = conn->server->options.secret;
-    return secret == NULL || secret->byte_count == 0 ? NULL : secret;
+    if (err == SL_ERR_PROTOCOL) {
+        sl_server_conn_drop(conn, err, "%s", why);
+    } else {
+        sl_server_handshake_refuse(conn, err, "%s", why);
+    }
 }
 
-/* Proof that both ends have the cluster's secret (net/control/auth.h). Runs after the migration, on
- * the owning reactor: no frame may be in flight during a migration. */
+/* Runs after the migration, on the owning reactor: no frame may be in flight during a migration. */
 static void authenticate(struct sl_server_conn *conn)
 {
-    const struct sl_secret *secret = secret_of(conn);
-    if (secret == NULL) {
+    if (!sl_auth_is_required(conn->server->options.secret)) {
         sl_server_handshake_admit(conn);
         return;
     }
-    if (!conn->hello.has_nonce) {
-        sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
-                                   "this cluster needs a secret: give the same --secret-file");
-        return;
-    }
-    struct sl_message message = {.kind = SL_MESSAGE_CHALLENGE, .id = conn->handshake.hello_id};
-    const int err = sl_auth_nonce(conn->handshake.challenge);
+    const char *why;
+    struct sl_message challenge;
+    const int err = sl_greeting_challenge(&conn->greeting, &challenge, &why);
     if (err != 0) {
-        sl_server_handshake_refuse(conn, err, "the system of the ps has no random bytes");
+        fail(conn, err, why);
         return;
     }
-    memcpy(message.challenge.nonce, conn->handshake.challenge, sizeof message.challenge.nonce);
     conn->kind = SL_SERVER_CONN_CHALLENGED;
-    sl_server_send(conn, &message);
+    sl_server_send(conn, &challenge);
 }
 
 void sl_server_handshake_proof(struct sl_server_conn *conn, const struct sl_message *message)
 {
-    if (message->kind != SL_MESSAGE_PROOF) {
-        sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "it does not answer the challenge");
-        return;
-    }
-    if (!sl_auth_check(secret_of(conn), SL_AUTH_CLIENT, &conn->hello, conn->handshake.challenge,
-                       message->proof.proof)) {
-        sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
-                                   "this cluster needs a secret: the one that was used is another");
-        return;
-    }
-    struct sl_message proof = {.kind = SL_MESSAGE_PROOF, .id = conn->handshake.hello_id};
-    if (sl_auth_prove(secret_of(conn), SL_AUTH_SERVER, &conn->hello, conn->handshake.challenge,
-                      proof.proof.proof) != 0) {
-        sl_server_handshake_refuse(conn, SL_ERR_NO_MEMORY, "the ps has no memory for a proof");
+    const char *why;
+    struct sl_message proof;
+    const int err =
+        sl_greeting_proof(&conn->greeting, conn->server->options.secret, message, &proof, &why);
+    if (err != 0) {
+        fail(conn, err, why);
         return;
     }
     sl_server_send(conn, &proof);
@@ -280,7 +266,7 @@ void sl_server_handshake_continue(struct sl_server_conn *conn)
                                    "the ps has no memory to share for its replies");
         return;
     }
-    if (conn->hello.purpose != SL_MESSAGE_PURPOSE_CONTROL) {
+    if (conn->greeting.hello.purpose != SL_MESSAGE_PURPOSE_CONTROL) {
         /* Before the first frame: the outbox must not change while frames are unsent. */
         conn->outbox = conn->uses_shm ? &server->memory.shm_replies : &server->memory.replies;
     }
@@ -293,9 +279,9 @@ static struct sl_server *owner_of(const struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
     const uint32_t count = server->options.server_count * (server->options.hooks != NULL ? 2 : 1);
-    bool is_elsewhere =
-        conn->hello.purpose != SL_MESSAGE_PURPOSE_CONTROL && conn->hello.shard < count;
-    return is_elsewhere ? server->options.servers[conn->hello.shard] : server;
+    bool is_elsewhere = conn->greeting.hello.purpose != SL_MESSAGE_PURPOSE_CONTROL &&
+                        conn->greeting.hello.shard < count;
+    return is_elsewhere ? server->options.servers[conn->greeting.hello.shard] : server;
 }
 
 /* Migrates the connection to another reactor's server. On error the transport then reports `closed`
@@ -323,15 +309,14 @@ static int migrate(struct sl_server_conn *conn, struct sl_server *to)
 void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_message *message)
 {
     struct sl_server *server = conn->server;
-    if (message->kind != SL_MESSAGE_HELLO) {
-        sl_server_conn_drop(conn, SL_ERR_PROTOCOL, "its first message is not a hello");
+    int err = sl_greeting_hello(&conn->greeting, message);
+    if (err == SL_ERR_PROTOCOL) {
+        sl_server_conn_drop(conn, err, "its first message is not a hello");
         return;
     }
-    conn->hello = message->hello;
-    conn->handshake.hello_id = message->id;
-    sl_message_hello_name(&conn->hello, conn->name);
-    if (conn->hello.protocol_version != SL_FRAME_PROTOCOL_VERSION) {
-        sl_server_handshake_refuse_version(conn, conn->hello.protocol_version);
+    sl_message_hello_name(&conn->greeting.hello, conn->name);
+    if (err == SL_ERR_VERSION) {
+        sl_server_handshake_refuse_version(conn, conn->greeting.hello.protocol_version);
         return;
     }
     struct sl_server *owner = owner_of(conn);
@@ -342,13 +327,13 @@ void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_mess
     if ((conn->conn->transport->ops->capabilities & SL_TRANSPORT_MIGRATES) == 0) {
         sl_server_handshake_refuse(
             conn, SL_ERR_REFUSED, "ps/%u: the connection is to shard %u, not to %u",
-            server->options.task_index, server->options.local_index, conn->hello.shard);
+            server->options.task_index, server->options.local_index, conn->greeting.hello.shard);
         return;
     }
     /* On failure `closed` follows. */
-    int err = migrate(conn, owner);
+    err = migrate(conn, owner);
     if (err != 0) {
-        sl_server_log(server, "%s cannot be handed to shard %u: %s", conn->name, conn->hello.shard,
-                      sl_err_name(err));
+        sl_server_log(server, "%s cannot be handed to shard %u: %s", conn->name,
+                      conn->greeting.hello.shard, sl_err_name(err));
     }
 }

@@ -1,5 +1,5 @@
-/* The handshake of a connection: hello, migration to the shard's reactor, proof of the secret,
- * admission, welcome. Owner reactor. */
+/* The handshake of a connection (net/control/greeting.h): hello, migration to the shard's reactor,
+ * proof of the secret, admission, welcome. Owner reactor. */
 #ifndef SL_PS_SERVER_HANDSHAKE_H
 #define SL_PS_SERVER_HANDSHAKE_H
 
@@ -8,9 +8,6 @@
 struct sl_message;
 struct sl_server;
 struct sl_server_conn;
-
-/* A connection that has not sent its hello and proved the secret by then is closed. */
-#define SL_SERVER_HELLO_NS (10 * SL_CLOCK_NS_PER_S)
 
 /* Handles the first message, which must be the hello. */
 void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_message *message);

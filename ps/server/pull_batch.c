@@ -123,7 +123,8 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
         rows += pull->key_count;
         frame += SL_FRAME_HEADER_BYTES + pull->reply_bytes;
     }
-    sl_outbox_commit_run(conn->outbox, conn->conn, &conn->out, run_bytes, conn->hello.checksum);
+    sl_outbox_commit_run(conn->outbox, conn->conn, &conn->out, run_bytes,
+                         conn->greeting.hello.checksum);
     server->request_count += count;
     return true;
 }

@@ -15,7 +15,7 @@ bool sl_server_reply_chunks_fits(const struct sl_server_conn *conn,
 {
     return sl_shard_is_chunked(conn->server->shard, work) &&
            (conn->conn->transport->ops->capabilities & SL_TRANSPORT_CHUNKS) != 0 &&
-           !conn->hello.checksum && !conn->outbox->checksum;
+           !conn->greeting.hello.checksum && !conn->outbox->checksum;
 }
 
 /* A write of the session has started and is not done: its end may tick a clock. */

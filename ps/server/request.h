@@ -129,8 +129,8 @@ static inline uint32_t sl_server_request_speed(const struct sl_server_request *r
 static inline struct sl_shard_client sl_server_request_client(const struct sl_server_conn *conn)
 {
     return (struct sl_shard_client){
-        .has_clock = conn->hello.role == SL_MESSAGE_ROLE_WORKER,
-        .worker = conn->hello.task_index,
+        .has_clock = conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER,
+        .worker = conn->greeting.hello.task_index,
     };
 }
 
@@ -146,7 +146,7 @@ static inline struct sl_frame sl_server_reply_header(struct sl_server_conn *conn
         .budget_us = sl_shard_clock_min(conn->server->shard),
         .credit_bytes = (uint32_t)credit_bytes,
         .credit_requests = 1,
-        .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
+        .flags = conn->greeting.hello.checksum ? SL_FRAME_CHECKSUM : 0,
     };
 }
 

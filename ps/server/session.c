@@ -260,9 +260,10 @@ void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count)
 /* A new process takes a worker's index: ends the session of the previous one. */
 static int replace_worker(const struct sl_server_conn *conn, char *reason, size_t reason_bytes)
 {
-    struct sl_server_session *other = conn->hello.role == SL_MESSAGE_ROLE_WORKER
-                                          ? conn->server->sessions.workers[conn->hello.task_index]
-                                          : NULL;
+    struct sl_server_session *other =
+        conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER
+            ? conn->server->sessions.workers[conn->greeting.hello.task_index]
+            : NULL;
     if (other == NULL) {
         return 0;
     }
@@ -277,18 +278,20 @@ static int replace_worker(const struct sl_server_conn *conn, char *reason, size_
 
 int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t reason_bytes)
 {
-    struct sl_server_session *session = find(&conn->server->sessions, conn->hello.client_id);
+    struct sl_server_session *session =
+        find(&conn->server->sessions, conn->greeting.hello.client_id);
     if (session == NULL) {
         int err = replace_worker(conn, reason, reason_bytes);
         if (err != 0) {
             return err;
         }
-        session = create(conn->server, &conn->hello);
+        session = create(conn->server, &conn->greeting.hello);
         if (session == NULL) {
             (void)snprintf(reason, reason_bytes, "the ps has no memory for another client");
             return SL_ERR_NO_MEMORY;
         }
-    } else if (session->role != conn->hello.role || session->task_index != conn->hello.task_index) {
+    } else if (session->role != conn->greeting.hello.role ||
+               session->task_index != conn->greeting.hello.task_index) {
         (void)snprintf(reason, reason_bytes, "%s has the client id of %s", conn->name,
                        session->name);
         return SL_ERR_INVALID;

@@ -333,12 +333,12 @@ REPLICA_MUTATIONS = [
      "    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(group - coordinator->ps));\n",
      "    (void)group;\n"),
     ("replicas: the primary of an older epoch is believed", "ps/replication/replication.c",
-     "    if (conn->hello.epoch < replica->config.epoch) {",
-     "    if (conn->hello.epoch < replica->config.epoch && conn->hello.state == 0) {"),
+     "    if (conn->greeting.hello.epoch < replica->config.epoch) {",
+     "    if (conn->greeting.hello.epoch < replica->config.epoch && conn->greeting.hello.state == 0) {"),
     ("replicas: a primary takes what another sends it", "ps/replication/replication.c",
      "    if (replica->config.is_primary) {\n"
      "        return refuse(",
-     "    if (replica->config.is_primary && conn->hello.state == 0) {\n"
+     "    if (replica->config.is_primary && conn->greeting.hello.state == 0) {\n"
      "        return refuse("),
     ("replicas: the backup keeps what it had in another epoch", "ps/replication/replication.c",
      "    } else {\n        sl_replication_receiver_forget(server);\n    }\n", "    }\n"),
