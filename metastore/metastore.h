@@ -7,7 +7,8 @@
  * request has a timeout and is answered by then. Not on the data path: a process sends a few
  * requests a second.
  *
- * Implementations: metastore/etcd_metastore.h; in memory, for tests: tests/support/memory_store.h.
+ * Implementations: metastore/remote_metastore.h, with etcd or, without leases and guards, over
+ * HTTP; in memory, for tests: tests/support/memory_store.h.
  */
 #ifndef SL_METASTORE_METASTORE_H
 #define SL_METASTORE_METASTORE_H
@@ -50,16 +51,17 @@ struct sl_metastore_item {
     char key[SL_METASTORE_KEY_BYTES];
     uint8_t *value; /* a NUL follows; may contain NULs */
     size_t value_bytes;
-    uint64_t created; /* creation revision; revisions grow with every write to the store */
+    uint64_t created; /* creation revision; revisions grow with every write to the store; HTTP: 0 */
     uint64_t lease;   /* 0: none */
 };
 
 struct sl_metastore_answer {
     int err; /* 0; NOT_FOUND; DEADLINE, IO: unreachable, the request may or may not have happened;
-                REFUSED: access denied; PROTOCOL: invalid answer; TOO_LARGE; NO_MEMORY; CANCELLED */
+                REFUSED: access denied; PROTOCOL: invalid answer; TOO_LARGE; NO_MEMORY; CANCELLED;
+                UNSUPPORTED: the store cannot do it, see metastore/http_metadata.h */
     char reason[SL_METASTORE_REASON_BYTES]; /* if err is not 0: names the server and the cause */
     bool held;                              /* WRITE: the guard held, and all changes are written */
-    uint64_t revision;                      /* of a WRITE that held */
+    uint64_t revision;                      /* of a WRITE that held; HTTP: 0 */
     uint64_t lease;
     uint32_t ttl_s;
     struct sl_metastore_item *pairs; /* READ: by key; WRITE whose guard failed: the current item */

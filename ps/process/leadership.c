@@ -8,7 +8,7 @@
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "metastore/etcd_metastore.h"
+#include "metastore/remote_metastore.h"
 #include "ps/leader/leader.h"
 #include "ps/process/job.h"
 
@@ -24,7 +24,7 @@
 
 struct sl_process_leadership {
     struct sl_process *process;
-    struct sl_etcd_metastore *metastore;
+    struct sl_remote_metastore *metastore;
     struct sl_leader *leader;
     struct sl_timer tick, wake;
     uint64_t tick_ns;
@@ -132,7 +132,7 @@ static int create_leader(struct sl_process_leadership *leadership)
     struct sl_process *process = leadership->process;
     const struct sl_process_options *options = &process->options;
     struct sl_leader_options leader = {
-        .metastore = sl_etcd_metastore_base(leadership->metastore),
+        .metastore = sl_remote_metastore_base(leadership->metastore),
         .prefix = options->metastore_prefix,
         .campaigns = options->kind != SL_PROCESS_SERVER,
         .id = process->incarnation,
@@ -166,15 +166,15 @@ int sl_process_leadership_open(struct sl_process_core *core)
     leadership->core = core;
     leadership->tick.run = on_tick;
     leadership->wake.run = on_woken;
-    int err =
-        sl_etcd_metastore_create(core->reactor, process->options.metastore, &leadership->metastore);
+    const struct sl_remote_metastore_options options = {.etcd = process->options.metastore};
+    int err = sl_remote_metastore_create(core->reactor, &options, &leadership->metastore);
     if (err == 0) {
         err = create_leader(leadership);
     }
     if (err != 0) {
         sl_log_error("the cluster store cannot be used: %s", sl_err_name(err));
         if (leadership->metastore != NULL) {
-            (void)sl_etcd_metastore_destroy(&leadership->metastore, CLOSE_NS);
+            (void)sl_remote_metastore_destroy(&leadership->metastore, CLOSE_NS);
         }
         free(leadership);
         return err;
@@ -251,7 +251,7 @@ void sl_process_leadership_close(struct sl_process *process)
     detach(process);
     sl_reactor_disarm(reactor_of(leadership), &leadership->tick);
     sl_reactor_disarm(reactor_of(leadership), &leadership->wake);
-    if (!sl_etcd_metastore_destroy(&leadership->metastore, CLOSE_NS)) {
+    if (!sl_remote_metastore_destroy(&leadership->metastore, CLOSE_NS)) {
         return; /* a thread hangs and uses the leader's memory, which stays allocated until exit */
     }
     sl_reactor_disarm(reactor_of(leadership), &leadership->wake);

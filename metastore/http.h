@@ -1,0 +1,54 @@
+/* HTTP sends one request to a server with libcurl, and blocks for the answer. Variables that name a
+ * proxy (http_proxy) are ignored, redirections are not followed, and the answer is limited in time
+ * and size. One thread at a time. Allocates. */
+#ifndef SL_METASTORE_HTTP_H
+#define SL_METASTORE_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+enum sl_http_method { SL_HTTP_GET, SL_HTTP_PUT, SL_HTTP_POST, SL_HTTP_DELETE };
+
+struct sl_http_options {
+    bool tls;              /* https only; else http only */
+    const char *authority; /* file names, used only with tls; NULL: the system's, or none */
+    const char *certificate;
+    const char *key;
+    size_t body_bytes_max; /* of an answer */
+};
+
+struct sl_http_request {
+    enum sl_http_method method;
+    const char *url;
+    const char *body; /* PUT, POST: JSON */
+    size_t body_bytes;
+    uint64_t timeout_ms; /* > 0 */
+};
+
+struct sl_http_answer {
+    long status;
+    const char *body; /* valid until the next exchange */
+    size_t body_bytes;
+};
+
+struct sl_http;
+
+/* The file names are used until destroy; they stay the caller's. Errors: NO_MEMORY. The first call
+ * of a process must come before other threads start. */
+int sl_http_create(const struct sl_http_options *options, struct sl_http **out);
+void sl_http_destroy(struct sl_http **http);
+
+/* The header Authorization of later requests; "": none. Errors: NO_MEMORY. */
+int sl_http_set_authorization(struct sl_http *http, const char *token);
+
+/* Errors, with sl_http_error: DEADLINE, IO, TOO_LARGE. */
+int sl_http_exchange(struct sl_http *http, const struct sl_http_request *request,
+                     struct sl_http_answer *answer);
+
+/* Why the last exchange failed. */
+const char *sl_http_error(const struct sl_http *http);
+
+#endif

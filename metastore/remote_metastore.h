@@ -1,0 +1,33 @@
+/* Remote metastore implements the metastore with blocking clients, of etcd (metastore/etcd.h) or of
+ * an HTTP server (metastore/http_metadata.h), on two offload threads (reactor/offload.h): one only
+ * renews leases, so that long writes do not delay renewals; the other does the rest. Owner reactor.
+ */
+#ifndef SL_METASTORE_REMOTE_METASTORE_H
+#define SL_METASTORE_REMOTE_METASTORE_H
+
+#include "metastore/etcd.h"
+#include "metastore/http_metadata.h"
+#include "reactor/reactor.h"
+
+/* One of the two; the other is NULL. */
+struct sl_remote_metastore_options {
+    const struct sl_etcd_options *etcd;
+    const struct sl_http_metadata_options *http;
+};
+
+struct sl_remote_metastore;
+
+/* Errors: NO_MEMORY, IO. */
+int sl_remote_metastore_create(struct sl_reactor *reactor,
+                               const struct sl_remote_metastore_options *options,
+                               struct sl_remote_metastore **out);
+
+struct sl_metastore *sl_remote_metastore_base(struct sl_remote_metastore *metastore);
+
+/* Waits up to timeout_ns per thread for requests in flight, then answers all others with CANCELLED.
+ * False: a thread hangs, so the memory of unanswered requests must stay valid until the process
+ * exits. Send no requests meanwhile. Owner, or any thread after the reactor was joined. Nulls
+ * *metastore. */
+bool sl_remote_metastore_destroy(struct sl_remote_metastore **metastore, uint64_t timeout_ns);
+
+#endif

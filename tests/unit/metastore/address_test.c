@@ -1,0 +1,91 @@
+#include "metastore/address.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/unit.h"
+
+static struct sl_metastore_address out;
+static char reason[512];
+
+static int parse(const char *text)
+{
+    reason[0] = '\0';
+    return sl_metastore_address_parse(text, &out, reason, sizeof reason);
+}
+
+SL_CASE(address_parse__none)
+{
+    assert_int_equal(parse("P2PHANDSHAKE"), 0);
+    assert_int_equal(out.kind, SL_METASTORE_ADDRESS_NONE);
+}
+
+SL_CASE(address_parse__etcd)
+{
+    assert_int_equal(parse("etcd://a:2379,[::1]:2380,10.0.0.1:1/jobs/b/"), 0);
+    assert_int_equal(out.kind, SL_METASTORE_ADDRESS_ETCD);
+    assert_false(out.etcd.tls);
+    assert_int_equal(out.etcd.server_count, 3);
+    assert_string_equal(out.etcd.servers[1], "[::1]:2380");
+    assert_string_equal(out.prefix, "jobs/b/");
+    assert_int_equal(parse("etcds://a:2379"), 0);
+    assert_true(out.etcd.tls);
+    assert_string_equal(out.prefix, "");
+    assert_int_equal(parse("etcd://a:2379/"), 0);
+    assert_string_equal(out.prefix, "");
+    assert_int_equal(parse("10.0.0.1:2379,10.0.0.2:2379"), 0);
+    assert_int_equal(out.kind, SL_METASTORE_ADDRESS_ETCD);
+    assert_int_equal(out.etcd.server_count, 2);
+}
+
+SL_CASE(address_parse__http)
+{
+    assert_int_equal(parse("http://meta:8080/metadata"), 0);
+    assert_int_equal(out.kind, SL_METASTORE_ADDRESS_HTTP);
+    assert_string_equal(out.http.url, "http://meta:8080/metadata");
+    assert_int_equal(out.etcd.server_count, 0);
+    assert_int_equal(parse("https://[::1]:443"), 0);
+    assert_string_equal(out.http.url, "https://[::1]:443");
+}
+
+SL_CASE(address_parse__refusals)
+{
+    char text[2048];
+    static const char *const BAD[] = {
+        "redis://10.0.0.1:6379",
+        "zk://a:1",
+        "://a:1",
+        "",
+        "p2phandshake",
+        "a",
+        "a:0",
+        "a:65536",
+        "a:1,",
+        ",a:1",
+        "a:1,,b:1",
+        "etcd://",
+        "etcd://a:1,tcp://b:1",
+        "etcd://user@a:1",
+        "etcd://a:1/has space",
+        "etcd://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1",
+        "http://",
+        "http://a/metadata",
+        "http:///metadata",
+        "http://a:1/?x=1",
+        "http://user:password@a:1/",
+        "http://a:1/\n",
+    };
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        assert_int_equal(parse(BAD[i]), SL_ERR_INVALID);
+        if (strstr(reason, BAD[i]) == NULL || strstr(reason, "etcd://host:port") == NULL ||
+            strstr(reason, "P2PHANDSHAKE") == NULL || strstr(reason, "http://") == NULL) {
+            fail_msg("%s: %s", BAD[i], reason);
+        }
+    }
+    (void)snprintf(text, sizeof text, "http://a:1/%0600d", 0);
+    assert_int_equal(parse(text), SL_ERR_INVALID);
+    (void)snprintf(text, sizeof text, "a:1/%0200d", 0);
+    assert_int_equal(parse(text), SL_ERR_INVALID);
+    (void)snprintf(text, sizeof text, "%0300d:1", 0);
+    assert_int_equal(parse(text), SL_ERR_INVALID);
+}
