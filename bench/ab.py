@@ -90,17 +90,18 @@ def compare_case(name, options):
 
 
 def compare_instructions(options):
-    """Instructions of the server per request, of each load of profile.py."""
-    good = []
+    """Instructions of the server per request, of each load of profile.py, and of an idle turn."""
+    counts = {}
     for name, load in profile.LOADS.items():
-        counts = []
         for build in options.builds:
             with tempfile.TemporaryDirectory(prefix="starling-ab-") as folder:
-                settings = profile.parse_arguments(["--bin", build])
-                counts.append(profile.measure_instructions(profile.Bench(settings, folder), load)[0])
-        good.append(report(f"{name}: instructions per request", [counts[0] / counts[1]], options,
-                           f"  {counts[0]:.0f}, now {counts[1]:.0f}"))
-    return all(good)
+                bench = profile.Bench(profile.parse_arguments(["--bin", build]), folder)
+                request, idle_turn, _ = profile.measure_instructions(bench, load)
+            counts.setdefault(f"{name}: instructions per request", []).append(request)
+            if idle_turn is not None:
+                counts.setdefault("idle turn: instructions", []).append(idle_turn)
+    return all([report(name, [old / new], options, f"  {old:.0f}, now {new:.0f}")
+                for name, (old, new, *_) in counts.items()])
 
 
 def build_of(path):
