@@ -52,15 +52,6 @@ bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t 
     return strange == 0;
 }
 
-static bool any_missing(const uint32_t *records, uint32_t count)
-{
-    bool missing = false;
-    for (uint32_t i = 0; i < count; i++) {
-        missing |= records[i] == SL_ROW_NONE;
-    }
-    return missing;
-}
-
 /* Lets the sparse table grow up to the shard's limit. Returns true beyond the limit. */
 static bool limit_memory(const struct sl_shard *shard, struct sl_shard_table *table)
 {
@@ -77,8 +68,7 @@ int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const ui
                   uint32_t count, bool initialize, uint32_t *records)
 {
     if (limit_memory(shard, table)) {
-        sl_sparse_table_find(table->sparse, keys, count, records);
-        return any_missing(records, count) ? SL_ERR_NO_MEMORY : 0;
+        return sl_sparse_table_find(table->sparse, keys, count, records) ? 0 : SL_ERR_NO_MEMORY;
     }
     int err = initialize
                   ? sl_sparse_table_find_or_create(table->sparse, keys, count, records)

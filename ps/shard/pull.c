@@ -44,9 +44,7 @@ bool sl_shard_pull_batch_find(struct sl_shard *shard, uint16_t table_id, const u
         sl_shard_find(shard, table, keys, key_count, true, records) != 0) {
         return false;
     }
-    for (uint32_t i = 0; i < key_count; i++) {
-        rows[i] = sl_sparse_table_record(table->sparse, records[i])->values;
-    }
+    sl_sparse_table_rows(table->sparse, records, key_count, rows);
     return true;
 }
 

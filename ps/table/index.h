@@ -36,8 +36,8 @@ void sl_table_index_fini(struct sl_table_index *index);
 
 /* Writes the record index of each key, or SL_ROW_NONE, to record_indexes[count]. Works in batches
  * and prefetches buckets, then records, including the first touch_bytes (at least 1) of each record
- * found. */
-void sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
+ * found. Returns true when it found all keys. */
+bool sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
                          size_t touch_bytes, uint32_t *record_indexes);
 
 uint32_t sl_table_index_find_one(const struct sl_table_index *index, uint64_t key);

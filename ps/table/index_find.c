@@ -13,7 +13,8 @@ struct find_group {
     uint32_t *record_indexes; /* out: record index of each key, at first a guess */
     uint32_t count;
     const struct sl_table_bucket *buckets[FIND_GROUP];
-    uint8_t tags[FIND_GROUP];
+    const void *guesses[FIND_GROUP]; /* the guessed records; NULL: none */
+    uint64_t hashes[FIND_GROUP];     /* tags would do, but stores of bytes may alias `index` */
 };
 
 /* Keys not settled by the first guess:
@@ -22,6 +23,7 @@ struct find_group {
  * - with an overflow index, all missing keys. */
 struct find_left {
     const struct sl_table_index *index;
+    bool any_missing; /* of the keys so far */
     uint32_t count;
     struct find_search {
         uint64_t key, hash;
@@ -33,8 +35,9 @@ struct find_left {
     } searches[FIND_LEFT];
 };
 
-/* Always inline: GCC removes calls of functions that only prefetch. */
-static inline __attribute__((always_inline)) void
+/* Returns the record's address. Always inline: GCC removes calls of functions that only
+ * prefetch. */
+static inline __attribute__((always_inline)) const void *
 prefetch_record(const struct sl_table_index *index, uint32_t record_index, size_t bytes)
 {
     const char *record = sl_slab_at(index->records, record_index);
@@ -42,16 +45,17 @@ prefetch_record(const struct sl_table_index *index, uint32_t record_index, size_
         __builtin_prefetch(record + line);
     }
     __builtin_prefetch(record + bytes - 1);
+    return record;
 }
 
 /* First pass: compute and prefetch each key's own bucket. */
 static void group_hash(const struct sl_table_index *index, struct find_group *group)
 {
     for (uint32_t i = 0; i < group->count; i++) {
-        const uint64_t hash = sl_table_index_hash_of(index, group->keys[i]);
+        const uint64_t hash = sl_hash_key(group->keys[i]); /* level 0 */
         group->buckets[i] =
             &sl_table_index_segment_of(index, hash)[hash % SL_TABLE_INDEX_SEGMENT_BUCKETS];
-        group->tags[i] = sl_table_index_tag_of(hash);
+        group->hashes[i] = hash;
         __builtin_prefetch(group->buckets[i]);
     }
 }
@@ -63,11 +67,12 @@ static void group_guess(const struct sl_table_index *index, struct find_group *g
 {
     for (uint32_t i = 0; i < group->count; i++) {
         const struct sl_table_bucket *bucket = group->buckets[i];
-        uint64_t matches = sl_table_bucket_match(bucket, group->tags[i]);
+        uint64_t matches = sl_table_bucket_match(bucket, sl_table_index_tag_of(group->hashes[i]));
         group->record_indexes[i] = SL_ROW_NONE;
+        group->guesses[i] = NULL;
         if (matches != 0) {
             group->record_indexes[i] = bucket->records[sl_table_bucket_pop(&matches)];
-            prefetch_record(index, group->record_indexes[i], touch_bytes);
+            group->guesses[i] = prefetch_record(index, group->record_indexes[i], touch_bytes);
         } else if (bucket->used == SL_TABLE_BUCKET_ENTRIES) {
             __builtin_prefetch(bucket + 1);
         }
@@ -94,14 +99,13 @@ static void search_next(const struct sl_table_index *index, struct find_search *
     const struct sl_table_bucket *bucket =
         &segment[(search->hash + search->probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
     search->candidate = bucket->records[sl_table_bucket_pop(&search->matches)];
-    prefetch_record(index, search->candidate, touch_bytes);
+    (void)prefetch_record(index, search->candidate, touch_bytes);
 }
 
-static void left_add(struct find_left *left, uint64_t key, uint32_t *record_index,
+static void left_add(struct find_left *left, uint64_t key, uint64_t hash, uint32_t *record_index,
                      size_t touch_bytes)
 {
     struct find_search *search = &left->searches[left->count++];
-    const uint64_t hash = sl_table_index_hash_of(left->index, key);
     *search = (struct find_search){
         .key = key,
         .hash = hash,
@@ -116,6 +120,15 @@ static void left_add(struct find_left *left, uint64_t key, uint32_t *record_inde
     search_next(left->index, search, touch_bytes);
 }
 
+/* Searches the overflow index, if any, for a key without a candidate left. */
+static uint32_t find_in_overflow(struct find_left *left, uint64_t key)
+{
+    const struct sl_table_index *overflow = left->index->overflow;
+    const uint32_t found = overflow == NULL ? SL_ROW_NONE : sl_table_index_find_one(overflow, key);
+    left->any_missing |= found == SL_ROW_NONE;
+    return found;
+}
+
 /* Finishes all searches in rounds. Each round checks one record per search, prefetched in the round
  * before. */
 static void left_settle(struct find_left *left, size_t touch_bytes)
@@ -126,9 +139,7 @@ static void left_settle(struct find_left *left, size_t touch_bytes)
         for (uint32_t i = 0; i < left->count; i++) {
             struct find_search *search = &left->searches[i];
             if (search->candidate == SL_ROW_NONE) {
-                *search->record_index = index->overflow == NULL
-                                            ? SL_ROW_NONE
-                                            : sl_table_index_find_one(index->overflow, search->key);
+                *search->record_index = find_in_overflow(left, search->key);
             } else if (sl_table_index_key_of(index, search->candidate) == search->key) {
                 *search->record_index = search->candidate;
             } else {
@@ -140,19 +151,22 @@ static void left_settle(struct find_left *left, size_t touch_bytes)
     }
 }
 
-/* Third pass: check the guesses. */
+/* Third pass: check the guesses. A key without a guess is missing if its bucket has room and there
+ * is no overflow index. */
 static void group_check(const struct sl_table_index *index, const struct find_group *group,
                         struct find_left *left, size_t touch_bytes)
 {
     for (uint32_t i = 0; i < group->count; i++) {
-        const uint32_t guess = group->record_indexes[i];
-        const bool settled =
-            guess == SL_ROW_NONE
-                ? group->buckets[i]->used < SL_TABLE_BUCKET_ENTRIES && index->overflow == NULL
-                : sl_table_index_key_of(index, guess) == group->keys[i];
-        if (!settled) {
-            left_add(left, group->keys[i], &group->record_indexes[i], touch_bytes);
+        const void *guess = group->guesses[i];
+        if (guess != NULL && sl_table_index_key_at(guess) == group->keys[i]) {
+            continue;
         }
+        if (guess == NULL && group->buckets[i]->used < SL_TABLE_BUCKET_ENTRIES &&
+            index->overflow == NULL) {
+            left->any_missing = true;
+            continue;
+        }
+        left_add(left, group->keys[i], group->hashes[i], &group->record_indexes[i], touch_bytes);
     }
     if (left->count > FIND_LEFT - FIND_GROUP) {
         left_settle(left, touch_bytes);
@@ -171,13 +185,14 @@ static void group_take(struct find_group *group, const uint64_t *keys, uint32_t 
 
 /* Loads of one pass are independent of each other, and each pass prefetches for the next. The
  * buckets of the next group are prefetched while the records of this group arrive. */
-void sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
+bool sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
                          size_t touch_bytes, uint32_t *record_indexes)
 {
     struct find_group groups[2];
     struct find_left left;
     sl_assert(index->level == 0);
     left.index = index;
+    left.any_missing = false;
     left.count = 0;
     group_take(&groups[0], keys, record_indexes, 0, count);
     group_hash(index, &groups[0]);
@@ -189,6 +204,7 @@ void sl_table_index_find(const struct sl_table_index *index, const uint64_t *key
         group_check(index, &groups[turn], &left, touch_bytes);
     }
     left_settle(&left, touch_bytes);
+    return !left.any_missing;
 }
 
 void sl_table_index_fetch_buckets(const struct sl_table_index *index, const uint64_t *keys,

@@ -49,12 +49,17 @@ static inline struct sl_table_bucket *sl_table_index_segment_of(const struct sl_
         ->segments[at & (SL_TABLE_INDEX_PAGE_ENTRIES - 1)];
 }
 
+static inline uint64_t sl_table_index_key_at(const void *record)
+{
+    uint64_t key;
+    memcpy(&key, record, sizeof key);
+    return key;
+}
+
 static inline uint64_t sl_table_index_key_of(const struct sl_table_index *index,
                                              uint32_t record_index)
 {
-    uint64_t key;
-    memcpy(&key, sl_slab_at(index->records, record_index), sizeof key);
-    return key;
+    return sl_table_index_key_at(sl_slab_at(index->records, record_index));
 }
 
 #endif

@@ -132,7 +132,10 @@ int sl_sparse_table_find_or_create(struct sl_sparse_table *table, const uint64_t
     for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
         const uint32_t left = count - done;
         const uint32_t group = left < CREATE_GROUP ? left : CREATE_GROUP;
-        sl_table_index_find(&table->index, keys + done, group, table->touch_bytes, records + done);
+        if (sl_table_index_find(&table->index, keys + done, group, table->touch_bytes,
+                                records + done)) {
+            continue;
+        }
         for (uint32_t i = done; i < done + group; i++) {
             if (records[i] == SL_ROW_NONE) {
                 const int err = put(table, keys[i], sl_hash_key(keys[i]), true, &records[i]);
@@ -180,10 +183,10 @@ void sl_sparse_table_reserve(struct sl_sparse_table *table, uint64_t row_count)
     sl_table_index_reserve(&table->index, row_count);
 }
 
-void sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count,
+bool sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count,
                           uint32_t *records)
 {
-    sl_table_index_find(&table->index, keys, count, table->touch_bytes, records);
+    return sl_table_index_find(&table->index, keys, count, table->touch_bytes, records);
 }
 
 /* Rows */
@@ -250,6 +253,15 @@ static void find_records(const struct sl_sparse_table *table, const uint32_t *re
     }
     for (uint32_t i = first; i < count; i++) {
         records[i] = place_at(&places, record_indexes[i]);
+    }
+}
+
+void sl_sparse_table_rows(const struct sl_sparse_table *table, const uint32_t *records,
+                          uint32_t count, const float **rows)
+{
+    const struct places places = places_of(table);
+    for (uint32_t i = 0; i < count; i++) {
+        rows[i] = place_at(&places, records[i])->values;
     }
 }
 

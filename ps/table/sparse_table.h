@@ -54,11 +54,16 @@ int sl_sparse_table_find_or_create_uninit(struct sl_sparse_table *table, const u
  * fewer steps. */
 void sl_sparse_table_reserve(struct sl_sparse_table *table, uint64_t row_count);
 
-/* As sl_sparse_table_find_or_create, without creation: SL_ROW_NONE for a missing key. */
-void sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count,
+/* As sl_sparse_table_find_or_create, without creation: SL_ROW_NONE for a missing key. Returns true
+ * when it found all keys. */
+bool sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count,
                           uint32_t *records);
 
 struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t record_index);
+
+/* Writes the address of each record's row to rows[count]. */
+void sl_sparse_table_rows(const struct sl_sparse_table *table, const uint32_t *records,
+                          uint32_t count, const float **rows);
 
 /* Copies the rows to rows[count][dim], with prefetch. */
 void sl_sparse_table_gather(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,

@@ -155,6 +155,7 @@ SL_CASE(table_table__as_a_plain_map)
         uint64_t asked[BATCH];
         uint32_t records[BATCH];
         float rows[BATCH * MODEL_DIM];
+        const float *places[BATCH];
         float g[BATCH * MODEL_DIM];
         for (uint32_t i = 0; i < count; i++) { /* later operations reach more keys; some repeat */
             asked[i] =
@@ -164,20 +165,25 @@ SL_CASE(table_table__as_a_plain_map)
             }
         }
         if (op % 3 == 0) {
-            sl_sparse_table_find(table, asked, count, records);
+            const bool found_all = sl_sparse_table_find(table, asked, count, records);
+            uint32_t missing = 0;
             for (uint32_t i = 0; i < count; i++) {
                 const struct model_row *row = model_find(&model, asked[i]);
                 assert_int_equal(records[i], row == NULL ? SL_ROW_NONE : row->number);
+                missing += row == NULL;
             }
+            assert_int_equal(found_all, missing == 0);
             continue;
         }
         assert_int_equal(sl_sparse_table_find_or_create(table, asked, count, records), 0);
         model_create(&model, sl_sparse_table_spec(table), asked, records, count);
         model_push(&model, table, asked, records, count, g, op);
         sl_sparse_table_gather(table, records, count, rows);
+        sl_sparse_table_rows(table, records, count, places);
         for (uint32_t i = 0; i < count; i++) {
             const struct model_row *row = model_find(&model, asked[i]);
             assert_memory_equal(rows + i * MODEL_DIM, row->row, sizeof row->row);
+            assert_memory_equal(places[i], row->row, sizeof row->row);
             assert_int_equal(sl_sparse_table_record(table, records[i])->count, row->count);
             assert_int_equal(sl_sparse_table_record(table, records[i])->last_step, op);
         }
@@ -207,7 +213,7 @@ static void collide(uint64_t (*key_at)(uint64_t i), uint32_t count, size_t index
     for (uint32_t i = 0; i < count; i++) { /* and others are still absent */
         keys[i] = key_at(count + i);
     }
-    sl_sparse_table_find(table, keys, count, records);
+    assert_false(sl_sparse_table_find(table, keys, count, records));
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(records[i], SL_ROW_NONE);
     }
@@ -295,7 +301,7 @@ SL_CASE(table_table_find_or_insert__as_create)
 
 static void check_many(struct sl_sparse_table *table, const uint64_t *keys, uint32_t *records)
 {
-    sl_sparse_table_find(table, keys, ROWS_MANY, records);
+    assert_true(sl_sparse_table_find(table, keys, ROWS_MANY, records));
     for (uint32_t i = 0; i < ROWS_MANY; i++) {
         if (records[i] != i) {
             fail_msg("key %u is record %u", i, records[i]);
