@@ -31,6 +31,16 @@
 #define SL_LIMIT_CREDIT_REQUESTS       256
 #define SL_LIMIT_CREDIT_BYTES          (16U << 20)
 
+/* The transfer engine. */
+#define SL_LIMIT_TRANSFER_SEGMENTS     4096 /* open at one time */
+#define SL_LIMIT_TRANSFER_BUFFERS      4096 /* registered at one time */
+#define SL_LIMIT_TRANSFER_BATCHES      4096
+#define SL_LIMIT_TRANSFER_REQUESTS     65536 /* of one batch */
+#define SL_LIMIT_TRANSFER_NOTICES      1024  /* that wait to be taken */
+/* Credits of a lane: slices, which are also the most in one REQUEST, and bytes. */
+#define SL_LIMIT_TRANSFER_SLICES       256
+#define SL_LIMIT_TRANSFER_CREDIT_BYTES (16U << 20)
+
 /* Unsent answers of one connection. Credits bound the replies. A peer whose control messages cause
  * more than this does not read, or floods: its connection is closed. */
 #define SL_LIMIT_UNSENT_ANSWERS        (SL_LIMIT_CREDIT_REQUESTS + 256)

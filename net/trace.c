@@ -27,12 +27,10 @@ void sl_trace_connection(const struct sl_conn *conn, const char *what, const cha
 static void write_frame(const struct sl_conn *conn, const char *what, const struct sl_frame *frame)
 {
     static const char *const types[] = {
-        [SL_FRAME_CONTROL] = "control",
-        [SL_FRAME_REQUEST] = "request",
-        [SL_FRAME_REPLY] = "reply",
-        [SL_FRAME_CREDIT] = "credit",
+        [SL_FRAME_CONTROL] = "control", [SL_FRAME_REQUEST] = "request", [SL_FRAME_REPLY] = "reply",
+        [SL_FRAME_CREDIT] = "credit",   [SL_FRAME_DATA] = "data",
     };
-    const bool is_known = frame->type >= SL_FRAME_CONTROL && frame->type <= SL_FRAME_CREDIT;
+    const bool is_known = frame->type >= SL_FRAME_CONTROL && frame->type <= SL_FRAME_DATA;
     sl_log_info("%s %s %" PRIu64 ", %u bytes%s, %s by %s", what,
                 is_known ? types[frame->type] : "something", frame->request_id,
                 frame->payload_bytes, frame->status == 0 ? "" : ", an error", peer_of(conn),

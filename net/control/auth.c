@@ -8,13 +8,14 @@
 
 #include "core/assert.h"
 
-#define LABEL_BYTES   16
+#define LABEL_BYTES    16
 
 /* Label, client nonce, server nonce, then the hello's claims, little-endian. */
-#define TEXT_BYTES    (LABEL_BYTES + 2 * SL_MESSAGE_NONCE_BYTES + 5 * 4 + 8 + 2)
+#define TEXT_BYTES     (LABEL_BYTES + 2 * SL_MESSAGE_NONCE_BYTES + 5 * 4 + 8 + 2)
 
-/* If the hello is of a primary: epoch and state of its shard. */
-#define REPLICA_BYTES (2 * 8)
+/* If the hello is of a primary: epoch and state of its shard. If it is of a transfer engine:
+ * incarnation, lane and lane_epoch. */
+#define MORE_BYTES_MAX (2 * 8 + 4)
 
 int sl_auth_nonce(uint8_t nonce[SL_MESSAGE_NONCE_BYTES])
 {
@@ -31,7 +32,7 @@ static uint8_t *put(uint8_t *at, uint64_t value, uint32_t bytes)
 
 /* Returns the length of the text. */
 static size_t write_text(enum sl_auth_side side, const struct sl_message_hello *hello,
-                         const uint8_t *server_nonce, uint8_t text[TEXT_BYTES + REPLICA_BYTES])
+                         const uint8_t *server_nonce, uint8_t text[TEXT_BYTES + MORE_BYTES_MAX])
 {
     static const char labels[2][LABEL_BYTES] = {
         [SL_AUTH_CLIENT] = "starling client",
@@ -56,6 +57,10 @@ static size_t write_text(enum sl_auth_side side, const struct sl_message_hello *
     if (hello->purpose == SL_MESSAGE_PURPOSE_REPLICA) {
         at = put(at, hello->epoch, 8);
         at = put(at, hello->state, 8);
+    } else if (hello->purpose == SL_MESSAGE_PURPOSE_TRANSFER) {
+        at = put(at, hello->incarnation, 8);
+        at = put(at, hello->lane, 4);
+        at = put(at, hello->lane_epoch, 8);
     }
     return (size_t)(at - text);
 }
@@ -68,7 +73,7 @@ int sl_auth_prove(const struct sl_secret *secret, enum sl_auth_side side,
     sl_assert(secret->byte_count > 0);
     sl_assert(secret->byte_count <= SL_SECRET_BYTES_MAX);
     sl_assert(hello->has_nonce);
-    uint8_t text[TEXT_BYTES + REPLICA_BYTES];
+    uint8_t text[TEXT_BYTES + MORE_BYTES_MAX];
     const size_t text_bytes = write_text(side, hello, server_nonce, text);
     unsigned int bytes = 0;
     if (HMAC(EVP_sha256(), secret->bytes, (int)secret->byte_count, text, text_bytes, proof,

@@ -8,6 +8,7 @@
 #include "control.pb-c.h"
 #include "core/assert.h"
 #include "net/control/message_copy.h"
+#include "net/control/message_write.h"
 
 /* The files of a checkpoint message: 300 KiB of stack, used by pack_with_files only. */
 struct files {
@@ -67,19 +68,6 @@ struct build {
         Starling__CheckpointDone checkpoint_done;
     };
 };
-
-/* Packing only reads the string; protobuf-c's structs merely lack the const. */
-static char *text(const char *from, size_t from_bytes)
-{
-    sl_assert(memchr(from, '\0', from_bytes) != NULL);
-    return (char *)(uintptr_t)from;
-}
-
-/* Drops the const, as in text(). */
-static ProtobufCBinaryData binary(const uint8_t *from, size_t bytes)
-{
-    return (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)from, .len = bytes};
-}
 
 static void build_hello(struct build *build, const struct sl_message_hello *from)
 {
@@ -426,13 +414,15 @@ static void build_body(struct build *build, const struct sl_message *from)
         build->checkpoint_done.number = from->checkpoint_number;
         build->control.checkpoint_done = &build->checkpoint_done;
         break;
+    default:
+        break; /* message_transfer.c */
     }
 }
 
 static void build_control(struct build *build, const struct sl_message *from)
 {
     sl_assert(from->kind >= SL_MESSAGE_HELLO);
-    sl_assert(from->kind <= SL_MESSAGE_CHECKPOINT_DONE);
+    sl_assert(from->kind <= SL_MESSAGE_CHECKPOINT_DONE); /* later kinds: message_transfer.c */
     build->control = (Starling__Control)STARLING__CONTROL__INIT;
     build->control.id = from->id;
     build->control.body_case = (Starling__Control__BodyCase)from->kind;
@@ -460,6 +450,9 @@ static size_t pack_with_files(const struct sl_message *from, uint8_t *to)
 
 static size_t pack_any(const struct sl_message *from, uint8_t *to)
 {
+    if (from->kind >= SL_MESSAGE_SEGMENT_GET) {
+        return sl_message_transfer_pack(from, to);
+    }
     bool has_files =
         from->kind == SL_MESSAGE_CHECKPOINT_PART || from->kind == SL_MESSAGE_CHECKPOINT_PUBLISH;
     return has_files ? pack_with_files(from, to) : pack(from, NULL, to);
@@ -497,6 +490,8 @@ void sl_message_fini(struct sl_message *message)
         free(message->checkpoint_publish.files);
         message->checkpoint_publish.files = NULL;
         message->checkpoint_publish.file_count = 0;
+    } else if (message->kind >= SL_MESSAGE_SEGMENT_GET) {
+        sl_message_transfer_fini(message);
     }
 }
 

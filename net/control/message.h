@@ -9,11 +9,11 @@
 
 #include "core/err.h"
 #include "core/limits.h"
+#include "net/control/message_checkpoint.h"
+#include "net/control/message_transfer.h"
 
-#define SL_MESSAGE_TEXT_BYTES    512
 /* names in a Waiting; the last one gives the number of further names */
 #define SL_MESSAGE_MISSING_COUNT 16
-#define SL_MESSAGE_NAME_BYTES    64
 #define SL_MESSAGE_NONCE_BYTES   32
 #define SL_MESSAGE_PROOF_BYTES   32
 
@@ -43,12 +43,22 @@ enum sl_message_kind {
     SL_MESSAGE_CHECKPOINT_PUBLISH,
     SL_MESSAGE_CHECKPOINT_ASK,
     SL_MESSAGE_CHECKPOINT_DONE,
+    SL_MESSAGE_SEGMENT_GET, /* this and the next: message_transfer.h */
+    SL_MESSAGE_SEGMENT,
+    SL_MESSAGE_BUFFER_ADDED,
+    SL_MESSAGE_BUFFER_GONE,
+    SL_MESSAGE_BUFFER_RELEASED,
+    SL_MESSAGE_NOTICE,
+    SL_MESSAGE_NOTICE_TAKEN,
+    SL_MESSAGE_FENCE,
+    SL_MESSAGE_FENCED,
 };
 
 enum sl_message_purpose {
     SL_MESSAGE_PURPOSE_CONTROL = 1,
     SL_MESSAGE_PURPOSE_DATA = 2,
-    SL_MESSAGE_PURPOSE_REPLICA = 3, /* from the primary of a shard to its backup */
+    SL_MESSAGE_PURPOSE_REPLICA = 3,  /* from the primary of a shard to its backup */
+    SL_MESSAGE_PURPOSE_TRANSFER = 4, /* from a transfer engine to another */
 };
 enum sl_message_role {
     SL_MESSAGE_ROLE_PS = 1,
@@ -68,6 +78,10 @@ struct sl_message_hello {
     bool any_task;     /* control: the coordinator chooses task_index, which is 0 here */
     uint64_t epoch;    /* replica: of the shard */
     uint64_t state;    /* replica: `incarnation` of the primary's welcomes */
+    /* transfer: the expected `incarnation` of the welcome; 0: any */
+    uint64_t incarnation;
+    uint32_t lane;       /* transfer: 0: control messages only; else data frames only */
+    uint64_t lane_epoch; /* transfer: of a lane above 0; ascends with its connections */
     bool has_nonce;
     uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* valid if has_nonce; see net/control/auth.h */
     char software[SL_MESSAGE_NAME_BYTES];
@@ -79,7 +93,7 @@ struct sl_message_welcome {
     uint32_t credit_requests;
     uint32_t shard, shard_count;
     uint32_t payload_bytes_max;
-    uint64_t incarnation; /* control: of the process; data: of the shard's state */
+    uint64_t incarnation; /* control, transfer: of the process; data: of the shard's state */
     uint64_t position;    /* replica, resumed: the last log entry that the backup has */
     bool resumed;         /* data: the shard has a session for client_id */
     bool restored;        /* data: the session, if any, is as old as a checkpoint */
@@ -221,37 +235,6 @@ struct sl_message_stats {
     uint64_t degraded_shards;              /* from the coordinator only */
 };
 
-struct sl_message_checkpoint {
-    uint64_t number;   /* 1 to SL_LIMIT_CHECKPOINT_NUMBER */
-    uint64_t base;     /* base of this incremental, below number; 0: full checkpoint */
-    uint64_t complete; /* newest one that every ps has, below number; 0: unknown */
-};
-
-/* File of one shard in the checkpoint's directory. */
-struct sl_message_checkpoint_file {
-    char name[SL_MESSAGE_NAME_BYTES]; /* not empty; contains no '/', does not begin with '.' */
-    uint32_t shard;                   /* index in the cluster */
-    uint64_t bytes, hash;             /* hash: XXH3, 64 bits, of the whole file */
-    uint64_t rows;                    /* records in the file */
-};
-
-struct sl_message_checkpoint_part {
-    uint64_t number;
-    struct sl_message_checkpoint_file *files; /* owned by the message; by ascending shard */
-    uint32_t file_count;                      /* at least 1; if err is set: 0 */
-    int err;                                  /* 0, or a negative sl_err */
-    char text[SL_MESSAGE_TEXT_BYTES];         /* describes err */
-    bool has_worker;                          /* at least one shard had a worker at that time */
-};
-
-struct sl_message_checkpoint_publish {
-    uint64_t number, base;
-    struct sl_message_checkpoint_file *files; /* owned by the message; by ascending shard */
-    uint32_t file_count;                      /* at least 1 */
-    uint64_t time_ms;                         /* start, since 1970; 0: unknown */
-    bool has_worker; /* at least one shard had a worker: the job was not over */
-};
-
 struct sl_message {
     enum sl_message_kind kind;
     uint64_t id;
@@ -276,6 +259,12 @@ struct sl_message {
         struct sl_message_checkpoint_publish checkpoint_publish;
         uint32_t timeout_ms;        /* CHECKPOINT_ASK; 0: unknown */
         uint64_t checkpoint_number; /* CHECKPOINT_DONE */
+        uint64_t above;             /* SEGMENT_GET: buffers at addresses above this; 0: all */
+        struct sl_message_segment segment;
+        struct sl_message_buffers buffers;  /* BUFFER_ADDED */
+        struct sl_message_buffer_keys keys; /* BUFFER_GONE, BUFFER_RELEASED */
+        struct sl_message_notice notice;
+        struct sl_message_fence fence;
     };
 };
 

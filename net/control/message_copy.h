@@ -9,7 +9,8 @@
 /* clang-format off */
 #define SL_MESSAGE_COPY_HELLO                                                                      \
     COPY(protocol_version) COPY(task_index) COPY(client_id) COPY(shard) COPY(checksum)             \
-    COPY(join_running) COPY(any_task) COPY(epoch) COPY(state)
+    COPY(join_running) COPY(any_task) COPY(epoch) COPY(state) COPY(incarnation) COPY(lane)         \
+    COPY(lane_epoch)
 
 #define SL_MESSAGE_COPY_WELCOME                                                                    \
     COPY(protocol_version) COPY(credit_bytes) COPY(credit_requests) COPY(shard) COPY(shard_count)  \
@@ -35,6 +36,8 @@
 #define SL_MESSAGE_COPY_TABLE_STATS COPY(rows) COPY(bytes) COPY(pulled_rows) COPY(pushed_rows)
 
 #define SL_MESSAGE_COPY_FILE COPY(shard) COPY(bytes) COPY(hash) COPY(rows)
+
+#define SL_MESSAGE_COPY_BUFFER COPY(key) COPY(address) COPY(bytes) COPY(access)
 /* clang-format on */
 
 #endif

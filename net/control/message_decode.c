@@ -15,10 +15,9 @@
 
 static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
               "kinds are field numbers");
-static_assert((int)SL_MESSAGE_CHECKPOINT_DONE == (int)STARLING__CONTROL__BODY_CHECKPOINT_DONE,
-              "likewise");
+static_assert((int)SL_MESSAGE_FENCED == (int)STARLING__CONTROL__BODY_FENCED, "likewise");
 
-static bool is_endpoint(const char *text)
+bool sl_message_is_endpoint(const char *text)
 {
     char reason[REASON_BYTES];
     struct sl_endpoint endpoint;
@@ -58,10 +57,13 @@ static bool read_hello(const struct sl_message_memory *memory, const Starling__H
     to->purpose = (enum sl_message_purpose)from->purpose;
     to->role = (enum sl_message_role)from->role;
     to->has_nonce = from->nonce.len > 0;
-    return holds(from->purpose == STARLING__PURPOSE__PURPOSE_CONTROL ||
-                     from->purpose == STARLING__PURPOSE__PURPOSE_DATA ||
-                     from->purpose == STARLING__PURPOSE__PURPOSE_REPLICA,
+    return holds(from->purpose >= STARLING__PURPOSE__PURPOSE_CONTROL &&
+                     from->purpose <= STARLING__PURPOSE__PURPOSE_TRANSFER,
                  "hello: unknown purpose") &&
+           holds(from->purpose != STARLING__PURPOSE__PURPOSE_TRANSFER ||
+                     (from->role == STARLING__ROLE__ROLE_CLIENT &&
+                      (from->lane == 0) == (from->lane_epoch == 0)),
+                 "hello: a transfer engine that is no client, or a lane without an epoch") &&
            holds(from->purpose != STARLING__PURPOSE__PURPOSE_REPLICA ||
                      (from->role == STARLING__ROLE__ROLE_PS && from->epoch != 0),
                  "hello: a primary that is no ps, or without an epoch") &&
@@ -95,7 +97,7 @@ static bool read_error(const struct sl_message_memory *memory, const Starling__E
     return copy_text(memory, from->text, TEXT_FREE, to->text, sizeof to->text) &&
            copy_text(memory, from->coordinator, TEXT_NAME, to->coordinator,
                      sizeof to->coordinator) &&
-           (to->coordinator[0] == '\0' || is_endpoint(to->coordinator));
+           (to->coordinator[0] == '\0' || sl_message_is_endpoint(to->coordinator));
 }
 
 static bool read_pairs(const Starling__Register *from, struct sl_message_register *to)
@@ -143,7 +145,7 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
            (from->shard_count == 0
                 ? holds(to->data_endpoint[0] == '\0' && to->bypass_endpoint[0] == '\0',
                         "register: an endpoint without shards")
-                : is_endpoint(to->data_endpoint));
+                : sl_message_is_endpoint(to->data_endpoint));
 }
 
 static bool read_ps(const struct sl_message_memory *memory, const Starling__Cluster__Ps *from,
@@ -165,7 +167,7 @@ static bool read_ps(const struct sl_message_memory *memory, const Starling__Clus
            copy_text(memory, from->host, TEXT_NAME, to->host, sizeof to->host) &&
            copy_text(memory, from->bypass_endpoint, TEXT_NAME, to->bypass_endpoint,
                      sizeof to->bypass_endpoint) &&
-           is_endpoint(to->data_endpoint);
+           sl_message_is_endpoint(to->data_endpoint);
 }
 
 static bool read_all_ps(const struct sl_message_memory *memory, const Starling__Cluster *from,
@@ -380,7 +382,7 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
     case STARLING__CONTROL__BODY_GOODBYE:
         return SL_OK;
     default:
-        return checked(holds(false, "no body, or one of a kind that is not known"));
+        return sl_message_transfer_read(memory, from, to);
     }
 }
 

@@ -51,6 +51,9 @@ static inline bool copy_text(const struct sl_message_memory *memory, const char 
     return true;
 }
 
+/* Whether the text is an endpoint with a port other than 0. */
+bool sl_message_is_endpoint(const char *text);
+
 /* 0: no checkpoint. */
 static inline bool is_checkpoint(uint64_t number)
 {
@@ -76,5 +79,10 @@ int sl_message_checkpoint_read_part(const struct sl_message_memory *memory,
 int sl_message_checkpoint_read_publish(const struct sl_message_memory *memory,
                                        const Starling__CheckpointPublish *from,
                                        struct sl_message_checkpoint_publish *to);
+
+/* message_transfer.c: reads the kinds from SEGMENT_GET on; to->kind is set. Errors: PROTOCOL,
+ * NO_MEMORY. */
+int sl_message_transfer_read(const struct sl_message_memory *memory, const Starling__Control *from,
+                             struct sl_message *to);
 
 #endif

@@ -157,7 +157,7 @@ static void check_options(const struct sl_session_options *options)
     sl_assert(options->peer_name != NULL);
     sl_assert(options->start_timeout_ns > 0);
     sl_assert(!options->persistent || options->events->lost != NULL);
-    if (options->hello.purpose != SL_MESSAGE_PURPOSE_CONTROL) {
+    if (!sl_session_is_control(options)) {
         sl_assert(options->events->received != NULL);
         sl_assert(options->events->sink != NULL);
     }

@@ -36,14 +36,16 @@ struct sl_session_events {
     /* The peer sent its welcome. */
     void (*welcomed)(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome);
-    /* Delivers a data frame (REPLY, CREDIT), on a connection to a shard or a backup; a checksum, if
-     * any, is verified. Release it as in transport.h. NULL on control connections. */
+    /* Delivers a data frame (REPLY, CREDIT), on a connection to a shard or a backup, or a transfer
+     * lane; a checksum, if any, is verified. Release it as in transport.h. NULL on control
+     * connections, among them lane 0 of a transfer. */
     void (*received)(void *ctx, struct sl_session *session,
                      const struct sl_transport_message *message);
     /* As in transport.h, for long REPLY frames. NULL on control connections. */
     void *(*sink)(void *ctx, struct sl_session *session, const struct sl_frame *header);
     /* Delivers a message that answers no request, on a control connection: CLUSTER (a server
-     * moved), EXPIRED, ENDED, CHECKPOINT, CHECKPOINT_PUBLISH or CHECKPOINT_DONE. May be NULL. */
+     * moved), EXPIRED, ENDED, CHECKPOINT, CHECKPOINT_PUBLISH, CHECKPOINT_DONE, BUFFER_ADDED or
+     * BUFFER_GONE. May be NULL. */
     void (*notified)(void *ctx, struct sl_session *session, const struct sl_message *message);
     /* The transport has room again; queued frames of the outbox were offered first. May be NULL. */
     void (*writable)(void *ctx, struct sl_session *session);
@@ -143,12 +145,13 @@ void sl_session_set_preferred(struct sl_session *session,
  * changes. */
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
 
-/* Sends a message that has no answer: HEARTBEAT, CHECKPOINT_PART, CHECKPOINT_DONE. Errors: CLOSED
- * (not welcomed), NO_MEMORY. */
+/* Sends a message that has no answer: HEARTBEAT, CHECKPOINT_PART, CHECKPOINT_DONE, BUFFER_RELEASED.
+ * Errors: CLOSED (not welcomed), NO_MEMORY. */
 int sl_session_notify(struct sl_session *session, struct sl_message *message);
 
 /* Receives the answer, valid during the call: Register: Cluster; TableOpen: TableOpened; Barrier:
- * BarrierDone; StatsGet: Stats; CheckpointAsk: CheckpointDone. Or NULL with an error: DEADLINE,
+ * BarrierDone; StatsGet: Stats; CheckpointAsk: CheckpointDone; SegmentGet: Segment; Notice:
+ * NoticeTaken; Fence: Fenced. Or NULL with an error: DEADLINE,
  * CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an answer of another kind), or the code of the peer's
  * Error, whose text is `reason`. A Waiting is not an answer: it is logged. */
 typedef void sl_session_answer_fn(void *ctx, const struct sl_message *answer, int err,

@@ -230,8 +230,7 @@ static void control_received(struct sl_session *session, struct sl_conn *conn,
 
 static bool takes_data(const struct sl_session *session)
 {
-    return session->state == SL_SESSION_WELCOMED &&
-           session->options.hello.purpose != SL_MESSAGE_PURPOSE_CONTROL;
+    return session->state == SL_SESSION_WELCOMED && !sl_session_is_control(&session->options);
 }
 
 static void on_connected(void *ctx, struct sl_conn *conn)

@@ -138,6 +138,14 @@ static inline uint32_t sl_session_target(const struct sl_session *session)
     return hello->purpose == SL_MESSAGE_PURPOSE_CONTROL ? 0 : hello->shard;
 }
 
+/* Whether the peer's connection carries control messages only. */
+static inline bool sl_session_is_control(const struct sl_session_options *options)
+{
+    const struct sl_message_hello *hello = &options->hello;
+    return hello->purpose == SL_MESSAGE_PURPOSE_CONTROL ||
+           (hello->purpose == SL_MESSAGE_PURPOSE_TRANSFER && hello->lane == 0);
+}
+
 /* Selects the preferred path or the endpoint. */
 void sl_session_take_path(struct sl_session *session, bool preferred);
 

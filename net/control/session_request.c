@@ -36,6 +36,12 @@ static enum sl_message_kind answer_kind(enum sl_message_kind request)
         return SL_MESSAGE_CHECKPOINT_DONE;
     case SL_MESSAGE_HEARTBEAT:
         return SL_MESSAGE_HEARTBEAT;
+    case SL_MESSAGE_SEGMENT_GET:
+        return SL_MESSAGE_SEGMENT;
+    case SL_MESSAGE_NOTICE:
+        return SL_MESSAGE_NOTICE_TAKEN;
+    case SL_MESSAGE_FENCE:
+        return SL_MESSAGE_FENCED;
     default:
         sl_assert(request == SL_MESSAGE_STATS_GET); /* no other kind is a request */
         return SL_MESSAGE_STATS;
@@ -231,6 +237,14 @@ static void complained(struct sl_session *session, const struct sl_message_error
     }
 }
 
+static bool is_notification(enum sl_message_kind kind)
+{
+    return kind == SL_MESSAGE_CLUSTER || kind == SL_MESSAGE_EXPIRED || kind == SL_MESSAGE_ENDED ||
+           kind == SL_MESSAGE_CHECKPOINT || kind == SL_MESSAGE_CHECKPOINT_PUBLISH ||
+           kind == SL_MESSAGE_CHECKPOINT_DONE || kind == SL_MESSAGE_BUFFER_ADDED ||
+           kind == SL_MESSAGE_BUFFER_GONE;
+}
+
 static void unasked(struct sl_session *session, const struct sl_message *message)
 {
     const struct sl_session_events *events = session->options.events;
@@ -241,10 +255,7 @@ static void unasked(struct sl_session *session, const struct sl_message *message
         complained(session, &message->error);
     } else if (message->kind == SL_MESSAGE_GOODBYE) {
         sl_session_distrust(session, SL_ERR_CLOSED, "it is shutting down");
-    } else if (message->kind == SL_MESSAGE_CLUSTER || message->kind == SL_MESSAGE_EXPIRED ||
-               message->kind == SL_MESSAGE_ENDED || message->kind == SL_MESSAGE_CHECKPOINT ||
-               message->kind == SL_MESSAGE_CHECKPOINT_PUBLISH ||
-               message->kind == SL_MESSAGE_CHECKPOINT_DONE) {
+    } else if (is_notification(message->kind)) {
         if (events->notified != NULL) {
             events->notified(session->options.ctx, session, message);
         }

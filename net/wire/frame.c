@@ -16,6 +16,7 @@ static uint32_t payload_bytes_max(uint8_t type)
         return SL_LIMIT_CONTROL_PAYLOAD_BYTES;
     case SL_FRAME_REQUEST:
     case SL_FRAME_REPLY:
+    case SL_FRAME_DATA:
         return SL_LIMIT_FRAME_PAYLOAD_BYTES;
     default:
         return 0;
@@ -31,7 +32,7 @@ static int check(const struct sl_frame *frame)
     if (frame->version != SL_FRAME_PROTOCOL_VERSION) {
         return SL_ERR_VERSION;
     }
-    if (frame->type < SL_FRAME_CONTROL || frame->type > SL_FRAME_CREDIT) {
+    if (frame->type < SL_FRAME_CONTROL || frame->type > SL_FRAME_DATA) {
         return SL_ERR_PROTOCOL;
     }
     if ((frame->flags & ~SL_FRAME_CHECKSUM) != 0) {

@@ -18,9 +18,10 @@
 
 enum sl_frame_type {
     SL_FRAME_CONTROL = 1, /* payload: a protobuf Control (net/control/control.proto) */
-    SL_FRAME_REQUEST = 2, /* payload: net/wire/request.h */
-    SL_FRAME_REPLY = 3,   /* status 0: data, net/wire/request.h; else a UTF-8 error text */
+    SL_FRAME_REQUEST = 2, /* payload: net/wire/request.h; transfers: net/rma/wire.h */
+    SL_FRAME_REPLY = 3,   /* status 0: data, formats likewise; else a UTF-8 error text */
     SL_FRAME_CREDIT = 4,  /* no payload: credits only */
+    SL_FRAME_DATA = 5,    /* transfers: the bytes of a WRITE, net/rma/wire.h */
 };
 
 enum sl_frame_flag {
@@ -32,7 +33,8 @@ struct sl_frame {
     uint16_t magic;           /* SL_FRAME_MAGIC */
     uint8_t version;          /* SL_FRAME_PROTOCOL_VERSION; at this offset in every version */
     uint8_t type;             /* sl_frame_type */
-    uint64_t request_id;      /* request, reply: from 1 per client and shard; ascends, may skip */
+    uint64_t request_id;      /* request, reply: from 1 per client and shard; ascends, may skip; */
+                              /* data: of its slice */
     uint32_t budget_us;       /* request: time to its deadline, from arrival; > 0 */
                               /* reply: min_clock of the workers when it was made */
     uint32_t crc32c;          /* 0 without SL_FRAME_CHECKSUM */
@@ -58,13 +60,14 @@ static_assert(offsetof(struct sl_frame, status) == 31, "frame layout");
  * alignment. */
 int sl_frame_decode(const uint8_t *header, struct sl_frame *out);
 
-/* Fast path of sl_frame_decode for valid requests and replies without a checksum. False: *out is
- * undefined, call sl_frame_decode. */
+/* Fast path of sl_frame_decode for valid requests, replies and data without a checksum. False: *out
+ * is undefined, call sl_frame_decode. */
 static inline bool sl_frame_decode_plain(const uint8_t *header, struct sl_frame *out)
 {
     memcpy(out, header, sizeof *out);
     return out->magic == SL_FRAME_MAGIC && out->version == SL_FRAME_PROTOCOL_VERSION &&
-           (out->type == SL_FRAME_REPLY || (out->type == SL_FRAME_REQUEST && out->status == 0)) &&
+           (out->type == SL_FRAME_REPLY ||
+            ((out->type == SL_FRAME_REQUEST || out->type == SL_FRAME_DATA) && out->status == 0)) &&
            out->flags == 0 && out->crc32c == 0 &&
            out->payload_bytes <= SL_LIMIT_FRAME_PAYLOAD_BYTES;
 }

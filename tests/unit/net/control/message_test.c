@@ -34,9 +34,10 @@ static void random_bytes(uint64_t *seed, uint8_t *to, size_t bytes)
 static void random_hello(uint64_t *seed, struct sl_message_hello *to)
 {
     to->protocol_version = (uint32_t)sl_hash_random(seed);
-    to->purpose = (enum sl_message_purpose)(1 + sl_hash_random(seed) % 3);
-    to->role = to->purpose == SL_MESSAGE_PURPOSE_REPLICA
-                   ? SL_MESSAGE_ROLE_PS
+    to->purpose = (enum sl_message_purpose)(1 + sl_hash_random(seed) % 4);
+    to->role = to->purpose == SL_MESSAGE_PURPOSE_REPLICA ? SL_MESSAGE_ROLE_PS
+               : to->purpose == SL_MESSAGE_PURPOSE_TRANSFER
+                   ? SL_MESSAGE_ROLE_CLIENT
                    : (enum sl_message_role)(1 + sl_hash_random(seed) % 3);
     uint32_t tasks = to->role == SL_MESSAGE_ROLE_PS       ? SL_LIMIT_PS
                      : to->role == SL_MESSAGE_ROLE_WORKER ? SL_LIMIT_WORKERS
@@ -49,6 +50,9 @@ static void random_hello(uint64_t *seed, struct sl_message_hello *to)
     to->join_running = sl_hash_random(seed) % 2 == 0;
     to->epoch = 1 + sl_hash_random(seed) % 1000;
     to->state = sl_hash_random(seed);
+    to->incarnation = sl_hash_random(seed);
+    to->lane = (uint32_t)(sl_hash_random(seed) % 4);
+    to->lane_epoch = to->lane == 0 ? 0 : 1 + sl_hash_random(seed) % 1000;
     to->has_nonce = sl_hash_random(seed) % 2 == 0;
     if (to->has_nonce) {
         random_bytes(seed, to->nonce, sizeof to->nonce);
@@ -184,6 +188,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
     case SL_MESSAGE_STATS_GET:
     case SL_MESSAGE_GOODBYE:
     case SL_MESSAGE_HEARTBEAT:
+    default: /* message_transfer_test.c has the others */
         break;
     }
 }

@@ -7,7 +7,7 @@
 static struct sl_frame random_frame(uint64_t *seed)
 {
     struct sl_frame frame = {
-        .type = (uint8_t)(1 + sl_hash_random(seed) % 4),
+        .type = (uint8_t)(1 + sl_hash_random(seed) % 5),
         .request_id = sl_hash_random(seed),
         .budget_us = (uint32_t)sl_hash_random(seed),
         .credit_bytes = (uint32_t)sl_hash_random(seed),
@@ -50,7 +50,7 @@ SL_CASE(frame_decode__refuses_what_is_no_frame)
         {6, 2, SL_ERR_VERSION},      /* version */
         {6, 0, SL_ERR_VERSION},      /**/
         {7, 0, SL_ERR_PROTOCOL},     /* type */
-        {7, 5, SL_ERR_PROTOCOL},     /**/
+        {7, 6, SL_ERR_PROTOCOL},     /**/
         {20, 1, SL_ERR_PROTOCOL},    /* a checksum without its flag */
         {30, 2, SL_ERR_PROTOCOL},    /* an unknown flag */
         {30, 0x81, SL_ERR_PROTOCOL}, /**/
@@ -86,6 +86,7 @@ SL_CASE(frame_decode__has_a_limit_for_each_type)
         {SL_FRAME_REQUEST, SL_LIMIT_FRAME_PAYLOAD_BYTES},
         {SL_FRAME_REPLY, SL_LIMIT_FRAME_PAYLOAD_BYTES},
         {SL_FRAME_CREDIT, 0},
+        {SL_FRAME_DATA, SL_LIMIT_FRAME_PAYLOAD_BYTES},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_frame frame = {.type = cases[i].type, .payload_bytes = cases[i].bytes_max};
