@@ -144,7 +144,11 @@ uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, boo
 {
     GROW(oracle, instance);
     uint32_t index = oracle->instance_count++;
-    oracle->instances[index] = (struct sl_sim_instance){.task = task, .has_clock = has_clock};
+    oracle->instances[index] =
+        (struct sl_sim_instance){.task = task,
+                                 .has_clock = has_clock,
+                                 .replaces = has_clock && oracle->task_instance[task] != UINT32_MAX,
+                                 .started_ns = SL_CLOCK_NEVER};
     if (has_clock) {
         oracle->task_instance[task] = index;
     }
@@ -155,7 +159,9 @@ void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint
 {
     struct sl_sim_instance *started = &oracle->instances[instance];
     started->first_clock = started->ticks = started->ticks_acked = clock;
-    started->counts = started->has_clock && !started->tainted && clock != UINT32_MAX;
+    started->started_ns = *oracle->now_ns;
+    started->counts =
+        started->has_clock && !started->tainted && !started->forgotten && clock != UINT32_MAX;
     sl_sim_oracle_note(oracle, "worker/%d starts at iteration %d", (int)started->task, (int)clock);
 }
 

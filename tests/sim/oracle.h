@@ -26,6 +26,9 @@ struct sl_sim_instance {
     uint64_t client_id;
     bool counts;          /* certain: from when it has started until it may be believed lost */
     bool tainted;         /* it may have been believed lost while it lived */
+    bool replaces;        /* an earlier process of its task */
+    bool forgotten;       /* a ps restored a checkpoint that may not know it */
+    uint64_t started_ns;  /* all shards have its clock since then; SL_CLOCK_NEVER: not yet */
     uint32_t first_clock; /* it began with */
     uint32_t ticks;       /* iterations whose tick was submitted; of a start at 0 */
     uint32_t ticks_acked; /* and carried out on every shard */

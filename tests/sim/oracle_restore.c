@@ -122,6 +122,22 @@ static enum sl_sim_fate fate_after(const struct sl_sim_oracle *oracle,
     return is_sure ? SL_SIM_FATE_SURE : SL_SIM_FATE_OPEN;
 }
 
+/* A worker that expired before the checkpoint stays so after a restore, and no shard waits for it
+ * (docs/checkpoints.md). The process in its place, if it joined later, is unknown to the shards: it
+ * counts again when it has joined again, if the others have not continued without it. The first
+ * process of a task needs no such allowance: shards wait for its task from the beginning. */
+static void forget_replacements(struct sl_sim_oracle *oracle,
+                                const struct sl_sim_checkpoint *checkpoint)
+{
+    for (uint32_t i = 0; i < oracle->instance_count; i++) {
+        struct sl_sim_instance *instance = &oracle->instances[i];
+        if (instance->replaces && instance->started_ns >= checkpoint->begun_ns) {
+            instance->forgotten = true;
+            instance->counts = false;
+        }
+    }
+}
+
 void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number)
 {
     const struct sl_sim_checkpoint *checkpoint = number == 0 ? NULL : find(oracle, ps, number);
@@ -145,6 +161,9 @@ void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t 
             unit->epoch_begun < oracle->epochs[ps]) {
             unit->fate = fate_after(oracle, unit, checkpoint);
         }
+    }
+    if (checkpoint != NULL) {
+        forget_replacements(oracle, checkpoint);
     }
     oracle->restored_ns[ps] = *oracle->now_ns;
 }

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "fixture.h"
+#include "snapshot_fixture.h"
 #include "tests/support/unit.h"
 
 #define FIFTH 4 /* a worker beyond every table's worker_count */
@@ -142,4 +142,22 @@ CASE(shard_worker_lost__while_its_pushes_are_applied_keeps_them_whole)
     fixture_commit(f);
     assert_true(fixture_peek(f, BSP, 1) == 33.0F);
     assert_true(fixture_peek(f, BSP, LONG_KEYS - 1) == 3.0F);
+}
+
+/* The process that took the worker's place after the snapshot must join again: until then the
+ * others do not wait for it, and then it is too late for iterations that they have ended. */
+CASE(shard_worker_expired__before_a_snapshot_is_expired_in_the_restored_shard)
+{
+    sl_shard_worker_expired(f->shard, 1);
+    struct shard_stream stream = snapshot_of(f->shard, NULL, NULL);
+    assert_int_equal(sl_shard_worker_join(f->shard, 1, 0), 0);
+    sl_shard_destroy(&f->shard);
+    snapshot_load(&stream, &f->shard);
+    shard_stream_fini(&stream);
+    check(f, 1, false, 0);
+    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    float value;
+    assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_DONE);
+    assert_int_equal(sl_shard_worker_join(f->shard, 1, 0), 1);
 }
