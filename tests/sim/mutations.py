@@ -75,7 +75,8 @@ MUTATIONS = [
      "    for (uint32_t worker = 1; worker < end; worker++) {\n        const struct sl_clocks_worker *who = &clocks->workers[worker];\n        if (!sl_clocks_belongs"),
     ("who is away counts no more", "ps/server/session.c",
      "    make_room_away(server);\n    wait_for(session);\n",
-     "    make_room_away(server);\n    wait_for(session);\n    clock_ends(session, LOST);\n"),
+     "    make_room_away(server);\n    wait_for(session);\n    "
+     "clock_ends(session, SL_SERVER_CLIENT_EXPIRED);\n"),
     ("who is replaced does not count", "ps/shard/clocks.c",
      "        .state = SL_CLOCKS_STATE_ACTIVE,\n"
      "        .seen",
@@ -133,7 +134,8 @@ MUTATIONS = [
      "    if (session->forgets) {", "    if (session->client_id != 0) {"),
     ("parked requests are not looked at again", "ps/server/scheduler.c",
      "        if (!sl_shard_waits(server->shard, &request->work)) {\n            resume(request);",
-     "        if (!sl_shard_waits(server->shard, &request->work) && next != NULL) {\n            resume(request);"),
+     "        if (!sl_shard_waits(server->shard, &request->work) &&\n"
+     "            link_next != &server->scheduler.parked.head) {\n            resume(request);"),
     ("requests in flight are not sent again", "worker/shard_conn.c",
      "            kept[count++] = request;\n",
      "            kept[count] = request;\n            sl_substep_failed(request, SL_ERR_CLOSED, \"broken\");\n"),
@@ -235,7 +237,7 @@ DISK_MUTATIONS = [
      "        files->stream_shard + 2 >= current(files)->shard_count) {"),
     ("disks: other numbers: what adds is read of the first shard only", "ps/server/restore.c",
      "    if (files->item + 1 < files->chain.count) {",
-     "    if (files->item + 1 < files->chain.count && files->image_shard == 0) {"),
+     "    if (files->item + 1 < files->chain.count && files->stream_shard == 0) {"),
     ("disks: other numbers: a step is that of the last file", "ps/shard/load.c",
      "    if (load->same || snapshot.step >= table->step) {",
      "    if (load->same || snapshot.step < UINT64_MAX) {"),
