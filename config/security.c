@@ -1,11 +1,8 @@
 #include "config/security.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "config/secret.h"
@@ -80,24 +77,11 @@ int sl_security_resolve(const struct sl_security_flags *flags, struct sl_securit
     return err;
 }
 
-bool sl_security_is_loopback(const struct sl_endpoint *endpoint)
-{
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (inet_pton(AF_INET, endpoint->host, &v4) == 1) {
-        return (ntohl(v4.s_addr) >> 24) == 127;
-    }
-    if (inet_pton(AF_INET6, endpoint->host, &v6) == 1) {
-        return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
-    }
-    return strcasecmp(endpoint->host, "localhost") == 0;
-}
-
 int sl_security_check_exposure(bool is_allowed, const char *what,
                                const struct sl_endpoint *endpoint, char *reason,
                                size_t reason_bytes)
 {
-    if (is_allowed || sl_security_is_loopback(endpoint)) {
+    if (is_allowed || sl_endpoint_is_loopback(endpoint)) {
         return 0;
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];

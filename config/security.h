@@ -34,9 +34,6 @@ int sl_security_check_flags(const struct sl_security_flags *flags, char *reason,
 int sl_security_resolve(const struct sl_security_flags *flags, struct sl_security *out,
                         char *reason, size_t reason_bytes);
 
-/* Returns true for 127.0.0.0/8, ::1 and localhost: only this machine reaches the endpoint. */
-bool sl_security_is_loopback(const struct sl_endpoint *endpoint);
-
 /* Refuses an endpoint that other machines can reach, unless there is a secret, or the user allows
  * it (is_allowed). what: "control" or "data", for the reason. Errors: INVALID. */
 int sl_security_check_exposure(bool is_allowed, const char *what,

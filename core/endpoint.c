@@ -262,3 +262,16 @@ int sl_endpoint_from_sockaddr(const struct sockaddr_storage *address, struct sl_
     *out = parsed;
     return 0;
 }
+
+bool sl_endpoint_is_loopback(const struct sl_endpoint *endpoint)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, endpoint->host, &v4) == 1) {
+        return (ntohl(v4.s_addr) >> 24) == 127;
+    }
+    if (inet_pton(AF_INET6, endpoint->host, &v6) == 1) {
+        return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+    }
+    return strcasecmp(endpoint->host, "localhost") == 0;
+}

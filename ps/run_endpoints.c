@@ -48,7 +48,7 @@ static void warn_insecure(const struct sl_process_options *options)
     uint32_t count = list_endpoints(options, endpoints);
     const struct sl_endpoint *endpoint = NULL;
     for (uint32_t i = 0; i < count && endpoint == NULL; i++) {
-        endpoint = sl_security_is_loopback(endpoints[i]) ? NULL : endpoints[i];
+        endpoint = sl_endpoint_is_loopback(endpoints[i]) ? NULL : endpoints[i];
     }
     bool is_open = options->secret == NULL && options->tls == NULL;
     if (is_open && endpoint != NULL) {

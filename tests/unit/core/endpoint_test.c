@@ -1,5 +1,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/endpoint.h"
@@ -157,4 +158,35 @@ SL_CASE(endpoint_resolve__unknown_host_is_not_found)
     assert_int_equal(sl_endpoint_resolve(&endpoint, false, &address, &bytes, reason, sizeof reason),
                      SL_ERR_NOT_FOUND);
     assert_non_null(strstr(reason, endpoint.host));
+}
+
+SL_CASE(endpoint_is_loopback__knows_this_machine)
+{
+    static const struct {
+        const char *host;
+        bool loopback;
+    } cases[] = {
+        {"127.0.0.1", true},
+        {"127.255.3.4", true},
+        {"::1", true},
+        {"localhost", true},
+        {"LocalHost", true},
+        {"::ffff:127.0.0.1", true},
+        {"0.0.0.0", false},
+        {"::", false},
+        {"128.0.0.1", false},
+        {"10.127.0.1", false},
+        {"fe80::1", false},
+        {"node1", false},
+        {"::ffff:10.0.0.1", false},
+        {"localhost.example", false},
+        {"127.0.0.1.example", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_endpoint endpoint = {.port = 1};
+        (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", cases[i].host);
+        if (sl_endpoint_is_loopback(&endpoint) != cases[i].loopback) {
+            fail_msg("%s", cases[i].host);
+        }
+    }
 }
