@@ -316,10 +316,10 @@ int sl_tcp_conn_accept(struct sl_tcp *tcp, int fd, const char *peer,
 void sl_tcp_conn_disconnect(struct sl_conn *base)
 {
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
-    if (base->state == SL_CONN_CLOSING) {
+    if (base->state == SL_CONN_CLOSING && !base->is_abrupt) {
         return;
     }
-    if (base->state == SL_CONN_CONNECTING) {
+    if (base->state == SL_CONN_CONNECTING || base->is_abrupt) {
         sl_tcp_conn_end(conn, SL_OK);
         return;
     }
