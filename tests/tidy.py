@@ -49,7 +49,7 @@ ARROWS = {
     "ps": "ps/process+ config tools/doctor reactor",
     "worker": "net/control+ net/builtin+",
     "worker/train": "worker+ config",
-    "transfer": "reactor",
+    "transfer": "net/control+ net/rma net/builtin+",
     "kv": "worker+ ps config",
     "tools/launch": "config",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer config",
@@ -67,7 +67,7 @@ CONFINED = [
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
-     r"net/shm/segment\.h|net/trace\..|worker/client_io\.h",
+     r"net/shm/segment\.h|net/trace\..|worker/client_io\.h|reactor/completion\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
      r"core/(arena_ahead|shared)\.c|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"

@@ -1,0 +1,278 @@
+/* Starling's transfer engine: batches of one-sided READs and WRITEs between registered memory of
+ * any processes. The initiator asks; the target is the process whose memory is named. It needs no
+ * thread of its program for this.
+ *
+ * Functions return 0 or a negative enum sl_err (starling.h). Outputs are written only on success.
+ * Strings and structs that are passed in are copied. Any thread may call any function, but a batch
+ * belongs to one thread at a time. Every timeout is from 1 to SL_TRANSFER_TIMEOUT_MS_MAX; another
+ * value is INVALID: nothing here can wait without a deadline.
+ *
+ * Promises:
+ * - A batch is over at most 50 ms after its deadline, whatever its peers do.
+ * - COMPLETED means: applied in the memory, and visible to the processors of its process.
+ * - Requests of one batch have no order. A batch that is submitted after another is over sees the
+ *   effects of that batch.
+ * - When a batch is over, no thread and no device touches its local memory, and none of its WRITEs
+ *   lands after a later WRITE of the same engine to that segment.
+ *
+ * Local memory must be registered, and must stay registered until the batch is over. */
+#ifndef STARLING_TRANSFER_H
+#define STARLING_TRANSFER_H
+
+#include <starling.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SL_TRANSFER_TIMEOUT_MS_MAX    3600000
+#define SL_TRANSFER_NAME_BYTES        256  /* of a segment, with NUL */
+#define SL_TRANSFER_LOCATION_BYTES    32   /* with NUL */
+#define SL_TRANSFER_REASON_BYTES      512  /* with NUL */
+#define SL_TRANSFER_NOTICE_NAME_BYTES 64   /* with NUL */
+#define SL_TRANSFER_NOTICE_BYTES      4096 /* of text */
+
+/* Engine */
+
+struct sl_transfer;
+
+struct sl_transfer_options {
+    /* Name of the segment: "host:port", the control endpoint that the engine listens on and
+     * that peers use. NULL: the host's address and a free port; see sl_transfer_name. */
+    const char *name;
+    /* Where engines find each other: "P2PHANDSHAKE" (the name is the address), "etcd://h:p,h:p",
+     * "etcds://", "h:p" (etcd), "http://h:p/path", "https://". NULL: "P2PHANDSHAKE". */
+    const char *metadata;
+    /* What to listen on for data, such as "tcp://10.0.0.2:0,rdma://10.0.0.2:0,shm://". NULL: tcp
+     * and shm, and rdma where there is a device. */
+    const char *endpoints;
+    const char *nic_priority_matrix; /* JSON text; NULL: discovered */
+    const char *rdma_device;         /* as in sl_client_options, also the next three */
+    bool has_rdma_gid_index;
+    uint32_t rdma_gid_index;
+    const char *dpdk_device;
+    uint32_t reactor_count; /* I/O threads; 0: 1 */
+    bool polling;           /* I/O threads spin instead of sleeping when idle */
+    bool pin_cores;         /* pin I/O threads to cores, from the last core downwards */
+    bool checksum;          /* CRC-32C on every frame */
+    const char *congestion_control;
+    const void *secret; /* 16 to 1024 bytes, the same for all engines; NULL: none */
+    size_t secret_bytes;
+    const char *tls_certificate, *tls_key, *tls_authority; /* all three or none: PEM files */
+    const char *tls_peer_name;
+    bool insecure;             /* allows an engine that listens beyond loopback without a secret */
+    uint32_t lanes;            /* data connections per rail; 0: 2 */
+    uint32_t slice_bytes;      /* a request is moved in slices of at most this; 0: 1 MiB with TCP
+                                * and DPDK, 256 KiB with RDMA and shared memory */
+    uint32_t stall_ms;         /* a lane without an answer for this long is broken; 0: 2000 */
+    uint32_t start_timeout_ms; /* of sl_transfer_create; 0: 10000 */
+    /* Limit of the bytes that this process sends: its WRITEs, and READs of peers that it serves
+     * itself (not by RDMA or mapped memory). 0: none. */
+    uint64_t bytes_per_s_max;
+};
+
+/* Starts the reactors, listens, and writes the engine's record to the metadata store. The caller
+ * owns *out. Errors: INVALID (an option; the log names it), REFUSED (no secret, neither loopback
+ * nor insecure), EXISTS (the name is alive elsewhere), IN_USE, DEADLINE, UNSUPPORTED, NO_MEMORY. */
+SL_API int sl_transfer_create(const struct sl_transfer_options *options, struct sl_transfer **out);
+
+/* Cancels batches and waits for their end (50 ms), removes the record, closes all connections and
+ * frees the engine's own memory. Batches and segments must not be used any more by other threads;
+ * those not freed are freed. Nulls *transfer. */
+SL_API void sl_transfer_destroy(struct sl_transfer **transfer);
+
+/* The name that peers open: "10.0.0.2:12345". Valid until destroy. */
+SL_API const char *sl_transfer_name(const struct sl_transfer *transfer);
+
+/* Why the calling thread's last call of this library failed: a sentence that names the peer, the
+ * request or the option. "" if it did not fail. Valid until the thread's next call. */
+SL_API const char *sl_transfer_last_error(void);
+
+/* Memory */
+
+enum sl_transfer_access { /* bits */
+                          SL_TRANSFER_LOCAL = 0,
+                          SL_TRANSFER_PEERS_READ = 1,
+                          SL_TRANSFER_PEERS_WRITE = 2
+};
+
+struct sl_transfer_memory {
+    void *base;
+    size_t bytes;
+    const char *location; /* "cpu:N" (NUMA node); "*" or NULL: the node of the first page */
+    unsigned access;      /* sl_transfer_access, of peers */
+};
+
+/* Registers `count` ranges, all or none. The memory stays the caller's and must stay mapped. Waits
+ * for the devices to pin it. Errors: EXISTS (overlaps registered memory), INVALID, UNSUPPORTED
+ * ("cuda:N"), TOO_LARGE (SL_LIMIT_TRANSFER_BUFFERS), NO_MEMORY. */
+SL_API int sl_transfer_register(struct sl_transfer *transfer,
+                                const struct sl_transfer_memory *memory, uint32_t count);
+
+/* Afterwards no peer and no device reaches the memory. Waits for requests that use it; after half
+ * of the timeout closes the connections that still do. Errors: NOT_FOUND (names the base), DEADLINE
+ * (still registered, but peers get no new access), INVALID. */
+SL_API int sl_transfer_unregister(struct sl_transfer *transfer, void *const *bases, uint32_t count,
+                                  uint32_t timeout_ms);
+
+/* Allocates registered memory that peers on this host map, so that shared memory needs no copy
+ * through rings. Whole pages, zeroed. numa_node: -1: any. Errors: as sl_transfer_register. */
+SL_API int sl_transfer_memory_create(struct sl_transfer *transfer, size_t bytes, int numa_node,
+                                     unsigned access, void **out);
+
+/* Unregisters and frees memory of sl_transfer_memory_create; the only way to do so. Nulls *memory.
+ * Errors: as sl_transfer_unregister. */
+SL_API int sl_transfer_memory_free(struct sl_transfer *transfer, void **memory,
+                                   uint32_t timeout_ms);
+
+/* Segments: the registered memory of a peer */
+
+struct sl_transfer_segment;
+
+/* Finds the engine with this name and connects to it. Opening one's own name is allowed. Errors:
+ * NOT_FOUND (no record, or nobody at the address), REFUSED, CLOSED (another incarnation),
+ * DEADLINE, INVALID, TOO_LARGE (SL_LIMIT_TRANSFER_SEGMENTS). */
+SL_API int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name,
+                                    uint32_t timeout_ms, struct sl_transfer_segment **out);
+
+/* No batch with requests to the segment may be outstanding. Nulls *segment. */
+SL_API void sl_transfer_segment_close(struct sl_transfer_segment **segment);
+
+struct sl_transfer_buffer {
+    uint64_t address; /* in the target's address space: `remote` of a request */
+    uint64_t bytes;
+    char location[SL_TRANSFER_LOCATION_BYTES];
+    unsigned access; /* sl_transfer_access */
+};
+
+/* Writes the peer's buffers by ascending address, up to `room`; *count: how many there are. As of
+ * the peer's last message. */
+SL_API int sl_transfer_segment_buffers(struct sl_transfer_segment *segment,
+                                       struct sl_transfer_buffer *buffers, uint32_t room,
+                                       uint32_t *count);
+
+enum sl_transfer_segment_state {
+    SL_TRANSFER_SEGMENT_OPEN,
+    SL_TRANSFER_SEGMENT_FENCING, /* waits until WRITEs of a broken connection cannot land */
+    SL_TRANSFER_SEGMENT_CLOSED   /* the peer has ended, or has another incarnation */
+};
+
+enum sl_transfer_rail_state {
+    SL_TRANSFER_RAIL_UP,
+    SL_TRANSFER_RAIL_PAUSED, /* failed; tried again later */
+    SL_TRANSFER_RAIL_GONE    /* its device or endpoint does not exist any more */
+};
+
+struct sl_transfer_rail {
+    char local[SL_TRANSFER_NAME_BYTES];  /* device or address */
+    char remote[SL_TRANSFER_NAME_BYTES]; /* endpoint of the target */
+    enum sl_transfer_rail_state state;
+    uint64_t bytes_read, bytes_written, failures;
+};
+
+#define SL_TRANSFER_RAILS_MAX 32
+
+struct sl_transfer_info {
+    char name[SL_TRANSFER_NAME_BYTES];
+    enum sl_transfer_segment_state state;
+    uint32_t rail_count;
+    struct sl_transfer_rail rails[SL_TRANSFER_RAILS_MAX];
+};
+
+SL_API int sl_transfer_segment_info(struct sl_transfer_segment *segment,
+                                    struct sl_transfer_info *out);
+
+/* Batches */
+
+enum sl_transfer_op { SL_TRANSFER_READ = 0, SL_TRANSFER_WRITE = 1 };
+
+struct sl_transfer_request {
+    enum sl_transfer_op op;
+    void *local;
+    struct sl_transfer_segment *segment;
+    uint64_t remote; /* address in the target's address space */
+    uint64_t bytes;  /* > 0 */
+};
+
+/* Numbers of Mooncake's TransferStatusEnum. */
+enum sl_transfer_state {
+    SL_TRANSFER_WAITING = 0, /* not submitted */
+    SL_TRANSFER_PENDING = 1,
+    SL_TRANSFER_INVALID = 2, /* refused before anything was sent */
+    SL_TRANSFER_CANCELLED = 3,
+    SL_TRANSFER_COMPLETED = 4,
+    SL_TRANSFER_TIMEOUT = 5,
+    SL_TRANSFER_FAILED = 6
+};
+
+struct sl_transfer_status {
+    enum sl_transfer_state state;
+    int err;        /* 0, or a negative sl_err */
+    uint64_t bytes; /* moved and applied */
+};
+
+/* Sent to the target of all requests of a batch, when they have completed. */
+struct sl_transfer_notice {
+    const char *name; /* up to SL_TRANSFER_NOTICE_NAME_BYTES - 1 printable ASCII characters */
+    const void *text;
+    uint32_t bytes; /* up to SL_TRANSFER_NOTICE_BYTES */
+};
+
+struct sl_transfer_batch;
+
+/* A batch with room for request_max requests, up to SL_LIMIT_TRANSFER_REQUESTS; it can be submitted
+ * again when it is over. Errors: TOO_LARGE, INVALID, NO_MEMORY. */
+SL_API int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
+                                    struct sl_transfer_batch **out);
+
+/* Submits `count` requests; never waits. An invalid request fails by itself (INVALID), before any
+ * other is sent. notice: NULL: none; with one, all requests must name the same segment. Errors:
+ * AGAIN (not over yet), TOO_LARGE (more than request_max), INVALID (timeout, notice). Then nothing
+ * was submitted. */
+SL_API int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
+                                    const struct sl_transfer_request *requests, uint32_t count,
+                                    uint32_t timeout_ms, const struct sl_transfer_notice *notice);
+
+/* Whether the batch is over (or was never submitted). */
+SL_API bool sl_transfer_batch_done(struct sl_transfer_batch *batch);
+
+/* Waits until the batch is over. Returns the error of its first failed request, or 0. */
+SL_API int sl_transfer_batch_wait(struct sl_transfer_batch *batch);
+
+/* The state of one request; while the batch runs, PENDING until the whole batch is over. Errors:
+ * INVALID (no such request). */
+SL_API int sl_transfer_batch_status(struct sl_transfer_batch *batch, uint32_t request,
+                                    struct sl_transfer_status *out);
+
+/* Why the request failed: names request, peer, endpoint, and the missing answer. "" if it did not.
+ * Valid until the batch is submitted again or freed. */
+SL_API const char *sl_transfer_batch_error(struct sl_transfer_batch *batch, uint32_t request);
+
+/* Ends the batch early, within 50 ms; requests that have not completed are CANCELLED. */
+SL_API void sl_transfer_batch_cancel(struct sl_transfer_batch *batch);
+
+/* Cancels, waits for the end, and frees. Nulls *batch. */
+SL_API void sl_transfer_batch_free(struct sl_transfer_batch **batch);
+
+/* Notices: short messages from engine to engine */
+
+/* Sends a notice and waits until the peer has queued it: exactly once. Errors: AGAIN (the peer's
+ * queue of SL_LIMIT_TRANSFER_NOTICES is full), TOO_LARGE, CLOSED, DEADLINE. */
+SL_API int sl_transfer_notice_send(struct sl_transfer_segment *segment,
+                                   const struct sl_transfer_notice *notice, uint32_t timeout_ms);
+
+struct sl_transfer_noticed {
+    char sender[SL_TRANSFER_NAME_BYTES];
+    char name[SL_TRANSFER_NOTICE_NAME_BYTES];
+    uint32_t bytes;
+    uint8_t text[SL_TRANSFER_NOTICE_BYTES + 1]; /* a NUL follows */
+};
+
+/* Takes the oldest notice; waits for one. Errors: DEADLINE: none came. */
+SL_API int sl_transfer_notice_take(struct sl_transfer *transfer, uint32_t timeout_ms,
+                                   struct sl_transfer_noticed *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

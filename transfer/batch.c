@@ -1,0 +1,388 @@
+#include "transfer/batch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "transfer/error.h"
+#include "transfer/segment.h"
+
+/* On the reactor */
+
+static void finish(struct sl_transfer_batch *batch)
+{
+    sl_reactor_disarm(batch->io->reactor, &batch->timer);
+    sl_completion_end(&batch->completion); /* from here on it may be freed */
+}
+
+static void part_over(struct sl_transfer_part *part)
+{
+    struct sl_transfer_batch *batch = part->batch;
+    sl_assert(batch->parts_left > 0);
+    if (--batch->parts_left == 0) {
+        finish(batch);
+    }
+}
+
+/* Marks what has no result yet: that of a deadline, or of a cancellation. */
+static void give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *part)
+{
+    char text[SL_TRANSFER_REASON_BYTES];
+    char lanes[SL_TRANSFER_REASON_BYTES - 64];
+    if (batch->is_cancelled) {
+        sl_transfer_part_fail(part, SL_ERR_CANCELLED, SL_TRANSFER_CANCELLED,
+                              sl_transfer_part_cause(part->causes, "cancelled"));
+        return;
+    }
+    sl_transfer_route_describe(part->route, lanes, sizeof lanes);
+    (void)snprintf(text, sizeof text, "not done within %u ms: %s", batch->timeout_ms, lanes);
+    sl_transfer_part_fail(part, SL_ERR_DEADLINE, SL_TRANSFER_TIMEOUT,
+                          sl_transfer_part_cause(part->causes, text));
+}
+
+/* Sends nothing more. Answers that are on their way still count. */
+static void end(struct sl_transfer_batch *batch)
+{
+    bool is_over = false;
+    batch->is_ending = true;
+    for (uint32_t i = 0; i < batch->part_count; i++) {
+        struct sl_transfer_part *part = &batch->parts[i];
+        if (!sl_list_linked(&part->link)) {
+            continue;
+        }
+        if (sl_transfer_route_stop(part->route, part)) {
+            give_up(batch, part);
+            is_over = --batch->parts_left == 0;
+        }
+    }
+    if (is_over) {
+        finish(batch);
+    } else {
+        sl_reactor_arm(batch->io->reactor, &batch->timer, SL_TRANSFER_BATCH_GRACE_NS);
+    }
+}
+
+/* The grace is over: lanes that owe answers are closed, and report their slices. */
+static void end_lanes(struct sl_transfer_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->part_count; i++) {
+        struct sl_transfer_part *part = &batch->parts[i];
+        if (sl_list_linked(&part->link)) {
+            give_up(batch, part);
+            sl_transfer_route_break(part->route, part, "its answers came too late");
+        }
+    }
+}
+
+static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_transfer_batch *batch = SL_CONTAINER_OF(timer, struct sl_transfer_batch, timer);
+    if (batch->is_ending) {
+        end_lanes(batch);
+    } else {
+        end(batch);
+    }
+}
+
+/* Returns 0 if the item may be sent. */
+static int check_item(const struct sl_transfer_batch *batch, struct sl_transfer_item *item,
+                      const char **text)
+{
+    if (sl_transfer_table_at(batch->io->table, item->local, item->bytes) == NULL) {
+        *text = "the local memory is not registered";
+        return SL_ERR_INVALID;
+    }
+    return sl_transfer_route_resolve(item->route, item, text);
+}
+
+/* Adds the item to the part of its segment. */
+static void assign(struct sl_transfer_batch *batch, uint32_t index)
+{
+    struct sl_transfer_route *route = batch->items[index].route;
+    if (route->building == NULL) {
+        sl_assert(batch->part_count < batch->part_max);
+        route->building = &batch->parts[batch->part_count++];
+        sl_transfer_part_init(route->building, batch->items, &batch->causes);
+        route->building->over = part_over;
+        route->building->batch = batch;
+        route->building->route = route;
+        route->building->deadline_ns = batch->deadline_ns;
+    }
+    sl_transfer_part_add(route->building, index);
+}
+
+static void check_all(struct sl_transfer_batch *batch)
+{
+    batch->part_count = 0;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct sl_transfer_item *item = &batch->items[i];
+        const char *text;
+        item->err = check_item(batch, item, &text);
+        if (item->err == 0) {
+            assign(batch, i);
+        } else {
+            item->state = item->err == SL_ERR_INVALID ? SL_TRANSFER_INVALID : SL_TRANSFER_FAILED;
+            item->cause = sl_transfer_part_cause(&batch->causes, text);
+        }
+    }
+}
+
+static void start(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_transfer_batch *batch = ctx;
+    const uint64_t now_ns = sl_reactor_now_ns(batch->io->reactor);
+    check_all(batch);
+    batch->parts_left = batch->part_count;
+    for (uint32_t i = 0; i < batch->part_count; i++) {
+        batch->parts[i].route->building = NULL;
+        sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);
+    }
+    if (batch->part_count == 0) {
+        finish(batch);
+    } else {
+        sl_reactor_arm(batch->io->reactor, &batch->timer,
+                       batch->deadline_ns > now_ns ? batch->deadline_ns - now_ns : 0);
+    }
+}
+
+/* Application threads */
+
+int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
+                             struct sl_transfer_batch **out)
+{
+    sl_assert(transfer != NULL);
+    sl_assert(out != NULL);
+    if (request_max == 0 || request_max > SL_LIMIT_TRANSFER_REQUESTS) {
+        return sl_transfer_fail(request_max == 0 ? SL_ERR_INVALID : SL_ERR_TOO_LARGE,
+                                "request_max %u is not in 1 to %d", request_max,
+                                SL_LIMIT_TRANSFER_REQUESTS);
+    }
+    struct sl_transfer_batch *batch = calloc(1, sizeof *batch);
+    const uint32_t part_max =
+        request_max < SL_LIMIT_TRANSFER_SEGMENTS ? request_max : SL_LIMIT_TRANSFER_SEGMENTS;
+    if (batch != NULL) {
+        batch->items = calloc(request_max, sizeof *batch->items);
+        batch->parts = calloc(part_max, sizeof *batch->parts);
+    }
+    bool has_room = batch != NULL && batch->items != NULL && batch->parts != NULL;
+    int err = has_room ? 0 : SL_ERR_NO_MEMORY;
+    sl_port_set_lock(transfer->ports);
+    if (err == 0 && transfer->batch_count == SL_LIMIT_TRANSFER_BATCHES) {
+        err = SL_ERR_TOO_LARGE;
+    } else if (err == 0) {
+        batch->io = &transfer->ios[transfer->batch_next++ % transfer->settings.reactor_count];
+        transfer->batch_count++;
+        sl_list_append(&transfer->batches, &batch->link);
+    }
+    sl_port_set_unlock(transfer->ports);
+    if (err != 0) {
+        if (batch != NULL) {
+            free(batch->items);
+            free(batch->parts);
+        }
+        free(batch);
+        return sl_transfer_fail(err, "no memory for a batch, or %d exist",
+                                SL_LIMIT_TRANSFER_BATCHES);
+    }
+    batch->engine = transfer;
+    batch->request_max = request_max;
+    batch->part_max = part_max;
+    batch->timer.run = timer_passed;
+    *out = batch;
+    return sl_transfer_succeed();
+}
+
+static int check_request(const struct sl_transfer_batch *batch,
+                         const struct sl_transfer_request *request, uint32_t index)
+{
+    if (request->segment == NULL || request->segment->engine != batch->engine) {
+        return sl_transfer_fail(SL_ERR_INVALID, "request %u: no segment of this engine", index);
+    }
+    if (request->op != SL_TRANSFER_READ && request->op != SL_TRANSFER_WRITE) {
+        return sl_transfer_fail(SL_ERR_INVALID, "request %u: op %d is neither READ nor WRITE",
+                                index, (int)request->op);
+    }
+    if (request->bytes == 0 || request->bytes > UINT64_MAX - request->remote ||
+        request->bytes > UINT64_MAX - (uintptr_t)request->local) {
+        return sl_transfer_fail(SL_ERR_INVALID, "request %u: %" PRIu64 " bytes are no range", index,
+                                request->bytes);
+    }
+    return 0;
+}
+
+static int fill_items(struct sl_transfer_batch *batch, const struct sl_transfer_request *requests,
+                      uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_transfer_request *from = &requests[i];
+        const int err = check_request(batch, from, i);
+        if (err != 0) {
+            return err;
+        }
+        batch->items[i] = (struct sl_transfer_item){
+            .route = &from->segment->routes[batch->io->index],
+            .local = from->local,
+            .remote = from->remote,
+            .bytes = from->bytes,
+            .left = from->bytes,
+            .op = (uint8_t)from->op,
+            .state = SL_TRANSFER_PENDING,
+        };
+    }
+    return 0;
+}
+
+static int check_submit(const struct sl_transfer_batch *batch, uint32_t count, uint32_t timeout_ms,
+                        const struct sl_transfer_notice *notice)
+{
+    if (!sl_completion_ended(&batch->completion)) {
+        return sl_transfer_fail(SL_ERR_AGAIN, "the batch is not over yet");
+    }
+    if (count == 0 || count > batch->request_max) {
+        return sl_transfer_fail(count == 0 ? SL_ERR_INVALID : SL_ERR_TOO_LARGE,
+                                "count %u is not in 1 to %u", count, batch->request_max);
+    }
+    if (notice != NULL) {
+        return sl_transfer_fail(SL_ERR_UNSUPPORTED, "this version sends no notices");
+    }
+    return sl_transfer_settings_check_timeout(timeout_ms);
+}
+
+int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
+                             const struct sl_transfer_request *requests, uint32_t count,
+                             uint32_t timeout_ms, const struct sl_transfer_notice *notice)
+{
+    sl_assert(batch != NULL);
+    sl_assert(requests != NULL || count == 0);
+    struct sl_port *port;
+    int err = check_submit(batch, count, timeout_ms, notice);
+    err = err != 0 ? err : fill_items(batch, requests, count);
+    if (err == 0 && sl_port_here(batch->engine->ports, &port) != 0) {
+        err = sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for one more thread");
+    }
+    if (err != 0) {
+        return err;
+    }
+    batch->count = count;
+    batch->timeout_ms = timeout_ms;
+    batch->deadline_ns = sl_clock_now_ns(sl_clock_system()) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    batch->causes.count = 0;
+    batch->is_ending = batch->is_cancelled = false;
+    sl_completion_begin(&batch->completion);
+    if (sl_mailbox_post(port->lanes[batch->io->index].to,
+                        (struct sl_mail){.run = start, .ctx = batch}) != 0) {
+        batch->count = 0;
+        sl_completion_end(&batch->completion);
+        return sl_transfer_fail(SL_ERR_AGAIN, "%d batches of this thread wait to be started",
+                                SL_LIMIT_LANE_MAILS);
+    }
+    return sl_transfer_succeed();
+}
+
+bool sl_transfer_batch_done(struct sl_transfer_batch *batch)
+{
+    sl_assert(batch != NULL);
+    return sl_completion_ended(&batch->completion);
+}
+
+const char *sl_transfer_batch_error(struct sl_transfer_batch *batch, uint32_t request)
+{
+    sl_assert(batch != NULL);
+    if (!sl_completion_ended(&batch->completion) || request >= batch->count ||
+        batch->items[request].err == 0) {
+        return "";
+    }
+    const struct sl_transfer_item *item = &batch->items[request];
+    (void)snprintf(batch->text, sizeof batch->text,
+                   "request %u (%s of %" PRIu64 " bytes at %#" PRIx64 " of %s): %s", request,
+                   item->op == SL_TRANSFER_READ ? "READ" : "WRITE", item->bytes, item->remote,
+                   item->route->name, batch->causes.texts[item->cause]);
+    return batch->text;
+}
+
+int sl_transfer_batch_wait(struct sl_transfer_batch *batch)
+{
+    sl_assert(batch != NULL);
+    sl_completion_wait(&batch->completion);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        if (batch->items[i].err != 0) {
+            return sl_transfer_fail(batch->items[i].err, "%s", sl_transfer_batch_error(batch, i));
+        }
+    }
+    return sl_transfer_succeed();
+}
+
+int sl_transfer_batch_status(struct sl_transfer_batch *batch, uint32_t request,
+                             struct sl_transfer_status *out)
+{
+    sl_assert(batch != NULL);
+    sl_assert(out != NULL);
+    const bool is_over = sl_completion_ended(&batch->completion);
+    if (request >= (batch->count > 0 ? batch->count : batch->request_max)) {
+        return sl_transfer_fail(SL_ERR_INVALID, "the batch has no request %u", request);
+    }
+    const struct sl_transfer_item *item = &batch->items[request];
+    if (batch->count == 0) {
+        *out = (struct sl_transfer_status){.state = SL_TRANSFER_WAITING};
+    } else if (!is_over) {
+        *out = (struct sl_transfer_status){.state = SL_TRANSFER_PENDING};
+    } else {
+        *out = (struct sl_transfer_status){.state = (enum sl_transfer_state)item->state,
+                                           .err = item->err,
+                                           .bytes = item->bytes - item->left};
+    }
+    return sl_transfer_succeed();
+}
+
+struct cancel_call {
+    struct sl_transfer_call call;
+    struct sl_transfer_batch *batch;
+};
+
+static void cancel_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_transfer_batch *batch = SL_CONTAINER_OF(call, struct cancel_call, call)->batch;
+    if (!sl_completion_ended(&batch->completion) && !batch->is_ending) {
+        batch->is_cancelled = true;
+        end(batch);
+    }
+    sl_transfer_io_answer(call, 0, "cancelled");
+}
+
+void sl_transfer_batch_cancel(struct sl_transfer_batch *batch)
+{
+    sl_assert(batch != NULL);
+    struct cancel_call cancel = {.call = {.run = cancel_here}, .batch = batch};
+    if (!sl_completion_ended(&batch->completion)) {
+        (void)sl_transfer_io_call(batch->io, &cancel.call);
+    }
+}
+
+void sl_transfer_batch_free(struct sl_transfer_batch **batch)
+{
+    sl_assert(batch != NULL);
+    struct sl_transfer_batch *gone = *batch;
+    *batch = NULL;
+    if (gone == NULL) {
+        return;
+    }
+    sl_transfer_batch_cancel(gone);
+    sl_completion_wait(&gone->completion);
+    sl_port_set_lock(gone->engine->ports);
+    sl_list_remove(&gone->link);
+    gone->engine->batch_count--;
+    sl_port_set_unlock(gone->engine->ports);
+    free(gone->items);
+    free(gone->parts);
+    free(gone);
+}
+
+void sl_transfer_batch_free_all(struct sl_transfer *transfer)
+{
+    struct sl_list_link *link;
+    while ((link = sl_list_first(&transfer->batches)) != NULL) {
+        struct sl_transfer_batch *batch = SL_CONTAINER_OF(link, struct sl_transfer_batch, link);
+        sl_transfer_batch_free(&batch);
+    }
+}

@@ -1,0 +1,164 @@
+#include "transfer/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "reactor/topology.h"
+#include "transfer/batch.h"
+#include "transfer/error.h"
+#include "transfer/memory.h"
+#include "transfer/segment.h"
+#include "transfer/target.h"
+
+#define SPIN_US 20
+
+/* Reactors */
+
+static int create_reactors(struct sl_transfer *transfer)
+{
+    const struct sl_transfer_settings *settings = &transfer->settings;
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < settings->reactor_count; i++) {
+        struct sl_reactor_options options = {
+            .index = i, .core = -1, .polling = settings->polling, .spin_us = SPIN_US};
+        (void)snprintf(options.name, sizeof options.name, "transfer.%u", i % SL_LIMIT_REACTORS);
+        if (settings->pin_cores && sl_topology_core_for(i, true, &options.core) != 0) {
+            sl_log_warn("transfer: reactor %u: no core left to pin it to", i);
+            options.core = -1;
+        }
+        err = sl_reactor_create(&options, &transfer->reactors[i]);
+        transfer->ios[i].engine = transfer;
+        transfer->ios[i].index = i;
+        transfer->ios[i].reactor = transfer->reactors[i];
+    }
+    return err != 0 ? err : sl_reactor_connect(transfer->reactors, settings->reactor_count);
+}
+
+static void destroy_reactors(struct sl_transfer *transfer)
+{
+    const uint32_t count = transfer->reactors != NULL ? transfer->settings.reactor_count : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (transfer->reactors[i] != NULL) {
+            sl_reactor_stop(transfer->reactors[i]);
+            sl_reactor_join(transfer->reactors[i]);
+        }
+    }
+    if (transfer->ports != NULL) {
+        sl_port_set_destroy(&transfer->ports, NULL);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (transfer->reactors[i] != NULL) {
+            sl_reactor_destroy(&transfer->reactors[i]);
+        }
+    }
+}
+
+static int start_reactors(struct sl_transfer *transfer)
+{
+    const uint32_t count = transfer->settings.reactor_count;
+    int err = create_reactors(transfer);
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = sl_reactor_start(transfer->reactors[i], NULL, NULL);
+    }
+    err = err != 0 ? err
+                   : sl_port_set_create(transfer->reactors, count, NULL, sizeof(struct sl_port),
+                                        &transfer->ports);
+    return err == 0 ? 0 : sl_transfer_fail(err, "cannot start I/O threads: %s", sl_err_name(err));
+}
+
+/* Calls on all reactors; returns the first error. */
+static int call_all(struct sl_transfer *transfer,
+                    void (*run)(struct sl_transfer_io *io, struct sl_transfer_call *call))
+{
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < transfer->settings.reactor_count; i++) {
+        struct sl_transfer_call call = {.run = run};
+        err = sl_transfer_io_call(&transfer->ios[i], &call);
+    }
+    return err;
+}
+
+static void transfer_free(struct sl_transfer *transfer)
+{
+    if (transfer->ports != NULL) {
+        (void)call_all(transfer, sl_transfer_io_stop);
+    }
+    destroy_reactors(transfer);
+    sl_transfer_memory_fini(transfer);
+    sl_transfer_settings_fini(&transfer->settings);
+    free(transfer->reactors);
+    free(transfer->ios);
+    free(transfer);
+}
+
+static int start(struct sl_transfer *transfer)
+{
+    int err = sl_transfer_memory_init(transfer);
+    if (err != 0) {
+        return sl_transfer_fail(err, "out of memory");
+    }
+    err = start_reactors(transfer);
+    err = err != 0 ? err : call_all(transfer, sl_transfer_io_start);
+    return err != 0 ? err : call_all(transfer, sl_transfer_target_listen);
+}
+
+static int allocate(struct sl_transfer *transfer)
+{
+    const uint32_t count = transfer->settings.reactor_count;
+    transfer->reactors = calloc(count, sizeof(struct sl_reactor *));
+    transfer->ios = calloc(count, sizeof *transfer->ios);
+    sl_list_init(&transfer->segments);
+    sl_list_init(&transfer->batches);
+    while (transfer->incarnation == 0) {
+        (void)!getrandom(&transfer->incarnation, sizeof transfer->incarnation, 0);
+    }
+    return transfer->reactors != NULL && transfer->ios != NULL
+               ? 0
+               : sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
+}
+
+int sl_transfer_create(const struct sl_transfer_options *options, struct sl_transfer **out)
+{
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    struct sl_transfer *transfer = calloc(1, sizeof *transfer);
+    int err = transfer != NULL ? sl_transfer_settings_init(&transfer->settings, options)
+                               : sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
+    if (err != 0) {
+        free(transfer);
+        sl_log_error("transfer: cannot start: %s", sl_transfer_last_error());
+        return err;
+    }
+    err = allocate(transfer);
+    err = err != 0 ? err : start(transfer);
+    if (err != 0) {
+        char reason[SL_TRANSFER_REASON_BYTES];
+        (void)snprintf(reason, sizeof reason, "%s", sl_transfer_last_error());
+        sl_log_error("transfer: cannot start: %s", reason);
+        transfer_free(transfer);
+        return sl_transfer_fail(err, "%s", reason);
+    }
+    *out = transfer;
+    return sl_transfer_succeed();
+}
+
+void sl_transfer_destroy(struct sl_transfer **transfer)
+{
+    sl_assert(transfer != NULL);
+    struct sl_transfer *gone = *transfer;
+    *transfer = NULL;
+    if (gone != NULL) {
+        sl_transfer_batch_free_all(gone);
+        sl_transfer_segment_close_all(gone);
+        transfer_free(gone);
+    }
+}
+
+const char *sl_transfer_name(const struct sl_transfer *transfer)
+{
+    sl_assert(transfer != NULL);
+    return transfer->name;
+}

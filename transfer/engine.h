@@ -1,0 +1,27 @@
+/* The engine object of the public API, for the files of the room. engine.c starts and ends one. */
+#ifndef SL_TRANSFER_ENGINE_H
+#define SL_TRANSFER_ENGINE_H
+
+#include "reactor/port.h"
+#include "transfer/io.h"
+#include "transfer/settings.h"
+
+struct sl_transfer {
+    struct sl_transfer_settings settings;
+    char name[SL_TRANSFER_NAME_BYTES]; /* of the segment: "host:port" */
+    uint64_t incarnation;              /* random; also the client_id of its hellos */
+    struct sl_reactor **reactors;      /* [settings.reactor_count] */
+    struct sl_transfer_io *ios;        /* likewise */
+    struct sl_port_set *ports;
+
+    /* Under the lock of the ports. */
+    struct sl_transfer_registration **registrations; /* memory.c; by ascending address */
+    uint32_t registration_count;
+    struct sl_list segments;
+    uint32_t segment_count;
+    struct sl_list batches;
+    uint32_t batch_count;
+    uint32_t batch_next; /* reactors take turns */
+};
+
+#endif

@@ -1,0 +1,140 @@
+#include "transfer/io.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "transfer/engine.h"
+#include "transfer/error.h"
+
+/* Frames built and not yet sent: headers, and payloads of up to 16 KiB. */
+#define OUTBOX_BYTES (64U << 20)
+
+/* Calls */
+
+static void deliver(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_transfer_call *call = ctx;
+    call->run(call->io, call);
+}
+
+int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_port *port;
+    int err = sl_port_here(io->engine->ports, &port);
+    if (err != 0) {
+        return sl_transfer_fail(err, "no memory for one more thread");
+    }
+    call->io = io;
+    call->err = 0;
+    call->text[0] = '\0';
+    sl_completion_begin(&call->completion);
+    sl_port_post(port, io->index, (struct sl_mail){.run = deliver, .ctx = call});
+    sl_completion_wait(&call->completion);
+    return call->err == 0 ? 0 : sl_transfer_fail(call->err, "%s", call->text);
+}
+
+void sl_transfer_io_answer(struct sl_transfer_call *call, int err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(call->text, sizeof call->text, format, args);
+    va_end(args);
+    call->err = err;
+    sl_completion_end(&call->completion);
+}
+
+/* Work */
+
+void sl_transfer_io_wake(struct sl_transfer_io *io, struct sl_transfer_work *work)
+{
+    sl_list_append(&io->work, &work->link);
+}
+
+static struct sl_transfer_io *io_of(struct sl_reactor_source *source)
+{
+    return SL_CONTAINER_OF(source, struct sl_transfer_io, source);
+}
+
+/* The transport was polled before: the frames that are made here leave in the same turn. */
+static uint32_t poll(struct sl_reactor_source *source, uint32_t budget)
+{
+    struct sl_transfer_io *io = io_of(source);
+    struct sl_list now;
+    struct sl_list_link *link;
+    uint32_t count = 0;
+    sl_list_init(&now);
+    sl_list_append_all(&now, &io->work);
+    while ((link = sl_list_pop(&now)) != NULL) {
+        struct sl_transfer_work *work = SL_CONTAINER_OF(link, struct sl_transfer_work, link);
+        if (work->run(work) && !sl_list_linked(&work->link)) {
+            sl_list_append(&io->later, &work->link);
+        }
+        count++;
+    }
+    if (!sl_list_empty(&io->later) && !sl_timer_armed(&io->retry)) {
+        sl_reactor_arm(io->reactor, &io->retry, SL_CLOCK_NS_PER_MS);
+    }
+    return count;
+}
+
+static bool arm(struct sl_reactor_source *source)
+{
+    return sl_list_empty(&io_of(source)->work);
+}
+
+static void retry(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_transfer_io *io = SL_CONTAINER_OF(timer, struct sl_transfer_io, retry);
+    sl_list_append_all(&io->work, &io->later);
+}
+
+/* Start and stop */
+
+static int open_all(struct sl_transfer_io *io)
+{
+    const struct sl_transfer_settings *settings = &io->engine->settings;
+    int err = sl_outbox_init(&io->outbox, OUTBOX_BYTES, settings->checksum);
+    io->has_outbox = err == 0;
+    io->table = err == 0 ? calloc(1, sizeof *io->table) : NULL;
+    io->discard = err == 0 ? malloc(SL_LIMIT_FRAME_PAYLOAD_BYTES) : NULL;
+    if (io->table == NULL || io->discard == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    return sl_transport_open(sl_builtin_find(SL_ENDPOINT_TCP), io->reactor, &settings->transport,
+                             &io->tcp);
+}
+
+void sl_transfer_io_start(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    sl_reactor_excuse_turn(io->reactor);
+    sl_list_init(&io->guests);
+    sl_list_init(&io->removals);
+    sl_list_init(&io->work);
+    sl_list_init(&io->later);
+    int err = open_all(io);
+    io->source = (struct sl_reactor_source){.name = "transfer", .poll = poll, .arm = arm};
+    io->retry.run = retry;
+    sl_reactor_add_source(io->reactor, &io->source);
+    io->has_source = true;
+    sl_transfer_io_answer(call, err, "cannot start an I/O thread: %s", sl_err_name(err));
+}
+
+void sl_transfer_io_stop(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    sl_reactor_excuse_turn(io->reactor);
+    if (io->tcp != NULL) {
+        sl_transport_close(&io->tcp);
+    }
+    if (io->has_source) {
+        sl_reactor_remove_source(io->reactor, &io->source);
+        sl_reactor_disarm(io->reactor, &io->retry);
+    }
+    if (io->has_outbox) {
+        sl_outbox_fini(&io->outbox);
+    }
+    free(io->table);
+    free(io->discard);
+    sl_transfer_io_answer(call, 0, "stopped");
+}

@@ -1,0 +1,65 @@
+/* The part of an engine that lives on one of its reactors: transport, outgoing frames, the table of
+ * registered memory, and the work to be done at the end of a turn. Owner reactor. */
+#ifndef SL_TRANSFER_IO_H
+#define SL_TRANSFER_IO_H
+
+#include "net/outbox.h"
+#include "reactor/completion.h"
+#include "transfer/settings.h"
+#include "transfer/table.h"
+
+struct sl_transfer;
+
+/* Work that is done once at the end of a turn, however often it was asked for. Zero at first. */
+struct sl_transfer_work {
+    struct sl_list_link link;
+    /* Returns true to be called again after a millisecond: it waits for room. */
+    bool (*run)(struct sl_transfer_work *work);
+};
+
+struct sl_transfer_io {
+    struct sl_transfer *engine;
+    struct sl_reactor *reactor;
+    uint32_t index;
+    struct sl_transport *tcp;
+    struct sl_outbox outbox;
+    bool has_outbox, has_source;
+    struct sl_transfer_table *table;
+    void *discard;               /* receives what a peer sends for a request that was refused */
+    struct sl_endpoint endpoint; /* where peers reach this reactor */
+    struct sl_list guests;       /* target.h: connections of peers */
+    struct sl_list removals;     /* memory.c: they wait until memory is unused */
+    struct sl_transfer_work removal_work; /* looks at them */
+    struct sl_list work;                  /* of this turn */
+    struct sl_list later;                 /* after a pause */
+    struct sl_timer retry;
+    struct sl_reactor_source source;
+};
+
+/* Something that another thread wants done on the reactor. Storage of that thread, which waits. */
+struct sl_transfer_call {
+    /* Calls sl_transfer_io_answer, then or later. */
+    void (*run)(struct sl_transfer_io *io, struct sl_transfer_call *call);
+    struct sl_transfer_io *io;
+    struct sl_completion completion;
+    int err;
+    char text[SL_TRANSFER_REASON_BYTES];
+};
+
+/* Any thread but a reactor's: runs call->run on the reactor and waits for its answer. Returns its
+ * error, with the reason in sl_transfer_last_error. Errors: NO_MEMORY too. */
+int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call);
+
+/* Ends the call. */
+void sl_transfer_io_answer(struct sl_transfer_call *call, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Runs the work at the end of this turn. */
+void sl_transfer_io_wake(struct sl_transfer_io *io, struct sl_transfer_work *work);
+
+/* Run functions of calls. start opens the transport and allocates; errors: NO_MEMORY, UNSUPPORTED.
+ * stop closes all connections and frees; nothing may be in progress. */
+void sl_transfer_io_start(struct sl_transfer_io *io, struct sl_transfer_call *call);
+void sl_transfer_io_stop(struct sl_transfer_io *io, struct sl_transfer_call *call);
+
+#endif

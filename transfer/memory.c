@@ -1,0 +1,522 @@
+#include "transfer/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+#include "transfer/error.h"
+#include "transfer/target.h"
+
+#define ACCESS_ALL    (SL_TRANSFER_PEERS_READ | SL_TRANSFER_PEERS_WRITE)
+#define NUMA_NODE_MAX 63
+
+static void registration_free(struct sl_transfer_registration *registration)
+{
+    if (registration->is_created) {
+        (void)munmap(registration->base, registration->bytes);
+    }
+    free(registration);
+}
+
+/* Checks of one range */
+
+/* "cpu:N", N the node of the first page; touches that page. */
+static int find_node(const void *base, char location[SL_TRANSFER_LOCATION_BYTES])
+{
+    int node = 0;
+    /* Fails where the kernel has no NUMA: then everything is on node 0. */
+    if (syscall(SYS_get_mempolicy, &node, NULL, 0UL, base, MPOL_F_NODE | MPOL_F_ADDR) != 0 &&
+        errno == EFAULT) {
+        return sl_transfer_fail(SL_ERR_INVALID, "memory at %p is not mapped", base);
+    }
+    (void)snprintf(location, SL_TRANSFER_LOCATION_BYTES, "cpu:%d", node);
+    return 0;
+}
+
+static int take_location(const struct sl_transfer_memory *memory,
+                         char location[SL_TRANSFER_LOCATION_BYTES])
+{
+    const char *text = memory->location;
+    if (text == NULL || strcmp(text, "*") == 0) {
+        return find_node(memory->base, location);
+    }
+    if (strncmp(text, "cuda:", 5) == 0) {
+        return sl_transfer_fail(SL_ERR_UNSUPPORTED,
+                                "location %s: memory of a GPU is not supported; register memory of "
+                                "the host",
+                                text);
+    }
+    const size_t digits = strncmp(text, "cpu:", 4) == 0 ? strspn(text + 4, "0123456789") : 0;
+    if (digits == 0 || digits > 4 || text[4 + digits] != '\0') {
+        return sl_transfer_fail(SL_ERR_INVALID,
+                                "location \"%.64s\": accepted are \"cpu:N\", N a NUMA node, and "
+                                "\"*\"",
+                                text);
+    }
+    (void)snprintf(location, SL_TRANSFER_LOCATION_BYTES, "%s", text);
+    return 0;
+}
+
+static int check_range(const struct sl_transfer_memory *memory)
+{
+    const uint64_t base = (uintptr_t)memory->base;
+    if (base == 0 || memory->bytes == 0 || memory->bytes > UINT64_MAX - base) {
+        return sl_transfer_fail(SL_ERR_INVALID, "memory at %p of %zu bytes is no range",
+                                memory->base, memory->bytes);
+    }
+    if ((memory->access & ~(unsigned)ACCESS_ALL) != 0) {
+        return sl_transfer_fail(SL_ERR_INVALID, "access %#x has unknown bits", memory->access);
+    }
+    return 0;
+}
+
+static int registration_create(const struct sl_transfer *transfer,
+                               const struct sl_transfer_memory *memory,
+                               struct sl_transfer_registration **out)
+{
+    char location[SL_TRANSFER_LOCATION_BYTES];
+    uint64_t key = 0;
+    int err = check_range(memory);
+    err = err != 0 ? err : take_location(memory, location);
+    if (err != 0) {
+        return err;
+    }
+    const uint32_t reactor_count = transfer->settings.reactor_count;
+    struct sl_transfer_registration *made =
+        calloc(1, sizeof *made + reactor_count * sizeof *made->regions);
+    if (made == NULL) {
+        return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory to register %zu bytes", memory->bytes);
+    }
+    while (key == 0) {
+        (void)!getrandom(&key, sizeof key, 0);
+    }
+    made->base = memory->base;
+    made->bytes = memory->bytes;
+    made->key = key;
+    made->access = memory->access;
+    memcpy(made->location, location, sizeof made->location);
+    for (uint32_t i = 0; i < reactor_count; i++) {
+        made->regions[i].location = made->location;
+        made->regions[i].memory = (struct sl_rma_memory){
+            .key = key,
+            .base = memory->base,
+            .bytes = memory->bytes,
+            .peers_read = (memory->access & SL_TRANSFER_PEERS_READ) != 0,
+            .peers_write = (memory->access & SL_TRANSFER_PEERS_WRITE) != 0,
+        };
+    }
+    *out = made;
+    return 0;
+}
+
+/* The list of the engine, under its lock */
+
+/* Number of ranges that begin before the address. */
+static uint32_t count_before(const struct sl_transfer *transfer, const uint8_t *base)
+{
+    uint32_t low = 0, high = transfer->registration_count;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (transfer->registrations[middle]->base < base) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static bool overlap(const struct sl_transfer_registration *a,
+                    const struct sl_transfer_registration *b)
+{
+    return a->base < b->base + b->bytes && b->base < a->base + a->bytes;
+}
+
+static int list_add(struct sl_transfer *transfer, struct sl_transfer_registration *added)
+{
+    struct sl_transfer_registration **all = transfer->registrations;
+    const uint32_t index = count_before(transfer, added->base);
+    if (transfer->registration_count == SL_LIMIT_TRANSFER_BUFFERS) {
+        return sl_transfer_fail(SL_ERR_TOO_LARGE, "more than %d ranges are registered",
+                                SL_LIMIT_TRANSFER_BUFFERS);
+    }
+    for (uint32_t i = index > 0 ? index - 1 : 0; i <= index && i < transfer->registration_count;
+         i++) {
+        if (overlap(all[i], added)) {
+            return sl_transfer_fail(SL_ERR_EXISTS,
+                                    "memory at %p of %" PRIu64
+                                    " bytes overlaps registered memory at %p of %" PRIu64 " bytes",
+                                    (void *)added->base, added->bytes, (void *)all[i]->base,
+                                    all[i]->bytes);
+        }
+    }
+    memmove(&all[index + 1], &all[index],
+            (transfer->registration_count - index) * sizeof(struct sl_transfer_registration *));
+    all[index] = added;
+    transfer->registration_count++;
+    return 0;
+}
+
+static void list_remove(struct sl_transfer *transfer,
+                        const struct sl_transfer_registration *removed)
+{
+    struct sl_transfer_registration **all = transfer->registrations;
+    const uint32_t index = count_before(transfer, removed->base);
+    sl_assert(all[index] == removed);
+    transfer->registration_count--;
+    memmove(&all[index], &all[index + 1],
+            (transfer->registration_count - index) * sizeof(struct sl_transfer_registration *));
+}
+
+/* Registering */
+
+/* Ranges that are added to, or removed from, the table of one reactor. */
+struct change {
+    struct sl_transfer_call call;
+    struct sl_transfer_registration *const *items;
+    uint32_t count;
+    /* Removals that wait until the memory is unused. */
+    struct sl_list_link link;
+    struct sl_timer timer;
+    uint64_t deadline_ns;
+    bool has_closed; /* the connections that use the memory */
+};
+
+static void add_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    const struct change *change = SL_CONTAINER_OF(call, struct change, call);
+    for (uint32_t i = 0; i < change->count; i++) {
+        sl_transfer_table_add(io->table, &change->items[i]->regions[io->index]);
+    }
+    if (io->index == 0) {
+        for (uint32_t i = 0; i < change->count; i++) {
+            sl_transfer_target_added(io, &change->items[i]->regions[0]);
+        }
+    }
+    sl_transfer_io_answer(call, 0, "added");
+}
+
+static int publish(struct sl_transfer *transfer, struct sl_transfer_registration *const *items,
+                   uint32_t count)
+{
+    int err = 0;
+    /* The first reactor last: it announces the memory, which by then all of them know. */
+    for (uint32_t i = transfer->settings.reactor_count; err == 0 && i-- > 0;) {
+        struct change change = {.call = {.run = add_all}, .items = items, .count = count};
+        err = sl_transfer_io_call(&transfer->ios[i], &change.call);
+    }
+    return err;
+}
+
+static int list_add_all(struct sl_transfer *transfer, struct sl_transfer_registration *const *items,
+                        uint32_t count)
+{
+    int err = 0;
+    sl_port_set_lock(transfer->ports);
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = list_add(transfer, items[i]);
+        for (uint32_t undo = 0; err != 0 && undo < i; undo++) {
+            list_remove(transfer, items[undo]);
+        }
+    }
+    sl_port_set_unlock(transfer->ports);
+    return err;
+}
+
+static int register_all(struct sl_transfer *transfer, const struct sl_transfer_memory *memory,
+                        uint32_t count, bool is_created)
+{
+    struct sl_transfer_registration **items =
+        calloc(count, sizeof(struct sl_transfer_registration *));
+    uint32_t made = 0;
+    int err = items == NULL ? sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory") : 0;
+    while (err == 0 && made < count) {
+        err = registration_create(transfer, &memory[made], &items[made]);
+        made += err == 0 ? 1 : 0;
+    }
+    err = err != 0 ? err : list_add_all(transfer, items, count);
+    if (err == 0) {
+        for (uint32_t i = 0; i < count; i++) {
+            items[i]->is_created = is_created;
+        }
+        err = publish(transfer, items, count);
+    } else {
+        for (uint32_t i = 0; i < made; i++) {
+            free(items[i]);
+        }
+    }
+    free(items);
+    return err;
+}
+
+int sl_transfer_register(struct sl_transfer *transfer, const struct sl_transfer_memory *memory,
+                         uint32_t count)
+{
+    sl_assert(transfer != NULL);
+    sl_assert(memory != NULL || count == 0);
+    if (count == 0 || count > SL_LIMIT_TRANSFER_BUFFERS) {
+        return sl_transfer_fail(count == 0 ? SL_ERR_INVALID : SL_ERR_TOO_LARGE,
+                                "count %u is not in 1 to %d", count, SL_LIMIT_TRANSFER_BUFFERS);
+    }
+    int err = register_all(transfer, memory, count, false);
+    return err != 0 ? err : sl_transfer_succeed();
+}
+
+/* Unregistering */
+
+static bool is_used(const struct change *change, uint32_t index)
+{
+    for (uint32_t i = 0; i < change->count; i++) {
+        if (change->items[i]->regions[index].memory.uses > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void removal_end(struct sl_transfer_io *io, struct change *change, int err)
+{
+    sl_list_remove(&change->link);
+    sl_reactor_disarm(io->reactor, &change->timer);
+    sl_transfer_io_answer(&change->call, err, "memory is still used by connections of peers");
+}
+
+/* Work of a reactor: some memory fell out of use. */
+static bool look(struct sl_transfer_work *work)
+{
+    struct sl_transfer_io *io = SL_CONTAINER_OF(work, struct sl_transfer_io, removal_work);
+    SL_LIST_FOREACH (link, &io->removals) {
+        struct change *change = SL_CONTAINER_OF(link, struct change, link);
+        if (!is_used(change, io->index)) {
+            removal_end(io, change, 0);
+        }
+    }
+    return false;
+}
+
+static void removal_late(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct change *change = SL_CONTAINER_OF(timer, struct change, timer);
+    struct sl_transfer_io *io = change->call.io;
+    if (change->has_closed) {
+        removal_end(io, change, SL_ERR_DEADLINE);
+        return;
+    }
+    change->has_closed = true;
+    sl_reactor_arm(io->reactor, timer,
+                   change->deadline_ns > now_ns ? change->deadline_ns - now_ns : 0);
+    for (uint32_t i = 0; i < change->count; i++) {
+        sl_transfer_target_close_users(io, &change->items[i]->regions[io->index].memory);
+    }
+}
+
+static void remove_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct change *change = SL_CONTAINER_OF(call, struct change, call);
+    for (uint32_t i = 0; i < change->count; i++) {
+        struct sl_transfer_region *region = &change->items[i]->regions[io->index];
+        if (io->index == 0 && sl_transfer_table_find(io->table, region->memory.key) != NULL) {
+            sl_transfer_target_gone(io, region->memory.key);
+        }
+        sl_transfer_table_remove(io->table, region);
+    }
+    if (!is_used(change, io->index)) {
+        sl_transfer_io_answer(call, 0, "removed");
+        return;
+    }
+    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
+    change->timer.run = removal_late;
+    sl_list_append(&io->removals, &change->link);
+    sl_reactor_arm(io->reactor, &change->timer,
+                   change->deadline_ns > now_ns ? (change->deadline_ns - now_ns) / 2 : 0);
+}
+
+/* Under the lock: the range that begins at `base`; NULL: none of that kind. */
+static struct sl_transfer_registration *list_find(struct sl_transfer *transfer, const void *base,
+                                                  bool is_created)
+{
+    const uint32_t index = count_before(transfer, base);
+    struct sl_transfer_registration *found =
+        index < transfer->registration_count ? transfer->registrations[index] : NULL;
+    return found != NULL && found->base == base && found->is_created == is_created ? found : NULL;
+}
+
+static int find_all(struct sl_transfer *transfer, void *const *bases, uint32_t count,
+                    bool is_created, struct sl_transfer_registration **items)
+{
+    int err = 0;
+    sl_port_set_lock(transfer->ports);
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        items[i] = list_find(transfer, bases[i], is_created);
+        if (items[i] == NULL) {
+            err = sl_transfer_fail(SL_ERR_NOT_FOUND, "no memory %s begins at %p",
+                                   is_created ? "of sl_transfer_memory_create" : "registered here",
+                                   bases[i]);
+        } else if (items[i]->is_leaving) {
+            err = sl_transfer_fail(SL_ERR_INVALID, "memory at %p is being unregistered already",
+                                   bases[i]);
+        } else {
+            items[i]->is_leaving = true;
+            continue;
+        }
+        for (uint32_t undo = 0; undo < i; undo++) {
+            items[undo]->is_leaving = false;
+        }
+    }
+    sl_port_set_unlock(transfer->ports);
+    return err;
+}
+
+static void keep_all(struct sl_transfer *transfer, struct sl_transfer_registration **items,
+                     uint32_t count)
+{
+    sl_port_set_lock(transfer->ports);
+    for (uint32_t i = 0; i < count; i++) {
+        items[i]->is_leaving = false;
+    }
+    sl_port_set_unlock(transfer->ports);
+}
+
+static void forget_all(struct sl_transfer *transfer, struct sl_transfer_registration **items,
+                       uint32_t count)
+{
+    sl_port_set_lock(transfer->ports);
+    for (uint32_t i = 0; i < count; i++) {
+        list_remove(transfer, items[i]);
+    }
+    sl_port_set_unlock(transfer->ports);
+    for (uint32_t i = 0; i < count; i++) {
+        registration_free(items[i]);
+    }
+}
+
+static int unregister_all(struct sl_transfer *transfer, void *const *bases, uint32_t count,
+                          bool is_created, uint32_t timeout_ms)
+{
+    int err = sl_transfer_settings_check_timeout(timeout_ms);
+    if (err != 0 || count == 0) {
+        return err;
+    }
+    struct sl_transfer_registration **items =
+        calloc(count, sizeof(struct sl_transfer_registration *));
+    if (items == NULL) {
+        return sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    err = find_all(transfer, bases, count, is_created, items);
+    if (err != 0) {
+        free(items);
+        return err;
+    }
+    const uint64_t deadline_ns =
+        sl_clock_now_ns(sl_clock_system()) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    for (uint32_t i = 0; err == 0 && i < transfer->settings.reactor_count; i++) {
+        struct change change = {.call = {.run = remove_all},
+                                .items = items,
+                                .count = count,
+                                .deadline_ns = deadline_ns};
+        err = sl_transfer_io_call(&transfer->ios[i], &change.call);
+    }
+    if (err == 0) {
+        forget_all(transfer, items, count);
+        err = sl_transfer_succeed();
+    } else {
+        keep_all(transfer, items, count);
+    }
+    free(items);
+    return err;
+}
+
+int sl_transfer_unregister(struct sl_transfer *transfer, void *const *bases, uint32_t count,
+                           uint32_t timeout_ms)
+{
+    sl_assert(transfer != NULL);
+    sl_assert(bases != NULL || count == 0);
+    return unregister_all(transfer, bases, count, false, timeout_ms);
+}
+
+/* Memory of the engine */
+
+static int map(size_t bytes, int numa_node, void **out)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
+    }
+    const unsigned long nodes = numa_node >= 0 ? 1UL << numa_node : 0;
+    if (numa_node >= 0 &&
+        syscall(SYS_mbind, base, bytes, MPOL_PREFERRED, &nodes, (unsigned long)NUMA_NODE_MAX + 1,
+                0) != 0 &&
+        errno == EINVAL) {
+        (void)munmap(base, bytes);
+        return sl_transfer_fail(SL_ERR_INVALID, "numa_node %d: there is no such node", numa_node);
+    }
+    *out = base;
+    return 0;
+}
+
+int sl_transfer_memory_create(struct sl_transfer *transfer, size_t bytes, int numa_node,
+                              unsigned access, void **out)
+{
+    sl_assert(transfer != NULL);
+    sl_assert(out != NULL);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (bytes == 0 || bytes > SIZE_MAX - page || numa_node < -1 || numa_node > NUMA_NODE_MAX) {
+        return sl_transfer_fail(SL_ERR_INVALID,
+                                "%zu bytes on numa_node %d: accepts 1 byte or more "
+                                "on nodes -1 to %d",
+                                bytes, numa_node, NUMA_NODE_MAX);
+    }
+    void *base = NULL;
+    bytes = (bytes + page - 1) / page * page;
+    int err = map(bytes, numa_node, &base);
+    if (err != 0) {
+        return err;
+    }
+    const struct sl_transfer_memory memory = {.base = base, .bytes = bytes, .access = access};
+    err = register_all(transfer, &memory, 1, true);
+    if (err != 0) {
+        (void)munmap(base, bytes);
+        return err;
+    }
+    *out = base;
+    return sl_transfer_succeed();
+}
+
+int sl_transfer_memory_free(struct sl_transfer *transfer, void **memory, uint32_t timeout_ms)
+{
+    sl_assert(transfer != NULL);
+    sl_assert(memory != NULL);
+    int err = unregister_all(transfer, memory, 1, true, timeout_ms);
+    if (err == 0) {
+        *memory = NULL;
+    }
+    return err;
+}
+
+/* Start and end */
+
+int sl_transfer_memory_init(struct sl_transfer *transfer)
+{
+    transfer->registrations =
+        calloc(SL_LIMIT_TRANSFER_BUFFERS, sizeof(struct sl_transfer_registration *));
+    for (uint32_t i = 0; i < transfer->settings.reactor_count; i++) {
+        transfer->ios[i].removal_work.run = look;
+    }
+    return transfer->registrations != NULL ? 0 : SL_ERR_NO_MEMORY;
+}
+
+void sl_transfer_memory_fini(struct sl_transfer *transfer)
+{
+    for (uint32_t i = 0; i < transfer->registration_count; i++) {
+        registration_free(transfer->registrations[i]);
+    }
+    free(transfer->registrations);
+}

@@ -1,0 +1,25 @@
+/* Registered memory: checks, and changes of the reactors' tables. The functions of the public API
+ * are in memory.c; these are for the engine's start and end. */
+#ifndef SL_TRANSFER_MEMORY_H
+#define SL_TRANSFER_MEMORY_H
+
+#include "transfer/engine.h"
+
+/* One registered range. Owned by the engine. */
+struct sl_transfer_registration {
+    uint8_t *base;
+    uint64_t bytes, key;
+    unsigned access;
+    char location[SL_TRANSFER_LOCATION_BYTES];
+    bool is_created;                     /* by memory_create */
+    bool is_leaving;                     /* an unregister is in progress */
+    struct sl_transfer_region regions[]; /* one for each reactor */
+};
+
+/* Errors: NO_MEMORY. */
+int sl_transfer_memory_init(struct sl_transfer *transfer);
+
+/* The reactors have stopped. */
+void sl_transfer_memory_fini(struct sl_transfer *transfer);
+
+#endif

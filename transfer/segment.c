@@ -1,0 +1,548 @@
+#include "transfer/segment.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "transfer/engine.h"
+#include "transfer/error.h"
+
+/* After a disconnect, the peer's process may be alive: it gets this long to welcome again. */
+#define GONE_NS (5 * SL_CLOCK_NS_PER_S)
+/* A page of the list of buffers. */
+#define PAGE_NS (10 * SL_CLOCK_NS_PER_S)
+
+/* Mail to the routes. It is answered, so that the segment outlives it. */
+
+struct update {
+    struct sl_transfer_segment *segment;
+    struct sl_transfer_remote *remote;
+    int err;
+    char reason[SL_TRANSFER_REASON_BYTES];
+};
+
+static void finish_closing(struct sl_transfer_segment *segment);
+
+static void answered(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_transfer_segment *segment = ctx;
+    sl_assert(segment->mails_out > 0);
+    segment->mails_out--;
+    if (segment->mails_out > 0) {
+        return;
+    }
+    if (segment->opening != NULL) {
+        struct sl_transfer_call *call = segment->opening;
+        segment->opening = NULL;
+        sl_transfer_io_answer(call, 0, "open");
+    } else if (segment->closing != NULL) {
+        finish_closing(segment);
+    }
+}
+
+static void answer(struct sl_transfer_segment *segment)
+{
+    struct sl_reactor *here = sl_reactor_running();
+    sl_reactor_post(here, segment->home->index, (struct sl_mail){.run = answered, .ctx = segment});
+}
+
+static void post(struct sl_transfer_segment *segment, uint32_t index, sl_mail_fn *run, void *ctx)
+{
+    segment->mails_out++;
+    sl_reactor_post(segment->home->reactor, index,
+                    (struct sl_mail){.run = run, .ctx = ctx, .a = index});
+}
+
+static void take_update(void *ctx, uint64_t index, uint64_t b)
+{
+    struct update *update = ctx;
+    struct sl_transfer_segment *segment = update->segment;
+    struct sl_transfer_route *route = &segment->routes[index];
+    if (update->err != 0) {
+        sl_transfer_route_fail(route, update->err, update->reason);
+    } else {
+        route->endpoints = segment->endpoints;
+        route->endpoint_count = segment->endpoint_count;
+        route->incarnation = segment->incarnation;
+        sl_transfer_route_set_remote(route, update->remote);
+    }
+    free(update);
+    answer(segment);
+}
+
+static void fail(struct sl_transfer_segment *segment, int err, const char *reason);
+
+/* Sends every reactor its own copy of the list. */
+static void publish(struct sl_transfer_segment *segment)
+{
+    const size_t bytes =
+        sizeof *segment->remote + segment->remote->count * sizeof segment->remote->buffers[0];
+    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
+        struct update *update = calloc(1, sizeof *update);
+        struct sl_transfer_remote *copy = malloc(bytes);
+        if (update == NULL || copy == NULL) {
+            free(update);
+            free(copy);
+            fail(segment, SL_ERR_NO_MEMORY, "no memory for the list of its buffers");
+            return;
+        }
+        memcpy(copy, segment->remote, bytes);
+        update->segment = segment;
+        update->remote = copy;
+        post(segment, i, take_update, update);
+    }
+}
+
+/* The segment is closed for good. */
+static void fail(struct sl_transfer_segment *segment, int err, const char *reason)
+{
+    if (segment->err != 0) {
+        return;
+    }
+    segment->err = err;
+    (void)snprintf(segment->reason, sizeof segment->reason, "%s", reason);
+    sl_reactor_disarm(segment->home->reactor, &segment->gone);
+    if (segment->opening != NULL) {
+        struct sl_transfer_call *call = segment->opening;
+        segment->opening = NULL;
+        sl_transfer_io_answer(call, err, "%s", reason);
+        return;
+    }
+    sl_log_warn("transfer: segment %s is closed: %s", segment->name, reason);
+    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
+        struct update *update = calloc(1, sizeof *update);
+        if (update != NULL) {
+            update->segment = segment;
+            update->err = err;
+            (void)snprintf(update->reason, sizeof update->reason, "%s", reason);
+            post(segment, i, take_update, update);
+        }
+    }
+}
+
+/* The list of buffers */
+
+static int reserve(struct sl_transfer_segment *segment, uint32_t count)
+{
+    if (segment->remote != NULL && count <= segment->remote_capacity) {
+        return 0;
+    }
+    const uint32_t capacity = count * 2 + 16;
+    struct sl_transfer_remote *larger =
+        realloc(segment->remote, sizeof *larger + capacity * sizeof larger->buffers[0]);
+    if (larger == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    if (segment->remote == NULL) {
+        larger->count = 0;
+    }
+    segment->remote = larger;
+    segment->remote_capacity = capacity;
+    return 0;
+}
+
+static bool is_apart(const struct sl_transfer_remote_buffer *low,
+                     const struct sl_transfer_remote_buffer *high)
+{
+    return low->address + low->bytes <= high->address;
+}
+
+/* Inserts a buffer that overlaps no other; a peer that sends another one is ignored. */
+static void insert(struct sl_transfer_remote *remote, const struct sl_transfer_remote_buffer *added)
+{
+    uint32_t index = remote->count;
+    while (index > 0 && remote->buffers[index - 1].address > added->address) {
+        index--;
+    }
+    if ((index > 0 && !is_apart(&remote->buffers[index - 1], added)) ||
+        (index < remote->count && !is_apart(added, &remote->buffers[index]))) {
+        return;
+    }
+    memmove(&remote->buffers[index + 1], &remote->buffers[index],
+            (remote->count - index) * sizeof remote->buffers[0]);
+    remote->buffers[index] = *added;
+    remote->count++;
+}
+
+static int add_buffers(struct sl_transfer_segment *segment,
+                       const struct sl_message_buffers *buffers)
+{
+    const uint32_t count = segment->remote != NULL ? segment->remote->count : 0;
+    if (count + buffers->count > SL_LIMIT_TRANSFER_BUFFERS) {
+        return SL_ERR_TOO_LARGE;
+    }
+    int err = reserve(segment, count + buffers->count);
+    for (uint32_t i = 0; err == 0 && i < buffers->count; i++) {
+        const struct sl_message_buffer *from = &buffers->items[i];
+        struct sl_transfer_remote_buffer to = {.address = from->address,
+                                               .bytes = from->bytes,
+                                               .key = from->key,
+                                               .access = from->access};
+        (void)snprintf(to.location, sizeof to.location, "%s", from->location);
+        insert(segment->remote, &to);
+    }
+    return err;
+}
+
+static void remove_buffers(struct sl_transfer_remote *remote,
+                           const struct sl_message_buffer_keys *keys)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < remote->count; i++) {
+        bool is_gone = false;
+        for (uint32_t k = 0; k < keys->count; k++) {
+            is_gone = is_gone || keys->items[k] == remote->buffers[i].key;
+        }
+        if (!is_gone) {
+            remote->buffers[kept++] = remote->buffers[i];
+        }
+    }
+    remote->count = kept;
+}
+
+static int take_endpoints(struct sl_transfer_segment *segment,
+                          const struct sl_message_segment *message)
+{
+    if (segment->endpoints != NULL) {
+        return 0; /* they do not change while the process lives */
+    }
+    segment->endpoints = calloc(message->endpoint_count + 1, sizeof *segment->endpoints);
+    if (segment->endpoints == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < message->endpoint_count; i++) {
+        struct sl_endpoint *to = &segment->endpoints[segment->endpoint_count];
+        if (sl_endpoint_parse(message->endpoints[i].endpoint, to, NULL, 0) == 0 &&
+            to->scheme == SL_ENDPOINT_TCP) {
+            segment->endpoint_count++;
+        }
+    }
+    return segment->endpoint_count > 0 ? 0 : SL_ERR_UNSUPPORTED;
+}
+
+static void request_page(struct sl_transfer_segment *segment, uint64_t above);
+
+static void page_received(void *ctx, const struct sl_message *message, int err, const char *reason)
+{
+    struct sl_transfer_segment *segment = ctx;
+    if (err == SL_ERR_CANCELLED || segment->err != 0) {
+        return; /* the session is closing */
+    }
+    if (err == 0) {
+        err = add_buffers(segment, &message->segment.buffers);
+        err = err != 0 ? err : take_endpoints(segment, &message->segment);
+        reason = err == SL_ERR_UNSUPPORTED ? "it offers no tcp endpoint" : sl_err_name(err);
+    }
+    if (err != 0) {
+        fail(segment, err, reason);
+    } else if (message->segment.more && message->segment.buffers.count > 0) {
+        request_page(segment,
+                     message->segment.buffers.items[message->segment.buffers.count - 1].address);
+    } else {
+        publish(segment);
+    }
+}
+
+static void request_page(struct sl_transfer_segment *segment, uint64_t above)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_SEGMENT_GET, .above = above};
+    sl_session_request(segment->session, &message, PAGE_NS, page_received, segment);
+}
+
+/* Events of the control session */
+
+static void welcomed(void *ctx, struct sl_session *session,
+                     const struct sl_message_welcome *welcome)
+{
+    struct sl_transfer_segment *segment = ctx;
+    sl_reactor_disarm(segment->home->reactor, &segment->gone);
+    if (segment->incarnation != 0 && segment->incarnation != welcome->incarnation) {
+        fail(segment, SL_ERR_CLOSED, "its process was restarted: open the segment again");
+        return;
+    }
+    segment->session = session; /* in the first event the owner does not have it yet */
+    segment->incarnation = welcome->incarnation;
+    if (segment->remote != NULL) {
+        segment->remote->count = 0; /* changes may have been missed */
+    }
+    request_page(segment, 0);
+}
+
+static void notified(void *ctx, struct sl_session *session, const struct sl_message *message)
+{
+    struct sl_transfer_segment *segment = ctx;
+    int err = 0;
+    if (segment->err != 0 || segment->remote == NULL) {
+        return; /* the requested list has it too */
+    }
+    if (message->kind == SL_MESSAGE_BUFFER_ADDED) {
+        err = add_buffers(segment, &message->buffers);
+    } else if (message->kind == SL_MESSAGE_BUFFER_GONE) {
+        remove_buffers(segment->remote, &message->keys);
+    } else {
+        return;
+    }
+    if (err != 0) {
+        fail(segment, err, "it has too many buffers");
+    } else if (segment->opening == NULL) {
+        publish(segment);
+    }
+}
+
+static void peer_gone(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_transfer_segment *segment = SL_CONTAINER_OF(timer, struct sl_transfer_segment, gone);
+    char reason[SL_TRANSFER_REASON_BYTES];
+    (void)snprintf(reason, sizeof reason, "%s has ended or is unreachable: %.200s", segment->name,
+                   sl_session_last_error(segment->session));
+    fail(segment, SL_ERR_CLOSED, reason);
+}
+
+static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    struct sl_transfer_segment *segment = ctx;
+    if (segment->err == 0) {
+        sl_reactor_arm(segment->home->reactor, &segment->gone, GONE_NS);
+    }
+}
+
+static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    struct sl_transfer_segment *segment = ctx;
+    segment->session = session;
+    sl_session_close(&segment->session);
+    fail(segment, segment->incarnation != 0 ? SL_ERR_CLOSED : err, reason);
+}
+
+static void received(void *ctx, struct sl_session *session,
+                     const struct sl_transport_message *message)
+{
+    sl_transport_release(sl_session_conn(session), message);
+    sl_session_reconnect(session, "it sent data on a control connection");
+}
+
+static void *sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
+{
+    sl_session_reconnect(session, "it sent data on a control connection");
+    return NULL;
+}
+
+static const struct sl_session_events session_events = {
+    .welcomed = welcomed,
+    .received = received,
+    .sink = sink,
+    .notified = notified,
+    .lost = lost,
+    .closed = closed,
+};
+
+/* Opening */
+
+struct open_call {
+    struct sl_transfer_call call;
+    struct sl_transfer_segment *segment;
+    uint32_t timeout_ms;
+};
+
+static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    const struct open_call *open = SL_CONTAINER_OF(call, struct open_call, call);
+    struct sl_transfer_segment *segment = open->segment;
+    const struct sl_transfer *engine = segment->engine;
+    const struct sl_session_options options = {
+        .transport = io->tcp,
+        .outbox = &io->outbox,
+        .endpoint = segment->endpoint,
+        .hello = {.purpose = SL_MESSAGE_PURPOSE_TRANSFER,
+                  .role = SL_MESSAGE_ROLE_CLIENT,
+                  .client_id = engine->incarnation,
+                  .checksum = engine->settings.checksum},
+        .events = &session_events,
+        .ctx = segment,
+        .peer_name = segment->name,
+        .start_timeout_ns = open->timeout_ms * SL_CLOCK_NS_PER_MS,
+        .persistent = true,
+        .secret = &engine->settings.secret,
+    };
+    segment->gone.run = peer_gone;
+    segment->opening = call;
+    const int err = sl_session_open(&options, &segment->session);
+    if (err != 0) {
+        fail(segment, err, "no memory for a session");
+    }
+}
+
+static int segment_create(struct sl_transfer *transfer, const char *name,
+                          struct sl_transfer_segment **out)
+{
+    const uint32_t reactor_count = transfer->settings.reactor_count;
+    struct sl_endpoint endpoint;
+    int err = sl_transfer_settings_parse_name(name, &endpoint);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_transfer_segment *made =
+        calloc(1, sizeof *made + reactor_count * sizeof made->routes[0]);
+    if (made == NULL) {
+        return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for a segment");
+    }
+    made->engine = transfer;
+    made->endpoint = endpoint;
+    (void)snprintf(made->name, sizeof made->name, "%s", name);
+    for (uint32_t i = 0; i < reactor_count; i++) {
+        sl_transfer_route_init(&made->routes[i], &transfer->ios[i], made->name);
+    }
+    sl_port_set_lock(transfer->ports);
+    if (transfer->segment_count == SL_LIMIT_TRANSFER_SEGMENTS) {
+        err = SL_ERR_TOO_LARGE;
+    } else {
+        made->home = &transfer->ios[transfer->segment_count % reactor_count];
+        sl_list_append(&transfer->segments, &made->link);
+        transfer->segment_count++;
+    }
+    sl_port_set_unlock(transfer->ports);
+    if (err != 0) {
+        free(made);
+        return sl_transfer_fail(err, "%d segments are open", SL_LIMIT_TRANSFER_SEGMENTS);
+    }
+    *out = made;
+    return 0;
+}
+
+/* Closing */
+
+struct close_call {
+    struct sl_transfer_call call;
+    struct sl_transfer_segment *segment;
+};
+
+static void close_route(void *ctx, uint64_t index, uint64_t b)
+{
+    struct sl_transfer_segment *segment = ctx;
+    struct sl_transfer_route *route = &segment->routes[index];
+    sl_transfer_route_fail(route, SL_ERR_CANCELLED, "the segment was closed");
+    if (!sl_list_empty(&route->parts)) {
+        /* Lanes are being closed: look again in the next turn. */
+        sl_reactor_post(route->io->reactor, route->io->index,
+                        (struct sl_mail){.run = close_route, .ctx = segment, .a = index});
+        return;
+    }
+    sl_transfer_route_fini(route);
+    answer(segment);
+}
+
+static void finish_closing(struct sl_transfer_segment *segment)
+{
+    struct sl_transfer_call *call = segment->closing;
+    segment->closing = NULL;
+    free(segment->endpoints);
+    free(segment->remote);
+    sl_transfer_io_answer(call, 0, "closed");
+}
+
+static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct close_call, call)->segment;
+    segment->err = segment->err == 0 ? SL_ERR_CANCELLED : segment->err;
+    segment->closing = call;
+    sl_reactor_disarm(io->reactor, &segment->gone);
+    if (segment->session != NULL) {
+        sl_session_close(&segment->session);
+    }
+    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
+        post(segment, i, close_route, segment);
+    }
+}
+
+static void segment_destroy(struct sl_transfer_segment *segment)
+{
+    struct sl_transfer *transfer = segment->engine;
+    struct close_call close = {.call = {.run = close_here}, .segment = segment};
+    (void)sl_transfer_io_call(segment->home, &close.call);
+    sl_port_set_lock(transfer->ports);
+    sl_list_remove(&segment->link);
+    transfer->segment_count--;
+    sl_port_set_unlock(transfer->ports);
+    free(segment);
+}
+
+void sl_transfer_segment_close_all(struct sl_transfer *transfer)
+{
+    struct sl_list_link *link;
+    while ((link = sl_list_first(&transfer->segments)) != NULL) {
+        segment_destroy(SL_CONTAINER_OF(link, struct sl_transfer_segment, link));
+    }
+}
+
+/* Public */
+
+int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name, uint32_t timeout_ms,
+                             struct sl_transfer_segment **out)
+{
+    sl_assert(transfer != NULL);
+    sl_assert(out != NULL);
+    struct sl_transfer_segment *segment = NULL;
+    int err = sl_transfer_settings_check_timeout(timeout_ms);
+    err = err != 0 ? err : segment_create(transfer, name, &segment);
+    if (err != 0) {
+        return err;
+    }
+    struct open_call open = {
+        .call = {.run = open_here}, .segment = segment, .timeout_ms = timeout_ms};
+    err = sl_transfer_io_call(segment->home, &open.call);
+    if (err != 0) {
+        char reason[SL_TRANSFER_REASON_BYTES];
+        (void)snprintf(reason, sizeof reason, "%s", sl_transfer_last_error());
+        segment_destroy(segment);
+        return sl_transfer_fail(err, "%s", reason);
+    }
+    *out = segment;
+    return sl_transfer_succeed();
+}
+
+void sl_transfer_segment_close(struct sl_transfer_segment **segment)
+{
+    sl_assert(segment != NULL);
+    if (*segment != NULL) {
+        segment_destroy(*segment);
+        *segment = NULL;
+    }
+}
+
+struct buffers_call {
+    struct sl_transfer_call call;
+    const struct sl_transfer_segment *segment;
+    struct sl_transfer_buffer *buffers;
+    uint32_t room, count;
+};
+
+static void copy_buffers(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct buffers_call *buffers = SL_CONTAINER_OF(call, struct buffers_call, call);
+    const struct sl_transfer_remote *remote = buffers->segment->remote;
+    buffers->count = remote->count;
+    for (uint32_t i = 0; i < remote->count && i < buffers->room; i++) {
+        const struct sl_transfer_remote_buffer *from = &remote->buffers[i];
+        buffers->buffers[i] = (struct sl_transfer_buffer){
+            .address = from->address, .bytes = from->bytes, .access = from->access};
+        memcpy(buffers->buffers[i].location, from->location, sizeof from->location);
+    }
+    sl_transfer_io_answer(call, 0, "copied");
+}
+
+int sl_transfer_segment_buffers(struct sl_transfer_segment *segment,
+                                struct sl_transfer_buffer *buffers, uint32_t room, uint32_t *count)
+{
+    sl_assert(segment != NULL);
+    sl_assert(count != NULL);
+    struct buffers_call copy = {
+        .call = {.run = copy_buffers}, .segment = segment, .buffers = buffers, .room = room};
+    const int err = sl_transfer_io_call(segment->home, &copy.call);
+    if (err == 0) {
+        *count = copy.count;
+    }
+    return err;
+}

@@ -1,0 +1,36 @@
+/* A segment is the registered memory of a peer: a control session, which keeps the list of the
+ * peer's buffers up to date, on one reactor (its home), and a route on every reactor.
+ * The functions of the public API are in segment.c; any thread calls them. */
+#ifndef SL_TRANSFER_SEGMENT_H
+#define SL_TRANSFER_SEGMENT_H
+
+#include "transfer/route.h"
+
+struct sl_transfer_segment {
+    struct sl_list_link link; /* of the engine's, under its lock */
+    struct sl_transfer *engine;
+    struct sl_transfer_io *home;
+    char name[SL_TRANSFER_NAME_BYTES];
+    struct sl_endpoint endpoint; /* of the control connection */
+
+    /* The home reactor's. */
+    struct sl_session *session;
+    uint64_t incarnation;          /* 0: not welcomed yet */
+    struct sl_endpoint *endpoints; /* of the lanes; then for all reactors */
+    uint32_t endpoint_count;
+    struct sl_transfer_remote *remote; /* what the peer has sent so far */
+    uint32_t remote_capacity;
+    struct sl_timer gone; /* after a disconnect: until the peer counts as ended */
+    int err;              /* not 0: closed for good */
+    char reason[SL_TRANSFER_REASON_BYTES];
+    uint32_t mails_out;               /* to the routes, unanswered */
+    struct sl_transfer_call *opening; /* waits for the list of buffers */
+    struct sl_transfer_call *closing; /* waits for the routes */
+
+    struct sl_transfer_route routes[]; /* by reactor */
+};
+
+/* Frees all segments of an engine that ends. */
+void sl_transfer_segment_close_all(struct sl_transfer *transfer);
+
+#endif

@@ -1,0 +1,278 @@
+#include "transfer/settings.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transfer/error.h"
+
+/* TCP_CA_NAME_MAX of Linux, with NUL. */
+#define CONGESTION_CONTROL_BYTES 16
+
+static bool is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+int sl_transfer_settings_check_timeout(uint32_t timeout_ms)
+{
+    return timeout_ms >= 1 && timeout_ms <= SL_TRANSFER_TIMEOUT_MS_MAX
+               ? 0
+               : sl_transfer_fail(SL_ERR_INVALID, "timeout_ms %u is not in 1 to %d", timeout_ms,
+                                  SL_TRANSFER_TIMEOUT_MS_MAX);
+}
+
+/* Addresses */
+
+int sl_transfer_settings_parse_name(const char *name, struct sl_endpoint *out)
+{
+    char reason[SL_LIMIT_ENDPOINT_BYTES];
+    if (!is_given(name) || strlen(name) >= SL_TRANSFER_NAME_BYTES) {
+        return sl_transfer_fail(SL_ERR_INVALID, "a name has 1 to %d characters, \"host:port\"",
+                                SL_TRANSFER_NAME_BYTES - 1);
+    }
+    if (strstr(name, "://") != NULL) {
+        return sl_transfer_fail(SL_ERR_INVALID, "name %s: give \"host:port\", without a scheme",
+                                name);
+    }
+    int err = sl_endpoint_parse(name, out, reason, sizeof reason);
+    return err == 0 ? 0 : sl_transfer_fail(err, "name %s", reason);
+}
+
+/* The first address of the host that other hosts may reach; without one, 127.0.0.1. */
+static int find_address(struct sl_endpoint *out)
+{
+    struct ifaddrs *all;
+    *out = (struct sl_endpoint){.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
+    if (getifaddrs(&all) != 0) {
+        return sl_transfer_fail(SL_ERR_NOT_FOUND, "the system does not list its addresses: give "
+                                                  "a name, \"host:port\"");
+    }
+    for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
+        struct sockaddr_storage address = {0};
+        if (one->ifa_addr == NULL || one->ifa_addr->sa_family != AF_INET ||
+            (one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) {
+            continue;
+        }
+        memcpy(&address, one->ifa_addr, sizeof(struct sockaddr_in));
+        if (sl_endpoint_from_sockaddr(&address, out) == 0) {
+            break;
+        }
+    }
+    freeifaddrs(all);
+    out->port = 0;
+    return 0;
+}
+
+static int take_name(struct sl_transfer_settings *out, const struct sl_transfer_options *options)
+{
+    int err = options->name == NULL ? find_address(&out->control)
+                                    : sl_transfer_settings_parse_name(options->name, &out->control);
+    out->data = out->control;
+    out->data.port = 0;
+    return err;
+}
+
+static int take_endpoints(struct sl_transfer_settings *out, const char *endpoints)
+{
+    char reason[SL_LIMIT_ENDPOINT_BYTES];
+    if (endpoints == NULL) {
+        return 0;
+    }
+    if (strchr(endpoints, ',') != NULL) {
+        return sl_transfer_fail(SL_ERR_UNSUPPORTED,
+                                "endpoints %s: this version takes one, tcp://host:port", endpoints);
+    }
+    int err = sl_endpoint_parse(endpoints, &out->data, reason, sizeof reason);
+    if (err != 0) {
+        return sl_transfer_fail(err, "endpoints: %s", reason);
+    }
+    return out->data.scheme == SL_ENDPOINT_TCP
+               ? 0
+               : sl_transfer_fail(SL_ERR_UNSUPPORTED,
+                                  "endpoints %s: this version moves data over tcp:// only",
+                                  endpoints);
+}
+
+static int check_metadata(const char *metadata)
+{
+    if (metadata == NULL || strcmp(metadata, "P2PHANDSHAKE") == 0) {
+        return 0;
+    }
+    if (starts_with(metadata, "redis://") || starts_with(metadata, "rediss://")) {
+        return sl_transfer_fail(SL_ERR_UNSUPPORTED,
+                                "metadata %s: Redis is not supported; use etcd, an HTTP server, or "
+                                "P2PHANDSHAKE",
+                                metadata);
+    }
+    return sl_transfer_fail(SL_ERR_UNSUPPORTED,
+                            "metadata %s: this version supports P2PHANDSHAKE only", metadata);
+}
+
+/* Security */
+
+static int take_tls(struct sl_transfer_settings *out, const struct sl_transfer_options *options)
+{
+    const struct {
+        const char *from, **to;
+    } files[] = {{options->tls_certificate, &out->tls.certificate},
+                 {options->tls_key, &out->tls.key},
+                 {options->tls_authority, &out->tls.authority},
+                 {options->tls_peer_name, &out->tls.peer_name}};
+    uint32_t given = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        given += is_given(files[i].from) ? 1 : 0;
+    }
+    if (given == 0 && options->tls_peer_name == NULL) {
+        return 0;
+    }
+    if (given != 3) {
+        return sl_transfer_fail(SL_ERR_INVALID,
+                                "tls_certificate, tls_key and tls_authority: all three or none");
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        if (files[i].from != NULL && (*files[i].to = strdup(files[i].from)) == NULL) {
+            return sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
+        }
+    }
+    out->transport.tls = &out->tls;
+    return 0;
+}
+
+static int check_exposure(const struct sl_transfer_settings *settings)
+{
+    const struct sl_endpoint *endpoints[] = {&settings->control, &settings->data};
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!sl_endpoint_is_loopback(endpoints[i])) {
+            char text[SL_LIMIT_ENDPOINT_BYTES];
+            sl_endpoint_format(endpoints[i], text, sizeof text);
+            return sl_transfer_fail(SL_ERR_REFUSED,
+                                    "%s is open to the network, and there is no secret: give one, "
+                                    "or a name on 127.0.0.1, or insecure when the network is "
+                                    "trusted",
+                                    text);
+        }
+    }
+    return 0;
+}
+
+static int take_security(struct sl_transfer_settings *out,
+                         const struct sl_transfer_options *options)
+{
+    if (options->secret != NULL && (options->secret_bytes < SL_SECRET_BYTES_MIN ||
+                                    options->secret_bytes > SL_SECRET_BYTES_MAX)) {
+        return sl_transfer_fail(SL_ERR_INVALID, "secret_bytes %zu is not in %d to %d",
+                                options->secret_bytes, SL_SECRET_BYTES_MIN, SL_SECRET_BYTES_MAX);
+    }
+    if (options->secret != NULL) {
+        out->secret.byte_count = (uint32_t)options->secret_bytes;
+        memcpy(out->secret.bytes, options->secret, options->secret_bytes);
+    } else if (!options->insecure) {
+        int err = check_exposure(out);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return take_tls(out, options);
+}
+
+/* Numbers */
+
+static int take_number(const char *name, uint32_t value, uint32_t standard, uint32_t min,
+                       uint32_t max, uint32_t *out)
+{
+    *out = value == 0 ? standard : value;
+    return *out >= min && *out <= max ? 0
+                                      : sl_transfer_fail(SL_ERR_INVALID, "%s %u is not in %u to %u",
+                                                         name, value, min, max);
+}
+
+static int take_numbers(struct sl_transfer_settings *out, const struct sl_transfer_options *options)
+{
+    int err = take_number("reactor_count", options->reactor_count, 1, 1, SL_LIMIT_REACTORS,
+                          &out->reactor_count);
+    err = err != 0 ? err
+                   : take_number("lanes", options->lanes, SL_TRANSFER_SETTINGS_LANES, 1,
+                                 SL_TRANSFER_SETTINGS_LANES_MAX, &out->lanes);
+    err = err != 0
+              ? err
+              : take_number("slice_bytes", options->slice_bytes, SL_TRANSFER_SETTINGS_SLICE_BYTES,
+                            SL_TRANSFER_SETTINGS_SLICE_BYTES_MIN, SL_LIMIT_FRAME_PAYLOAD_BYTES,
+                            &out->slice_bytes);
+    err = err != 0 ? err
+                   : take_number("stall_ms", options->stall_ms, SL_TRANSFER_SETTINGS_STALL_MS, 50,
+                                 SL_TRANSFER_TIMEOUT_MS_MAX, &out->stall_ms);
+    return err != 0 ? err
+                    : take_number("start_timeout_ms", options->start_timeout_ms,
+                                  SL_TRANSFER_SETTINGS_START_MS, 1, SL_TRANSFER_TIMEOUT_MS_MAX,
+                                  &out->start_timeout_ms);
+}
+
+static int check_devices(const struct sl_transfer_options *options)
+{
+    const struct {
+        const char *name, *value;
+    } texts[] = {{"nic_priority_matrix", options->nic_priority_matrix},
+                 {"rdma_device", options->rdma_device},
+                 {"dpdk_device", options->dpdk_device}};
+    for (uint32_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (is_given(texts[i].value)) {
+            return sl_transfer_fail(SL_ERR_UNSUPPORTED,
+                                    "%s: this version moves data over tcp:// only", texts[i].name);
+        }
+    }
+    return 0;
+}
+
+static int take_congestion_control(struct sl_transfer_settings *out, const char *name)
+{
+    if (name == NULL) {
+        return 0;
+    }
+    if (strlen(name) >= CONGESTION_CONTROL_BYTES) {
+        return sl_transfer_fail(SL_ERR_INVALID, "congestion_control %s: has more than %d letters",
+                                name, CONGESTION_CONTROL_BYTES - 1);
+    }
+    out->congestion_control = strdup(name);
+    out->transport.congestion_control = out->congestion_control;
+    return out->congestion_control != NULL ? 0
+                                           : sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
+}
+
+int sl_transfer_settings_init(struct sl_transfer_settings *out,
+                              const struct sl_transfer_options *options)
+{
+    *out = (struct sl_transfer_settings){.bytes_per_s_max = options->bytes_per_s_max,
+                                         .polling = options->polling,
+                                         .pin_cores = options->pin_cores,
+                                         .checksum = options->checksum};
+    int err = take_numbers(out, options);
+    err = err != 0 ? err : check_metadata(options->metadata);
+    err = err != 0 ? err : check_devices(options);
+    err = err != 0 ? err : take_name(out, options);
+    err = err != 0 ? err : take_endpoints(out, options->endpoints);
+    err = err != 0 ? err : take_security(out, options);
+    err = err != 0 ? err : take_congestion_control(out, options->congestion_control);
+    if (err != 0) {
+        sl_transfer_settings_fini(out);
+    }
+    return err;
+}
+
+void sl_transfer_settings_fini(struct sl_transfer_settings *settings)
+{
+    free((char *)(uintptr_t)settings->tls.certificate);
+    free((char *)(uintptr_t)settings->tls.key);
+    free((char *)(uintptr_t)settings->tls.authority);
+    free((char *)(uintptr_t)settings->tls.peer_name);
+    free(settings->congestion_control);
+    explicit_bzero(settings, sizeof *settings);
+}

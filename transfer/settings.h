@@ -1,0 +1,42 @@
+/* Settings are the checked options of an engine, with copies of all strings. Before start. */
+#ifndef SL_TRANSFER_SETTINGS_H
+#define SL_TRANSFER_SETTINGS_H
+
+#include <starling_transfer.h>
+
+#include "core/secret.h"
+#include "net/transport.h"
+
+#define SL_TRANSFER_SETTINGS_LANES           2
+#define SL_TRANSFER_SETTINGS_LANES_MAX       64
+#define SL_TRANSFER_SETTINGS_STALL_MS        2000
+#define SL_TRANSFER_SETTINGS_START_MS        10000
+#define SL_TRANSFER_SETTINGS_SLICE_BYTES     (1U << 20)
+#define SL_TRANSFER_SETTINGS_SLICE_BYTES_MIN (4U << 10)
+
+struct sl_transfer_settings {
+    struct sl_endpoint control; /* of the engine's name; port 0: any */
+    struct sl_endpoint data;    /* TCP; port 0: any, one for each reactor */
+    struct sl_secret secret;
+    struct sl_transport_options transport; /* its strings are those below */
+    struct sl_transport_tls tls;
+    char *congestion_control; /* NULL: the system's default */
+    uint32_t reactor_count, lanes, slice_bytes, stall_ms, start_timeout_ms;
+    uint64_t bytes_per_s_max; /* 0: none */
+    bool polling, pin_cores, checksum;
+};
+
+/* Errors, with the reason in sl_transfer_last_error: INVALID, REFUSED (open to the network without
+ * a secret), UNSUPPORTED, NOT_FOUND (this host has no address), NO_MEMORY. On success *out needs
+ * fini. */
+int sl_transfer_settings_init(struct sl_transfer_settings *out,
+                              const struct sl_transfer_options *options);
+void sl_transfer_settings_fini(struct sl_transfer_settings *settings);
+
+/* Parses a segment's name, "host:port". Errors: INVALID. */
+int sl_transfer_settings_parse_name(const char *name, struct sl_endpoint *out);
+
+/* Returns 0 if the timeout is in range. Errors: INVALID. */
+int sl_transfer_settings_check_timeout(uint32_t timeout_ms);
+
+#endif

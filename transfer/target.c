@@ -1,0 +1,510 @@
+#include "transfer/target.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "net/control/auth.h"
+#include "net/control/greeting.h"
+#include "transfer/engine.h"
+
+enum guest_state {
+    GUEST_ACCEPTED,
+    GUEST_CHALLENGED,
+    GUEST_CONTROL, /* welcomed, with control messages only */
+    GUEST_LANE,    /* welcomed, with data frames only */
+    GUEST_ENDING   /* disconnect was called */
+};
+
+/* A connection that a peer has opened. */
+struct guest {
+    struct sl_list_link link; /* of io->guests */
+    struct sl_transfer_io *io;
+    struct sl_conn *conn;
+    struct sl_outbox_queue queue;
+    enum guest_state state;
+    struct sl_greeting greeting;
+    struct sl_timer hello_timer;
+    uint8_t *control_memory; /* of a long control message being received; NULL: none */
+    bool wants_changes;      /* has requested the buffers */
+    struct sl_transfer_work work;
+    struct sl_rma_target *rma; /* of a lane; else NULL */
+};
+
+static void drop(struct guest *guest, const char *why)
+{
+    if (guest->state != GUEST_ENDING) {
+        sl_log_debug("transfer: the connection of %s is closed: %s", guest->conn->peer, why);
+        guest->state = GUEST_ENDING;
+        sl_reactor_disarm(guest->io->reactor, &guest->hello_timer);
+        sl_transport_disconnect(guest->conn);
+    }
+}
+
+static void send_message(struct guest *guest, const struct sl_message *message)
+{
+    if (guest->state == GUEST_ENDING) {
+        return;
+    }
+    const size_t bytes = sl_message_encoded_bytes(message);
+    uint8_t *room = guest->queue.count > SL_LIMIT_UNSENT_ANSWERS
+                        ? NULL
+                        : sl_outbox_reserve(&guest->io->outbox, (uint32_t)bytes);
+    if (room == NULL) {
+        drop(guest, "it does not read what is sent to it");
+        return;
+    }
+    sl_message_encode(message, room + SL_FRAME_HEADER_BYTES);
+    const struct sl_frame frame = {.type = SL_FRAME_CONTROL, .payload_bytes = (uint32_t)bytes};
+    sl_outbox_commit(&guest->io->outbox, guest->conn, &guest->queue, &frame, NULL, 0, NULL, NULL);
+}
+
+/* Refuses the hello. */
+static void refuse(struct guest *guest, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void refuse(struct guest *guest, int err, const char *format, ...)
+{
+    struct sl_message message = {
+        .kind = SL_MESSAGE_ERROR, .id = guest->greeting.hello_id, .error.err = err};
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message.error.text, sizeof message.error.text, format, args);
+    va_end(args);
+    if (sl_transport_may_log(guest->conn->transport)) {
+        sl_log_warn("transfer: %s is refused: %s", guest->conn->peer, message.error.text);
+    }
+    send_message(guest, &message);
+    drop(guest, message.error.text);
+}
+
+/* The lists of buffers */
+
+static bool is_open_to_peers(const struct sl_transfer_region *region)
+{
+    return region->memory.peers_read || region->memory.peers_write;
+}
+
+static void fill_buffer(const struct sl_transfer_region *region, struct sl_message_buffer *out)
+{
+    *out = (struct sl_message_buffer){
+        .key = region->memory.key,
+        .address = (uintptr_t)region->memory.base,
+        .bytes = region->memory.bytes,
+        .access = (region->memory.peers_read ? SL_MESSAGE_BUFFER_READ : 0U) |
+                  (region->memory.peers_write ? SL_MESSAGE_BUFFER_WRITE : 0U),
+    };
+    (void)snprintf(out->location, sizeof out->location, "%s", region->location);
+}
+
+/* Fills the page of buffers at addresses above this one. */
+static void fill_page(const struct sl_transfer_table *table, uint64_t above,
+                      struct sl_message_segment *out)
+{
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct sl_transfer_region *region = table->by_address[i];
+        if ((uintptr_t)region->memory.base <= above || !is_open_to_peers(region)) {
+            continue;
+        }
+        if (out->buffers.count == SL_MESSAGE_BUFFERS_MAX) {
+            out->more = true;
+            return;
+        }
+        fill_buffer(region, &out->buffers.items[out->buffers.count++]);
+    }
+}
+
+static bool fill_endpoints(const struct sl_transfer *engine, struct sl_message_segment *out)
+{
+    const uint32_t count = engine->settings.reactor_count < SL_MESSAGE_ENDPOINTS_MAX
+                               ? engine->settings.reactor_count
+                               : SL_MESSAGE_ENDPOINTS_MAX;
+    out->endpoints = calloc(count, sizeof *out->endpoints);
+    if (out->endpoints == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        sl_endpoint_format(&engine->ios[i].endpoint, out->endpoints[i].endpoint,
+                           sizeof out->endpoints[i].endpoint);
+    }
+    out->endpoint_count = count;
+    return true;
+}
+
+static void answer_segment(struct guest *guest, const struct sl_message *request)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_SEGMENT, .id = request->id};
+    struct sl_message_segment *segment = &message.segment;
+    segment->incarnation = guest->io->engine->incarnation;
+    segment->buffers.items = calloc(SL_MESSAGE_BUFFERS_MAX, sizeof *segment->buffers.items);
+    if (segment->buffers.items == NULL ||
+        (request->above == 0 && !fill_endpoints(guest->io->engine, segment))) {
+        drop(guest, "no memory to answer it");
+    } else {
+        guest->wants_changes = true;
+        fill_page(guest->io->table, request->above, segment);
+        send_message(guest, &message);
+    }
+    sl_message_fini(&message);
+}
+
+static void notify_all(struct sl_transfer_io *io, const struct sl_message *message)
+{
+    SL_LIST_FOREACH (link, &io->guests) {
+        struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
+        if (guest->wants_changes) {
+            send_message(guest, message);
+        }
+    }
+}
+
+void sl_transfer_target_added(struct sl_transfer_io *io, const struct sl_transfer_region *region)
+{
+    struct sl_message_buffer buffer;
+    const struct sl_message message = {.kind = SL_MESSAGE_BUFFER_ADDED,
+                                       .buffers = {.items = &buffer, .count = 1}};
+    if (is_open_to_peers(region)) {
+        fill_buffer(region, &buffer);
+        notify_all(io, &message);
+    }
+}
+
+void sl_transfer_target_gone(struct sl_transfer_io *io, uint64_t key)
+{
+    const struct sl_message message = {.kind = SL_MESSAGE_BUFFER_GONE,
+                                       .keys = {.items = {key}, .count = 1}};
+    notify_all(io, &message);
+}
+
+/* One-sided operations */
+
+static struct sl_rma_memory *find(void *ctx, uint64_t key)
+{
+    struct guest *guest = ctx;
+    struct sl_transfer_region *region = sl_transfer_table_find(guest->io->table, key);
+    return region != NULL ? &region->memory : NULL;
+}
+
+static void unused(void *ctx, struct sl_rma_memory *memory)
+{
+    struct guest *guest = ctx;
+    if (memory->uses == 0 && !sl_list_empty(&guest->io->removals)) {
+        sl_transfer_io_wake(guest->io, &guest->io->removal_work);
+    }
+}
+
+static const struct sl_rma_target_events rma_events = {.find = find, .unused = unused};
+
+static bool pump(struct sl_transfer_work *work)
+{
+    struct guest *guest = SL_CONTAINER_OF(work, struct guest, work);
+    return guest->state == GUEST_LANE && sl_rma_target_pump(guest->rma);
+}
+
+void sl_transfer_target_close_users(struct sl_transfer_io *io, const struct sl_rma_memory *memory)
+{
+    SL_LIST_FOREACH (link, &io->guests) {
+        struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
+        if (guest->rma != NULL && sl_rma_target_uses(guest->rma, memory)) {
+            guest->conn->is_abrupt = true;
+            drop(guest, "it uses memory that is unregistered");
+        }
+    }
+}
+
+/* Handshake */
+
+static void welcome(struct guest *guest)
+{
+    struct sl_message message = sl_greeting_welcome(&guest->greeting);
+    message.welcome.incarnation = guest->io->engine->incarnation;
+    message.welcome.credit_requests = SL_LIMIT_TRANSFER_SLICES;
+    message.welcome.credit_bytes = SL_LIMIT_TRANSFER_CREDIT_BYTES;
+    guest->conn->is_welcome = true;
+    guest->state = guest->greeting.hello.lane == 0 ? GUEST_CONTROL : GUEST_LANE;
+    send_message(guest, &message);
+    if (guest->rma != NULL) {
+        sl_rma_target_open(guest->rma, &rma_events, guest, guest->conn, &guest->io->outbox,
+                           &guest->queue, guest->io->discard);
+    }
+}
+
+/* The peer has proved the secret, or there is none. */
+static void admit(struct guest *guest)
+{
+    const struct sl_transfer *engine = guest->io->engine;
+    const struct sl_message_hello *hello = &guest->greeting.hello;
+    sl_reactor_disarm(guest->io->reactor, &guest->hello_timer);
+    if (hello->purpose != SL_MESSAGE_PURPOSE_TRANSFER) {
+        refuse(guest, SL_ERR_REFUSED, "%s is a transfer engine, no server", engine->name);
+    } else if (hello->incarnation != 0 && hello->incarnation != engine->incarnation) {
+        refuse(guest, SL_ERR_REFUSED, "%s has another incarnation: its process was restarted",
+               engine->name);
+    } else if (hello->lane == 0 && guest->io->index != 0) {
+        refuse(guest, SL_ERR_REFUSED, "control connections go to %s", engine->name);
+    } else if (hello->lane > 0 && (guest->rma = calloc(1, sizeof *guest->rma)) == NULL) {
+        refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more lane", engine->name);
+    } else {
+        welcome(guest);
+    }
+}
+
+static void fail(struct guest *guest, int err, const char *why)
+{
+    if (err == SL_ERR_PROTOCOL) {
+        drop(guest, why);
+    } else {
+        refuse(guest, err, "%s", why);
+    }
+}
+
+static void take_hello(struct guest *guest, const struct sl_message *message)
+{
+    const struct sl_transfer *engine = guest->io->engine;
+    const int err = sl_greeting_hello(&guest->greeting, message);
+    if (err == SL_ERR_VERSION) {
+        char text[SL_MESSAGE_TEXT_BYTES];
+        sl_greeting_version_text(&guest->greeting, engine->name, guest->conn->peer,
+                                 guest->greeting.hello.protocol_version, text);
+        refuse(guest, err, "%s", text);
+        return;
+    }
+    if (err != 0) {
+        drop(guest, "its first message is not a hello");
+        return;
+    }
+    if (!sl_auth_is_required(&engine->settings.secret)) {
+        admit(guest);
+        return;
+    }
+    const char *why;
+    struct sl_message challenge;
+    const int challenge_err = sl_greeting_challenge(&guest->greeting, &challenge, &why);
+    if (challenge_err != 0) {
+        fail(guest, challenge_err, why);
+        return;
+    }
+    guest->state = GUEST_CHALLENGED;
+    send_message(guest, &challenge);
+}
+
+static void take_proof(struct guest *guest, const struct sl_message *message)
+{
+    const char *why;
+    struct sl_message proof;
+    const int err = sl_greeting_proof(&guest->greeting, &guest->io->engine->settings.secret,
+                                      message, &proof, &why);
+    if (err != 0) {
+        fail(guest, err, why);
+        return;
+    }
+    send_message(guest, &proof);
+    admit(guest);
+}
+
+static void hello_late(struct sl_timer *timer, uint64_t now_ns)
+{
+    drop(SL_CONTAINER_OF(timer, struct guest, hello_timer), "it has not authenticated itself");
+}
+
+/* Frames */
+
+static void take_control(struct guest *guest, const struct sl_message *message)
+{
+    switch (message->kind) {
+    case SL_MESSAGE_SEGMENT_GET:
+        answer_segment(guest, message);
+        break;
+    case SL_MESSAGE_BUFFER_RELEASED:
+        break; /* keys are checked with every request: nothing waits for this */
+    case SL_MESSAGE_GOODBYE:
+        drop(guest, "it says goodbye");
+        break;
+    default:
+        drop(guest, "it sent a message that does not belong here");
+        break;
+    }
+}
+
+static void take_message(struct guest *guest, const struct sl_message *message)
+{
+    switch (guest->state) {
+    case GUEST_ACCEPTED:
+        take_hello(guest, message);
+        break;
+    case GUEST_CHALLENGED:
+        take_proof(guest, message);
+        break;
+    case GUEST_CONTROL:
+        take_control(guest, message);
+        break;
+    default:
+        drop(guest, message->kind == SL_MESSAGE_GOODBYE ? "it says goodbye"
+                                                        : "a lane carries data frames only");
+        break;
+    }
+}
+
+static void received_control(struct guest *guest, const struct sl_transport_message *frame)
+{
+    struct sl_message message;
+    const int err = sl_message_decode(frame->payload, frame->header.payload_bytes, &message);
+    sl_transport_release(guest->conn, frame);
+    free(guest->control_memory);
+    guest->control_memory = NULL;
+    if (err != 0) {
+        drop(guest, "it sent a control message that is malformed");
+        return;
+    }
+    take_message(guest, &message);
+    sl_message_fini(&message);
+}
+
+static void received_data(struct guest *guest, const struct sl_transport_message *frame)
+{
+    const char *text;
+    const int err = sl_rma_target_received(guest->rma, frame, &text);
+    if (err != 0) {
+        drop(guest, text);
+    } else {
+        sl_transfer_io_wake(guest->io, &guest->work);
+    }
+}
+
+/* Transport events */
+
+static void on_accepted(void *ctx, struct sl_conn *conn)
+{
+    struct sl_transfer_io *io = ctx;
+    struct guest *guest = calloc(1, sizeof *guest);
+    conn->user = guest;
+    if (guest == NULL) {
+        sl_transport_disconnect(conn);
+        return;
+    }
+    guest->io = io;
+    guest->conn = conn;
+    guest->work.run = pump;
+    guest->hello_timer.run = hello_late;
+    sl_list_append(&io->guests, &guest->link);
+    sl_reactor_arm(io->reactor, &guest->hello_timer, SL_GREETING_TIMEOUT_NS);
+}
+
+static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    struct guest *guest = conn->user;
+    if (guest == NULL || guest->state == GUEST_ENDING) {
+        return NULL;
+    }
+    void *memory = NULL;
+    if (guest->state == GUEST_LANE && header->type == SL_FRAME_DATA) {
+        memory = sl_rma_target_sink(guest->rma, header);
+    } else if (guest->state == GUEST_CONTROL && header->type == SL_FRAME_CONTROL) {
+        free(guest->control_memory);
+        memory = guest->control_memory = malloc(header->payload_bytes);
+    }
+    if (memory == NULL) {
+        drop(guest, "it sent a long frame that was not announced");
+    }
+    return memory;
+}
+
+static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *frame)
+{
+    struct guest *guest = conn->user;
+    const char *flaw = NULL;
+    if (guest == NULL || guest->state == GUEST_ENDING) {
+        sl_transport_release(conn, frame);
+        return;
+    }
+    if (frame->header.version != SL_FRAME_PROTOCOL_VERSION) {
+        flaw = "it sent a frame of another version";
+    } else if (sl_frame_verify(&frame->header, frame->payload) != 0) {
+        flaw = "it sent a frame with a wrong checksum";
+    } else if (frame->header.type != SL_FRAME_CONTROL && guest->state != GUEST_LANE) {
+        flaw = "it sent a frame that does not belong here";
+    }
+    if (flaw != NULL) {
+        sl_transport_release(conn, frame);
+        drop(guest, flaw);
+    } else if (frame->header.type == SL_FRAME_CONTROL) {
+        received_control(guest, frame);
+    } else {
+        received_data(guest, frame);
+    }
+}
+
+static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    struct guest *guest = conn->user;
+    sl_outbox_sent(&guest->io->outbox, cookie);
+    if (guest->state == GUEST_LANE) {
+        sl_transfer_io_wake(guest->io, &guest->work);
+    }
+}
+
+static void on_writable(void *ctx, struct sl_conn *conn)
+{
+    struct guest *guest = conn->user;
+    sl_outbox_writable(&guest->io->outbox, conn, &guest->queue);
+    if (guest->state == GUEST_LANE) {
+        sl_transfer_io_wake(guest->io, &guest->work);
+    }
+}
+
+static void on_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    struct guest *guest = conn->user;
+    if (guest == NULL) {
+        return;
+    }
+    struct sl_transfer_io *io = guest->io;
+    sl_outbox_closed(&io->outbox, conn, &guest->queue);
+    if (guest->rma != NULL && guest->rma->conn != NULL) {
+        sl_rma_target_closed(guest->rma);
+    }
+    sl_reactor_disarm(io->reactor, &guest->hello_timer);
+    sl_list_remove(&guest->link);
+    sl_list_remove(&guest->work.link);
+    free(guest->control_memory);
+    free(guest->rma);
+    free(guest);
+}
+
+static const struct sl_transport_events guest_events = {
+    .accepted = on_accepted,
+    .sink = on_sink,
+    .received = on_received,
+    .sent = on_sent,
+    .writable = on_writable,
+    .closed = on_closed,
+};
+
+static int listen_for_control(struct sl_transfer_io *io)
+{
+    struct sl_transfer *engine = io->engine;
+    struct sl_endpoint bound;
+    const int err =
+        sl_transport_listen(io->tcp, &engine->settings.control, &guest_events, io, &bound);
+    if (err == 0) {
+        const bool is_v6 = strchr(engine->settings.control.host, ':') != NULL;
+        (void)snprintf(engine->name, sizeof engine->name, is_v6 ? "[%.230s]:%u" : "%.230s:%u",
+                       engine->settings.control.host, bound.port);
+    }
+    return err;
+}
+
+void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_endpoint wanted = io->engine->settings.data;
+    int err = io->index == 0 ? listen_for_control(io) : 0;
+    if (wanted.port != 0) {
+        wanted.port = (uint16_t)(wanted.port + io->index);
+    }
+    err = err != 0 ? err : sl_transport_listen(io->tcp, &wanted, &guest_events, io, &io->endpoint);
+    sl_transfer_io_answer(call, err, "cannot listen on %s: %s", io->engine->settings.control.host,
+                          sl_err_name(err));
+}

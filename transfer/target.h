@@ -1,0 +1,21 @@
+/* The accepting side of an engine: connections of peers, which ask for the list of buffers (control
+ * connections, on the first reactor) and read and write registered memory (lanes). Peers are
+ * hostile until they are welcomed, and checked afterwards. Owner reactor. Allocates for each
+ * connection. */
+#ifndef SL_TRANSFER_TARGET_H
+#define SL_TRANSFER_TARGET_H
+
+#include "transfer/io.h"
+
+/* Listens for lanes and, on the first reactor, for control connections: run function of a call.
+ * Sets io->endpoint and, on the first reactor, the engine's name. Errors: IN_USE, NOT_FOUND, IO. */
+void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_call *call);
+
+/* On the first reactor: notifies the peers of a change. */
+void sl_transfer_target_added(struct sl_transfer_io *io, const struct sl_transfer_region *region);
+void sl_transfer_target_gone(struct sl_transfer_io *io, uint64_t key);
+
+/* Ends the connections that still use the memory. Not in an upcall. */
+void sl_transfer_target_close_users(struct sl_transfer_io *io, const struct sl_rma_memory *memory);
+
+#endif
