@@ -114,13 +114,12 @@ HEADER_LINES_MAX = 300
 # Headers that are longer, and may only become shorter. The public API is one header by intent.
 LONG_HEADERS = {
     "include/starling.h": 455,
-    "net/dpdk/internal.h": 456,
     "net/transport.h": 319,
 }
 # ROOM -> .c files whose functions other files call although no header has their name, or the first
 # words of it (snapshot_base.c: snapshot.h). The numbers may only become smaller.
 HEADERLESS = {
-    "core": 1, "kv": 1, "net/builtin": 1, "net/dpdk": 16, "net/dpdk/module": 7, "net/rdma": 1, "ps/agent": 1,
+    "core": 1, "kv": 1, "net/builtin": 1, "net/dpdk/module": 1, "net/rdma": 1, "ps/agent": 1,
     "ps/shard": 7, "tools/doctor": 9, "worker": 3,
 }
 

@@ -1,5 +1,8 @@
 /* Handles acknowledged and lost packets of a connection. */
+#include "net/dpdk/ack.h"
+
 #include "net/dpdk/send.h"
+#include "net/dpdk/send_queue.h"
 
 struct heard {
     struct sl_dpdk_conn *conn;
@@ -14,10 +17,10 @@ static void on_came(void *ctx, const struct sl_dpdk_sent_packet *sent_packet)
     if (sent_packet->kind == SL_DPDK_DATA || sent_packet->kind == SL_DPDK_BUNDLE) {
         sl_dpdk_queue_came(heard->conn, sent_packet->message);
     } else if (sent_packet->kind == SL_DPDK_FIN) {
-        heard->conn->fin_acked = true;
+        heard->conn->end.fin = SL_DPDK_FIN_ACKNOWLEDGED;
         sl_dpdk_mark_ready(heard->conn);
     } else if (sent_packet->kind == SL_DPDK_PROBE && sent_packet->offset != 0) {
-        heard->conn->full_size_acked = true;
+        heard->conn->liveness.full_size_acked = true;
     }
 }
 

@@ -1,22 +1,26 @@
 /* Handles packets of ARP and neighbour discovery, and the news that they bring to connections. */
+#include "net/dpdk/arp.h"
+
 #include <string.h>
 
 #include "core/log.h"
+#include "net/dpdk/connect.h"
+#include "net/dpdk/misrouted.h"
 #include "net/dpdk/neighbour_packet.h"
-#include "net/dpdk/netif.h"
+#include "net/dpdk/route.h"
 
 /* Updates the route after news in the neighbour table. */
 static void follow(struct sl_dpdk_conn *conn)
 {
     uint8_t mac[6];
     if (conn->phase == SL_DPDK_ENDED || sl_dpdk_route_is_own(conn) ||
-        !sl_dpdk_neighbours_look(conn->netif->neighbours, &conn->there.ip, mac)) {
+        !sl_dpdk_neighbours_look(conn->path.netif->neighbours, &conn->path.there.ip, mac)) {
         return;
     }
-    const bool is_first = !conn->routed;
+    const bool is_first = !conn->path.routed;
     sl_dpdk_route_learn(conn, mac);
     if (is_first) {
-        sl_dpdk_setup_routed(conn);
+        sl_dpdk_connect_routed(conn);
     }
 }
 
@@ -62,7 +66,7 @@ void sl_dpdk_arp_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, const u
     }
     SL_LIST_FOREACH (link, &dpdk->conns) {
         struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
-        if (conn->netif == netif) {
+        if (conn->path.netif == netif) {
             follow(conn);
         }
     }

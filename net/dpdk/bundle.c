@@ -1,7 +1,9 @@
+#include "net/dpdk/bundle.h"
+
 #include <string.h>
 
 #include "core/bytes.h"
-#include "net/dpdk/send.h"
+#include "net/dpdk/checksum.h"
 
 static const uint8_t zeros[8];
 

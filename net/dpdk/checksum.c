@@ -1,7 +1,8 @@
+#include "net/dpdk/checksum.h"
+
 #include <string.h>
 
 #include "net/dpdk/checksum_blocks.h"
-#include "net/dpdk/wire.h"
 
 /* Fewer bytes than a block; also copies them if `to` is not NULL. */
 static inline uint64_t tail(uint8_t *to, const uint8_t *from, uint32_t length)

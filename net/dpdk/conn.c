@@ -1,77 +1,26 @@
+#include "net/dpdk/conn.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/list.h"
 #include "core/log.h"
-#include "net/dpdk/cookie.h"
-#include "net/dpdk/internal.h"
+#include "net/dpdk/ack.h"
+#include "net/dpdk/conn_table.h"
+#include "net/dpdk/end.h"
+#include "net/dpdk/receive.h"
+#include "net/dpdk/route.h"
+#include "net/dpdk/send_queue.h"
+#include "net/dpdk/time_wait.h"
 
-#define DRAIN_NS   SL_CLOCK_NS_PER_S
 #define CONFIRM_NS SL_CLOCK_NS_PER_S
 
-/* The table of ids */
-
-static struct sl_dpdk_conn **bucket_of(struct sl_dpdk *dpdk, uint64_t id)
-{
-    return &dpdk->by_id[(id >> SL_DPDK_ID_SHIFT) % SL_DPDK_BUCKETS];
-}
-
-struct sl_dpdk_conn *sl_dpdk_conn_find(const struct sl_dpdk *dpdk, uint64_t id)
-{
-    struct sl_dpdk_conn *conn = dpdk->by_id[(id >> SL_DPDK_ID_SHIFT) % SL_DPDK_BUCKETS];
-    while (conn != NULL && conn->id != id) {
-        conn = conn->id_next;
-    }
-    return conn;
-}
-
-static void enter(struct sl_dpdk_conn *conn)
-{
-    struct sl_dpdk *dpdk = conn->dpdk;
-    struct sl_dpdk_conn **bucket = bucket_of(dpdk, conn->id);
-    conn->id_next = *bucket;
-    *bucket = conn;
-    sl_list_prepend(&dpdk->conns, &conn->alive);
-    dpdk->stats.connections++;
-}
-
-static void leave(struct sl_dpdk_conn *conn)
-{
-    struct sl_dpdk *dpdk = conn->dpdk;
-    struct sl_dpdk_conn **at = bucket_of(dpdk, conn->id);
-    while (*at != conn) {
-        at = &(*at)->id_next;
-    }
-    *at = conn->id_next;
-    sl_list_remove(&conn->alive);
-    sl_list_remove(&conn->dirty);
-    sl_list_remove(&conn->ready);
-    dpdk->stats.connections--;
-}
-
 /* Begin */
-
-uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk)
-{
-    dpdk->random_count++;
-    return sl_dpdk_cookie_hash(dpdk->secret, &dpdk->random_count, sizeof dpdk->random_count);
-}
-
-uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random)
-{
-    const uint64_t tail = random >> SL_DPDK_ID_SHIFT;
-    return (tail != 0 ? tail : 1) << SL_DPDK_ID_SHIFT | (uint64_t)dpdk->boot_epoch << 8 |
-           sl_reactor_index(dpdk->base.reactor);
-}
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_dpdk_conn *conn = SL_CONTAINER_OF(timer, struct sl_dpdk_conn, timer);
-    if (conn->phase == SL_DPDK_ASKING) {
-        sl_dpdk_setup_timer(conn);
-        return;
-    }
-    if (conn->phase == SL_DPDK_DRAINING && now_ns >= conn->deadline_ns) {
+    if (conn->phase == SL_DPDK_DRAINING && now_ns >= conn->end.deadline_ns) {
         sl_dpdk_conn_end(conn, SL_OK, true);
         return;
     }
@@ -108,7 +57,9 @@ static int open_parts(struct sl_dpdk_conn *conn)
 {
     int err = sl_dpdk_send_open(conn);
     err = err != 0 ? err : sl_dpdk_receive_open(conn);
-    return err != 0 ? err : sl_dpdk_sent_packets_open(&conn->sent_packets, conn->first_sequence);
+    return err != 0
+               ? err
+               : sl_dpdk_sent_packets_open(&conn->sent_packets, conn->handshake.first_sequence);
 }
 
 static void close_parts(struct sl_dpdk_conn *conn)
@@ -129,13 +80,13 @@ struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
     sl_conn_init(&conn->base, &dpdk->base, events, ctx);
     conn->dpdk = dpdk;
     conn->id = id;
-    conn->first_sequence = (uint32_t)sl_dpdk_conn_random(dpdk);
+    conn->handshake.first_sequence = (uint32_t)sl_dpdk_conn_table_random(dpdk);
     if (open_parts(conn) != 0) {
         close_parts(conn);
         put_spare(dpdk, conn);
         return NULL;
     }
-    enter(conn);
+    sl_dpdk_conn_table_add(conn);
     sl_dpdk_grant_open(&dpdk->grants, &conn->grant);
     return conn;
 }
@@ -143,7 +94,8 @@ struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
 struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
                                       const struct sl_transport_events *events, void *ctx)
 {
-    return sl_dpdk_conn_make(dpdk, events, ctx, sl_dpdk_conn_id(dpdk, sl_dpdk_conn_random(dpdk)));
+    return sl_dpdk_conn_make(dpdk, events, ctx,
+                             sl_dpdk_conn_table_id(dpdk, sl_dpdk_conn_table_random(dpdk)));
 }
 
 /* Timers */
@@ -153,19 +105,14 @@ void sl_dpdk_conn_set_timer(struct sl_dpdk_conn *conn)
 {
     uint64_t due_ns = sl_dpdk_sent_packets_timer(&conn->sent_packets);
     due_ns = conn->pace_ns < due_ns ? conn->pace_ns : due_ns;
-    if (conn->phase == SL_DPDK_DRAINING && conn->deadline_ns < due_ns) {
-        due_ns = conn->deadline_ns;
+    if (conn->phase == SL_DPDK_DRAINING && conn->end.deadline_ns < due_ns) {
+        due_ns = conn->end.deadline_ns;
     }
     if (due_ns == SL_CLOCK_NEVER ||
         (sl_timer_armed(&conn->timer) && conn->timer.due_ns <= due_ns)) {
         return;
     }
     sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer, due_ns);
-}
-
-void sl_dpdk_conn_stop_timer(struct sl_dpdk_conn *conn)
-{
-    sl_reactor_disarm(conn->dpdk->base.reactor, &conn->timer);
 }
 
 /* Received packets */
@@ -175,21 +122,14 @@ static bool is_numbered(uint8_t kind)
     return kind >= SL_DPDK_DATA && kind <= SL_DPDK_FIN;
 }
 
-bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
-                               const struct sl_dpdk_parsed *parsed)
-{
-    return netif == conn->netif &&
-           memcmp(&parsed->from.ip, &conn->there.ip, sizeof conn->there.ip) == 0 &&
-           parsed->from.port == conn->there.port;
-}
-
 static void owe_acknowledgement(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed,
                                 bool now)
 {
-    conn->ack_due = true;
     if (now || (parsed->header.flags & SL_DPDK_FLAG_ANSWER) != 0 ||
         conn->received.end != conn->received.next) {
-        conn->ack_now = true;
+        conn->ack = SL_DPDK_ACK_DUE_NOW;
+    } else if (conn->ack == SL_DPDK_ACK_NOT_DUE) {
+        conn->ack = SL_DPDK_ACK_DUE;
     }
     sl_dpdk_mark_dirty(conn);
 }
@@ -200,12 +140,12 @@ static void take_fin(struct sl_dpdk_conn *conn, uint32_t message)
 {
     if (conn->phase == SL_DPDK_LIVE &&
         (message - sl_dpdk_receive_next(conn) > 2 * SL_DPDK_MESSAGES ||
-         (conn->fin_received && message != conn->fin_message))) {
+         (conn->end.fin_received && message != conn->end.fin_message))) {
         sl_dpdk_conn_refuse(conn, "it said an end that cannot be");
         return;
     }
-    conn->fin_received = true;
-    conn->fin_message = message;
+    conn->end.fin_received = true;
+    conn->end.fin_message = message;
     sl_dpdk_mark_ready(conn);
 }
 
@@ -252,7 +192,7 @@ static bool take_numbered(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *pack
         owe_acknowledgement(conn, parsed, true);
         return false;
     case SL_DPDK_RECEIVED_OUTSIDE:
-        conn->dpdk->spoofed++;
+        conn->dpdk->counts.spoofed++;
         return false;
     }
     if (take_content(conn, packet, parsed, &kept)) {
@@ -267,16 +207,16 @@ static bool take_numbered(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *pack
 static void take_reset(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed)
 {
     const int err = parsed->body_bytes > 0 ? -(int)parsed->body[parsed->body_bytes - 1] : SL_OK;
-    if (err == SL_OK && conn->fin_received && conn->phase == SL_DPDK_LIVE) {
+    if (err == SL_OK && conn->end.fin_received && conn->phase == SL_DPDK_LIVE) {
         return;
     }
-    if (err == SL_OK && conn->fin_sent) {
+    if (err == SL_OK && conn->end.fin != SL_DPDK_FIN_NONE) {
         sl_dpdk_send_all_came(conn);
     }
     if (err != SL_OK && err != SL_ERR_CLOSED) {
         sl_log_debug("%s: it has ended the connection: %s", conn->base.peer, sl_err_name(err));
     }
-    conn->reset_received = true;
+    conn->end.reset_received = true;
     sl_dpdk_mark_ready(conn);
 }
 
@@ -285,28 +225,20 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
 {
     struct sl_dpdk *dpdk = conn->dpdk;
     const struct sl_dpdk_header *header = &parsed->header;
-    if (!sl_dpdk_conn_is_from_peer(conn, netif, parsed)) {
-        dpdk->spoofed++;
-        return false;
-    }
-    if (conn->phase == SL_DPDK_ASKING || header->kind < SL_DPDK_DATA) {
-        sl_dpdk_setup_take(dpdk, netif, conn, parsed);
-        return false;
-    }
     if (conn->phase != SL_DPDK_LIVE && conn->phase != SL_DPDK_DRAINING) {
         return false;
     }
     if (!sl_dpdk_received_packets_allows(&conn->received, header->sequence, header->behind) ||
         !sl_dpdk_send_acknowledged(conn, parsed)) {
-        dpdk->spoofed++;
+        dpdk->counts.spoofed++;
         return false;
     }
     (void)sl_dpdk_received_packets_settle(&conn->received, header->sequence, header->behind);
-    conn->last_seen_ns = sl_dpdk_now_ns(dpdk);
-    if (conn->last_seen_ns >= conn->confirm_ns) {
-        conn->confirm_ns = conn->last_seen_ns + CONFIRM_NS;
+    conn->liveness.heard_ns = sl_dpdk_now_ns(dpdk);
+    if (conn->liveness.heard_ns >= conn->path.confirm_ns) {
+        conn->path.confirm_ns = conn->liveness.heard_ns + CONFIRM_NS;
         sl_dpdk_neighbours_confirm(netif->neighbours, &parsed->from.ip, parsed->from_mac,
-                                   conn->last_seen_ns);
+                                   conn->liveness.heard_ns);
         sl_dpdk_route_learn(
             conn, parsed->from_mac); /* the peer's address may have moved to another NIC */
     }
@@ -319,76 +251,7 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
     return false;
 }
 
-/* End */
-
-static void send_reset(struct sl_dpdk_conn *conn, int err)
-{
-    if (conn->id_peers == 0 || !conn->routed) {
-        return;
-    }
-    struct sl_dpdk_last_words last;
-    sl_dpdk_time_wait_last_words(conn, err, &last);
-    sl_dpdk_send_unnumbered(conn->dpdk, conn->netif, &conn->route, conn->queue, &last.header,
-                            last.body);
-}
-
-void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell)
-{
-    if (conn->phase == SL_DPDK_ENDED) {
-        return;
-    }
-    if (tell) {
-        send_reset(conn, conn->all_delivered ? SL_OK : err != SL_OK ? err : SL_ERR_CLOSED);
-    }
-    sl_dpdk_conn_stop_timer(conn);
-    conn->phase = SL_DPDK_ENDED;
-    if (conn->base.state == SL_CONN_CLOSING && conn->base.failure == 0) {
-        err = SL_OK; /* after disconnect */
-    }
-    conn->end_err = err;
-    if (!conn->inbound || !conn->accept_pending) {
-        conn->base.state = SL_CONN_CLOSING;
-    }
-    sl_dpdk_mark_ready(conn);
-}
-
-void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn, const char *what)
-{
-    if (conn->phase != SL_DPDK_ENDED) {
-        sl_transport_warn(&conn->dpdk->base, "%s: closed, since %s", conn->base.peer, what);
-    }
-    sl_dpdk_conn_end(conn, SL_ERR_PROTOCOL, true);
-}
-
-void sl_dpdk_conn_lost(struct sl_dpdk_conn *conn, const char *what)
-{
-    const struct sl_dpdk_netif *netif = conn->netif;
-    const bool is_up = netif->port->ops->link_is_up(netif->port);
-    sl_transport_warn(&conn->dpdk->base, "%s: closed, since %s%s%s", conn->base.peer,
-                      is_up ? what : "the link of ", is_up ? "" : netif->info.name,
-                      is_up ? "" : " is down");
-    sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, true);
-}
-
-void sl_dpdk_conn_disconnect(struct sl_conn *base)
-{
-    struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)base;
-    if (base->state == SL_CONN_CLOSING) {
-        return;
-    }
-    const bool was_open = base->state == SL_CONN_OPEN;
-    base->state = SL_CONN_CLOSING;
-    if (!was_open || conn->phase != SL_DPDK_LIVE) {
-        sl_dpdk_conn_end(conn, SL_OK, true);
-        return;
-    }
-    conn->phase = SL_DPDK_DRAINING;
-    conn->deadline_ns = sl_dpdk_now_ns(conn->dpdk) + DRAIN_NS;
-    conn->fin_sent = true;
-    sl_dpdk_send_bye(conn);
-    sl_dpdk_mark_dirty(conn);
-    sl_dpdk_mark_ready(conn);
-}
+/* End; end.c begins it */
 
 static void announce(struct sl_dpdk_conn *conn)
 {
@@ -408,8 +271,8 @@ static void announce(struct sl_dpdk_conn *conn)
 
 static void unmake(struct sl_dpdk_conn *conn)
 {
-    sl_dpdk_conn_stop_timer(conn);
-    leave(conn);
+    sl_dpdk_conn_stop_timers(conn);
+    sl_dpdk_conn_table_remove(conn);
     close_parts(conn);
     sl_dpdk_grant_close(&conn->dpdk->grants, &conn->grant);
 }
@@ -418,7 +281,7 @@ static void finish(struct sl_dpdk_conn *conn)
 {
     sl_dpdk_time_wait_ended(conn);
     unmake(conn);
-    sl_conn_report_closed(&conn->base, conn->end_err);
+    sl_conn_report_closed(&conn->base, conn->end.err);
     put_spare(conn->dpdk, conn);
 }
 
@@ -426,14 +289,15 @@ static void finish(struct sl_dpdk_conn *conn)
 static void look_for_the_end(struct sl_dpdk_conn *conn)
 {
     if (conn->phase == SL_DPDK_LIVE) {
-        if (conn->reset_received) {
+        if (conn->end.reset_received) {
             sl_dpdk_conn_end(conn, SL_ERR_CLOSED, false);
-        } else if (conn->fin_received && sl_dpdk_receive_next(conn) == conn->fin_message) {
-            conn->all_delivered = true;
+        } else if (conn->end.fin_received && sl_dpdk_receive_next(conn) == conn->end.fin_message) {
+            conn->end.all_delivered = true;
             sl_dpdk_conn_end(conn, SL_ERR_CLOSED, true); /* the RESET acknowledges the FIN */
         }
     } else if (conn->phase == SL_DPDK_DRAINING) {
-        if (conn->reset_received || (conn->fin_acked && sl_dpdk_send_is_done(conn))) {
+        if (conn->end.reset_received ||
+            (conn->end.fin == SL_DPDK_FIN_ACKNOWLEDGED && sl_dpdk_send_is_done(conn))) {
             sl_dpdk_conn_end(conn, SL_OK, false);
         }
     }
@@ -469,9 +333,9 @@ void sl_dpdk_conn_end_all(struct sl_dpdk *dpdk)
 {
     SL_LIST_FOREACH (link, &dpdk->conns) {
         struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
-        send_reset(conn, SL_ERR_CLOSED);
+        sl_dpdk_conn_send_reset(conn, SL_ERR_CLOSED);
         sl_dpdk_conn_end(conn, SL_ERR_CANCELLED, true);
-        conn->end_err = SL_ERR_CANCELLED;
+        conn->end.err = SL_ERR_CANCELLED;
         sl_dpdk_receive_close(conn);
     }
 }

@@ -1,10 +1,16 @@
 /* The client side of the handshake, and the hellos of both sides. OPEN is sent until RETRY answers
  * with a cookie, and then until ACCEPT answers with the id of the connection. */
+#include "net/dpdk/connect.h"
+
 #include <string.h>
 
 #include "core/bytes.h"
 #include "core/log.h"
-#include "net/dpdk/internal.h"
+#include "net/dpdk/conn.h"
+#include "net/dpdk/end.h"
+#include "net/dpdk/liveness.h"
+#include "net/dpdk/route.h"
+#include "net/dpdk/send.h"
 
 #define WORDS_BYTES  120U /* of the text of a REFUSE */
 #define PAUSE_MIN_NS (20 * SL_CLOCK_NS_PER_MS)
@@ -27,17 +33,17 @@ static uint16_t body_max_of(const struct sl_dpdk_netif *netif)
     return (uint16_t)(netif->info.frame_bytes_max - outer - SL_DPDK_HEADER_BYTES);
 }
 
-void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
-                         const uint8_t mac[6])
+void sl_dpdk_connect_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
+                           const uint8_t mac[6])
 {
-    const uint16_t ours = body_max_of(conn->netif);
+    const uint16_t ours = body_max_of(conn->path.netif);
     conn->id_peers = hello->connection;
-    conn->body_max = hello->body_max < ours ? hello->body_max : ours;
+    conn->path.body_max = hello->body_max < ours ? hello->body_max : ours;
     conn->granted_theirs = hello->granted;
     sl_dpdk_received_packets_init(&conn->received, hello->sequence);
-    sl_dpdk_rate_init(&conn->rate, conn->body_max, SL_DPDK_BUDGET_BYTES);
+    sl_dpdk_rate_init(&conn->rate, conn->path.body_max, SL_DPDK_BUDGET_BYTES);
     conn->rate.bytes_min = WINDOW_MIN;
-    conn->queues_peers = sl_dpdk_route_queues(hello);
+    conn->path.queues_peers = sl_dpdk_route_queues(hello);
     sl_dpdk_route_set(conn, mac);
     conn->phase = SL_DPDK_LIVE;
     conn->accept_pending = true;
@@ -45,14 +51,14 @@ void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *
     sl_dpdk_mark_ready(conn);
 }
 
-void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind)
+void sl_dpdk_connect_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind)
 {
-    const struct sl_dpdk_queues *queues = &conn->netif->info.queues;
+    const struct sl_dpdk_queues *queues = &conn->path.netif->info.queues;
     const struct sl_dpdk_hello hello = {.connection = conn->id,
-                                        .cookie = conn->cookie,
-                                        .sequence = conn->first_sequence,
+                                        .cookie = conn->handshake.cookie,
+                                        .sequence = conn->handshake.first_sequence,
                                         .granted = conn->grant.granted,
-                                        .body_max = body_max_of(conn->netif),
+                                        .body_max = body_max_of(conn->path.netif),
                                         .queues = queues->straight ? queues->queues : 0,
                                         .reactors = queues->reactors,
                                         .index = queues->index,
@@ -65,67 +71,72 @@ void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind)
                                     .granted = conn->grant.granted,
                                     .kind = (uint8_t)kind,
                                     .body_bytes = sizeof body};
-    sl_dpdk_send_unnumbered(conn->dpdk, conn->netif, &conn->route, conn->queue, &header, body);
+    sl_dpdk_send_unnumbered(conn->dpdk, conn->path.netif, &conn->path.route, conn->path.queue,
+                            &header, body);
 }
 
 /* The client */
 
 static void ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
-    if (conn->asked_count > 0) { /* no answer: the peer may have another Ethernet address now */
-        sl_dpdk_neighbours_doubt(conn->netif->neighbours, &conn->there.ip);
+    struct sl_dpdk_handshake *handshake = &conn->handshake;
+    if (handshake->asked_count > 0) { /* the peer may have another Ethernet address now */
+        sl_dpdk_neighbours_doubt(conn->path.netif->neighbours, &conn->path.there.ip);
     }
-    if (conn->asked_count > 0 || !conn->routed) {
+    if (handshake->asked_count > 0 || !conn->path.routed) {
         (void)sl_dpdk_route_find(conn);
     }
-    if (conn->routed) {
-        sl_dpdk_setup_say(conn, SL_DPDK_OPEN);
-        conn->asked_ns = now_ns;
-        conn->asked_count++;
+    if (conn->path.routed) {
+        sl_dpdk_connect_say(conn, SL_DPDK_OPEN);
+        handshake->asked_ns = now_ns;
+        handshake->asked_count++;
     }
-    uint64_t due_ns = now_ns + conn->pause_ns;
-    if (now_ns < conn->deadline_ns && conn->deadline_ns < due_ns) {
-        due_ns = conn->deadline_ns;
+    uint64_t due_ns = now_ns + handshake->pause_ns;
+    if (now_ns < handshake->deadline_ns && handshake->deadline_ns < due_ns) {
+        due_ns = handshake->deadline_ns;
     }
-    sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer, due_ns);
+    sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &handshake->timer, due_ns);
 }
 
 /* Logs the cause of a failed connect, if this side can know it. */
 static void explain(const struct sl_dpdk_conn *conn)
 {
-    const char *name = conn->netif->info.name;
-    if (!conn->netif->port->ops->link_is_up(conn->netif->port)) {
+    const char *name = conn->path.netif->info.name;
+    if (!conn->path.netif->port->ops->link_is_up(conn->path.netif->port)) {
         sl_log_warn("%s: no answer: the link of %s is down", conn->base.peer, name);
     } else if (sl_dpdk_route_is_own(conn)) {
         sl_log_warn("%s: no answer: this is the device's own address, and it may be that "
                     "neither %s nor its switch returns what it sends to itself",
                     conn->base.peer, name);
-    } else if (!conn->routed) {
+    } else if (!conn->path.routed) {
         sl_log_warn("%s: no answer: nobody in the network of %s says that it has this address, or "
                     "the gateway's",
                     conn->base.peer, name);
     }
 }
 
-void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
+static void on_timer(struct sl_timer *timer, uint64_t timer_ns)
 {
+    struct sl_dpdk_conn *conn = SL_CONTAINER_OF(timer, struct sl_dpdk_conn, handshake.timer);
+    struct sl_dpdk_handshake *handshake = &conn->handshake;
     const uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
-    const bool is_late = now_ns >= conn->deadline_ns;
-    if (is_late && conn->late_count++ == LATE_COUNT) {
+    const bool is_late = now_ns >= handshake->deadline_ns;
+    if (is_late && handshake->late_count++ == LATE_COUNT) {
         if (sl_transport_may_log(&conn->dpdk->base)) {
             explain(conn);
         }
         sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, false);
         return;
     }
-    conn->pause_ns = 2 * conn->pause_ns < PAUSE_MAX_NS ? 2 * conn->pause_ns : PAUSE_MAX_NS;
-    conn->pause_ns = is_late ? PAUSE_MIN_NS : conn->pause_ns;
+    handshake->pause_ns =
+        2 * handshake->pause_ns < PAUSE_MAX_NS ? 2 * handshake->pause_ns : PAUSE_MAX_NS;
+    handshake->pause_ns = is_late ? PAUSE_MIN_NS : handshake->pause_ns;
     ask(conn, now_ns);
 }
 
-void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn)
+void sl_dpdk_connect_routed(struct sl_dpdk_conn *conn)
 {
-    conn->pause_ns = PAUSE_MIN_NS;
+    conn->handshake.pause_ns = PAUSE_MIN_NS;
     ask(conn, sl_dpdk_now_ns(conn->dpdk));
 }
 
@@ -134,7 +145,7 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
                     struct sl_conn **out)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
-    if (dpdk->stats.connections >= dpdk->connections_max) {
+    if (dpdk->stats.connections >= dpdk->settings.connections_max) {
         return SL_ERR_TOO_LARGE;
     }
     struct in6_addr ip;
@@ -153,11 +164,14 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
     }
     const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
-    conn->netif = netif;
-    conn->here = (struct sl_dpdk_address){.ip = netif->info.self.ip, .port = dpdk->port};
-    conn->there = (struct sl_dpdk_address){.ip = ip, .port = (uint16_t)(endpoint->port + target)};
-    conn->deadline_ns = now_ns + sl_dpdk_patience_ns(dpdk);
-    conn->pause_ns = PAUSE_MIN_NS;
+    conn->path.netif = netif;
+    conn->path.here =
+        (struct sl_dpdk_address){.ip = netif->info.self.ip, .port = dpdk->settings.port};
+    conn->path.there =
+        (struct sl_dpdk_address){.ip = ip, .port = (uint16_t)(endpoint->port + target)};
+    conn->handshake.timer.run = on_timer;
+    conn->handshake.deadline_ns = now_ns + sl_dpdk_patience_ns(dpdk);
+    conn->handshake.pause_ns = PAUSE_MIN_NS;
     *out = &conn->base;
     if (target > (uint32_t)UINT16_MAX - endpoint->port) {
         sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false); /* there is no such port */
@@ -169,23 +183,23 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
 
 static void take_retry(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello)
 {
-    if (hello->cookie == 0 || hello->cookie == conn->cookie) {
+    if (hello->cookie == 0 || hello->cookie == conn->handshake.cookie) {
         return; /* an answer to a repeated OPEN */
     }
-    conn->cookie = hello->cookie;
-    conn->asked_count = 0;
+    conn->handshake.cookie = hello->cookie;
+    conn->handshake.asked_count = 0;
     ask(conn, sl_dpdk_now_ns(conn->dpdk));
 }
 
 static void take_accept(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
                         const struct sl_dpdk_parsed *packet)
 {
-    const uint64_t took_ns = sl_dpdk_now_ns(conn->dpdk) - conn->asked_ns;
-    sl_dpdk_conn_stop_timer(conn);
-    if (conn->asked_count == 1 && took_ns > 0) {
+    const uint64_t took_ns = sl_dpdk_now_ns(conn->dpdk) - conn->handshake.asked_ns;
+    sl_reactor_disarm(conn->dpdk->base.reactor, &conn->handshake.timer);
+    if (conn->handshake.asked_count == 1 && took_ns > 0) {
         sl_dpdk_sent_packets_measured(&conn->sent_packets, took_ns);
     }
-    sl_dpdk_setup_begin(conn, hello, packet->from_mac);
+    sl_dpdk_connect_begin(conn, hello, packet->from_mac);
 }
 
 /* The text of a REFUSE, with unprintable characters replaced. */
@@ -218,10 +232,10 @@ static void take_refuse(struct sl_dpdk_conn *conn, uint8_t version, int err,
     sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false);
 }
 
-bool sl_dpdk_setup_take_other(struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
-                              const struct sl_dpdk_parsed *packet)
+bool sl_dpdk_connect_take_other(struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
+                                const struct sl_dpdk_parsed *packet)
 {
-    if (conn->phase != SL_DPDK_ASKING || !sl_dpdk_conn_is_from_peer(conn, netif, packet)) {
+    if (conn->phase != SL_DPDK_ASKING || !sl_dpdk_route_is_from_peer(conn, netif, packet)) {
         return false;
     }
     take_refuse(conn, packet->version, SL_ERR_VERSION, packet);
@@ -236,7 +250,7 @@ static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     const struct sl_dpdk_queues no_queues = {0};
     struct sl_dpdk_route route;
     if (!sl_dpdk_route_is_answerable(&packet->from)) {
-        dpdk->not_ours++;
+        dpdk->counts.not_ours++;
         return;
     }
     sl_dpdk_route_build(&route, netif->info.self.mac, packet->from_mac, &packet->to, &packet->from);
@@ -252,25 +266,25 @@ static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 
 /* Answers a peer that does not know that this process has restarted. Ids with the present boot
  * epoch are answered by time_wait.c. */
-void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                            const struct sl_dpdk_parsed *packet)
+void sl_dpdk_connect_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                              const struct sl_dpdk_parsed *packet)
 {
     const struct sl_dpdk_header *header = &packet->header;
     struct sl_bytes body = sl_bytes_over(packet->body, packet->body_bytes);
     const uint64_t id = sl_bytes_u64(&body);
-    if (body.bad || id == 0 || (uint16_t)(header->connection >> 8) == dpdk->boot_epoch) {
-        dpdk->not_ours++;
+    if (body.bad || id == 0 || (uint16_t)(header->connection >> 8) == dpdk->ids.boot_epoch) {
+        dpdk->counts.not_ours++;
         return;
     }
     deny(dpdk, netif, packet, id, header->sequence - header->behind); /* the oldest in flight */
 }
 
-void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                        struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *packet)
+void sl_dpdk_connect_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                          struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *packet)
 {
     struct sl_dpdk_hello hello;
     if (sl_dpdk_hello_decode(packet->body, packet->body_bytes, &hello) != 0) {
-        dpdk->malformed++;
+        dpdk->counts.malformed++;
         return;
     }
     if (conn == NULL) {

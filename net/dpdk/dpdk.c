@@ -5,9 +5,18 @@
 #include <sys/random.h>
 
 #include "core/log.h"
-#include "net/dpdk/internal.h"
+#include "net/dpdk/conn.h"
+#include "net/dpdk/conn_table.h"
+#include "net/dpdk/connect.h"
+#include "net/dpdk/end.h"
+#include "net/dpdk/listen.h"
+#include "net/dpdk/liveness.h"
+#include "net/dpdk/misrouted.h"
 #include "net/dpdk/module.h"
-#include "net/dpdk/netif.h"
+#include "net/dpdk/poll.h"
+#include "net/dpdk/receive.h"
+#include "net/dpdk/send_queue.h"
+#include "net/dpdk/time_wait.h"
 
 #define IDLE_MAX_NS SL_CLOCK_NS_PER_MS
 #define GRANT_STEP  (4U * SL_DPDK_UNSCHEDULED_BYTES)
@@ -21,8 +30,8 @@ static void on_idle(struct sl_timer *timer, uint64_t now_ns)
  * so that busy ports have little latency and idle ones cost little. */
 static void set_alarm(struct sl_dpdk *dpdk)
 {
-    sl_reactor_arm(dpdk->base.reactor, &dpdk->idle, dpdk->idle_ns);
-    dpdk->idle_ns = 2 * dpdk->idle_ns < IDLE_MAX_NS ? 2 * dpdk->idle_ns : IDLE_MAX_NS;
+    sl_reactor_arm(dpdk->base.reactor, &dpdk->idle.timer, dpdk->idle.ns);
+    dpdk->idle.ns = 2 * dpdk->idle.ns < IDLE_MAX_NS ? 2 * dpdk->idle.ns : IDLE_MAX_NS;
 }
 
 static bool dpdk_arm(struct sl_transport *transport)
@@ -167,25 +176,25 @@ static void make_secret(struct sl_dpdk *dpdk)
 {
     struct sl_reactor *reactor = dpdk->base.reactor;
     uint64_t words[2] = {sl_reactor_random(reactor), sl_reactor_random(reactor)};
-    static_assert(sizeof words == sizeof dpdk->secret, "both of the secret's halves");
+    static_assert(sizeof words == sizeof dpdk->ids.secret, "both of the secret's halves");
     if (sl_reactor_ring(reactor) != NULL) {
         (void)getrandom(words, sizeof words, 0);
     }
-    memcpy(dpdk->secret, words, sizeof words);
-    dpdk->boot_epoch = (uint16_t)sl_dpdk_conn_random(dpdk);
+    memcpy(dpdk->ids.secret, words, sizeof words);
+    dpdk->ids.boot_epoch = (uint16_t)sl_dpdk_conn_table_random(dpdk);
 }
 
 static void set_options(struct sl_dpdk *dpdk, const struct sl_transport_options *options)
 {
     const struct sl_dpdk_port_info *info = &dpdk->netifs[0].info;
-    dpdk->connections_max =
+    dpdk->settings.connections_max =
         options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
-    dpdk->peer_timeout_ms =
+    dpdk->settings.peer_timeout_ms =
         options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_DPDK_PEER_TIMEOUT_MS;
-    dpdk->port_base = info->port_base;
-    dpdk->port = (uint16_t)(info->port_base + info->queues.index);
-    dpdk->idle_ns = SL_DPDK_IDLE_NS_MIN;
-    dpdk->idle.run = on_idle;
+    dpdk->settings.port_base = info->port_base;
+    dpdk->settings.port = (uint16_t)(info->port_base + info->queues.index);
+    dpdk->idle.ns = SL_DPDK_IDLE_NS_MIN;
+    dpdk->idle.timer.run = on_idle;
 }
 
 static void unmake(struct sl_dpdk *dpdk)
@@ -244,7 +253,7 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
     make_secret(dpdk);
     sl_dpdk_grants_init(&dpdk->grants, SL_DPDK_BUDGET_BYTES, SL_DPDK_UNSCHEDULED_BYTES, GRANT_STEP);
     sl_dpdk_liveness_open(dpdk);
-    sl_dpdk_misrouted_open(dpdk);
+    sl_dpdk_misrouted_open(dpdk, sl_dpdk_poll_take_misrouted);
     *out = &dpdk->base;
     return 0;
 }
@@ -258,7 +267,7 @@ static void dpdk_close(struct sl_transport **transport)
     close_ports(dpdk); /* no device reads memory of connections after this */
     sl_dpdk_conn_cancel_all(dpdk);
     sl_dpdk_liveness_close(dpdk);
-    sl_reactor_disarm(dpdk->base.reactor, &dpdk->idle);
+    sl_reactor_disarm(dpdk->base.reactor, &dpdk->idle.timer);
     sl_dpdk_store_close(dpdk);
     sl_dpdk_conn_free_all(dpdk);
     unmake(dpdk);
@@ -277,7 +286,7 @@ const struct sl_transport_ops sl_dpdk_ops = {
     .connect = sl_dpdk_connect,
     .disconnect = sl_dpdk_conn_disconnect,
     .send_burst = sl_dpdk_send_burst,
-    .release = sl_dpdk_release,
+    .release = sl_dpdk_receive_release,
     .flush = sl_dpdk_flush,
     .poll = sl_dpdk_poll,
     .arm = dpdk_arm,

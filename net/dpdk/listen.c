@@ -1,15 +1,21 @@
 /* The listener keeps no state of a client until the client returns a cookie, which proves that it
  * is reachable at its address. The id of an accepted connection is a hash of the request: so a
  * repeated request, after a lost answer, leads to the same connection. */
+#include "net/dpdk/listen.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/bytes.h"
 #include "core/log.h"
+#include "net/dpdk/conn.h"
+#include "net/dpdk/conn_table.h"
+#include "net/dpdk/connect.h"
 #include "net/dpdk/cookie.h"
-#include "net/dpdk/internal.h"
-#include "net/dpdk/netif.h"
+#include "net/dpdk/route.h"
+#include "net/dpdk/send.h"
+#include "net/dpdk/time_wait.h"
 
 #define SLOT_NS     (4 * SL_CLOCK_NS_PER_S) /* a cookie is valid in its slot and the next */
 #define WORDS_BYTES 120U                    /* of the text of a REFUSE */
@@ -48,16 +54,17 @@ static int choose_port(const struct sl_dpdk *dpdk, const struct in6_addr *ip, ui
                        uint16_t *out)
 {
     const uint16_t stride = dpdk->netifs[0].info.queues.reactors;
-    const uint16_t index = (uint16_t)(dpdk->port - dpdk->port_base);
+    const uint16_t index = (uint16_t)(dpdk->settings.port - dpdk->settings.port_base);
     if (wanted != 0) {
         *out = wanted;
-        return (uint16_t)(wanted - dpdk->port_base) % stride != 0 ||
+        return (uint16_t)(wanted - dpdk->settings.port_base) % stride != 0 ||
                        wanted > UINT16_MAX - (stride - 1)
                    ? SL_ERR_INVALID
                : is_taken(dpdk, ip, (uint16_t)(wanted + index)) ? SL_ERR_IN_USE
                                                                 : 0;
     }
-    for (uint32_t port = dpdk->port_base; port + stride - 1U <= UINT16_MAX; port += stride) {
+    for (uint32_t port = dpdk->settings.port_base; port + stride - 1U <= UINT16_MAX;
+         port += stride) {
         if (!is_taken(dpdk, ip, (uint16_t)(port + index))) {
             *out = (uint16_t)port;
             return 0;
@@ -97,11 +104,12 @@ int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *end
         sl_log_error("cannot listen on %s: %s%s", text, sl_err_name(err), advice(err));
         return err;
     }
-    *listener = (struct sl_dpdk_listener){.next = dpdk->listeners,
-                                          .events = events,
-                                          .ctx = ctx,
-                                          .ip = ip,
-                                          .port = (uint16_t)(port + dpdk->port - dpdk->port_base)};
+    *listener = (struct sl_dpdk_listener){
+        .next = dpdk->listeners,
+        .events = events,
+        .ctx = ctx,
+        .ip = ip,
+        .port = (uint16_t)(port + dpdk->settings.port - dpdk->settings.port_base)};
     dpdk->listeners = listener;
     *bound = *endpoint;
     bound->port = port;
@@ -150,7 +158,7 @@ static uint64_t hash(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *pa
     sl_bytes_put(&writer, &more, sizeof more);
     sl_bytes_put(&writer, &use, sizeof use);
     sl_assert(!writer.bad && writer.left == 0);
-    return sl_dpdk_cookie_hash(dpdk->secret, text, sizeof text);
+    return sl_dpdk_cookie_hash(dpdk->ids.secret, text, sizeof text);
 }
 
 static uint64_t cookie_of(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *packet,
@@ -230,7 +238,7 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 {
     char text[SL_LIMIT_ENDPOINT_BYTES], words[WORDS_BYTES + 1];
     (void)snprintf(words, sizeof words, "%u connections are open, which is the limit",
-                   dpdk->connections_max);
+                   dpdk->settings.connections_max);
     if (sl_transport_may_log(&dpdk->base)) {
         sl_dpdk_route_format(&packet->from, text);
         sl_log_warn("%s refused: %s", text, words);
@@ -247,7 +255,7 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         refuse(dpdk, netif, packet, asked, SL_ERR_REFUSED, "no process listens there");
         return;
     }
-    if (dpdk->stats.connections >= dpdk->connections_max) {
+    if (dpdk->stats.connections >= dpdk->settings.connections_max) {
         turn_away(dpdk, netif, packet, asked);
         return;
     }
@@ -257,12 +265,12 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         return;
     }
     conn->inbound = true;
-    conn->netif = netif;
-    conn->here = packet->to;
-    conn->there = packet->from;
+    conn->path.netif = netif;
+    conn->path.here = packet->to;
+    conn->path.there = packet->from;
     sl_dpdk_route_format(&packet->from, conn->base.peer);
-    sl_dpdk_setup_begin(conn, asked, packet->from_mac);
-    sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
+    sl_dpdk_connect_begin(conn, asked, packet->from_mac);
+    sl_dpdk_connect_say(conn, SL_DPDK_ACCEPT);
 }
 
 void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
@@ -270,11 +278,11 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
 {
     struct sl_dpdk_hello asked;
     if (sl_dpdk_hello_decode(packet->body, packet->body_bytes, &asked) != 0) {
-        dpdk->malformed++;
+        dpdk->counts.malformed++;
         return;
     }
     if (!sl_dpdk_route_is_answerable(&packet->from)) {
-        dpdk->not_ours++;
+        dpdk->counts.not_ours++;
         return;
     }
     if (asked.cookie == 0 || !is_good(dpdk, packet, &asked)) {
@@ -286,13 +294,13 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         return;
     }
     const uint64_t random = hash(dpdk, packet, asked.connection, ID, 0);
-    const uint64_t id = sl_dpdk_conn_id(dpdk, random);
-    struct sl_dpdk_conn *conn = sl_dpdk_conn_find(dpdk, id);
+    const uint64_t id = sl_dpdk_conn_table_id(dpdk, random);
+    struct sl_dpdk_conn *conn = sl_dpdk_conn_table_find(dpdk, id);
     if (conn != NULL && conn->id_peers == asked.connection) {
-        sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
+        sl_dpdk_connect_say(conn, SL_DPDK_ACCEPT);
     } else if (conn != NULL) {
-        dpdk->not_ours++; /* practically impossible: another connection has this id; the client may
-                             retry with another */
+        dpdk->counts.not_ours++; /* practically impossible: another connection has this id; the
+                             client may retry with another */
     } else if (sl_dpdk_time_wait_has(dpdk, id)) {
         refuse(dpdk, netif, packet, &asked, SL_ERR_CLOSED, "it ended before you heard of it");
     } else {

@@ -2,9 +2,15 @@
  * answer is probed. It is declared dead after a timeout with enough probes: while this thread was
  * stopped, time passed in which the peer may have answered. A peer on a one-peer link is dead when
  * the link goes down. */
+#include "net/dpdk/liveness.h"
+
 #include "core/list.h"
 #include "core/log.h"
-#include "net/dpdk/internal.h"
+#include "net/dpdk/end.h"
+#include "net/dpdk/receive_slots.h"
+#include "net/dpdk/route.h"
+#include "net/dpdk/send.h"
+#include "net/dpdk/send_queue.h"
 
 #define ROUNDS_PER_TIMEOUT 4U
 #define ROUNDS_PER_PROBE   2U /* of an idle connection */
@@ -18,8 +24,8 @@ static bool is_over(const struct sl_dpdk *dpdk, uint32_t rounds, uint64_t since_
 static void look_for_liveness(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
     struct sl_dpdk_liveness *liveness = &conn->liveness;
-    if (liveness->last_seen_ns != conn->last_seen_ns) {
-        liveness->last_seen_ns = conn->last_seen_ns;
+    if (liveness->checked_ns != liveness->heard_ns) {
+        liveness->checked_ns = liveness->heard_ns;
         liveness->since_ns = now_ns;
         liveness->rounds = 0;
     }
@@ -48,12 +54,12 @@ static void look_for_narrows(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
     struct sl_dpdk_liveness *liveness = &conn->liveness;
     const uint32_t progress = sl_dpdk_send_progress(conn);
-    if (sl_dpdk_send_is_done(conn) || progress != liveness->progress || conn->full_size_acked) {
+    if (sl_dpdk_send_is_done(conn) || progress != liveness->progress || liveness->full_size_acked) {
         liveness->progress = progress;
         liveness->narrow_since_ns = now_ns;
         liveness->narrow_rounds = 0;
     }
-    conn->full_size_acked = false;
+    liveness->full_size_acked = false;
     if (sl_dpdk_send_is_done(conn) || conn->phase != SL_DPDK_LIVE) {
         return;
     }
@@ -92,7 +98,7 @@ static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
     if (conn->phase != SL_DPDK_LIVE) {
         return; /* draining connections have their own deadline */
     }
-    if (conn->fin_received) { /* the peer ended the connection and waits for nothing */
+    if (conn->end.fin_received) { /* the peer ended the connection and waits for nothing */
         look_for_standstill(conn, !sl_dpdk_receive_waits_for_sink(conn),
                             "it has gone before all that it sent had come", now_ns);
         return;
@@ -102,7 +108,7 @@ static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
     look_for_standstill(conn, sl_dpdk_receive_is_owed(conn), "it has stopped within a message",
                         now_ns);
     if (conn->liveness.rounds > 1) { /* the neighbour's Ethernet address may have changed */
-        sl_dpdk_neighbours_doubt(conn->netif->neighbours, &conn->there.ip);
+        sl_dpdk_neighbours_doubt(conn->path.netif->neighbours, &conn->path.there.ip);
         (void)sl_dpdk_route_find(conn);
     }
 }
@@ -133,9 +139,9 @@ static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif)
 {
     SL_LIST_FOREACH (link, &dpdk->conns) {
         struct sl_dpdk_conn *conn = sl_dpdk_conn_alive(link);
-        const bool waits =
-            conn->phase == SL_DPDK_DRAINING || (conn->phase == SL_DPDK_LIVE && !conn->fin_received);
-        if (conn->netif == netif && waits) {
+        const bool waits = conn->phase == SL_DPDK_DRAINING ||
+                           (conn->phase == SL_DPDK_LIVE && !conn->end.fin_received);
+        if (conn->path.netif == netif && waits) {
             sl_dpdk_conn_lost(conn, "its process has gone");
         }
     }
@@ -192,8 +198,8 @@ void sl_dpdk_liveness_add(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk *dpdk = conn->dpdk;
     const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
-    conn->last_seen_ns = now_ns;
-    conn->liveness = (struct sl_dpdk_liveness){.last_seen_ns = now_ns,
+    conn->liveness = (struct sl_dpdk_liveness){.heard_ns = now_ns,
+                                               .checked_ns = now_ns,
                                                .since_ns = now_ns,
                                                .arrived = conn->grant.arrived,
                                                .progress = sl_dpdk_send_progress(conn),

@@ -1,7 +1,8 @@
+#include "net/dpdk/long_message.h"
+
 #include <string.h>
 
 #include "core/bytes.h"
-#include "net/dpdk/receive.h"
 
 static uint32_t index_of(const struct sl_dpdk_conn *conn, uint32_t offset)
 {

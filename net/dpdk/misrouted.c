@@ -1,10 +1,9 @@
 /* Forwards packets that arrived at the wrong reactor of this process, as posted copies. Also posts
  * neighbour packets, which a device delivers to one reactor only, to the others. */
+#include "net/dpdk/misrouted.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "net/dpdk/internal.h"
-#include "net/dpdk/netif.h"
 
 /* Limit of posted packets from one reactor to another whose memory has not returned, so that a
  * stopped reactor's backlog stays bounded and others get their share. The memory is sent back and
@@ -32,10 +31,11 @@ struct sl_dpdk_misrouted {
 static _Thread_local struct sl_dpdk *here;
 static _Thread_local uint64_t opened;
 
-void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk)
+void sl_dpdk_misrouted_open(struct sl_dpdk *dpdk, sl_dpdk_misrouted_fn *take)
 {
-    dpdk->misrouted_owner = ++opened;
-    dpdk->next_here = here;
+    dpdk->misrouted.take = take;
+    dpdk->misrouted.owner = ++opened;
+    dpdk->misrouted.next_here = here;
     here = dpdk;
 }
 
@@ -43,14 +43,14 @@ void sl_dpdk_misrouted_close(struct sl_dpdk *dpdk)
 {
     struct sl_dpdk **at = &here;
     while (*at != NULL && *at != dpdk) {
-        at = &(*at)->next_here;
+        at = &(*at)->misrouted.next_here;
     }
     if (*at != NULL) {
-        *at = dpdk->next_here;
+        *at = dpdk->misrouted.next_here;
     }
-    while (dpdk->misrouted_free != NULL) {
-        struct sl_dpdk_misrouted *misrouted = dpdk->misrouted_free;
-        dpdk->misrouted_free = misrouted->next;
+    while (dpdk->misrouted.free != NULL) {
+        struct sl_dpdk_misrouted *misrouted = dpdk->misrouted.free;
+        dpdk->misrouted.free = misrouted->next;
         free(misrouted);
     }
 }
@@ -61,16 +61,16 @@ static void come_back(void *ctx, uint64_t a, uint64_t b)
     struct sl_dpdk_misrouted *misrouted = ctx;
     struct sl_dpdk *dpdk = here;
     while (dpdk != NULL &&
-           (dpdk != misrouted->from || dpdk->misrouted_owner != misrouted->from_owner)) {
-        dpdk = dpdk->next_here;
+           (dpdk != misrouted->from || dpdk->misrouted.owner != misrouted->from_owner)) {
+        dpdk = dpdk->misrouted.next_here;
     }
     if (dpdk == NULL) {
         free(misrouted);
         return;
     }
-    dpdk->misrouted_out[misrouted->reactor]--;
-    misrouted->next = dpdk->misrouted_free;
-    dpdk->misrouted_free = misrouted;
+    dpdk->misrouted.out[misrouted->reactor]--;
+    misrouted->next = dpdk->misrouted.free;
+    dpdk->misrouted.free = misrouted;
 }
 
 /* Also if there is no transport, not yet or no more. */
@@ -83,7 +83,7 @@ static void send_back(struct sl_dpdk_misrouted *misrouted)
 static struct sl_dpdk_netif *find_netif(const struct sl_dpdk_misrouted *misrouted,
                                         struct sl_dpdk **out)
 {
-    for (struct sl_dpdk *dpdk = here; dpdk != NULL; dpdk = dpdk->next_here) {
+    for (struct sl_dpdk *dpdk = here; dpdk != NULL; dpdk = dpdk->misrouted.next_here) {
         if (sl_reactor_index(dpdk->base.reactor) != misrouted->reactor) {
             continue;
         }
@@ -96,48 +96,29 @@ static struct sl_dpdk_netif *find_netif(const struct sl_dpdk_misrouted *misroute
     return NULL;
 }
 
-/* Handles the packet, whose memory is returned at once: code that keeps it copies it. No packet
- * buffer of the port is used: these are few, and parked packets in them could block the answer that
- * the sender waits for. */
-static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                        struct sl_dpdk_misrouted *misrouted)
+/* Hands the packet to poll.c. Its memory is returned at once: code that keeps it copies it. No
+ * packet buffer of the port is used: these are few, and parked packets in them could block the
+ * answer that the sender waits for. */
+static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
+    struct sl_dpdk_misrouted *misrouted = ctx;
     struct sl_dpdk_packet packet = {.bytes = misrouted->bytes,
                                     .length = misrouted->length,
                                     .queue = misrouted->queue,
                                     .checked = true}; /* the first reactor has checked it */
-    struct sl_dpdk_parsed parsed;
-    if (misrouted->length > netif->info.frame_bytes_max) {
-        return;
-    }
-    if (sl_dpdk_parse(packet.bytes, packet.length, true, &parsed) == SL_DPDK_OURS) {
-        (void)sl_dpdk_take(dpdk, netif, &packet, &parsed, true);
-    } else if (parsed.version != 0) {
-        (void)sl_dpdk_take_other(dpdk, netif, &packet, &parsed, true);
-    }
-}
-
-static void arrive(void *ctx, uint64_t a, uint64_t b)
-{
-    struct sl_dpdk_misrouted *misrouted = ctx;
     struct sl_dpdk *dpdk;
     struct sl_dpdk_netif *netif = find_netif(misrouted, &dpdk);
-    if (netif == NULL) {
-        /* Not open, or closed: dropped as if lost. */
-    } else if (misrouted->for_neighbours) {
-        sl_dpdk_arp_take(dpdk, netif, misrouted->bytes, misrouted->length, NULL);
-    } else {
-        dpdk->misrouted_taken++;
-        take_packet(dpdk, netif, misrouted);
+    if (netif != NULL) { /* else the transport is not open: dropped as if lost */
+        dpdk->misrouted.take(dpdk, netif, &packet, misrouted->for_neighbours);
     }
     send_back(misrouted);
 }
 
 static struct sl_dpdk_misrouted *get_misrouted(struct sl_dpdk *dpdk, uint32_t bytes)
 {
-    struct sl_dpdk_misrouted *misrouted = dpdk->misrouted_free;
+    struct sl_dpdk_misrouted *misrouted = dpdk->misrouted.free;
     if (misrouted != NULL) {
-        dpdk->misrouted_free = misrouted->next;
+        dpdk->misrouted.free = misrouted->next;
         if (misrouted->room >= bytes) {
             return misrouted;
         }
@@ -156,12 +137,12 @@ static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint32
     const uint32_t most = netif->info.frame_bytes_max;
     const uint32_t room = packet->length > most ? packet->length : most;
     struct sl_dpdk_misrouted *misrouted =
-        dpdk->misrouted_out[reactor] < STRAYS_OUT ? get_misrouted(dpdk, room) : NULL;
+        dpdk->misrouted.out[reactor] < STRAYS_OUT ? get_misrouted(dpdk, room) : NULL;
     if (misrouted == NULL) {
         return; /* dropped as if lost */
     }
     *misrouted = (struct sl_dpdk_misrouted){.from = dpdk,
-                                            .from_owner = dpdk->misrouted_owner,
+                                            .from_owner = dpdk->misrouted.owner,
                                             .from_reactor = sl_reactor_index(dpdk->base.reactor),
                                             .room = misrouted->room,
                                             .ip = netif->info.self.ip,
@@ -171,8 +152,8 @@ static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_netif *netif, uint32
                                             .for_neighbours = for_neighbours};
     memcpy(misrouted->device, netif->info.name, sizeof misrouted->device);
     memcpy(misrouted->bytes, packet->bytes, packet->length);
-    dpdk->misrouted_out[reactor]++;
-    dpdk->misrouted_sent++;
+    dpdk->misrouted.out[reactor]++;
+    dpdk->counts.misrouted_sent++;
     sl_reactor_post(dpdk->base.reactor, reactor,
                     (struct sl_mail){.run = arrive, .ctx = misrouted, .drop = free});
 }
@@ -195,7 +176,8 @@ bool sl_dpdk_misrouted_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_netif 
     const uint32_t index = sl_reactor_index(dpdk->base.reactor);
     uint32_t reactor = sl_dpdk_id_reactor(parsed->header.connection);
     if (parsed->header.kind == SL_DPDK_OPEN) {
-        const uint32_t place = (uint16_t)(parsed->to.port - dpdk->port_base) % queues->reactors;
+        const uint32_t place =
+            (uint16_t)(parsed->to.port - dpdk->settings.port_base) % queues->reactors;
         reactor = index - queues->index + place;
     }
     if (reactor == index || !is_one_of(dpdk, netif, reactor)) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/bytes.h"
+#include "net/dpdk/checksum.h"
 
 #define ETHER_BYTES     14U
 #define ETHER_BYTES_MIN 60U

@@ -1,10 +1,19 @@
 /* poll.c implements poll and flush: receives packets, dispatches them and sends packets. */
+#include "net/dpdk/poll.h"
+
 #include <string.h>
 
 #include "core/clock.h"
 #include "core/list.h"
-#include "net/dpdk/internal.h"
-#include "net/dpdk/netif.h"
+#include "net/dpdk/arp.h"
+#include "net/dpdk/conn.h"
+#include "net/dpdk/conn_table.h"
+#include "net/dpdk/connect.h"
+#include "net/dpdk/listen.h"
+#include "net/dpdk/misrouted.h"
+#include "net/dpdk/route.h"
+#include "net/dpdk/send.h"
+#include "net/dpdk/time_wait.h"
 
 /* After this many packets answers are sent before more packets are handled, so that both sides work
  * in parallel. */
@@ -17,8 +26,24 @@
 
 /* Receiving */
 
-bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_dpdk_packet *packet,
-                  const struct sl_dpdk_parsed *parsed, bool is_misrouted)
+/* A packet with the id of a connection. Returns whether its memory was kept. */
+static bool take_for(struct sl_dpdk_conn *conn, struct sl_dpdk_netif *netif,
+                     struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed)
+{
+    if (!sl_dpdk_route_is_from_peer(conn, netif, parsed)) {
+        conn->dpdk->counts.spoofed++;
+        return false;
+    }
+    if (conn->phase == SL_DPDK_ASKING || parsed->header.kind < SL_DPDK_DATA) {
+        sl_dpdk_connect_take(conn->dpdk, netif, conn, parsed);
+        return false;
+    }
+    return sl_dpdk_conn_take(conn, netif, packet, parsed);
+}
+
+/* A packet of class OURS for a local address. Returns whether its memory was kept. */
+static bool take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_dpdk_packet *packet,
+                 const struct sl_dpdk_parsed *parsed, bool is_misrouted)
 {
     const struct sl_dpdk_header *header = &parsed->header;
     if (header->kind == SL_DPDK_OPEN) {
@@ -27,9 +52,9 @@ bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_d
         }
         return false;
     }
-    struct sl_dpdk_conn *conn = sl_dpdk_conn_find(dpdk, header->connection);
+    struct sl_dpdk_conn *conn = sl_dpdk_conn_table_find(dpdk, header->connection);
     if (conn != NULL) {
-        return sl_dpdk_conn_take(conn, netif, packet, parsed);
+        return take_for(conn, netif, packet, parsed);
     }
     if (!is_misrouted && sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed)) {
         return false;
@@ -38,18 +63,20 @@ bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif, struct sl_d
         return false;
     }
     if (header->kind == SL_DPDK_ACCEPT) {
-        sl_dpdk_setup_take(dpdk, netif, NULL, parsed);
+        sl_dpdk_connect_take(dpdk, netif, NULL, parsed);
     } else if (header->kind == SL_DPDK_PROBE) {
-        sl_dpdk_setup_stranger(dpdk, netif, parsed);
+        sl_dpdk_connect_stranger(dpdk, netif, parsed);
     } else {
-        dpdk->not_ours++;
+        dpdk->counts.not_ours++;
     }
     return false;
 }
 
-bool sl_dpdk_take_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
-                        const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
-                        bool is_misrouted)
+/* A packet of another version: OPEN is answered with REFUSE, and REFUSE ends a connect. False: it
+ * is neither. */
+static bool take_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                       const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
+                       bool is_misrouted)
 {
     const struct sl_dpdk_header *header = &parsed->header;
     if (memcmp(&parsed->to.ip, &netif->info.self.ip, sizeof parsed->to.ip) != 0 ||
@@ -63,9 +90,9 @@ bool sl_dpdk_take_other(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     if (header->kind != SL_DPDK_REFUSE) {
         return false;
     }
-    struct sl_dpdk_conn *conn = sl_dpdk_conn_find(dpdk, header->connection);
+    struct sl_dpdk_conn *conn = sl_dpdk_conn_table_find(dpdk, header->connection);
     if (conn != NULL) {
-        return sl_dpdk_setup_take_other(conn, netif, parsed);
+        return sl_dpdk_connect_take_other(conn, netif, parsed);
     }
     return !is_misrouted && sl_dpdk_misrouted_forward(dpdk, netif, packet, parsed);
 }
@@ -78,23 +105,42 @@ static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     switch (sl_dpdk_parse(packet->bytes, packet->length, packet->checked, &parsed)) {
     case SL_DPDK_OURS:
         if (memcmp(&parsed.to.ip, &netif->info.self.ip, sizeof parsed.to.ip) == 0) {
-            return sl_dpdk_take(dpdk, netif, packet, &parsed, false);
+            return take(dpdk, netif, packet, &parsed, false);
         }
-        dpdk->not_ours++;
+        dpdk->counts.not_ours++;
         return false;
     case SL_DPDK_NEIGHBOUR:
         sl_dpdk_arp_take(dpdk, netif, packet->bytes, packet->length, packet);
         return false;
     case SL_DPDK_NOT_OURS:
-        dpdk->not_ours++;
+        dpdk->counts.not_ours++;
         return false;
     case SL_DPDK_MALFORMED:
-        if (parsed.version == 0 || !sl_dpdk_take_other(dpdk, netif, packet, &parsed, false)) {
-            dpdk->malformed++;
+        if (parsed.version == 0 || !take_other(dpdk, netif, packet, &parsed, false)) {
+            dpdk->counts.malformed++;
         }
         return false;
     }
     return false;
+}
+
+void sl_dpdk_poll_take_misrouted(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                                 struct sl_dpdk_packet *packet, bool for_neighbours)
+{
+    struct sl_dpdk_parsed parsed;
+    if (for_neighbours) {
+        sl_dpdk_arp_take(dpdk, netif, packet->bytes, packet->length, NULL);
+        return;
+    }
+    dpdk->counts.misrouted_taken++;
+    if (packet->length > netif->info.frame_bytes_max) {
+        return;
+    }
+    if (sl_dpdk_parse(packet->bytes, packet->length, true, &parsed) == SL_DPDK_OURS) {
+        (void)take(dpdk, netif, packet, &parsed, true);
+    } else if (parsed.version != 0) {
+        (void)take_other(dpdk, netif, packet, &parsed, true);
+    }
 }
 
 /* The turn */
@@ -111,7 +157,7 @@ static void flush_one(struct sl_dpdk_conn *conn)
 static void tell_grant(void *ctx, struct sl_dpdk_grant *grant)
 {
     struct sl_dpdk_conn *conn = SL_CONTAINER_OF(grant, struct sl_dpdk_conn, grant);
-    conn->ack_due = conn->ack_now = true;
+    conn->ack = SL_DPDK_ACK_DUE_NOW;
     sl_dpdk_mark_dirty(conn);
 }
 
@@ -122,7 +168,7 @@ static bool is_full(const struct sl_dpdk_conn *conn)
 
 static bool tells(const struct sl_dpdk_conn *conn)
 {
-    return conn->ack_now;
+    return conn->ack == SL_DPDK_ACK_DUE_NOW;
 }
 
 /* Flushes the connections that match. The others wait for the end of the turn, so that more frames
@@ -232,7 +278,7 @@ uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
         dpdk->awake = false; /* the connection that set it is gone */
     }
     if (work > 0) {
-        dpdk->idle_ns = SL_DPDK_IDLE_NS_MIN;
+        dpdk->idle.ns = SL_DPDK_IDLE_NS_MIN;
     }
     return work;
 }

@@ -1,137 +1,16 @@
+#include "net/dpdk/receive.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/bytes.h"
-#include "net/dpdk/receive.h"
-#include "net/dpdk/ring.h"
+#include "net/dpdk/long_message.h"
 
 static_assert(SL_DPDK_SHORT_BYTES / SL_DPDK_BODY_MIN < 64, "one word says what has come");
 
-int sl_dpdk_receive_open(struct sl_dpdk_conn *conn)
-{
-    struct sl_dpdk_receiving *receive = calloc(1, sizeof *receive);
-    if (receive == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    receive->slots = sl_dpdk_ring_open(&receive->slots_mask, sizeof *receive->slots);
-    if (receive->slots == NULL) {
-        free(receive);
-        return SL_ERR_NO_MEMORY;
-    }
-    conn->receive = receive;
-    return 0;
-}
-
-uint32_t sl_dpdk_receive_next(const struct sl_dpdk_conn *conn)
-{
-    return conn->receive->head;
-}
-
-bool sl_dpdk_receive_waits_for_sink(const struct sl_dpdk_conn *conn)
-{
-    return conn->receive->is_known && conn->receive->sink == NULL;
-}
-
-bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn)
-{
-    return conn->receive->begun > 0 && !sl_dpdk_receive_waits_for_sink(conn) &&
-           conn->grant.granted != conn->grant.arrived;
-}
-
-/* Slots */
-
-struct sl_dpdk_slot *sl_dpdk_slot_at(struct sl_dpdk_receiving *receive, uint32_t message)
-{
-    return &receive->slots[message & receive->slots_mask];
-}
-
-/* Whether there is a slot for the message at this distance from the head. */
-static bool has_slot(struct sl_dpdk_receiving *receive, uint32_t ahead)
-{
-    while (ahead > receive->slots_mask) {
-        uint32_t count = receive->slots_mask + 1;
-        struct sl_dpdk_slot *grown =
-            count < SL_DPDK_MESSAGES
-                ? sl_dpdk_ring_grow(receive->slots, &receive->slots_mask, sizeof *receive->slots,
-                                    receive->head, receive->head + count)
-                : NULL;
-        if (grown == NULL) {
-            return false;
-        }
-        receive->slots = grown;
-    }
-    return true;
-}
-
-void sl_dpdk_receive_shrink(struct sl_dpdk_conn *conn)
-{
-    struct sl_dpdk_receiving *receive = conn->receive;
-    if (receive->begun == 0) {
-        receive->slots =
-            sl_dpdk_ring_shrink(receive->slots, &receive->slots_mask, sizeof *receive->slots);
-    }
-}
-
-static void begin_slot(struct sl_dpdk_receiving *receive, struct sl_dpdk_slot *slot,
-                       enum sl_dpdk_slot_kind kind)
-{
-    receive->begun += slot->kind == SL_DPDK_SLOT_EMPTY;
-    slot->kind = (uint8_t)kind;
-}
-
-void sl_dpdk_receive_pass(struct sl_dpdk_receiving *receive)
-{
-    *sl_dpdk_slot_at(receive, receive->head) = (struct sl_dpdk_slot){0};
-    receive->is_known = false;
-    receive->sink = NULL;
-    receive->head++;
-    receive->begun--;
-}
-
-static void drop_slot(struct sl_dpdk *dpdk, struct sl_dpdk_slot *slot)
-{
-    while (slot->parked != NULL) {
-        struct sl_dpdk_parked *parked = slot->parked;
-        slot->parked = parked->next;
-        sl_dpdk_unpark(dpdk, parked);
-    }
-    if (slot->block != NULL) {
-        sl_dpdk_block_put(slot->block);
-    }
-    *slot = (struct sl_dpdk_slot){0};
-}
-
-void sl_dpdk_receive_close(struct sl_dpdk_conn *conn)
-{
-    struct sl_dpdk_receiving *receive = conn->receive;
-    if (receive == NULL) {
-        return;
-    }
-    for (uint32_t i = 0; i <= receive->slots_mask && receive->begun > 0; i++) {
-        if (receive->slots[i].kind != SL_DPDK_SLOT_EMPTY) {
-            drop_slot(conn->dpdk, &receive->slots[i]);
-            receive->begun--;
-        }
-    }
-    free(receive->slots);
-    free(receive);
-    conn->receive = NULL;
-}
-
 /* Received packets */
 
-bool sl_dpdk_receive_is_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes,
-                              uint32_t message_bytes)
-{
-    uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
-    if (offset % piece_bytes != 0 || offset >= message_bytes) {
-        return false;
-    }
-    uint32_t left = message_bytes - offset;
-    return bytes == (left < piece_bytes ? left : piece_bytes);
-}
-
-/* The same for a message of unknown length: valid if any length fits. */
+/* As sl_dpdk_receive_is_piece, for a message of unknown length: valid if any length fits. */
 static bool may_be_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes)
 {
     uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
@@ -164,14 +43,14 @@ static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
         return SL_DPDK_PROTOCOL_ERROR;
     }
     struct sl_dpdk_parked *parked =
-        sl_dpdk_park(conn->dpdk, conn->netif, packet, parsed, !conn->base.is_welcome);
+        sl_dpdk_park(conn->dpdk, conn->path.netif, packet, parsed, !conn->base.is_welcome);
     if (parked == NULL) {
         return SL_DPDK_NO_ROOM;
     }
     (void)admit(conn, parsed->body_bytes);
     parked->next = slot->parked;
     slot->parked = parked;
-    begin_slot(conn->receive, slot, SL_DPDK_SLOT_PARKED);
+    sl_dpdk_receive_begin_slot(conn->receive, slot, SL_DPDK_SLOT_PARKED);
     return SL_DPDK_PARKED;
 }
 
@@ -247,7 +126,7 @@ static enum sl_dpdk_taken begin_short(struct sl_dpdk_conn *conn, struct sl_dpdk_
     }
     slot->memory = memory;
     slot->bytes = slot->missing = bytes;
-    begin_slot(conn->receive, slot, SL_DPDK_SLOT_SHORT);
+    sl_dpdk_receive_begin_slot(conn->receive, slot, SL_DPDK_SLOT_SHORT);
     enum sl_dpdk_taken taken = take_short(conn, slot, parsed);
     return taken == SL_DPDK_PROTOCOL_ERROR || place_parked_short(conn, slot)
                ? taken
@@ -303,7 +182,8 @@ static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     if (taken != SL_DPDK_NO_ROOM) {
         slot->bytes = bytes;
     } else if (parsed->header.message == receive->head) {
-        begin_slot(receive, slot, SL_DPDK_SLOT_PARKED); /* later pieces need the length */
+        sl_dpdk_receive_begin_slot(receive, slot,
+                                   SL_DPDK_SLOT_PARKED); /* later pieces need the length */
         slot->bytes = bytes;
         receive->is_known = true;
         receive->frame = frame;
@@ -361,7 +241,7 @@ static enum sl_dpdk_taken take_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_
     conn->dpdk->stats.copied_bytes += bytes;
     slot->memory = memory;
     slot->bytes = bytes;
-    begin_slot(conn->receive, slot, SL_DPDK_SLOT_BUNDLE);
+    sl_dpdk_receive_begin_slot(conn->receive, slot, SL_DPDK_SLOT_BUNDLE);
     return SL_DPDK_TAKEN;
 }
 
@@ -383,7 +263,7 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
     if (sl_dpdk_before(header->message, receive->head)) {
         return SL_DPDK_TAKEN; /* already delivered */
     }
-    if (!has_slot(receive, header->message - receive->head)) {
+    if (!sl_dpdk_receive_has_slot(receive, header->message - receive->head)) {
         return SL_DPDK_NO_ROOM; /* many short messages behind one that waits for memory */
     }
     struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, header->message);
@@ -397,20 +277,6 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
 }
 
 /* Delivery */
-
-bool sl_dpdk_receive_is_readable(const struct sl_dpdk_conn *conn)
-{
-    return conn->phase == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN;
-}
-
-void sl_dpdk_receive_report(struct sl_dpdk_conn *conn, const struct sl_frame *frame,
-                            const uint8_t *payload, void *token)
-{
-    struct sl_transport_message message = {.header = *frame, .payload = payload, .token = token};
-    conn->dpdk->stats.frames_received++;
-    conn->dpdk->stats.bytes_received += SL_FRAME_HEADER_BYTES + (uint64_t)frame->payload_bytes;
-    sl_conn_report_received(&conn->base, &message);
-}
 
 static void consume(struct sl_dpdk_conn *conn, uint32_t bytes)
 {
@@ -503,7 +369,7 @@ bool sl_dpdk_receive_deliver(struct sl_dpdk_conn *conn)
     return work;
 }
 
-void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *message)
+void sl_dpdk_receive_release(struct sl_conn *conn, const struct sl_transport_message *message)
 {
     sl_dpdk_block_put(message->token);
 }

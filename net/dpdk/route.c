@@ -1,11 +1,10 @@
 /* Selects the port and queue to a peer and builds the headers of its packets. */
+#include "net/dpdk/route.h"
+
 #include <arpa/inet.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "net/dpdk/internal.h"
-#include "net/dpdk/neighbour_packet.h"
-#include "net/dpdk/netif.h"
 
 /* Addresses */
 
@@ -125,15 +124,16 @@ uint16_t sl_dpdk_route_queue(const struct sl_dpdk_queues *ours, const struct sl_
 
 void sl_dpdk_route_set(struct sl_dpdk_conn *conn, const uint8_t mac[6])
 {
-    const struct sl_dpdk_port_info *info = &conn->netif->info;
-    sl_dpdk_route_build(&conn->route, info->self.mac, mac, &conn->here, &conn->there);
-    conn->queue = sl_dpdk_route_queue(&info->queues, &conn->queues_peers);
-    conn->routed = true;
+    const struct sl_dpdk_port_info *info = &conn->path.netif->info;
+    sl_dpdk_route_build(&conn->path.route, info->self.mac, mac, &conn->path.here,
+                        &conn->path.there);
+    conn->path.queue = sl_dpdk_route_queue(&info->queues, &conn->path.queues_peers);
+    conn->path.routed = true;
 }
 
 void sl_dpdk_route_learn(struct sl_dpdk_conn *conn, const uint8_t mac[6])
 {
-    if (!conn->routed || memcmp(conn->route.outer, mac, 6) != 0) {
+    if (!conn->path.routed || memcmp(conn->path.route.outer, mac, 6) != 0) {
         sl_dpdk_route_set(conn, mac);
     }
 }
@@ -154,7 +154,15 @@ struct sl_dpdk_queues sl_dpdk_route_queues(const struct sl_dpdk_hello *hello)
 
 bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn)
 {
-    return memcmp(&conn->here.ip, &conn->there.ip, sizeof conn->here.ip) == 0;
+    return memcmp(&conn->path.here.ip, &conn->path.there.ip, sizeof conn->path.here.ip) == 0;
+}
+
+bool sl_dpdk_route_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_netif *netif,
+                                const struct sl_dpdk_parsed *parsed)
+{
+    return netif == conn->path.netif &&
+           memcmp(&parsed->from.ip, &conn->path.there.ip, sizeof conn->path.there.ip) == 0 &&
+           parsed->from.port == conn->path.there.port;
 }
 
 static bool find_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
@@ -178,10 +186,10 @@ bool sl_dpdk_route_find(struct sl_dpdk_conn *conn)
 {
     uint8_t mac[6];
     if (sl_dpdk_route_is_own(conn)) {
-        sl_dpdk_route_set(conn, conn->netif->info.self.mac);
+        sl_dpdk_route_set(conn, conn->path.netif->info.self.mac);
         return true;
     }
-    if (!find_neighbour(conn->dpdk, conn->netif, &conn->there.ip, mac)) {
+    if (!find_neighbour(conn->dpdk, conn->path.netif, &conn->path.there.ip, mac)) {
         return false;
     }
     sl_dpdk_route_set(conn, mac);

@@ -1,8 +1,10 @@
+#include "net/dpdk/send.h"
+
 #include <string.h>
 
 #include "core/clock.h"
-#include "net/dpdk/netif.h"
-#include "net/dpdk/send.h"
+#include "net/dpdk/bundle.h"
+#include "net/dpdk/checksum.h"
 
 /* Limit for one connection in a turn, so that others get their share of the device queue and
  * received packets are handled. */
@@ -42,22 +44,22 @@ static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_
 {
     uint64_t words[SL_DPDK_SACK_WORDS];
     draft->conn = conn;
-    if (!sl_dpdk_netif_get(conn->netif, &draft->packet)) {
+    if (!sl_dpdk_netif_get(conn->path.netif, &draft->packet)) {
         go_on(conn);
         return false;
     }
     draft->packet.tail_length = 0;
     draft->packet.pending = NULL;
     draft->body = (struct sl_dpdk_body){
-        .to = draft->packet.bytes + sl_dpdk_route_bytes(&conn->route),
-        .checksums = !conn->netif->info.tx_checksum,
+        .to = draft->packet.bytes + sl_dpdk_route_bytes(&conn->path.route),
+        .checksums = !conn->path.netif->info.tx_checksum,
     };
     draft->sack_words = 0;
     if (conn->received.end != conn->received.next) {
         draft->sack_words =
             sl_dpdk_received_packets_words(&conn->received, words, SL_DPDK_SACK_WORDS);
         uint32_t bytes = draft->sack_words * (uint32_t)sizeof words[0];
-        if (body_bytes + bytes > conn->body_max) {
+        if (body_bytes + bytes > conn->path.body_max) {
             draft->sack_words = 0;
         } else {
             sl_dpdk_body_add(&draft->body, (const uint8_t *)words, bytes);
@@ -69,7 +71,7 @@ static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_
 /* Free bytes of the body. */
 static uint32_t room_of(const struct draft *draft)
 {
-    return draft->conn->body_max - draft->body.bytes;
+    return draft->conn->path.body_max - draft->body.bytes;
 }
 
 static bool tells_all(const struct draft *draft)
@@ -90,16 +92,16 @@ static void emit(struct draft *draft, struct sl_dpdk_header *header)
     header->behind = sl_dpdk_sent_packets_behind(&conn->sent_packets);
     header->flags = (uint8_t)(header->flags | draft->sack_words);
     header->body_bytes = (uint16_t)(draft->body.bytes + packet->tail_length);
-    packet->length = sl_dpdk_write(packet->bytes, &conn->route, header) + draft->body.bytes;
-    packet->queue = conn->queue;
+    packet->length = sl_dpdk_write(packet->bytes, &conn->path.route, header) + draft->body.bytes;
+    packet->queue = conn->path.queue;
     packet->unchecked = !draft->body.checksums;
     if (draft->body.checksums) {
         sl_dpdk_seal_sum(packet->bytes, draft->body.checksum);
     }
-    sl_dpdk_netif_put(conn->dpdk, conn->netif, packet);
+    sl_dpdk_netif_put(conn->dpdk, conn->path.netif, packet);
     conn->grant.advertised = conn->grant.granted;
     if (tells_all(draft)) {
-        conn->ack_due = conn->ack_now = false;
+        conn->ack = SL_DPDK_ACK_NOT_DUE;
         conn->received.unacked = 0;
     }
 }
@@ -438,7 +440,7 @@ uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn)
         send_fin(&turn);
         ask_for_grant(&turn);
     }
-    if (conn->ack_due || conn->ack_now) {
+    if (conn->ack != SL_DPDK_ACK_NOT_DUE) {
         send_ack(conn);
     }
     return turn.when_ns;

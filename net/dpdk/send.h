@@ -1,125 +1,24 @@
-/* The sending half of a connection: what send.c, send_queue.c, bundle.c and ack.c share. Owner
- * reactor. */
+/* Frames to packets. Owner reactor. */
 #ifndef SL_NET_DPDK_SEND_H
 #define SL_NET_DPDK_SEND_H
 
-#include "core/clock.h"
-#include "net/dpdk/internal.h"
-#include "net/dpdk/ring.h"
+#include "net/dpdk/state.h"
 
-/* Initial wait before the peer is asked whether it has granted more. */
-#define SL_DPDK_ASK_NS_MIN SL_CLOCK_NS_PER_MS
-
-/* A queued frame, or several in a row (SL_TRANSPORT_MULTI_FRAME): the bytes of head, then those of
- * payload. */
-struct sl_dpdk_entry {
-    const uint8_t *head, *payload;
-    uint32_t head_bytes, payload_bytes;
-    void *cookie;
-};
-
-/* The position of a frame among the entries. */
-struct sl_dpdk_place {
-    uint32_t entry; /* index; wraps around */
-    uint32_t at;    /* byte offset in the entry */
-};
-
-/* A message and how it was cut into packets. */
-struct sl_dpdk_message {
-    struct sl_dpdk_place begin;
-    uint32_t
-        entries_end;  /* entries before this one are complete when the message is acknowledged */
-    uint32_t pending; /* packets not acknowledged yet, including those not yet built */
-    uint32_t reading; /* packets whose tail the device still reads in place */
-    bool gathers_head, gathers_payload; /* the entry's memory is registered with the device */
-};
-
-/* Content to retransmit. */
-struct sl_dpdk_lost {
-    uint32_t message, offset;
-    uint16_t body_bytes;
-    uint8_t kind; /* sl_dpdk_kind */
-};
-
-struct sl_dpdk_sending {
-    uint32_t head, done, tail; /* entry indices: head: oldest not reported; before `done`: all
-                                  acknowledged; tail: first free */
-    struct sl_dpdk_place next; /* the first frame that is not completely in packets */
-    uint32_t cut, cut_bytes;   /* of the message that is being cut: bytes done and total; 0: none */
-    uint32_t message_first;    /* the first that is not completely acknowledged */
-    uint32_t message_next;     /* the number of the next message */
-    uint32_t lost_head, lost_tail;
-    bool wants_room; /* send_burst took fewer frames than offered */
-    bool goes_on;    /* the next poll marks the connection dirty */
-    bool probe_due, fin_due;
-    bool wide_due;       /* a full-size probe is due */
-    uint32_t wide_tries; /* remaining immediate retransmissions of a lost full-size probe */
-    /* All sent content is acknowledged, and more waits for a grant, whose update may be lost.
-     * ask_ns: when the peer is asked; 0: not waiting. ask_pause_ns: the current wait. */
-    uint64_t ask_ns, ask_pause_ns;
-    /* Rings (ring.h) of at most SL_DPDK_QUEUE and SL_DPDK_MESSAGES items. `lost` has as many as the
-     * ring of sent_packets: lost content is sent before new content, so that it never exceeds that.
-     */
-    uint32_t entries_mask, messages_mask, lost_mask;
-    struct sl_dpdk_entry *entries;
-    struct sl_dpdk_message *messages;
-    struct sl_dpdk_lost *lost;
-};
-
-static inline struct sl_dpdk_entry *sl_dpdk_entry_at(const struct sl_dpdk_sending *send,
-                                                     uint32_t index)
-{
-    return &send->entries[index & send->entries_mask];
-}
-
-static inline struct sl_dpdk_message *sl_dpdk_message_at(const struct sl_dpdk_sending *send,
-                                                         uint32_t number)
-{
-    return &send->messages[number & send->messages_mask];
-}
-
-static inline struct sl_dpdk_lost *sl_dpdk_lost_at(const struct sl_dpdk_sending *send,
-                                                   uint32_t index)
-{
-    return &send->lost[index & send->lost_mask];
-}
-
-/* send_queue.c */
-
-/* Whether another message can begin: the limit is not reached, and there is memory. */
-bool sl_dpdk_queue_takes_message(struct sl_dpdk_conn *conn);
-/* Makes room to record all packets in flight as lost. False: no memory. */
-bool sl_dpdk_queue_takes_lost(struct sl_dpdk_conn *conn);
-/* A packet of the message was acknowledged. */
-void sl_dpdk_queue_came(struct sl_dpdk_conn *conn, uint32_t message);
-/* Whether entries can be reported, perhaps only when the device has read them. */
-bool sl_dpdk_queue_is_ready(struct sl_dpdk_sending *send);
-
-/* bundle.c */
-
-/* A body that is being written, and its checksum unless the device computes it. */
-struct sl_dpdk_body {
-    uint8_t *to;
-    uint32_t bytes;
-    bool checksums;
-    uint64_t checksum;
-};
-
-void sl_dpdk_body_add(struct sl_dpdk_body *body, const uint8_t *from, uint32_t bytes);
-
-/* The length of the frame at `place`, including its header. */
-uint32_t sl_dpdk_frame_bytes(struct sl_dpdk_sending *send, const struct sl_dpdk_place *place);
-
-/* Copies whole frames from *place on, as many as fit into `room`, and advances *place. Returns
- * their number. */
-uint32_t sl_dpdk_bundle_fill(struct sl_dpdk_sending *send, struct sl_dpdk_place *place,
-                             struct sl_dpdk_body *body, uint32_t room);
-
-/* Copies `bytes` of an entry from `at` on. */
-void sl_dpdk_piece_fill(const struct sl_dpdk_entry *entry, uint32_t at, struct sl_dpdk_body *body,
-                        uint32_t bytes);
-
-/* Advances `place` behind a frame of this length. */
-void sl_dpdk_place_pass(struct sl_dpdk_sending *send, struct sl_dpdk_place *place, uint32_t bytes);
+/* Sends retransmissions, then new content, as far as window, grant, pacing and buffers allow; or a
+ * single ACK if one is due. Returns the time of the next packet that pacing delays; SL_CLOCK_NEVER:
+ * none. */
+uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn);
+/* Whether more than one packet is queued, estimated from the next frame's length. */
+bool sl_dpdk_send_is_full(const struct sl_dpdk_conn *conn);
+/* Sends a probe with the next flush. */
+void sl_dpdk_send_probe(struct sl_dpdk_conn *conn);
+/* A probe of full size. Its acknowledgement sets conn->liveness.full_size_acked. */
+void sl_dpdk_send_wide_probe(struct sl_dpdk_conn *conn);
+/* Queues a FIN after the last frame. */
+void sl_dpdk_send_bye(struct sl_dpdk_conn *conn);
+/* Sends an unnumbered packet: RESET, REFUSE, RETRY, ACCEPT, OPEN. */
+void sl_dpdk_send_unnumbered(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
+                             const struct sl_dpdk_route *route, uint16_t queue,
+                             const struct sl_dpdk_header *header, const void *body);
 
 #endif

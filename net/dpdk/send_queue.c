@@ -1,6 +1,6 @@
-#include <stdlib.h>
+#include "net/dpdk/send_queue.h"
 
-#include "net/dpdk/send.h"
+#include <stdlib.h>
 
 void sl_dpdk_send_close(struct sl_dpdk_conn *conn)
 {

@@ -1,9 +1,10 @@
+#include "net/dpdk/store.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "core/bytes.h"
-#include "net/dpdk/receive.h"
 
 #define BLOCK_BYTES     (64U << 10)
 #define BLOCK_COUNT     128U

@@ -1,10 +1,13 @@
 /* Keeps ids of ended connections for a while. A peer that still sends for one gets the RESET again.
  * A direct-mapped table, in which the newest entry replaces the old one: it is an optimisation,
  * since peers time out without it. */
+#include "net/dpdk/time_wait.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/dpdk/internal.h"
+#include "net/dpdk/conn_table.h"
+#include "net/dpdk/send.h"
 
 #define PASTS    1024U /* 2^n */
 #define AGAIN_NS SL_CLOCK_NS_PER_MS
@@ -75,17 +78,18 @@ void sl_dpdk_time_wait_last_words(const struct sl_dpdk_conn *conn, int err,
 void sl_dpdk_time_wait_ended(const struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk *dpdk = conn->dpdk;
-    if (conn->id_peers == 0 || !conn->routed) {
+    if (conn->id_peers == 0 || !conn->path.routed) {
         return;
     }
     struct time_wait *time_wait = place_of(dpdk, conn->id);
     *time_wait = (struct time_wait){.id = conn->id,
                                     .until_ns = until_ns(dpdk),
-                                    .netif = conn->netif,
-                                    .there = conn->there,
-                                    .route = conn->route,
-                                    .queue = conn->queue};
-    const bool was_orderly = conn->all_delivered || (conn->end_err == SL_OK && conn->fin_acked);
+                                    .netif = conn->path.netif,
+                                    .there = conn->path.there,
+                                    .route = conn->path.route,
+                                    .queue = conn->path.queue};
+    const bool was_orderly = conn->end.all_delivered ||
+                             (conn->end.err == SL_OK && conn->end.fin == SL_DPDK_FIN_ACKNOWLEDGED);
     sl_dpdk_time_wait_last_words(conn, was_orderly ? SL_OK : SL_ERR_CLOSED, &time_wait->last);
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/assert.h"
 #include "core/bytes.h"
+#include "net/dpdk/checksum.h"
 
 #define ETHER_BYTES      14U
 #define IPV4_BYTES       20U

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "net/dpdk/checksum.h"
 #include "net/dpdk/neighbour.h"
 #include "net/dpdk/received_packets.h"
 #include "net/dpdk/sent_packets.h"
-#include "net/dpdk/wire.h"
 #include "tests/fuzz/input.h"
 
 #define STEPS_MAX    64

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/dpdk/checksum.h"
 #include "net/dpdk/neighbour_packet.h"
 #include "tests/fuzz/dpdk_world.h"
 #include "tests/fuzz/input.h"

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "net/dpdk/dpdk.h"
+#include "net/dpdk/wire.h"
 
 #define VICTIM      "10.1.0.1"
 #define FRIEND      "10.1.0.2"

@@ -5,7 +5,7 @@
 #define SL_TESTS_FUZZ_DPDK_WORLD_H
 
 #include "core/assert.h"
-#include "net/dpdk/internal.h"
+#include "net/dpdk/state.h"
 #include "tests/support/wire_port.h"
 
 #define DPDK_WORLD_PEERS 4U

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/dpdk/send.h"
+#include "net/dpdk/dpdk.h"
+#include "net/dpdk/end.h"
+#include "net/dpdk/send_queue.h"
 #include "tests/sim/ether_internal.h"
 
 /* The frames of one direction of a connection. */

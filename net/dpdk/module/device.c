@@ -1,5 +1,7 @@
 /* Manages devices: queues, packet pools, the reactors that share a device, its link. The first port
  * opens a device, the last one stops it; it is kept with its memory for later ports. */
+#include "net/dpdk/module/device.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <rte_errno.h>
@@ -8,9 +10,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "net/dpdk/module/eal.h"
+#include "net/dpdk/module/find.h"
 #include "net/dpdk/module/flow.h"
+#include "net/dpdk/module/kernel.h"
 #include "net/dpdk/module/memif_arguments.h"
-#include "net/dpdk/module/module.h"
 
 #define DESCRIPTORS   1024U
 #define PACKETS       2048U /* packets that a port lends; jumbo frames: half */

@@ -1,4 +1,6 @@
 /* Starts DPDK's environment (EAL), once in a process and for its lifetime. */
+#include "net/dpdk/module/eal.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
@@ -13,7 +15,6 @@
 #include <unistd.h>
 
 #include "core/thread.h"
-#include "net/dpdk/module/module.h"
 
 #define ARGUMENTS_MAX  64
 #define TEXT_BYTES     8192

@@ -1,4 +1,6 @@
 /* Finds or creates a device named by the options, and explains why that failed. */
+#include "net/dpdk/module/find.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
@@ -13,7 +15,6 @@
 #include <unistd.h>
 
 #include "net/dpdk/module/memif_arguments.h"
-#include "net/dpdk/module/module.h"
 
 #define PACKET_FRAME_BYTES  2048U /* default of framesz= */
 #define PACKET_HEADER_BYTES 64U   /* of each frame in the ring of a packet socket */

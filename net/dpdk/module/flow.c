@@ -3,6 +3,8 @@
 #include <rte_errno.h>
 #include <rte_flow.h>
 
+#include "net/dpdk/module/device.h"
+
 static uint16_t first_queue(const struct sl_module_device *device, uint16_t reactor)
 {
     uint16_t queue = 0;

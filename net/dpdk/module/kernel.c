@@ -1,12 +1,12 @@
 /* Queries the kernel about devices that are also its interfaces: their drivers do not report link
  * and MTU. */
+#include "net/dpdk/module/kernel.h"
+
 #include <errno.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "net/dpdk/module/module.h"
 
 /* Opens a socket for ioctl and fills in the interface's name; -1: the interface is gone. */
 static int open_asker(const struct rte_eth_dev_info *info, struct ifreq *out)

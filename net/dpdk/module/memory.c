@@ -1,5 +1,7 @@
 /* Registers the program's memory with devices that read it by DMA. All reactors register the same
  * regions, so that each is counted. */
+#include "net/dpdk/module/memory.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <rte_dev.h>
@@ -7,8 +9,6 @@
 #include <rte_memory.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#include "net/dpdk/module/module.h"
 
 struct region {
     struct region *next;

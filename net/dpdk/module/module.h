@@ -1,4 +1,4 @@
-/* The types and functions that the files of the plug-in share. README.md lists the files. */
+/* The types that the files of the plug-in share. README.md lists the files. */
 #ifndef SL_NET_DPDK_MODULE_MODULE_H
 #define SL_NET_DPDK_MODULE_MODULE_H
 
@@ -82,73 +82,5 @@ struct sl_module_rest {
     struct sl_module_port *port; /* NULL: closed */
     uint32_t *pending;           /* or NULL */
 };
-
-/* eal.c */
-
-/* Starts DPDK once in the process; later calls return the first result. Errors: INVALID
- * (arguments), NO_MEMORY, IO; logged. */
-int sl_module_eal_start(const struct sl_dpdk_options *options, uint64_t bytes);
-/* Registers the calling thread with DPDK until it has as many leaves as joins. Errors: UNSUPPORTED,
- * logged. */
-int sl_module_eal_join(void);
-void sl_module_eal_leave(void);
-
-/* find.c */
-
-/* Finds the device options->devices[which]; creates it if it has arguments, with `queues` queues
- * unless these say otherwise. Errors: NOT_FOUND, INVALID; logged with remedy. */
-int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32_t queues,
-                   uint16_t *id);
-/* Removes a device that cannot start again; the next sl_module_find creates it. */
-void sl_module_find_give_back(const struct sl_module_device *device);
-/* Errors: INVALID; logged. */
-int sl_module_find_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self *out);
-/* Errors: INVALID: the arguments of a memif device; logged. */
-int sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out);
-
-/* kernel.c */
-
-struct sl_module_kernel {
-    bool link_is_up;
-    uint32_t mtu;
-};
-
-/* Errors: NOT_FOUND: the interface is gone. */
-int sl_module_kernel_look(const struct rte_eth_dev_info *info, struct sl_module_kernel *out);
-/* Raises the MTU to at least `mtu`. Returns 0 or an errno. */
-int sl_module_kernel_set_mtu(const struct rte_eth_dev_info *info, uint32_t mtu);
-
-/* wake.c */
-
-/* Leaves port->watch NULL if the device has no receive interrupts. */
-void sl_module_wake_open(struct sl_module_port *port);
-void sl_module_wake_close(struct sl_module_port *port);
-/* As `arm` of port.h. */
-bool sl_module_wake_arm(struct sl_module_port *port);
-void sl_module_wake_disarm(struct sl_module_port *port);
-
-/* device.c */
-
-/* Adds the port to its device; the first port configures the device. Errors as of `open` in port.h,
- * logged. Owner reactor. */
-int sl_module_device_join(const struct sl_dpdk_options *options, uint32_t which,
-                          struct sl_module_port *port);
-/* Removes the port; the last one stops the device, except memif. Owner reactor. */
-void sl_module_device_leave(struct sl_module_port *port);
-/* Checks the link and sets port->on. Not while the port uses the queues. Returns the delay of the
- * next check. */
-uint64_t sl_module_device_look(struct sl_module_port *port);
-bool sl_module_device_link(const struct sl_module_device *device);
-static inline uint16_t sl_module_device_owner(const struct sl_module_device *device, uint16_t queue)
-{
-    return (uint16_t)(device->traits.blocks ? queue / (device->queues / device->reactors)
-                                            : queue % device->reactors);
-}
-
-/* memory.c */
-
-/* Errors: NO_MEMORY, UNSUPPORTED. Any thread. */
-int sl_module_memory_add(const struct sl_module_device *device, void *base, size_t bytes);
-void sl_module_memory_remove(const struct sl_module_device *device, void *base);
 
 #endif

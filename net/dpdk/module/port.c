@@ -6,7 +6,10 @@
 #include <time.h>
 
 #include "core/list.h"
-#include "net/dpdk/module/module.h"
+#include "net/dpdk/module/device.h"
+#include "net/dpdk/module/eal.h"
+#include "net/dpdk/module/memory.h"
+#include "net/dpdk/module/wake.h"
 
 #define ETHERNET_BYTES 14U
 #define DRAIN_TRIES    1000U

@@ -1,10 +1,10 @@
 /* Wakes sleeping reactors by receive interrupts: the queues' interrupts make an epoll descriptor
  * readable, which the reactor's ring watches. */
+#include "net/dpdk/module/wake.h"
+
 #include <rte_epoll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
-
-#include "net/dpdk/module/module.h"
 
 #define EVENTS 16
 

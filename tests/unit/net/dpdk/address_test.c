@@ -1,6 +1,8 @@
 /* Addresses that strangers give: whom nobody answers, and which are not theirs. */
 #include <string.h>
 
+#include "net/dpdk/checksum.h"
+#include "net/dpdk/wire.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
 

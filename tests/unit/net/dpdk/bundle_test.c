@@ -1,7 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/dpdk/send.h"
+#include "net/dpdk/ack.h"
+#include "net/dpdk/send_queue.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/sending.h"
 

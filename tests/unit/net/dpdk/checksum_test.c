@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "net/dpdk/checksum.h"
 #include "net/dpdk/checksum_blocks.h"
-#include "net/dpdk/wire.h"
 #include "tests/support/unit.h"
 
 #define BYTES_MAX 70000U

@@ -1,4 +1,6 @@
 /* How connections live and end, on a cable that loses, repeats and forges. */
+#include "net/dpdk/dpdk.h"
+#include "net/dpdk/state.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
 
@@ -98,7 +100,7 @@ SL_CASE(fin__and_the_tail_never_comes)
     hosts_until(&hosts, &hosts.received[SL_DPDK_FIN], 1);
     hosts_step(&hosts, STEP_NS);
     hosts_step(&hosts, STEP_NS);
-    assert_true(link_conn(server)->fin_received);
+    assert_true(link_conn(server)->end.fin_received);
     sl_wire_device_set_down(hosts.device_b, true);
     hosts_run_ms(&hosts, TIMEOUT_MS - 100);
     assert_int_equal(server->closed, 0);
@@ -179,7 +181,7 @@ SL_CASE(transport_close__is_told)
 
 static uint64_t spoofed_at(struct hosts *hosts, uint32_t node)
 {
-    return node_dpdk(&hosts->nodes[node])->spoofed;
+    return node_dpdk(&hosts->nodes[node])->counts.spoofed;
 }
 
 struct change {
@@ -259,11 +261,11 @@ SL_CASE(spoofed__with_another_id)
     struct link *client = hosts_pair(&hosts);
     record_ack(&hosts, client);
     struct change change = truth(client, SL_DPDK_RESET);
-    const uint64_t not_ours = node_dpdk(&hosts.nodes[0])->not_ours;
+    const uint64_t not_ours = node_dpdk(&hosts.nodes[0])->counts.not_ours;
     change.id ^= 1ULL << 40;
     hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
     hosts_run_ms(&hosts, 5);
-    assert_int_equal(node_dpdk(&hosts.nodes[0])->not_ours, not_ours + 1);
+    assert_int_equal(node_dpdk(&hosts.nodes[0])->counts.not_ours, not_ours + 1);
     expect_alive(&hosts, client);
     hosts_close(&hosts);
 }

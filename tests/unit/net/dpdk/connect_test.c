@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "net/dpdk/neighbour_packet.h"
+#include "net/dpdk/state.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
 
@@ -208,8 +209,8 @@ SL_CASE(connect__to_another_reactor_of_the_process)
     node_listen(&hosts.nodes[0], 0);
     struct link *client = node_connect(&hosts.nodes[1], ADDRESS_A, hosts.nodes[0].bound.port);
     expect_pair(&hosts, client);
-    assert_true(node_dpdk(&hosts.nodes[1])->misrouted_sent > 0);
-    assert_true(node_dpdk(&hosts.nodes[0])->misrouted_taken > 0);
+    assert_true(node_dpdk(&hosts.nodes[1])->counts.misrouted_sent > 0);
+    assert_true(node_dpdk(&hosts.nodes[0])->counts.misrouted_taken > 0);
     hosts_close(&hosts);
 }
 
@@ -240,7 +241,7 @@ SL_CASE(connect__where_no_queue_leads_to_the_listener)
     link_send(client, 20, 3000);
     hosts_until(&hosts, &server->links[0].received, 20);
     hosts_until(&hosts, &client->sent, 20);
-    assert_true(node_dpdk(&hosts.nodes[0])->misrouted_sent > 20);
+    assert_true(node_dpdk(&hosts.nodes[0])->counts.misrouted_sent > 20);
     hosts_close(&hosts);
 }
 
@@ -266,10 +267,10 @@ SL_CASE(misrouted__of_a_reactor_that_stands_still)
         }
     }
     hosts_run_ms(&hosts, 5);
-    assert_in_range(passes->misrouted_out[1], 100, 1024);
+    assert_in_range(passes->misrouted.out[1], 100, 1024);
     server->reactor = stopped;
     hosts_run_ms(&hosts, 50);
-    assert_int_equal(passes->misrouted_out[1], 0);
+    assert_int_equal(passes->misrouted.out[1], 0);
     link_send(client, 20, 3000);
     hosts_until(&hosts, &server->links[0].received, 21);
     hosts_close(&hosts);
@@ -289,7 +290,7 @@ SL_CASE(misrouted__before_there_is_a_transport)
     hosts_until(&hosts, &server->links[0].received, 1);
     const struct sl_dpdk *passes = node_dpdk(&hosts.nodes[0]);
     sl_transport_close(&server->transport);
-    const uint64_t before = passes->misrouted_sent;
+    const uint64_t before = passes->counts.misrouted_sent;
     for (uint32_t i = 0; i < 2000; i++) {
         hosts_repeat(&hosts, FROM_B, SL_DPDK_BUNDLE);
         if (i % 100 == 0) {
@@ -300,8 +301,8 @@ SL_CASE(misrouted__before_there_is_a_transport)
     hosts_run_ms(&hosts, 5);
     (void)sl_reactor_turn(server->reactor, hosts.now_ns);
     hosts_run_ms(&hosts, 5);
-    assert_true(passes->misrouted_sent - before > 1024);
-    assert_int_equal(passes->misrouted_out[1], 0);
+    assert_true(passes->counts.misrouted_sent - before > 1024);
+    assert_int_equal(passes->misrouted.out[1], 0);
     hosts_close(&hosts);
 }
 
@@ -344,14 +345,14 @@ SL_CASE(misrouted__of_neighbours)
     other.s6_addr[15] = 77;
     sl_wire_inject(hosts.wire, packet, sl_dpdk_neighbour_ask(b, &other, packet), 0);
     hosts_run_ms(&hosts, 1);
-    assert_int_equal(hears->misrouted_sent, 0);
+    assert_int_equal(hears->counts.misrouted_sent, 0);
     memcpy(said.mac, a->mac, sizeof said.mac);
     sl_wire_inject(hosts.wire, packet, sl_dpdk_neighbour_answer(b, &said, packet), 0);
     hosts_run_ms(&hosts, 1);
-    assert_int_equal(hears->misrouted_sent, 1);
+    assert_int_equal(hears->counts.misrouted_sent, 1);
     sl_wire_inject(hosts.wire, packet, sl_dpdk_neighbour_ask(b, &b->ip, packet), 0);
     hosts_run_ms(&hosts, 1);
-    assert_int_equal(hears->misrouted_sent, 2);
+    assert_int_equal(hears->counts.misrouted_sent, 2);
     hosts_close(&hosts);
 }
 
@@ -400,7 +401,7 @@ static void expect_at_node_1(const struct hosts_options *options)
     assert_int_equal(hosts.nodes[0].link_count, 0);
     assert_int_equal(hosts.nodes[1].link_count, 1);
     assert_int_equal(sl_dpdk_id_reactor(link_conn(client)->id_peers), 1);
-    assert_int_equal(link_conn(client)->there.port, PORT_BASE + 1);
+    assert_int_equal(link_conn(client)->path.there.port, PORT_BASE + 1);
     hosts_close(&hosts);
 }
 
@@ -534,7 +535,7 @@ SL_CASE(accept__spoofed)
     hosts_step(&hosts, STEP_NS);
     hosts_step(&hosts, STEP_NS);
     assert_int_equal(client->opened, 0);
-    assert_int_equal(node_dpdk(&hosts.nodes[2])->spoofed, 1);
+    assert_int_equal(node_dpdk(&hosts.nodes[2])->counts.spoofed, 1);
     expect_pair(&hosts, client);
     hosts_close(&hosts);
 }

@@ -1,11 +1,14 @@
 #include "tests/unit/net/dpdk/end.h"
 
-#include "net/dpdk/netif.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/bytes.h"
+#include "net/dpdk/ack.h"
+#include "net/dpdk/dpdk.h"
+#include "net/dpdk/receive.h"
+#include "net/dpdk/send.h"
+#include "net/dpdk/send_queue.h"
 
 /* ---- A port that is not there -----------------------------------------------------------------
  */
@@ -141,7 +144,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     assert_non_null(frame->payload);
     memcpy(frame->payload, message->payload, message->header.payload_bytes);
     if (!end->holds && message->token != NULL) {
-        sl_dpdk_release(conn, message);
+        sl_dpdk_receive_release(conn, message);
     }
     if (end->frame_count == end->disconnect_at) {
         conn->state = SL_CONN_CLOSING;
@@ -183,19 +186,19 @@ static void open_conn(struct end *end)
     conn->base.state = SL_CONN_OPEN;
     conn->base.is_welcome = true;
     conn->dpdk = end->dpdk;
-    conn->netif = &end->dpdk->netifs[0];
+    conn->path.netif = &end->dpdk->netifs[0];
     conn->phase = SL_DPDK_LIVE;
     conn->id = 0x100;
     conn->id_peers = 0x200;
-    conn->here = (struct sl_dpdk_address){.port = 4000};
-    conn->there = (struct sl_dpdk_address){.port = 4001};
+    conn->path.here = (struct sl_dpdk_address){.port = 4000};
+    conn->path.there = (struct sl_dpdk_address){.port = 4001};
     const uint8_t here[16] = {[10] = 0xff, [11] = 0xff, 10, 0, 0, 1};
     const uint8_t there[16] = {[10] = 0xff, [11] = 0xff, 10, 0, 0, 2};
-    memcpy(&conn->here.ip, here, sizeof here);
-    memcpy(&conn->there.ip, there, sizeof there);
-    sl_dpdk_route_build(&conn->route, macs[0], macs[1], &conn->here, &conn->there);
-    conn->routed = true;
-    conn->body_max = END_BODY_MAX;
+    memcpy(&conn->path.here.ip, here, sizeof here);
+    memcpy(&conn->path.there.ip, there, sizeof there);
+    sl_dpdk_route_build(&conn->path.route, macs[0], macs[1], &conn->path.here, &conn->path.there);
+    conn->path.routed = true;
+    conn->path.body_max = END_BODY_MAX;
     conn->granted_theirs = SL_DPDK_UNSCHEDULED_BYTES;
     assert_int_equal(sl_dpdk_sent_packets_open(&conn->sent_packets, END_FIRST), 0);
     sl_dpdk_received_packets_init(&conn->received, 2000);
@@ -411,5 +414,5 @@ void end_deliver(struct end *end)
 
 void end_release(struct end *end, uint32_t n)
 {
-    sl_dpdk_release(&end->conn->base, &end->frames[n].message);
+    sl_dpdk_receive_release(&end->conn->base, &end->frames[n].message);
 }

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "net/dpdk/internal.h"
+#include "net/dpdk/receive.h"
 
 #define END_BODY_MAX 1440U
 #define END_FIRST    1000U /* number of the first packet that it sends */

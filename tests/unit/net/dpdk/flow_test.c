@@ -8,7 +8,7 @@
 
 #include "core/hash.h"
 #include "net/dpdk/dpdk.h"
-#include "net/dpdk/internal.h"
+#include "net/dpdk/state.h"
 #include "tests/support/unit.h"
 #include "tests/support/wire_port.h"
 

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "net/dpdk/dpdk.h"
+#include "net/dpdk/state.h"
 
 #define PATIENCE_NS (30 * SL_CLOCK_NS_PER_S)
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "net/dpdk/dpdk.h"
-#include "net/dpdk/internal.h"
+#include "net/dpdk/state.h"
 #include "tests/support/fault_port.h"
 #include "tests/support/wire_port.h"
 

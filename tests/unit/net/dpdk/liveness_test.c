@@ -183,8 +183,8 @@ SL_CASE(mac__that_changes_in_liveness)
     link_send(client, 1, 10);
     hosts_run_ms(&hosts, TIMEOUT_MS * 3 / 4 + 100);
     assert_true(hosts.received[NEIGHBOUR] > asked);
-    struct sl_dpdk_self self = link_conn(server_of(&hosts))->netif->info.self;
-    const struct sl_dpdk_self *asker = &link_conn(client)->netif->info.self;
+    struct sl_dpdk_self self = link_conn(server_of(&hosts))->path.netif->info.self;
+    const struct sl_dpdk_self *asker = &link_conn(client)->path.netif->info.self;
     struct sl_dpdk_neighbour_said said = {.asks = true, .tells = true, .who = asker->ip};
     uint8_t answer[SL_DPDK_NEIGHBOUR_BYTES];
     memcpy(self.mac, other_mac, sizeof self.mac);

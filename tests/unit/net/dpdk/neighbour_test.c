@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "net/dpdk/neighbour.h"
 #include "net/dpdk/neighbour_packet.h"
 #include "tests/support/unit.h"
 

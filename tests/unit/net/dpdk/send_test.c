@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "net/dpdk/send.h"
+#include "net/dpdk/send_queue.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/sending.h"
 
@@ -159,7 +160,7 @@ SL_CASE_WITH(acknowledgement__alone, setup, teardown)
     end_flush(&end);
     assert_int_equal(end.sent_count, 0);
     sl_dpdk_received_packets_take(&end.conn->received, 2000);
-    end.conn->ack_due = true;
+    end.conn->ack = SL_DPDK_ACK_DUE;
     end_flush(&end);
     assert_int_equal(end.sent_count, 1);
     assert_int_equal(sent_header(0)->kind, SL_DPDK_ACK);
@@ -173,7 +174,7 @@ SL_CASE_WITH(acknowledgement__alone, setup, teardown)
 SL_CASE_WITH(acknowledgement__with_what_goes_anyway, setup, teardown)
 {
     sl_dpdk_received_packets_take(&end.conn->received, 2002);
-    end.conn->ack_due = end.conn->ack_now = true;
+    end.conn->ack = SL_DPDK_ACK_DUE_NOW;
     uint8_t *frame = offer(0, 64);
     end_flush(&end);
     assert_int_equal(end.sent_count, 1);
@@ -183,13 +184,13 @@ SL_CASE_WITH(acknowledgement__with_what_goes_anyway, setup, teardown)
     assert_int_equal(end_sent(&end, 0)->parsed.sack[0], 2);
     uint32_t at = 0;
     end_expect_frame(end_sent(&end, 0), &at, frame, 64);
-    assert_false(end.conn->ack_due || end.conn->ack_now);
+    assert_int_equal(end.conn->ack, SL_DPDK_ACK_NOT_DUE);
 }
 
 SL_CASE_WITH(acknowledgement__that_does_not_fit, setup, teardown)
 {
     sl_dpdk_received_packets_take(&end.conn->received, 2002);
-    end.conn->ack_due = true;
+    end.conn->ack = SL_DPDK_ACK_DUE;
     offer(0, 2 * PIECE - 32);
     end_flush(&end);
     assert_int_equal(end.sent_count, 3);
@@ -213,7 +214,7 @@ SL_CASE_WITH(grant__is_told_once, setup, teardown)
 {
     sl_dpdk_grant_arrived(&end.dpdk->grants, &end.conn->grant, 5000);
     sl_dpdk_grant_consumed(&end.dpdk->grants, &end.conn->grant, 5000);
-    end.conn->ack_due = true;
+    end.conn->ack = SL_DPDK_ACK_DUE;
     end_flush(&end);
     assert_int_equal(sent_header(0)->granted, SL_DPDK_UNSCHEDULED_BYTES + 5000);
     assert_int_equal(end.conn->grant.advertised, SL_DPDK_UNSCHEDULED_BYTES + 5000);
@@ -234,16 +235,18 @@ SL_CASE_WITH(fin__goes_behind_the_last_frame, setup, teardown)
     assert_int_equal(end.sent_count, 2);
     expect_sent(1, SL_DPDK_FIN, 1, 0);
     assert_true(end_acknowledge(&end, FIRST + 1, 0, 1000));
-    assert_false(end.conn->fin_acked);
+    assert_int_equal(end.conn->end.fin, SL_DPDK_FIN_NONE);
     assert_true(end_acknowledge(&end, FIRST + 2, 0, 1000));
-    assert_true(end.conn->fin_acked && sl_list_linked(&end.conn->ready));
+    assert_int_equal(end.conn->end.fin, SL_DPDK_FIN_ACKNOWLEDGED);
+    assert_true(sl_list_linked(&end.conn->ready));
 }
 
 SL_CASE_WITH(unnumbered__is_sent_at_once, setup, teardown)
 {
     const uint8_t body = 5;
     struct sl_dpdk_header header = {.connection = 9, .kind = SL_DPDK_RESET, .body_bytes = 1};
-    sl_dpdk_send_unnumbered(end.dpdk, end.conn->netif, &end.conn->route, 0, &header, &body);
+    sl_dpdk_send_unnumbered(end.dpdk, end.conn->path.netif, &end.conn->path.route, 0, &header,
+                            &body);
     end_flush(&end);
     assert_int_equal(end.sent_count, 1);
     assert_int_equal(sent_header(0)->kind, SL_DPDK_RESET);

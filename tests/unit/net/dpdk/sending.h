@@ -3,6 +3,7 @@
 #ifndef SL_TESTS_UNIT_NET_DPDK_SENDING_H
 #define SL_TESTS_UNIT_NET_DPDK_SENDING_H
 
+#include "net/dpdk/wire.h"
 #include "tests/unit/net/dpdk/end.h"
 
 #define PIECE END_BODY_MAX

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "net/dpdk/port.h"
 #include "tests/support/unit.h"
 #include "tests/support/wire_port.h"
 

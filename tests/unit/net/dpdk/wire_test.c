@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "net/dpdk/checksum.h"
 #include "net/dpdk/wire.h"
 #include "tests/support/unit.h"
 

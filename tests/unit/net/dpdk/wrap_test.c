@@ -1,10 +1,9 @@
 /* All numbers of 32 bits run over: packets, messages, granted bytes, places in queues. Connections
  * that begin near that point, on a cable that loses. */
+#include "net/dpdk/receive_slots.h"
+#include "net/dpdk/send_queue.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/dpdk/hosts.h"
-
-#include "net/dpdk/receive.h"
-#include "net/dpdk/send.h"
 
 /* So much before the end, so that each of them comes soon, and apart from the others. */
 #define PACKETS_LEFT  40U
