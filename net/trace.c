@@ -20,7 +20,7 @@ static const char *peer_of(const struct sl_conn *conn)
 
 void sl_trace_connection(const struct sl_conn *conn, const char *what, const char *why)
 {
-    sl_log_info("connection %s: %s by %s%s%s", what, peer_of(conn), conn->transport->ops->scheme,
+    sl_log_info("connection %s: %s over %s%s%s", what, peer_of(conn), conn->transport->ops->scheme,
                 why[0] == '\0' ? "" : ": ", why);
 }
 
@@ -31,8 +31,8 @@ static void write_frame(const struct sl_conn *conn, const char *what, const stru
         [SL_FRAME_CREDIT] = "credit",   [SL_FRAME_DATA] = "data",
     };
     const bool is_known = frame->type >= SL_FRAME_CONTROL && frame->type <= SL_FRAME_DATA;
-    sl_log_info("%s %s %" PRIu64 ", %u bytes%s, %s by %s", what,
-                is_known ? types[frame->type] : "something", frame->request_id,
+    sl_log_info("%s %s %" PRIu64 ", %u bytes%s, %s over %s", what,
+                is_known ? types[frame->type] : "unknown frame", frame->request_id,
                 frame->payload_bytes, frame->status == 0 ? "" : ", an error", peer_of(conn),
                 conn->transport->ops->scheme);
 }
@@ -56,7 +56,7 @@ void sl_trace_sent(const struct sl_conn *conn, const struct sl_transport_frame *
             at += SL_FRAME_HEADER_BYTES + (uint64_t)frame.payload_bytes;
         }
         if (at == 0) {
-            sl_log_info("sent %u bytes more, %s by %s",
+            sl_log_info("sent %u bytes more, %s over %s",
                         frames[i].head_bytes + frames[i].payload_bytes, peer_of(conn),
                         conn->transport->ops->scheme);
         }

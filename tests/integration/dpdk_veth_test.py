@@ -109,7 +109,7 @@ class Jobs(dpdk_jobs.DpdkTest):
             self.file("hosts", f"{links.control} ps\nnet0 worker\nnet1 worker\n"), "--ps-dpdk-device",
             "net_af_packet{worker},iface=ta{worker}?addr=10.77.0.1", "--worker-dpdk-device",
             "net_af_packet0,iface=tb{task}?addr=10.77.0.{task+2}", "--", *self.little())
-        self.assertGreaterEqual(output.count("connection made: dpdk://10.77.0.1:9200 by dpdk"), 2, output)
+        self.assertGreaterEqual(output.count("connection made: dpdk://10.77.0.1:9200 over dpdk"), 2, output)
 
     def test_killed_worker(self):
         """Nothing is lost, nothing carried out twice; another comes in its place, by its device."""
