@@ -265,13 +265,13 @@ static void write_name(const struct options *options, uint32_t reactors, struct 
     const struct sl_bench_load_options *load = &cell->options;
     char sized[32] = "";
     if (options->kind == SCALE || options->reactors.count > 1) {
-        (void)snprintf(sized, sizeof sized, "%u reactor%s", reactors, reactors == 1 ? "" : "s");
+        (void)snprintf(sized, sizeof sized, "%u reactor%s", reactors, sl_log_plural(reactors));
     }
     if (options->kind == SCALE) {
         (void)snprintf(cell->name, sizeof cell->name, "%s", sized);
     } else {
         (void)snprintf(cell->name, sizeof cell->name, "%s %u key%s, %u x %u%s%s",
-                       NAMES[options->kind], load->keys, load->keys == 1 ? "" : "s",
+                       NAMES[options->kind], load->keys, sl_log_plural(load->keys),
                        load->connections, load->depth, sized[0] == '\0' ? "" : ", ", sized);
     }
 }
@@ -342,7 +342,7 @@ static void add_connection_ratios(const struct bench *bench, struct sl_bench_rep
         if (connections->items[few] == FEW_CONNECTIONS &&
             connections->items[many] > FEW_CONNECTIONS) {
             (void)snprintf(name, sizeof name, "%u connections to each of %u reactor%s against %u",
-                           (unsigned)connections->items[many], reactors, reactors == 1 ? "" : "s",
+                           (unsigned)connections->items[many], reactors, sl_log_plural(reactors),
                            FEW_CONNECTIONS);
             sl_bench_report_ratio(report, name, requests_of(bench, which, many),
                                   requests_of(bench, which, few),

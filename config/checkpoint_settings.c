@@ -122,7 +122,7 @@ int sl_checkpoint_settings_lock_dir(const struct sl_checkpoint_settings *chosen,
     }
     (void)snprintf(
         reason, reason_bytes,
-        "--checkpoint-dir %s: ps %u of another job, or of an earlier start, writes there (%s): end "
+        "--checkpoint-dir %s: ps/%u of another job, or of an earlier start, writes there (%s): end "
         "it, or use another directory; if its machine is gone, remove %s",
         chosen->dir, task_index, holder, path);
     return SL_ERR_IN_USE;

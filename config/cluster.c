@@ -12,6 +12,7 @@
 #include "config/tf_config.h"
 #include "core/assert.h"
 #include "core/limits.h"
+#include "core/log.h"
 
 static const char *const role_names[] = {
     [SL_CLUSTER_PS] = "ps",
@@ -201,8 +202,9 @@ static int compare_ps(const struct sources *sources)
         return 0;
     }
     if (flag->count != tf->count) {
-        return refuse(sources, "--ps-hosts names %u ps, but TF_CONFIG names %u; they must agree",
-                      flag->count, tf->count);
+        return refuse(sources,
+                      "--ps-hosts names %u server%s, but TF_CONFIG names %u; they must agree",
+                      flag->count, sl_log_plural(flag->count), tf->count);
     }
     for (uint32_t i = 0; i < flag->count; i++) {
         if (!sl_hosts_same(&flag->items[i], &tf->items[i])) {
@@ -210,7 +212,7 @@ static int compare_ps(const struct sources *sources)
             sl_endpoint_format(&flag->items[i], one, sizeof one);
             sl_endpoint_format(&tf->items[i], other, sizeof other);
             return refuse(sources,
-                          "ps %u is %s in --ps-hosts, but %s in TF_CONFIG; they must agree", i, one,
+                          "ps/%u is %s in --ps-hosts, but %s in TF_CONFIG; they must agree", i, one,
                           other);
         }
     }
@@ -232,7 +234,7 @@ static int compare_places(const struct sources *sources)
     sl_endpoint_format(first, one, sizeof one);
     sl_endpoint_format(&dmlc->root, other, sizeof other);
     return refuse(sources,
-                  "the coordinator is ps 0 at %s in %s, but a scheduler at %s in "
+                  "the coordinator is ps/0 at %s in %s, but a scheduler at %s in "
                   "DMLC_PS_ROOT_URI; give one of the two",
                   one,
                   sources->flag_ps.count != 0 ? "--ps-hosts"
@@ -363,7 +365,7 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
     cluster->ps_count = from_map ? sources->map.count : hosts->count;
     if (cluster->ps_count == 0) {
         return refuse(sources,
-                      "no ps hosts: give --ps-hosts host:port,host:port, or TF_CONFIG, or an "
+                      "no servers: give --ps-hosts host:port,host:port, or TF_CONFIG, or an "
                       "endpoint map (--endpoint-map FILE, else ./" SL_ENDPOINT_MAP_DEFAULT
                       ")%s%s%s",
                       sources->map_path != NULL ? "; " : "",
@@ -372,7 +374,7 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
     }
     cluster->ps = calloc(cluster->ps_count, sizeof *cluster->ps);
     if (cluster->ps == NULL) {
-        refuse(sources, "out of memory for %u ps", cluster->ps_count);
+        refuse(sources, "out of memory for %u servers", cluster->ps_count);
         return SL_ERR_NO_MEMORY;
     }
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
@@ -404,7 +406,7 @@ static int check_map(const struct sources *sources, const struct sl_cluster *clu
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(control, text, sizeof text);
     return refuse(sources,
-                  "%s: no line for ps %u, which is this process: add \"%s=DATA_URI\", or remove "
+                  "%s: no line for ps/%u, which is this process: add \"%s=DATA_URI\", or remove "
                   "the map",
                   sources->map_path, cluster->task_index, text + strlen("tcp://"));
 }
@@ -440,7 +442,7 @@ static int choose_task(const struct sources *sources, int64_t index, struct sl_c
     if (count != 0 && index >= count && !sources->flags->joins) {
         return refuse(sources, "%s=%lld: there %s %u %s task%s, so it accepts 0 to %u%s",
                       index_source(sources), (long long)index, count == 1 ? "is" : "are", count,
-                      role, count == 1 ? "" : "s", count - 1,
+                      role, sl_log_plural(count), count - 1,
                       is_ps ? "" : ", or, with --join, more");
     }
     if (index >= SL_LIMIT_WORKERS) {

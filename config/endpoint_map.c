@@ -126,7 +126,7 @@ static int check_unique(struct reader *reader, const struct sl_endpoint_map *map
         const struct sl_endpoint *shared = find_shared(entry, other);
         if (shared != NULL) {
             return refuse(reader, SL_ERR_INVALID,
-                          "data endpoint %s:%u is already in line %u; each ps has its own",
+                          "data endpoint %s:%u is already in line %u; each server has its own",
                           shared->host, shared->port, reader->entry_lines[i]);
         }
     }

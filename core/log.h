@@ -34,6 +34,12 @@ struct sl_log_limit {
  * of suppressed lines. `now_ns` is monotonic. Owner of *limit. */
 bool sl_log_limit_allows(struct sl_log_limit *limit, uint64_t now_ns);
 
+/* The ending of a counted noun in a text for users: "" for 1, else "s". */
+static inline const char *sl_log_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 #define sl_log_debug(...)                                                                          \
     (sl_log_enabled(SL_LOG_DEBUG) ? sl_log_write(SL_LOG_DEBUG, __VA_ARGS__) : (void)0)
 #define sl_log_info(...)  sl_log_write(SL_LOG_INFO, __VA_ARGS__)

@@ -55,7 +55,8 @@ static void warn(const struct sl_process_options *options)
 {
     const uint32_t cores = sl_topology_core_count();
     if (options->reactor_count > cores) {
-        sl_log_warn("--reactors is %u, but there are %u cores%s", options->reactor_count, cores,
+        sl_log_warn("--reactors is %u, but this process may use %u core%s%s",
+                    options->reactor_count, cores, sl_log_plural(cores),
                     options->polling ? ": reactors that poll take the cores from each other" : "");
     }
     sl_run_endpoints_warn(options);

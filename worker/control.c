@@ -51,7 +51,7 @@ static void cluster_came(void *ctx, const struct sl_message *answer, int err, co
         sl_control_op_fail(op, SL_ERR_PROTOCOL, "%s: it did not send the cluster",
                            op->io->options->coordinator_name);
     } else if (copy_cluster(&answer->cluster, op->cluster) != 0) {
-        sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for the list of ps processes");
+        sl_control_op_fail(op, SL_ERR_NO_MEMORY, "no memory for the list of servers");
     } else {
         op->io->values_lost = answer->cluster.values_lost;
     }

@@ -56,7 +56,7 @@ static void send_to(struct sl_client_io *io, struct sl_client_io *to,
     size_t ps_bytes = cluster->ps_count * sizeof *cluster->ps;
     struct move *move = malloc(sizeof *move + ps_bytes);
     if (move == NULL) {
-        sl_log_warn("out of memory: some connections do not learn where their ps is now");
+        sl_log_warn("out of memory: some connections do not learn where their server is now");
         return;
     }
     *move = (struct move){.from = io, .to = to, .ps_count = cluster->ps_count};

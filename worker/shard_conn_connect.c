@@ -70,7 +70,7 @@ int sl_shard_conn_find_address(const struct sl_client_io_options *options,
     if ((scheme == SL_ENDPOINT_RDMA || scheme == SL_ENDPOINT_DPDK) &&
         options->transport.tls != NULL) {
         snprintf(reason, reason_bytes,
-                 "%.100s: there is no TLS over %s: give the ps a TCP endpoint too",
+                 "%.100s: there is no TLS over %s: give the server a TCP endpoint too",
                  ps->data_endpoint, sl_endpoint_scheme_name(scheme));
         return SL_ERR_INVALID;
     }
@@ -197,10 +197,11 @@ static void begin_restore(struct sl_shard_conn *conn)
 /* The shard lost the client's session: fails writes, which could be applied twice. */
 static void session_lost(struct sl_shard_conn *conn, bool restarted, bool is_restored)
 {
-    const char *why = restarted && is_restored
-                          ? "the ps was restarted from a checkpoint that does not know this client"
-                      : restarted ? "the ps was restarted: its tables began anew"
-                                  : "it has forgotten this client, which was away for too long";
+    const char *why =
+        restarted && is_restored
+            ? "the server was restarted from a checkpoint that does not know this client"
+        : restarted ? "the server was restarted: its tables began anew"
+                    : "it has forgotten this client, which was away for too long";
     char text[192];
     sl_log_warn("%s: connected again: %s", conn->name, why);
     snprintf(text, sizeof text, "%s; this request may or may not have been carried out", why);
@@ -213,7 +214,7 @@ static void session_lost(struct sl_shard_conn *conn, bool restarted, bool is_res
  * checkpoint are missing. */
 static void restored(struct sl_shard_conn *conn)
 {
-    sl_log_warn("%s: connected again: the ps was restarted from a checkpoint: what was pushed "
+    sl_log_warn("%s: connected again: the server was restarted from a checkpoint: what was pushed "
                 "between that and its end is lost",
                 conn->name);
     begin_restore(conn);

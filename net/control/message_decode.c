@@ -66,7 +66,7 @@ static bool read_hello(const struct sl_message_memory *memory, const Starling__H
                  "hello: a transfer engine that is no client, or a lane without an epoch") &&
            holds(from->purpose != STARLING__PURPOSE__PURPOSE_REPLICA ||
                      (from->role == STARLING__ROLE__ROLE_PS && from->epoch != 0),
-                 "hello: a primary that is no ps, or without an epoch") &&
+                 "hello: a primary that is no server, or without an epoch") &&
            holds(is_role(from->role), "hello: unknown role") &&
            holds(from->task_index < task_count_of(from->role),
                  "hello: task_index over the role's limit") &&
@@ -188,12 +188,12 @@ static bool read_all_ps(const struct sl_message_memory *memory, const Starling__
 static int read_cluster(const struct sl_message_memory *memory, const Starling__Cluster *from,
                         struct sl_message_cluster *to)
 {
-    if (!holds(from->n_ps >= 1 && from->n_ps <= SL_LIMIT_PS, "cluster: too few or many ps") ||
+    if (!holds(from->n_ps >= 1 && from->n_ps <= SL_LIMIT_PS, "cluster: too few or many servers") ||
         !holds(from->worker_count <= SL_LIMIT_WORKERS, "cluster: worker_count over the limit") ||
         !holds(is_checkpoint(from->restore) && is_checkpoint(from->abandoned_above) &&
                    is_checkpoint(from->abandoned_to),
                "cluster: a checkpoint's number over the limit") ||
-        !holds(from->values_lost <= from->n_ps, "cluster: values_lost names no ps")) {
+        !holds(from->values_lost <= from->n_ps, "cluster: values_lost names no server")) {
         return SL_ERR_PROTOCOL;
     }
     to->ps = calloc(from->n_ps, sizeof *to->ps);
@@ -283,7 +283,7 @@ static bool read_expired(const struct sl_message_memory *memory, const Starling_
     to->task_index = from->task_index;
     to->client_id = from->client_id;
     return holds(is_role(from->role) && from->role != STARLING__ROLE__ROLE_CLIENT,
-                 "expired: not a ps or worker") &&
+                 "expired: not a server or worker") &&
            holds(from->task_index < task_count_of(from->role),
                  "expired: task_index over the role's limit") &&
            copy_text(memory, from->why, TEXT_FREE, to->why, sizeof to->why);

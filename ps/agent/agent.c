@@ -71,7 +71,8 @@ static void cluster_came(struct sl_agent *agent, const struct sl_message_cluster
     uint32_t first_shard = 0;
     uint32_t shard_count = 0;
     if (!find_shards(agent, cluster, &first_shard, &shard_count)) {
-        fail(agent, SL_ERR_PROTOCOL, "the coordinator's cluster does not have this ps as it is");
+        fail(agent, SL_ERR_PROTOCOL,
+             "the coordinator's cluster does not have this server as it is");
         return;
     }
     if (agent->joined && (first_shard != agent->first_shard || shard_count != agent->shard_count)) {

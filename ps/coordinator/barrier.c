@@ -189,7 +189,7 @@ static bool check_count(struct sl_coordinator *coordinator,
     if (asked->count == 0 && coordinator->job.worker_count == 0) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
                               "barrier %s: the number of workers of the job is unknown: start the "
-                              "ps with --worker-hosts, or give the barrier a count",
+                              "servers with --worker-hosts, or give the barrier a count",
                               asked->name);
         return false;
     }

@@ -176,7 +176,7 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
     }
     sl_log_info("checkpoint %" PRIu64 " is complete: %s%" PRIu32 " shard%s, %.1f MiB in %.1f s",
                 checkpoint->number, checkpoint->base == 0 ? "" : "incremental, ",
-                checkpoint->file_count, checkpoint->file_count == 1 ? "" : "s",
+                checkpoint->file_count, sl_log_plural(checkpoint->file_count),
                 (double)bytes / (1 << 20),
                 (double)(now_ns - checkpoint->begun_ns) / (double)SL_CLOCK_NS_PER_S);
     checkpoint->incremental_base = checkpoint->last_on_all_servers = checkpoint->job_latest =

@@ -131,8 +131,9 @@ static bool counts_agree(struct sl_coordinator *coordinator,
     const struct sl_message_register *reg = &message->reg;
     if (reg->ps_count != 0 && reg->ps_count != coordinator->options.ps_count) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
-                              "%s expects %u servers, the coordinator %u", member->name,
-                              reg->ps_count, coordinator->options.ps_count);
+                              "%s expects %u server%s, the coordinator %u", member->name,
+                              reg->ps_count, sl_log_plural(reg->ps_count),
+                              coordinator->options.ps_count);
         return false;
     }
     if (reg->worker_count == 0) {
@@ -147,7 +148,7 @@ static bool counts_agree(struct sl_coordinator *coordinator,
     if (reg->worker_count != coordinator->job.worker_count) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
                               "%s expects %u worker%s, %s %u", member->name, reg->worker_count,
-                              reg->worker_count == 1 ? "" : "s", coordinator->job.worker_count_from,
+                              sl_log_plural(reg->worker_count), coordinator->job.worker_count_from,
                               coordinator->job.worker_count);
         return false;
     }
@@ -164,8 +165,8 @@ static const char *check_ps(const struct sl_coordinator *coordinator,
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         others += task == member->hello.task_index ? 0 : coordinator->ps[task].shard_count;
     }
-    return reg->shard_count == 0           ? "a ps has at least one shard"
-           : reg->data_endpoint[0] == '\0' ? "a ps must name its data endpoint"
+    return reg->shard_count == 0           ? "a server has at least one shard"
+           : reg->data_endpoint[0] == '\0' ? "a server must name its data endpoint"
            : reg->checkpoint_newest > SL_LIMIT_CHECKPOINT_NUMBER ||
                    reg->restore > SL_LIMIT_CHECKPOINT_NUMBER
                ? "a checkpoint's number is above the limit of 999999999999"

@@ -55,9 +55,10 @@ void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_n
         shards += coordinator->ps[task].shard_count;
     }
     char what[96];
-    (void)snprintf(what, sizeof what, "%u ps with %u shard%s, %u worker%s",
-                   coordinator->options.ps_count, shards, shards == 1 ? "" : "s",
-                   coordinator->job.worker_count, coordinator->job.worker_count == 1 ? "" : "s");
+    (void)snprintf(what, sizeof what, "%u server%s with %u shard%s, %u worker%s",
+                   coordinator->options.ps_count, sl_log_plural(coordinator->options.ps_count),
+                   shards, sl_log_plural(shards), coordinator->job.worker_count,
+                   sl_log_plural(coordinator->job.worker_count));
     enter(coordinator, SL_COORDINATOR_RUNNING, 0, what, now_ns);
 }
 

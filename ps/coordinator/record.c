@@ -262,8 +262,9 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
     const uint32_t own_count = coordinator->options.worker_count;
     if (ps_count != coordinator->options.ps_count ||
         (own_count != 0 && worker_count != 0 && own_count != worker_count)) {
-        (void)snprintf(reason, reason_bytes, "it is of a job with %u ps and %u workers", ps_count,
-                       worker_count);
+        (void)snprintf(reason, reason_bytes, "it is of a job with %u server%s and %u worker%s",
+                       ps_count, sl_log_plural(ps_count), worker_count,
+                       sl_log_plural(worker_count));
         return SL_ERR_INVALID;
     }
     bool follows = coordinator->options.stage_changed != NULL;
@@ -608,14 +609,16 @@ int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
         sl_log_info("the job continues: %u of its processes are known", coordinator->member_count);
         return 0;
     }
-    (void)snprintf(reason, reason_bytes, "a new leader waits for a ps of the job that it knows");
+    (void)snprintf(reason, reason_bytes,
+                   "a new leader waits for a server of the job that it knows");
     return SL_ERR_AGAIN;
 }
 
 void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     if (coordinator->recovery_deadline_ns != 0 && now_ns >= coordinator->recovery_deadline_ns) {
-        sl_log_warn("the cluster store has records of a job without a living ps: they are dropped");
+        sl_log_warn(
+            "the cluster store has records of a job without a living server: they are dropped");
         forget(coordinator);
     }
 }

@@ -91,7 +91,7 @@ const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinato
             return "it has other --replicas than the others";
         }
         if (reg->replicas > 0 && ps->shard_count != reg->shard_count) {
-            return "with --replicas all ps need the same number of shards";
+            return "with --replicas all servers need the same number of shards";
         }
     }
     for (uint32_t which = 0; which < GROUPS_OF_A_PS; which++) {
@@ -107,7 +107,7 @@ const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinato
         return "another process has its task now: restart it";
     }
     return reg->replicas > 0 && coordinator->options.ps_count < 2
-               ? "--replicas needs another ps to have them"
+               ? "--replicas needs another server to have them"
                : NULL;
 }
 

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "core/log.h"
+
 /* State of each task index of a role. */
 struct places {
     uint32_t count; /* tasks of the job; 0: unknown */
@@ -104,9 +106,9 @@ int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
          find(coordinator, hello, &places, end, places.limit, &hello->task_index))) {
         return 0;
     }
-    const char *role = hello->role == SL_MESSAGE_ROLE_PS ? "ps" : end == 1 ? "worker" : "workers";
     (void)snprintf(reason, reason_bytes,
-                   "the job has %u %s, and %s there: a further process waits until one expires",
-                   end, role, end == 1 ? "it is" : "all of them are");
+                   "the job has %u %s%s, and %s there: a further process waits until one expires",
+                   end, hello->role == SL_MESSAGE_ROLE_PS ? "server" : "worker", sl_log_plural(end),
+                   end == 1 ? "it is" : "all of them are");
     return SL_ERR_AGAIN;
 }

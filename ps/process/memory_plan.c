@@ -4,6 +4,7 @@
 
 #include "core/assert.h"
 #include "core/limits.h"
+#include "core/log.h"
 #include "net/outbox.h"
 
 #define KIB                   ((size_t)1 << 10)
@@ -182,7 +183,7 @@ int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_
                        "--memory-limit %s is too small for %u reactor%s%s: accepts 0, for none, or "
                        "at least %s",
                        size_text(options->limit_bytes, limit_text), options->reactors,
-                       options->reactors == 1 ? "" : "s",
+                       sl_log_plural(options->reactors),
                        options->replicas > 0 ? " with replicas" : "", size_text(least, least_text));
         return SL_ERR_INVALID;
     }

@@ -417,8 +417,8 @@ static int create_core(struct sl_process *process, uint32_t index)
         (void)snprintf(reactor.name, sizeof reactor.name, "ps%u.%u", options->task_index, index);
     }
     if (options->pin && sl_topology_core_for(index, false, &reactor.core) != 0) {
-        sl_log_warn("reactor %u is not pinned: there are %u cores", index,
-                    sl_topology_core_count());
+        sl_log_warn("reactor %u is not pinned: this process may use %u core%s", index,
+                    sl_topology_core_count(), sl_log_plural(sl_topology_core_count()));
         reactor.core = -1;
     }
     core->process = process;

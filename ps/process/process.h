@@ -75,7 +75,7 @@ struct sl_process_options {
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added */
 };
 
-/* Returns why the options do not allow replicas, e.g. "needs a second ps, ..."; NULL: they do. */
+/* Returns why the options forbid replicas, e.g. "needs a second server, ..."; NULL: they do not. */
 const char *sl_process_replica_flaw(const struct sl_process_options *options);
 
 /* Divides the memory limit. Errors: INVALID: the limit is too small for the options; the reason

@@ -10,7 +10,7 @@
 const char *sl_process_replica_flaw(const struct sl_process_options *options)
 {
     return options->replicas == 0  ? NULL
-           : options->ps_count < 2 ? "needs a second ps, to have the backups"
+           : options->ps_count < 2 ? "needs a second server, to have the backups"
            : options->kv_handler != NULL
                ? "does not go with a handler of KV tables, whose state it "
                  "does not know"
@@ -61,7 +61,7 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
     const struct sl_process_replica_group *config = &process->hosted[which].group;
     struct new_config *new = malloc(sizeof *new);
     if (new == NULL) {
-        sl_log_error("no memory to tell shard %u who has its backup: this ps ends", core);
+        sl_log_error("no memory to tell shard %u who has its backup: this server ends", core);
         sl_process_answer(&process->cores[0], SL_ERR_NO_MEMORY);
         return; /* the process stops: the next epoch may never come, but the backups continue */
     }

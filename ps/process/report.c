@@ -23,9 +23,9 @@ void sl_process_report_name(struct sl_process *process)
 
 static void report_scheduler(const struct sl_process *process, const char *control)
 {
-    (void)printf("scheduler ready: control %s, for %u ps and %u worker%s\n", control,
-                 process->options.ps_count, process->options.worker_count,
-                 process->options.worker_count == 1 ? "" : "s");
+    (void)printf("scheduler ready: control %s, for %u server%s and %u worker%s\n", control,
+                 process->options.ps_count, sl_log_plural(process->options.ps_count),
+                 process->options.worker_count, sl_log_plural(process->options.worker_count));
 }
 
 void sl_process_report_ready(const struct sl_process *process)
@@ -57,9 +57,9 @@ void sl_process_report_failure(const struct sl_process *process, int err)
     const struct sl_process_options *options = &process->options;
     char counts[160] = "";
     if (err == SL_ERR_INVALID) { /* the coordinator has other counts */
-        (void)snprintf(counts, sizeof counts, "; it was told %u ps and %u worker%s%s%s",
-                       options->ps_count, options->worker_count,
-                       options->worker_count == 1 ? "" : "s",
+        (void)snprintf(counts, sizeof counts, "; it was told %u server%s and %u worker%s%s%s",
+                       options->ps_count, sl_log_plural(options->ps_count), options->worker_count,
+                       sl_log_plural(options->worker_count),
                        options->worker_count_source == NULL ? "" : ", by ",
                        options->worker_count_source == NULL ? "" : options->worker_count_source);
     }

@@ -185,7 +185,7 @@ static void abandon_done(struct sl_process_disk_job *job)
         sl_log_warn("%" PRIu32 " checkpoint%s of %s above %" PRIu64
                     " %s abandoned, since the job does not continue from there: " //
                     SL_CHECKPOINT_ABANDONED_NAME,
-                    work->count, work->count == 1 ? "" : "s", job->directory, work->above,
+                    work->count, sl_log_plural(work->count), job->directory, work->above,
                     work->count == 1 ? "is" : "are");
     }
     free(job);

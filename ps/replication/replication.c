@@ -24,7 +24,7 @@ static void fail_to_take_over(struct sl_server *server)
 {
     sl_log_error(
         "shard %u: cannot be promoted (epoch %" PRIu64
-        "): its backup is not in sync; this ps ends, and the shard is lost: restart the ps",
+        "): its backup is not in sync; this server ends, and the shard is lost: restart the server",
         server->options.shard.index, server->replica->config.epoch);
     server->replica->backup.is_broken = true;
     sl_replication_receiver_drop(server);
@@ -106,7 +106,7 @@ void sl_replication_set_config(struct sl_server *server, const struct sl_replica
         become_primary(server, before.is_primary, before.epoch != 0);
         note_degraded(server);
     } else if (before.is_primary) {
-        sl_log_error("shard %u: another ps has it (epoch %" PRIu64 "): this one ends",
+        sl_log_error("shard %u: another server has it (epoch %" PRIu64 "): this one ends",
                      server->options.shard.index, config->epoch);
         sl_replication_set_stage(replica, SL_REPLICATION_BACKUP);
         sl_replication_fenced(server);

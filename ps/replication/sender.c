@@ -132,7 +132,7 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
     sl_session_close(&server->replica->sender.session);
     sl_timer_disarm(sl_server_timers(server), &server->replica->sender.silence);
     if (err == SL_ERR_EXISTS) {
-        sl_log_error("shard %u: %s: this ps expired, and ends: restart it",
+        sl_log_error("shard %u: %s: this server expired, and ends: restart it",
                      server->options.shard.index, reason);
         sl_replication_fenced(server);
         return;

@@ -30,7 +30,7 @@ void sl_replication_expired(struct sl_server *server, const struct sl_message_ex
     struct expiry *expiry = malloc(sizeof *expiry);
     if (expiry == NULL) {
         sl_log_error("shard %u: no memory to record that worker/%u expired: others would wait for "
-                     "its clock for ever; this ps ends: restart it",
+                     "its clock for ever; this server ends: restart it",
                      server->options.shard.index, message->task_index);
         replica->options.failed(replica->options.ctx, SL_ERR_NO_MEMORY);
         return;

@@ -243,7 +243,7 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
     struct sl_server_request *request = request_make(conn, incoming);
     if (request == NULL) {
         fail(&incoming->to, work, SL_ERR_NO_MEMORY,
-             "the ps has no room for more requests that wait");
+             "the server has no room for more requests that wait");
         return;
     }
     char reason[SL_MESSAGE_TEXT_BYTES];
@@ -331,7 +331,7 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
     if (sl_server_drains(server) || (server->writes_fenced && writes)) {
         /* Else: no answer, the client retries at the backup. */
         if (server->role.switchover == SL_SERVER_NO_SWITCHOVER) {
-            fail(&incoming->to, work, SL_ERR_CANCELLED, "the ps is shutting down");
+            fail(&incoming->to, work, SL_ERR_CANCELLED, "the server is shutting down");
         }
         return;
     }
@@ -608,7 +608,7 @@ static void refuse(struct sl_server_request *request)
     if (request->server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
         sl_server_scheduler_discard(request);
     } else {
-        sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
+        sl_server_request_fail(request, SL_ERR_CANCELLED, "the server is shutting down");
     }
 }
 

@@ -117,10 +117,10 @@ static bool refuse_to_park(struct sl_server_request *request)
     if (late) {
         sl_server_request_fail_late(request, true);
     } else if (sl_server_drains(server)) {
-        sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
+        sl_server_request_fail(request, SL_ERR_CANCELLED, "the server is shutting down");
     } else {
         sl_server_request_fail(request, SL_ERR_NO_MEMORY,
-                               "the ps has no room for more parked requests");
+                               "the server has no room for more parked requests");
     }
     return true;
 }

@@ -287,7 +287,7 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
     if (server->role.switchover != SL_SERVER_NO_SWITCHOVER) {
         hand_over(server);
     } else {
-        sl_server_scheduler_cancel_parked(server, SL_ERR_CANCELLED, "the ps is shutting down");
+        sl_server_scheduler_cancel_parked(server, SL_ERR_CANCELLED, "the server is shutting down");
     }
     sl_server_drain_update(server);
 }

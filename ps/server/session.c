@@ -287,7 +287,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t r
         }
         session = create(conn->server, &conn->greeting.hello);
         if (session == NULL) {
-            (void)snprintf(reason, reason_bytes, "the ps has no memory for another client");
+            (void)snprintf(reason, reason_bytes, "the server has no memory for another client");
             return SL_ERR_NO_MEMORY;
         }
     } else if (session->role != conn->greeting.hello.role ||

@@ -400,7 +400,7 @@ class KilledPs(CheckpointTest):
         job.open_gate()
         for worker in workers:
             self.assertEqual(worker.wait(), 0, worker.output)
-            self.assertIn("the ps was restarted from a checkpoint", worker.output)
+            self.assertIn("the server was restarted from a checkpoint", worker.output)
             self.assertIn(", 0 failed", worker.output)
         shards = {victim * reactors + i for victim in victims for i in range(reactors)}
         self.assertEqual(job.check(restarted=shards, held=held), 4 * job.iterations)
@@ -688,7 +688,7 @@ class Launched(CheckpointTest):
         os.kill(self.random.choice(ps), signal.SIGKILL)
         launcher.wait_line("restarting in 1 s (restart 1 of 1)")
         launcher.wait_line("is restored")
-        launcher.wait_line("the ps was restarted from a checkpoint")
+        launcher.wait_line("the server was restarted from a checkpoint")
         launcher.signal(signal.SIGTERM)
         launcher.wait()
         self.assertNotIn("training failed", launcher.output)

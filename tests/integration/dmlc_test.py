@@ -101,7 +101,7 @@ class Orders(DmlcTest):
                 scheduler, servers, workers = self.start_job(
                     roles, worker_args=["--report", report], pause=0.1)
                 self.ends_well(scheduler, servers, workers)
-                self.assertIn(f"the job has begun: {SERVERS} ps with {SERVERS} shards, {WORKERS} "
+                self.assertIn(f"the job has begun: {SERVERS} servers with {SERVERS} shards, {WORKERS} "
                               "workers", scheduler.output)
                 ranks = sorted(re.search(r"ps/(\d+) ready", s.output).group(1) for s in servers)
                 self.assertEqual(ranks, [str(i) for i in range(SERVERS)])
@@ -146,7 +146,7 @@ class Ranks(DmlcTest):
         scheduler.wait_line("waiting for worker/3")  # so the servers are there
         third = self.start_role("server", "--start-timeout", "10")
         self.assertEqual(third.wait(), 1, third.output)
-        self.assertIn("the job has 2 ps, and all of them are there", third.output)
+        self.assertIn("the job has 2 servers, and all of them are there", third.output)
         workers.append(self.start_role("worker"))
         self.ends_well(scheduler, servers, workers)
 
@@ -246,7 +246,7 @@ class Failures(DmlcTest):
 
     def test_signals_end_the_scheduler_in_order(self):
         scheduler = self.start_role("scheduler")
-        scheduler.wait_line(f"for {SERVERS} ps and {WORKERS} workers")
+        scheduler.wait_line(f"for {SERVERS} servers and {WORKERS} workers")
         scheduler.signal(signal.SIGTERM)
         self.assertEqual(scheduler.wait(), 0, scheduler.output)
         self.assertIn("scheduler done", scheduler.output)
@@ -281,7 +281,7 @@ class Failures(DmlcTest):
         server = self.start_role("server", "--start-timeout", "8")
         workers = [self.start_role("worker")]
         workers[0].wait_line("/100000  ")
-        self.assertRegex(scheduler.wait_line("the job has begun"), r"1 ps with 2 shards, 1 worker$")
+        self.assertRegex(scheduler.wait_line("the job has begun"), r"1 server with 2 shards, 1 worker$")
         scheduler.signal(signal.SIGKILL)
         scheduler.wait()
         server.wait_line("lost the coordinator")
@@ -319,13 +319,13 @@ class Verbose(DmlcTest):
                 ["scheduler", "server", "worker"], env={"PS_VERBOSE": level})
             for process in (worker, server, scheduler):
                 self.assertEqual(process.wait(), 0, process.output)
-            self.assertRegex(worker.output, r"connection made: tcp://127\.0\.0\.1:\d+ by tcp")
-            self.assertRegex(scheduler.output, r"connection accepted: tcp://127\.0\.0\.1:\d+ by tcp")
+            self.assertRegex(worker.output, r"connection made: tcp://127\.0\.0\.1:\d+ over tcp")
+            self.assertRegex(scheduler.output, r"connection accepted: tcp://127\.0\.0\.1:\d+ over tcp")
             self.assertIn("connection closed: ", server.output)
-            self.assertEqual(bool(re.search(r"sent request \d+, \d+ bytes, \S+ by ", worker.output)),
+            self.assertEqual(bool(re.search(r"sent request \d+, \d+ bytes, \S+ over ", worker.output)),
                              expected)
             self.assertEqual(
-                bool(re.search(r"received reply \d+, \d+ bytes, \S+ by ", worker.output)), expected)
+                bool(re.search(r"received reply \d+, \d+ bytes, \S+ over ", worker.output)), expected)
             self.assertEqual("received control" in scheduler.output, expected)
 
 
@@ -341,7 +341,7 @@ class Rdma(DmlcTest):
 
     def test_a_scheduler_serves_nothing(self):
         scheduler = self.start_role("scheduler", "--rdma")
-        scheduler.wait_line(f"for {SERVERS} ps and {WORKERS} workers")
+        scheduler.wait_line(f"for {SERVERS} servers and {WORKERS} workers")
         self.assertNotIn("rdma", scheduler.output)
 
 

@@ -151,8 +151,8 @@ class EndpointMapErrors(harness.StarlingTest):
         self.refuses("# comment\n\n127.0.0.1:3333\n", ":3:")
 
     def test_a_map_without_this_ps(self):
-        for text, words in (("127.0.0.1:4444=127.0.0.1:1\n", ("no line for ps 0", "127.0.0.1:3333=DATA_URI")),
-                            ("# nothing\n", ("no line for ps 0",))):
+        for text, words in (("127.0.0.1:4444=127.0.0.1:1\n", ("no line for ps/0", "127.0.0.1:3333=DATA_URI")),
+                            ("# nothing\n", ("no line for ps/0",))):
             path = self.file("map", text)
             output = self.run_to_end("starling-ps", "--endpoint-map", path, "--ps-hosts", "127.0.0.1:3333",
                                      "--worker-hosts", "a", status=2)
@@ -313,7 +313,7 @@ class StartErrors(harness.StarlingTest):
                          for i, workers in enumerate(("a,b", "a,b,c"))]
         second.wait()
         self.assertIn("ps/1 expects 3 workers, the coordinator (--worker-hosts) 2", second.output)
-        self.assertIn("it was told 2 ps and 3 workers, by --worker-hosts", second.output)
+        self.assertIn("it was told 2 servers and 3 workers, by --worker-hosts", second.output)
         first.signal(signal.SIGTERM)
         self.assertEqual(first.wait(), 0, first.output)
 

@@ -196,7 +196,7 @@ class StoreTest(harness.StarlingTest):
         cluster.ps[host] = cluster.start_ps(host)
         cluster.ps[host].wait_line("ready")
         for worker in workers:
-            worker.wait_line("connected again: the ps was restarted")
+            worker.wait_line("connected again: the server was restarted")
         job.open_gate()
         self.end_well(workers)
         job.check(restarted={host})
@@ -295,7 +295,7 @@ class OtherJobs(StoreTest):
         self.end_well(workers)
         job.check()
         said = "".join(ps.output for ps in cluster.ps)
-        self.assertIn("the cluster store has records of a job without a living ps: they are dropped", said)
+        self.assertIn("the cluster store has records of a job without a living server: they are dropped", said)
         cluster.drain()
 
     def test_of_another_shape(self):
@@ -304,7 +304,7 @@ class OtherJobs(StoreTest):
         for process in workers + cluster.ps:
             process.signal(signal.SIGKILL)
         ps, _ = self.start_ps(extra=["--cluster-store", etcd.url, "--start-timeout", "20"])
-        ps[0].wait_line("it is of a job with 2 ps and 4 workers")
+        ps[0].wait_line("it is of a job with 2 servers and 4 workers")
         ps[0].wait_line("give another prefix")
 
 

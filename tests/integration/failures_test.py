@@ -198,7 +198,7 @@ class KilledPs(FaultTest):
                     worker.wait_line(f"failed: deadline: ps/{victim} shard 0")
                 cluster.ps[victim] = cluster.start_ps(victim)
                 for worker in workers:
-                    worker.wait_line("the ps was restarted: its tables began anew")
+                    worker.wait_line("the server was restarted: its tables began anew")
                 job.open_gate()
                 for worker in workers:
                     self.assert_ends(worker)

@@ -690,7 +690,7 @@ class Ssh(LaunchTest):
                             ("a:x ps\n", "slots"), ("::1 ps\n", "slots"), ("[::1 ps\n", "slots"),
                             ("-oProxyCommand=x ps\n", "not a host"), ("x@-y ps\n", "not a host"),
                             ("a;b ps\n", "not a host"), ("a:2000 ps\n", "more than 1024"),
-                            ("a ps\n", "1 servers and 0 workers"), ("a" * 600 + " ps\n", "too long"),
+                            ("a ps\n", "1 server and 0 workers"), ("a" * 600 + " ps\n", "too long"),
                             ("a\0b ps\n" + "x" * 600, ":1: "), ("", "0 servers and 0 workers")):
             output = self.by_ssh(text, status=2)
             self.assertIn("hosts", output)

@@ -285,7 +285,7 @@ class Faults(FaultsTest):
             worker.wait_line("failed: deadline: ps/1 shard 0")
         cluster.ps[1] = cluster.start_ps(1)
         for worker in workers:
-            worker.wait_line("the ps was restarted: its tables began anew")
+            worker.wait_line("the server was restarted: its tables began anew")
         self.end(cluster, job, workers, restarted=(1,))
 
     def test_device_goes_and_comes_back(self):

@@ -416,7 +416,7 @@ class Refused(harness.StarlingTest):
         one = ["--ps-hosts", f"127.0.0.1:{ports[0]}", "--worker-hosts", "a", "--job-name", "ps",
                "--task-index", 0]
         two = ["--ps-hosts", ",".join(f"127.0.0.1:{p}" for p in ports), *one[2:]]
-        self.refuses("needs a second ps", args=[*one, "--replicas", 1])
+        self.refuses("needs a second server", args=[*one, "--replicas", 1])
         self.refuses("--replicas", "0 to 1", args=[*two, "--replicas", 2])
         path = self.file("map", f"127.0.0.1:{ports[0]}=shm://127.0.0.1:{ports[0]}\n")
         self.refuses("needs a data endpoint of tcp",
@@ -431,7 +431,7 @@ class Refused(harness.StarlingTest):
         other = self.start("starling-ps", *flags, "--task-index", 1, "--replicas", 1,
                            env={"NETWORK_PS_CORE_NUMBER": "2"})
         self.assertEqual(other.wait(), 1)
-        self.assertIn("all ps need the same number of shards", other.output)
+        self.assertIn("all servers need the same number of shards", other.output)
         other = self.start("starling-ps", *flags, "--task-index", 1,
                            env={"NETWORK_PS_CORE_NUMBER": "1"})
         self.assertEqual(other.wait(), 1)

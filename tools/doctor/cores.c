@@ -2,12 +2,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "tools/doctor/internal.h"
-
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
 
 static void check_cores(struct sl_doctor *doctor)
 {
@@ -15,10 +11,10 @@ static void check_cores(struct sl_doctor *doctor)
     const uint32_t cores = doctor->system->cores, reactors = options->reactors;
     const bool is_crowded = reactors > cores;
     const bool spins_on_all = options->polling && reactors == cores && cores > 1;
-    struct sl_doctor_finding *finding =
-        sl_doctor_find(doctor, is_crowded || spins_on_all ? SL_DOCTOR_WARNING : SL_DOCTOR_OK, 0,
-                       "cores", "%u, for %u reactor%s, %s%s", cores, reactors, plural(reactors),
-                       options->pin ? "pinned" : "not pinned", options->polling ? ", polling" : "");
+    struct sl_doctor_finding *finding = sl_doctor_find(
+        doctor, is_crowded || spins_on_all ? SL_DOCTOR_WARNING : SL_DOCTOR_OK, 0, "cores",
+        "%u, for %u reactor%s, %s%s", cores, reactors, sl_log_plural(reactors),
+        options->pin ? "pinned" : "not pinned", options->polling ? ", polling" : "");
     if (is_crowded) {
         sl_doctor_advise(finding,
                          "--reactors %u, or let the process use more cores (taskset, cpuset of the "
@@ -43,7 +39,7 @@ static void check_quota(struct sl_doctor *doctor)
     struct sl_doctor_finding *finding =
         sl_doctor_find(doctor, is_short ? SL_DOCTOR_WARNING : SL_DOCTOR_OK, 0, "cpu quota",
                        "%" PRIu64 ".%" PRIu64 " cores for %u reactor%s", quota / 1000,
-                       quota % 1000 / 100, reactors, plural(reactors));
+                       quota % 1000 / 100, reactors, sl_log_plural(reactors));
     if (is_short) {
         sl_doctor_advise(finding,
                          "--reactors %" PRIu64 ", or a larger quota: a process that has used it up "

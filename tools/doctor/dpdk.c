@@ -60,7 +60,7 @@ static void check_memory(struct sl_doctor *doctor, uint32_t device_count)
     }
     sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_WARNING, 0, "dpdk memory",
                                     "%" PRIu64 " MiB of huge pages are free, about %" PRIu64
-                                    " MiB are wanted by a ps: it takes ordinary ones, which is "
+                                    " MiB are wanted by a server: it takes ordinary ones, which is "
                                     "slower, and which not every device can use",
                                     free_bytes / MIB, wanted / MIB),
                      "echo %" PRIu64 " > " HUGE_PAGES "2048kB/nr_hugepages",

@@ -129,6 +129,6 @@ void sl_doctor_gid_check_endpoints(struct sl_doctor *doctor)
                                     "none of the %u that are named, such as %s, is of a device "
                                     "here",
                                     options->endpoint_count, text),
-                     "look where that ps is to run; its host is to be the IP address of the "
+                     "look where that server is to run; its host is to be the IP address of the "
                      "device's network interface");
 }

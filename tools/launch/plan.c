@@ -186,7 +186,7 @@ static int check_security(const struct sl_launch_options *options,
         return 0;
     }
     struct sl_hosts ps = {0};
-    int err = sl_hosts_append_list(&ps, hosts->ps, "the ps", reason, reason_bytes);
+    int err = sl_hosts_append_list(&ps, hosts->ps, "the servers", reason, reason_bytes);
     for (uint32_t i = 0; err == 0 && i < ps.count; i++) {
         char what[40];
         snprintf(what, sizeof what, "ps/%u: control", i);

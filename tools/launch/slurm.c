@@ -83,8 +83,7 @@ static int choose_port(struct slurm *slurm)
                       : PORTS_FIRST + slurm->job % (PORTS_COUNT / needed) * needed;
     if (slurm->port + needed - 1 > UINT16_MAX) {
         snprintf(slurm->reason, slurm->reason_bytes,
-                 "--port-base=%u: %u servers need %u ports, beyond 65535", slurm->port,
-                 slurm->ps_count, needed);
+                 "--port-base=%u: the job needs %u ports, beyond 65535", slurm->port, needed);
         return SL_ERR_INVALID;
     }
     return 0;

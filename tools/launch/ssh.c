@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/endpoint.h"
 #include "core/limits.h"
+#include "core/log.h"
 
 /* Runs around the program on the remote host. ssh forwards no signals, and does not end the remote
  * command when it dies, but standard input ends in both cases. A watcher reads it, asks the program
@@ -163,22 +164,23 @@ static int check_counts(const struct sl_launch_options *options, const struct ho
     if (ps == 0 || workers == 0) {
         snprintf(
             list->reason, list->reason_bytes,
-            "--host-list=%s: it names %u servers and %u workers; at least one of each is needed",
-            list->path, ps, workers);
+            "--host-list=%s: it names %u server%s and %u worker%s; at least one of each is needed",
+            list->path, ps, sl_log_plural(ps), workers, sl_log_plural(workers));
         return SL_ERR_INVALID;
     }
     if ((options->ps_count != 0 && options->ps_count != ps) ||
         (options->worker_count != 0 && options->worker_count != workers)) {
-        snprintf(
-            list->reason, list->reason_bytes,
-            "--host-list=%s names %u servers and %u workers, but --ps or --workers says otherwise; "
-            "leave them out",
-            list->path, ps, workers);
+        snprintf(list->reason, list->reason_bytes,
+                 "--host-list=%s names %u server%s and %u worker%s, but --ps or --workers says "
+                 "otherwise; "
+                 "leave them out",
+                 list->path, ps, sl_log_plural(ps), workers, sl_log_plural(workers));
         return SL_ERR_INVALID;
     }
     if (first_port(options) + ps - 1 > UINT16_MAX) {
         snprintf(list->reason, list->reason_bytes,
-                 "--port-base=%u: %u servers need ports beyond 65535", first_port(options), ps);
+                 "--port-base=%u: %u server%s would need ports beyond 65535", first_port(options),
+                 ps, sl_log_plural(ps));
         return SL_ERR_INVALID;
     }
     return 0;

@@ -45,7 +45,7 @@ int sl_job_progress_is_reached(const struct sl_milestones *milestones,
     int err = sl_client_pull(milestones->client, milestones->table, &key, 1, &count,
                              milestones->timeout_ms);
     if (err != 0) {
-        sl_log_error("the ps could not be asked how far the job is: %s", sl_err_name(err));
+        sl_log_error("no server could be asked how far the job is: %s", sl_err_name(err));
         return err;
     }
     *out = count > 0;

@@ -302,11 +302,12 @@ static int connect_cluster(struct job *job)
     waiting = 0;
     free(coordinator);
     if (err == SL_ERR_INVALID) { /* the coordinator has another configuration */
-        sl_log_error("this worker expects %u servers, and by %s %u worker%s",
+        sl_log_error("this worker expects %u server%s, and by %s %u worker%s",
                      job->flags.settings.cluster.ps_count,
+                     sl_log_plural(job->flags.settings.cluster.ps_count),
                      job->flags.settings.cluster.worker_count_source,
                      job->flags.settings.cluster.worker_count,
-                     job->flags.settings.cluster.worker_count == 1 ? "" : "s");
+                     sl_log_plural(job->flags.settings.cluster.worker_count));
     }
     return err;
 }
@@ -435,9 +436,10 @@ int main(int argc, char **argv)
         status = EXIT_FAILED;
         goto out;
     }
-    if (job->flags.settings.reactors > sl_topology_core_count()) {
-        sl_log_warn("--reactors is %u, but there are %u cores%s", job->flags.settings.reactors,
-                    sl_topology_core_count(),
+    const uint32_t cores = sl_topology_core_count();
+    if (job->flags.settings.reactors > cores) {
+        sl_log_warn("--reactors is %u, but this process may use %u core%s%s",
+                    job->flags.settings.reactors, cores, sl_log_plural(cores),
                     job->flags.settings.polling
                         ? ": reactors that poll take the cores from each other"
                         : "");

@@ -174,10 +174,10 @@ SL_CASE_WITH(cluster_resolve__contradictions_name_both_sources, enter_folder, le
 {
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "p:1,p:3", .task_index = -1}, TF("ps", "0"),
-           WORDS("ps 1", "--ps-hosts", "tcp://p:3", "TF_CONFIG", "tcp://p:2"));
+           WORDS("ps/1", "--ps-hosts", "tcp://p:3", "TF_CONFIG", "tcp://p:2"));
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "p:2,p:1", .task_index = -1}, TF("ps", "0"),
-           WORDS("ps 0", "--ps-hosts", "TF_CONFIG"));
+           WORDS("ps/0", "--ps-hosts", "TF_CONFIG"));
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "p:1", .task_index = -1}, TF("ps", "0"),
            WORDS("--ps-hosts names 1", "TF_CONFIG names 2"));

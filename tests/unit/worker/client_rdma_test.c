@@ -108,7 +108,7 @@ SL_CASE(link_find_place__refuses_rdma_alone_with_tls)
         sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason),
         SL_ERR_INVALID);
     assert_string_equal(
-        reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the ps a TCP endpoint too");
+        reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the server a TCP endpoint too");
 }
 
 PEER_CASE(start__takes_rdma_to_a_ps_that_has_it)

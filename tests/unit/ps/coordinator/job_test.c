@@ -85,7 +85,7 @@ static void begin(struct fixture *f)
         expect_nothing(f);
         register_worker(f, 1 + i, 1);
     }
-    expect(f, "stage 1 err ok: 2 ps with 4 shards, 2 workers");
+    expect(f, "stage 1 err ok: 2 servers with 4 shards, 2 workers");
     for (uint32_t i = 0; i < 4; i++) {
         expect_part(f, "cluster of 2 workers: ps/0 tcp://h:1 x2 ps/1 tcp://h:1 x2");
     }

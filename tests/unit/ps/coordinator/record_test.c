@@ -319,7 +319,7 @@ CASE_WITH_RECORDS(record__of_another_cluster)
                   "\"abandoned\":\"0\",\"stage\":"
                   "\"gathering\",\"never_began\":false,\"end_err\":0,\"end_why\":\"\"}"),
         SL_ERR_INVALID);
-    assert_string_equal(f->reason, "it is of a job with 3 ps and 0 workers");
+    assert_string_equal(f->reason, "it is of a job with 3 servers and 0 workers");
 }
 
 CASE_WITH_RECORDS(record__of_a_checkpoint_above_the_limit)

@@ -512,12 +512,12 @@ CASE(coordinator_replica__what_cannot_be_is_refused)
     assert_int_equal(hello(f, 12, SL_MESSAGE_ROLE_PS, 1), 0);
     f->sent_count = 0;
     register_with(f, 12, (struct sl_message_replica_report){.epoch = 0}, 2);
-    expect_part(f, "with --replicas all ps need the same number of shards");
+    expect_part(f, "with --replicas all servers need the same number of shards");
     register_ps(f, 12, 1, 1);
     expect_part(f, "it has other --replicas than the others");
     fixture_remake(f, 1, 1);
     assert_int_equal(hello(f, 11, SL_MESSAGE_ROLE_PS, 0), 0);
     f->sent_count = 0;
     register_with(f, 11, (struct sl_message_replica_report){.epoch = 0}, 1);
-    expect_part(f, "--replicas needs another ps to have them");
+    expect_part(f, "--replicas needs another server to have them");
 }
