@@ -329,12 +329,6 @@ void sl_offload_post(struct sl_offload *offload, struct sl_offload_job *job)
     hand_out(offload);
 }
 
-uint32_t sl_offload_count(const struct sl_offload *offload)
-{
-    sl_reactor_assert_owner(offload->reactor);
-    return offload->count;
-}
-
 /* Completes all jobs except the job in which the thread is stuck. */
 static void finish_jobs(struct sl_offload *offload, bool ended)
 {

@@ -51,9 +51,6 @@ void sl_offload_set_place(struct sl_offload *offload, enum sl_offload_place plac
 /* Cannot fail: without a thread, `done` runs with an error. */
 void sl_offload_post(struct sl_offload *offload, struct sl_offload_job *job);
 
-/* Number of jobs whose `done` has not run. */
-uint32_t sl_offload_count(const struct sl_offload *offload);
-
 /* Completes all jobs: unstarted jobs with CANCELLED, finished jobs and the job in progress with 0.
  * Waits up to timeout_ns for the job in progress. False: that job did not end (a hanging disk). Its
  * thread then stays until the process ends, and the job must stay in memory and never completes.

@@ -1,13 +1,10 @@
 #include "net/control/session.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
-#include "core/log.h"
 #include "net/control/session_internal.h"
 
 void sl_session_arm(struct sl_session *session, struct sl_timer *timer, uint64_t wait_ns)
@@ -228,12 +225,6 @@ struct sl_outbox *sl_session_outbox(struct sl_session *session)
 {
     sl_assert(session != NULL);
     return session->outbox;
-}
-
-const char *sl_session_peer_name(const struct sl_session *session)
-{
-    sl_assert(session != NULL);
-    return session->peer_name;
 }
 
 const char *sl_session_last_error(const struct sl_session *session)

@@ -182,6 +182,5 @@ bool sl_session_request_renew(struct sl_session *session, const struct sl_messag
 struct sl_conn *sl_session_conn(struct sl_session *session);
 struct sl_outbox_queue *sl_session_queue(struct sl_session *session);
 struct sl_outbox *sl_session_outbox(struct sl_session *session);
-const char *sl_session_peer_name(const struct sl_session *session);
 
 #endif

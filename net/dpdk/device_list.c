@@ -123,13 +123,6 @@ const struct sl_dpdk_options *sl_dpdk_device_list_options(const struct sl_dpdk_d
     return list == NULL ? NULL : &list->options;
 }
 
-const struct sl_endpoint_device *sl_dpdk_device_list_get(const struct sl_dpdk_device_list *list,
-                                                         uint32_t i)
-{
-    sl_assert(i < list->options.device_count);
-    return &list->said[i];
-}
-
 /* Compares the values: an address has several notations. */
 static bool is_same(const char *a, const char *b)
 {

@@ -26,10 +26,6 @@ void sl_dpdk_device_list_share(struct sl_dpdk_device_list *list, uint32_t first,
 /* NULL for NULL. */
 const struct sl_dpdk_options *sl_dpdk_device_list_options(const struct sl_dpdk_device_list *list);
 
-/* The i-th of options->devices; i < options->device_count. */
-const struct sl_endpoint_device *sl_dpdk_device_list_get(const struct sl_dpdk_device_list *list,
-                                                         uint32_t i);
-
 /* Whether a device has the endpoint's address; true for the unspecified address. The host is
  * numeric. */
 bool sl_dpdk_device_list_has(const struct sl_dpdk_device_list *list,

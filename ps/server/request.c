@@ -282,6 +282,15 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
     return true;
 }
 
+/* The session's orphan was retried, with a budget of budget_us: `to` gets its reply. */
+static void adopt(struct sl_server_request *orphan, const struct sl_server_reply_to *to,
+                  uint32_t budget_us)
+{
+    sl_server_scheduler_adopt(orphan, to->conn);
+    orphan->credit_bytes = to->credit_bytes;
+    set_deadline(orphan, budget_us);
+}
+
 /* Handles a request that was received on an earlier connection. True: answered. False: run the part
  * that was not applied. */
 static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_request *work)
@@ -301,8 +310,7 @@ static bool replay(const struct sl_server_incoming *incoming, struct sl_shard_re
         fail(&incoming->to, work, err, text);
         return true;
     case SL_SERVER_WRITE_ORPHAN:
-        sl_server_request_adopt(session->orphan, &incoming->to,
-                                incoming->message->header.budget_us);
+        adopt(session->orphan, &incoming->to, incoming->message->header.budget_us);
         return true;
     case SL_SERVER_WRITE_DONE:
         sl_shard_skip_writes(work);
@@ -502,14 +510,6 @@ void sl_server_request_end(struct sl_server_request *request)
     if (request->effect_end == 0 || !log_ended(request, request->effect_end, 0)) {
         sl_server_request_free(request);
     }
-}
-
-void sl_server_request_adopt(struct sl_server_request *request, const struct sl_server_reply_to *to,
-                             uint32_t budget_us)
-{
-    sl_server_scheduler_adopt(request, to->conn);
-    request->credit_bytes = to->credit_bytes;
-    set_deadline(request, budget_us);
 }
 
 void sl_server_request_free(struct sl_server_request *request)

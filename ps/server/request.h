@@ -163,10 +163,6 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
 enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, uint32_t keys,
                                              uint32_t *spent);
 
-/* The session's orphan was retried, with a budget of budget_us: `to` gets its reply. */
-void sl_server_request_adopt(struct sl_server_request *request, const struct sl_server_reply_to *to,
-                             uint32_t budget_us);
-
 /* Answers with an error, which the session records if the request writes, and frees the request. */
 void sl_server_request_fail(struct sl_server_request *request, int err, const char *text);
 

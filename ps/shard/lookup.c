@@ -4,8 +4,9 @@
 
 #include "core/partition.h"
 
-int sl_shard_fail_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
-                        struct sl_shard_slice *slice, uint64_t key, uint32_t owner)
+/* Returns WRONG_SHARD; the reason names the key and its owner. */
+static int fail_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
+                      struct sl_shard_slice *slice, uint64_t key, uint32_t owner)
 {
     return sl_shard_fail(shard, request, slice, SL_ERR_WRONG_SHARD,
                          "key %" PRIu64 " belongs to shard %u of %u", key, owner,
@@ -19,7 +20,7 @@ int sl_shard_check_kv_owner(const struct sl_shard *shard, const struct sl_shard_
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t owner = sl_partition_kv_owner(keys[i], shard_count);
         if (owner != shard->options.index) {
-            return sl_shard_fail_owner(shard, request, slice, keys[i], owner);
+            return fail_owner(shard, request, slice, keys[i], owner);
         }
     }
     return 0;
@@ -35,8 +36,7 @@ static int check_owner(const struct sl_shard *shard, const struct sl_shard_reque
     while (sl_partition_owner(*keys, shard_count) == shard->options.index) {
         keys++;
     }
-    return sl_shard_fail_owner(shard, request, slice, *keys,
-                               sl_partition_owner(*keys, shard_count));
+    return fail_owner(shard, request, slice, *keys, sl_partition_owner(*keys, shard_count));
 }
 
 bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count)

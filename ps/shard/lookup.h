@@ -5,10 +5,6 @@
 
 #include "ps/shard/section.h"
 
-/* Returns WRONG_SHARD; the reason names the key and its owner. */
-int sl_shard_fail_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
-                        struct sl_shard_slice *slice, uint64_t key, uint32_t owner);
-
 /* Checks that this shard owns the keys of a KV table. Errors: WRONG_SHARD. */
 int sl_shard_check_kv_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
                             struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count);

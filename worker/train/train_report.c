@@ -21,7 +21,8 @@ void sl_train_report_init(struct sl_train_report *report)
     sl_metric_init(&report->staleness);
 }
 
-double sl_train_report_rows_per_second(const struct sl_train_report *report)
+/* Rows a second over all of the training time; 0 before any. */
+static double rows_per_second(const struct sl_train_report *report)
 {
     return report->train_seconds > 0 ? (double)report->rows / report->train_seconds : 0;
 }
@@ -95,10 +96,10 @@ static void print_line(const struct sl_train_report *report, FILE *to)
     if (!isnan(report->train_loss)) {
         (void)snprintf(loss, sizeof loss, ", training loss %.5f", report->train_loss);
     }
-    (void)fprintf(
-        to, "worker %u of %u: %llu rows, %.2f s, %.0f rows/s%s%s\n", report->job.worker_index,
-        report->job.worker_count, (unsigned long long)report->rows, report->train_seconds,
-        sl_train_report_rows_per_second(report), loss, report->complete ? "" : ", stopped early");
+    (void)fprintf(to, "worker %u of %u: %llu rows, %.2f s, %.0f rows/s%s%s\n",
+                  report->job.worker_index, report->job.worker_count,
+                  (unsigned long long)report->rows, report->train_seconds, rows_per_second(report),
+                  loss, report->complete ? "" : ", stopped early");
 }
 
 int sl_train_report_print(const struct sl_train_report *report, FILE *to)
@@ -113,7 +114,7 @@ int sl_train_report_print(const struct sl_train_report *report, FILE *to)
                   report->complete ? "" : ", stopped early");
     (void)fprintf(to, "  %-16s %llu in %llu batches, %.2f s, %.0f rows/s\n", "rows",
                   (unsigned long long)report->rows, (unsigned long long)report->batches,
-                  report->train_seconds, sl_train_report_rows_per_second(report));
+                  report->train_seconds, rows_per_second(report));
     if (!isnan(report->train_loss)) {
         (void)fprintf(to, "  %-16s %.5f\n", "training loss", report->train_loss);
     }
@@ -217,7 +218,7 @@ static json_t *report_json(const struct sl_train_report *report)
         " s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f, s:f, s:f, s:f}, s:o}",
         "version", STARLING_VERSION, "job", job_json(&report->job), "complete", report->complete,
         "samples", (json_int_t)report->rows, "batches", (json_int_t)report->batches,
-        "samples_per_second", sl_train_report_rows_per_second(report), "train_loss",
+        "samples_per_second", rows_per_second(report), "train_loss",
         number_or_null(report->train_loss), "test", test_json(report), "latency_us", "pull",
         latency_json(&report->pull_ns), "push", latency_json(&report->push_ns), "staleness",
         staleness_json(&report->staleness), "bytes", "sent", (json_int_t)traffic->bytes_sent,

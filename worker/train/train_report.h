@@ -71,7 +71,4 @@ int sl_train_report_check(const char *path, char *reason, size_t reason_bytes);
 int sl_train_report_write(const struct sl_train_report *report, const char *path, char *reason,
                           size_t reason_bytes);
 
-/* Rows a second over all of the training time; 0 before any. */
-double sl_train_report_rows_per_second(const struct sl_train_report *report);
-
 #endif

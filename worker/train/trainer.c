@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/assert.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "worker/train/cpu_time.h"
@@ -50,7 +49,8 @@ struct trainer {
     uint64_t loss_rows;
 };
 
-uint32_t sl_trainer_lead(const struct sl_consistency_spec *consistency)
+/* Batches prefetched during computation: 0 or 1. */
+static uint32_t lead_of(const struct sl_consistency_spec *consistency)
 {
     bool ahead = consistency->mode == SL_CONSISTENCY_ASP ||
                  (consistency->mode == SL_CONSISTENCY_SSP && consistency->staleness >= 1);
@@ -518,7 +518,7 @@ static int train_and_evaluate(struct trainer *trainer)
 int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train_reader,
                    struct sl_train_report *report)
 {
-    uint32_t lead = sl_trainer_lead(&options->consistency);
+    uint32_t lead = lead_of(&options->consistency);
     const uint32_t begin = sl_client_clock(options->client);
     struct trainer trainer = {
         .options = options,

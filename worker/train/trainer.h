@@ -49,7 +49,4 @@ struct sl_trainer_options {
 int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train,
                    struct sl_train_report *report);
 
-/* Batches prefetched during computation: 0 or 1. */
-uint32_t sl_trainer_lead(const struct sl_consistency_spec *consistency);
-
 #endif

@@ -15,7 +15,6 @@ SESSION_CASE(session_open__greets_and_is_welcomed, SL_MESSAGE_PURPOSE_DATA)
     assert_non_null(strstr(fixture->last.hello.software, "starling"));
     assert_int_equal(fixture->welcome.shard, 3);
     assert_int_equal(fixture->welcome.credit_bytes, 1000);
-    assert_string_equal(sl_session_peer_name(fixture->session), "ps/1 shard 1");
 }
 
 SESSION_CASE(session_open__tries_again_when_closed_before_the_welcome, SL_MESSAGE_PURPOSE_CONTROL)
