@@ -1,7 +1,6 @@
 /* One end sends pieces, the other receives them and gives a token back for each. The client is the
  * one or the other; it looks at the clock whenever a piece has arrived as far as it can tell. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

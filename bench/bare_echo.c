@@ -2,7 +2,6 @@
  * for each. What a connection owes goes out in one send a turn. The client owes `depth` messages to
  * begin with, and keeps the times at which it let them go. */
 #include <errno.h>
-#include <inttypes.h>
 #include <liburing.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "bench/load.h"
 #include "bench/now.h"
 #include "bench/workload.h"
-#include "core/log.h"
 
 #define P99_MOST    1.3 /* of pulls beside a checkpoint / without */
 #define MEMORY_MOST 1.1 /* of the ps in its course / before */

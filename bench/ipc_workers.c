@@ -4,7 +4,6 @@
 #include <semaphore.h>
 #include <starling_kv.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 

@@ -1,6 +1,5 @@
 /* Connections of the load: each says hello as a client of its own, and is then a stream of requests
  * and replies. */
-#include <string.h>
 
 #include "bench/load_internal.h"
 #include "core/assert.h"

@@ -4,7 +4,6 @@
 
 #include "bench/load_internal.h"
 #include "bench/workload.h"
-#include "core/assert.h"
 #include "core/log.h"
 #include "core/partition.h"
 #include "worker/client_internal.h"

@@ -11,7 +11,6 @@
 #include "bench/options.h"
 #include "bench/peers.h"
 #include "core/assert.h"
-#include "core/log.h"
 #include "net/transport.h"
 
 #define REASON_BYTES      1024

@@ -12,7 +12,6 @@
 #include "bench/options.h"
 #include "bench/ps_process.h"
 #include "bench/workload.h"
-#include "core/assert.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/metric.h"

@@ -1,6 +1,5 @@
 #include "config/settings.h"
 
-#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,5 @@
 #include "net/conn.h"
 
-#include <string.h>
-
 #include "core/assert.h"
 #include "net/trace.h"
 #include "net/transport.h"

@@ -2,7 +2,6 @@
 
 #include <starling.h>
 
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "core/assert.h"

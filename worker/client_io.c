@@ -2,10 +2,7 @@
 
 #include <stdlib.h>
 
-#include "core/assert.h"
 #include "core/list.h"
-#include "core/log.h"
-#include "worker/client_io_memory.h"
 #include "worker/client_io_transport.h"
 #include "worker/control.h"
 #include "worker/shard_conn_connect.h"

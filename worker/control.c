@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "worker/client_io_transport.h"

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "core/log.h"
 #include "worker/client_io.h"
 #include "worker/client_io_transport.h"

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "core/assert.h"
 #include "core/log.h"
 #include "worker/client_io.h"
 #include "worker/shard_conn.h"

@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/assert.h"
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/log.h"

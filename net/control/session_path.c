@@ -1,8 +1,6 @@
 /* The preferred path of a session: its time limit, its pauses, and the probes that find it working
  * again while the session uses the fallback. */
-#include <stdio.h>
 
-#include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "net/control/session_internal.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "core/log.h"
 #include "ps/agent/internal.h"
 
 static bool has_answer(const struct sl_agent_checkpoint *checkpoint)

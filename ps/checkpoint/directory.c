@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "ps/checkpoint/directory_internal.h"
 
 #define PREFIX "checkpoint-"

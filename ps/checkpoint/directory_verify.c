@@ -1,9 +1,7 @@
 /* Verifies checkpoints: chains of manifests, file sizes, and every byte. */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/assert.h"
 #include "ps/checkpoint/directory_internal.h"

@@ -1,12 +1,8 @@
 #include "ps/coordinator/checkpoint_request.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/clock.h"
-#include "core/log.h"
 
 /* Time for the other servers to request too. If all stop together, they fence writes one shortly
  * after the other, and their shared checkpoint must hold all writes acknowledged until then. */

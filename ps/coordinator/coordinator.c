@@ -1,12 +1,9 @@
 #include "ps/coordinator/coordinator.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
-#include "core/log.h"
 #include "ps/coordinator/barrier.h"
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/checkpoint_request.h"

@@ -1,9 +1,7 @@
 #include "ps/coordinator/replica_group.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "ps/coordinator/expiry.h"

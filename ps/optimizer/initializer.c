@@ -1,7 +1,6 @@
 #include "ps/optimizer/initializer.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "core/hash.h"
 

@@ -2,10 +2,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "core/assert.h"
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/disk.h"

@@ -2,9 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "core/assert.h"
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/log.h"

@@ -1,9 +1,7 @@
 #include "ps/process/replica_groups.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "core/assert.h"
 #include "core/log.h"
 #include "ps/replication/replication.h"
 

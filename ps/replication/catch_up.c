@@ -1,6 +1,5 @@
 #include "ps/replication/catch_up.h"
 
-#include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "ps/replication/state.h"

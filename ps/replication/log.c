@@ -1,7 +1,6 @@
 #include "ps/replication/log.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

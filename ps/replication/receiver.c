@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "core/log.h"
 #include "ps/replication/state.h"
 #include "ps/server/handshake.h"

@@ -1,7 +1,6 @@
 #include "ps/replication/replication.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/assert.h"

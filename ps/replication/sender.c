@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "core/assert.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "ps/replication/state.h"

@@ -2,9 +2,7 @@
  * itself delayed has made no checks meanwhile. */
 #include "ps/server/admission.h"
 
-#include "core/assert.h"
 #include "core/list.h"
-#include "core/log.h"
 #include "ps/server/request.h"
 #include "ps/server/shm.h"
 #include "ps/server/state.h"

@@ -3,14 +3,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/assert.h"
 #include "core/list.h"
-#include "core/log.h"
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/writer.h"
-#include "ps/server/scheduler.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/server/state.h"
 #include "reactor/offload.h"

@@ -5,7 +5,6 @@
 
 #include "core/assert.h"
 #include "core/list.h"
-#include "core/log.h"
 #include "ps/server/checkpoint.h"
 #include "ps/server/handshake.h"
 #include "ps/server/request.h"

@@ -2,9 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "core/assert.h"
 #include "ps/server/state.h"
 #include "ps/snapshot/block.h"
 

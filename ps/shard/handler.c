@@ -2,7 +2,6 @@
 #include <starling_kv.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "ps/shard/kv.h"
 #include "ps/shard/lookup.h"
 

@@ -1,6 +1,5 @@
 /* Restores clocks and buffered pushes, for the same shard only. For another shard, these blocks are
  * only checked. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "core/assert.h"

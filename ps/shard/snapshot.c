@@ -1,7 +1,6 @@
 #include "ps/shard/snapshot.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/assert.h"
 #include "ps/shard/snapshot_internal.h"

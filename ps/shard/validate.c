@@ -1,10 +1,8 @@
 /* Checks form, tables, dense ranges and reply size of a whole request before any change. */
 #include <stdio.h>
-#include <string.h>
 
 #include "core/assert.h"
 #include "ps/shard/admit.h"
-#include "ps/shard/kv.h"
 
 static bool range_is_ours(const struct sl_shard_table *table,
                           const struct sl_request_section *section)

@@ -1,5 +1,4 @@
 /* Workers that join, leave and expire. */
-#include "core/assert.h"
 #include "ps/shard/iteration.h"
 
 uint32_t sl_shard_clock_min(const struct sl_shard *shard)

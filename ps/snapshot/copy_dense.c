@@ -1,6 +1,5 @@
 #include "ps/snapshot/copy_dense.h"
 
-#include "core/assert.h"
 #include "core/partition.h"
 
 /* Puts a block and returns the cost. Only its last step decides whether it is new, because all

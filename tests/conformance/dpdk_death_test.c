@@ -2,7 +2,6 @@
  * time, and nothing else. */
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 #include "rdma.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "core/hash.h"

@@ -1,6 +1,5 @@
 #include "rdma_raw.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

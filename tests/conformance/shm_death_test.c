@@ -1,12 +1,10 @@
 /* Processes are killed at random moments, with connections of theirs in any state: those that were
  * connected to them lose the connection, and nothing else. */
-#include "shm.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

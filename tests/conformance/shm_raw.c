@@ -1,6 +1,5 @@
 #include "shm_raw.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/time.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* Files of checkpoints: any bytes are read to their end or refused with a reason that names the
  * file; so are files that were mended, so that every checksum is right; and of a file that was
  * written and then changed, nothing is taken. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

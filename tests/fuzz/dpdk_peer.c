@@ -4,7 +4,6 @@
  * wrong reactor, and any bytes. Nothing may crash or leak; what is delivered is what was sent; who
  * has not shown its address gets no more bytes than it sent; and a friend's frames go to and fro
  * all the same. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "net/dpdk/checksum.h"

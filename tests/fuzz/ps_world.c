@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "core/assert.h"
-#include "tests/fuzz/input.h"
 
 #define STEP_NS SL_CLOCK_NS_PER_MS
 

@@ -3,7 +3,6 @@
  * held, reads that end or do not, and the end in the middle of all. Nothing may crash or leak; the
  * device may be asked for nothing that is not registered; no more may be delivered than was sent.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"

@@ -69,7 +69,7 @@ class FlagErrors(harness.StarlingTest):
                 with self.subTest(setting=setting, optimizer=optimizer):
                     self.refuses("starling-worker",
                                  ["--data", "d", "--optimizer", optimizer, setting, "0.5"],
-                                 "no ps hosts" if optimizer in owners
+                                 "no servers: give" if optimizer in owners
                                  else f"{setting} has no effect with --optimizer {optimizer}")
 
     def test_no_cluster(self):

@@ -4,7 +4,6 @@
  * is carried out as a whole, so a witness says how often that was: not at all, once, or, what must
  * never be, more. What is asked for and what is acknowledged is written down, line by line. It
  * repeats nothing by itself. sum_job.py starts these workers and looks at what they leave. */
-#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <starling.h>

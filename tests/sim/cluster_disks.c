@@ -1,5 +1,4 @@
 /* The disks of a cluster's ps hosts. */
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "core/assert.h"

@@ -1,10 +1,7 @@
 /* The plan's faults, when their time has come. */
-#include <inttypes.h>
 
-#include "core/assert.h"
 #include "core/clock.h"
 #include "tests/sim/cluster.h"
-#include "tests/sim/random.h"
 
 /* Who is cut off for longer may take so long to come back: back-off. */
 #define COME_BACK_NS  (2 * SL_CLOCK_NS_PER_S)

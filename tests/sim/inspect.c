@@ -1,6 +1,5 @@
 #include "tests/sim/inspect.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "core/assert.h"

@@ -1,6 +1,5 @@
 #include "tests/sim/oracle.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* The end of a run: what every unit must have come to, and what pulls of BSP tables saw of them. */
 #include <inttypes.h>
 
-#include "core/assert.h"
 #include "core/clock.h"
 #include "tests/sim/oracle.h"
 

@@ -1,5 +1,4 @@
 /* Backups: what becomes of pushes when shards are lost, and when they are not. */
-#include <inttypes.h>
 
 #include "tests/sim/oracle.h"
 

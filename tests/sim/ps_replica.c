@@ -1,5 +1,4 @@
 /* A ps with backups: who has which, with the process's own code (ps/process/replica_groups.c). */
-#include "core/assert.h"
 #include "ps/replication/replication.h"
 #include "tests/sim/ps.h"
 

@@ -1,7 +1,6 @@
 #include "tests/support/shard_image.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"

@@ -1,7 +1,6 @@
 #include "tests/support/shard_work.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "core/assert.h"
 #include "core/hash.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "core/bytes.h"
 
 const char *const sl_safetensors_type_names[SL_TENSOR_OTHER] = {[SL_TENSOR_F32] = "F32",

@@ -1,6 +1,5 @@
 /* CPU quota of the control groups above this process. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/doctor/internal.h"

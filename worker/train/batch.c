@@ -1,7 +1,6 @@
 #include "worker/train/batch.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/assert.h"
 

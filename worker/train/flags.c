@@ -7,7 +7,6 @@
 #include "config/number.h"
 #include "core/assert.h"
 #include "core/clock.h"
-#include "core/limits.h"
 #include "reactor/topology.h"
 
 #define TIMEOUT_SECONDS_MAX 4294 /* starling.h bounds a step's deadline */

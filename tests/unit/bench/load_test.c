@@ -1,7 +1,6 @@
 /* The load against real servers in the same process. */
 #include "bench/load.h"
 
-#include <stdio.h>
 #include <time.h>
 
 #include "bench/ps_process.h"

@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "config/dpdk_settings.h"
 #include "tests/support/unit.h"

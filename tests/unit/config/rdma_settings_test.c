@@ -1,5 +1,4 @@
 #include <stdlib.h>
-#include <string.h>
 
 #include "config/rdma_settings.h"
 #include "tests/support/unit.h"

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "core/arena.h"
-#include "core/arena_ahead.h"
 #include "core/clock.h"
 #include "tests/support/unit.h"
 

@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "core/bytes.h"
 #include "tests/support/unit.h"
 

@@ -1,6 +1,4 @@
 #include <errno.h>
-#include <limits.h>
-#include <string.h>
 
 #include "core/err.h"
 #include "tests/support/unit.h"

@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "core/hash.h"
 #include "core/metric.h"
 #include "tests/support/unit.h"

@@ -1,7 +1,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <string.h>
 
 #include "core/thread.h"
 #include "tests/support/unit.h"

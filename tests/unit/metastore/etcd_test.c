@@ -1,7 +1,6 @@
 /* The client against servers that misbehave, which this program plays, and against a real etcd,
  * which it starts where there is one. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <poll.h>

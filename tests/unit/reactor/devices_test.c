@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "tests/support/sysfs_tree.h"
 #include "tests/support/unit.h"
 

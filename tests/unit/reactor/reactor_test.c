@@ -7,10 +7,8 @@
 
 #include "core/clock.h"
 #include "core/limits.h"
-#include "core/list.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
-#include "reactor/topology.h"
 #include "tests/support/unit.h"
 
 #define MS      SL_CLOCK_NS_PER_MS

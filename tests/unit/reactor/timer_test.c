@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "core/clock.h"
 #include "core/hash.h"
 #include "reactor/timer.h"

@@ -1,6 +1,5 @@
 /* Each fault happens as often as it is asked for, and nothing else does. The ports within abort at
  * a packet that is given twice, or not given back. */
-#include <string.h>
 
 #include "core/log.h"
 #include "net/dpdk/wire.h"

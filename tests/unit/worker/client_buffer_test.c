@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/hash.h"
 #include "core/log.h"
 #include "tests/unit/worker/client_fixture.h"
 

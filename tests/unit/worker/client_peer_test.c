@@ -1,7 +1,6 @@
 /* A ps that does what no ps should: the client says so, gives the caller his memory back, and stays
  * whole. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/log.h"
 #include "tests/support/unit.h"

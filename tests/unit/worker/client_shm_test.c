@@ -1,6 +1,5 @@
 /* A client and its ps through shared memory: when it is not to be had, what is moved, and what a
  * deadline costs. */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,6 @@
 /* Several clients and several threads: clocks, barriers, ports. */
 #include <poll.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/hash.h"
 #include "core/log.h"

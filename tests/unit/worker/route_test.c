@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "core/partition.h"
 #include "tests/support/unit.h"
 #include "worker/route.h"

@@ -1,7 +1,6 @@
 /* Persistent sessions: what becomes of one, and of its requests, when connections break. */
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/unit.h"

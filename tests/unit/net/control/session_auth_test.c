@@ -1,7 +1,6 @@
 /* The secret, from the client's side: what a session proves, and whom it believes. */
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "net/control/auth.h"

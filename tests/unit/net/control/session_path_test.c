@@ -1,6 +1,5 @@
 /* Sessions with a nearer way to their peer than their endpoint. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>

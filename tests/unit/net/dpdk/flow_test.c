@@ -4,7 +4,6 @@
  * run. DPDK_FLOW_PRINT shows them. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/hash.h"
 #include "net/dpdk/dpdk.h"

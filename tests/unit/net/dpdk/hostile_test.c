@@ -1,7 +1,6 @@
 /* What a peer may send to harm the receiver: lengths that contradict each other, and connections
  * that only hold memory. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/log.h"
 #include "net/dpdk/receive.h"

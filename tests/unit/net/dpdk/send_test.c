@@ -1,6 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
-
 #include "net/dpdk/send.h"
 #include "net/dpdk/send_queue.h"
 #include "tests/support/unit.h"

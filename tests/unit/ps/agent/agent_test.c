@@ -1,8 +1,5 @@
 /* A ps as a member, against a coordinator that the case plays, over the loop transport. */
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/unit.h"
 #include "tests/unit/ps/agent/fixture.h"
 

@@ -1,7 +1,6 @@
 /* The coordinator: the numbers of checkpoints, what a job begins from, and the last one. */
 
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/support/unit.h"
 #include "tests/unit/ps/coordinator/checkpoints.h"

@@ -1,8 +1,6 @@
 /* An election against a store that the case plays: what is asked, in which order the answers come,
  * and what they are. */
 
-#include <stdio.h>
-
 #include "core/clock.h"
 #include "core/log.h"
 #include "ps/leader/election.h"

@@ -4,11 +4,9 @@
 #include <stdlib.h>
 
 #include "core/list.h"
-#include "core/log.h"
 #include "ps/agent/internal.h"
 #include "ps/process/checkpoint.h"
 #include "ps/process/replica_groups.h"
-#include "ps/process/restore.h"
 #include "tests/support/unit.h"
 #include "tests/unit/ps/server/stepped.h"
 

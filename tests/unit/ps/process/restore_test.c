@@ -6,7 +6,6 @@
 
 #include "ps/checkpoint/directory.h"
 #include "ps/process/checkpoint.h"
-#include "ps/process/replica_groups.h"
 #include "ps/process/restore.h"
 #include "ps/server/checkpoint.h"
 #include "ps/server/restore.h"

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "ps/coordinator/coordinator.h"
 #include "ps/process/state.h"

@@ -1,6 +1,5 @@
 /* Draining with requests that are in the queue, rather than parked or answered. */
 
-#include <stdlib.h>
 #include <time.h>
 
 #include "fixture.h"

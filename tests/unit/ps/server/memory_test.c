@@ -1,7 +1,5 @@
 /* The server when its memory is short: as little as it does with. */
 
-#include <stdlib.h>
-
 #include "fixture.h"
 #include "tests/support/unit.h"
 

@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "core/hash.h"
 #include "ps/table/kv_table.h"
 #include "tests/support/unit.h"

@@ -2,7 +2,6 @@
 #include "tests/unit/tools/doctor/machine.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #define NIC      "/sys/bus/pci/devices/0000:3b:00.0"

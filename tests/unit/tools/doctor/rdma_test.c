@@ -2,7 +2,6 @@
 #include "tests/unit/tools/doctor/machine.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #define V4 "0000:0000:0000:0000:0000:ffff:0a00:0001" /* 10.0.0.1 */

@@ -1,5 +1,4 @@
 /* Also the key set that batches are made with. */
-#include <stdlib.h>
 
 #include "core/hash.h"
 #include "tests/support/unit.h"

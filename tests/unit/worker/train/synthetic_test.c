@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "tests/support/unit.h"
-#include "worker/train/auc.h"
 #include "worker/train/synthetic.h"
 
 static const struct sl_synthetic_options OPTIONS = {
