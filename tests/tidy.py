@@ -49,7 +49,7 @@ ARROWS = {
     "ps": "ps/process+ config tools/doctor reactor",
     "worker": "net/control+ net/builtin+",
     "worker/train": "worker+ config",
-    "transfer": "net/control+ net/rma net/builtin+",
+    "transfer": "metastore+ net/control+ net/rma net/builtin+",
     "kv": "worker+ ps config",
     "tools/launch": "config",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer config",

@@ -1,0 +1,320 @@
+#include "transfer/announcement.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+
+#define RENEW_NS (SL_ANNOUNCEMENT_TTL_S * SL_CLOCK_NS_PER_S / 3)
+#define RETRY_NS (500 * SL_CLOCK_NS_PER_MS) /* while the key is taken */
+
+bool sl_announcement_is_loopback(const char *host)
+{
+    struct in_addr in;
+    struct in6_addr in6;
+    return strcmp(host, "localhost") == 0 || strncmp(host, "localhost.", 10) == 0 ||
+           (inet_pton(AF_INET, host, &in) == 1 && ntohl(in.s_addr) >> 24 == 127) ||
+           (inet_pton(AF_INET6, host, &in6) == 1 && IN6_IS_ADDR_LOOPBACK(&in6));
+}
+
+static void finish(struct sl_announcement *self, int err, const char *reason)
+{
+    void (*done)(void *ctx, int err, const char *reason) = self->done;
+    if (done != NULL) {
+        self->done = NULL;
+        sl_reactor_disarm(self->reactor, &self->deadline);
+        done(self->ctx, err, reason);
+    }
+}
+
+/* Requests to the store */
+
+static void on_answer(void *ctx, struct sl_metastore_request *ask);
+
+static void send_ask(struct sl_announcement *self, enum sl_announcement_state state)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(self->reactor);
+    const bool is_awaited = self->done != NULL && self->deadline.due_ns > now_ns;
+    self->state = state;
+    self->ask.timeout_ns = is_awaited ? self->deadline.due_ns - now_ns : RENEW_NS;
+    self->ask.done = on_answer;
+    self->ask.ctx = self;
+    sl_metastore_request(self->metastore, &self->ask);
+}
+
+static void grant(struct sl_announcement *self)
+{
+    self->lease = 0;
+    self->ask = (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_GRANT,
+                                              .ttl_s = SL_ANNOUNCEMENT_TTL_S};
+    send_ask(self, SL_ANNOUNCEMENT_GRANTING);
+}
+
+static void renew(struct sl_announcement *self)
+{
+    self->ask =
+        (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_RENEW, .lease = self->lease};
+    send_ask(self, SL_ANNOUNCEMENT_RENEWING);
+}
+
+/* Writes or removes the record. */
+static void change(struct sl_announcement *self, enum sl_announcement_state state,
+                   enum sl_metastore_guard guard, uint64_t revision)
+{
+    const bool removes = state == SL_ANNOUNCEMENT_REMOVING;
+    self->change = (struct sl_metastore_change){
+        .removes = removes,
+        .value = removes ? NULL : (uint8_t *)(uintptr_t)self->text,
+        .value_bytes = removes ? 0 : strlen(self->text),
+        .lease = removes ? 0 : self->lease,
+    };
+    self->ask = (struct sl_metastore_request){.kind = SL_METASTORE_WRITE,
+                                              .guard = guard,
+                                              .revision = revision,
+                                              .changes = &self->change,
+                                              .change_count = 1};
+    memcpy(self->change.key, self->key, sizeof self->change.key);
+    memcpy(self->ask.key, self->key, sizeof self->ask.key);
+    send_ask(self, state);
+}
+
+static void write_free(struct sl_announcement *self)
+{
+    change(self, SL_ANNOUNCEMENT_WRITING,
+           self->has_no_leases ? SL_METASTORE_ALWAYS : SL_METASTORE_ABSENT, 0);
+}
+
+static void withdraw(struct sl_announcement *self)
+{
+    if (self->has_no_leases) {
+        change(self, SL_ANNOUNCEMENT_REMOVING, SL_METASTORE_ALWAYS, 0);
+    } else if (self->lease != 0) {
+        self->ask =
+            (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_REVOKE, .lease = self->lease};
+        send_ask(self, SL_ANNOUNCEMENT_REMOVING);
+    } else {
+        self->state = SL_ANNOUNCEMENT_NONE;
+        finish(self, 0, "");
+    }
+}
+
+/* Answers */
+
+/* The record is not in the store, and the first attempt was long ago. */
+static void try_later(struct sl_announcement *self, const char *reason)
+{
+    if (!self->has_logged) {
+        self->has_logged = true;
+        sl_log_warn("the metadata store has no record of %s any more, so peers cannot find it; "
+                    "trying again: %s",
+                    self->record.name, reason);
+    }
+    self->state = SL_ANNOUNCEMENT_WAIT;
+    sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
+}
+
+static void fail(struct sl_announcement *self, const struct sl_metastore_answer *answer)
+{
+    if (self->done == NULL) {
+        try_later(self, answer->reason);
+        return;
+    }
+    self->state = SL_ANNOUNCEMENT_NONE;
+    finish(self, answer->err, answer->reason);
+}
+
+static void hold(struct sl_announcement *self)
+{
+    self->state = SL_ANNOUNCEMENT_HELD;
+    if (self->has_logged) {
+        self->has_logged = false;
+        sl_log_info("the metadata store has the record of %s again", self->record.name);
+    }
+    if (self->lease != 0) {
+        sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
+    }
+    finish(self, 0, "");
+}
+
+static void on_granted(struct sl_announcement *self, const struct sl_metastore_answer *answer)
+{
+    self->has_no_leases = answer->err == SL_ERR_UNSUPPORTED;
+    if (answer->err != 0 && !self->has_no_leases) {
+        fail(self, answer);
+        return;
+    }
+    self->lease = answer->lease;
+    write_free(self);
+}
+
+/* The key has a record. It may be this one, from an attempt whose answer was lost, or whose lease
+ * still exists. Or that of a process that has ended: this one now has its address. Addresses of
+ * loopback are the same on all hosts, and say nothing. */
+static void on_taken(struct sl_announcement *self, const struct sl_metastore_item *item)
+{
+    struct sl_transfer_record other;
+    char why[256], age[SL_TRANSFER_RECORD_AGE_BYTES];
+    if (sl_transfer_record_decode((const char *)item->value, item->value_bytes, self->record.name,
+                                  &other, why, sizeof why) != 0) {
+        (void)snprintf(self->reason, sizeof self->reason,
+                       "the name is taken by a record that is invalid: %s", why);
+    } else if (other.incarnation == self->record.incarnation ||
+               (strcmp(other.host, self->record.host) == 0 && other.port == self->record.port &&
+                !sl_announcement_is_loopback(other.host))) {
+        change(self, SL_ANNOUNCEMENT_WRITING, SL_METASTORE_CREATED, item->created);
+        return;
+    } else {
+        sl_transfer_record_age(&other, (int64_t)time(NULL), age);
+        (void)snprintf(self->reason, sizeof self->reason,
+                       "the name is taken by another engine, incarnation %" PRIx64
+                       " at %s port %u, %s",
+                       other.incarnation, other.host, other.port, age);
+    }
+    if (self->done == NULL) {
+        try_later(self, self->reason);
+        return;
+    }
+    self->state = SL_ANNOUNCEMENT_WAIT;
+    sl_reactor_arm(self->reactor, &self->timer, RETRY_NS);
+}
+
+static void on_written(struct sl_announcement *self, const struct sl_metastore_answer *answer)
+{
+    self->reason[0] = '\0';
+    if (answer->err == SL_ERR_NOT_FOUND) { /* the lease has ended meanwhile */
+        grant(self);
+    } else if (answer->err != 0) {
+        fail(self, answer);
+    } else if (answer->held) {
+        hold(self);
+    } else if (answer->item_count > 0) {
+        on_taken(self, &answer->pairs[0]);
+    } else { /* removed meanwhile */
+        write_free(self);
+    }
+}
+
+static void on_renewed(struct sl_announcement *self, const struct sl_metastore_answer *answer)
+{
+    if (answer->err == 0) {
+        hold(self);
+        return;
+    }
+    if (answer->err == SL_ERR_NOT_FOUND) {
+        grant(self);
+        return;
+    }
+    if (!self->has_logged) {
+        self->has_logged = true;
+        sl_log_warn(
+            "the metadata store does not renew the record of %s, which will disappear there; "
+            "trying again: %s",
+            self->record.name, answer->reason);
+    }
+    self->state = SL_ANNOUNCEMENT_HELD;
+    sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
+}
+
+static void on_answer(void *ctx, struct sl_metastore_request *ask)
+{
+    struct sl_announcement *self = ctx;
+    struct sl_metastore_answer answer = ask->answer; /* the next request has the same storage */
+    const enum sl_announcement_state state = self->state;
+    ask->answer = (struct sl_metastore_answer){0};
+    if (self->metastore == NULL) {
+        self->state = SL_ANNOUNCEMENT_NONE; /* dropped */
+    } else if (state == SL_ANNOUNCEMENT_REMOVING) {
+        self->state = SL_ANNOUNCEMENT_NONE;
+        finish(self, answer.err, answer.reason);
+    } else if (self->is_ending) {
+        self->lease = state == SL_ANNOUNCEMENT_GRANTING ? answer.lease : self->lease;
+        withdraw(self);
+    } else if (state == SL_ANNOUNCEMENT_GRANTING) {
+        on_granted(self, &answer);
+    } else if (state == SL_ANNOUNCEMENT_WRITING) {
+        on_written(self, &answer);
+    } else {
+        sl_assert(state == SL_ANNOUNCEMENT_RENEWING);
+        on_renewed(self, &answer);
+    }
+    sl_metastore_answer_fini(&answer);
+}
+
+/* Time */
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_announcement *self = SL_CONTAINER_OF(timer, struct sl_announcement, timer);
+    if (self->is_ending) {
+        withdraw(self);
+    } else if (self->state == SL_ANNOUNCEMENT_HELD) {
+        renew(self);
+    } else if (self->lease != 0 || self->has_no_leases) {
+        write_free(self);
+    } else {
+        grant(self);
+    }
+}
+
+static void on_deadline(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_announcement *self = SL_CONTAINER_OF(timer, struct sl_announcement, deadline);
+    const bool is_taken = self->state != SL_ANNOUNCEMENT_REMOVING && self->reason[0] != '\0';
+    self->is_ending = true;
+    if (self->state == SL_ANNOUNCEMENT_WAIT) {
+        sl_reactor_arm(self->reactor, &self->timer, 0); /* removes what there is */
+    }
+    finish(self, is_taken ? SL_ERR_EXISTS : SL_ERR_DEADLINE,
+           is_taken ? self->reason : "the metadata store did not answer in time");
+}
+
+static void await(struct sl_announcement *self, uint64_t timeout_ns,
+                  void (*done)(void *ctx, int err, const char *reason), void *ctx)
+{
+    sl_assert(self->done == NULL);
+    self->done = done;
+    self->ctx = ctx;
+    self->deadline.run = on_deadline;
+    sl_reactor_arm(self->reactor, &self->deadline, timeout_ns);
+}
+
+void sl_announcement_start(struct sl_announcement *announcement, struct sl_reactor *reactor,
+                           struct sl_metastore *metastore, const char *key,
+                           const struct sl_transfer_record *record, const char *text,
+                           uint64_t timeout_ns,
+                           void (*done)(void *ctx, int err, const char *reason), void *ctx)
+{
+    sl_reactor_assert_owner(reactor);
+    *announcement = (struct sl_announcement){
+        .reactor = reactor, .metastore = metastore, .record = *record, .text = text};
+    (void)snprintf(announcement->key, sizeof announcement->key, "%s", key);
+    announcement->timer.run = on_timer;
+    await(announcement, timeout_ns, done, ctx);
+    grant(announcement);
+}
+
+void sl_announcement_stop(struct sl_announcement *announcement, uint64_t timeout_ns,
+                          void (*done)(void *ctx, int err, const char *reason), void *ctx)
+{
+    sl_reactor_assert_owner(announcement->reactor);
+    await(announcement, timeout_ns, done, ctx);
+    announcement->is_ending = true;
+    const enum sl_announcement_state state = announcement->state;
+    if (state == SL_ANNOUNCEMENT_NONE || state == SL_ANNOUNCEMENT_WAIT ||
+        state == SL_ANNOUNCEMENT_HELD) {
+        sl_reactor_arm(announcement->reactor, &announcement->timer, 0);
+    }
+}
+
+void sl_announcement_drop(struct sl_announcement *announcement)
+{
+    announcement->metastore = NULL;
+    announcement->done = NULL;
+    sl_reactor_disarm(announcement->reactor, &announcement->timer);
+    sl_reactor_disarm(announcement->reactor, &announcement->deadline);
+}
