@@ -15,7 +15,6 @@ import sys
 CIRCLES = {
     "net/control": 5,
     "ps/checkpoint": 3,
-    "ps/process": 6,
     "ps/server": 4,
     "worker": 4,
 }

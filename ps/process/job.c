@@ -1,52 +1,13 @@
 #include "ps/process/job.h"
 
-#include <signal.h>
 #include <stdio.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/process/leadership.h"
+#include "ps/process/main_thread.h"
 #include "ps/process/replica_groups.h"
 #include "ps/process/report.h"
-
-const char *sl_process_signal_name(int signal)
-{
-    return signal == SIGINT ? "SIGINT" : "SIGTERM";
-}
-
-/* Signals: on the main thread */
-
-/* Runs on any thread. Writes no core dump, which would be as large as the tables. */
-static void on_quit(int number)
-{
-    _exit(128 + number);
-}
-
-int sl_process_block_signals(struct sl_process *process)
-{
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    (void)signal(SIGQUIT, on_quit);
-    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe on our output must not kill the process */
-    (void)signal(SIGXFSZ, SIG_IGN); /* nor must a checkpoint beyond the file size limit */
-    process->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return process->signal_fd < 0 ? SL_ERR_IO : 0;
-}
-
-void sl_process_take_signal(struct sl_process *process)
-{
-    struct signalfd_siginfo info;
-    if (read(process->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
-        return;
-    }
-    /* A repeated signal has no effect: control groups, timeout(1) and launchers all send one. */
-    process->signal = process->signal != 0 ? process->signal : (int)info.ssi_signo;
-}
 
 /* End of the job */
 

@@ -19,15 +19,6 @@ void sl_process_on_stage(void *process, enum sl_coordinator_stage stage, int err
 /* A mail to a scheduler's core: a signal came. sl_process_on_stage follows. */
 void sl_process_end_job(void *core, uint64_t signal, uint64_t unused);
 
-/* Any thread. */
-const char *sl_process_signal_name(int signal);
-
-/* Blocks SIGTERM and SIGINT, and delivers them through signal_fd. Main thread. Errors: IO. */
-int sl_process_block_signals(struct sl_process *process);
-
-/* Reads a signal; signal_fd is readable. */
-void sl_process_take_signal(struct sl_process *process);
-
 /* A mail to core 0: leaves the cluster and drains all servers; each core answers. */
 void sl_process_drain(void *core, uint64_t a, uint64_t b);
 

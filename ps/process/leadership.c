@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "metastore/remote_metastore.h"
 #include "ps/leader/leader.h"
-#include "ps/process/job.h"
 
 /* Bounds of the leader's lease: half of the members' lease, so that a new leader is known before
  * members expire. */
@@ -24,6 +23,7 @@ struct sl_process_leadership {
     struct sl_process *process;
     struct sl_remote_metastore *metastore;
     struct sl_leader *leader;
+    struct sl_coordinator_options coordinator; /* of the next one */
     struct sl_timer tick, wake;
     uint64_t tick_ns;
     bool saw_another; /* another process was leader before */
@@ -54,11 +54,18 @@ static void on_wake(void *ctx)
     sl_reactor_arm(reactor_of(leadership), &leadership->wake, 0);
 }
 
+/* As a coordinator of this process would report it. */
+static void report_over(const struct sl_process_leadership *leadership, const char *why)
+{
+    const struct sl_coordinator_options *coordinator = &leadership->coordinator;
+    coordinator->stage_changed(coordinator->ctx, SL_COORDINATOR_OVER, 0, why);
+}
+
 /* The former leader erased the records and stopped. */
 static void job_is_over(struct sl_process_leadership *leadership)
 {
     sl_log_info("the job is over: the cluster store knows no more of it");
-    sl_process_on_stage(leadership->process, SL_COORDINATOR_OVER, 0, "another has ended it");
+    report_over(leadership, "another has ended it");
 }
 
 static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
@@ -79,7 +86,7 @@ static void on_unseated(void *ctx, const char *why)
     process->coordinator = NULL;
     sl_server_set_coordinator(process->servers[0], NULL);
     if (process->ends_job) {
-        sl_process_on_stage(process, SL_COORDINATOR_OVER, 0, "it is another's to end");
+        report_over(leadership, "it is another's to end");
     }
 }
 
@@ -136,7 +143,7 @@ static int create_leader(struct sl_process_leadership *leadership)
         .id = process->incarnation,
         .ttl_s = choose_ttl(options),
         .coordinator_log_bytes_max = process->memory.coordinator_log_bytes,
-        .coordinator = sl_process_coordinator_options(process),
+        .coordinator = leadership->coordinator,
         .now_ns = on_now,
         .seated = on_seated,
         .unseated = on_unseated,
@@ -150,7 +157,8 @@ static int create_leader(struct sl_process_leadership *leadership)
     return sl_leader_create(&leader, &leadership->leader);
 }
 
-int sl_process_leadership_open(struct sl_process_core *core)
+int sl_process_leadership_open(struct sl_process_core *core,
+                               const struct sl_coordinator_options *coordinator)
 {
     struct sl_process *process = core->process;
     if (process->options.metastore == NULL || core->index != 0) {
@@ -162,6 +170,7 @@ int sl_process_leadership_open(struct sl_process_core *core)
     }
     leadership->process = process;
     leadership->core = core;
+    leadership->coordinator = *coordinator;
     leadership->tick.run = on_tick;
     leadership->wake.run = on_woken;
     const struct sl_remote_metastore_options options = {.etcd = process->options.metastore};

@@ -4,9 +4,11 @@
 
 #include "ps/process/state.h"
 
-/* Opens the metastore. Call after the server is created. Errors: NO_MEMORY, IO, TOO_LARGE, INVALID;
+/* Opens the metastore. `coordinator`: options of the coordinator that this process hosts when it is
+ * elected. Call after the server is created. Errors: NO_MEMORY, IO, TOO_LARGE, INVALID;
  * logged. */
-int sl_process_leadership_open(struct sl_process_core *core);
+int sl_process_leadership_open(struct sl_process_core *core,
+                               const struct sl_coordinator_options *coordinator);
 
 /* Starts to campaign, if this process can host the coordinator. Call when it listens. */
 void sl_process_leadership_begin(struct sl_process *process);

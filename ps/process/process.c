@@ -1,6 +1,5 @@
 #include "ps/process/process.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -14,6 +13,7 @@
 #include "ps/process/job.h"
 #include "ps/process/leadership.h"
 #include "ps/process/listen.h"
+#include "ps/process/main_thread.h"
 #include "ps/process/replica_groups.h"
 #include "ps/process/report.h"
 #include "ps/process/restore.h"
@@ -44,7 +44,8 @@ static uint64_t wall_ms(void *ctx)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / SL_CLOCK_NS_PER_MS;
 }
 
-struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *process)
+/* The options for a coordinator in this process. */
+static struct sl_coordinator_options coordinator_options(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
     uint64_t half = options->start_timeout_ns / 2;
@@ -66,32 +67,6 @@ struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *
 }
 
 /* On the reactors */
-
-static void on_answer(void *ctx, uint64_t a, uint64_t b)
-{
-    struct sl_process *process = ctx;
-    process->answers_wanted--;
-}
-
-static void on_failure(void *ctx, uint64_t a, uint64_t b)
-{
-    struct sl_process *process = ctx;
-    process->result = process->result == 0 ? (int)(int64_t)a : process->result;
-}
-
-void sl_process_answer(struct sl_process_core *core, int result)
-{
-    const struct sl_process_sim_hooks *sim_hooks = core->process->sim_hooks;
-    if (sim_hooks != NULL) {
-        sim_hooks->answer(sim_hooks->ctx, core->index, result);
-        return;
-    }
-    int err =
-        sl_mailbox_post(core->to_main, (struct sl_mail){.run = result == 0 ? on_answer : on_failure,
-                                                        .ctx = core->process,
-                                                        .a = (uint64_t)(int64_t)result});
-    sl_assert(err == 0); /* a core sends only a few answers */
-}
 
 static bool is_scheduler(const struct sl_process *process)
 {
@@ -169,7 +144,8 @@ static int core_start(void *ctx)
         err = sl_process_listen_core(core);
     }
     if (err == 0) {
-        err = sl_process_leadership_open(core);
+        const struct sl_coordinator_options coordinator = coordinator_options(process);
+        err = sl_process_leadership_open(core, &coordinator);
     }
     return err != 0 ? err : sl_process_checkpoint_open(core);
 }
@@ -269,11 +245,9 @@ static void on_expired(void *ctx, const struct sl_message_expired *expired)
     }
 }
 
-int sl_process_join(struct sl_process *process)
+/* Registers with the coordinator. Reactor 0. Errors: as of sl_agent_open. */
+static int join(struct sl_process *process)
 {
-    if (process->sim_hooks != NULL) {
-        return process->sim_hooks->join(process->sim_hooks->ctx);
-    }
     const struct sl_process_options *options = &process->options;
     struct sl_endpoint data = options->data;
     data.port = process->bound_data.port; /* the configured host with the bound port */
@@ -343,8 +317,8 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
     }
     if (err == 0 && !is_scheduler(core->process)) {
         err = core->process->options.checkpoint.directory != NULL
-                  ? sl_process_restore_begin(core->process)
-                  : sl_process_join(core->process);
+                  ? sl_process_restore_begin(core->process, join)
+                  : join(core->process);
     }
     if (err != 0 || is_scheduler(core->process)) {
         sl_process_answer(core, err);
@@ -353,36 +327,13 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
 
 /* On the main thread */
 
-static void post(struct sl_process_core *core, sl_mail_fn *run, uint64_t a)
-{
-    int err = sl_mailbox_post(core->to_core, (struct sl_mail){.run = run, .ctx = core, .a = a});
-    sl_assert(err == 0); /* the main thread sends only a few mails */
-}
-
-/* Sleeps until a mail or a signal arrives, and handles it. */
-static void wait_once(struct sl_process *process)
-{
-    struct pollfd fds[] = {
-        {.fd = process->signal_fd, .events = POLLIN},
-        {.fd = sl_mailbox_fd(process->mailbox), .events = POLLIN},
-    };
-    if (sl_mailbox_arm(process->mailbox)) {
-        (void)poll(fds, 2, -1);
-    }
-    sl_mailbox_disarm(process->mailbox);
-    (void)sl_mailbox_drain(process->mailbox, UINT32_MAX);
-    if ((fds[0].revents & POLLIN) != 0) {
-        sl_process_take_signal(process);
-    }
-}
-
 /* Waits for answers of the cores. Errors: theirs; CANCELLED: a signal came first; CLOSED: the job
  * ended first. */
 static int wait_answers(struct sl_process *process)
 {
     while (process->answers_wanted > 0 && process->signal == 0 && process->result == 0 &&
            !process->over) {
-        wait_once(process);
+        sl_process_wait_once(process);
     }
     return process->result != 0          ? process->result
            : process->signal != 0        ? SL_ERR_CANCELLED
@@ -440,7 +391,7 @@ static int create_coordinator(struct sl_process *process)
         options->metastore != NULL) {
         return 0; /* hosted elsewhere, or by the elected leader */
     }
-    const struct sl_coordinator_options coordinator = sl_process_coordinator_options(process);
+    const struct sl_coordinator_options coordinator = coordinator_options(process);
     return sl_coordinator_create(&coordinator, &process->coordinator);
 }
 
@@ -483,7 +434,7 @@ static int start(struct sl_process *process)
         process->started_count++;
     }
     process->answers_wanted = process->options.reactor_count;
-    post(&process->cores[0], core_join, 0);
+    sl_process_post(&process->cores[0], core_join, 0);
     return wait_answers(process);
 }
 
@@ -495,9 +446,9 @@ static void make_last_checkpoint(struct sl_process *process)
         return;
     }
     process->answers_wanted = 1;
-    post(&process->cores[0], sl_process_checkpoint_last, 0);
+    sl_process_post(&process->cores[0], sl_process_checkpoint_last, 0);
     while (process->answers_wanted > 0) {
-        wait_once(process);
+        sl_process_wait_once(process);
     }
 }
 
@@ -509,9 +460,9 @@ static void drain(struct sl_process *process)
                                 : process->over                      ? "the job has ended"
                                                                      : "no longer a member");
     process->answers_wanted = process->options.reactor_count;
-    post(&process->cores[0], sl_process_drain, 0);
+    sl_process_post(&process->cores[0], sl_process_drain, 0);
     while (process->answers_wanted > 0) {
-        wait_once(process);
+        sl_process_wait_once(process);
     }
 }
 
@@ -559,12 +510,12 @@ static void destroy(struct sl_process *process)
 static void serve(struct sl_process *process)
 {
     while (process->signal == 0 && process->result == 0 && !process->over) {
-        wait_once(process);
+        sl_process_wait_once(process);
     }
     if (is_scheduler(process) && !process->over) {
-        post(&process->cores[0], sl_process_end_job, (uint64_t)process->signal);
+        sl_process_post(&process->cores[0], sl_process_end_job, (uint64_t)process->signal);
         while (!process->over) {
-            wait_once(process);
+            sl_process_wait_once(process);
         }
     }
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/log.h"
+#include "ps/process/main_thread.h"
 #include "ps/replication/replication.h"
 
 const char *sl_process_replica_flaw(const struct sl_process_options *options)

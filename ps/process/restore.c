@@ -8,6 +8,7 @@
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/select.h"
 #include "ps/process/checkpoint.h"
+#include "ps/process/main_thread.h"
 #include "ps/process/replica_groups.h"
 #include "ps/server/restore.h"
 #include "reactor/offload.h"
@@ -25,6 +26,7 @@ struct find {
                                              shards as the job; count 0: unknown */
     uint32_t shard_count;                 /* of the job */
     struct sl_process_restore_candidate found;
+    int (*join)(struct sl_process *process); /* called when the search is done */
 };
 
 /* Renames manifests of abandoned checkpoints. */
@@ -155,10 +157,10 @@ static void find_done(struct sl_process_disk_job *job)
         sl_log_info("%s holds no complete checkpoint: starts empty", job->directory);
     }
     restore->found = find->found;
-    free(find);
     if (err == 0) {
-        err = sl_process_join(process);
+        err = find->join(process);
     }
+    free(find);
     if (err != 0) {
         sl_process_answer(&process->cores[0], err);
     }
@@ -386,7 +388,7 @@ struct sl_process_restore_candidate sl_process_restore_found(const struct sl_pro
                                     : process->restore->found;
 }
 
-int sl_process_restore_begin(struct sl_process *process)
+int sl_process_restore_begin(struct sl_process *process, int (*join)(struct sl_process *process))
 {
     const struct sl_process_options *options = &process->options;
     struct sl_process_restore *restore = calloc(1, sizeof *restore);
@@ -400,6 +402,7 @@ int sl_process_restore_begin(struct sl_process *process)
         free(find);
         return err;
     }
+    find->join = join;
     find->options = options->checkpoint;
     find->shard_count = options->ps_count * options->reactor_count;
     if (!options->any_task) {

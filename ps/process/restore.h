@@ -9,9 +9,9 @@
 
 #include "ps/process/state.h"
 
-/* Searches the directory for checkpoints, then joins the cluster. Reactor 0. Errors: NO_MEMORY, IO,
- * TOO_LARGE; later errors are answered. */
-int sl_process_restore_begin(struct sl_process *process);
+/* Searches the directory for checkpoints, then calls `join`, which registers with the coordinator.
+ * Reactor 0. Errors: NO_MEMORY, IO, TOO_LARGE; later errors, also of `join`, are answered. */
+int sl_process_restore_begin(struct sl_process *process, int (*join)(struct sl_process *process));
 
 /* Result of the search. */
 struct sl_process_restore_candidate {

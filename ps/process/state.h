@@ -20,9 +20,8 @@ struct sl_process_checkpoints;
 struct sl_process_restore;
 struct sl_process_leadership;
 
-/* Hooks by which a simulation replaces process.c. */
+/* Hooks by which a simulation replaces the main thread and the time of day. */
 struct sl_process_sim_hooks {
-    int (*join)(void *ctx);
     void (*answer)(void *ctx, uint32_t core, int result);
     int64_t (*time_s)(void *ctx);
     void *ctx;
@@ -131,17 +130,7 @@ static inline struct sl_server *sl_process_server(const struct sl_process *proce
     return process->servers[which * process->options.reactor_count + core];
 }
 
-/* Reports to the main thread that its request is done, or that something failed. The core's
- * reactor. */
-void sl_process_answer(struct sl_process_core *core, int result);
-
-/* Returns the options for a coordinator in this process. */
-struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *process);
-
 /* The coordinator's functions, for the server on its reactor. */
 extern const struct sl_server_coordinator_ops sl_process_coordinator_ops;
-
-/* Registers with the coordinator. Reactor 0. Errors: as of sl_agent_open. */
-int sl_process_join(struct sl_process *process);
 
 #endif

@@ -14,9 +14,9 @@ static const struct sl_sim_disk *disk_of(const struct sl_sim_ps *ps)
     return ps->options.disk;
 }
 
-static int join(void *ctx)
+static int join(struct sl_process *process)
 {
-    struct sl_sim_ps *ps = ctx;
+    struct sl_sim_ps *ps = process->sim_hooks->ctx;
     sl_sim_oracle_finds(ps->options.oracle, ps->options.task_index,
                         sl_process_restore_found(&ps->wiring).number, disk_of(ps)->was_damaged);
     sl_sim_ps_join(ps);
@@ -183,8 +183,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
 {
     const struct sl_sim_ps_options *options = &ps->options;
     const struct sl_sim_disk *disk = disk_of(ps);
-    ps->sim_hooks =
-        (struct sl_process_sim_hooks){.join = join, .answer = answer, .time_s = time_s, .ctx = ps};
+    ps->sim_hooks = (struct sl_process_sim_hooks){.answer = answer, .time_s = time_s, .ctx = ps};
     ps->wiring = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .task_index = options->task_index,
@@ -212,7 +211,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
         int err = sl_process_checkpoint_open(&ps->wired[i]);
         sl_assert(err == 0);
     }
-    int err = sl_process_restore_begin(&ps->wiring);
+    int err = sl_process_restore_begin(&ps->wiring, join);
     sl_assert(err == 0);
 }
 

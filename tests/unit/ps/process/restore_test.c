@@ -124,9 +124,9 @@ static int64_t time_s(void *ctx)
     return 0;
 }
 
-static int join_now(void *ctx)
+static int join_now(struct sl_process *process)
 {
-    struct world *world = ctx;
+    struct world *world = process->sim_hooks->ctx;
     const struct sl_process_restore_candidate found = sl_process_restore_found(&world->process);
     const struct sl_agent_options options = {
         .reactor = world->reactors[0],
@@ -172,8 +172,8 @@ static void begin(struct world *world)
         .incarnation = INCARNATION,
         .restores = true,
     };
-    world->sim_hooks = (struct sl_process_sim_hooks){
-        .join = join_now, .answer = on_answer, .time_s = time_s, .ctx = world};
+    world->sim_hooks =
+        (struct sl_process_sim_hooks){.answer = on_answer, .time_s = time_s, .ctx = world};
     world->process = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .ps_count = 1,
@@ -191,7 +191,7 @@ static void begin(struct world *world)
     world->core =
         (struct sl_process_core){.process = &world->process, .reactor = world->reactors[0]};
     assert_int_equal(sl_process_checkpoint_open(&world->core), 0);
-    assert_int_equal(sl_process_restore_begin(&world->process), 0);
+    assert_int_equal(sl_process_restore_begin(&world->process, join_now), 0);
 }
 
 static void tell_cluster(struct fixture *f)

@@ -1,0 +1,95 @@
+#include "ps/process/main_thread.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+
+/* Signals */
+
+const char *sl_process_signal_name(int signal)
+{
+    return signal == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
+/* Runs on any thread. Writes no core dump, which would be as large as the tables. */
+static void on_quit(int number)
+{
+    _exit(128 + number);
+}
+
+int sl_process_block_signals(struct sl_process *process)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGQUIT, on_quit);
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe on our output must not kill the process */
+    (void)signal(SIGXFSZ, SIG_IGN); /* nor must a checkpoint beyond the file size limit */
+    process->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return process->signal_fd < 0 ? SL_ERR_IO : 0;
+}
+
+static void take_signal(struct sl_process *process)
+{
+    struct signalfd_siginfo info;
+    if (read(process->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
+        return;
+    }
+    /* A repeated signal has no effect: control groups, timeout(1) and launchers all send one. */
+    process->signal = process->signal != 0 ? process->signal : (int)info.ssi_signo;
+}
+
+/* Mail */
+
+static void on_answer(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_process *process = ctx;
+    process->answers_wanted--;
+}
+
+static void on_failure(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_process *process = ctx;
+    process->result = process->result == 0 ? (int)(int64_t)a : process->result;
+}
+
+void sl_process_answer(struct sl_process_core *core, int result)
+{
+    const struct sl_process_sim_hooks *sim_hooks = core->process->sim_hooks;
+    if (sim_hooks != NULL) {
+        sim_hooks->answer(sim_hooks->ctx, core->index, result);
+        return;
+    }
+    int err =
+        sl_mailbox_post(core->to_main, (struct sl_mail){.run = result == 0 ? on_answer : on_failure,
+                                                        .ctx = core->process,
+                                                        .a = (uint64_t)(int64_t)result});
+    sl_assert(err == 0); /* a core sends only a few answers */
+}
+
+void sl_process_post(struct sl_process_core *core, sl_mail_fn *run, uint64_t a)
+{
+    int err = sl_mailbox_post(core->to_core, (struct sl_mail){.run = run, .ctx = core, .a = a});
+    sl_assert(err == 0); /* the main thread sends only a few mails */
+}
+
+void sl_process_wait_once(struct sl_process *process)
+{
+    struct pollfd fds[] = {
+        {.fd = process->signal_fd, .events = POLLIN},
+        {.fd = sl_mailbox_fd(process->mailbox), .events = POLLIN},
+    };
+    if (sl_mailbox_arm(process->mailbox)) {
+        (void)poll(fds, 2, -1);
+    }
+    sl_mailbox_disarm(process->mailbox);
+    (void)sl_mailbox_drain(process->mailbox, UINT32_MAX);
+    if ((fds[0].revents & POLLIN) != 0) {
+        take_signal(process);
+    }
+}
