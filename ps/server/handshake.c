@@ -184,7 +184,7 @@ static void admit_primary(struct sl_server_conn *conn)
 {
     const struct sl_server *server = conn->server;
     if (server->shard == NULL) {
-        sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "this ps does not know its shards yet");
+        sl_server_handshake_refuse(conn, SL_ERR_AGAIN, "this server does not know its shards yet");
     } else if (server->options.hooks == NULL) {
         sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
                                    "shard %u of ps/%u: it was started without --replicas",
@@ -263,7 +263,7 @@ void sl_server_handshake_continue(struct sl_server_conn *conn)
     struct sl_server *server = conn->server;
     if (conn->uses_shm && sl_server_shm_begin(server) != 0) {
         sl_server_handshake_refuse(conn, SL_ERR_NO_MEMORY,
-                                   "the ps has no memory to share for its replies");
+                                   "the server has no memory to share for its replies");
         return;
     }
     if (conn->greeting.hello.purpose != SL_MESSAGE_PURPOSE_CONTROL) {
