@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/array.h"
 #include "core/assert.h"
 #include "kv/engine.h"
 
@@ -63,26 +64,11 @@ static bool goes_before(const struct sl_engine_call *a, const struct sl_engine_c
                                                       : a->timestamp < b->timestamp;
 }
 
-static int reserve(struct sl_engine *engine)
-{
-    if (engine->heap_count < engine->heap_capacity) {
-        return 0;
-    }
-    uint32_t capacity = engine->heap_capacity == 0 ? 64 : 2 * engine->heap_capacity;
-    struct sl_engine_call **grown = realloc(engine->heap, capacity * sizeof(*grown));
-    if (grown == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    engine->heap = grown;
-    engine->heap_capacity = capacity;
-    return 0;
-}
-
 int sl_engine_enqueue(struct sl_engine *engine, struct sl_engine_call *call)
 {
-    int err = reserve(engine);
-    if (err != 0) {
-        return err;
+    if (!sl_array_make_room(&engine->heap, &engine->heap_capacity, engine->heap_count,
+                            sizeof(struct sl_engine_call *))) {
+        return SL_ERR_NO_MEMORY;
     }
     call->timestamp = ++engine->last_timestamp;
     struct sl_engine_call **bucket = bucket_of(engine, call->timestamp);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/array.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "worker/client_io_transport.h"
@@ -175,14 +176,9 @@ int sl_control_add_table(struct sl_client_io *io, uint32_t id, const struct sl_t
             return 0;
         }
     }
-    if (io->tables.count == io->tables.capacity) {
-        uint32_t capacity = io->tables.capacity == 0 ? 8 : 2 * io->tables.capacity;
-        struct sl_client_io_table *grown = realloc(io->tables.items, capacity * sizeof *grown);
-        if (grown == NULL) {
-            return SL_ERR_NO_MEMORY;
-        }
-        io->tables.items = grown;
-        io->tables.capacity = capacity;
+    if (!sl_array_make_room(&io->tables.items, &io->tables.capacity, io->tables.count,
+                            sizeof *io->tables.items)) {
+        return SL_ERR_NO_MEMORY;
     }
     io->tables.items[io->tables.count++] = (struct sl_client_io_table){.id = id, .spec = *spec};
     return 0;

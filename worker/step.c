@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "core/array.h"
 #include "core/assert.h"
 #include "core/clock.h"
 #include "worker/client_internal.h"
@@ -121,15 +122,10 @@ int sl_step_refuse(struct sl_step *step)
 
 int sl_step_add(struct sl_step *step, const struct sl_operation *operation)
 {
-    if (step->operation_count == step->operation_capacity) {
-        uint32_t capacity = step->operation_capacity == 0 ? 8 : 2 * step->operation_capacity;
-        struct sl_operation *grown = realloc(step->operations, capacity * sizeof *grown);
-        if (grown == NULL) {
-            step->bad = true;
-            return SL_ERR_NO_MEMORY;
-        }
-        step->operations = grown;
-        step->operation_capacity = capacity;
+    if (!sl_array_make_room(&step->operations, &step->operation_capacity, step->operation_count,
+                            sizeof *step->operations)) {
+        step->bad = true;
+        return SL_ERR_NO_MEMORY;
     }
     step->operations[step->operation_count++] = *operation;
     return 0;

@@ -2,25 +2,13 @@
 
 #include <stdlib.h>
 
-#define RANGES_FIRST 16U
-#define RANGES_MAX   4096U
+#include "core/array.h"
+
+#define RANGES_MAX 4096U
 
 static void remove_at(struct sl_shm_imported *imported, uint32_t index)
 {
     imported->retired[index] = imported->retired[--imported->retired_count];
-}
-
-static bool grow(struct sl_shm_imported *imported)
-{
-    const uint32_t capacity =
-        imported->retired_capacity == 0 ? RANGES_FIRST : 2 * imported->retired_capacity;
-    struct sl_shared *ranges = realloc(imported->retired, capacity * sizeof *ranges);
-    if (ranges == NULL) {
-        return false;
-    }
-    imported->retired = ranges;
-    imported->retired_capacity = capacity;
-    return true;
 }
 
 /* Joins the last range with its neighbours. */
@@ -49,7 +37,8 @@ int sl_shm_retired_add(struct sl_shm_imported *imported, const struct sl_shared 
     if (imported->retired_count == RANGES_MAX) {
         return SL_ERR_TOO_LARGE;
     }
-    if (imported->retired_count == imported->retired_capacity && !grow(imported)) {
+    if (!sl_array_make_room(&imported->retired, &imported->retired_capacity,
+                            imported->retired_count, sizeof *imported->retired)) {
         return SL_ERR_NO_MEMORY;
     }
     imported->retired[imported->retired_count++] = *placeholder;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/array.h"
 #include "core/assert.h"
 
 static int refuse(int err, const char *what, const char *path, const char *why, char *reason,
@@ -154,15 +155,9 @@ int sl_disk_names_add(struct sl_disk_names *names, const char *name, bool is_sub
         (void)snprintf(why, SL_DISK_WHY_BYTES, "more than %u names in it", SL_DISK_NAMES_MAX);
         return SL_ERR_TOO_LARGE;
     }
-    if (names->count == names->capacity) {
-        const uint32_t capacity = names->capacity == 0 ? 16 : names->capacity * 2;
-        struct sl_disk_name *items = realloc(names->items, capacity * sizeof *items);
-        if (items == NULL) {
-            (void)snprintf(why, SL_DISK_WHY_BYTES, "no memory");
-            return SL_ERR_NO_MEMORY;
-        }
-        names->items = items;
-        names->capacity = capacity;
+    if (!sl_array_make_room(&names->items, &names->capacity, names->count, sizeof *names->items)) {
+        (void)snprintf(why, SL_DISK_WHY_BYTES, "no memory");
+        return SL_ERR_NO_MEMORY;
     }
     struct sl_disk_name *item = &names->items[names->count++];
     (void)snprintf(item->name, sizeof item->name, "%s", name);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/array.h"
 #include "core/clock.h"
 
 static void barrier_free(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier)
@@ -53,14 +54,9 @@ static struct sl_coordinator_waiter *arrival_of(struct sl_coordinator_barrier *b
             return &barrier->arrivals[i];
         }
     }
-    if (barrier->arrived == barrier->arrivals_max) {
-        uint32_t max = barrier->arrivals_max == 0 ? 8 : 2 * barrier->arrivals_max;
-        void *arrivals = barrier->arrivals;
-        if (!sl_coordinator_grow(&arrivals, sizeof *barrier->arrivals, max)) {
-            return NULL;
-        }
-        barrier->arrivals = arrivals;
-        barrier->arrivals_max = max;
+    if (!sl_array_make_room(&barrier->arrivals, &barrier->arrivals_max, barrier->arrived,
+                            sizeof *barrier->arrivals)) {
+        return NULL;
     }
     barrier->workers_arrived += sl_coordinator_is_worker(member) ? 1 : 0;
     return &barrier->arrivals[barrier->arrived++];

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/array.h"
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -349,18 +350,11 @@ static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_
 
 static bool members_grow(struct sl_coordinator *coordinator)
 {
-    if (coordinator->member_count < coordinator->member_max) {
-        return true;
-    }
-    uint32_t max = coordinator->member_max == 0 ? 64 : 2 * coordinator->member_max;
-    void *peers = coordinator->peers;
-    void *members = coordinator->members;
-    bool grown = sl_coordinator_grow(&peers, sizeof *coordinator->peers, max);
-    coordinator->peers = peers;
-    grown = grown && sl_coordinator_grow(&members, sizeof(void *), max);
-    coordinator->members = members;
-    coordinator->member_max = grown ? max : coordinator->member_max;
-    return grown;
+    const uint32_t count = coordinator->member_count;
+    uint32_t peer_max = coordinator->member_max;
+    return sl_array_make_room(&coordinator->peers, &peer_max, count, sizeof *coordinator->peers) &&
+           sl_array_make_room(&coordinator->members, &coordinator->member_max, count,
+                              sizeof(void *));
 }
 
 /* True if this very server process was registered before: it still has its shards. */

@@ -2,7 +2,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/log.h"
 
@@ -76,16 +75,6 @@ uint32_t sl_coordinator_count_workers(struct sl_coordinator *coordinator)
     coordinator->job.counted_workers = count;
     coordinator->job.counted_workers_known = true;
     return count;
-}
-
-bool sl_coordinator_grow(void **items, size_t item_bytes, uint32_t max)
-{
-    void *grown = reallocarray(*items, max, item_bytes);
-    if (grown == NULL) {
-        return false;
-    }
-    *items = grown;
-    return true;
 }
 
 void sl_coordinator_reset_job(struct sl_coordinator *coordinator)

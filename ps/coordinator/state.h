@@ -230,7 +230,4 @@ struct sl_coordinator_member *sl_coordinator_find(const struct sl_coordinator *c
  * worker_count that have not left or expired, and joined workers beyond it. */
 uint32_t sl_coordinator_count_workers(struct sl_coordinator *coordinator);
 
-/* Reallocates *items to `max` items. Returns false if there is no memory. */
-bool sl_coordinator_grow(void **items, size_t item_bytes, uint32_t max);
-
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/array.h"
 #include "core/log.h"
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/restore.h"
@@ -39,17 +40,9 @@ static uint32_t choose(const struct sl_coordinator *coordinator)
 /* Makes room for `id`. Errors: NO_MEMORY. */
 static int reserve(struct sl_coordinator *coordinator, uint32_t id)
 {
-    if (id >= coordinator->table_max) {
-        uint32_t max = coordinator->table_max == 0 ? 16 : coordinator->table_max;
-        while (max <= id) {
-            max *= 2;
-        }
-        void *tables = coordinator->tables;
-        if (!sl_coordinator_grow(&tables, sizeof *coordinator->tables, max)) {
-            return SL_ERR_NO_MEMORY;
-        }
-        coordinator->tables = tables;
-        coordinator->table_max = max;
+    if (!sl_array_make_room(&coordinator->tables, &coordinator->table_max, id,
+                            sizeof *coordinator->tables)) {
+        return SL_ERR_NO_MEMORY;
     }
     if (id >= coordinator->table_count) {
         memset(&coordinator->tables[coordinator->table_count], 0,

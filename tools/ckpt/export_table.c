@@ -53,11 +53,10 @@ static int count_row(struct sl_export_table *export, struct sl_bytes *cursor, ch
 {
     struct sl_snapshot_record record;
     uint64_t number;
-    bool fresh;
     if (!sl_snapshot_take_record(cursor, row_floats(export), &record)) {
         return malformed(export, reason, reason_bytes);
     }
-    return sl_row_index_add(&export->rows, record.key, &number, &fresh) == 0
+    return sl_key_index_add(&export->rows, record.key, &number) == 0
                ? 0
                : no_memory(export, reason, reason_bytes);
 }
@@ -110,13 +109,13 @@ static int count_kv(struct sl_export_table *export, struct sl_bytes *cursor, cha
                     size_t reason_bytes)
 {
     struct sl_snapshot_kv piece;
+    const uint64_t count = export->rows.count;
     uint64_t number;
-    bool fresh;
     if (!sl_snapshot_take_kv(cursor, export->table->value_bytes, &piece)) {
         return malformed(export, reason, reason_bytes);
     }
-    if (sl_row_index_add(&export->rows, piece.key, &number, &fresh) != 0 ||
-        (fresh && add_length(export, number, piece.length) != 0)) {
+    if (sl_key_index_add(&export->rows, piece.key, &number) != 0 ||
+        (number == count && add_length(export, number, piece.length) != 0)) {
         return no_memory(export, reason, reason_bytes);
     }
     return export->lens[number] == piece.length ? 0 : malformed(export, reason, reason_bytes);
@@ -285,7 +284,7 @@ static void write_row(struct output *output, const struct sl_export_table *expor
     const uint32_t dim = export->table->info.spec.dim;
     const uint32_t slots = export->table->slot_floats;
     uint64_t at = 0;
-    const bool found = sl_row_index_find(&export->rows, record->key, &at);
+    const bool found = sl_key_index_find(&export->rows, record->key, &at);
     sl_assert(found); /* the first pass has read the same files, with checksums */
     put(output, export->keys, at, &record->key, 1, sizeof record->key);
     put(output, export->values, at * dim, record->floats, dim, sizeof(float));
@@ -314,7 +313,7 @@ static void write_kv(struct output *output, const struct sl_export_table *export
                      const struct sl_snapshot_kv *piece)
 {
     uint64_t at = 0;
-    const bool found = sl_row_index_find(&export->rows, piece->key, &at);
+    const bool found = sl_key_index_find(&export->rows, piece->key, &at);
     sl_assert(found);
     put(output, export->keys, at, &piece->key, 1, sizeof piece->key);
     put(output, export->values, export->lens[at] + piece->first, piece->values, piece->count,
@@ -368,7 +367,7 @@ int sl_export_table_end(struct sl_export_table *export, struct sl_tensor_writer 
 
 void sl_export_table_fini(struct sl_export_table *export)
 {
-    sl_row_index_fini(&export->rows);
+    sl_key_index_fini(&export->rows);
     free(export->lens);
     free(export->seen);
 }

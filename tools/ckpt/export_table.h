@@ -2,15 +2,15 @@
 #ifndef SL_TOOLS_CKPT_EXPORT_TABLE_H
 #define SL_TOOLS_CKPT_EXPORT_TABLE_H
 
+#include "core/key_index.h"
 #include "tools/ckpt/checkpoint_source.h"
-#include "tools/ckpt/row_index.h"
 #include "tools/ckpt/tensor_writer.h"
 
 #define SL_EXPORT_NONE UINT32_MAX
 
 struct sl_export_table {
     const struct sl_checkpoint_source_table *table; /* NULL: not exported */
-    struct sl_row_index rows;                       /* sparse and KV */
+    struct sl_key_index rows;                       /* sparse and KV */
     uint64_t *lens;                                 /* KV, [rows.count]: lengths, later offsets */
     uint64_t lens_capacity;
     uint64_t value_count; /* KV: of all arrays */

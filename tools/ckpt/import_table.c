@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/key_index.h"
 #include "core/partition.h"
-#include "tools/ckpt/row_index.h"
 #include "tools/ckpt/spec_text.h"
 
 #define CHUNK_BYTES (1U << 20) /* read at a time, of one tensor */
@@ -211,7 +211,7 @@ int sl_import_table_check_keys(const struct sl_safetensors *file,
                                const struct sl_import_table *table, char *reason,
                                size_t reason_bytes)
 {
-    struct sl_row_index rows = {0};
+    struct sl_key_index rows = {0};
     uint64_t *keys = malloc(CHUNK_BYTES);
     int err = keys == NULL ? SL_ERR_NO_MEMORY : 0;
     for (uint64_t done = 0; err == 0 && done < table->keys->count;) {
@@ -220,10 +220,10 @@ int sl_import_table_check_keys(const struct sl_safetensors *file,
         err = sl_safetensors_read(file, table->keys, done * sizeof *keys, keys,
                                   (size_t)count * sizeof *keys, reason, reason_bytes);
         for (uint64_t i = 0; err == 0 && i < count; i++) {
+            const uint64_t key_count = rows.count;
             uint64_t number;
-            bool fresh;
-            err = sl_row_index_add(&rows, keys[i], &number, &fresh);
-            if (err == 0 && !fresh) {
+            err = sl_key_index_add(&rows, keys[i], &number);
+            if (err == 0 && number < key_count) {
                 (void)snprintf(reason, reason_bytes, "\"%s\" has the key %" PRIu64 " twice",
                                table->keys->name, keys[i]);
                 err = SL_ERR_INVALID;
@@ -235,7 +235,7 @@ int sl_import_table_check_keys(const struct sl_safetensors *file,
         (void)snprintf(reason, reason_bytes, "no memory for the keys of table \"%s\"",
                        table->info.spec.name);
     }
-    sl_row_index_fini(&rows);
+    sl_key_index_fini(&rows);
     free(keys);
     return err;
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/array.h"
+
 uint32_t sl_tensor_type_bytes(enum sl_tensor_type type)
 {
     switch (type) {
@@ -39,21 +41,6 @@ static int set_sizes(struct sl_tensor *tensor)
     return 0;
 }
 
-static int grow(struct sl_tensors *tensors)
-{
-    if (tensors->count < tensors->capacity) {
-        return 0;
-    }
-    const uint32_t capacity = tensors->capacity == 0 ? 16 : tensors->capacity * 2;
-    struct sl_tensor *items = realloc(tensors->items, capacity * sizeof *items);
-    if (items == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    tensors->items = items;
-    tensors->capacity = capacity;
-    return 0;
-}
-
 int sl_tensor_add(struct sl_tensors *tensors, const struct sl_tensor *tensor, char *reason,
                   size_t reason_bytes)
 {
@@ -67,7 +54,8 @@ int sl_tensor_add(struct sl_tensors *tensors, const struct sl_tensor *tensor, ch
                        tensor->name, SL_TENSORS_MAX);
         return SL_ERR_TOO_LARGE;
     }
-    if (grow(tensors) != 0) {
+    if (!sl_array_make_room(&tensors->items, &tensors->capacity, tensors->count,
+                            sizeof *tensors->items)) {
         (void)snprintf(reason, reason_bytes, "no memory");
         return SL_ERR_NO_MEMORY;
     }

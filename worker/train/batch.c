@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "core/array.h"
 #include "core/assert.h"
 
 #define FEATURES_MAX (UINT32_C(1) << 31)
@@ -28,22 +29,12 @@ void sl_batch_fini(struct sl_batch *batch)
     *batch = (struct sl_batch){0};
 }
 
-void sl_batch_clear(struct sl_batch *batch, struct sl_keyset *set)
+void sl_batch_clear(struct sl_batch *batch, struct sl_key_index *set)
 {
     batch->row_count = 0;
     batch->feature_count = 0;
     batch->key_count = 0;
-    sl_keyset_clear(set);
-}
-
-static int grow(void **array, size_t count, size_t item_bytes)
-{
-    void *grown = realloc(*array, count * item_bytes);
-    if (grown == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    *array = grown;
-    return 0;
+    sl_key_index_clear(set);
 }
 
 static int make_room(struct sl_batch *batch, uint32_t more)
@@ -51,28 +42,16 @@ static int make_room(struct sl_batch *batch, uint32_t more)
     if (more > FEATURES_MAX - batch->feature_count) {
         return SL_ERR_TOO_LARGE;
     }
-    uint32_t wanted = batch->feature_count + more;
-    if (wanted <= batch->feature_room) {
-        return 0;
-    }
-    uint32_t room = batch->feature_room == 0 ? 4096 : batch->feature_room;
-    while (room < wanted) {
-        room *= 2;
-    }
-    int err = grow((void **)&batch->features, room, sizeof *batch->features);
-    if (err == 0) {
-        err = grow((void **)&batch->values, room, sizeof *batch->values);
-    }
-    if (err == 0) {
-        err = grow((void **)&batch->keys, room, sizeof *batch->keys);
-    }
-    if (err == 0) {
-        batch->feature_room = room;
-    }
-    return err;
+    const uint32_t end = batch->feature_count + more;
+    uint32_t rooms[] = {batch->feature_room, batch->feature_room};
+    return sl_array_make_room(&batch->features, &rooms[0], end, sizeof *batch->features) &&
+                   sl_array_make_room(&batch->values, &rooms[1], end, sizeof *batch->values) &&
+                   sl_array_make_room(&batch->keys, &batch->feature_room, end, sizeof *batch->keys)
+               ? 0
+               : SL_ERR_NO_MEMORY;
 }
 
-int sl_batch_add(struct sl_batch *batch, struct sl_keyset *set, const struct sl_reader_row *row)
+int sl_batch_add(struct sl_batch *batch, struct sl_key_index *set, const struct sl_reader_row *row)
 {
     sl_assert(batch->row_count < batch->row_room);
     int err = make_room(batch, row->feature_count);
@@ -81,17 +60,17 @@ int sl_batch_add(struct sl_batch *batch, struct sl_keyset *set, const struct sl_
     }
     uint32_t at = batch->feature_count;
     for (uint32_t i = 0; i < row->feature_count; i++) {
-        uint32_t index;
-        err = sl_keyset_add(set, row->keys[i], &index);
+        uint64_t index;
+        err = sl_key_index_add(set, row->keys[i], &index);
         if (err != 0) {
             return err;
         }
         batch->keys[index] = row->keys[i];
-        batch->features[at + i] = index;
+        batch->features[at + i] = (uint32_t)index;
         batch->values[at + i] = row->values[i];
     }
     batch->feature_count += row->feature_count;
-    batch->key_count = set->count;
+    batch->key_count = (uint32_t)set->count;
     batch->labels[batch->row_count] = row->label;
     batch->row_ends[batch->row_count++] = batch->feature_count;
     return 0;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "worker/train/keyset.h"
+#include "core/key_index.h"
 #include "worker/train/reader.h"
 
 struct sl_batch {
@@ -26,11 +26,11 @@ struct sl_batch {
 int sl_batch_init(struct sl_batch *batch, uint32_t row_room);
 void sl_batch_fini(struct sl_batch *batch);
 
-void sl_batch_clear(struct sl_batch *batch, struct sl_keyset *set);
+void sl_batch_clear(struct sl_batch *batch, struct sl_key_index *set);
 
 /* Adds a row; there must be room for it. `set` holds exactly the batch's keys. Errors: NO_MEMORY,
  * TOO_LARGE (2^31 features). */
-int sl_batch_add(struct sl_batch *batch, struct sl_keyset *set, const struct sl_reader_row *row);
+int sl_batch_add(struct sl_batch *batch, struct sl_key_index *set, const struct sl_reader_row *row);
 
 static inline uint32_t sl_batch_row_start(const struct sl_batch *batch, uint32_t row)
 {

@@ -21,7 +21,7 @@ struct slot {
 
 struct sl_loader {
     struct sl_reader *reader;
-    struct sl_keyset set;
+    struct sl_key_index set;
     uint32_t batch_rows, epochs, begin;
     struct slot slots[SL_LOADER_BATCHES];
     sem_t empty, full; /* slots for the thread to fill; for the trainer to take */
@@ -183,7 +183,7 @@ int sl_loader_create(struct sl_reader *reader, uint32_t batch_rows, uint32_t epo
     (void)sem_init(&loader->empty, 0, SL_LOADER_BATCHES);
     (void)sem_init(&loader->full, 0, 0);
     (void)sem_init(&loader->stop, 0, 0);
-    int err = sl_keyset_init(&loader->set);
+    int err = 0;
     for (uint32_t i = 0; err == 0 && i < SL_LOADER_BATCHES; i++) {
         err = sl_batch_init(&loader->slots[i].batch, batch_rows);
     }
@@ -212,7 +212,7 @@ void sl_loader_destroy(struct sl_loader **loader_)
     for (uint32_t i = 0; i < SL_LOADER_BATCHES; i++) {
         sl_batch_fini(&loader->slots[i].batch);
     }
-    sl_keyset_fini(&loader->set);
+    sl_key_index_fini(&loader->set);
     sl_reader_close(&loader->reader);
     (void)sem_destroy(&loader->empty);
     (void)sem_destroy(&loader->full);

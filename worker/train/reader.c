@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/array.h"
 #include "core/assert.h"
 
 /* A whole line fits at any offset, and a refill moves at most half of the buffer. */
@@ -40,19 +41,12 @@ struct sl_reader {
 
 int sl_reader_row_grow(struct sl_reader_row *row)
 {
-    uint32_t room = row->feature_room == 0 ? 64 : row->feature_room * 2;
-    uint64_t *keys = realloc(row->keys, room * sizeof *keys);
-    if (keys == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    row->keys = keys;
-    float *values = realloc(row->values, room * sizeof *values);
-    if (values == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    row->values = values;
-    row->feature_room = room;
-    return 0;
+    const uint32_t full = row->feature_room;
+    uint32_t room = full;
+    return sl_array_make_room(&row->keys, &room, full, sizeof *row->keys) &&
+                   sl_array_make_room(&row->values, &row->feature_room, full, sizeof *row->values)
+               ? 0
+               : SL_ERR_NO_MEMORY;
 }
 
 void sl_reader_row_fini(struct sl_reader_row *row)

@@ -1,51 +1,10 @@
-/* Also the key set that batches are made with. */
-
-#include "core/hash.h"
 #include "tests/support/unit.h"
 #include "worker/train/batch.h"
 
-SL_CASE(keyset_add__numbers_keys_in_order_of_first_sight)
-{
-    struct sl_keyset set;
-    assert_int_equal(sl_keyset_init(&set), 0);
-    uint32_t index;
-    const uint64_t keys[] = {0, UINT64_MAX, 7};
-    for (uint32_t round = 0; round < 2; round++) {
-        for (uint32_t i = 0; i < 3; i++) {
-            assert_int_equal(sl_keyset_add(&set, keys[i], &index), 0);
-            assert_int_equal(index, i);
-        }
-    }
-    assert_int_equal(set.count, 3);
-    sl_keyset_fini(&set);
-}
-
-/* Grows many times, is cleared, forgets everything, and keeps what it is given again. */
-SL_CASE(keyset_clear__forgets_and_reuses)
-{
-    struct sl_keyset set;
-    assert_int_equal(sl_keyset_init(&set), 0);
-    set.generation = UINT32_MAX - 1; /* comes round in the third round */
-    for (uint32_t round = 0; round < 4; round++) {
-        for (uint32_t pass = 0; pass < 2; pass++) {
-            for (uint32_t i = 0; i < 20000; i++) {
-                uint32_t index;
-                assert_int_equal(sl_keyset_add(&set, sl_hash_key(i + round * 7), &index), 0);
-                assert_int_equal(index, i);
-            }
-        }
-        assert_int_equal(set.count, 20000);
-        sl_keyset_clear(&set);
-        assert_int_equal(set.count, 0);
-    }
-    sl_keyset_fini(&set);
-}
-
 SL_CASE(batch_add__keeps_rows_and_distinct_keys)
 {
-    struct sl_keyset set;
+    struct sl_key_index set = {0};
     struct sl_batch batch;
-    assert_int_equal(sl_keyset_init(&set), 0);
     assert_int_equal(sl_batch_init(&batch, 2), 0);
     struct sl_reader_row row = {.label = 1};
     assert_int_equal(sl_reader_row_add(&row, 30, 0.5F), 0);
@@ -73,14 +32,13 @@ SL_CASE(batch_add__keeps_rows_and_distinct_keys)
     }
     sl_reader_row_fini(&row);
     sl_batch_fini(&batch);
-    sl_keyset_fini(&set);
+    sl_key_index_fini(&set);
 }
 
 SL_CASE(batch_add__grows_with_wide_rows)
 {
-    struct sl_keyset set;
+    struct sl_key_index set = {0};
     struct sl_batch batch;
-    assert_int_equal(sl_keyset_init(&set), 0);
     assert_int_equal(sl_batch_init(&batch, 3), 0);
     struct sl_reader_row row = {.label = 1};
     for (uint32_t i = 0; i < 10000; i++) {
@@ -96,5 +54,5 @@ SL_CASE(batch_add__grows_with_wide_rows)
     assert_float_equal(batch.values[29999], 9999, 0);
     sl_reader_row_fini(&row);
     sl_batch_fini(&batch);
-    sl_keyset_fini(&set);
+    sl_key_index_fini(&set);
 }

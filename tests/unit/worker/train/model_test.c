@@ -15,7 +15,7 @@ static const struct sl_model_shape SHAPE = {
 
 struct problem {
     struct sl_batch batch;
-    struct sl_keyset set;
+    struct sl_key_index set;
     struct sl_table_spec specs[SL_MODEL_TABLES];
     uint32_t table_count;
     size_t floats[SL_MODEL_TABLES];
@@ -33,7 +33,6 @@ static void make_batch(struct problem *problem)
 {
     uint64_t seed = 5;
     struct sl_reader_row row = {0};
-    assert_int_equal(sl_keyset_init(&problem->set), 0);
     assert_int_equal(sl_batch_init(&problem->batch, ROWS), 0);
     sl_batch_clear(&problem->batch, &problem->set);
     for (uint32_t r = 0; r < ROWS; r++) {
@@ -78,7 +77,7 @@ static void end(struct problem *problem)
     }
     free(problem->scratch);
     sl_batch_fini(&problem->batch);
-    sl_keyset_fini(&problem->set);
+    sl_key_index_fini(&problem->set);
 }
 
 static double loss_of(const struct sl_model *model, const struct problem *problem)

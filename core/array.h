@@ -1,0 +1,14 @@
+/* Growing arrays of items that may be copied. Owned by the caller, who frees them. */
+#ifndef SL_CORE_ARRAY_H
+#define SL_CORE_ARRAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Makes room for the item `index` in an array of *capacity items: if it has none, doubles the
+ * capacity until it has. array: the address of the pointer to the items, which are NULL if
+ * *capacity is 0. Returns false if there is no memory; then nothing has changed. */
+bool sl_array_make_room(void *array, uint32_t *capacity, uint32_t index, size_t item_bytes);
+
+#endif
