@@ -85,16 +85,15 @@ void *sl_conn_ask_sink(struct sl_conn *conn, const struct sl_frame *header)
     bool before = enter(conn->transport);
     void *memory = conn->events->sink(conn->ctx, conn, header);
     leave(conn->transport, before);
-    sl_assert((uintptr_t)memory % 8 == 0 ||
-              (memory == SL_TRANSPORT_IN_PLACE &&
-               (conn->transport->ops->capabilities & SL_TRANSPORT_MAPS_MEMORY) != 0));
+    sl_assert(memory != SL_TRANSPORT_IN_PLACE ||
+              (conn->transport->ops->capabilities & SL_TRANSPORT_MAPS_MEMORY) != 0);
     return memory;
 }
 
 void sl_conn_report_received(struct sl_conn *conn, const struct sl_transport_message *message)
 {
     sl_assert(conn->state == SL_CONN_OPEN);
-    sl_assert((uintptr_t)message->payload % 8 == 0);
+    sl_assert(message->token == NULL || (uintptr_t)message->payload % 8 == 0);
     if (sl_trace_wants(SL_VERBOSE_MESSAGES)) {
         sl_trace_received(conn, &message->header);
     }

@@ -77,7 +77,7 @@ void sl_conn_init(struct sl_conn *conn, struct sl_transport *transport,
 void sl_conn_report_accepted(struct sl_conn *conn);
 void sl_conn_report_connected(struct sl_conn *conn);
 
-/* OPEN only. Asserts that the sink's memory is aligned to 8. */
+/* OPEN only. */
 void *sl_conn_ask_sink(struct sl_conn *conn, const struct sl_frame *header);
 void sl_conn_report_received(struct sl_conn *conn, const struct sl_transport_message *message);
 

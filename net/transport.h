@@ -138,7 +138,7 @@ struct sl_transport_frame {
  * or after the upcall; no release if `sink` provided the memory. */
 struct sl_transport_message {
     struct sl_frame header;
-    const uint8_t *payload; /* header.payload_bytes bytes, aligned to 8 */
+    const uint8_t *payload; /* header.payload_bytes bytes, aligned to 8 unless `sink` chose it */
     void *token;            /* private to the transport; NULL: the payload is where `sink` said */
 };
 
@@ -148,7 +148,7 @@ struct sl_transport_events {
     /* A connect succeeded; frames may be sent from now on. */
     void (*connected)(void *ctx, struct sl_conn *conn);
     /* Asks where to put a payload longer than SL_LIMIT_INLINE_PAYLOAD_BYTES. Returns memory of
-     * header->payload_bytes, aligned to 8, which the transport may write until `received` or
+     * header->payload_bytes, of any alignment, which the transport may write until `received` or
      * `closed`. NULL: none yet; the connection is not read further, and later polls ask again.
      * Meanwhile it holds no resources that other connections need to receive. MAPS_MEMORY: also
      * SL_TRANSPORT_IN_PLACE. */

@@ -35,7 +35,7 @@ struct sl_rma_initiator_events {
     /* The slice is over, and nothing touches its local memory any more. err: 0: the bytes of a READ
      * are in `local`, a WRITE is applied; an error of the target; or that of `closed`. `text`
      * explains an error, and is valid during the call. Not called inside send or pump. May send;
-     * may not fini the lane. */
+     * must not close the lane. */
     void (*done)(void *ctx, struct sl_rma_slice *slice, int err, const char *text);
 };
 
@@ -73,10 +73,10 @@ uint32_t sl_rma_initiator_send(struct sl_rma_initiator *lane, struct sl_rma_slic
 /* Sends DATA for which the outbox had no room. Call in later turns while `unsent` is set. */
 void sl_rma_initiator_pump(struct sl_rma_initiator *lane);
 
-/* Takes a REPLY or CREDIT frame, and releases it. Returns 0, or PROTOCOL with *text: the caller
- * ends the connection. */
+/* Takes a REPLY or CREDIT frame, and releases it. Returns 0, or PROTOCOL with the *violation: the
+ * caller ends the connection. */
 int sl_rma_initiator_received(struct sl_rma_initiator *lane,
-                              const struct sl_transport_message *message, const char **text);
+                              const struct sl_transport_message *message, const char **violation);
 
 /* The memory for a long REPLY. NULL: no READ in flight has this id and length: the caller ends the
  * connection. */

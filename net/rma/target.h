@@ -16,13 +16,13 @@ struct sl_rma_memory {
     uint8_t *base;
     uint64_t bytes;
     bool peers_read, peers_write;
-    uint32_t uses; /* slices of this reactor's targets that are not over */
+    uint32_t uses; /* slices of this reactor's targets that are not over, or not sent */
 };
 
 struct sl_rma_target_events {
     /* Returns the memory with the key; NULL: there is none, or not any more. */
     struct sl_rma_memory *(*find)(void *ctx, uint64_t key);
-    /* A use of the memory has ended. Not called inside received. May not close the target. */
+    /* The uses of the memory fell to 0. Must not close the target. */
     void (*unused)(void *ctx, struct sl_rma_memory *memory);
     /* Takes `bytes` from the limit on sent bytes; false: not now, the READ waits for a later pump.
      * NULL: there is no limit. */
@@ -30,6 +30,9 @@ struct sl_rma_target_events {
 };
 
 struct sl_rma_target;
+
+/* More than the credit: the reply to a READ returns its credit, and may be sent for some time. */
+#define SL_RMA_TARGET_SLICES (2 * SL_LIMIT_TRANSFER_SLICES)
 
 /* A slice from its REQUEST until its memory is no longer used. */
 struct sl_rma_target_slice {
@@ -46,7 +49,7 @@ struct sl_rma_target_queue {
     struct sl_rma_target_slice *first, *last;
 };
 
-/* Some 20 KiB. Storage of the owner. */
+/* Some 32 KiB. Storage of the owner. */
 struct sl_rma_target {
     const struct sl_rma_target_events *events;
     void *ctx;
@@ -56,11 +59,13 @@ struct sl_rma_target {
     /* Memory of SL_LIMIT_FRAME_PAYLOAD_BYTES into which the DATA of refused WRITEs is received; it
      * may be shared by all targets of a reactor, since nobody reads it. */
     void *discard;
-    struct sl_credit credit; /* what the peer may still spend */
-    struct sl_credit due;    /* to be returned with the next frames */
-    uint64_t next_id;        /* the least that the next REQUEST may begin with */
-    struct sl_rma_target_slice slices[SL_LIMIT_TRANSFER_SLICES];
+    /* What the peer may still spend, never more requests than there are free slices; and what is to
+     * be returned with the next frames. */
+    struct sl_credit credit, due;
+    uint64_t next_id; /* the least that the next REQUEST may begin with */
+    struct sl_rma_target_slice slices[SL_RMA_TARGET_SLICES];
     struct sl_rma_target_queue free;
+    uint32_t free_count;
     struct sl_rma_target_queue reads;   /* wait for an answer */
     struct sl_rma_target_queue writes;  /* wait for their DATA */
     struct sl_rma_target_queue applied; /* WRITEs that are over and wait for an answer */

@@ -151,6 +151,26 @@ WORLD_CASE(sink__refused_then_given, open_echo(NULL))
     assert_int_equal(server->long_received, 2);
 }
 
+static void set_sink_offset(struct node *node, void *ctx)
+{
+    node->policy.sink_offset = *(uint32_t *)ctx;
+}
+
+/* Long payloads are received at any address, in memory that the transport knows and in other. */
+WORLD_CASE(sink__at_any_address, open_echo(NULL))
+{
+    static const uint32_t sizes[] = {
+        SL_LIMIT_INLINE_PAYLOAD_BYTES + 1, 20001, 65536, 100003, 300000, 1U << 20};
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t offset = (3 * i + 1) % 8;
+        node_run(&world->nodes[0], set_sink_offset, &offset);
+        node_run(&world->nodes[1], set_sink_offset, &offset);
+        struct peer *peer = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+        peer_send_from_test(peer, sizes, 6);
+        WAIT_UNTIL(peer->received == 6);
+    }
+}
+
 /* Many connections wait for memory, with more received than there are buffers. */
 SL_CASE(sink__refused_on_many_connections)
 {

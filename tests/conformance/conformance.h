@@ -46,9 +46,10 @@ int conformance_run(const struct conformance_target *target);
 
 /* What the upper layer of a node does with its connections; changed by its reactor only. */
 struct policy {
-    bool echo;        /* answers every frame with one of the same content */
-    bool hold;        /* keeps messages instead of releasing them */
-    bool refuse_sink; /* has no memory for long payloads */
+    bool echo;            /* answers every frame with one of the same content */
+    bool hold;            /* keeps messages instead of releasing them */
+    bool refuse_sink;     /* has no memory for long payloads */
+    uint32_t sink_offset; /* of new peers: how far their sinks are from a round address */
     bool disconnect_on_accept;
     bool strangers;         /* accepted peers are not welcome */
     uint32_t disconnect_at; /* disconnects from inside the upcall for this frame; 0: never */
@@ -153,8 +154,8 @@ struct peer {
     uint32_t made, expected; /* numbers of the last frame made, and of the next to come */
     struct outgoing *first_waiting, *last_waiting; /* not taken by the transport yet */
     struct outgoing *first_taken, *last_taken;     /* taken, and not `sent` */
-    uint8_t *sink;
-    bool sink_named, sink_is_the_nodes;
+    uint8_t *sink, *sink_memory;                   /* sink_memory: to be freed, or NULL */
+    bool sink_named;
     struct sl_transport_message held[HELD_MAX];
     uint32_t held_count;
     atomic_bool open;
@@ -184,7 +185,11 @@ void peer_release_held(struct peer *peer, uint32_t stride);
 /* The peer that accepted as the n-th of the node; waits for it. */
 struct peer *node_peer(struct node *node, uint32_t n);
 
-/* The payload of a connection's frame of this number, in either direction. */
+/* The type of a connection's frame of this number, in either direction, and its payload. */
+static inline uint8_t type_of(uint32_t number)
+{
+    return number % 4 == 1 ? SL_FRAME_DATA : SL_FRAME_REQUEST;
+}
 const uint8_t *content_of(uint32_t number, uint32_t payload_bytes);
 
 /* A raw connection to node 0 of a world, which echoes, and the peer that accepted it; `bystander`

@@ -56,7 +56,7 @@ static struct outgoing *make_frame(struct node *node, uint32_t number, uint32_t 
     size_t memory_bytes = SL_FRAME_HEADER_BYTES + (size_t)payload_bytes + gap;
     struct outgoing *outgoing = get_outgoing(node, number, memory_bytes);
     uint32_t in_head = number % 3 == 0 ? payload_bytes : number % 3 == 1 ? 0 : payload_bytes / 2;
-    struct sl_frame header = {.type = SL_FRAME_REQUEST,
+    struct sl_frame header = {.type = type_of(number),
                               .payload_bytes = payload_bytes,
                               .request_id = number,
                               .budget_us = 1};
@@ -159,16 +159,19 @@ static uint8_t *make_sink(struct peer *peer)
 {
     static const size_t stride = SL_LIMIT_FRAME_PAYLOAD_BYTES + 1000;
     struct node *node = peer->node;
-    if (peer->sink == NULL && node->peer_count % 2 == 1 &&
-        node->sinks.bytes - node->sinks_used >= stride) {
+    if (peer->sink != NULL) {
+        return peer->sink;
+    }
+    if (node->peer_count % 2 == 1 && node->sinks.bytes - node->sinks_used >= stride) {
         peer->sink = node->sinks.base + node->sinks_used;
-        peer->sink_is_the_nodes = true;
         node->sinks_used += stride;
+    } else {
+        peer->sink_memory =
+            malloc(SL_LIMIT_FRAME_PAYLOAD_BYTES + SINK_GUARD + node->policy.sink_offset);
+        sl_assert(peer->sink_memory != NULL);
+        peer->sink = peer->sink_memory;
     }
-    if (peer->sink == NULL) {
-        peer->sink = malloc(SL_LIMIT_FRAME_PAYLOAD_BYTES + SINK_GUARD);
-        sl_assert(peer->sink != NULL);
-    }
+    peer->sink += node->policy.sink_offset;
     return peer->sink;
 }
 
@@ -199,9 +202,7 @@ void peer_destroy(struct peer *peer)
     if (peer->sink_named) {
         check_poison(peer->sink, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     }
-    if (!peer->sink_is_the_nodes) {
-        free(peer->sink);
-    }
+    free(peer->sink_memory);
     free(peer);
 }
 
@@ -299,6 +300,7 @@ static void check_message(struct peer *peer, const struct sl_transport_message *
     uint32_t bytes = message->header.payload_bytes;
     peer->expected++;
     sl_assert(number == peer->expected);
+    sl_assert(message->header.type == type_of(number));
     sl_assert(memcmp(message->payload, content_of(number, bytes), bytes) == 0);
     if (message->token == NULL) {
         sl_assert(peer->sink_named);

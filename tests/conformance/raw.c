@@ -29,7 +29,7 @@ void raw_read(int fd, void *to, size_t bytes)
 
 void raw_make_frame(uint8_t *to, uint32_t number, uint32_t payload_bytes)
 {
-    struct sl_frame header = {.type = SL_FRAME_REQUEST,
+    struct sl_frame header = {.type = type_of(number),
                               .payload_bytes = payload_bytes,
                               .request_id = number,
                               .budget_us = 1};
