@@ -9,7 +9,7 @@
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/log.h"
-#include "ps/agent/internal.h"
+#include "ps/agent/checkpoint.h"
 
 #define CONNECTIONS            4
 #define BUFFERS                16

@@ -1,10 +1,11 @@
 /* Checkpoints: handles the coordinator's messages, and sends this process's answers. */
+#include "ps/agent/checkpoint.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/agent/internal.h"
 
 static bool has_answer(const struct sl_agent_checkpoint *checkpoint)
 {

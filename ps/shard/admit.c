@@ -1,7 +1,7 @@
 #include "ps/shard/admit.h"
 
 #include "core/assert.h"
-#include "ps/shard/kv.h"
+#include "ps/shard/handler.h"
 
 bool sl_shard_buffers_pushes(const struct sl_shard *shard, const struct sl_shard_table *table,
                              const struct sl_shard_client *caller)
@@ -80,7 +80,7 @@ bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_request *reque
         }
     }
     bool waits = sl_shard_op_kv(section.op)
-                     ? sl_shard_kv_waits(shard, request)
+                     ? sl_shard_handler_waits(shard, request)
                      : sl_shard_op_pulls(section.op) &&
                            !sl_shard_admits(shard, shard->tables[section.table_id],
                                             &request->caller, request->prefix.clock);

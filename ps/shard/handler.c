@@ -1,8 +1,9 @@
 /* KV sections that an application's handler executes in place of the KV table. */
+#include "ps/shard/handler.h"
+
 #include <starling_kv.h>
 #include <string.h>
 
-#include "ps/shard/kv.h"
 #include "ps/shard/lookup.h"
 
 void sl_shard_handler_lengths(const struct sl_shard *shard, const struct sl_shard_table *table,
@@ -118,7 +119,7 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
     return SL_SHARD_DONE;
 }
 
-bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_request *request)
+bool sl_shard_handler_waits(const struct sl_shard *shard, const struct sl_shard_request *request)
 {
     return request->asks_again && request->handled_seen == shard->handled;
 }

@@ -5,6 +5,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
+#include "ps/shard/handler.h"
 #include "ps/shard/kv.h"
 #include "ps/shard/lookup.h"
 #include "ps/shard/push.h"

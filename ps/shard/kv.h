@@ -8,9 +8,6 @@
 int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
                     struct sl_shard_request *request, uint8_t *reply, struct sl_shard_slice *slice);
 
-/* Returns true when the request waits for its handler. */
-bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_request *request);
-
 /* Returns true when the request pulls one existing array, or a chunk of it, with the right
  * length. */
 bool sl_shard_kv_is_chunked(const struct sl_shard *shard, const struct sl_shard_request *request);
@@ -25,16 +22,5 @@ void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_request *request);
 /* Let the table use what is left of the shard's memory limit, and count what it used. */
 void sl_shard_kv_limit_memory(const struct sl_shard *shard, struct sl_shard_table *table);
 void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *table);
-
-/* Passes the section to the handler. Returns DONE, PARKED or the handler's error. */
-int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
-                         struct sl_shard_request *request, uint8_t *reply,
-                         struct sl_shard_slice *slice);
-
-/* Ends the wait of a request for another call of the handler. */
-void sl_shard_handler_stop_waiting(struct sl_shard *shard, struct sl_shard_request *request);
-
-void sl_shard_handler_lengths(const struct sl_shard *shard, const struct sl_shard_table *table,
-                              const uint64_t *keys, uint32_t count, uint32_t *lengths);
 
 #endif

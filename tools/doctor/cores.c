@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "core/log.h"
-#include "tools/doctor/internal.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/files.h"
+#include "tools/doctor/quota.h"
 
 static void check_cores(struct sl_doctor *doctor)
 {

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
-#include "tools/doctor/internal.h"
+#include "tools/doctor/checks.h"
 #include "tools/doctor/nics.h"
+#include "tools/doctor/print.h"
 
 bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doctor_system *system,
                    FILE *out)

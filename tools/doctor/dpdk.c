@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/internal.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/files.h"
 
 #define PCI           "/sys/bus/pci/devices"
 #define NET           "/sys/class/net"

@@ -1,12 +1,12 @@
 /* Reads the kernel's files about the host. */
+#include "tools/doctor/files.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "tools/doctor/internal.h"
 
 #define PATH_BYTES 1024
 

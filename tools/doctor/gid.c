@@ -1,9 +1,11 @@
 /* Addresses of RDMA devices: one GID table per port. */
+#include "tools/doctor/gid.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
 
-#include "tools/doctor/internal.h"
+#include "tools/doctor/files.h"
 
 #define GIDS_MAX      1024 /* entries read per table */
 #define GIDS_SAID_MAX 64   /* printed for all devices, besides the chosen one */

@@ -3,7 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "tools/doctor/internal.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/files.h"
 
 /* Enough for a ps with some hundred workers; each connection takes a descriptor. */
 #define FILES_AMPLE 4096

@@ -3,7 +3,7 @@
 #ifndef SL_TOOLS_DOCTOR_NICS_H
 #define SL_TOOLS_DOCTOR_NICS_H
 
-#include "tools/doctor/internal.h"
+#include "tools/doctor/findings.h"
 
 /* Warns of a device that is down, far from every core that the process may use, or without an
  * address. Sets doctor->nic_priority_matrix; the caller frees it. */

@@ -1,7 +1,7 @@
 /* Prints findings as text or JSON. */
-#include <jansson.h>
+#include "tools/doctor/print.h"
 
-#include "tools/doctor/internal.h"
+#include <jansson.h>
 
 static const char *const verdict_names[] = {
     [SL_DOCTOR_OK] = "ok",

@@ -1,8 +1,10 @@
 /* CPU quota of the control groups above this process. */
+#include "tools/doctor/quota.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "tools/doctor/internal.h"
+#include "tools/doctor/files.h"
 
 #define GROUP_BYTES 512
 

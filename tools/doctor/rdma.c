@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/internal.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/files.h"
+#include "tools/doctor/gid.h"
 
 #define DEVICES          "/sys/class/infiniband"
 #define PORTS_MAX        8

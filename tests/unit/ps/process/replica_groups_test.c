@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/list.h"
-#include "ps/agent/internal.h"
+#include "ps/agent/state.h"
 #include "ps/process/checkpoint.h"
 #include "ps/process/replica_groups.h"
 #include "tests/support/unit.h"

@@ -1,5 +1,7 @@
 #include "tests/support/unit.h"
 #include "tests/unit/tools/doctor/machine.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/quota.h"
 
 #define CLOCK "/sys/devices/system/clocksource/clocksource0"
 

@@ -1,5 +1,6 @@
 #include "tests/unit/tools/doctor/machine.h"
 #include "tests/support/unit.h"
+#include "tools/doctor/findings.h"
 
 #include <errno.h>
 #include <ftw.h>

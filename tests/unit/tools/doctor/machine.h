@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "tests/support/sysfs_tree.h"
-#include "tools/doctor/internal.h"
+#include "tools/doctor/findings.h"
 
 struct machine {
     struct sl_doctor doctor;

@@ -1,5 +1,6 @@
 #include "tests/support/unit.h"
 #include "tests/unit/tools/doctor/machine.h"
+#include "tools/doctor/checks.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
-/* Declarations shared by the agent's files only. Owner reactor. */
-#ifndef SL_PS_AGENT_INTERNAL_H
-#define SL_PS_AGENT_INTERNAL_H
+/* State of an agent, shared by its files only. Owner reactor. */
+#ifndef SL_PS_AGENT_STATE_H
+#define SL_PS_AGENT_STATE_H
 
 #include "net/control/session.h"
 #include "ps/agent/agent.h"
@@ -39,23 +39,5 @@ struct sl_agent {
     bool has_news; /* pairs changed since the last Register */
     struct sl_agent_checkpoint checkpoint;
 };
-
-/* checkpoint.c */
-
-void sl_agent_checkpoint_notified(struct sl_agent *agent,
-                                  const struct sl_message_checkpoint *begun);
-void sl_agent_checkpoint_publish_notified(struct sl_agent *agent,
-                                          const struct sl_message_checkpoint_publish *complete);
-
-/* Sends an unsent answer. */
-void sl_agent_checkpoint_beat(struct sl_agent *agent);
-
-/* Returns the greatest checkpoint number that this process knows, for Register. */
-uint64_t sl_agent_checkpoint_newest(const struct sl_agent *agent);
-
-/* Returns the newest checkpoint of the job that this process knows, for Register; 0: none. */
-uint64_t sl_agent_checkpoint_latest(const struct sl_agent *agent);
-
-void sl_agent_checkpoint_fini(struct sl_agent *agent);
 
 #endif
