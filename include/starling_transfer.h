@@ -130,8 +130,8 @@ SL_API int sl_transfer_memory_free(struct sl_transfer *transfer, void **memory,
 struct sl_transfer_segment;
 
 /* Finds the engine with this name and connects to it. Opening one's own name is allowed. Errors:
- * NOT_FOUND (no record, or nobody at the address), REFUSED, CLOSED (another incarnation),
- * DEADLINE, INVALID, TOO_LARGE (SL_LIMIT_TRANSFER_SEGMENTS). */
+ * NOT_FOUND (no record), REFUSED (another secret), DEADLINE (the reason says whether a process
+ * listens at the address), INVALID, TOO_LARGE (SL_LIMIT_TRANSFER_SEGMENTS). */
 SL_API int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name,
                                     uint32_t timeout_ms, struct sl_transfer_segment **out);
 
@@ -244,8 +244,8 @@ SL_API int sl_transfer_batch_wait(struct sl_transfer_batch *batch);
 SL_API int sl_transfer_batch_status(struct sl_transfer_batch *batch, uint32_t request,
                                     struct sl_transfer_status *out);
 
-/* Why the request failed: names request, peer, endpoint, and the missing answer. "" if it did not.
- * Valid until the batch is submitted again or freed. */
+/* Why the request failed: names request, peer, endpoint, and the missing answer. "" if it did not,
+ * or while the batch runs. Valid until the next call with this batch. */
 SL_API const char *sl_transfer_batch_error(struct sl_transfer_batch *batch, uint32_t request);
 
 /* Ends the batch early, within 50 ms; requests that have not completed are CANCELLED. */
@@ -253,24 +253,6 @@ SL_API void sl_transfer_batch_cancel(struct sl_transfer_batch *batch);
 
 /* Cancels, waits for the end, and frees. Nulls *batch. */
 SL_API void sl_transfer_batch_free(struct sl_transfer_batch **batch);
-
-/* Notices: short messages from engine to engine */
-
-/* Sends a notice and waits until the peer has queued it: exactly once. Errors: AGAIN (the peer's
- * queue of SL_LIMIT_TRANSFER_NOTICES is full), TOO_LARGE, CLOSED, DEADLINE. */
-SL_API int sl_transfer_notice_send(struct sl_transfer_segment *segment,
-                                   const struct sl_transfer_notice *notice, uint32_t timeout_ms);
-
-struct sl_transfer_noticed {
-    char sender[SL_TRANSFER_NAME_BYTES];
-    char name[SL_TRANSFER_NOTICE_NAME_BYTES];
-    uint32_t bytes;
-    uint8_t text[SL_TRANSFER_NOTICE_BYTES + 1]; /* a NUL follows */
-};
-
-/* Takes the oldest notice; waits for one. Errors: DEADLINE: none came. */
-SL_API int sl_transfer_notice_take(struct sl_transfer *transfer, uint32_t timeout_ms,
-                                   struct sl_transfer_noticed *out);
 
 #ifdef __cplusplus
 }

@@ -104,6 +104,7 @@ int sl_transfer_lane_open(struct sl_transfer_lane *lane,
     lane->events = options->events;
     lane->ctx = options->ctx;
     lane->io = io;
+    lane->number = options->number;
     sl_list_init(&lane->free);
     lane->slices = calloc(SL_LIMIT_TRANSFER_SLICES, sizeof *lane->slices);
     if (lane->slices == NULL) {

@@ -27,6 +27,7 @@ struct sl_transfer_lane {
     const struct sl_transfer_lane_events *events;
     void *ctx;
     struct sl_transfer_io *io;
+    uint32_t number;            /* from 1, unique among the lanes to the peer */
     struct sl_session *session; /* NULL: refused, or not opened */
     bool is_open;               /* welcomed */
     struct sl_rma_initiator rma;

@@ -546,3 +546,63 @@ int sl_transfer_segment_buffers(struct sl_transfer_segment *segment,
     }
     return err;
 }
+
+struct info_call {
+    struct sl_transfer_call call;
+    struct sl_transfer_segment *segment;
+    struct sl_transfer_info *info;
+};
+
+static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    const struct info_call *info = SL_CONTAINER_OF(call, struct info_call, call);
+    const struct sl_transfer_segment *segment = info->segment;
+    struct sl_transfer_info *out = info->info;
+    memcpy(out->name, segment->name, sizeof out->name);
+    out->state = segment->err == 0 ? SL_TRANSFER_SEGMENT_OPEN : SL_TRANSFER_SEGMENT_CLOSED;
+    out->rail_count = segment->endpoint_count < SL_TRANSFER_RAILS_MAX ? segment->endpoint_count
+                                                                      : SL_TRANSFER_RAILS_MAX;
+    for (uint32_t i = 0; i < out->rail_count; i++) {
+        (void)snprintf(out->rails[i].local, sizeof out->rails[i].local, "%.250s",
+                       segment->engine->settings.data.host);
+        sl_endpoint_format(&segment->endpoints[i], out->rails[i].remote,
+                           sizeof out->rails[i].remote);
+    }
+    sl_transfer_io_answer(call, 0, "described");
+}
+
+/* Adds the lanes of one reactor to their rails. */
+static void add_lanes(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    const struct info_call *info = SL_CONTAINER_OF(call, struct info_call, call);
+    const struct sl_transfer_route *route = &info->segment->routes[io->index];
+    for (uint32_t i = 0; i < route->lane_count; i++) {
+        const struct sl_transfer_lane *lane = &route->lanes[i];
+        const uint32_t rail = (lane->number - 1) % route->endpoint_count;
+        if (rail >= info->info->rail_count) {
+            continue;
+        }
+        struct sl_transfer_rail *out = &info->info->rails[rail];
+        out->bytes_read += lane->bytes_read;
+        out->bytes_written += lane->bytes_written;
+        out->failures += lane->failures;
+        if (!lane->is_open && lane->failures > 0) {
+            out->state = SL_TRANSFER_RAIL_PAUSED;
+        }
+    }
+    sl_transfer_io_answer(call, 0, "added");
+}
+
+int sl_transfer_segment_info(struct sl_transfer_segment *segment, struct sl_transfer_info *out)
+{
+    sl_assert(segment != NULL);
+    sl_assert(out != NULL);
+    struct info_call info = {.call = {.run = describe_segment}, .segment = segment, .info = out};
+    memset(out, 0, sizeof *out);
+    int err = sl_transfer_io_call(segment->home, &info.call);
+    info.call.run = add_lanes;
+    for (uint32_t i = 0; err == 0 && i < segment->engine->settings.reactor_count; i++) {
+        err = sl_transfer_io_call(&segment->engine->ios[i], &info.call);
+    }
+    return err != 0 ? err : sl_transfer_succeed();
+}

@@ -102,8 +102,8 @@ class Package(unittest.TestCase):
         self.check_kv(os.path.join(build, "kv_handler"), shared=True)
         self.check_kv(os.path.join(build, "kv_handler_static"), shared=False)
 
-    def check_shown(self, library, headers):
-        public = set()
+    def check_shown(self, library, headers, others=()):
+        public = set(others)
         for header in headers:
             with open(os.path.join(SOURCE, "include", header), encoding="ascii") as file:
                 text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
@@ -115,9 +115,10 @@ class Package(unittest.TestCase):
     def test_shows_the_public_functions_only(self):
         self.check_shown("libstarling.so.0", ["starling.h"])
         self.check_shown("libstarling_kv.so.0", ["starling.h", "starling_kv.h"])
+        self.check_shown("libstarling_transfer.so.0", ["starling_transfer.h"], {"sl_err_name", "sl_optimizer_defaults"})
 
     def test_headers_compile_alone(self):
-        for header in ("starling.h", "starling_kv.h"):
+        for header in ("starling.h", "starling_kv.h", "starling_transfer.h"):
             for language, standard in (("c", "c11"), ("c++", "c++11")):
                 run(COMPILER, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-pedantic",
                     "-Werror", "-fsyntax-only", f"-I{self.prefix}/include",

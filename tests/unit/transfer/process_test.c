@@ -1,0 +1,238 @@
+/* The target is another process: it is stopped, killed and restarted. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "pair.h"
+
+#define BYTES  (32U << 20)
+#define SECRET "0123456789abcdef"
+
+struct child {
+    pid_t pid;
+    char name[SL_TRANSFER_NAME_BYTES];
+    uint64_t address;
+};
+
+static uint64_t now_ms(void)
+{
+    return sl_clock_now_ns(sl_clock_system()) / SL_CLOCK_NS_PER_MS;
+}
+
+/* Until it is killed. */
+static void serve(const char *name, int out)
+{
+    const struct sl_transfer_options options = {.name = name, .secret = SECRET, .secret_bytes = 16};
+    struct child self = {.pid = getpid()};
+    struct sl_transfer *transfer;
+    struct sl_transfer_memory memory = {.bytes = BYTES, .access = PAIR_ALL};
+    memory.base = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pair_fill(memory.base, BYTES, 7);
+    if (sl_transfer_create(&options, &transfer) != 0 ||
+        sl_transfer_register(transfer, &memory, 1) != 0) {
+        _exit(1);
+    }
+    (void)strncpy(self.name, sl_transfer_name(transfer), sizeof self.name - 1);
+    self.address = (uintptr_t)memory.base;
+    if (write(out, &self, sizeof self) != sizeof self) {
+        _exit(1);
+    }
+    for (;;) {
+        (void)pause();
+    }
+}
+
+static struct child start(const char *name)
+{
+    int ends[2];
+    struct child child;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        serve(name, ends[1]);
+    }
+    assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
+    close(ends[0]);
+    close(ends[1]);
+    return child;
+}
+
+static void end(const struct child *child)
+{
+    (void)kill(child->pid, SIGKILL);
+    (void)waitpid(child->pid, NULL, 0);
+}
+
+static struct child target;
+static struct sl_transfer *transfer;
+static struct sl_transfer_segment *segment;
+static struct sl_transfer_batch *batch;
+static uint8_t *local;
+
+static int setup(void **state)
+{
+    const struct sl_transfer_options options = {
+        .name = "127.0.0.1:0", .secret = SECRET, .secret_bytes = 16};
+    target = start("127.0.0.1:0");
+    local = calloc(1, BYTES);
+    const struct sl_transfer_memory memory = {.base = local, .bytes = BYTES};
+    assert_int_equal(sl_transfer_create(&options, &transfer), 0);
+    assert_int_equal(sl_transfer_register(transfer, &memory, 1), 0);
+    assert_int_equal(sl_transfer_segment_open(transfer, target.name, PAIR_TIMEOUT_MS, &segment), 0);
+    assert_int_equal(sl_transfer_batch_create(transfer, 16, &batch), 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    sl_transfer_destroy(&transfer);
+    end(&target);
+    free(local);
+    return 0;
+}
+
+#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+static void submit(enum sl_transfer_op op, uint32_t bytes, uint32_t timeout_ms)
+{
+    const struct sl_transfer_request request = {
+        .op = op, .local = local, .segment = segment, .remote = target.address, .bytes = bytes};
+    assert_int_equal(sl_transfer_batch_submit(batch, &request, 1, timeout_ms, NULL), 0);
+}
+
+static int run(enum sl_transfer_op op, uint32_t bytes, uint32_t timeout_ms)
+{
+    submit(op, bytes, timeout_ms);
+    return sl_transfer_batch_wait(batch);
+}
+
+static enum sl_transfer_state state_of_batch(void)
+{
+    struct sl_transfer_status status;
+    assert_int_equal(sl_transfer_batch_status(batch, 0, &status), 0);
+    return status.state;
+}
+
+CASE(target__in_another_process_is_read_and_written)
+{
+    assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
+    pair_expect(local, BYTES, 7);
+    pair_fill(local, BYTES, 8);
+    assert_int_equal(run(SL_TRANSFER_WRITE, BYTES, PAIR_TIMEOUT_MS), 0);
+    memset(local, 0, BYTES);
+    assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
+    pair_expect(local, BYTES, 8);
+}
+
+/* Returns how late the batch was over, in ms. */
+static uint64_t time_out(enum sl_transfer_op op, uint32_t bytes)
+{
+    const uint64_t begin_ms = now_ms();
+    assert_int_equal(run(op, bytes, 200), SL_ERR_DEADLINE);
+    const uint64_t passed_ms = now_ms() - begin_ms;
+    assert_true(passed_ms >= 200);
+    assert_int_equal(state_of_batch(), SL_TRANSFER_TIMEOUT);
+    assert_non_null(strstr(sl_transfer_batch_error(batch, 0), target.name));
+    return passed_ms - 200;
+}
+
+/* The least of several tries: other processes may keep the core. */
+static void expect_late_at_most(uint64_t late_ms_max, enum sl_transfer_op op, uint32_t bytes)
+{
+    uint64_t least_ms = UINT64_MAX;
+    for (uint32_t i = 0; i < 5 && least_ms > late_ms_max; i++) {
+        const uint64_t late_ms = time_out(op, bytes);
+        least_ms = late_ms < least_ms ? late_ms : least_ms;
+    }
+    assert_in_range(least_ms, 0, late_ms_max);
+}
+
+CASE(batch__is_over_in_time_when_the_target_is_stopped)
+{
+    assert_int_equal(run(SL_TRANSFER_READ, 1000, PAIR_TIMEOUT_MS), 0);
+    (void)kill(target.pid, SIGSTOP);
+    expect_late_at_most(50, SL_TRANSFER_READ, BYTES);
+    expect_late_at_most(50, SL_TRANSFER_WRITE, BYTES);
+    /* What the target answers later must not land. */
+    memset(local, 1, BYTES);
+    (void)kill(target.pid, SIGCONT);
+    (void)usleep(200000);
+    for (uint32_t i = 0; i < BYTES; i++) {
+        assert_int_equal(local[i], 1);
+    }
+    assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
+}
+
+CASE(batch__resumes_reads_after_a_stall)
+{
+    assert_int_equal(run(SL_TRANSFER_READ, 1000, PAIR_TIMEOUT_MS), 0);
+    (void)kill(target.pid, SIGSTOP);
+    submit(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS);
+    (void)usleep(3000000); /* beyond stall_ms */
+    assert_false(sl_transfer_batch_done(batch));
+    (void)kill(target.pid, SIGCONT);
+    assert_int_equal(sl_transfer_batch_wait(batch), 0);
+    pair_expect(local, BYTES, 7);
+}
+
+CASE(batch__fails_soon_when_the_target_is_killed)
+{
+    const uint64_t begin_ms = now_ms();
+    submit(SL_TRANSFER_READ, BYTES, 60000);
+    (void)kill(target.pid, SIGKILL);
+    const int err = sl_transfer_batch_wait(batch);
+    if (err != 0) { /* else it was faster */
+        assert_int_equal(err, SL_ERR_CLOSED);
+        assert_int_equal(state_of_batch(), SL_TRANSFER_FAILED);
+    }
+    assert_int_equal(run(SL_TRANSFER_WRITE, BYTES, 60000), SL_ERR_CLOSED);
+    assert_in_range(now_ms() - begin_ms, 0, 20000);
+    const uint64_t later_ms = now_ms();
+    assert_int_equal(run(SL_TRANSFER_READ, BYTES, 60000), SL_ERR_CLOSED);
+    assert_in_range(now_ms() - later_ms, 0, 10000);
+}
+
+CASE(segment__is_closed_when_its_process_was_restarted)
+{
+    assert_int_equal(run(SL_TRANSFER_READ, 1000, PAIR_TIMEOUT_MS), 0);
+    end(&target);
+    char name[SL_TRANSFER_NAME_BYTES];
+    memcpy(name, target.name, sizeof name);
+    const uint64_t old_address = target.address;
+    target = start(name);
+    const uint64_t new_address = target.address;
+    target.address = old_address;
+    assert_int_equal(run(SL_TRANSFER_READ, 1000, 60000), SL_ERR_CLOSED);
+    target.address = new_address;
+    sl_transfer_segment_close(&segment);
+    assert_int_equal(sl_transfer_segment_open(transfer, name, PAIR_TIMEOUT_MS, &segment), 0);
+    assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
+    pair_expect(local, BYTES, 7);
+}
+
+CASE(segment_open__fails_with_a_reason)
+{
+    struct sl_transfer_segment *other = NULL;
+    assert_int_equal(sl_transfer_segment_open(transfer, "127.0.0.1:1", 300, &other),
+                     SL_ERR_DEADLINE);
+    assert_non_null(strstr(sl_transfer_last_error(), "127.0.0.1:1"));
+    assert_int_equal(sl_transfer_segment_open(transfer, "127.0.0.1", 300, &other), SL_ERR_INVALID);
+    assert_int_equal(sl_transfer_segment_open(transfer, target.name, 0, &other), SL_ERR_INVALID);
+
+    const struct sl_transfer_options wrong = {
+        .name = "127.0.0.1:0", .secret = "another secret..", .secret_bytes = 16};
+    const struct sl_transfer_options none = {.name = "127.0.0.1:0"};
+    struct sl_transfer *stranger;
+    assert_int_equal(sl_transfer_create(&wrong, &stranger), 0);
+    assert_int_equal(sl_transfer_segment_open(stranger, target.name, 300, &other), SL_ERR_REFUSED);
+    sl_transfer_destroy(&stranger);
+    assert_int_equal(sl_transfer_create(&none, &stranger), 0);
+    assert_int_equal(sl_transfer_segment_open(stranger, target.name, 300, &other), SL_ERR_REFUSED);
+    assert_non_null(strstr(sl_transfer_last_error(), "secret"));
+    sl_transfer_destroy(&stranger);
+    assert_null(other);
+}

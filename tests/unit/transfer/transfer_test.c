@@ -1,0 +1,312 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "pair.h"
+
+#define BYTES (64U << 20)
+
+static struct pair pair;
+
+static int setup(void **state)
+{
+    pair_init(&pair, BYTES, NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    pair_fini(&pair);
+    return 0;
+}
+
+#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+CASE(batch__reads_and_writes_one_byte)
+{
+    pair.remote.base[7] = 42;
+    pair_move(&pair, SL_TRANSFER_READ, 3, 7, 1);
+    assert_int_equal(pair.local.base[3], 42);
+    pair.local.base[5] = 43;
+    pair_move(&pair, SL_TRANSFER_WRITE, 5, 9, 1);
+    assert_int_equal(pair.remote.base[9], 43);
+}
+
+CASE(batch__moves_every_length_at_every_alignment)
+{
+    static const size_t lengths[] = {
+        1,     2,     7,     8,      63,      100,           4095,           16383,
+        16384, 16385, 65536, 100001, 1 << 20, (1 << 20) + 1, (4U << 20) + 5, BYTES / 2};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        for (size_t shift = 0; shift<8; shift += lengths[i]> 1 << 20 ? 5 : 1) {
+            const size_t bytes = lengths[i];
+            const uint32_t seed = (uint32_t)(i * 8 + shift);
+            memset(pair.local.base, 1, bytes + 16);
+            pair_fill(pair.remote.base + 7 - shift, bytes, seed);
+            pair_move(&pair, SL_TRANSFER_READ, 1 + shift, 7 - shift, bytes);
+            pair_expect(pair.local.base + 1 + shift, bytes, seed);
+            assert_int_equal(pair.local.base[shift], 1);
+            assert_int_equal(pair.local.base[1 + shift + bytes], 1);
+
+            memset(pair.remote.base, 2, bytes + 16);
+            pair_move(&pair, SL_TRANSFER_WRITE, 1 + shift, 1 + shift, bytes);
+            pair_expect(pair.remote.base + 1 + shift, bytes, seed);
+            assert_int_equal(pair.remote.base[shift], 2);
+            assert_int_equal(pair.remote.base[1 + shift + bytes], 2);
+        }
+    }
+}
+
+CASE(batch__moves_all_of_the_memory)
+{
+    pair_fill(pair.local.base, BYTES, 5);
+    pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
+    pair_expect(pair.remote.base, BYTES, 5);
+    memset(pair.local.base, 0, BYTES);
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+    pair_expect(pair.local.base, BYTES, 5);
+}
+
+/* 64 KiB pieces at distances of 128 KiB there, and side by side here. */
+CASE(batch__gathers_and_scatters_strided_blocks)
+{
+    enum { COUNT = 128, BLOCK = 64 << 10 };
+    struct sl_transfer_request requests[COUNT];
+    pair_fill(pair.remote.base, BYTES, 3);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        requests[i] =
+            pair_request(&pair, SL_TRANSFER_READ, i * BLOCK, (size_t)2 * i * BLOCK, BLOCK);
+    }
+    for (uint32_t round = 0; round < 20; round++) {
+        memset(pair.local.base, 0, (size_t)COUNT * BLOCK);
+        assert_int_equal(pair_run(&pair, requests, COUNT, PAIR_TIMEOUT_MS), 0);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            assert_memory_equal(pair.local.base + i * BLOCK,
+                                pair.remote.base + (size_t)2 * i * BLOCK, BLOCK);
+        }
+    }
+    memset(pair.remote.base, 0, BYTES);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        requests[i].op = SL_TRANSFER_WRITE;
+    }
+    assert_int_equal(pair_run(&pair, requests, COUNT, PAIR_TIMEOUT_MS), 0);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_memory_equal(pair.local.base + i * BLOCK, pair.remote.base + (size_t)2 * i * BLOCK,
+                            BLOCK);
+        assert_int_equal(pair.remote.base[(size_t)2 * i * BLOCK + BLOCK], 0);
+    }
+}
+
+CASE(batch__moves_thousands_of_small_pieces)
+{
+    enum { COUNT = 4096, STEP = 1000 };
+    struct sl_transfer_request *requests = calloc(COUNT, sizeof *requests);
+    struct sl_transfer_status status;
+    pair_fill(pair.remote.base, BYTES, 9);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        requests[i] = pair_request(&pair, SL_TRANSFER_READ, (size_t)i * STEP,
+                                   (size_t)(COUNT - 1 - i) * STEP, i % STEP + 1);
+    }
+    assert_int_equal(pair_run(&pair, requests, COUNT, PAIR_TIMEOUT_MS), 0);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_memory_equal(pair.local.base + (size_t)i * STEP,
+                            pair.remote.base + (size_t)(COUNT - 1 - i) * STEP, i % STEP + 1);
+        assert_int_equal(sl_transfer_batch_status(pair.batch, i, &status), 0);
+        assert_int_equal(status.state, SL_TRANSFER_COMPLETED);
+        assert_int_equal(status.bytes, i % STEP + 1);
+    }
+    free(requests);
+}
+
+CASE(batch__fails_an_invalid_request_by_itself)
+{
+    struct sl_transfer_status status;
+    struct sl_transfer_request requests[] = {
+        pair_request(&pair, SL_TRANSFER_READ, 0, 0, 100),
+        pair_request(&pair, SL_TRANSFER_READ, 0, BYTES - 10, 11),   /* beyond the remote memory */
+        pair_request(&pair, SL_TRANSFER_READ, BYTES - 10, 0, 11),   /* beyond the local memory */
+        pair_request(&pair, SL_TRANSFER_WRITE, 200, BYTES + 1, 10), /* not registered */
+        pair_request(&pair, SL_TRANSFER_WRITE, 300, 300, 10),
+    };
+    const uint32_t count = sizeof requests / sizeof requests[0];
+    assert_int_equal(pair_run(&pair, requests, count, PAIR_TIMEOUT_MS), SL_ERR_INVALID);
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_valid = i == 0 || i == count - 1;
+        assert_int_equal(sl_transfer_batch_status(pair.batch, i, &status), 0);
+        assert_int_equal(status.state, is_valid ? SL_TRANSFER_COMPLETED : SL_TRANSFER_INVALID);
+        assert_int_equal(status.bytes, is_valid ? requests[i].bytes : 0);
+    }
+    assert_string_equal(sl_transfer_batch_error(pair.batch, 0), "");
+    assert_non_null(strstr(sl_transfer_batch_error(pair.batch, 2), "request 2"));
+    assert_non_null(strstr(sl_transfer_batch_error(pair.batch, 2), "local memory"));
+    assert_non_null(strstr(sl_transfer_batch_error(pair.batch, 3), sl_transfer_name(pair.there)));
+}
+
+CASE(batch_submit__checks_its_arguments)
+{
+    struct sl_transfer_status status;
+    struct sl_transfer_request request = pair_request(&pair, SL_TRANSFER_READ, 0, 0, 100);
+    assert_int_equal(sl_transfer_batch_status(pair.batch, 0, &status), 0);
+    assert_int_equal(status.state, SL_TRANSFER_WAITING);
+    assert_true(sl_transfer_batch_done(pair.batch));
+    assert_int_equal(pair_run(&pair, &request, 1, 0), SL_ERR_INVALID);
+    assert_int_equal(pair_run(&pair, &request, 1, SL_TRANSFER_TIMEOUT_MS_MAX + 1), SL_ERR_INVALID);
+    assert_int_equal(pair_run(&pair, &request, 0, 100), SL_ERR_INVALID);
+    assert_int_equal(pair_run(&pair, &request, 4097, 100), SL_ERR_TOO_LARGE);
+    request.bytes = 0;
+    assert_int_equal(pair_run(&pair, &request, 1, 100), SL_ERR_INVALID);
+    request.bytes = UINT64_MAX;
+    assert_int_equal(pair_run(&pair, &request, 1, 100), SL_ERR_INVALID);
+    request = pair_request(&pair, SL_TRANSFER_READ, 0, 0, 100);
+    request.segment = NULL;
+    assert_int_equal(pair_run(&pair, &request, 1, 100), SL_ERR_INVALID);
+}
+
+CASE(segment_buffers__follow_what_the_peer_registers)
+{
+    struct sl_transfer_buffer buffers[4];
+    uint32_t count = 0;
+    uint8_t *more = malloc(1000);
+    const struct sl_transfer_memory memory = {
+        .base = more, .bytes = 1000, .location = "cpu:3", .access = SL_TRANSFER_PEERS_READ};
+    assert_int_equal(sl_transfer_segment_buffers(pair.segment, buffers, 4, &count), 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(buffers[0].address, (uintptr_t)pair.remote.base);
+    assert_int_equal(buffers[0].bytes, BYTES);
+    assert_int_equal(buffers[0].access, PAIR_ALL);
+
+    assert_int_equal(sl_transfer_register(pair.there, &memory, 1), 0);
+    while (count != 2) {
+        assert_int_equal(sl_transfer_segment_buffers(pair.segment, buffers, 4, &count), 0);
+    }
+    const struct sl_transfer_buffer *added = &buffers[buffers[0].bytes == 1000 ? 0 : 1];
+    assert_int_equal(added->address, (uintptr_t)more);
+    assert_string_equal(added->location, "cpu:3");
+    struct sl_transfer_request request = pair_request(&pair, SL_TRANSFER_WRITE, 0, 0, 10);
+    request.remote = (uintptr_t)more;
+    assert_int_equal(pair_run(&pair, &request, 1, PAIR_TIMEOUT_MS), SL_ERR_INVALID);
+    assert_non_null(strstr(sl_transfer_last_error(), "writing"));
+    request.op = SL_TRANSFER_READ;
+    assert_int_equal(pair_run(&pair, &request, 1, PAIR_TIMEOUT_MS), 0);
+
+    void *base = more;
+    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, 1000), 0);
+    while (count != 1) {
+        assert_int_equal(sl_transfer_segment_buffers(pair.segment, buffers, 4, &count), 0);
+    }
+    assert_int_equal(pair_run(&pair, &request, 1, PAIR_TIMEOUT_MS), SL_ERR_INVALID);
+    free(more);
+}
+
+/* The initiator's own segment. */
+CASE(segment_open__takes_the_engines_own_name)
+{
+    struct sl_transfer_segment *own;
+    assert_int_equal(
+        sl_transfer_segment_open(pair.here, sl_transfer_name(pair.here), PAIR_TIMEOUT_MS, &own), 0);
+    struct sl_transfer_request request = {.op = SL_TRANSFER_READ,
+                                          .local = pair.local.base,
+                                          .segment = own,
+                                          .remote = (uintptr_t)pair.local.base + 1000,
+                                          .bytes = 1000};
+    pair_fill(pair.local.base + 1000, 1000, 1);
+    assert_int_equal(pair_run(&pair, &request, 1, PAIR_TIMEOUT_MS), 0);
+    pair_expect(pair.local.base, 1000, 1);
+    sl_transfer_segment_close(&own);
+    assert_null(own);
+}
+
+CASE(batch_cancel__ends_it_and_leaves_the_memory_alone)
+{
+    struct sl_transfer_request request = pair_request(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+    struct sl_transfer_status status;
+    pair_fill(pair.remote.base, BYTES, 3);
+    for (uint32_t round = 0; round < 20; round++) {
+        memset(pair.local.base, 0, BYTES / 16);
+        assert_int_equal(sl_transfer_batch_submit(pair.batch, &request, 1, PAIR_TIMEOUT_MS, NULL),
+                         0);
+        assert_int_equal(sl_transfer_batch_submit(pair.batch, &request, 1, PAIR_TIMEOUT_MS, NULL),
+                         SL_ERR_AGAIN);
+        sl_transfer_batch_cancel(pair.batch);
+        const int err = sl_transfer_batch_wait(pair.batch);
+        assert_int_equal(sl_transfer_batch_status(pair.batch, 0, &status), 0);
+        assert_int_equal(status.state, err == 0 ? SL_TRANSFER_COMPLETED : SL_TRANSFER_CANCELLED);
+        assert_int_equal(err, err == 0 ? 0 : SL_ERR_CANCELLED);
+    }
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+    pair_expect(pair.local.base, BYTES, 3);
+}
+
+CASE(batch_free__ends_a_batch_that_runs)
+{
+    struct sl_transfer_request request = pair_request(&pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
+    struct sl_transfer_batch *batch;
+    assert_int_equal(sl_transfer_batch_create(pair.here, 1, &batch), 0);
+    assert_int_equal(sl_transfer_batch_submit(batch, &request, 1, PAIR_TIMEOUT_MS, NULL), 0);
+    sl_transfer_batch_free(&batch);
+    assert_null(batch);
+}
+
+/* Every batch gets its share, and none is lost. */
+CASE(batch__runs_beside_others)
+{
+    enum { COUNT = 64 };
+    struct sl_transfer_batch *batches[COUNT];
+    pair_fill(pair.remote.base, BYTES, 4);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const struct sl_transfer_request request = pair_request(
+            &pair, SL_TRANSFER_READ, i * (BYTES / COUNT), i * (BYTES / COUNT), BYTES / COUNT - i);
+        assert_int_equal(sl_transfer_batch_create(pair.here, 1, &batches[i]), 0);
+        assert_int_equal(sl_transfer_batch_submit(batches[i], &request, 1, PAIR_TIMEOUT_MS, NULL),
+                         0);
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_int_equal(sl_transfer_batch_wait(batches[i]), 0);
+        assert_memory_equal(pair.local.base + i * (BYTES / COUNT),
+                            pair.remote.base + i * (BYTES / COUNT), BYTES / COUNT - i);
+        sl_transfer_batch_free(&batches[i]);
+    }
+}
+
+SL_CASE(engine__moves_with_several_reactors_a_secret_and_checksums)
+{
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .reactor_count = 3,
+                                                .lanes = 3,
+                                                .slice_bytes = 64 << 10,
+                                                .secret = "0123456789abcdef",
+                                                .secret_bytes = 16,
+                                                .checksum = true};
+    struct sl_transfer_batch *batches[6];
+    pair_init(&pair, 6 << 20, &options);
+    pair_fill(pair.local.base, 6 << 20, 8);
+    for (uint32_t i = 0; i < 6; i++) {
+        const struct sl_transfer_request request =
+            pair_request(&pair, SL_TRANSFER_WRITE, i << 20, i << 20, 1 << 20);
+        assert_int_equal(sl_transfer_batch_create(pair.here, 1, &batches[i]), 0);
+        assert_int_equal(sl_transfer_batch_submit(batches[i], &request, 1, PAIR_TIMEOUT_MS, NULL),
+                         0);
+    }
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(sl_transfer_batch_wait(batches[i]), 0);
+        sl_transfer_batch_free(&batches[i]);
+    }
+    pair_expect(pair.remote.base, 6 << 20, 8);
+    pair_fini(&pair);
+}
+
+CASE(segment_info__counts_bytes_by_rail)
+{
+    struct sl_transfer_info info;
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, 3000000);
+    pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, 1000000);
+    assert_int_equal(sl_transfer_segment_info(pair.segment, &info), 0);
+    assert_string_equal(info.name, sl_transfer_name(pair.there));
+    assert_int_equal(info.state, SL_TRANSFER_SEGMENT_OPEN);
+    assert_int_equal(info.rail_count, 1);
+    assert_string_equal(info.rails[0].local, "127.0.0.1");
+    assert_int_equal(strncmp(info.rails[0].remote, "tcp://127.0.0.1:", 16), 0);
+    assert_int_equal(info.rails[0].state, SL_TRANSFER_RAIL_UP);
+    assert_int_equal(info.rails[0].bytes_read, 3000000);
+    assert_int_equal(info.rails[0].bytes_written, 1000000);
+    assert_int_equal(info.rails[0].failures, 0);
+}

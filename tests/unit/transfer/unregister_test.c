@@ -1,0 +1,62 @@
+/* Memory is unregistered while peers use it; afterwards it is unmapped, so that a late access ends
+ * the process. */
+#include <sys/mman.h>
+
+#include "core/clock.h"
+#include "pair.h"
+
+#define BYTES (8U << 20)
+
+static struct pair pair;
+
+static int setup(void **state)
+{
+    pair_init(&pair, BYTES, NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    pair_fini(&pair);
+    return 0;
+}
+
+#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+static void use_until_unregistered(enum sl_transfer_op op)
+{
+    void *base = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const struct sl_transfer_memory memory = {.base = base, .bytes = BYTES, .access = PAIR_ALL};
+    struct sl_transfer_request request = pair_request(&pair, op, 0, 0, BYTES);
+    struct sl_transfer_batch *second;
+    request.remote = (uintptr_t)base;
+    assert_int_equal(sl_transfer_batch_create(pair.here, 1, &second), 0);
+    assert_int_equal(sl_transfer_register(pair.there, &memory, 1), 0);
+    while (pair_run(&pair, &request, 1, PAIR_TIMEOUT_MS) != 0) {
+        /* The list of buffers has not arrived yet. */
+    }
+    assert_int_equal(sl_transfer_batch_submit(pair.batch, &request, 1, PAIR_TIMEOUT_MS, NULL), 0);
+    assert_int_equal(sl_transfer_batch_submit(second, &request, 1, PAIR_TIMEOUT_MS, NULL), 0);
+    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, 1000), 0);
+    assert_int_equal(munmap(base, BYTES), 0);
+    (void)sl_transfer_batch_wait(pair.batch);
+    (void)sl_transfer_batch_wait(second);
+    assert_int_not_equal(pair_run(&pair, &request, 1, PAIR_TIMEOUT_MS), 0);
+    sl_transfer_batch_free(&second);
+}
+
+CASE(unregister__ends_all_reads)
+{
+    for (uint32_t i = 0; i < 20; i++) {
+        use_until_unregistered(SL_TRANSFER_READ);
+    }
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+}
+
+CASE(unregister__ends_all_writes)
+{
+    for (uint32_t i = 0; i < 20; i++) {
+        use_until_unregistered(SL_TRANSFER_WRITE);
+    }
+    pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
+}
