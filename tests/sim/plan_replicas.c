@@ -13,6 +13,8 @@
 /* Of 1000 seeds with backups, those in which one breaks; and how long before or after the loss. */
 #define BROKEN_SHARE 300
 #define BROKEN_MS    20
+#define CROWD        100 /* workers; and the most breaks of 10000 frames with them */
+#define CROWD_BREAKS 5
 
 void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_choice *choice)
 {
@@ -106,6 +108,17 @@ static void draw_broken_backup(struct sl_sim_plan *plan)
     }
 }
 
+/* The log has an entry for each process of a worker that joins or expires. A break loses the frames
+ * that are in flight: when a crowd's log has become long, more breaks would let less of it arrive
+ * than is added, and no worker could start again. */
+static void limit_breaks(struct sl_sim_plan *plan)
+{
+    struct sl_sim_network_options *network = &plan->network;
+    if (plan->worker_count > CROWD && network->break_per_10000 > CROWD_BREAKS) {
+        network->break_per_10000 = CROWD_BREAKS;
+    }
+}
+
 /* While the coordinator's process is no part of what may be lost. */
 static void spare_coordinator(struct sl_sim_plan *plan)
 {
@@ -123,6 +136,7 @@ void sl_sim_plan_draw_losses(struct sl_sim_plan *plan, const struct sl_sim_choic
     if (!plan->replica.is_there) {
         return;
     }
+    limit_breaks(plan);
     if (sl_sim_chance(&random, 500)) {
         plan->lease_ns = LEASE_NS; /* workers are not lost for a take-over */
     }
