@@ -9,6 +9,7 @@
 
 #include "core/partition.h"
 #include "net/control/message.h"
+#include "net/rma/wire.h"
 #include "net/wire/frame.h"
 #include "net/wire/request.h"
 #include "tests/support/unit.h"
@@ -71,7 +72,32 @@ static void check_request(const uint8_t *payload, uint32_t bytes, uint32_t dim)
     assert_int_equal(cursor.left, 0);
 }
 
-static uint32_t shown[SL_FRAME_CREDIT + 1]; /* frames, by type */
+static void check_slices(const uint8_t *payload, const struct sl_frame *frame)
+{
+    struct sl_bytes cursor = sl_bytes_over(payload, frame->payload_bytes);
+    uint32_t count;
+    assert_int_equal(sl_rma_wire_read_request(&cursor, frame->request_id, &count), SL_OK);
+    for (uint32_t i = 0; i < count; i++) {
+        struct sl_rma_wire_slice slice;
+        assert_int_equal(sl_rma_wire_read_slice(&cursor, &slice), SL_OK);
+    }
+    assert_int_equal(cursor.left, 0);
+}
+
+static void check_reply(const char *name, const uint8_t *payload, const struct sl_frame *frame)
+{
+    struct sl_bytes cursor = sl_bytes_over(payload, frame->payload_bytes);
+    uint32_t count;
+    if (strcmp(name, "transfer-applied") == 0) {
+        assert_int_equal(sl_rma_wire_read_applied(&cursor, &count), SL_OK);
+    } else if (strcmp(name, "transfer-refused") == 0) {
+        const char *text = sl_rma_wire_error_text(-(int)frame->status);
+        assert_int_equal(frame->payload_bytes, strlen(text));
+        assert_memory_equal(payload, text, frame->payload_bytes);
+    }
+}
+
+static uint32_t shown[SL_FRAME_DATA + 1]; /* frames, by type */
 
 static void check_frame(const char *name, const uint8_t *bytes, size_t length)
 {
@@ -86,6 +112,10 @@ static void check_frame(const char *name, const uint8_t *bytes, size_t length)
     assert_memory_equal(header, bytes, sizeof header);
     if (frame.type == SL_FRAME_CONTROL) {
         check_control(name, payload, frame.payload_bytes);
+    } else if (frame.type == SL_FRAME_REPLY) {
+        check_reply(name, payload, &frame);
+    } else if (strcmp(name, "transfer-request") == 0) {
+        check_slices(payload, &frame);
     } else if (frame.type == SL_FRAME_REQUEST) {
         check_request(payload, frame.payload_bytes, strcmp(name, "kv-request") == 0 ? 4 : 3);
     }
@@ -117,9 +147,10 @@ SL_CASE(protocol_page__shows_frames_as_they_are)
 {
     each_line("hex ", read_hex);
     assert_true(shown[SL_FRAME_CONTROL] > 20);
-    assert_int_equal(shown[SL_FRAME_REQUEST], 3);
-    assert_int_equal(shown[SL_FRAME_REPLY], 4);
+    assert_int_equal(shown[SL_FRAME_REQUEST], 4);
+    assert_int_equal(shown[SL_FRAME_REPLY], 7);
     assert_int_equal(shown[SL_FRAME_CREDIT], 1);
+    assert_int_equal(shown[SL_FRAME_DATA], 1);
 }
 
 static const uint32_t shard_counts[4] = {2, 3, 7, 4096};
