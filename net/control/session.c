@@ -4,136 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
-#include "core/clock.h"
 #include "net/control/session_internal.h"
-
-void sl_session_arm(struct sl_session *session, struct sl_timer *timer, uint64_t wait_ns)
-{
-    sl_reactor_arm(session->reactor, timer, wait_ns);
-}
-
-void sl_session_disarm_all(struct sl_session *session)
-{
-    struct sl_timer_wheel *timers = sl_reactor_timers(session->reactor);
-    sl_timer_disarm(timers, &session->retry);
-    sl_timer_disarm(timers, &session->report);
-    sl_timer_disarm(timers, &session->start_deadline);
-    sl_timer_disarm(timers, &session->greeting_deadline);
-    sl_timer_disarm(timers, &session->resend);
-    sl_timer_disarm(timers, &session->preferred_timer);
-}
-
-/* Lifetime */
-
-void sl_session_enter(struct sl_session *session)
-{
-    session->in_use++;
-}
-
-void sl_session_leave(struct sl_session *session)
-{
-    sl_assert(session->in_use > 0);
-    session->in_use--;
-    if (session->in_use == 0 && session->abandoned && session->conn == NULL &&
-        session->probe == NULL) {
-        sl_assert(session->requests == NULL);
-        free(session->control_memory);
-        free(session);
-    }
-}
-
-/* Stops timers, closes the connection and answers pending requests. */
-static void shut(struct sl_session *session, int err, const char *reason)
-{
-    session->state = SL_SESSION_ENDED;
-    sl_session_disarm_all(session);
-    sl_session_path_stop(session);
-    if (session->conn != NULL) {
-        sl_transport_disconnect(session->conn);
-    }
-    sl_session_request_fail_all(session, err, reason);
-}
-
-void sl_session_end(struct sl_session *session, int err, const char *reason)
-{
-    if (session->state == SL_SESSION_ENDED) {
-        return;
-    }
-    sl_session_enter(session);
-    shut(session, err, reason);
-    if (!session->abandoned) {
-        session->options.events->closed(session->options.ctx, session, err, reason);
-    }
-    sl_session_leave(session);
-}
-
-void sl_session_name_reason(const struct sl_session *session, const char *why,
-                            char reason[SL_SESSION_REASON_BYTES])
-{
-    (void)snprintf(reason, SL_SESSION_REASON_BYTES, "%s (%s): %s", session->peer_name,
-                   session->peer, why);
-}
-
-void sl_session_end_because(struct sl_session *session, int err, const char *why)
-{
-    char reason[SL_SESSION_REASON_BYTES];
-    sl_session_name_reason(session, why, reason);
-    sl_session_end(session, err, reason);
-}
-
-void sl_session_set_last_error(struct sl_session *session, const char *what)
-{
-    (void)snprintf(session->last_error, sizeof session->last_error, "%s", what);
-    if (sl_endpoint_same(&session->options.endpoint, &session->refused_at)) {
-        session->refused_since_ns = 0;
-    }
-}
-
-void sl_session_break(struct sl_session *session, int err, const char *why)
-{
-    if (session->breaking || session->conn == NULL) {
-        return;
-    }
-    session->breaking = true;
-    session->break_err = err;
-    sl_session_set_last_error(session, why);
-    sl_transport_disconnect(session->conn);
-}
-
-void sl_session_distrust(struct sl_session *session, int err, const char *why)
-{
-    if (session->state == SL_SESSION_WELCOMED && session->options.persistent) {
-        sl_session_break(session, err, why);
-    } else if (session->state == SL_SESSION_WELCOMED) {
-        sl_session_end_because(session, err, why);
-    } else {
-        sl_session_reject(session, err, why);
-    }
-}
-
-bool sl_session_is_final(int err)
-{
-    return err == SL_ERR_VERSION || err == SL_ERR_PROTOCOL || err == SL_ERR_REFUSED ||
-           err == SL_ERR_EXISTS || err == SL_ERR_INVALID || err == SL_ERR_UNSUPPORTED;
-}
-
-/* Messages */
-
-int sl_session_send(struct sl_session *session, const struct sl_message *message)
-{
-    size_t bytes = sl_message_encoded_bytes(message);
-    sl_assert(bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES);
-    uint8_t *room = sl_outbox_reserve(session->outbox, (uint32_t)bytes);
-    if (room == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    sl_message_encode(message, room + SL_FRAME_HEADER_BYTES);
-    struct sl_frame frame = {.type = SL_FRAME_CONTROL, .payload_bytes = (uint32_t)bytes};
-    sl_outbox_commit(session->outbox, session->conn, &session->queue, &frame, NULL, 0, NULL, NULL);
-    return SL_OK;
-}
-
-/* Functions of the owner */
 
 static void check_preferred(const struct sl_session_preferred *preferred,
                             const struct sl_reactor *reactor)
@@ -202,9 +73,9 @@ void sl_session_close(struct sl_session **session)
         (void)sl_session_send(closing, &goodbye);
     }
     if (closing->state != SL_SESSION_ENDED) {
-        shut(closing, SL_ERR_CANCELLED, "closed");
+        sl_session_shut(closing, SL_ERR_CANCELLED, "closed");
     }
-    /* For a close from inside an answer, while shut() is answering the requests. */
+    /* For a close from inside an answer, while sl_session_shut is answering the requests. */
     sl_session_request_fail_all(closing, SL_ERR_CANCELLED, "closed");
     sl_session_leave(closing);
 }
@@ -225,19 +96,6 @@ struct sl_outbox *sl_session_outbox(struct sl_session *session)
 {
     sl_assert(session != NULL);
     return session->outbox;
-}
-
-const char *sl_session_last_error(const struct sl_session *session)
-{
-    sl_assert(session != NULL);
-    if (session->state == SL_SESSION_WELCOMED && !session->breaking) {
-        return "";
-    }
-    if (session->last_error[0] != '\0') {
-        return session->last_error;
-    }
-    return session->state == SL_SESSION_GREETING ? "its welcome has not come yet"
-                                                 : "it is being connected to";
 }
 
 void sl_session_reconnect(struct sl_session *session, const char *why)
@@ -294,7 +152,9 @@ void sl_session_set_preferred(struct sl_session *session,
     sl_reactor_assert_owner(session->reactor);
     check_preferred(preferred, session->reactor);
     session->options.preferred = *preferred;
-    sl_session_path_changed(session);
+    if (sl_session_path_changed(session)) {
+        sl_session_retry_soon(session);
+    }
 }
 
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session)

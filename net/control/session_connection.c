@@ -6,13 +6,10 @@
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
-#define BACK_OFF_MIN_NS  (50 * SL_CLOCK_NS_PER_MS)
-#define BACK_OFF_MAX_NS  (1 * SL_CLOCK_NS_PER_S)
-#define ATTEMPTS_A_LEASE 10
-#define REPORT_NS        (3 * SL_CLOCK_NS_PER_S)
-#define REPORT_MAX_NS    (60 * SL_CLOCK_NS_PER_S)
+#define REPORT_NS     (3 * SL_CLOCK_NS_PER_S)
+#define REPORT_MAX_NS (60 * SL_CLOCK_NS_PER_S)
 /* A deadline that is farther away is not logged. */
-#define NO_END_NS        (UINT64_C(1000) * 86400 * SL_CLOCK_NS_PER_S)
+#define NO_END_NS     (UINT64_C(1000) * 86400 * SL_CLOCK_NS_PER_S)
 
 static const struct sl_transport_events transport_events;
 
@@ -47,19 +44,6 @@ void sl_session_take_path(struct sl_session *session, bool preferred)
     session->path = preferred ? session->options.preferred.endpoint : session->options.endpoint;
     session->outbox = preferred ? session->options.preferred.outbox : session->options.outbox;
     sl_endpoint_format(&session->path, session->peer, sizeof session->peer);
-}
-
-bool sl_session_follow_redirect(struct sl_session *session, const char *endpoint)
-{
-    struct sl_endpoint where;
-    if (!session->options.follows || endpoint[0] == '\0' ||
-        sl_endpoint_parse(endpoint, &where, NULL, 0) != 0 ||
-        where.scheme != session->options.endpoint.scheme) {
-        return false;
-    }
-    session->options.endpoint = where;
-    session->next_target = SL_SESSION_NEXT_NAMED;
-    return true;
 }
 
 /* After a failed attempt: selects the next candidate endpoint. */
@@ -205,7 +189,45 @@ static void start_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     sl_session_end(session, is_refused ? session->refusal_err : SL_ERR_DEADLINE, reason);
 }
 
-/* Transport events */
+/* Messages and transport events */
+
+/* An Error without a request is about the connection, which the peer closes next. */
+static void complained(struct sl_session *session, const struct sl_message_error *error)
+{
+    if (sl_session_is_final(error->err)) {
+        sl_session_end_because(session, error->err, error->text);
+    } else {
+        sl_session_distrust(session, error->err, error->text);
+    }
+}
+
+static bool is_notification(enum sl_message_kind kind)
+{
+    return kind == SL_MESSAGE_CLUSTER || kind == SL_MESSAGE_EXPIRED || kind == SL_MESSAGE_ENDED ||
+           kind == SL_MESSAGE_CHECKPOINT || kind == SL_MESSAGE_CHECKPOINT_PUBLISH ||
+           kind == SL_MESSAGE_CHECKPOINT_DONE || kind == SL_MESSAGE_BUFFER_ADDED ||
+           kind == SL_MESSAGE_BUFFER_GONE;
+}
+
+static void unasked(struct sl_session *session, const struct sl_message *message)
+{
+    const struct sl_session_events *events = session->options.events;
+    if (message->id != 0) {
+        sl_log_debug("%s (%s): an answer to nothing, or too late", session->peer_name,
+                     session->peer);
+    } else if (message->kind == SL_MESSAGE_ERROR) {
+        complained(session, &message->error);
+    } else if (message->kind == SL_MESSAGE_GOODBYE) {
+        sl_session_distrust(session, SL_ERR_CLOSED, "it is shutting down");
+    } else if (is_notification(message->kind)) {
+        if (events->notified != NULL) {
+            events->notified(session->options.ctx, session, message);
+        }
+    } else {
+        sl_log_debug("%s (%s): a message of kind %d that means nothing here", session->peer_name,
+                     session->peer, (int)message->kind);
+    }
+}
 
 static void control_received(struct sl_session *session, struct sl_conn *conn,
                              const struct sl_transport_message *frame)
@@ -221,8 +243,8 @@ static void control_received(struct sl_session *session, struct sl_conn *conn,
     }
     if (session->state == SL_SESSION_GREETING) {
         sl_session_greeted(session, &message);
-    } else {
-        sl_session_request_answered(session, &message);
+    } else if (!sl_session_request_answered(session, &message)) {
+        unasked(session, &message);
     }
     sl_message_fini(&message);
 }
@@ -376,7 +398,7 @@ static void lose(struct sl_session *session, int err)
     }
     sl_session_path_stop(session);
     if (now_ns - session->welcomed_ns >= session->back_off_ns) {
-        session->back_off_ns = BACK_OFF_MIN_NS;
+        session->back_off_ns = SL_SESSION_BACK_OFF_MIN_NS;
     }
     session->waited_for[0] = '\0';
     sl_reactor_disarm(session->reactor, &session->resend);
@@ -443,23 +465,10 @@ static void resend(struct sl_timer *timer, uint64_t now_ns)
     sl_session_request_send_all(SL_CONTAINER_OF(timer, struct sl_session, resend));
 }
 
-/* A peer expires a silent member after one lease: several attempts must fit into it. */
-void sl_session_note_lease(struct sl_session *session, uint32_t lease_ms)
-{
-    session->refusal_wait_ns =
-        lease_ms == 0 ? SL_SESSION_GREETING_NS : lease_ms * SL_CLOCK_NS_PER_MS;
-    uint64_t max_ns = lease_ms * SL_CLOCK_NS_PER_MS / ATTEMPTS_A_LEASE;
-    max_ns = lease_ms == 0 || max_ns > BACK_OFF_MAX_NS ? BACK_OFF_MAX_NS : max_ns;
-    session->back_off_max_ns = max_ns < BACK_OFF_MIN_NS ? BACK_OFF_MIN_NS : max_ns;
-    if (session->back_off_ns > session->back_off_max_ns) {
-        session->back_off_ns = session->back_off_max_ns;
-    }
-}
-
 void sl_session_begin(struct sl_session *session)
 {
-    session->back_off_max_ns = BACK_OFF_MAX_NS;
-    session->back_off_ns = BACK_OFF_MIN_NS;
+    session->back_off_max_ns = SL_SESSION_BACK_OFF_MAX_NS;
+    session->back_off_ns = SL_SESSION_BACK_OFF_MIN_NS;
     session->report_wait_ns = REPORT_NS;
     session->opened_ns = sl_reactor_now_ns(session->reactor);
     session->deadline_ns = session->opened_ns + session->options.start_timeout_ns;
@@ -481,7 +490,7 @@ void sl_session_retry_soon(struct sl_session *session)
 {
     if (session->state == SL_SESSION_PAUSING || session->state == SL_SESSION_RESOLVING) {
         sl_resolve_cancel(&session->resolve);
-        session->back_off_ns = BACK_OFF_MIN_NS;
+        session->back_off_ns = SL_SESSION_BACK_OFF_MIN_NS;
         pause_and_retry(session);
     }
 }

@@ -1,68 +1,15 @@
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "core/clock.h"
-#include "core/log.h"
 #include "net/control/auth.h"
 #include "net/control/session_internal.h"
 
-#define REFUSAL_LOG_NS (60 * SL_CLOCK_NS_PER_S)
-
-static bool has_secret(const struct sl_session *session)
-{
-    return sl_auth_is_required(session->options.secret);
-}
-
-/* Messages before the peer's proof */
+#define ATTEMPTS_A_LEASE 10
 
 static bool is_unproved(const struct sl_session *session)
 {
-    return has_secret(session) && !session->proved;
-}
-
-/* Whether an error from the peer may end the session (see sl_session_options.secret). */
-static bool is_trusted(const struct sl_session *session)
-{
-    return has_secret(session) ? session->proved : !session->was_welcomed;
-}
-
-/* Without a secret no refusal can be proved. A session that is refused for refusal_wait_ns still
- * ends: another process may have replaced this member. */
-static bool is_refused_for_long(const struct sl_session *session)
-{
-    const uint64_t since_ns = session->refused_since_ns;
-    return !has_secret(session) && since_ns != 0 &&
-           sl_reactor_now_ns(session->reactor) - since_ns >= session->refusal_wait_ns;
-}
-
-static void log_refusal(struct sl_session *session, const char *why)
-{
-    const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
-    if (now_ns < session->refusal_log_ns) {
-        return;
-    }
-    session->refusal_log_ns = now_ns + REFUSAL_LOG_NS;
-    sl_log_warn("%s (%s): %s; retrying, since the peer has not proved that it is a member%s",
-                session->peer_name, session->peer, why,
-                has_secret(session) ? ": compare the secret files of both ends" : "");
-}
-
-void sl_session_reject(struct sl_session *session, int err, const char *why)
-{
-    if (is_trusted(session) || is_refused_for_long(session)) {
-        sl_session_end_because(session, err, why);
-        return;
-    }
-    const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
-    const uint64_t since_ns = session->refused_since_ns;
-    sl_session_break(session, err, why);
-    sl_session_set_last_error(session, why);
-    session->refused_since_ns = since_ns != 0 ? since_ns : now_ns;
-    session->refused_at = session->options.endpoint;
-    session->refusal_err = err;
-    log_refusal(session, why);
+    return sl_session_has_secret(session) && !session->proved;
 }
 
 /* The handshake */
@@ -71,8 +18,8 @@ void sl_session_reject(struct sl_session *session, int err, const char *why)
 void sl_session_greet(struct sl_session *session)
 {
     struct sl_message message = {.kind = SL_MESSAGE_HELLO};
-    session->options.hello.has_nonce = has_secret(session);
-    if (has_secret(session) && sl_auth_nonce(session->options.hello.nonce) != SL_OK) {
+    session->options.hello.has_nonce = sl_session_has_secret(session);
+    if (sl_session_has_secret(session) && sl_auth_nonce(session->options.hello.nonce) != SL_OK) {
         sl_session_break(session, SL_ERR_IO, "the system has no random bytes");
         return;
     }
@@ -82,33 +29,10 @@ void sl_session_greet(struct sl_session *session)
     }
 }
 
-void sl_session_note_waiting(struct sl_session *session, const struct sl_message_waiting *waiting)
-{
-    char *names = session->waited_for;
-    size_t used = 0;
-    names[0] = '\0';
-    for (uint32_t i = 0; i < waiting->missing_count; i++) {
-        int more = snprintf(names + used, sizeof session->waited_for - used, "%s%s",
-                            i == 0 ? "" : ", ", waiting->missing[i]);
-        used += (size_t)more;
-        sl_assert(used < sizeof session->waited_for);
-    }
-    sl_log_info("waiting for %s (says %s)", used == 0 ? "others" : names, session->peer_name);
-}
-
-void sl_session_reject_version(struct sl_session *session, uint32_t version, const char *software)
-{
-    char why[128];
-    (void)snprintf(why, sizeof why,
-                   "it speaks protocol version %" PRIu32 "%s%.40s, this program version %d",
-                   version, software[0] == '\0' ? "" : " as ", software, SL_FRAME_PROTOCOL_VERSION);
-    sl_session_reject(session, SL_ERR_VERSION, why);
-}
-
 static void challenged(struct sl_session *session, const struct sl_message_challenge *challenge)
 {
     const struct sl_session_options *options = &session->options;
-    if (!has_secret(session)) {
+    if (!sl_session_has_secret(session)) {
         sl_session_reject(session, SL_ERR_REFUSED, "this cluster asks for a secret: --secret-file");
         return;
     }
@@ -142,6 +66,22 @@ static void proved(struct sl_session *session, const struct sl_message_proof *pr
     session->proved = true;
 }
 
+/* Adapts the back-off to the welcome's lease, in ms; 0: no lease. A peer expires a silent member
+ * after one lease: several attempts must fit into it. */
+static void note_lease(struct sl_session *session, uint32_t lease_ms)
+{
+    session->refusal_wait_ns =
+        lease_ms == 0 ? SL_SESSION_GREETING_NS : lease_ms * SL_CLOCK_NS_PER_MS;
+    uint64_t max_ns = lease_ms * SL_CLOCK_NS_PER_MS / ATTEMPTS_A_LEASE;
+    max_ns =
+        lease_ms == 0 || max_ns > SL_SESSION_BACK_OFF_MAX_NS ? SL_SESSION_BACK_OFF_MAX_NS : max_ns;
+    session->back_off_max_ns =
+        max_ns < SL_SESSION_BACK_OFF_MIN_NS ? SL_SESSION_BACK_OFF_MIN_NS : max_ns;
+    if (session->back_off_ns > session->back_off_max_ns) {
+        session->back_off_ns = session->back_off_max_ns;
+    }
+}
+
 static void welcome(struct sl_session *session, const struct sl_message_welcome *message)
 {
     if (message->protocol_version != SL_FRAME_PROTOCOL_VERSION) {
@@ -171,7 +111,7 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
     }
     session->refused_since_ns = session->refusal_log_ns = 0;
     session->welcomed_ns = sl_reactor_now_ns(session->reactor);
-    sl_session_note_lease(session, message->lease_ms);
+    note_lease(session, message->lease_ms);
     sl_session_disarm_all(session);
     sl_session_path_welcomed(session);
     session->options.events->welcomed(session->options.ctx, session, message);
@@ -180,12 +120,26 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
     }
 }
 
+/* Follows a redirect to the coordinator. False: the endpoint does not suit this session. */
+static bool follow_redirect(struct sl_session *session, const char *endpoint)
+{
+    struct sl_endpoint where;
+    if (!session->options.follows || endpoint[0] == '\0' ||
+        sl_endpoint_parse(endpoint, &where, NULL, 0) != 0 ||
+        where.scheme != session->options.endpoint.scheme) {
+        return false;
+    }
+    session->options.endpoint = where;
+    session->next_target = SL_SESSION_NEXT_NAMED;
+    return true;
+}
+
 static void refused(struct sl_session *session, const struct sl_message_error *error)
 {
     char why[SL_MESSAGE_TEXT_BYTES + 32];
     (void)snprintf(why, sizeof why, "it refuses this process: %s", error->text);
     const uint64_t since_ns = session->refused_since_ns;
-    if (!is_unproved(session) && sl_session_follow_redirect(session, error->coordinator)) {
+    if (!is_unproved(session) && follow_redirect(session, error->coordinator)) {
         sl_session_break(session, SL_ERR_AGAIN, why);
         /* The redirect may lead back to the endpoint that refused. */
         session->refused_since_ns = since_ns;

@@ -1,9 +1,11 @@
-/* Private to the session files: session.c (lifetime, owner's functions), session_connection.c
- * (attempts, transport events), session_path.c (preferred path), session_greeting.c (Hello to
- * Welcome), session_request.c (requests and answers). */
+/* Private to the session files, of which each calls only those before it: session_base.c (timers,
+ * messages, the connection), session_request.c (requests and answers), session_path.c (preferred
+ * path), session_end.c (end, refusals), session_greeting.c (Hello to Welcome), session_connection.c
+ * (attempts, transport events), session.c (owner's functions). */
 #ifndef SL_NET_CONTROL_SESSION_INTERNAL_H
 #define SL_NET_CONTROL_SESSION_INTERNAL_H
 
+#include "net/control/auth.h"
 #include "net/control/resolve.h"
 #include "net/control/session.h"
 
@@ -13,6 +15,10 @@
 
 /* Reason for not being welcomed, without the peer's name. */
 #define SL_SESSION_LAST_ERROR_BYTES (SL_MESSAGE_TEXT_BYTES + 64)
+
+/* Bounds of the pause between attempts. */
+#define SL_SESSION_BACK_OFF_MIN_NS  (50 * SL_CLOCK_NS_PER_MS)
+#define SL_SESSION_BACK_OFF_MAX_NS  (1 * SL_CLOCK_NS_PER_S)
 
 /* Limit for looking up a host name. */
 #define SL_SESSION_RESOLVE_NS       (5 * SL_CLOCK_NS_PER_S)
@@ -110,26 +116,6 @@ struct sl_session {
     uint32_t in_use; /* depth of sl_session_enter */
 };
 
-/* Bracket every call to the owner, which may close the session in it: the last leave frees it at
- * the earliest. */
-void sl_session_enter(struct sl_session *session);
-void sl_session_leave(struct sl_session *session);
-
-/* End the session: answer the requests, disconnect, notify the owner once. end_because puts the
- * peer's name before the reason. */
-void sl_session_end(struct sl_session *session, int err, const char *reason);
-void sl_session_end_because(struct sl_session *session, int err, const char *why);
-
-void sl_session_name_reason(const struct sl_session *session, const char *why,
-                            char reason[SL_SESSION_REASON_BYTES]);
-
-void sl_session_set_last_error(struct sl_session *session, const char *what);
-
-/* Handles a permanent refusal, or a wrong peer, before the welcome. If the peer is trusted
- * (sl_session_options.secret), the session ends. Else the refusal is logged, the connection breaks,
- * and another attempt follows. */
-void sl_session_reject(struct sl_session *session, int err, const char *why);
-
 /* The peer's server that shall own the connection (sl_transport_connect). A process has one for
  * each of its shards, and for each shard that it holds as a backup. */
 static inline uint32_t sl_session_target(const struct sl_session *session)
@@ -146,8 +132,55 @@ static inline bool sl_session_is_control(const struct sl_session_options *option
            (hello->purpose == SL_MESSAGE_PURPOSE_TRANSFER && hello->lane == 0);
 }
 
-/* Selects the preferred path or the endpoint. */
-void sl_session_take_path(struct sl_session *session, bool preferred);
+/* Whether the peer must prove the cluster's secret. */
+static inline bool sl_session_has_secret(const struct sl_session *session)
+{
+    return sl_auth_is_required(session->options.secret);
+}
+
+/* session_base.c */
+
+void sl_session_arm(struct sl_session *session, struct sl_timer *timer, uint64_t wait_ns);
+void sl_session_disarm_all(struct sl_session *session);
+
+/* Bracket every call to the owner, which may close the session in it: the last leave frees it at
+ * the earliest. */
+void sl_session_enter(struct sl_session *session);
+void sl_session_leave(struct sl_session *session);
+
+void sl_session_name_reason(const struct sl_session *session, const char *why,
+                            char reason[SL_SESSION_REASON_BYTES]);
+
+void sl_session_set_last_error(struct sl_session *session, const char *what);
+
+/* Whether an Error with this code is permanent. */
+bool sl_session_is_final(int err);
+
+/* Disconnects. Another attempt follows; after the welcome of a session that is not persistent, the
+ * end. */
+void sl_session_break(struct sl_session *session, int err, const char *why);
+
+/* Sends one control message. Errors: NO_MEMORY (the outbox is full). */
+int sl_session_send(struct sl_session *session, const struct sl_message *message);
+
+/* session_request.c */
+
+/* Handles a message after the welcome. Returns false if it answers no request. */
+bool sl_session_request_answered(struct sl_session *session, const struct sl_message *message);
+
+/* Logs the names in a Waiting, and keeps them for the reason of a deadline. */
+void sl_session_note_waiting(struct sl_session *session, const struct sl_message_waiting *waiting);
+
+/* Marks all requests unsent: the connection is gone. */
+void sl_session_request_lose_all(struct sl_session *session);
+
+/* Sends unsent requests, oldest first; if the outbox is full, again a little later. */
+void sl_session_request_send_all(struct sl_session *session);
+
+/* Answers all requests with the error. */
+void sl_session_request_fail_all(struct sl_session *session, int err, const char *reason);
+
+/* session_path.c */
 
 /* Limit for connecting over the preferred path. */
 uint64_t sl_session_path_patience_ns(const struct sl_session *session);
@@ -158,40 +191,37 @@ void sl_session_path_welcomed(struct sl_session *session);
 /* Called when a welcomed connection over the preferred path breaks. */
 void sl_session_path_lost(struct sl_session *session, int err);
 
-/* Called when the owner sets another preferred path. */
-void sl_session_path_changed(struct sl_session *session);
+/* Called when the owner sets another preferred path. Returns whether the lookup in progress is for
+ * the old one. */
+bool sl_session_path_changed(struct sl_session *session);
 
 /* Stops the probe, and any lookup. */
 void sl_session_path_stop(struct sl_session *session);
 void sl_session_path_timer(struct sl_timer *timer, uint64_t now_ns);
 
-/* Schedules the first attempt for the next turn. */
-void sl_session_begin(struct sl_session *session);
-void sl_session_retry_soon(struct sl_session *session);
+/* session_end.c */
 
-/* Adapts the back-off to the welcome's lease, in ms: pauses stay well below it. 0: no lease. */
-void sl_session_note_lease(struct sl_session *session, uint32_t lease_ms);
+/* Stops timers, closes the connection and answers pending requests. */
+void sl_session_shut(struct sl_session *session, int err, const char *reason);
 
-/* Follows a redirect to the coordinator. Returns false if the endpoint does not suit this
- * session. */
-bool sl_session_follow_redirect(struct sl_session *session, const char *endpoint);
+/* End the session: shut it, notify the owner once. end_because puts the peer's name before the
+ * reason. */
+void sl_session_end(struct sl_session *session, int err, const char *reason);
+void sl_session_end_because(struct sl_session *session, int err, const char *why);
 
-/* Disconnects. Another attempt follows; after the welcome of a session that is not persistent, the
- * end. */
-void sl_session_break(struct sl_session *session, int err, const char *why);
+/* Handles a permanent refusal, or a wrong peer, before the welcome. If the peer is trusted
+ * (sl_session_options.secret), the session ends. Else the refusal is logged, the connection breaks,
+ * and another attempt follows. */
+void sl_session_reject(struct sl_session *session, int err, const char *why);
+
+/* Rejects a peer that speaks another protocol version. */
+void sl_session_reject_version(struct sl_session *session, uint32_t version, const char *software);
 
 /* Handles a protocol violation. Before the welcome: sl_session_reject. Later the connection breaks:
  * a persistent session reconnects, another one ends. */
 void sl_session_distrust(struct sl_session *session, int err, const char *why);
 
-/* Whether an Error with this code is permanent. */
-bool sl_session_is_final(int err);
-
-void sl_session_arm(struct sl_session *session, struct sl_timer *timer, uint64_t wait_ns);
-void sl_session_disarm_all(struct sl_session *session);
-
-/* Rejects a peer that speaks another protocol version. */
-void sl_session_reject_version(struct sl_session *session, uint32_t version, const char *software);
+/* session_greeting.c */
 
 /* Sends the Hello on a new connection. */
 void sl_session_greet(struct sl_session *session);
@@ -199,22 +229,13 @@ void sl_session_greet(struct sl_session *session);
 /* Handles a message before, or with, the welcome. */
 void sl_session_greeted(struct sl_session *session, const struct sl_message *message);
 
-/* Sends one control message. Errors: NO_MEMORY (the outbox is full). */
-int sl_session_send(struct sl_session *session, const struct sl_message *message);
+/* session_connection.c */
 
-/* Logs the names in a Waiting, and keeps them for the reason of a deadline. */
-void sl_session_note_waiting(struct sl_session *session, const struct sl_message_waiting *waiting);
+/* Selects the preferred path or the endpoint. */
+void sl_session_take_path(struct sl_session *session, bool preferred);
 
-/* Handles a message after the welcome. */
-void sl_session_request_answered(struct sl_session *session, const struct sl_message *message);
-
-/* Marks all requests unsent: the connection is gone. */
-void sl_session_request_lose_all(struct sl_session *session);
-
-/* Sends unsent requests, oldest first; if the outbox is full, again a little later. */
-void sl_session_request_send_all(struct sl_session *session);
-
-/* Answers all requests with the error. */
-void sl_session_request_fail_all(struct sl_session *session, int err, const char *reason);
+/* Schedules the first attempt for the next turn. */
+void sl_session_begin(struct sl_session *session);
+void sl_session_retry_soon(struct sl_session *session);
 
 #endif

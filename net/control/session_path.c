@@ -113,15 +113,15 @@ void sl_session_path_welcomed(struct sl_session *session)
     probe_later(session);
 }
 
-void sl_session_path_changed(struct sl_session *session)
+bool sl_session_path_changed(struct sl_session *session)
 {
     session->preferred = (struct sl_session_preferred_state){0};
     if (session->state == SL_SESSION_WELCOMED) {
         sl_session_path_stop(session);
         probe_later(session);
-    } else if (session->is_preferred && session->state == SL_SESSION_RESOLVING) {
-        sl_session_retry_soon(session); /* the lookup is for the old path */
+        return false;
     }
+    return session->is_preferred && session->state == SL_SESSION_RESOLVING;
 }
 
 /* Probes */

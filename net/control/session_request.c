@@ -48,6 +48,20 @@ static enum sl_message_kind answer_kind(enum sl_message_kind request)
     }
 }
 
+void sl_session_note_waiting(struct sl_session *session, const struct sl_message_waiting *waiting)
+{
+    char *names = session->waited_for;
+    size_t used = 0;
+    names[0] = '\0';
+    for (uint32_t i = 0; i < waiting->missing_count; i++) {
+        int more = snprintf(names + used, sizeof session->waited_for - used, "%s%s",
+                            i == 0 ? "" : ", ", waiting->missing[i]);
+        used += (size_t)more;
+        sl_assert(used < sizeof session->waited_for);
+    }
+    sl_log_info("waiting for %s (says %s)", used == 0 ? "others" : names, session->peer_name);
+}
+
 /* Removes the request and calls its owner. */
 static void finish(struct sl_session_request **at, const struct sl_message *answer, int err,
                    const char *reason)
@@ -227,61 +241,25 @@ void sl_session_request_send_all(struct sl_session *session)
     }
 }
 
-/* An Error without a request is about the connection, which the peer closes next. */
-static void complained(struct sl_session *session, const struct sl_message_error *error)
-{
-    if (sl_session_is_final(error->err)) {
-        sl_session_end_because(session, error->err, error->text);
-    } else {
-        sl_session_distrust(session, error->err, error->text);
-    }
-}
-
-static bool is_notification(enum sl_message_kind kind)
-{
-    return kind == SL_MESSAGE_CLUSTER || kind == SL_MESSAGE_EXPIRED || kind == SL_MESSAGE_ENDED ||
-           kind == SL_MESSAGE_CHECKPOINT || kind == SL_MESSAGE_CHECKPOINT_PUBLISH ||
-           kind == SL_MESSAGE_CHECKPOINT_DONE || kind == SL_MESSAGE_BUFFER_ADDED ||
-           kind == SL_MESSAGE_BUFFER_GONE;
-}
-
-static void unasked(struct sl_session *session, const struct sl_message *message)
-{
-    const struct sl_session_events *events = session->options.events;
-    if (message->id != 0) {
-        sl_log_debug("%s (%s): an answer to nothing, or too late", session->peer_name,
-                     session->peer);
-    } else if (message->kind == SL_MESSAGE_ERROR) {
-        complained(session, &message->error);
-    } else if (message->kind == SL_MESSAGE_GOODBYE) {
-        sl_session_distrust(session, SL_ERR_CLOSED, "it is shutting down");
-    } else if (is_notification(message->kind)) {
-        if (events->notified != NULL) {
-            events->notified(session->options.ctx, session, message);
-        }
-    } else {
-        sl_log_debug("%s (%s): a message of kind %d that means nothing here", session->peer_name,
-                     session->peer, (int)message->kind);
-    }
-}
-
-void sl_session_request_answered(struct sl_session *session, const struct sl_message *message)
+bool sl_session_request_answered(struct sl_session *session, const struct sl_message *message)
 {
     if (message->kind == SL_MESSAGE_WAITING) {
         sl_session_note_waiting(session, &message->waiting);
-        return;
+        return true;
     }
     session->waited_for[0] = '\0';
     struct sl_session_request **at = find(session, message->id);
     if (message->id == 0 || *at == NULL) {
-        unasked(session, message);
-    } else if (message->kind == SL_MESSAGE_ERROR) {
+        return false;
+    }
+    if (message->kind == SL_MESSAGE_ERROR) {
         finish(at, NULL, message->error.err, message->error.text);
     } else if (message->kind == (*at)->wanted) {
         finish(at, message, SL_OK, "");
     } else {
         finish(at, NULL, SL_ERR_PROTOCOL, "the answer is of another kind than was asked for");
     }
+    return true;
 }
 
 void sl_session_request_fail_all(struct sl_session *session, int err, const char *reason)
