@@ -457,15 +457,9 @@ static int read_sources(struct sources *sources, enum sl_cluster_role program,
                         const char *tf_config, const struct sl_dmlc *dmlc)
 {
     int err = read_flags(sources, program);
-    if (err == 0) {
-        err = read_tf_config(sources, program, tf_config);
-    }
-    if (err == 0) {
-        err = read_dmlc(sources, program, dmlc);
-    }
-    if (err == 0) {
-        err = compare_ps(sources);
-    }
+    err = err != 0 ? err : read_tf_config(sources, program, tf_config);
+    err = err != 0 ? err : read_dmlc(sources, program, dmlc);
+    err = err != 0 ? err : compare_ps(sources);
     return err != 0 ? err : read_map(sources);
 }
 
@@ -474,21 +468,11 @@ static int choose(const struct sources *sources, enum sl_cluster_role program,
 {
     int64_t index = -1;
     int err = compare_places(sources);
-    if (err == 0) {
-        err = agree_on_role(sources, program, &cluster->role);
-    }
-    if (err == 0) {
-        err = agree_on_workers(sources, cluster);
-    }
-    if (err == 0) {
-        err = agree_on_index(sources, &index);
-    }
-    if (err == 0) {
-        err = choose_ps(sources, cluster);
-    }
-    if (err == 0) {
-        err = choose_task(sources, index, cluster);
-    }
+    err = err != 0 ? err : agree_on_role(sources, program, &cluster->role);
+    err = err != 0 ? err : agree_on_workers(sources, cluster);
+    err = err != 0 ? err : agree_on_index(sources, &index);
+    err = err != 0 ? err : choose_ps(sources, cluster);
+    err = err != 0 ? err : choose_task(sources, index, cluster);
     return err != 0 ? err : check_map(sources, cluster);
 }
 
@@ -501,9 +485,7 @@ int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags 
     struct sources sources = {.flags = flags, .reason = reason, .reason_bytes = reason_bytes};
     struct sl_cluster cluster = {.role = role};
     int err = read_sources(&sources, role, tf_config, dmlc);
-    if (err == 0) {
-        err = choose(&sources, role, &cluster);
-    }
+    err = err != 0 ? err : choose(&sources, role, &cluster);
     sl_endpoint_map_fini(&sources.map);
     sl_tf_config_fini(&sources.tf);
     sl_hosts_fini(&sources.flag_ps);

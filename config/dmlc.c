@@ -98,9 +98,7 @@ int sl_dmlc_resolve(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes)
     dmlc->in_use = dmlc->role != SL_DMLC_ROLE_UNSET || dmlc->root.host[0] != '\0';
     dmlc->root.port = (uint16_t)dmlc->root_port;
     int err = check_job(dmlc, reason, reason_bytes);
-    if (err == 0) {
-        err = check_rank(dmlc, reason, reason_bytes);
-    }
+    err = err != 0 ? err : check_rank(dmlc, reason, reason_bytes);
     if (err == 0 && dmlc->role == SL_DMLC_WORKER && dmlc->group_size > 1) {
         (void)snprintf(reason, reason_bytes,
                        "DMLC_GROUP_SIZE=%u: accepts 1 for a worker, which is one process; a "

@@ -170,9 +170,7 @@ static int parse_data(struct reader *reader, char *text, struct sl_endpoint_map_
     *comma = '\0';
     struct sl_endpoint first, second;
     int err = parse_endpoint(reader, text, &first);
-    if (err == 0) {
-        err = parse_endpoint(reader, comma + 1, &second);
-    }
+    err = err != 0 ? err : parse_endpoint(reader, comma + 1, &second);
     if (err != 0) {
         return err;
     }
@@ -207,9 +205,7 @@ static int parse_line(struct reader *reader, char *line, struct sl_endpoint_map 
         return refuse(reader, SL_ERR_INVALID, "control endpoint %s", why);
     }
     int err = parse_data(reader, equals + 1, &entry);
-    if (err == 0) {
-        err = check_unique(reader, map, &entry);
-    }
+    err = err != 0 ? err : check_unique(reader, map, &entry);
     if (err != 0) {
         return err;
     }

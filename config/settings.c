@@ -448,9 +448,7 @@ static int resolve_server(const struct sl_cli *cli, struct sl_settings *settings
 {
     const bool orders = settings->cluster.role == SL_CLUSTER_SCHEDULER;
     int err = agree_on_reactors(cli, settings, reason, reason_bytes);
-    if (err == 0) {
-        err = agree_on_lease(cli, settings, reason, reason_bytes);
-    }
+    err = err != 0 ? err : agree_on_lease(cli, settings, reason, reason_bytes);
     return err != 0
                ? err
                : sl_settings_check_checkpoint_flags(cli, settings, orders, reason, reason_bytes);

@@ -57,9 +57,7 @@ static void start(struct sl_engine *engine, struct sl_engine_call *call)
         call->step->on_done_ctx = call;
         err = add_operation(call);
     }
-    if (err == 0) {
-        err = sl_step_submit_deferred(call->step, time_left_ms(call->deadline_ns));
-    }
+    err = err != 0 ? err : sl_step_submit_deferred(call->step, time_left_ms(call->deadline_ns));
     if (err != 0) {
         call->err = err;
         append(&engine->ended, call);

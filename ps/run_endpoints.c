@@ -253,12 +253,8 @@ int sl_run_endpoints_check(struct sl_run *run, struct sl_process_options *option
                            char reason[SL_RUN_REASON_BYTES])
 {
     int err = settle_bypass(run, options, reason);
-    if (err == 0) {
-        err = check_transport(options, reason);
-    }
-    if (err == 0) {
-        err = settle_dpdk(run, options, reason);
-    }
+    err = err != 0 ? err : check_transport(options, reason);
+    err = err != 0 ? err : settle_dpdk(run, options, reason);
     return err != 0 ? err : check_endpoints(run, options, reason);
 }
 

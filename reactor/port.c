@@ -112,9 +112,7 @@ static int port_create(struct sl_port_set *set, struct sl_port **out)
     }
     for (uint32_t i = 0; err == 0 && i < set->reactor_count; i++) {
         err = sl_mailbox_lane_open(sl_reactor_mailbox(set->reactors[i]), &port->lanes[i].to);
-        if (err == 0) {
-            err = sl_mailbox_lane_open(port->mailbox, &port->lanes[i].from);
-        }
+        err = err != 0 ? err : sl_mailbox_lane_open(port->mailbox, &port->lanes[i].from);
     }
     if (err != 0) {
         port_destroy(port);

@@ -84,9 +84,7 @@ static int plan_from_hwloc(struct sl_topology_plan *out)
         return SL_ERR_UNSUPPORTED;
     }
     int err = topology_load(topology);
-    if (err == 0) {
-        err = sl_topology_plan_build(topology, out);
-    }
+    err = err != 0 ? err : sl_topology_plan_build(topology, out);
     hwloc_topology_destroy(topology);
     return err;
 }

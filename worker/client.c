@@ -186,12 +186,8 @@ static void finish_clock(struct sl_client *client)
         return;
     }
     int err = sl_step_finish(step);
-    if (err == 0) {
-        err = sl_step_submit(step, FINISH_TIMEOUT_MS);
-    }
-    if (err == 0) {
-        err = sl_step_wait(step);
-    }
+    err = err != 0 ? err : sl_step_submit(step, FINISH_TIMEOUT_MS);
+    err = err != 0 ? err : sl_step_wait(step);
     if (err != 0) {
         sl_log_warn("client: a shard was not told that this worker has finished: %s",
                     sl_step_error(step)[0] == '\0' ? sl_err_name(err) : sl_step_error(step));

@@ -180,9 +180,7 @@ int sl_encode_shard(const struct sl_encode_plan *plan, uint32_t shard, struct sl
     if (err == 0 && (plan->tick || plan->finish)) {
         err = encode_tick(&encoder);
     }
-    if (err == 0) {
-        err = encode_operations(&encoder, before, plan->operation_count);
-    }
+    err = err != 0 ? err : encode_operations(&encoder, before, plan->operation_count);
     if (err == 0) {
         sl_encoder_close(&encoder);
     }

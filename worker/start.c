@@ -281,9 +281,7 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
         return err;
     }
     err = take_ios(client, setup);
-    if (err == 0) {
-        err = sl_port_here(client->ports, &port);
-    }
+    err = err != 0 ? err : sl_port_here(client->ports, &port);
     if (err != 0) {
         sl_start_free(&client);
         return err;

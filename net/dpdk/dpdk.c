@@ -117,9 +117,7 @@ static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
         struct sl_dpdk_netif *netif = &dpdk->netifs[dpdk->netif_count++];
         netif->port = ports[i];
         netif->port->ops->info(netif->port, &netif->info);
-        if (err == 0) {
-            err = sl_dpdk_neighbours_open(&netif->info.self, &netif->neighbours);
-        }
+        err = err != 0 ? err : sl_dpdk_neighbours_open(&netif->info.self, &netif->neighbours);
     }
     return err;
 }
@@ -239,12 +237,8 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
     sl_list_init(&dpdk->ready);
     err = open_ports(dpdk, &medium);
     err = err != 0 ? err : check_ports(dpdk);
-    if (err == 0) {
-        err = sl_dpdk_time_wait_open(dpdk);
-    }
-    if (err == 0) {
-        err = sl_dpdk_store_open(dpdk);
-    }
+    err = err != 0 ? err : sl_dpdk_time_wait_open(dpdk);
+    err = err != 0 ? err : sl_dpdk_store_open(dpdk);
     if (err != 0) {
         unmake(dpdk);
         return err;

@@ -91,9 +91,7 @@ int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *end
     if (err == 0 && !sl_dpdk_route_is_any(&ip) && sl_dpdk_netif_of(dpdk, &ip) == NULL) {
         err = SL_ERR_NOT_FOUND;
     }
-    if (err == 0) {
-        err = choose_port(dpdk, &ip, endpoint->port, &port);
-    }
+    err = err != 0 ? err : choose_port(dpdk, &ip, endpoint->port, &port);
     struct sl_dpdk_listener *listener = err == 0 ? malloc(sizeof *listener) : NULL;
     if (err == 0 && listener == NULL) {
         err = SL_ERR_NO_MEMORY;

@@ -33,9 +33,7 @@ int sl_shm_handshake_connect(struct sl_shm_conn *conn)
         return SL_ERR_REFUSED;
     }
     int err = send_segment(conn);
-    if (err == 0) {
-        err = sl_shm_socket_watch(conn->shm, conn->link.fd, conn, false);
-    }
+    err = err != 0 ? err : sl_shm_socket_watch(conn->shm, conn->link.fd, conn, false);
     return err == SL_ERR_CLOSED ? SL_ERR_REFUSED : err;
 }
 

@@ -79,9 +79,7 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
     if (err == 0 && options->tls != NULL) {
         err = sl_tcp_tls_context_open(options->tls, &tcp->tls);
     }
-    if (err == 0) {
-        err = init_buffers(tcp, options);
-    }
+    err = err != 0 ? err : init_buffers(tcp, options);
     if (err != 0) {
         sl_tcp_tls_context_close(&tcp->tls);
         free(tcp);

@@ -85,15 +85,9 @@ static int remove_checkpoint(const struct sl_disk *disk, const char *directory, 
     if (err == 0) {
         err = sl_disk_join(subdir, SL_CHECKPOINT_MANIFEST_NAME, manifest, reason, reason_bytes);
     }
-    if (err == 0) {
-        err = unless_gone(sl_disk_remove(disk, manifest, reason, reason_bytes));
-    }
-    if (err == 0) {
-        err = unless_gone(sl_disk_sync_directory(disk, subdir, reason, reason_bytes));
-    }
-    if (err == 0) {
-        err = remove_files(disk, subdir, true, &count, reason, reason_bytes);
-    }
+    err = err != 0 ? err : unless_gone(sl_disk_remove(disk, manifest, reason, reason_bytes));
+    err = err != 0 ? err : unless_gone(sl_disk_sync_directory(disk, subdir, reason, reason_bytes));
+    err = err != 0 ? err : remove_files(disk, subdir, true, &count, reason, reason_bytes);
     return err != 0 ? err : remove_subdir(disk, subdir, reason, reason_bytes);
 }
 
@@ -159,9 +153,7 @@ static int remove_others(const struct sl_disk *disk, const char *directory,
         err = remove_checkpoint(disk, directory, found->number, reason, reason_bytes);
         count += err == 0 && found->state == SL_CHECKPOINT_PUBLISHED;
     }
-    if (err == 0) {
-        err = sl_disk_sync_directory(disk, directory, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_disk_sync_directory(disk, directory, reason, reason_bytes);
     if (err == 0) {
         *removed = count;
     }
@@ -218,9 +210,7 @@ static int clear_one(const struct sl_disk *disk, const char *directory, uint64_t
 {
     char subdir[SL_DISK_PATH_BYTES];
     int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason, reason_bytes);
-    if (err == 0) {
-        err = clear_files(disk, subdir, reason, reason_bytes);
-    }
+    err = err != 0 ? err : clear_files(disk, subdir, reason, reason_bytes);
     return err != 0 || !subdir_too ? err : remove_subdir(disk, subdir, reason, reason_bytes);
 }
 

@@ -193,9 +193,7 @@ static int write_whole(const struct sl_disk *disk, const char *path, const void 
         return err;
     }
     err = sl_disk_write(&file, from, bytes, reason, reason_bytes);
-    if (err == 0) {
-        err = sl_disk_sync(&file, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_disk_sync(&file, reason, reason_bytes);
     int close_err =
         err == 0 ? sl_disk_close(&file, reason, reason_bytes) : sl_disk_close(&file, NULL, 0);
     return err != 0 ? err : close_err;
@@ -208,9 +206,7 @@ int sl_disk_replace(const struct sl_disk *disk, const char *subdir, const char *
     char path[SL_DISK_PATH_BYTES];
     char part[SL_DISK_PATH_BYTES];
     int err = sl_disk_join(subdir, name, path, reason, reason_bytes);
-    if (err == 0) {
-        err = sl_disk_join(subdir, temporary, part, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_disk_join(subdir, temporary, part, reason, reason_bytes);
     if (err != 0) {
         return err;
     }
@@ -219,9 +215,7 @@ int sl_disk_replace(const struct sl_disk *disk, const char *subdir, const char *
         return err;
     }
     err = write_whole(disk, part, from, bytes, reason, reason_bytes);
-    if (err == 0) {
-        err = sl_disk_rename(disk, part, path, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_disk_rename(disk, part, path, reason, reason_bytes);
     if (err != 0) {
         (void)sl_disk_remove(disk, part, NULL, 0);
         return err;
@@ -250,9 +244,7 @@ int sl_disk_load(const struct sl_disk *disk, const char *path, size_t bytes_max,
         (void)snprintf(reason, reason_bytes, "no memory to read %s", path);
         err = SL_ERR_NO_MEMORY;
     }
-    if (err == 0) {
-        err = sl_disk_read(&file, 0, text, (size_t)size, &got, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_disk_read(&file, 0, text, (size_t)size, &got, reason, reason_bytes);
     (void)sl_disk_close(&file, NULL, 0);
     if (err != 0) {
         free(text);

@@ -115,9 +115,7 @@ static int open_file(struct sl_checkpoint_reader *reader, const struct sl_disk *
         err = sl_disk_open(disk, path, SL_DISK_READ, &reader->file, reader->reason,
                            sizeof reader->reason);
     }
-    if (err == 0) {
-        err = check_size(reader);
-    }
+    err = err != 0 ? err : check_size(reader);
     return err != 0 ? err : read_header(reader, manifest);
 }
 

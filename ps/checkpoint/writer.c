@@ -106,12 +106,8 @@ static int set_paths(struct sl_checkpoint_writer *writer, const char *directory,
     (void)snprintf(part_name, sizeof part_name, "%s" SL_CHECKPOINT_PART_SUFFIX, name);
     int err = sl_checkpoint_directory_path(directory, writer->header.number, NULL, writer->subdir,
                                            reason, reason_bytes);
-    if (err == 0) {
-        err = sl_disk_join(writer->subdir, name, writer->path, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = sl_disk_join(writer->subdir, part_name, part, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_disk_join(writer->subdir, name, writer->path, reason, reason_bytes);
+    err = err != 0 ? err : sl_disk_join(writer->subdir, part_name, part, reason, reason_bytes);
     return err;
 }
 
@@ -121,12 +117,8 @@ static int open_file(struct sl_checkpoint_writer *writer, const char *directory,
 {
     char part[SL_DISK_PATH_BYTES];
     int err = set_paths(writer, directory, part, reason, reason_bytes);
-    if (err == 0) {
-        err = check_unpublished(writer, directory, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = make_subdir(writer, directory, reason, reason_bytes);
-    }
+    err = err != 0 ? err : check_unpublished(writer, directory, reason, reason_bytes);
+    err = err != 0 ? err : make_subdir(writer, directory, reason, reason_bytes);
     if (err == 0) {
         err = sl_disk_remove(writer->disk, part, reason, reason_bytes);
         err = err == SL_ERR_NOT_FOUND ? 0 : err;
@@ -178,9 +170,7 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
     } else {
         err = open_file(writer, options->directory, reason, reason_bytes);
     }
-    if (err == 0) {
-        err = write_header(writer, reason, reason_bytes);
-    }
+    err = err != 0 ? err : write_header(writer, reason, reason_bytes);
     if (err != 0) {
         sl_checkpoint_writer_discard(&writer);
         return err;
@@ -255,12 +245,8 @@ static int end_file(struct sl_checkpoint_writer *writer, char *reason, size_t re
     writer->end.file_bytes += sizeof bytes;
     sl_format_encode_end(&writer->end, writer->header.hash, bytes);
     int err = sl_disk_write(&writer->file, bytes, sizeof bytes, reason, reason_bytes);
-    if (err == 0) {
-        err = sl_disk_sync(&writer->file, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = sl_disk_close(&writer->file, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_disk_sync(&writer->file, reason, reason_bytes);
+    err = err != 0 ? err : sl_disk_close(&writer->file, reason, reason_bytes);
     return err;
 }
 

@@ -114,9 +114,7 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
                          size_t reason_bytes)
 {
     int err = sl_coordinator_record_admits(coordinator, said, reason, reason_bytes);
-    if (err == 0) {
-        err = sl_coordinator_job_admits(coordinator, said, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_coordinator_job_admits(coordinator, said, reason, reason_bytes);
     if (err == 0) {
         err = sl_coordinator_member_hello(coordinator, peer, said, now_ns, reason, reason_bytes);
     }

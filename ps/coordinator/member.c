@@ -451,9 +451,7 @@ int sl_coordinator_member_hello(struct sl_coordinator *coordinator, sl_coordinat
     struct sl_message_hello placed = *said;
     const struct sl_message_hello *hello = &placed;
     int err = sl_coordinator_task_choose(coordinator, &placed, reason, reason_bytes);
-    if (err == 0) {
-        err = check_task(coordinator, hello, reason, reason_bytes);
-    }
+    err = err != 0 ? err : check_task(coordinator, hello, reason, reason_bytes);
     if (err != 0) {
         return err;
     }

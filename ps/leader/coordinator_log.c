@@ -485,9 +485,7 @@ int sl_coordinator_log_create(const struct sl_coordinator_log_options *options,
     if (err == 0 && (size_t)length + sizeof "worker/00000" > sizeof log->prefix) {
         err = SL_ERR_INVALID;
     }
-    if (err == 0) {
-        err = create_coordinator(log);
-    }
+    err = err != 0 ? err : create_coordinator(log);
     if (err != 0) {
         free_log(log);
         return err;

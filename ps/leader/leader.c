@@ -225,9 +225,7 @@ int sl_leader_create(const struct sl_leader_options *options, struct sl_leader *
     memcpy(election.name, options->name, sizeof election.name);
     memcpy(election.endpoint, options->endpoint, sizeof election.endpoint);
     int err = length < (int)sizeof self->prefix ? 0 : SL_ERR_INVALID;
-    if (err == 0) {
-        err = sl_election_create(&election, &self->election);
-    }
+    err = err != 0 ? err : sl_election_create(&election, &self->election);
     if (err != 0) {
         free(self);
         return err;

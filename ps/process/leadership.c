@@ -175,9 +175,7 @@ int sl_process_leadership_open(struct sl_process_core *core,
     leadership->wake.run = on_woken;
     const struct sl_remote_metastore_options options = {.etcd = process->options.metastore};
     int err = sl_remote_metastore_create(core->reactor, &options, &leadership->metastore);
-    if (err == 0) {
-        err = create_leader(leadership);
-    }
+    err = err != 0 ? err : create_leader(leadership);
     if (err != 0) {
         sl_log_error("the cluster store cannot be used: %s", sl_err_name(err));
         if (leadership->metastore != NULL) {

@@ -140,9 +140,7 @@ static int core_start(void *ctx)
         server.control_gone = NULL;
         err = sl_server_create(&server, &process->servers[server.local_index]);
     }
-    if (err == 0) {
-        err = sl_process_listen_core(core);
-    }
+    err = err != 0 ? err : sl_process_listen_core(core);
     if (err == 0) {
         const struct sl_coordinator_options coordinator = coordinator_options(process);
         err = sl_process_leadership_open(core, &coordinator);
@@ -408,12 +406,8 @@ static int create(struct sl_process *process)
     }
     raise_limits();
     int err = sl_process_listen_check(process);
-    if (err == 0) {
-        err = sl_process_block_signals(process);
-    }
-    if (err == 0) {
-        err = sl_mailbox_create(&process->mailbox);
-    }
+    err = err != 0 ? err : sl_process_block_signals(process);
+    err = err != 0 ? err : sl_mailbox_create(&process->mailbox);
     for (uint32_t i = 0; i < count && err == 0; i++) {
         err = create_core(process, i);
     }
@@ -551,9 +545,7 @@ int sl_process_run(const struct sl_process_options *options)
         return 1;
     }
     err = create(&process);
-    if (err == 0) {
-        err = start(&process);
-    }
+    err = err != 0 ? err : start(&process);
     bool ready = err == 0;
     bool failed = !ready && process.signal == 0;
     if (ready) {

@@ -157,9 +157,7 @@ static void find_done(struct sl_process_disk_job *job)
         sl_log_info("%s holds no complete checkpoint: starts empty", job->directory);
     }
     restore->found = find->found;
-    if (err == 0) {
-        err = find->join(process);
-    }
+    err = err != 0 ? err : find->join(process);
     free(find);
     if (err != 0) {
         sl_process_answer(&process->cores[0], err);
@@ -394,9 +392,7 @@ int sl_process_restore_begin(struct sl_process *process, int (*join)(struct sl_p
     struct sl_process_restore *restore = calloc(1, sizeof *restore);
     struct find *find = calloc(1, sizeof *find);
     int err = restore == NULL || find == NULL ? SL_ERR_NO_MEMORY : 0;
-    if (err == 0) {
-        err = sl_offload_create(process->reactors[0], "restore", &restore->offload);
-    }
+    err = err != 0 ? err : sl_offload_create(process->reactors[0], "restore", &restore->offload);
     if (err != 0) {
         free(restore);
         free(find);

@@ -280,9 +280,7 @@ static int load_slice(struct sl_server_restore *restore, struct batch *batch, ch
         const struct sl_snapshot_block *block = batch->blocks[restore->block];
         int result = restore->has_begun ? 0 : begin_block(restore, block, reason, reason_bytes);
         restore->has_begun = true;
-        if (result == 0) {
-            result = load_some(restore, batch, block, reason, reason_bytes);
-        }
+        result = result != 0 ? result : load_some(restore, batch, block, reason, reason_bytes);
         if (result != SL_SHARD_DONE) {
             return result;
         }

@@ -117,9 +117,7 @@ static int collect_few(struct sl_shard *shard, struct sl_shard_table *table,
     struct sl_kv_reservation reservation;
     sl_kv_table_reservation_begin(table->kv, &reservation);
     int err = reservation_batch(shard, table, request, slice, &reservation, count, records);
-    if (err == 0) {
-        err = make_batch(shard, table, request, slice, &reservation, records, count);
-    }
+    err = err != 0 ? err : make_batch(shard, table, request, slice, &reservation, records, count);
     sl_kv_table_reservation_end(table->kv, &reservation);
     sl_shard_kv_count_memory(shard, table);
     return err;

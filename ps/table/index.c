@@ -227,9 +227,7 @@ static int split(struct sl_table_index *index, struct sl_table_bucket *lower, ui
         err = page_unshare(index, at);
     }
     struct sl_table_bucket *upper = NULL;
-    if (err == 0) {
-        err = segment_create(index, depth, &upper);
-    }
+    err = err != 0 ? err : segment_create(index, depth, &upper);
     if (err != 0) {
         return err;
     }
@@ -252,9 +250,7 @@ static int insert_overflow(struct sl_table_index *index, uint64_t key, uint32_t 
         }
         struct sl_table_index *overflow = malloc(sizeof *overflow);
         int err = overflow == NULL ? SL_ERR_NO_MEMORY : 0;
-        if (err == 0) {
-            err = sl_table_index_init(overflow, index->budget, index->records);
-        }
+        err = err != 0 ? err : sl_table_index_init(overflow, index->budget, index->records);
         if (err != 0) {
             sl_table_budget_give(index->budget, sizeof *overflow);
             free(overflow);

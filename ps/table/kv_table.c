@@ -410,9 +410,7 @@ int sl_kv_table_put(struct sl_kv_table *table, const struct sl_kv_array *array, 
     sl_kv_table_reservation_begin(table, &reservation);
     int err = sl_kv_table_reserve(table, &reservation, &array->key, NULL, array->length, 1, &record,
                                   &failed, &failed_length);
-    if (err == 0) {
-        err = sl_kv_table_make(table, &reservation, &record, 1);
-    }
+    err = err != 0 ? err : sl_kv_table_make(table, &reservation, &record, 1);
     sl_kv_table_reservation_end(table, &reservation);
     if (err != 0) {
         return err;

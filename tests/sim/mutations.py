@@ -246,7 +246,7 @@ DISK_MUTATIONS = [
      "        record->last_step = load->same ? batch.rows[i].last_step : 0;"),
     # What was acknowledged before.
     ("disks: a file is not synced", "ps/checkpoint/writer.c",
-     "        err = sl_disk_sync(&writer->file, reason, reason_bytes);", "        err = 0;"),
+     "    err = err != 0 ? err : sl_disk_sync(&writer->file, reason, reason_bytes);\n", ""),
     ("disks: the manifest's name is not synced", "ps/checkpoint/disk.c",
      "    return sl_disk_sync_directory(disk, subdir, reason, reason_bytes);\n"
      "}\n"

@@ -117,9 +117,7 @@ static int run(struct job *job, char *reason, size_t reason_bytes)
     if (err == 0) {
         err = sl_checkpoint_source_walk(&job->source, count_block, job, reason, reason_bytes);
     }
-    if (err == 0) {
-        err = describe(job, reason, reason_bytes);
-    }
+    err = err != 0 ? err : describe(job, reason, reason_bytes);
     if (err == 0) {
         err = sl_tensor_writer_create(job->options->path, job->format, job->options->replace,
                                       &job->tensors, job->metadata, &job->archive, reason,

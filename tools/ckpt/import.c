@@ -194,9 +194,7 @@ static int write_shard(struct job *job, uint32_t shard, struct sl_snapshot_block
     for (uint32_t i = 0; err == 0 && i < job->table_count; i++) {
         err = sl_import_table_write(&job->file, &job->tables[i], i, &sink, reason, reason_bytes);
     }
-    if (err == 0) {
-        err = write_end(&sink, reason, reason_bytes);
-    }
+    err = err != 0 ? err : write_end(&sink, reason, reason_bytes);
     if (err != 0) {
         sl_checkpoint_writer_discard(&sink.writer);
         return err;
@@ -256,9 +254,7 @@ static int write_checkpoint(struct job *job, char *reason, size_t reason_bytes)
     const struct sl_checkpoint_shard_range all = {0};
     struct sl_snapshot_block *block;
     int err = sl_checkpoint_manifest_init(job->options->shard_count, &job->manifest);
-    if (err == 0) {
-        err = sl_snapshot_block_create(SL_SNAPSHOT_BLOCK_BYTES, &block);
-    }
+    err = err != 0 ? err : sl_snapshot_block_create(SL_SNAPSHOT_BLOCK_BYTES, &block);
     if (err != 0) {
         (void)snprintf(reason, reason_bytes, "no memory");
         return err;
@@ -290,12 +286,8 @@ int sl_import_run(const struct sl_import_options *options, struct sl_import_resu
         return err;
     }
     err = find_tables(&job, reason, reason_bytes);
-    if (err == 0) {
-        err = specify(&job, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = write_checkpoint(&job, reason, reason_bytes);
-    }
+    err = err != 0 ? err : specify(&job, reason, reason_bytes);
+    err = err != 0 ? err : write_checkpoint(&job, reason, reason_bytes);
     const uint64_t number = job.manifest.number;
     sl_checkpoint_manifest_fini(&job.manifest);
     sl_safetensors_close(&job.file);

@@ -143,12 +143,8 @@ static int run_export(const struct words *words, char *reason, size_t reason_byt
     uint64_t number;
     uint32_t tensors;
     int err = need_out(reason, reason_bytes);
-    if (err == 0) {
-        err = take_number(words, &options.number, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = sl_export_run(&options, &number, &tensors, reason, reason_bytes);
-    }
+    err = err != 0 ? err : take_number(words, &options.number, reason, reason_bytes);
+    err = err != 0 ? err : sl_export_run(&options, &number, &tensors, reason, reason_bytes);
     if (err == 0) {
         (void)printf("%s: %u tensors of checkpoint %" PRIu64 "\n", flags.out, tensors, number);
     }
@@ -166,9 +162,7 @@ static int run_import(const struct words *words, char *reason, size_t reason_byt
                                         .with_count = flags.with.count};
     struct sl_import_result result;
     int err = need_out(reason, reason_bytes);
-    if (err == 0) {
-        err = sl_import_run(&options, &result, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_import_run(&options, &result, reason, reason_bytes);
     if (err != 0) {
         return err;
     }

@@ -122,9 +122,7 @@ static int take_tensor(const struct parser *parser, const char *name, const json
     (void)snprintf(tensor.type_name, sizeof tensor.type_name, "%.15s", json_string_value(type));
     tensor.type = type_of(json_string_value(type));
     int err = take_shape(parser, json_object_get(object, "shape"), &tensor);
-    if (err == 0) {
-        err = take_place(parser, json_object_get(object, "data_offsets"), &tensor);
-    }
+    err = err != 0 ? err : take_place(parser, json_object_get(object, "data_offsets"), &tensor);
     const uint64_t bytes = tensor.bytes;
     if (err == 0) {
         char why[SL_TENSOR_NAME_BYTES + 128];
@@ -242,9 +240,7 @@ static int read_head(struct parser *parser, uint64_t file_bytes)
     if (err == 0 && root == NULL) {
         err = refuse(parser, SL_ERR_CORRUPT, "its head: %s", error.text);
     }
-    if (err == 0) {
-        err = take_head(parser, root);
-    }
+    err = err != 0 ? err : take_head(parser, root);
     json_decref(root);
     free(text);
     return err;

@@ -118,9 +118,7 @@ static int read_map(struct sources *sources, char *reason)
         path = SL_ENDPOINT_MAP_DEFAULT;
     }
     int err = sl_endpoint_map_read(path, &map, reason, REASON_BYTES);
-    if (err == 0) {
-        err = take_map(&map, sources);
-    }
+    err = err != 0 ? err : take_map(&map, sources);
     sl_endpoint_map_fini(&map);
     return err;
 }
@@ -149,9 +147,7 @@ static int fill_options(struct sources *sources, char *reason)
     const struct sl_settings *settings = &sources->settings;
     struct sl_doctor_options *options = &sources->options;
     int err = read_map(sources, reason);
-    if (err == 0) {
-        err = take_devices(sources);
-    }
+    err = err != 0 ? err : take_devices(sources);
     choose_transports(sources);
     if (err == 0) {
         const bool is_asked = (options->transports & SL_DOCTOR_OF(SL_ENDPOINT_RDMA)) != 0;

@@ -156,9 +156,7 @@ int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan,
     struct sl_plan_hosts hosts = {0};
     check_polling(options);
     int err = list_hosts(options, &hosts, reason, reason_bytes);
-    if (err == 0) {
-        err = sl_plan_fill(plan, options, &hosts, reason, reason_bytes);
-    }
+    err = err != 0 ? err : sl_plan_fill(plan, options, &hosts, reason, reason_bytes);
     free(hosts.ps);
     return err;
 }

@@ -243,9 +243,7 @@ int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
                  const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
     int err = sl_plan_check(options, hosts, reason, reason_bytes);
-    if (err == 0) {
-        err = sl_plan_init(plan, hosts->ps_count, hosts->worker_count);
-    }
+    err = err != 0 ? err : sl_plan_init(plan, hosts->ps_count, hosts->worker_count);
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
         err = sl_plan_command(&plan->tasks[i], options, hosts, reason, reason_bytes);
     }

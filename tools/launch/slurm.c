@@ -282,21 +282,13 @@ static int plan_inside(struct slurm *slurm, uint32_t tasks, struct sl_plan *plan
 {
     uint32_t proc = 0, step = 0;
     int err = read_number(slurm, "SLURM_PROCID", TASKS_MAX, &proc);
-    if (err == 0) {
-        err = read_number(slurm, "SLURM_STEP_ID", UINT32_MAX, &step);
-    }
-    if (err == 0) {
-        err = choose_counts(slurm, tasks, true);
-    }
-    if (err == 0) {
-        err = place_ps(slurm);
-    }
+    err = err != 0 ? err : read_number(slurm, "SLURM_STEP_ID", UINT32_MAX, &step);
+    err = err != 0 ? err : choose_counts(slurm, tasks, true);
+    err = err != 0 ? err : place_ps(slurm);
     if (err == 0 && proc >= tasks) {
         err = refuse(slurm, SL_ERR_INVALID, "SLURM_PROCID", "is not below the number of tasks");
     }
-    if (err == 0) {
-        err = plan_task(slurm, proc, plan);
-    }
+    err = err != 0 ? err : plan_task(slurm, proc, plan);
     return err != 0 ? err : plan_completion(slurm, &plan->tasks[0], step, completion);
 }
 

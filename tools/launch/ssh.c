@@ -240,9 +240,7 @@ static int wrap(const struct sl_launch_options *options, const char *directory, 
         text = sl_words_quote(remote.items, remote.count);
         err = text == NULL ? SL_ERR_NO_MEMORY : sl_words_split(options->ssh, &outer);
     }
-    if (err == 0) {
-        err = sl_words_append_all(&outer, (const char *const[]){target, text}, 2);
-    }
+    err = err != 0 ? err : sl_words_append_all(&outer, (const char *const[]){target, text}, 2);
     free(text);
     sl_words_fini(&remote);
     sl_words_fini(&task->argv);
@@ -264,9 +262,7 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
         return errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_NOT_FOUND;
     }
     int err = list_hosts(options, list, &hosts);
-    if (err == 0) {
-        err = sl_plan_fill(plan, options, &hosts, list->reason, list->reason_bytes);
-    }
+    err = err != 0 ? err : sl_plan_fill(plan, options, &hosts, list->reason, list->reason_bytes);
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
         struct sl_plan_task *task = &plan->tasks[i];
         err = wrap(options, directory, list->targets[task->role].items[task->index], task);
@@ -283,15 +279,9 @@ int sl_ssh_plan(const struct sl_launch_options *options, struct sl_plan *plan, c
         .path = options->host_list, .reason = reason, .reason_bytes = reason_bytes};
     snprintf(reason, reason_bytes, "out of memory");
     int err = check_ssh(options->ssh, reason, reason_bytes);
-    if (err == 0) {
-        err = read_list(&list);
-    }
-    if (err == 0) {
-        err = check_counts(options, &list);
-    }
-    if (err == 0) {
-        err = fill(options, &list, plan);
-    }
+    err = err != 0 ? err : read_list(&list);
+    err = err != 0 ? err : check_counts(options, &list);
+    err = err != 0 ? err : fill(options, &list, plan);
     sl_words_fini(&list.targets[SL_CLUSTER_PS]);
     sl_words_fini(&list.targets[SL_CLUSTER_WORKER]);
     return err;

@@ -328,9 +328,7 @@ static int finish(const struct sl_cli *cli, char *reason, size_t reason_bytes)
     values.training.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
     int err =
         parse_consistency(raw.consistency, &values.training.consistency, reason, reason_bytes);
-    if (err == 0) {
-        err = take_settings(&values.training.optimizer, reason, reason_bytes);
-    }
+    err = err != 0 ? err : take_settings(&values.training.optimizer, reason, reason_bytes);
     return err != 0 ? err
                     : sl_settings_resolve(SL_PROGRAM_WORKER, cli, &values.settings, reason,
                                           reason_bytes);

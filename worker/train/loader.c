@@ -187,9 +187,7 @@ int sl_loader_create(struct sl_reader *reader, uint32_t batch_rows, uint32_t epo
     for (uint32_t i = 0; err == 0 && i < SL_LOADER_BATCHES; i++) {
         err = sl_batch_init(&loader->slots[i].batch, batch_rows);
     }
-    if (err == 0) {
-        err = start_thread(loader);
-    }
+    err = err != 0 ? err : start_thread(loader);
     if (err != 0) {
         sl_loader_destroy(&loader);
         return err;

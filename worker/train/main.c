@@ -120,9 +120,7 @@ static int check_settings(const struct job *job, char *reason, size_t reason_byt
 {
     const struct sl_settings *settings = &job->flags.settings;
     int err = sl_rdma_settings_check(&settings->rdma, asks_for_rdma(job), reason, reason_bytes);
-    if (err == 0) {
-        err = check_dpdk(job, reason, reason_bytes);
-    }
+    err = err != 0 ? err : check_dpdk(job, reason, reason_bytes);
     if (err == 0 && settings->cluster.worker_count == 0) {
         (void)snprintf(reason, reason_bytes,
                        "the number of workers is unknown: give --num-workers (or --worker-hosts), "

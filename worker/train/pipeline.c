@@ -161,9 +161,7 @@ int sl_pipeline_submit(struct sl_pipeline *pipeline, uint32_t clock,
     }
     err = build(&pipeline->options, step, pushes, tick, pulls);
     uint64_t now_ns = sl_clock_now_ns(pipeline->options.clock);
-    if (err == 0) {
-        err = sl_step_submit(step, pipeline->options.step_timeout_ms);
-    }
+    err = err != 0 ? err : sl_step_submit(step, pipeline->options.step_timeout_ms);
     pipeline->options.report->sending_seconds += seconds_since(pipeline, begin_ns);
     if (err != 0) {
         err = fail(pipeline, err, "submission of a step", sl_step_error(step));

@@ -279,9 +279,7 @@ static int replace_file(const char *path, const char *text)
     }
     (void)unlink(temporary); /* left by a process with the same pid, or a link elsewhere */
     int result = write_file(temporary, O_EXCL, text);
-    if (result == 0) {
-        result = rename(temporary, path);
-    }
+    result = result != 0 ? result : rename(temporary, path);
     if (result != 0) {
         int saved = errno;
         (void)unlink(temporary);

@@ -531,9 +531,7 @@ int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *t
         .clock = begin,
     };
     int err = init(&trainer, train_reader);
-    if (err == 0) {
-        err = train_and_evaluate(&trainer);
-    }
+    err = err != 0 ? err : train_and_evaluate(&trainer);
     fini(&trainer);
     sl_client_stats(options->client, &report->traffic);
     return err;
