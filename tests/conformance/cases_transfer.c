@@ -10,6 +10,9 @@
 #define HOLD_BUFFERS      16
 #define HOLD_BUFFER_BYTES 4096
 
+/* A peer is not given up while the machine gives its thread no processor: then the test waits. */
+static const struct sl_transport_options patient = {.peer_timeout_ms = 8 * WAIT_S * 1000};
+
 static void set_echo(struct node *node, void *ctx)
 {
     node->policy.echo = true;
@@ -41,7 +44,7 @@ static void echo_and_wait(struct world *world, const uint32_t *sizes, uint32_t c
     assert_int_equal(peer->taken, count);
 }
 
-WORLD_CASE(echo__every_small_size, open_echo(NULL))
+WORLD_CASE(echo__every_small_size, open_echo(&patient))
 {
     uint32_t sizes[200];
     for (uint32_t i = 0; i < 200; i++) {
@@ -50,7 +53,7 @@ WORLD_CASE(echo__every_small_size, open_echo(NULL))
     echo_and_wait(world, sizes, 200);
 }
 
-WORLD_CASE(echo__sizes_up_to_64_kib, open_echo(NULL))
+WORLD_CASE(echo__sizes_up_to_64_kib, open_echo(&patient))
 {
     uint32_t sizes[160], count = 0;
     for (uint32_t bytes = 0; bytes <= 64U << 10; bytes += 509) {
@@ -92,7 +95,7 @@ static void fill_random(uint64_t *seed, uint32_t *sizes, uint32_t count)
     sizes[count - 1] = SL_LIMIT_FRAME_PAYLOAD_BYTES;
 }
 
-WORLD_CASE(transfer__random_sizes_both_directions, world_open(2, NULL))
+WORLD_CASE(transfer__random_sizes_both_directions, world_open(2, &patient))
 {
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     struct peer *server = node_peer(&world->nodes[0], 0);
@@ -106,7 +109,7 @@ WORLD_CASE(transfer__random_sizes_both_directions, world_open(2, NULL))
     WAIT_UNTIL(client->received == frames && server->received == frames);
 }
 
-WORLD_CASE(echo__many_connections, open_echo(NULL))
+WORLD_CASE(echo__many_connections, open_echo(&patient))
 {
     struct peer *peers[MANY_CONNECTIONS];
     uint32_t sizes[] = {0, 8, 64, 1000, 5000};
