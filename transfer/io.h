@@ -27,6 +27,7 @@ struct sl_transfer_io {
     struct sl_transfer_table *table;
     void *discard;               /* receives what a peer sends for a request that was refused */
     struct sl_endpoint endpoint; /* where peers reach this reactor */
+    uint64_t guest_count;        /* accepted so far */
     struct sl_list guests;       /* target.h: connections of peers */
     struct sl_list removals;     /* memory.c: they wait until memory is unused */
     struct sl_transfer_work removal_work; /* looks at them */

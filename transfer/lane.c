@@ -63,12 +63,26 @@ static void writable(void *ctx, struct sl_session *session)
     lane->events->ready(lane->ctx, lane);
 }
 
+bool sl_transfer_lane_owes_writes(const struct sl_transfer_lane *lane)
+{
+    SL_LIST_FOREACH (link, &lane->rma.in_flight) {
+        if (SL_CONTAINER_OF(link, struct sl_rma_slice, link)->op == SL_RMA_WRITE) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_transfer_lane *lane = ctx;
     lane->is_open = false;
     lane->failures++;
     sl_log_warn("transfer: lane lost: %s; reconnecting", reason);
+    if (sl_transfer_lane_owes_writes(lane)) {
+        lane->events->broken(lane->ctx, lane, lane->epoch);
+    }
+    sl_session_set_lane_epoch(session, ++lane->epoch);
     sl_rma_initiator_closed(&lane->rma, err, reason);
 }
 
@@ -105,6 +119,7 @@ int sl_transfer_lane_open(struct sl_transfer_lane *lane,
     lane->ctx = options->ctx;
     lane->io = io;
     lane->number = options->number;
+    lane->epoch = 1;
     sl_list_init(&lane->free);
     lane->slices = calloc(SL_LIMIT_TRANSFER_SLICES, sizeof *lane->slices);
     if (lane->slices == NULL) {
@@ -130,7 +145,7 @@ int sl_transfer_lane_open(struct sl_transfer_lane *lane,
                   .checksum = engine->settings.checksum,
                   .incarnation = options->incarnation,
                   .lane = options->number,
-                  .lane_epoch = 1},
+                  .lane_epoch = lane->epoch},
         .events = &session_events,
         .ctx = lane,
         .peer_name = peer_name,

@@ -15,6 +15,10 @@ struct sl_transfer_lane;
 struct sl_transfer_lane_events {
     /* The lane can send: it was welcomed, or has room again. */
     void (*ready)(void *ctx, struct sl_transfer_lane *lane);
+    /* The connection was lost with unanswered WRITEs, which may still be applied: the peer must
+     * close the lane's connections of this epoch before anything else is sent. `done` of the slices
+     * follows. */
+    void (*broken)(void *ctx, struct sl_transfer_lane *lane, uint64_t epoch);
     /* The slice is over: nothing touches its local memory any more. err, text: as of
      * sl_rma_initiator_events. With lane->is_open false the connection was lost. */
     void (*done)(void *ctx, struct sl_transfer_lane *lane, struct sl_transfer_slice *slice, int err,
@@ -30,6 +34,7 @@ struct sl_transfer_lane {
     uint32_t number;            /* from 1, unique among the lanes to the peer */
     struct sl_session *session; /* NULL: refused, or not opened */
     bool is_open;               /* welcomed */
+    uint64_t epoch;             /* of the connection; ascends with each */
     struct sl_rma_initiator rma;
     struct sl_transfer_slice *slices;       /* [SL_LIMIT_TRANSFER_SLICES] */
     struct sl_list free;                    /* of them */
@@ -63,6 +68,9 @@ bool sl_transfer_lane_has_room(const struct sl_transfer_lane *lane, uint32_t byt
 /* Ends the connection at once; its slices in flight are reported by `done` in a later turn, and it
  * reconnects. Not in an upcall. */
 void sl_transfer_lane_break(struct sl_transfer_lane *lane, const char *why);
+
+/* Whether a WRITE is unanswered. */
+bool sl_transfer_lane_owes_writes(const struct sl_transfer_lane *lane);
 
 /* Why it is not open. */
 const char *sl_transfer_lane_last_error(const struct sl_transfer_lane *lane);

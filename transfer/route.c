@@ -13,7 +13,7 @@
 #define GROUP_SLICES 128
 #define GROUP_BYTES  (4U << 20)
 
-/* How often a READ is sent again because its lane was lost. */
+/* How often a slice is sent again because its lane was lost. */
 #define ATTEMPTS_MAX 4
 
 static const struct sl_transfer_lane_events lane_events;
@@ -175,6 +175,13 @@ static bool fill(struct sl_transfer_route *route, struct sl_transfer_lane *lane)
     return sent == group.count;
 }
 
+/* The counter is raised before a batch ends whose WRITEs may still be applied: whoever submits the
+ * next batch, to whichever reactor, has seen that end. */
+static bool is_fencing(const struct sl_transfer_route *route)
+{
+    return atomic_load_explicit(route->fences, memory_order_acquire) > 0;
+}
+
 static bool pump(struct sl_transfer_work *work)
 {
     struct sl_transfer_route *route = SL_CONTAINER_OF(work, struct sl_transfer_route, work);
@@ -185,7 +192,7 @@ static bool pump(struct sl_transfer_work *work)
             sl_rma_initiator_pump(&route->lanes[i].rma);
         }
     }
-    while (!waits && sl_transfer_schedule_first(&route->schedule) != NULL &&
+    while (!waits && !is_fencing(route) && sl_transfer_schedule_first(&route->schedule) != NULL &&
            (lane = choose_lane(route)) != NULL) {
         waits = !fill(route, lane);
     }
@@ -220,12 +227,16 @@ static void ready(void *ctx, struct sl_transfer_lane *lane)
     sl_transfer_io_wake(route->io, &route->work);
 }
 
-/* A READ may be sent again. A WRITE may be applied already, or later, when newer bytes are there.
- */
+static void broken(void *ctx, struct sl_transfer_lane *lane, uint64_t epoch)
+{
+    struct sl_transfer_route *route = ctx;
+    route->fence(route, lane->number, epoch);
+}
+
+/* What a lost connection has not answered is sent again; WRITEs only behind a fence. */
 static bool may_retry(const struct sl_transfer_lane *lane, const struct sl_transfer_slice *slice)
 {
-    return !lane->is_open && slice->rma.op == SL_RMA_READ && !slice->part->is_stopped &&
-           slice->attempts < ATTEMPTS_MAX;
+    return !lane->is_open && !slice->part->is_stopped && slice->attempts < ATTEMPTS_MAX;
 }
 
 static void done(void *ctx, struct sl_transfer_lane *lane, struct sl_transfer_slice *slice, int err,
@@ -259,6 +270,7 @@ static void refused(void *ctx, struct sl_transfer_lane *lane, int err, const cha
 
 static const struct sl_transfer_lane_events lane_events = {
     .ready = ready,
+    .broken = broken,
     .done = done,
     .refused = refused,
 };
@@ -372,6 +384,7 @@ void sl_transfer_route_describe(const struct sl_transfer_route *route, char *tex
                                 size_t text_bytes)
 {
     size_t used = 0;
+    bool owes_writes = is_fencing(route);
     text[0] = '\0';
     for (uint32_t i = 0; i < route->lane_count && used + 1 < text_bytes; i++) {
         const struct sl_transfer_lane *lane = &route->lanes[i];
@@ -382,6 +395,11 @@ void sl_transfer_route_describe(const struct sl_transfer_route *route, char *tex
             (void)snprintf(text + used, text_bytes - used, "%s%s: %u unanswered",
                            used > 0 ? "; " : "", lane->name, lane->rma.in_flight_count);
         }
+        owes_writes = owes_writes || sl_transfer_lane_owes_writes(lane);
         used = strlen(text);
+    }
+    if (owes_writes) {
+        (void)snprintf(text + used, text_bytes - used, "%sWRITEs may still be applied",
+                       used > 0 ? "; " : "");
     }
 }

@@ -3,6 +3,8 @@
 #ifndef SL_TRANSFER_ROUTE_H
 #define SL_TRANSFER_ROUTE_H
 
+#include <stdatomic.h>
+
 #include "transfer/lane.h"
 
 struct sl_transfer_segment;
@@ -35,6 +37,11 @@ struct sl_transfer_route {
     struct sl_list parts; /* all that are not over */
     struct sl_timer stall;
     struct sl_transfer_work work;
+    /* A lane was lost with WRITEs that may still be applied: the segment has them fenced, and
+     * counts it in *fences at once. While that is not 0, nothing is sent; then the route is woken.
+     */
+    void (*fence)(struct sl_transfer_route *route, uint32_t lane, uint64_t epoch);
+    _Atomic uint32_t *fences;
     struct sl_transfer_part *building; /* batch.c: of the batch that is being checked */
 };
 

@@ -11,9 +11,11 @@
 #include "transfer/error.h"
 
 /* After a disconnect, the peer's process may be alive: it gets this long to welcome again. */
-#define GONE_NS (5 * SL_CLOCK_NS_PER_S)
+#define GONE_NS  (5 * SL_CLOCK_NS_PER_S)
 /* A page of the list of buffers. */
-#define PAGE_NS (10 * SL_CLOCK_NS_PER_S)
+#define PAGE_NS  (10 * SL_CLOCK_NS_PER_S)
+/* The session repeats a request when it reconnects. */
+#define FENCE_NS (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
 
 /* Mail to the routes. It is answered, so that the segment outlives it. */
 
@@ -252,6 +254,57 @@ static void request_page(struct sl_transfer_segment *segment, uint64_t above)
     sl_session_request(segment->session, &message, PAGE_NS, page_received, segment);
 }
 
+/* Fences. A WRITE that has left this process may be applied although its connection was closed
+ * here. So the peer is asked to close the connection, and nothing is sent before it has answered.
+ */
+
+static struct sl_transfer_segment *segment_of(struct sl_transfer_route *route)
+{
+    return SL_CONTAINER_OF(route - route->io->index, struct sl_transfer_segment, routes);
+}
+
+static void wake_route(void *ctx, uint64_t index, uint64_t b)
+{
+    struct sl_transfer_segment *segment = ctx;
+    struct sl_transfer_route *route = &segment->routes[index];
+    sl_transfer_io_wake(route->io, &route->work);
+    answer(segment);
+}
+
+static void fenced(void *ctx, const struct sl_message *message, int err, const char *reason)
+{
+    struct sl_transfer_segment *segment = ctx;
+    if (err == SL_ERR_CANCELLED || segment->err != 0) {
+        return; /* nothing is sent any more */
+    }
+    if (err != 0) {
+        fail(segment, SL_ERR_CLOSED, reason);
+    } else if (atomic_fetch_sub_explicit(&segment->fences, 1, memory_order_acq_rel) == 1) {
+        for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
+            post(segment, i, wake_route, segment);
+        }
+    }
+}
+
+static void fence_here(void *ctx, uint64_t lane, uint64_t epoch)
+{
+    struct sl_transfer_segment *segment = ctx;
+    struct sl_message message = {.kind = SL_MESSAGE_FENCE,
+                                 .fence = {.lane = (uint32_t)lane, .epoch = epoch}};
+    if (segment->err == 0 && segment->session != NULL) {
+        sl_session_request(segment->session, &message, FENCE_NS, fenced, segment);
+    }
+}
+
+/* On the route's reactor. The mail is delivered before the route's answer to a close. */
+static void fence(struct sl_transfer_route *route, uint32_t lane, uint64_t epoch)
+{
+    struct sl_transfer_segment *segment = segment_of(route);
+    atomic_fetch_add_explicit(&segment->fences, 1, memory_order_acq_rel);
+    sl_reactor_post(route->io->reactor, segment->home->index,
+                    (struct sl_mail){.run = fence_here, .ctx = segment, .a = lane, .b = epoch});
+}
+
 /* Events of the control session */
 
 static void welcomed(void *ctx, struct sl_session *session,
@@ -394,6 +447,8 @@ static int segment_create(struct sl_transfer *transfer, const char *name,
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     for (uint32_t i = 0; i < reactor_count; i++) {
         sl_transfer_route_init(&made->routes[i], &transfer->ios[i], made->name);
+        made->routes[i].fence = fence;
+        made->routes[i].fences = &made->fences;
     }
     sl_port_set_lock(transfer->ports);
     if (transfer->segment_count == SL_LIMIT_TRANSFER_SEGMENTS) {
@@ -559,7 +614,9 @@ static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call 
     const struct sl_transfer_segment *segment = info->segment;
     struct sl_transfer_info *out = info->info;
     memcpy(out->name, segment->name, sizeof out->name);
-    out->state = segment->err == 0 ? SL_TRANSFER_SEGMENT_OPEN : SL_TRANSFER_SEGMENT_CLOSED;
+    out->state = segment->err != 0      ? SL_TRANSFER_SEGMENT_CLOSED
+                 : segment->fences != 0 ? SL_TRANSFER_SEGMENT_FENCING
+                                        : SL_TRANSFER_SEGMENT_OPEN;
     out->rail_count = segment->endpoint_count < SL_TRANSFER_RAILS_MAX ? segment->endpoint_count
                                                                       : SL_TRANSFER_RAILS_MAX;
     for (uint32_t i = 0; i < out->rail_count; i++) {

@@ -27,6 +27,7 @@ struct sl_transfer_segment {
     struct sl_transfer_call *opening; /* waits for the list of buffers */
     struct sl_transfer_call *closing; /* waits for the routes */
 
+    _Atomic uint32_t fences;           /* unanswered; raised by any reactor, lowered at home */
     struct sl_transfer_route routes[]; /* by reactor */
 };
 

@@ -23,6 +23,7 @@ enum guest_state {
 struct guest {
     struct sl_list_link link; /* of io->guests */
     struct sl_transfer_io *io;
+    uint64_t number; /* unique on its reactor */
     struct sl_conn *conn;
     struct sl_outbox_queue queue;
     enum guest_state state;
@@ -215,6 +216,79 @@ void sl_transfer_target_close_users(struct sl_transfer_io *io, const struct sl_r
     }
 }
 
+/* Fences */
+
+/* On its way through the reactors. */
+struct fence {
+    struct sl_transfer_io *home; /* of the control connection, which may have ended */
+    uint64_t guest_number, message_id;
+    uint64_t client_id, epoch;
+    uint32_t lane;
+    uint32_t left; /* reactors */
+};
+
+static void fence_answered(void *ctx, uint64_t a, uint64_t b)
+{
+    struct fence *fence = ctx;
+    if (--fence->left > 0) {
+        return;
+    }
+    const struct sl_message message = {.kind = SL_MESSAGE_FENCED,
+                                       .id = fence->message_id,
+                                       .fence = {.lane = fence->lane, .epoch = fence->epoch}};
+    SL_LIST_FOREACH (link, &fence->home->guests) {
+        struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
+        if (guest->number == fence->guest_number) {
+            send_message(guest, &message);
+        }
+    }
+    free(fence);
+}
+
+/* On each reactor: ends the lane's connections. Answers when they are closed: from then on nothing
+ * that they carried is applied. No later connection of the epoch can carry a WRITE: the initiator
+ * gave it up before it was welcomed, or it is among these. */
+static void fence_lanes(void *ctx, uint64_t index, uint64_t b)
+{
+    struct fence *fence = ctx;
+    struct sl_transfer_io *io = &fence->home->engine->ios[index];
+    bool has_lanes = false;
+    SL_LIST_FOREACH (link, &io->guests) {
+        struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
+        const struct sl_message_hello *hello = &guest->greeting.hello;
+        if (guest->rma != NULL && hello->client_id == fence->client_id &&
+            hello->lane == fence->lane && hello->lane_epoch <= fence->epoch) {
+            has_lanes = true;
+            guest->conn->is_abrupt = true;
+            drop(guest, "its peer has given it up");
+            sl_transport_disconnect(guest->conn);
+        }
+    }
+    sl_reactor_post(io->reactor, has_lanes ? (uint32_t)index : fence->home->index,
+                    (struct sl_mail){
+                        .run = has_lanes ? fence_lanes : fence_answered, .ctx = fence, .a = index});
+}
+
+static void take_fence(struct guest *guest, const struct sl_message *message)
+{
+    struct sl_transfer_io *io = guest->io;
+    struct fence *fence = calloc(1, sizeof *fence);
+    if (fence == NULL) {
+        drop(guest, "no memory to answer it");
+        return;
+    }
+    *fence = (struct fence){.home = io,
+                            .guest_number = guest->number,
+                            .message_id = message->id,
+                            .client_id = guest->greeting.hello.client_id,
+                            .epoch = message->fence.epoch,
+                            .lane = message->fence.lane,
+                            .left = io->engine->settings.reactor_count};
+    for (uint32_t i = 0; i < io->engine->settings.reactor_count; i++) {
+        sl_reactor_post(io->reactor, i, (struct sl_mail){.run = fence_lanes, .ctx = fence, .a = i});
+    }
+}
+
 /* Handshake */
 
 static void welcome(struct guest *guest)
@@ -318,6 +392,9 @@ static void take_control(struct guest *guest, const struct sl_message *message)
     case SL_MESSAGE_SEGMENT_GET:
         answer_segment(guest, message);
         break;
+    case SL_MESSAGE_FENCE:
+        take_fence(guest, message);
+        break;
     case SL_MESSAGE_BUFFER_RELEASED:
         break; /* keys are checked with every request: nothing waits for this */
     case SL_MESSAGE_GOODBYE:
@@ -386,6 +463,7 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
         return;
     }
     guest->io = io;
+    guest->number = io->guest_count++;
     guest->conn = conn;
     guest->work.run = pump;
     guest->hello_timer.run = hello_late;

@@ -137,6 +137,9 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
 /* Sets the peer's shard for the next attempts. */
 void sl_session_set_shard(struct sl_session *session, uint32_t shard);
 
+/* Sets lane_epoch of the hello for the next attempts. */
+void sl_session_set_lane_epoch(struct sl_session *session, uint64_t lane_epoch);
+
 /* Replaces the preferred path for the next attempts, and forgets the failures of the old one. */
 void sl_session_set_preferred(struct sl_session *session,
                               const struct sl_session_preferred *preferred);

@@ -179,6 +179,47 @@ CASE(batch__resumes_reads_after_a_stall)
     pair_expect(local, BYTES, 7);
 }
 
+CASE(batch__resumes_writes_after_a_stall)
+{
+    assert_int_equal(run(SL_TRANSFER_READ, 1, PAIR_TIMEOUT_MS), 0);
+    (void)kill(target.pid, SIGSTOP);
+    pair_fill(local, BYTES, 9);
+    submit(SL_TRANSFER_WRITE, BYTES, PAIR_TIMEOUT_MS);
+    (void)usleep(3000000); /* beyond stall_ms */
+    (void)kill(target.pid, SIGCONT);
+    assert_int_equal(sl_transfer_batch_wait(batch), 0);
+    memset(local, 0, BYTES);
+    assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
+    pair_expect(local, BYTES, 9);
+}
+
+/* A WRITE that timed out is in the network while the target is stopped. */
+CASE(batch__is_not_overtaken_by_writes_of_an_earlier_one)
+{
+    uint64_t least_ms = UINT64_MAX;
+    for (uint32_t round = 0; round < 5; round++) {
+        assert_int_equal(run(SL_TRANSFER_READ, 1, PAIR_TIMEOUT_MS), 0);
+        (void)kill(target.pid, SIGSTOP);
+        memset(local, 1, BYTES);
+        const uint64_t begin_ms = now_ms();
+        assert_int_equal(run(SL_TRANSFER_WRITE, BYTES, 50), SL_ERR_DEADLINE);
+        const uint64_t passed_ms = now_ms() - begin_ms;
+        least_ms = passed_ms < least_ms ? passed_ms : least_ms;
+        assert_non_null(strstr(sl_transfer_batch_error(batch, 0), "may still be applied"));
+        memset(local, 2, BYTES);
+        submit(SL_TRANSFER_WRITE, BYTES, PAIR_TIMEOUT_MS);
+        (void)kill(target.pid, SIGCONT);
+        assert_int_equal(sl_transfer_batch_wait(batch), 0);
+        (void)usleep(20000);
+        memset(local, 3, BYTES);
+        assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
+        for (uint32_t i = 0; i < BYTES; i++) {
+            assert_int_equal(local[i], 2);
+        }
+    }
+    assert_in_range(least_ms, 50, 100);
+}
+
 CASE(batch__fails_soon_when_the_target_is_killed)
 {
     const uint64_t begin_ms = now_ms();
