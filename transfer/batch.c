@@ -16,15 +16,6 @@ static void finish(struct sl_transfer_batch *batch)
     sl_completion_end(&batch->completion); /* from here on it may be freed */
 }
 
-static void part_over(struct sl_transfer_part *part)
-{
-    struct sl_transfer_batch *batch = part->batch;
-    sl_assert(batch->parts_left > 0);
-    if (--batch->parts_left == 0) {
-        finish(batch);
-    }
-}
-
 /* Marks what has no result yet: that of a deadline, or of a cancellation. */
 static void give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *part)
 {
@@ -39,6 +30,18 @@ static void give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *pa
     (void)snprintf(text, sizeof text, "not done within %u ms: %s", batch->timeout_ms, lanes);
     sl_transfer_part_fail(part, SL_ERR_DEADLINE, SL_TRANSFER_TIMEOUT,
                           sl_transfer_part_cause(part->causes, text));
+}
+
+static void part_over(struct sl_transfer_part *part)
+{
+    struct sl_transfer_batch *batch = part->batch;
+    sl_assert(batch->parts_left > 0);
+    if (batch->is_ending) {
+        give_up(batch, part);
+    }
+    if (--batch->parts_left == 0) {
+        finish(batch);
+    }
 }
 
 /* Sends nothing more. Answers that are on their way still count. */
