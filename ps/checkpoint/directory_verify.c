@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/log.h"
 #include "ps/checkpoint/directory_internal.h"
 #include "ps/checkpoint/reader.h"
 
@@ -248,8 +249,9 @@ static int walk(const struct sl_disk *disk, const char *directory, uint64_t numb
             char why[SL_DISK_PATH_BYTES + 256];
             (void)sl_checkpoint_directory_path(directory, manifest->number, NULL, path, why,
                                                sizeof why);
-            (void)snprintf(why, sizeof why, "%s: it has %u shards; asked for are %u from %u on",
-                           path, manifest->shard_count, range.count, range.first);
+            (void)snprintf(why, sizeof why, "%s: it has %u shard%s; asked for are %u from %u on",
+                           path, manifest->shard_count, sl_log_plural(manifest->shard_count),
+                           range.count, range.first);
             find(findings, SL_ERR_CORRUPT, path, why);
         }
         err = check_files(disk, directory, manifest, range, deep, findings);

@@ -198,7 +198,8 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     const char *why = check_ps(coordinator, member, reg);
     if (why != NULL) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
-                              "%s with %u shards: %s", member->name, reg->shard_count, why);
+                              "%s with %u shard%s: %s", member->name, reg->shard_count,
+                              sl_log_plural(reg->shard_count), why);
         return false;
     }
     if (!coordinator->cluster_ready && !reg->serving &&

@@ -26,8 +26,8 @@ static void finish_later(struct sl_timer *timer, uint64_t now_ns)
 static void on_timeout(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server *server = server_of(timer);
-    sl_log_warn("shard %u: %u connections are still open at the drain timeout",
-                server->options.shard.index, server->conn_count);
+    sl_log_warn("shard %u: %u connection%s still open at the drain timeout",
+                server->options.shard.index, server->conn_count, sl_log_plural(server->conn_count));
     finish(server);
 }
 

@@ -7,6 +7,7 @@
 
 #include "config/cli.h"
 #include "core/limits.h"
+#include "core/log.h"
 #include "ps/checkpoint/select.h"
 #include "tools/ckpt/export.h"
 #include "tools/ckpt/import.h"
@@ -166,8 +167,8 @@ static int run_import(const struct words *words, char *reason, size_t reason_byt
     if (err != 0) {
         return err;
     }
-    (void)printf("%s: checkpoint %" PRIu64 ", %u tables\n", flags.out, result.number,
-                 result.table_count);
+    (void)printf("%s: checkpoint %" PRIu64 ", %u table%s\n", flags.out, result.number,
+                 result.table_count, sl_log_plural(result.table_count));
     for (uint32_t i = 0; i < result.table_count; i++) {
         sl_inspect_table(&result.tables[i].info, stdout);
     }

@@ -6,6 +6,7 @@
 
 #include "config/number.h"
 #include "core/limits.h"
+#include "core/log.h"
 
 /* Ports below the kernel's usual range for outgoing connections, chosen by job number. */
 #define PORTS_FIRST 10000U
@@ -98,17 +99,18 @@ static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
                                                                : 1;
     if (exactly && ps + workers != tasks) {
         snprintf(slurm->reason, slurm->reason_bytes,
-                 "--slurm: srun started %u tasks, but %llu servers and %llu workers need %llu",
-                 tasks, (unsigned long long)ps, (unsigned long long)workers,
-                 (unsigned long long)(ps + workers));
+                 "--slurm: srun started %u tasks, but %llu server%s and %llu worker%s need %llu",
+                 tasks, (unsigned long long)ps, sl_log_plural(ps), (unsigned long long)workers,
+                 sl_log_plural(workers), (unsigned long long)(ps + workers));
         return SL_ERR_INVALID;
     }
     if (workers > SL_LIMIT_WORKERS) {
         snprintf(
             slurm->reason, slurm->reason_bytes,
-            "--slurm: %u tasks leave %llu workers beside %llu servers; at most %d are possible: "
+            "--slurm: %u tasks leave %llu workers beside %llu server%s; at most %d are possible: "
             "give --workers or --ps",
-            tasks, (unsigned long long)workers, (unsigned long long)ps, SL_LIMIT_WORKERS);
+            tasks, (unsigned long long)workers, (unsigned long long)ps, sl_log_plural(ps),
+            SL_LIMIT_WORKERS);
         return SL_ERR_INVALID;
     }
     slurm->ps_count = (uint32_t)ps;
