@@ -94,8 +94,7 @@ struct sl_transport_options {
     uint32_t connections_max;       /* 0: SL_LIMIT_CONNECTIONS */
     uint32_t buffer_bytes;          /* of one receive buffer; 0: 32 KiB */
     uint32_t buffer_count;          /* receive buffers; a power of two; 0: 256 */
-    /* TCP: limit on received bytes of long frames that wait for memory; 0: 256 MiB. */
-    size_t unplaced_bytes;
+    size_t unplaced_bytes;          /* TCP: limit on long frames that wait for memory; 0: 256 MiB */
     /* ms without a response (no acknowledgement, no keep-alive reply, no reply to a connect) until
      * a peer counts as unreachable: `closed` with DEADLINE. The same holds for a peer that stops
      * within a frame or header, unless a `sink` that returned NULL delays it. TCP: idle connections
@@ -103,8 +102,7 @@ struct sl_transport_options {
      * up to three times as long. 0: 10 s. */
     uint32_t peer_timeout_ms;
     const struct sl_transport_tls *tls; /* TCP only; NULL: unencrypted */
-    /* RDMA only: device names, comma-separated; NULL: any. */
-    const char *rdma_device;
+    const char *rdma_device;            /* RDMA only: device names, comma-separated; NULL: any */
     /* RDMA only: entry of the GID table of the first device, whose address is used. Without
      * has_rdma_gid_index the endpoint's address selects it. */
     bool has_rdma_gid_index;
@@ -112,8 +110,7 @@ struct sl_transport_options {
     /* RDMA only: the number of this transport among those of the process that listen on the same
      * endpoint. A peer that connects names it (`target`). DPDK: the reactor's index instead. */
     uint32_t number;
-    /* DPDK only: the devices. Must outlive the transport's open. */
-    const struct sl_dpdk_options *dpdk;
+    const struct sl_dpdk_options *dpdk; /* DPDK only: devices; must outlive open */
     /* The medium of a transport outside the operating system, such as a fault plan or a simulated
      * network. Other transports ignore it. */
     void *medium;
@@ -145,8 +142,7 @@ struct sl_transport_message {
 struct sl_transport_events {
     /* A peer connected to a listening endpoint. Set conn->user here. */
     void (*accepted)(void *ctx, struct sl_conn *conn);
-    /* A connect succeeded; frames may be sent from now on. */
-    void (*connected)(void *ctx, struct sl_conn *conn);
+    void (*connected)(void *ctx, struct sl_conn *conn); /* frames may be sent from now on */
     /* Asks where to put a payload longer than SL_LIMIT_INLINE_PAYLOAD_BYTES. Returns memory of
      * header->payload_bytes, of any alignment, which the transport may write until `received` or
      * `closed`. NULL: none yet; the connection is not read further, and later polls ask again.
@@ -198,6 +194,8 @@ struct sl_transport_ops {
     uint32_t (*poll)(struct sl_transport *transport, uint32_t budget); /* receives; makes upcalls */
     bool (*arm)(struct sl_transport *transport); /* false: there is work, do not sleep */
     void (*stats)(const struct sl_transport *transport, struct sl_transport_stats *out);
+
+    const struct sl_transport_rma_ops *rma; /* one-sided operations, net/transport_rma.h; or NULL */
 };
 
 /* The first member of every implementation's object; filled by sl_transport_open. */
@@ -208,6 +206,8 @@ struct sl_transport {
     bool in_upcall;                  /* for assertions */
     struct sl_log_limit log_limit;   /* for lines about peers */
     bool secure;                     /* with TLS */
+    const struct sl_transport_rma_events *rma_events; /* set by sl_transport_rma_open */
+    void *rma_ctx;
 };
 
 /* Writes a warning about a peer, if not too many were written this second. */

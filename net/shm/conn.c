@@ -9,6 +9,7 @@
 #include "net/shm/receive.h"
 #include "net/shm/region.h"
 #include "net/shm/reply_buffer.h"
+#include "net/shm/rma.h"
 #include "net/shm/send.h"
 #include "net/shm/socket.h"
 
@@ -180,6 +181,7 @@ static void finish(struct sl_shm_conn *conn)
         sl_shm_side_leave(sl_shm_our_side(conn)); /* exported memory returns to its owner */
     }
     sl_shm_reply_buffer_close(conn);
+    sl_shm_rma_close(conn);
     if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
@@ -263,7 +265,8 @@ static void drain(struct sl_shm_conn *conn)
         return;
     }
     const bool is_sent = send->head == send->tail && send->consumed == send->number;
-    if (conn->eof || (is_sent && !sl_shm_reply_buffer_is_exported(conn))) {
+    const bool is_written = sl_shm_reply_buffer_is_exported(conn) || sl_shm_rma_is_mapped(conn);
+    if (conn->eof || (is_sent && !is_written)) {
         end(conn, SL_OK);
     } else if (is_sent && !conn->has_shut) {
         await_close(conn);
@@ -279,6 +282,7 @@ int sl_shm_conn_migrate(struct sl_conn *base, struct sl_transport *to,
     sl_assert(conn->phase == SL_SHM_LIVE);
     sl_assert(conn->send.head == conn->send.tail);
     sl_assert(conn->receive.claims_open == 0);
+    sl_assert(conn->rma == NULL);
     struct sl_shm_conn *moved = allocate(NULL);
     if (moved == NULL) {
         end(conn, SL_ERR_NO_MEMORY);
@@ -383,6 +387,10 @@ static uint32_t visit_live(struct sl_shm_conn *conn, uint32_t budget)
         return work;
     }
     work += sl_shm_send_run(conn);
+    if (sl_shm_rma_has_copied(conn)) {
+        sl_shm_imported_read(conn);
+    }
+    work += sl_shm_rma_run(conn);
     /* Frames sent before the end are delivered; frames written to the ring after it are not. */
     bool over = conn->receive.phase == SL_SHM_PHASE_HELD || !sl_shm_receive_pending(conn) ||
                 conn->receive.head - conn->eof_head >= SL_SHM_SLOTS;

@@ -6,6 +6,7 @@
 #include "net/shm/handshake.h"
 #include "net/shm/region.h"
 #include "net/shm/retired.h"
+#include "net/shm/rma.h"
 #include "net/shm/socket.h"
 
 #define MESSAGES_A_TURN 32
@@ -98,6 +99,12 @@ static void take_msg(struct sl_shm_conn *conn, const struct sl_shm_ctrl_msg *msg
     case SL_SHM_CTRL_MSG_PING:
         (void)sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_PONG},
                                    -1);
+        break;
+    case SL_SHM_CTRL_MSG_RMA_ASK:
+    case SL_SHM_CTRL_MSG_RMA_GIVE:
+    case SL_SHM_CTRL_MSG_RMA_WITHDRAW:
+    case SL_SHM_CTRL_MSG_RMA_UNMAPPED:
+        err = sl_shm_rma_take(conn, msg, fd);
         break;
     case SL_SHM_CTRL_MSG_WAKE:
     case SL_SHM_CTRL_MSG_PONG:

@@ -1,5 +1,6 @@
 #include "net/shm/liveness.h"
 
+#include "net/shm/rma.h"
 #include "net/shm/send.h"
 #include "net/shm/socket.h"
 
@@ -20,17 +21,18 @@ static uint64_t handshake_ns(const struct sl_shm *shm)
 static void visit_live(struct sl_shm_conn *conn, uint64_t now_ns)
 {
     const struct sl_shm_send *send = &conn->send;
+    const bool is_asking = sl_shm_rma_waits(conn);
     sl_shm_send_refresh(conn);
     if (conn->base.failure != 0) {
         return;
     }
-    if ((send->next == send->tail && send->consumed == send->number) || conn->heard ||
+    if ((send->next == send->tail && send->consumed == send->number && !is_asking) || conn->heard ||
         send->consumed != conn->quiet_consumed) {
         sl_silence_restart(&conn->silence, now_ns);
         conn->quiet_consumed = send->consumed;
         conn->heard = false;
     }
-    if (send->consumed != send->number) {
+    if (send->consumed != send->number || is_asking) {
         (void)sl_shm_ctrl_msg_send(conn, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_PING},
                                    -1);
         if (sl_silence_lasts(&conn->silence, now_ns, timeout_ns(conn->shm))) {

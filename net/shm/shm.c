@@ -14,6 +14,7 @@
 #include "net/shm/liveness.h"
 #include "net/shm/receive.h"
 #include "net/shm/region.h"
+#include "net/shm/rma.h"
 #include "net/shm/send.h"
 
 #define BUFFER_BYTES_DEFAULT (32U << 10)
@@ -96,6 +97,8 @@ static int shm_open_transport(struct sl_reactor *reactor,
     }
     sl_list_init(&shm->dirty);
     sl_list_init(&shm->kept);
+    sl_list_init(&shm->rma_regions);
+    sl_list_init(&shm->rma_due);
     sl_shm_liveness_init(shm);
     shm->next = &shm->liveness.conns.head;
     sl_ring_watch_level(ring, &shm->watch, shm->epoll_fd, on_readable);
@@ -111,6 +114,7 @@ static void shm_close_transport(struct sl_transport **transport)
     while (!sl_list_empty(&shm->liveness.conns)) {
         sl_shm_conn_cancel(conn_of(sl_list_first(&shm->liveness.conns)));
     }
+    sl_shm_rma_free_all(shm);
     sl_liveness_fini(&shm->liveness);
     sl_ring_watch_end(&shm->watch);
     sl_shm_conn_free_all(shm);
@@ -153,6 +157,7 @@ static uint32_t shm_poll(struct sl_transport *transport, uint32_t budget)
     if (shm->armed) {
         say_sleeping(shm, false);
     }
+    sl_shm_rma_report(shm);
     uint32_t work = 0;
     for (uint32_t left = shm->liveness.conn_count; left > 0 && work < budget; left--) {
         struct sl_list_link *link = shm->next != head ? shm->next : head->next;
@@ -220,7 +225,7 @@ static bool any_has_work(const struct sl_shm *shm)
 static bool shm_arm(struct sl_transport *transport)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
-    if (!sl_list_empty(&shm->dirty) || any_has_work(shm)) {
+    if (!sl_list_empty(&shm->dirty) || !sl_list_empty(&shm->rma_due) || any_has_work(shm)) {
         return false;
     }
     say_sleeping(shm, true);
@@ -251,4 +256,5 @@ const struct sl_transport_ops sl_shm_ops = {
     .poll = shm_poll,
     .arm = shm_arm,
     .stats = shm_stats,
+    .rma = &sl_shm_rma_ops,
 };

@@ -117,7 +117,8 @@ static int check(const struct sl_shm_ctrl_msg *msg, ssize_t bytes, uint32_t fds,
     if (msg->version != SL_SHM_CTRL_MSG_VERSION) {
         return SL_ERR_VERSION;
     }
-    bool brings = msg->kind == SL_SHM_CTRL_MSG_HELLO || msg->kind == SL_SHM_CTRL_MSG_REGION;
+    bool brings = msg->kind == SL_SHM_CTRL_MSG_HELLO || msg->kind == SL_SHM_CTRL_MSG_REGION ||
+                  msg->kind == SL_SHM_CTRL_MSG_RMA_GIVE;
     return fds == (brings ? 1 : 0) ? 0 : SL_ERR_PROTOCOL;
 }
 

@@ -11,7 +11,12 @@ enum sl_shm_ctrl_msg_kind {
     SL_SHM_CTRL_MSG_WITHDRAW = 4, /* ends the export */
     SL_SHM_CTRL_MSG_WAKE = 5,
     SL_SHM_CTRL_MSG_PING = 6, /* the receiver's reactor answers with PONG */
-    SL_SHM_CTRL_MSG_PONG = 7
+    SL_SHM_CTRL_MSG_PONG = 7,
+    /* One-sided operations; each but GIVE names a region by its key. */
+    SL_SHM_CTRL_MSG_RMA_ASK = 8,       /* the receiver answers with GIVE or WITHDRAW */
+    SL_SHM_CTRL_MSG_RMA_GIVE = 9,      /* brings the memory's descriptor */
+    SL_SHM_CTRL_MSG_RMA_WITHDRAW = 10, /* the receiver unmaps it, and answers with UNMAPPED */
+    SL_SHM_CTRL_MSG_RMA_UNMAPPED = 11
 };
 
 #define SL_SHM_CTRL_MSG_MAGIC   0x4d53534cU /* "LSSM" in memory order */
@@ -23,8 +28,8 @@ struct sl_shm_ctrl_msg {
     uint16_t version;
     uint16_t kind;
     uint32_t region; /* REGION, WITHDRAW: name of the region */
-    uint32_t access; /* REGION: sl_shared_access */
-    uint64_t bytes;  /* HELLO, REGION: size of the memory */
+    uint32_t access; /* REGION, RMA_GIVE: sl_shared_access */
+    uint64_t bytes;  /* HELLO, REGION, RMA_GIVE: size of the memory; other RMA_*: the key */
 };
 static_assert(sizeof(struct sl_shm_ctrl_msg) == 24, "note size");
 

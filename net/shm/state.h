@@ -50,6 +50,7 @@ struct sl_shm_imported {
 
 struct sl_shm_listener;
 struct sl_shm_reply_buffers; /* reply_buffer.c */
+struct sl_shm_rma;           /* rma.c */
 
 struct sl_shm {
     struct sl_transport base;
@@ -67,6 +68,9 @@ struct sl_shm {
     struct sl_shm_staging staging;
     struct sl_shm_region regions[SL_SHM_REGIONS];
     uint32_t region_end; /* regions from here on were never used */
+    struct sl_list rma_regions,
+        rma_due; /* rma.c: regions of one-sided operations; to be reported */
+    uint32_t rma_region_count;
     uint32_t connections_max;
     uint32_t peer_timeout_ms;
     struct sl_transport_stats stats;
@@ -171,6 +175,7 @@ struct sl_shm_conn {
     uint8_t announced[SL_SHM_REGIONS];
     bool has_shut;                              /* DRAINING: the peer was asked to close */
     struct sl_shm_reply_buffers *reply_buffers; /* NULL: none yet */
+    struct sl_shm_rma *rma;                     /* NULL: no one-sided operations yet */
     struct sl_shm_receive receive;
     struct sl_shm_send send;
 };

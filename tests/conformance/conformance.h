@@ -214,6 +214,7 @@ void raw_make_frame(uint8_t *to, uint32_t number, uint32_t payload_bytes);
 
 /* conformance_run refers to them, so that a program that calls it has these files. */
 extern const char conformance_transfer_cases, conformance_close_cases, conformance_raw_cases,
-    conformance_silence_cases, conformance_hand_over_cases, conformance_target_cases;
+    conformance_silence_cases, conformance_hand_over_cases, conformance_target_cases,
+    conformance_rma_cases;
 
 #endif

@@ -10,12 +10,15 @@
 
 #include "core/hash.h"
 #include "core/log.h"
+#include "net/transport_rma.h"
 #include "nursery.h"
 
 #define DEATHS      200
 #define AT_ONCE     4 /* processes that live at the same time */
 #define LIFE_US_MAX 6000
 #define TIMEOUT_MS  400 /* of who is stopped */
+#define RMA_BYTES   (4U << 20)
+#define RMA_KEY     42
 
 static struct conformance_target target = {
     .name = "shm death", .endpoint = "shm://conformance-death:0", .shakes_hands = true};
@@ -23,15 +26,95 @@ static struct conformance_target target = {
 struct order {
     struct sl_endpoint endpoint;
     uint64_t seed;
+    enum { SENDS, WRITES, IS_WRITTEN } work;
 };
 
-/* Sends, and checks what is echoed, until it is killed. */
+/* One-sided operations: memory for those of the peer, and a WRITE that is posted again and again.
+ */
+static struct {
+    struct sl_conn *conn;
+    struct sl_shared memory;
+    uint8_t local[RMA_BYTES];
+    atomic_uint added, removed, written, failed;
+    atomic_int removed_err;
+} rma;
+
+static void on_added(void *ctx, uint64_t key, const struct sl_transport_rma_token *token, int err)
+{
+    sl_assert(err == 0);
+    rma.added++;
+}
+
+static void on_removed(void *ctx, uint64_t key, int err)
+{
+    rma.removed_err = err;
+    rma.removed++;
+}
+
+static void post_write(struct node *node, void *ctx)
+{
+    static const struct sl_transport_rma_token token = {.name = RMA_KEY,
+                                                        .bytes = RMA_BYTES,
+                                                        .access = SL_TRANSPORT_RMA_PEERS_READ |
+                                                                  SL_TRANSPORT_RMA_PEERS_WRITE};
+    const struct sl_transport_rma_op op = {
+        .kind = SL_TRANSPORT_RMA_WRITE, .local = rma.local, .bytes = RMA_BYTES, .token = &token};
+    sl_assert(sl_transport_rma_post(rma.conn, &op, 1) == 1);
+}
+
+static void on_completed(void *ctx, struct sl_conn *conn, void *cookie, int err)
+{
+    rma.written += err == 0;
+    rma.failed += err != 0; /* it is not admitted yet */
+    post_write(ctx, NULL);
+}
+
+static const struct sl_transport_rma_events rma_events = {
+    .region_added = on_added, .region_removed = on_removed, .completed = on_completed};
+
+static void open_rma(struct node *node, void *ctx)
+{
+    const struct peer *peer = ctx;
+    memset(rma.local, 0x11, RMA_BYTES);
+    rma.conn = peer->conn;
+    sl_assert(sl_transport_rma_open(node->transport, &rma_events, node) == 0);
+}
+
+static void add_region(struct node *node, void *ctx)
+{
+    open_rma(node, ctx);
+    rma.added = rma.removed = 0;
+    sl_assert(sl_shared_create("rma", RMA_BYTES, SL_SHARED_WRITE, &rma.memory) == 0);
+    sl_assert(sl_transport_rma_region_add(node->transport, RMA_KEY, rma.memory.base, RMA_BYTES,
+                                          SL_TRANSPORT_RMA_PEERS_READ |
+                                              SL_TRANSPORT_RMA_PEERS_WRITE) == 0);
+    sl_assert(sl_transport_rma_admit(rma.conn) == 0);
+}
+
+static void remove_region(struct node *node, void *ctx)
+{
+    sl_transport_rma_region_remove(node->transport, RMA_KEY);
+}
+
+/* Works by its order until it is killed. */
 static void live(const void *given)
 {
     const struct order *order = given;
     struct world *world = world_open(2, NULL);
     struct peer *peer = peer_connect(&world->nodes[1], &order->endpoint);
-    nursery_send(peer, order->seed, 150000);
+    if (order->work == SENDS) {
+        nursery_send(peer, order->seed, 150000);
+    }
+    WAIT_UNTIL(peer->open);
+    if (order->work == WRITES) {
+        node_run(peer->node, open_rma, peer);
+        node_run(peer->node, post_write, NULL);
+    } else {
+        node_run(peer->node, add_region, peer);
+    }
+    for (;;) {
+        pause();
+    }
 }
 
 static uint32_t count_fds(void)
@@ -152,6 +235,70 @@ SL_CASE(stopped__is_given_up)
     assert_int_equal(accepted->close_err, SL_ERR_DEADLINE);
     assert_int_equal(bystander->closed, 0);
     assert_int_equal(kill(pid, SIGKILL), 0);
+    world_close(world);
+}
+
+/* It is killed in the middle of its WRITEs: the memory can be taken back, and is written no more.
+ */
+SL_CASE(writer__is_killed)
+{
+    struct world *world = world_open(1, NULL);
+    struct node *server = &world->nodes[0];
+    for (uint32_t i = 0; i < 5; i++) {
+        pid_t pid = nursery_bear(&(struct order){.endpoint = server->bound, .work = WRITES});
+        struct peer *accepted = node_peer(server, i);
+        node_run(server, add_region, accepted);
+        WAIT_UNTIL(((const volatile uint8_t *)rma.memory.base)[RMA_BYTES - 1] == 0x11);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        WAIT_UNTIL(accepted->closed == 1);
+        memset(rma.memory.base, 0x22, RMA_BYTES);
+        node_run(server, remove_region, NULL);
+        WAIT_UNTIL(rma.removed == 1);
+        assert_int_equal(rma.removed_err, 0);
+        assert_int_equal(rma.memory.base[0], 0x22);
+        assert_memory_equal(rma.memory.base, rma.memory.base + 1, RMA_BYTES - 1);
+        sl_shared_destroy(&rma.memory);
+    }
+    world_close(world);
+}
+
+/* One that is stopped keeps the memory: its owner hears of that, and unmaps it. */
+SL_CASE(writer__is_stopped)
+{
+    struct world *world = world_open(1, NULL);
+    struct node *server = &world->nodes[0];
+    pid_t pid = nursery_bear(&(struct order){.endpoint = server->bound, .work = WRITES});
+    struct peer *accepted = node_peer(server, 0);
+    node_run(server, add_region, accepted);
+    WAIT_UNTIL(((const volatile uint8_t *)rma.memory.base)[0] == 0x11);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    WAIT_UNTIL(is_stopped(pid));
+    node_run(server, remove_region, NULL);
+    WAIT_UNTIL(rma.removed == 1);
+    assert_int_equal(rma.removed_err, SL_ERR_DEADLINE);
+    assert_int_equal(accepted->closed, 0);
+    sl_shared_destroy(&rma.memory);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    WAIT_UNTIL(accepted->closed == 1);
+    world_close(world);
+}
+
+/* Its memory goes in the middle of WRITEs: the connection ends, and nothing else. */
+SL_CASE(written__is_killed)
+{
+    struct world *world = world_open(1, NULL);
+    struct node *server = &world->nodes[0];
+    for (uint32_t i = 0; i < 5; i++) {
+        pid_t pid = nursery_bear(&(struct order){.endpoint = server->bound, .work = IS_WRITTEN});
+        struct peer *accepted = node_peer(server, i);
+        rma.written = 0;
+        node_run(server, open_rma, accepted);
+        node_run(server, post_write, NULL);
+        WAIT_UNTIL(rma.written > 3);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        WAIT_UNTIL(accepted->closed == 1);
+        assert_int_equal(accepted->close_err, SL_ERR_CLOSED);
+    }
     world_close(world);
 }
 

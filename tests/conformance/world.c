@@ -325,7 +325,8 @@ int conformance_run(const struct conformance_target *target)
 {
     static const char *const files[] = {&conformance_transfer_cases,  &conformance_close_cases,
                                         &conformance_raw_cases,       &conformance_silence_cases,
-                                        &conformance_hand_over_cases, &conformance_target_cases};
+                                        &conformance_hand_over_cases, &conformance_target_cases,
+                                        &conformance_rma_cases};
     (void)*(const char *const volatile *)files;
     conformance_target = target;
     const int failed = sl_unit_run(target->name, "/cases_");
