@@ -17,5 +17,6 @@ int sl_bench_replicas_run(int argc, char **argv);
 int sl_bench_scale_run(int argc, char **argv);
 int sl_bench_serving_run(int argc, char **argv);
 int sl_bench_table_run(int argc, char **argv);
+int sl_bench_transfer_run(int argc, char **argv);
 
 #endif

@@ -62,6 +62,8 @@ static const struct benchmark benchmarks[] = {
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",
      sl_bench_table_run},
     {"train", "samples/s of lr, fm and deepfm end to end, and where the time goes", run_train},
+    {"transfer", "blocks between registered memory of two processes; Mooncake's flags",
+     sl_bench_transfer_run},
 };
 #define BENCHMARK_COUNT (sizeof benchmarks / sizeof benchmarks[0])
 
@@ -77,6 +79,9 @@ static void print_usage(FILE *to)
 int main(int argc, char **argv)
 {
     sl_log_setup(SL_LOG_INFO, "bench");
+    if (strcmp(basename(argv[0]), "transfer_engine_bench") == 0) {
+        return sl_bench_transfer_run(argc, argv);
+    }
     if (argc < 2) {
         print_usage(stderr);
         return 2;

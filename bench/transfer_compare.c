@@ -1,0 +1,306 @@
+/* READ and WRITE between two processes of this machine, in turns with bare sockets, iperf3 and
+ * memcpy. The target is a process of its own on the server's core, stopped while others run. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/bare.h"
+#include "bench/child.h"
+#include "bench/contest.h"
+#include "bench/fork.h"
+#include "bench/now.h"
+#include "bench/peers.h"
+#include "bench/transfer.h"
+#include "core/log.h"
+
+/* Targets, as ratios. */
+#define BLOCKS_OF_BARE   0.85
+#define BLOCKS_OF_IPERF  1.0
+#define READS_OF_BARE    0.47 /* 64 KB x 128 */
+#define WRITES_OF_BARE   0.37
+#define STRIDED_OF_BARE  0.37
+#define MAPPED_OF_MEMCPY 0.8
+
+#define BLOCK_BYTES      65536U
+#define LONG_BYTES       (1U << 20)
+#define BUFFER_BYTES     (128ULL << 20)
+#define START_MS         20000
+
+static const char *const OP_NAMES[] = {"READ", "WRITE"};
+
+/* Blocks of a size from some threads. */
+struct shape {
+    const char *name;
+    uint64_t block, batch, threads;
+    double least[2]; /* of bare, by operation */
+};
+static const struct shape shapes[] = {
+    {"1 MB x 16, 1 thread", LONG_BYTES, 16, 1, {BLOCKS_OF_BARE, BLOCKS_OF_BARE}},
+    {"64 KB x 128, 1 thread", BLOCK_BYTES, 128, 1, {READS_OF_BARE, WRITES_OF_BARE}},
+    {"64 KB x 128, 12 threads", BLOCK_BYTES, 128, 12, {STRIDED_OF_BARE, STRIDED_OF_BARE}},
+};
+#define SHAPES (sizeof shapes / sizeof shapes[0])
+
+struct target {
+    struct sl_bench_child child;
+    char name[SL_TRANSFER_NAME_BYTES];
+};
+
+struct entry {
+    struct bench *bench;
+    struct sl_bench_transfer_options options; /* of this contestant's initiator */
+    const char *transport;
+};
+
+struct bench {
+    struct sl_bench_transfer_options *options;
+    struct target target;
+    struct entry entries[2 * SHAPES];
+    struct sl_bench_bare_bulk bare[2];
+    struct sl_bench_bare_memory memory[2];
+    struct sl_bench_peer iperf;
+    struct sl_bench_peer_load iperf_loads[2];
+    struct sl_bench_contest contest;
+};
+
+static const struct sl_bench_quantity BYTES[] = {
+    {"bytes", "1/s"}, {"client's core", ""}, {"target's core", ""}};
+
+/* ---- The target ------------------------------------------------------------------------------ */
+
+static int start_target(struct target *target, const struct sl_bench_transfer_options *options)
+{
+    char program[SL_BENCH_PATH_BYTES];
+    char line[SL_BENCH_PATH_BYTES];
+    static struct sl_bench_arguments arguments;
+    static const char *const protocols[] = {"any", "tcp", "shm", "rdma", "dpdk"};
+    if (!sl_bench_child_beside("starling-bench", program)) {
+        sl_log_error("there is no starling-bench beside this program");
+        return SL_ERR_NOT_FOUND;
+    }
+    arguments = (struct sl_bench_arguments){0};
+    sl_bench_arguments_add(&arguments, "%s", program);
+    sl_bench_arguments_add(&arguments, "transfer");
+    sl_bench_arguments_add(&arguments, "--mode=target");
+    sl_bench_arguments_add(&arguments, "--local_server_name=%s", options->local_server_name);
+    sl_bench_arguments_add(&arguments, "--protocol=%s", protocols[options->protocol]);
+    sl_bench_arguments_add(&arguments, "--buffer_size=%llu", BUFFER_BYTES);
+    sl_bench_arguments_add(&arguments, "--memory=%s",
+                           options->memory == SL_BENCH_TRANSFER_SHARED ? "shared" : "private");
+    sl_bench_arguments_add(&arguments, "--lanes=%u", options->engine.lanes);
+    if (options->engine.congestion_control != NULL) {
+        sl_bench_arguments_add(&arguments, "--congestion=%s", options->engine.congestion_control);
+    }
+    if (options->polling) {
+        sl_bench_arguments_add(&arguments, "--polling");
+    }
+    const struct sl_bench_child_options child = {
+        .argv = arguments.items, .core = options->common.server_core, .reads = true};
+    int err = sl_bench_child_start(&child, &target->child);
+    err = err != 0 ? err : sl_bench_child_line(&target->child, line, sizeof line, START_MS);
+    if (err != 0) {
+        sl_log_error("the target did not start: %s", sl_err_name(err));
+        return err;
+    }
+    (void)snprintf(target->name, sizeof target->name, "%.*s", (int)strcspn(line, " "), line);
+    return kill(target->child.pid, SIGSTOP) == 0 ? 0 : SL_ERR_IO;
+}
+
+/* ---- Contestants ----------------------------------------------------------------------------- */
+
+static double cpu_seconds_of(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec time = {0};
+    return clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &time) == 0
+               ? (double)time.tv_sec + (double)time.tv_nsec / 1e9
+               : 0;
+}
+
+static int initiate(struct entry *entry, struct sl_bench_transfer_engine *engine,
+                    const struct sl_bench_common *common, double *values)
+{
+    const pid_t target = entry->bench->target.child.pid;
+    const char *name = entry->bench->target.name;
+    struct sl_bench_transfer_moved moved;
+    entry->options.duration = common->warm_up > 0 ? common->warm_up : 0.01;
+    int err = sl_bench_transfer_initiate(engine, &entry->options, name, false, &moved);
+    entry->options.duration = common->seconds;
+    const uint64_t own_ns = sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+    const double its = cpu_seconds_of(target);
+    err = err != 0 ? err : sl_bench_transfer_initiate(engine, &entry->options, name, false, &moved);
+    if (err == 0) {
+        values[0] = (double)moved.bytes / moved.seconds;
+        values[1] =
+            sl_bench_seconds(sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - own_ns) / moved.seconds;
+        values[2] = (cpu_seconds_of(target) - its) / moved.seconds;
+    }
+    return err;
+}
+
+static int run_ours(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct entry *entry = ctx;
+    struct sl_bench_transfer_engine engine;
+    cpu_set_t before;
+    (void)kill(entry->bench->target.child.pid, SIGCONT);
+    int err = sl_bench_pin_begin(common->client_core, &before);
+    const bool pinned = err == 0;
+    err = err != 0 ? err : sl_bench_transfer_engine_open(&engine, &entry->options, BUFFER_BYTES);
+    err = err != 0 ? err : initiate(entry, &engine, common, values);
+    if (pinned) {
+        sl_bench_transfer_engine_close(&engine);
+        sl_bench_pin_end(&before);
+    }
+    (void)kill(entry->bench->target.child.pid, SIGSTOP);
+    return err;
+}
+
+static int run_bare(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    return sl_bench_bare_bulk_run(ctx, common, &values[0]);
+}
+
+static int run_memory(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    return sl_bench_bare_memory_run(ctx, common, &values[0]);
+}
+
+static void add_ours(struct bench *bench)
+{
+    for (size_t i = 0; i < 2 * SHAPES; i++) {
+        const struct shape *shape = &shapes[i / 2];
+        struct entry *entry = &bench->entries[i];
+        *entry = (struct entry){.bench = bench, .options = *bench->options};
+        entry->options.operation = (int)(i % 2);
+        entry->options.block_size = shape->block;
+        entry->options.batch_size = shape->batch;
+        entry->options.threads = shape->threads;
+        entry->transport = bench->options->protocol == 2 ? "shared memory" : "TCP";
+        const struct sl_bench_contestant contestant = {
+            .quantities = BYTES,
+            .quantity_count = sizeof BYTES / sizeof BYTES[0],
+            .transport = entry->transport,
+            .run = run_ours,
+            .ctx = entry,
+        };
+        sl_bench_contest_add(&bench->contest, &contestant, "%s, %s", OP_NAMES[i % 2], shape->name);
+    }
+}
+
+static void add_bare(struct bench *bench)
+{
+    for (int op = 0; op < 2; op++) {
+        bench->bare[op] = (struct sl_bench_bare_bulk){
+            .bytes = LONG_BYTES,
+            .to_server = op == SL_TRANSFER_WRITE,
+            .depth = 4,
+            .congestion = bench->options->engine.congestion_control,
+        };
+        const struct sl_bench_contestant contestant = {
+            .quantities = BYTES,
+            .quantity_count = 1,
+            .transport = "TCP",
+            .run = run_bare,
+            .ctx = &bench->bare[op],
+        };
+        sl_bench_contest_add(&bench->contest, &contestant, "%s, bare", OP_NAMES[op]);
+    }
+}
+
+static int add_iperf(struct bench *bench)
+{
+    static const char *const words[] = {"pull", "push"};
+    const char *congestion = bench->options->engine.congestion_control;
+    const int err = congestion == NULL
+                        ? sl_bench_peer_start(&bench->iperf, &bench->options->common, "iperf3")
+                        : sl_bench_peer_start(&bench->iperf, &bench->options->common,
+                                              "iperf3 --congestion=%s", congestion);
+    for (int op = 0; err == 0 && op < 2 && sl_bench_peer_is_there(&bench->iperf); op++) {
+        struct sl_bench_peer_load *load = &bench->iperf_loads[op];
+        *load = (struct sl_bench_peer_load){.peer = &bench->iperf, .kind = SL_BENCH_PEER_BYTES};
+        (void)snprintf(load->words, sizeof load->words, "%s", words[op]);
+        const struct sl_bench_contestant contestant = sl_bench_peer_contestant("", load);
+        sl_bench_contest_add(&bench->contest, &contestant, "%s, iperf3 -l 1M", OP_NAMES[op]);
+    }
+    return err;
+}
+
+static void add_memory(struct bench *bench)
+{
+    static const uint64_t sizes[] = {BLOCK_BYTES, LONG_BYTES};
+    static const char *const names[] = {"memcpy, 64 KB", "memcpy, 1 MB"};
+    for (int i = 0; i < 2; i++) {
+        bench->memory[i] = (struct sl_bench_bare_memory){
+            .bytes = sizes[i], .pieces = (uint32_t)(BUFFER_BYTES / 8 / sizes[i])};
+        const struct sl_bench_contestant contestant = {
+            .quantities = BYTES, .quantity_count = 1, .run = run_memory, .ctx = &bench->memory[i]};
+        sl_bench_contest_add(&bench->contest, &contestant, "%s", names[i]);
+    }
+}
+
+/* ---- Ratios ---------------------------------------------------------------------------------- */
+
+static void conclude(void *ctx, struct sl_bench_report *report)
+{
+    const struct bench *bench = ctx;
+    const bool is_shm = bench->options->protocol == 2;
+    for (size_t i = 0; i < 2 * SHAPES; i++) {
+        const char *op = OP_NAMES[i % 2];
+        const struct shape *shape = &shapes[i / 2];
+        char name[SL_BENCH_NAME_BYTES];
+        char other[SL_BENCH_NAME_BYTES];
+        (void)snprintf(name, sizeof name, "%s, %s", op, shape->name);
+        if (is_shm) {
+            sl_bench_contest_ratio(
+                &bench->contest, report, "bytes", name,
+                shape->block == LONG_BYTES ? "memcpy, 1 MB" : "memcpy, 64 KB",
+                bench->options->memory == SL_BENCH_TRANSFER_SHARED ? MAPPED_OF_MEMCPY : 0, 0);
+            continue;
+        }
+        (void)snprintf(other, sizeof other, "%s, bare", op);
+        sl_bench_contest_ratio(&bench->contest, report, "bytes", name, other, shape->least[i % 2],
+                               0);
+        (void)snprintf(other, sizeof other, "%s, iperf3 -l 1M", op);
+        if (shape->block == LONG_BYTES) {
+            sl_bench_contest_ratio(&bench->contest, report, "bytes", name, other, BLOCKS_OF_IPERF,
+                                   0);
+        }
+    }
+}
+
+int sl_bench_transfer_compare(struct sl_bench_transfer_options *options)
+{
+    static struct bench bench;
+    char setting[256];
+    bench.options = options;
+    if (options->protocol == 0) {
+        options->protocol = 1;
+        options->engine.endpoints = "tcp://127.0.0.1:0";
+    }
+    options->common.rounds = options->common.rounds == 0 ? 5 : options->common.rounds;
+    options->common.seconds = options->duration;
+    options->common.warm_up = options->duration / 4;
+    int err = start_target(&bench.target, options);
+    add_ours(&bench);
+    if (options->protocol == 2) {
+        add_memory(&bench);
+    } else {
+        add_bare(&bench);
+        err = err != 0 ? err : add_iperf(&bench);
+    }
+    if (err == 0) {
+        (void)snprintf(setting, sizeof setting, "memory %s, congestion control %s",
+                       options->memory == SL_BENCH_TRANSFER_SHARED ? "shared" : "private",
+                       options->engine.congestion_control == NULL
+                           ? "of the system"
+                           : options->engine.congestion_control);
+        err = sl_bench_contest_report(&bench.contest, "transfer", setting, conclude, &bench,
+                                      &options->common);
+    }
+    (void)kill(bench.target.child.pid, SIGCONT);
+    sl_bench_child_stop(&bench.target.child);
+    sl_bench_peer_stop(&bench.iperf);
+    return err == 0 ? 0 : 1;
+}

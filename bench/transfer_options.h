@@ -1,0 +1,53 @@
+/* The options of starling-bench transfer: the flags and variables of Mooncake's
+ * transfer_engine_bench, and some of its own. One thread. */
+#ifndef SL_BENCH_TRANSFER_OPTIONS_H
+#define SL_BENCH_TRANSFER_OPTIONS_H
+
+#include <starling_transfer.h>
+
+#include "bench/report.h"
+#include "config/security.h"
+
+enum sl_bench_transfer_mode { SL_BENCH_TRANSFER_INITIATOR, SL_BENCH_TRANSFER_TARGET };
+enum sl_bench_transfer_memory { SL_BENCH_TRANSFER_PRIVATE, SL_BENCH_TRANSFER_SHARED };
+
+/* A unit of --report_unit: GB, GiB, Gb, MB, MiB, Mb, KB, KiB, Kb. */
+struct sl_bench_transfer_unit {
+    const char *name;
+    double bytes;
+};
+
+struct sl_bench_transfer_options {
+    int mode;      /* sl_bench_transfer_mode */
+    int operation; /* sl_transfer_op */
+    int memory;    /* sl_bench_transfer_memory */
+    int protocol;  /* index into its choices; 0: the preferred path that both sides have */
+    const char *local_server_name, *metadata_server, *segment_id;
+    uint64_t buffer_size, batch_size, block_size, threads, report_precision;
+    double duration;
+    const struct sl_bench_transfer_unit *unit;
+    uint64_t timeout_ns;
+    bool verify, compare;
+    /* For the engine; strings as given, or freed with the options. */
+    struct sl_transfer_options engine;
+    struct sl_bench_common common;
+
+    /* Private: what `engine` points to. */
+    const char *matrix_file, *device_name, *unit_name, *variables_bind;
+    bool auto_discovery, insecure, polling;
+    uint64_t lanes, slice_bytes;
+    struct sl_security_flags security_flags;
+    struct sl_security security;
+    char *text; /* the arguments */
+    char *matrix;
+    char endpoints[512];
+};
+
+/* Reads flags (words joined by underscores or dashes) and variables, and logs which MC_ variables
+ * are ignored. Returns SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. In any case
+ * *options needs fini. */
+int sl_bench_transfer_options_parse(struct sl_bench_transfer_options *options, int argc,
+                                    char **argv);
+void sl_bench_transfer_options_fini(struct sl_bench_transfer_options *options);
+
+#endif
