@@ -176,9 +176,8 @@ static int run_initiator(const struct sl_bench_transfer_options *options)
     if (err != 0) {
         return 1;
     }
-    const int precision = (int)options->report_precision;
-    printf("Test completed: duration %.*f, batch count %" PRIu64 ", throughput %.*f %s/s\n",
-           precision, moved.seconds, moved.batches, precision,
+    printf("Test completed: duration %.2f, batch count %" PRIu64 ", throughput %.*f %s/s\n",
+           moved.seconds, moved.batches, (int)options->report_precision,
            (double)moved.bytes / moved.seconds / options->unit->bytes, options->unit->name);
     if (options->verify) {
         printf("Verified: %" PRIu64 " bytes, %" PRIu64 " wrong\n", moved.bytes / 2,
