@@ -89,7 +89,9 @@ int sl_bench_transfer_engine_open(struct sl_bench_transfer_engine *engine,
         err = engine->is_shared ? add_shared(engine, node) : add_private(engine, node);
     }
     if (err != 0) {
-        sl_log_error("%s: %s", sl_err_name(err), sl_transfer_last_error());
+        const bool is_open = err == SL_ERR_REFUSED && options->engine.secret == NULL;
+        sl_log_error("%s: %s%s", sl_err_name(err), sl_transfer_last_error(),
+                     is_open ? " (--secret-file, --insecure)" : "");
     }
     return err;
 }

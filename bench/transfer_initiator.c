@@ -1,7 +1,6 @@
 /* The threads of an initiator. Request i of thread t uses block i x threads + t of the buffers. */
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,8 @@ struct run {
     uint32_t remote_count;
     bool prints;
     uint64_t until_ns;
-    _Atomic int err; /* the first; ends all threads */
+    pthread_mutex_t lock;
+    int err; /* the first, under the lock; ends all threads */
 };
 
 struct thread {
@@ -65,6 +65,25 @@ static void log_failure(struct thread *thread, int err)
     sl_log_error("batch: %s: %s", sl_err_name(err), sl_transfer_last_error());
 }
 
+static void fail(struct run *run, int err, struct thread *thread)
+{
+    (void)pthread_mutex_lock(&run->lock);
+    const bool is_first = run->err == 0;
+    run->err = is_first ? err : run->err;
+    (void)pthread_mutex_unlock(&run->lock);
+    if (is_first && thread != NULL) {
+        log_failure(thread, err);
+    }
+}
+
+static bool has_failed(struct run *run)
+{
+    (void)pthread_mutex_lock(&run->lock);
+    const bool failed = run->err != 0;
+    (void)pthread_mutex_unlock(&run->lock);
+    return failed;
+}
+
 static int move_batch(struct thread *thread)
 {
     const struct sl_bench_transfer_options *options = thread->run->options;
@@ -75,10 +94,7 @@ static int move_batch(struct thread *thread)
     if (err == 0) {
         thread->batches++;
     } else {
-        int none = 0;
-        if (atomic_compare_exchange_strong(&thread->run->err, &none, err)) {
-            log_failure(thread, err);
-        }
+        fail(thread->run, err, thread);
     }
     return err;
 }
@@ -138,7 +154,7 @@ static void *run_thread(void *ctx)
     struct run *run = thread->run;
     int err = 0;
     fill_requests(thread, (enum sl_transfer_op)run->options->operation, 0);
-    for (uint64_t round = 1; err == 0 && atomic_load(&run->err) == 0; round++) {
+    for (uint64_t round = 1; err == 0 && !has_failed(run); round++) {
         err = run->options->verify ? verify_once(thread, round) : move_batch(thread);
         if (sl_bench_now_ns() >= run->until_ns) {
             break;
@@ -180,7 +196,7 @@ static int run_threads(struct run *run, struct sl_bench_transfer_moved *moved)
     for (uint32_t i = 0; err == 0 && i < options->threads; i++) {
         err = start_thread(&threads[i], run, i);
         if (err != 0) {
-            atomic_store(&run->err, err);
+            fail(run, err, NULL);
         }
     }
     *moved = (struct sl_bench_transfer_moved){0};
@@ -198,7 +214,7 @@ static int run_threads(struct run *run, struct sl_bench_transfer_moved *moved)
     }
     free(threads);
     moved->bytes = moved->batches * options->batch_size * options->block_size;
-    return atomic_load(&run->err);
+    return run->err;
 }
 
 /* The target's buffers are as large as this side's options ask for. */
@@ -231,7 +247,8 @@ int sl_bench_transfer_initiate(struct sl_bench_transfer_engine *engine,
                                const char *segment_id, bool prints,
                                struct sl_bench_transfer_moved *moved)
 {
-    struct run run = {.options = options, .engine = engine, .prints = prints};
+    struct run run = {
+        .options = options, .engine = engine, .prints = prints, .lock = PTHREAD_MUTEX_INITIALIZER};
     int err = sl_transfer_segment_open(engine->transfer, segment_id, OPEN_TIMEOUT_MS, &run.segment);
     if (err != 0) {
         sl_log_error("%s: %s", sl_err_name(err), sl_transfer_last_error());

@@ -213,7 +213,7 @@ static char *with_dashes(int argc, char **argv, char **out)
     char *text = malloc(bytes);
     char *at = text;
     for (int i = 0; text != NULL && i < argc; i++) {
-        strcpy(at, argv[i]);
+        memcpy(at, argv[i], strlen(argv[i]) + 1);
         out[i] = at;
         for (char *c = at; strncmp(at, "--", 2) == 0 && *c != '\0' && *c != '='; c++) {
             *c = *c == '_' ? '-' : *c;

@@ -72,7 +72,7 @@ CONFINED = [
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
      r"core/(arena_ahead|shared)\.c|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"
      r"net/control/resolve\.c|net/rdma/(cm|device|listen)\.c|net/dpdk/module/(device|memory)\.c|"
-     r"kv/engine.*",
+     r"bench/transfer_initiator\.c|kv/engine.*",
      "a lock"),
     (r"#include \"config/", r"config/.*|bench/.*|tools/.*|kv/.*|ps/run.*|worker/train/(main|flags|generate)\..*",
      "config"),
