@@ -1,7 +1,8 @@
 #include "net/rdma/conn_table.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "core/array.h"
 
 #define INDEX_MAX (1U << 17) /* 17 bits of a wr_id */
 
@@ -21,17 +22,13 @@ static bool find_index(struct sl_rdma *rdma, uint32_t *out)
 
 static bool grow(struct sl_rdma *rdma)
 {
-    uint32_t capacity = rdma->conns.capacity > 0 ? 2 * rdma->conns.capacity : 16;
-    if (capacity > INDEX_MAX) {
+    const uint32_t before = rdma->conns.capacity;
+    const size_t item_bytes = sizeof(struct sl_rdma_conn *);
+    if (before == INDEX_MAX ||
+        !sl_array_make_room(&rdma->conns.by_index, &rdma->conns.capacity, before, item_bytes)) {
         return false;
     }
-    struct sl_rdma_conn **conns = realloc(rdma->conns.by_index, capacity * sizeof *conns);
-    if (conns == NULL) {
-        return false;
-    }
-    memset(conns + rdma->conns.capacity, 0, (capacity - rdma->conns.capacity) * sizeof *conns);
-    rdma->conns.by_index = conns;
-    rdma->conns.capacity = capacity;
+    memset(rdma->conns.by_index + before, 0, (rdma->conns.capacity - before) * item_bytes);
     return true;
 }
 

@@ -1,6 +1,5 @@
 #include "net/rdma/device.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/array.h"
 #include "net/rdma/state.h"
 
 struct sl_rdma_device {
@@ -121,14 +121,9 @@ void sl_rdma_device_leave(struct sl_rdma_member *member)
 /* Without memory the event is lost: connections have deadlines. */
 static void pass(struct sl_rdma_member *member, struct sl_rdma_device_event event)
 {
-    if (member->count == member->capacity) {
-        uint32_t capacity = member->capacity != 0 ? member->capacity * 2 : 16;
-        struct sl_rdma_device_event *events = realloc(member->events, capacity * sizeof *events);
-        if (events == NULL) {
-            return;
-        }
-        member->events = events;
-        member->capacity = capacity;
+    if (!sl_array_make_room(&member->events, &member->capacity, member->count,
+                            sizeof *member->events)) {
+        return;
     }
     member->events[member->count++] = event;
     (void)eventfd_write(member->wake_fd, 1);
