@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define NAMES_MAX 256 /* names read from one directory */
 #define PORTS_MAX 8

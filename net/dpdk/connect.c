@@ -2,8 +2,6 @@
  * with a cookie, and then until ACCEPT answers with the id of the connection. */
 #include "net/dpdk/connect.h"
 
-#include <string.h>
-
 #include "core/bytes.h"
 #include "core/log.h"
 #include "net/dpdk/conn.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "core/err.h"
 
 struct sl_dpdk_device_list {

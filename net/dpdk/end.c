@@ -1,6 +1,5 @@
 #include "net/dpdk/end.h"
 
-#include "core/log.h"
 #include "net/dpdk/send.h"
 #include "net/dpdk/time_wait.h"
 

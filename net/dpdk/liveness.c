@@ -5,7 +5,6 @@
 #include "net/dpdk/liveness.h"
 
 #include "core/list.h"
-#include "core/log.h"
 #include "net/dpdk/end.h"
 #include "net/dpdk/receive_slots.h"
 #include "net/dpdk/route.h"

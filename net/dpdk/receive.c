@@ -1,6 +1,5 @@
 #include "net/dpdk/receive.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/bytes.h"

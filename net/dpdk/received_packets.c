@@ -1,7 +1,5 @@
 #include "net/dpdk/received_packets.h"
 
-#include <string.h>
-
 #include "core/assert.h"
 #include "net/dpdk/wire.h"
 

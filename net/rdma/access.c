@@ -3,7 +3,6 @@
  * connection starts without remote access, and gets it when the upper layer welcomes the peer. */
 #include "net/rdma/access.h"
 
-#include "core/log.h"
 #include "net/rdma/end.h"
 #include "net/rdma/hello.h"
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/list.h"
-#include "core/log.h"
 #include "net/rdma/conn_table.h"
 #include "net/rdma/end.h"
 #include "net/rdma/liveness.h"

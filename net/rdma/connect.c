@@ -1,10 +1,7 @@
 #include "net/rdma/connect.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "core/log.h"
 #include "net/rdma/address.h"
 #include "net/rdma/conn.h"
 #include "net/rdma/end.h"

@@ -1,7 +1,5 @@
 #include "net/rdma/end.h"
 
-#include "core/log.h"
-
 #define SUSPECT_NS (500 * SL_CLOCK_NS_PER_MS)
 #define DRAIN_NS   SL_CLOCK_NS_PER_S
 

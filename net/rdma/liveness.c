@@ -1,7 +1,6 @@
 #include "net/rdma/liveness.h"
 
 #include "core/list.h"
-#include "core/log.h"
 #include "net/rdma/end.h"
 #include "net/rdma/send.h"
 #include "net/rdma/wake.h"

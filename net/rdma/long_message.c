@@ -1,9 +1,7 @@
 #include "net/rdma/long_message.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "net/rdma/conn_table.h"
 #include "net/rdma/end.h"
 #include "net/rdma/packet_builder.h"

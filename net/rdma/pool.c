@@ -1,6 +1,5 @@
 #include "net/rdma/pool.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

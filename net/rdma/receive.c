@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/bytes.h"
-#include "core/log.h"
 #include "net/rdma/credit.h"
 #include "net/rdma/end.h"
 #include "net/rdma/read.h"

@@ -1,9 +1,7 @@
 #include "net/rdma/send_batch.h"
 
-#include <errno.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "net/rdma/conn_table.h"
 #include "net/rdma/end.h"
 
