@@ -236,7 +236,8 @@ SL_API int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
 /* Whether the batch is over (or was never submitted). */
 SL_API bool sl_transfer_batch_done(struct sl_transfer_batch *batch);
 
-/* Waits until the batch is over. Returns the error of its first failed request, or 0. */
+/* Waits until the batch is over. Returns the error of its first failed request, else that of its
+ * notice, or 0. */
 SL_API int sl_transfer_batch_wait(struct sl_transfer_batch *batch);
 
 /* The state of one request; while the batch runs, PENDING until the whole batch is over. Errors:
@@ -253,6 +254,24 @@ SL_API void sl_transfer_batch_cancel(struct sl_transfer_batch *batch);
 
 /* Cancels, waits for the end, and frees. Nulls *batch. */
 SL_API void sl_transfer_batch_free(struct sl_transfer_batch **batch);
+
+/* Notices: short messages from engine to engine */
+
+/* Sends a notice and waits until the peer has queued it: exactly once. Errors: AGAIN (the peer's
+ * queue of SL_LIMIT_TRANSFER_NOTICES is full), TOO_LARGE, CLOSED, DEADLINE. */
+SL_API int sl_transfer_notice_send(struct sl_transfer_segment *segment,
+                                   const struct sl_transfer_notice *notice, uint32_t timeout_ms);
+
+struct sl_transfer_noticed {
+    char sender[SL_TRANSFER_NAME_BYTES];
+    char name[SL_TRANSFER_NOTICE_NAME_BYTES];
+    uint32_t bytes;
+    uint8_t text[SL_TRANSFER_NOTICE_BYTES + 1]; /* a NUL follows */
+};
+
+/* Takes the oldest notice; waits for one. Errors: DEADLINE: none came. */
+SL_API int sl_transfer_notice_take(struct sl_transfer *transfer, uint32_t timeout_ms,
+                                   struct sl_transfer_noticed *out);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "transfer/error.h"
+#include "transfer/notice.h"
 #include "transfer/segment.h"
 
 /* On the reactor */
@@ -32,6 +33,59 @@ static void give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *pa
                           sl_transfer_part_cause(part->causes, text));
 }
 
+static void notice_failed(struct sl_transfer_batch *batch, int err, const char *reason)
+{
+    batch->notice_err = err;
+    (void)snprintf(batch->notice_reason, sizeof batch->notice_reason, "%s", reason);
+}
+
+static void notice_done(struct sl_transfer_sending *sending)
+{
+    struct sl_transfer_batch *batch = sending->ctx;
+    if (batch != NULL) { /* else it has ended without the answer */
+        batch->sending = NULL;
+        if (sending->err != 0) {
+            notice_failed(batch, sending->err, sending->reason);
+        }
+        finish(batch);
+    }
+    free(sending);
+}
+
+/* Ends the batch without the answer to its notice. */
+static void abandon_notice(struct sl_transfer_batch *batch)
+{
+    batch->sending->ctx = NULL;
+    batch->sending = NULL;
+    if (batch->is_cancelled) {
+        notice_failed(batch, SL_ERR_CANCELLED, "cancelled before the peer has confirmed it");
+    } else {
+        notice_failed(batch, SL_ERR_DEADLINE, "the peer has not confirmed it in time");
+    }
+    finish(batch);
+}
+
+/* All requests have results: sends the notice, if they have completed, or finishes. */
+static void conclude(struct sl_transfer_batch *batch)
+{
+    bool completed = batch->sending != NULL && !batch->is_ending;
+    for (uint32_t i = 0; completed && i < batch->count; i++) {
+        completed = batch->items[i].err == 0;
+    }
+    if (completed) {
+        batch->is_notifying = true;
+        batch->sending->from = batch->io;
+        batch->sending->done = notice_done;
+        batch->sending->ctx = batch;
+        sl_transfer_notice_post(batch->sending);
+        return;
+    }
+    if (batch->sending != NULL) {
+        notice_failed(batch, SL_ERR_CANCELLED, "not sent, since a request has failed");
+    }
+    finish(batch);
+}
+
 static void part_over(struct sl_transfer_part *part)
 {
     struct sl_transfer_batch *batch = part->batch;
@@ -40,7 +94,7 @@ static void part_over(struct sl_transfer_part *part)
         give_up(batch, part);
     }
     if (--batch->parts_left == 0) {
-        finish(batch);
+        conclude(batch);
     }
 }
 
@@ -49,6 +103,10 @@ static void end(struct sl_transfer_batch *batch)
 {
     bool is_over = false;
     batch->is_ending = true;
+    if (batch->is_notifying) {
+        abandon_notice(batch);
+        return;
+    }
     for (uint32_t i = 0; i < batch->part_count; i++) {
         struct sl_transfer_part *part = &batch->parts[i];
         if (!sl_list_linked(&part->link)) {
@@ -60,7 +118,7 @@ static void end(struct sl_transfer_batch *batch)
         }
     }
     if (is_over) {
-        finish(batch);
+        conclude(batch);
     } else {
         sl_reactor_arm(batch->io->reactor, &batch->timer, SL_TRANSFER_BATCH_GRACE_NS);
     }
@@ -142,7 +200,7 @@ static void start(void *ctx, uint64_t a, uint64_t b)
         sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);
     }
     if (batch->part_count == 0) {
-        finish(batch);
+        conclude(batch);
     } else {
         sl_reactor_arm(batch->io->reactor, &batch->timer,
                        batch->deadline_ns > now_ns ? batch->deadline_ns - now_ns : 0);
@@ -236,8 +294,21 @@ static int fill_items(struct sl_transfer_batch *batch, const struct sl_transfer_
     return 0;
 }
 
-static int check_submit(const struct sl_transfer_batch *batch, uint32_t count, uint32_t timeout_ms,
-                        const struct sl_transfer_notice *notice)
+/* All requests name the same segment. */
+static int take_notice(struct sl_transfer_batch *batch, const struct sl_transfer_request *requests,
+                       uint32_t count, const struct sl_transfer_notice *notice)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        if (requests[i].segment != requests[0].segment) {
+            return sl_transfer_fail(SL_ERR_INVALID,
+                                    "request %u: a batch with a notice has one segment", i);
+        }
+    }
+    return sl_transfer_notice_create(requests[0].segment, notice, batch->deadline_ns,
+                                     &batch->sending);
+}
+
+static int check_submit(const struct sl_transfer_batch *batch, uint32_t count, uint32_t timeout_ms)
 {
     if (!sl_completion_ended(&batch->completion)) {
         return sl_transfer_fail(SL_ERR_AGAIN, "the batch is not over yet");
@@ -245,9 +316,6 @@ static int check_submit(const struct sl_transfer_batch *batch, uint32_t count, u
     if (count == 0 || count > batch->request_max) {
         return sl_transfer_fail(count == 0 ? SL_ERR_INVALID : SL_ERR_TOO_LARGE,
                                 "count %u is not in 1 to %u", count, batch->request_max);
-    }
-    if (notice != NULL) {
-        return sl_transfer_fail(SL_ERR_UNSUPPORTED, "this version sends no notices");
     }
     return sl_transfer_settings_check_timeout(timeout_ms);
 }
@@ -259,7 +327,7 @@ int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
     sl_assert(batch != NULL);
     sl_assert(requests != NULL || count == 0);
     struct sl_port *port;
-    int err = check_submit(batch, count, timeout_ms, notice);
+    int err = check_submit(batch, count, timeout_ms);
     err = err != 0 ? err : fill_items(batch, requests, count);
     if (err == 0 && sl_port_here(batch->engine->ports, &port) != 0) {
         err = sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for one more thread");
@@ -267,11 +335,18 @@ int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
     if (err != 0) {
         return err;
     }
+    batch->deadline_ns = sl_clock_now_ns(sl_clock_system()) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    free(batch->sending);
+    batch->sending = NULL;
+    err = notice != NULL ? take_notice(batch, requests, count, notice) : 0;
+    if (err != 0) {
+        return err;
+    }
     batch->count = count;
     batch->timeout_ms = timeout_ms;
-    batch->deadline_ns = sl_clock_now_ns(sl_clock_system()) + timeout_ms * SL_CLOCK_NS_PER_MS;
     batch->causes.count = 0;
-    batch->is_ending = batch->is_cancelled = false;
+    batch->notice_err = 0;
+    batch->is_ending = batch->is_cancelled = batch->is_notifying = false;
     sl_completion_begin(&batch->completion);
     if (sl_mailbox_post(port->lanes[batch->io->index].to,
                         (struct sl_mail){.run = start, .ctx = batch}) != 0) {
@@ -312,6 +387,9 @@ int sl_transfer_batch_wait(struct sl_transfer_batch *batch)
         if (batch->items[i].err != 0) {
             return sl_transfer_fail(batch->items[i].err, "%s", sl_transfer_batch_error(batch, i));
         }
+    }
+    if (batch->notice_err != 0) {
+        return sl_transfer_fail(batch->notice_err, "notice: %.480s", batch->notice_reason);
     }
     return sl_transfer_succeed();
 }
@@ -378,6 +456,7 @@ void sl_transfer_batch_free(struct sl_transfer_batch **batch)
     sl_port_set_unlock(gone->engine->ports);
     free(gone->items);
     free(gone->parts);
+    free(gone->sending);
     free(gone);
 }
 

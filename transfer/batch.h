@@ -33,6 +33,12 @@ struct sl_transfer_batch {
     uint64_t deadline_ns;
     bool is_ending;    /* nothing more is sent */
     bool is_cancelled; /* by the application */
+    bool is_notifying; /* all requests completed, the notice is on its way */
+
+    /* As the items. */
+    struct sl_transfer_sending *sending; /* of the notice; NULL: none */
+    int notice_err;
+    char notice_reason[SL_TRANSFER_REASON_BYTES];
 };
 
 /* Frees all batches of an engine that ends. */

@@ -9,6 +9,7 @@
 #include "reactor/topology.h"
 #include "transfer/batch.h"
 #include "transfer/error.h"
+#include "transfer/inbox.h"
 #include "transfer/memory.h"
 #include "transfer/segment.h"
 #include "transfer/target.h"
@@ -87,6 +88,9 @@ static void transfer_free(struct sl_transfer *transfer)
         (void)call_all(transfer, sl_transfer_io_stop);
     }
     destroy_reactors(transfer);
+    if (transfer->ios != NULL) {
+        sl_transfer_inbox_fini(&transfer->ios[0].inbox);
+    }
     sl_transfer_memory_fini(transfer);
     sl_transfer_settings_fini(&transfer->settings);
     free(transfer->reactors);

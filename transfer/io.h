@@ -17,6 +17,15 @@ struct sl_transfer_work {
     bool (*run)(struct sl_transfer_work *work);
 };
 
+/* inbox.h: notices of peers. */
+struct sl_transfer_inbox {
+    struct sl_list notices; /* oldest first */
+    uint32_t notice_count;
+    struct sl_list takers;  /* calls that wait for one */
+    struct sl_list senders; /* what is known of them */
+    uint32_t sender_count;
+};
+
 struct sl_transfer_io {
     struct sl_transfer *engine;
     struct sl_reactor *reactor;
@@ -25,11 +34,12 @@ struct sl_transfer_io {
     struct sl_outbox outbox;
     bool has_outbox, has_source;
     struct sl_transfer_table *table;
-    void *discard;               /* receives what a peer sends for a request that was refused */
-    struct sl_endpoint endpoint; /* where peers reach this reactor */
-    uint64_t guest_count;        /* accepted so far */
-    struct sl_list guests;       /* target.h: connections of peers */
-    struct sl_list removals;     /* memory.c: they wait until memory is unused */
+    void *discard;                  /* receives what a peer sends for a request that was refused */
+    struct sl_endpoint endpoint;    /* where peers reach this reactor */
+    uint64_t guest_count;           /* accepted so far */
+    struct sl_transfer_inbox inbox; /* of the first reactor */
+    struct sl_list guests;          /* target.h: connections of peers */
+    struct sl_list removals;        /* memory.c: they wait until memory is unused */
     struct sl_transfer_work removal_work; /* looks at them */
     struct sl_list work;                  /* of this turn */
     struct sl_list later;                 /* after a pause */

@@ -49,6 +49,7 @@ struct sl_transfer_lane_options {
     const char *peer_name; /* the segment's name */
     const struct sl_endpoint *endpoint;
     uint64_t incarnation; /* of the peer */
+    uint64_t client_id;   /* of the hellos */
     uint32_t number;      /* from 1, unique among the lanes to the peer */
 };
 

@@ -81,6 +81,7 @@ static int open_lanes(struct sl_transfer_route *route)
             .peer_name = route->name,
             .endpoint = &route->endpoints[number % route->endpoint_count],
             .incarnation = route->incarnation,
+            .client_id = route->client_id,
             .number = number + 1,
         };
         err = sl_transfer_lane_open(&route->lanes[i], &options);

@@ -28,7 +28,7 @@ struct sl_transfer_route {
     struct sl_transfer_remote *remote;   /* owned; NULL: not known yet */
     const struct sl_endpoint *endpoints; /* of the peer's reactors; the segment's */
     uint32_t endpoint_count;
-    uint64_t incarnation;
+    uint64_t incarnation, client_id;
     int err; /* not 0: the peer is gone for good; `reason` */
     char reason[SL_TRANSFER_REASON_BYTES];
     struct sl_transfer_lane *lanes; /* [lane_count]; opened at the first use */

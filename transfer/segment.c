@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "core/assert.h"
 #include "core/log.h"
@@ -411,7 +412,7 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
         .endpoint = segment->endpoint,
         .hello = {.purpose = SL_MESSAGE_PURPOSE_TRANSFER,
                   .role = SL_MESSAGE_ROLE_CLIENT,
-                  .client_id = engine->incarnation,
+                  .client_id = segment->client_id,
                   .checksum = engine->settings.checksum},
         .events = &session_events,
         .ctx = segment,
@@ -444,11 +445,13 @@ static int segment_create(struct sl_transfer *transfer, const char *name,
     }
     made->engine = transfer;
     made->endpoint = endpoint;
+    (void)!getrandom(&made->client_id, sizeof made->client_id, 0);
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     for (uint32_t i = 0; i < reactor_count; i++) {
         sl_transfer_route_init(&made->routes[i], &transfer->ios[i], made->name);
         made->routes[i].fence = fence;
         made->routes[i].fences = &made->fences;
+        made->routes[i].client_id = made->client_id;
     }
     sl_port_set_lock(transfer->ports);
     if (transfer->segment_count == SL_LIMIT_TRANSFER_SEGMENTS) {

@@ -12,6 +12,7 @@ struct sl_transfer_segment {
     struct sl_transfer_io *home;
     char name[SL_TRANSFER_NAME_BYTES];
     struct sl_endpoint endpoint; /* of the control connection */
+    uint64_t client_id;          /* of all hellos to the peer: random */
 
     /* The home reactor's. */
     struct sl_session *session;
@@ -20,8 +21,9 @@ struct sl_transfer_segment {
     uint32_t endpoint_count;
     struct sl_transfer_remote *remote; /* what the peer has sent so far */
     uint32_t remote_capacity;
-    struct sl_timer gone; /* after a disconnect: until the peer counts as ended */
-    int err;              /* not 0: closed for good */
+    uint64_t notice_sequence; /* of the last notice */
+    struct sl_timer gone;     /* after a disconnect: until the peer counts as ended */
+    int err;                  /* not 0: closed for good */
     char reason[SL_TRANSFER_REASON_BYTES];
     uint32_t mails_out;               /* to the routes, unanswered */
     struct sl_transfer_call *opening; /* waits for the list of buffers */

@@ -10,6 +10,7 @@
 #include "net/control/auth.h"
 #include "net/control/greeting.h"
 #include "transfer/engine.h"
+#include "transfer/inbox.h"
 
 enum guest_state {
     GUEST_ACCEPTED,
@@ -386,11 +387,29 @@ static void hello_late(struct sl_timer *timer, uint64_t now_ns)
 
 /* Frames */
 
+static void take_notice(struct guest *guest, const struct sl_message *message)
+{
+    const int err =
+        sl_transfer_inbox_put(guest->io, guest->greeting.hello.client_id, &message->notice);
+    struct sl_message answer = {.kind = SL_MESSAGE_NOTICE_TAKEN, .id = message->id};
+    if (err != 0) {
+        answer =
+            (struct sl_message){.kind = SL_MESSAGE_ERROR, .id = message->id, .error = {.err = err}};
+        (void)snprintf(answer.error.text, sizeof answer.error.text,
+                       "%d notices wait at %.250s to be taken", SL_LIMIT_TRANSFER_NOTICES,
+                       guest->io->engine->name);
+    }
+    send_message(guest, &answer);
+}
+
 static void take_control(struct guest *guest, const struct sl_message *message)
 {
     switch (message->kind) {
     case SL_MESSAGE_SEGMENT_GET:
         answer_segment(guest, message);
+        break;
+    case SL_MESSAGE_NOTICE:
+        take_notice(guest, message);
         break;
     case SL_MESSAGE_FENCE:
         take_fence(guest, message);
@@ -578,6 +597,9 @@ static int listen_for_control(struct sl_transfer_io *io)
 void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_endpoint wanted = io->engine->settings.data;
+    if (io->index == 0) {
+        sl_transfer_inbox_init(&io->inbox);
+    }
     int err = io->index == 0 ? listen_for_control(io) : 0;
     if (wanted.port != 0) {
         wanted.port = (uint16_t)(wanted.port + io->index);

@@ -1,0 +1,193 @@
+#include "transfer/inbox.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "transfer/engine.h"
+#include "transfer/error.h"
+
+/* A sender is forgotten this long after its last notice: then it has given up sending that one
+ * again. */
+#define REMEMBER_NS (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
+#define SENDERS_MAX SL_LIMIT_TRANSFER_SEGMENTS
+
+struct notice {
+    struct sl_list_link link;
+    char sender[SL_TRANSFER_NAME_BYTES];
+    char name[SL_TRANSFER_NOTICE_NAME_BYTES];
+    uint32_t bytes;
+    uint8_t text[];
+};
+
+struct sender {
+    struct sl_list_link link; /* by ascending heard_ns */
+    uint64_t client_id, sequence, heard_ns;
+};
+
+void sl_transfer_inbox_init(struct sl_transfer_inbox *inbox)
+{
+    sl_list_init(&inbox->notices);
+    sl_list_init(&inbox->takers);
+    sl_list_init(&inbox->senders);
+}
+
+void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox)
+{
+    struct sl_list_link *link;
+    if (!sl_list_linked(&inbox->notices.head)) {
+        return; /* the start has failed before */
+    }
+    while ((link = sl_list_pop(&inbox->notices)) != NULL) {
+        free(SL_CONTAINER_OF(link, struct notice, link));
+    }
+    while ((link = sl_list_pop(&inbox->senders)) != NULL) {
+        free(SL_CONTAINER_OF(link, struct sender, link));
+    }
+}
+
+/* Taking */
+
+struct take_call {
+    struct sl_transfer_call call;
+    struct sl_list_link link;
+    struct sl_timer timer;
+    uint32_t timeout_ms;
+    struct sl_transfer_noticed *out;
+};
+
+static void give(struct sl_transfer_io *io, struct take_call *take)
+{
+    struct sl_transfer_inbox *inbox = &io->inbox;
+    struct sl_list_link *link = sl_list_pop(&inbox->notices);
+    sl_assert(link != NULL);
+    struct notice *notice = SL_CONTAINER_OF(link, struct notice, link);
+    inbox->notice_count--;
+    memcpy(take->out->sender, notice->sender, sizeof notice->sender);
+    memcpy(take->out->name, notice->name, sizeof notice->name);
+    memcpy(take->out->text, notice->text, notice->bytes);
+    take->out->text[notice->bytes] = '\0';
+    take->out->bytes = notice->bytes;
+    free(notice);
+    sl_list_remove(&take->link);
+    sl_reactor_disarm(io->reactor, &take->timer);
+    sl_transfer_io_answer(&take->call, 0, "taken");
+}
+
+static void take_late(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct take_call *take = SL_CONTAINER_OF(timer, struct take_call, timer);
+    sl_list_remove(&take->link);
+    sl_transfer_io_answer(&take->call, SL_ERR_DEADLINE, "no notice came within %u ms",
+                          take->timeout_ms);
+}
+
+static void take_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct take_call *take = SL_CONTAINER_OF(call, struct take_call, call);
+    take->timer.run = take_late;
+    sl_list_append(&io->inbox.takers, &take->link);
+    if (io->inbox.notice_count > 0) {
+        give(io, take);
+    } else {
+        sl_reactor_arm(io->reactor, &take->timer, take->timeout_ms * SL_CLOCK_NS_PER_MS);
+    }
+}
+
+int sl_transfer_notice_take(struct sl_transfer *transfer, uint32_t timeout_ms,
+                            struct sl_transfer_noticed *out)
+{
+    sl_assert(transfer != NULL);
+    sl_assert(out != NULL);
+    struct take_call take = {.call = {.run = take_here}, .timeout_ms = timeout_ms, .out = out};
+    int err = sl_transfer_settings_check_timeout(timeout_ms);
+    err = err != 0 ? err : sl_transfer_io_call(&transfer->ios[0], &take.call);
+    return err != 0 ? err : sl_transfer_succeed();
+}
+
+/* Queueing */
+
+static struct sender *find_sender(struct sl_transfer_inbox *inbox, uint64_t client_id)
+{
+    SL_LIST_FOREACH (link, &inbox->senders) {
+        struct sender *sender = SL_CONTAINER_OF(link, struct sender, link);
+        if (sender->client_id == client_id) {
+            return sender;
+        }
+    }
+    return NULL;
+}
+
+/* Drops the senders that are silent for long, and, beyond the limit, the most silent one. */
+static void forget_senders(struct sl_transfer_inbox *inbox, uint64_t now_ns)
+{
+    struct sl_list_link *link;
+    while ((link = sl_list_first(&inbox->senders)) != NULL) {
+        struct sender *oldest = SL_CONTAINER_OF(link, struct sender, link);
+        if (inbox->sender_count < SENDERS_MAX && now_ns - oldest->heard_ns < REMEMBER_NS) {
+            return;
+        }
+        sl_list_remove(link);
+        inbox->sender_count--;
+        free(oldest);
+    }
+}
+
+static struct sender *remember_sender(struct sl_transfer_io *io, uint64_t client_id)
+{
+    struct sl_transfer_inbox *inbox = &io->inbox;
+    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
+    struct sender *sender = find_sender(inbox, client_id);
+    if (sender == NULL) {
+        forget_senders(inbox, now_ns);
+        sender = calloc(1, sizeof *sender);
+        if (sender == NULL) {
+            return NULL;
+        }
+        sender->client_id = client_id;
+        inbox->sender_count++;
+    }
+    sender->heard_ns = now_ns;
+    sl_list_append(&inbox->senders, &sender->link);
+    return sender;
+}
+
+static struct notice *notice_create(const struct sl_message_notice *from)
+{
+    struct notice *made = calloc(1, sizeof *made + from->byte_count);
+    if (made != NULL) {
+        (void)snprintf(made->sender, sizeof made->sender, "%s", from->sender);
+        (void)snprintf(made->name, sizeof made->name, "%s", from->name);
+        made->bytes = from->byte_count;
+        memcpy(made->text, from->bytes, from->byte_count);
+    }
+    return made;
+}
+
+int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
+                          const struct sl_message_notice *notice)
+{
+    struct sl_transfer_inbox *inbox = &io->inbox;
+    struct sender *sender = remember_sender(io, client_id);
+    if (sender == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    if (notice->sequence <= sender->sequence) {
+        return 0;
+    }
+    if (inbox->notice_count == SL_LIMIT_TRANSFER_NOTICES) {
+        return SL_ERR_AGAIN;
+    }
+    struct notice *made = notice_create(notice);
+    if (made == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    sender->sequence = notice->sequence;
+    sl_list_append(&inbox->notices, &made->link);
+    inbox->notice_count++;
+    if (!sl_list_empty(&inbox->takers)) {
+        give(io, SL_CONTAINER_OF(sl_list_first(&inbox->takers), struct take_call, link));
+    }
+    return 0;
+}
