@@ -25,7 +25,6 @@
  */
 
 #define GROUP            0
-#define HUGE_BYTES       ((size_t)2 << 20)
 #define SETUP_FLAGS                                                                                \
     (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |         \
      IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP)

@@ -13,7 +13,6 @@
 #include "core/assert.h"
 #include "net/transport.h"
 
-#define REASON_BYTES      1024
 #define SETTING_BYTES     512
 #define SIZES_MAX         4
 #define BYTES_MAX         ((uint64_t)64 << 20)
