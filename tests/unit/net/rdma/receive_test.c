@@ -7,6 +7,7 @@
 #include "tests/unit/net/rdma/wire.h"
 
 #define MEMORY_BYTES (1U << 20)
+#define ODD          5 /* a sink may have any alignment */
 #define FRAME(bytes) (SL_FRAME_HEADER_BYTES + (bytes))
 
 struct fixture {
@@ -342,7 +343,7 @@ SL_CASE_WITH(sink__refused_then_given, setup, teardown)
         assert_false(fixture->wire.fake.rdma.awake); /* nobody stays awake for it */
     }
     assert_int_equal(fixture->b->received, 0);
-    fixture->b->sink = fixture->sink;
+    fixture->b->sink = fixture->sink + ODD;
     rdma_wire_turn(&fixture->wire);
     (void)rdma_wire_carry(fixture->b, 1);
     assert_int_equal(fixture->b->received, 2);
@@ -363,7 +364,7 @@ SL_CASE_WITH(long__short_ones_are_read_ahead, setup, teardown)
     assert_int_equal(fixture->b->posted, 5); /* nobody has named a sink for the first */
     (void)rdma_wire_carry(fixture->b, 5);
     assert_int_equal(fixture->b->received, 0);
-    fixture->b->sink = fixture->sink;
+    fixture->b->sink = fixture->sink + ODD;
     rdma_wire_turn(&fixture->wire);
     (void)rdma_wire_carry(fixture->b, 1);
     assert_int_equal(fixture->b->received, 6);
@@ -395,7 +396,7 @@ SL_CASE_WITH(sink__without_keys, setup, teardown)
     struct fixture *fixture = *state;
     struct packet first = lying(fixture, 1, 0, 9000, 1), second = lying(fixture, 2, 0, 100000, 3);
     memset(fixture->memory, 5, 100000);
-    fixture->b->sink = fixture->sink;
+    fixture->b->sink = fixture->sink + ODD;
     inject(fixture, &first); /* so that there are blocks */
     rdma_wire_settle(&fixture->wire);
     fixture->wire.fake.live_bytes_max = fixture->wire.fake.live_bytes;
@@ -403,7 +404,7 @@ SL_CASE_WITH(sink__without_keys, setup, teardown)
     rdma_wire_settle(&fixture->wire);
     assert_int_equal(fixture->b->received, 2);
     rdma_wire_expect(fixture->b, 1, 2, 100000, 5);
-    assert_ptr_equal(fixture->b->messages[1].payload, fixture->sink);
+    assert_ptr_equal(fixture->b->messages[1].payload, fixture->sink + ODD);
     assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 100000);
 }
 
@@ -491,7 +492,7 @@ SL_CASE_WITH(end__with_everything_in_flight, setup, teardown)
 {
     struct fixture *fixture = *state;
     fixture->b->hold = true;
-    fixture->b->sink = fixture->sink;
+    fixture->b->sink = fixture->sink + ODD;
     struct packet packets[] = {frames(1, 40, 1), lying(fixture, 2, 0, 50000, 1),
                                lying(fixture, 3, 0, 9000, 1), frames(4, 40, 4)};
     for (uint32_t i = 0; i < 4; i++) {

@@ -6,7 +6,7 @@
 
 #include "core/log.h"
 
-#define TURNS_MAX  20000
+#define TURNS_MAX  (lane->endpoint == NULL ? 20000U : 50000000U)
 #define GUARD_BYTE 0x5c
 
 static struct lane_end *end_of(struct lane *lane, const struct sl_conn *conn)
@@ -194,31 +194,69 @@ static void make_memory(struct sl_rma_memory *memory, uint64_t key, bool peers_r
     memset(memory->base + LANE_MEMORY_BYTES, GUARD_BYTE, LANE_GUARD_BYTES);
 }
 
+static void turn(struct lane *lane)
+{
+    if (lane->endpoint == NULL) {
+        sl_stepped_pair_turn(&lane->pair, SL_CLOCK_NS_PER_MS);
+    } else {
+        (void)sl_reactor_drive_once(lane->pair.a.reactor);
+    }
+}
+
 void lane_connect(struct lane *lane)
 {
-    struct sl_endpoint bound;
-    const struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
+    struct sl_endpoint bound, any;
+    const char *endpoint = lane->endpoint == NULL ? "tcp://127.0.0.1:0" : lane->endpoint;
+    assert_int_equal(sl_endpoint_parse(endpoint, &any, NULL, 0), 0);
     lane->a.violation = lane->b.violation = NULL;
     assert_int_equal(sl_transport_listen(lane->pair.b.transport, &any, &events, lane, &bound), 0);
     struct sl_conn *conn;
     assert_int_equal(
         sl_transport_connect(lane->pair.a.transport, &bound, 0, &events, lane, &lane->a, &conn), 0);
     for (uint32_t i = 0; i < TURNS_MAX && (lane->a.conn == NULL || lane->b.conn == NULL); i++) {
-        sl_stepped_pair_turn(&lane->pair, SL_CLOCK_NS_PER_MS);
+        turn(lane);
     }
     assert_non_null(lane->b.conn);
+}
+
+static void open_real(struct lane *lane)
+{
+    const struct sl_reactor_options options = {.name = "rma", .core = -1, .seed = 1};
+    struct sl_reactor *reactor;
+    assert_int_equal(sl_reactor_create(&options, &reactor), 0);
+    assert_int_equal(sl_reactor_attach(reactor), 0);
+    lane->pair.a.reactor = lane->pair.b.reactor = reactor;
+    assert_int_equal(sl_transport_open(lane->ops, reactor, NULL, &lane->pair.a.transport), 0);
+    assert_int_equal(sl_transport_open(lane->ops, reactor, NULL, &lane->pair.b.transport), 0);
+}
+
+static void close_real(struct lane *lane)
+{
+    sl_transport_close(&lane->pair.a.transport);
+    sl_transport_close(&lane->pair.b.transport);
+    sl_reactor_detach(lane->pair.a.reactor);
+    sl_reactor_destroy(&lane->pair.a.reactor);
+}
+
+static void open_stepped(struct lane *lane)
+{
+    lane->ops = lane->ops == NULL ? &sl_loop_transport_ops : lane->ops;
+    sl_stepped_pair_init(&lane->pair, lane->ops, &lane->network, &lane->network);
+    turn(lane); /* the reactors are this thread's */
 }
 
 void lane_open(struct lane *lane)
 {
     sl_log_setup(SL_LOG_OFF, "test");
-    lane->ops = lane->ops == NULL ? &sl_loop_transport_ops : lane->ops;
     sl_loop_network_init(&lane->network, lane->seed + 1);
-    sl_stepped_pair_init(&lane->pair, lane->ops, &lane->network, &lane->network);
+    if (lane->endpoint != NULL) {
+        open_real(lane);
+    } else {
+        open_stepped(lane);
+    }
     const size_t bytes = lane->outbox_bytes == 0 ? (size_t)64 << 20 : lane->outbox_bytes;
     assert_int_equal(sl_outbox_init(&lane->a.outbox, bytes, false), 0);
     assert_int_equal(sl_outbox_init(&lane->b.outbox, bytes, false), 0);
-    sl_stepped_pair_turn(&lane->pair, SL_CLOCK_NS_PER_MS); /* the reactors are this thread's */
     if ((lane->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0) {
         assert_int_equal(sl_outbox_register(&lane->a.outbox, lane->pair.a.transport), 0);
         assert_int_equal(sl_outbox_register(&lane->b.outbox, lane->pair.b.transport), 0);
@@ -237,7 +275,11 @@ void lane_open(struct lane *lane)
 
 void lane_close(struct lane *lane)
 {
-    sl_stepped_pair_fini(&lane->pair);
+    if (lane->endpoint != NULL) {
+        close_real(lane);
+    } else {
+        sl_stepped_pair_fini(&lane->pair);
+    }
     sl_outbox_fini(&lane->a.outbox);
     sl_outbox_fini(&lane->b.outbox);
     sl_loop_network_fini(&lane->network);
@@ -259,7 +301,7 @@ void lane_close(struct lane *lane)
 void lane_turns(struct lane *lane, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        sl_stepped_pair_turn(&lane->pair, SL_CLOCK_NS_PER_MS);
+        turn(lane);
         if (lane->b.conn != NULL && !lane->plays_target && !lane->keeps_data_waiting) {
             (void)sl_rma_target_pump(&lane->target);
         }

@@ -31,6 +31,9 @@ struct lane_reply {
 
 struct lane {
     const struct sl_transport_ops *ops; /* the options, before lane_open */
+    /* NULL: a loop transport with stepped reactors; else both ends share one reactor of the test's
+     * thread, and connect over this endpoint. */
+    const char *endpoint;
     uint64_t seed;
     size_t outbox_bytes;  /* 0: 64 MiB */
     bool plays_initiator; /* the test does */
