@@ -35,9 +35,9 @@ struct sl_conn {
      * little memory for the peer and gives it no access to memory: long frames must not be sent to
      * it. */
     bool is_welcome;
-    /* Set before disconnect, outside upcalls of the connection: `closed` follows at once, and frames
-     * that were taken and not sent are dropped. Without it they are sent first, for at most a
-     * second. TCP only. */
+    /* Set before disconnect, outside upcalls of the connection: `closed` follows at once, and
+     * frames that were taken and not sent are dropped. Without it they are sent first, for at most
+     * a second. TCP only. */
     bool is_abrupt;
     /* Bytes accepted by the peer, as of the transport's last check: shows whether a long frame
      * makes progress. TCP checks four times per peer timeout. 0: the transport counts frames

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/assert.h"
 #include "transfer/engine.h"
@@ -10,6 +11,8 @@
 
 /* Frames built and not yet sent: headers, and payloads of up to 16 KiB. */
 #define OUTBOX_BYTES (64U << 20)
+
+#define TOKENS_NS    (10 * SL_CLOCK_NS_PER_MS)
 
 /* Calls */
 
@@ -30,7 +33,10 @@ int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call
     call->err = 0;
     call->text[0] = '\0';
     sl_completion_begin(&call->completion);
-    sl_port_post(port, io->index, (struct sl_mail){.run = deliver, .ctx = call});
+    while (sl_mailbox_post(port->lanes[io->index].to,
+                           (struct sl_mail){.run = deliver, .ctx = call}) != 0) {
+        (void)usleep(100); /* the thread's batches fill it: the reactor is taking them */
+    }
     sl_completion_wait(&call->completion);
     return call->err == 0 ? 0 : sl_transfer_fail(call->err, "%s", call->text);
 }
@@ -88,6 +94,30 @@ static void retry(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_io *io = SL_CONTAINER_OF(timer, struct sl_transfer_io, retry);
     sl_list_append_all(&io->work, &io->later);
+}
+
+/* A token bucket of TOKENS_NS: an idle reactor saves no more than that. */
+bool sl_transfer_io_may_send(struct sl_transfer_io *io, uint32_t bytes)
+{
+    const struct sl_transfer_settings *settings = &io->engine->settings;
+    if (settings->bytes_per_s_max == 0) {
+        return true;
+    }
+    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
+    const uint64_t passed_ns =
+        now_ns - io->tokens_ns < TOKENS_NS ? now_ns - io->tokens_ns : TOKENS_NS;
+    const double rate = (double)settings->bytes_per_s_max / settings->reactor_count;
+    const int64_t most = (int64_t)(rate * TOKENS_NS / SL_CLOCK_NS_PER_S);
+    const int64_t more = (int64_t)(rate * (double)passed_ns / SL_CLOCK_NS_PER_S);
+    if (more > 0) { /* else the time is counted later */
+        io->tokens = io->tokens + more < most ? io->tokens + more : most;
+        io->tokens_ns = now_ns;
+    }
+    if (io->tokens < 0) {
+        return false;
+    }
+    io->tokens -= bytes;
+    return true;
 }
 
 /* Start and stop */

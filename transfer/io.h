@@ -41,8 +41,11 @@ struct sl_transfer_io {
     struct sl_list guests;          /* target.h: connections of peers */
     struct sl_list removals;        /* memory.c: they wait until memory is unused */
     struct sl_transfer_work removal_work; /* looks at them */
-    struct sl_list work;                  /* of this turn */
-    struct sl_list later;                 /* after a pause */
+    /* Of the limit on sent bytes: what may be sent now; below 0: the last slice exceeded it. */
+    int64_t tokens;
+    uint64_t tokens_ns;   /* when it was counted */
+    struct sl_list work;  /* of this turn */
+    struct sl_list later; /* after a pause */
     struct sl_timer retry;
     struct sl_reactor_source source;
 };
@@ -67,6 +70,9 @@ void sl_transfer_io_answer(struct sl_transfer_call *call, int err, const char *f
 
 /* Runs the work at the end of this turn. */
 void sl_transfer_io_wake(struct sl_transfer_io *io, struct sl_transfer_work *work);
+
+/* Takes the bytes from this reactor's share of bytes_per_s_max. False: not now, try again later. */
+bool sl_transfer_io_may_send(struct sl_transfer_io *io, uint32_t bytes);
 
 /* Run functions of calls. start opens the transport and allocates; errors: NO_MEMORY, UNSUPPORTED.
  * stop closes all connections and frees; nothing may be in progress. */

@@ -119,7 +119,7 @@ int sl_transfer_lane_open(struct sl_transfer_lane *lane,
     lane->ctx = options->ctx;
     lane->io = io;
     lane->number = options->number;
-    lane->epoch = 1;
+    lane->epoch++;
     sl_list_init(&lane->free);
     lane->slices = calloc(SL_LIMIT_TRANSFER_SLICES, sizeof *lane->slices);
     if (lane->slices == NULL) {

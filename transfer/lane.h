@@ -53,7 +53,7 @@ struct sl_transfer_lane_options {
     uint32_t number;      /* from 1, unique among the lanes to the peer */
 };
 
-/* Begins to connect. `lane`: zeros. Errors: NO_MEMORY. */
+/* Begins to connect. `lane`: zeros, or closed: it keeps its counters. Errors: NO_MEMORY. */
 int sl_transfer_lane_open(struct sl_transfer_lane *lane,
                           const struct sl_transfer_lane_options *options);
 

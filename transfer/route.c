@@ -68,7 +68,9 @@ static int open_lanes(struct sl_transfer_route *route)
 {
     const struct sl_transfer_settings *settings = &route->io->engine->settings;
     int err = 0;
-    route->lanes = calloc(settings->lanes, sizeof *route->lanes);
+    if (route->lanes == NULL) {
+        route->lanes = calloc(settings->lanes, sizeof *route->lanes);
+    }
     if (route->lanes == NULL) {
         return SL_ERR_NO_MEMORY;
     }
@@ -86,10 +88,6 @@ static int open_lanes(struct sl_transfer_route *route)
         };
         err = sl_transfer_lane_open(&route->lanes[i], &options);
         route->lane_count += err == 0 ? 1 : 0;
-    }
-    if (route->lane_count == 0) {
-        free(route->lanes);
-        route->lanes = NULL;
     }
     return route->lane_count > 0 ? 0 : err;
 }
@@ -130,6 +128,7 @@ struct group {
     struct sl_rma_slice *slices[GROUP_SLICES];
     uint32_t count;
     uint64_t bytes, deadline_ns;
+    bool is_limited; /* bytes_per_s_max allows no more */
 };
 
 /* Takes slices from the parts, in their turns, as far as the lane has credit. */
@@ -150,6 +149,12 @@ static void gather(struct sl_transfer_route *route, struct sl_transfer_lane *lan
             end_if_over(part);
             continue;
         }
+        if (slice->rma.op == SL_RMA_WRITE &&
+            !sl_transfer_io_may_send(route->io, slice->rma.bytes)) {
+            sl_transfer_part_return(part, slice);
+            group->is_limited = true;
+            return;
+        }
         sl_transfer_schedule_spend(&route->schedule, slice->rma.bytes);
         group->slices[group->count++] = &slice->rma;
         group->bytes += slice->rma.bytes;
@@ -159,7 +164,7 @@ static void gather(struct sl_transfer_route *route, struct sl_transfer_lane *lan
     }
 }
 
-/* Gives the lane its next slices. False: the outbox has no room. */
+/* Gives the lane its next slices. False: the outbox has no room, or bytes_per_s_max is reached. */
 static bool fill(struct sl_transfer_route *route, struct sl_transfer_lane *lane)
 {
     struct group group = {.count = 0};
@@ -173,7 +178,7 @@ static bool fill(struct sl_transfer_route *route, struct sl_transfer_lane *lane)
         sl_transfer_part_return(slice->part, slice);
         sl_transfer_schedule_add(&route->schedule, &slice->part->turn);
     }
-    return sent == group.count;
+    return sent == group.count && !group.is_limited;
 }
 
 /* The counter is raised before a batch ends whose WRITEs may still be applied: whoever submits the
@@ -203,21 +208,34 @@ static bool pump(struct sl_transfer_work *work)
     return waits;
 }
 
-/* A lane whose peer answers nothing, though slices are in flight, is broken. */
+/* The next part opens them again. */
+static void close_lanes(struct sl_transfer_route *route)
+{
+    for (uint32_t i = 0; i < route->lane_count; i++) {
+        sl_transfer_lane_close(&route->lanes[i]);
+    }
+    route->lane_count = 0;
+}
+
+/* Closes lanes that were not used for long. A lane whose peer answers nothing, though slices are in
+ * flight, is broken. */
 static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_route *route = SL_CONTAINER_OF(timer, struct sl_transfer_route, stall);
     const uint64_t stall_ns = route->io->engine->settings.stall_ms * SL_CLOCK_NS_PER_MS;
-    bool is_busy = !sl_list_empty(&route->parts);
+    if (!sl_list_empty(&route->parts)) {
+        route->used_ns = now_ns;
+    } else if (now_ns - route->used_ns >= route->io->engine->settings.idle_ns) {
+        close_lanes(route);
+        return;
+    }
     for (uint32_t i = 0; i < route->lane_count; i++) {
         struct sl_transfer_lane *lane = &route->lanes[i];
         if (lane->rma.in_flight_count > 0 && now_ns - lane->rma.answered_ns > stall_ns) {
             sl_transfer_lane_break(lane, "it has answered nothing for stall_ms");
         }
     }
-    if (is_busy) {
-        sl_reactor_arm(route->io->reactor, timer, stall_ns / 4 + 1);
-    }
+    sl_reactor_arm(route->io->reactor, timer, stall_ns / 4 + 1);
 }
 
 /* Events of lanes */
@@ -291,6 +309,7 @@ void sl_transfer_route_add(struct sl_transfer_route *route, struct sl_transfer_p
     sl_list_append(&route->parts, &part->link);
     sl_transfer_schedule_add(&route->schedule, &part->turn);
     if (!sl_timer_armed(&route->stall)) {
+        route->used_ns = sl_reactor_now_ns(route->io->reactor);
         look_for_stalls(&route->stall, sl_reactor_now_ns(route->io->reactor));
     }
     sl_transfer_io_wake(route->io, &route->work);
@@ -370,12 +389,9 @@ void sl_transfer_route_set_remote(struct sl_transfer_route *route,
 void sl_transfer_route_fini(struct sl_transfer_route *route)
 {
     sl_assert(sl_list_empty(&route->parts));
-    for (uint32_t i = 0; i < route->lane_count; i++) {
-        sl_transfer_lane_close(&route->lanes[i]);
-    }
+    close_lanes(route);
     free(route->lanes);
     route->lanes = NULL;
-    route->lane_count = 0;
     sl_list_remove(&route->work.link);
     sl_reactor_disarm(route->io->reactor, &route->stall);
     sl_transfer_route_set_remote(route, NULL);

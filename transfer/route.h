@@ -32,7 +32,8 @@ struct sl_transfer_route {
     int err; /* not 0: the peer is gone for good; `reason` */
     char reason[SL_TRANSFER_REASON_BYTES];
     struct sl_transfer_lane *lanes; /* [lane_count]; opened at the first use */
-    uint32_t lane_count;            /* 0: not opened */
+    uint32_t lane_count;            /* 0: not opened, or closed since they were idle */
+    uint64_t used_ns;               /* when a part was last in progress */
     struct sl_transfer_schedule schedule;
     struct sl_list parts; /* all that are not over */
     struct sl_timer stall;

@@ -636,10 +636,11 @@ static void add_lanes(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     const struct info_call *info = SL_CONTAINER_OF(call, struct info_call, call);
     const struct sl_transfer_route *route = &info->segment->routes[io->index];
-    for (uint32_t i = 0; i < route->lane_count; i++) {
+    const uint32_t lane_count = route->lanes != NULL ? io->engine->settings.lanes : 0;
+    for (uint32_t i = 0; i < lane_count; i++) {
         const struct sl_transfer_lane *lane = &route->lanes[i];
         const uint32_t rail = (lane->number - 1) % route->endpoint_count;
-        if (rail >= info->info->rail_count) {
+        if (lane->number == 0 || rail >= info->info->rail_count) {
             continue;
         }
         struct sl_transfer_rail *out = &info->info->rails[rail];

@@ -250,7 +250,8 @@ static int take_congestion_control(struct sl_transfer_settings *out, const char 
 int sl_transfer_settings_init(struct sl_transfer_settings *out,
                               const struct sl_transfer_options *options)
 {
-    *out = (struct sl_transfer_settings){.bytes_per_s_max = options->bytes_per_s_max,
+    *out = (struct sl_transfer_settings){.idle_ns = SL_TRANSFER_SETTINGS_IDLE_NS,
+                                         .bytes_per_s_max = options->bytes_per_s_max,
                                          .polling = options->polling,
                                          .pin_cores = options->pin_cores,
                                          .checksum = options->checksum};

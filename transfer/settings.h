@@ -10,6 +10,7 @@
 #define SL_TRANSFER_SETTINGS_LANES           2
 #define SL_TRANSFER_SETTINGS_LANES_MAX       64
 #define SL_TRANSFER_SETTINGS_STALL_MS        2000
+#define SL_TRANSFER_SETTINGS_IDLE_NS         (60 * SL_CLOCK_NS_PER_S)
 #define SL_TRANSFER_SETTINGS_START_MS        10000
 #define SL_TRANSFER_SETTINGS_SLICE_BYTES     (1U << 20)
 #define SL_TRANSFER_SETTINGS_SLICE_BYTES_MIN (4U << 10)
@@ -22,6 +23,7 @@ struct sl_transfer_settings {
     struct sl_transport_tls tls;
     char *congestion_control; /* NULL: the system's default */
     uint32_t reactor_count, lanes, slice_bytes, stall_ms, start_timeout_ms;
+    uint64_t idle_ns;         /* lanes that are not used for so long are closed */
     uint64_t bytes_per_s_max; /* 0: none */
     bool polling, pin_cores, checksum;
 };

@@ -198,7 +198,13 @@ static void unused(void *ctx, struct sl_rma_memory *memory)
     }
 }
 
-static const struct sl_rma_target_events rma_events = {.find = find, .unused = unused};
+static bool may_send(void *ctx, uint32_t bytes)
+{
+    return sl_transfer_io_may_send(((struct guest *)ctx)->io, bytes);
+}
+
+static const struct sl_rma_target_events rma_events = {
+    .find = find, .unused = unused, .may_send = may_send};
 
 static bool pump(struct sl_transfer_work *work)
 {

@@ -1,7 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "core/clock.h"
 #include "pair.h"
+#include "transfer/engine.h"
 
 #define BYTES (64U << 20)
 
@@ -309,4 +312,61 @@ CASE(segment_info__counts_bytes_by_rail)
     assert_int_equal(info.rails[0].bytes_read, 3000000);
     assert_int_equal(info.rails[0].bytes_written, 1000000);
     assert_int_equal(info.rails[0].failures, 0);
+}
+
+static uint64_t now_ms(void)
+{
+    return sl_clock_now_ns(sl_clock_system()) / SL_CLOCK_NS_PER_MS;
+}
+
+/* 10 MB at 50 MB/s. The first slices may leave at once. */
+SL_CASE(engine__keeps_to_its_limit_on_sent_bytes)
+{
+    const struct sl_transfer_options options = {
+        .name = "127.0.0.1:0", .bytes_per_s_max = 50000000, .slice_bytes = 64 << 10};
+    pair_init(&pair, 10000000, &options);
+    for (uint32_t op = SL_TRANSFER_READ; op <= SL_TRANSFER_WRITE; op++) {
+        const uint64_t begin_ms = now_ms();
+        pair_move(&pair, (enum sl_transfer_op)op, 0, 0, 10000000);
+        assert_true(now_ms() - begin_ms >= 170);
+    }
+    pair_fini(&pair);
+}
+
+struct count_call {
+    struct sl_transfer_call call;
+    uint32_t count;
+};
+
+static void count_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct count_call *count = SL_CONTAINER_OF(call, struct count_call, call);
+    SL_LIST_FOREACH (link, &io->guests) {
+        count->count++;
+    }
+    sl_transfer_io_answer(call, 0, "counted");
+}
+
+static uint32_t count_connections(struct sl_transfer *transfer)
+{
+    struct count_call count = {.call = {.run = count_here}};
+    assert_int_equal(sl_transfer_io_call(&transfer->ios[0], &count.call), 0);
+    return count.count;
+}
+
+SL_CASE(lane__is_closed_when_it_was_idle_and_opened_again)
+{
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0", .stall_ms = 50};
+    struct sl_transfer_info info;
+    pair_init(&pair, 1000, &options);
+    pair.here->settings.idle_ns = 1; /* read by the reactor when it looks for idle lanes */
+    for (uint32_t round = 1; round <= 3; round++) {
+        pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, 1000);
+        while (count_connections(pair.there) > 1) { /* one is for control messages */
+            (void)usleep(1000);
+        }
+        assert_int_equal(sl_transfer_segment_info(pair.segment, &info), 0);
+        assert_int_equal(info.rails[0].bytes_written, 1000 * round);
+    }
+    pair_fini(&pair);
 }
