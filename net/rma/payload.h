@@ -4,12 +4,16 @@
 
 #include "net/transport.h"
 
-/* Whether the payload is copied into the outbox: a short one, since a copy is cheaper than one more
- * piece, and one that the transport could send from registered memory only. Others are sent from
- * where they are. */
+/* A copy of up to so much is cheaper than one more piece for the transport. Measured over TCP on
+ * loopback, READs and WRITEs: at 4 KiB copies are 20 % faster, at 8 KiB 3 % slower, at 16 KiB 25 %
+ * slower. */
+#define SL_RMA_PAYLOAD_COPIED_BYTES (4U << 10)
+
+/* Whether the payload is copied into the outbox: a short one, and one that the transport could send
+ * from registered memory only. Others are sent from where they are. */
 static inline bool sl_rma_payload_is_copied(const struct sl_conn *conn, uint32_t bytes)
 {
-    return bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+    return bytes <= SL_RMA_PAYLOAD_COPIED_BYTES ||
            (bytes > SL_TRANSPORT_UNREGISTERED_BYTES_MAX && sl_transport_needs_registered(conn));
 }
 

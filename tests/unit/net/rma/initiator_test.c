@@ -4,6 +4,7 @@
 #include "lane.h"
 
 #define RANDOM_SLICES 600
+#define NARROW_SLICES 20U
 #define MIB           (1U << 20)
 
 static const struct sl_transport_ops *const all_ops[] = {&sl_loop_transport_ops,
@@ -162,26 +163,35 @@ SL_CASE(rma_initiator_send__stops_at_the_credit)
     lane_close(&lane);
 }
 
-/* The outbox has room for fewer DATA frames than the credit allows. */
-SL_CASE(rma_initiator_pump__sends_what_had_no_room)
+/* Over the device the payloads are copied, and the outbox has room for 13. */
+static const struct lane narrow = {.ops = &sl_loop_device_ops,
+                                   .outbox_bytes = SL_OUTBOX_MEMORY_BYTES_MIN};
+
+static void send_more_than_fits(struct lane *lane, struct sl_rma_slice slices[NARROW_SLICES])
 {
-    struct lane lane = {.outbox_bytes = SL_OUTBOX_MEMORY_BYTES_MIN};
-    lane_open(&lane);
-    static struct sl_rma_slice slices[SL_LIMIT_TRANSFER_SLICES];
-    struct sl_rma_slice *offered[SL_LIMIT_TRANSFER_SLICES];
-    uint64_t seed = 3;
-    fill(&seed, lane.local, 5 * MIB);
-    for (uint32_t i = 0; i < SL_LIMIT_TRANSFER_SLICES; i++) {
-        slices[i] = slice_of(&lane, SL_RMA_WRITE, i << 14, i << 14, 1U << 14);
+    struct sl_rma_slice *offered[NARROW_SLICES];
+    lane_open(lane);
+    for (uint32_t i = 0; i < NARROW_SLICES; i++) {
+        slices[i] = slice_of(lane, SL_RMA_WRITE, i << 18, i << 18, 1U << 18);
         offered[i] = &slices[i];
     }
-    assert_int_equal(sl_rma_initiator_send(&lane.initiator, offered, 256, 1000000), 256);
-    assert_non_null(lane.initiator.unsent);
-    assert_int_equal(sl_rma_initiator_send(&lane.initiator, offered, 1, 1000000), 0);
-    lane_until_done(&lane, 256);
+    uint64_t seed = 3;
+    fill(&seed, lane->local, NARROW_SLICES << 18);
+    assert_int_equal(sl_rma_initiator_send(&lane->initiator, offered, NARROW_SLICES, 1000000),
+                     NARROW_SLICES);
+    assert_non_null(lane->initiator.unsent);
+    assert_int_equal(sl_rma_initiator_send(&lane->initiator, offered, 1, 1000000), 0);
+}
+
+SL_CASE(rma_initiator_pump__sends_what_had_no_room)
+{
+    struct lane lane = narrow;
+    struct sl_rma_slice slices[NARROW_SLICES];
+    send_more_than_fits(&lane, slices);
+    lane_until_done(&lane, NARROW_SLICES);
     assert_null(lane.initiator.unsent);
     assert_int_equal(lane.failed_count, 0);
-    assert_memory_equal(lane.memories[0].base, lane.local, (size_t)256 << 14);
+    assert_memory_equal(lane.memories[0].base, lane.local, NARROW_SLICES << 18);
     lane_close(&lane);
 }
 
@@ -340,26 +350,21 @@ SL_CASE(rma_initiator_received__refuses_odd_replies)
 /* A WRITE is acknowledged whose DATA the outbox has not taken yet. */
 SL_CASE(rma_initiator_received__refuses_an_answer_to_unsent_data)
 {
-    struct lane lane = {.outbox_bytes = SL_OUTBOX_MEMORY_BYTES_MIN, .plays_target = true};
-    lane_open(&lane);
-    static struct sl_rma_slice slices[SL_LIMIT_TRANSFER_SLICES];
-    struct sl_rma_slice *offered[SL_LIMIT_TRANSFER_SLICES];
-    for (uint32_t i = 0; i < SL_LIMIT_TRANSFER_SLICES; i++) {
-        slices[i] = slice_of(&lane, SL_RMA_WRITE, i << 14, i << 14, 1U << 14);
-        offered[i] = &slices[i];
-    }
-    assert_int_equal(sl_rma_initiator_send(&lane.initiator, offered, 256, 1000000), 256);
-    assert_non_null(lane.initiator.unsent);
+    struct lane lane = narrow;
+    lane.plays_target = true;
+    struct sl_rma_slice slices[NARROW_SLICES];
+    send_more_than_fits(&lane, slices);
     const struct sl_rma_wire_prefix one = {.slice_count = 1};
-    const struct sl_transport_message message = {
-        .header = {.type = SL_FRAME_REPLY, .request_id = 256, .payload_bytes = sizeof one},
-        .payload = (const uint8_t *)&one};
+    const struct sl_transport_message message = {.header = {.type = SL_FRAME_REPLY,
+                                                            .request_id = NARROW_SLICES,
+                                                            .payload_bytes = sizeof one},
+                                                 .payload = (const uint8_t *)&one};
     const char *violation = NULL;
     assert_int_equal(sl_rma_initiator_received(&lane.initiator, &message, &violation),
                      SL_ERR_PROTOCOL);
     assert_non_null(violation);
     sl_transport_disconnect(lane.a.conn);
     lane_turns(&lane, 300);
-    assert_int_equal(lane.done_count, 256);
+    assert_int_equal(lane.done_count, NARROW_SLICES);
     lane_close(&lane);
 }
