@@ -122,7 +122,8 @@ static struct sl_rma_slice *first_write(struct sl_rma_initiator *lane, struct sl
 
 void sl_rma_initiator_pump(struct sl_rma_initiator *lane)
 {
-    while (lane->unsent != NULL && send_data(lane, lane->unsent)) {
+    while (lane->unsent != NULL && lane->conn->state == SL_CONN_OPEN &&
+           send_data(lane, lane->unsent)) {
         lane->unsent = first_write(lane, lane->unsent->link.next);
     }
 }
@@ -133,6 +134,9 @@ uint32_t sl_rma_initiator_send(struct sl_rma_initiator *lane, struct sl_rma_slic
     sl_assert(lane->conn != NULL);
     sl_assert(count <= SL_LIMIT_TRANSFER_SLICES);
     sl_assert(budget_us > 0);
+    if (lane->conn->state != SL_CONN_OPEN) { /* it is ending: `closed` follows */
+        return 0;
+    }
     sl_rma_initiator_pump(lane);
     count = affordable(lane, slices, count);
     if (lane->unsent != NULL || count == 0 || !send_request(lane, slices, count, budget_us)) {

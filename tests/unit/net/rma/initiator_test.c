@@ -262,6 +262,36 @@ SL_CASE(rma_initiator_closed__reports_what_is_in_flight)
     }
 }
 
+/* A WRITE may be answered before the transport has reported it sent: then it is over when the
+ * connection has closed, and `done` can send nothing more. */
+SL_CASE(rma_initiator_send__from_done)
+{
+    uint32_t sent_count = 0, late_count = 0;
+    for (uint32_t seed = 0; seed < 60; seed++) {
+        struct lane lane = {.seed = seed};
+        lane_open(&lane);
+        struct sl_rma_slice write = slice_of(&lane, SL_RMA_WRITE, 0, 0, 20000), *offered = &write;
+        struct sl_rma_slice next = slice_of(&lane, SL_RMA_READ, 0, 0, 100);
+        assert_int_equal(sl_rma_initiator_send(&lane.initiator, &offered, 1, 1000000), 1);
+        lane.next = &next;
+        while (!write.is_answered) {
+            lane_turns(&lane, 1);
+        }
+        const bool is_late = lane.done_count == 0;
+        if (is_late) {
+            sl_transport_disconnect(lane.b.conn);
+        }
+        lane_turns(&lane, 200);
+        assert_int_equal(write.err, 0);
+        assert_int_equal(lane.done_count, lane.next == NULL ? 2 : 1);
+        assert_true(is_late || lane.next == NULL);
+        sent_count += lane.next == NULL;
+        late_count += is_late;
+        lane_close(&lane);
+    }
+    assert_true(sent_count > 0 && late_count > 0);
+}
+
 /* Hostile targets */
 
 static void open_hostile(struct lane *lane, struct sl_rma_slice *slices, uint32_t count)

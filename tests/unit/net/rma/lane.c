@@ -69,6 +69,11 @@ static void slice_done(void *ctx, struct sl_rma_slice *slice, int err, const cha
         snprintf(lane->last_text, sizeof lane->last_text, "%s", text);
     }
     slice->err = err;
+    struct sl_rma_slice *next = lane->next;
+    if (next != NULL && lane->initiator.conn != NULL &&
+        sl_rma_initiator_send(&lane->initiator, &next, 1, 1000000) == 1) {
+        lane->next = NULL;
+    }
 }
 
 static const struct sl_rma_initiator_events initiator_events = {.done = slice_done};

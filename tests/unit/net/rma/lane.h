@@ -49,8 +49,9 @@ struct lane {
 
     /* Registered: [0] peers read and write, [1] read, [2] write. A guard follows each. */
     struct sl_rma_memory memories[LANE_MEMORIES];
-    uint8_t *local;       /* LANE_MEMORY_BYTES */
-    uint64_t send_budget; /* bytes that the target may send */
+    uint8_t *local;            /* LANE_MEMORY_BYTES */
+    uint64_t send_budget;      /* bytes that the target may send */
+    struct sl_rma_slice *next; /* sent from inside the next `done`; NULL: nothing is */
     uint32_t unused_count;
 
     uint32_t done_count, failed_count;
