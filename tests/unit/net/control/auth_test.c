@@ -71,6 +71,42 @@ SL_CASE(auth_prove__is_hmac_sha256_of_the_layout)
     assert_proof(&secret, SL_AUTH_SERVER, &hello, server);
 }
 
+/* Of lane 2 of a transfer engine. */
+static struct sl_message_hello transfer_hello(void)
+{
+    struct sl_message_hello hello = {.protocol_version = 1,
+                                     .purpose = SL_MESSAGE_PURPOSE_TRANSFER,
+                                     .role = SL_MESSAGE_ROLE_CLIENT,
+                                     .client_id = 0x1122334455667788,
+                                     .incarnation = 0x9f3c,
+                                     .lane = 2,
+                                     .lane_epoch = 5,
+                                     .has_nonce = true};
+    count_up(hello.nonce, 0);
+    return hello;
+}
+
+SL_CASE(auth_prove__covers_the_lane_of_a_transfer)
+{
+    static const uint8_t client[] = {0x2e, 0x89, 0x5d, 0xc0, 0x3e, 0xd0, 0x85, 0xb0,
+                                     0x49, 0xa9, 0x8e, 0x40, 0xdc, 0xd9, 0x3d, 0x08,
+                                     0xae, 0xd0, 0x65, 0xaf, 0xc0, 0x0c, 0x95, 0x19,
+                                     0xa4, 0x45, 0x3b, 0xab, 0xca, 0x0b, 0x40, 0x70};
+    struct sl_secret secret = usual_secret();
+    struct sl_message_hello hello = transfer_hello();
+    uint8_t server_nonce[SL_MESSAGE_NONCE_BYTES];
+    count_up(server_nonce, 32);
+    assert_proof(&secret, SL_AUTH_CLIENT, &hello, client);
+    hello.incarnation++;
+    assert_false(sl_auth_check(&secret, SL_AUTH_CLIENT, &hello, server_nonce, client));
+    hello = transfer_hello();
+    hello.lane++;
+    assert_false(sl_auth_check(&secret, SL_AUTH_CLIENT, &hello, server_nonce, client));
+    hello = transfer_hello();
+    hello.lane_epoch++;
+    assert_false(sl_auth_check(&secret, SL_AUTH_CLIENT, &hello, server_nonce, client));
+}
+
 /* The usual proof of the client, for a hello or a nonce that somebody changed. */
 static bool passes(const struct sl_message_hello *hello, uint8_t server_nonce_first)
 {
