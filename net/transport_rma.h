@@ -84,16 +84,17 @@ struct sl_transport_rma_ops {
 
 /* Functions for callers */
 
-/* Before all other calls: sets where upcalls go. Errors: UNSUPPORTED: the transport has no
- * one-sided operations. */
+/* Before all other calls, and before connections: sets where upcalls go. Errors: UNSUPPORTED: the
+ * transport has no one-sided operations. */
 int sl_transport_rma_open(struct sl_transport *transport,
                           const struct sl_transport_rma_events *events, void *ctx);
 
 /* Starts to add memory as a region; region_added follows. The key names this registration: random,
  * never used again. The memory must stay mapped until region_removed, or the transport's close.
  * Errors, without an upcall: UNSUPPORTED (shm: peers reach only whole memory of sl_shared_create
- * with exactly this access; RDMA: no device, or a device that has gone), EXISTS (the key),
- * TOO_LARGE (SL_LIMIT_TRANSFER_BUFFERS regions), NO_MEMORY. */
+ * with exactly this access; RDMA: no connection and no listener has a device, and the options do
+ * not name one, or it has gone), EXISTS (the key), TOO_LARGE (SL_LIMIT_TRANSFER_BUFFERS regions),
+ * NO_MEMORY. */
 int sl_transport_rma_region_add(struct sl_transport *transport, uint64_t key, void *base,
                                 size_t bytes, unsigned access);
 
@@ -101,8 +102,9 @@ int sl_transport_rma_region_add(struct sl_transport *transport, uint64_t key, vo
  * region_removed follows within some seconds. */
 void sl_transport_rma_region_remove(struct sl_transport *transport, uint64_t key);
 
-/* The peer is welcome: from now on it may reach regions. Before, it reaches none. Idempotent.
- * Errors: NO_MEMORY, IO. */
+/* The peer is welcome: from now on it may reach regions. Before, it reaches none; with RDMA, no
+ * other memory either, so long frames must not be sent to it. For connections of both sides.
+ * Idempotent. Errors: NO_MEMORY, IO. */
 int sl_transport_rma_admit(struct sl_conn *conn);
 
 /* Posts operations; returns how many were taken, in order: fewer if the queue is full (then a

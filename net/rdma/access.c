@@ -49,6 +49,16 @@ int sl_rdma_access_accept(struct sl_rdma_conn *conn)
     return status == 0 ? 0 : SL_ERR_IO;
 }
 
+void sl_rdma_access_shut(struct sl_rdma_conn *conn)
+{
+    struct ibv_qp_attr attr = {.qp_access_flags = 0};
+    if (conn->rdma->library->modify_qp(conn->link.id->qp, &attr, IBV_QP_ACCESS_FLAGS) != 0) {
+        sl_rdma_conn_refuse(conn, "its queue pair cannot be kept from memory", SL_ERR_IO);
+        return;
+    }
+    conn->link.is_shut = true;
+}
+
 bool sl_rdma_access_open(struct sl_rdma_conn *conn)
 {
     struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};

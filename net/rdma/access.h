@@ -8,6 +8,9 @@
  * yet. Errors: IO. */
 int sl_rdma_access_accept(struct sl_rdma_conn *conn);
 
+/* Takes remote access from a connection that was just made. librdmacm gave it. */
+void sl_rdma_access_shut(struct sl_rdma_conn *conn);
+
 /* Gives the peer remote access. False: the device refuses, and the connection has ended. */
 bool sl_rdma_access_open(struct sl_rdma_conn *conn);
 

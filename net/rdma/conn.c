@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "core/list.h"
+#include "net/rdma/access.h"
 #include "net/rdma/conn_table.h"
 #include "net/rdma/end.h"
 #include "net/rdma/liveness.h"
 #include "net/rdma/receive.h"
+#include "net/rdma/rma.h"
 #include "net/rdma/send.h"
 
 #define RNR_TIMER 13                        /* code for 0.96 ms */
@@ -154,7 +156,12 @@ void sl_rdma_conn_established(struct sl_rdma_conn *conn)
     conn->phase = SL_RDMA_LIVE;
     sl_rdma_liveness_add(conn->rdma, conn);
     if (!accepts) {
-        sl_conn_report_connected(&conn->base);
+        if (conn->rdma->base.rma_events != NULL) {
+            sl_rdma_access_shut(conn);
+        }
+        if (conn->phase == SL_RDMA_LIVE) {
+            sl_conn_report_connected(&conn->base);
+        }
         return;
     }
     conn->accept_pending = false;
@@ -198,6 +205,7 @@ static bool visit_open(struct sl_rdma_conn *conn)
     bool work = sl_rdma_receive_visit(conn);
     if (conn->phase == SL_RDMA_LIVE || conn->phase == SL_RDMA_DRAINING) {
         sl_rdma_send_report(conn);
+        sl_rdma_rma_report(conn);
     }
     if (conn->phase == SL_RDMA_DRAINING && !conn->end.fin_sent && sl_rdma_send_is_done(conn)) {
         conn->end.fin_sent = sl_rdma_send_uncounted(conn, SL_RDMA_FIN, 0);
@@ -276,6 +284,7 @@ static void finish(struct sl_rdma_conn *conn)
     sl_rdma_conn_drop_link(conn);
     sl_rdma_send_close(conn);
     sl_rdma_receive_close(conn);
+    sl_rdma_rma_drop(conn);
     sl_rdma_conn_table_remove(conn);
     if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end.err);

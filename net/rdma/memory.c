@@ -32,7 +32,7 @@ bool sl_rdma_memory_is_short(int reason)
     return reason == ENOMEM || reason == EAGAIN;
 }
 
-static void explain(struct sl_rdma_nic *nic, size_t bytes, int reason)
+void sl_rdma_memory_explain(struct sl_rdma_nic *nic, size_t bytes, int reason)
 {
     if (nic->limit_told) {
         return;
@@ -54,7 +54,7 @@ static void explain(struct sl_rdma_nic *nic, size_t bytes, int reason)
 
 void sl_rdma_memory_refused(struct sl_rdma_nic *nic, struct sl_rdma_refusal *refusal, size_t bytes)
 {
-    explain(nic, bytes, errno);
+    sl_rdma_memory_explain(nic, bytes, errno);
     *refusal = (struct sl_rdma_refusal){.round = nic->rdma->retry_rounds, .bytes = bytes};
     sl_rdma_wake_retry(nic->rdma);
 }

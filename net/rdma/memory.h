@@ -28,6 +28,9 @@ struct sl_rdma_refusal {
 /* Registers memory with the device, with relaxed ordering if supported. NULL: see errno. */
 struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_nic *nic, void *at, size_t bytes, int access);
 
+/* Logs a failed registration, the limit and the remedy; once for each NIC. */
+void sl_rdma_memory_explain(struct sl_rdma_nic *nic, size_t bytes, int reason);
+
 /* Whether this errno means a shortage, which may pass. */
 bool sl_rdma_memory_is_short(int reason);
 

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "net/rdma/conn_table.h"
 #include "net/rdma/end.h"
+#include "net/rdma/rma_memory.h"
 #include "net/rdma/wake.h"
 
 #define CQ_ENTRIES_FIRST 1024U  /* if it can be resized */
@@ -116,6 +117,7 @@ static void close_objects(struct sl_rdma_nic *nic)
     if (nic->pd == NULL) {
         return;
     }
+    sl_rdma_rma_memory_unpin(nic);
     sl_rdma_memory_close(nic);
     sl_rdma_pool_unpin(nic);
     if (nic->member.wake_fd >= 0) {
@@ -242,7 +244,7 @@ void sl_rdma_nic_close_gone(struct sl_rdma *rdma)
     struct sl_rdma_nic **link = &rdma->nics;
     while (*link != NULL) {
         struct sl_rdma_nic *nic = *link;
-        if (!nic->gone || nic->promises > 0 || is_named(nic)) {
+        if (!nic->gone || nic->promises > 0 || is_named(nic) || sl_rdma_rma_memory_is_busy(rdma)) {
             link = &nic->next;
             continue;
         }

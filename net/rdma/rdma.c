@@ -18,6 +18,8 @@
 #include "net/rdma/listen.h"
 #include "net/rdma/liveness.h"
 #include "net/rdma/receive.h"
+#include "net/rdma/rma.h"
+#include "net/rdma/rma_memory.h"
 #include "net/rdma/send.h"
 
 #define WATCHED_A_TURN 16
@@ -138,6 +140,7 @@ static void rdma_close(struct sl_transport **transport)
     sl_rdma_liveness_close(rdma);
     sl_ring_watch_end(&rdma->watch);
     sl_rdma_cm_close(rdma);
+    sl_rdma_rma_memory_close(rdma);
     sl_rdma_nic_close_all(rdma);
     sl_rdma_conn_free_all(rdma);
     close(rdma->epoll_fd);
@@ -377,6 +380,7 @@ static const struct sl_transport_ops ops = {
     .poll = rdma_poll,
     .arm = rdma_arm,
     .stats = rdma_stats,
+    .rma = &sl_rdma_rma_ops,
 };
 
 const struct sl_transport_ops *sl_rdma_find(const char **why)

@@ -10,6 +10,7 @@
 #include "net/rdma/long_message.h"
 #include "net/rdma/packet_builder.h"
 #include "net/rdma/reply_buffer.h"
+#include "net/rdma/rma.h"
 
 int sl_rdma_send_open(struct sl_rdma_conn *conn)
 {
@@ -136,7 +137,7 @@ void sl_rdma_send_report(struct sl_rdma_conn *conn)
 
 static bool has_reports(struct sl_rdma_conn *conn)
 {
-    return sent_run(conn) != conn->send->head;
+    return sent_run(conn) != conn->send->head || sl_rdma_rma_has_reports(conn);
 }
 
 void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number)
@@ -156,7 +157,7 @@ void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number)
         send->flight_head++;
         sl_rdma_pool_put(flight->block);
     }
-    if (send->next != send->tail || sl_rdma_credit_owes(conn)) {
+    if (send->next != send->tail || sl_rdma_credit_owes(conn) || sl_rdma_rma_is_queued(conn)) {
         sl_rdma_mark_dirty(conn);
     }
     if (has_reports(conn)) {
@@ -346,13 +347,16 @@ void sl_rdma_send_flush(struct sl_rdma_conn *conn)
     if (!sl_rdma_may_post(conn)) {
         return;
     }
-    if (conn->link.is_shut && conn->base.is_welcome && !sl_rdma_access_open(conn)) {
+    /* With one-sided operations the upper layer admits the peer. */
+    if (conn->link.is_shut && conn->base.is_welcome && conn->rdma->base.rma_events == NULL &&
+        !sl_rdma_access_open(conn)) {
         return;
     }
     send->wait_buffer = false;
     sl_rdma_send_batch_begin(&batch, conn);
     while (pack(&batch)) {
     }
+    sl_rdma_rma_pack(&batch);
     if (sl_rdma_credit_owes(conn)) {
         add_note(&batch);
     }

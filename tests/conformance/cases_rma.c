@@ -72,10 +72,14 @@ static void on_completed(void *ctx, struct sl_conn *conn, void *cookie, int err)
 static const struct sl_transport_rma_events events = {
     .region_added = on_added, .region_removed = on_removed, .completed = on_completed};
 
+static void open_rma(struct node *node, void *ctx)
+{
+    sl_assert(sl_transport_rma_open(node->transport, &events, ctx) == 0);
+}
+
 static void add_region(struct node *node, void *ctx)
 {
     struct side *side = ctx;
-    sl_assert(sl_transport_rma_open(node->transport, &events, side) == 0);
     sl_assert(sl_transport_rma_region_add(node->transport, side->key, side->memory.base,
                                           side->memory.bytes, side->access) == 0);
 }
@@ -120,13 +124,14 @@ static struct world *open_with(struct setup setup)
                                           &side->memory),
                          0);
         memset(side->memory.base, GUARD_BYTE, MEMORY_BYTES);
+        node_run(side->node, open_rma, side);
+        node_run(side->node, add_region, side);
+        WAIT_UNTIL(side->added == 1);
     }
     sides[1].peer = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     sides[0].peer = node_peer(&world->nodes[0], 0);
     WAIT_UNTIL(sides[0].peer->open && sides[1].peer->open);
     for (uint32_t i = 0; i < 2; i++) {
-        node_run(sides[i].node, add_region, &sides[i]);
-        WAIT_UNTIL(sides[i].added == 1);
         if (i == 1 || !setup.is_stranger) {
             node_run(sides[i].node, admit, &sides[i]);
         }

@@ -3,28 +3,106 @@
 #include "rdma.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/hash.h"
+#include "net/transport_rma.h"
 #include "nursery.h"
 
 #define DEATHS      48
 #define AT_ONCE     4 /* processes that live at the same time */
 #define LIFE_US_MAX 200000
 #define FLOOD       3000
+#define RMA_BYTES   (1U << 20)
 
 static struct conformance_target target;
 
 struct order {
     struct sl_endpoint endpoint;
     uint64_t seed;
-    bool only_answers;
+    bool only_answers, only_writes;
+    struct sl_transport_rma_token token; /* only_writes: of memory to write to */
 };
+
+/* One-sided operations: memory, and a WRITE that is posted again and again. */
+static struct {
+    _Alignas(4096) uint8_t memory[RMA_BYTES];
+    struct sl_transport_rma_token ours, theirs;
+    atomic_uint added, removed;
+} rma;
+
+static void on_added(void *ctx, uint64_t key, const struct sl_transport_rma_token *token, int err)
+{
+    sl_assert(err == 0);
+    rma.ours = *token;
+    rma.added++;
+}
+
+static void on_removed(void *ctx, uint64_t key, int err)
+{
+    sl_assert(err == 0);
+    rma.removed++;
+}
+
+static void post_write(struct node *node, void *ctx)
+{
+    const struct sl_transport_rma_op op = {.kind = SL_TRANSPORT_RMA_WRITE,
+                                           .local = rma.memory,
+                                           .bytes = RMA_BYTES,
+                                           .token = &rma.theirs};
+    sl_assert(sl_transport_rma_post(ctx, &op, 1) == 1);
+}
+
+static void on_completed(void *ctx, struct sl_conn *conn, void *cookie, int err)
+{
+    sl_assert(err == 0);
+    post_write(NULL, conn);
+}
+
+static const struct sl_transport_rma_events rma_events = {
+    .region_added = on_added, .region_removed = on_removed, .completed = on_completed};
+
+static void add_region(struct node *node, void *ctx)
+{
+    const unsigned access = *(const unsigned *)ctx;
+    sl_assert(sl_transport_rma_open(node->transport, &rma_events, NULL) == 0);
+    sl_assert(sl_transport_rma_region_add(node->transport, 1, rma.memory, RMA_BYTES, access) == 0);
+}
+
+static void remove_region(struct node *node, void *ctx)
+{
+    sl_transport_rma_region_remove(node->transport, 1);
+}
+
+static void admit(struct node *node, void *ctx)
+{
+    sl_assert(sl_transport_rma_admit(ctx) == 0);
+}
+
+static _Noreturn void write_for_ever(const struct order *order)
+{
+    unsigned access = SL_TRANSPORT_RMA_LOCAL;
+    struct world *world = world_open(2, NULL);
+    memset(rma.memory, 0x11, RMA_BYTES);
+    rma.theirs = order->token;
+    node_run(&world->nodes[1], add_region, &access);
+    WAIT_UNTIL(rma.added == 1);
+    struct peer *peer = nursery_connect(&world->nodes[1], &order->endpoint);
+    WAIT_UNTIL(peer->received == 1); /* it is admitted */
+    node_run(&world->nodes[1], post_write, peer->conn);
+    for (;;) {
+        pause();
+    }
+}
 
 /* Sends, and checks what is echoed; or echoes. */
 static void live(const void *given)
 {
     const struct order *order = given;
+    if (order->only_writes) {
+        write_for_ever(order);
+    }
     struct world *world = world_open(2, NULL);
     node_set_policy(&world->nodes[1], (struct policy){.echo = order->only_answers});
     struct peer *peer = nursery_connect(&world->nodes[1], &order->endpoint);
@@ -173,6 +251,35 @@ SL_CASE(stopped__is_not_flooded)
     assert_in_range(rdma_read_counter("rcvd_rnr_err") - refused, 0, 3);
     assert_int_equal(kill(pid, SIGKILL), 0);
     WAIT_UNTIL(accepted->closed == 1);
+    world_close(world);
+}
+
+/* A process is killed in the middle of its one-sided WRITEs: they end with its connection. */
+SL_CASE(writer__is_killed)
+{
+    unsigned access = SL_TRANSPORT_RMA_PEERS_READ | SL_TRANSPORT_RMA_PEERS_WRITE;
+    const uint32_t size = 10;
+    struct world *world = world_open(1, NULL);
+    struct node *server = &world->nodes[0];
+    node_run(server, add_region, &access);
+    WAIT_UNTIL(rma.added == 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        memset(rma.memory, 0x22, RMA_BYTES);
+        pid_t pid = nursery_bear(
+            &(struct order){.endpoint = server->bound, .only_writes = true, .token = rma.ours});
+        struct peer *accepted = node_peer(server, i);
+        WAIT_UNTIL(accepted->open);
+        node_run(server, admit, accepted->conn);
+        peer_send_from_test(accepted, &size, 1);
+        WAIT_UNTIL(((const volatile uint8_t *)rma.memory)[RMA_BYTES - 1] == 0x11);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        WAIT_UNTIL(accepted->closed == 1);
+    }
+    memset(rma.memory, 0x22, RMA_BYTES);
+    node_run(server, remove_region, NULL);
+    WAIT_UNTIL(rma.removed == 1);
+    assert_int_equal(rma.memory[0], 0x22);
+    assert_memory_equal(rma.memory, rma.memory + 1, RMA_BYTES - 1);
     world_close(world);
 }
 

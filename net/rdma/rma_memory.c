@@ -1,0 +1,248 @@
+#include "net/rdma/rma_memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reactor/offload.h"
+
+#define CLOSE_NS (10 * SL_CLOCK_NS_PER_S)
+
+struct region {
+    struct sl_rdma *rdma;
+    struct sl_rdma_nic *nic; /* NULL: its device is gone */
+    uint64_t key;
+    uint8_t *base;
+    size_t bytes;
+    unsigned access;
+    struct ibv_mr *mr; /* NULL: not registered, or not any more */
+    int reason;        /* errno of a failed registration */
+    struct sl_offload_job job;
+};
+
+struct sl_rdma_rma {
+    struct sl_offload *offload;
+    struct region *regions[SL_LIMIT_TRANSFER_BUFFERS]; /* by ascending base */
+    uint32_t count;
+    uint32_t jobs; /* of the offload */
+};
+
+/* Index of the first region behind an address. */
+static uint32_t index_behind(const struct sl_rdma_rma *rma, uintptr_t at)
+{
+    uint32_t low = 0, high = rma->count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if ((uintptr_t)rma->regions[middle]->base <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void insert(struct sl_rdma_rma *rma, struct region *region)
+{
+    const uint32_t index = index_behind(rma, (uintptr_t)region->base);
+    memmove(rma->regions + index + 1, rma->regions + index,
+            (rma->count - index) * sizeof rma->regions[0]);
+    rma->regions[index] = region;
+    rma->count++;
+}
+
+static uint32_t index_of(const struct sl_rdma_rma *rma, uint64_t key)
+{
+    uint32_t index = 0;
+    while (index < rma->count && rma->regions[index]->key != key) {
+        index++;
+    }
+    return index;
+}
+
+static void take_out(struct sl_rdma_rma *rma, const struct region *region)
+{
+    const uint32_t index = index_of(rma, region->key);
+    rma->count--;
+    memmove(rma->regions + index, rma->regions + index + 1,
+            (rma->count - index) * sizeof rma->regions[0]);
+}
+
+/* Regions seldom overlap: the first one before the address is the one. */
+bool sl_rdma_rma_memory_key(const struct sl_rdma_nic *nic, const void *at, uint32_t bytes,
+                            uint32_t *key)
+{
+    const struct sl_rdma_rma *rma = nic->rdma->rma;
+    for (uint32_t i = rma != NULL ? index_behind(rma, (uintptr_t)at) : 0; i-- > 0;) {
+        const struct region *region = rma->regions[i];
+        const size_t offset = (uintptr_t)at - (uintptr_t)region->base;
+        if (region->mr != NULL && region->nic == nic && offset <= region->bytes &&
+            bytes <= region->bytes - offset) {
+            *key = region->mr->lkey;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Registration. Relaxed ordering could let a peer's later write become visible before an earlier
+ * one. */
+
+static void pin(struct sl_offload_job *job)
+{
+    struct region *region = SL_CONTAINER_OF(job, struct region, job);
+    const struct sl_rdma_nic *nic = region->nic;
+    const bool is_written = (region->access & SL_TRANSPORT_RMA_PEERS_WRITE) != 0;
+    const bool is_read = (region->access & SL_TRANSPORT_RMA_PEERS_READ) != 0;
+    int access = IBV_ACCESS_LOCAL_WRITE;
+    access |= is_read ? IBV_ACCESS_REMOTE_READ : 0;
+    access |= is_written                ? IBV_ACCESS_REMOTE_WRITE
+              : nic->caps.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING
+                                        : 0;
+    errno = 0;
+    region->mr = nic->rdma->library->reg_mr(nic->pd, region->base, region->bytes, access);
+    region->reason = region->mr == NULL ? errno : 0;
+}
+
+static void on_pinned(struct sl_offload_job *job)
+{
+    struct region *region = SL_CONTAINER_OF(job, struct region, job);
+    struct sl_rdma *rdma = region->rdma;
+    rdma->rma->jobs--;
+    if (rdma->closing) {
+        return; /* sl_rdma_rma_memory_close frees it */
+    }
+    struct sl_transport_rma_token token = {0};
+    const uint64_t key = region->key;
+    int err = job->err;
+    if (err == 0 && region->mr == NULL) {
+        sl_rdma_memory_explain(region->nic, region->bytes, region->reason);
+        err = sl_rdma_memory_is_short(region->reason) ? SL_ERR_NO_MEMORY : SL_ERR_IO;
+    }
+    if (err == 0) {
+        token = (struct sl_transport_rma_token){.name = (uintptr_t)region->base,
+                                                .bytes = region->bytes,
+                                                .remote_key = region->mr->rkey,
+                                                .access = region->access};
+    } else {
+        take_out(rdma->rma, region);
+        free(region);
+    }
+    sl_transport_rma_report_added(&rdma->base, key, &token, err);
+}
+
+static int prepare(struct sl_rdma *rdma)
+{
+    if (rdma->rma == NULL) {
+        rdma->rma = calloc(1, sizeof *rdma->rma);
+    }
+    if (rdma->rma == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_rdma_rma *rma = rdma->rma;
+    return rma->offload != NULL ? 0
+                                : sl_offload_create(rdma->base.reactor, "rdma-pin", &rma->offload);
+}
+
+int sl_rdma_rma_memory_add(struct sl_rdma_nic *nic, uint64_t key, void *base, size_t bytes,
+                           unsigned access)
+{
+    struct sl_rdma *rdma = nic->rdma;
+    const int err = prepare(rdma);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_rdma_rma *rma = rdma->rma;
+    if (index_of(rma, key) < rma->count) {
+        return SL_ERR_EXISTS;
+    }
+    if (rma->count == SL_LIMIT_TRANSFER_BUFFERS) {
+        return SL_ERR_TOO_LARGE;
+    }
+    struct region *region = calloc(1, sizeof *region);
+    if (region == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *region = (struct region){.rdma = rdma,
+                              .nic = nic,
+                              .key = key,
+                              .base = base,
+                              .bytes = bytes,
+                              .access = access,
+                              .job = {.work = pin, .done = on_pinned, .allocates = true}};
+    insert(rma, region);
+    rma->jobs++;
+    sl_offload_post(rma->offload, &region->job);
+    return 0;
+}
+
+static void dereg(struct region *region)
+{
+    if (region->mr != NULL) {
+        (void)region->rdma->library->dereg_mr(region->mr);
+        region->mr = NULL;
+    }
+}
+
+static void unpin(struct sl_offload_job *job)
+{
+    dereg(SL_CONTAINER_OF(job, struct region, job));
+}
+
+static void on_unpinned(struct sl_offload_job *job)
+{
+    struct region *region = SL_CONTAINER_OF(job, struct region, job);
+    struct sl_rdma *rdma = region->rdma;
+    const uint64_t key = region->key;
+    rdma->rma->jobs--;
+    dereg(region); /* if there was no thread */
+    free(region);
+    if (!rdma->closing) {
+        sl_transport_rma_report_removed(&rdma->base, key, 0);
+    }
+}
+
+void sl_rdma_rma_memory_remove(struct sl_rdma *rdma, uint64_t key)
+{
+    struct sl_rdma_rma *rma = rdma->rma;
+    const uint32_t index = rma != NULL ? index_of(rma, key) : 0;
+    sl_assert(rma != NULL && index < rma->count);
+    struct region *region = rma->regions[index];
+    take_out(rma, region);
+    region->job = (struct sl_offload_job){.work = unpin, .done = on_unpinned, .allocates = true};
+    rma->jobs++;
+    sl_offload_post(rma->offload, &region->job);
+}
+
+bool sl_rdma_rma_memory_is_busy(const struct sl_rdma *rdma)
+{
+    return rdma->rma != NULL && rdma->rma->jobs > 0;
+}
+
+void sl_rdma_rma_memory_unpin(struct sl_rdma_nic *nic)
+{
+    struct sl_rdma_rma *rma = nic->rdma->rma;
+    for (uint32_t i = 0; rma != NULL && i < rma->count; i++) {
+        if (rma->regions[i]->nic == nic) {
+            dereg(rma->regions[i]);
+            rma->regions[i]->nic = NULL;
+        }
+    }
+}
+
+/* If a registration hangs in the kernel, its region must stay. */
+void sl_rdma_rma_memory_close(struct sl_rdma *rdma)
+{
+    struct sl_rdma_rma *rma = rdma->rma;
+    if (rma == NULL) {
+        return;
+    }
+    if (rma->offload == NULL || sl_offload_destroy(&rma->offload, CLOSE_NS)) {
+        for (uint32_t i = 0; i < rma->count; i++) {
+            dereg(rma->regions[i]);
+            free(rma->regions[i]);
+        }
+    }
+    free(rma);
+    rdma->rma = NULL;
+}
