@@ -73,7 +73,8 @@ struct sl_transfer_options {
 
 /* Starts the reactors, listens, and writes the engine's record to the metadata store. The caller
  * owns *out. Errors: INVALID (an option; the log names it), REFUSED (no secret, neither loopback
- * nor insecure), EXISTS (the name is alive elsewhere), IN_USE, DEADLINE, UNSUPPORTED, NO_MEMORY. */
+ * nor insecure), EXISTS (the name is alive elsewhere), IN_USE, DEADLINE, IO (the metadata store
+ * cannot be reached), TOO_LARGE (the matrix), UNSUPPORTED, NO_MEMORY. */
 SL_API int sl_transfer_create(const struct sl_transfer_options *options, struct sl_transfer **out);
 
 /* Cancels batches and waits for their end (50 ms), removes the record, closes all connections and
@@ -130,8 +131,10 @@ SL_API int sl_transfer_memory_free(struct sl_transfer *transfer, void **memory,
 struct sl_transfer_segment;
 
 /* Finds the engine with this name and connects to it. Opening one's own name is allowed. Errors:
- * NOT_FOUND (no record), REFUSED (another secret), DEADLINE (the reason says whether a process
- * listens at the address), INVALID, TOO_LARGE (SL_LIMIT_TRANSFER_SEGMENTS). */
+ * NOT_FOUND (no record), REFUSED (another secret; or the record is that of a process that has
+ * ended: the reason has its address and age), DEADLINE (the reason says whether a process listens
+ * at the address), IO (the metadata store cannot be reached), PROTOCOL (the record is invalid),
+ * INVALID, TOO_LARGE (SL_LIMIT_TRANSFER_SEGMENTS). */
 SL_API int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name,
                                     uint32_t timeout_ms, struct sl_transfer_segment **out);
 

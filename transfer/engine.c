@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "reactor/topology.h"
 #include "transfer/batch.h"
+#include "transfer/directory.h"
 #include "transfer/error.h"
 #include "transfer/inbox.h"
 #include "transfer/memory.h"
@@ -50,6 +51,7 @@ static void destroy_reactors(struct sl_transfer *transfer)
     if (transfer->ports != NULL) {
         sl_port_set_destroy(&transfer->ports, NULL);
     }
+    sl_transfer_directory_close(transfer);
     for (uint32_t i = 0; i < count; i++) {
         if (transfer->reactors[i] != NULL) {
             sl_reactor_destroy(&transfer->reactors[i]);
@@ -61,6 +63,9 @@ static int start_reactors(struct sl_transfer *transfer)
 {
     const uint32_t count = transfer->settings.reactor_count;
     int err = create_reactors(transfer);
+    if (err == 0 && (err = sl_transfer_directory_open(transfer)) != 0) {
+        return err;
+    }
     for (uint32_t i = 0; err == 0 && i < count; i++) {
         err = sl_reactor_start(transfer->reactors[i], NULL, NULL);
     }
@@ -85,6 +90,7 @@ static int call_all(struct sl_transfer *transfer,
 static void transfer_free(struct sl_transfer *transfer)
 {
     if (transfer->ports != NULL) {
+        sl_transfer_directory_withdraw(transfer);
         (void)call_all(transfer, sl_transfer_io_stop);
     }
     destroy_reactors(transfer);
@@ -106,7 +112,8 @@ static int start(struct sl_transfer *transfer)
     }
     err = start_reactors(transfer);
     err = err != 0 ? err : call_all(transfer, sl_transfer_io_start);
-    return err != 0 ? err : call_all(transfer, sl_transfer_target_listen);
+    err = err != 0 ? err : call_all(transfer, sl_transfer_target_listen);
+    return err != 0 ? err : sl_transfer_directory_publish(transfer);
 }
 
 static int allocate(struct sl_transfer *transfer)

@@ -6,6 +6,8 @@
 #include "transfer/io.h"
 #include "transfer/settings.h"
 
+struct sl_names;
+
 struct sl_transfer {
     struct sl_transfer_settings settings;
     char name[SL_TRANSFER_NAME_BYTES]; /* of the segment: "host:port" */
@@ -13,6 +15,8 @@ struct sl_transfer {
     struct sl_reactor **reactors;      /* [settings.reactor_count] */
     struct sl_transfer_io *ios;        /* likewise */
     struct sl_port_set *ports;
+    struct sl_names *names; /* directory.h; the first reactor's; NULL: P2PHANDSHAKE */
+    bool is_published;      /* the store has the engine's record */
 
     /* Under the lock of the ports. */
     struct sl_transfer_registration **registrations; /* memory.c; by ascending address */

@@ -8,6 +8,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "transfer/directory.h"
 #include "transfer/engine.h"
 #include "transfer/error.h"
 
@@ -398,7 +399,9 @@ static const struct sl_session_events session_events = {
 struct open_call {
     struct sl_transfer_call call;
     struct sl_transfer_segment *segment;
+    uint64_t incarnation; /* 0: any */
     uint32_t timeout_ms;
+    bool is_stored; /* in the metadata store: a process listens there, or has ended */
 };
 
 static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
@@ -413,12 +416,14 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
         .hello = {.purpose = SL_MESSAGE_PURPOSE_TRANSFER,
                   .role = SL_MESSAGE_ROLE_CLIENT,
                   .client_id = segment->client_id,
+                  .incarnation = open->incarnation,
                   .checksum = engine->settings.checksum},
         .events = &session_events,
         .ctx = segment,
         .peer_name = segment->name,
         .start_timeout_ns = open->timeout_ms * SL_CLOCK_NS_PER_MS,
         .persistent = true,
+        .ends_if_refused = open->is_stored,
         .secret = &engine->settings.secret,
     };
     segment->gone.run = peer_gone;
@@ -430,21 +435,17 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 }
 
 static int segment_create(struct sl_transfer *transfer, const char *name,
-                          struct sl_transfer_segment **out)
+                          const struct sl_endpoint *endpoint, struct sl_transfer_segment **out)
 {
     const uint32_t reactor_count = transfer->settings.reactor_count;
-    struct sl_endpoint endpoint;
-    int err = sl_transfer_settings_parse_name(name, &endpoint);
-    if (err != 0) {
-        return err;
-    }
+    int err = 0;
     struct sl_transfer_segment *made =
         calloc(1, sizeof *made + reactor_count * sizeof made->routes[0]);
     if (made == NULL) {
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for a segment");
     }
     made->engine = transfer;
-    made->endpoint = endpoint;
+    made->endpoint = *endpoint;
     (void)!getrandom(&made->client_id, sizeof made->client_id, 0);
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     for (uint32_t i = 0; i < reactor_count; i++) {
@@ -543,19 +544,26 @@ int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name, uin
     sl_assert(transfer != NULL);
     sl_assert(out != NULL);
     struct sl_transfer_segment *segment = NULL;
+    struct sl_transfer_place place;
+    const uint64_t begin_ns = sl_clock_now_ns(sl_clock_system());
     int err = sl_transfer_settings_check_timeout(timeout_ms);
-    err = err != 0 ? err : segment_create(transfer, name, &segment);
+    err = err != 0 ? err : sl_transfer_directory_find(transfer, name, timeout_ms, &place);
+    err = err != 0 ? err : segment_create(transfer, name, &place.endpoint, &segment);
     if (err != 0) {
         return err;
     }
-    struct open_call open = {
-        .call = {.run = open_here}, .segment = segment, .timeout_ms = timeout_ms};
+    const uint64_t spent_ms = (sl_clock_now_ns(sl_clock_system()) - begin_ns) / SL_CLOCK_NS_PER_MS;
+    struct open_call open = {.call = {.run = open_here},
+                             .segment = segment,
+                             .incarnation = place.record.incarnation,
+                             .timeout_ms =
+                                 spent_ms < timeout_ms ? timeout_ms - (uint32_t)spent_ms : 1,
+                             .is_stored = place.is_stored};
     err = sl_transfer_io_call(segment->home, &open.call);
     if (err != 0) {
-        char reason[SL_TRANSFER_REASON_BYTES];
-        (void)snprintf(reason, sizeof reason, "%s", sl_transfer_last_error());
+        (void)sl_transfer_directory_fail(&place, err);
         segment_destroy(segment);
-        return sl_transfer_fail(err, "%s", reason);
+        return err;
     }
     *out = segment;
     return sl_transfer_succeed();

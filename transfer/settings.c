@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/control/message_transfer.h"
+#include "reactor/devices.h"
 #include "transfer/error.h"
+#include "transfer/matrix.h"
 
 /* TCP_CA_NAME_MAX of Linux, with NUL. */
 #define CONGESTION_CONTROL_BYTES 16
@@ -102,10 +105,12 @@ static int take_endpoints(struct sl_transfer_settings *out, const char *endpoint
                                   endpoints);
 }
 
-static int check_metadata(const char *metadata)
+/* The files for TLS are those of the engine. */
+static int take_metadata(struct sl_transfer_settings *out, const char *metadata)
 {
-    if (metadata == NULL || strcmp(metadata, "P2PHANDSHAKE") == 0) {
-        return 0;
+    char reason[SL_TRANSFER_REASON_BYTES];
+    if (metadata == NULL) {
+        return 0; /* P2PHANDSHAKE */
     }
     if (starts_with(metadata, "redis://") || starts_with(metadata, "rediss://")) {
         return sl_transfer_fail(SL_ERR_UNSUPPORTED,
@@ -113,8 +118,44 @@ static int check_metadata(const char *metadata)
                                 "P2PHANDSHAKE",
                                 metadata);
     }
-    return sl_transfer_fail(SL_ERR_UNSUPPORTED,
-                            "metadata %s: this version supports P2PHANDSHAKE only", metadata);
+    if (sl_metastore_address_parse(metadata, &out->metadata, reason, sizeof reason) != 0) {
+        return sl_transfer_fail(SL_ERR_INVALID, "metadata %s", reason);
+    }
+    out->metadata.etcd.authority = out->metadata.http.authority = out->tls.authority;
+    out->metadata.etcd.certificate = out->metadata.http.certificate = out->tls.certificate;
+    out->metadata.etcd.key = out->metadata.http.key = out->tls.key;
+    return 0;
+}
+
+/* The matrix of the option, or else that of this host's devices. */
+static int take_matrix(struct sl_transfer_settings *out, const char *text)
+{
+    struct sl_devices devices;
+    struct sl_matrix matrix;
+    char reason[SL_TRANSFER_REASON_BYTES];
+    sl_devices_read_host(&devices);
+    if (is_given(text)) {
+        const int err =
+            sl_matrix_parse(text, "nic_priority_matrix", &devices, &matrix, reason, sizeof reason);
+        if (err != 0) {
+            return sl_transfer_fail(err, "%s", err == SL_ERR_NO_MEMORY ? "out of memory" : reason);
+        }
+    } else {
+        sl_matrix_discover(&devices, &matrix);
+    }
+    if (sl_matrix_write(&matrix, &out->matrix) != 0) {
+        return sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    if (strlen(out->matrix) < SL_MESSAGE_MATRIX_BYTES) {
+        return 0;
+    }
+    if (is_given(text)) {
+        return sl_transfer_fail(SL_ERR_TOO_LARGE, "nic_priority_matrix: it has more than %u bytes",
+                                SL_MESSAGE_MATRIX_BYTES - 1);
+    }
+    free(out->matrix); /* without one, all devices count the same */
+    out->matrix = NULL;
+    return 0;
 }
 
 /* Security */
@@ -220,9 +261,7 @@ static int check_devices(const struct sl_transfer_options *options)
 {
     const struct {
         const char *name, *value;
-    } texts[] = {{"nic_priority_matrix", options->nic_priority_matrix},
-                 {"rdma_device", options->rdma_device},
-                 {"dpdk_device", options->dpdk_device}};
+    } texts[] = {{"rdma_device", options->rdma_device}, {"dpdk_device", options->dpdk_device}};
     for (uint32_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (is_given(texts[i].value)) {
             return sl_transfer_fail(SL_ERR_UNSUPPORTED,
@@ -256,11 +295,12 @@ int sl_transfer_settings_init(struct sl_transfer_settings *out,
                                          .pin_cores = options->pin_cores,
                                          .checksum = options->checksum};
     int err = take_numbers(out, options);
-    err = err != 0 ? err : check_metadata(options->metadata);
     err = err != 0 ? err : check_devices(options);
     err = err != 0 ? err : take_name(out, options);
     err = err != 0 ? err : take_endpoints(out, options->endpoints);
     err = err != 0 ? err : take_security(out, options);
+    err = err != 0 ? err : take_metadata(out, options->metadata);
+    err = err != 0 ? err : take_matrix(out, options->nic_priority_matrix);
     err = err != 0 ? err : take_congestion_control(out, options->congestion_control);
     if (err != 0) {
         sl_transfer_settings_fini(out);
@@ -274,6 +314,7 @@ void sl_transfer_settings_fini(struct sl_transfer_settings *settings)
     free((char *)(uintptr_t)settings->tls.key);
     free((char *)(uintptr_t)settings->tls.authority);
     free((char *)(uintptr_t)settings->tls.peer_name);
+    free(settings->matrix);
     free(settings->congestion_control);
     explicit_bzero(settings, sizeof *settings);
 }

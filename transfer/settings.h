@@ -5,6 +5,7 @@
 #include <starling_transfer.h>
 
 #include "core/secret.h"
+#include "metastore/address.h"
 #include "net/transport.h"
 
 #define SL_TRANSFER_SETTINGS_LANES           2
@@ -16,8 +17,10 @@
 #define SL_TRANSFER_SETTINGS_SLICE_BYTES_MIN (4U << 10)
 
 struct sl_transfer_settings {
-    struct sl_endpoint control; /* of the engine's name; port 0: any */
-    struct sl_endpoint data;    /* TCP; port 0: any, one for each reactor */
+    struct sl_endpoint control;           /* of the engine's name; port 0: any */
+    struct sl_endpoint data;              /* TCP; port 0: any, one for each reactor */
+    struct sl_metastore_address metadata; /* its strings are those of tls */
+    char *matrix;                         /* NIC priority matrix, as JSON; NULL: none */
     struct sl_secret secret;
     struct sl_transport_options transport; /* its strings are those below */
     struct sl_transport_tls tls;

@@ -119,13 +119,16 @@ static void fill_page(const struct sl_transfer_table *table, uint64_t above,
     }
 }
 
-static bool fill_endpoints(const struct sl_transfer *engine, struct sl_message_segment *out)
+/* Only the first page has this. */
+static bool fill_head(const struct sl_transfer *engine, struct sl_message_segment *out)
 {
     const uint32_t count = engine->settings.reactor_count < SL_MESSAGE_ENDPOINTS_MAX
                                ? engine->settings.reactor_count
                                : SL_MESSAGE_ENDPOINTS_MAX;
+    const char *matrix = engine->settings.matrix;
     out->endpoints = calloc(count, sizeof *out->endpoints);
-    if (out->endpoints == NULL) {
+    out->matrix = matrix != NULL ? strdup(matrix) : NULL;
+    if (out->endpoints == NULL || (out->matrix == NULL && matrix != NULL)) {
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -143,7 +146,7 @@ static void answer_segment(struct guest *guest, const struct sl_message *request
     segment->incarnation = guest->io->engine->incarnation;
     segment->buffers.items = calloc(SL_MESSAGE_BUFFERS_MAX, sizeof *segment->buffers.items);
     if (segment->buffers.items == NULL ||
-        (request->above == 0 && !fill_endpoints(guest->io->engine, segment))) {
+        (request->above == 0 && !fill_head(guest->io->engine, segment))) {
         drop(guest, "no memory to answer it");
     } else {
         guest->wants_changes = true;
