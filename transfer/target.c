@@ -60,7 +60,11 @@ static void send_message(struct guest *guest, const struct sl_message *message)
         return;
     }
     sl_message_encode(message, room + SL_FRAME_HEADER_BYTES);
-    const struct sl_frame frame = {.type = SL_FRAME_CONTROL, .payload_bytes = (uint32_t)bytes};
+    const struct sl_frame frame = {
+        .type = SL_FRAME_CONTROL,
+        .payload_bytes = (uint32_t)bytes,
+        .flags = guest->greeting.hello.checksum ? SL_FRAME_CHECKSUM : 0,
+    };
     sl_outbox_commit(&guest->io->outbox, guest->conn, &guest->queue, &frame, NULL, 0, NULL, NULL);
 }
 
@@ -313,6 +317,7 @@ static void welcome(struct guest *guest)
     if (guest->rma != NULL) {
         sl_rma_target_open(guest->rma, &rma_events, guest, guest->conn, &guest->io->outbox,
                            &guest->queue, guest->io->discard);
+        guest->rma->checksum = guest->greeting.hello.checksum;
     }
 }
 

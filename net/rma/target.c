@@ -177,6 +177,7 @@ static void commit(struct sl_rma_target *target, struct sl_frame frame, const ui
     struct sl_credit *credit = &target->credit, *due = &target->due;
     const uint32_t room = target->free_count - credit->requests;
     const uint32_t requests = due->requests < room ? due->requests : room;
+    frame.flags = target->checksum ? SL_FRAME_CHECKSUM : 0;
     frame.credit_requests = (uint16_t)requests;
     frame.credit_bytes = (uint32_t)due->bytes;
     sl_credit_grant(credit, due->bytes, requests);

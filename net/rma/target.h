@@ -56,6 +56,7 @@ struct sl_rma_target {
     struct sl_conn *conn; /* NULL: not open */
     struct sl_outbox *outbox;
     struct sl_outbox_queue *queue;
+    bool checksum; /* the peer requested checksums; set after open */
     /* Memory of SL_LIMIT_FRAME_PAYLOAD_BYTES into which the DATA of refused WRITEs is received; it
      * may be shared by all targets of a reactor, since nobody reads it. */
     void *discard;
