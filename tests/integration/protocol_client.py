@@ -16,18 +16,18 @@ import time
 
 VERSION = 1
 MAGIC = 0x534C
-CONTROL, REQUEST, REPLY, CREDIT = 1, 2, 3, 4
+CONTROL, REQUEST, REPLY, CREDIT, DATA = 1, 2, 3, 4, 5
 FLAG_CHECKSUM = 1
-PAYLOAD_MAX = {CONTROL: 1 << 20, REQUEST: 4 << 20, REPLY: 4 << 20, CREDIT: 0}
+PAYLOAD_MAX = {CONTROL: 1 << 20, REQUEST: 4 << 20, REPLY: 4 << 20, CREDIT: 0, DATA: 4 << 20}
 
-PURPOSE_CONTROL, PURPOSE_DATA, PURPOSE_REPLICA = 1, 2, 3
+PURPOSE_CONTROL, PURPOSE_DATA, PURPOSE_REPLICA, PURPOSE_TRANSFER = 1, 2, 3, 4
 ROLE_PS, ROLE_WORKER, ROLE_CLIENT = 1, 2, 3
 SPARSE, DENSE, KV = 0, 1, 2
 ASP, BSP, SSP = 0, 1, 2
 CLOCK_FINISHED = 0xFFFFFFFF
 
 INVALID, DEADLINE, REFUSED, PROTOCOL, OTHER_VERSION, NOT_FOUND, EXISTS = 1, 3, 5, 6, 7, 8, 9
-WRONG_SHARD, AGAIN, TOO_LARGE = 10, 11, 15
+WRONG_SHARD, AGAIN, UNSUPPORTED, TOO_LARGE = 10, 11, 14, 15
 
 PULL, PULL_POOLED, PUSH, PUSH_PULL = 1, 2, 3, 4
 DENSE_PULL, DENSE_PUSH, DENSE_PUSH_PULL, TICK = 5, 6, 7, 8
@@ -75,7 +75,7 @@ def crc32c(data):
 # ---- The part of protobuf that the page uses ----
 
 # Message name -> {field name: (number, type)}; a type in brackets is repeated, one with a capital
-# letter is a message.
+# letter is a message. "packed64": repeated fixed64, which protobuf packs.
 SCHEMA = {
     "Control": {
         "id": (1, "uint"), "hello": (2, "Hello"), "welcome": (3, "Welcome"), "error": (4, "Error"),
@@ -87,13 +87,18 @@ SCHEMA = {
         "expired": (18, "Expired"), "join": (19, "Join"), "joined": (20, "Joined"), "ended": (21, "Ended"),
         "checkpoint": (22, "Checkpoint"), "checkpoint_part": (23, "CheckpointPart"),
         "checkpoint_publish": (24, "CheckpointPublish"),
-        "checkpoint_ask": (25, "CheckpointAsk"), "checkpoint_done": (26, "CheckpointDone")},
+        "checkpoint_ask": (25, "CheckpointAsk"), "checkpoint_done": (26, "CheckpointDone"),
+        "segment_get": (27, "SegmentGet"), "segment": (28, "Segment"), "buffer_added": (29, "BufferAdded"),
+        "buffer_gone": (30, "BufferGone"), "buffer_released": (31, "BufferReleased"),
+        "notice": (32, "Notice"), "notice_taken": (33, "NoticeTaken"), "fence": (34, "Fence"),
+        "fenced": (35, "Fenced")},
     "Hello": {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
         "task_index": (4, "uint"), "client_id": (5, "uint"), "shard": (6, "uint"),
         "software": (7, "string"), "checksum": (8, "uint"), "nonce": (9, "bytes"),
         "join_running": (10, "uint"), "any_task": (11, "uint"), "epoch": (12, "uint"),
-        "state": (13, "uint")},
+        "state": (13, "uint"), "incarnation": (14, "uint"), "lane": (15, "uint"),
+        "lane_epoch": (16, "uint")},
     "Welcome": {
         "protocol_version": (1, "uint"), "credit_bytes": (2, "uint"),
         "credit_requests": (3, "uint"), "shard": (4, "uint"), "shard_count": (5, "uint"),
@@ -161,6 +166,20 @@ SCHEMA = {
         "time_ms": (4, "uint")},
     "CheckpointAsk": {"timeout_ms": (1, "uint")},
     "CheckpointDone": {"number": (1, "uint")},
+    "SegmentGet": {"above": (1, "uint")},
+    "Token": {"endpoint": (1, "uint"), "token": (2, "bytes")},
+    "Buffer": {"key": (1, "fixed64"), "address": (2, "uint"), "bytes": (3, "uint"), "access": (4, "uint"),
+               "location": (5, "string"), "tokens": (6, ["Token"])},
+    "SegmentEndpoint": {"endpoint": (1, "string"), "device": (2, "string")},
+    "Segment": {"incarnation": (1, "uint"), "host": (2, "string"), "endpoints": (3, ["SegmentEndpoint"]),
+                "matrix": (4, "string"), "buffers": (5, ["Buffer"]), "more": (6, "uint")},
+    "BufferAdded": {"buffers": (1, ["Buffer"])},
+    "BufferGone": {"keys": (1, "packed64")},
+    "BufferReleased": {"keys": (1, "packed64")},
+    "Notice": {"sequence": (1, "uint"), "sender": (2, "string"), "name": (3, "string"), "text": (4, "bytes")},
+    "NoticeTaken": {},
+    "Fence": {"lane": (1, "uint"), "epoch": (2, "uint")},
+    "Fenced": {},
 }
 
 
@@ -189,6 +208,10 @@ def _encode_field(number, kind, value):
         return _varint(number << 3) + _varint(value) if value else b""
     if kind == "float":
         return _varint(number << 3 | 5) + struct.pack("<f", value) if value else b""
+    if kind == "fixed64":
+        return _varint(number << 3 | 1) + struct.pack("<Q", value) if value else b""
+    if kind == "packed64":
+        kind, value = "bytes", _u64(value)
     content = (value if kind == "bytes" else value.encode() if kind == "string"
                else encode(kind, value))
     if kind in ("string", "bytes") and not content:
@@ -224,7 +247,7 @@ def _read_value(data, at, wire):
 def _default(kind):
     if isinstance(kind, list):
         return []
-    return {"uint": 0, "float": 0.0, "string": "", "bytes": b""}[kind]
+    return {"uint": 0, "float": 0.0, "string": "", "bytes": b"", "fixed64": 0, "packed64": []}[kind]
 
 
 def _decode_value(kind, raw):
@@ -232,6 +255,10 @@ def _decode_value(kind, raw):
         return raw
     if kind == "float":
         return struct.unpack("<f", raw)[0]
+    if kind == "fixed64":
+        return struct.unpack("<Q", raw)[0]
+    if kind == "packed64":
+        return list(struct.unpack(f"<{len(raw) // 8}Q", raw))
     if kind == "bytes":
         return raw
     return raw.decode() if kind == "string" else decode(kind, raw)
@@ -262,10 +289,14 @@ def decode(message, data):
 
 def proof_text(side, hello, server_nonce):
     """What a proof is the HMAC of; `side` is b"client" or b"server", `hello` its fields."""
-    return ((b"starling " + side).ljust(16, b"\0") + hello["nonce"] + server_nonce
+    text = ((b"starling " + side).ljust(16, b"\0") + hello["nonce"] + server_nonce
             + struct.pack("<5IQ2B", hello["protocol_version"], hello["purpose"], hello["role"],
                           hello["task_index"], hello["shard"], hello["client_id"],
                           hello["checksum"], hello.get("join_running", 0) + 2 * hello.get("any_task", 0)))
+    if hello["purpose"] == PURPOSE_TRANSFER:
+        text += struct.pack("<QIQ", hello.get("incarnation", 0), hello.get("lane", 0),
+                            hello.get("lane_epoch", 0))
+    return text
 
 
 def prove(secret, side, hello, server_nonce):
@@ -494,7 +525,8 @@ class Connection:
     """One connection after its hello: control messages, requests, and the credit they spend."""
 
     def __init__(self, endpoint, purpose, role=ROLE_CLIENT, task_index=0, client_id=0, shard=0,
-                 checksum=False, secret=b"", wait_s=WAIT_S):
+                 checksum=False, secret=b"", wait_s=WAIT_S, **more):
+        """more: further fields of the hello."""
         self.socket = socket.create_connection(endpoint_address(endpoint), timeout=WAIT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.checksum = checksum
@@ -507,7 +539,7 @@ class Connection:
         self.client_id = client_id or random.getrandbits(64)
         hello = {"protocol_version": VERSION, "purpose": purpose, "role": role,
                  "task_index": task_index, "client_id": self.client_id, "shard": shard,
-                 "software": "protocol_client.py", "checksum": checksum}
+                 "software": "protocol_client.py", "checksum": checksum, **more}
         self.welcome = self._greet(hello, secret, wait_s)
 
     def _greet(self, hello, secret, wait_s):

@@ -1,4 +1,4 @@
-"""Installs libstarling and libstarling_kv into a temporary prefix and uses them as a stranger would:
+"""Installs libstarling and its sister libraries into a temporary prefix and uses them as a stranger would:
 the examples are compiled with pkg-config and with CMake, against the shared and against the static
 libraries, and each program is run: against a real starling-ps, or as a whole job of its own. The
 shared libraries must show the functions of the public headers and nothing else.
@@ -7,6 +7,7 @@ Usage: client_package_test.py SOURCE_DIR BUILD_DIR COMPILER"""
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import harness  # noqa: E402: needs STARLING_BIN
 
 EXAMPLE = os.path.join(SOURCE, "examples/push_pull.c")
 KV_EXAMPLE = os.path.join(SOURCE, "examples/kv_handler.c")
+TRANSFER_EXAMPLE = os.path.join(SOURCE, "examples/transfer.c")
 EXPECTED = "7: 1 2\n42: 3 4\n1000: 5 6\n18446744073709551615: 7 8\n"
 
 
@@ -70,6 +72,19 @@ class Package(unittest.TestCase):
                          [f"worker {rank} of 3, 2 servers: 20 rounds: as expected"
                           for rank in range(3)])
 
+    def check_transfer(self, program, shared):
+        needed = run("readelf", "-d", program)
+        self.assertEqual("libstarling_transfer.so.0" in needed, shared)
+        self.assertNotIn("libstarling.so", needed)
+        publisher = subprocess.Popen([program, "publish", "a text"], stdout=subprocess.PIPE, text=True,
+                                     env=self.environment)
+        self.addCleanup(publisher.kill)
+        name = publisher.stdout.readline().strip()
+        self.assertEqual(run(program, "read", name, env=self.environment), "a text\n")
+        publisher.send_signal(signal.SIGINT)
+        publisher.communicate(timeout=30)
+        self.assertEqual(publisher.returncode, 0)
+
     def test_pkg_config_shared(self):
         program = os.path.join(self.directory, "by_pkg_config")
         run(COMPILER, EXAMPLE, "-o", program, *self.pkg_config("--cflags", "--libs"))
@@ -92,6 +107,16 @@ class Package(unittest.TestCase):
         run(COMPILER, KV_EXAMPLE, "-o", program, *libs)
         self.check_kv(program, shared=False)
 
+    def test_pkg_config_transfer(self):
+        program = os.path.join(self.directory, "transfer_by_pkg_config")
+        run(COMPILER, TRANSFER_EXAMPLE, "-o", program,
+            *self.pkg_config("--cflags", "--libs", package="starling-transfer"))
+        self.check_transfer(program, shared=True)
+        libs = self.pkg_config("--static", "--cflags", "--libs", package="starling-transfer")
+        libs = ["-l:libstarling_transfer.a" if flag == "-lstarling_transfer" else flag for flag in libs]
+        run(COMPILER, TRANSFER_EXAMPLE, "-o", program, *libs)
+        self.check_transfer(program, shared=False)
+
     def test_cmake(self):
         build = os.path.join(self.directory, "examples")
         run("cmake", "-S", os.path.join(SOURCE, "examples"), "-B", build, "-G", "Ninja",
@@ -101,6 +126,8 @@ class Package(unittest.TestCase):
         self.check(os.path.join(build, "push_pull_static"), shared=False)
         self.check_kv(os.path.join(build, "kv_handler"), shared=True)
         self.check_kv(os.path.join(build, "kv_handler_static"), shared=False)
+        self.check_transfer(os.path.join(build, "transfer"), shared=True)
+        self.check_transfer(os.path.join(build, "transfer_static"), shared=False)
 
     def check_shown(self, library, headers, others=()):
         public = set(others)
