@@ -368,6 +368,24 @@ SL_CASE(consumed__more_than_was_sent)
     shm_raw_close(&raw);
 }
 
+/* Memory for one-sided operations is not given to a stranger; what he unmaps is nobody's. */
+SL_CASE(ask__of_a_stranger)
+{
+    struct shm_raw raw = shm_raw_connect(server_endpoint());
+    struct sl_shm_ctrl_msg answer;
+    int fd;
+    assert_true(shm_raw_note(
+        &raw, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_RMA_UNMAPPED, .bytes = 42}, -1));
+    assert_true(shm_raw_note(
+        &raw, (struct sl_shm_ctrl_msg){.kind = SL_SHM_CTRL_MSG_RMA_ASK, .bytes = 42}, -1));
+    WAIT_UNTIL(sl_shm_ctrl_msg_receive(raw.fd, &answer, &fd) == 0 &&
+               answer.kind != SL_SHM_CTRL_MSG_WAKE);
+    assert_int_equal(answer.kind, SL_SHM_CTRL_MSG_RMA_WITHDRAW);
+    assert_int_equal(answer.bytes, 42);
+    assert_int_equal(fd, -1);
+    shm_raw_close(&raw);
+}
+
 SL_CASE(note__that_cannot_be)
 {
     const struct sl_shm_ctrl_msg notes[] = {
@@ -381,12 +399,15 @@ SL_CASE(note__that_cannot_be)
         {.kind = SL_SHM_CTRL_MSG_REGION, .bytes = 4096, .access = 2},
         {.kind = SL_SHM_CTRL_MSG_WITHDRAW, .region = 3},
         {.kind = SL_SHM_CTRL_MSG_WITHDRAW, .region = UINT32_MAX},
+        {.kind = SL_SHM_CTRL_MSG_RMA_GIVE, .bytes = 4096},     /* without memory */
+        {.kind = SL_SHM_CTRL_MSG_RMA_GIVE, .bytes = 4096},     /* nobody asked */
+        {.kind = SL_SHM_CTRL_MSG_RMA_WITHDRAW, .bytes = 1234}, /* of no operation */
     };
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
         uint32_t before = world->nodes[0].peer_count;
         struct shm_raw raw = shm_raw_connect(server_endpoint());
         struct peer *accepted = last_accepted(before);
-        bool brings = i >= 5 && notes[i].kind == SL_SHM_CTRL_MSG_REGION;
+        bool brings = (i >= 5 && notes[i].kind == SL_SHM_CTRL_MSG_REGION) || i == 11;
         int fd = brings ? make_memory(4096, F_SEAL_SHRINK) : -1;
         assert_true(shm_raw_note(&raw, notes[i], fd));
         WAIT_UNTIL(accepted->closed == 1);
@@ -427,14 +448,17 @@ static void play_at_random(uint64_t seed)
     struct shm_raw raw = shm_raw_connect(server_endpoint());
     int fd = make_memory(65536, F_SEAL_SHRINK);
     for (uint64_t moves = 1 + sl_hash_random(&seed) % 12; moves > 0; moves--) {
-        struct sl_shm_ctrl_msg note = {.kind = (uint16_t)(3 + sl_hash_random(&seed) % 5),
+        struct sl_shm_ctrl_msg note = {.kind = (uint16_t)(3 + sl_hash_random(&seed) % 9),
                                        .region = (uint32_t)(sl_hash_random(&seed) % 3),
                                        .access = (uint32_t)(sl_hash_random(&seed) % 2),
                                        .bytes = 65536};
         struct sl_shm_slot slot = random_slot(&seed, raw.sent + 1);
         switch (sl_hash_random(&seed) % 6) {
         case 0:
-            (void)shm_raw_note(&raw, note, note.kind == SL_SHM_CTRL_MSG_REGION ? fd : -1);
+            (void)shm_raw_note(
+                &raw, note,
+                note.kind == SL_SHM_CTRL_MSG_REGION || note.kind == SL_SHM_CTRL_MSG_RMA_GIVE ? fd
+                                                                                             : -1);
             break;
         case 1:
             scribble(&seed, &raw.segment->sides[sl_hash_random(&seed) % 2],
