@@ -335,7 +335,8 @@ int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
     if (err != 0) {
         return err;
     }
-    batch->deadline_ns = sl_clock_now_ns(sl_clock_system()) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    batch->deadline_ns =
+        sl_clock_now_ns(sl_reactor_clock(batch->io->reactor)) + timeout_ms * SL_CLOCK_NS_PER_MS;
     free(batch->sending);
     batch->sending = NULL;
     err = notice != NULL ? take_notice(batch, requests, count, notice) : 0;
@@ -382,7 +383,7 @@ const char *sl_transfer_batch_error(struct sl_transfer_batch *batch, uint32_t re
 int sl_transfer_batch_wait(struct sl_transfer_batch *batch)
 {
     sl_assert(batch != NULL);
-    sl_completion_wait(&batch->completion);
+    sl_transfer_setup_wait(&batch->engine->setup, &batch->completion);
     for (uint32_t i = 0; i < batch->count; i++) {
         if (batch->items[i].err != 0) {
             return sl_transfer_fail(batch->items[i].err, "%s", sl_transfer_batch_error(batch, i));
@@ -449,7 +450,7 @@ void sl_transfer_batch_free(struct sl_transfer_batch **batch)
         return;
     }
     sl_transfer_batch_cancel(gone);
-    sl_completion_wait(&gone->completion);
+    sl_transfer_setup_wait(&gone->engine->setup, &gone->completion);
     sl_port_set_lock(gone->engine->ports);
     sl_list_remove(&gone->link);
     gone->engine->batch_count--;

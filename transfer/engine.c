@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "core/assert.h"
 #include "core/log.h"
@@ -24,6 +23,12 @@ static int create_reactors(struct sl_transfer *transfer)
     const struct sl_transfer_settings *settings = &transfer->settings;
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < settings->reactor_count; i++) {
+        transfer->ios[i].engine = transfer;
+        transfer->ios[i].index = i;
+        if (transfer->setup.reactors != NULL) {
+            transfer->ios[i].reactor = transfer->reactors[i] = transfer->setup.reactors[i];
+            continue;
+        }
         struct sl_reactor_options options = {
             .index = i, .core = -1, .polling = settings->polling, .spin_us = SPIN_US};
         (void)snprintf(options.name, sizeof options.name, "transfer.%u", i % SL_LIMIT_REACTORS);
@@ -32,16 +37,17 @@ static int create_reactors(struct sl_transfer *transfer)
             options.core = -1;
         }
         err = sl_reactor_create(&options, &transfer->reactors[i]);
-        transfer->ios[i].engine = transfer;
-        transfer->ios[i].index = i;
         transfer->ios[i].reactor = transfer->reactors[i];
     }
-    return err != 0 ? err : sl_reactor_connect(transfer->reactors, settings->reactor_count);
+    return err != 0 || transfer->setup.reactors != NULL
+               ? err
+               : sl_reactor_connect(transfer->reactors, settings->reactor_count);
 }
 
 static void destroy_reactors(struct sl_transfer *transfer)
 {
-    const uint32_t count = transfer->reactors != NULL ? transfer->settings.reactor_count : 0;
+    const bool has_own = transfer->reactors != NULL && transfer->setup.reactors == NULL;
+    const uint32_t count = has_own ? transfer->settings.reactor_count : 0;
     for (uint32_t i = 0; i < count; i++) {
         if (transfer->reactors[i] != NULL) {
             sl_reactor_stop(transfer->reactors[i]);
@@ -66,7 +72,8 @@ static int start_reactors(struct sl_transfer *transfer)
     if (err == 0 && (err = sl_transfer_directory_open(transfer)) != 0) {
         return err;
     }
-    for (uint32_t i = 0; err == 0 && i < count; i++) {
+    const bool has_own = transfer->setup.reactors == NULL;
+    for (uint32_t i = 0; err == 0 && has_own && i < count; i++) {
         err = sl_reactor_start(transfer->reactors[i], NULL, NULL);
     }
     err = err != 0 ? err
@@ -123,15 +130,16 @@ static int allocate(struct sl_transfer *transfer)
     transfer->ios = calloc(count, sizeof *transfer->ios);
     sl_list_init(&transfer->segments);
     sl_list_init(&transfer->batches);
-    while (transfer->incarnation == 0) {
-        (void)!getrandom(&transfer->incarnation, sizeof transfer->incarnation, 0);
-    }
+    transfer->incarnation = sl_transfer_setup_random(&transfer->setup);
     return transfer->reactors != NULL && transfer->ios != NULL
                ? 0
                : sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
 }
 
-int sl_transfer_create(const struct sl_transfer_options *options, struct sl_transfer **out)
+/* Public */
+
+int sl_transfer_create_with(const struct sl_transfer_options *options,
+                            const struct sl_transfer_setup *setup, struct sl_transfer **out)
 {
     sl_assert(options != NULL);
     sl_assert(out != NULL);
@@ -142,6 +150,10 @@ int sl_transfer_create(const struct sl_transfer_options *options, struct sl_tran
         free(transfer);
         sl_log_error("transfer: cannot start: %s", sl_transfer_last_error());
         return err;
+    }
+    if (setup != NULL) {
+        transfer->setup = *setup;
+        transfer->settings.transport.medium = setup->medium;
     }
     err = allocate(transfer);
     err = err != 0 ? err : start(transfer);
@@ -154,6 +166,11 @@ int sl_transfer_create(const struct sl_transfer_options *options, struct sl_tran
     }
     *out = transfer;
     return sl_transfer_succeed();
+}
+
+int sl_transfer_create(const struct sl_transfer_options *options, struct sl_transfer **out)
+{
+    return sl_transfer_create_with(options, NULL, out);
 }
 
 void sl_transfer_destroy(struct sl_transfer **transfer)

@@ -5,10 +5,12 @@
 #include "reactor/port.h"
 #include "transfer/io.h"
 #include "transfer/settings.h"
+#include "transfer/setup.h"
 
 struct sl_names;
 
 struct sl_transfer {
+    struct sl_transfer_setup setup;
     struct sl_transfer_settings settings;
     char name[SL_TRANSFER_NAME_BYTES]; /* of the segment: "host:port" */
     uint64_t incarnation;              /* random */
@@ -27,5 +29,9 @@ struct sl_transfer {
     uint32_t batch_count;
     uint32_t batch_next; /* reactors take turns */
 };
+
+/* As sl_transfer_create. setup: NULL: nothing is replaced. */
+int sl_transfer_create_with(const struct sl_transfer_options *options,
+                            const struct sl_transfer_setup *setup, struct sl_transfer **out);
 
 #endif

@@ -37,7 +37,7 @@ int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call
                            (struct sl_mail){.run = deliver, .ctx = call}) != 0) {
         (void)usleep(100); /* the thread's batches fill it: the reactor is taking them */
     }
-    sl_completion_wait(&call->completion);
+    sl_transfer_setup_wait(&io->engine->setup, &call->completion);
     return call->err == 0 ? 0 : sl_transfer_fail(call->err, "%s", call->text);
 }
 
@@ -132,8 +132,11 @@ static int open_all(struct sl_transfer_io *io)
     if (io->table == NULL || io->discard == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    return sl_transport_open(sl_builtin_find(SL_ENDPOINT_TCP), io->reactor, &settings->transport,
-                             &io->tcp);
+    const struct sl_transfer_setup *setup = &io->engine->setup;
+    const struct sl_transport_ops *ops = setup->find_transport != NULL
+                                             ? setup->find_transport(SL_ENDPOINT_TCP)
+                                             : sl_builtin_find(SL_ENDPOINT_TCP);
+    return sl_transport_open(ops, io->reactor, &settings->transport, &io->tcp);
 }
 
 void sl_transfer_io_start(struct sl_transfer_io *io, struct sl_transfer_call *call)

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -83,7 +82,6 @@ static int registration_create(const struct sl_transfer *transfer,
                                struct sl_transfer_registration **out)
 {
     char location[SL_TRANSFER_LOCATION_BYTES];
-    uint64_t key = 0;
     int err = check_range(memory);
     err = err != 0 ? err : take_location(memory, location);
     if (err != 0) {
@@ -95,18 +93,15 @@ static int registration_create(const struct sl_transfer *transfer,
     if (made == NULL) {
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory to register %zu bytes", memory->bytes);
     }
-    while (key == 0) {
-        (void)!getrandom(&key, sizeof key, 0);
-    }
     made->base = memory->base;
     made->bytes = memory->bytes;
-    made->key = key;
+    made->key = sl_transfer_setup_random(&transfer->setup);
     made->access = memory->access;
     memcpy(made->location, location, sizeof made->location);
     for (uint32_t i = 0; i < reactor_count; i++) {
         made->regions[i].location = made->location;
         made->regions[i].memory = (struct sl_rma_memory){
-            .key = key,
+            .key = made->key,
             .base = memory->base,
             .bytes = memory->bytes,
             .peers_read = (memory->access & SL_TRANSFER_PEERS_READ) != 0,
@@ -416,7 +411,7 @@ static int unregister_all(struct sl_transfer *transfer, void *const *bases, uint
         return err;
     }
     const uint64_t deadline_ns =
-        sl_clock_now_ns(sl_clock_system()) + timeout_ms * SL_CLOCK_NS_PER_MS;
+        sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0])) + timeout_ms * SL_CLOCK_NS_PER_MS;
     for (uint32_t i = 0; err == 0 && i < transfer->settings.reactor_count; i++) {
         struct change change = {.call = {.run = remove_all},
                                 .items = items,

@@ -118,11 +118,13 @@ int sl_transfer_notice_send(struct sl_transfer_segment *segment,
     sl_assert(notice != NULL);
     struct send_call send = {.call = {.run = post_here}};
     int err = sl_transfer_settings_check_timeout(timeout_ms);
-    err = err != 0 ? err
-                   : sl_transfer_notice_create(segment, notice,
-                                               sl_clock_now_ns(sl_clock_system()) +
-                                                   timeout_ms * SL_CLOCK_NS_PER_MS,
-                                               &send.sending);
+    err =
+        err != 0
+            ? err
+            : sl_transfer_notice_create(segment, notice,
+                                        sl_clock_now_ns(sl_reactor_clock(segment->home->reactor)) +
+                                            timeout_ms * SL_CLOCK_NS_PER_MS,
+                                        &send.sending);
     err = err != 0 ? err : sl_transfer_io_call(segment->home, &send.call);
     return err != 0 ? err : sl_transfer_succeed();
 }

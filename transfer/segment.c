@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/assert.h"
 #include "core/log.h"
@@ -446,7 +445,7 @@ static int segment_create(struct sl_transfer *transfer, const char *name,
     }
     made->engine = transfer;
     made->endpoint = *endpoint;
-    (void)!getrandom(&made->client_id, sizeof made->client_id, 0);
+    made->client_id = sl_transfer_setup_random(&transfer->setup);
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     for (uint32_t i = 0; i < reactor_count; i++) {
         sl_transfer_route_init(&made->routes[i], &transfer->ios[i], made->name);
@@ -545,14 +544,15 @@ int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name, uin
     sl_assert(out != NULL);
     struct sl_transfer_segment *segment = NULL;
     struct sl_transfer_place place;
-    const uint64_t begin_ns = sl_clock_now_ns(sl_clock_system());
+    const uint64_t begin_ns = sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0]));
     int err = sl_transfer_settings_check_timeout(timeout_ms);
     err = err != 0 ? err : sl_transfer_directory_find(transfer, name, timeout_ms, &place);
     err = err != 0 ? err : segment_create(transfer, name, &place.endpoint, &segment);
     if (err != 0) {
         return err;
     }
-    const uint64_t spent_ms = (sl_clock_now_ns(sl_clock_system()) - begin_ns) / SL_CLOCK_NS_PER_MS;
+    const uint64_t spent_ms =
+        (sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0])) - begin_ns) / SL_CLOCK_NS_PER_MS;
     struct open_call open = {.call = {.run = open_here},
                              .segment = segment,
                              .incarnation = place.record.incarnation,

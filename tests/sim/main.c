@@ -10,6 +10,7 @@
 
 #include "core/log.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/transfer.h"
 
 #define REPLAY_EVERY 64 /* of so many seeds one is run twice */
 
@@ -17,7 +18,8 @@ struct flags {
     uint64_t first, last;
     double minutes; /* > 0: seeds from `first` on, for so long */
     struct sl_sim_choice choice;
-    bool twice; /* each seed */
+    bool transfer; /* transfer engines, and no cluster */
+    bool twice;    /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
     FILE *traces;
@@ -48,6 +50,7 @@ static void usage(void)
         "  --link        all hosts share a slow link, on which many push megabytes at once; "
         "without\n"
         "                packets, disks and replicas\n"
+        "  --transfer    transfer engines, and no cluster\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
         "  --traces FILE writes each seed's hash over all that happened: equal hashes show that a\n"
@@ -64,6 +67,7 @@ static bool parse_bare(const char *text, struct flags *flags)
                        : strcmp(text, "--replicas") == 0  ? &flags->choice.replicas
                        : strcmp(text, "--strangers") == 0 ? &flags->choice.strangers
                        : strcmp(text, "--link") == 0      ? &flags->choice.link
+                       : strcmp(text, "--transfer") == 0  ? &flags->transfer
                                                           : NULL;
     if (flag != NULL) {
         *flag = true;
@@ -108,10 +112,21 @@ static bool parse(int argc, char **argv, struct flags *flags)
         flags->first = (uint64_t)time(NULL) * 1000;
     }
     const struct sl_sim_choice *choice = &flags->choice;
-    if (choice->link && (choice->packets || choice->disks || choice->replicas)) {
+    const bool others = choice->packets || choice->disks || choice->replicas;
+    if ((choice->link && others) || (flags->transfer && (others || choice->link))) {
         return false;
     }
     return (seeded && flags->first <= flags->last) || flags->minutes > 0;
+}
+
+static bool run_transfer(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
+{
+    static struct sl_sim_transfer_plan plan;
+    sl_sim_transfer_plan_make(&plan, seed, flags->choice.faults);
+    if (verbose) {
+        sl_sim_transfer_plan_print(&plan);
+    }
+    return sl_sim_transfer_run(&plan, verbose, trace);
 }
 
 /* True when all was well; *trace: the hash over all that happened. */
@@ -119,6 +134,9 @@ static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uin
 {
     static struct sl_sim_plan plan;
     static struct sl_sim_cluster cluster;
+    if (flags->transfer) {
+        return run_transfer(flags, seed, verbose, trace);
+    }
     sl_sim_plan_make(&plan, seed, &flags->choice);
     if (verbose) {
         sl_sim_plan_print(&plan);
@@ -147,11 +165,11 @@ static void set_replay(const struct flags *flags, uint64_t seed)
         snprintf(faults, sizeof faults, " --faults 0x%x", flags->choice.faults);
     }
     snprintf(replay, sizeof replay,
-             "replay: starling-sim%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
+             "replay: starling-sim%s%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
              flags->choice.packets ? " --transport dpdk" : "",
              flags->choice.strangers ? " --strangers" : "", flags->choice.disks ? " --disks" : "",
-             flags->choice.replicas ? " --replicas" : "", flags->choice.link ? " --link" : "", seed,
-             faults);
+             flags->choice.replicas ? " --replicas" : "", flags->choice.link ? " --link" : "",
+             flags->transfer ? " --transfer" : "", seed, faults);
 }
 
 static void on_abort(int signal_number)

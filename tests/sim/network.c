@@ -151,6 +151,12 @@ void sl_sim_message_free(struct sl_sim_network *network, struct sl_sim_message *
 
 void sl_sim_inbox_empty(struct sl_sim_conn *conn)
 {
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    if (network->options.is_one_sided && conn->sink != NULL) {
+        const uint32_t words = (conn->inbox_first->bytes - SL_FRAME_HEADER_BYTES) / 8;
+        memcpy(conn->sink, conn->inbox_first->data + SL_FRAME_HEADER_BYTES,
+               8 * sl_sim_below(&network->random, words + 1ULL));
+    }
     while (conn->inbox_first != NULL) {
         struct sl_sim_message *message = conn->inbox_first;
         conn->inbox_first = message->next;

@@ -23,6 +23,9 @@ struct sl_sim_network_options {
     /* Transports are DPDK's, on packet devices: ether.h, dpdk.h. Else they are the network's own.
      */
     bool has_packets;
+    /* Memory that is sent may change, and memory that is received into belongs to others too: a
+     * payload that has landed in part stays there in part. */
+    bool is_one_sided;
     struct sl_sim_ether_options ether;
     uint64_t seed;
     uint32_t delay_us_min, delay_us_max; /* one way, of most frames */

@@ -214,7 +214,8 @@ static void carry_one(struct sl_sim_conn *conn)
     const struct sl_transport_frame *frame = &out->frame;
     sl_sim_home(conn)->stats.bytes_sent += frame_bytes(frame);
     uint64_t hash = sl_hash_bytes(frame->head, frame->head_bytes, 0);
-    sl_assert(out->hash == sl_hash_bytes(frame->payload, frame->payload_bytes, hash));
+    sl_assert(sl_sim_network_of(conn)->options.is_one_sided ||
+              out->hash == sl_hash_bytes(frame->payload, frame->payload_bytes, hash));
     carry_bytes(conn, frame->head, frame->head_bytes);
     carry_bytes(conn, frame->payload, frame->payload_bytes);
 }
@@ -329,7 +330,9 @@ static bool ask_for_sink(struct sl_sim_conn *conn, const struct sl_frame *header
         return false;
     }
     conn->sink = memory;
-    memset(memory, POISON, header->payload_bytes);
+    if (!network->options.is_one_sided) {
+        memset(memory, POISON, header->payload_bytes);
+    }
     return true;
 }
 
@@ -375,7 +378,9 @@ static bool deliver_into_sink(struct sl_sim_conn *conn, const struct sl_frame *h
     uint8_t *memory = conn->sink;
     conn->sink = NULL;
     conn->landed_ns = 0;
-    assert_poison(memory, header->payload_bytes);
+    if (!sl_sim_network_of(conn)->options.is_one_sided) {
+        assert_poison(memory, header->payload_bytes);
+    }
     struct sl_sim_message *message = inbox_pop(conn);
     if (conn->peer != NULL) {
         sl_sim_wake(conn->peer, now_of(conn)); /* what was sent counts as sent from now on */
@@ -432,7 +437,8 @@ static bool close_if_due(struct sl_sim_conn *conn)
     }
     if (conn->base.state == SL_CONN_CLOSING) {
         sl_sim_inbox_empty(conn);
-        bool all_gone = conn->carried == conn->taken || conn->end_ns <= now_ns;
+        bool all_gone =
+            conn->carried == conn->taken || conn->end_ns <= now_ns || conn->base.is_abrupt;
         if (all_gone || now_ns >= conn->closing_until_ns) {
             sl_sim_conn_fail(conn, SL_OK);
             return true;

@@ -1,0 +1,525 @@
+#include "tests/sim/transfer_app.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "net/rma/target.h"
+#include "tests/sim/random.h"
+#include "transfer/memory.h"
+#include "transfer/segment.h"
+
+#define OPEN_MS        2000
+#define UNREGISTER_MS  2000
+#define PROOF_ATTEMPTS 20
+#define LOOKS_MAX      200 /* for the buffers of a peer */
+#define BACK_OFF_NS    (300 * SL_CLOCK_NS_PER_MS)
+#define LOOK_NS        (2 * SL_CLOCK_NS_PER_MS) /* a thread looks for what others have done */
+/* Credit is returned with answers, or when this much is due. */
+#define CREDIT_DUE_MAX (SL_LIMIT_TRANSFER_SLICES / 4)
+
+/* Seams of the engine */
+
+static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
+{
+    return scheme == SL_ENDPOINT_TCP ? &sl_sim_transport_ops : NULL;
+}
+
+static uint64_t draw(void *ctx)
+{
+    struct sl_sim_transfer_app *app = ctx;
+    if (!app->incarnation_drawn) {
+        app->incarnation_drawn = true;
+        return app->incarnation;
+    }
+    return sl_hash_random(&app->random);
+}
+
+static void pass(struct sl_sim_transfer_app *app)
+{
+    sl_sim_fiber_yield(app->running->fiber);
+}
+
+static void wait_for(void *ctx, struct sl_completion *completion)
+{
+    struct sl_sim_transfer_app *app = ctx;
+    while (!sl_completion_ended(completion)) {
+        app->running->completion = completion;
+        pass(app);
+    }
+    app->running->completion = NULL;
+}
+
+void sl_sim_transfer_app_sleep(struct sl_sim_transfer_app *app, uint64_t ns)
+{
+    app->running->wake_ns = sl_sim_process_now(&app->process) + ns;
+    pass(app);
+}
+
+/* The thread `life` */
+
+static void create(struct sl_sim_transfer_app *app)
+{
+    const struct sl_sim_transfer_plan *plan = app->options.plan;
+    static const char secret[] = "as long as it has to be";
+    char address[SL_LIMIT_ENDPOINT_BYTES], name[SL_LIMIT_ENDPOINT_BYTES + 8];
+    sl_sim_network_address(app->options.host, address, sizeof address);
+    (void)snprintf(name, sizeof name, "%s:%d", address, SL_SIM_PORT_BASE);
+    const struct sl_transfer_options options = {
+        .name = name,
+        .reactor_count = plan->reactor_count,
+        .secret = plan->secret ? secret : NULL,
+        .secret_bytes = plan->secret ? sizeof secret : 0,
+        .insecure = !plan->secret,
+        .lanes = plan->lanes,
+        .slice_bytes = plan->slice_bytes,
+        .stall_ms = plan->stall_ms,
+    };
+    const struct sl_transfer_setup setup = {
+        .reactors = app->process.reactors,
+        .find_transport = find_transport,
+        .medium = sl_sim_network_medium(app->options.network, app->options.host, 0),
+        .random = draw,
+        .wait = wait_for,
+        .ctx = app,
+    };
+    int err = sl_transfer_create_with(&options, &setup, &app->engine);
+    sl_assert(err == 0);
+}
+
+static struct sl_transfer_memory buffer(const struct sl_sim_transfer_app *app, uint32_t index)
+{
+    const struct sl_sim_transfer_plan *plan = app->options.plan;
+    uint64_t *words = app->options.oracle->memories[app->options.host].words;
+    return (struct sl_transfer_memory){
+        .base = &words[sl_sim_transfer_buffer_at(plan, index)],
+        .bytes = plan->buffer_words * sizeof *words,
+        .location = "cpu:0",
+        .access = SL_TRANSFER_PEERS_READ | SL_TRANSFER_PEERS_WRITE,
+    };
+}
+
+static void register_all(struct sl_sim_transfer_app *app)
+{
+    const struct sl_sim_transfer_plan *plan = app->options.plan;
+    struct sl_transfer_memory memory[SL_SIM_TRANSFER_BUFFERS_MAX + SL_SIM_TRANSFER_SLOTS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        memory[count++] = buffer(app, i);
+    }
+    for (uint32_t i = 0; i < plan->slots; i++) {
+        memory[count++] =
+            (struct sl_transfer_memory){.base = app->batches[i].local,
+                                        .bytes = app->batches[i].local_words * sizeof(uint64_t),
+                                        .location = "cpu:0"};
+        int err = sl_transfer_batch_create(
+            app->engine, plan->requests_max < 2 ? 2 : plan->requests_max, &app->batches[i].batch);
+        sl_assert(err == 0);
+    }
+    int err = sl_transfer_register(app->engine, memory, count);
+    sl_assert(err == 0);
+    app->serves = true;
+}
+
+/* Memory is taken from the peers for some time: they must neither see nor change it. */
+static void renew(struct sl_sim_transfer_app *app)
+{
+    const struct sl_sim_transfer_plan *plan = app->options.plan;
+    const uint32_t index = sl_sim_below(&app->random, plan->buffer_count);
+    const uint32_t first = sl_sim_transfer_buffer_at(plan, index);
+    const struct sl_transfer_memory memory = buffer(app, index);
+    int err = sl_transfer_unregister(app->engine, &memory.base, 1, UNREGISTER_MS);
+    if (err != 0) {
+        sl_sim_transfer_oracle_fail(app->options.oracle, "unregister", "process %u: %s",
+                                    app->options.host, sl_transfer_last_error());
+        return;
+    }
+    if (app->dying) {
+        return;
+    }
+    sl_sim_transfer_oracle_fill(app->options.oracle, app->options.host, first, plan->buffer_words,
+                                true);
+    sl_sim_transfer_app_sleep(app, sl_sim_below(&app->random, 20 * SL_CLOCK_NS_PER_MS));
+    if (app->dying) {
+        return;
+    }
+    sl_sim_transfer_oracle_scan(app->options.oracle, app->options.host);
+    sl_sim_transfer_oracle_fill(app->options.oracle, app->options.host, first, plan->buffer_words,
+                                false);
+    err = sl_transfer_register(app->engine, &memory, 1);
+    sl_assert(err == 0);
+}
+
+static void destroy(struct sl_sim_transfer_app *app)
+{
+    sl_transfer_destroy(&app->engine);
+    for (uint32_t i = 0; i < app->options.plan->slots && !app->dying; i++) {
+        sl_sim_transfer_batch_judge_local(&app->batches[i]);
+    }
+}
+
+static void life(void *ctx)
+{
+    struct sl_sim_transfer_app *app = ctx;
+    const uint64_t most_ns = 2ULL * SL_CLOCK_NS_PER_US * app->options.plan->think_us_max *
+                             app->options.plan->batch_count / 3;
+    create(app);
+    register_all(app);
+    while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
+        if (app->options.plan->unregisters && app->stage == SL_SIM_TRANSFER_WORKING) {
+            sl_sim_transfer_app_sleep(app, sl_sim_below(&app->random, most_ns));
+            if (app->stage == SL_SIM_TRANSFER_WORKING && !app->dying) {
+                renew(app);
+            }
+        } else {
+            sl_sim_transfer_app_sleep(app, LOOK_NS);
+        }
+    }
+    while (!sl_sim_fiber_ended(app->threads[1].fiber)) {
+        sl_sim_transfer_app_sleep(app, LOOK_NS);
+    }
+    destroy(app);
+}
+
+/* The thread `driver` */
+
+/* All buffers of the peer are known; it may have been found before it had registered them. */
+static bool is_complete(struct sl_sim_transfer_app *app, struct sl_transfer_segment *segment)
+{
+    uint32_t count;
+    return sl_transfer_segment_buffers(segment, NULL, 0, &count) == 0 &&
+           count == app->options.plan->buffer_count;
+}
+
+static void open_segment(struct sl_sim_transfer_app *app, uint32_t host)
+{
+    char address[SL_LIMIT_ENDPOINT_BYTES], name[SL_LIMIT_ENDPOINT_BYTES + 8];
+    struct sl_transfer_segment *segment;
+    sl_sim_network_address(host, address, sizeof address);
+    (void)snprintf(name, sizeof name, "%s:%d", address, SL_SIM_PORT_BASE);
+    if (sl_transfer_segment_open(app->engine, name, OPEN_MS, &segment) != 0) {
+        return;
+    }
+    bool complete = is_complete(app, segment);
+    for (uint32_t i = 0; i < LOOKS_MAX && !complete && !app->dying; i++) {
+        sl_sim_transfer_app_sleep(app, LOOK_NS);
+        complete = is_complete(app, segment);
+    }
+    if (!complete && !app->options.plan->unregisters) {
+        sl_transfer_segment_close(&segment);
+        return;
+    }
+    app->segments[host] = segment;
+    app->lives[host] = sl_sim_transfer_oracle_life(app->options.oracle, segment->incarnation);
+}
+
+static bool is_idle(const struct sl_sim_transfer_app *app)
+{
+    for (uint32_t i = 0; i < app->options.plan->slots; i++) {
+        if (app->batches[i].is_running) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void wait_until_idle(struct sl_sim_transfer_app *app)
+{
+    for (uint32_t i = 0; i < app->options.plan->slots; i++) {
+        if (app->batches[i].is_running) {
+            (void)sl_transfer_batch_wait(app->batches[i].batch);
+            sl_sim_transfer_batch_poll(&app->batches[i]);
+        }
+    }
+    sl_assert(is_idle(app));
+}
+
+static void close_segment(struct sl_sim_transfer_app *app, uint32_t host)
+{
+    if (app->segments[host] != NULL) {
+        struct sl_transfer_segment *segment = app->segments[host];
+        app->segments[host] = NULL;
+        sl_transfer_segment_close(&segment);
+    }
+}
+
+static void close_segments(struct sl_sim_transfer_app *app)
+{
+    for (uint32_t i = 0; i < app->options.plan->process_count; i++) {
+        close_segment(app, i);
+    }
+}
+
+/* One segment, unless it is open. After a peer was restarted its segment has to be opened again. */
+static void look_after_segments(struct sl_sim_transfer_app *app)
+{
+    const uint32_t host = sl_sim_below(&app->random, app->options.plan->process_count);
+    bool saw_closed = false;
+    for (uint32_t i = 0; i < app->options.plan->slots; i++) {
+        saw_closed = saw_closed || app->batches[i].saw_closed;
+        app->batches[i].saw_closed = false;
+    }
+    if (saw_closed) {
+        wait_until_idle(app);
+        close_segments(app);
+    }
+    if (app->segments[host] == NULL && !app->dying) {
+        open_segment(app, host);
+    }
+}
+
+static void work(struct sl_sim_transfer_app *app)
+{
+    const struct sl_sim_transfer_plan *plan = app->options.plan;
+    struct sl_sim_transfer_batch *batch = &app->batches[sl_sim_below(&app->random, plan->slots)];
+    look_after_segments(app);
+    if (app->dying) {
+        return;
+    }
+    if (!batch->is_running) {
+        sl_sim_transfer_batch_begin(batch, false, 0);
+        app->batches_left--;
+    } else if (plan->impatient && sl_sim_chance(&app->random, 300)) {
+        sl_sim_transfer_batch_cancel(batch);
+    } else if (sl_sim_chance(&app->random, 300)) {
+        (void)sl_transfer_batch_wait(batch->batch);
+    }
+    sl_sim_transfer_app_sleep(app, SL_CLOCK_NS_PER_US *
+                                       sl_sim_below(&app->random, plan->think_us_max + 1ULL));
+}
+
+/* All faults are over: everybody is reached again. */
+static void prove_one(struct sl_sim_transfer_app *app, uint32_t host)
+{
+    for (uint32_t i = 0; i < PROOF_ATTEMPTS && app->segments[host] == NULL && !app->dying; i++) {
+        open_segment(app, host);
+        if (app->segments[host] == NULL) {
+            sl_sim_transfer_app_sleep(app, BACK_OFF_NS);
+        }
+    }
+    if (app->dying) {
+        return;
+    }
+    if (app->segments[host] == NULL) {
+        sl_sim_transfer_oracle_fail(app->options.oracle, "progress",
+                                    "process %u cannot open the segment of %u: %s",
+                                    app->options.host, host, sl_transfer_last_error());
+        return;
+    }
+    sl_sim_transfer_batch_begin(&app->batches[0], true, host);
+    wait_until_idle(app);
+}
+
+static void prove(struct sl_sim_transfer_app *app)
+{
+    wait_until_idle(app);
+    close_segments(app);
+    for (uint32_t i = 0; i < app->options.plan->process_count && !app->dying; i++) {
+        prove_one(app, i);
+    }
+    app->stage = app->stage == SL_SIM_TRANSFER_PROVING ? SL_SIM_TRANSFER_PROVED : app->stage;
+}
+
+static void driver(void *ctx)
+{
+    struct sl_sim_transfer_app *app = ctx;
+    while (!app->serves) {
+        sl_sim_transfer_app_sleep(app, LOOK_NS);
+    }
+    while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
+        if (app->stage == SL_SIM_TRANSFER_WORKING && app->batches_left > 0) {
+            work(app);
+        } else if (app->stage == SL_SIM_TRANSFER_WORKING) {
+            wait_until_idle(app);
+            app->stage = SL_SIM_TRANSFER_DONE;
+        } else if (app->stage == SL_SIM_TRANSFER_PROVING) {
+            prove(app);
+        } else {
+            sl_sim_transfer_app_sleep(app, LOOK_NS);
+        }
+    }
+    if (!app->dying && sl_sim_chance(&app->random, 500)) {
+        close_segments(app); /* else the engine closes them */
+    }
+}
+
+/* Outside of threads */
+
+static void start_thread(struct sl_sim_transfer_app *app, uint32_t index, void (*run)(void *ctx))
+{
+    app->threads[index] =
+        (struct sl_sim_transfer_thread){.app = app, .fiber = sl_sim_fiber_create(run, app)};
+}
+
+void sl_sim_transfer_app_start(struct sl_sim_transfer_app *app,
+                               const struct sl_sim_transfer_app_options *options)
+{
+    *app = (struct sl_sim_transfer_app){
+        .options = *options, .random = options->seed, .batches_left = options->plan->batch_count};
+    char name[16];
+    (void)snprintf(name, sizeof name, "e%u", options->host % 100);
+    app->incarnation = sl_hash_random(&app->random) | 1;
+    sl_sim_process_init(&app->process, options->network, options->host, name,
+                        options->plan->reactor_count, sl_hash_random(&app->random),
+                        options->offset_ns, options->plan->gap_ns);
+    app->life = sl_sim_transfer_oracle_begin(options->oracle, options->host, app->incarnation);
+    for (uint32_t i = 0; i < options->plan->slots; i++) {
+        sl_sim_transfer_batch_init(&app->batches[i], app, i);
+    }
+    start_thread(app, 0, life);
+    start_thread(app, 1, driver);
+    sl_sim_process_look(&app->process);
+}
+
+static bool can_run(const struct sl_sim_transfer_thread *thread)
+{
+    return !sl_sim_fiber_ended(thread->fiber) &&
+           (thread->completion != NULL
+                ? sl_completion_ended(thread->completion)
+                : thread->wake_ns <= sl_sim_process_now(&thread->app->process));
+}
+
+static bool run_threads(struct sl_sim_transfer_app *app)
+{
+    bool ran = false;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (can_run(&app->threads[i])) {
+            app->running = &app->threads[i];
+            sl_sim_fiber_resume(app->threads[i].fiber);
+            app->running = NULL;
+            ran = true;
+        }
+    }
+    return ran;
+}
+
+static void poll_batches(struct sl_sim_transfer_app *app)
+{
+    for (uint32_t i = 0; i < app->options.plan->slots; i++) {
+        sl_sim_transfer_batch_poll(&app->batches[i]);
+    }
+}
+
+uint32_t sl_sim_transfer_app_step(struct sl_sim_transfer_app *app)
+{
+    const uint32_t turns = sl_sim_process_step(&app->process);
+    poll_batches(app);
+    while (run_threads(app)) {
+        poll_batches(app);
+    }
+    sl_sim_process_look(&app->process);
+    return turns;
+}
+
+uint64_t sl_sim_transfer_app_due(const struct sl_sim_transfer_app *app)
+{
+    const struct sl_sim_process *process = &app->process;
+    uint64_t due_ns = sl_sim_process_due(process);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct sl_sim_transfer_thread *thread = &app->threads[i];
+        uint64_t at_ns = thread->completion != NULL ? SL_CLOCK_NEVER : thread->wake_ns;
+        if (sl_sim_fiber_ended(thread->fiber) || at_ns == SL_CLOCK_NEVER) {
+            continue;
+        }
+        at_ns = at_ns > process->offset_ns ? at_ns - process->offset_ns : 0;
+        at_ns = at_ns > process->paused_until_ns ? at_ns : process->paused_until_ns;
+        due_ns = at_ns < due_ns ? at_ns : due_ns;
+    }
+    return due_ns;
+}
+
+bool sl_sim_transfer_app_ended(const struct sl_sim_transfer_app *app)
+{
+    return sl_sim_fiber_ended(app->threads[0].fiber) && sl_sim_fiber_ended(app->threads[1].fiber);
+}
+
+void sl_sim_transfer_app_fini(struct sl_sim_transfer_app *app)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        sl_sim_fiber_destroy(&app->threads[i].fiber);
+    }
+    for (uint32_t i = 0; i < app->options.plan->slots; i++) {
+        sl_sim_transfer_batch_fini(&app->batches[i]);
+    }
+    sl_sim_process_fini(&app->process);
+}
+
+static bool is_drained(void *ctx)
+{
+    struct sl_sim_transfer_app *app = ctx;
+    poll_batches(app);
+    while (run_threads(app)) {
+        poll_batches(app);
+    }
+    return sl_sim_transfer_app_ended(app);
+}
+
+void sl_sim_transfer_app_kill(struct sl_sim_transfer_app *app, bool silent)
+{
+    app->dying = true;
+    sl_sim_network_kill(app->options.network, app->options.host, silent);
+    sl_sim_transfer_oracle_end(app->options.oracle, app->options.host);
+    sl_sim_process_drain(&app->process, is_drained, app);
+    sl_sim_transfer_app_fini(app);
+}
+
+/* Rest */
+
+static void judge_lane(const struct sl_sim_transfer_app *app, const struct sl_transfer_lane *lane)
+{
+    uint32_t free_slices = 0;
+    SL_LIST_FOREACH (link, &lane->free) {
+        free_slices++;
+    }
+    if (free_slices != SL_LIMIT_TRANSFER_SLICES || lane->rma.in_flight_count != 0 ||
+        lane->rma.in_flight_bytes != 0) {
+        sl_sim_transfer_oracle_fail(
+            app->options.oracle, "rest", "process %u, %s: %u free slices, %u in flight",
+            app->options.host, lane->name, free_slices, lane->rma.in_flight_count);
+    }
+    if (lane->is_open && (lane->rma.credit.requests + CREDIT_DUE_MAX < SL_LIMIT_TRANSFER_SLICES ||
+                          lane->rma.credit.bytes != SL_LIMIT_TRANSFER_CREDIT_BYTES)) {
+        sl_sim_transfer_oracle_fail(app->options.oracle, "rest",
+                                    "process %u, %s: credit for %u requests and %" PRIu64 " bytes",
+                                    app->options.host, lane->name, lane->rma.credit.requests,
+                                    (uint64_t)lane->rma.credit.bytes);
+    }
+}
+
+static void judge_io(const struct sl_sim_transfer_app *app, const struct sl_transfer_io *io)
+{
+    if (io->outbox.frame_count != 0 || !sl_list_empty(&io->removals) || !sl_list_empty(&io->work) ||
+        !sl_list_empty(&io->later)) {
+        sl_sim_transfer_oracle_fail(app->options.oracle, "rest",
+                                    "process %u, reactor %u: %u unsent frames, or work left",
+                                    app->options.host, io->index, io->outbox.frame_count);
+    }
+    for (uint32_t i = 0; i < io->table->count; i++) {
+        if (io->table->by_key[i]->memory.uses != 0) {
+            sl_sim_transfer_oracle_fail(app->options.oracle, "rest",
+                                        "process %u: memory has %u uses", app->options.host,
+                                        io->table->by_key[i]->memory.uses);
+        }
+    }
+}
+
+void sl_sim_transfer_app_judge_rest(struct sl_sim_transfer_app *app)
+{
+    const uint32_t reactors = app->options.plan->reactor_count;
+    for (uint32_t i = 0; i < reactors; i++) {
+        judge_io(app, &app->engine->ios[i]);
+    }
+    for (uint32_t host = 0; host < app->options.plan->process_count; host++) {
+        const struct sl_transfer_segment *segment = app->segments[host];
+        for (uint32_t i = 0; segment != NULL && i < reactors; i++) {
+            const struct sl_transfer_route *route = &segment->routes[i];
+            if (!sl_list_empty(&route->parts)) {
+                sl_sim_transfer_oracle_fail(app->options.oracle, "rest", "parts are left");
+            }
+            for (uint32_t k = 0; k < route->lane_count; k++) {
+                judge_lane(app, &route->lanes[k]);
+            }
+        }
+    }
+}

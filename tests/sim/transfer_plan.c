@@ -1,0 +1,126 @@
+#include "tests/sim/transfer_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "tests/sim/random.h"
+
+#define MS SL_CLOCK_NS_PER_MS
+
+static void draw_size(struct sl_sim_transfer_plan *plan, uint64_t *random)
+{
+    static const uint32_t slices[] = {4096, 8192, 20480, 65536, 262144};
+    static const uint32_t stalls[] = {50, 200, 2000};
+    static const uint32_t words[] = {16, 512, 4096, 12288};
+    static const uint32_t thinks[] = {100, 1000, 10000};
+    plan->process_count = 2 + sl_sim_below(random, SL_SIM_TRANSFER_PROCESSES_MAX - 1);
+    plan->reactor_count = 1 + sl_sim_below(random, 2);
+    plan->lanes = 1 + sl_sim_below(random, 3);
+    plan->slice_bytes = slices[sl_sim_below(random, 5)];
+    plan->stall_ms = stalls[sl_sim_below(random, 3)];
+    plan->buffer_count = 1 + sl_sim_below(random, SL_SIM_TRANSFER_BUFFERS_MAX);
+    plan->buffer_words = sl_sim_chance(random, 500) ? 512 : 12288;
+    plan->batch_count = 10 + sl_sim_below(random, 40);
+    plan->slots = 1 + sl_sim_below(random, 4);
+    plan->requests_max = sl_sim_chance(random, 300) ? 40 : 6;
+    plan->request_words_max = words[sl_sim_below(random, 4)];
+    if (plan->request_words_max > plan->buffer_words) {
+        plan->request_words_max = plan->buffer_words;
+    }
+    plan->timeout_ms = 10000;
+    plan->impatient_ms = 1 + sl_sim_below(random, 80);
+    plan->think_us_max = thinks[sl_sim_below(random, 3)];
+    plan->gap_ns = sl_sim_between(random, 1, 50) * SL_CLOCK_NS_PER_US;
+    plan->secret = sl_sim_chance(random, 200);
+    plan->impatient = sl_sim_chance(random, 400);
+    plan->unregisters = sl_sim_chance(random, 400);
+}
+
+static void draw_network(struct sl_sim_transfer_plan *plan, uint32_t faults, uint64_t *random)
+{
+    struct sl_sim_network_options *network = &plan->network;
+    static const uint32_t breaks[] = {5, 20, 80, 200};
+    static const uint32_t timeouts[] = {500, 2000, 10000};
+    network->is_one_sided = true;
+    network->seed = sl_hash_random(random);
+    network->delay_us_min = sl_sim_below(random, 50);
+    network->delay_us_max = network->delay_us_min + sl_sim_below(random, 2000);
+    network->late_permille = sl_sim_chance(random, 500) ? sl_sim_below(random, 50) : 0;
+    network->late_us_max = 40000;
+    network->bytes_per_us = 20U << sl_sim_below(random, 8);
+    network->window_bytes = 4096U << sl_sim_below(random, 10);
+    network->short_permille = sl_sim_below(random, 200);
+    const bool refuses = sl_sim_chance(random, 300), breaks_often = sl_sim_chance(random, 400);
+    const uint32_t refused = sl_sim_below(random, 200), broken = breaks[sl_sim_below(random, 4)];
+    if ((faults & 1U << SL_SIM_FAULT_BREAK) != 0) {
+        network->connect_fail_permille = refuses ? refused : 0;
+        network->break_per_10000 = breaks_often ? broken : 0;
+    }
+    network->peer_timeout_ms = timeouts[sl_sim_below(random, 3)];
+    network->host_count = plan->process_count;
+}
+
+static void draw_fault(const struct sl_sim_transfer_plan *plan, struct sl_sim_fault *fault,
+                       uint64_t horizon_ns, uint64_t *random)
+{
+    fault->at_ns = sl_hash_random(random) % horizon_ns;
+    fault->duration_ns = sl_sim_chance(random, 300) ? sl_sim_between(random, 200, 8000) * MS
+                                                    : sl_sim_between(random, 1, 200) * MS;
+    fault->a = sl_sim_below(random, plan->process_count);
+    fault->b = sl_sim_below(random, plan->process_count);
+    fault->one_way = sl_sim_chance(random, 300);
+    fault->all = sl_sim_chance(random, 300);
+    fault->silent = sl_sim_chance(random, 300);
+    fault->amount = 1 + sl_sim_below(random, 50000);
+}
+
+static void draw_faults(struct sl_sim_transfer_plan *plan, uint32_t allowed, uint64_t *random)
+{
+    static const enum sl_sim_fault_kind kinds[] = {SL_SIM_FAULT_BREAK, SL_SIM_FAULT_PARTITION,
+                                                   SL_SIM_FAULT_PAUSE, SL_SIM_FAULT_REFUSE,
+                                                   SL_SIM_FAULT_KILL_PS};
+    static const uint32_t counts[] = {0, 1, 3, 8, 16};
+    const uint32_t count = counts[sl_sim_below(random, 5)];
+    const uint64_t work_ns = 20 * MS + plan->batch_count * plan->think_us_max * 1000ULL;
+    for (uint32_t i = 0; i < count; i++) {
+        struct sl_sim_fault *fault = &plan->faults[plan->fault_count];
+        *fault = (struct sl_sim_fault){.kind = kinds[sl_sim_below(random, 5)]};
+        draw_fault(plan, fault, work_ns, random);
+        plan->fault_count += (allowed & 1U << fault->kind) != 0;
+    }
+}
+
+void sl_sim_transfer_plan_make(struct sl_sim_transfer_plan *plan, uint64_t seed, uint32_t faults)
+{
+    uint64_t random = sl_hash_key(seed ^ 0x7f2a);
+    *plan = (struct sl_sim_transfer_plan){.seed = seed};
+    draw_size(plan, &random);
+    draw_network(plan, faults, &random);
+    draw_faults(plan, faults, &random);
+    plan->calm = plan->fault_count == 0 && plan->network.connect_fail_permille == 0 &&
+                 plan->network.break_per_10000 == 0;
+}
+
+void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan)
+{
+    printf("seed %" PRIu64 ": %u processes of %u reactors, %u lanes, slices of %u bytes, stall "
+           "%u ms; %u buffers of %u words; %u batches, %u at a time, of %u requests of %u words%s%s"
+           "%s\n",
+           plan->seed, plan->process_count, plan->reactor_count, plan->lanes, plan->slice_bytes,
+           plan->stall_ms, plan->buffer_count, plan->buffer_words, plan->batch_count, plan->slots,
+           plan->requests_max, plan->request_words_max, plan->secret ? ", secret" : "",
+           plan->impatient ? ", impatient" : "", plan->unregisters ? ", unregisters" : "");
+    printf("delay %u-%u us, late %u/1000, %u B/us, window %u, refused %u/1000, broken %u/10000, "
+           "peer timeout %u ms\n",
+           plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
+           plan->network.bytes_per_us, plan->network.window_bytes,
+           plan->network.connect_fail_permille, plan->network.break_per_10000,
+           plan->network.peer_timeout_ms);
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        const struct sl_sim_fault *fault = &plan->faults[i];
+        printf("fault at +%" PRIu64 " us: kind %d a=%u b=%u for %" PRIu64 " us%s%s%s\n",
+               sl_sim_us(fault->at_ns), (int)fault->kind, fault->a, fault->b,
+               sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
+               fault->all ? " all" : "", fault->silent ? " silent" : "");
+    }
+}

@@ -1,0 +1,47 @@
+/* What a seed means for the simulation of transfer engines. Pure. */
+#ifndef SL_TESTS_SIM_TRANSFER_PLAN_H
+#define SL_TESTS_SIM_TRANSFER_PLAN_H
+
+#include "tests/sim/plan.h"
+
+#define SL_SIM_TRANSFER_PROCESSES_MAX 4
+#define SL_SIM_TRANSFER_BUFFERS_MAX   3
+#define SL_SIM_TRANSFER_GUARD_WORDS   64 /* around buffers, and between them */
+
+struct sl_sim_transfer_plan {
+    uint64_t seed;
+    uint32_t process_count, reactor_count, lanes, slice_bytes, stall_ms;
+    uint32_t buffer_count, buffer_words; /* that each process serves; a word has 8 bytes */
+    uint32_t batch_count;                /* of one life of a process */
+    uint32_t slots;                      /* batches of a process at a time */
+    uint32_t requests_max, request_words_max;
+    uint32_t timeout_ms, impatient_ms;
+    uint32_t think_us_max;
+    uint64_t gap_ns; /* of a turn */
+    bool secret;
+    bool impatient;   /* some batches have deadlines that pass, or are cancelled */
+    bool unregisters; /* memory is unregistered under load, and registered again */
+    bool calm;        /* nothing fails */
+    struct sl_sim_network_options network;
+    struct sl_sim_fault faults[SL_SIM_FAULTS_MAX]; /* a, b: processes; KILL_PS: a process */
+    uint32_t fault_count;
+};
+
+/* faults: bit k allows those of kind k. */
+void sl_sim_transfer_plan_make(struct sl_sim_transfer_plan *plan, uint64_t seed, uint32_t faults);
+
+void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan);
+
+/* Words of the memory that a process serves, guards included; where buffer i begins. */
+static inline uint32_t sl_sim_transfer_buffer_at(const struct sl_sim_transfer_plan *plan,
+                                                 uint32_t index)
+{
+    return SL_SIM_TRANSFER_GUARD_WORDS + index * (plan->buffer_words + SL_SIM_TRANSFER_GUARD_WORDS);
+}
+
+static inline uint32_t sl_sim_transfer_served_words(const struct sl_sim_transfer_plan *plan)
+{
+    return sl_sim_transfer_buffer_at(plan, plan->buffer_count);
+}
+
+#endif
