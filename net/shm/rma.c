@@ -550,9 +550,11 @@ void sl_shm_rma_close(struct sl_shm_conn *conn)
             unmap(rma, &rma->buckets[i]);
         }
     }
+    /* A peer that has left, or has closed its socket, writes no more. */
+    const bool is_lost = !conn->eof && sl_shm_side_stays(sl_shm_peer_side(conn));
     SL_LIST_FOREACH (link, &rma->grants) {
         struct grant *grant = SL_CONTAINER_OF(link, struct grant, of_conn);
-        grant->region->is_lost = grant->region->is_lost || !conn->eof;
+        grant->region->is_lost = grant->region->is_lost || is_lost;
         drop_grant(grant);
     }
     free(rma);

@@ -478,6 +478,8 @@ static void disconnect_in_the_middle(struct side *leaver)
     struct side *target = &sides[0], *initiator = &sides[1];
     memset(initiator->memory.base + LOCAL_AT, 0x11, 65536);
     add_writes(initiator, OPS_MAX, 65536);
+    add_writes(target, OPS_MAX, 65536);
+    begin(target);
     begin(initiator);
     WAIT_UNTIL(initiator->completed > 20);
     peer_disconnect_from_test(leaver->peer);
