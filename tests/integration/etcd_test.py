@@ -79,11 +79,16 @@ class Etcd:
     def url(self):
         return f"etcd://{','.join(f'127.0.0.1:{port}' for port in self.clients)}{PREFIX}"
 
-    def get(self, key):
-        """The value under PREFIX/key, or None."""
-        asked = base64.b64encode(f"{PREFIX}/{key}".encode()).decode()
+    def get(self, key, prefix=f"{PREFIX}/"):
+        """The value under the prefix and the key, or None."""
+        asked = base64.b64encode(f"{prefix}{key}".encode()).decode()
         pairs = self._ask("kv/range", key=asked).get("kvs", [])
         return base64.b64decode(pairs[0]["value"]).decode() if pairs else None
+
+    def put(self, key, value):
+        """Without a prefix."""
+        key, value = (base64.b64encode(text.encode()).decode() for text in (key, value))
+        self._ask("kv/put", key=key, value=value)
 
     def count(self):
         begin, end = (base64.b64encode(text.encode()).decode() for text in (PREFIX, PREFIX + "0"))

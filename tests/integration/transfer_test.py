@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
 """starling-bench transfer between real processes: what is read is what was written; peers that end or stop
-while bytes move; wrong flags."""
+while bytes move; names in a metadata store; wrong flags."""
 
+import http.server
+import json
 import os
 import signal
+import threading
 import time
+import urllib.parse
 
+import etcd_test
 import harness
+import protocol_client
 
 SIZES = ["--buffer_size=33554432", "--block_size=65536", "--batch_size=32"]
 
@@ -92,6 +98,176 @@ class Peers(TransferTest):
         port = harness.free_ports(1)[0]
         output = self.initiate(f"127.0.0.1:{port}", "--duration=0.1", status=1)
         self.assertIn(str(port), output)
+
+
+class MetadataServer:
+    """As Mooncake's: GET, PUT and DELETE of ?key=KEY."""
+
+    def __init__(self, test):
+        values = self._values = {}
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def key(self):
+                return urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)["key"][0]
+
+            def answer(self, value):
+                self.send_response(200 if value is not None else 404)
+                self.end_headers()
+                self.wfile.write((value or "").encode())
+
+            def do_GET(self):
+                self.answer(values.get(self.key()))
+
+            def do_PUT(self):
+                values[self.key()] = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                self.answer("")
+
+            def do_DELETE(self):
+                self.answer(values.pop(self.key(), None))
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        test.addCleanup(server.server_close)
+        test.addCleanup(thread.join)
+        test.addCleanup(server.shutdown)
+        self.url = f"http://127.0.0.1:{server.server_port}/metadata"
+
+    def get(self, key):
+        return self._values.get(key)
+
+    def put(self, key, value):
+        self._values[key] = value
+
+
+class EtcdServer:
+    def __init__(self, test):
+        self._etcd = etcd_test.Etcd(test)
+        self.url = f"etcd://127.0.0.1:{self._etcd.clients[0]}"
+
+    def get(self, key):
+        return self._etcd.get(key, "")
+
+    def put(self, key, value):
+        self._etcd.put(key, value)
+
+
+class StoreTest(TransferTest):
+    def open_store(self, server):
+        self.store = server(self)
+        self.flag = f"--metadata_server={self.store.url}"
+        self.name = f"127.0.0.1:{harness.free_ports(1)[0]}"
+
+    def start_named(self):
+        return self.start_target(self.flag, f"--local_server_name={self.name}")[0]
+
+    def record(self):
+        text = self.store.get(f"starling/ram/{self.name}")
+        return json.loads(text) if text is not None else None
+
+    def move(self):
+        self.assertIn(" 0 wrong", self.initiate(self.name, self.flag, "--verify", "--duration=0.1", "--threads=1"))
+
+    def check_life(self):
+        """From the start of a target to its end."""
+        target = self.start_named()
+        record = self.record()
+        self.assertEqual(record["name"], self.name)
+        self.assertEqual(f"{record['ip_or_host_name']}:{record['rpc_port']}", self.name)
+        self.assertEqual(record["protocol"], "starling")
+        self.assertIn("tcp://127.0.0.1:", str(record["endpoints"]))
+        self.move()
+        self.end(target)
+        self.assertIsNone(self.record())
+        self.assertIn(self.name, self.initiate(self.name, self.flag, status=1))
+
+    def check_stale(self):
+        """The record of a target that was killed."""
+        begin = time.monotonic()
+        output = self.initiate(self.name, self.flag, status=1)
+        self.assertLess(time.monotonic() - begin, 4)
+        self.assertRegex(output, rf"{self.name}.*127\.0\.0\.1 port \d+, written \d+ s ago")
+
+    def kill(self, target):
+        target.signal(signal.SIGKILL)
+        target.wait()
+
+
+class HttpStore(StoreTest):
+    def setUp(self):
+        super().setUp()
+        self.open_store(MetadataServer)
+
+    def test_from_start_to_end(self):
+        self.check_life()
+
+    def test_a_killed_target_is_started_again_at_once(self):
+        self.kill(self.start_named())
+        killed = self.record()
+        self.check_stale()
+        target = self.start_named()
+        self.assertNotEqual(self.record()["incarnation"], killed["incarnation"])
+        self.move()
+        self.store.put(f"starling/ram/{self.name}", json.dumps(killed))  # as if it had not been written
+        self.assertIn("another incarnation", self.initiate(self.name, self.flag, status=1))
+        self.end(target)
+
+
+class EtcdStore(StoreTest):
+    def setUp(self):
+        super().setUp()
+        self.open_store(EtcdServer)
+
+    def test_from_start_to_end(self):
+        self.check_life()
+
+    def test_a_killed_target_is_started_again_after_its_lease(self):
+        self.kill(self.start_named())
+        self.check_stale()
+        end = time.monotonic() + 30
+        while self.record() is not None:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.2)
+        target = self.start_named()
+        self.move()
+        self.end(target)
+
+    def test_a_name_that_is_alive_elsewhere(self):
+        other = {"name": self.name, "protocol": "starling", "ip_or_host_name": "10.9.8.7", "rpc_port": 1,
+                 "incarnation": "7", "timestamp": "2026-01-01T00:00:00Z"}
+        self.store.put(f"starling/ram/{self.name}", json.dumps(other))
+        output = self.run_to_end("starling-bench", "transfer", "--mode=target", "--protocol=tcp", *SIZES,
+                                 self.flag, f"--local_server_name={self.name}", status=1)
+        self.assertIn("10.9.8.7", output)
+        self.assertEqual(self.record(), other)
+
+
+class Matrix(TransferTest):
+    def ask(self, name):
+        client = protocol_client.Connection(name, protocol_client.PURPOSE_TRANSFER)
+        self.addCleanup(client.close)
+        segment = client.ask("segment_get", "segment")
+        self.assertEqual(segment["incarnation"], client.welcome["incarnation"])
+        return json.loads(segment["matrix"])
+
+    def test_peers_receive_it(self):
+        path = self.file("matrix", '{"cpu:0": [[],\n []], "cpu:7": [[], []]}')
+        target, name = self.start_target(f"--nic_priority_matrix={path}")
+        self.assertEqual(self.ask(name), {"cpu:0": [[], []], "cpu:7": [[], []]})
+        self.end(target)
+        target, name = self.start_target()
+        self.assertIn("cpu:0", self.ask(name))
+        self.end(target)
+
+    def test_devices_that_do_not_exist(self):
+        path = self.file("matrix", '{"cpu:0": [["mlx5_77"], []]}')
+        output = self.run_to_end("starling-bench", "transfer", "--mode=target", *SIZES,
+                                 f"--nic_priority_matrix={path}", status=1)
+        self.assertIn("mlx5_77", output)
+        self.assertIn("this host has", output)
 
 
 class Secrets(TransferTest):
