@@ -4,9 +4,10 @@
 
 #include "core/clock.h"
 #include "pair.h"
+#include "tests/conformance/authority.h"
 #include "transfer/engine.h"
 
-#define BYTES (64U << 20)
+#define BYTES (16U << 20)
 
 static struct pair pair;
 
@@ -59,14 +60,17 @@ CASE(batch__moves_every_length_at_every_alignment)
     }
 }
 
-CASE(batch__moves_all_of_the_memory)
+SL_CASE(batch__moves_64_mib)
 {
-    pair_fill(pair.local.base, BYTES, 5);
-    pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
-    pair_expect(pair.remote.base, BYTES, 5);
-    memset(pair.local.base, 0, BYTES);
-    pair_move(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
-    pair_expect(pair.local.base, BYTES, 5);
+    enum { ALL = 64 << 20 };
+    pair_init(&pair, ALL, NULL);
+    pair_fill(pair.local.base, ALL, 5);
+    pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, ALL);
+    pair_expect(pair.remote.base, ALL, 5);
+    memset(pair.local.base, 0, ALL);
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, ALL);
+    pair_expect(pair.local.base, ALL, 5);
+    pair_fini(&pair);
 }
 
 /* 64 KiB pieces at distances of 128 KiB there, and side by side here. */
@@ -368,5 +372,35 @@ SL_CASE(lane__is_closed_when_it_was_idle_and_opened_again)
         assert_int_equal(sl_transfer_segment_info(pair.segment, &info), 0);
         assert_int_equal(info.rails[0].bytes_written, 1000 * round);
     }
+    pair_fini(&pair);
+}
+
+SL_CASE(engine__moves_over_tls)
+{
+    authority_make();
+    const struct sl_transport_tls *files = authority_files(AUTHORITY_NODE);
+    const struct sl_transport_tls *others = authority_files(AUTHORITY_STRANGER);
+    struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                          .tls_certificate = files->certificate,
+                                          .tls_key = files->key,
+                                          .tls_authority = files->authority};
+    struct sl_transfer *stranger;
+    struct sl_transfer_segment *segment = NULL;
+    pair_init(&pair, 5 << 20, &options);
+    pair_fill(pair.local.base, 5 << 20, 6);
+    pair_move(&pair, SL_TRANSFER_WRITE, 3, 5, (4 << 20) + 77);
+    memset(pair.local.base, 0, 5 << 20);
+    pair_move(&pair, SL_TRANSFER_READ, 0, 2, (4 << 20) + 80);
+    for (uint32_t i = 0; i < (4 << 20) + 77; i++) {
+        assert_int_equal(pair.local.base[i + 3], pair.remote.base[i + 5]);
+    }
+    options.tls_certificate = others->certificate;
+    options.tls_key = others->key;
+    options.tls_authority = others->authority;
+    assert_int_equal(sl_transfer_create(&options, &stranger), 0);
+    assert_int_not_equal(
+        sl_transfer_segment_open(stranger, sl_transfer_name(pair.there), 500, &segment), 0);
+    assert_null(segment);
+    sl_transfer_destroy(&stranger);
     pair_fini(&pair);
 }
