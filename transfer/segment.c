@@ -313,6 +313,15 @@ static void welcomed(void *ctx, struct sl_session *session,
 {
     struct sl_transfer_segment *segment = ctx;
     sl_reactor_disarm(segment->home->reactor, &segment->gone);
+    if (segment->incarnation == 0 && segment->recorded != 0 &&
+        segment->recorded != welcome->incarnation) {
+        char reason[SL_TRANSFER_REASON_BYTES];
+        (void)snprintf(reason, sizeof reason,
+                       "%s has another incarnation than its record: its process was restarted",
+                       segment->name);
+        fail(segment, SL_ERR_REFUSED, reason);
+        return;
+    }
     if (segment->incarnation != 0 && segment->incarnation != welcome->incarnation) {
         fail(segment, SL_ERR_CLOSED, "its process was restarted: open the segment again");
         return;
@@ -398,7 +407,6 @@ static const struct sl_session_events session_events = {
 struct open_call {
     struct sl_transfer_call call;
     struct sl_transfer_segment *segment;
-    uint64_t incarnation; /* 0: any */
     uint32_t timeout_ms;
     bool is_stored; /* in the metadata store: a process listens there, or has ended */
 };
@@ -415,7 +423,6 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
         .hello = {.purpose = SL_MESSAGE_PURPOSE_TRANSFER,
                   .role = SL_MESSAGE_ROLE_CLIENT,
                   .client_id = segment->client_id,
-                  .incarnation = open->incarnation,
                   .checksum = engine->settings.checksum},
         .events = &session_events,
         .ctx = segment,
@@ -434,7 +441,7 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 }
 
 static int segment_create(struct sl_transfer *transfer, const char *name,
-                          const struct sl_endpoint *endpoint, struct sl_transfer_segment **out)
+                          const struct sl_transfer_place *place, struct sl_transfer_segment **out)
 {
     const uint32_t reactor_count = transfer->settings.reactor_count;
     int err = 0;
@@ -444,7 +451,8 @@ static int segment_create(struct sl_transfer *transfer, const char *name,
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for a segment");
     }
     made->engine = transfer;
-    made->endpoint = *endpoint;
+    made->endpoint = place->endpoint;
+    made->recorded = place->record.incarnation;
     made->client_id = sl_transfer_setup_random(&transfer->setup);
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     for (uint32_t i = 0; i < reactor_count; i++) {
@@ -547,7 +555,7 @@ int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name, uin
     const uint64_t begin_ns = sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0]));
     int err = sl_transfer_settings_check_timeout(timeout_ms);
     err = err != 0 ? err : sl_transfer_directory_find(transfer, name, timeout_ms, &place);
-    err = err != 0 ? err : segment_create(transfer, name, &place.endpoint, &segment);
+    err = err != 0 ? err : segment_create(transfer, name, &place, &segment);
     if (err != 0) {
         return err;
     }
@@ -555,7 +563,6 @@ int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name, uin
         (sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0])) - begin_ns) / SL_CLOCK_NS_PER_MS;
     struct open_call open = {.call = {.run = open_here},
                              .segment = segment,
-                             .incarnation = place.record.incarnation,
                              .timeout_ms =
                                  spent_ms < timeout_ms ? timeout_ms - (uint32_t)spent_ms : 1,
                              .is_stored = place.is_stored};

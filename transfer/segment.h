@@ -12,6 +12,7 @@ struct sl_transfer_segment {
     struct sl_transfer_io *home;
     char name[SL_TRANSFER_NAME_BYTES];
     struct sl_endpoint endpoint; /* of the control connection */
+    uint64_t recorded;           /* incarnation of its record; 0: any */
     uint64_t client_id;          /* of all hellos to the peer: random */
 
     /* The home reactor's. */
