@@ -5,7 +5,10 @@ while bytes move; names in a metadata store; wrong flags."""
 import http.server
 import json
 import os
+import shutil
 import signal
+import ssl
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -103,7 +106,8 @@ class Peers(TransferTest):
 class MetadataServer:
     """As Mooncake's: GET, PUT and DELETE of ?key=KEY."""
 
-    def __init__(self, test):
+    def __init__(self, test, context=None):
+        """context: for https."""
         values = self._values = {}
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -129,12 +133,14 @@ class MetadataServer:
                 pass
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         test.addCleanup(server.server_close)
         test.addCleanup(thread.join)
         test.addCleanup(server.shutdown)
-        self.url = f"http://127.0.0.1:{server.server_port}/metadata"
+        self.url = f"{'https' if context else 'http'}://127.0.0.1:{server.server_port}/metadata"
 
     def get(self, key):
         return self._values.get(key)
@@ -213,6 +219,33 @@ class HttpStore(StoreTest):
         self.move()
         self.store.put(f"starling/ram/{self.name}", json.dumps(killed))  # as if it had not been written
         self.assertIn("another incarnation", self.initiate(self.name, self.flag, status=1))
+        self.end(target)
+
+
+class HttpsStore(StoreTest):
+    def openssl(self, *args):
+        subprocess.run(["openssl", *args], cwd=self.folder, check=True, capture_output=True,
+                       timeout=harness.DEADLINE_S)
+
+    def test_with_the_certificates_of_the_engine(self):
+        if shutil.which("openssl") is None:
+            self.skipTest("no openssl to make certificates with")
+        self.file("names", "subjectAltName=IP:127.0.0.1\n")
+        key = ["-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+        self.openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca", "-subj", "/CN=ca")
+        self.openssl("req", "-new", *key, "-keyout", "key", "-out", "request", "-subj", "/CN=node")
+        self.openssl("x509", "-req", "-in", "request", "-CA", "ca", "-CAkey", "ca.key", "-CAcreateserial",
+                     "-extfile", "names", "-out", "certificate")
+        authority, certificate, private = (os.path.join(self.folder, name) for name in ("ca", "certificate", "key"))
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
+        context.load_cert_chain(certificate, private)
+        context.verify_mode = ssl.CERT_REQUIRED
+        self.open_store(lambda test: MetadataServer(test, context))
+        flags = [f"--tls-ca={authority}", f"--tls-cert={certificate}", f"--tls-key={private}"]
+        target = self.start_target(self.flag, f"--local_server_name={self.name}", *flags)[0]
+        self.assertEqual(self.record()["name"], self.name)
+        self.initiate(self.name, self.flag, *flags, "--verify", "--duration=0.1", "--threads=1")
+        self.assertIn("certificate", self.initiate(self.name, self.flag, status=1))
         self.end(target)
 
 
