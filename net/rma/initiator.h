@@ -2,8 +2,8 @@
  * reports each slice when it is over. Owner reactor; no allocation.
  *
  * A slice is contiguous memory here and at the target. A READ is received into the local memory and
- * a WRITE is sent from it, without a copy if it is long and the transport allows it. Slices that are
- * sent together share one REQUEST frame. The credit of the target bounds the lane. */
+ * a WRITE is sent from it, without a copy if it is long and the transport allows it. Slices that
+ * are sent together share one REQUEST frame. The credit of the target bounds the lane. */
 #ifndef SL_NET_RMA_INITIATOR_H
 #define SL_NET_RMA_INITIATOR_H
 
