@@ -55,9 +55,9 @@ static struct child start(const char *name)
     if (pid == 0) {
         serve(name, ends[1]);
     }
+    close(ends[1]);
     assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
     close(ends[0]);
-    close(ends[1]);
     return child;
 }
 
