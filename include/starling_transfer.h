@@ -138,7 +138,8 @@ struct sl_transfer_segment;
 SL_API int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name,
                                     uint32_t timeout_ms, struct sl_transfer_segment **out);
 
-/* No batch with requests to the segment may be outstanding. Nulls *segment. */
+/* No batch with requests to the segment may be outstanding. After a batch that timed out, waits up
+ * to 2 s until none of its WRITEs can land any more. Nulls *segment. */
 SL_API void sl_transfer_segment_close(struct sl_transfer_segment **segment);
 
 struct sl_transfer_buffer {

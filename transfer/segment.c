@@ -13,6 +13,8 @@
 
 /* After a disconnect, the peer's process may be alive: it gets this long to welcome again. */
 #define GONE_NS  (5 * SL_CLOCK_NS_PER_S)
+/* How long a close waits for the answers to fences. */
+#define CLOSE_NS (2 * SL_CLOCK_NS_PER_S)
 /* A page of the list of buffers. */
 #define PAGE_NS  (10 * SL_CLOCK_NS_PER_S)
 /* The session repeats a request when it reconnects. */
@@ -576,10 +578,46 @@ int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name, uin
     return sl_transfer_succeed();
 }
 
+struct fence_wait {
+    struct sl_transfer_call call;
+    struct sl_transfer_segment *segment;
+    struct sl_timer timer;
+    uint64_t until_ns;
+};
+
+static void look_at_fences(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct fence_wait *wait = SL_CONTAINER_OF(timer, struct fence_wait, timer);
+    const struct sl_transfer_segment *segment = wait->segment;
+    const bool has_fences = atomic_load_explicit(&segment->fences, memory_order_acquire) > 0;
+    if (has_fences && segment->err == 0 && now_ns < wait->until_ns) {
+        sl_reactor_arm(segment->home->reactor, timer, SL_CLOCK_NS_PER_MS);
+        return;
+    }
+    if (has_fences) {
+        sl_log_warn("transfer: segment %s is closed while WRITEs that have timed out may still be "
+                    "applied",
+                    segment->name);
+    }
+    sl_transfer_io_answer(&wait->call, 0, "waited");
+}
+
+static void wait_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct fence_wait *wait = SL_CONTAINER_OF(call, struct fence_wait, call);
+    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
+    wait->timer.run = look_at_fences;
+    wait->until_ns = now_ns + CLOSE_NS;
+    look_at_fences(&wait->timer, now_ns);
+}
+
 void sl_transfer_segment_close(struct sl_transfer_segment **segment)
 {
     sl_assert(segment != NULL);
     if (*segment != NULL) {
+        /* If it is opened again, it has lanes of its own, which no older fence holds back. */
+        struct fence_wait wait = {.call = {.run = wait_here}, .segment = *segment};
+        (void)sl_transfer_io_call((*segment)->home, &wait.call);
         segment_destroy(*segment);
         *segment = NULL;
     }

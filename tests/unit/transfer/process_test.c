@@ -1,4 +1,5 @@
 /* The target is another process: it is stopped, killed and restarted. */
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +219,32 @@ CASE(batch__is_not_overtaken_by_writes_of_an_earlier_one)
         }
     }
     assert_in_range(least_ms, 50, 100);
+}
+
+static void *continue_later(void *ctx)
+{
+    (void)usleep(300000);
+    (void)kill(target.pid, SIGCONT);
+    return NULL;
+}
+
+CASE(segment_close__waits_for_writes_that_have_timed_out)
+{
+    pthread_t thread;
+    assert_int_equal(run(SL_TRANSFER_READ, 1, PAIR_TIMEOUT_MS), 0);
+    (void)kill(target.pid, SIGSTOP);
+    memset(local, 1, BYTES);
+    assert_int_equal(run(SL_TRANSFER_WRITE, BYTES, 50), SL_ERR_DEADLINE);
+    assert_int_equal(pthread_create(&thread, NULL, continue_later, NULL), 0);
+    sl_transfer_segment_close(&segment);
+    assert_int_equal(sl_transfer_segment_open(transfer, target.name, PAIR_TIMEOUT_MS, &segment), 0);
+    memset(local, 2, BYTES);
+    assert_int_equal(run(SL_TRANSFER_WRITE, BYTES, PAIR_TIMEOUT_MS), 0);
+    assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
+    for (uint32_t i = 0; i < BYTES; i++) {
+        assert_int_equal(local[i], 2);
+    }
+    pthread_join(thread, NULL);
 }
 
 CASE(batch__fails_soon_when_the_target_is_killed)
