@@ -330,6 +330,7 @@ static void welcomed(void *ctx, struct sl_session *session,
     }
     segment->session = session; /* in the first event the owner does not have it yet */
     segment->incarnation = welcome->incarnation;
+    sl_session_set_incarnation(session, welcome->incarnation);
     if (segment->remote != NULL) {
         segment->remote->count = 0; /* changes may have been missed */
     }
