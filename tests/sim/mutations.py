@@ -34,7 +34,10 @@ QUICK = {"replays are carried out again", "ssp admits one step early", "bsp comm
          "disks: nobody is told of a checkpoint that failed",
          "replicas: replies do not wait for the backup", "replicas: epochs are not kept",
          "replicas: a take-over gives nobody a lease",
-         "link: a long frame has ten seconds in total"}
+         "link: a long frame has ten seconds in total",
+         "transfer: a WRITE is over when it is sent", "transfer: fences are not waited for",
+         "transfer: a batch's deadline is not armed",
+         "transfer: unregister does not wait for users"}
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
@@ -407,6 +410,61 @@ LINK_MUTATIONS = [
 ]
 
 
+TRANSFER_MUTATIONS = [
+    ("transfer: a short WRITE is not copied", "net/rma/target.c",
+     "    if (message->token != NULL && slice->memory != NULL) { /* else it was received there */",
+     "    if (message->token != NULL && slice->memory != NULL && slice->bytes > 4096) {"),
+    ("transfer: a WRITE is over when it is sent", "net/rma/initiator.c",
+     "    if (slice->is_answered) {\n        finish(slice",
+     "    if (slice->bytes > 0) {\n        finish(slice"),
+    ("transfer: fences are not waited for", "transfer/route.c",
+     "    while (!waits && !is_fencing(route) &&",
+     "    while (!waits &&"),
+    ("transfer: a fence leaves the connections open", "transfer/target.c",
+     "            hello->lane == fence->lane && hello->lane_epoch <= fence->epoch) {",
+     "            hello->lane == fence->lane && hello->lane_epoch < fence->epoch) {"),
+    ("transfer: the end of the memory is not looked at", "transfer/route.c",
+     "item->bytes > buffer->bytes - offset) {",
+     "item->bytes > buffer->bytes) {"),
+    ("transfer: slices begin too far on", "net/rma/target.c",
+     "slice->memory->base + wire.offset;",
+     "slice->memory->base + wire.offset + 8;"),
+    ("transfer: a batch's deadline is not armed", "transfer/batch.c",
+     "                       batch->deadline_ns > now_ns ? batch->deadline_ns - now_ns : 0);",
+     "                       batch->deadline_ns > now_ns ? SL_CLOCK_NEVER : 0);"),
+    ("transfer: lanes that owe answers are not closed", "transfer/batch.c",
+     "            sl_transfer_route_break(part->route, part, \"its answers came too late\");\n",
+     ""),
+    ("transfer: a batch ends before its answers", "transfer/batch.c",
+     "    if (is_over) {\n        conclude(batch);\n    } else {",
+     "    if (is_over || batch->is_ending) {\n        conclude(batch);\n    } else {"),
+    ("transfer: unregister does not wait for users", "transfer/memory.c",
+     "        if (change->items[i]->regions[index].memory.uses > 0) {",
+     "        if (change->items[i]->regions[index].memory.uses > UINT32_MAX - 1) {"),
+    ("transfer: memory that is registered again keeps its key", "transfer/memory.c",
+     "    made->key = sl_transfer_setup_random(&transfer->setup);",
+     "    made->key = (uintptr_t)memory->base;"),
+    ("transfer: credit of a READ is not returned", "net/rma/target.c",
+     "    (void)pop(&target->reads);\n    sl_credit_grant(&target->due, slice->bytes, 1);",
+     "    (void)pop(&target->reads);"),
+    ("transfer: what is done in part does not fail", "transfer/part.c",
+     "        if (item->left > 0 && item->err == 0) {",
+     "        if (item->left == item->bytes && item->err == 0) {"),
+    ("transfer: notices come before their WRITEs", "transfer/batch.c",
+     "        sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);\n    }\n",
+     "        sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);\n    }\n"
+     "    if (batch->sending != NULL) {\n        conclude(batch);\n        return;\n    }\n"),
+    ("transfer: notices reach the next incarnation", "transfer/segment.c",
+     "    sl_session_set_incarnation(session, welcome->incarnation);\n", ""),
+    ("transfer: a notice that comes again is taken again", "transfer/inbox.c",
+     "    if (notice->sequence <= sender->sequence) {",
+     "    if (notice->sequence < sender->sequence) {"),
+    ("transfer: the bytes of a short READ are dropped", "net/rma/initiator.c",
+     "    if (message->token != NULL) { /* else they were received there */",
+     "    if (message->token == slice) {"),
+]
+
+
 def copy_tree(to):
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
                             capture_output=True, text=True, check=True).stdout.split("\n")
@@ -485,7 +543,8 @@ def try_mutation(work, mutation, seeds):
             ["--transport", "dpdk", "--strangers"] if mutation in STRANGER_MUTATIONS else \
             ["--disks"] if mutation in DISK_MUTATIONS else \
             ["--replicas"] if mutation in REPLICA_MUTATIONS else \
-            ["--link"] if mutation in LINK_MUTATIONS else []
+            ["--link"] if mutation in LINK_MUTATIONS else \
+            ["--transfer"] if mutation in TRANSFER_MUTATIONS else []
         what, count = hunt(work, seeds, flags)
     finally:
         with open(target, "w", encoding="utf-8") as file:
@@ -496,7 +555,7 @@ def try_mutation(work, mutation, seeds):
 def check_apply():
     """What is wrong with the lists above, as they and the source are now."""
     mutations = (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS + REPLICA_MUTATIONS
-                 + LINK_MUTATIONS)
+                 + LINK_MUTATIONS + TRANSFER_MUTATIONS)
     names = [mutation[0] for mutation in mutations]
     wrong = []
     for name, path, old, new in mutations:
@@ -547,7 +606,7 @@ def main():
             sys.exit(words)
         print(f"{'mutation':<52} {'found by':<18} seeds")
         for mutation in (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS
-                         + REPLICA_MUTATIONS + LINK_MUTATIONS):
+                         + REPLICA_MUTATIONS + LINK_MUTATIONS + TRANSFER_MUTATIONS):
             if flags.only not in mutation[0] or (flags.quick and mutation[0] not in QUICK):
                 continue
             what, count, found = try_mutation(work, mutation, flags.seeds)

@@ -221,6 +221,9 @@ void sl_sim_part(struct sl_sim_conn *conn)
         doom(peer);
         return;
     }
+    if (conn->base.is_abrupt) {
+        peer->reset = sl_sim_chance(&network->random, 500);
+    }
     uint64_t at_ns = network->now_ns + sl_sim_delay_ns(network);
     end_at(peer, at_ns > peer->last_arrival_ns ? at_ns : peer->last_arrival_ns + 1, SL_ERR_CLOSED);
 }

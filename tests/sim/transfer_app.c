@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
@@ -14,6 +15,7 @@
 #define UNREGISTER_MS  2000
 #define PROOF_ATTEMPTS 20
 #define LOOKS_MAX      200 /* for the buffers of a peer */
+#define TAKE_MS        100
 #define BACK_OFF_NS    (300 * SL_CLOCK_NS_PER_MS)
 #define LOOK_NS        (2 * SL_CLOCK_NS_PER_MS) /* a thread looks for what others have done */
 /* Credit is returned with answers, or when this much is due. */
@@ -47,8 +49,8 @@ static void wait_for(void *ctx, struct sl_completion *completion)
     while (!sl_completion_ended(completion)) {
         app->running->completion = completion;
         pass(app);
+        app->running->completion = NULL;
     }
-    app->running->completion = NULL;
 }
 
 void sl_sim_transfer_app_sleep(struct sl_sim_transfer_app *app, uint64_t ns)
@@ -176,7 +178,8 @@ static void life(void *ctx)
             sl_sim_transfer_app_sleep(app, LOOK_NS);
         }
     }
-    while (!sl_sim_fiber_ended(app->threads[1].fiber)) {
+    while (!sl_sim_fiber_ended(app->threads[1].fiber) ||
+           !sl_sim_fiber_ended(app->threads[2].fiber)) {
         sl_sim_transfer_app_sleep(app, LOOK_NS);
     }
     destroy(app);
@@ -344,6 +347,27 @@ static void driver(void *ctx)
     }
 }
 
+/* The thread `taker` */
+
+static void taker(void *ctx)
+{
+    struct sl_sim_transfer_app *app = ctx;
+    struct sl_transfer_noticed *noticed = malloc(sizeof *noticed);
+    sl_assert(noticed != NULL);
+    while (!app->serves) {
+        sl_sim_transfer_app_sleep(app, LOOK_NS);
+    }
+    while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
+        uint32_t number;
+        if (sl_transfer_notice_take(app->engine, TAKE_MS, noticed) == 0 && !app->dying) {
+            sl_assert(noticed->bytes == sizeof number);
+            memcpy(&number, noticed->text, sizeof number);
+            sl_sim_transfer_oracle_taken(app->options.oracle, number, app->options.host);
+        }
+    }
+    free(noticed);
+}
+
 /* Outside of threads */
 
 static void start_thread(struct sl_sim_transfer_app *app, uint32_t index, void (*run)(void *ctx))
@@ -369,6 +393,7 @@ void sl_sim_transfer_app_start(struct sl_sim_transfer_app *app,
     }
     start_thread(app, 0, life);
     start_thread(app, 1, driver);
+    start_thread(app, 2, taker);
     sl_sim_process_look(&app->process);
 }
 
@@ -383,7 +408,7 @@ static bool can_run(const struct sl_sim_transfer_thread *thread)
 static bool run_threads(struct sl_sim_transfer_app *app)
 {
     bool ran = false;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < SL_SIM_TRANSFER_THREADS; i++) {
         if (can_run(&app->threads[i])) {
             app->running = &app->threads[i];
             sl_sim_fiber_resume(app->threads[i].fiber);
@@ -416,7 +441,7 @@ uint64_t sl_sim_transfer_app_due(const struct sl_sim_transfer_app *app)
 {
     const struct sl_sim_process *process = &app->process;
     uint64_t due_ns = sl_sim_process_due(process);
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < SL_SIM_TRANSFER_THREADS; i++) {
         const struct sl_sim_transfer_thread *thread = &app->threads[i];
         uint64_t at_ns = thread->completion != NULL ? SL_CLOCK_NEVER : thread->wake_ns;
         if (sl_sim_fiber_ended(thread->fiber) || at_ns == SL_CLOCK_NEVER) {
@@ -431,12 +456,12 @@ uint64_t sl_sim_transfer_app_due(const struct sl_sim_transfer_app *app)
 
 bool sl_sim_transfer_app_ended(const struct sl_sim_transfer_app *app)
 {
-    return sl_sim_fiber_ended(app->threads[0].fiber) && sl_sim_fiber_ended(app->threads[1].fiber);
+    return sl_sim_fiber_ended(app->threads[0].fiber); /* it waits for the others */
 }
 
 void sl_sim_transfer_app_fini(struct sl_sim_transfer_app *app)
 {
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < SL_SIM_TRANSFER_THREADS; i++) {
         sl_sim_fiber_destroy(&app->threads[i].fiber);
     }
     for (uint32_t i = 0; i < app->options.plan->slots; i++) {
@@ -507,6 +532,7 @@ static void judge_io(const struct sl_sim_transfer_app *app, const struct sl_tran
 void sl_sim_transfer_app_judge_rest(struct sl_sim_transfer_app *app)
 {
     const uint32_t reactors = app->options.plan->reactor_count;
+    sl_sim_transfer_oracle_judge_notices(app->options.oracle, app->options.host);
     for (uint32_t i = 0; i < reactors; i++) {
         judge_io(app, &app->engine->ios[i]);
     }

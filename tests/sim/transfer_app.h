@@ -1,7 +1,7 @@
 /* A process of the simulation of transfer engines: an engine, unmodified, and the application's
  * threads, which are fibers. One thread (life) creates the engine, serves memory, unregisters and
- * registers it, and destroys the engine; the other (driver) opens the segments of its peers and
- * submits batches. One thread. */
+ * registers it, and destroys the engine; another (driver) opens the segments of its peers and
+ * submits batches; the third (taker) takes notices. Allocates. */
 #ifndef SL_TESTS_SIM_TRANSFER_APP_H
 #define SL_TESTS_SIM_TRANSFER_APP_H
 
@@ -19,6 +19,8 @@ enum sl_sim_transfer_stage {
     SL_SIM_TRANSFER_PROVED,
     SL_SIM_TRANSFER_ENDING, /* closes everything */
 };
+
+#define SL_SIM_TRANSFER_THREADS 3
 
 /* A thread of the application. */
 struct sl_sim_transfer_thread {
@@ -46,7 +48,7 @@ struct sl_sim_transfer_app {
     bool dying; /* killed: its threads end as soon as they can */
     struct sl_transfer *engine;
     bool serves; /* its memory is registered */
-    struct sl_sim_transfer_thread threads[2];
+    struct sl_sim_transfer_thread threads[SL_SIM_TRANSFER_THREADS];
     struct sl_sim_transfer_thread *running;
     struct sl_transfer_segment *segments[SL_SIM_TRANSFER_PROCESSES_MAX]; /* by host */
     uint32_t lives[SL_SIM_TRANSFER_PROCESSES_MAX];                       /* of those */

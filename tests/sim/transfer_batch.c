@@ -95,6 +95,9 @@ static void draw_range(struct sl_sim_transfer_app *app, struct sl_sim_transfer_r
     request->words = 1 + sl_sim_below(&app->random, most);
     request->first = sl_sim_transfer_buffer_at(plan, buffer) +
                      sl_sim_below(&app->random, plan->buffer_words - request->words + 1ULL);
+    if (plan->hot && sl_sim_chance(&app->random, 800)) {
+        request->first = sl_sim_transfer_buffer_at(plan, buffer);
+    }
     request->is_invalid = sl_sim_chance(&app->random, 20);
     if (request->is_invalid) { /* beyond its end */
         request->first =
@@ -191,6 +194,18 @@ static void prepare(struct sl_sim_transfer_batch *batch, struct sl_sim_transfer_
     };
 }
 
+/* All requests are for the target of the first one. */
+static void begin_notice(struct sl_sim_transfer_batch *batch)
+{
+    const struct sl_sim_transfer_app *app = batch->app;
+    const uint32_t target = batch->requests[0].target;
+    batch->notice = sl_sim_transfer_oracle_notice(oracle_of(batch), app->options.host, target,
+                                                  app->lives[target]);
+    for (uint32_t i = 1; i < batch->count; i++) {
+        batch->requests[i].target = target;
+    }
+}
+
 void sl_sim_transfer_batch_begin(struct sl_sim_transfer_batch *batch, bool must_succeed,
                                  uint32_t target)
 {
@@ -209,8 +224,16 @@ void sl_sim_transfer_batch_begin(struct sl_sim_transfer_batch *batch, bool must_
     for (uint32_t i = 0; i < batch->local_words; i++) {
         batch->local[i] = FILL;
     }
+    batch->has_notice = must_succeed || sl_sim_chance(&app->random, 300);
+    if (batch->has_notice) {
+        begin_notice(batch);
+    }
     for (uint32_t i = 0; i < batch->count; i++) {
         prepare(batch, &batch->requests[i], &requests[i]);
+    }
+    if (batch->has_notice) {
+        struct sl_sim_transfer_notice *notice = &oracle_of(batch)->notices[batch->notice];
+        notice->origin_count = oracle_of(batch)->origin_count - notice->first_origin;
     }
     const bool hurries = !must_succeed && plan->impatient && sl_sim_chance(&app->random, 500);
     batch->must_succeed = must_succeed || (plan->calm && !plan->unregisters && !hurries);
@@ -219,8 +242,10 @@ void sl_sim_transfer_batch_begin(struct sl_sim_transfer_batch *batch, bool must_
     batch->paused_ns = app->process.paused_ns;
     batch->is_cancelled = batch->saw_closed = batch->has_failed = false;
     batch->is_running = true;
-    const int err =
-        sl_transfer_batch_submit(batch->batch, requests, batch->count, batch->timeout_ms, NULL);
+    const struct sl_transfer_notice sent = {
+        .name = "batch", .text = &batch->notice, .bytes = sizeof batch->notice};
+    const int err = sl_transfer_batch_submit(batch->batch, requests, batch->count,
+                                             batch->timeout_ms, batch->has_notice ? &sent : NULL);
     sl_assert(err == 0);
 }
 
@@ -341,6 +366,9 @@ void sl_sim_transfer_batch_poll(struct sl_sim_transfer_batch *batch)
             judge_request(batch, i);
         }
         judge_guards(batch);
+        if (batch->has_notice && sl_transfer_batch_wait(batch->batch) == 0) {
+            oracle_of(batch)->notices[batch->notice].confirmed = true;
+        }
     }
     free_floors(batch);
 }

@@ -35,7 +35,8 @@ struct sl_sim_transfer_batch {
     uint64_t paused_ns;              /* of the process, when it was begun */
     uint64_t hash;                   /* of the local memory, when it was over */
     bool saw_closed;                 /* some segment has to be opened again */
-    bool has_failed;
+    bool has_failed, has_notice;
+    uint32_t notice; /* its number */
 };
 
 /* index: of the app's batches. Maps the local memory, which the caller registers. */

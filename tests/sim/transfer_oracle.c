@@ -45,6 +45,7 @@ void sl_sim_transfer_oracle_fini(struct sl_sim_transfer_oracle *oracle)
         free(oracle->memories[i].floors);
     }
     free(oracle->origins);
+    free(oracle->notices);
     free(oracle->incarnations);
 }
 
@@ -197,20 +198,17 @@ static void judge(struct sl_sim_transfer_oracle *oracle, const struct sight *sig
     }
 }
 
-void sl_sim_transfer_oracle_written(struct sl_sim_transfer_oracle *oracle, uint32_t number,
-                                    uint32_t host, bool completed)
+/* The WRITE has completed: what it has replaced must not be seen any more. */
+static void judge_applied(struct sl_sim_transfer_oracle *oracle,
+                          const struct sl_sim_transfer_origin *origin, uint32_t host,
+                          const char *of)
 {
-    struct sl_sim_transfer_origin *origin = &oracle->origins[number];
     struct sl_sim_transfer_memory *memory = &oracle->memories[origin->target];
-    origin->over = ++oracle->event;
-    origin->completed = completed;
-    if (!completed || memory->life != origin->target_life) {
+    if (memory->life != origin->target_life) {
         return;
     }
-    const struct sight sight = {.of = "applied",
-                                .host = UINT32_MAX,
-                                .target = origin->target,
-                                .target_life = origin->target_life};
+    const struct sight sight = {
+        .of = of, .host = UINT32_MAX, .target = origin->target, .target_life = origin->target_life};
     for (uint32_t word = origin->first; word < origin->first + origin->words; word++) {
         struct sl_sim_transfer_floor *floor = &memory->floors[word];
         if (origin->begun < floor->base) {
@@ -219,6 +217,67 @@ void sl_sim_transfer_oracle_written(struct sl_sim_transfer_oracle *oracle, uint3
         floor->any = origin->begun > floor->any ? origin->begun : floor->any;
         floor->same[host] = origin->begun > floor->same[host] ? origin->begun : floor->same[host];
         judge(oracle, &sight, word, memory->words[word], floor);
+    }
+}
+
+void sl_sim_transfer_oracle_written(struct sl_sim_transfer_oracle *oracle, uint32_t number,
+                                    uint32_t host, bool completed)
+{
+    struct sl_sim_transfer_origin *origin = &oracle->origins[number];
+    origin->over = ++oracle->event;
+    origin->completed = completed;
+    if (completed) {
+        judge_applied(oracle, origin, host, "applied");
+    }
+}
+
+/* Notices */
+
+uint32_t sl_sim_transfer_oracle_notice(struct sl_sim_transfer_oracle *oracle, uint32_t host,
+                                       uint32_t target, uint32_t target_life)
+{
+    if (oracle->notice_count == oracle->notice_room) {
+        oracle->notice_room = 2 * oracle->notice_room + 64;
+        oracle->notices = realloc(oracle->notices, oracle->notice_room * sizeof *oracle->notices);
+        sl_assert(oracle->notices != NULL);
+    }
+    oracle->notices[oracle->notice_count] =
+        (struct sl_sim_transfer_notice){.target = target,
+                                        .target_life = target_life,
+                                        .host = host,
+                                        .first_origin = oracle->origin_count};
+    return oracle->notice_count++;
+}
+
+void sl_sim_transfer_oracle_taken(struct sl_sim_transfer_oracle *oracle, uint32_t number,
+                                  uint32_t host)
+{
+    struct sl_sim_transfer_notice *notice = &oracle->notices[number];
+    if (number >= oracle->notice_count || notice->target != host || notice->taken ||
+        notice->target_life != oracle->memories[host].life) {
+        sl_sim_transfer_oracle_fail(oracle, "notice", "process %u, life %u, takes notice %u%s",
+                                    host, oracle->memories[host].life, number,
+                                    number >= oracle->notice_count ? ", which was not sent"
+                                    : notice->taken                ? " again"
+                                    : notice->target != host       ? ", meant for another one"
+                                                                   : ", meant for an earlier life");
+        return;
+    }
+    notice->taken = true;
+    for (uint32_t i = 0; i < notice->origin_count; i++) {
+        judge_applied(oracle, &oracle->origins[notice->first_origin + i], notice->host, "notice");
+    }
+}
+
+void sl_sim_transfer_oracle_judge_notices(struct sl_sim_transfer_oracle *oracle, uint32_t host)
+{
+    for (uint32_t i = 0; i < oracle->notice_count; i++) {
+        const struct sl_sim_transfer_notice *notice = &oracle->notices[i];
+        if (notice->target == host && notice->target_life == oracle->memories[host].life &&
+            notice->confirmed && !notice->taken) {
+            sl_sim_transfer_oracle_fail(oracle, "notice", "notice %u for process %u is lost", i,
+                                        host);
+        }
     }
 }
 

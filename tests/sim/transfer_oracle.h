@@ -30,6 +30,14 @@ struct sl_sim_transfer_floor {
     uint32_t base;                                /* nothing from before is there */
 };
 
+/* A notice of a batch. */
+struct sl_sim_transfer_notice {
+    uint32_t target, target_life;
+    uint32_t host;                       /* that sends it */
+    uint32_t first_origin, origin_count; /* the WRITEs of its batch */
+    bool taken, confirmed;
+};
+
 struct sl_sim_transfer_memory {
     uint64_t *words; /* at the same address in every run */
     uint32_t life;   /* of the process; 0: none */
@@ -42,6 +50,8 @@ struct sl_sim_transfer_oracle {
     struct sl_sim_transfer_memory memories[SL_SIM_TRANSFER_PROCESSES_MAX];
     struct sl_sim_transfer_origin *origins;
     uint32_t origin_count, origin_room;
+    struct sl_sim_transfer_notice *notices;
+    uint32_t notice_count, notice_room;
     uint32_t event;
     uint32_t life_count;
     uint64_t *incarnations; /* [life_count + 1]; by life */
@@ -92,6 +102,17 @@ void sl_sim_transfer_oracle_read(struct sl_sim_transfer_oracle *oracle, uint32_t
                                  uint32_t target, uint32_t target_life, uint32_t first,
                                  uint32_t words, const uint64_t *values,
                                  const struct sl_sim_transfer_floor *floors);
+
+/* A notice is sent after all WRITEs whose numbers follow; returns its number. */
+uint32_t sl_sim_transfer_oracle_notice(struct sl_sim_transfer_oracle *oracle, uint32_t host,
+                                       uint32_t target, uint32_t target_life);
+
+/* It was taken there. */
+void sl_sim_transfer_oracle_taken(struct sl_sim_transfer_oracle *oracle, uint32_t number,
+                                  uint32_t host);
+
+/* Judges that all notices were taken that the host has confirmed. */
+void sl_sim_transfer_oracle_judge_notices(struct sl_sim_transfer_oracle *oracle, uint32_t host);
 
 /* Judges all words of a process's memory. */
 void sl_sim_transfer_oracle_scan(struct sl_sim_transfer_oracle *oracle, uint32_t host);

@@ -32,6 +32,7 @@ static void draw_size(struct sl_sim_transfer_plan *plan, uint64_t *random)
     plan->think_us_max = thinks[sl_sim_below(random, 3)];
     plan->gap_ns = sl_sim_between(random, 1, 50) * SL_CLOCK_NS_PER_US;
     plan->secret = sl_sim_chance(random, 200);
+    plan->hot = sl_sim_chance(random, 500);
     plan->impatient = sl_sim_chance(random, 400);
     plan->unregisters = sl_sim_chance(random, 400);
 }
@@ -45,7 +46,9 @@ static void draw_network(struct sl_sim_transfer_plan *plan, uint32_t faults, uin
     network->seed = sl_hash_random(random);
     network->delay_us_min = sl_sim_below(random, 50);
     network->delay_us_max = network->delay_us_min + sl_sim_below(random, 2000);
-    network->late_permille = sl_sim_chance(random, 500) ? sl_sim_below(random, 50) : 0;
+    network->late_permille = sl_sim_chance(random, 500)
+                                 ? sl_sim_below(random, sl_sim_chance(random, 300) ? 500 : 50)
+                                 : 0;
     network->late_us_max = 40000;
     network->bytes_per_us = 20U << sl_sim_below(random, 8);
     network->window_bytes = 4096U << sl_sim_below(random, 10);
@@ -105,11 +108,12 @@ void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan)
 {
     printf("seed %" PRIu64 ": %u processes of %u reactors, %u lanes, slices of %u bytes, stall "
            "%u ms; %u buffers of %u words; %u batches, %u at a time, of %u requests of %u words%s%s"
-           "%s\n",
+           "%s%s\n",
            plan->seed, plan->process_count, plan->reactor_count, plan->lanes, plan->slice_bytes,
            plan->stall_ms, plan->buffer_count, plan->buffer_words, plan->batch_count, plan->slots,
            plan->requests_max, plan->request_words_max, plan->secret ? ", secret" : "",
-           plan->impatient ? ", impatient" : "", plan->unregisters ? ", unregisters" : "");
+           plan->impatient ? ", impatient" : "", plan->unregisters ? ", unregisters" : "",
+           plan->hot ? ", hot" : "");
     printf("delay %u-%u us, late %u/1000, %u B/us, window %u, refused %u/1000, broken %u/10000, "
            "peer timeout %u ms\n",
            plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
