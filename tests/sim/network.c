@@ -318,6 +318,9 @@ void sl_sim_break_pair(struct sl_sim_conn *conn, uint32_t told_us_max)
 void sl_sim_network_calm(struct sl_sim_network *network)
 {
     network->options.break_per_10000 = network->options.connect_fail_permille = 0;
+    if (network->options.is_one_sided) {
+        network->options.late_permille = 0; /* a late answer is a stall */
+    }
     if (network->ether != NULL) {
         sl_sim_ether_calm(network->ether);
     }

@@ -46,10 +46,15 @@ static void draw_network(struct sl_sim_transfer_plan *plan, uint32_t faults, uin
     network->seed = sl_hash_random(random);
     network->delay_us_min = sl_sim_below(random, 50);
     network->delay_us_max = network->delay_us_min + sl_sim_below(random, 2000);
-    network->late_permille = sl_sim_chance(random, 500)
-                                 ? sl_sim_below(random, sl_sim_chance(random, 300) ? 500 : 50)
-                                 : 0;
+    network->late_permille = sl_sim_chance(random, 500) ? sl_sim_below(random, 50) : 0;
     network->late_us_max = 40000;
+    if (sl_sim_chance(random, 300)) { /* what is late arrives after its batch, and after others */
+        network->late_permille = 1 + sl_sim_below(random, 200);
+        network->late_us_max = 300000;
+        plan->lanes += plan->lanes == 1;
+        plan->impatient = true;
+        plan->hot = sl_sim_chance(random, 800);
+    }
     network->bytes_per_us = 20U << sl_sim_below(random, 8);
     network->window_bytes = 4096U << sl_sim_below(random, 10);
     network->short_permille = sl_sim_below(random, 200);
@@ -100,7 +105,8 @@ void sl_sim_transfer_plan_make(struct sl_sim_transfer_plan *plan, uint64_t seed,
     draw_size(plan, &random);
     draw_network(plan, faults, &random);
     draw_faults(plan, faults, &random);
-    plan->calm = plan->fault_count == 0 && plan->network.connect_fail_permille == 0 &&
+    const bool stalls = plan->network.late_permille > 0 && plan->stall_ms < 2000;
+    plan->calm = !stalls && plan->fault_count == 0 && plan->network.connect_fail_permille == 0 &&
                  plan->network.break_per_10000 == 0;
 }
 
