@@ -117,6 +117,20 @@ CASE(segment_open__refuses_a_record_without_an_address)
     expect_not_open(fixture, "blank", SL_ERR_PROTOCOL, "blank");
 }
 
+CASE(segments__stay_open_while_the_store_is_away)
+{
+    struct sl_transfer_segment *segment;
+    struct sl_transfer_info info;
+    const char *name = sl_transfer_name(fixture->there);
+    assert_int_equal(sl_transfer_segment_open(fixture->here, name, PAIR_TIMEOUT_MS, &segment), 0);
+    http_server_stop(&fixture->server);
+    expect_not_open(fixture, name, SL_ERR_IO, fixture->url);
+    assert_int_equal(sl_transfer_segment_info(segment, &info), 0);
+    assert_int_equal(info.state, SL_TRANSFER_SEGMENT_OPEN);
+    sl_transfer_segment_close(&segment);
+    http_server_start(&fixture->server, NULL, 0); /* for the end of the case: on another port */
+}
+
 SL_CASE(create__fails_without_its_metadata_store)
 {
     struct sl_transfer *made = NULL;
