@@ -232,7 +232,10 @@ static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
     for (uint32_t i = 0; i < route->lane_count; i++) {
         struct sl_transfer_lane *lane = &route->lanes[i];
         if (lane->rma.in_flight_count > 0 && now_ns - lane->rma.answered_ns > stall_ns) {
-            sl_transfer_lane_break(lane, "it has answered nothing for stall_ms");
+            char why[64];
+            (void)snprintf(why, sizeof why, "it has answered nothing for %u ms",
+                           route->io->engine->settings.stall_ms);
+            sl_transfer_lane_break(lane, why);
         }
     }
     sl_reactor_arm(route->io->reactor, timer, stall_ns / 4 + 1);
