@@ -242,7 +242,8 @@ static bool answer_read(struct sl_rma_target *target)
     struct sl_rma_target_slice *slice = target->reads.first;
     const struct sl_frame frame = {
         .type = SL_FRAME_REPLY, .payload_bytes = slice->bytes, .request_id = slice->id};
-    const bool copies = sl_rma_payload_is_copied(target->conn, slice->bytes);
+    /* A checksum would not fit memory that a WRITE changes before it is sent. */
+    const bool copies = target->checksum || sl_rma_payload_is_copied(target->conn, slice->bytes);
     uint8_t *head = sl_outbox_reserve(target->outbox, copies ? slice->bytes : 0);
     if (head == NULL) {
         return false;

@@ -444,6 +444,8 @@ TRANSFER_MUTATIONS = [
     ("transfer: memory that is registered again keeps its key", "transfer/memory.c",
      "    made->key = sl_transfer_setup_random(&transfer->setup);",
      "    made->key = (uintptr_t)memory->base;"),
+    ("transfer: a checksum of memory that changes", "net/rma/target.c",
+     "target->checksum || sl_rma_payload_is_copied(", "sl_rma_payload_is_copied("),
     ("transfer: credit of a READ is not returned", "net/rma/target.c",
      "    (void)pop(&target->reads);\n    sl_credit_grant(&target->due, slice->bytes, 1);",
      "    (void)pop(&target->reads);"),

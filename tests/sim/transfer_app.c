@@ -74,6 +74,7 @@ static void create(struct sl_sim_transfer_app *app)
         .secret = plan->secret ? secret : NULL,
         .secret_bytes = plan->secret ? sizeof secret : 0,
         .insecure = !plan->secret,
+        .checksum = plan->checksum,
         .lanes = plan->lanes,
         .slice_bytes = plan->slice_bytes,
         .stall_ms = plan->stall_ms,

@@ -33,6 +33,7 @@ static void draw_size(struct sl_sim_transfer_plan *plan, uint64_t *random)
     plan->gap_ns = sl_sim_between(random, 1, 50) * SL_CLOCK_NS_PER_US;
     plan->secret = sl_sim_chance(random, 200);
     plan->hot = sl_sim_chance(random, 500);
+    plan->checksum = plan->seed % 4 == 0;
     plan->impatient = sl_sim_chance(random, 400);
     plan->unregisters = sl_sim_chance(random, 400);
 }
@@ -117,7 +118,10 @@ void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan)
            "%s%s\n",
            plan->seed, plan->process_count, plan->reactor_count, plan->lanes, plan->slice_bytes,
            plan->stall_ms, plan->buffer_count, plan->buffer_words, plan->batch_count, plan->slots,
-           plan->requests_max, plan->request_words_max, plan->secret ? ", secret" : "",
+           plan->requests_max, plan->request_words_max,
+           plan->checksum ? ", checksum"
+           : plan->secret ? ", secret"
+                          : "",
            plan->impatient ? ", impatient" : "", plan->unregisters ? ", unregisters" : "",
            plan->hot ? ", hot" : "");
     printf("delay %u-%u us, late %u/1000, %u B/us, window %u, refused %u/1000, broken %u/10000, "

@@ -18,7 +18,7 @@ struct sl_sim_transfer_plan {
     uint32_t timeout_ms, impatient_ms;
     uint32_t think_us_max;
     uint64_t gap_ns; /* of a turn */
-    bool secret;
+    bool secret, checksum;
     bool hot;         /* most requests are for the same few words */
     bool impatient;   /* some batches have deadlines that pass, or are cancelled */
     bool unregisters; /* memory is unregistered under load, and registered again */
