@@ -160,17 +160,19 @@ static int check_item(const struct sl_transfer_batch *batch, struct sl_transfer_
 /* Adds the item to the part of its segment. */
 static void assign(struct sl_transfer_batch *batch, uint32_t index)
 {
-    struct sl_transfer_route *route = batch->items[index].route;
-    if (route->building == NULL) {
+    const struct sl_transfer_item *item = &batch->items[index];
+    struct sl_transfer_part **building = &item->route->building[item->is_mapped];
+    if (*building == NULL) {
         sl_assert(batch->part_count < batch->part_max);
-        route->building = &batch->parts[batch->part_count++];
-        sl_transfer_part_init(route->building, batch->items, &batch->causes);
-        route->building->over = part_over;
-        route->building->batch = batch;
-        route->building->route = route;
-        route->building->deadline_ns = batch->deadline_ns;
+        *building = &batch->parts[batch->part_count++];
+        sl_transfer_part_init(*building, batch->items, &batch->causes);
+        (*building)->over = part_over;
+        (*building)->batch = batch;
+        (*building)->route = item->route;
+        (*building)->deadline_ns = batch->deadline_ns;
+        (*building)->is_mapped = item->is_mapped;
     }
-    sl_transfer_part_add(route->building, index);
+    sl_transfer_part_add(*building, index);
 }
 
 static void check_all(struct sl_transfer_batch *batch)
@@ -196,7 +198,7 @@ static void start(void *ctx, uint64_t a, uint64_t b)
     check_all(batch);
     batch->parts_left = batch->part_count;
     for (uint32_t i = 0; i < batch->part_count; i++) {
-        batch->parts[i].route->building = NULL;
+        batch->parts[i].route->building[batch->parts[i].is_mapped] = NULL;
         sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);
     }
     if (batch->part_count == 0) {
@@ -220,8 +222,9 @@ int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
                                 SL_LIMIT_TRANSFER_REQUESTS);
     }
     struct sl_transfer_batch *batch = calloc(1, sizeof *batch);
+    /* Two for each segment: by lanes, and through shared memory. */
     const uint32_t part_max =
-        request_max < SL_LIMIT_TRANSFER_SEGMENTS ? request_max : SL_LIMIT_TRANSFER_SEGMENTS;
+        request_max < 2 * SL_LIMIT_TRANSFER_SEGMENTS ? request_max : 2 * SL_LIMIT_TRANSFER_SEGMENTS;
     if (batch != NULL) {
         batch->items = calloc(request_max, sizeof *batch->items);
         batch->parts = calloc(part_max, sizeof *batch->parts);

@@ -10,6 +10,7 @@
 #include "transfer/directory.h"
 #include "transfer/error.h"
 #include "transfer/inbox.h"
+#include "transfer/mapped.h"
 #include "transfer/memory.h"
 #include "transfer/segment.h"
 #include "transfer/target.h"
@@ -119,6 +120,7 @@ static int start(struct sl_transfer *transfer)
     }
     err = start_reactors(transfer);
     err = err != 0 ? err : call_all(transfer, sl_transfer_io_start);
+    err = err != 0 ? err : call_all(transfer, sl_transfer_mapped_start);
     err = err != 0 ? err : call_all(transfer, sl_transfer_target_listen);
     return err != 0 ? err : sl_transfer_directory_publish(transfer);
 }

@@ -157,6 +157,9 @@ void sl_transfer_io_start(struct sl_transfer_io *io, struct sl_transfer_call *ca
 void sl_transfer_io_stop(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     sl_reactor_excuse_turn(io->reactor);
+    if (io->shm != NULL) {
+        sl_transport_close(&io->shm);
+    }
     if (io->tcp != NULL) {
         sl_transport_close(&io->tcp);
     }

@@ -31,15 +31,19 @@ struct sl_transfer_io {
     struct sl_reactor *reactor;
     uint32_t index;
     struct sl_transport *tcp;
+    struct sl_transport *shm; /* mapped.h; NULL: there is none */
     struct sl_outbox outbox;
     bool has_outbox, has_source;
     struct sl_transfer_table *table;
-    void *discard;                  /* receives what a peer sends for a request that was refused */
-    struct sl_endpoint endpoint;    /* where peers reach this reactor */
-    uint64_t guest_count;           /* accepted so far */
-    struct sl_transfer_inbox inbox; /* of the first reactor */
-    struct sl_list guests;          /* target.h: connections of peers */
-    struct sl_list removals;        /* memory.c: they wait until memory is unused */
+    void *discard;               /* receives what a peer sends for a request that was refused */
+    struct sl_endpoint endpoint; /* where peers reach this reactor */
+    /* Of the first reactor: where peers on this host map memory. Port 0: nowhere. */
+    struct sl_endpoint shm_endpoint;
+    struct sl_list unmapping;             /* mapped.c: regions that peers have to unmap */
+    uint64_t guest_count;                 /* accepted so far */
+    struct sl_transfer_inbox inbox;       /* of the first reactor */
+    struct sl_list guests;                /* target.h: connections of peers */
+    struct sl_list removals;              /* memory.c: they wait until memory is unused */
     struct sl_transfer_work removal_work; /* looks at them */
     /* Of the limit on sent bytes: what may be sent now; below 0: the last slice exceeded it. */
     int64_t tokens;

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/assert.h"
 #include "transfer/error.h"
+#include "transfer/mapped.h"
 #include "transfer/target.h"
 
 #define ACCESS_ALL    (SL_TRANSFER_PEERS_READ | SL_TRANSFER_PEERS_WRITE)
@@ -19,9 +19,7 @@
 
 static void registration_free(struct sl_transfer_registration *registration)
 {
-    if (registration->is_created) {
-        (void)munmap(registration->base, registration->bytes);
-    }
+    sl_shared_destroy(&registration->shared);
     free(registration);
 }
 
@@ -191,6 +189,10 @@ static void add_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
     for (uint32_t i = 0; i < change->count; i++) {
         sl_transfer_table_add(io->table, &change->items[i]->regions[io->index]);
     }
+    if (io->index == 0 && change->items[0]->shared.base != NULL &&
+        sl_transfer_mapped_add(io, &change->items[0]->regions[0], call)) {
+        return;
+    }
     if (io->index == 0) {
         for (uint32_t i = 0; i < change->count; i++) {
             sl_transfer_target_added(io, &change->items[i]->regions[0]);
@@ -226,8 +228,9 @@ static int list_add_all(struct sl_transfer *transfer, struct sl_transfer_registr
     return err;
 }
 
+/* shared: of memory_create, which creates one range; else NULL. */
 static int register_all(struct sl_transfer *transfer, const struct sl_transfer_memory *memory,
-                        uint32_t count, bool is_created)
+                        uint32_t count, const struct sl_shared *shared)
 {
     struct sl_transfer_registration **items =
         calloc(count, sizeof(struct sl_transfer_registration *));
@@ -239,8 +242,8 @@ static int register_all(struct sl_transfer *transfer, const struct sl_transfer_m
     }
     err = err != 0 ? err : list_add_all(transfer, items, count);
     if (err == 0) {
-        for (uint32_t i = 0; i < count; i++) {
-            items[i]->is_created = is_created;
+        if (shared != NULL) {
+            items[0]->shared = *shared;
         }
         err = publish(transfer, items, count);
     } else {
@@ -261,7 +264,7 @@ int sl_transfer_register(struct sl_transfer *transfer, const struct sl_transfer_
         return sl_transfer_fail(count == 0 ? SL_ERR_INVALID : SL_ERR_TOO_LARGE,
                                 "count %u is not in 1 to %d", count, SL_LIMIT_TRANSFER_BUFFERS);
     }
-    int err = register_all(transfer, memory, count, false);
+    int err = register_all(transfer, memory, count, NULL);
     return err != 0 ? err : sl_transfer_succeed();
 }
 
@@ -270,7 +273,8 @@ int sl_transfer_register(struct sl_transfer *transfer, const struct sl_transfer_
 static bool is_used(const struct change *change, uint32_t index)
 {
     for (uint32_t i = 0; i < change->count; i++) {
-        if (change->items[i]->regions[index].memory.uses > 0) {
+        const struct sl_transfer_region *region = &change->items[i]->regions[index];
+        if (region->memory.uses > 0 || region->is_unmapping) {
             return true;
         }
     }
@@ -320,6 +324,7 @@ static void remove_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
         struct sl_transfer_region *region = &change->items[i]->regions[io->index];
         if (io->index == 0 && sl_transfer_table_find(io->table, region->memory.key) != NULL) {
             sl_transfer_target_gone(io, region->memory.key);
+            sl_transfer_mapped_remove(io, region);
         }
         sl_transfer_table_remove(io->table, region);
     }
@@ -341,7 +346,9 @@ static struct sl_transfer_registration *list_find(struct sl_transfer *transfer, 
     const uint32_t index = count_before(transfer, base);
     struct sl_transfer_registration *found =
         index < transfer->registration_count ? transfer->registrations[index] : NULL;
-    return found != NULL && found->base == base && found->is_created == is_created ? found : NULL;
+    return found != NULL && found->base == base && (found->shared.base != NULL) == is_created
+               ? found
+               : NULL;
 }
 
 static int find_all(struct sl_transfer *transfer, void *const *bases, uint32_t count,
@@ -439,21 +446,21 @@ int sl_transfer_unregister(struct sl_transfer *transfer, void *const *bases, uin
 
 /* Memory of the engine */
 
-static int map(size_t bytes, int numa_node, void **out)
+static int map(size_t bytes, int numa_node, unsigned access, struct sl_shared *out)
 {
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) {
+    const bool is_written = (access & SL_TRANSFER_PEERS_WRITE) != 0;
+    if (sl_shared_create("starling-transfer", bytes, is_written ? SL_SHARED_WRITE : SL_SHARED_READ,
+                         out) != 0) {
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
     }
     const unsigned long nodes = numa_node >= 0 ? 1UL << numa_node : 0;
     if (numa_node >= 0 &&
-        syscall(SYS_mbind, base, bytes, MPOL_PREFERRED, &nodes, (unsigned long)NUMA_NODE_MAX + 1,
-                0) != 0 &&
+        syscall(SYS_mbind, out->base, out->bytes, MPOL_PREFERRED, &nodes,
+                (unsigned long)NUMA_NODE_MAX + 1, 0) != 0 &&
         errno == EINVAL) {
-        (void)munmap(base, bytes);
+        sl_shared_destroy(out);
         return sl_transfer_fail(SL_ERR_INVALID, "numa_node %d: there is no such node", numa_node);
     }
-    *out = base;
     return 0;
 }
 
@@ -469,19 +476,19 @@ int sl_transfer_memory_create(struct sl_transfer *transfer, size_t bytes, int nu
                                 "on nodes -1 to %d",
                                 bytes, numa_node, NUMA_NODE_MAX);
     }
-    void *base = NULL;
-    bytes = (bytes + page - 1) / page * page;
-    int err = map(bytes, numa_node, &base);
+    struct sl_shared shared;
+    int err = map(bytes, numa_node, access, &shared);
     if (err != 0) {
         return err;
     }
-    const struct sl_transfer_memory memory = {.base = base, .bytes = bytes, .access = access};
-    err = register_all(transfer, &memory, 1, true);
+    const struct sl_transfer_memory memory = {
+        .base = shared.base, .bytes = shared.bytes, .access = access};
+    err = register_all(transfer, &memory, 1, &shared);
     if (err != 0) {
-        (void)munmap(base, bytes);
+        sl_shared_destroy(&shared);
         return err;
     }
-    *out = base;
+    *out = shared.base;
     return sl_transfer_succeed();
 }
 

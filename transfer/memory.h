@@ -3,6 +3,7 @@
 #ifndef SL_TRANSFER_MEMORY_H
 #define SL_TRANSFER_MEMORY_H
 
+#include "core/shared.h"
 #include "transfer/engine.h"
 
 /* One registered range. Owned by the engine. */
@@ -11,7 +12,7 @@ struct sl_transfer_registration {
     uint64_t bytes, key;
     unsigned access;
     char location[SL_TRANSFER_LOCATION_BYTES];
-    bool is_created;                     /* by memory_create */
+    struct sl_shared shared;             /* of memory_create; else its base is NULL */
     bool is_leaving;                     /* an unregister is in progress */
     struct sl_transfer_region regions[]; /* one for each reactor */
 };

@@ -57,6 +57,7 @@ int sl_transfer_route_resolve(const struct sl_transfer_route *route, struct sl_t
     }
     item->key = buffer->key;
     item->offset = offset;
+    item->is_mapped = buffer->is_mapped && route->mapped.endpoint != NULL;
     return 0;
 }
 
@@ -188,10 +189,86 @@ static bool is_fencing(const struct sl_transfer_route *route)
     return atomic_load_explicit(route->fences, memory_order_acquire) > 0;
 }
 
+/* The path through shared memory. What it cannot move, the lanes do; the target then answers what
+ * is wrong with a request. */
+
+static void use_lanes(struct sl_transfer_route *route, struct sl_transfer_part *part)
+{
+    const int err = route->lane_count == 0 ? open_lanes(route) : 0;
+    if (err != 0) {
+        sl_transfer_part_fail(part, err, SL_TRANSFER_FAILED,
+                              sl_transfer_part_cause(part->causes, "no memory for a lane"));
+    }
+    if (part->is_mapped) {
+        part->is_mapped = false;
+        sl_transfer_schedule_remove(&part->turn);
+    }
+    sl_transfer_schedule_add(&route->schedule, &part->turn);
+}
+
+static bool use_mapped(struct sl_transfer_route *route, struct sl_transfer_part *part)
+{
+    const struct sl_transfer_settings *settings = &route->io->engine->settings;
+    const struct sl_transfer_mapped_options options = {
+        .peer_name = route->name,
+        .incarnation = route->incarnation,
+        .client_id = route->client_id,
+        .number = settings->reactor_count * settings->lanes + route->io->index + 1,
+    };
+    if (!part->is_mapped || !sl_transfer_mapped_open(&route->mapped, &options)) {
+        return false;
+    }
+    sl_transfer_schedule_add(&route->mapped_schedule, &part->turn);
+    return true;
+}
+
+/* Gives a slice to the path. False: the buffer is gone, or the connection is closing. */
+static bool post(struct sl_transfer_route *route, struct sl_transfer_slice *slice)
+{
+    const struct sl_transfer_item *item = &slice->part->items[slice->item];
+    const struct sl_transfer_remote_buffer *buffer = find_buffer(route->remote, item->remote);
+    return buffer != NULL && buffer->is_mapped && buffer->key == slice->rma.key &&
+           sl_transfer_mapped_post(&route->mapped, slice, &buffer->token);
+}
+
+/* False: bytes_per_s_max is reached. */
+static bool fill_mapped(struct sl_transfer_route *route)
+{
+    struct sl_transfer_mapped *mapped = &route->mapped;
+    struct sl_transfer_turn *turn;
+    while ((turn = sl_transfer_schedule_first(&route->mapped_schedule)) != NULL) {
+        struct sl_transfer_part *part = SL_CONTAINER_OF(turn, struct sl_transfer_part, turn);
+        if (!sl_transfer_mapped_is_usable(mapped)) {
+            use_lanes(route, part);
+            continue;
+        }
+        if (!sl_transfer_mapped_has_room(mapped)) {
+            return true;
+        }
+        struct sl_transfer_slice *slice = sl_transfer_mapped_take(mapped);
+        if (!sl_transfer_part_next(part, route->mapped_schedule.turn_bytes, slice)) {
+            sl_list_append(&mapped->free, &slice->rma.link);
+            sl_transfer_schedule_remove(turn);
+            end_if_over(part);
+        } else if (slice->rma.op == SL_RMA_WRITE &&
+                   !sl_transfer_io_may_send(route->io, slice->rma.bytes)) {
+            sl_transfer_part_return(part, slice);
+            return false;
+        } else if (post(route, slice)) {
+            sl_transfer_schedule_spend(&route->mapped_schedule, slice->rma.bytes);
+        } else {
+            sl_transfer_part_return(part, slice);
+            use_lanes(route, part);
+        }
+    }
+    return true;
+}
+
 static bool pump(struct sl_transfer_work *work)
 {
     struct sl_transfer_route *route = SL_CONTAINER_OF(work, struct sl_transfer_route, work);
     struct sl_transfer_lane *lane;
+    const bool is_limited = !is_fencing(route) && !fill_mapped(route);
     bool waits = false;
     for (uint32_t i = 0; i < route->lane_count; i++) {
         if (route->lanes[i].is_open && route->lanes[i].rma.unsent != NULL) {
@@ -205,7 +282,7 @@ static bool pump(struct sl_transfer_work *work)
     for (uint32_t i = 0; i < route->lane_count; i++) {
         waits = waits || (route->lanes[i].is_open && route->lanes[i].rma.unsent != NULL);
     }
-    return waits;
+    return waits || is_limited;
 }
 
 /* The next part opens them again. */
@@ -227,6 +304,7 @@ static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
         route->used_ns = now_ns;
     } else if (now_ns - route->used_ns >= route->io->engine->settings.idle_ns) {
         close_lanes(route);
+        sl_transfer_mapped_close(&route->mapped);
         return;
     }
     for (uint32_t i = 0; i < route->lane_count; i++) {
@@ -237,6 +315,9 @@ static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
                            route->io->engine->settings.stall_ms);
             sl_transfer_lane_break(lane, why);
         }
+    }
+    if (route->mapped.in_flight_count > 0 && now_ns - route->mapped.answered_ns > stall_ns) {
+        sl_transfer_mapped_break(&route->mapped, "it has answered nothing for stall_ms");
     }
     sl_reactor_arm(route->io->reactor, timer, stall_ns / 4 + 1);
 }
@@ -297,20 +378,41 @@ static const struct sl_transfer_lane_events lane_events = {
     .refused = refused,
 };
 
+static void mapped_changed(void *ctx)
+{
+    struct sl_transfer_route *route = ctx;
+    sl_transfer_io_wake(route->io, &route->work);
+}
+
+static void mapped_done(void *ctx, struct sl_transfer_slice *slice, int err)
+{
+    struct sl_transfer_route *route = ctx;
+    struct sl_transfer_part *part = slice->part;
+    if (err != 0 && !part->is_stopped) {
+        sl_transfer_part_return(part, slice);
+        use_lanes(route, part);
+    } else {
+        const uint8_t cause =
+            err != 0 ? sl_transfer_part_cause(part->causes, "shared memory of the peer was lost")
+                     : 0;
+        sl_transfer_part_done(part, slice, err, cause);
+        end_if_over(part);
+    }
+    sl_transfer_io_wake(route->io, &route->work);
+}
+
+static const struct sl_transfer_mapped_events mapped_events = {.changed = mapped_changed,
+                                                               .done = mapped_done};
+
 /* Parts */
 
 void sl_transfer_route_add(struct sl_transfer_route *route, struct sl_transfer_part *part)
 {
     part->route = route;
-    if (route->lane_count == 0) {
-        const int err = open_lanes(route);
-        if (err != 0) {
-            sl_transfer_part_fail(part, err, SL_TRANSFER_FAILED,
-                                  sl_transfer_part_cause(part->causes, "no memory for a lane"));
-        }
-    }
     sl_list_append(&route->parts, &part->link);
-    sl_transfer_schedule_add(&route->schedule, &part->turn);
+    if (!use_mapped(route, part)) {
+        use_lanes(route, part);
+    }
     if (!sl_timer_armed(&route->stall)) {
         route->used_ns = sl_reactor_now_ns(route->io->reactor);
         look_for_stalls(&route->stall, sl_reactor_now_ns(route->io->reactor));
@@ -328,9 +430,9 @@ bool sl_transfer_route_stop(struct sl_transfer_route *route, struct sl_transfer_
     return is_over;
 }
 
-static bool has_slices_of(const struct sl_transfer_lane *lane, const struct sl_transfer_part *part)
+static bool has_slices_of(const struct sl_list *in_flight, const struct sl_transfer_part *part)
 {
-    SL_LIST_FOREACH (link, &lane->rma.in_flight) {
+    SL_LIST_FOREACH (link, in_flight) {
         if (SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link)->part == part) {
             return true;
         }
@@ -342,9 +444,12 @@ void sl_transfer_route_break(struct sl_transfer_route *route, const struct sl_tr
                              const char *why)
 {
     for (uint32_t i = 0; i < route->lane_count; i++) {
-        if (has_slices_of(&route->lanes[i], part)) {
+        if (has_slices_of(&route->lanes[i].rma.in_flight, part)) {
             sl_transfer_lane_break(&route->lanes[i], why);
         }
+    }
+    if (route->mapped.in_flight_count > 0 && has_slices_of(&route->mapped.in_flight, part)) {
+        sl_transfer_mapped_break(&route->mapped, why);
     }
 }
 
@@ -367,6 +472,9 @@ void sl_transfer_route_fail(struct sl_transfer_route *route, int err, const char
             sl_transfer_lane_break(&route->lanes[i], reason);
         }
     }
+    if (route->mapped.in_flight_count > 0) {
+        sl_transfer_mapped_break(&route->mapped, reason);
+    }
 }
 
 /* Start and end */
@@ -380,6 +488,8 @@ void sl_transfer_route_init(struct sl_transfer_route *route, struct sl_transfer_
     route->stall.run = look_for_stalls;
     sl_list_init(&route->parts);
     sl_transfer_schedule_init(&route->schedule, io->engine->settings.slice_bytes);
+    sl_transfer_schedule_init(&route->mapped_schedule, io->engine->settings.slice_bytes);
+    route->mapped = (struct sl_transfer_mapped){.events = &mapped_events, .ctx = route, .io = io};
 }
 
 void sl_transfer_route_set_remote(struct sl_transfer_route *route,
@@ -393,6 +503,7 @@ void sl_transfer_route_fini(struct sl_transfer_route *route)
 {
     sl_assert(sl_list_empty(&route->parts));
     close_lanes(route);
+    sl_transfer_mapped_close(&route->mapped);
     free(route->lanes);
     route->lanes = NULL;
     sl_list_remove(&route->work.link);
@@ -416,6 +527,11 @@ void sl_transfer_route_describe(const struct sl_transfer_route *route, char *tex
                            used > 0 ? "; " : "", lane->name, lane->rma.in_flight_count);
         }
         owes_writes = owes_writes || sl_transfer_lane_owes_writes(lane);
+        used = strlen(text);
+    }
+    if (route->mapped.in_flight_count > 0 && used + 1 < text_bytes) {
+        (void)snprintf(text + used, text_bytes - used, "%sshared memory: %u not copied",
+                       used > 0 ? "; " : "", route->mapped.in_flight_count);
         used = strlen(text);
     }
     if (owes_writes) {

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "transfer/lane.h"
+#include "transfer/mapped.h"
 
 struct sl_transfer_segment;
 
@@ -13,6 +14,8 @@ struct sl_transfer_segment;
 struct sl_transfer_remote_buffer {
     uint64_t address, bytes, key;
     unsigned access; /* sl_transfer_access */
+    bool is_mapped;  /* through shared memory, by the token */
+    struct sl_transport_rma_token token;
     char location[SL_TRANSFER_LOCATION_BYTES];
 };
 
@@ -31,10 +34,12 @@ struct sl_transfer_route {
     uint64_t incarnation, client_id;
     int err; /* not 0: the peer is gone for good; `reason` */
     char reason[SL_TRANSFER_REASON_BYTES];
-    struct sl_transfer_lane *lanes; /* [lane_count]; opened at the first use */
-    uint32_t lane_count;            /* 0: not opened, or closed since they were idle */
-    uint64_t used_ns;               /* when a part was last in progress */
-    struct sl_transfer_schedule schedule;
+    struct sl_transfer_lane *lanes;       /* [lane_count]; opened at the first use */
+    uint32_t lane_count;                  /* 0: not opened, or closed since they were idle */
+    uint64_t used_ns;                     /* when a part was last in progress */
+    struct sl_transfer_schedule schedule; /* of the lanes */
+    struct sl_transfer_mapped mapped;
+    struct sl_transfer_schedule mapped_schedule;
     struct sl_list parts; /* all that are not over */
     struct sl_timer stall;
     struct sl_transfer_work work;
@@ -43,7 +48,7 @@ struct sl_transfer_route {
      */
     void (*fence)(struct sl_transfer_route *route, uint32_t lane, uint64_t epoch);
     _Atomic uint32_t *fences;
-    struct sl_transfer_part *building; /* batch.c: of the batch that is being checked */
+    struct sl_transfer_part *building[2]; /* batch.c: of the batch that is checked; by is_mapped */
 };
 
 void sl_transfer_route_init(struct sl_transfer_route *route, struct sl_transfer_io *io,

@@ -7,6 +7,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "net/shm/shm.h"
 #include "transfer/directory.h"
 #include "transfer/engine.h"
 #include "transfer/error.h"
@@ -72,6 +73,9 @@ static void take_update(void *ctx, uint64_t index, uint64_t b)
         route->endpoints = segment->endpoints;
         route->endpoint_count = segment->endpoint_count;
         route->incarnation = segment->incarnation;
+        route->mapped.endpoint = route->io->shm != NULL && segment->shm_endpoint.port != 0
+                                     ? &segment->shm_endpoint
+                                     : NULL;
         sl_transfer_route_set_remote(route, update->remote);
     }
     free(update);
@@ -172,6 +176,18 @@ static void insert(struct sl_transfer_remote *remote, const struct sl_transfer_r
     remote->count++;
 }
 
+static void take_token(const struct sl_transfer_segment *segment,
+                       const struct sl_message_buffer *from, struct sl_transfer_remote_buffer *to)
+{
+    for (uint32_t i = 0; i < from->token_count && segment->shm_endpoint.port != 0; i++) {
+        const struct sl_message_token *token = &from->tokens[i];
+        if (token->endpoint == segment->shm_index && token->byte_count == sizeof to->token) {
+            memcpy(&to->token, token->bytes, sizeof to->token);
+            to->is_mapped = true;
+        }
+    }
+}
+
 static int add_buffers(struct sl_transfer_segment *segment,
                        const struct sl_message_buffers *buffers)
 {
@@ -187,6 +203,7 @@ static int add_buffers(struct sl_transfer_segment *segment,
                                                .key = from->key,
                                                .access = from->access};
         (void)snprintf(to.location, sizeof to.location, "%s", from->location);
+        take_token(segment, from, &to);
         insert(segment->remote, &to);
     }
     return err;
@@ -208,6 +225,13 @@ static void remove_buffers(struct sl_transfer_remote *remote,
     remote->count = kept;
 }
 
+static bool is_here(const char *host)
+{
+    char here[SL_SHM_HOST_BYTES];
+    sl_shm_host(here);
+    return here[0] != '\0' && strcmp(here, host) == 0;
+}
+
 static int take_endpoints(struct sl_transfer_segment *segment,
                           const struct sl_message_segment *message)
 {
@@ -220,9 +244,14 @@ static int take_endpoints(struct sl_transfer_segment *segment,
     }
     for (uint32_t i = 0; i < message->endpoint_count; i++) {
         struct sl_endpoint *to = &segment->endpoints[segment->endpoint_count];
-        if (sl_endpoint_parse(message->endpoints[i].endpoint, to, NULL, 0) == 0 &&
-            to->scheme == SL_ENDPOINT_TCP) {
+        if (sl_endpoint_parse(message->endpoints[i].endpoint, to, NULL, 0) != 0) {
+            continue;
+        }
+        if (to->scheme == SL_ENDPOINT_TCP) {
             segment->endpoint_count++;
+        } else if (to->scheme == SL_ENDPOINT_SHM && is_here(message->host)) {
+            segment->shm_endpoint = *to;
+            segment->shm_index = i;
         }
     }
     return segment->endpoint_count > 0 ? 0 : SL_ERR_UNSUPPORTED;
@@ -237,8 +266,8 @@ static void page_received(void *ctx, const struct sl_message *message, int err, 
         return; /* the session is closing */
     }
     if (err == 0) {
-        err = add_buffers(segment, &message->segment.buffers);
-        err = err != 0 ? err : take_endpoints(segment, &message->segment);
+        err = take_endpoints(segment, &message->segment); /* tokens name them */
+        err = err != 0 ? err : add_buffers(segment, &message->segment.buffers);
         reason = err == SL_ERR_UNSUPPORTED ? "it offers no tcp endpoint" : sl_err_name(err);
     }
     if (err != 0) {
@@ -682,6 +711,11 @@ static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call 
         sl_endpoint_format(&segment->endpoints[i], out->rails[i].remote,
                            sizeof out->rails[i].remote);
     }
+    if (segment->shm_endpoint.port != 0 && out->rail_count < SL_TRANSFER_RAILS_MAX) {
+        struct sl_transfer_rail *rail = &out->rails[out->rail_count++];
+        (void)snprintf(rail->local, sizeof rail->local, "shared memory");
+        sl_endpoint_format(&segment->shm_endpoint, rail->remote, sizeof rail->remote);
+    }
     sl_transfer_io_answer(call, 0, "described");
 }
 
@@ -702,6 +736,15 @@ static void add_lanes(struct sl_transfer_io *io, struct sl_transfer_call *call)
         out->bytes_written += lane->bytes_written;
         out->failures += lane->failures;
         if (!lane->is_open && lane->failures > 0) {
+            out->state = SL_TRANSFER_RAIL_PAUSED;
+        }
+    }
+    if (route->mapped.endpoint != NULL && info->info->rail_count > route->endpoint_count) {
+        struct sl_transfer_rail *out = &info->info->rails[route->endpoint_count];
+        out->bytes_read += route->mapped.bytes_read;
+        out->bytes_written += route->mapped.bytes_written;
+        out->failures += route->mapped.failures;
+        if (route->mapped.has_failed) {
             out->state = SL_TRANSFER_RAIL_PAUSED;
         }
     }

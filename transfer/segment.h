@@ -20,6 +20,8 @@ struct sl_transfer_segment {
     uint64_t incarnation;          /* 0: not welcomed yet */
     struct sl_endpoint *endpoints; /* of the lanes; then for all reactors */
     uint32_t endpoint_count;
+    struct sl_endpoint shm_endpoint;   /* of a peer on this host; port 0: none */
+    uint32_t shm_index;                /* in the peer's list, for tokens */
     struct sl_transfer_remote *remote; /* what the peer has sent so far */
     uint32_t remote_capacity;
     uint64_t notice_sequence; /* of the last notice */

@@ -84,25 +84,54 @@ static int take_name(struct sl_transfer_settings *out, const struct sl_transfer_
     return err;
 }
 
-static int take_endpoints(struct sl_transfer_settings *out, const char *endpoints)
+static int take_endpoint(struct sl_transfer_settings *out, const char *text)
 {
     char reason[SL_LIMIT_ENDPOINT_BYTES];
-    if (endpoints == NULL) {
+    if (strcmp(text, "shm://") == 0) {
+        out->has_shm = true;
         return 0;
     }
-    if (strchr(endpoints, ',') != NULL) {
-        return sl_transfer_fail(SL_ERR_UNSUPPORTED,
-                                "endpoints %s: this version takes one, tcp://host:port", endpoints);
-    }
-    int err = sl_endpoint_parse(endpoints, &out->data, reason, sizeof reason);
+    struct sl_endpoint endpoint;
+    int err = sl_endpoint_parse(text, &endpoint, reason, sizeof reason);
     if (err != 0) {
         return sl_transfer_fail(err, "endpoints: %s", reason);
     }
-    return out->data.scheme == SL_ENDPOINT_TCP
-               ? 0
-               : sl_transfer_fail(SL_ERR_UNSUPPORTED,
-                                  "endpoints %s: this version moves data over tcp:// only",
-                                  endpoints);
+    if (endpoint.scheme != SL_ENDPOINT_TCP) {
+        return sl_transfer_fail(SL_ERR_UNSUPPORTED,
+                                "endpoints %s: this version takes tcp://host:port and shm://",
+                                text);
+    }
+    out->data = endpoint;
+    return 0;
+}
+
+/* Without tcp:// data of private memory moves over the host of the name. */
+static int take_endpoints(struct sl_transfer_settings *out, const char *endpoints)
+{
+    if (endpoints == NULL) {
+        out->has_shm = true;
+        return 0;
+    }
+    uint32_t tcp_count = 0;
+    for (;;) {
+        char one[SL_LIMIT_ENDPOINT_BYTES];
+        const size_t length = strcspn(endpoints, ",");
+        (void)snprintf(one, sizeof one, "%.*s", (int)length, endpoints);
+        const int err = take_endpoint(out, one);
+        if (err != 0) {
+            return err;
+        }
+        tcp_count += starts_with(one, "shm") ? 0 : 1;
+        if (tcp_count > 1) {
+            return sl_transfer_fail(SL_ERR_UNSUPPORTED,
+                                    "endpoints: this version takes one tcp://host:port, not %s too",
+                                    one);
+        }
+        if (endpoints[length] == '\0') {
+            return 0;
+        }
+        endpoints += length + 1;
+    }
 }
 
 /* The files for TLS are those of the engine. */

@@ -29,6 +29,7 @@ struct sl_transfer_settings {
     uint64_t idle_ns;         /* lanes that are not used for so long are closed */
     uint64_t bytes_per_s_max; /* 0: none */
     bool polling, pin_cores, checksum;
+    bool has_shm; /* peers on this host may map memory */
 };
 
 /* Errors, with the reason in sl_transfer_last_error: INVALID, REFUSED (open to the network without

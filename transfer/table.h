@@ -4,11 +4,21 @@
 #define SL_TRANSFER_TABLE_H
 
 #include "net/rma/target.h"
+#include "net/transport_rma.h"
+
+struct sl_transfer_call;
 
 /* One registered range, for one reactor. Storage of the registration. */
 struct sl_transfer_region {
     struct sl_rma_memory memory;
     const char *location; /* of the registration */
+
+    /* mapped.h; of the first reactor */
+    struct sl_transport_rma_token token; /* if is_mapped */
+    bool is_mapped;                      /* offered to peers on this host */
+    bool is_unmapping;                   /* peers have to unmap it */
+    struct sl_list_link link;            /* of io->unmapping */
+    struct sl_transfer_call *adding;     /* waits until it is offered; NULL: none */
 };
 
 /* Zero at first. */

@@ -9,6 +9,8 @@
 #include "core/log.h"
 #include "net/control/auth.h"
 #include "net/control/greeting.h"
+#include "net/shm/shm.h"
+#include "net/transport_rma.h"
 #include "transfer/engine.h"
 #include "transfer/inbox.h"
 
@@ -91,10 +93,19 @@ static void refuse(struct guest *guest, int err, const char *format, ...)
 
 static bool is_open_to_peers(const struct sl_transfer_region *region)
 {
-    return region->memory.peers_read || region->memory.peers_write;
+    return (region->memory.peers_read || region->memory.peers_write) && region->adding == NULL;
 }
 
-static void fill_buffer(const struct sl_transfer_region *region, struct sl_message_buffer *out)
+/* In the list that peers receive; the endpoint of shared memory comes behind them. */
+static uint32_t count_endpoints(const struct sl_transfer *engine)
+{
+    return engine->settings.reactor_count < SL_MESSAGE_ENDPOINTS_MAX
+               ? engine->settings.reactor_count
+               : SL_MESSAGE_ENDPOINTS_MAX - 1;
+}
+
+static void fill_buffer(const struct sl_transfer *engine, const struct sl_transfer_region *region,
+                        struct sl_message_buffer *out)
 {
     *out = (struct sl_message_buffer){
         .key = region->memory.key,
@@ -104,12 +115,19 @@ static void fill_buffer(const struct sl_transfer_region *region, struct sl_messa
                   (region->memory.peers_write ? SL_MESSAGE_BUFFER_WRITE : 0U),
     };
     (void)snprintf(out->location, sizeof out->location, "%s", region->location);
+    if (region->is_mapped) {
+        out->token_count = 1;
+        out->tokens[0].endpoint = (uint16_t)count_endpoints(engine);
+        out->tokens[0].byte_count = sizeof region->token;
+        memcpy(out->tokens[0].bytes, &region->token, sizeof region->token);
+    }
 }
 
 /* Fills the page of buffers at addresses above this one. */
-static void fill_page(const struct sl_transfer_table *table, uint64_t above,
+static void fill_page(const struct sl_transfer_io *io, uint64_t above,
                       struct sl_message_segment *out)
 {
+    const struct sl_transfer_table *table = io->table;
     for (uint32_t i = 0; i < table->count; i++) {
         const struct sl_transfer_region *region = table->by_address[i];
         if ((uintptr_t)region->memory.base <= above || !is_open_to_peers(region)) {
@@ -119,18 +137,17 @@ static void fill_page(const struct sl_transfer_table *table, uint64_t above,
             out->more = true;
             return;
         }
-        fill_buffer(region, &out->buffers.items[out->buffers.count++]);
+        fill_buffer(io->engine, region, &out->buffers.items[out->buffers.count++]);
     }
 }
 
 /* Only the first page has this. */
 static bool fill_head(const struct sl_transfer *engine, struct sl_message_segment *out)
 {
-    const uint32_t count = engine->settings.reactor_count < SL_MESSAGE_ENDPOINTS_MAX
-                               ? engine->settings.reactor_count
-                               : SL_MESSAGE_ENDPOINTS_MAX;
+    const uint32_t count = count_endpoints(engine);
+    const struct sl_endpoint *shm = &engine->ios[0].shm_endpoint;
     const char *matrix = engine->settings.matrix;
-    out->endpoints = calloc(count, sizeof *out->endpoints);
+    out->endpoints = calloc(count + 1, sizeof *out->endpoints);
     out->matrix = matrix != NULL ? strdup(matrix) : NULL;
     if (out->endpoints == NULL || (out->matrix == NULL && matrix != NULL)) {
         return false;
@@ -140,6 +157,12 @@ static bool fill_head(const struct sl_transfer *engine, struct sl_message_segmen
                            sizeof out->endpoints[i].endpoint);
     }
     out->endpoint_count = count;
+    if (shm->port != 0) {
+        sl_shm_host(out->host);
+        sl_endpoint_format(shm, out->endpoints[count].endpoint,
+                           sizeof out->endpoints[count].endpoint);
+        out->endpoint_count++;
+    }
     return true;
 }
 
@@ -154,7 +177,7 @@ static void answer_segment(struct guest *guest, const struct sl_message *request
         drop(guest, "no memory to answer it");
     } else {
         guest->wants_changes = true;
-        fill_page(guest->io->table, request->above, segment);
+        fill_page(guest->io, request->above, segment);
         send_message(guest, &message);
     }
     sl_message_fini(&message);
@@ -176,7 +199,7 @@ void sl_transfer_target_added(struct sl_transfer_io *io, const struct sl_transfe
     const struct sl_message message = {.kind = SL_MESSAGE_BUFFER_ADDED,
                                        .buffers = {.items = &buffer, .count = 1}};
     if (is_open_to_peers(region)) {
-        fill_buffer(region, &buffer);
+        fill_buffer(io->engine, region, &buffer);
         notify_all(io, &message);
     }
 }
@@ -321,6 +344,11 @@ static void welcome(struct guest *guest)
     }
 }
 
+static bool is_on_shm(const struct guest *guest)
+{
+    return guest->conn->transport == guest->io->shm;
+}
+
 /* The peer has proved the secret, or there is none. */
 static void admit(struct guest *guest)
 {
@@ -332,10 +360,12 @@ static void admit(struct guest *guest)
     } else if (hello->incarnation != 0 && hello->incarnation != engine->incarnation) {
         refuse(guest, SL_ERR_REFUSED, "%s has another incarnation: its process was restarted",
                engine->name);
-    } else if (hello->lane == 0 && guest->io->index != 0) {
+    } else if (hello->lane == 0 && (guest->io->index != 0 || is_on_shm(guest))) {
         refuse(guest, SL_ERR_REFUSED, "control connections go to %s", engine->name);
     } else if (hello->lane > 0 && (guest->rma = calloc(1, sizeof *guest->rma)) == NULL) {
         refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more lane", engine->name);
+    } else if (is_on_shm(guest) && sl_transport_rma_admit(guest->conn) != 0) {
+        refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more peer", engine->name);
     } else {
         welcome(guest);
     }
@@ -608,6 +638,18 @@ static int listen_for_control(struct sl_transfer_io *io)
     return err;
 }
 
+/* An error, which the transport logs, leaves TCP. */
+static void listen_on_shm(struct sl_transfer_io *io)
+{
+    struct sl_endpoint wanted = io->engine->settings.data;
+    struct sl_endpoint bound;
+    wanted.scheme = SL_ENDPOINT_SHM;
+    wanted.port = 0;
+    if (sl_transport_listen(io->shm, &wanted, &guest_events, io, &bound) == 0) {
+        io->shm_endpoint = bound;
+    }
+}
+
 void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_endpoint wanted = io->engine->settings.data;
@@ -619,6 +661,9 @@ void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_cal
         wanted.port = (uint16_t)(wanted.port + io->index);
     }
     err = err != 0 ? err : sl_transport_listen(io->tcp, &wanted, &guest_events, io, &io->endpoint);
+    if (err == 0 && io->index == 0 && io->shm != NULL) {
+        listen_on_shm(io);
+    }
     sl_transfer_io_answer(call, err, "cannot listen on %s: %s", io->engine->settings.control.host,
                           sl_err_name(err));
 }

@@ -71,6 +71,25 @@ class Moves(TransferTest):
         self.end(target)
 
 
+class SharedMemory(TransferTest):
+    FLAGS = ["--protocol=shm", "--memory=shared", *SIZES]
+
+    def test_what_is_read_is_what_was_written(self):
+        target = self.start("starling-bench", "transfer", "--mode=target", *self.FLAGS)
+        name = target.wait_line("serves").split(" ")[0]
+        moves = ["starling-bench", "transfer", f"--segment_id={name}"]
+        for threads in ("1", "3"):
+            output = self.run_to_end(*moves, *self.FLAGS, "--verify", "--duration=0.3", f"--threads={threads}")
+            self.assertRegex(output, r"Verified: [1-9]\d* bytes, 0 wrong")
+        initiator = self.start(*moves, *self.FLAGS, "--threads=1", "--duration=2", "--timeout=1s")
+        time.sleep(0.5)
+        target.signal(signal.SIGSTOP)  # from then on it takes no part
+        self.assertEqual(initiator.wait(), 0, initiator.output)
+        target.signal(signal.SIGCONT)
+        self.initiate(name, "--verify", "--duration=0.1", "--threads=1")  # --protocol=tcp
+        self.end(target)
+
+
 class Peers(TransferTest):
     def test_a_killed_target_ends_the_initiator(self):
         target, name = self.start_target()

@@ -309,7 +309,7 @@ CASE(segment_info__counts_bytes_by_rail)
     assert_int_equal(sl_transfer_segment_info(pair.segment, &info), 0);
     assert_string_equal(info.name, sl_transfer_name(pair.there));
     assert_int_equal(info.state, SL_TRANSFER_SEGMENT_OPEN);
-    assert_int_equal(info.rail_count, 1);
+    assert_int_equal(info.rail_count, 2); /* TCP, shared memory */
     assert_string_equal(info.rails[0].local, "127.0.0.1");
     assert_int_equal(strncmp(info.rails[0].remote, "tcp://127.0.0.1:", 16), 0);
     assert_int_equal(info.rails[0].state, SL_TRANSFER_RAIL_UP);
