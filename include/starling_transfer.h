@@ -32,6 +32,13 @@ extern "C" {
 #define SL_TRANSFER_NOTICE_NAME_BYTES 64   /* with NUL */
 #define SL_TRANSFER_NOTICE_BYTES      4096 /* of text */
 
+/* Of one engine, at one time. */
+#define SL_TRANSFER_BUFFERS_MAX       4096 /* registered ranges */
+#define SL_TRANSFER_SEGMENTS_MAX      4096
+#define SL_TRANSFER_BATCHES_MAX       4096
+#define SL_TRANSFER_REQUESTS_MAX      65536 /* of one batch */
+#define SL_TRANSFER_NOTICES_MAX       1024  /* that wait to be taken */
+
 /* Engine */
 
 struct sl_transfer;
@@ -107,7 +114,7 @@ struct sl_transfer_memory {
 
 /* Registers `count` ranges, all or none. The memory stays the caller's and must stay mapped. Waits
  * for the devices to pin it. Errors: EXISTS (overlaps registered memory), INVALID, UNSUPPORTED
- * ("cuda:N"), TOO_LARGE (SL_LIMIT_TRANSFER_BUFFERS), NO_MEMORY. */
+ * ("cuda:N"), TOO_LARGE (SL_TRANSFER_BUFFERS_MAX), NO_MEMORY. */
 SL_API int sl_transfer_register(struct sl_transfer *transfer,
                                 const struct sl_transfer_memory *memory, uint32_t count);
 
@@ -135,7 +142,7 @@ struct sl_transfer_segment;
  * NOT_FOUND (no record), REFUSED (another secret; or the record is that of a process that has
  * ended: the reason has its address and age), DEADLINE (the reason says whether a process listens
  * at the address), IO (the metadata store cannot be reached), PROTOCOL (the record is invalid),
- * INVALID, TOO_LARGE (SL_LIMIT_TRANSFER_SEGMENTS). */
+ * INVALID, TOO_LARGE (SL_TRANSFER_SEGMENTS_MAX). */
 SL_API int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name,
                                     uint32_t timeout_ms, struct sl_transfer_segment **out);
 
@@ -225,7 +232,7 @@ struct sl_transfer_notice {
 
 struct sl_transfer_batch;
 
-/* A batch with room for request_max requests, up to SL_LIMIT_TRANSFER_REQUESTS; it can be submitted
+/* A batch with room for request_max requests, up to SL_TRANSFER_REQUESTS_MAX; it can be submitted
  * again when it is over. Errors: TOO_LARGE, INVALID, NO_MEMORY. */
 SL_API int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
                                     struct sl_transfer_batch **out);
@@ -263,7 +270,7 @@ SL_API void sl_transfer_batch_free(struct sl_transfer_batch **batch);
 /* Notices: short messages from engine to engine */
 
 /* Sends a notice and waits until the peer has queued it: exactly once. Errors: AGAIN (the peer's
- * queue of SL_LIMIT_TRANSFER_NOTICES is full), TOO_LARGE, CLOSED, DEADLINE. */
+ * queue of SL_TRANSFER_NOTICES_MAX is full), TOO_LARGE, CLOSED, DEADLINE. */
 SL_API int sl_transfer_notice_send(struct sl_transfer_segment *segment,
                                    const struct sl_transfer_notice *notice, uint32_t timeout_ms);
 

@@ -35,8 +35,8 @@ static void give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *pa
 
 static void notice_failed(struct sl_transfer_batch *batch, int err, const char *reason)
 {
-    batch->notice_err = err;
-    (void)snprintf(batch->notice_reason, sizeof batch->notice_reason, "%s", reason);
+    batch->err = err;
+    (void)snprintf(batch->reason, sizeof batch->reason, "notice: %.480s", reason);
 }
 
 static void notice_done(struct sl_transfer_sending *sending)
@@ -313,9 +313,6 @@ static int take_notice(struct sl_transfer_batch *batch, const struct sl_transfer
 
 static int check_submit(const struct sl_transfer_batch *batch, uint32_t count, uint32_t timeout_ms)
 {
-    if (!sl_completion_ended(&batch->completion)) {
-        return sl_transfer_fail(SL_ERR_AGAIN, "the batch is not over yet");
-    }
     if (count == 0 || count > batch->request_max) {
         return sl_transfer_fail(count == 0 ? SL_ERR_INVALID : SL_ERR_TOO_LARGE,
                                 "count %u is not in 1 to %u", count, batch->request_max);
@@ -323,12 +320,9 @@ static int check_submit(const struct sl_transfer_batch *batch, uint32_t count, u
     return sl_transfer_settings_check_timeout(timeout_ms);
 }
 
-int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
-                             const struct sl_transfer_request *requests, uint32_t count,
-                             uint32_t timeout_ms, const struct sl_transfer_notice *notice)
+static int submit(struct sl_transfer_batch *batch, const struct sl_transfer_request *requests,
+                  uint32_t count, uint32_t timeout_ms, const struct sl_transfer_notice *notice)
 {
-    sl_assert(batch != NULL);
-    sl_assert(requests != NULL || count == 0);
     struct sl_port *port;
     int err = check_submit(batch, count, timeout_ms);
     err = err != 0 ? err : fill_items(batch, requests, count);
@@ -349,17 +343,34 @@ int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
     batch->count = count;
     batch->timeout_ms = timeout_ms;
     batch->causes.count = 0;
-    batch->notice_err = 0;
+    batch->err = 0;
     batch->is_ending = batch->is_cancelled = batch->is_notifying = false;
     sl_completion_begin(&batch->completion);
     if (sl_mailbox_post(port->lanes[batch->io->index].to,
                         (struct sl_mail){.run = start, .ctx = batch}) != 0) {
-        batch->count = 0;
         sl_completion_end(&batch->completion);
         return sl_transfer_fail(SL_ERR_AGAIN, "%d batches of this thread wait to be started",
                                 SL_LIMIT_LANE_MAILS);
     }
     return sl_transfer_succeed();
+}
+
+int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
+                             const struct sl_transfer_request *requests, uint32_t count,
+                             uint32_t timeout_ms, const struct sl_transfer_notice *notice)
+{
+    sl_assert(batch != NULL);
+    sl_assert(requests != NULL || count == 0);
+    if (!sl_completion_ended(&batch->completion)) {
+        return sl_transfer_fail(SL_ERR_AGAIN, "the batch is not over yet");
+    }
+    const int err = submit(batch, requests, count, timeout_ms, notice);
+    if (err != 0) { /* the batch is without requests, and its result is this error */
+        batch->count = 0;
+        batch->err = err;
+        (void)snprintf(batch->reason, sizeof batch->reason, "%s", sl_transfer_last_error());
+    }
+    return err;
 }
 
 bool sl_transfer_batch_done(struct sl_transfer_batch *batch)
@@ -392,10 +403,8 @@ int sl_transfer_batch_wait(struct sl_transfer_batch *batch)
             return sl_transfer_fail(batch->items[i].err, "%s", sl_transfer_batch_error(batch, i));
         }
     }
-    if (batch->notice_err != 0) {
-        return sl_transfer_fail(batch->notice_err, "notice: %.480s", batch->notice_reason);
-    }
-    return sl_transfer_succeed();
+    return batch->err != 0 ? sl_transfer_fail(batch->err, "%s", batch->reason)
+                           : sl_transfer_succeed();
 }
 
 int sl_transfer_batch_status(struct sl_transfer_batch *batch, uint32_t request,
@@ -467,6 +476,10 @@ void sl_transfer_batch_free(struct sl_transfer_batch **batch)
 void sl_transfer_batch_free_all(struct sl_transfer *transfer)
 {
     struct sl_list_link *link;
+    /* All at first, so that they end at the same time. */
+    SL_LIST_FOREACH (each, &transfer->batches) {
+        sl_transfer_batch_cancel(SL_CONTAINER_OF(each, struct sl_transfer_batch, link));
+    }
     while ((link = sl_list_first(&transfer->batches)) != NULL) {
         struct sl_transfer_batch *batch = SL_CONTAINER_OF(link, struct sl_transfer_batch, link);
         sl_transfer_batch_free(&batch);

@@ -37,8 +37,8 @@ struct sl_transfer_batch {
 
     /* As the items. */
     struct sl_transfer_sending *sending; /* of the notice; NULL: none */
-    int notice_err;
-    char notice_reason[SL_TRANSFER_REASON_BYTES];
+    int err; /* of a submission that was refused, or of the notice; 0: none */
+    char reason[SL_TRANSFER_REASON_BYTES];
 };
 
 /* Frees all batches of an engine that ends. */

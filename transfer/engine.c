@@ -1,5 +1,6 @@
 #include "transfer/engine.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,6 +17,12 @@
 #include "transfer/target.h"
 
 #define SPIN_US 20
+
+static_assert(SL_TRANSFER_BUFFERS_MAX == SL_LIMIT_TRANSFER_BUFFERS, "the public limit");
+static_assert(SL_TRANSFER_SEGMENTS_MAX == SL_LIMIT_TRANSFER_SEGMENTS, "the public limit");
+static_assert(SL_TRANSFER_BATCHES_MAX == SL_LIMIT_TRANSFER_BATCHES, "the public limit");
+static_assert(SL_TRANSFER_REQUESTS_MAX == SL_LIMIT_TRANSFER_REQUESTS, "the public limit");
+static_assert(SL_TRANSFER_NOTICES_MAX == SL_LIMIT_TRANSFER_NOTICES, "the public limit");
 
 /* Reactors */
 

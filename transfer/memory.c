@@ -317,9 +317,9 @@ static void removal_late(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-static void remove_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void stop_access(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    struct change *change = SL_CONTAINER_OF(call, struct change, call);
+    const struct change *change = SL_CONTAINER_OF(call, struct change, call);
     for (uint32_t i = 0; i < change->count; i++) {
         struct sl_transfer_region *region = &change->items[i]->regions[io->index];
         if (io->index == 0 && sl_transfer_table_find(io->table, region->memory.key) != NULL) {
@@ -328,8 +328,14 @@ static void remove_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
         }
         sl_transfer_table_remove(io->table, region);
     }
+    sl_transfer_io_answer(call, 0, "stopped");
+}
+
+static void wait_until_unused(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct change *change = SL_CONTAINER_OF(call, struct change, call);
     if (!is_used(change, io->index)) {
-        sl_transfer_io_answer(call, 0, "removed");
+        sl_transfer_io_answer(call, 0, "unused");
         return;
     }
     const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
@@ -400,6 +406,20 @@ static void forget_all(struct sl_transfer *transfer, struct sl_transfer_registra
     }
 }
 
+static int run_removal(struct sl_transfer *transfer,
+                       void (*run)(struct sl_transfer_io *io, struct sl_transfer_call *call),
+                       struct sl_transfer_registration *const *items, uint32_t count,
+                       uint64_t deadline_ns)
+{
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < transfer->settings.reactor_count; i++) {
+        struct change change = {
+            .call = {.run = run}, .items = items, .count = count, .deadline_ns = deadline_ns};
+        err = sl_transfer_io_call(&transfer->ios[i], &change.call);
+    }
+    return err;
+}
+
 static int unregister_all(struct sl_transfer *transfer, void *const *bases, uint32_t count,
                           bool is_created, uint32_t timeout_ms)
 {
@@ -419,13 +439,9 @@ static int unregister_all(struct sl_transfer *transfer, void *const *bases, uint
     }
     const uint64_t deadline_ns =
         sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0])) + timeout_ms * SL_CLOCK_NS_PER_MS;
-    for (uint32_t i = 0; err == 0 && i < transfer->settings.reactor_count; i++) {
-        struct change change = {.call = {.run = remove_all},
-                                .items = items,
-                                .count = count,
-                                .deadline_ns = deadline_ns};
-        err = sl_transfer_io_call(&transfer->ios[i], &change.call);
-    }
+    /* All reactors refuse peers before this waits for one of them. */
+    err = run_removal(transfer, stop_access, items, count, deadline_ns);
+    err = err != 0 ? err : run_removal(transfer, wait_until_unused, items, count, deadline_ns);
     if (err == 0) {
         forget_all(transfer, items, count);
         err = sl_transfer_succeed();

@@ -699,6 +699,7 @@ static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call 
     const struct info_call *info = SL_CONTAINER_OF(call, struct info_call, call);
     const struct sl_transfer_segment *segment = info->segment;
     struct sl_transfer_info *out = info->info;
+    memset(out, 0, sizeof *out);
     memcpy(out->name, segment->name, sizeof out->name);
     out->state = segment->err != 0      ? SL_TRANSFER_SEGMENT_CLOSED
                  : segment->fences != 0 ? SL_TRANSFER_SEGMENT_FENCING
@@ -756,7 +757,6 @@ int sl_transfer_segment_info(struct sl_transfer_segment *segment, struct sl_tran
     sl_assert(segment != NULL);
     sl_assert(out != NULL);
     struct info_call info = {.call = {.run = describe_segment}, .segment = segment, .info = out};
-    memset(out, 0, sizeof *out);
     int err = sl_transfer_io_call(segment->home, &info.call);
     info.call.run = add_lanes;
     for (uint32_t i = 0; err == 0 && i < segment->engine->settings.reactor_count; i++) {

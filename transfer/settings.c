@@ -297,7 +297,10 @@ static int check_devices(const struct sl_transfer_options *options)
                                     "%s: this version moves data over tcp:// only", texts[i].name);
         }
     }
-    return 0;
+    return options->has_rdma_gid_index
+               ? sl_transfer_fail(SL_ERR_UNSUPPORTED,
+                                  "rdma_gid_index: this version moves data over tcp:// only")
+               : 0;
 }
 
 static int take_congestion_control(struct sl_transfer_settings *out, const char *name)

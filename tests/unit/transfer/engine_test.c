@@ -43,6 +43,10 @@ SL_CASE(create__refuses_bad_options_with_a_reason)
         {{.name = "nonsense"}, SL_ERR_INVALID, "nonsense"},
         {{.name = "tcp://127.0.0.1:0"}, SL_ERR_INVALID, "without a scheme"},
         {{LOCAL, .endpoints = "ftp://127.0.0.1:0"}, SL_ERR_INVALID, "ftp"},
+        {{LOCAL, .endpoints = "rdma://127.0.0.1:0"}, SL_ERR_UNSUPPORTED, "rdma://127.0.0.1:0"},
+        {{LOCAL, .rdma_device = "mlx5_0"}, SL_ERR_UNSUPPORTED, "rdma_device"},
+        {{LOCAL, .has_rdma_gid_index = true}, SL_ERR_UNSUPPORTED, "rdma_gid_index"},
+        {{LOCAL, .dpdk_device = "0000:00:01.0"}, SL_ERR_UNSUPPORTED, "dpdk_device"},
         {{LOCAL, .congestion_control = "0123456789abcdef"}, SL_ERR_INVALID, "congestion_control"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

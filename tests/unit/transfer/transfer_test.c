@@ -168,6 +168,24 @@ CASE(batch_submit__checks_its_arguments)
     assert_int_equal(pair_run(&pair, &request, 1, 100), SL_ERR_INVALID);
 }
 
+CASE(batch_wait__returns_the_error_of_a_refused_submission)
+{
+    struct sl_transfer_status status;
+    struct sl_transfer_request request = pair_request(&pair, SL_TRANSFER_READ, 0, 0, 100);
+    assert_int_equal(sl_transfer_batch_submit(pair.batch, &request, 1, 0, NULL), SL_ERR_INVALID);
+    assert_int_equal(sl_transfer_batch_wait(pair.batch), SL_ERR_INVALID);
+    assert_non_null(strstr(sl_transfer_last_error(), "timeout_ms"));
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, 100);
+    request.segment = NULL;
+    assert_int_equal(sl_transfer_batch_submit(pair.batch, &request, 1, 100, NULL), SL_ERR_INVALID);
+    assert_int_equal(sl_transfer_batch_wait(pair.batch), SL_ERR_INVALID);
+    assert_non_null(strstr(sl_transfer_last_error(), "segment"));
+    assert_string_equal(sl_transfer_batch_error(pair.batch, 0), "");
+    assert_int_equal(sl_transfer_batch_status(pair.batch, 0, &status), 0);
+    assert_int_equal(status.state, SL_TRANSFER_WAITING);
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, 100);
+}
+
 CASE(segment_buffers__follow_what_the_peer_registers)
 {
     struct sl_transfer_buffer buffers[4];
@@ -334,6 +352,28 @@ SL_CASE(engine__keeps_to_its_limit_on_sent_bytes)
         pair_move(&pair, (enum sl_transfer_op)op, 0, 0, 10000000);
         assert_true(now_ms() - begin_ms >= 170);
     }
+    pair_fini(&pair);
+}
+
+/* One after another, their 25 ms of grace would add up to a second. */
+SL_CASE(destroy__ends_all_batches_at_the_same_time)
+{
+    enum { COUNT = 40, PIECE = 1000 };
+    const struct sl_transfer_options slow = {.name = "127.0.0.1:0", .bytes_per_s_max = 1};
+    pair_init(&pair, (size_t)COUNT * PIECE, &slow);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const size_t at = (size_t)i * PIECE;
+        const struct sl_transfer_request request =
+            pair_request(&pair, SL_TRANSFER_READ, at, at, PIECE);
+        struct sl_transfer_batch *batch;
+        assert_int_equal(sl_transfer_batch_create(pair.here, 1, &batch), 0);
+        assert_int_equal(sl_transfer_batch_submit(batch, &request, 1, PAIR_TIMEOUT_MS, NULL), 0);
+    }
+    const uint64_t begin_ms = now_ms();
+    sl_transfer_destroy(&pair.here);
+    assert_true(now_ms() - begin_ms < 700);
+    pair.batch = NULL; /* destroy has freed it, and the segment */
+    pair.segment = NULL;
     pair_fini(&pair);
 }
 

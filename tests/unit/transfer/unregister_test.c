@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "pair.h"
+#include "transfer/memory.h"
 
 #define BYTES (8U << 20)
 
@@ -59,4 +60,20 @@ CASE(unregister__ends_all_writes)
         use_until_unregistered(SL_TRANSFER_WRITE);
     }
     pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
+}
+
+SL_CASE(unregister__stops_access_on_all_reactors_before_it_waits_for_one)
+{
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0", .reactor_count = 2};
+    pair_init(&pair, 1000, &options);
+    struct sl_transfer_registration *registration = pair.there->registrations[0];
+    void *const base = pair.remote.base;
+    registration->regions[0].memory.uses++; /* as if a request of a peer did not end */
+    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, 20), SL_ERR_DEADLINE);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_null(sl_transfer_table_find(pair.there->ios[i].table, registration->key));
+    }
+    registration->regions[0].memory.uses--;
+    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, 1000), 0);
+    pair_fini(&pair);
 }
