@@ -108,7 +108,7 @@ class Segment:
         self.incarnation = self.control.welcome["incarnation"]
         self.connections = [self.control]
         page = self.control.ask("segment_get", "segment")
-        self.endpoints = [endpoint["endpoint"] for endpoint in page["endpoints"]]
+        self.endpoints = [entry["endpoint"] for entry in page["endpoints"] if entry["endpoint"].startswith("tcp:")]
         self.buffers = page["buffers"]
         while page["more"]:
             page = self.control.ask("segment_get", "segment", above=self.buffers[-1]["address"])
