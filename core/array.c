@@ -14,9 +14,13 @@ bool sl_array_make_room(void *array, uint32_t *capacity, uint32_t index, size_t 
     while (more <= index) {
         more *= 2;
     }
+    size_t bytes;
+    if (more > UINT32_MAX || __builtin_mul_overflow(more, item_bytes, &bytes)) {
+        return false;
+    }
     void *items;
     memcpy(&items, array, sizeof items);
-    items = more > UINT32_MAX ? NULL : reallocarray(items, more, item_bytes);
+    items = realloc(items, bytes);
     if (items == NULL) {
         return false;
     }

@@ -133,6 +133,9 @@ class BenchTest(harness.StarlingTest):
             self.assertIn(words, output)
 
 
+sys.path.append(BENCH)  # the scripts import each other
+
+
 def load_script(name):
     spec = importlib.util.spec_from_file_location(f"bench_{name}", os.path.join(BENCH, f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
