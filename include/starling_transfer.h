@@ -1,21 +1,27 @@
 /* Starling's transfer engine: batches of one-sided READs and WRITEs between registered memory of
- * any processes. The initiator asks; the target is the process whose memory is named. It needs no
- * thread of its program for this.
+ * any processes. The initiator submits requests. The target owns the remote memory; its application
+ * makes no call.
  *
  * Functions return 0 or a negative enum sl_err (starling.h). Outputs are written only on success.
  * Strings and structs that are passed in are copied. Any thread may call any function, but a batch
- * belongs to one thread at a time. Every timeout is from 1 to SL_TRANSFER_TIMEOUT_MS_MAX; another
- * value is INVALID: nothing here can wait without a deadline.
+ * belongs to one thread at a time. Nothing here waits without a deadline: an argument timeout_ms is
+ * from 1 to SL_TRANSFER_TIMEOUT_MS_MAX, another value is INVALID; in options 0 is the default.
  *
  * Promises:
  * - A batch is over at most 50 ms after its deadline, whatever its peers do.
- * - COMPLETED means: applied in the memory, and visible to the processors of its process.
- * - Requests of one batch have no order. A batch that is submitted after another is over sees the
- *   effects of that batch.
+ * - A completed WRITE is visible to every thread of the target; a completed READ to the initiator.
+ * - Requests of a batch may take effect in any order. A batch submitted after another has ended
+ *   sees that batch's COMPLETED writes.
  * - When a batch is over, no thread and no device touches its local memory, and none of its WRITEs
- *   lands after a later WRITE of the same engine to that segment.
+ *   lands after a later WRITE through the same struct sl_transfer_segment. Two structs of one name
+ *   do not have this order between them.
  *
- * Local memory must be registered, and must stay registered until the batch is over. */
+ * After TIMEOUT, CANCELLED or FAILED the bytes that a request names are unknown. A READ may have
+ * overwritten a part of its local memory. A WRITE may have changed a part of the remote memory, and
+ * may change it later, but not over a later WRITE of that segment. Both can be repeated.
+ *
+ * Each request lies within one registered range on either side. Local memory must stay registered
+ * until the batch is over. */
 #ifndef STARLING_TRANSFER_H
 #define STARLING_TRANSFER_H
 
@@ -47,14 +53,16 @@ struct sl_transfer_options {
     /* Name of the segment: "host:port", the control endpoint that the engine listens on and
      * that peers use. NULL: the host's address and a free port; see sl_transfer_name. */
     const char *name;
-    /* Where engines find each other: "P2PHANDSHAKE" (the name is the address), "etcd://h:p,h:p",
-     * "etcds://", "h:p" (etcd), "http://h:p/path", "https://". NULL: "P2PHANDSHAKE". */
+    /* Where engines write their records, by which others find them: "P2PHANDSHAKE" (the name is the
+     * address), "etcd://h:p,h:p", "etcds://", "h:p" (etcd), "http://h:p/path", "https://". NULL:
+     * "P2PHANDSHAKE". */
     const char *metadata;
-    /* What to listen on for data, such as "tcp://10.0.0.2:0,rdma://10.0.0.2:0,shm://". NULL: tcp
-     * and shm, and rdma where there is a device. */
+    /* What to listen on for data: at most one tcp://host:port, and shm://, with a comma between
+     * them. Others are UNSUPPORTED in this version. NULL: TCP on the host of the name, and shm. */
     const char *endpoints;
     const char *nic_priority_matrix; /* JSON text; NULL: discovered */
-    const char *rdma_device;         /* as in sl_client_options, also the next three */
+    /* UNSUPPORTED in this version: leave these four zero. */
+    const char *rdma_device;
     bool has_rdma_gid_index;
     uint32_t rdma_gid_index;
     const char *dpdk_device;
@@ -67,21 +75,23 @@ struct sl_transfer_options {
     size_t secret_bytes;
     const char *tls_certificate, *tls_key, *tls_authority; /* all three or none: PEM files */
     const char *tls_peer_name;
-    bool insecure;             /* allows an engine that listens beyond loopback without a secret */
-    uint32_t lanes;            /* data connections per rail; 0: 2 */
-    uint32_t slice_bytes;      /* a request is moved in slices of at most this; 0: 1 MiB with TCP
-                                * and DPDK, 256 KiB with RDMA and shared memory */
+    bool insecure; /* allows an engine that listens beyond loopback without a secret */
+    /* Lanes: data connections of each reactor to a peer, over all its rails. A rail is a pair of a
+     * local address and an endpoint of the peer. 0: 2. */
+    uint32_t lanes;
+    uint32_t slice_bytes;      /* a request is moved in slices of at most this; 0: 1 MiB */
     uint32_t stall_ms;         /* a lane without an answer for this long is broken; 0: 2000 */
     uint32_t start_timeout_ms; /* of sl_transfer_create; 0: 10000 */
     /* Limit of the bytes that this process sends: its WRITEs, and READs of peers that it serves
-     * itself (not by RDMA or mapped memory). 0: none. */
+     * itself (not by shared memory). 0: none. */
     uint64_t bytes_per_s_max;
 };
 
-/* Starts the reactors, listens, and writes the engine's record to the metadata store. The caller
- * owns *out. Errors: INVALID (an option; the log names it), REFUSED (no secret, neither loopback
- * nor insecure), EXISTS (the name is alive elsewhere), IN_USE, DEADLINE, IO (the metadata store
- * cannot be reached), TOO_LARGE (the matrix), UNSUPPORTED, NO_MEMORY. */
+/* Starts the reactors, listens, and writes the engine's record (name, address and incarnation: a
+ * random number of this engine) to the metadata store, if there is one. The caller owns *out.
+ * Errors: INVALID (an option; the log names it), REFUSED (no secret, neither loopback nor
+ * insecure), EXISTS (the name is alive elsewhere), IN_USE, DEADLINE, IO (the metadata store cannot
+ * be reached), TOO_LARGE (the matrix), UNSUPPORTED, NO_MEMORY. */
 SL_API int sl_transfer_create(const struct sl_transfer_options *options, struct sl_transfer **out);
 
 /* Cancels batches and waits for their end (50 ms), removes the record (up to 2 s, if the metadata
@@ -93,8 +103,8 @@ SL_API void sl_transfer_destroy(struct sl_transfer **transfer);
 /* The name that peers open: "10.0.0.2:12345". Valid until destroy. */
 SL_API const char *sl_transfer_name(const struct sl_transfer *transfer);
 
-/* Why the calling thread's last call of this library failed: a sentence that names the peer, the
- * request or the option. "" if it did not fail. Valid until the thread's next call. */
+/* Text of the calling thread's last failed sl_transfer_* call: it names the peer, the request or
+ * the option. Read it right after the failure: later calls may clear it. */
 SL_API const char *sl_transfer_last_error(void);
 
 /* Memory */
@@ -112,20 +122,24 @@ struct sl_transfer_memory {
     unsigned access;      /* sl_transfer_access, of peers */
 };
 
-/* Registers `count` ranges, all or none. The memory stays the caller's and must stay mapped. Waits
- * for the devices to pin it. Errors: EXISTS (overlaps registered memory), INVALID, UNSUPPORTED
- * ("cuda:N"), TOO_LARGE (SL_TRANSFER_BUFFERS_MAX), NO_MEMORY. */
+/* Registers `count` ranges, all or none. The memory stays the caller's and must stay mapped. Pins
+ * nothing: data moves over TCP. Peers learn of it a moment later. Errors: EXISTS (overlaps
+ * registered memory), INVALID, UNSUPPORTED ("cuda:N"), TOO_LARGE (SL_TRANSFER_BUFFERS_MAX),
+ * NO_MEMORY. */
 SL_API int sl_transfer_register(struct sl_transfer *transfer,
                                 const struct sl_transfer_memory *memory, uint32_t count);
 
-/* Afterwards no peer and no device reaches the memory. Waits for requests that use it; after half
- * of the timeout closes the connections that still do. Errors: NOT_FOUND (names the base), DEADLINE
- * (still registered, but peers get no new access), INVALID. */
+/* Afterwards no peer reaches the memory. Refuses new requests of peers, and waits for those that
+ * use it; after half of the timeout closes the connections that still do. It does not wait for
+ * batches of this engine: those that use the memory must be over. Errors: NOT_FOUND (names the
+ * base), DEADLINE (peers get no new access, but the range stays registered: do not free it, call
+ * again), INVALID. */
 SL_API int sl_transfer_unregister(struct sl_transfer *transfer, void *const *bases, uint32_t count,
                                   uint32_t timeout_ms);
 
-/* Allocates registered memory that peers on this host map, so that shared memory needs no copy
- * through rings. Whole pages, zeroed. numa_node: -1: any. Errors: as sl_transfer_register. */
+/* Allocates registered memory that peers on this host map, if they have SL_TRANSFER_PEERS_READ:
+ * they copy to and from it themselves. Whole pages, zeroed. numa_node: -1: any. Errors: as
+ * sl_transfer_register. */
 SL_API int sl_transfer_memory_create(struct sl_transfer *transfer, size_t bytes, int numa_node,
                                      unsigned access, void **out);
 
@@ -138,16 +152,18 @@ SL_API int sl_transfer_memory_free(struct sl_transfer *transfer, void **memory,
 
 struct sl_transfer_segment;
 
-/* Finds the engine with this name and connects to it. Opening one's own name is allowed. Errors:
- * NOT_FOUND (no record), REFUSED (another secret; or the record is that of a process that has
- * ended: the reason has its address and age), DEADLINE (the reason says whether a process listens
- * at the address), IO (the metadata store cannot be reached), PROTOCOL (the record is invalid),
- * INVALID, TOO_LARGE (SL_TRANSFER_SEGMENTS_MAX). */
+/* Finds the engine with this name and connects to it. The segment stays that of this incarnation:
+ * once it is CLOSED, all its requests fail; close it and open it again. Opening one's own name is
+ * allowed. Errors: NOT_FOUND (no record), REFUSED (another secret; or the record is that of a
+ * process that has ended: the reason has its address and age), DEADLINE (the reason says whether a
+ * process listens at the address), IO (the metadata store cannot be reached), PROTOCOL (the record
+ * is invalid), INVALID, TOO_LARGE (SL_TRANSFER_SEGMENTS_MAX). */
 SL_API int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name,
                                     uint32_t timeout_ms, struct sl_transfer_segment **out);
 
-/* No batch with requests to the segment may be outstanding. After a batch that timed out, waits up
- * to 2 s until none of its WRITEs can land any more. Nulls *segment. */
+/* No batch with requests to the segment may be outstanding. Waits at most 2 s for late WRITEs of
+ * batches that did not complete; after that they may still land, and the log says so. Nulls
+ * *segment. */
 SL_API void sl_transfer_segment_close(struct sl_transfer_segment **segment);
 
 struct sl_transfer_buffer {
@@ -157,16 +173,18 @@ struct sl_transfer_buffer {
     unsigned access; /* sl_transfer_access */
 };
 
-/* Writes the peer's buffers by ascending address, up to `room`; *count: how many there are. As of
- * the peer's last message. */
+/* Lists ranges registered with peer access, by ascending address, up to `room` of them; changes
+ * arrive asynchronously; *count may exceed room. */
 SL_API int sl_transfer_segment_buffers(struct sl_transfer_segment *segment,
                                        struct sl_transfer_buffer *buffers, uint32_t room,
                                        uint32_t *count);
 
 enum sl_transfer_segment_state {
     SL_TRANSFER_SEGMENT_OPEN,
-    SL_TRANSFER_SEGMENT_FENCING, /* waits until WRITEs of a broken connection cannot land */
-    SL_TRANSFER_SEGMENT_CLOSED   /* the peer has ended, or has another incarnation */
+    SL_TRANSFER_SEGMENT_FENCING, /* waits until WRITEs of a broken lane cannot land any more */
+    /* The peer has ended, has another incarnation, or was unreachable for 5 s: the control
+     * connection was lost. */
+    SL_TRANSFER_SEGMENT_CLOSED
 };
 
 enum sl_transfer_rail_state {
@@ -202,7 +220,7 @@ struct sl_transfer_request {
     enum sl_transfer_op op;
     void *local;
     struct sl_transfer_segment *segment;
-    uint64_t remote; /* address in the target's address space */
+    uint64_t remote; /* address at the target, as in sl_transfer_buffer */
     uint64_t bytes;  /* > 0 */
 };
 
@@ -223,7 +241,8 @@ struct sl_transfer_status {
     uint64_t bytes; /* moved and applied */
 };
 
-/* Sent to the target of all requests of a batch, when they have completed. */
+/* A short message to a peer. A batch can have one: it is sent to the target once all requests have
+ * completed; if one has failed, it is not. */
 struct sl_transfer_notice {
     const char *name; /* up to SL_TRANSFER_NOTICE_NAME_BYTES - 1 printable ASCII characters */
     const void *text;
@@ -233,14 +252,18 @@ struct sl_transfer_notice {
 struct sl_transfer_batch;
 
 /* A batch with room for request_max requests, up to SL_TRANSFER_REQUESTS_MAX; it can be submitted
- * again when it is over. Errors: TOO_LARGE, INVALID, NO_MEMORY. */
+ * again when it is over. Errors: TOO_LARGE (also: SL_TRANSFER_BATCHES_MAX exist), INVALID,
+ * NO_MEMORY. */
 SL_API int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
                                     struct sl_transfer_batch **out);
 
-/* Submits `count` requests; never waits. An invalid request fails by itself (INVALID), before any
- * other is sent. notice: NULL: none; with one, all requests must name the same segment. Errors:
- * AGAIN (not over yet), TOO_LARGE (more than request_max), INVALID (timeout, notice). Then nothing
- * was submitted. */
+/* Submits 1 to request_max requests; never waits. A request outside registered memory, or without
+ * access to it, fails by itself (INVALID); the others are carried out. notice: NULL: none; with
+ * one, all requests must name the same segment. Errors: AGAIN (the batch still runs, and
+ * continues; or too many batches of this thread wait to be started), TOO_LARGE (more than
+ * request_max; the notice), INVALID (count, timeout, notice, or a request without a segment of this
+ * engine, a known op, or bytes), NO_MEMORY. Then nothing was submitted. Unless the batch still
+ * runs, its earlier results are gone, and sl_transfer_batch_wait returns the same error. */
 SL_API int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
                                     const struct sl_transfer_request *requests, uint32_t count,
                                     uint32_t timeout_ms, const struct sl_transfer_notice *notice);
@@ -249,16 +272,17 @@ SL_API int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
 SL_API bool sl_transfer_batch_done(struct sl_transfer_batch *batch);
 
 /* Waits until the batch is over. Returns the error of its first failed request, else that of its
- * notice, or 0. */
+ * notice, or that of a refused submission. 0: all completed, or never submitted. */
 SL_API int sl_transfer_batch_wait(struct sl_transfer_batch *batch);
 
-/* The state of one request; while the batch runs, PENDING until the whole batch is over. Errors:
- * INVALID (no such request). */
+/* The state of one request: PENDING until the whole batch is over. Errors: INVALID (no such
+ * request). */
 SL_API int sl_transfer_batch_status(struct sl_transfer_batch *batch, uint32_t request,
                                     struct sl_transfer_status *out);
 
 /* Why the request failed: names request, peer, endpoint, and the missing answer. "" if it did not,
- * or while the batch runs. Valid until the next call with this batch. */
+ * or while the batch runs. A batch keeps 8 causes: with more, some texts name another request's.
+ * Valid until the next call with this batch. */
 SL_API const char *sl_transfer_batch_error(struct sl_transfer_batch *batch, uint32_t request);
 
 /* Ends the batch early, within 50 ms; requests that have not completed are CANCELLED. */
@@ -269,8 +293,9 @@ SL_API void sl_transfer_batch_free(struct sl_transfer_batch **batch);
 
 /* Notices: short messages from engine to engine */
 
-/* Sends a notice and waits until the peer has queued it: exactly once. Errors: AGAIN (the peer's
- * queue of SL_TRANSFER_NOTICES_MAX is full), TOO_LARGE, CLOSED, DEADLINE. */
+/* Sends a notice and waits until the peer has queued it. 0: queued exactly once. Errors: DEADLINE,
+ * CLOSED (queued once or not at all), AGAIN (the peer's queue of SL_TRANSFER_NOTICES_MAX is full),
+ * TOO_LARGE, INVALID. */
 SL_API int sl_transfer_notice_send(struct sl_transfer_segment *segment,
                                    const struct sl_transfer_notice *notice, uint32_t timeout_ms);
 

