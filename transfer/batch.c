@@ -201,8 +201,11 @@ static void start(void *ctx, uint64_t a, uint64_t b)
         batch->parts[i].route->building[batch->parts[i].is_mapped] = NULL;
         sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);
     }
+    batch->has_started = true;
     if (batch->part_count == 0) {
         conclude(batch);
+    } else if (batch->is_cancelled) {
+        end(batch);
     } else {
         sl_reactor_arm(batch->io->reactor, &batch->timer,
                        batch->deadline_ns > now_ns ? batch->deadline_ns - now_ns : 0);
@@ -344,7 +347,7 @@ static int submit(struct sl_transfer_batch *batch, const struct sl_transfer_requ
     batch->timeout_ms = timeout_ms;
     batch->causes.count = 0;
     batch->err = 0;
-    batch->is_ending = batch->is_cancelled = batch->is_notifying = false;
+    batch->has_started = batch->is_ending = batch->is_cancelled = batch->is_notifying = false;
     sl_completion_begin(&batch->completion);
     if (sl_mailbox_post(port->lanes[batch->io->index].to,
                         (struct sl_mail){.run = start, .ctx = batch}) != 0) {
@@ -439,7 +442,9 @@ static void cancel_here(struct sl_transfer_io *io, struct sl_transfer_call *call
     struct sl_transfer_batch *batch = SL_CONTAINER_OF(call, struct cancel_call, call)->batch;
     if (!sl_completion_ended(&batch->completion) && !batch->is_ending) {
         batch->is_cancelled = true;
-        end(batch);
+        if (batch->has_started) { /* else its start, on its way from another thread, ends it */
+            end(batch);
+        }
     }
     sl_transfer_io_answer(call, 0, "cancelled");
 }

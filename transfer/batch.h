@@ -31,6 +31,7 @@ struct sl_transfer_batch {
     uint32_t parts_left; /* not over */
     struct sl_timer timer;
     uint64_t deadline_ns;
+    bool has_started;  /* its parts are with their routes */
     bool is_ending;    /* nothing more is sent */
     bool is_cancelled; /* by the application */
     bool is_notifying; /* all requests completed, the notice is on its way */

@@ -1,3 +1,5 @@
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -5,7 +7,7 @@
 #include "core/clock.h"
 #include "pair.h"
 #include "tests/conformance/authority.h"
-#include "transfer/engine.h"
+#include "transfer/batch.h"
 
 #define BYTES (16U << 20)
 
@@ -259,6 +261,41 @@ CASE(batch_cancel__ends_it_and_leaves_the_memory_alone)
     }
     pair_move(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
     pair_expect(pair.local.base, BYTES, 3);
+}
+
+static atomic_bool is_held;
+
+static void hold_reactor(void *ctx, uint64_t a, uint64_t b)
+{
+    sl_reactor_excuse_turn(sl_reactor_running());
+    atomic_store(&is_held, true);
+    (void)usleep(100000);
+}
+
+static void *submit_read(void *ctx)
+{
+    const struct sl_transfer_request request = pair_request(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+    assert_int_equal(sl_transfer_batch_submit(pair.batch, &request, 1, PAIR_TIMEOUT_MS, NULL), 0);
+    return NULL;
+}
+
+CASE(batch_cancel__may_overtake_the_start)
+{
+    struct sl_port *port;
+    pthread_t thread;
+    assert_int_equal(sl_port_here(pair.here->ports, &port), 0);
+    assert_int_equal(sl_mailbox_post(port->lanes[pair.batch->io->index].to,
+                                     (struct sl_mail){.run = hold_reactor}),
+                     0);
+    while (!atomic_load(&is_held)) {
+        (void)usleep(100);
+    }
+    /* The held reactor reads on in this thread's lane, and in that of the other thread later. */
+    assert_int_equal(pthread_create(&thread, NULL, submit_read, NULL), 0);
+    pthread_join(thread, NULL);
+    sl_transfer_batch_cancel(pair.batch);
+    assert_int_equal(sl_transfer_batch_wait(pair.batch), SL_ERR_CANCELLED);
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
 }
 
 CASE(batch_free__ends_a_batch_that_runs)
