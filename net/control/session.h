@@ -62,7 +62,8 @@ struct sl_session_events {
      * - not persistent: the connection broke after its welcome.
      *
      * Another Error before the welcome leads to another attempt. After the welcome, other Errors,
-     * malformed or misplaced frames, and a Goodbye break the connection. */
+     * malformed or misplaced frames, and a Goodbye break the connection; of a transfer's lane also
+     * final Errors. */
     void (*closed)(void *ctx, struct sl_session *session, int err, const char *reason);
 };
 

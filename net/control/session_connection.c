@@ -191,10 +191,13 @@ static void start_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 
 /* Messages and transport events */
 
-/* An Error without a request is about the connection, which the peer closes next. */
+/* An Error without a request is about the connection, which the peer closes next. A lane of the
+ * transfer engine goes on: its memory is in use until the connection has closed, which `lost`
+ * reports. A peer that refuses it for good refuses its next hello. */
 static void complained(struct sl_session *session, const struct sl_message_error *error)
 {
-    if (sl_session_is_final(error->err)) {
+    const bool is_lane = session->options.hello.lane > 0;
+    if (sl_session_is_final(error->err) && !is_lane) {
         sl_session_end_because(session, error->err, error->text);
     } else {
         sl_session_distrust(session, error->err, error->text);

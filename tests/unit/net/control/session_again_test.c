@@ -37,6 +37,11 @@ static bool has_received_or_is_closed(void *ctx)
     return session_fixture_has_received(ctx) || session_fixture_is_closed(ctx);
 }
 
+static bool has_ended(void *ctx)
+{
+    return session_fixture_is_lost(ctx) || session_fixture_is_closed(ctx);
+}
+
 /* Up to the next hello, or the end. */
 static void refuse(struct session_fixture *fixture, int err)
 {
@@ -217,6 +222,20 @@ AGAIN_CASE(session_lost__survives_frames_out_of_place)
     session_fixture_send_error(fixture, 0, SL_ERR_PROTOCOL, "it broke the protocol");
     session_fixture_until(fixture, session_fixture_is_closed);
     assert_int_equal(fixture->closed_err, SL_ERR_PROTOCOL);
+}
+
+/* The lane's memory is in use until the connection has closed: `lost` comes then. */
+SL_CASE(session_lost__keeps_a_lane_that_a_welcomed_peer_refuses)
+{
+    struct session_fixture fixture;
+    session_fixture_setup_as(&fixture, SL_MESSAGE_PURPOSE_TRANSFER, true, NULL);
+    session_fixture_greet(&fixture);
+    session_fixture_send_error(&fixture, 0, SL_ERR_REFUSED, "never again");
+    session_fixture_until(&fixture, has_ended);
+    assert_int_equal(fixture.closed_count, 0);
+    assert_int_equal(fixture.lost_err, SL_ERR_REFUSED);
+    assert_true(fixture.acceptor_closed);
+    session_fixture_teardown(&fixture);
 }
 
 SL_CASE(session_request__is_sent_again_under_its_id)

@@ -243,13 +243,19 @@ static void open_session(struct session_fixture *fixture, enum sl_message_purpos
                          bool persistent, const struct sl_secret *secret,
                          const struct sl_endpoint *others, uint32_t other_count)
 {
+    const bool is_lane = purpose == SL_MESSAGE_PURPOSE_TRANSFER;
     struct sl_session_options options = {
         .transport = fixture->pair.a.transport,
         .outbox = &fixture->outbox,
         .endpoint = endpoint_at(PORT),
         .others = others,
         .other_count = other_count,
-        .hello = {.purpose = purpose, .role = SL_MESSAGE_ROLE_WORKER, .task_index = 7, .shard = 1},
+        .hello = {.purpose = purpose,
+                  .role = is_lane ? SL_MESSAGE_ROLE_CLIENT : SL_MESSAGE_ROLE_WORKER,
+                  .task_index = is_lane ? 0 : 7,
+                  .shard = 1,
+                  .lane = is_lane,
+                  .lane_epoch = is_lane},
         .events = &session_events,
         .ctx = fixture,
         .peer_name = "ps/1 shard 1",
