@@ -329,9 +329,7 @@ static int submit(struct sl_transfer_batch *batch, const struct sl_transfer_requ
     struct sl_port *port;
     int err = check_submit(batch, count, timeout_ms);
     err = err != 0 ? err : fill_items(batch, requests, count);
-    if (err == 0 && sl_port_here(batch->engine->ports, &port) != 0) {
-        err = sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for one more thread");
-    }
+    err = err != 0 ? err : sl_transfer_io_port(batch->engine, &port);
     if (err != 0) {
         return err;
     }

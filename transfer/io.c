@@ -22,12 +22,18 @@ static void deliver(void *ctx, uint64_t a, uint64_t b)
     call->run(call->io, call);
 }
 
+int sl_transfer_io_port(struct sl_transfer *transfer, struct sl_port **out)
+{
+    const int err = sl_port_here(transfer->ports, out);
+    return err == 0 ? 0 : sl_transfer_fail(err, "no memory for one more thread");
+}
+
 int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_port *port;
-    int err = sl_port_here(io->engine->ports, &port);
+    const int err = sl_transfer_io_port(io->engine, &port);
     if (err != 0) {
-        return sl_transfer_fail(err, "no memory for one more thread");
+        return err;
     }
     call->io = io;
     call->err = 0;

@@ -8,6 +8,7 @@
 #include "transfer/settings.h"
 #include "transfer/table.h"
 
+struct sl_port;
 struct sl_transfer;
 
 /* Work that is done once at the end of a turn, however often it was asked for. Zero at first. */
@@ -64,8 +65,12 @@ struct sl_transfer_call {
     char text[SL_TRANSFER_REASON_BYTES];
 };
 
+/* The calling thread's port. A thread that has it once makes all calls that follow. Errors:
+ * NO_MEMORY, TOO_LARGE, with the reason in sl_transfer_last_error. */
+int sl_transfer_io_port(struct sl_transfer *transfer, struct sl_port **out);
+
 /* Any thread but a reactor's: runs call->run on the reactor and waits for its answer. Returns its
- * error, with the reason in sl_transfer_last_error. Errors: NO_MEMORY too. */
+ * error, with the reason in sl_transfer_last_error. Errors: those of sl_transfer_io_port too. */
 int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call);
 
 /* Ends the call. */

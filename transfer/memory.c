@@ -235,7 +235,11 @@ static int register_all(struct sl_transfer *transfer, const struct sl_transfer_m
     struct sl_transfer_registration **items =
         calloc(count, sizeof(struct sl_transfer_registration *));
     uint32_t made = 0;
-    int err = items == NULL ? sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory") : 0;
+    struct sl_port *port; /* first: once the list has the ranges, nothing fails */
+    int err = sl_transfer_io_port(transfer, &port);
+    if (err == 0 && items == NULL) {
+        err = sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
     while (err == 0 && made < count) {
         err = registration_create(transfer, &memory[made], &items[made]);
         made += err == 0 ? 1 : 0;

@@ -117,7 +117,9 @@ int sl_transfer_notice_send(struct sl_transfer_segment *segment,
     sl_assert(segment != NULL);
     sl_assert(notice != NULL);
     struct send_call send = {.call = {.run = post_here}};
+    struct sl_port *port; /* first: then the call is made, which frees the notice */
     int err = sl_transfer_settings_check_timeout(timeout_ms);
+    err = err != 0 ? err : sl_transfer_io_port(segment->engine, &port);
     err =
         err != 0
             ? err

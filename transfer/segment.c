@@ -555,11 +555,15 @@ static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
     }
 }
 
+/* A thread that gets no port leaves the segment to the end of the engine. */
 static void segment_destroy(struct sl_transfer_segment *segment)
 {
     struct sl_transfer *transfer = segment->engine;
     struct close_call close = {.call = {.run = close_here}, .segment = segment};
-    (void)sl_transfer_io_call(segment->home, &close.call);
+    if (sl_transfer_io_call(segment->home, &close.call) != 0) {
+        sl_log_warn("transfer: segment %s stays open: %s", segment->name, sl_transfer_last_error());
+        return;
+    }
     sl_port_set_lock(transfer->ports);
     sl_list_remove(&segment->link);
     transfer->segment_count--;
@@ -569,8 +573,7 @@ static void segment_destroy(struct sl_transfer_segment *segment)
 
 void sl_transfer_segment_close_all(struct sl_transfer *transfer)
 {
-    struct sl_list_link *link;
-    while ((link = sl_list_first(&transfer->segments)) != NULL) {
+    SL_LIST_FOREACH (link, &transfer->segments) {
         segment_destroy(SL_CONTAINER_OF(link, struct sl_transfer_segment, link));
     }
 }
@@ -584,8 +587,10 @@ int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name, uin
     sl_assert(out != NULL);
     struct sl_transfer_segment *segment = NULL;
     struct sl_transfer_place place;
+    struct sl_port *port;
     const uint64_t begin_ns = sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0]));
     int err = sl_transfer_settings_check_timeout(timeout_ms);
+    err = err != 0 ? err : sl_transfer_io_port(transfer, &port);
     err = err != 0 ? err : sl_transfer_directory_find(transfer, name, timeout_ms, &place);
     err = err != 0 ? err : segment_create(transfer, name, &place, &segment);
     if (err != 0) {

@@ -2,12 +2,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "pair.h"
 #include "tests/conformance/authority.h"
 #include "transfer/batch.h"
+#include "transfer/segment.h"
 
 #define BYTES (16U << 20)
 
@@ -76,6 +78,37 @@ SL_CASE(batch__moves_64_mib)
 }
 
 /* 64 KiB pieces at distances of 128 KiB there, and side by side here. */
+/* The thread gets no port. */
+static void *run_without_port(void *ctx)
+{
+    static uint8_t bytes[4096];
+    const struct sl_transfer_memory memory = {
+        .base = bytes, .bytes = sizeof bytes, .access = PAIR_ALL};
+    void *made = NULL;
+    assert_int_not_equal(sl_transfer_register(pair.here, &memory, 1), 0);
+    assert_int_not_equal(sl_transfer_memory_create(pair.here, sizeof bytes, -1, PAIR_ALL, &made),
+                         0);
+    sl_transfer_segment_close(&pair.segment);
+    return ctx;
+}
+
+CASE(calls__leave_nothing_behind_if_the_thread_gets_no_port)
+{
+    struct rlimit before;
+    pthread_t thread;
+    struct sl_transfer_segment *segment = pair.segment;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(pthread_create(&thread, NULL, run_without_port, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(pair.here->registration_count, 1);
+    assert_ptr_equal(
+        SL_CONTAINER_OF(sl_list_first(&pair.here->segments), struct sl_transfer_segment, link),
+        segment);
+}
+
 CASE(batch__gathers_and_scatters_strided_blocks)
 {
     enum { COUNT = 128, BLOCK = 64 << 10 };
