@@ -14,6 +14,10 @@
 #include "transfer/engine.h"
 #include "transfer/inbox.h"
 
+/* A peer that takes none of its frames for so long, or up to twice as long, is closed: they occupy
+ * the outbox, which all peers share. */
+#define STUCK_NS (10 * SL_CLOCK_NS_PER_S)
+
 enum guest_state {
     GUEST_ACCEPTED,
     GUEST_CHALLENGED,
@@ -31,7 +35,8 @@ struct guest {
     struct sl_outbox_queue queue;
     enum guest_state state;
     struct sl_greeting greeting;
-    struct sl_timer hello_timer;
+    struct sl_timer timer;   /* hello_late, then look_if_stuck */
+    bool may_be_stuck;       /* had unsent frames, and none was sent since */
     uint8_t *control_memory; /* of a long control message being received; NULL: none */
     bool wants_changes;      /* has requested the buffers */
     struct sl_transfer_work work;
@@ -43,9 +48,22 @@ static void drop(struct guest *guest, const char *why)
     if (guest->state != GUEST_ENDING) {
         sl_log_debug("transfer: the connection of %s is closed: %s", guest->conn->peer, why);
         guest->state = GUEST_ENDING;
-        sl_reactor_disarm(guest->io->reactor, &guest->hello_timer);
+        sl_reactor_disarm(guest->io->reactor, &guest->timer);
         sl_transport_disconnect(guest->conn);
     }
+}
+
+/* Runs every STUCK_NS once the guest is welcomed. */
+static void look_if_stuck(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct guest *guest = SL_CONTAINER_OF(timer, struct guest, timer);
+    if (guest->may_be_stuck) {
+        guest->conn->is_abrupt = true;
+        drop(guest, "it does not read what is sent to it");
+        return;
+    }
+    guest->may_be_stuck = guest->queue.count > 0;
+    sl_reactor_arm(guest->io->reactor, timer, STUCK_NS);
 }
 
 static void send_message(struct guest *guest, const struct sl_message *message)
@@ -172,8 +190,10 @@ static void answer_segment(struct guest *guest, const struct sl_message *request
     struct sl_message_segment *segment = &message.segment;
     segment->incarnation = guest->io->engine->incarnation;
     segment->buffers.items = calloc(SL_MESSAGE_BUFFERS_MAX, sizeof *segment->buffers.items);
-    if (segment->buffers.items == NULL ||
-        (request->above == 0 && !fill_head(guest->io->engine, segment))) {
+    if (guest->queue.count > 0 && sl_outbox_is_half_full(&guest->io->outbox)) {
+        drop(guest, "it does not read what is sent to it");
+    } else if (segment->buffers.items == NULL ||
+               (request->above == 0 && !fill_head(guest->io->engine, segment))) {
         drop(guest, "no memory to answer it");
     } else {
         guest->wants_changes = true;
@@ -336,6 +356,8 @@ static void welcome(struct guest *guest)
     message.welcome.credit_bytes = SL_LIMIT_TRANSFER_CREDIT_BYTES;
     guest->conn->is_welcome = true;
     guest->state = guest->greeting.hello.lane == 0 ? GUEST_CONTROL : GUEST_LANE;
+    guest->timer.run = look_if_stuck;
+    sl_reactor_arm(guest->io->reactor, &guest->timer, STUCK_NS);
     send_message(guest, &message);
     if (guest->rma != NULL) {
         sl_rma_target_open(guest->rma, &rma_events, guest, guest->conn, &guest->io->outbox,
@@ -354,7 +376,6 @@ static void admit(struct guest *guest)
 {
     const struct sl_transfer *engine = guest->io->engine;
     const struct sl_message_hello *hello = &guest->greeting.hello;
-    sl_reactor_disarm(guest->io->reactor, &guest->hello_timer);
     if (hello->purpose != SL_MESSAGE_PURPOSE_TRANSFER) {
         refuse(guest, SL_ERR_REFUSED, "%s is a transfer engine, no server", engine->name);
     } else if (hello->incarnation != 0 && hello->incarnation != engine->incarnation) {
@@ -426,7 +447,7 @@ static void take_proof(struct guest *guest, const struct sl_message *message)
 
 static void hello_late(struct sl_timer *timer, uint64_t now_ns)
 {
-    drop(SL_CONTAINER_OF(timer, struct guest, hello_timer), "it has not authenticated itself");
+    drop(SL_CONTAINER_OF(timer, struct guest, timer), "it has not authenticated itself");
 }
 
 /* Frames */
@@ -529,9 +550,9 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
     guest->number = io->guest_count++;
     guest->conn = conn;
     guest->work.run = pump;
-    guest->hello_timer.run = hello_late;
+    guest->timer.run = hello_late;
     sl_list_append(&io->guests, &guest->link);
-    sl_reactor_arm(io->reactor, &guest->hello_timer, SL_GREETING_TIMEOUT_NS);
+    sl_reactor_arm(io->reactor, &guest->timer, SL_GREETING_TIMEOUT_NS);
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
@@ -581,6 +602,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
     struct guest *guest = conn->user;
+    guest->may_be_stuck = false;
     sl_outbox_sent(&guest->io->outbox, cookie);
     if (guest->state == GUEST_LANE) {
         sl_transfer_io_wake(guest->io, &guest->work);
@@ -607,7 +629,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     if (guest->rma != NULL && guest->rma->conn != NULL) {
         sl_rma_target_closed(guest->rma);
     }
-    sl_reactor_disarm(io->reactor, &guest->hello_timer);
+    sl_reactor_disarm(io->reactor, &guest->timer);
     sl_list_remove(&guest->link);
     sl_list_remove(&guest->work.link);
     free(guest->control_memory);

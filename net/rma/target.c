@@ -170,6 +170,15 @@ int sl_rma_target_received(struct sl_rma_target *target, const struct sl_transpo
 
 /* Answer */
 
+/* Returns NULL if the outbox is full. A peer that has not taken its older answers leaves half of
+ * the outbox to the others. */
+static uint8_t *reserve(struct sl_rma_target *target, uint32_t payload_bytes)
+{
+    return target->queue->count > 0 && sl_outbox_is_half_full(target->outbox)
+               ? NULL
+               : sl_outbox_reserve(target->outbox, payload_bytes);
+}
+
 /* Commits a reserved frame, which returns what credit may be returned. */
 static void commit(struct sl_rma_target *target, struct sl_frame frame, const uint8_t *tail,
                    struct sl_rma_target_slice *slice, void (*tail_sent)(void *ctx))
@@ -195,7 +204,7 @@ static bool refuse_first(struct sl_rma_target *target, struct sl_rma_target_queu
                                    .payload_bytes = (uint32_t)strlen(text),
                                    .request_id = queue->first->id,
                                    .status = (uint8_t)-err};
-    uint8_t *head = sl_outbox_reserve(target->outbox, frame.payload_bytes);
+    uint8_t *head = reserve(target, frame.payload_bytes);
     if (head == NULL) {
         return false;
     }
@@ -214,7 +223,7 @@ static bool acknowledge_run(struct sl_rma_target *target)
     const struct sl_frame frame = {.type = SL_FRAME_REPLY,
                                    .payload_bytes = sizeof applied,
                                    .request_id = target->applied.first->id};
-    uint8_t *head = sl_outbox_reserve(target->outbox, frame.payload_bytes);
+    uint8_t *head = reserve(target, frame.payload_bytes);
     if (head == NULL) {
         return false;
     }
@@ -244,7 +253,7 @@ static bool answer_read(struct sl_rma_target *target)
         .type = SL_FRAME_REPLY, .payload_bytes = slice->bytes, .request_id = slice->id};
     /* A checksum would not fit memory that a WRITE changes before it is sent. */
     const bool copies = target->checksum || sl_rma_payload_is_copied(target->conn, slice->bytes);
-    uint8_t *head = sl_outbox_reserve(target->outbox, copies ? slice->bytes : 0);
+    uint8_t *head = reserve(target, copies ? slice->bytes : 0);
     if (head == NULL) {
         return false;
     }
@@ -284,7 +293,7 @@ static bool return_credit(struct sl_rma_target *target)
     if (target->due.requests < CREDIT_REQUESTS || room < CREDIT_REQUESTS) {
         return true;
     }
-    if (sl_outbox_reserve(target->outbox, 0) == NULL) {
+    if (reserve(target, 0) == NULL) {
         return false;
     }
     commit(target, (struct sl_frame){.type = SL_FRAME_CREDIT}, NULL, NULL, NULL);

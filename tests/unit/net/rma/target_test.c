@@ -276,3 +276,26 @@ SL_CASE(rma_target_pump__returns_no_credit_without_a_free_slice)
     assert_true(lane.target.due.requests < SL_LIMIT_TRANSFER_SLICES / 4);
     lane_close(&lane);
 }
+
+/* Copied replies return their credit at once: a peer that reads none may not fill the outbox. */
+SL_CASE(rma_target_pump__leaves_half_of_the_outbox_to_other_peers)
+{
+    static struct sl_rma_wire_slice slices[SL_LIMIT_TRANSFER_SLICES];
+    for (uint32_t i = 0; i < SL_LIMIT_TRANSFER_SLICES; i++) {
+        slices[i] = lane_slice(SL_RMA_READ, 11, i, 16 << 10);
+    }
+    struct lane lane = {.plays_initiator = true, .outbox_bytes = SL_OUTBOX_MEMORY_BYTES_MIN};
+    lane_open(&lane);
+    lane.target.checksum = true;
+    lane.keeps_data_waiting = true;
+    lane_request(&lane, 1, slices, SL_LIMIT_TRANSFER_SLICES);
+    while (lane.target.reads.first == NULL) {
+        lane_turns(&lane, 1);
+    }
+    assert_true(sl_rma_target_pump(&lane.target)); /* the others wait */
+    assert_true(lane.b.outbox.free_count + 1 >= lane.b.outbox.block_count / 2);
+    lane.keeps_data_waiting = false;
+    lane_turns(&lane, 2000);
+    assert_int_equal(lane.reply_count, SL_LIMIT_TRANSFER_SLICES);
+    lane_close(&lane);
+}
