@@ -28,8 +28,10 @@ static const struct sl_bench_transfer_unit units[] = {
 
 /* The variables of Mooncake's engine that have a meaning here. */
 static const char *const variables[] = {
-    "MC_GID_INDEX",           "MC_SLICE_SIZE",       "MC_CUSTOM_TOPO_JSON",
-    "MC_METADATA_CLUSTER_ID", "MC_TCP_BIND_ADDRESS",
+    "MC_SLICE_SIZE",
+    "MC_CUSTOM_TOPO_JSON",
+    "MC_METADATA_CLUSTER_ID",
+    "MC_TCP_BIND_ADDRESS",
 };
 
 static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -64,17 +66,8 @@ static void log_ignored(void)
 
 static int read_variables(struct sl_bench_transfer_options *options)
 {
-    uint64_t number;
-    const char *gid = getenv("MC_GID_INDEX");
     const char *slice = getenv("MC_SLICE_SIZE");
     const char *matrix = getenv("MC_CUSTOM_TOPO_JSON");
-    if (gid != NULL) {
-        if (!sl_number_parse_u64(gid, 0, 255, &number)) {
-            return refuse("MC_GID_INDEX=%s: accepts a number from 0 to 255", gid);
-        }
-        options->engine.has_rdma_gid_index = true;
-        options->engine.rdma_gid_index = (uint32_t)number;
-    }
     if (slice != NULL && !sl_number_parse_u64(slice, 4096, 4U << 20, &options->slice_bytes)) {
         return refuse("MC_SLICE_SIZE=%s: accepts bytes from 4096 to 4194304", slice);
     }

@@ -190,6 +190,13 @@ static void begin(struct side *side)
     node_run(side->node, post, side);
 }
 
+static void forget(struct node *node, void *ctx)
+{
+    struct side *side = ctx;
+    side->op_count = side->posted = 0;
+    side->completed = 0;
+}
+
 /* Waits for all of them, or the end of the connection; then forgets them. Returns whether all
  * succeeded. */
 static bool finish(struct side *side)
@@ -200,8 +207,7 @@ static bool finish(struct side *side)
         is_good = is_good && side->errs[i] == 0;
     }
     if (side->peer->closed == 0) {
-        side->op_count = side->posted = 0;
-        side->completed = 0;
+        node_run(side->node, forget, side);
     }
     return is_good;
 }
@@ -332,8 +338,7 @@ static void expect_refused(struct side *side, const struct sl_transport_rma_op *
     WAIT_UNTIL(side->completed == 1 || side->peer->closed == 1);
     assert_true(side->peer->closed == 1 || side->errs[0] == err);
     if (side->peer->closed == 0) {
-        side->op_count = side->posted = 0;
-        side->completed = 0;
+        node_run(side->node, forget, side);
     }
     assert_true(is_all(other(side)->memory.base, GUARD_BYTE, MEMORY_BYTES));
 }

@@ -425,32 +425,6 @@ SL_CASE(engine__keeps_to_its_limit_on_sent_bytes)
     pair_fini(&pair);
 }
 
-/* Each batch waits for the answer of a lane of its own. One after another, their 25 ms of grace
- * would add up to a second. */
-SL_CASE(destroy__ends_all_batches_at_the_same_time)
-{
-    enum { COUNT = 40, PIECE = 1000 };
-    const struct sl_transfer_options slow = {.name = "127.0.0.1:0", .bytes_per_s_max = 1};
-    pair_init(&pair, (size_t)COUNT * PIECE, &slow);
-    for (uint32_t i = 0; i < COUNT; i++) {
-        const size_t at = (size_t)i * PIECE;
-        struct sl_transfer_request request = pair_request(&pair, SL_TRANSFER_READ, at, at, PIECE);
-        struct sl_transfer_batch *batch;
-        assert_int_equal(sl_transfer_segment_open(pair.here, sl_transfer_name(pair.there),
-                                                  PAIR_TIMEOUT_MS, &request.segment),
-                         0);
-        assert_int_equal(sl_transfer_batch_create(pair.here, 1, &batch), 0);
-        assert_int_equal(sl_transfer_batch_submit(batch, &request, 1, PAIR_TIMEOUT_MS, NULL), 0);
-    }
-    usleep(300000); /* until the requests are at the peer */
-    const uint64_t begin_ms = now_ms();
-    sl_transfer_destroy(&pair.here);
-    assert_true(now_ms() - begin_ms < 700);
-    pair.batch = NULL; /* destroy has freed it, and the segments */
-    pair.segment = NULL;
-    pair_fini(&pair);
-}
-
 struct count_call {
     struct sl_transfer_call call;
     uint32_t count;
