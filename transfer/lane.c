@@ -177,16 +177,10 @@ void sl_transfer_lane_close(struct sl_transfer_lane *lane)
 
 /* Slices */
 
-struct sl_transfer_slice *sl_transfer_lane_take(struct sl_transfer_lane *lane)
-{
-    struct sl_list_link *link = sl_list_pop(&lane->free);
-    return link != NULL ? SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link) : NULL;
-}
-
 bool sl_transfer_lane_has_room(const struct sl_transfer_lane *lane, uint32_t bytes)
 {
     return lane->is_open && lane->rma.unsent == NULL && lane->rma.credit.requests > 0 &&
-           lane->rma.credit.bytes >= bytes && !sl_list_empty(&lane->free);
+           lane->rma.credit.bytes >= bytes && lane->rma.in_flight_count < SL_LIMIT_TRANSFER_SLICES;
 }
 
 void sl_transfer_lane_break(struct sl_transfer_lane *lane, const char *why)

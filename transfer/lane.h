@@ -60,10 +60,8 @@ int sl_transfer_lane_open(struct sl_transfer_lane *lane,
 /* No slice may be in flight. No effect if it is not open. */
 void sl_transfer_lane_close(struct sl_transfer_lane *lane);
 
-/* Returns a slice to fill in; NULL: none is free. */
-struct sl_transfer_slice *sl_transfer_lane_take(struct sl_transfer_lane *lane);
-
-/* Whether the lane would take a slice of this length now. */
+/* Whether the lane would take a slice of this length now. The lane's own slices need not be free:
+ * it also sends those again that another lane has lost. */
 bool sl_transfer_lane_has_room(const struct sl_transfer_lane *lane, uint32_t bytes);
 
 /* Ends the connection at once; its slices in flight are reported by `done` in a later turn, and it

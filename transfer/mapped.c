@@ -236,11 +236,6 @@ bool sl_transfer_mapped_has_room(const struct sl_transfer_mapped *mapped)
            !sl_list_empty(&mapped->free);
 }
 
-struct sl_transfer_slice *sl_transfer_mapped_take(struct sl_transfer_mapped *mapped)
-{
-    return slice_of(sl_list_pop(&mapped->free));
-}
-
 bool sl_transfer_mapped_post(struct sl_transfer_mapped *mapped, struct sl_transfer_slice *slice,
                              const struct sl_transport_rma_token *token)
 {

@@ -76,9 +76,6 @@ static inline bool sl_transfer_mapped_is_usable(const struct sl_transfer_mapped 
 
 bool sl_transfer_mapped_has_room(const struct sl_transfer_mapped *mapped);
 
-/* Returns a slice to fill in; there is room. */
-struct sl_transfer_slice *sl_transfer_mapped_take(struct sl_transfer_mapped *mapped);
-
 /* False: the connection is closing; the slice is the caller's. */
 bool sl_transfer_mapped_post(struct sl_transfer_mapped *mapped, struct sl_transfer_slice *slice,
                              const struct sl_transport_rma_token *token);

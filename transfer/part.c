@@ -77,26 +77,23 @@ static void take(struct sl_transfer_part *part, uint32_t bytes_max, struct sl_tr
     }
 }
 
-bool sl_transfer_part_next(struct sl_transfer_part *part, uint32_t bytes_max,
-                           struct sl_transfer_slice *slice)
+struct sl_transfer_slice *sl_transfer_part_next(struct sl_transfer_part *part, uint32_t bytes_max,
+                                                struct sl_list *free_slices)
 {
-    struct sl_list_link *link = sl_list_pop(&part->again);
-    if (link != NULL) {
-        struct sl_transfer_slice *old = SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link);
-        struct sl_list *home = slice->home;
-        *slice = *old;
-        slice->home = home;
-        sl_list_append(old->home, &old->rma.link);
-        part->in_flight++;
-        return true;
+    const bool is_new = sl_list_empty(&part->again);
+    if (is_new) {
+        skip_failed(part);
     }
-    skip_failed(part);
-    if (part->at == SL_TRANSFER_PART_END) {
-        return false;
+    if (is_new && (part->at == SL_TRANSFER_PART_END || sl_list_empty(free_slices))) {
+        return NULL;
     }
-    take(part, bytes_max, slice);
+    struct sl_list_link *link = sl_list_pop(is_new ? free_slices : &part->again);
+    struct sl_transfer_slice *slice = SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link);
+    if (is_new) {
+        take(part, bytes_max, slice);
+    }
     part->in_flight++;
-    return true;
+    return slice;
 }
 
 void sl_transfer_part_return(struct sl_transfer_part *part, struct sl_transfer_slice *slice)

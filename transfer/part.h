@@ -75,9 +75,10 @@ void sl_transfer_part_init(struct sl_transfer_part *part, struct sl_transfer_ite
 /* Appends an item. */
 void sl_transfer_part_add(struct sl_transfer_part *part, uint32_t item);
 
-/* Takes the next slice into *slice. False: nothing is left to send. */
-bool sl_transfer_part_next(struct sl_transfer_part *part, uint32_t bytes_max,
-                           struct sl_transfer_slice *slice);
+/* Returns the next slice: one that is to be sent again, else a new one from free_slices. NULL:
+ * nothing is left to send, or none is free. */
+struct sl_transfer_slice *sl_transfer_part_next(struct sl_transfer_part *part, uint32_t bytes_max,
+                                                struct sl_list *free_slices);
 
 /* Makes a slice the next one again: its lane could not send it, or has ended without an answer. */
 void sl_transfer_part_return(struct sl_transfer_part *part, struct sl_transfer_slice *slice);

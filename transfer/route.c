@@ -93,13 +93,32 @@ static int open_lanes(struct sl_transfer_route *route)
     return route->lane_count > 0 ? 0 : err;
 }
 
-/* The lane with the fewest bytes in flight of those with room; NULL: none. */
+/* The part whose turn it is; NULL: none. A lost lane has no free slices while they wait in parts to
+ * be sent again: then these come first. */
+static struct sl_transfer_part *next_part(const struct sl_transfer_route *route,
+                                          const struct sl_transfer_lane *lane)
+{
+    struct sl_transfer_turn *turn = sl_transfer_schedule_first(&route->schedule);
+    if (turn == NULL || !sl_list_empty(&lane->free)) {
+        return turn == NULL ? NULL : SL_CONTAINER_OF(turn, struct sl_transfer_part, turn);
+    }
+    SL_LIST_FOREACH (link, &route->parts) {
+        struct sl_transfer_part *part = SL_CONTAINER_OF(link, struct sl_transfer_part, link);
+        if (!part->is_mapped && !sl_list_empty(&part->again)) {
+            return part;
+        }
+    }
+    return NULL;
+}
+
+/* The lane with the fewest bytes in flight of those with room for a part; NULL: none. */
 static struct sl_transfer_lane *choose_lane(struct sl_transfer_route *route)
 {
     struct sl_transfer_lane *best = NULL;
     for (uint32_t i = 0; i < route->lane_count; i++) {
         struct sl_transfer_lane *lane = &route->lanes[i];
         if (sl_transfer_lane_has_room(lane, route->schedule.turn_bytes) &&
+            next_part(route, lane) != NULL &&
             (best == NULL || lane->rma.in_flight_bytes < best->rma.in_flight_bytes)) {
             best = lane;
         }
@@ -137,16 +156,14 @@ static void gather(struct sl_transfer_route *route, struct sl_transfer_lane *lan
                    struct group *group)
 {
     const uint32_t slice_bytes = route->schedule.turn_bytes;
-    struct sl_transfer_turn *turn;
+    struct sl_transfer_part *part;
     while (group->count < GROUP_SLICES && group->count < lane->rma.credit.requests &&
+           lane->rma.in_flight_count + group->count < SL_LIMIT_TRANSFER_SLICES &&
            group->bytes < GROUP_BYTES && group->bytes + slice_bytes <= lane->rma.credit.bytes &&
-           !sl_list_empty(&lane->free) &&
-           (turn = sl_transfer_schedule_first(&route->schedule)) != NULL) {
-        struct sl_transfer_part *part = SL_CONTAINER_OF(turn, struct sl_transfer_part, turn);
-        struct sl_transfer_slice *slice = sl_transfer_lane_take(lane);
-        if (!sl_transfer_part_next(part, slice_bytes, slice)) {
-            sl_list_append(&lane->free, &slice->rma.link);
-            sl_transfer_schedule_remove(turn);
+           (part = next_part(route, lane)) != NULL) {
+        struct sl_transfer_slice *slice = sl_transfer_part_next(part, slice_bytes, &lane->free);
+        if (slice == NULL) {
+            sl_transfer_schedule_remove(&part->turn);
             end_if_over(part);
             continue;
         }
@@ -245,9 +262,9 @@ static bool fill_mapped(struct sl_transfer_route *route)
         if (!sl_transfer_mapped_has_room(mapped)) {
             return true;
         }
-        struct sl_transfer_slice *slice = sl_transfer_mapped_take(mapped);
-        if (!sl_transfer_part_next(part, route->mapped_schedule.turn_bytes, slice)) {
-            sl_list_append(&mapped->free, &slice->rma.link);
+        struct sl_transfer_slice *slice =
+            sl_transfer_part_next(part, route->mapped_schedule.turn_bytes, &mapped->free);
+        if (slice == NULL) {
             sl_transfer_schedule_remove(turn);
             end_if_over(part);
         } else if (slice->rma.op == SL_RMA_WRITE &&
@@ -275,8 +292,7 @@ static bool pump(struct sl_transfer_work *work)
             sl_rma_initiator_pump(&route->lanes[i].rma);
         }
     }
-    while (!waits && !is_fencing(route) && sl_transfer_schedule_first(&route->schedule) != NULL &&
-           (lane = choose_lane(route)) != NULL) {
+    while (!waits && !is_fencing(route) && (lane = choose_lane(route)) != NULL) {
         waits = !fill(route, lane);
     }
     for (uint32_t i = 0; i < route->lane_count; i++) {

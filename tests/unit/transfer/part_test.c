@@ -20,6 +20,7 @@ static int setup(void **state)
     sl_list_init(&free_slices);
     for (uint32_t i = 0; i < 16; i++) {
         slices[i] = (struct sl_transfer_slice){.home = &free_slices};
+        sl_list_append(&free_slices, &slices[i].rma.link);
     }
     sl_transfer_part_init(&part, items, &causes);
     return 0;
@@ -41,7 +42,7 @@ static void add(uint32_t index, uint8_t op, uint64_t local, uint64_t offset, uin
 
 static void expect(struct sl_transfer_slice *slice, uint64_t local, uint64_t offset, uint32_t bytes)
 {
-    assert_true(sl_transfer_part_next(&part, SLICE, slice));
+    assert_ptr_equal(sl_transfer_part_next(&part, SLICE, &free_slices), slice);
     assert_ptr_equal(slice->rma.local, memory + local);
     assert_int_equal(slice->rma.offset, offset);
     assert_int_equal(slice->rma.bytes, bytes);
@@ -53,7 +54,7 @@ CASE(part_next__cuts_a_long_request)
     expect(&slices[0], 0, 100, 1000);
     expect(&slices[1], 1000, 1100, 1000);
     expect(&slices[2], 2000, 2100, 500);
-    assert_false(sl_transfer_part_next(&part, SLICE, &slices[3]));
+    assert_null(sl_transfer_part_next(&part, SLICE, &free_slices));
     assert_int_equal(slices[0].rma.op, SL_RMA_READ);
     assert_int_equal(part.in_flight, 3);
 }
@@ -71,7 +72,7 @@ CASE(part_next__joins_requests_that_touch_in_both_memories)
     expect(&slices[2], 1200, 5000, 10);
     expect(&slices[3], 3000, 5010, 10);
     expect(&slices[4], 3010, 5020, 10);
-    assert_false(sl_transfer_part_next(&part, SLICE, &slices[5]));
+    assert_null(sl_transfer_part_next(&part, SLICE, &free_slices));
 }
 
 CASE(part_done__records_the_bytes_of_every_request_of_a_slice)
@@ -88,7 +89,7 @@ CASE(part_done__records_the_bytes_of_every_request_of_a_slice)
     sl_transfer_part_done(&part, &slices[1], 0, 0);
     assert_int_equal(items[1].state, SL_TRANSFER_COMPLETED);
     assert_true(sl_transfer_part_is_over(&part));
-    assert_ptr_equal(sl_list_first(&free_slices), &slices[0].rma.link);
+    assert_true(sl_list_linked(&slices[0].rma.link));
 }
 
 CASE(part_done__fails_the_requests_of_the_slice_and_no_other)
@@ -104,7 +105,7 @@ CASE(part_done__fails_the_requests_of_the_slice_and_no_other)
     assert_int_equal(items[0].state, SL_TRANSFER_FAILED);
     assert_string_equal(causes.texts[items[0].cause], "because");
     assert_int_equal(items[1].state, SL_TRANSFER_COMPLETED);
-    assert_false(sl_transfer_part_next(&part, SLICE, &slices[2]));
+    assert_null(sl_transfer_part_next(&part, SLICE, &free_slices));
     assert_true(sl_transfer_part_is_over(&part));
 }
 
@@ -117,11 +118,25 @@ CASE(part_return__sends_a_slice_again_first)
     sl_transfer_part_return(&part, &slices[0]);
     assert_int_equal(part.in_flight, 0);
     assert_false(sl_transfer_part_is_over(&part));
-    expect(&slices[2], 0, 0, 1000);
-    expect(&slices[3], 1000, 1000, 1000);
-    expect(&slices[4], 2000, 2000, 1000);
-    assert_ptr_equal(sl_list_first(&free_slices), &slices[0].rma.link);
-    assert_ptr_equal(slices[2].home, &free_slices);
+    expect(&slices[0], 0, 0, 1000);
+    expect(&slices[1], 1000, 1000, 1000);
+    expect(&slices[2], 2000, 2000, 1000);
+}
+
+/* As when all slices of all lanes were in flight, and the lanes are lost. */
+CASE(part_next__sends_again_though_no_slice_is_free)
+{
+    struct sl_list none;
+    sl_list_init(&none);
+    add(0, SL_TRANSFER_READ, 0, 0, 3000);
+    expect(&slices[0], 0, 0, 1000);
+    sl_transfer_part_return(&part, &slices[0]);
+    assert_ptr_equal(sl_transfer_part_next(&part, SLICE, &none), &slices[0]);
+    assert_int_equal(slices[0].rma.bytes, 1000);
+    assert_null(sl_transfer_part_next(&part, SLICE, &none));
+    assert_false(sl_transfer_part_is_over(&part));
+    sl_transfer_part_done(&part, &slices[0], 0, 0);
+    expect(&slices[1], 1000, 1000, 1000);
 }
 
 CASE(part_stop__drops_what_was_not_sent)
@@ -131,7 +146,7 @@ CASE(part_stop__drops_what_was_not_sent)
     expect(&slices[1], 1000, 1000, 1000);
     sl_transfer_part_return(&part, &slices[1]);
     sl_transfer_part_stop(&part);
-    assert_false(sl_transfer_part_next(&part, SLICE, &slices[2]));
+    assert_null(sl_transfer_part_next(&part, SLICE, &free_slices));
     assert_false(sl_transfer_part_is_over(&part));
     sl_transfer_part_done(&part, &slices[0], 0, 0);
     assert_true(sl_transfer_part_is_over(&part));
