@@ -129,6 +129,8 @@ static int start(struct sl_transfer *transfer)
     err = err != 0 ? err : call_all(transfer, sl_transfer_io_start);
     err = err != 0 ? err : call_all(transfer, sl_transfer_mapped_start);
     err = err != 0 ? err : call_all(transfer, sl_transfer_target_listen);
+    struct sl_transfer_call control = {.run = sl_transfer_target_listen_for_control};
+    err = err != 0 ? err : sl_transfer_io_call(&transfer->ios[0], &control);
     return err != 0 ? err : sl_transfer_directory_publish(transfer);
 }
 

@@ -646,18 +646,10 @@ static const struct sl_transport_events guest_events = {
     .closed = on_closed,
 };
 
-static int listen_for_control(struct sl_transfer_io *io)
+static void answer_listening(struct sl_transfer_call *call, int err)
 {
-    struct sl_transfer *engine = io->engine;
-    struct sl_endpoint bound;
-    const int err =
-        sl_transport_listen(io->tcp, &engine->settings.control, &guest_events, io, &bound);
-    if (err == 0) {
-        const bool is_v6 = strchr(engine->settings.control.host, ':') != NULL;
-        (void)snprintf(engine->name, sizeof engine->name, is_v6 ? "[%.230s]:%u" : "%.230s:%u",
-                       engine->settings.control.host, bound.port);
-    }
-    return err;
+    sl_transfer_io_answer(call, err, "cannot listen on %s: %s",
+                          call->io->engine->settings.control.host, sl_err_name(err));
 }
 
 /* An error, which the transport logs, leaves TCP. */
@@ -678,14 +670,26 @@ void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_cal
     if (io->index == 0) {
         sl_transfer_inbox_init(&io->inbox);
     }
-    int err = io->index == 0 ? listen_for_control(io) : 0;
     if (wanted.port != 0) {
         wanted.port = (uint16_t)(wanted.port + io->index);
     }
-    err = err != 0 ? err : sl_transport_listen(io->tcp, &wanted, &guest_events, io, &io->endpoint);
+    const int err = sl_transport_listen(io->tcp, &wanted, &guest_events, io, &io->endpoint);
     if (err == 0 && io->index == 0 && io->shm != NULL) {
         listen_on_shm(io);
     }
-    sl_transfer_io_answer(call, err, "cannot listen on %s: %s", io->engine->settings.control.host,
-                          sl_err_name(err));
+    answer_listening(call, err);
+}
+
+void sl_transfer_target_listen_for_control(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_transfer *engine = io->engine;
+    struct sl_endpoint bound;
+    const int err =
+        sl_transport_listen(io->tcp, &engine->settings.control, &guest_events, io, &bound);
+    if (err == 0) {
+        const bool is_v6 = strchr(engine->settings.control.host, ':') != NULL;
+        (void)snprintf(engine->name, sizeof engine->name, is_v6 ? "[%.230s]:%u" : "%.230s:%u",
+                       engine->settings.control.host, bound.port);
+    }
+    answer_listening(call, err);
 }

@@ -7,9 +7,12 @@
 
 #include "transfer/io.h"
 
-/* Listens for lanes and, on the first reactor, for control connections: run function of a call.
- * Sets io->endpoint and, on the first reactor, the engine's name. Errors: IN_USE, NOT_FOUND, IO. */
+/* Run functions of calls. The first listens for lanes and sets io->endpoint. The second, on the
+ * first reactor when all listen for lanes, listens for control connections, whose peers are told
+ * all endpoints, and sets the engine's name. Errors: IN_USE, NOT_FOUND, IO. */
 void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_call *call);
+void sl_transfer_target_listen_for_control(struct sl_transfer_io *io,
+                                           struct sl_transfer_call *call);
 
 /* On the first reactor: notifies the peers of a change. */
 void sl_transfer_target_added(struct sl_transfer_io *io, const struct sl_transfer_region *region);
