@@ -131,6 +131,17 @@ static void start_deadline(struct sl_session_request *request)
                                                : SL_CLOCK_NEVER);
 }
 
+static bool has_unsent(const struct sl_session *session, enum sl_message_kind kind)
+{
+    const struct sl_session_request *at = session->requests;
+    while (at != NULL && (at->sent || at->message.kind != kind)) {
+        at = at->next;
+    }
+    return at != NULL;
+}
+
+/* Requests of a kind are sent in their order: one that waits to be sent again is not overtaken. The
+ * sequences of notices rely on it. */
 void sl_session_request(struct sl_session *session, struct sl_message *message, uint64_t timeout_ns,
                         sl_session_answer_fn *answer, void *ctx)
 {
@@ -149,8 +160,9 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
         refuse(session, answer, ctx, SL_ERR_NO_MEMORY, "no memory for a request");
         return;
     }
+    const bool is_sent = is_up(session) && !has_unsent(session, message->kind);
     message->id = session->next_id++;
-    if (is_up(session) && sl_session_send(session, message) != SL_OK) {
+    if (is_sent && sl_session_send(session, message) != SL_OK) {
         free(request);
         refuse(session, answer, ctx, SL_ERR_NO_MEMORY, "outgoing buffers are full");
         return;
@@ -158,7 +170,7 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
     *request = (struct sl_session_request){
         .session = session,
         .message = *message,
-        .sent = is_up(session),
+        .sent = is_sent,
         .wanted = answer_kind(message->kind),
         .asked_ns = now_of(session),
         .timeout_ns = timeout_ns,

@@ -340,6 +340,25 @@ AGAIN_CASE(session_request__is_sent_again_when_there_is_room)
     assert_int_equal(fixture->lost_count, 1);
 }
 
+AGAIN_CASE(session_request__does_not_overtake_one_of_its_kind)
+{
+    struct sl_message first = {.kind = SL_MESSAGE_STATS_GET};
+    struct sl_message second = first;
+    session_fixture_greet(fixture);
+    session_fixture_lose(fixture);
+    sl_session_request(fixture->session, &first, 60 * SL_CLOCK_NS_PER_S, session_fixture_answer,
+                       fixture);
+    fixture->when_welcomed = fill_outbox;
+    session_fixture_greet_again(fixture);
+    sl_outbox_closed(&fixture->outbox, sl_session_conn(fixture->session), &filling);
+    sl_session_request(fixture->session, &second, 60 * SL_CLOCK_NS_PER_S, session_fixture_answer,
+                       fixture);
+    session_fixture_pass(fixture, 200);
+    assert_int_equal(fixture->received_count, 2);
+    assert_int_equal(fixture->heard[0].id, first.id);
+    assert_int_equal(fixture->heard[1].id, second.id);
+}
+
 AGAIN_CASE(session_request__deadline_goes_on_without_a_connection)
 {
     session_fixture_greet(fixture);
