@@ -179,15 +179,18 @@ void sl_transfer_lane_close(struct sl_transfer_lane *lane)
 
 bool sl_transfer_lane_has_room(const struct sl_transfer_lane *lane, uint32_t bytes)
 {
-    return lane->is_open && lane->rma.unsent == NULL && lane->rma.credit.requests > 0 &&
-           lane->rma.credit.bytes >= bytes && lane->rma.in_flight_count < SL_LIMIT_TRANSFER_SLICES;
+    return lane->is_open && lane->rma.conn->state == SL_CONN_OPEN && lane->rma.unsent == NULL &&
+           lane->rma.credit.requests > 0 && lane->rma.credit.bytes >= bytes &&
+           lane->rma.in_flight_count < SL_LIMIT_TRANSFER_SLICES;
 }
 
 void sl_transfer_lane_break(struct sl_transfer_lane *lane, const char *why)
 {
     if (lane->is_open) {
-        sl_session_conn(lane->session)->is_abrupt = true;
+        struct sl_conn *conn = lane->rma.conn;
+        conn->is_abrupt = true;
         sl_session_reconnect(lane->session, why);
+        sl_transport_disconnect(conn); /* it may have been closing slowly already */
     }
 }
 

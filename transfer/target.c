@@ -53,13 +53,20 @@ static void drop(struct guest *guest, const char *why)
     }
 }
 
+/* Also a guest that is ending: what it was sent is dropped. Not in an upcall of its connection. */
+static void drop_at_once(struct guest *guest, const char *why)
+{
+    guest->conn->is_abrupt = true;
+    drop(guest, why);
+    sl_transport_disconnect(guest->conn);
+}
+
 /* Runs every STUCK_NS once the guest is welcomed. */
 static void look_if_stuck(struct sl_timer *timer, uint64_t now_ns)
 {
     struct guest *guest = SL_CONTAINER_OF(timer, struct guest, timer);
     if (guest->may_be_stuck) {
-        guest->conn->is_abrupt = true;
-        drop(guest, "it does not read what is sent to it");
+        drop_at_once(guest, "it does not read what is sent to it");
         return;
     }
     guest->may_be_stuck = guest->queue.count > 0;
@@ -267,8 +274,7 @@ void sl_transfer_target_close_users(struct sl_transfer_io *io, const struct sl_r
     SL_LIST_FOREACH (link, &io->guests) {
         struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
         if (guest->rma != NULL && sl_rma_target_uses(guest->rma, memory)) {
-            guest->conn->is_abrupt = true;
-            drop(guest, "it uses memory that is unregistered");
+            drop_at_once(guest, "it uses memory that is unregistered");
         }
     }
 }
@@ -316,9 +322,7 @@ static void fence_lanes(void *ctx, uint64_t index, uint64_t b)
         if (guest->rma != NULL && hello->client_id == fence->client_id &&
             hello->lane == fence->lane && hello->lane_epoch <= fence->epoch) {
             has_lanes = true;
-            guest->conn->is_abrupt = true;
-            drop(guest, "its peer has given it up");
-            sl_transport_disconnect(guest->conn);
+            drop_at_once(guest, "its peer has given it up");
         }
     }
     sl_reactor_post(io->reactor, has_lanes ? (uint32_t)index : fence->home->index,
