@@ -11,6 +11,7 @@
 #include "pair.h"
 
 #define BYTES  (32U << 20)
+#define SMALL  2048U /* requests: more than slices that all lanes have in flight */
 #define SECRET "0123456789abcdef"
 
 struct child {
@@ -84,7 +85,7 @@ static int setup(void **state)
     assert_int_equal(sl_transfer_create(&options, &transfer), 0);
     assert_int_equal(sl_transfer_register(transfer, &memory, 1), 0);
     assert_int_equal(sl_transfer_segment_open(transfer, target.name, PAIR_TIMEOUT_MS, &segment), 0);
-    assert_int_equal(sl_transfer_batch_create(transfer, 16, &batch), 0);
+    assert_int_equal(sl_transfer_batch_create(transfer, SMALL, &batch), 0);
     return 0;
 }
 
@@ -164,6 +165,28 @@ CASE(batch__resumes_reads_after_a_stall)
     assert_false(sl_transfer_batch_done(batch));
     (void)kill(target.pid, SIGCONT);
     assert_int_equal(sl_transfer_batch_wait(batch), 0);
+    pair_expect(local, BYTES, 7);
+}
+
+/* Every slice of every lane is in flight when the lanes are lost. */
+CASE(batch__resumes_many_requests_after_a_stall)
+{
+    static struct sl_transfer_request requests[SMALL];
+    assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
+    memset(local, 0, BYTES);
+    for (uint32_t i = 0; i < SMALL; i++) {
+        requests[i] = (struct sl_transfer_request){.op = SL_TRANSFER_READ,
+                                                   .local = local + (size_t)128 * i,
+                                                   .segment = segment,
+                                                   .remote = target.address + (uint64_t)64 * i,
+                                                   .bytes = 64};
+    }
+    (void)kill(target.pid, SIGSTOP);
+    assert_int_equal(sl_transfer_batch_submit(batch, requests, SMALL, PAIR_TIMEOUT_MS, NULL), 0);
+    (void)usleep(3000000); /* beyond stall_ms */
+    (void)kill(target.pid, SIGCONT);
+    assert_int_equal(sl_transfer_batch_wait(batch), 0);
+    assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
     pair_expect(local, BYTES, 7);
 }
 
