@@ -43,6 +43,7 @@ static void answered(void *ctx, uint64_t a, uint64_t b)
     if (segment->opening != NULL) {
         struct sl_transfer_call *call = segment->opening;
         segment->opening = NULL;
+        sl_reactor_disarm(segment->home->reactor, &segment->open_late);
         sl_transfer_io_answer(call, 0, "open");
     } else if (segment->closing != NULL) {
         finish_closing(segment);
@@ -84,9 +85,14 @@ static void take_update(void *ctx, uint64_t index, uint64_t b)
 
 static void fail(struct sl_transfer_segment *segment, int err, const char *reason);
 
-/* Sends every reactor its own copy of the list. */
-static void publish(struct sl_transfer_segment *segment)
+/* Sends every reactor its own copy of the list, one at a time: peers may change it without end. */
+static bool publish(struct sl_transfer_work *work)
 {
+    struct sl_transfer_segment *segment =
+        SL_CONTAINER_OF(work, struct sl_transfer_segment, publishing);
+    if (segment->mails_out > 0) {
+        return true;
+    }
     const size_t bytes =
         sizeof *segment->remote + segment->remote->count * sizeof segment->remote->buffers[0];
     for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
@@ -96,13 +102,14 @@ static void publish(struct sl_transfer_segment *segment)
             free(update);
             free(copy);
             fail(segment, SL_ERR_NO_MEMORY, "no memory for the list of its buffers");
-            return;
+            return false;
         }
         memcpy(copy, segment->remote, bytes);
         update->segment = segment;
         update->remote = copy;
         post(segment, i, take_update, update);
     }
+    return false;
 }
 
 /* The segment is closed for good. */
@@ -113,6 +120,8 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
     }
     segment->err = err;
     (void)snprintf(segment->reason, sizeof segment->reason, "%s", reason);
+    sl_list_remove(&segment->publishing.link);
+    sl_reactor_disarm(segment->home->reactor, &segment->open_late);
     sl_reactor_disarm(segment->home->reactor, &segment->gone);
     if (segment->opening != NULL) {
         struct sl_transfer_call *call = segment->opening;
@@ -262,6 +271,7 @@ static void request_page(struct sl_transfer_segment *segment, uint64_t above);
 static void page_received(void *ctx, const struct sl_message *message, int err, const char *reason)
 {
     struct sl_transfer_segment *segment = ctx;
+    segment->pages_out--;
     if (err == SL_ERR_CANCELLED || segment->err != 0) {
         return; /* the session is closing */
     }
@@ -275,14 +285,15 @@ static void page_received(void *ctx, const struct sl_message *message, int err, 
     } else if (message->segment.more && message->segment.buffers.count > 0) {
         request_page(segment,
                      message->segment.buffers.items[message->segment.buffers.count - 1].address);
-    } else {
-        publish(segment);
+    } else if (segment->pages_out == 0) { /* else the session has repeated a request */
+        sl_transfer_io_wake(segment->home, &segment->publishing);
     }
 }
 
 static void request_page(struct sl_transfer_segment *segment, uint64_t above)
 {
     struct sl_message message = {.kind = SL_MESSAGE_SEGMENT_GET, .above = above};
+    segment->pages_out++;
     sl_session_request(segment->session, &message, PAGE_NS, page_received, segment);
 }
 
@@ -339,6 +350,13 @@ static void fence(struct sl_transfer_route *route, uint32_t lane, uint64_t epoch
 
 /* Events of the control session */
 
+/* The session's start timeout is over with the welcome. */
+static void open_late(struct sl_timer *timer, uint64_t now_ns)
+{
+    fail(SL_CONTAINER_OF(timer, struct sl_transfer_segment, open_late), SL_ERR_DEADLINE,
+         "a process listens there, but has not sent the list of its buffers");
+}
+
 static void welcomed(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome)
 {
@@ -363,6 +381,7 @@ static void welcomed(void *ctx, struct sl_session *session,
     if (segment->remote != NULL) {
         segment->remote->count = 0; /* changes may have been missed */
     }
+    sl_list_remove(&segment->publishing.link); /* until the list is complete again */
     request_page(segment, 0);
 }
 
@@ -373,6 +392,7 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
     if (segment->err != 0 || segment->remote == NULL) {
         return; /* the requested list has it too */
     }
+    const uint32_t count = segment->remote->count;
     if (message->kind == SL_MESSAGE_BUFFER_ADDED) {
         err = add_buffers(segment, &message->buffers);
     } else if (message->kind == SL_MESSAGE_BUFFER_GONE) {
@@ -382,8 +402,8 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
     }
     if (err != 0) {
         fail(segment, err, "it has too many buffers");
-    } else if (segment->opening == NULL) {
-        publish(segment);
+    } else if (segment->remote->count != count && segment->pages_out == 0) {
+        sl_transfer_io_wake(segment->home, &segment->publishing);
     }
 }
 
@@ -464,8 +484,12 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
         .ends_if_refused = open->is_stored,
         .secret = &engine->settings.secret,
     };
+    segment->publishing.run = publish;
+    segment->open_late.run = open_late;
     segment->gone.run = peer_gone;
     segment->opening = call;
+    /* After the session's own timeout, which has more to say. */
+    sl_reactor_arm(io->reactor, &segment->open_late, options.start_timeout_ns + SL_CLOCK_NS_PER_MS);
     const int err = sl_session_open(&options, &segment->session);
     if (err != 0) {
         fail(segment, err, "no memory for a session");
@@ -546,6 +570,7 @@ static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct close_call, call)->segment;
     segment->err = segment->err == 0 ? SL_ERR_CANCELLED : segment->err;
     segment->closing = call;
+    sl_list_remove(&segment->publishing.link);
     sl_reactor_disarm(io->reactor, &segment->gone);
     if (segment->session != NULL) {
         sl_session_close(&segment->session);

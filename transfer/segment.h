@@ -24,9 +24,12 @@ struct sl_transfer_segment {
     uint32_t shm_index;                /* in the peer's list, for tokens */
     struct sl_transfer_remote *remote; /* what the peer has sent so far */
     uint32_t remote_capacity;
-    uint64_t notice_sequence; /* of the last notice */
-    struct sl_timer gone;     /* after a disconnect: until the peer counts as ended */
-    int err;                  /* not 0: closed for good */
+    uint32_t pages_out;                 /* requested; the list is not complete */
+    struct sl_transfer_work publishing; /* the list has changed */
+    uint64_t notice_sequence;           /* of the last notice */
+    struct sl_timer open_late;          /* disarmed once the segment is open */
+    struct sl_timer gone;               /* after a disconnect: until the peer counts as ended */
+    int err;                            /* not 0: closed for good */
     char reason[SL_TRANSFER_REASON_BYTES];
     uint32_t mails_out;               /* to the routes, unanswered */
     struct sl_transfer_call *opening; /* waits for the list of buffers */
