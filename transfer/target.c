@@ -16,7 +16,10 @@
 
 /* A peer that takes none of its frames for so long, or up to twice as long, is closed: they occupy
  * the outbox, which all peers share. */
-#define STUCK_NS (10 * SL_CLOCK_NS_PER_S)
+#define STUCK_NS   (10 * SL_CLOCK_NS_PER_S)
+
+/* Unanswered ones of a guest: one for each lane that a peer may have. */
+#define FENCES_MAX (SL_LIMIT_REACTORS * SL_TRANSFER_SETTINGS_LANES_MAX)
 
 enum guest_state {
     GUEST_ACCEPTED,
@@ -39,6 +42,7 @@ struct guest {
     bool may_be_stuck;       /* had unsent frames, and none was sent since */
     uint8_t *control_memory; /* of a long control message being received; NULL: none */
     bool wants_changes;      /* has requested the buffers */
+    uint32_t fence_count;    /* unanswered */
     struct sl_transfer_work work;
     struct sl_rma_target *rma; /* of a lane; else NULL */
 };
@@ -302,6 +306,7 @@ static void fence_answered(void *ctx, uint64_t a, uint64_t b)
     SL_LIST_FOREACH (link, &fence->home->guests) {
         struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
         if (guest->number == fence->guest_number) {
+            guest->fence_count--;
             send_message(guest, &message);
         }
     }
@@ -333,6 +338,10 @@ static void fence_lanes(void *ctx, uint64_t index, uint64_t b)
 static void take_fence(struct guest *guest, const struct sl_message *message)
 {
     struct sl_transfer_io *io = guest->io;
+    if (guest->fence_count == FENCES_MAX) {
+        drop(guest, "it has sent too many fences");
+        return;
+    }
     struct fence *fence = calloc(1, sizeof *fence);
     if (fence == NULL) {
         drop(guest, "no memory to answer it");
@@ -345,6 +354,7 @@ static void take_fence(struct guest *guest, const struct sl_message *message)
                             .epoch = message->fence.epoch,
                             .lane = message->fence.lane,
                             .left = io->engine->settings.reactor_count};
+    guest->fence_count++;
     for (uint32_t i = 0; i < io->engine->settings.reactor_count; i++) {
         sl_reactor_post(io->reactor, i, (struct sl_mail){.run = fence_lanes, .ctx = fence, .a = i});
     }
