@@ -182,8 +182,10 @@ CASE(batch__resumes_many_requests_after_a_stall)
                                                    .bytes = 64};
     }
     (void)kill(target.pid, SIGSTOP);
+    (void)usleep(20000); /* all its threads have stopped */
     assert_int_equal(sl_transfer_batch_submit(batch, requests, SMALL, PAIR_TIMEOUT_MS, NULL), 0);
     (void)usleep(3000000); /* beyond stall_ms */
+    assert_false(sl_transfer_batch_done(batch));
     (void)kill(target.pid, SIGCONT);
     assert_int_equal(sl_transfer_batch_wait(batch), 0);
     assert_int_equal(run(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS), 0);
