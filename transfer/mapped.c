@@ -6,6 +6,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "transfer/engine.h"
+#include "transfer/memory.h"
 #include "transfer/target.h"
 
 /* Until a peer on the same host has welcomed the connection. */
@@ -26,7 +27,9 @@ static void region_added(void *ctx, uint64_t key, const struct sl_transport_rma_
     if (err == 0) {
         region->token = *token;
     }
-    sl_transfer_target_added(io, region);
+    struct sl_transfer_registration *added =
+        SL_CONTAINER_OF(region, struct sl_transfer_registration, regions);
+    sl_transfer_target_added(io, &added, 1);
     sl_transfer_io_answer(call, 0, "added");
 }
 

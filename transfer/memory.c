@@ -194,9 +194,7 @@ static void add_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
         return;
     }
     if (io->index == 0) {
-        for (uint32_t i = 0; i < change->count; i++) {
-            sl_transfer_target_added(io, &change->items[i]->regions[0]);
-        }
+        sl_transfer_target_added(io, change->items, change->count);
     }
     sl_transfer_io_answer(call, 0, "added");
 }
@@ -228,6 +226,13 @@ static int list_add_all(struct sl_transfer *transfer, struct sl_transfer_registr
     return err;
 }
 
+static int compare(const void *a, const void *b)
+{
+    const uint8_t *x = (*(struct sl_transfer_registration *const *)a)->base;
+    const uint8_t *y = (*(struct sl_transfer_registration *const *)b)->base;
+    return x < y ? -1 : x > y;
+}
+
 /* shared: of memory_create, which creates one range; else NULL. */
 static int register_all(struct sl_transfer *transfer, const struct sl_transfer_memory *memory,
                         uint32_t count, const struct sl_shared *shared)
@@ -244,7 +249,10 @@ static int register_all(struct sl_transfer *transfer, const struct sl_transfer_m
         err = registration_create(transfer, &memory[made], &items[made]);
         made += err == 0 ? 1 : 0;
     }
-    err = err != 0 ? err : list_add_all(transfer, items, count);
+    if (err == 0) {
+        qsort(items, count, sizeof(struct sl_transfer_registration *), compare);
+        err = list_add_all(transfer, items, count);
+    }
     if (err == 0) {
         if (shared != NULL) {
             items[0]->shared = *shared;
@@ -324,10 +332,12 @@ static void removal_late(struct sl_timer *timer, uint64_t now_ns)
 static void stop_access(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     const struct change *change = SL_CONTAINER_OF(call, struct change, call);
+    if (io->index == 0) {
+        sl_transfer_target_gone(io, change->items, change->count);
+    }
     for (uint32_t i = 0; i < change->count; i++) {
         struct sl_transfer_region *region = &change->items[i]->regions[io->index];
-        if (io->index == 0 && sl_transfer_table_find(io->table, region->memory.key) != NULL) {
-            sl_transfer_target_gone(io, region->memory.key);
+        if (io->index == 0) {
             sl_transfer_mapped_remove(io, region);
         }
         sl_transfer_table_remove(io->table, region);

@@ -13,6 +13,7 @@
 #include "net/transport_rma.h"
 #include "transfer/engine.h"
 #include "transfer/inbox.h"
+#include "transfer/memory.h"
 
 /* A peer that takes none of its frames for so long, or up to twice as long, is closed: they occupy
  * the outbox, which all peers share. */
@@ -224,22 +225,54 @@ static void notify_all(struct sl_transfer_io *io, const struct sl_message *messa
     }
 }
 
-void sl_transfer_target_added(struct sl_transfer_io *io, const struct sl_transfer_region *region)
+/* They connect again, and request the whole list. */
+static void drop_all_to_notify(struct sl_transfer_io *io)
 {
-    struct sl_message_buffer buffer;
-    const struct sl_message message = {.kind = SL_MESSAGE_BUFFER_ADDED,
-                                       .buffers = {.items = &buffer, .count = 1}};
-    if (is_open_to_peers(region)) {
-        fill_buffer(io->engine, region, &buffer);
-        notify_all(io, &message);
+    SL_LIST_FOREACH (link, &io->guests) {
+        struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
+        if (guest->wants_changes) {
+            drop(guest, "no memory to notify it");
+        }
     }
 }
 
-void sl_transfer_target_gone(struct sl_transfer_io *io, uint64_t key)
+void sl_transfer_target_added(struct sl_transfer_io *io,
+                              struct sl_transfer_registration *const *items, uint32_t count)
 {
-    const struct sl_message message = {.kind = SL_MESSAGE_BUFFER_GONE,
-                                       .keys = {.items = {key}, .count = 1}};
-    notify_all(io, &message);
+    const uint32_t most = count < SL_MESSAGE_BUFFERS_MAX ? count : SL_MESSAGE_BUFFERS_MAX;
+    struct sl_message message = {.kind = SL_MESSAGE_BUFFER_ADDED,
+                                 .buffers.items = calloc(most, sizeof *message.buffers.items)};
+    struct sl_message_buffers *buffers = &message.buffers;
+    if (buffers->items == NULL) {
+        drop_all_to_notify(io);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_open_to_peers(&items[i]->regions[0])) {
+            fill_buffer(io->engine, &items[i]->regions[0], &buffers->items[buffers->count++]);
+        }
+        if (buffers->count == most || (i + 1 == count && buffers->count > 0)) {
+            notify_all(io, &message);
+            buffers->count = 0;
+        }
+    }
+    free(buffers->items);
+}
+
+void sl_transfer_target_gone(struct sl_transfer_io *io,
+                             struct sl_transfer_registration *const *items, uint32_t count)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_BUFFER_GONE};
+    struct sl_message_buffer_keys *keys = &message.keys;
+    for (uint32_t i = 0; i < count; i++) {
+        if (sl_transfer_table_find(io->table, items[i]->key) != NULL) {
+            keys->items[keys->count++] = items[i]->key;
+        }
+        if (keys->count == SL_MESSAGE_BUFFERS_MAX || (i + 1 == count && keys->count > 0)) {
+            notify_all(io, &message);
+            keys->count = 0;
+        }
+    }
 }
 
 /* One-sided operations */

@@ -7,6 +7,8 @@
 
 #include "transfer/io.h"
 
+struct sl_transfer_registration;
+
 /* Run functions of calls. The first listens for lanes and sets io->endpoint. The second, on the
  * first reactor when all listen for lanes, listens for control connections, whose peers are told
  * all endpoints, and sets the engine's name. Errors: IN_USE, NOT_FOUND, IO. */
@@ -14,9 +16,12 @@ void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_cal
 void sl_transfer_target_listen_for_control(struct sl_transfer_io *io,
                                            struct sl_transfer_call *call);
 
-/* On the first reactor: notifies the peers of a change. */
-void sl_transfer_target_added(struct sl_transfer_io *io, const struct sl_transfer_region *region);
-void sl_transfer_target_gone(struct sl_transfer_io *io, uint64_t key);
+/* On the first reactor: notify the peers of memory that is new in the table, by ascending address,
+ * or leaves it. */
+void sl_transfer_target_added(struct sl_transfer_io *io,
+                              struct sl_transfer_registration *const *items, uint32_t count);
+void sl_transfer_target_gone(struct sl_transfer_io *io,
+                             struct sl_transfer_registration *const *items, uint32_t count);
 
 /* Ends the connections that still use the memory. Not in an upcall. */
 void sl_transfer_target_close_users(struct sl_transfer_io *io, const struct sl_rma_memory *memory);

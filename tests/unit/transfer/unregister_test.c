@@ -62,6 +62,36 @@ CASE(unregister__ends_all_writes)
     pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
 }
 
+static void wait_for_buffers(uint32_t count)
+{
+    uint32_t have = 0;
+    while (have != count) {
+        assert_int_equal(sl_transfer_segment_buffers(pair.segment, NULL, 0, &have), 0);
+    }
+}
+
+/* Given from the last to the first. Peers learn of them in few messages, and stay connected. */
+CASE(register__and_unregister_take_many_ranges)
+{
+    enum { COUNT = 700, RANGE = 16 };
+    static uint8_t all[COUNT][RANGE];
+    static struct sl_transfer_memory ranges[COUNT];
+    static void *bases[COUNT];
+    const uint64_t connections = pair.there->ios[0].guest_count;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        bases[i] = all[COUNT - 1 - i];
+        ranges[i] = (struct sl_transfer_memory){
+            .base = bases[i], .bytes = RANGE, .access = SL_TRANSFER_PEERS_READ};
+    }
+    for (uint32_t round = 0; round < 3; round++) {
+        assert_int_equal(sl_transfer_register(pair.there, ranges, COUNT), 0);
+        wait_for_buffers(COUNT + 1);
+        assert_int_equal(sl_transfer_unregister(pair.there, bases, COUNT, PAIR_TIMEOUT_MS), 0);
+        wait_for_buffers(1);
+    }
+    assert_int_equal(pair.there->ios[0].guest_count, connections);
+}
+
 SL_CASE(unregister__stops_access_on_all_reactors_before_it_waits_for_one)
 {
     const struct sl_transfer_options options = {.name = "127.0.0.1:0", .reactor_count = 2};
