@@ -181,9 +181,10 @@ static int check(struct sl_bench_transfer_options *options)
                       "a target use --compare");
     }
     uint64_t needed;
-    if (__builtin_mul_overflow(options->block_size, options->batch_size * options->threads,
-                               &needed) ||
-        needed > options->buffer_size) {
+    if (options->mode == SL_BENCH_TRANSFER_INITIATOR &&
+        (__builtin_mul_overflow(options->block_size, options->batch_size * options->threads,
+                                &needed) ||
+         needed > options->buffer_size)) {
         return refuse("--buffer_size=%" PRIu64 " is less than threads x batch_size x block_size, "
                       "%" PRIu64 " x %" PRIu64 " x %" PRIu64,
                       options->buffer_size, options->threads, options->batch_size,
