@@ -20,7 +20,7 @@ int sl_bench_transfer_engine_open(struct sl_bench_transfer_engine *engine,
                                   uint64_t buffer_bytes);
 void sl_bench_transfer_engine_close(struct sl_bench_transfer_engine *engine);
 
-/* What the threads of an initiator have moved. */
+/* The result of an initiator's run: the work of all its threads. */
 struct sl_bench_transfer_moved {
     double seconds;
     uint64_t batches, bytes;

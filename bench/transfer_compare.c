@@ -177,7 +177,8 @@ static void add_ours(struct bench *bench)
         entry->options.block_size = shape->block;
         entry->options.batch_size = shape->batch;
         entry->options.threads = shape->threads;
-        entry->transport = bench->options->protocol == 2 ? "shared memory" : "TCP";
+        entry->transport =
+            bench->options->protocol == SL_BENCH_TRANSFER_SHM ? "shared memory" : "TCP";
         const struct sl_bench_contestant contestant = {
             .quantities = BYTES,
             .quantity_count = sizeof BYTES / sizeof BYTES[0],
@@ -245,7 +246,7 @@ static void add_memory(struct bench *bench)
 static void conclude(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
-    const bool is_shm = bench->options->protocol == 2;
+    const bool is_shm = bench->options->protocol == SL_BENCH_TRANSFER_SHM;
     for (size_t i = 0; i < 2 * SHAPES; i++) {
         const char *op = OP_NAMES[i % 2];
         const struct shape *shape = &shapes[i / 2];
@@ -275,8 +276,8 @@ int sl_bench_transfer_compare(struct sl_bench_transfer_options *options)
     static struct bench bench;
     char setting[256];
     bench.options = options;
-    if (options->protocol == 0) {
-        options->protocol = 1;
+    if (options->protocol == SL_BENCH_TRANSFER_ANY) {
+        options->protocol = SL_BENCH_TRANSFER_TCP;
         options->engine.endpoints = "tcp://127.0.0.1:0";
     }
     options->common.rounds = options->common.rounds == 0 ? 5 : options->common.rounds;
@@ -284,7 +285,7 @@ int sl_bench_transfer_compare(struct sl_bench_transfer_options *options)
     options->common.warm_up = options->duration / 4;
     int err = start_target(&bench.target, options);
     add_ours(&bench);
-    if (options->protocol == 2) {
+    if (options->protocol == SL_BENCH_TRANSFER_SHM) {
         add_memory(&bench);
     } else {
         add_bare(&bench);
@@ -299,7 +300,9 @@ int sl_bench_transfer_compare(struct sl_bench_transfer_options *options)
         err = sl_bench_contest_report(&bench.contest, "transfer", setting, conclude, &bench,
                                       &options->common);
     }
-    (void)kill(bench.target.child.pid, SIGCONT);
+    if (bench.target.child.pid > 0) { /* 0 would be this process and its siblings */
+        (void)kill(bench.target.child.pid, SIGCONT);
+    }
     sl_bench_child_stop(&bench.target.child);
     sl_bench_peer_stop(&bench.iperf);
     return err == 0 ? 0 : 1;

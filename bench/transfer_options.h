@@ -9,6 +9,14 @@
 #include "config/security.h"
 
 enum sl_bench_transfer_mode { SL_BENCH_TRANSFER_INITIATOR, SL_BENCH_TRANSFER_TARGET };
+/* In the order of the choices of --protocol. ANY: the preferred path that both sides have. */
+enum sl_bench_transfer_protocol {
+    SL_BENCH_TRANSFER_ANY,
+    SL_BENCH_TRANSFER_TCP,
+    SL_BENCH_TRANSFER_SHM,
+    SL_BENCH_TRANSFER_RDMA,
+    SL_BENCH_TRANSFER_DPDK
+};
 enum sl_bench_transfer_memory { SL_BENCH_TRANSFER_PRIVATE, SL_BENCH_TRANSFER_SHARED };
 
 /* A unit of --report_unit: GB, GiB, Gb, MB, MiB, Mb, KB, KiB, Kb. */
@@ -21,7 +29,7 @@ struct sl_bench_transfer_options {
     int mode;      /* sl_bench_transfer_mode */
     int operation; /* sl_transfer_op */
     int memory;    /* sl_bench_transfer_memory */
-    int protocol;  /* index into its choices; 0: the preferred path that both sides have */
+    int protocol;  /* sl_bench_transfer_protocol */
     const char *local_server_name, *metadata_server, *segment_id;
     uint64_t buffer_size, batch_size, block_size, threads, report_precision;
     double duration;

@@ -1,4 +1,5 @@
-/* Growing arrays of items that may be copied. Owned by the caller, who frees them. */
+/* An array that grows: the items move, so they must be copyable. The caller owns and frees the
+ * array. Any thread. */
 #ifndef SL_CORE_ARRAY_H
 #define SL_CORE_ARRAY_H
 

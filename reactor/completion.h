@@ -15,8 +15,9 @@ struct sl_completion {
 
 void sl_completion_begin(struct sl_completion *completion);
 
-/* The last access to the object: its owner may free it at once. What the reactor wrote before is
- * visible to a thread that sees the end. Costs a system call only if a thread sleeps in wait. */
+/* Ends the work. No later access to the completion follows, so its owner may free it at once. A
+ * thread that sees the end also sees what the reactor wrote before. Costs a system call only if a
+ * thread sleeps in wait. */
 void sl_completion_end(struct sl_completion *completion);
 
 static inline bool sl_completion_ended(const struct sl_completion *completion)

@@ -47,7 +47,7 @@ static void note(struct world *world, const char *format, ...)
     }
 }
 
-/* What the network reports */
+/* Events of the network */
 
 static void watch_frame(void *ctx, const struct sl_sim_frame *frame)
 {

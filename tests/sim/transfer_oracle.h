@@ -86,7 +86,7 @@ uint32_t sl_sim_transfer_oracle_write(struct sl_sim_transfer_oracle *oracle, uin
                                       uint32_t target, uint32_t target_life, uint32_t first,
                                       uint32_t words);
 
-/* What it writes into the word. */
+/* Returns the value that a writer puts into the word. */
 static inline uint64_t sl_sim_transfer_value(uint32_t origin, uint32_t word)
 {
     return (uint64_t)origin << 32 | word;
