@@ -63,7 +63,7 @@ struct sl_cli_option sl_bench_core(const char *name, int64_t *target, const char
 struct sl_cli_option sl_bench_choice(const char *name, int *target, const char *choices,
                                      const char *help)
 {
-    struct sl_cli_option of = option(SL_CLI_CHOICE, name, target, "NAME", help);
+    struct sl_cli_option of = option(SL_CLI_CHOICE, name, target, choices, help);
     of.choices = choices;
     return of;
 }

@@ -55,7 +55,6 @@ static int add_private(struct sl_bench_transfer_engine *engine, uint32_t node)
     (void)snprintf(location, sizeof location, "cpu:%u", node);
     uint8_t *base = sl_arena_pages_map(engine->buffer_bytes, true);
     if (base == NULL) {
-        sl_log_error("no memory for a buffer of %" PRIu64 " bytes", engine->buffer_bytes);
         return SL_ERR_NO_MEMORY;
     }
     engine->buffers[node] = base;
@@ -84,14 +83,20 @@ int sl_bench_transfer_engine_open(struct sl_bench_transfer_engine *engine,
         .is_shared = options->memory == SL_BENCH_TRANSFER_SHARED,
         .count = count_nodes(),
     };
-    int err = sl_transfer_create(&options->engine, &engine->transfer);
+    int err = sl_transfer_create(&options->engine, &engine->transfer); /* logs its errors */
+    if (err == SL_ERR_REFUSED && options->engine.secret == NULL) {
+        sl_log_error("flags for this: --secret-file=FILE, --local_server_name=127.0.0.1:PORT, or "
+                     "--insecure");
+    }
+    if (err != 0) {
+        return err;
+    }
     for (uint32_t node = 0; err == 0 && node < engine->count; node++) {
         err = engine->is_shared ? add_shared(engine, node) : add_private(engine, node);
     }
     if (err != 0) {
-        const bool is_open = err == SL_ERR_REFUSED && options->engine.secret == NULL;
-        sl_log_error("%s: %s%s", sl_err_name(err), sl_transfer_last_error(),
-                     is_open ? " (--secret-file, --insecure)" : "");
+        sl_log_error("a buffer of %" PRIu64 " bytes: %s %s", engine->buffer_bytes, sl_err_name(err),
+                     sl_transfer_last_error());
     }
     return err;
 }

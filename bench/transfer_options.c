@@ -1,5 +1,6 @@
 #include "bench/transfer_options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -28,10 +29,8 @@ static const struct sl_bench_transfer_unit units[] = {
 
 /* The variables of Mooncake's engine that have a meaning here. */
 static const char *const variables[] = {
-    "MC_SLICE_SIZE",
-    "MC_CUSTOM_TOPO_JSON",
-    "MC_METADATA_CLUSTER_ID",
-    "MC_TCP_BIND_ADDRESS",
+    "MC_GID_INDEX",           "MC_SLICE_SIZE",       "MC_CUSTOM_TOPO_JSON",
+    "MC_METADATA_CLUSTER_ID", "MC_TCP_BIND_ADDRESS",
 };
 
 static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -44,6 +43,13 @@ static int refuse(const char *format, ...)
     (void)fprintf(stderr, "\n");
     va_end(args);
     return SL_ERR_INVALID;
+}
+
+/* Flags and variables for RDMA mean nothing to the other protocols, as in Mooncake. */
+static bool uses_rdma(const struct sl_bench_transfer_options *options)
+{
+    return options->protocol == SL_BENCH_TRANSFER_ANY ||
+           options->protocol == SL_BENCH_TRANSFER_RDMA;
 }
 
 /* ---- Variables ------------------------------------------------------------------------------- */
@@ -64,19 +70,42 @@ static void log_ignored(void)
     }
 }
 
+/* The processes of a cluster share a prefix of the keys in etcd. */
+static int add_cluster(struct sl_bench_transfer_options *options, const char *id)
+{
+    const char *metadata = options->metadata_server;
+    if (id == NULL) {
+        return 0;
+    }
+    if (strcmp(metadata, "P2PHANDSHAKE") == 0 || strncmp(metadata, "http", 4) == 0) {
+        sl_log_warn("MC_METADATA_CLUSTER_ID is ignored: only etcd has prefixes of keys");
+        return 0;
+    }
+    const int length = snprintf(options->metadata, sizeof options->metadata, "%s/%s", metadata, id);
+    options->metadata_server = options->metadata;
+    return length < (int)sizeof options->metadata ? 0
+                                                  : refuse("MC_METADATA_CLUSTER_ID is too long");
+}
+
 static int read_variables(struct sl_bench_transfer_options *options)
 {
     const char *slice = getenv("MC_SLICE_SIZE");
     const char *matrix = getenv("MC_CUSTOM_TOPO_JSON");
+    const char *gid = getenv("MC_GID_INDEX");
     if (slice != NULL && !sl_number_parse_u64(slice, 4096, 4U << 20, &options->slice_bytes)) {
         return refuse("MC_SLICE_SIZE=%s: accepts bytes from 4096 to 4194304", slice);
     }
+    if (gid != NULL && !sl_number_parse_u64(gid, 0, 255, &options->gid_index)) {
+        return refuse("MC_GID_INDEX=%s: accepts 0 to 255", gid);
+    }
+    options->engine.has_rdma_gid_index = gid != NULL && uses_rdma(options);
+    options->engine.rdma_gid_index = (uint32_t)options->gid_index;
     if (matrix != NULL && options->matrix_file == NULL) {
         options->matrix_file = matrix;
     }
     options->variables_bind = getenv("MC_TCP_BIND_ADDRESS");
     log_ignored();
-    return 0;
+    return add_cluster(options, getenv("MC_METADATA_CLUSTER_ID"));
 }
 
 /* ---- Engine ---------------------------------------------------------------------------------- */
@@ -146,7 +175,7 @@ static int fill_engine(struct sl_bench_transfer_options *options)
     set_endpoints(options);
     engine->name = options->local_server_name;
     engine->metadata = options->metadata_server;
-    engine->rdma_device = options->device_name;
+    engine->rdma_device = uses_rdma(options) ? options->device_name : NULL;
     engine->polling = options->polling;
     engine->insecure = options->insecure;
     engine->lanes = (uint32_t)options->lanes;
@@ -196,19 +225,22 @@ static int check(struct sl_bench_transfer_options *options)
     return 0;
 }
 
-/* Copies the arguments with dashes for underscores in the flags' names; the caller frees the
- * text. */
+/* Copies the arguments with dashes for underscores in the flags' names, and two dashes before names
+ * that have one, as Mooncake's flags may. The caller frees the text. */
 static char *with_dashes(int argc, char **argv, char **out)
 {
     size_t bytes = 1;
     for (int i = 0; i < argc; i++) {
-        bytes += strlen(argv[i]) + 1;
+        bytes += strlen(argv[i]) + 2;
     }
     char *text = malloc(bytes);
     char *at = text;
     for (int i = 0; text != NULL && i < argc; i++) {
-        memcpy(at, argv[i], strlen(argv[i]) + 1);
+        const bool has_one =
+            argv[i][0] == '-' && isalpha((unsigned char)argv[i][1]) != 0 && argv[i][2] != '\0';
         out[i] = at;
+        *at = '-';
+        memcpy(at + has_one, argv[i], strlen(argv[i]) + 1);
         for (char *c = at; strncmp(at, "--", 2) == 0 && *c != '\0' && *c != '='; c++) {
             *c = *c == '_' ? '-' : *c;
         }
@@ -247,7 +279,8 @@ static int parse(struct sl_bench_transfer_options *options, int argc, char **arg
         sl_bench_number("report-precision", &options->report_precision, 0, 9,
                         "Digits behind the point."),
         SL_CLI_OPTION(DURATION, &options->timeout_ns, .name = "timeout", .metavar = "TIME",
-                      .least = 0.001, .most = 3600, .help = "Deadline of each batch."),
+                      .least = 0.001, .most = 3600,
+                      .help = "Deadline of each batch. Default: 60 s"),
         sl_bench_number("lanes", &options->lanes, 0, 64, "Connections per rail; 0: two."),
         sl_bench_choice("memory", &options->memory, "private|shared",
                         "Shared memory can be mapped by processes of the host."),

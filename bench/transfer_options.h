@@ -43,12 +43,12 @@ struct sl_bench_transfer_options {
     /* Private: what `engine` points to. */
     const char *matrix_file, *device_name, *unit_name, *variables_bind;
     bool auto_discovery, insecure, polling;
-    uint64_t lanes, slice_bytes;
+    uint64_t lanes, slice_bytes, gid_index;
     struct sl_security_flags security_flags;
     struct sl_security security;
     char *text; /* the arguments */
     char *matrix;
-    char endpoints[512];
+    char endpoints[512], metadata[1024];
 };
 
 /* Reads flags (words joined by underscores or dashes) and variables, and logs which MC_ variables

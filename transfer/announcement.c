@@ -270,7 +270,7 @@ static void on_deadline(struct sl_timer *timer, uint64_t now_ns)
         sl_reactor_arm(self->reactor, &self->timer, 0); /* removes what there is */
     }
     finish(self, is_taken ? SL_ERR_EXISTS : SL_ERR_DEADLINE,
-           is_taken ? self->reason : "the metadata store did not answer in time");
+           is_taken ? self->reason : "no answer in time");
 }
 
 static void await(struct sl_announcement *self, uint64_t timeout_ns,

@@ -86,7 +86,9 @@ int sl_transfer_directory_publish(struct sl_transfer *transfer)
     }
     const int err = sl_transfer_io_call(&transfer->ios[0], &call);
     transfer->is_published = err == 0;
-    return err == 0 ? 0 : sl_transfer_fail(err, "name %s: %s", transfer->name, call.text);
+    return err == 0
+               ? 0
+               : sl_transfer_fail(err, "name %s: metadata store: %s", transfer->name, call.text);
 }
 
 static void withdraw_here(struct sl_transfer_io *io, struct sl_transfer_call *call)

@@ -169,6 +169,21 @@ void sl_names_lookup(struct sl_names *names, struct sl_names_lookup *lookup)
 
 /* Publishing */
 
+/* Whether only processes of this host reach the store. */
+static bool is_loopback(const struct sl_metastore_address *address)
+{
+    const bool is_etcd = address->kind == SL_METASTORE_ADDRESS_ETCD;
+    const char *server = is_etcd ? address->etcd.servers[0] : strstr(address->http.url, "//");
+    char name[SL_METASTORE_KEY_BYTES];
+    struct sl_endpoint endpoint;
+    if (server == NULL) {
+        return false;
+    }
+    server += strspn(server, "/");
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(server, "/"), server);
+    return sl_endpoint_parse(name, &endpoint, NULL, 0) == 0 && sl_endpoint_is_loopback(&endpoint);
+}
+
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_names *names = SL_CONTAINER_OF(timer, struct sl_names, timer);
@@ -208,7 +223,7 @@ void sl_names_publish(struct sl_names *names, struct sl_transfer_record *record,
         report(names, err, "the record cannot be written as JSON", done, ctx);
         return;
     }
-    if (sl_announcement_is_loopback(record->host)) {
+    if (sl_announcement_is_loopback(record->host) && !is_loopback(&names->address)) {
         sl_log_warn(
             "%s is in a metadata store that hosts share, but they cannot reach %s: name the "
             "engine by an address of the network",

@@ -62,12 +62,23 @@ class Moves(TransferTest):
                                      r"throughput \d+\.\d MiB/s")
         self.end(target)
 
+    def test_flags_as_mooncake_accepts_them(self):
+        target = self.start("transfer_engine_bench", "-mode=target", "--protocol", "tcp", "--device_name=mlx5_2",
+                            "-buffer-size=33554432", env={"MC_GID_INDEX": "3"})
+        name = target.wait_line("serves").split(" ")[0]
+        self.assertNotIn("ignored", target.output)
+        output = self.run_to_end("transfer_engine_bench", "--segment-id", name, "-protocol=tcp", "--auto_discovery",
+                                 "-threads", "1", *SIZES, "--duration", "0.1", "-report_unit=GiB")
+        self.assertIn(" GiB/s", output)
+        self.end(target)
+
     def test_variables_of_mooncake(self):
         target, name = self.start_target(env={"MC_SLICE_SIZE": "65536", "MC_NO_SUCH": "1"})
         self.assertIn("MC_NO_SUCH is ignored", target.output)
         self.initiate(name, "--duration=0.1", "--threads=1", env={"MC_SLICE_SIZE": "4096"})
-        output = self.initiate(name, env={"MC_SLICE_SIZE": "much"}, status=2)
-        self.assertIn("MC_SLICE_SIZE=much", output)
+        for variable in ("MC_SLICE_SIZE", "MC_GID_INDEX"):
+            output = self.initiate(name, env={variable: "much"}, status=2)
+            self.assertIn(f"{variable}=much", output)
         self.end(target)
 
 
@@ -287,6 +298,16 @@ class EtcdStore(StoreTest):
         self.move()
         self.end(target)
 
+    def test_a_cluster_has_keys_of_its_own(self):
+        cluster = {"MC_METADATA_CLUSTER_ID": "blue"}
+        target = self.start_target(self.flag, f"--local_server_name={self.name}", env=cluster)[0]
+        self.assertIsNone(self.record())
+        self.assertIn(self.name, self.store.get(f"blue/starling/ram/{self.name}"))
+        moves = [self.name, self.flag, "--duration=0.1", "--threads=1"]
+        self.initiate(*moves, env=cluster)
+        self.assertIn("no record", self.initiate(*moves, status=1))
+        self.end(target)
+
     def test_a_name_that_is_alive_elsewhere(self):
         other = {"name": self.name, "protocol": "starling", "ip_or_host_name": "10.9.8.7", "rpc_port": 1,
                  "incarnation": "7", "timestamp": "2026-01-01T00:00:00Z"}
@@ -312,6 +333,12 @@ class Matrix(TransferTest):
         self.end(target)
         target, name = self.start_target()
         self.assertIn("cpu:0", self.ask(name))
+        self.end(target)
+
+    def test_what_the_doctor_prints(self):
+        text = self.run_to_end("starling-ps", "doctor", status=None).split("nic_priority_matrix", 1)[1].split("\n", 1)[1]
+        target, name = self.start_target(f"--nic_priority_matrix={self.file('matrix', text)}")
+        self.assertEqual(self.ask(name), json.loads(text))
         self.end(target)
 
     def test_devices_that_do_not_exist(self):
