@@ -94,10 +94,10 @@ struct sl_transfer_options {
  * be reached), TOO_LARGE (the matrix), UNSUPPORTED, NO_MEMORY. */
 SL_API int sl_transfer_create(const struct sl_transfer_options *options, struct sl_transfer **out);
 
-/* Cancels batches and waits for their end (50 ms), removes the record (up to 2 s, if the metadata
- * store does not answer), closes all connections and frees the engine's own memory. Batches and
- * segments must not be used any more by other threads; those not freed are freed. Nulls *transfer.
- */
+/* Cancels batches (up to 50 ms), removes the record (2 s, if the metadata store does not answer),
+ * closes the segments that peers have of this engine (0.2 s) and all connections, and frees the
+ * engine's own memory. Batches and segments must not be used any more by other threads; those not
+ * freed are freed. Nulls *transfer. */
 SL_API void sl_transfer_destroy(struct sl_transfer **transfer);
 
 /* The name that peers open: "10.0.0.2:12345". Valid until destroy. */

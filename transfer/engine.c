@@ -106,6 +106,9 @@ static void transfer_free(struct sl_transfer *transfer)
 {
     if (transfer->ports != NULL) {
         sl_transfer_directory_withdraw(transfer);
+        if (transfer->ios[0].has_source) {
+            sl_transfer_target_leave(transfer);
+        }
         (void)call_all(transfer, sl_transfer_io_stop);
     }
     destroy_reactors(transfer);

@@ -693,6 +693,58 @@ static const struct sl_transport_events guest_events = {
     .closed = on_closed,
 };
 
+/* The end of the engine */
+
+/* Until the peers have received the Goodbye and closed their connections. */
+#define LEAVE_NS (200 * SL_CLOCK_NS_PER_MS)
+
+struct leaving {
+    struct sl_transfer_call call;
+    struct sl_timer timer;
+    uint64_t until_ns;
+};
+
+static void look_if_left(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct leaving *leaving = SL_CONTAINER_OF(timer, struct leaving, timer);
+    struct sl_transfer_io *io = leaving->call.io;
+    bool has_left = true;
+    SL_LIST_FOREACH (link, &io->guests) {
+        const struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
+        has_left = has_left && (guest->state != GUEST_ENDING || guest->rma != NULL);
+    }
+    if (has_left || now_ns >= leaving->until_ns) {
+        sl_transfer_io_answer(&leaving->call, 0, "left");
+    } else {
+        sl_reactor_arm(io->reactor, timer, SL_CLOCK_NS_PER_MS);
+    }
+}
+
+static void leave_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct leaving *leaving = SL_CONTAINER_OF(call, struct leaving, call);
+    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
+    const struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
+    SL_LIST_FOREACH (link, &io->guests) {
+        struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
+        if (guest->state == GUEST_CONTROL) {
+            send_message(guest, &goodbye);
+            drop(guest, "this engine ends");
+        }
+    }
+    leaving->timer.run = look_if_left;
+    leaving->until_ns = now_ns + LEAVE_NS;
+    look_if_left(&leaving->timer, now_ns);
+}
+
+void sl_transfer_target_leave(struct sl_transfer *engine)
+{
+    struct leaving leaving = {.call = {.run = leave_here}};
+    (void)sl_transfer_io_call(&engine->ios[0], &leaving.call);
+}
+
+/* Listening */
+
 static void answer_listening(struct sl_transfer_call *call, int err)
 {
     sl_transfer_io_answer(call, err, "cannot listen on %s: %s",

@@ -23,6 +23,10 @@ void sl_transfer_target_added(struct sl_transfer_io *io,
 void sl_transfer_target_gone(struct sl_transfer_io *io,
                              struct sl_transfer_registration *const *items, uint32_t count);
 
+/* Any thread but a reactor's, at the end of an engine that has started: sends a Goodbye to all
+ * peers, so that their segments are closed at once, and waits a moment until it has arrived. */
+void sl_transfer_target_leave(struct sl_transfer *engine);
+
 /* Ends the connections that still use the memory. Not in an upcall. */
 void sl_transfer_target_close_users(struct sl_transfer_io *io, const struct sl_rma_memory *memory);
 

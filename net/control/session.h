@@ -59,11 +59,12 @@ struct sl_session_events {
      * - a final Error (VERSION, PROTOCOL, REFUSED, EXISTS, INVALID, UNSUPPORTED), or a peer that
      *   does not speak the protocol. Before the welcome both count only from a trusted peer
      *   (`secret` below);
-     * - not persistent: the connection broke after its welcome.
+     * - not persistent: the connection broke after its welcome;
+     * - the control session of a transfer: a Goodbye after the welcome.
      *
      * Another Error before the welcome leads to another attempt. After the welcome, other Errors,
-     * malformed or misplaced frames, and a Goodbye break the connection; of a transfer's lane also
-     * final Errors. */
+     * malformed or misplaced frames, and other Goodbyes break the connection; of a transfer's lane
+     * also final Errors. */
     void (*closed)(void *ctx, struct sl_session *session, int err, const char *reason);
 };
 

@@ -204,6 +204,13 @@ static void complained(struct sl_session *session, const struct sl_message_error
     }
 }
 
+/* The memory of a transfer engine ends with its process: no later one continues it. */
+static bool is_transfer_control(const struct sl_session *session)
+{
+    const struct sl_message_hello *hello = &session->options.hello;
+    return hello->purpose == SL_MESSAGE_PURPOSE_TRANSFER && hello->lane == 0;
+}
+
 static bool is_notification(enum sl_message_kind kind)
 {
     return kind == SL_MESSAGE_CLUSTER || kind == SL_MESSAGE_EXPIRED || kind == SL_MESSAGE_ENDED ||
@@ -220,6 +227,8 @@ static void unasked(struct sl_session *session, const struct sl_message *message
                      session->peer);
     } else if (message->kind == SL_MESSAGE_ERROR) {
         complained(session, &message->error);
+    } else if (message->kind == SL_MESSAGE_GOODBYE && is_transfer_control(session)) {
+        sl_session_end_because(session, SL_ERR_CLOSED, "it has shut down");
     } else if (message->kind == SL_MESSAGE_GOODBYE) {
         sl_session_distrust(session, SL_ERR_CLOSED, "it is shutting down");
     } else if (is_notification(message->kind)) {

@@ -109,6 +109,13 @@ class Peers(TransferTest):
         self.assertEqual(initiator.wait(), 1, initiator.output)
         self.assertIn(name, initiator.output)
 
+    def test_a_target_that_shuts_down_ends_the_initiator(self):
+        target, name = self.start_target()
+        initiator = self.begin(name, "--timeout=20s")
+        self.end(target)
+        self.assertEqual(initiator.wait(), 1, initiator.output)
+        self.assertRegex(initiator.output, f"{name}.*has shut down")
+
     def test_a_stopped_target_ends_the_initiator_by_the_deadline(self):
         target, name = self.start_target()
         initiator = self.begin(name, "--timeout=1s")

@@ -257,6 +257,21 @@ CASE(segment_buffers__follow_what_the_peer_registers)
     free(more);
 }
 
+CASE(destroy__closes_the_segments_of_peers)
+{
+    struct sl_transfer_info info;
+    const struct sl_transfer_request request = pair_request(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+    assert_int_equal(sl_transfer_batch_submit(pair.batch, &request, 1, PAIR_TIMEOUT_MS, NULL), 0);
+    sl_transfer_destroy(&pair.there);
+    const int err = sl_transfer_batch_wait(pair.batch);
+    assert_true(err == 0 || err == SL_ERR_CLOSED);
+    do {
+        assert_int_equal(sl_transfer_segment_info(pair.segment, &info), 0);
+    } while (info.state != SL_TRANSFER_SEGMENT_CLOSED);
+    assert_int_equal(pair_run(&pair, &request, 1, PAIR_TIMEOUT_MS), SL_ERR_CLOSED);
+    assert_non_null(strstr(sl_transfer_last_error(), "shut down"));
+}
+
 /* The initiator's own segment. */
 CASE(segment_open__takes_the_engines_own_name)
 {
