@@ -118,6 +118,13 @@ static void try_later(struct sl_announcement *self, const char *reason)
     sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
 }
 
+/* The time is over. An earlier answer may have been that the key is taken. */
+static void finish_late(struct sl_announcement *self, const char *reason)
+{
+    const bool is_taken = self->reason[0] != '\0';
+    finish(self, is_taken ? SL_ERR_EXISTS : SL_ERR_DEADLINE, is_taken ? self->reason : reason);
+}
+
 static void fail(struct sl_announcement *self, const struct sl_metastore_answer *answer)
 {
     if (self->done == NULL) {
@@ -125,12 +132,17 @@ static void fail(struct sl_announcement *self, const struct sl_metastore_answer 
         return;
     }
     self->state = SL_ANNOUNCEMENT_NONE;
-    finish(self, answer->err, answer->reason);
+    if (answer->err == SL_ERR_DEADLINE) {
+        finish_late(self, answer->reason);
+    } else {
+        finish(self, answer->err, answer->reason);
+    }
 }
 
 static void hold(struct sl_announcement *self)
 {
     self->state = SL_ANNOUNCEMENT_HELD;
+    self->reason[0] = '\0';
     if (self->has_logged) {
         self->has_logged = false;
         sl_log_info("the metadata store has the record of %s again", self->record.name);
@@ -185,7 +197,6 @@ static void on_taken(struct sl_announcement *self, const struct sl_metastore_ite
 
 static void on_written(struct sl_announcement *self, const struct sl_metastore_answer *answer)
 {
-    self->reason[0] = '\0';
     if (answer->err == SL_ERR_NOT_FOUND) { /* the lease has ended meanwhile */
         grant(self);
     } else if (answer->err != 0) {
@@ -195,6 +206,7 @@ static void on_written(struct sl_announcement *self, const struct sl_metastore_a
     } else if (answer->item_count > 0) {
         on_taken(self, &answer->pairs[0]);
     } else { /* removed meanwhile */
+        self->reason[0] = '\0';
         write_free(self);
     }
 }
@@ -264,13 +276,11 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 static void on_deadline(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_announcement *self = SL_CONTAINER_OF(timer, struct sl_announcement, deadline);
-    const bool is_taken = self->state != SL_ANNOUNCEMENT_REMOVING && self->reason[0] != '\0';
     self->is_ending = true;
     if (self->state == SL_ANNOUNCEMENT_WAIT) {
         sl_reactor_arm(self->reactor, &self->timer, 0); /* removes what there is */
     }
-    finish(self, is_taken ? SL_ERR_EXISTS : SL_ERR_DEADLINE,
-           is_taken ? self->reason : "no answer in time");
+    finish_late(self, "no answer in time");
 }
 
 static void await(struct sl_announcement *self, uint64_t timeout_ns,
@@ -304,6 +314,7 @@ void sl_announcement_stop(struct sl_announcement *announcement, uint64_t timeout
     sl_reactor_assert_owner(announcement->reactor);
     await(announcement, timeout_ns, done, ctx);
     announcement->is_ending = true;
+    announcement->reason[0] = '\0';
     const enum sl_announcement_state state = announcement->state;
     if (state == SL_ANNOUNCEMENT_NONE || state == SL_ANNOUNCEMENT_WAIT ||
         state == SL_ANNOUNCEMENT_HELD) {

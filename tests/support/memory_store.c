@@ -375,7 +375,8 @@ void memory_store_hold(struct sl_metastore *handle, bool hold)
     ((struct handle *)handle)->is_held = hold;
 }
 
-void memory_store_forget(struct sl_metastore *handle, bool carries_out)
+/* Answers what this handle has asked. */
+static void end_asked(struct sl_metastore *handle, bool carries_out, int err, const char *reason)
 {
     struct memory_store *memory = ((struct handle *)handle)->memory;
     for (uint32_t i = 0; i < memory->asked_count;) {
@@ -391,9 +392,19 @@ void memory_store_forget(struct sl_metastore *handle, bool carries_out)
             ask->answer = (struct sl_metastore_answer){0};
         }
         carries_out = false; /* the rest was never asked */
-        sl_metastore_answer_fail(&ask->answer, SL_ERR_CANCELLED, "closed");
+        sl_metastore_answer_fail(&ask->answer, err, "%s", reason);
         ask->done(ask->ctx, ask);
     }
+}
+
+void memory_store_forget(struct sl_metastore *handle, bool carries_out)
+{
+    end_asked(handle, carries_out, SL_ERR_CANCELLED, "closed");
+}
+
+void memory_store_time_out(struct sl_metastore *handle)
+{
+    end_asked(handle, false, SL_ERR_DEADLINE, "timed out");
 }
 
 void memory_store_set(struct memory_store *memory, const char *key, const char *value)

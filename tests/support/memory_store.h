@@ -46,6 +46,9 @@ void memory_store_hold(struct sl_metastore *handle, bool hold);
  * answered CANCELLED; likewise what it asks then. */
 void memory_store_forget(struct sl_metastore *handle, bool carries_out);
 
+/* What this handle has asked is not carried out, and answered DEADLINE. */
+void memory_store_time_out(struct sl_metastore *handle);
+
 /* As if somebody else had written it; value NULL: it is removed. */
 void memory_store_set(struct memory_store *memory, const char *key, const char *value);
 void memory_store_put(struct memory_store *memory, const char *key, const void *value,
