@@ -7,7 +7,7 @@
 
 #include "tests/support/unit.h"
 
-#define PAIR_TIMEOUT_MS 10000
+#define PAIR_TIMEOUT_MS 60000
 #define PAIR_GUARD      64
 #define PAIR_ALL        (SL_TRANSFER_PEERS_READ | SL_TRANSFER_PEERS_WRITE)
 
