@@ -9,7 +9,6 @@ Servers run on --server-core, clients on --client-core, as Starling's do.
 
 import argparse
 import csv
-import ctypes
 import fcntl
 import glob
 import io
@@ -24,6 +23,7 @@ import subprocess
 import sys
 import time
 
+from processes import child_setup
 from report import read_line
 
 START_S, RUN_S, TRIES = 10, 120, 5
@@ -43,12 +43,8 @@ def find_program(name):
 
 
 def start(args, core, **more):
-    def before_exec():
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: ends with this process
-        if core >= 0:
-            os.sched_setaffinity(0, {core})
     more = {"stdout": subprocess.DEVNULL, **more}
-    return subprocess.Popen(args, stdin=subprocess.DEVNULL, text=True, errors="replace", preexec_fn=before_exec, **more)
+    return subprocess.Popen(args, stdin=subprocess.DEVNULL, text=True, errors="replace", preexec_fn=child_setup(core), **more)
 
 
 def run(args, core, timeout=RUN_S):

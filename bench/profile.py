@@ -8,7 +8,6 @@ could be measured failed."""
 import argparse
 import collections
 import contextlib
-import ctypes
 import glob
 import html
 import json
@@ -19,8 +18,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
+
+import processes  # bench/processes.py
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START_S = 30
@@ -39,11 +39,6 @@ LOADS = {
 
 class Failure(Exception):
     """A part cannot be measured; what it says is for the user."""
-
-
-def end_with_parent():
-    """In a child, before exec: killed when this process is."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def end_process(process):
@@ -89,7 +84,7 @@ class Bench:
                                         ",".join(["w"] * workers),
                                         "--job-name", "ps", "--task-index", "0", "--lease", "3600"],
                                        env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       preexec_fn=end_with_parent)
+                                       preexec_fn=processes.child_setup())
         try:
             os.sched_setaffinity(process.pid, {self.options.server_core})
             end = time.monotonic() + START_S
@@ -115,7 +110,7 @@ class Bench:
              "--rows", str(rows), "--rounds", "1", "--warm-up", "0", "--seconds", str(seconds),
              "--client-core", str(self.options.client_core), "--congestion", self.options.congestion, "--json", path],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            preexec_fn=end_with_parent)
+            preexec_fn=processes.child_setup())
 
         def rate():
             try:
@@ -414,26 +409,30 @@ def parse_arguments(argv=None):
     return parser.parse_args(argv)
 
 
+def measure_all(options, folder):
+    """Whether all parts were measured, but for those whose tools are missing."""
+    is_complete = True
+    bench = Bench(options, folder)
+    for name in options.loads:
+        print(f"{name}: {describe(LOADS[name])}")
+        for part in options.parts:
+            missing = [tool for tool in PARTS[part] if shutil.which(tool) is None]
+            if missing:
+                print(f"  {part} left out: {' and '.join(missing)} not installed (packages/bench.txt)")
+                continue
+            try:
+                profile(bench, name, part)
+            except (Failure, subprocess.TimeoutExpired, OSError) as failure:
+                is_complete = False
+                print(f"profile: {part} of {name}: {failure}", file=sys.stderr)
+    return is_complete
+
+
 def main():
     options = parse_arguments()
     options.bin = os.path.abspath(options.bin)
-    failed = False
     os.makedirs(options.out, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="starling-profile-") as folder:
-        bench = Bench(options, folder)
-        for name in options.loads:
-            print(f"{name}: {describe(LOADS[name])}")
-            for part in options.parts:
-                missing = [tool for tool in PARTS[part] if shutil.which(tool) is None]
-                if missing:
-                    print(f"  {part} left out: {' and '.join(missing)} not installed (packages/bench.txt)")
-                    continue
-                try:
-                    profile(bench, name, part)
-                except (Failure, subprocess.TimeoutExpired, OSError) as failure:
-                    failed = True
-                    print(f"profile: {part} of {name}: {failure}", file=sys.stderr)
-    return 1 if failed else 0
+    return 0 if processes.run_in_folder("starling-profile-", lambda folder: measure_all(options, folder)) else 1
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
+import processes  # bench/processes.py
 import profile  # bench/profile.py
 import report
 
@@ -20,7 +20,6 @@ OWN_OF_STEP = 0.6  # the target, of lr: the workers' own arithmetic / time
 MODELS = ("lr", "fm", "deepfm")
 QUANTITIES = (("samples", "1/s"), ("time", "s"), ("own arithmetic", "s"), ("  reading rows", "s"), ("  the model", "s"),
               ("client and network", "s"), ("client's core idle", "s"), ("ps", "s"))
-SIGNALS = {signal.SIGINT, signal.SIGTERM}
 OVER = {"tcp": "TCP", "shm": "shared memory"}
 
 
@@ -60,16 +59,12 @@ class Train:
     def generate(self):
         done = subprocess.run([self.bench.program("starling-worker"), "generate", f"--out={self.folder}",
                                f"--rows={self.options.rows}", "--test-rows=1000"],
-                              timeout=self.options.timeout, check=False, preexec_fn=profile.end_with_parent)
+                              timeout=self.options.timeout, check=False, preexec_fn=processes.child_setup())
         if done.returncode != 0:
             raise report.Failure("starling-worker generate failed")
 
     def start_worker(self, model, address, index):
         options = self.options
-
-        def before_exec():
-            profile.end_with_parent()
-            os.sched_setaffinity(0, {options.client_core})
         env = {**os.environ, "NETWORK_WORKER_CORE_NUMBER": "0", "WORKER_ENABLE_POLLING": "0",
                "WORKER_DISABLE_PIN_CORES": "1", "STARLING_LOG": "error", "STARLING_SHM": str(int(options.over == "shm")),
                "STARLING_TCP_CONGESTION": options.congestion or ""}
@@ -79,7 +74,8 @@ class Train:
              f"--data={self.data}", "--format=criteo", f"--model={model}", f"--epochs={options.epochs}",
              f"--batch-size={options.batch_size}", f"--consistency={options.consistency}",
              f"--protocol={options.protocol}", f"--report={self.folder}/report.json", "--quiet"],
-            env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=before_exec)
+            env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            preexec_fn=processes.child_setup(options.client_core))
 
     def run(self, model):
         """A whole job with a server of its own, since a second job would find the clocks of the first. Its values."""
@@ -173,17 +169,15 @@ def parse_arguments(argv):
 
 def main(argv):
     options = parse_arguments(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+    def run(folder):
+        train = Train(options, folder)
+        if options.data is None:
+            train.generate()
+        report.finish(train.report(), options)
     try:
         report.check("train", options)
-        # A signal waits until the folder is sure to be removed.
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        with tempfile.TemporaryDirectory(prefix="starling-bench-train-") as folder:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            train = Train(options, folder)
-            if options.data is None:
-                train.generate()
-            report.finish(train.report(), options)
+        processes.run_in_folder("starling-bench-train-", run)
     except (report.Failure, profile.Failure, subprocess.TimeoutExpired, OSError) as failure:
         print(f"starling-bench train: {failure}", file=sys.stderr)
         return 1
