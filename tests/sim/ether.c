@@ -343,7 +343,7 @@ static bool is_reachable(const struct sl_sim_ether *ether, const struct parcel *
     /* A process that dies by itself may get a last word out. */
     const bool is_mute = from->dead && (from->silent || kind != SL_DPDK_RESET);
     return !is_mute && !to->dead && !(to->refuses && kind == SL_DPDK_OPEN) &&
-           !sl_sim_is_blocked(network, from->index, to->index);
+           !sl_sim_is_blocked(network, 0, from->index, to->index);
 }
 
 static void befall(struct sl_sim_ether *ether, const struct parcel *parcel)

@@ -64,13 +64,13 @@ void sl_sim_faults_restored(struct sl_sim_cluster *cluster)
 static void block_pair(struct sl_sim_cluster *cluster, uint32_t a, uint32_t b, bool one_way,
                        bool begins)
 {
-    void (*change)(struct sl_sim_network * network, uint32_t from, uint32_t to) =
+    void (*change)(struct sl_sim_network * network, uint32_t from, uint32_t to, uint32_t rail) =
         begins ? sl_sim_network_block : sl_sim_network_heal;
     if (a != b) {
-        change(cluster->network, a, b);
+        change(cluster->network, a, b, SL_SIM_RAILS_MAX);
     }
     if (a != b && !one_way) {
-        change(cluster->network, b, a);
+        change(cluster->network, b, a, SL_SIM_RAILS_MAX);
     }
 }
 

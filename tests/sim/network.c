@@ -18,8 +18,9 @@ struct sl_sim_network *sl_sim_network_create(const struct sl_sim_network_options
     network->watch = *watch;
     network->random = options->seed;
     network->now_ns = SL_CLOCK_NS_PER_S;
+    network->op_due_ns = SL_CLOCK_NEVER;
     network->hosts = calloc(options->host_count, sizeof *network->hosts);
-    network->blocked = calloc(options->host_count, options->host_count);
+    network->blocked = calloc((size_t)SL_SIM_RAILS_MAX * options->host_count, options->host_count);
     sl_assert(network->hosts != NULL && network->blocked != NULL);
     for (uint32_t i = 0; i < options->host_count; i++) {
         network->hosts[i] =
@@ -40,6 +41,7 @@ void sl_sim_network_destroy(struct sl_sim_network **network)
         sl_assert(gone->hosts[i].listeners == NULL);
     }
     sl_assert(gone->message_count == 0);
+    sl_assert(gone->ops == NULL);
     if (gone->ether != NULL) {
         sl_sim_dpdk_destroy(&gone->dpdk);
         sl_sim_ether_destroy(&gone->ether);
@@ -59,6 +61,9 @@ void sl_sim_network_advance(struct sl_sim_network *network, uint64_t now_ns)
 {
     sl_assert(now_ns >= network->now_ns);
     network->now_ns = now_ns;
+    if (network->op_due_ns <= now_ns) {
+        sl_sim_rma_advance(network);
+    }
 }
 
 void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host, uint32_t place)
@@ -86,7 +91,12 @@ void sl_sim_network_endpoint(const struct sl_sim_network *network, uint32_t host
 
 void sl_sim_network_address(uint32_t host, char *text, size_t text_bytes)
 {
-    (void)snprintf(text, text_bytes, "%d.0.%u.%u", BYTES_FIRST, host >> 8, host & 0xff);
+    sl_sim_network_rail_address(host, 0, text, text_bytes);
+}
+
+void sl_sim_network_rail_address(uint32_t host, uint32_t rail, char *text, size_t text_bytes)
+{
+    (void)snprintf(text, text_bytes, "%d.%u.%u.%u", BYTES_FIRST, rail, host >> 8, host & 0xff);
 }
 
 uint32_t sl_sim_network_connections(const struct sl_sim_network *network, uint32_t host)
@@ -103,7 +113,7 @@ uint32_t sl_sim_network_connections(const struct sl_sim_network *network, uint32
 
 static uint64_t transport_next(const struct sl_sim_transport *transport)
 {
-    uint64_t next_ns = SL_CLOCK_NEVER;
+    uint64_t next_ns = sl_sim_rma_regions_next(transport);
     for (const struct sl_sim_conn *conn = transport->conns; conn != NULL; conn = conn->next) {
         uint64_t at_ns = sl_sim_is_gone(conn) ? SL_CLOCK_NEVER : sl_sim_conn_next(conn);
         next_ns = at_ns < next_ns ? at_ns : next_ns;
@@ -217,7 +227,7 @@ void sl_sim_part(struct sl_sim_conn *conn)
     }
     struct sl_sim_network *network = sl_sim_network_of(conn);
     conn->peer = peer->peer = NULL;
-    if (sl_sim_is_blocked(network, sl_sim_home(conn)->host->index, conn->remote)) {
+    if (sl_sim_is_cut(conn)) {
         doom(peer);
         return;
     }
@@ -242,32 +252,52 @@ static void each_conn(struct sl_sim_host *host, void (*visit)(struct sl_sim_conn
     }
 }
 
+/* A host at the other end, and the rails that count. */
+struct end {
+    uint32_t host, rail; /* rail: SL_SIM_RAILS_MAX: all */
+};
+
+static bool leads_to(const struct sl_sim_conn *conn, const struct end *end)
+{
+    return conn->remote == end->host && (end->rail == SL_SIM_RAILS_MAX || conn->rail == end->rail);
+}
+
 static void doom_if_to(struct sl_sim_conn *conn, void *ctx)
 {
-    if (conn->remote == *(const uint32_t *)ctx && conn->base.state != SL_CONN_CONNECTING) {
+    if (leads_to(conn, ctx) && conn->base.state != SL_CONN_CONNECTING) {
         doom(conn);
     }
-    if (conn->remote == *(const uint32_t *)ctx && conn->arriving) {
+    if (leads_to(conn, ctx) && conn->arriving) {
         doom(conn);
     }
 }
 
-void sl_sim_network_block(struct sl_sim_network *network, uint32_t from, uint32_t to)
+/* Calls visit(conn, &end) for the connections between two hosts. */
+static void each_between(struct sl_sim_network *network, uint32_t from, uint32_t to, uint32_t rail,
+                         void (*visit)(struct sl_sim_conn *conn, void *ctx))
 {
-    (*sl_sim_way(network, from, to))++;
-    each_conn(&network->hosts[from], doom_if_to, &to);
-    each_conn(&network->hosts[to], doom_if_to, &from);
+    each_conn(&network->hosts[from], visit, &(struct end){.host = to, .rail = rail});
+    each_conn(&network->hosts[to], visit, &(struct end){.host = from, .rail = rail});
+}
+
+void sl_sim_network_block(struct sl_sim_network *network, uint32_t from, uint32_t to, uint32_t rail)
+{
+    for (uint32_t i = 0; i < SL_SIM_RAILS_MAX; i++) {
+        if (rail == SL_SIM_RAILS_MAX || rail == i) {
+            (*sl_sim_way(network, i, from, to))++;
+        }
+    }
+    each_between(network, from, to, rail, doom_if_to);
 }
 
 /* What was held up goes on; who has lost his peer meanwhile is told. */
 static void revive_if_to(struct sl_sim_conn *conn, void *ctx)
 {
     struct sl_sim_network *network = sl_sim_network_of(conn);
-    uint32_t here = sl_sim_home(conn)->host->index;
-    if (conn->remote != *(const uint32_t *)ctx) {
+    if (!leads_to(conn, ctx)) {
         return;
     }
-    bool hears = !sl_sim_is_blocked(network, conn->remote, here);
+    bool hears = !sl_sim_is_deaf(conn);
     uint64_t at_ns = network->now_ns + sl_sim_delay_ns(network);
     for (struct sl_sim_message *message = conn->inbox_first; hears && message != NULL;
          message = message->next) {
@@ -277,7 +307,7 @@ static void revive_if_to(struct sl_sim_conn *conn, void *ctx)
             sl_sim_wake(conn, at_ns);
         }
     }
-    bool both = hears && !sl_sim_is_blocked(network, here, conn->remote);
+    bool both = hears && !sl_sim_is_cut(conn);
     bool silent = network->hosts[conn->remote].dead && network->hosts[conn->remote].silent;
     if (both && !silent) {
         conn->doom_ns = SL_CLOCK_NEVER;
@@ -288,12 +318,15 @@ static void revive_if_to(struct sl_sim_conn *conn, void *ctx)
     }
 }
 
-void sl_sim_network_heal(struct sl_sim_network *network, uint32_t from, uint32_t to)
+void sl_sim_network_heal(struct sl_sim_network *network, uint32_t from, uint32_t to, uint32_t rail)
 {
-    sl_assert(*sl_sim_way(network, from, to) > 0);
-    (*sl_sim_way(network, from, to))--;
-    each_conn(&network->hosts[from], revive_if_to, &to);
-    each_conn(&network->hosts[to], revive_if_to, &from);
+    for (uint32_t i = 0; i < SL_SIM_RAILS_MAX; i++) {
+        if (rail == SL_SIM_RAILS_MAX || rail == i) {
+            sl_assert(*sl_sim_way(network, i, from, to) > 0);
+            (*sl_sim_way(network, i, from, to))--;
+        }
+    }
+    each_between(network, from, to, rail, revive_if_to);
 }
 
 /* This side is told within told_us_max; what has not arrived by a moment of chance is lost. */
@@ -311,6 +344,8 @@ static void break_side(struct sl_sim_conn *conn, uint32_t told_us_max)
 void sl_sim_break_pair(struct sl_sim_conn *conn, uint32_t told_us_max)
 {
     struct sl_sim_conn *peer = conn->peer;
+    sl_sim_rma_break(conn, told_us_max);
+    sl_sim_rma_break(peer, told_us_max);
     break_side(conn, told_us_max);
     break_side(peer, told_us_max);
 }
@@ -371,13 +406,14 @@ static void kill_one(struct sl_sim_conn *conn, void *ctx)
     struct sl_sim_conn *peer = conn->peer;
     conn->peer = NULL;
     sl_sim_inbox_empty(conn);
+    sl_sim_rma_close(conn);
     conn->reset = true;
     conn->settle_ns = network->now_ns;
     end_at(conn, network->now_ns, SL_ERR_CANCELLED);
     if (peer == NULL) {
         return;
     }
-    if (host->silent || sl_sim_is_blocked(network, host->index, conn->remote)) {
+    if (host->silent || sl_sim_is_cut(conn)) {
         peer->peer = NULL;
         doom(peer);
     } else {
@@ -405,7 +441,8 @@ void sl_sim_network_revive(struct sl_sim_network *network, uint32_t host)
         sl_sim_ether_revive(network->ether, host);
     }
     for (uint32_t i = 0; i < network->options.host_count; i++) {
-        each_conn(&network->hosts[i], revive_if_to, &host);
+        each_conn(&network->hosts[i], revive_if_to,
+                  &(struct end){.host = host, .rail = SL_SIM_RAILS_MAX});
     }
 }
 

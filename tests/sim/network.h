@@ -18,6 +18,7 @@
 #include "tests/sim/ether.h"
 
 #define SL_SIM_PORT_BASE 3333 /* of packet devices: where reactor 0 listens */
+#define SL_SIM_RAILS_MAX 2
 
 struct sl_sim_network_options {
     /* Transports are DPDK's, on packet devices: ether.h, dpdk.h. Else they are the network's own.
@@ -39,6 +40,9 @@ struct sl_sim_network_options {
     uint32_t connect_fail_permille; /* attempts that fail for no reason */
     uint32_t host_count;
     uint32_t peer_timeout_ms; /* of transports that ask for the default; 0: 10 s */
+    /* One-sided WRITEs: the target's processor sees them so much later than its device has them, at
+     * most, unless they are flushed. */
+    uint32_t place_us_max;
 };
 
 /* One frame, as it leaves its sender or reaches its receiver. */
@@ -87,8 +91,9 @@ const struct sl_transport_ops *sl_sim_network_transport(const struct sl_sim_netw
 void sl_sim_network_endpoint(const struct sl_sim_network *network, uint32_t host,
                              struct sl_endpoint *out);
 
-/* "10.0.1.7" */
+/* "10.0.1.7"; the host's device in a second network, rail 1, has "10.1.1.7". */
 void sl_sim_network_address(uint32_t host, char *text, size_t text_bytes);
+void sl_sim_network_rail_address(uint32_t host, uint32_t rail, char *text, size_t text_bytes);
 
 /* When a reactor's transports have something to do next; SL_CLOCK_NEVER: not by themselves. */
 uint64_t sl_sim_network_next(const struct sl_sim_network *network, uint32_t host,
@@ -98,9 +103,11 @@ uint64_t sl_sim_network_next(const struct sl_sim_network *network, uint32_t host
 uint32_t sl_sim_network_connections(const struct sl_sim_network *network, uint32_t host);
 
 /* From now on nothing goes from one host to the other, until as many heals were called; both ends
- * of a connection on which nothing is acknowledged for their peer_timeout end with DEADLINE. */
-void sl_sim_network_block(struct sl_sim_network *network, uint32_t from, uint32_t to);
-void sl_sim_network_heal(struct sl_sim_network *network, uint32_t from, uint32_t to);
+ * of a connection on which nothing is acknowledged for their peer_timeout end with DEADLINE. rail:
+ * SL_SIM_RAILS_MAX: on all rails. */
+void sl_sim_network_block(struct sl_sim_network *network, uint32_t from, uint32_t to,
+                          uint32_t rail);
+void sl_sim_network_heal(struct sl_sim_network *network, uint32_t from, uint32_t to, uint32_t rail);
 
 /* Breaks one connection of the host, or all: both sides are told, each at a time of its own within
  * `told_us_max`, or, over packets, find out by themselves; what was on its way may or may not
@@ -124,5 +131,8 @@ void sl_sim_network_calm(struct sl_sim_network *network);
 void sl_sim_network_refuse(struct sl_sim_network *network, uint32_t host, bool refuse);
 
 extern const struct sl_transport_ops sl_sim_transport_ops;
+
+/* The same, with one-sided operations: as RDMA's. */
+extern const struct sl_transport_ops sl_sim_device_ops;
 
 #endif

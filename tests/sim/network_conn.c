@@ -43,6 +43,7 @@ void sl_sim_conn_fail(struct sl_sim_conn *conn, int err)
     struct sl_sim_network *network = sl_sim_network_of(conn);
     sl_sim_part(conn);
     sl_sim_inbox_empty(conn);
+    sl_sim_rma_close(conn);
     free(conn->making);
     conn->making = NULL;
     if (network->watch.ended != NULL) {
@@ -79,6 +80,7 @@ static void connect_to(struct sl_sim_conn *conn, struct sl_sim_listener *listene
     peer->peer = conn;
     peer->pair = conn->pair;
     peer->remote = sl_sim_home(conn)->host->index;
+    peer->rail = conn->rail;
     peer->settle_ns = network->now_ns + sl_sim_delay_ns(network);
     sl_sim_network_address(peer->remote, peer->base.peer, sizeof peer->base.peer);
     conn->peer = peer;
@@ -90,11 +92,9 @@ static void connect_to(struct sl_sim_conn *conn, struct sl_sim_listener *listene
 static void try_connect(struct sl_sim_conn *conn)
 {
     struct sl_sim_network *network = sl_sim_network_of(conn);
-    uint32_t here = sl_sim_home(conn)->host->index;
     const struct sl_sim_host *host = &network->hosts[conn->remote];
     struct sl_sim_listener *listener = find_listener(host, conn->target.port);
-    bool silent = sl_sim_is_blocked(network, here, conn->remote) ||
-                  sl_sim_is_blocked(network, conn->remote, here) || (host->dead && host->silent);
+    bool silent = sl_sim_is_cut(conn) || sl_sim_is_deaf(conn) || (host->dead && host->silent);
     if (sl_sim_home(conn)->host->dead) {
         sl_sim_conn_fail(conn, SL_ERR_REFUSED);
     } else if (silent && network->now_ns >= conn->settle_until_ns) {
@@ -116,6 +116,7 @@ static uint32_t settle(struct sl_sim_conn *conn)
         /* Nobody has heard of it: it just goes. */
         sl_sim_part(conn);
         sl_sim_inbox_empty(conn);
+        sl_sim_rma_close(conn);
         conn->handed_over = true;
         return 1;
     }
@@ -160,7 +161,7 @@ static void post(struct sl_sim_conn *conn, struct sl_sim_message *message)
     if (arrival_ns <= peer->last_arrival_ns) {
         arrival_ns = peer->last_arrival_ns + 1;
     }
-    if (sl_sim_is_blocked(network, sl_sim_home(conn)->host->index, conn->remote)) {
+    if (sl_sim_is_cut(conn)) {
         arrival_ns = SL_CLOCK_NEVER;
     } else {
         peer->last_arrival_ns = arrival_ns;
@@ -220,8 +221,8 @@ static void carry_one(struct sl_sim_conn *conn)
     carry_bytes(conn, frame->payload, frame->payload_bytes);
 }
 
-/* A connection may break with any frame, before or after it has arrived. */
-static void break_by_chance(struct sl_sim_conn *conn)
+/* Before or after what breaks it has arrived. */
+void sl_sim_break_by_chance(struct sl_sim_conn *conn)
 {
     struct sl_sim_network *network = sl_sim_network_of(conn);
     if (network->options.break_per_10000 != 0 && conn->peer != NULL &&
@@ -246,7 +247,7 @@ static void carry_due(struct sl_sim_conn *conn)
     while (may_carry(conn) &&
            conn->queue[conn->carried % SL_SIM_QUEUE_FRAMES].leave_ns <= now_of(conn)) {
         carry_one(conn);
-        break_by_chance(conn);
+        sl_sim_break_by_chance(conn);
     }
 }
 
@@ -474,6 +475,9 @@ uint32_t sl_sim_conn_poll(struct sl_sim_conn *conn)
     if (!sl_sim_is_gone(conn)) {
         events += deliver_some(conn);
     }
+    if (!sl_sim_is_gone(conn)) {
+        events += sl_sim_rma_report(conn);
+    }
     if (!sl_sim_is_gone(conn) && close_if_due(conn)) {
         events++;
     }
@@ -508,6 +512,7 @@ uint64_t sl_sim_conn_next(const struct sl_sim_conn *conn)
         next_ns = sooner(next_ns, conn->end_ns);
     } else {
         next_ns = sooner(next_ns, delivery_next(conn));
+        next_ns = sooner(next_ns, sl_sim_rma_next(conn));
         next_ns = conn->short_taken && has_room(conn) ? now_of(conn) : next_ns;
     }
     if (may_carry(conn)) {

@@ -4,6 +4,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "net/transport_rma.h"
 #include "tests/sim/dpdk.h"
 #include "tests/sim/network.h"
 #include "tests/sim/random.h"
@@ -37,6 +38,7 @@ struct sl_sim_conn {
     uint64_t pair;
     bool connector;
     uint32_t remote; /* host */
+    uint32_t rail;
     struct sl_endpoint target;
     uint64_t settle_ns, settle_until_ns; /* when it is known whether it is connected */
     bool arriving;                       /* `accepted` is due */
@@ -63,6 +65,23 @@ struct sl_sim_conn {
     uint64_t doom_ns; /* when it ends for want of acknowledgements */
     uint64_t closing_until_ns;
     bool handed_over; /* lives on in another object */
+
+    /* One-sided operations: network_rma.c. */
+    bool is_admitted;
+    uint32_t op_count;      /* posted here and not reported */
+    uint64_t op_arrival_ns; /* of the last one posted here */
+};
+
+/* Memory that one-sided operations reach. */
+struct sl_sim_rma_region {
+    struct sl_sim_rma_region *next;
+    uint64_t key;
+    uint8_t *base;
+    size_t bytes;
+    unsigned access;
+    uint32_t remote_key;
+    uint64_t due_ns; /* of region_added, or region_removed; SL_CLOCK_NEVER: it is there */
+    bool is_leaving;
 };
 
 struct sl_sim_listener {
@@ -89,6 +108,7 @@ struct sl_sim_transport {
     struct sl_sim_host *host;
     struct sl_reactor *reactor;
     struct sl_sim_conn *conns, *buried; /* buried: closed, named by messages */
+    struct sl_sim_rma_region *regions;
     uint64_t peer_timeout_ns;
     uint32_t connections_max;
     struct sl_transport_stats stats;
@@ -102,8 +122,11 @@ struct sl_sim_network {
     uint64_t pair_count;
     uint64_t link_free_ns[2]; /* of the shared link: to those who listen, to those who connect */
     uint64_t message_count;
+    struct sl_sim_op *ops; /* one-sided, in the order of posting */
+    uint64_t op_due_ns;    /* when one of them goes on */
+    uint32_t region_count; /* so far: remote keys */
     struct sl_sim_host *hosts;
-    uint8_t *blocked;           /* [from][to], how often */
+    uint8_t *blocked;           /* [rail][from][to], how often */
     struct sl_sim_ether *ether; /* and dpdk; NULL: without packets */
     struct sl_sim_dpdk *dpdk;
 };
@@ -118,15 +141,31 @@ static inline struct sl_sim_network *sl_sim_network_of(const struct sl_sim_conn 
     return sl_sim_home(conn)->host->network;
 }
 
-static inline uint8_t *sl_sim_way(const struct sl_sim_network *network, uint32_t from, uint32_t to)
+static inline uint8_t *sl_sim_way(const struct sl_sim_network *network, uint32_t rail,
+                                  uint32_t from, uint32_t to)
 {
-    return &network->blocked[(size_t)from * network->options.host_count + to];
+    const size_t host_count = network->options.host_count;
+    return &network->blocked[(rail * host_count + from) * host_count + to];
 }
 
-static inline bool sl_sim_is_blocked(const struct sl_sim_network *network, uint32_t from,
-                                     uint32_t to)
+static inline bool sl_sim_is_blocked(const struct sl_sim_network *network, uint32_t rail,
+                                     uint32_t from, uint32_t to)
 {
-    return *sl_sim_way(network, from, to) != 0;
+    return *sl_sim_way(network, rail, from, to) != 0;
+}
+
+/* What this side of the connection sends does not arrive. */
+static inline bool sl_sim_is_cut(const struct sl_sim_conn *conn)
+{
+    return sl_sim_is_blocked(sl_sim_network_of(conn), conn->rail, sl_sim_home(conn)->host->index,
+                             conn->remote);
+}
+
+/* What its peer sends does not arrive. */
+static inline bool sl_sim_is_deaf(const struct sl_sim_conn *conn)
+{
+    return sl_sim_is_blocked(sl_sim_network_of(conn), conn->rail, conn->remote,
+                             sl_sim_home(conn)->host->index);
 }
 
 /* Long payloads share a link. */
@@ -170,5 +209,34 @@ uint32_t sl_sim_conn_poll(struct sl_sim_conn *conn);
 
 /* When it has something to do next. */
 uint64_t sl_sim_conn_next(const struct sl_sim_conn *conn);
+
+/* A connection breaks with a frame or an operation, if chance has it so. */
+void sl_sim_break_by_chance(struct sl_sim_conn *conn);
+
+/* network_rma.c */
+
+extern const struct sl_transport_rma_ops sl_sim_rma_ops;
+
+/* Moves on what is due of all operations: the target's process takes no part, and may stand still.
+ */
+void sl_sim_rma_advance(struct sl_sim_network *network);
+
+/* Reports operations of the connection that are over; upcalls may close it. Returns how many. */
+uint32_t sl_sim_rma_report(struct sl_sim_conn *conn);
+
+/* When an operation that was posted here goes on. */
+uint64_t sl_sim_rma_next(const struct sl_sim_conn *conn);
+
+/* The connection breaks: some of its operations are lost, others reach the target later, if its
+ * side is not closed by then. */
+void sl_sim_rma_break(struct sl_sim_conn *conn, uint32_t told_us_max);
+
+/* The side is closed: nothing reaches memory through it any more. */
+void sl_sim_rma_close(struct sl_sim_conn *conn);
+
+/* Reports regions that were added or removed. Returns how many. */
+uint32_t sl_sim_rma_report_regions(struct sl_sim_transport *transport);
+uint64_t sl_sim_rma_regions_next(const struct sl_sim_transport *transport);
+void sl_sim_rma_free_regions(struct sl_sim_transport *transport);
 
 #endif

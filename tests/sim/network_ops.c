@@ -84,6 +84,7 @@ static void sim_close(struct sl_transport **closing)
         if (conn->arriving && !conn->moved) { /* nobody has heard of it: it just goes */
             sl_sim_part(conn);
             sl_sim_inbox_empty(conn);
+            sl_sim_rma_close(conn);
         } else {
             sl_sim_conn_fail(conn, SL_ERR_CANCELLED);
         }
@@ -95,6 +96,7 @@ static void sim_close(struct sl_transport **closing)
     *at = transport->next;
     conns_free(transport->conns);
     conns_free(transport->buried);
+    sl_sim_rma_free_regions(transport);
     free(transport);
     *closing = NULL;
 }
@@ -133,10 +135,11 @@ static int sim_listen(struct sl_transport *base, const struct sl_endpoint *endpo
     return SL_OK;
 }
 
-static int find_host(const struct sl_sim_network *network, const char *address, uint32_t *out)
+static int find_host(const struct sl_sim_network *network, const char *address, uint32_t *out,
+                     uint32_t *rail)
 {
     unsigned high, low;
-    if (sscanf(address, "10.0.%u.%u", &high, &low) != 2 ||
+    if (sscanf(address, "10.%u.%u.%u", rail, &high, &low) != 3 || *rail >= SL_SIM_RAILS_MAX ||
         high * 256 + low >= network->options.host_count) {
         return SL_ERR_NOT_FOUND;
     }
@@ -150,14 +153,15 @@ static int sim_connect(struct sl_transport *base, const struct sl_endpoint *endp
 {
     struct sl_sim_transport *transport = transport_of(base);
     struct sl_sim_network *network = transport->host->network;
-    uint32_t remote;
-    if (find_host(network, endpoint->host, &remote) != 0) {
+    uint32_t remote, rail;
+    if (find_host(network, endpoint->host, &remote, &rail) != 0) {
         return SL_ERR_NOT_FOUND;
     }
     struct sl_sim_conn *conn = sl_sim_conn_create(transport, events, ctx);
     conn->target = *endpoint;
     conn->connector = true;
     conn->remote = remote;
+    conn->rail = rail;
     conn->pair = network->pair_count++;
     conn->settle_ns = network->now_ns;
     if (!transport->host->dead) {
@@ -190,6 +194,7 @@ static void move(struct sl_sim_conn *conn, struct sl_sim_conn *moved)
     moved->settle_ns = network->now_ns + SL_CLOCK_NS_PER_US * sl_sim_below(&network->random, 100);
     moved->pair = conn->pair;
     moved->remote = conn->remote;
+    moved->rail = conn->rail;
     moved->peer = conn->peer;
     if (moved->peer != NULL) {
         moved->peer->peer = moved;
@@ -226,6 +231,10 @@ static void take(struct sl_sim_conn *conn, const struct sl_transport_frame *fram
 {
     struct sl_sim_network *network = sl_sim_network_of(conn);
     uint32_t bytes = frame->head_bytes + frame->payload_bytes;
+    if (conn->base.transport->ops->rma != NULL && !conn->is_admitted &&
+        bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        network->watch.breach(network->watch.ctx, "a long frame to a peer that is not admitted");
+    }
     uint64_t begin_ns = conn->wire_free_ns > network->now_ns ? conn->wire_free_ns : network->now_ns;
     uint64_t hash = sl_hash_bytes(frame->head, frame->head_bytes, 0);
     conn->wire_free_ns = begin_ns + bytes * SL_CLOCK_NS_PER_US / network->options.bytes_per_us;
@@ -309,7 +318,7 @@ static void bury_gone(struct sl_sim_transport *transport)
 static uint32_t sim_poll(struct sl_transport *base, uint32_t budget)
 {
     struct sl_sim_transport *transport = transport_of(base);
-    uint32_t events = 0;
+    uint32_t events = sl_sim_rma_report_regions(transport);
     for (struct sl_sim_conn *conn = transport->conns; conn != NULL && events < budget;
          conn = conn->next) {
         if (!sl_sim_is_gone(conn)) {
@@ -335,21 +344,22 @@ static void sim_stats(const struct sl_transport *base, struct sl_transport_stats
     }
 }
 
+#define SIM_OPS                                                                                    \
+    .open = sim_open, .close = sim_close, .memory_register = sim_memory_register,                  \
+    .memory_unregister = sim_memory_unregister, .listen = sim_listen, .connect = sim_connect,      \
+    .disconnect = sim_disconnect, .send_burst = sim_send_burst, .release = sim_release,            \
+    .flush = sim_flush, .poll = sim_poll, .arm = sim_arm, .stats = sim_stats
+
 const struct sl_transport_ops sl_sim_transport_ops = {
+    SIM_OPS,
     .scheme = "sim",
     .capabilities = SL_TRANSPORT_MIGRATES | SL_TRANSPORT_CHUNKS,
-    .open = sim_open,
-    .close = sim_close,
-    .memory_register = sim_memory_register,
-    .memory_unregister = sim_memory_unregister,
-    .listen = sim_listen,
-    .connect = sim_connect,
-    .disconnect = sim_disconnect,
     .migrate = sim_migrate,
-    .send_burst = sim_send_burst,
-    .release = sim_release,
-    .flush = sim_flush,
-    .poll = sim_poll,
-    .arm = sim_arm,
-    .stats = sim_stats,
+};
+
+const struct sl_transport_ops sl_sim_device_ops = {
+    SIM_OPS,
+    .scheme = "sim-device",
+    .capabilities = SL_TRANSPORT_CHUNKS,
+    .rma = &sl_sim_rma_ops,
 };

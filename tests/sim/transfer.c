@@ -123,13 +123,13 @@ static void run_place(struct world *world, uint32_t host)
 
 static void block(struct world *world, const struct sl_sim_fault *fault, bool begins)
 {
-    void (*change)(struct sl_sim_network * network, uint32_t from, uint32_t to) =
+    void (*change)(struct sl_sim_network * network, uint32_t from, uint32_t to, uint32_t rail) =
         begins ? sl_sim_network_block : sl_sim_network_heal;
     if (fault->a != fault->b) {
-        change(world->network, fault->a, fault->b);
+        change(world->network, fault->a, fault->b, SL_SIM_RAILS_MAX);
     }
     if (fault->a != fault->b && !fault->one_way) {
-        change(world->network, fault->b, fault->a);
+        change(world->network, fault->b, fault->a, SL_SIM_RAILS_MAX);
     }
 }
 
