@@ -81,7 +81,7 @@ struct sl_transfer_options {
     uint32_t lanes;
     uint32_t slice_bytes;      /* a request is moved in slices of at most this; 0: 1 MiB */
     uint32_t stall_ms;         /* a lane without an answer for this long is broken; 0: 2000 */
-    uint32_t start_timeout_ms; /* of sl_transfer_create; 0: 10000 */
+    uint32_t start_timeout_ms; /* of sl_transfer_create; 0: 15000 */
     /* Limit of the bytes that this process sends: its WRITEs, and READs of peers that it serves
      * itself (not by shared memory). 0: none. */
     uint64_t bytes_per_s_max;

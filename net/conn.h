@@ -37,7 +37,8 @@ struct sl_conn {
     bool is_welcome;
     /* Set before disconnect, outside upcalls of the connection: `closed` follows at once, and
      * frames that were taken and not sent are dropped. Without it they are sent first, for at most
-     * a second. TCP only. */
+     * a second. TCP and shared memory; if the peer may write to memory of this side, that is
+     * awaited for 0.1 s. */
     bool is_abrupt;
     /* Bytes accepted by the peer, as of the transport's last check: shows whether a long frame
      * makes progress. TCP checks four times per peer timeout. 0: the transport counts frames

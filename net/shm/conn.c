@@ -235,6 +235,7 @@ void sl_shm_conn_free_all(struct sl_shm *shm)
 void sl_shm_conn_disconnect(struct sl_conn *base)
 {
     struct sl_shm_conn *conn = (struct sl_shm_conn *)base;
+    conn->busy = conn->ready = true; /* it may be abrupt only now */
     if (base->state == SL_CONN_CLOSING) {
         return;
     }
@@ -244,7 +245,6 @@ void sl_shm_conn_disconnect(struct sl_conn *base)
     }
     base->state = SL_CONN_CLOSING;
     conn->phase = SL_SHM_DRAINING;
-    conn->busy = conn->ready = true;
     sl_reactor_arm(conn->shm->base.reactor, &conn->timer, DRAIN_NS);
 }
 
@@ -264,7 +264,8 @@ static void drain(struct sl_shm_conn *conn)
     if (conn->base.failure != 0) {
         return;
     }
-    const bool is_sent = send->head == send->tail && send->consumed == send->number;
+    const bool is_sent =
+        conn->base.is_abrupt || (send->head == send->tail && send->consumed == send->number);
     const bool is_written = sl_shm_reply_buffer_is_exported(conn) || sl_shm_rma_is_mapped(conn);
     if (conn->eof || (is_sent && !is_written)) {
         end(conn, SL_OK);

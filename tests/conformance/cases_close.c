@@ -2,6 +2,7 @@
 #include "conformance.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -105,6 +106,76 @@ WORLD_CASE(disconnect__inside_accepted, world_open(2, NULL))
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     expect_closed(client, SL_ERR_CLOSED);
     expect_closed(node_peer(&world->nodes[0], 0), SL_OK);
+}
+
+static atomic_bool is_held, may_go_on;
+
+static void hold(struct node *node, void *ctx)
+{
+    sl_reactor_excuse_turn(node->reactor);
+    is_held = true;
+    while (!may_go_on) {
+        (void)usleep(100);
+    }
+}
+
+static void *hold_node(void *node)
+{
+    node_run(node, hold, NULL);
+    return NULL;
+}
+
+static void disconnect_at_once(struct node *node, void *ctx)
+{
+    struct sl_conn *conn = ((struct peer *)ctx)->conn;
+    conn->is_abrupt = true;
+    sl_transport_disconnect(conn);
+}
+
+static bool ends_at_once(void)
+{
+    return strncmp(conformance_target->endpoint, "rdma:", 5) != 0 &&
+           strncmp(conformance_target->endpoint, "dpdk:", 5) != 0;
+}
+
+/* The peer reads nothing, and no timer runs. */
+static void disconnect_from_idle_peer(bool is_closing)
+{
+    if (!ends_at_once()) {
+        skip();
+    }
+    pthread_t thread;
+    uint32_t sizes[50];
+    struct world *world = world_open_in_amber(2, NULL);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    WAIT_UNTIL(client->open);
+    struct peer *server = node_peer(&world->nodes[0], 0);
+    is_held = may_go_on = false;
+    assert_int_equal(pthread_create(&thread, NULL, hold_node, &world->nodes[0]), 0);
+    WAIT_UNTIL(is_held);
+    for (uint32_t i = 0; i < 50; i++) {
+        sizes[i] = BIG;
+    }
+    peer_send_from_test(client, sizes, 50);
+    if (is_closing) {
+        peer_disconnect_from_test(client);
+    }
+    node_run(client->node, disconnect_at_once, client);
+    expect_closed(client, SL_OK);
+    may_go_on = true;
+    pthread_join(thread, NULL);
+    WAIT_UNTIL(server->closed == 1);
+    world_close(world);
+}
+
+SL_CASE(disconnect__at_once)
+{
+    disconnect_from_idle_peer(false);
+}
+
+SL_CASE(disconnect__at_once_while_closing)
+{
+    disconnect_from_idle_peer(true);
 }
 
 WORLD_CASE(disconnect__while_connecting, world_open(2, NULL))
