@@ -25,8 +25,8 @@ struct sl_endpoint {
     /* The host name that `host`, an address, was resolved from: certificates are checked against
      * it. "": none. Neither parsed nor formatted. */
     char name[SL_LIMIT_ENDPOINT_BYTES];
-    /* dpdk: the text behind "dpdk://" if it names a device; "": it does not. Only for the local
-     * listener, so it is not formatted. */
+    /* The local device; "": any. dpdk: a listener's, the text behind "dpdk://" if it names one.
+     * tcp: the numeric address of this host that a connect comes from. Not formatted. */
     char device[SL_LIMIT_ENDPOINT_BYTES];
 };
 

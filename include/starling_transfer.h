@@ -57,8 +57,9 @@ struct sl_transfer_options {
      * address), "etcd://h:p,h:p", "etcds://", "h:p" (etcd), "http://h:p/path", "https://". NULL:
      * "P2PHANDSHAKE". */
     const char *metadata;
-    /* What to listen on for data: at most one tcp://host:port, and shm://, with a comma between
-     * them. Others are UNSUPPORTED in this version. NULL: TCP on the host of the name, and shm. */
+    /* What moves data, up to 8, with commas between them: tcp://address:port for each address of
+     * this host to use (if several, connections come from them too), and shm://. Others are
+     * UNSUPPORTED in this version. NULL: shm. Without tcp://, TCP at the name's host is added. */
     const char *endpoints;
     const char *nic_priority_matrix; /* JSON text; NULL: discovered */
     /* UNSUPPORTED in this version: leave these four zero. */
@@ -76,8 +77,7 @@ struct sl_transfer_options {
     const char *tls_certificate, *tls_key, *tls_authority; /* all three or none: PEM files */
     const char *tls_peer_name;
     bool insecure; /* allows an engine that listens beyond loopback without a secret */
-    /* Lanes: data connections of each reactor to a peer, over all its rails. A rail is a pair of a
-     * local address and an endpoint of the peer. 0: 2. */
+    /* Data connections of each reactor over a rail: a local device and one of the peer. 0: 2. */
     uint32_t lanes;
     uint32_t slice_bytes;      /* a request is moved in slices of at most this; 0: 1 MiB */
     uint32_t stall_ms;         /* a lane without an answer for this long is broken; 0: 2000 */

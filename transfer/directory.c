@@ -44,9 +44,9 @@ static void list_endpoints(const struct sl_transfer *transfer, char text[ENDPOIN
 {
     size_t used = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < transfer->settings.reactor_count; i++) {
+    for (uint32_t i = 0; i < transfer->endpoint_count; i++) {
         char one[ENDPOINTS_TEXT_BYTES];
-        sl_endpoint_format(&transfer->ios[i].endpoint, one, sizeof one);
+        sl_endpoint_format(&transfer->endpoints[i], one, sizeof one);
         const size_t length = strlen(one) + (used > 0 ? 1 : 0);
         if (used + length < ENDPOINTS_BYTES) {
             (void)snprintf(text + used, ENDPOINTS_BYTES - used, "%s%s", used > 0 ? "," : "", one);

@@ -11,7 +11,6 @@
 #include "transfer/directory.h"
 #include "transfer/error.h"
 #include "transfer/inbox.h"
-#include "transfer/mapped.h"
 #include "transfer/memory.h"
 #include "transfer/segment.h"
 #include "transfer/target.h"
@@ -119,6 +118,7 @@ static void transfer_free(struct sl_transfer *transfer)
     sl_transfer_settings_fini(&transfer->settings);
     free(transfer->reactors);
     free(transfer->ios);
+    free(transfer->endpoints);
     free(transfer);
 }
 
@@ -130,7 +130,6 @@ static int start(struct sl_transfer *transfer)
     }
     err = start_reactors(transfer);
     err = err != 0 ? err : call_all(transfer, sl_transfer_io_start);
-    err = err != 0 ? err : call_all(transfer, sl_transfer_mapped_start);
     err = err != 0 ? err : call_all(transfer, sl_transfer_target_listen);
     struct sl_transfer_call control = {.run = sl_transfer_target_listen_for_control};
     err = err != 0 ? err : sl_transfer_io_call(&transfer->ios[0], &control);

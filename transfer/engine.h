@@ -16,6 +16,8 @@ struct sl_transfer {
     uint64_t incarnation;              /* random */
     struct sl_reactor **reactors;      /* [settings.reactor_count] */
     struct sl_transfer_io *ios;        /* likewise */
+    struct sl_endpoint *endpoints;     /* device.h: where peers reach the engine */
+    uint32_t endpoint_count;
     struct sl_port_set *ports;
     struct sl_names *names; /* directory.h; the first reactor's; NULL: P2PHANDSHAKE */
     bool is_published;      /* the store has the engine's record */

@@ -128,7 +128,7 @@ bool sl_transfer_io_may_send(struct sl_transfer_io *io, uint32_t bytes)
 
 /* Start and stop */
 
-static int open_all(struct sl_transfer_io *io)
+static int open_all(struct sl_transfer_io *io, char *text, size_t text_bytes)
 {
     const struct sl_transfer_settings *settings = &io->engine->settings;
     int err = sl_outbox_init(&io->outbox, OUTBOX_BYTES, settings->checksum);
@@ -136,13 +136,10 @@ static int open_all(struct sl_transfer_io *io)
     io->table = err == 0 ? calloc(1, sizeof *io->table) : NULL;
     io->discard = err == 0 ? malloc(SL_LIMIT_FRAME_PAYLOAD_BYTES) : NULL;
     if (io->table == NULL || io->discard == NULL) {
+        (void)snprintf(text, text_bytes, "no memory for an I/O thread");
         return SL_ERR_NO_MEMORY;
     }
-    const struct sl_transfer_setup *setup = &io->engine->setup;
-    const struct sl_transport_ops *ops = setup->find_transport != NULL
-                                             ? setup->find_transport(SL_ENDPOINT_TCP)
-                                             : sl_builtin_find(SL_ENDPOINT_TCP);
-    return sl_transport_open(ops, io->reactor, &settings->transport, &io->tcp);
+    return sl_transfer_device_open_all(io, text, text_bytes);
 }
 
 void sl_transfer_io_start(struct sl_transfer_io *io, struct sl_transfer_call *call)
@@ -150,25 +147,22 @@ void sl_transfer_io_start(struct sl_transfer_io *io, struct sl_transfer_call *ca
     sl_reactor_excuse_turn(io->reactor);
     sl_list_init(&io->guests);
     sl_list_init(&io->removals);
+    sl_list_init(&io->unmapping);
     sl_list_init(&io->work);
     sl_list_init(&io->later);
-    int err = open_all(io);
+    char text[SL_TRANSFER_REASON_BYTES] = "started";
+    const int err = open_all(io, text, sizeof text);
     io->source = (struct sl_reactor_source){.name = "transfer", .poll = poll, .arm = arm};
     io->retry.run = retry;
     sl_reactor_add_source(io->reactor, &io->source);
     io->has_source = true;
-    sl_transfer_io_answer(call, err, "cannot start an I/O thread: %s", sl_err_name(err));
+    sl_transfer_io_answer(call, err, "%s", text);
 }
 
 void sl_transfer_io_stop(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     sl_reactor_excuse_turn(io->reactor);
-    if (io->shm != NULL) {
-        sl_transport_close(&io->shm);
-    }
-    if (io->tcp != NULL) {
-        sl_transport_close(&io->tcp);
-    }
+    sl_transfer_device_close_all(io);
     if (io->has_source) {
         sl_reactor_remove_source(io->reactor, &io->source);
         sl_reactor_disarm(io->reactor, &io->retry);

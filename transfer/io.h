@@ -1,11 +1,11 @@
-/* The part of an engine that lives on one of its reactors: transport, outgoing frames, the table of
+/* The part of an engine that lives on one of its reactors: devices, outgoing frames, the table of
  * registered memory, and the work to be done at the end of a turn. Owner reactor. */
 #ifndef SL_TRANSFER_IO_H
 #define SL_TRANSFER_IO_H
 
 #include "net/outbox.h"
 #include "reactor/completion.h"
-#include "transfer/settings.h"
+#include "transfer/device.h"
 #include "transfer/table.h"
 
 struct sl_port;
@@ -31,20 +31,16 @@ struct sl_transfer_io {
     struct sl_transfer *engine;
     struct sl_reactor *reactor;
     uint32_t index;
-    struct sl_transport *tcp;
-    struct sl_transport *shm; /* mapped.h; NULL: there is none */
+    struct sl_transfer_device devices[SL_TRANSFER_SETTINGS_ENDPOINTS_MAX];
     struct sl_outbox outbox;
     bool has_outbox, has_source;
     struct sl_transfer_table *table;
-    void *discard;               /* receives what a peer sends for a request that was refused */
-    struct sl_endpoint endpoint; /* where peers reach this reactor */
-    /* Of the first reactor: where peers on this host map memory. Port 0: nowhere. */
-    struct sl_endpoint shm_endpoint;
-    struct sl_list unmapping;             /* mapped.c: regions that peers have to unmap */
-    uint64_t guest_count;                 /* accepted so far */
-    struct sl_transfer_inbox inbox;       /* of the first reactor */
-    struct sl_list guests;                /* target.h: connections of peers */
-    struct sl_list removals;              /* memory.c: they wait until memory is unused */
+    void *discard;                  /* receives what a peer sends for a request that was refused */
+    struct sl_list unmapping;       /* mapped.c: regions that peers have to unmap */
+    uint64_t guest_count;           /* accepted so far */
+    struct sl_transfer_inbox inbox; /* of the first reactor */
+    struct sl_list guests;          /* target.h: connections of peers */
+    struct sl_list removals;        /* memory.c: they wait until memory is unused */
     struct sl_transfer_work removal_work; /* looks at them */
     /* Of the limit on sent bytes: what may be sent now; below 0: the last slice exceeded it. */
     int64_t tokens;
@@ -83,7 +79,7 @@ void sl_transfer_io_wake(struct sl_transfer_io *io, struct sl_transfer_work *wor
 /* Takes the bytes from this reactor's share of bytes_per_s_max. False: not now, try again later. */
 bool sl_transfer_io_may_send(struct sl_transfer_io *io, uint32_t bytes);
 
-/* Run functions of calls. start opens the transport and allocates; errors: NO_MEMORY, UNSUPPORTED.
+/* Run functions of calls. start opens the devices and allocates; errors: NO_MEMORY, UNSUPPORTED.
  * stop closes all connections and frees; nothing may be in progress. */
 void sl_transfer_io_start(struct sl_transfer_io *io, struct sl_transfer_call *call);
 void sl_transfer_io_stop(struct sl_transfer_io *io, struct sl_transfer_call *call);

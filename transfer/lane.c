@@ -136,7 +136,7 @@ int sl_transfer_lane_open(struct sl_transfer_lane *lane,
     (void)snprintf(peer_name, sizeof peer_name, "%.40s lane %u", options->peer_name,
                    options->number);
     const struct sl_session_options session = {
-        .transport = io->tcp,
+        .transport = io->devices[0].transport,
         .outbox = &io->outbox,
         .endpoint = *options->endpoint,
         .hello = {.purpose = SL_MESSAGE_PURPOSE_TRANSFER,

@@ -19,7 +19,7 @@
 static void region_added(void *ctx, uint64_t key, const struct sl_transport_rma_token *token,
                          int err)
 {
-    struct sl_transfer_io *io = ctx;
+    struct sl_transfer_io *io = ((struct sl_transfer_device *)ctx)->io;
     struct sl_transfer_region *region = sl_transfer_table_find(io->table, key);
     struct sl_transfer_call *call = region->adding;
     region->adding = NULL;
@@ -37,7 +37,7 @@ static void region_added(void *ctx, uint64_t key, const struct sl_transport_rma_
  * unmaps it: the peer writes to pages that no process reads. */
 static void region_removed(void *ctx, uint64_t key, int err)
 {
-    struct sl_transfer_io *io = ctx;
+    struct sl_transfer_io *io = ((struct sl_transfer_device *)ctx)->io;
     SL_LIST_FOREACH (link, &io->unmapping) {
         struct sl_transfer_region *region = SL_CONTAINER_OF(link, struct sl_transfer_region, link);
         if (region->memory.key == key) {
@@ -57,9 +57,10 @@ bool sl_transfer_mapped_add(struct sl_transfer_io *io, struct sl_transfer_region
     const struct sl_rma_memory *memory = &region->memory;
     const unsigned access = (memory->peers_read ? SL_TRANSPORT_RMA_PEERS_READ : 0U) |
                             (memory->peers_write ? SL_TRANSPORT_RMA_PEERS_WRITE : 0U);
-    if (io->shm_endpoint.port == 0 || access == 0 ||
-        sl_transport_rma_region_add(io->shm, memory->key, memory->base, memory->bytes, access) !=
-            0) {
+    const struct sl_transfer_device *device = sl_transfer_device_find(io, SL_ENDPOINT_SHM);
+    if (device == NULL || device->endpoint.port == 0 || access == 0 ||
+        sl_transport_rma_region_add(device->transport, memory->key, memory->base, memory->bytes,
+                                    access) != 0) {
         return false;
     }
     region->adding = call;
@@ -72,7 +73,8 @@ void sl_transfer_mapped_remove(struct sl_transfer_io *io, struct sl_transfer_reg
         region->is_mapped = false;
         region->is_unmapping = true;
         sl_list_append(&io->unmapping, &region->link);
-        sl_transport_rma_region_remove(io->shm, region->memory.key);
+        sl_transport_rma_region_remove(sl_transfer_device_find(io, SL_ENDPOINT_SHM)->transport,
+                                       region->memory.key);
     }
 }
 
@@ -102,7 +104,7 @@ static void completed(void *ctx, struct sl_conn *conn, void *cookie, int err)
     finish(SL_CONTAINER_OF(slice->home, struct sl_transfer_mapped, free), slice, err);
 }
 
-static const struct sl_transport_rma_events rma_events = {
+const struct sl_transport_rma_events sl_transfer_mapped_rma_events = {
     .region_added = region_added, .region_removed = region_removed, .completed = completed};
 
 static void end_all(struct sl_transfer_mapped *mapped, int err)
@@ -173,7 +175,7 @@ static int open_session(struct sl_transfer_mapped *mapped,
     char peer_name[SL_MESSAGE_NAME_BYTES];
     (void)snprintf(peer_name, sizeof peer_name, "%.40s shared memory", options->peer_name);
     const struct sl_session_options session = {
-        .transport = mapped->io->shm,
+        .transport = sl_transfer_device_find(mapped->io, SL_ENDPOINT_SHM)->transport,
         .outbox = &mapped->io->outbox,
         .endpoint = *mapped->endpoint,
         .hello = {.purpose = SL_MESSAGE_PURPOSE_TRANSFER,
@@ -268,20 +270,4 @@ void sl_transfer_mapped_break(struct sl_transfer_mapped *mapped, const char *why
         sl_session_conn(mapped->session)->is_abrupt = true;
         sl_session_reconnect(mapped->session, why);
     }
-}
-
-/* Start */
-
-void sl_transfer_mapped_start(struct sl_transfer_io *io, struct sl_transfer_call *call)
-{
-    const struct sl_transfer *engine = io->engine;
-    const bool is_simulated = engine->setup.find_transport != NULL;
-    sl_reactor_excuse_turn(io->reactor);
-    sl_list_init(&io->unmapping);
-    if (engine->settings.has_shm && !is_simulated && sl_reactor_ring(io->reactor) != NULL &&
-        sl_transport_open(sl_builtin_find(SL_ENDPOINT_SHM), io->reactor,
-                          &engine->settings.transport, &io->shm) == 0) {
-        (void)sl_transport_rma_open(io->shm, &rma_events, io);
-    }
-    sl_transfer_io_answer(call, 0, "started");
 }

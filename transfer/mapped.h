@@ -11,9 +11,8 @@
 
 /* The target's side */
 
-/* Run function of a call: opens the transport, unless the settings or the system exclude it; then
- * io->shm stays NULL. sl_transfer_io_stop closes it. No error. */
-void sl_transfer_mapped_start(struct sl_transfer_io *io, struct sl_transfer_call *call);
+/* Of a device; its context is the device. */
+extern const struct sl_transport_rma_events sl_transfer_mapped_rma_events;
 
 /* On the first reactor: begins to offer the region to peers on this host. True: the call is
  * answered, and the region announced, in a later turn. False: it cannot be mapped. */

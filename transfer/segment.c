@@ -74,7 +74,8 @@ static void take_update(void *ctx, uint64_t index, uint64_t b)
         route->endpoints = segment->endpoints;
         route->endpoint_count = segment->endpoint_count;
         route->incarnation = segment->incarnation;
-        route->mapped.endpoint = route->io->shm != NULL && segment->shm_endpoint.port != 0
+        route->mapped.endpoint = sl_transfer_device_find(route->io, SL_ENDPOINT_SHM) != NULL &&
+                                         segment->shm_endpoint.port != 0
                                      ? &segment->shm_endpoint
                                      : NULL;
         sl_transfer_route_set_remote(route, update->remote);
@@ -469,7 +470,7 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
     struct sl_transfer_segment *segment = open->segment;
     const struct sl_transfer *engine = segment->engine;
     const struct sl_session_options options = {
-        .transport = io->tcp,
+        .transport = io->devices[0].transport,
         .outbox = &io->outbox,
         .endpoint = segment->endpoint,
         .hello = {.purpose = SL_MESSAGE_PURPOSE_TRANSFER,
@@ -738,7 +739,7 @@ static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call 
                                                                       : SL_TRANSFER_RAILS_MAX;
     for (uint32_t i = 0; i < out->rail_count; i++) {
         (void)snprintf(out->rails[i].local, sizeof out->rails[i].local, "%.250s",
-                       segment->engine->settings.data.host);
+                       segment->engine->settings.endpoints[0].host);
         sl_endpoint_format(&segment->endpoints[i], out->rails[i].remote,
                            sizeof out->rails[i].remote);
     }

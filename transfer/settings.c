@@ -77,61 +77,73 @@ static int find_address(struct sl_endpoint *out)
 
 static int take_name(struct sl_transfer_settings *out, const struct sl_transfer_options *options)
 {
-    int err = options->name == NULL ? find_address(&out->control)
-                                    : sl_transfer_settings_parse_name(options->name, &out->control);
-    out->data = out->control;
-    out->data.port = 0;
-    return err;
+    return options->name == NULL ? find_address(&out->control)
+                                 : sl_transfer_settings_parse_name(options->name, &out->control);
+}
+
+/* Those of TCP come first. */
+static int add_endpoint(struct sl_transfer_settings *out, const struct sl_endpoint *added)
+{
+    const uint32_t index = added->scheme == SL_ENDPOINT_TCP ? out->tcp_count : out->endpoint_count;
+    for (uint32_t i = 0; i < out->endpoint_count; i++) {
+        if (out->endpoints[i].scheme == added->scheme &&
+            strcmp(out->endpoints[i].host, added->host) == 0) {
+            return sl_transfer_fail(SL_ERR_INVALID, "endpoints: %s at %s is there twice",
+                                    sl_endpoint_scheme_name(added->scheme), added->host);
+        }
+    }
+    if (out->endpoint_count == SL_TRANSFER_SETTINGS_ENDPOINTS_MAX) {
+        return sl_transfer_fail(SL_ERR_TOO_LARGE, "endpoints: more than %d",
+                                SL_TRANSFER_SETTINGS_ENDPOINTS_MAX);
+    }
+    memmove(&out->endpoints[index + 1], &out->endpoints[index],
+            (out->endpoint_count - index) * sizeof *added);
+    out->endpoints[index] = *added;
+    out->tcp_count += added->scheme == SL_ENDPOINT_TCP ? 1 : 0;
+    out->endpoint_count++;
+    return 0;
+}
+
+/* At the host of the name, any port. */
+static int add_standard(struct sl_transfer_settings *out, enum sl_endpoint_scheme scheme)
+{
+    struct sl_endpoint endpoint = out->control;
+    endpoint.scheme = scheme;
+    endpoint.port = 0;
+    return add_endpoint(out, &endpoint);
 }
 
 static int take_endpoint(struct sl_transfer_settings *out, const char *text)
 {
     char reason[SL_LIMIT_ENDPOINT_BYTES];
-    if (strcmp(text, "shm://") == 0) {
-        out->has_shm = true;
-        return 0;
-    }
     struct sl_endpoint endpoint;
-    int err = sl_endpoint_parse(text, &endpoint, reason, sizeof reason);
-    if (err != 0) {
-        return sl_transfer_fail(err, "endpoints: %s", reason);
+    if (strcmp(text, "shm://") == 0) {
+        return add_standard(out, SL_ENDPOINT_SHM);
+    }
+    if (sl_endpoint_parse(text, &endpoint, reason, sizeof reason) != 0) {
+        return sl_transfer_fail(SL_ERR_INVALID, "endpoints: %s", reason);
     }
     if (endpoint.scheme != SL_ENDPOINT_TCP) {
         return sl_transfer_fail(SL_ERR_UNSUPPORTED,
-                                "endpoints %s: this version takes tcp://host:port and shm://",
+                                "endpoints: %s: this version takes tcp://host:port and shm://",
                                 text);
     }
-    out->data = endpoint;
-    return 0;
+    return add_endpoint(out, &endpoint);
 }
 
-/* Without tcp:// data of private memory moves over the host of the name. */
+/* Without tcp://, TCP at the host of the name moves what no other device can. */
 static int take_endpoints(struct sl_transfer_settings *out, const char *endpoints)
 {
-    if (endpoints == NULL) {
-        out->has_shm = true;
-        return 0;
-    }
-    uint32_t tcp_count = 0;
-    for (;;) {
+    int err = endpoints == NULL ? add_standard(out, SL_ENDPOINT_SHM) : 0;
+    out->names_endpoints = endpoints != NULL;
+    while (err == 0 && endpoints != NULL) {
         char one[SL_LIMIT_ENDPOINT_BYTES];
         const size_t length = strcspn(endpoints, ",");
         (void)snprintf(one, sizeof one, "%.*s", (int)length, endpoints);
-        const int err = take_endpoint(out, one);
-        if (err != 0) {
-            return err;
-        }
-        tcp_count += starts_with(one, "shm") ? 0 : 1;
-        if (tcp_count > 1) {
-            return sl_transfer_fail(SL_ERR_UNSUPPORTED,
-                                    "endpoints: this version takes one tcp://host:port, not %s too",
-                                    one);
-        }
-        if (endpoints[length] == '\0') {
-            return 0;
-        }
-        endpoints += length + 1;
+        err = take_endpoint(out, one);
+        endpoints = endpoints[length] == ',' ? endpoints + length + 1 : NULL;
     }
+    return err == 0 && out->tcp_count == 0 ? add_standard(out, SL_ENDPOINT_TCP) : err;
 }
 
 /* The files for TLS are those of the engine. */
@@ -217,21 +229,18 @@ static int take_tls(struct sl_transfer_settings *out, const struct sl_transfer_o
     return 0;
 }
 
-static int check_exposure(const struct sl_transfer_settings *settings)
+static int check_exposure(const struct sl_endpoint *endpoint)
 {
-    const struct sl_endpoint *endpoints[] = {&settings->control, &settings->data};
-    for (uint32_t i = 0; i < 2; i++) {
-        if (!sl_endpoint_is_loopback(endpoints[i])) {
-            char text[SL_LIMIT_ENDPOINT_BYTES];
-            sl_endpoint_format(endpoints[i], text, sizeof text);
-            return sl_transfer_fail(SL_ERR_REFUSED,
-                                    "%s is open to the network, and there is no secret: give one, "
-                                    "or a name on 127.0.0.1, or insecure when the network is "
-                                    "trusted",
-                                    text);
-        }
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    if (endpoint->scheme == SL_ENDPOINT_SHM || sl_endpoint_is_loopback(endpoint)) {
+        return 0;
     }
-    return 0;
+    sl_endpoint_format(endpoint, text, sizeof text);
+    return sl_transfer_fail(SL_ERR_REFUSED,
+                            "%s is open to the network, and there is no secret: give one, or a "
+                            "name and endpoints on 127.0.0.1, or insecure when the network is "
+                            "trusted",
+                            text);
 }
 
 static int take_security(struct sl_transfer_settings *out,
@@ -246,7 +255,10 @@ static int take_security(struct sl_transfer_settings *out,
         out->secret.byte_count = (uint32_t)options->secret_bytes;
         memcpy(out->secret.bytes, options->secret, options->secret_bytes);
     } else if (!options->insecure) {
-        int err = check_exposure(out);
+        int err = check_exposure(&out->control);
+        for (uint32_t i = 0; err == 0 && i < out->endpoint_count; i++) {
+            err = check_exposure(&out->endpoints[i]);
+        }
         if (err != 0) {
             return err;
         }

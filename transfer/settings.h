@@ -11,14 +11,19 @@
 #define SL_TRANSFER_SETTINGS_LANES           2
 #define SL_TRANSFER_SETTINGS_LANES_MAX       64
 #define SL_TRANSFER_SETTINGS_STALL_MS        2000
+#define SL_TRANSFER_SETTINGS_ENDPOINTS_MAX   8
 #define SL_TRANSFER_SETTINGS_IDLE_NS         (60 * SL_CLOCK_NS_PER_S)
 #define SL_TRANSFER_SETTINGS_START_MS        15000 /* above the lease of an older record */
 #define SL_TRANSFER_SETTINGS_SLICE_BYTES     (1U << 20)
 #define SL_TRANSFER_SETTINGS_SLICE_BYTES_MIN (4U << 10)
 
 struct sl_transfer_settings {
-    struct sl_endpoint control;           /* of the engine's name; port 0: any */
-    struct sl_endpoint data;              /* TCP; port 0: any, one for each reactor */
+    struct sl_endpoint control; /* of the engine's name; port 0: any */
+    /* One for each device; port 0: any, else the first of one for each reactor. First the tcp_count
+     * endpoints of TCP, at least one. */
+    struct sl_endpoint endpoints[SL_TRANSFER_SETTINGS_ENDPOINTS_MAX];
+    uint32_t endpoint_count, tcp_count;
+    bool names_endpoints;                 /* the options do */
     struct sl_metastore_address metadata; /* its strings are those of tls */
     char *matrix;                         /* NIC priority matrix, as JSON; NULL: none */
     struct sl_secret secret;
@@ -29,7 +34,6 @@ struct sl_transfer_settings {
     uint64_t idle_ns;         /* lanes that are not used for so long are closed */
     uint64_t bytes_per_s_max; /* 0: none */
     bool polling, pin_cores, checksum;
-    bool has_shm; /* peers on this host may map memory */
 };
 
 /* Errors, with the reason in sl_transfer_last_error: INVALID, REFUSED (open to the network without

@@ -34,7 +34,8 @@ enum guest_state {
 struct guest {
     struct sl_list_link link; /* of io->guests */
     struct sl_transfer_io *io;
-    uint64_t number; /* unique on its reactor */
+    const struct sl_transfer_device *device; /* that it was accepted on */
+    uint64_t number;                         /* unique on its reactor */
     struct sl_conn *conn;
     struct sl_outbox_queue queue;
     enum guest_state state;
@@ -126,15 +127,7 @@ static bool is_open_to_peers(const struct sl_transfer_region *region)
     return (region->memory.peers_read || region->memory.peers_write) && region->adding == NULL;
 }
 
-/* In the list that peers receive; the endpoint of shared memory comes behind them. */
-static uint32_t count_endpoints(const struct sl_transfer *engine)
-{
-    return engine->settings.reactor_count < SL_MESSAGE_ENDPOINTS_MAX
-               ? engine->settings.reactor_count
-               : SL_MESSAGE_ENDPOINTS_MAX - 1;
-}
-
-static void fill_buffer(const struct sl_transfer *engine, const struct sl_transfer_region *region,
+static void fill_buffer(struct sl_transfer_io *io, const struct sl_transfer_region *region,
                         struct sl_message_buffer *out)
 {
     *out = (struct sl_message_buffer){
@@ -147,15 +140,14 @@ static void fill_buffer(const struct sl_transfer *engine, const struct sl_transf
     (void)snprintf(out->location, sizeof out->location, "%s", region->location);
     if (region->is_mapped) {
         out->token_count = 1;
-        out->tokens[0].endpoint = (uint16_t)count_endpoints(engine);
+        out->tokens[0].endpoint = sl_transfer_device_find(io, SL_ENDPOINT_SHM)->list_index;
         out->tokens[0].byte_count = sizeof region->token;
         memcpy(out->tokens[0].bytes, &region->token, sizeof region->token);
     }
 }
 
 /* Fills the page of buffers at addresses above this one. */
-static void fill_page(const struct sl_transfer_io *io, uint64_t above,
-                      struct sl_message_segment *out)
+static void fill_page(struct sl_transfer_io *io, uint64_t above, struct sl_message_segment *out)
 {
     const struct sl_transfer_table *table = io->table;
     for (uint32_t i = 0; i < table->count; i++) {
@@ -167,31 +159,26 @@ static void fill_page(const struct sl_transfer_io *io, uint64_t above,
             out->more = true;
             return;
         }
-        fill_buffer(io->engine, region, &out->buffers.items[out->buffers.count++]);
+        fill_buffer(io, region, &out->buffers.items[out->buffers.count++]);
     }
 }
 
 /* Only the first page has this. */
 static bool fill_head(const struct sl_transfer *engine, struct sl_message_segment *out)
 {
-    const uint32_t count = count_endpoints(engine);
-    const struct sl_endpoint *shm = &engine->ios[0].shm_endpoint;
     const char *matrix = engine->settings.matrix;
-    out->endpoints = calloc(count + 1, sizeof *out->endpoints);
+    out->endpoints = calloc(engine->endpoint_count, sizeof *out->endpoints);
     out->matrix = matrix != NULL ? strdup(matrix) : NULL;
     if (out->endpoints == NULL || (out->matrix == NULL && matrix != NULL)) {
         return false;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        sl_endpoint_format(&engine->ios[i].endpoint, out->endpoints[i].endpoint,
+    for (uint32_t i = 0; i < engine->endpoint_count; i++) {
+        sl_endpoint_format(&engine->endpoints[i], out->endpoints[i].endpoint,
                            sizeof out->endpoints[i].endpoint);
     }
-    out->endpoint_count = count;
-    if (shm->port != 0) {
+    out->endpoint_count = engine->endpoint_count;
+    if (sl_transfer_device_find(&engine->ios[0], SL_ENDPOINT_SHM) != NULL) {
         sl_shm_host(out->host);
-        sl_endpoint_format(shm, out->endpoints[count].endpoint,
-                           sizeof out->endpoints[count].endpoint);
-        out->endpoint_count++;
     }
     return true;
 }
@@ -249,7 +236,7 @@ void sl_transfer_target_added(struct sl_transfer_io *io,
     }
     for (uint32_t i = 0; i < count; i++) {
         if (is_open_to_peers(&items[i]->regions[0])) {
-            fill_buffer(io->engine, &items[i]->regions[0], &buffers->items[buffers->count++]);
+            fill_buffer(io, &items[i]->regions[0], &buffers->items[buffers->count++]);
         }
         if (buffers->count == most || (i + 1 == count && buffers->count > 0)) {
             notify_all(io, &message);
@@ -413,11 +400,6 @@ static void welcome(struct guest *guest)
     }
 }
 
-static bool is_on_shm(const struct guest *guest)
-{
-    return guest->conn->transport == guest->io->shm;
-}
-
 /* The peer has proved the secret, or there is none. */
 static void admit(struct guest *guest)
 {
@@ -428,11 +410,12 @@ static void admit(struct guest *guest)
     } else if (hello->incarnation != 0 && hello->incarnation != engine->incarnation) {
         refuse(guest, SL_ERR_REFUSED, "%s has another incarnation: its process was restarted",
                engine->name);
-    } else if (hello->lane == 0 && (guest->io->index != 0 || is_on_shm(guest))) {
+    } else if (hello->lane == 0 &&
+               (guest->io->index != 0 || guest->device->scheme != SL_ENDPOINT_TCP)) {
         refuse(guest, SL_ERR_REFUSED, "control connections go to %s", engine->name);
     } else if (hello->lane > 0 && (guest->rma = calloc(1, sizeof *guest->rma)) == NULL) {
         refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more lane", engine->name);
-    } else if (is_on_shm(guest) && sl_transport_rma_admit(guest->conn) != 0) {
+    } else if (guest->device->is_one_sided && sl_transport_rma_admit(guest->conn) != 0) {
         refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more peer", engine->name);
     } else {
         welcome(guest);
@@ -586,7 +569,8 @@ static void received_data(struct guest *guest, const struct sl_transport_message
 
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
-    struct sl_transfer_io *io = ctx;
+    struct sl_transfer_device *device = ctx;
+    struct sl_transfer_io *io = device->io;
     struct guest *guest = calloc(1, sizeof *guest);
     conn->user = guest;
     if (guest == NULL) {
@@ -594,6 +578,7 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
         return;
     }
     guest->io = io;
+    guest->device = device;
     guest->number = io->guest_count++;
     guest->conn = conn;
     guest->work.run = pump;
@@ -745,50 +730,41 @@ void sl_transfer_target_leave(struct sl_transfer *engine)
 
 /* Listening */
 
-static void answer_listening(struct sl_transfer_call *call, int err)
+static void answer_listening(struct sl_transfer_call *call, const struct sl_endpoint *wanted,
+                             int err)
 {
-    sl_transfer_io_answer(call, err, "cannot listen on %s: %s",
-                          call->io->engine->settings.control.host, sl_err_name(err));
-}
-
-/* An error, which the transport logs, leaves TCP. */
-static void listen_on_shm(struct sl_transfer_io *io)
-{
-    struct sl_endpoint wanted = io->engine->settings.data;
-    struct sl_endpoint bound;
-    wanted.scheme = SL_ENDPOINT_SHM;
-    wanted.port = 0;
-    if (sl_transport_listen(io->shm, &wanted, &guest_events, io, &bound) == 0) {
-        io->shm_endpoint = bound;
-    }
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(wanted, text, sizeof text);
+    sl_transfer_io_answer(call, err, "cannot listen on %s: %s", text, sl_err_name(err));
 }
 
 void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    struct sl_endpoint wanted = io->engine->settings.data;
+    const struct sl_transfer_settings *settings = &io->engine->settings;
+    int err = 0;
+    uint32_t i = 0;
     if (io->index == 0) {
         sl_transfer_inbox_init(&io->inbox);
     }
-    if (wanted.port != 0) {
-        wanted.port = (uint16_t)(wanted.port + io->index);
+    for (; err == 0 && i < settings->endpoint_count; i++) {
+        err = sl_transfer_device_listen(&io->devices[i], &guest_events);
     }
-    const int err = sl_transport_listen(io->tcp, &wanted, &guest_events, io, &io->endpoint);
-    if (err == 0 && io->index == 0 && io->shm != NULL) {
-        listen_on_shm(io);
-    }
-    answer_listening(call, err);
+    answer_listening(call, &settings->endpoints[i - 1], err);
 }
 
 void sl_transfer_target_listen_for_control(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer *engine = io->engine;
+    const struct sl_endpoint *wanted = &engine->settings.control;
     struct sl_endpoint bound;
-    const int err =
-        sl_transport_listen(io->tcp, &engine->settings.control, &guest_events, io, &bound);
+    int err = sl_transfer_device_list(engine);
+    err = err != 0 ? err
+                   : sl_transport_listen(io->devices[0].transport, wanted, &guest_events,
+                                         &io->devices[0], &bound);
     if (err == 0) {
-        const bool is_v6 = strchr(engine->settings.control.host, ':') != NULL;
+        const bool is_v6 = strchr(wanted->host, ':') != NULL;
         (void)snprintf(engine->name, sizeof engine->name, is_v6 ? "[%.230s]:%u" : "%.230s:%u",
-                       engine->settings.control.host, bound.port);
+                       wanted->host, bound.port);
     }
-    answer_listening(call, err);
+    answer_listening(call, wanted, err);
 }

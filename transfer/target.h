@@ -9,7 +9,7 @@
 
 struct sl_transfer_registration;
 
-/* Run functions of calls. The first listens for lanes and sets io->endpoint. The second, on the
+/* Run functions of calls. The first listens for lanes on all devices. The second, on the
  * first reactor when all listen for lanes, listens for control connections, whose peers are told
  * all endpoints, and sets the engine's name. Errors: IN_USE, NOT_FOUND, IO. */
 void sl_transfer_target_listen(struct sl_transfer_io *io, struct sl_transfer_call *call);

@@ -247,7 +247,14 @@ static int open_socket(struct sl_tcp *tcp, const struct sl_endpoint *endpoint,
         sl_transport_warn(&tcp->base, "cannot connect to %s: %s", endpoint->host, reason);
         return err;
     }
-    return sl_tcp_socket_open(tcp, address->ss_family, out_fd);
+    err = sl_tcp_socket_open(tcp, address->ss_family, out_fd);
+    if (err == 0 && endpoint->device[0] != '\0' &&
+        (err = sl_tcp_socket_bind(*out_fd, endpoint->device)) != 0) {
+        sl_transport_warn(&tcp->base, "cannot connect to %s from %s: %s", endpoint->host,
+                          endpoint->device, sl_err_name(err));
+        close(*out_fd);
+    }
+    return err;
 }
 
 int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,

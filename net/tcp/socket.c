@@ -129,6 +129,19 @@ int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage
     return 0;
 }
 
+int sl_tcp_socket_bind(int fd, const char *local)
+{
+    struct sl_endpoint from = {.scheme = SL_ENDPOINT_TCP};
+    struct sockaddr_storage address;
+    socklen_t bytes;
+    (void)snprintf(from.host, sizeof from.host, "%s", local);
+    (void)set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1); /* else it runs out of ports early */
+    return sl_endpoint_resolve(&from, true, &address, &bytes, NULL, 0) == 0 &&
+                   bind(fd, (const struct sockaddr *)&address, bytes) == 0
+               ? 0
+               : SL_ERR_NOT_FOUND;
+}
+
 static void read_available(char *text, size_t text_bytes)
 {
     snprintf(text, text_bytes, "unknown");

@@ -40,6 +40,10 @@ int sl_tcp_socket_err(int system_errno);
 int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage *address,
                          socklen_t address_bytes, int *out_fd);
 
+/* Binds a socket that will connect to a numeric address of this host; the kernel chooses the port
+ * when it connects. Errors: NOT_FOUND: this host lacks it, or it is of another family. */
+int sl_tcp_socket_bind(int fd, const char *local);
+
 /* Checks that the kernel has this congestion control. Errors: INVALID, with a log line that lists
  * the available ones. */
 int sl_tcp_socket_check_congestion(const char *name);

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -89,6 +90,28 @@ WORLD_CASE(connect__unknown_name, world_open(2, NULL))
     WAIT_UNTIL(client->open);
     struct connect_call call = {
         .endpoint = {.scheme = SL_ENDPOINT_TCP, .host = TOO_LONG_FOR_DNS, .port = 1}};
+    node_run(&world->nodes[1], run_connect, &call);
+    assert_int_equal(call.err, SL_ERR_NOT_FOUND);
+}
+
+WORLD_CASE(connect__comes_from_the_local_address, world_open(2, NULL))
+{
+    struct sl_endpoint endpoint = world->nodes[0].bound;
+    (void)snprintf(endpoint.device, sizeof endpoint.device, "%s", "127.0.0.5");
+    struct peer *client = peer_connect(&world->nodes[1], &endpoint);
+    WAIT_UNTIL(client->open);
+    assert_non_null(strstr(node_peer(&world->nodes[0], 0)->conn->peer, "127.0.0.5"));
+}
+
+WORLD_CASE(connect__refuses_an_address_that_is_not_local, world_open(2, NULL))
+{
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    WAIT_UNTIL(client->open);
+    struct connect_call call = {.endpoint = world->nodes[0].bound};
+    (void)snprintf(call.endpoint.device, sizeof call.endpoint.device, "%s", "203.0.113.1");
+    node_run(&world->nodes[1], run_connect, &call);
+    assert_int_equal(call.err, SL_ERR_NOT_FOUND);
+    (void)snprintf(call.endpoint.device, sizeof call.endpoint.device, "%s", "::1");
     node_run(&world->nodes[1], run_connect, &call);
     assert_int_equal(call.err, SL_ERR_NOT_FOUND);
 }

@@ -44,6 +44,21 @@ SL_CASE(create__refuses_bad_options_with_a_reason)
         {{.name = "tcp://127.0.0.1:0"}, SL_ERR_INVALID, "without a scheme"},
         {{LOCAL, .endpoints = "ftp://127.0.0.1:0"}, SL_ERR_INVALID, "ftp"},
         {{LOCAL, .endpoints = "rdma://127.0.0.1:0"}, SL_ERR_UNSUPPORTED, "rdma://127.0.0.1:0"},
+        {{LOCAL, .endpoints = "tcp://127.0.0.1:0,shm://,shm://"}, SL_ERR_INVALID, "twice"},
+        {{LOCAL, .endpoints = "shm://,"}, SL_ERR_INVALID, "endpoints"},
+        {{LOCAL, .endpoints = "shm://,tcp://127.0.0.1:0,tcp://0.0.0.0:0"},
+         SL_ERR_REFUSED,
+         "tcp://0.0.0.0:0"},
+        {{LOCAL, .endpoints = "tcp://127.0.0.254:0,tcp://127.0.0.1:0,tcp://203.0.113.1:0",
+          .insecure = true},
+         SL_ERR_NOT_FOUND,
+         "203.0.113.1"},
+        {{LOCAL, .endpoints =
+                     "tcp://127.0.0.1:0,tcp://127.0.0.2:0,tcp://127.0.0.3:0,tcp://127.0.0.4:0,"
+                     "tcp://127.0.0.5:0,tcp://127.0.0.6:0,tcp://127.0.0.7:0,tcp://127.0.0.8:0,"
+                     "tcp://127.0.0.9:0"},
+         SL_ERR_TOO_LARGE,
+         "endpoints: more than 8"},
         {{LOCAL, .rdma_device = "mlx5_0"}, SL_ERR_UNSUPPORTED, "rdma_device"},
         {{LOCAL, .has_rdma_gid_index = true}, SL_ERR_UNSUPPORTED, "rdma_gid_index"},
         {{LOCAL, .dpdk_device = "0000:00:01.0"}, SL_ERR_UNSUPPORTED, "dpdk_device"},

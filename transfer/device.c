@@ -1,0 +1,122 @@
+#include "transfer/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/control/message_transfer.h"
+#include "net/transport_rma.h"
+#include "transfer/engine.h"
+#include "transfer/mapped.h"
+
+static int open_one(struct sl_transfer_device *device)
+{
+    struct sl_transfer_io *io = device->io;
+    const struct sl_transfer *engine = io->engine;
+    if (device->scheme == SL_ENDPOINT_TCP && device != &io->devices[0]) {
+        device->transport = io->devices[0].transport;
+        return 0;
+    }
+    const struct sl_transport_ops *ops = engine->setup.find_transport != NULL
+                                             ? engine->setup.find_transport(device->scheme)
+                                             : sl_builtin_find(device->scheme);
+    int err = ops == NULL ? SL_ERR_UNSUPPORTED
+                          : sl_transport_open(ops, io->reactor, &engine->settings.transport,
+                                              &device->transport);
+    if (err == 0 && ops->rma != NULL) {
+        device->is_one_sided = true;
+        err = sl_transport_rma_open(device->transport, &sl_transfer_mapped_rma_events, device);
+    }
+    return err;
+}
+
+int sl_transfer_device_open_all(struct sl_transfer_io *io, char *text, size_t text_bytes)
+{
+    const struct sl_transfer_settings *settings = &io->engine->settings;
+    for (uint32_t i = 0; i < settings->endpoint_count; i++) {
+        struct sl_transfer_device *device = &io->devices[i];
+        device->io = io;
+        device->scheme = settings->endpoints[i].scheme;
+        device->is_bound = device->scheme == SL_ENDPOINT_TCP && settings->tcp_count > 1;
+        const int err = open_one(device);
+        if (err != 0 && (settings->names_endpoints || i == 0)) {
+            const char *why = sl_builtin_missing(device->scheme);
+            (void)snprintf(text, text_bytes, "endpoints: %s cannot be used here: %s",
+                           sl_endpoint_scheme_name(device->scheme),
+                           why != NULL ? why : sl_err_name(err));
+            return err;
+        }
+    }
+    return 0;
+}
+
+void sl_transfer_device_close_all(struct sl_transfer_io *io)
+{
+    for (uint32_t i = io->engine->settings.endpoint_count; i-- > 0;) {
+        struct sl_transfer_device *device = &io->devices[i];
+        if (device->transport != NULL && (i == 0 || device->scheme != SL_ENDPOINT_TCP)) {
+            sl_transport_close(&device->transport);
+        }
+    }
+}
+
+int sl_transfer_device_listen(struct sl_transfer_device *device,
+                              const struct sl_transport_events *events)
+{
+    const struct sl_transfer_io *io = device->io;
+    const struct sl_transfer_settings *settings = &io->engine->settings;
+    struct sl_endpoint bound, wanted = settings->endpoints[device - io->devices];
+    if (device->transport == NULL || (device->is_one_sided && io->index > 0)) {
+        return 0;
+    }
+    if (wanted.port != 0) {
+        wanted.port = (uint16_t)(wanted.port + io->index);
+    }
+    const int err = sl_transport_listen(device->transport, &wanted, events, device, &bound);
+    if (err == 0) {
+        device->endpoint = bound;
+    }
+    return settings->names_endpoints || device == &io->devices[0] ? err : 0;
+}
+
+int sl_transfer_device_list(struct sl_transfer *engine)
+{
+    const uint32_t device_count = engine->settings.endpoint_count;
+    const uint32_t reactor_count = engine->settings.reactor_count;
+    const uint32_t most = SL_MESSAGE_ENDPOINTS_MAX / device_count; /* of one device */
+    engine->endpoints = calloc(SL_MESSAGE_ENDPOINTS_MAX, sizeof *engine->endpoints);
+    if (engine->endpoints == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t device = 0; device < device_count; device++) {
+        engine->ios[0].devices[device].list_index = (uint16_t)engine->endpoint_count;
+        for (uint32_t i = 0; i < reactor_count && i < most; i++) {
+            const struct sl_endpoint *endpoint = &engine->ios[i].devices[device].endpoint;
+            if (endpoint->port != 0) {
+                engine->endpoints[engine->endpoint_count++] = *endpoint;
+            }
+        }
+    }
+    return 0;
+}
+
+struct sl_transfer_device *sl_transfer_device_find(struct sl_transfer_io *io,
+                                                   enum sl_endpoint_scheme scheme)
+{
+    for (uint32_t i = 0; i < io->engine->settings.endpoint_count; i++) {
+        if (io->devices[i].scheme == scheme && io->devices[i].transport != NULL) {
+            return &io->devices[i];
+        }
+    }
+    return NULL;
+}
+
+struct sl_endpoint sl_transfer_device_route(const struct sl_transfer_device *device,
+                                            const struct sl_endpoint *peer)
+{
+    struct sl_endpoint out = *peer;
+    if (device->is_bound) {
+        memcpy(out.device, device->endpoint.host, sizeof out.device);
+    }
+    return out;
+}
