@@ -38,7 +38,7 @@ static void use_until_unregistered(enum sl_transfer_op op)
     }
     assert_int_equal(sl_transfer_batch_submit(pair.batch, &request, 1, PAIR_TIMEOUT_MS, NULL), 0);
     assert_int_equal(sl_transfer_batch_submit(second, &request, 1, PAIR_TIMEOUT_MS, NULL), 0);
-    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, 1000), 0);
+    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, PAIR_TIMEOUT_MS), 0);
     assert_int_equal(munmap(base, BYTES), 0);
     (void)sl_transfer_batch_wait(pair.batch);
     (void)sl_transfer_batch_wait(second);
@@ -123,6 +123,6 @@ SL_CASE(unregister__stops_access_on_all_reactors_before_it_waits_for_one)
         assert_null(sl_transfer_table_find(pair.there->ios[i].table, registration->key));
     }
     registration->regions[0].memory.uses--;
-    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, 1000), 0);
+    assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, PAIR_TIMEOUT_MS), 0);
     pair_fini(&pair);
 }
