@@ -69,6 +69,23 @@ static const struct sl_bench_quantity BYTES[] = {
 
 /* ---- The target ------------------------------------------------------------------------------ */
 
+static void add_security(struct sl_bench_arguments *arguments,
+                         const struct sl_security_flags *flags)
+{
+    const struct {
+        const char *name, *value;
+    } texts[] = {{"secret-file", flags->secret_file},
+                 {"tls-cert", flags->tls_cert},
+                 {"tls-key", flags->tls_key},
+                 {"tls-ca", flags->tls_ca},
+                 {"tls-name", flags->tls_name}};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i].value != NULL) {
+            sl_bench_arguments_add(arguments, "--%s=%s", texts[i].name, texts[i].value);
+        }
+    }
+}
+
 static int start_target(struct target *target, const struct sl_bench_transfer_options *options)
 {
     char program[SL_BENCH_PATH_BYTES];
@@ -95,6 +112,7 @@ static int start_target(struct target *target, const struct sl_bench_transfer_op
     if (options->polling) {
         sl_bench_arguments_add(&arguments, "--polling");
     }
+    add_security(&arguments, &options->security_flags);
     const struct sl_bench_child_options child = {
         .argv = arguments.items, .core = options->common.server_core, .reads = true};
     int err = sl_bench_child_start(&child, &target->child);

@@ -103,6 +103,9 @@ static int read_variables(struct sl_bench_transfer_options *options)
     if (matrix != NULL && options->matrix_file == NULL) {
         options->matrix_file = matrix;
     }
+    if (options->security_flags.secret_file == NULL) {
+        options->security_flags.secret_file = getenv("STARLING_SECRET_FILE");
+    }
     options->variables_bind = getenv("MC_TCP_BIND_ADDRESS");
     log_ignored();
     return add_cluster(options, getenv("MC_METADATA_CLUSTER_ID"));

@@ -365,7 +365,14 @@ class Secrets(TransferTest):
         self.initiate(name, right, "--duration=0.1", "--threads=1", "--verify")
         self.assertIn("refused", self.initiate(name, wrong, status=1))
         self.assertIn("secret", self.initiate(name, status=1))
+        self.initiate(name, "--duration=0.1", "--threads=1",
+                      env={"STARLING_SECRET_FILE": right.partition("=")[2]})
         self.end(target)
+
+    def test_compare_gives_its_secret_to_its_target(self):
+        output = self.run_to_end("starling-bench", "transfer", "--compare", "--rounds=1", "--duration=0.01",
+                                 self.secret("secret", "a secret of the cluster"))
+        self.assertIn("READ, 1 MB", output)
 
     def test_beyond_loopback(self):
         output = self.run_to_end("starling-bench", "transfer", "--mode=target", "--protocol=tcp",
