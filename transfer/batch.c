@@ -21,14 +21,14 @@ static void finish(struct sl_transfer_batch *batch)
 static void give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *part)
 {
     char text[SL_TRANSFER_REASON_BYTES];
-    char lanes[SL_TRANSFER_REASON_BYTES - 64];
+    char rails[SL_TRANSFER_REASON_BYTES - 64];
     if (batch->is_cancelled) {
         sl_transfer_part_fail(part, SL_ERR_CANCELLED, SL_TRANSFER_CANCELLED,
                               sl_transfer_part_cause(part->causes, "cancelled"));
         return;
     }
-    sl_transfer_route_describe(part->route, lanes, sizeof lanes);
-    (void)snprintf(text, sizeof text, "not done within %u ms: %s", batch->timeout_ms, lanes);
+    sl_transfer_route_describe(part->route, rails, sizeof rails);
+    (void)snprintf(text, sizeof text, "not done within %u ms: %s", batch->timeout_ms, rails);
     sl_transfer_part_fail(part, SL_ERR_DEADLINE, SL_TRANSFER_TIMEOUT,
                           sl_transfer_part_cause(part->causes, text));
 }
@@ -161,7 +161,7 @@ static int check_item(const struct sl_transfer_batch *batch, struct sl_transfer_
 static void assign(struct sl_transfer_batch *batch, uint32_t index)
 {
     const struct sl_transfer_item *item = &batch->items[index];
-    struct sl_transfer_part **building = &item->route->building[item->is_mapped];
+    struct sl_transfer_part **building = &item->route->building;
     if (*building == NULL) {
         sl_assert(batch->part_count < batch->part_max);
         *building = &batch->parts[batch->part_count++];
@@ -170,7 +170,6 @@ static void assign(struct sl_transfer_batch *batch, uint32_t index)
         (*building)->batch = batch;
         (*building)->route = item->route;
         (*building)->deadline_ns = batch->deadline_ns;
-        (*building)->is_mapped = item->is_mapped;
     }
     sl_transfer_part_add(*building, index);
 }
@@ -198,7 +197,7 @@ static void start(void *ctx, uint64_t a, uint64_t b)
     check_all(batch);
     batch->parts_left = batch->part_count;
     for (uint32_t i = 0; i < batch->part_count; i++) {
-        batch->parts[i].route->building[batch->parts[i].is_mapped] = NULL;
+        batch->parts[i].route->building = NULL;
         sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);
     }
     batch->has_started = true;
@@ -225,9 +224,8 @@ int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
                                 SL_LIMIT_TRANSFER_REQUESTS);
     }
     struct sl_transfer_batch *batch = calloc(1, sizeof *batch);
-    /* Two for each segment: by lanes, and through shared memory. */
-    const uint32_t part_max =
-        request_max < 2 * SL_LIMIT_TRANSFER_SEGMENTS ? request_max : 2 * SL_LIMIT_TRANSFER_SEGMENTS;
+    const uint32_t part_max = /* one for each segment */
+        request_max < SL_LIMIT_TRANSFER_SEGMENTS ? request_max : SL_LIMIT_TRANSFER_SEGMENTS;
     if (batch != NULL) {
         batch->items = calloc(request_max, sizeof *batch->items);
         batch->parts = calloc(part_max, sizeof *batch->parts);

@@ -58,6 +58,7 @@ static void take(struct sl_transfer_part *part, uint32_t bytes_max, struct sl_tr
     slice->item = part->at;
     slice->item_offset = part->at_offset;
     slice->attempts = 0;
+    slice->is_posted = slice->needs_frames = false;
     for (;;) {
         const uint64_t rest = item->bytes - part->at_offset;
         const uint32_t room = bytes_max - slice->rma.bytes;

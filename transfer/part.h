@@ -36,7 +36,6 @@ struct sl_transfer_item {
     uint8_t op;           /* sl_transfer_op */
     uint8_t state;        /* sl_transfer_state */
     uint8_t cause;        /* why it failed; index into the causes */
-    bool is_mapped;       /* the peer's memory can be mapped */
     int err;
 };
 
@@ -48,6 +47,8 @@ struct sl_transfer_slice {
     uint64_t item_offset; /* where in its first item */
     uint32_t item;
     uint32_t attempts;
+    bool is_posted;    /* as a one-sided operation, else as frames */
+    bool needs_frames; /* an operation was refused: the target says why */
 };
 
 struct sl_transfer_part {
@@ -66,7 +67,6 @@ struct sl_transfer_part {
     uint32_t in_flight;   /* slices that belong to a lane */
     struct sl_list again; /* slices to be sent again; not in flight */
     bool is_stopped;      /* sends nothing more */
-    bool is_mapped;       /* moved through shared memory, else by lanes */
 };
 
 void sl_transfer_part_init(struct sl_transfer_part *part, struct sl_transfer_item *items,

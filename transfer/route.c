@@ -1,5 +1,6 @@
 #include "transfer/route.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,32 +9,18 @@
 #include "core/log.h"
 #include "transfer/engine.h"
 
-/* A lane gets up to this many slices and bytes before another one gets the next: enough for few
- * frames, little enough for lanes to share a batch. */
-#define GROUP_SLICES 128
-#define GROUP_BYTES  (4U << 20)
+/* A lane gets up to this much before another one gets the next slices: enough for few frames,
+ * little enough for lanes to share a batch. */
+#define GROUP_BYTES (4U << 20)
 
-/* How often a slice is sent again because its lane was lost. */
-#define ATTEMPTS_MAX 4
+/* How long slices wait for a scheme that connects for the first time, before they take the next. */
+#define START_NS    (SL_CLOCK_NS_PER_S)
+/* After a refusal. */
+#define PAUSE_NS    (60 * SL_CLOCK_NS_PER_S)
 
 static const struct sl_transfer_lane_events lane_events;
 
 /* Requests */
-
-static const struct sl_transfer_remote_buffer *find_buffer(const struct sl_transfer_remote *remote,
-                                                           uint64_t address)
-{
-    uint32_t low = 0, high = remote != NULL ? remote->count : 0;
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        if (remote->buffers[middle].address <= address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low > 0 ? &remote->buffers[low - 1] : NULL;
-}
 
 int sl_transfer_route_resolve(const struct sl_transfer_route *route, struct sl_transfer_item *item,
                               const char **text)
@@ -42,7 +29,8 @@ int sl_transfer_route_resolve(const struct sl_transfer_route *route, struct sl_t
         *text = route->reason;
         return route->err;
     }
-    const struct sl_transfer_remote_buffer *buffer = find_buffer(route->remote, item->remote);
+    const struct sl_transfer_remote_buffer *buffer =
+        sl_transfer_remote_find(route->remote, item->remote);
     const uint64_t offset = buffer != NULL ? item->remote - buffer->address : 0;
     if (buffer == NULL || offset >= buffer->bytes || item->bytes > buffer->bytes - offset) {
         *text = "the peer has not registered this memory";
@@ -57,70 +45,191 @@ int sl_transfer_route_resolve(const struct sl_transfer_route *route, struct sl_t
     }
     item->key = buffer->key;
     item->offset = offset;
-    item->is_mapped = buffer->is_mapped && route->mapped.endpoint != NULL;
     return 0;
 }
 
-/* Lanes */
+/* Rails */
 
-/* Lanes of all reactors of the engine have different numbers, and are spread over the reactors of
- * the peer. */
-static int open_lanes(struct sl_transfer_route *route)
+static const struct sl_transfer_device *device_of(const struct sl_transfer_route *route,
+                                                  const struct sl_transfer_route_rail *rail)
 {
-    const struct sl_transfer_settings *settings = &route->io->engine->settings;
-    int err = 0;
-    if (route->lanes == NULL) {
-        route->lanes = calloc(settings->lanes, sizeof *route->lanes);
-    }
-    if (route->lanes == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    for (uint32_t i = 0; err == 0 && i < settings->lanes; i++) {
-        const uint32_t number = route->io->index * settings->lanes + i;
-        const struct sl_transfer_lane_options options = {
-            .events = &lane_events,
-            .ctx = route,
-            .io = route->io,
-            .peer_name = route->name,
-            .endpoint = &route->endpoints[number % route->endpoint_count],
-            .incarnation = route->incarnation,
-            .client_id = route->client_id,
-            .number = number + 1,
-        };
-        err = sl_transfer_lane_open(&route->lanes[i], &options);
-        route->lane_count += err == 0 ? 1 : 0;
-    }
-    return route->lane_count > 0 ? 0 : err;
+    return &route->io->devices[rail->pair.device];
 }
 
-/* The part whose turn it is; NULL: none. A lost lane has no free slices while they wait in parts to
- * be sent again: then these come first. */
+static bool is_up(const struct sl_transfer_route_rail *rail)
+{
+    for (uint32_t i = 0; i < rail->lane_count; i++) {
+        if (rail->lanes[i].is_open) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t count_in_flight(const struct sl_transfer_route_rail *rail)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rail->lane_count; i++) {
+        count += rail->lanes[i].in_flight_count;
+    }
+    return count;
+}
+
+/* It connects for the first time. */
+static bool is_starting(const struct sl_transfer_route *route,
+                        const struct sl_transfer_route_rail *rail)
+{
+    return rail->opened_ns != 0 && !rail->is_down &&
+           sl_reactor_now_ns(route->io->reactor) - rail->opened_ns < START_NS;
+}
+
+/* "127.0.0.1:12345 over tcp://127.0.0.1:4242 from 127.0.0.1" */
+static void name_rail(const struct sl_transfer_route *route,
+                      const struct sl_transfer_route_rail *rail,
+                      char text[SL_TRANSFER_LANE_NAME_BYTES])
+{
+    const struct sl_transfer_device *device = device_of(route, rail);
+    char endpoint[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&route->endpoints[rail->pair.remote], endpoint, sizeof endpoint);
+    (void)snprintf(text, SL_TRANSFER_LANE_NAME_BYTES, "%s over %s%s%.60s", route->name, endpoint,
+                   device->is_bound ? " from " : "", device->is_bound ? device->endpoint.host : "");
+}
+
+static const char *last_error(const struct sl_transfer_route_rail *rail)
+{
+    const char *error = "";
+    for (uint32_t i = 0; i < rail->lane_count && error[0] == '\0'; i++) {
+        error = rail->lanes[i].is_open ? "" : sl_transfer_lane_last_error(&rail->lanes[i]);
+    }
+    return error;
+}
+
+/* Logs a change of state. reason: of the last lane's end; NULL: none has ended now. */
+static void look_at_rail(struct sl_transfer_route *route, struct sl_transfer_route_rail *rail,
+                         const char *reason)
+{
+    char name[SL_TRANSFER_LANE_NAME_BYTES];
+    const bool is_down = !is_up(rail);
+    if (rail->opened_ns == 0 || rail->is_down == is_down ||
+        (is_down && reason == NULL && is_starting(route, rail))) {
+        return;
+    }
+    rail->is_down = is_down;
+    name_rail(route, rail, name);
+    if (!is_down) {
+        sl_log_info("transfer: rail up: %s", name);
+    } else if (reason != NULL) {
+        sl_log_warn("transfer: rail down: %s; reconnecting", reason);
+    } else {
+        sl_log_warn("transfer: rail down: %s: %s; still connecting", name, last_error(rail));
+    }
+}
+
+/* Lanes of all rails and reactors of the engine have different numbers, and are spread over the
+ * reactors of the peer. */
+static int open_lane(struct sl_transfer_route *route, uint32_t rail_index, uint32_t index)
+{
+    const struct sl_transfer_settings *settings = &route->io->engine->settings;
+    const struct sl_transfer_route_rail *rail = &route->rails[rail_index];
+    const struct sl_transfer_device *device = device_of(route, rail);
+    const uint32_t first = route->io->index * settings->lanes;
+    const struct sl_endpoint endpoint =
+        sl_transfer_device_route(device, sl_rail_endpoint(&rail->pair, route->endpoints,
+                                                          route->endpoint_count, first + index));
+    const struct sl_transfer_lane_options options = {
+        .events = &lane_events,
+        .ctx = route,
+        .io = route->io,
+        .transport = device->transport,
+        .peer_name = route->name,
+        .endpoint = &endpoint,
+        .incarnation = route->incarnation,
+        .client_id = route->client_id,
+        .number = rail_index * settings->reactor_count * settings->lanes + first + index + 1,
+        .rail = rail_index,
+    };
+    return sl_transfer_lane_open(&rail->lanes[index], &options);
+}
+
+/* No effect on lanes that are open, or were refused a short time ago. */
+static void open_rail(struct sl_transfer_route *route, uint32_t index)
+{
+    struct sl_transfer_route_rail *rail = &route->rails[index];
+    const uint64_t now_ns = sl_reactor_now_ns(route->io->reactor);
+    if (now_ns < rail->pause_end_ns || device_of(route, rail)->transport == NULL) {
+        return;
+    }
+    if (rail->opened_ns == 0) {
+        rail->opened_ns = now_ns;
+    }
+    for (uint32_t i = 0; i < rail->lane_count; i++) {
+        if (rail->lanes[i].session == NULL && open_lane(route, index, i) != 0) {
+            rail->pause_end_ns = now_ns + PAUSE_NS;
+        }
+    }
+}
+
+/* Returns the rails that carry slices now, as bits: those that are up of the first scheme that has
+ * such. Opens the rails that it looks at. */
+static uint32_t usable_rails(struct sl_transfer_route *route)
+{
+    uint32_t usable = 0;
+    bool starts = false;
+    for (uint32_t i = 0; i < route->rail_count; i++) {
+        const struct sl_transfer_route_rail *rail = &route->rails[i];
+        if (i > 0 && rail->pair.scheme != rail[-1].pair.scheme && (usable != 0 || starts)) {
+            break;
+        }
+        open_rail(route, i);
+        usable |= is_up(rail) ? 1U << i : 0;
+        starts = starts || is_starting(route, rail);
+    }
+    return usable;
+}
+
+/* The next part opens them again. */
+static void close_rails(struct sl_transfer_route *route)
+{
+    for (uint32_t i = 0; i < route->lane_count; i++) {
+        sl_transfer_lane_close(&route->lanes[i]);
+    }
+    for (uint32_t i = 0; i < route->rail_count; i++) {
+        route->rails[i].opened_ns = 0;
+    }
+}
+
+/* Sending */
+
+/* The part whose turn it is; NULL: none. A lane without free slices sends again what others have
+ * lost. */
 static struct sl_transfer_part *next_part(const struct sl_transfer_route *route,
                                           const struct sl_transfer_lane *lane)
 {
-    struct sl_transfer_turn *turn = sl_transfer_schedule_first(&route->schedule);
-    if (turn == NULL || !sl_list_empty(&lane->free)) {
-        return turn == NULL ? NULL : SL_CONTAINER_OF(turn, struct sl_transfer_part, turn);
-    }
-    SL_LIST_FOREACH (link, &route->parts) {
-        struct sl_transfer_part *part = SL_CONTAINER_OF(link, struct sl_transfer_part, link);
-        if (!part->is_mapped && !sl_list_empty(&part->again)) {
+    SL_LIST_FOREACH (link, &route->schedule.turns) {
+        struct sl_transfer_part *part = SL_CONTAINER_OF(link, struct sl_transfer_part, turn.link);
+        if (!sl_list_empty(&lane->free) || !sl_list_empty(&part->again)) {
             return part;
         }
     }
     return NULL;
 }
 
-/* The lane with the fewest bytes in flight of those with room for a part; NULL: none. */
-static struct sl_transfer_lane *choose_lane(struct sl_transfer_route *route)
+/* The lane with room that would be done with its slices first; NULL: none. */
+static struct sl_transfer_lane *choose_lane(struct sl_transfer_route *route, uint32_t usable)
 {
+    const uint32_t slice_bytes = route->schedule.turn_bytes;
     struct sl_transfer_lane *best = NULL;
+    double best_s = 0;
     for (uint32_t i = 0; i < route->lane_count; i++) {
         struct sl_transfer_lane *lane = &route->lanes[i];
-        if (sl_transfer_lane_has_room(lane, route->schedule.turn_bytes) &&
-            next_part(route, lane) != NULL &&
-            (best == NULL || lane->rma.in_flight_bytes < best->rma.in_flight_bytes)) {
-            best = lane;
+        if ((usable >> lane->rail & 1) != 0 && sl_transfer_lane_has_room(lane, slice_bytes, 0, 0) &&
+            next_part(route, lane) != NULL) {
+            const double s = (double)(lane->in_flight_bytes + slice_bytes) /
+                             route->rails[lane->rail].rate.bytes_per_s;
+            if (best == NULL || s < best_s) {
+                best = lane;
+                best_s = s;
+            }
         }
     }
     return best;
@@ -143,23 +252,45 @@ static void end_if_over(struct sl_transfer_part *part)
     }
 }
 
+/* Names the slice's remote memory for a one-sided operation on the lane; NULL: it goes as frames.
+ */
+static const struct sl_transport_rma_token *find_token(const struct sl_transfer_route *route,
+                                                       const struct sl_transfer_lane *lane,
+                                                       const struct sl_transfer_slice *slice)
+{
+    const struct sl_transfer_route_rail *rail = &route->rails[lane->rail];
+    if (!device_of(route, rail)->is_one_sided || slice->needs_frames) {
+        return NULL;
+    }
+    const struct sl_transfer_remote_buffer *buffer =
+        sl_transfer_remote_find(route->remote, slice->part->items[slice->item].remote);
+    return buffer != NULL && buffer->key == slice->rma.key
+               ? sl_transfer_remote_token(buffer, rail->pair.remote)
+               : NULL;
+}
+
 /* Slices that are sent together. */
 struct group {
-    struct sl_rma_slice *slices[GROUP_SLICES];
+    struct sl_rma_slice *slices[SL_TRANSFER_LANE_GROUP_COUNT];
+    const struct sl_transport_rma_token *tokens[SL_TRANSFER_LANE_GROUP_COUNT]; /* of posts */
     uint32_t count;
+};
+
+struct sending {
+    struct group frames, posts;
     uint64_t bytes, deadline_ns;
     bool is_limited; /* bytes_per_s_max allows no more */
 };
 
-/* Takes slices from the parts, in their turns, as far as the lane has credit. */
+/* Takes slices from the parts, in their turns, as far as the lane has room. */
 static void gather(struct sl_transfer_route *route, struct sl_transfer_lane *lane,
-                   struct group *group)
+                   struct sending *sending)
 {
     const uint32_t slice_bytes = route->schedule.turn_bytes;
     struct sl_transfer_part *part;
-    while (group->count < GROUP_SLICES && group->count < lane->rma.credit.requests &&
-           lane->rma.in_flight_count + group->count < SL_LIMIT_TRANSFER_SLICES &&
-           group->bytes < GROUP_BYTES && group->bytes + slice_bytes <= lane->rma.credit.bytes &&
+    uint32_t count = 0;
+    while (count < SL_TRANSFER_LANE_GROUP_COUNT && sending->bytes < GROUP_BYTES &&
+           sl_transfer_lane_has_room(lane, slice_bytes, count, sending->bytes) &&
            (part = next_part(route, lane)) != NULL) {
         struct sl_transfer_slice *slice = sl_transfer_part_next(part, slice_bytes, &lane->free);
         if (slice == NULL) {
@@ -170,33 +301,57 @@ static void gather(struct sl_transfer_route *route, struct sl_transfer_lane *lan
         if (slice->rma.op == SL_RMA_WRITE &&
             !sl_transfer_io_may_send(route->io, slice->rma.bytes)) {
             sl_transfer_part_return(part, slice);
-            group->is_limited = true;
+            sending->is_limited = true;
             return;
         }
-        sl_transfer_schedule_spend(&route->schedule, slice->rma.bytes);
+        const struct sl_transport_rma_token *token = find_token(route, lane, slice);
+        struct group *group = token != NULL ? &sending->posts : &sending->frames;
+        group->tokens[group->count] = token;
         group->slices[group->count++] = &slice->rma;
-        group->bytes += slice->rma.bytes;
-        if (part->deadline_ns > group->deadline_ns) {
-            group->deadline_ns = part->deadline_ns;
+        count++;
+        sending->bytes += slice->rma.bytes;
+        sl_transfer_schedule_spend(&route->schedule, &part->turn, slice->rma.bytes);
+        if (part->deadline_ns > sending->deadline_ns) {
+            sending->deadline_ns = part->deadline_ns;
         }
     }
 }
 
-/* Gives the lane its next slices. False: the outbox has no room, or bytes_per_s_max is reached. */
-static bool fill(struct sl_transfer_route *route, struct sl_transfer_lane *lane)
+/* Takes back what the lane did not take. */
+static void return_rest(struct sl_transfer_route *route, const struct group *group, uint32_t taken)
 {
-    struct group group = {.count = 0};
-    gather(route, lane, &group);
-    const uint32_t sent = group.count == 0
-                              ? 0
-                              : sl_rma_initiator_send(&lane->rma, group.slices, group.count,
-                                                      budget_us(route, group.deadline_ns));
-    for (uint32_t i = group.count; i > sent; i--) {
-        struct sl_transfer_slice *slice = sl_transfer_lane_slice(group.slices[i - 1]);
+    for (uint32_t i = group->count; i > taken; i--) {
+        struct sl_transfer_slice *slice = sl_transfer_lane_slice(group->slices[i - 1]);
         sl_transfer_part_return(slice->part, slice);
         sl_transfer_schedule_add(&route->schedule, &slice->part->turn);
     }
-    return sent == group.count && !group.is_limited;
+}
+
+/* Gives the lane its next slices. False: it took fewer, or bytes_per_s_max is reached. */
+static bool fill(struct sl_transfer_route *route, struct sl_transfer_lane *lane)
+{
+    struct sending sending;
+    sending.frames.count = sending.posts.count = 0;
+    sending.bytes = sending.deadline_ns = 0;
+    sending.is_limited = false;
+    struct sl_transfer_route_rail *rail = &route->rails[lane->rail];
+    const bool was_idle = count_in_flight(rail) == 0;
+    uint32_t posted = 0, sent = 0;
+    gather(route, lane, &sending);
+    if (sending.posts.count > 0) {
+        posted = sl_transfer_lane_post(lane, sending.posts.slices, sending.posts.tokens,
+                                       sending.posts.count);
+    }
+    if (sending.frames.count > 0) {
+        sent = sl_transfer_lane_send(lane, sending.frames.slices, sending.frames.count,
+                                     budget_us(route, sending.deadline_ns));
+    }
+    return_rest(route, &sending.posts, posted);
+    return_rest(route, &sending.frames, sent);
+    if (was_idle) {
+        sl_rail_rate_begin(&rail->rate, sl_reactor_now_ns(route->io->reactor));
+    }
+    return posted == sending.posts.count && sent == sending.frames.count && !sending.is_limited;
 }
 
 /* The counter is raised before a batch ends whose WRITEs may still be applied: whoever submits the
@@ -206,108 +361,24 @@ static bool is_fencing(const struct sl_transfer_route *route)
     return atomic_load_explicit(route->fences, memory_order_acquire) > 0;
 }
 
-/* The path through shared memory. What it cannot move, the lanes do; the target then answers what
- * is wrong with a request. */
-
-static void use_lanes(struct sl_transfer_route *route, struct sl_transfer_part *part)
-{
-    const int err = route->lane_count == 0 ? open_lanes(route) : 0;
-    if (err != 0) {
-        sl_transfer_part_fail(part, err, SL_TRANSFER_FAILED,
-                              sl_transfer_part_cause(part->causes, "no memory for a lane"));
-    }
-    if (part->is_mapped) {
-        part->is_mapped = false;
-        sl_transfer_schedule_remove(&part->turn);
-    }
-    sl_transfer_schedule_add(&route->schedule, &part->turn);
-}
-
-static bool use_mapped(struct sl_transfer_route *route, struct sl_transfer_part *part)
-{
-    const struct sl_transfer_settings *settings = &route->io->engine->settings;
-    const struct sl_transfer_mapped_options options = {
-        .peer_name = route->name,
-        .incarnation = route->incarnation,
-        .client_id = route->client_id,
-        .number = settings->reactor_count * settings->lanes + route->io->index + 1,
-    };
-    if (!part->is_mapped || !sl_transfer_mapped_open(&route->mapped, &options)) {
-        return false;
-    }
-    sl_transfer_schedule_add(&route->mapped_schedule, &part->turn);
-    return true;
-}
-
-/* Gives a slice to the path. False: the buffer is gone, or the connection is closing. */
-static bool post(struct sl_transfer_route *route, struct sl_transfer_slice *slice)
-{
-    const struct sl_transfer_item *item = &slice->part->items[slice->item];
-    const struct sl_transfer_remote_buffer *buffer = find_buffer(route->remote, item->remote);
-    return buffer != NULL && buffer->is_mapped && buffer->key == slice->rma.key &&
-           sl_transfer_mapped_post(&route->mapped, slice, &buffer->token);
-}
-
-/* False: bytes_per_s_max is reached. */
-static bool fill_mapped(struct sl_transfer_route *route)
-{
-    struct sl_transfer_mapped *mapped = &route->mapped;
-    struct sl_transfer_turn *turn;
-    while ((turn = sl_transfer_schedule_first(&route->mapped_schedule)) != NULL) {
-        struct sl_transfer_part *part = SL_CONTAINER_OF(turn, struct sl_transfer_part, turn);
-        if (!sl_transfer_mapped_is_usable(mapped)) {
-            use_lanes(route, part);
-            continue;
-        }
-        if (!sl_transfer_mapped_has_room(mapped)) {
-            return true;
-        }
-        struct sl_transfer_slice *slice =
-            sl_transfer_part_next(part, route->mapped_schedule.turn_bytes, &mapped->free);
-        if (slice == NULL) {
-            sl_transfer_schedule_remove(turn);
-            end_if_over(part);
-        } else if (slice->rma.op == SL_RMA_WRITE &&
-                   !sl_transfer_io_may_send(route->io, slice->rma.bytes)) {
-            sl_transfer_part_return(part, slice);
-            return false;
-        } else if (post(route, slice)) {
-            sl_transfer_schedule_spend(&route->mapped_schedule, slice->rma.bytes);
-        } else {
-            sl_transfer_part_return(part, slice);
-            use_lanes(route, part);
-        }
-    }
-    return true;
-}
-
 static bool pump(struct sl_transfer_work *work)
 {
     struct sl_transfer_route *route = SL_CONTAINER_OF(work, struct sl_transfer_route, work);
+    const uint32_t usable = sl_list_empty(&route->schedule.turns) ? 0 : usable_rails(route);
     struct sl_transfer_lane *lane;
-    const bool is_limited = !is_fencing(route) && !fill_mapped(route);
     bool waits = false;
     for (uint32_t i = 0; i < route->lane_count; i++) {
         if (route->lanes[i].is_open && route->lanes[i].rma.unsent != NULL) {
             sl_rma_initiator_pump(&route->lanes[i].rma);
         }
     }
-    while (!waits && !is_fencing(route) && (lane = choose_lane(route)) != NULL) {
+    while (!waits && !is_fencing(route) && (lane = choose_lane(route, usable)) != NULL) {
         waits = !fill(route, lane);
     }
     for (uint32_t i = 0; i < route->lane_count; i++) {
         waits = waits || (route->lanes[i].is_open && route->lanes[i].rma.unsent != NULL);
     }
-    return waits || is_limited;
-}
-
-/* The next part opens them again. */
-static void close_lanes(struct sl_transfer_route *route)
-{
-    for (uint32_t i = 0; i < route->lane_count; i++) {
-        sl_transfer_lane_close(&route->lanes[i]);
-    }
-    route->lane_count = 0;
+    return waits;
 }
 
 /* Closes lanes that were not used for long. A lane whose peer answers nothing, though slices are in
@@ -315,26 +386,26 @@ static void close_lanes(struct sl_transfer_route *route)
 static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_route *route = SL_CONTAINER_OF(timer, struct sl_transfer_route, stall);
-    const uint64_t stall_ns = route->io->engine->settings.stall_ms * SL_CLOCK_NS_PER_MS;
+    const struct sl_transfer_settings *settings = &route->io->engine->settings;
+    const uint64_t stall_ns = settings->stall_ms * SL_CLOCK_NS_PER_MS;
     if (!sl_list_empty(&route->parts)) {
         route->used_ns = now_ns;
-    } else if (now_ns - route->used_ns >= route->io->engine->settings.idle_ns) {
-        close_lanes(route);
-        sl_transfer_mapped_close(&route->mapped);
+    } else if (now_ns - route->used_ns >= settings->idle_ns) {
+        close_rails(route);
         return;
     }
     for (uint32_t i = 0; i < route->lane_count; i++) {
-        struct sl_transfer_lane *lane = &route->lanes[i];
-        if (lane->rma.in_flight_count > 0 && now_ns - lane->rma.answered_ns > stall_ns) {
+        if (now_ns > stall_ns && sl_transfer_lane_is_stalled(&route->lanes[i], now_ns - stall_ns)) {
             char why[64];
             (void)snprintf(why, sizeof why, "it has answered nothing for %u ms",
-                           route->io->engine->settings.stall_ms);
-            sl_transfer_lane_break(lane, why);
+                           settings->stall_ms);
+            sl_transfer_lane_break(&route->lanes[i], why);
         }
     }
-    if (route->mapped.in_flight_count > 0 && now_ns - route->mapped.answered_ns > stall_ns) {
-        sl_transfer_mapped_break(&route->mapped, "it has answered nothing for stall_ms");
+    for (uint32_t i = 0; i < route->rail_count; i++) {
+        look_at_rail(route, &route->rails[i], NULL);
     }
+    sl_transfer_io_wake(route->io, &route->work); /* a rail may not be waited for any more */
     sl_reactor_arm(route->io->reactor, timer, stall_ns / 4 + 1);
 }
 
@@ -343,19 +414,44 @@ static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
 static void ready(void *ctx, struct sl_transfer_lane *lane)
 {
     struct sl_transfer_route *route = ctx;
+    look_at_rail(route, &route->rails[lane->rail], NULL);
     sl_transfer_io_wake(route->io, &route->work);
 }
 
-static void broken(void *ctx, struct sl_transfer_lane *lane, uint64_t epoch)
+static void lost(void *ctx, struct sl_transfer_lane *lane, const char *reason)
 {
     struct sl_transfer_route *route = ctx;
-    route->fence(route, lane->number, epoch);
+    look_at_rail(route, &route->rails[lane->rail], reason);
+    if (sl_transfer_lane_owes_writes(lane)) {
+        route->fence(route, lane->number, lane->epoch);
+    }
 }
 
-/* What a lost connection has not answered is sent again; WRITEs only behind a fence. */
-static bool may_retry(const struct sl_transfer_lane *lane, const struct sl_transfer_slice *slice)
+/* What a lost connection has not answered is sent again; WRITEs only behind a fence. What a
+ * one-sided operation cannot move goes as frames: then the target says what is wrong with it. */
+static bool may_retry(const struct sl_transfer_route *route, const struct sl_transfer_lane *lane,
+                      struct sl_transfer_slice *slice)
 {
-    return !lane->is_open && !slice->part->is_stopped && slice->attempts < ATTEMPTS_MAX;
+    if (lane->is_open) {
+        slice->needs_frames = slice->is_posted;
+        return slice->is_posted && !slice->part->is_stopped;
+    }
+    return slice->attempts++ <= route->rail_count && !slice->part->is_stopped;
+}
+
+static void fail_slice(const struct sl_transfer_route *route, const struct sl_transfer_lane *lane,
+                       struct sl_transfer_slice *slice, int err, const char *text)
+{
+    char cause[SL_TRANSFER_REASON_BYTES], rails[SL_TRANSFER_REASON_BYTES - 64];
+    if (lane->is_open || slice->part->is_stopped) {
+        (void)snprintf(cause, sizeof cause, "%.280s: %.220s", lane->name, text);
+    } else {
+        sl_transfer_route_describe(route, rails, sizeof rails);
+        (void)snprintf(cause, sizeof cause, "its lane was lost %u times: %s", slice->attempts,
+                       rails);
+    }
+    sl_transfer_part_done(slice->part, slice, err,
+                          sl_transfer_part_cause(slice->part->causes, cause));
 }
 
 static void done(void *ctx, struct sl_transfer_lane *lane, struct sl_transfer_slice *slice, int err,
@@ -363,62 +459,51 @@ static void done(void *ctx, struct sl_transfer_lane *lane, struct sl_transfer_sl
 {
     struct sl_transfer_route *route = ctx;
     struct sl_transfer_part *part = slice->part;
-    if (err != 0 && may_retry(lane, slice)) {
-        slice->attempts++;
+    if (err != 0 && may_retry(route, lane, slice)) {
         sl_transfer_part_return(part, slice);
         sl_transfer_schedule_add(&route->schedule, &part->turn);
+    } else if (err != 0) {
+        fail_slice(route, lane, slice, err, text);
+        end_if_over(part);
     } else {
-        char cause[SL_TRANSFER_REASON_BYTES];
-        if (err != 0) {
-            (void)snprintf(cause, sizeof cause, "%.280s: %.220s", lane->name, text);
-        }
-        sl_transfer_part_done(part, slice, err,
-                              err != 0 ? sl_transfer_part_cause(part->causes, cause) : 0);
+        sl_rail_rate_add(&route->rails[lane->rail].rate, slice->rma.bytes,
+                         sl_reactor_now_ns(route->io->reactor));
+        sl_transfer_part_done(part, slice, 0, 0);
         end_if_over(part);
     }
     sl_transfer_io_wake(route->io, &route->work);
 }
 
+/* Without any rail that may be opened, the peer is gone: it was restarted, or denies access. */
 static void refused(void *ctx, struct sl_transfer_lane *lane, int err, const char *text)
 {
     struct sl_transfer_route *route = ctx;
-    if (err != SL_ERR_CANCELLED) {
+    const uint64_t now_ns = sl_reactor_now_ns(route->io->reactor);
+    bool is_gone = true;
+    if (err == SL_ERR_CANCELLED) {
+        return;
+    }
+    route->rails[lane->rail].pause_end_ns = now_ns + PAUSE_NS;
+    look_at_rail(route, &route->rails[lane->rail], text);
+    for (uint32_t i = 0; i < route->lane_count; i++) {
+        is_gone = is_gone && route->lanes[i].session == NULL;
+    }
+    for (uint32_t i = 0; i < route->rail_count; i++) {
+        is_gone = is_gone && (route->rails[i].pause_end_ns > now_ns ||
+                              device_of(route, &route->rails[i])->transport == NULL);
+    }
+    if (is_gone) {
         sl_transfer_route_fail(route, SL_ERR_CLOSED, text);
     }
+    sl_transfer_io_wake(route->io, &route->work);
 }
 
 static const struct sl_transfer_lane_events lane_events = {
     .ready = ready,
-    .broken = broken,
+    .lost = lost,
     .done = done,
     .refused = refused,
 };
-
-static void mapped_changed(void *ctx)
-{
-    struct sl_transfer_route *route = ctx;
-    sl_transfer_io_wake(route->io, &route->work);
-}
-
-static void mapped_done(void *ctx, struct sl_transfer_slice *slice, int err)
-{
-    struct sl_transfer_route *route = ctx;
-    struct sl_transfer_part *part = slice->part;
-    if (err != 0 && !part->is_stopped) {
-        sl_transfer_part_return(part, slice);
-        use_lanes(route, part);
-    } else {
-        const uint8_t cause =
-            err != 0 ? sl_transfer_part_cause(part->causes, "shared memory of the peer was lost")
-                     : 0;
-        sl_transfer_part_done(part, slice, err, cause);
-        end_if_over(part);
-    }
-    sl_transfer_io_wake(route->io, &route->work);
-}
-
-static const struct sl_transfer_mapped_events mapped_events = {.changed = mapped_changed,
-                                                               .done = mapped_done};
 
 /* Parts */
 
@@ -426,12 +511,10 @@ void sl_transfer_route_add(struct sl_transfer_route *route, struct sl_transfer_p
 {
     part->route = route;
     sl_list_append(&route->parts, &part->link);
-    if (!use_mapped(route, part)) {
-        use_lanes(route, part);
-    }
+    sl_transfer_schedule_add(&route->schedule, &part->turn);
     if (!sl_timer_armed(&route->stall)) {
         route->used_ns = sl_reactor_now_ns(route->io->reactor);
-        look_for_stalls(&route->stall, sl_reactor_now_ns(route->io->reactor));
+        look_for_stalls(&route->stall, route->used_ns);
     }
     sl_transfer_io_wake(route->io, &route->work);
 }
@@ -446,26 +529,13 @@ bool sl_transfer_route_stop(struct sl_transfer_route *route, struct sl_transfer_
     return is_over;
 }
 
-static bool has_slices_of(const struct sl_list *in_flight, const struct sl_transfer_part *part)
-{
-    SL_LIST_FOREACH (link, in_flight) {
-        if (SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link)->part == part) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void sl_transfer_route_break(struct sl_transfer_route *route, const struct sl_transfer_part *part,
                              const char *why)
 {
     for (uint32_t i = 0; i < route->lane_count; i++) {
-        if (has_slices_of(&route->lanes[i].rma.in_flight, part)) {
+        if (sl_transfer_lane_carries(&route->lanes[i], part)) {
             sl_transfer_lane_break(&route->lanes[i], why);
         }
-    }
-    if (route->mapped.in_flight_count > 0 && has_slices_of(&route->mapped.in_flight, part)) {
-        sl_transfer_mapped_break(&route->mapped, why);
     }
 }
 
@@ -484,12 +554,9 @@ void sl_transfer_route_fail(struct sl_transfer_route *route, int err, const char
         end_if_over(part);
     }
     for (uint32_t i = 0; i < route->lane_count; i++) {
-        if (route->lanes[i].rma.in_flight_count > 0) {
+        if (route->lanes[i].in_flight_count > 0) {
             sl_transfer_lane_break(&route->lanes[i], reason);
         }
-    }
-    if (route->mapped.in_flight_count > 0) {
-        sl_transfer_mapped_break(&route->mapped, reason);
     }
 }
 
@@ -504,8 +571,34 @@ void sl_transfer_route_init(struct sl_transfer_route *route, struct sl_transfer_
     route->stall.run = look_for_stalls;
     sl_list_init(&route->parts);
     sl_transfer_schedule_init(&route->schedule, io->engine->settings.slice_bytes);
-    sl_transfer_schedule_init(&route->mapped_schedule, io->engine->settings.slice_bytes);
-    route->mapped = (struct sl_transfer_mapped){.events = &mapped_events, .ctx = route, .io = io};
+}
+
+int sl_transfer_route_set_rails(struct sl_transfer_route *route,
+                                const struct sl_endpoint *endpoints, uint32_t endpoint_count,
+                                const struct sl_rail *rails, uint32_t rail_count)
+{
+    const uint32_t lanes = route->io->engine->settings.lanes;
+    if (route->rail_count > 0) {
+        return 0;
+    }
+    route->rails = calloc(rail_count, sizeof *route->rails);
+    route->lanes = calloc((size_t)rail_count * lanes, sizeof *route->lanes);
+    if (route->rails == NULL || route->lanes == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    route->endpoints = endpoints;
+    route->endpoint_count = endpoint_count;
+    route->rail_count = rail_count;
+    for (uint32_t i = 0; i < rail_count; i++) {
+        struct sl_transfer_route_rail *rail = &route->rails[i];
+        rail->pair = rails[i];
+        sl_rail_rate_init(&rail->rate);
+        rail->lanes = &route->lanes[route->lane_count];
+        /* Each connection of shared memory maps the peer's memory: one is enough. */
+        rail->lane_count = rails[i].scheme == SL_ENDPOINT_SHM ? 1 : lanes;
+        route->lane_count += rail->lane_count;
+    }
+    return 0;
 }
 
 void sl_transfer_route_set_remote(struct sl_transfer_route *route,
@@ -518,40 +611,71 @@ void sl_transfer_route_set_remote(struct sl_transfer_route *route,
 void sl_transfer_route_fini(struct sl_transfer_route *route)
 {
     sl_assert(sl_list_empty(&route->parts));
-    close_lanes(route);
-    sl_transfer_mapped_close(&route->mapped);
+    close_rails(route);
+    free(route->rails);
     free(route->lanes);
-    route->lanes = NULL;
     sl_list_remove(&route->work.link);
     sl_reactor_disarm(route->io->reactor, &route->stall);
     sl_transfer_route_set_remote(route, NULL);
 }
 
+/* Reports */
+
+static void append(char *text, size_t text_bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Appends a clause. */
+static void append(char *text, size_t text_bytes, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    if (used > 0 && used + 3 < text_bytes) {
+        text[used++] = ';';
+        text[used++] = ' ';
+    }
+    (void)vsnprintf(text + used, text_bytes - used, format, args);
+    va_end(args);
+}
+
 void sl_transfer_route_describe(const struct sl_transfer_route *route, char *text,
                                 size_t text_bytes)
 {
-    size_t used = 0;
     bool owes_writes = is_fencing(route);
     text[0] = '\0';
-    for (uint32_t i = 0; i < route->lane_count && used + 1 < text_bytes; i++) {
-        const struct sl_transfer_lane *lane = &route->lanes[i];
-        if (!lane->is_open) {
-            (void)snprintf(text + used, text_bytes - used, "%s%s: %s", used > 0 ? "; " : "",
-                           lane->name, sl_transfer_lane_last_error(lane));
-        } else if (lane->rma.in_flight_count > 0) {
-            (void)snprintf(text + used, text_bytes - used, "%s%s: %u unanswered",
-                           used > 0 ? "; " : "", lane->name, lane->rma.in_flight_count);
+    for (uint32_t i = 0; i < route->rail_count; i++) {
+        const struct sl_transfer_route_rail *rail = &route->rails[i];
+        char name[SL_TRANSFER_LANE_NAME_BYTES];
+        const uint32_t unanswered = count_in_flight(rail);
+        for (uint32_t k = 0; k < rail->lane_count; k++) {
+            owes_writes = owes_writes || sl_transfer_lane_owes_writes(&rail->lanes[k]);
         }
-        owes_writes = owes_writes || sl_transfer_lane_owes_writes(lane);
-        used = strlen(text);
-    }
-    if (route->mapped.in_flight_count > 0 && used + 1 < text_bytes) {
-        (void)snprintf(text + used, text_bytes - used, "%sshared memory: %u not copied",
-                       used > 0 ? "; " : "", route->mapped.in_flight_count);
-        used = strlen(text);
+        const char *error = rail->opened_ns != 0 ? last_error(rail) : "";
+        name_rail(route, rail, name);
+        if (error[0] != '\0') {
+            append(text, text_bytes, "%s: %s", name, error);
+        }
+        if (unanswered > 0) {
+            append(text, text_bytes, "%s: %u unanswered", name, unanswered);
+        }
     }
     if (owes_writes) {
-        (void)snprintf(text + used, text_bytes - used, "%sWRITEs may still be applied",
-                       used > 0 ? "; " : "");
+        append(text, text_bytes, "WRITEs may still be applied");
+    }
+}
+
+void sl_transfer_route_report(const struct sl_transfer_route *route, struct sl_transfer_rail *rails)
+{
+    for (uint32_t i = 0; i < route->lane_count; i++) {
+        const struct sl_transfer_lane *lane = &route->lanes[i];
+        struct sl_transfer_rail *out = &rails[lane->rail];
+        out->bytes_read += lane->bytes_read;
+        out->bytes_written += lane->bytes_written;
+        out->failures += lane->failures;
+    }
+    for (uint32_t i = 0; i < route->rail_count; i++) {
+        if (route->rails[i].is_down && rails[i].state == SL_TRANSFER_RAIL_UP) {
+            rails[i].state = SL_TRANSFER_RAIL_PAUSED;
+        }
     }
 }

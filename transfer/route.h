@@ -1,45 +1,45 @@
-/* A route is what one reactor has of a segment: its lanes, the list of the peer's buffers, and the
- * parts of batches that wait for a turn. Owner reactor. */
+/* A route is what one reactor has of a segment: its rails with their lanes, the list of the peer's
+ * buffers, and the parts of batches that wait for a turn. Owner reactor.
+ *
+ * A slice takes a rail of the first scheme that has rails that are up, and there the lane with the
+ * least in flight for the rail's measured rate. What a lost lane has not answered is sent again, on
+ * whichever rail. */
 #ifndef SL_TRANSFER_ROUTE_H
 #define SL_TRANSFER_ROUTE_H
 
 #include <stdatomic.h>
 
 #include "transfer/lane.h"
-#include "transfer/mapped.h"
+#include "transfer/rail.h"
+#include "transfer/remote.h"
 
 struct sl_transfer_segment;
 
-/* A buffer of the peer. */
-struct sl_transfer_remote_buffer {
-    uint64_t address, bytes, key;
-    unsigned access; /* sl_transfer_access */
-    bool is_mapped;  /* through shared memory, by the token */
-    struct sl_transport_rma_token token;
-    char location[SL_TRANSFER_LOCATION_BYTES];
-};
-
-/* The peer's buffers, by ascending address: a snapshot. */
-struct sl_transfer_remote {
-    uint32_t count;
-    struct sl_transfer_remote_buffer buffers[];
+struct sl_transfer_route_rail {
+    struct sl_rail pair;
+    struct sl_rail_rate rate;
+    struct sl_transfer_lane *lanes; /* [lane_count]; opened at the first use */
+    uint32_t lane_count;
+    uint64_t opened_ns;    /* when its lanes were opened; 0: they are not */
+    uint64_t pause_end_ns; /* its lanes were refused: when they are opened again */
+    bool is_down;          /* no lane is open, although one was or should be */
 };
 
 struct sl_transfer_route {
     struct sl_transfer_io *io;
     const char *name;                    /* of the segment */
     struct sl_transfer_remote *remote;   /* owned; NULL: not known yet */
-    const struct sl_endpoint *endpoints; /* of the peer's reactors; the segment's */
+    const struct sl_endpoint *endpoints; /* of the peer; the segment's */
     uint32_t endpoint_count;
+    struct sl_transfer_route_rail *rails; /* [rail_count] */
+    uint32_t rail_count;                  /* 0: the peer's endpoints are not known yet */
+    struct sl_transfer_lane *lanes;       /* [lane_count]: those of all rails */
+    uint32_t lane_count;
     uint64_t incarnation, client_id;
     int err; /* not 0: the peer is gone for good; `reason` */
     char reason[SL_TRANSFER_REASON_BYTES];
-    struct sl_transfer_lane *lanes;       /* [lane_count]; opened at the first use */
-    uint32_t lane_count;                  /* 0: not opened, or closed since they were idle */
-    uint64_t used_ns;                     /* when a part was last in progress */
-    struct sl_transfer_schedule schedule; /* of the lanes */
-    struct sl_transfer_mapped mapped;
-    struct sl_transfer_schedule mapped_schedule;
+    uint64_t used_ns; /* when a part was last in progress */
+    struct sl_transfer_schedule schedule;
     struct sl_list parts; /* all that are not over */
     struct sl_timer stall;
     struct sl_transfer_work work;
@@ -48,11 +48,17 @@ struct sl_transfer_route {
      */
     void (*fence)(struct sl_transfer_route *route, uint32_t lane, uint64_t epoch);
     _Atomic uint32_t *fences;
-    struct sl_transfer_part *building[2]; /* batch.c: of the batch that is checked; by is_mapped */
+    struct sl_transfer_part *building; /* batch.c: of the batch that is checked */
 };
 
 void sl_transfer_route_init(struct sl_transfer_route *route, struct sl_transfer_io *io,
                             const char *name);
+
+/* Takes the peer's endpoints and rails, which outlive the route and do not change. Errors:
+ * NO_MEMORY. */
+int sl_transfer_route_set_rails(struct sl_transfer_route *route,
+                                const struct sl_endpoint *endpoints, uint32_t endpoint_count,
+                                const struct sl_rail *rails, uint32_t rail_count);
 
 /* Replaces the list of buffers; takes it over. */
 void sl_transfer_route_set_remote(struct sl_transfer_route *route,
@@ -80,8 +86,12 @@ void sl_transfer_route_fail(struct sl_transfer_route *route, int err, const char
 /* No part may be left. */
 void sl_transfer_route_fini(struct sl_transfer_route *route);
 
-/* Writes why the peer has not answered: one clause for each lane. */
+/* Writes why the peer has not answered: one clause for each rail. */
 void sl_transfer_route_describe(const struct sl_transfer_route *route, char *text,
                                 size_t text_bytes);
+
+/* Adds counters and state of the route's rails to rails[rail_count]. */
+void sl_transfer_route_report(const struct sl_transfer_route *route,
+                              struct sl_transfer_rail *rails);
 
 #endif

@@ -21,16 +21,9 @@ void sl_transfer_schedule_remove(struct sl_transfer_turn *turn)
     sl_list_remove(&turn->link);
 }
 
-struct sl_transfer_turn *sl_transfer_schedule_first(const struct sl_transfer_schedule *schedule)
+void sl_transfer_schedule_spend(struct sl_transfer_schedule *schedule,
+                                struct sl_transfer_turn *turn, uint32_t bytes)
 {
-    struct sl_list_link *link = sl_list_first(&schedule->turns);
-    return link == NULL ? NULL : SL_CONTAINER_OF(link, struct sl_transfer_turn, link);
-}
-
-void sl_transfer_schedule_spend(struct sl_transfer_schedule *schedule, uint32_t bytes)
-{
-    struct sl_transfer_turn *turn = sl_transfer_schedule_first(schedule);
-    sl_assert(turn != NULL);
     sl_assert(bytes <= schedule->turn_bytes);
     turn->left_bytes -= bytes;
     if (turn->left_bytes <= 0) {

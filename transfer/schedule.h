@@ -15,7 +15,7 @@ struct sl_transfer_turn {
 };
 
 struct sl_transfer_schedule {
-    struct sl_list turns; /* the first has its turn */
+    struct sl_list turns; /* of struct sl_transfer_turn; the first has its turn */
     uint32_t turn_bytes;
 };
 
@@ -28,10 +28,8 @@ void sl_transfer_schedule_add(struct sl_transfer_schedule *schedule, struct sl_t
 /* Nothing to send any more. */
 void sl_transfer_schedule_remove(struct sl_transfer_turn *turn);
 
-/* Returns NULL if there is none. */
-struct sl_transfer_turn *sl_transfer_schedule_first(const struct sl_transfer_schedule *schedule);
-
-/* The first turn sends a slice. */
-void sl_transfer_schedule_spend(struct sl_transfer_schedule *schedule, uint32_t bytes);
+/* The turn sends a slice: when its bytes are spent, it goes behind all others. */
+void sl_transfer_schedule_spend(struct sl_transfer_schedule *schedule,
+                                struct sl_transfer_turn *turn, uint32_t bytes);
 
 #endif

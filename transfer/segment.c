@@ -68,16 +68,14 @@ static void take_update(void *ctx, uint64_t index, uint64_t b)
     struct update *update = ctx;
     struct sl_transfer_segment *segment = update->segment;
     struct sl_transfer_route *route = &segment->routes[index];
+    route->incarnation = segment->incarnation;
     if (update->err != 0) {
         sl_transfer_route_fail(route, update->err, update->reason);
+    } else if (sl_transfer_route_set_rails(route, segment->endpoints, segment->endpoint_count,
+                                           segment->rails, segment->rail_count) != 0) {
+        free(update->remote);
+        sl_transfer_route_fail(route, SL_ERR_NO_MEMORY, "no memory for lanes");
     } else {
-        route->endpoints = segment->endpoints;
-        route->endpoint_count = segment->endpoint_count;
-        route->incarnation = segment->incarnation;
-        route->mapped.endpoint = sl_transfer_device_find(route->io, SL_ENDPOINT_SHM) != NULL &&
-                                         segment->shm_endpoint.port != 0
-                                     ? &segment->shm_endpoint
-                                     : NULL;
         sl_transfer_route_set_remote(route, update->remote);
     }
     free(update);
@@ -94,18 +92,15 @@ static bool publish(struct sl_transfer_work *work)
     if (segment->mails_out > 0) {
         return true;
     }
-    const size_t bytes =
-        sizeof *segment->remote + segment->remote->count * sizeof segment->remote->buffers[0];
     for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
         struct update *update = calloc(1, sizeof *update);
-        struct sl_transfer_remote *copy = malloc(bytes);
+        struct sl_transfer_remote *copy = sl_transfer_remote_copy(segment->remote);
         if (update == NULL || copy == NULL) {
             free(update);
             free(copy);
             fail(segment, SL_ERR_NO_MEMORY, "no memory for the list of its buffers");
             return false;
         }
-        memcpy(copy, segment->remote, bytes);
         update->segment = segment;
         update->remote = copy;
         post(segment, i, take_update, update);
@@ -142,98 +137,7 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
     }
 }
 
-/* The list of buffers */
-
-static int reserve(struct sl_transfer_segment *segment, uint32_t count)
-{
-    if (segment->remote != NULL && count <= segment->remote_capacity) {
-        return 0;
-    }
-    const uint32_t capacity = count * 2 + 16;
-    struct sl_transfer_remote *larger =
-        realloc(segment->remote, sizeof *larger + capacity * sizeof larger->buffers[0]);
-    if (larger == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    if (segment->remote == NULL) {
-        larger->count = 0;
-    }
-    segment->remote = larger;
-    segment->remote_capacity = capacity;
-    return 0;
-}
-
-static bool is_apart(const struct sl_transfer_remote_buffer *low,
-                     const struct sl_transfer_remote_buffer *high)
-{
-    return low->address + low->bytes <= high->address;
-}
-
-/* Inserts a buffer that overlaps no other; a peer that sends another one is ignored. */
-static void insert(struct sl_transfer_remote *remote, const struct sl_transfer_remote_buffer *added)
-{
-    uint32_t index = remote->count;
-    while (index > 0 && remote->buffers[index - 1].address > added->address) {
-        index--;
-    }
-    if ((index > 0 && !is_apart(&remote->buffers[index - 1], added)) ||
-        (index < remote->count && !is_apart(added, &remote->buffers[index]))) {
-        return;
-    }
-    memmove(&remote->buffers[index + 1], &remote->buffers[index],
-            (remote->count - index) * sizeof remote->buffers[0]);
-    remote->buffers[index] = *added;
-    remote->count++;
-}
-
-static void take_token(const struct sl_transfer_segment *segment,
-                       const struct sl_message_buffer *from, struct sl_transfer_remote_buffer *to)
-{
-    for (uint32_t i = 0; i < from->token_count && segment->shm_endpoint.port != 0; i++) {
-        const struct sl_message_token *token = &from->tokens[i];
-        if (token->endpoint == segment->shm_index && token->byte_count == sizeof to->token) {
-            memcpy(&to->token, token->bytes, sizeof to->token);
-            to->is_mapped = true;
-        }
-    }
-}
-
-static int add_buffers(struct sl_transfer_segment *segment,
-                       const struct sl_message_buffers *buffers)
-{
-    const uint32_t count = segment->remote != NULL ? segment->remote->count : 0;
-    if (count + buffers->count > SL_LIMIT_TRANSFER_BUFFERS) {
-        return SL_ERR_TOO_LARGE;
-    }
-    int err = reserve(segment, count + buffers->count);
-    for (uint32_t i = 0; err == 0 && i < buffers->count; i++) {
-        const struct sl_message_buffer *from = &buffers->items[i];
-        struct sl_transfer_remote_buffer to = {.address = from->address,
-                                               .bytes = from->bytes,
-                                               .key = from->key,
-                                               .access = from->access};
-        (void)snprintf(to.location, sizeof to.location, "%s", from->location);
-        take_token(segment, from, &to);
-        insert(segment->remote, &to);
-    }
-    return err;
-}
-
-static void remove_buffers(struct sl_transfer_remote *remote,
-                           const struct sl_message_buffer_keys *keys)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < remote->count; i++) {
-        bool is_gone = false;
-        for (uint32_t k = 0; k < keys->count; k++) {
-            is_gone = is_gone || keys->items[k] == remote->buffers[i].key;
-        }
-        if (!is_gone) {
-            remote->buffers[kept++] = remote->buffers[i];
-        }
-    }
-    remote->count = kept;
-}
+/* What the peer offers */
 
 static bool is_here(const char *host)
 {
@@ -242,29 +146,36 @@ static bool is_here(const char *host)
     return here[0] != '\0' && strcmp(here, host) == 0;
 }
 
+/* They do not change while the process lives. One that cannot be used from here gets port 0. */
 static int take_endpoints(struct sl_transfer_segment *segment,
                           const struct sl_message_segment *message)
 {
     if (segment->endpoints != NULL) {
-        return 0; /* they do not change while the process lives */
+        return 0;
     }
     segment->endpoints = calloc(message->endpoint_count + 1, sizeof *segment->endpoints);
     if (segment->endpoints == NULL) {
         return SL_ERR_NO_MEMORY;
     }
+    segment->endpoint_count = message->endpoint_count;
     for (uint32_t i = 0; i < message->endpoint_count; i++) {
-        struct sl_endpoint *to = &segment->endpoints[segment->endpoint_count];
-        if (sl_endpoint_parse(message->endpoints[i].endpoint, to, NULL, 0) != 0) {
-            continue;
-        }
-        if (to->scheme == SL_ENDPOINT_TCP) {
-            segment->endpoint_count++;
-        } else if (to->scheme == SL_ENDPOINT_SHM && is_here(message->host)) {
-            segment->shm_endpoint = *to;
-            segment->shm_index = i;
+        struct sl_endpoint *to = &segment->endpoints[i];
+        if (sl_endpoint_parse(message->endpoints[i].endpoint, to, NULL, 0) != 0 ||
+            (to->scheme == SL_ENDPOINT_SHM && !is_here(message->host))) {
+            *to = (struct sl_endpoint){.port = 0};
         }
     }
-    return segment->endpoint_count > 0 ? 0 : SL_ERR_UNSUPPORTED;
+    segment->rail_count = sl_rail_pair(
+        segment->home->devices, segment->engine->settings.endpoint_count, segment->endpoints,
+        segment->endpoint_count, segment->rails, SL_TRANSFER_RAILS_MAX);
+    return segment->rail_count > 0 ? 0 : SL_ERR_UNSUPPORTED;
+}
+
+static int add_buffers(struct sl_transfer_segment *segment,
+                       const struct sl_message_buffers *buffers)
+{
+    return sl_transfer_remote_add(&segment->remote, buffers, segment->endpoints,
+                                  segment->endpoint_count);
 }
 
 static void request_page(struct sl_transfer_segment *segment, uint64_t above);
@@ -279,7 +190,8 @@ static void page_received(void *ctx, const struct sl_message *message, int err, 
     if (err == 0) {
         err = take_endpoints(segment, &message->segment); /* tokens name them */
         err = err != 0 ? err : add_buffers(segment, &message->segment.buffers);
-        reason = err == SL_ERR_UNSUPPORTED ? "it offers no tcp endpoint" : sl_err_name(err);
+        reason = err == SL_ERR_UNSUPPORTED ? "it offers no endpoint that this engine has too"
+                                           : sl_err_name(err);
     }
     if (err != 0) {
         fail(segment, err, reason);
@@ -397,7 +309,7 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
     if (message->kind == SL_MESSAGE_BUFFER_ADDED) {
         err = add_buffers(segment, &message->buffers);
     } else if (message->kind == SL_MESSAGE_BUFFER_GONE) {
-        remove_buffers(segment->remote, &message->keys);
+        sl_transfer_remote_remove(segment->remote, &message->keys);
     } else {
         return;
     }
@@ -735,52 +647,23 @@ static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call 
     out->state = segment->err != 0      ? SL_TRANSFER_SEGMENT_CLOSED
                  : segment->fences != 0 ? SL_TRANSFER_SEGMENT_FENCING
                                         : SL_TRANSFER_SEGMENT_OPEN;
-    out->rail_count = segment->endpoint_count < SL_TRANSFER_RAILS_MAX ? segment->endpoint_count
-                                                                      : SL_TRANSFER_RAILS_MAX;
+    out->rail_count = segment->rail_count;
     for (uint32_t i = 0; i < out->rail_count; i++) {
+        const struct sl_rail *rail = &segment->rails[i];
         (void)snprintf(out->rails[i].local, sizeof out->rails[i].local, "%.250s",
-                       segment->engine->settings.endpoints[0].host);
-        sl_endpoint_format(&segment->endpoints[i], out->rails[i].remote,
+                       rail->scheme == SL_ENDPOINT_SHM ? "shared memory"
+                                                       : io->devices[rail->device].endpoint.host);
+        sl_endpoint_format(&segment->endpoints[rail->remote], out->rails[i].remote,
                            sizeof out->rails[i].remote);
-    }
-    if (segment->shm_endpoint.port != 0 && out->rail_count < SL_TRANSFER_RAILS_MAX) {
-        struct sl_transfer_rail *rail = &out->rails[out->rail_count++];
-        (void)snprintf(rail->local, sizeof rail->local, "shared memory");
-        sl_endpoint_format(&segment->shm_endpoint, rail->remote, sizeof rail->remote);
     }
     sl_transfer_io_answer(call, 0, "described");
 }
 
-/* Adds the lanes of one reactor to their rails. */
-static void add_lanes(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void report_rails(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     const struct info_call *info = SL_CONTAINER_OF(call, struct info_call, call);
-    const struct sl_transfer_route *route = &info->segment->routes[io->index];
-    const uint32_t lane_count = route->lanes != NULL ? io->engine->settings.lanes : 0;
-    for (uint32_t i = 0; i < lane_count; i++) {
-        const struct sl_transfer_lane *lane = &route->lanes[i];
-        const uint32_t rail = (lane->number - 1) % route->endpoint_count;
-        if (lane->number == 0 || rail >= info->info->rail_count) {
-            continue;
-        }
-        struct sl_transfer_rail *out = &info->info->rails[rail];
-        out->bytes_read += lane->bytes_read;
-        out->bytes_written += lane->bytes_written;
-        out->failures += lane->failures;
-        if (!lane->is_open && lane->failures > 0) {
-            out->state = SL_TRANSFER_RAIL_PAUSED;
-        }
-    }
-    if (route->mapped.endpoint != NULL && info->info->rail_count > route->endpoint_count) {
-        struct sl_transfer_rail *out = &info->info->rails[route->endpoint_count];
-        out->bytes_read += route->mapped.bytes_read;
-        out->bytes_written += route->mapped.bytes_written;
-        out->failures += route->mapped.failures;
-        if (route->mapped.has_failed) {
-            out->state = SL_TRANSFER_RAIL_PAUSED;
-        }
-    }
-    sl_transfer_io_answer(call, 0, "added");
+    sl_transfer_route_report(&info->segment->routes[io->index], info->info->rails);
+    sl_transfer_io_answer(call, 0, "reported");
 }
 
 int sl_transfer_segment_info(struct sl_transfer_segment *segment, struct sl_transfer_info *out)
@@ -789,7 +672,7 @@ int sl_transfer_segment_info(struct sl_transfer_segment *segment, struct sl_tran
     sl_assert(out != NULL);
     struct info_call info = {.call = {.run = describe_segment}, .segment = segment, .info = out};
     int err = sl_transfer_io_call(segment->home, &info.call);
-    info.call.run = add_lanes;
+    info.call.run = report_rails;
     for (uint32_t i = 0; err == 0 && i < segment->engine->settings.reactor_count; i++) {
         err = sl_transfer_io_call(&segment->engine->ios[i], &info.call);
     }

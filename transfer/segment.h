@@ -17,13 +17,13 @@ struct sl_transfer_segment {
 
     /* The home reactor's. */
     struct sl_session *session;
-    uint64_t incarnation;          /* 0: not welcomed yet */
-    struct sl_endpoint *endpoints; /* of the lanes; then for all reactors */
+    uint64_t incarnation; /* 0: not welcomed yet */
+    /* What the peer offers; from then on for all reactors. Port 0: not usable. */
+    struct sl_endpoint *endpoints;
     uint32_t endpoint_count;
-    struct sl_endpoint shm_endpoint;   /* of a peer on this host; port 0: none */
-    uint32_t shm_index;                /* in the peer's list, for tokens */
-    struct sl_transfer_remote *remote; /* what the peer has sent so far */
-    uint32_t remote_capacity;
+    struct sl_rail rails[SL_TRANSFER_RAILS_MAX];
+    uint32_t rail_count;
+    struct sl_transfer_remote *remote;  /* what the peer has sent so far */
     uint32_t pages_out;                 /* requested; the list is not complete */
     struct sl_transfer_work publishing; /* the list has changed */
     uint64_t notice_sequence;           /* of the last notice */

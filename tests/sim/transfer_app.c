@@ -495,14 +495,17 @@ void sl_sim_transfer_app_kill(struct sl_sim_transfer_app *app, bool silent)
 static void judge_lane(const struct sl_sim_transfer_app *app, const struct sl_transfer_lane *lane)
 {
     uint32_t free_slices = 0;
+    if (lane->slices == NULL) { /* it is closed */
+        return;
+    }
     SL_LIST_FOREACH (link, &lane->free) {
         free_slices++;
     }
-    if (free_slices != SL_LIMIT_TRANSFER_SLICES || lane->rma.in_flight_count != 0 ||
-        lane->rma.in_flight_bytes != 0) {
+    if (free_slices != SL_LIMIT_TRANSFER_SLICES || lane->in_flight_count != 0 ||
+        lane->in_flight_bytes != 0 || lane->operation_count != 0) {
         sl_sim_transfer_oracle_fail(
             app->options.oracle, "rest", "process %u, %s: %u free slices, %u in flight",
-            app->options.host, lane->name, free_slices, lane->rma.in_flight_count);
+            app->options.host, lane->name, free_slices, lane->in_flight_count);
     }
     if (lane->is_open && (lane->rma.credit.requests + CREDIT_DUE_MAX < SL_LIMIT_TRANSFER_SLICES ||
                           lane->rma.credit.bytes != SL_LIMIT_TRANSFER_CREDIT_BYTES)) {

@@ -40,7 +40,8 @@ static void init(size_t bytes, const struct sl_transfer_options *options)
 
 static int setup(void **state)
 {
-    init(BYTES, NULL);
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0"};
+    init(BYTES, &options);
     return 0;
 }
 
@@ -68,15 +69,15 @@ static void move(enum sl_transfer_op op, size_t local, size_t remote, size_t byt
     }
 }
 
-/* Bytes over TCP and through shared memory, both directions. */
-static void expect_moved(uint64_t tcp, uint64_t shm)
+/* All bytes moved through shared memory, both directions. */
+static void expect_moved(uint64_t bytes)
 {
     struct sl_transfer_info info;
     assert_int_equal(sl_transfer_segment_info(pair.segment, &info), 0);
     assert_int_equal(info.rail_count, 2);
-    assert_int_equal(strncmp(info.rails[1].remote, "shm://", 6), 0);
-    assert_int_equal(info.rails[0].bytes_read + info.rails[0].bytes_written, tcp);
-    assert_int_equal(info.rails[1].bytes_read + info.rails[1].bytes_written, shm);
+    assert_int_equal(strncmp(info.rails[0].remote, "shm://", 6), 0);
+    assert_int_equal(info.rails[0].bytes_read + info.rails[0].bytes_written, bytes);
+    assert_int_equal(info.rails[1].bytes_read + info.rails[1].bytes_written, 0);
 }
 
 CASE(mapped__moves_every_length_at_every_alignment)
@@ -103,7 +104,7 @@ CASE(mapped__moves_every_length_at_every_alignment)
             all += 2 * bytes;
         }
     }
-    expect_moved(0, all);
+    expect_moved(all);
 }
 
 SL_CASE(mapped__moves_64_mib_with_several_reactors_and_a_secret)
@@ -124,7 +125,7 @@ SL_CASE(mapped__moves_64_mib_with_several_reactors_and_a_secret)
     pair_fini(&pair);
 }
 
-CASE(mapped__moves_private_memory_over_tcp_beside_it)
+CASE(mapped__moves_private_memory_as_frames_beside_it)
 {
     enum { COUNT = 64, STEP = 10000 };
     struct sl_transfer_request requests[COUNT];
@@ -141,7 +142,7 @@ CASE(mapped__moves_private_memory_over_tcp_beside_it)
         assert_memory_equal(pair.local.base + at, (i % 2 == 0 ? mapped : pair.remote.base) + at,
                             STEP - 1);
     }
-    expect_moved(COUNT / 2 * (STEP - 1), COUNT / 2 * (STEP - 1));
+    expect_moved(COUNT * (STEP - 1));
 }
 
 CASE(mapped__fails_an_invalid_request_by_itself)
@@ -172,7 +173,7 @@ CASE(mapped__keeps_to_the_access_of_the_memory)
     pair_expect(pair.local.base, 5000, 3);
     one.op = SL_TRANSFER_WRITE;
     assert_int_equal(pair_run(&pair, &one, 1, PAIR_TIMEOUT_MS), SL_ERR_INVALID);
-    expect_moved(0, 5000);
+    expect_moved(5000);
 }
 
 CASE(mapped__takes_the_engines_own_segment)
@@ -242,7 +243,7 @@ SL_CASE(mapped__keeps_to_the_limit_on_sent_bytes)
 /* The connection is lost while bytes move: TCP moves the rest. */
 static void break_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    sl_transfer_mapped_break(&pair.segment->routes[0].mapped, "a test");
+    sl_transfer_lane_break(&pair.segment->routes[0].lanes[0], "a test");
     sl_transfer_io_answer(call, 0, "broken");
 }
 

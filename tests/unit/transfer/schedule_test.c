@@ -16,25 +16,36 @@ static int setup(void **state)
     return 0;
 }
 
+static struct sl_transfer_turn *first(void)
+{
+    struct sl_list_link *link = sl_list_first(&schedule.turns);
+    return link == NULL ? NULL : SL_CONTAINER_OF(link, struct sl_transfer_turn, link);
+}
+
+static void spend(uint32_t bytes)
+{
+    sl_transfer_schedule_spend(&schedule, first(), bytes);
+}
+
 #define CASE(name) SL_CASE_WITH(name, setup, NULL)
 
 CASE(schedule__keeps_the_turn_until_its_bytes_are_spent)
 {
-    sl_transfer_schedule_spend(&schedule, 400);
-    assert_ptr_equal(sl_transfer_schedule_first(&schedule), &a);
-    sl_transfer_schedule_spend(&schedule, 600);
-    assert_ptr_equal(sl_transfer_schedule_first(&schedule), &b);
+    spend(400);
+    assert_ptr_equal(first(), &a);
+    spend(600);
+    assert_ptr_equal(first(), &b);
 }
 
 CASE(schedule__takes_what_exceeded_a_turn_from_the_next_one)
 {
-    sl_transfer_schedule_spend(&schedule, 900);
-    sl_transfer_schedule_spend(&schedule, 1000); /* a: 900 too many */
-    sl_transfer_schedule_spend(&schedule, 1000); /* b */
-    sl_transfer_schedule_spend(&schedule, 1000); /* c */
-    assert_ptr_equal(sl_transfer_schedule_first(&schedule), &a);
-    sl_transfer_schedule_spend(&schedule, 100);
-    assert_ptr_equal(sl_transfer_schedule_first(&schedule), &b);
+    spend(900);
+    spend(1000); /* a: 900 too many */
+    spend(1000); /* b */
+    spend(1000); /* c */
+    assert_ptr_equal(first(), &a);
+    spend(100);
+    assert_ptr_equal(first(), &b);
 }
 
 CASE(schedule__shares_bytes_evenly_between_slices_of_any_size)
@@ -44,8 +55,8 @@ CASE(schedule__shares_bytes_evenly_between_slices_of_any_size)
     struct sl_transfer_turn *const turns[3] = {&a, &b, &c};
     for (uint32_t i = 0; i < 100000; i++) {
         for (uint32_t t = 0; t < 3; t++) {
-            if (sl_transfer_schedule_first(&schedule) == turns[t]) {
-                sl_transfer_schedule_spend(&schedule, bytes[t]);
+            if (first() == turns[t]) {
+                spend(bytes[t]);
                 sent[t] += bytes[t];
                 break;
             }
@@ -59,11 +70,11 @@ CASE(schedule__shares_bytes_evenly_between_slices_of_any_size)
 CASE(schedule__skips_what_has_nothing_to_send)
 {
     sl_transfer_schedule_remove(&a);
-    assert_ptr_equal(sl_transfer_schedule_first(&schedule), &b);
+    assert_ptr_equal(first(), &b);
     sl_transfer_schedule_remove(&b);
     sl_transfer_schedule_remove(&c);
-    assert_null(sl_transfer_schedule_first(&schedule));
+    assert_null(first());
     sl_transfer_schedule_add(&schedule, &b);
     sl_transfer_schedule_add(&schedule, &b);
-    assert_ptr_equal(sl_transfer_schedule_first(&schedule), &b);
+    assert_ptr_equal(first(), &b);
 }

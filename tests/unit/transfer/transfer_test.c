@@ -380,6 +380,7 @@ CASE(batch__runs_beside_others)
 SL_CASE(engine__moves_with_several_reactors_a_secret_and_checksums)
 {
     const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .endpoints = "tcp://127.0.0.1:0",
                                                 .reactor_count = 3,
                                                 .lanes = 3,
                                                 .slice_bytes = 64 << 10,
@@ -412,7 +413,7 @@ CASE(segment_info__counts_bytes_by_rail)
     assert_int_equal(sl_transfer_segment_info(pair.segment, &info), 0);
     assert_string_equal(info.name, sl_transfer_name(pair.there));
     assert_int_equal(info.state, SL_TRANSFER_SEGMENT_OPEN);
-    assert_int_equal(info.rail_count, 2); /* TCP, shared memory */
+    assert_int_equal(info.rail_count, 1);
     assert_string_equal(info.rails[0].local, "127.0.0.1");
     assert_int_equal(strncmp(info.rails[0].remote, "tcp://127.0.0.1:", 16), 0);
     assert_int_equal(info.rails[0].state, SL_TRANSFER_RAIL_UP);
@@ -429,8 +430,10 @@ static uint64_t now_ms(void)
 /* 10 MB at 50 MB/s. The first slices may leave at once. */
 SL_CASE(engine__keeps_to_its_limit_on_sent_bytes)
 {
-    const struct sl_transfer_options options = {
-        .name = "127.0.0.1:0", .bytes_per_s_max = 50000000, .slice_bytes = 64 << 10};
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .endpoints = "tcp://127.0.0.1:0",
+                                                .bytes_per_s_max = 50000000,
+                                                .slice_bytes = 64 << 10};
     pair_init(&pair, 10000000, &options);
     for (uint32_t op = SL_TRANSFER_READ; op <= SL_TRANSFER_WRITE; op++) {
         const uint64_t begin_ms = now_ms();
@@ -463,7 +466,8 @@ static uint32_t count_connections(struct sl_transfer *transfer)
 
 SL_CASE(lane__is_closed_when_it_was_idle_and_opened_again)
 {
-    const struct sl_transfer_options options = {.name = "127.0.0.1:0", .stall_ms = 50};
+    const struct sl_transfer_options options = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .stall_ms = 50};
     struct sl_transfer_info info;
     pair_init(&pair, 1000, &options);
     pair.here->settings.idle_ns = 1; /* read by the reactor when it looks for idle lanes */
@@ -484,6 +488,7 @@ SL_CASE(engine__moves_over_tls)
     const struct sl_transport_tls *files = authority_files(AUTHORITY_NODE);
     const struct sl_transport_tls *others = authority_files(AUTHORITY_STRANGER);
     struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                          .endpoints = "tcp://127.0.0.1:0",
                                           .tls_certificate = files->certificate,
                                           .tls_key = files->key,
                                           .tls_authority = files->authority};

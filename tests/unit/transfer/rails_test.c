@@ -1,0 +1,142 @@
+/* Two rails between two engines: TCP at two addresses of loopback. */
+#include <string.h>
+#include <unistd.h>
+
+#include "pair.h"
+#include "transfer/engine.h"
+#include "transfer/segment.h"
+
+#define BYTES (16U << 20)
+
+static struct pair pair;
+
+static int setup(void **state)
+{
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .endpoints = "tcp://127.0.0.2:0,tcp://127.0.0.3:0"};
+    pair_init(&pair, BYTES, &options);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    pair_fini(&pair);
+    return 0;
+}
+
+#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+static struct sl_transfer_rail rail(uint32_t index)
+{
+    struct sl_transfer_info info;
+    assert_int_equal(sl_transfer_segment_info(pair.segment, &info), 0);
+    assert_int_equal(info.rail_count, 2);
+    return info.rails[index];
+}
+
+/* Moves everything there and back, in different bytes each round. */
+static void move_all(uint32_t round)
+{
+    pair_fill(pair.local.base, BYTES, round);
+    pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
+    pair_expect(pair.remote.base, BYTES, round);
+    memset(pair.local.base, 0, BYTES);
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+    pair_expect(pair.local.base, BYTES, round);
+}
+
+static void move_until_both_carry(void)
+{
+    const uint64_t before[] = {rail(0).bytes_read, rail(1).bytes_read};
+    for (uint32_t i = 0; rail(0).bytes_read == before[0] || rail(1).bytes_read == before[1]; i++) {
+        move_all(i);
+    }
+}
+
+CASE(rails__carry_bytes_side_by_side)
+{
+    move_until_both_carry();
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct sl_transfer_rail one = rail(i);
+        assert_string_equal(one.local, i == 0 ? "127.0.0.2" : "127.0.0.3");
+        assert_int_equal(strncmp(one.remote, "tcp://", 6), 0);
+        assert_non_null(strstr(one.remote, one.local));
+        assert_int_equal(one.state, SL_TRANSFER_RAIL_UP);
+        assert_int_equal(one.failures, 0);
+    }
+}
+
+/* Lanes of the second rail, which are lost, and connect to this port from then on. */
+struct cut_call {
+    struct sl_transfer_call call;
+    uint16_t port; /* 0: of the peer */
+};
+
+static void cut_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    const struct cut_call *cut = SL_CONTAINER_OF(call, struct cut_call, call);
+    const struct sl_transfer_route *route = &pair.segment->routes[io->index];
+    const struct sl_transfer_route_rail *second = &route->rails[1];
+    for (uint32_t i = 0; i < second->lane_count; i++) {
+        struct sl_endpoint endpoint = *sl_session_endpoint(second->lanes[i].session);
+        endpoint.port = cut->port != 0 ? cut->port : route->endpoints[second->pair.remote].port;
+        sl_session_set_endpoint(second->lanes[i].session, &endpoint);
+        sl_transfer_lane_break(&second->lanes[i], "a test");
+    }
+    sl_transfer_io_answer(call, 0, "cut");
+}
+
+static void cut(uint16_t port)
+{
+    struct cut_call cut = {.call = {.run = cut_here}, .port = port};
+    assert_int_equal(sl_transfer_io_call(&pair.here->ios[0], &cut.call), 0);
+}
+
+CASE(rails__take_over_the_slices_of_one_that_is_lost)
+{
+    const struct sl_transfer_request one = pair_request(&pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
+    move_until_both_carry();
+    for (uint32_t round = 0; round < 4; round++) {
+        pair_fill(pair.local.base, BYTES, 100 + round);
+        assert_int_equal(sl_transfer_batch_submit(pair.batch, &one, 1, PAIR_TIMEOUT_MS, NULL), 0);
+        (void)usleep(round * 700);
+        cut(1); /* no process listens there */
+        assert_int_equal(sl_transfer_batch_wait(pair.batch), 0);
+        pair_expect(pair.remote.base, BYTES, 100 + round);
+        assert_int_equal(rail(0).state, SL_TRANSFER_RAIL_UP);
+        assert_int_equal(rail(1).state, SL_TRANSFER_RAIL_PAUSED);
+        const uint64_t bytes = rail(1).bytes_written;
+        move_all(round);
+        assert_int_equal(rail(1).bytes_written, bytes);
+        cut(0);
+        while (rail(1).state != SL_TRANSFER_RAIL_UP) {
+            (void)usleep(1000);
+        }
+        move_until_both_carry();
+    }
+    assert_true(rail(1).failures > 0);
+    assert_int_equal(rail(0).failures, 0);
+}
+
+static void cut_all_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    const struct sl_transfer_route *route = &pair.segment->routes[io->index];
+    for (uint32_t i = 0; i < route->lane_count; i++) {
+        struct sl_endpoint endpoint = *sl_session_endpoint(route->lanes[i].session);
+        endpoint.port = 1;
+        sl_session_set_endpoint(route->lanes[i].session, &endpoint);
+        sl_transfer_lane_break(&route->lanes[i], "a test");
+    }
+    sl_transfer_io_answer(call, 0, "cut");
+}
+
+CASE(rails__are_all_named_when_none_is_left)
+{
+    struct sl_transfer_call call = {.run = cut_all_here};
+    const struct sl_transfer_request one = pair_request(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+    move_until_both_carry();
+    assert_int_equal(sl_transfer_io_call(&pair.here->ios[0], &call), 0);
+    assert_int_equal(pair_run(&pair, &one, 1, 300), SL_ERR_DEADLINE);
+    assert_non_null(strstr(sl_transfer_last_error(), "from 127.0.0.2: refused"));
+    assert_non_null(strstr(sl_transfer_last_error(), "from 127.0.0.3: refused"));
+}

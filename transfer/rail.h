@@ -1,0 +1,41 @@
+/* A rail is a device of this engine and a device of the peer that reach each other. A device of the
+ * peer is the set of its endpoints with the same scheme and host: one for each of its reactors.
+ * Pure. */
+#ifndef SL_TRANSFER_RAIL_H
+#define SL_TRANSFER_RAIL_H
+
+#include "transfer/device.h"
+
+struct sl_rail {
+    enum sl_endpoint_scheme scheme;
+    uint32_t device; /* of this engine: index of io->devices */
+    uint32_t remote; /* the peer's: index of its first endpoint */
+};
+
+/* Returns the device that the endpoint belongs to: the index of its first endpoint. */
+uint32_t sl_rail_remote(const struct sl_endpoint *endpoints, uint32_t index);
+
+/* Returns endpoint number `nth` of the rail, counted round. */
+const struct sl_endpoint *sl_rail_endpoint(const struct sl_rail *rail,
+                                           const struct sl_endpoint *endpoints,
+                                           uint32_t endpoint_count, uint32_t nth);
+
+/* Pairs the n-th device of each scheme here with the n-th at the peer; the side with fewer counts
+ * round. Preferred schemes come first: shm, rdma, dpdk, tcp. Devices that this host does not have
+ * are left out, and endpoints with port 0. Returns how many rails there are, at most rails_max. */
+uint32_t sl_rail_pair(const struct sl_transfer_device *devices, uint32_t device_count,
+                      const struct sl_endpoint *endpoints, uint32_t endpoint_count,
+                      struct sl_rail *rails, uint32_t rails_max);
+
+/* The measured rate of a rail. */
+struct sl_rail_rate {
+    uint64_t begin_ns, bytes; /* of this interval, in which something was always in flight */
+    double bytes_per_s;       /* moving average; at first the same for all rails */
+};
+
+void sl_rail_rate_init(struct sl_rail_rate *rate);
+/* Nothing was in flight before. */
+void sl_rail_rate_begin(struct sl_rail_rate *rate, uint64_t now_ns);
+void sl_rail_rate_add(struct sl_rail_rate *rate, uint32_t bytes, uint64_t now_ns);
+
+#endif
