@@ -45,6 +45,7 @@ struct sl_bench_bare_bulk {
     uint64_t bytes;         /* 1 to 1 GiB */
     bool to_server;         /* as a push; else as a pull */
     uint32_t depth;         /* 1 to 64 */
+    uint32_t pieces;        /* of memory on each side, one after the other; 0: `depth` */
     const char *congestion; /* NULL: the system's */
 };
 /* Errors, logged: as of the echo. */

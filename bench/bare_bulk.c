@@ -22,9 +22,9 @@ struct end {
     const struct sl_bench_bare_bulk *options;
     int fd;
     bool counts;     /* it is the client */
-    uint8_t *memory; /* `depth` pieces */
+    uint8_t *memory; /* `slots` pieces */
     size_t memory_bytes;
-    uint32_t slot; /* of the next piece */
+    uint32_t slot, slots; /* of the next piece */
     int err;
 
     /* The client's. */
@@ -36,7 +36,7 @@ struct end {
 static uint8_t *next_piece(struct end *end)
 {
     uint8_t *piece = end->memory + end->slot * end->options->bytes;
-    end->slot = end->slot + 1 == end->options->depth ? 0 : end->slot + 1;
+    end->slot = end->slot + 1 == end->slots ? 0 : end->slot + 1;
     return piece;
 }
 
@@ -140,9 +140,10 @@ static void receive_pieces(struct end *end)
 
 static int end_init(struct end *end, const struct sl_bench_bare_bulk *options, int fd, bool counts)
 {
-    const size_t bytes = options->depth * options->bytes;
+    const uint32_t slots = options->pieces == 0 ? options->depth : options->pieces;
+    const size_t bytes = slots * options->bytes;
     const size_t huge = SL_ARENA_HUGE_PAGE_BYTES;
-    *end = (struct end){.options = options, .fd = fd, .counts = counts};
+    *end = (struct end){.options = options, .fd = fd, .counts = counts, .slots = slots};
     end->memory_bytes = (bytes + huge - 1) / huge * huge;
     end->memory = sl_arena_pages_map(end->memory_bytes, true);
     if (end->memory == NULL) {

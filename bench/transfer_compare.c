@@ -1,5 +1,7 @@
 /* READ and WRITE between two processes of this machine, in turns with bare sockets, iperf3 and
- * memcpy. The target is a process of its own on the server's core, stopped while others run. */
+ * memcpy. The target is a process of its own on the server's core, stopped while others run. Bare
+ * sockets and memcpy use as much memory as the blocks have: memory that stays in the processor's
+ * cache is faster, which "bare, 4 MB" shows. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +26,7 @@
 
 #define BLOCK_BYTES      65536U
 #define LONG_BYTES       (1U << 20)
+#define BARE_DEPTH       4U
 #define BUFFER_BYTES     (128ULL << 20)
 #define START_MS         20000
 
@@ -42,6 +45,12 @@ static const struct shape shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
+/* Of all blocks, in units of LONG_BYTES. */
+static uint32_t memory_mb(const struct shape *shape)
+{
+    return (uint32_t)(shape->block * shape->batch * shape->threads / LONG_BYTES);
+}
+
 struct target {
     struct sl_bench_child child;
     char name[SL_TRANSFER_NAME_BYTES];
@@ -57,8 +66,8 @@ struct bench {
     struct sl_bench_transfer_options *options;
     struct target target;
     struct entry entries[2 * SHAPES];
-    struct sl_bench_bare_bulk bare[2];
-    struct sl_bench_bare_memory memory[2];
+    struct sl_bench_bare_bulk bare[2 * (SHAPES + 1)];
+    struct sl_bench_bare_memory memory[SHAPES];
     struct sl_bench_peer iperf;
     struct sl_bench_peer_load iperf_loads[2];
     struct sl_bench_contest contest;
@@ -208,23 +217,30 @@ static void add_ours(struct bench *bench)
     }
 }
 
-static void add_bare(struct bench *bench)
+static void add_bare(struct bench *bench, uint32_t index, uint32_t mb)
 {
-    for (int op = 0; op < 2; op++) {
-        bench->bare[op] = (struct sl_bench_bare_bulk){
-            .bytes = LONG_BYTES,
-            .to_server = op == SL_TRANSFER_WRITE,
-            .depth = 4,
-            .congestion = bench->options->engine.congestion_control,
-        };
-        const struct sl_bench_contestant contestant = {
-            .quantities = BYTES,
-            .quantity_count = 1,
-            .transport = "TCP",
-            .run = run_bare,
-            .ctx = &bench->bare[op],
-        };
-        sl_bench_contest_add(&bench->contest, &contestant, "%s, bare", OP_NAMES[op]);
+    const int op = (int)(index % 2);
+    bench->bare[index] = (struct sl_bench_bare_bulk){
+        .bytes = LONG_BYTES,
+        .to_server = op == SL_TRANSFER_WRITE,
+        .depth = BARE_DEPTH,
+        .pieces = mb,
+        .congestion = bench->options->engine.congestion_control,
+    };
+    const struct sl_bench_contestant contestant = {
+        .quantities = BYTES,
+        .quantity_count = 1,
+        .transport = "TCP",
+        .run = run_bare,
+        .ctx = &bench->bare[index],
+    };
+    sl_bench_contest_add(&bench->contest, &contestant, "%s, bare, %u MB", OP_NAMES[op], mb);
+}
+
+static void add_all_bare(struct bench *bench)
+{
+    for (uint32_t i = 0; i < 2 * (SHAPES + 1); i++) {
+        add_bare(bench, i, i < 2 * SHAPES ? memory_mb(&shapes[i / 2]) : BARE_DEPTH);
     }
 }
 
@@ -248,14 +264,13 @@ static int add_iperf(struct bench *bench)
 
 static void add_memory(struct bench *bench)
 {
-    static const uint64_t sizes[] = {BLOCK_BYTES, LONG_BYTES};
-    static const char *const names[] = {"memcpy, 64 KB", "memcpy, 1 MB"};
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < SHAPES; i++) {
+        const struct shape *shape = &shapes[i];
         bench->memory[i] = (struct sl_bench_bare_memory){
-            .bytes = sizes[i], .pieces = (uint32_t)(BUFFER_BYTES / 8 / sizes[i])};
+            .bytes = shape->block, .pieces = (uint32_t)(shape->batch * shape->threads)};
         const struct sl_bench_contestant contestant = {
             .quantities = BYTES, .quantity_count = 1, .run = run_memory, .ctx = &bench->memory[i]};
-        sl_bench_contest_add(&bench->contest, &contestant, "%s", names[i]);
+        sl_bench_contest_add(&bench->contest, &contestant, "memcpy, %s", shape->name);
     }
 }
 
@@ -264,27 +279,27 @@ static void add_memory(struct bench *bench)
 static void conclude(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
-    const bool is_shm = bench->options->protocol == SL_BENCH_TRANSFER_SHM;
+    const struct sl_bench_contest *contest = &bench->contest;
     for (size_t i = 0; i < 2 * SHAPES; i++) {
         const char *op = OP_NAMES[i % 2];
         const struct shape *shape = &shapes[i / 2];
         char name[SL_BENCH_NAME_BYTES];
         char other[SL_BENCH_NAME_BYTES];
         (void)snprintf(name, sizeof name, "%s, %s", op, shape->name);
-        if (is_shm) {
-            sl_bench_contest_ratio(
-                &bench->contest, report, "bytes", name,
-                shape->block == LONG_BYTES ? "memcpy, 1 MB" : "memcpy, 64 KB",
-                bench->options->memory == SL_BENCH_TRANSFER_SHARED ? MAPPED_OF_MEMCPY : 0, 0);
+        if (bench->options->protocol == SL_BENCH_TRANSFER_SHM) {
+            const bool is_shared = bench->options->memory == SL_BENCH_TRANSFER_SHARED;
+            (void)snprintf(other, sizeof other, "memcpy, %s", shape->name);
+            sl_bench_contest_ratio(contest, report, "bytes", name, other,
+                                   is_shared ? MAPPED_OF_MEMCPY : 0, 0);
             continue;
         }
-        (void)snprintf(other, sizeof other, "%s, bare", op);
-        sl_bench_contest_ratio(&bench->contest, report, "bytes", name, other, shape->least[i % 2],
-                               0);
-        (void)snprintf(other, sizeof other, "%s, iperf3 -l 1M", op);
+        (void)snprintf(other, sizeof other, "%s, bare, %u MB", op, memory_mb(shape));
+        sl_bench_contest_ratio(contest, report, "bytes", name, other, shape->least[i % 2], 0);
         if (shape->block == LONG_BYTES) {
-            sl_bench_contest_ratio(&bench->contest, report, "bytes", name, other, BLOCKS_OF_IPERF,
-                                   0);
+            (void)snprintf(other, sizeof other, "%s, bare, %u MB", op, BARE_DEPTH);
+            sl_bench_contest_ratio(contest, report, "bytes", name, other, 0, 0);
+            (void)snprintf(other, sizeof other, "%s, iperf3 -l 1M", op);
+            sl_bench_contest_ratio(contest, report, "bytes", name, other, BLOCKS_OF_IPERF, 0);
         }
     }
 }
@@ -306,7 +321,7 @@ int sl_bench_transfer_compare(struct sl_bench_transfer_options *options)
     if (options->protocol == SL_BENCH_TRANSFER_SHM) {
         add_memory(&bench);
     } else {
-        add_bare(&bench);
+        add_all_bare(&bench);
         err = err != 0 ? err : add_iperf(&bench);
     }
     if (err == 0) {
