@@ -393,7 +393,7 @@ int sl_tcp_conn_migrate(struct sl_conn *base, struct sl_transport *to,
 /* Copies all unparsed data into one block; *out is NULL if there is none. */
 static int collect(struct sl_tcp_conn *conn, struct sl_tcp_rx_buf **out)
 {
-    uint32_t bytes = 0;
+    uint32_t bytes = conn->receive.header_have;
     for (struct sl_tcp_rx_buf *rx_buf = conn->receive.first; rx_buf != NULL;
          rx_buf = rx_buf->next) {
         bytes += rx_buf->left;
@@ -407,6 +407,8 @@ static int collect(struct sl_tcp_conn *conn, struct sl_tcp_rx_buf **out)
     if (*out == NULL) {
         return SL_ERR_NO_MEMORY;
     }
+    memcpy(to, conn->receive.header, conn->receive.header_have);
+    to += conn->receive.header_have;
     for (struct sl_tcp_rx_buf *rx_buf = conn->receive.first; rx_buf != NULL;
          rx_buf = rx_buf->next) {
         memcpy(to, rx_buf->at, rx_buf->left);

@@ -165,8 +165,10 @@ static bool step_header(struct sl_tcp_conn *conn)
         err = sl_frame_decode_received(receive->first->at, &receive->frame);
         consume(conn, SL_FRAME_HEADER_BYTES);
     } else {
-        receive->header_have += take(conn, receive->header + receive->header_have,
-                                     SL_FRAME_HEADER_BYTES - receive->header_have);
+        if (receive->header_have < SL_FRAME_HEADER_BYTES) {
+            receive->header_have += take(conn, receive->header + receive->header_have,
+                                         SL_FRAME_HEADER_BYTES - receive->header_have);
+        }
         if (receive->header_have < SL_FRAME_HEADER_BYTES) {
             return true;
         }
@@ -307,7 +309,8 @@ static bool has_more(const struct sl_tcp_conn *conn)
 
 static bool can_step(const struct sl_tcp_conn *conn)
 {
-    return has_more(conn) || conn->receive.phase == SL_TCP_PHASE_SINK;
+    return has_more(conn) || conn->receive.phase == SL_TCP_PHASE_SINK ||
+           conn->receive.header_have == SL_FRAME_HEADER_BYTES;
 }
 
 void sl_tcp_receive_parse(struct sl_tcp_conn *conn)
@@ -353,15 +356,27 @@ static bool await_most(struct sl_tcp_conn *conn, size_t bytes)
            await_bytes(conn, bytes < SL_TCP_PATIENT_BYTES ? (uint32_t)bytes : SL_TCP_PATIENT_BYTES);
 }
 
+/* The header behind the payload comes with it: a stream of long frames costs one call a frame, and
+ * does not change the low-water mark. */
 static void receive_direct(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     receive->multishot = false;
     receive->direct = true;
-    size_t bytes = sl_tcp_slice(conn, receive->frame.payload_bytes - receive->payload_have);
+    const uint32_t left = receive->frame.payload_bytes - receive->payload_have;
+    size_t bytes = sl_tcp_slice(conn, left);
     bool patient = await_most(conn, bytes);
     struct io_uring_sqe *sqe = begin(conn);
-    io_uring_prep_recv(sqe, conn->fd, receive->payload + receive->payload_have, bytes, 0);
+    uint8_t *to = receive->payload + receive->payload_have;
+    if (bytes < left) {
+        io_uring_prep_recv(sqe, conn->fd, to, bytes, 0);
+    } else {
+        receive->parts[0] = (struct iovec){.iov_base = to, .iov_len = bytes};
+        receive->parts[1] =
+            (struct iovec){.iov_base = receive->header, .iov_len = sizeof receive->header};
+        receive->message = (struct msghdr){.msg_iov = receive->parts, .msg_iovlen = 2};
+        io_uring_prep_recvmsg(sqe, conn->fd, &receive->message, 0);
+    }
     if (patient) {
         sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
     }
@@ -513,11 +528,15 @@ static void take_buffer(struct sl_tcp_conn *conn, uint32_t bytes, uint32_t cqe_f
 static void take_direct(struct sl_tcp_conn *conn, uint32_t bytes)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    receive->payload_have += bytes;
+    const uint32_t left = receive->frame.payload_bytes - receive->payload_have;
     conn->tcp->stats.bytes_received += bytes;
-    if (readable(conn) && receive->payload_have == receive->frame.payload_bytes) {
-        deliver_long(conn);
+    receive->payload_have += bytes < left ? bytes : left;
+    if (!readable(conn) || bytes < left) {
+        return;
     }
+    receive->header_have = bytes - left;
+    deliver_long(conn);
+    receive->peek = receive->header_have < SL_FRAME_HEADER_BYTES;
 }
 
 static void take_encrypted(struct sl_tcp_conn *conn, uint32_t bytes)

@@ -84,7 +84,7 @@ struct sl_tcp_receive {
     struct sl_ring_op op; /* at most one receive is in flight */
     bool in_flight;
     bool multishot;  /* kind of the receive in flight */
-    bool direct;     /* likewise: into `payload` */
+    bool direct;     /* likewise: into `payload`, and `header` behind it */
     bool cancelling; /* the receive in flight is being cancelled */
     bool eof;
     bool empty_ring;  /* the last receive ended because the ring was empty */
@@ -100,6 +100,8 @@ struct sl_tcp_receive {
     struct sl_tcp_staging *staging; /* INLINE: being filled, or NULL */
     uint8_t *payload;               /* LONG: memory from `sink` */
     uint8_t header[SL_FRAME_HEADER_BYTES];
+    struct msghdr message; /* direct: the payload, and the header behind it */
+    struct iovec parts[2];
 };
 
 /* A frame and the frames coalesced with it: reported by one `sent`. */

@@ -128,6 +128,39 @@ SL_CASE(sink__refused_beyond_the_memory_for_parts)
     world_close(world);
 }
 
+static void read_stats(struct node *node, void *ctx)
+{
+    sl_transport_get_stats(node->transport, ctx);
+}
+
+/* The header of the next long frame is received together with the end of one, so that nothing of
+ * the next one has to be copied. */
+SL_CASE(long_frames__are_received_in_place)
+{
+    enum { LONG_BYTES = 33000, FRAMES = 2, BEGUN_BYTES = SL_FRAME_HEADER_BYTES + 1 };
+    static uint8_t frames[FRAMES * FRAME_BYTES(LONG_BYTES)], answers[sizeof frames];
+    struct world *world = world_open(1, NULL);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true});
+    for (uint32_t i = 0; i < FRAMES; i++) {
+        raw_make_frame(frames + i * FRAME_BYTES(LONG_BYTES), i + 1, LONG_BYTES);
+    }
+    const int fd = tcp_connect_raw(&server->bound);
+    struct sl_transport_stats stats = {0};
+    raw_write(fd, frames, BEGUN_BYTES);
+    uint64_t deadline_ns = 0;
+    while (stats.bytes_received < BEGUN_BYTES && !wait_expired(&deadline_ns)) {
+        node_run(server, read_stats, &stats);
+    }
+    raw_write(fd, frames + BEGUN_BYTES, sizeof frames - BEGUN_BYTES);
+    raw_read(fd, answers, sizeof answers);
+    assert_memory_equal(answers, frames, sizeof frames);
+    node_run(server, read_stats, &stats);
+    assert_int_equal(stats.copied_bytes, 1);
+    close(fd);
+    world_close(world);
+}
+
 int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "tcp memory");
