@@ -242,6 +242,19 @@ static int check_remote(struct run *run, const char *segment_id)
     return err;
 }
 
+static void print_rails(const struct run *run)
+{
+    struct sl_transfer_info info;
+    if (sl_transfer_segment_info(run->segment, &info) != 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < info.rail_count; i++) {
+        const struct sl_transfer_rail *rail = &info.rails[i];
+        printf("Rail %s: %" PRIu64 " bytes read, %" PRIu64 " written\n", rail->remote,
+               rail->bytes_read, rail->bytes_written);
+    }
+}
+
 int sl_bench_transfer_initiate(struct sl_bench_transfer_engine *engine,
                                const struct sl_bench_transfer_options *options,
                                const char *segment_id, bool prints,
@@ -256,6 +269,9 @@ int sl_bench_transfer_initiate(struct sl_bench_transfer_engine *engine,
     }
     err = check_remote(&run, segment_id);
     err = err != 0 ? err : run_threads(&run, moved);
+    if (prints && options->verify) {
+        print_rails(&run);
+    }
     sl_transfer_segment_close(&run.segment);
     return err;
 }

@@ -149,7 +149,8 @@ static void host_of(const char *name, char *host, size_t host_bytes)
 static void set_endpoints(struct sl_bench_transfer_options *options)
 {
     static const char *const forms[] = {NULL, "tcp://%s:0", "tcp://%s:0,shm://",
-                                        "tcp://%s:0,rdma://%s:0", "tcp://%s:0,dpdk://%s:0"};
+                                        "tcp://%s:0,rdma://0.0.0.0:0",
+                                        "tcp://%s:0,dpdk://0.0.0.0:0"};
     char host[256];
     host_of(options->variables_bind != NULL ? options->variables_bind : options->local_server_name,
             host, sizeof host);
@@ -179,6 +180,7 @@ static int fill_engine(struct sl_bench_transfer_options *options)
     engine->name = options->local_server_name;
     engine->metadata = options->metadata_server;
     engine->rdma_device = uses_rdma(options) ? options->device_name : NULL;
+    engine->dpdk_device = options->protocol == SL_BENCH_TRANSFER_DPDK ? options->device_name : NULL;
     engine->polling = options->polling;
     engine->insecure = options->insecure;
     engine->lanes = (uint32_t)options->lanes;

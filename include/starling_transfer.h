@@ -57,20 +57,20 @@ struct sl_transfer_options {
      * address), "etcd://h:p,h:p", "etcds://", "h:p" (etcd), "http://h:p/path", "https://". NULL:
      * "P2PHANDSHAKE". */
     const char *metadata;
-    /* What moves data, up to 8, with commas between them: tcp://address:port for each address of
-     * this host to use (if several, connections come from them too), and shm://. Others are
-     * UNSUPPORTED in this version. NULL: shm. Without tcp://, TCP at the name's host is added. */
+    /* What moves data, up to 16, with commas between them: tcp://address:port for each address of
+     * this host to use (if several, connections come from them too), shm://, rdma://address:port
+     * (0.0.0.0: all devices), one dpdk://; no RDMA and DPDK with TLS. Without tcp://, TCP at the
+     * name's host is added. NULL: shm, RDMA unless the name is on loopback, DPDK if dpdk_device. */
     const char *endpoints;
     const char *nic_priority_matrix; /* JSON text; NULL: discovered */
-    /* UNSUPPORTED in this version: leave these four zero. */
-    const char *rdma_device;
+    const char *rdma_device;         /* names, with commas: 0.0.0.0 means these; NULL: all */
     bool has_rdma_gid_index;
-    uint32_t rdma_gid_index;
-    const char *dpdk_device;
-    uint32_t reactor_count; /* I/O threads; 0: 1 */
-    bool polling;           /* I/O threads spin instead of sleeping when idle */
-    bool pin_cores;         /* pin I/O threads to cores, from the last core downwards */
-    bool checksum;          /* CRC-32C on every frame */
+    uint32_t rdma_gid_index; /* whose address connections over RDMA come from */
+    const char *dpdk_device; /* as --dpdk-device of starling-ps, with ";" between devices */
+    uint32_t reactor_count;  /* I/O threads; 0: 1 */
+    bool polling;            /* I/O threads spin instead of sleeping when idle */
+    bool pin_cores;          /* pin I/O threads to cores, from the last core downwards */
+    bool checksum;           /* CRC-32C on every frame */
     const char *congestion_control;
     const void *secret; /* 16 to 1024 bytes, the same for all engines; NULL: none */
     size_t secret_bytes;

@@ -17,12 +17,17 @@ static int open_one(struct sl_transfer_device *device)
         device->transport = io->devices[0].transport;
         return 0;
     }
+    const struct sl_endpoint *endpoint = &engine->settings.endpoints[device - io->devices];
+    struct sl_transport_options options = engine->settings.transport;
+    if (device->scheme == SL_ENDPOINT_RDMA) {
+        options.rdma_device =
+            endpoint->device[0] != '\0' ? endpoint->device : engine->settings.rdma_device;
+    }
     const struct sl_transport_ops *ops = engine->setup.find_transport != NULL
                                              ? engine->setup.find_transport(device->scheme)
                                              : sl_builtin_find(device->scheme);
     int err = ops == NULL ? SL_ERR_UNSUPPORTED
-                          : sl_transport_open(ops, io->reactor, &engine->settings.transport,
-                                              &device->transport);
+                          : sl_transport_open(ops, io->reactor, &options, &device->transport);
     if (err == 0 && ops->rma != NULL) {
         device->is_one_sided = true;
         err = sl_transport_rma_open(device->transport, &sl_transfer_mapped_rma_events, device);
@@ -69,11 +74,13 @@ int sl_transfer_device_listen(struct sl_transfer_device *device,
     if (device->transport == NULL || (device->is_one_sided && io->index > 0)) {
         return 0;
     }
-    if (wanted.port != 0) {
+    const bool is_dpdk = device->scheme == SL_ENDPOINT_DPDK; /* reactors have one endpoint */
+    if (wanted.port != 0 && !is_dpdk) {
         wanted.port = (uint16_t)(wanted.port + io->index);
     }
     const int err = sl_transport_listen(device->transport, &wanted, events, device, &bound);
     if (err == 0) {
+        bound.port = (uint16_t)(bound.port + (is_dpdk ? io->index : 0));
         device->endpoint = bound;
     }
     return settings->names_endpoints || device == &io->devices[0] ? err : 0;

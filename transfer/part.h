@@ -67,6 +67,7 @@ struct sl_transfer_part {
     uint32_t in_flight;   /* slices that belong to a lane */
     struct sl_list again; /* slices to be sent again; not in flight */
     bool is_stopped;      /* sends nothing more */
+    bool needs_frames;    /* no RDMA rail carries it: memory is not registered there */
 };
 
 void sl_transfer_part_init(struct sl_transfer_part *part, struct sl_transfer_item *items,

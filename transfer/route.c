@@ -169,14 +169,23 @@ static void open_rail(struct sl_transfer_route *route, uint32_t index)
     }
 }
 
+/* Frames over RDMA would need memory that is registered there, as one-sided operations do. */
+static bool carries_frames(const struct sl_transfer_route_rail *rail)
+{
+    return rail->pair.scheme != SL_ENDPOINT_RDMA;
+}
+
 /* Returns the rails that carry slices now, as bits: those that are up of the first scheme that has
  * such. Opens the rails that it looks at. */
-static uint32_t usable_rails(struct sl_transfer_route *route)
+static uint32_t usable_rails(struct sl_transfer_route *route, bool needs_frames)
 {
     uint32_t usable = 0;
     bool starts = false;
     for (uint32_t i = 0; i < route->rail_count; i++) {
         const struct sl_transfer_route_rail *rail = &route->rails[i];
+        if (needs_frames && !carries_frames(rail)) {
+            continue;
+        }
         if (i > 0 && rail->pair.scheme != rail[-1].pair.scheme && (usable != 0 || starts)) {
             break;
         }
@@ -207,7 +216,8 @@ static struct sl_transfer_part *next_part(const struct sl_transfer_route *route,
 {
     SL_LIST_FOREACH (link, &route->schedule.turns) {
         struct sl_transfer_part *part = SL_CONTAINER_OF(link, struct sl_transfer_part, turn.link);
-        if (!sl_list_empty(&lane->free) || !sl_list_empty(&part->again)) {
+        if ((route->usable[part->needs_frames] >> lane->rail & 1) != 0 &&
+            (!sl_list_empty(&lane->free) || !sl_list_empty(&part->again))) {
             return part;
         }
     }
@@ -215,15 +225,14 @@ static struct sl_transfer_part *next_part(const struct sl_transfer_route *route,
 }
 
 /* The lane with room that would be done with its slices first; NULL: none. */
-static struct sl_transfer_lane *choose_lane(struct sl_transfer_route *route, uint32_t usable)
+static struct sl_transfer_lane *choose_lane(struct sl_transfer_route *route)
 {
     const uint32_t slice_bytes = route->schedule.turn_bytes;
     struct sl_transfer_lane *best = NULL;
     double best_s = 0;
     for (uint32_t i = 0; i < route->lane_count; i++) {
         struct sl_transfer_lane *lane = &route->lanes[i];
-        if ((usable >> lane->rail & 1) != 0 && sl_transfer_lane_has_room(lane, slice_bytes, 0, 0) &&
-            next_part(route, lane) != NULL) {
+        if (sl_transfer_lane_has_room(lane, slice_bytes, 0, 0) && next_part(route, lane) != NULL) {
             const double s = (double)(lane->in_flight_bytes + slice_bytes) /
                              route->rails[lane->rail].rate.bytes_per_s;
             if (best == NULL || s < best_s) {
@@ -298,13 +307,19 @@ static void gather(struct sl_transfer_route *route, struct sl_transfer_lane *lan
             end_if_over(part);
             continue;
         }
+        const struct sl_transport_rma_token *token = find_token(route, lane, slice);
+        if (token == NULL && !carries_frames(&route->rails[lane->rail])) {
+            sl_transfer_part_return(part, slice);
+            part->needs_frames = true;
+            sl_transfer_io_wake(route->io, &route->work);
+            continue;
+        }
         if (slice->rma.op == SL_RMA_WRITE &&
             !sl_transfer_io_may_send(route->io, slice->rma.bytes)) {
             sl_transfer_part_return(part, slice);
             sending->is_limited = true;
             return;
         }
-        const struct sl_transport_rma_token *token = find_token(route, lane, slice);
         struct group *group = token != NULL ? &sending->posts : &sending->frames;
         group->tokens[group->count] = token;
         group->slices[group->count++] = &slice->rma;
@@ -361,10 +376,20 @@ static bool is_fencing(const struct sl_transfer_route *route)
     return atomic_load_explicit(route->fences, memory_order_acquire) > 0;
 }
 
+static void find_usable(struct sl_transfer_route *route)
+{
+    bool is_wanted[2] = {false, false};
+    SL_LIST_FOREACH (link, &route->schedule.turns) {
+        is_wanted[SL_CONTAINER_OF(link, struct sl_transfer_part, turn.link)->needs_frames] = true;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        route->usable[i] = is_wanted[i] ? usable_rails(route, i == 1) : 0;
+    }
+}
+
 static bool pump(struct sl_transfer_work *work)
 {
     struct sl_transfer_route *route = SL_CONTAINER_OF(work, struct sl_transfer_route, work);
-    const uint32_t usable = sl_list_empty(&route->schedule.turns) ? 0 : usable_rails(route);
     struct sl_transfer_lane *lane;
     bool waits = false;
     for (uint32_t i = 0; i < route->lane_count; i++) {
@@ -372,7 +397,8 @@ static bool pump(struct sl_transfer_work *work)
             sl_rma_initiator_pump(&route->lanes[i].rma);
         }
     }
-    while (!waits && !is_fencing(route) && (lane = choose_lane(route, usable)) != NULL) {
+    find_usable(route);
+    while (!waits && !is_fencing(route) && (lane = choose_lane(route)) != NULL) {
         waits = !fill(route, lane);
     }
     for (uint32_t i = 0; i < route->lane_count; i++) {

@@ -38,7 +38,8 @@ struct sl_transfer_route {
     uint64_t incarnation, client_id;
     int err; /* not 0: the peer is gone for good; `reason` */
     char reason[SL_TRANSFER_REASON_BYTES];
-    uint64_t used_ns; /* when a part was last in progress */
+    uint64_t used_ns;   /* when a part was last in progress */
+    uint32_t usable[2]; /* rails that carry slices now, as bits; [1]: of a part that needs frames */
     struct sl_transfer_schedule schedule;
     struct sl_list parts; /* all that are not over */
     struct sl_timer stall;

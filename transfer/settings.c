@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "net/control/message_transfer.h"
-#include "reactor/devices.h"
+#include "net/dpdk/device_list.h"
 #include "transfer/error.h"
 #include "transfer/matrix.h"
+#include "transfer/nics.h"
 
 /* TCP_CA_NAME_MAX of Linux, with NUL. */
 #define CONGESTION_CONTROL_BYTES 16
@@ -113,7 +114,55 @@ static int add_standard(struct sl_transfer_settings *out, enum sl_endpoint_schem
     return add_endpoint(out, &endpoint);
 }
 
-static int take_endpoint(struct sl_transfer_settings *out, const char *text)
+static int add_rdma(struct sl_transfer_settings *out, const struct sl_endpoint *endpoint,
+                    const struct sl_devices *devices)
+{
+    struct sl_endpoint found[SL_TRANSFER_NICS_MAX];
+    const uint32_t count = sl_transfer_nics_find(devices, out->rdma_device, endpoint, found);
+    int err = 0;
+    if (count == 0 && out->names_endpoints) {
+        const char *missing = sl_builtin_missing(SL_ENDPOINT_RDMA);
+        err = sl_transfer_fail(SL_ERR_UNSUPPORTED, "endpoints: rdma://%s: %s", endpoint->host,
+                               missing != NULL ? missing : "no RDMA device is up at an address");
+    }
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = add_endpoint(out, &found[i]);
+    }
+    return err;
+}
+
+/* The endpoint's device, if it names one, and those of the option are one transport. */
+static int add_dpdk(struct sl_transfer_settings *out, const struct sl_endpoint *endpoint,
+                    const char *devices)
+{
+    char reason[SL_TRANSFER_REASON_BYTES];
+    const char *missing = sl_builtin_missing(SL_ENDPOINT_DPDK);
+    if (missing != NULL) {
+        return sl_transfer_fail(SL_ERR_UNSUPPORTED, "endpoints: dpdk://%s: %s", endpoint->host,
+                                missing);
+    }
+    if (out->dpdk != NULL) {
+        return sl_transfer_fail(SL_ERR_INVALID, "endpoints: one dpdk://, not %s too",
+                                endpoint->host);
+    }
+    int err = sl_dpdk_device_list_create(devices != NULL ? devices : "", endpoint, &out->dpdk,
+                                         reason, sizeof reason);
+    if (err != 0) {
+        return sl_transfer_fail(err, "dpdk_device: %s", reason);
+    }
+    if (out->dpdk == NULL || !sl_dpdk_device_list_has(out->dpdk, endpoint)) {
+        return sl_transfer_fail(SL_ERR_INVALID,
+                                "endpoints: dpdk://%s: no device has this address: give it with "
+                                "dpdk_device DEVICE?addr=A, or as dpdk://DEVICE?addr=A&port=P",
+                                endpoint->host);
+    }
+    out->transport.dpdk = sl_dpdk_device_list_options(out->dpdk);
+    return add_endpoint(out, endpoint);
+}
+
+static int take_endpoint(struct sl_transfer_settings *out, const char *text,
+                         const struct sl_transfer_options *options,
+                         const struct sl_devices *devices)
 {
     char reason[SL_LIMIT_ENDPOINT_BYTES];
     struct sl_endpoint endpoint;
@@ -123,25 +172,64 @@ static int take_endpoint(struct sl_transfer_settings *out, const char *text)
     if (sl_endpoint_parse(text, &endpoint, reason, sizeof reason) != 0) {
         return sl_transfer_fail(SL_ERR_INVALID, "endpoints: %s", reason);
     }
-    if (endpoint.scheme != SL_ENDPOINT_TCP) {
-        return sl_transfer_fail(SL_ERR_UNSUPPORTED,
-                                "endpoints: %s: this version takes tcp://host:port and shm://",
-                                text);
+    const bool is_rdma = endpoint.scheme == SL_ENDPOINT_RDMA;
+    if (!is_rdma && endpoint.scheme != SL_ENDPOINT_DPDK) {
+        return add_endpoint(out, &endpoint);
     }
-    return add_endpoint(out, &endpoint);
+    if (is_given(options->tls_certificate)) {
+        sl_log_warn("transfer: %s has no effect with TLS, which does not protect it", text);
+        return 0;
+    }
+    return is_rdma ? add_rdma(out, &endpoint, devices)
+                   : add_dpdk(out, &endpoint, options->dpdk_device);
+}
+
+/* The length of the first endpoint of a list. The arguments of a DPDK device have commas too. */
+static size_t first_length(const char *list)
+{
+    size_t length = strcspn(list, ",");
+    while (starts_with(list, "dpdk://") && list[length] == ',') {
+        const char *next = list + length + 1;
+        const size_t next_length = strcspn(next, ",");
+        if (memmem(next, next_length, "://", 3) != NULL) {
+            break;
+        }
+        length += 1 + next_length;
+    }
+    return length;
+}
+
+/* Peers on other hosts do not reach a name on loopback: its engine uses no RDMA device unasked. */
+static int add_standards(struct sl_transfer_settings *out,
+                         const struct sl_transfer_options *options,
+                         const struct sl_devices *devices)
+{
+    const bool has_rdma = devices->count > 0 && devices->list[0].is_rdma;
+    int err = add_standard(out, SL_ENDPOINT_SHM);
+    if (err == 0 && !is_given(options->tls_certificate) &&
+        (is_given(out->rdma_device) || (has_rdma && !sl_endpoint_is_loopback(&out->control)))) {
+        err = take_endpoint(out, "rdma://0.0.0.0:0", options, devices);
+    }
+    if (err == 0 && !is_given(options->tls_certificate) && is_given(options->dpdk_device)) {
+        err = take_endpoint(out, "dpdk://0.0.0.0:0", options, devices);
+    }
+    return err;
 }
 
 /* Without tcp://, TCP at the host of the name moves what no other device can. */
-static int take_endpoints(struct sl_transfer_settings *out, const char *endpoints)
+static int take_endpoints(struct sl_transfer_settings *out,
+                          const struct sl_transfer_options *options,
+                          const struct sl_devices *devices)
 {
-    int err = endpoints == NULL ? add_standard(out, SL_ENDPOINT_SHM) : 0;
-    out->names_endpoints = endpoints != NULL;
-    while (err == 0 && endpoints != NULL) {
+    const char *list = options->endpoints;
+    out->names_endpoints = list != NULL;
+    int err = list == NULL ? add_standards(out, options, devices) : 0;
+    while (err == 0 && list != NULL) {
         char one[SL_LIMIT_ENDPOINT_BYTES];
-        const size_t length = strcspn(endpoints, ",");
-        (void)snprintf(one, sizeof one, "%.*s", (int)length, endpoints);
-        err = take_endpoint(out, one);
-        endpoints = endpoints[length] == ',' ? endpoints + length + 1 : NULL;
+        const size_t length = first_length(list);
+        (void)snprintf(one, sizeof one, "%.*s", (int)length, list);
+        err = take_endpoint(out, one, options, devices);
+        list = list[length] == ',' ? list + length + 1 : NULL;
     }
     return err == 0 && out->tcp_count == 0 ? add_standard(out, SL_ENDPOINT_TCP) : err;
 }
@@ -169,20 +257,19 @@ static int take_metadata(struct sl_transfer_settings *out, const char *metadata)
 }
 
 /* The matrix of the option, or else that of this host's devices. */
-static int take_matrix(struct sl_transfer_settings *out, const char *text)
+static int take_matrix(struct sl_transfer_settings *out, const char *text,
+                       const struct sl_devices *devices)
 {
-    struct sl_devices devices;
     struct sl_matrix matrix;
     char reason[SL_TRANSFER_REASON_BYTES];
-    sl_devices_read_host(&devices);
     if (is_given(text)) {
         const int err =
-            sl_matrix_parse(text, "nic_priority_matrix", &devices, &matrix, reason, sizeof reason);
+            sl_matrix_parse(text, "nic_priority_matrix", devices, &matrix, reason, sizeof reason);
         if (err != 0) {
             return sl_transfer_fail(err, "%s", err == SL_ERR_NO_MEMORY ? "out of memory" : reason);
         }
     } else {
-        sl_matrix_discover(&devices, &matrix);
+        sl_matrix_discover(devices, &matrix);
     }
     if (sl_matrix_write(&matrix, &out->matrix) != 0) {
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
@@ -298,21 +385,18 @@ static int take_numbers(struct sl_transfer_settings *out, const struct sl_transf
                                   &out->start_timeout_ms);
 }
 
-static int check_devices(const struct sl_transfer_options *options)
+static int take_rdma_device(struct sl_transfer_settings *out,
+                            const struct sl_transfer_options *options,
+                            const struct sl_devices *devices)
 {
-    const struct {
-        const char *name, *value;
-    } texts[] = {{"rdma_device", options->rdma_device}, {"dpdk_device", options->dpdk_device}};
-    for (uint32_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (is_given(texts[i].value)) {
-            return sl_transfer_fail(SL_ERR_UNSUPPORTED,
-                                    "%s: this version moves data over tcp:// only", texts[i].name);
-        }
+    out->transport.has_rdma_gid_index = options->has_rdma_gid_index;
+    out->transport.rdma_gid_index = options->rdma_gid_index;
+    if (!is_given(options->rdma_device)) {
+        return 0;
     }
-    return options->has_rdma_gid_index
-               ? sl_transfer_fail(SL_ERR_UNSUPPORTED,
-                                  "rdma_gid_index: this version moves data over tcp:// only")
-               : 0;
+    out->rdma_device = strdup(options->rdma_device);
+    return out->rdma_device != NULL ? sl_transfer_nics_check(devices, out->rdma_device)
+                                    : sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
 }
 
 static int take_congestion_control(struct sl_transfer_settings *out, const char *name)
@@ -338,13 +422,15 @@ int sl_transfer_settings_init(struct sl_transfer_settings *out,
                                          .polling = options->polling,
                                          .pin_cores = options->pin_cores,
                                          .checksum = options->checksum};
+    struct sl_devices devices;
+    sl_devices_read_host(&devices);
     int err = take_numbers(out, options);
-    err = err != 0 ? err : check_devices(options);
     err = err != 0 ? err : take_name(out, options);
-    err = err != 0 ? err : take_endpoints(out, options->endpoints);
+    err = err != 0 ? err : take_rdma_device(out, options, &devices);
+    err = err != 0 ? err : take_endpoints(out, options, &devices);
     err = err != 0 ? err : take_security(out, options);
     err = err != 0 ? err : take_metadata(out, options->metadata);
-    err = err != 0 ? err : take_matrix(out, options->nic_priority_matrix);
+    err = err != 0 ? err : take_matrix(out, options->nic_priority_matrix, &devices);
     err = err != 0 ? err : take_congestion_control(out, options->congestion_control);
     if (err != 0) {
         sl_transfer_settings_fini(out);
@@ -358,6 +444,8 @@ void sl_transfer_settings_fini(struct sl_transfer_settings *settings)
     free((char *)(uintptr_t)settings->tls.key);
     free((char *)(uintptr_t)settings->tls.authority);
     free((char *)(uintptr_t)settings->tls.peer_name);
+    sl_dpdk_device_list_destroy(&settings->dpdk);
+    free(settings->rdma_device);
     free(settings->matrix);
     free(settings->congestion_control);
     explicit_bzero(settings, sizeof *settings);

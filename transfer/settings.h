@@ -8,10 +8,12 @@
 #include "metastore/address.h"
 #include "net/transport.h"
 
+struct sl_dpdk_device_list;
+
 #define SL_TRANSFER_SETTINGS_LANES           2
 #define SL_TRANSFER_SETTINGS_LANES_MAX       64
 #define SL_TRANSFER_SETTINGS_STALL_MS        2000
-#define SL_TRANSFER_SETTINGS_ENDPOINTS_MAX   8
+#define SL_TRANSFER_SETTINGS_ENDPOINTS_MAX   16
 #define SL_TRANSFER_SETTINGS_IDLE_NS         (60 * SL_CLOCK_NS_PER_S)
 #define SL_TRANSFER_SETTINGS_START_MS        15000 /* above the lease of an older record */
 #define SL_TRANSFER_SETTINGS_SLICE_BYTES     (1U << 20)
@@ -20,7 +22,7 @@
 struct sl_transfer_settings {
     struct sl_endpoint control; /* of the engine's name; port 0: any */
     /* One for each device; port 0: any, else the first of one for each reactor. First the tcp_count
-     * endpoints of TCP, at least one. */
+     * endpoints of TCP, at least one. RDMA: `device` is the name of its device, or "". */
     struct sl_endpoint endpoints[SL_TRANSFER_SETTINGS_ENDPOINTS_MAX];
     uint32_t endpoint_count, tcp_count;
     bool names_endpoints;                 /* the options do */
@@ -29,7 +31,9 @@ struct sl_transfer_settings {
     struct sl_secret secret;
     struct sl_transport_options transport; /* its strings are those below */
     struct sl_transport_tls tls;
-    char *congestion_control; /* NULL: the system's default */
+    char *rdma_device;                /* NULL: any */
+    struct sl_dpdk_device_list *dpdk; /* NULL: none */
+    char *congestion_control;         /* NULL: the system's default */
     uint32_t reactor_count, lanes, slice_bytes, stall_ms, start_timeout_ms;
     uint64_t idle_ns;         /* lanes that are not used for so long are closed */
     uint64_t bytes_per_s_max; /* 0: none */

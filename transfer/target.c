@@ -556,9 +556,9 @@ static void received_control(struct guest *guest, const struct sl_transport_mess
 
 static void received_data(struct guest *guest, const struct sl_transport_message *frame)
 {
-    const char *text;
-    const int err = sl_rma_target_received(guest->rma, frame, &text);
-    if (err != 0) {
+    const char *text = "it sent frames over RDMA, which moves data by one-sided operations only";
+    if (sl_transport_needs_registered(guest->conn) ||
+        sl_rma_target_received(guest->rma, frame, &text) != 0) {
         drop(guest, text);
     } else {
         sl_transfer_io_wake(guest->io, &guest->work);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "net/transport.h"
 #include "pair.h"
 
 #define LOCAL .name = "127.0.0.1:0"
@@ -43,7 +44,6 @@ SL_CASE(create__refuses_bad_options_with_a_reason)
         {{.name = "nonsense"}, SL_ERR_INVALID, "nonsense"},
         {{.name = "tcp://127.0.0.1:0"}, SL_ERR_INVALID, "without a scheme"},
         {{LOCAL, .endpoints = "ftp://127.0.0.1:0"}, SL_ERR_INVALID, "ftp"},
-        {{LOCAL, .endpoints = "rdma://127.0.0.1:0"}, SL_ERR_UNSUPPORTED, "rdma://127.0.0.1:0"},
         {{LOCAL, .endpoints = "tcp://127.0.0.1:0,shm://,shm://"}, SL_ERR_INVALID, "twice"},
         {{LOCAL, .endpoints = "shm://,"}, SL_ERR_INVALID, "endpoints"},
         {{LOCAL, .endpoints = "shm://,tcp://127.0.0.1:0,tcp://0.0.0.0:0"},
@@ -56,16 +56,32 @@ SL_CASE(create__refuses_bad_options_with_a_reason)
         {{LOCAL, .endpoints =
                      "tcp://127.0.0.1:0,tcp://127.0.0.2:0,tcp://127.0.0.3:0,tcp://127.0.0.4:0,"
                      "tcp://127.0.0.5:0,tcp://127.0.0.6:0,tcp://127.0.0.7:0,tcp://127.0.0.8:0,"
-                     "tcp://127.0.0.9:0"},
+                     "tcp://127.0.0.9:0,tcp://127.0.1.1:0,tcp://127.0.1.2:0,tcp://127.0.1.3:0,"
+                     "tcp://127.0.1.4:0,tcp://127.0.1.5:0,tcp://127.0.1.6:0,tcp://127.0.1.7:0,"
+                     "tcp://127.0.1.8:0"},
          SL_ERR_TOO_LARGE,
-         "endpoints: more than 8"},
-        {{LOCAL, .rdma_device = "mlx5_0"}, SL_ERR_UNSUPPORTED, "rdma_device"},
-        {{LOCAL, .has_rdma_gid_index = true}, SL_ERR_UNSUPPORTED, "rdma_gid_index"},
-        {{LOCAL, .dpdk_device = "0000:00:01.0"}, SL_ERR_UNSUPPORTED, "dpdk_device"},
+         "endpoints: more than 16"},
+        {{LOCAL, .rdma_device = "no_nic"}, SL_ERR_INVALID, "rdma_device no_nic"},
         {{LOCAL, .congestion_control = "0123456789abcdef"}, SL_ERR_INVALID, "congestion_control"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         expect_refused(&cases[i].options, cases[i].err, cases[i].word);
+    }
+}
+
+SL_CASE(create__refuses_rdma_and_dpdk_that_are_missing)
+{
+    const char *why = sl_builtin_missing(SL_ENDPOINT_RDMA);
+    if (why != NULL) {
+        const struct sl_transfer_options rdma = {LOCAL, .endpoints = "shm://,rdma://10.0.0.1:0"};
+        expect_refused(&rdma, SL_ERR_UNSUPPORTED, why);
+    }
+    why = sl_builtin_missing(SL_ENDPOINT_DPDK);
+    const struct sl_transfer_options dpdk = {LOCAL, .endpoints = "dpdk://10.0.0.1:0,shm://"};
+    expect_refused(&dpdk, why != NULL ? SL_ERR_UNSUPPORTED : SL_ERR_INVALID, "dpdk://10.0.0.1");
+    if (why == NULL) {
+        const struct sl_transfer_options device = {LOCAL, .dpdk_device = "net_null0"};
+        expect_refused(&device, SL_ERR_INVALID, "addr=");
     }
 }
 
