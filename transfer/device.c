@@ -7,7 +7,7 @@
 #include "net/control/message_transfer.h"
 #include "net/transport_rma.h"
 #include "transfer/engine.h"
-#include "transfer/mapped.h"
+#include "transfer/region.h"
 
 static int open_one(struct sl_transfer_device *device)
 {
@@ -30,7 +30,7 @@ static int open_one(struct sl_transfer_device *device)
                           : sl_transport_open(ops, io->reactor, &options, &device->transport);
     if (err == 0 && ops->rma != NULL) {
         device->is_one_sided = true;
-        err = sl_transport_rma_open(device->transport, &sl_transfer_mapped_rma_events, device);
+        err = sl_transport_rma_open(device->transport, &sl_transfer_region_events, device);
     }
     return err;
 }

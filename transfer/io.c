@@ -146,8 +146,8 @@ void sl_transfer_io_start(struct sl_transfer_io *io, struct sl_transfer_call *ca
 {
     sl_reactor_excuse_turn(io->reactor);
     sl_list_init(&io->guests);
-    sl_list_init(&io->removals);
-    sl_list_init(&io->unmapping);
+    sl_list_init(&io->changes);
+    sl_list_init(&io->leaving);
     sl_list_init(&io->work);
     sl_list_init(&io->later);
     char text[SL_TRANSFER_REASON_BYTES] = "started";

@@ -36,12 +36,12 @@ struct sl_transfer_io {
     bool has_outbox, has_source;
     struct sl_transfer_table *table;
     void *discard;                  /* receives what a peer sends for a request that was refused */
-    struct sl_list unmapping;       /* mapped.c: regions that peers have to unmap */
+    struct sl_list leaving;         /* region.h: regions that devices are removing */
     uint64_t guest_count;           /* accepted so far */
     struct sl_transfer_inbox inbox; /* of the first reactor */
     struct sl_list guests;          /* target.h: connections of peers */
-    struct sl_list removals;        /* memory.c: they wait until memory is unused */
-    struct sl_transfer_work removal_work; /* looks at them */
+    struct sl_list changes;         /* memory.c: they wait until memory is at rest */
+    struct sl_transfer_work change_work; /* looks at them */
     /* Of the limit on sent bytes: what may be sent now; below 0: the last slice exceeded it. */
     int64_t tokens;
     uint64_t tokens_ns;   /* when it was counted */

@@ -11,7 +11,7 @@
 
 #include "core/assert.h"
 #include "transfer/error.h"
-#include "transfer/mapped.h"
+#include "transfer/region.h"
 #include "transfer/target.h"
 
 #define ACCESS_ALL    (SL_TRANSFER_PEERS_READ | SL_TRANSFER_PEERS_WRITE)
@@ -86,18 +86,24 @@ static int registration_create(const struct sl_transfer *transfer,
         return err;
     }
     const uint32_t reactor_count = transfer->settings.reactor_count;
+    const uint32_t device_count = transfer->settings.endpoint_count;
     struct sl_transfer_registration *made =
-        calloc(1, sizeof *made + reactor_count * sizeof *made->regions);
+        calloc(1, sizeof *made + reactor_count * (sizeof made->regions[0] +
+                                                  device_count * sizeof(struct sl_transfer_offer)));
     if (made == NULL) {
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory to register %zu bytes", memory->bytes);
     }
+    struct sl_transfer_offer *offers =
+        (struct sl_transfer_offer *)(void *)&made->regions[reactor_count];
     made->base = memory->base;
     made->bytes = memory->bytes;
     made->key = sl_transfer_setup_random(&transfer->setup);
     made->access = memory->access;
+    made->is_changing = true;
     memcpy(made->location, location, sizeof made->location);
     for (uint32_t i = 0; i < reactor_count; i++) {
         made->regions[i].location = made->location;
+        made->regions[i].offers = &offers[i * device_count];
         made->regions[i].memory = (struct sl_rma_memory){
             .key = made->key,
             .base = memory->base,
@@ -169,47 +175,129 @@ static void list_remove(struct sl_transfer *transfer,
             (transfer->registration_count - index) * sizeof(struct sl_transfer_registration *));
 }
 
-/* Registering */
+/* Changes of the reactors' tables */
 
-/* Ranges that are added to, or removed from, the table of one reactor. */
+/* Ranges that are added, or removed, at one reactor after the other. */
 struct change {
     struct sl_transfer_call call;
     struct sl_transfer_registration *const *items;
     uint32_t count;
-    /* Removals that wait until the memory is unused. */
-    struct sl_list_link link;
-    struct sl_timer timer;
+    bool is_added;
+    struct sl_list_link link; /* of io->changes */
+    struct sl_timer timer;    /* of removals */
     uint64_t deadline_ns;
     bool has_closed; /* the connections that use the memory */
 };
 
-static void add_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void end(struct sl_transfer_io *io, struct change *change, int err)
 {
-    const struct change *change = SL_CONTAINER_OF(call, struct change, call);
-    for (uint32_t i = 0; i < change->count; i++) {
-        sl_transfer_table_add(io->table, &change->items[i]->regions[io->index]);
-    }
-    if (io->index == 0 && change->items[0]->shared.base != NULL &&
-        sl_transfer_mapped_add(io, &change->items[0]->regions[0], call)) {
-        return;
-    }
-    if (io->index == 0) {
+    sl_list_remove(&change->link);
+    sl_reactor_disarm(io->reactor, &change->timer);
+    if (io->index == 0 && change->is_added) {
         sl_transfer_target_added(io, change->items, change->count);
     }
-    sl_transfer_io_answer(call, 0, "added");
+    sl_transfer_io_answer(&change->call, err, "memory is still used by connections of peers");
 }
 
-static int publish(struct sl_transfer *transfer, struct sl_transfer_registration *const *items,
-                   uint32_t count)
+/* Whether connections use the ranges, or devices are adding or removing them. */
+static bool is_busy(const struct change *change, uint32_t index)
+{
+    for (uint32_t i = 0; i < change->count; i++) {
+        const struct sl_transfer_region *region = &change->items[i]->regions[index];
+        if (region->memory.uses > 0 || region->pending_count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Work of a reactor: some memory has come to rest, or has to. */
+static bool look(struct sl_transfer_work *work)
+{
+    struct sl_transfer_io *io = SL_CONTAINER_OF(work, struct sl_transfer_io, change_work);
+    SL_LIST_FOREACH (link, &io->changes) {
+        struct change *change = SL_CONTAINER_OF(link, struct change, link);
+        if (!is_busy(change, io->index)) {
+            end(io, change, 0);
+        }
+    }
+    return false;
+}
+
+static void wait_for_rest(struct sl_transfer_io *io, struct change *change)
+{
+    sl_list_append(&io->changes, &change->link);
+    sl_transfer_io_wake(io, &io->change_work);
+}
+
+static void add_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct change *change = SL_CONTAINER_OF(call, struct change, call);
+    for (uint32_t i = 0; i < change->count; i++) {
+        struct sl_transfer_region *region = &change->items[i]->regions[io->index];
+        sl_transfer_table_add(io->table, region);
+        sl_transfer_region_add(io, region);
+    }
+    change->is_added = true;
+    wait_for_rest(io, change);
+}
+
+static void remove_all(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    const struct change *change = SL_CONTAINER_OF(call, struct change, call);
+    if (io->index == 0) {
+        sl_transfer_target_gone(io, change->items, change->count);
+    }
+    for (uint32_t i = 0; i < change->count; i++) {
+        struct sl_transfer_region *region = &change->items[i]->regions[io->index];
+        sl_transfer_region_remove(io, region);
+        sl_transfer_table_remove(io->table, region);
+    }
+    sl_transfer_io_answer(call, 0, "removed");
+}
+
+static void removal_late(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct change *change = SL_CONTAINER_OF(timer, struct change, timer);
+    struct sl_transfer_io *io = change->call.io;
+    if (change->has_closed) {
+        end(io, change, SL_ERR_DEADLINE);
+        return;
+    }
+    change->has_closed = true;
+    sl_reactor_arm(io->reactor, timer,
+                   change->deadline_ns > now_ns ? change->deadline_ns - now_ns : 0);
+    for (uint32_t i = 0; i < change->count; i++) {
+        sl_transfer_target_close_users(io, &change->items[i]->regions[io->index].memory);
+    }
+}
+
+static void wait_until_unused(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct change *change = SL_CONTAINER_OF(call, struct change, call);
+    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
+    change->timer.run = removal_late;
+    sl_reactor_arm(io->reactor, &change->timer,
+                   change->deadline_ns > now_ns ? (change->deadline_ns - now_ns) / 2 : 0);
+    wait_for_rest(io, change);
+}
+
+/* The first reactor last: it announces added memory, which by then all of them know. */
+static int change_all(struct sl_transfer *transfer,
+                      void (*run)(struct sl_transfer_io *io, struct sl_transfer_call *call),
+                      struct sl_transfer_registration *const *items, uint32_t count,
+                      uint64_t deadline_ns)
 {
     int err = 0;
-    /* The first reactor last: it announces the memory, which by then all of them know. */
     for (uint32_t i = transfer->settings.reactor_count; err == 0 && i-- > 0;) {
-        struct change change = {.call = {.run = add_all}, .items = items, .count = count};
+        struct change change = {
+            .call = {.run = run}, .items = items, .count = count, .deadline_ns = deadline_ns};
         err = sl_transfer_io_call(&transfer->ios[i], &change.call);
     }
     return err;
 }
+
+/* Registering */
 
 static int list_add_all(struct sl_transfer *transfer, struct sl_transfer_registration *const *items,
                         uint32_t count)
@@ -224,6 +312,17 @@ static int list_add_all(struct sl_transfer *transfer, struct sl_transfer_registr
     }
     sl_port_set_unlock(transfer->ports);
     return err;
+}
+
+/* The change of the ranges is over, and they stay. */
+static void list_settle(struct sl_transfer *transfer, struct sl_transfer_registration *const *items,
+                        uint32_t count)
+{
+    sl_port_set_lock(transfer->ports);
+    for (uint32_t i = 0; i < count; i++) {
+        items[i]->is_changing = false;
+    }
+    sl_port_set_unlock(transfer->ports);
 }
 
 static int compare(const void *a, const void *b)
@@ -257,7 +356,8 @@ static int register_all(struct sl_transfer *transfer, const struct sl_transfer_m
         if (shared != NULL) {
             items[0]->shared = *shared;
         }
-        err = publish(transfer, items, count);
+        err = change_all(transfer, add_all, items, count, 0);
+        list_settle(transfer, items, count);
     } else {
         for (uint32_t i = 0; i < made; i++) {
             free(items[i]);
@@ -282,83 +382,6 @@ int sl_transfer_register(struct sl_transfer *transfer, const struct sl_transfer_
 
 /* Unregistering */
 
-static bool is_used(const struct change *change, uint32_t index)
-{
-    for (uint32_t i = 0; i < change->count; i++) {
-        const struct sl_transfer_region *region = &change->items[i]->regions[index];
-        if (region->memory.uses > 0 || region->is_unmapping) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void removal_end(struct sl_transfer_io *io, struct change *change, int err)
-{
-    sl_list_remove(&change->link);
-    sl_reactor_disarm(io->reactor, &change->timer);
-    sl_transfer_io_answer(&change->call, err, "memory is still used by connections of peers");
-}
-
-/* Work of a reactor: some memory fell out of use. */
-static bool look(struct sl_transfer_work *work)
-{
-    struct sl_transfer_io *io = SL_CONTAINER_OF(work, struct sl_transfer_io, removal_work);
-    SL_LIST_FOREACH (link, &io->removals) {
-        struct change *change = SL_CONTAINER_OF(link, struct change, link);
-        if (!is_used(change, io->index)) {
-            removal_end(io, change, 0);
-        }
-    }
-    return false;
-}
-
-static void removal_late(struct sl_timer *timer, uint64_t now_ns)
-{
-    struct change *change = SL_CONTAINER_OF(timer, struct change, timer);
-    struct sl_transfer_io *io = change->call.io;
-    if (change->has_closed) {
-        removal_end(io, change, SL_ERR_DEADLINE);
-        return;
-    }
-    change->has_closed = true;
-    sl_reactor_arm(io->reactor, timer,
-                   change->deadline_ns > now_ns ? change->deadline_ns - now_ns : 0);
-    for (uint32_t i = 0; i < change->count; i++) {
-        sl_transfer_target_close_users(io, &change->items[i]->regions[io->index].memory);
-    }
-}
-
-static void stop_access(struct sl_transfer_io *io, struct sl_transfer_call *call)
-{
-    const struct change *change = SL_CONTAINER_OF(call, struct change, call);
-    if (io->index == 0) {
-        sl_transfer_target_gone(io, change->items, change->count);
-    }
-    for (uint32_t i = 0; i < change->count; i++) {
-        struct sl_transfer_region *region = &change->items[i]->regions[io->index];
-        if (io->index == 0) {
-            sl_transfer_mapped_remove(io, region);
-        }
-        sl_transfer_table_remove(io->table, region);
-    }
-    sl_transfer_io_answer(call, 0, "stopped");
-}
-
-static void wait_until_unused(struct sl_transfer_io *io, struct sl_transfer_call *call)
-{
-    struct change *change = SL_CONTAINER_OF(call, struct change, call);
-    if (!is_used(change, io->index)) {
-        sl_transfer_io_answer(call, 0, "unused");
-        return;
-    }
-    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
-    change->timer.run = removal_late;
-    sl_list_append(&io->removals, &change->link);
-    sl_reactor_arm(io->reactor, &change->timer,
-                   change->deadline_ns > now_ns ? (change->deadline_ns - now_ns) / 2 : 0);
-}
-
 /* Under the lock: the range that begins at `base`; NULL: none of that kind. */
 static struct sl_transfer_registration *list_find(struct sl_transfer *transfer, const void *base,
                                                   bool is_created)
@@ -382,29 +405,19 @@ static int find_all(struct sl_transfer *transfer, void *const *bases, uint32_t c
             err = sl_transfer_fail(SL_ERR_NOT_FOUND, "no memory %s begins at %p",
                                    is_created ? "of sl_transfer_memory_create" : "registered here",
                                    bases[i]);
-        } else if (items[i]->is_leaving) {
-            err = sl_transfer_fail(SL_ERR_INVALID, "memory at %p is being unregistered already",
-                                   bases[i]);
+        } else if (items[i]->is_changing) {
+            err = sl_transfer_fail(SL_ERR_INVALID,
+                                   "memory at %p is being registered or unregistered", bases[i]);
         } else {
-            items[i]->is_leaving = true;
+            items[i]->is_changing = true;
             continue;
         }
         for (uint32_t undo = 0; undo < i; undo++) {
-            items[undo]->is_leaving = false;
+            items[undo]->is_changing = false;
         }
     }
     sl_port_set_unlock(transfer->ports);
     return err;
-}
-
-static void keep_all(struct sl_transfer *transfer, struct sl_transfer_registration **items,
-                     uint32_t count)
-{
-    sl_port_set_lock(transfer->ports);
-    for (uint32_t i = 0; i < count; i++) {
-        items[i]->is_leaving = false;
-    }
-    sl_port_set_unlock(transfer->ports);
 }
 
 static void forget_all(struct sl_transfer *transfer, struct sl_transfer_registration **items,
@@ -418,20 +431,6 @@ static void forget_all(struct sl_transfer *transfer, struct sl_transfer_registra
     for (uint32_t i = 0; i < count; i++) {
         registration_free(items[i]);
     }
-}
-
-static int run_removal(struct sl_transfer *transfer,
-                       void (*run)(struct sl_transfer_io *io, struct sl_transfer_call *call),
-                       struct sl_transfer_registration *const *items, uint32_t count,
-                       uint64_t deadline_ns)
-{
-    int err = 0;
-    for (uint32_t i = 0; err == 0 && i < transfer->settings.reactor_count; i++) {
-        struct change change = {
-            .call = {.run = run}, .items = items, .count = count, .deadline_ns = deadline_ns};
-        err = sl_transfer_io_call(&transfer->ios[i], &change.call);
-    }
-    return err;
 }
 
 static int unregister_all(struct sl_transfer *transfer, void *const *bases, uint32_t count,
@@ -454,13 +453,13 @@ static int unregister_all(struct sl_transfer *transfer, void *const *bases, uint
     const uint64_t deadline_ns =
         sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0])) + timeout_ms * SL_CLOCK_NS_PER_MS;
     /* All reactors refuse peers before this waits for one of them. */
-    err = run_removal(transfer, stop_access, items, count, deadline_ns);
-    err = err != 0 ? err : run_removal(transfer, wait_until_unused, items, count, deadline_ns);
+    err = change_all(transfer, remove_all, items, count, deadline_ns);
+    err = err != 0 ? err : change_all(transfer, wait_until_unused, items, count, deadline_ns);
     if (err == 0) {
         forget_all(transfer, items, count);
         err = sl_transfer_succeed();
     } else {
-        keep_all(transfer, items, count);
+        list_settle(transfer, items, count);
     }
     free(items);
     return err;
@@ -540,7 +539,7 @@ int sl_transfer_memory_init(struct sl_transfer *transfer)
     transfer->registrations =
         calloc(SL_LIMIT_TRANSFER_BUFFERS, sizeof(struct sl_transfer_registration *));
     for (uint32_t i = 0; i < transfer->settings.reactor_count; i++) {
-        transfer->ios[i].removal_work.run = look;
+        transfer->ios[i].change_work.run = look;
     }
     return transfer->registrations != NULL ? 0 : SL_ERR_NO_MEMORY;
 }

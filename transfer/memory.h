@@ -13,7 +13,7 @@ struct sl_transfer_registration {
     unsigned access;
     char location[SL_TRANSFER_LOCATION_BYTES];
     struct sl_shared shared;             /* of memory_create; else its base is NULL */
-    bool is_leaving;                     /* an unregister is in progress */
+    bool is_changing;                    /* a register or unregister is in progress */
     struct sl_transfer_region regions[]; /* one for each reactor */
 };
 

@@ -6,19 +6,21 @@
 #include "net/rma/target.h"
 #include "net/transport_rma.h"
 
-struct sl_transfer_call;
+/* A region at a device with one-sided operations. */
+struct sl_transfer_offer {
+    bool is_added;                       /* the device has the region */
+    struct sl_transport_rma_token token; /* of the region; its access: that of peers */
+};
 
 /* One registered range, for one reactor. Storage of the registration. */
 struct sl_transfer_region {
     struct sl_rma_memory memory;
     const char *location; /* of the registration */
 
-    /* mapped.h; of the first reactor */
-    struct sl_transport_rma_token token; /* if is_mapped */
-    bool is_mapped;                      /* offered to peers on this host */
-    bool is_unmapping;                   /* peers have to unmap it */
-    struct sl_list_link link;            /* of io->unmapping */
-    struct sl_transfer_call *adding;     /* waits until it is offered; NULL: none */
+    /* region.h */
+    struct sl_transfer_offer *offers; /* [settings.endpoint_count], by device */
+    uint32_t pending_count;           /* devices that are adding or removing it */
+    struct sl_list_link link;         /* of io->leaving */
 };
 
 /* Zero at first. */

@@ -124,7 +124,7 @@ static void refuse(struct guest *guest, int err, const char *format, ...)
 
 static bool is_open_to_peers(const struct sl_transfer_region *region)
 {
-    return (region->memory.peers_read || region->memory.peers_write) && region->adding == NULL;
+    return (region->memory.peers_read || region->memory.peers_write) && region->pending_count == 0;
 }
 
 static void fill_buffer(struct sl_transfer_io *io, const struct sl_transfer_region *region,
@@ -138,11 +138,14 @@ static void fill_buffer(struct sl_transfer_io *io, const struct sl_transfer_regi
                   (region->memory.peers_write ? SL_MESSAGE_BUFFER_WRITE : 0U),
     };
     (void)snprintf(out->location, sizeof out->location, "%s", region->location);
-    if (region->is_mapped) {
-        out->token_count = 1;
-        out->tokens[0].endpoint = sl_transfer_device_find(io, SL_ENDPOINT_SHM)->list_index;
-        out->tokens[0].byte_count = sizeof region->token;
-        memcpy(out->tokens[0].bytes, &region->token, sizeof region->token);
+    for (uint32_t i = 0; i < io->engine->settings.endpoint_count; i++) {
+        const struct sl_transfer_offer *offer = &region->offers[i];
+        if (offer->is_added && offer->token.access != SL_TRANSPORT_RMA_LOCAL) {
+            struct sl_message_token *token = &out->tokens[out->token_count++];
+            token->endpoint = io->devices[i].list_index;
+            token->byte_count = sizeof offer->token;
+            memcpy(token->bytes, &offer->token, sizeof offer->token);
+        }
     }
 }
 
@@ -274,8 +277,8 @@ static struct sl_rma_memory *find(void *ctx, uint64_t key)
 static void unused(void *ctx, struct sl_rma_memory *memory)
 {
     struct guest *guest = ctx;
-    if (memory->uses == 0 && !sl_list_empty(&guest->io->removals)) {
-        sl_transfer_io_wake(guest->io, &guest->io->removal_work);
+    if (memory->uses == 0 && !sl_list_empty(&guest->io->changes)) {
+        sl_transfer_io_wake(guest->io, &guest->io->change_work);
     }
 }
 

@@ -518,7 +518,7 @@ static void judge_lane(const struct sl_sim_transfer_app *app, const struct sl_tr
 
 static void judge_io(const struct sl_sim_transfer_app *app, const struct sl_transfer_io *io)
 {
-    if (io->outbox.frame_count != 0 || !sl_list_empty(&io->removals) || !sl_list_empty(&io->work) ||
+    if (io->outbox.frame_count != 0 || !sl_list_empty(&io->changes) || !sl_list_empty(&io->work) ||
         !sl_list_empty(&io->later)) {
         sl_sim_transfer_oracle_fail(app->options.oracle, "rest",
                                     "process %u, reactor %u: %u unsent frames, or work left",

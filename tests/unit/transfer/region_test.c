@@ -1,0 +1,144 @@
+/* Registered memory at devices with one-sided operations. The device is shared memory, or one that
+ * answers when a test lets it. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/shm/shm.h"
+#include "pair.h"
+#include "transfer/engine.h"
+#include "transfer/memory.h"
+
+#define BYTES 5000
+
+static struct sl_transport_ops device_ops;
+static struct sl_transport_rma_ops device_rma;
+
+static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
+{
+    return scheme == SL_ENDPOINT_SHM ? &device_ops : sl_builtin_find(scheme);
+}
+
+/* An engine whose second device is device_ops. */
+static struct sl_transfer *create(uint32_t reactor_count)
+{
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .reactor_count = reactor_count};
+    const struct sl_transfer_setup setup = {.find_transport = find_transport};
+    struct sl_transfer *made;
+    assert_int_equal(sl_transfer_create_with(&options, &setup, &made), 0);
+    return made;
+}
+
+static const struct sl_transfer_offer *offer(const struct sl_transfer *transfer, uint32_t index,
+                                             uint32_t reactor)
+{
+    return &transfer->registrations[index]->regions[reactor].offers[1];
+}
+
+SL_CASE(region__has_the_access_of_peers_at_the_first_reactor)
+{
+    device_ops = sl_shm_ops;
+    struct sl_transfer *transfer = create(2);
+    static const unsigned accesses[] = {PAIR_ALL, SL_TRANSFER_PEERS_READ, SL_TRANSFER_PEERS_WRITE,
+                                        SL_TRANSFER_LOCAL};
+    for (uint32_t i = 0; i < 4; i++) {
+        const bool is_offered = (accesses[i] & SL_TRANSFER_PEERS_READ) != 0;
+        void *memory;
+        assert_int_equal(sl_transfer_memory_create(transfer, BYTES, -1, accesses[i], &memory), 0);
+        assert_int_equal(offer(transfer, 0, 0)->is_added, is_offered);
+        assert_int_equal(offer(transfer, 0, 0)->token.access, is_offered ? accesses[i] : 0);
+        assert_false(offer(transfer, 0, 1)->is_added);
+        assert_int_equal(sl_transfer_memory_free(transfer, &memory, PAIR_TIMEOUT_MS), 0);
+    }
+    sl_transfer_destroy(&transfer);
+}
+
+/* As RDMA does. */
+SL_CASE(region__is_local_memory_of_a_device_that_accesses_memory)
+{
+    static uint8_t memory[2][BYTES];
+    const struct sl_transfer_memory ranges[] = {
+        {.base = memory[0], .bytes = BYTES},
+        {.base = memory[1], .bytes = BYTES, .access = SL_TRANSFER_PEERS_WRITE}};
+    void *const bases[] = {memory[0], memory[1]};
+    device_ops = sl_shm_ops;
+    device_ops.capabilities |= SL_TRANSPORT_REGISTERS;
+    struct sl_transfer *transfer = create(2);
+    assert_int_equal(sl_transfer_register(transfer, ranges, 2), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_true(offer(transfer, i / 2, i % 2)->is_added);
+        assert_int_equal(offer(transfer, i / 2, i % 2)->token.access, SL_TRANSPORT_RMA_LOCAL);
+    }
+    assert_int_equal(sl_transfer_unregister(transfer, bases, 2, PAIR_TIMEOUT_MS), 0);
+    assert_int_equal(sl_transfer_register(transfer, ranges, 2), 0);
+    sl_transfer_destroy(&transfer);
+}
+
+/* A device that adds a region, or fails to, some time later. */
+static _Atomic uint64_t added_key;
+static _Atomic bool may_answer;
+
+static int add_later(struct sl_transport *transport, uint64_t key, void *base, size_t bytes,
+                     unsigned access)
+{
+    added_key = key;
+    return 0;
+}
+
+static uint32_t poll_later(struct sl_transport *transport, uint32_t budget)
+{
+    if (may_answer && added_key != 0) {
+        sl_transport_rma_report_added(transport, atomic_exchange(&added_key, 0), NULL,
+                                      SL_ERR_NO_MEMORY);
+    }
+    return sl_shm_ops.poll(transport, budget);
+}
+
+static bool never_arm(struct sl_transport *transport)
+{
+    return false;
+}
+
+static uint8_t slow[BYTES];
+
+static void *register_slow(void *transfer)
+{
+    const struct sl_transfer_memory range = {.base = slow, .bytes = BYTES, .access = PAIR_ALL};
+    assert_int_equal(sl_transfer_register(transfer, &range, 1), 0);
+    return NULL;
+}
+
+SL_CASE(region__is_waited_for_and_may_fail)
+{
+    pthread_t thread;
+    void *const base = slow;
+    struct sl_transfer_segment *own;
+    uint32_t count;
+    device_ops = sl_shm_ops;
+    device_rma = *sl_shm_ops.rma;
+    device_rma.region_add = add_later;
+    device_ops.rma = &device_rma;
+    device_ops.poll = poll_later;
+    device_ops.arm = never_arm;
+    struct sl_transfer *transfer = create(1);
+    assert_int_equal(
+        sl_transfer_segment_open(transfer, sl_transfer_name(transfer), PAIR_TIMEOUT_MS, &own), 0);
+    assert_int_equal(pthread_create(&thread, NULL, register_slow, transfer), 0);
+    while (added_key == 0) {
+        (void)usleep(100);
+    }
+    /* Neither announced yet, nor to be unregistered. */
+    assert_int_equal(sl_transfer_segment_buffers(own, NULL, 0, &count), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(sl_transfer_unregister(transfer, &base, 1, PAIR_TIMEOUT_MS), SL_ERR_INVALID);
+    may_answer = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_false(offer(transfer, 0, 0)->is_added);
+    while (count == 0) {
+        assert_int_equal(sl_transfer_segment_buffers(own, NULL, 0, &count), 0);
+    }
+    assert_int_equal(sl_transfer_unregister(transfer, &base, 1, PAIR_TIMEOUT_MS), 0);
+    sl_transfer_destroy(&transfer);
+}
