@@ -73,7 +73,8 @@ SL_CASE(create__refuses_rdma_and_dpdk_that_are_missing)
 {
     const char *why = sl_builtin_missing(SL_ENDPOINT_RDMA);
     if (why != NULL) {
-        const struct sl_transfer_options rdma = {LOCAL, .endpoints = "shm://,rdma://10.0.0.1:0"};
+        const struct sl_transfer_options rdma = {LOCAL, .endpoints = "shm://,rdma://10.0.0.1:0",
+                                                 .insecure = true};
         expect_refused(&rdma, SL_ERR_UNSUPPORTED, why);
     }
     why = sl_builtin_missing(SL_ENDPOINT_DPDK);
