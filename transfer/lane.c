@@ -345,6 +345,11 @@ bool sl_transfer_lane_is_stalled(const struct sl_transfer_lane *lane, uint64_t s
            (lane->operation_count > 0 && lane->completed_ns < since_ns);
 }
 
+bool sl_transfer_lane_has_failed(const struct sl_transfer_lane *lane)
+{
+    return lane->session == NULL || sl_session_has_failed(lane->session);
+}
+
 const char *sl_transfer_lane_last_error(const struct sl_transfer_lane *lane)
 {
     return lane->session != NULL ? sl_session_last_error(lane->session) : "it was refused";

@@ -107,6 +107,9 @@ bool sl_transfer_lane_carries(const struct sl_transfer_lane *lane,
 /* Slices are in flight, and none was answered since then. */
 bool sl_transfer_lane_is_stalled(const struct sl_transfer_lane *lane, uint64_t since_ns);
 
+/* Whether it is not open, and an attempt to open it has failed. */
+bool sl_transfer_lane_has_failed(const struct sl_transfer_lane *lane);
+
 /* Why it is not open. */
 const char *sl_transfer_lane_last_error(const struct sl_transfer_lane *lane);
 

@@ -13,6 +13,7 @@ void sl_transfer_part_init(struct sl_transfer_part *part, struct sl_transfer_ite
         .causes = causes,
         .first = SL_TRANSFER_PART_END,
         .at = SL_TRANSFER_PART_END,
+        .is_small = true,
     };
     sl_list_init(&part->again);
 }
@@ -20,6 +21,7 @@ void sl_transfer_part_init(struct sl_transfer_part *part, struct sl_transfer_ite
 void sl_transfer_part_add(struct sl_transfer_part *part, uint32_t item)
 {
     part->items[item].next = SL_TRANSFER_PART_END;
+    part->is_small = part->is_small && part->items[item].bytes <= SL_TRANSFER_PART_SMALL_BYTES;
     if (part->first == SL_TRANSFER_PART_END) {
         part->first = part->at = item;
     } else {

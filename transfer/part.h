@@ -11,8 +11,9 @@
 #include "net/rma/initiator.h"
 #include "transfer/schedule.h"
 
-#define SL_TRANSFER_PART_END    UINT32_MAX /* no further item */
-#define SL_TRANSFER_CAUSE_COUNT 8
+#define SL_TRANSFER_PART_END         UINT32_MAX /* no further item */
+#define SL_TRANSFER_CAUSE_COUNT      8
+#define SL_TRANSFER_PART_SMALL_BYTES (64U << 10)
 
 struct sl_transfer_part;
 struct sl_transfer_route;
@@ -68,6 +69,7 @@ struct sl_transfer_part {
     struct sl_list again; /* slices to be sent again; not in flight */
     bool is_stopped;      /* sends nothing more */
     bool needs_frames;    /* no RDMA rail carries it: memory is not registered there */
+    bool is_small;        /* all items have up to SL_TRANSFER_PART_SMALL_BYTES */
 };
 
 void sl_transfer_part_init(struct sl_transfer_part *part, struct sl_transfer_item *items,

@@ -39,6 +39,7 @@ struct sl_transfer_route {
     int err; /* not 0: the peer is gone for good; `reason` */
     char reason[SL_TRANSFER_REASON_BYTES];
     uint64_t used_ns;   /* when a part was last in progress */
+    uint64_t small_ns;  /* when a small part was last added */
     uint32_t usable[2]; /* rails that carry slices now, as bits; [1]: of a part that needs frames */
     struct sl_transfer_schedule schedule;
     struct sl_list parts; /* all that are not over */

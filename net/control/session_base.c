@@ -69,6 +69,12 @@ void sl_session_break(struct sl_session *session, int err, const char *why)
     sl_transport_disconnect(session->conn);
 }
 
+bool sl_session_has_failed(const struct sl_session *session)
+{
+    sl_assert(session != NULL);
+    return session->state != SL_SESSION_WELCOMED && session->last_error[0] != '\0';
+}
+
 const char *sl_session_last_error(const struct sl_session *session)
 {
     sl_assert(session != NULL);

@@ -164,3 +164,13 @@ CASE(part_cause__keeps_each_text_once_and_a_last_one_for_the_rest)
         assert_true(sl_transfer_part_cause(&causes, text) < SL_TRANSFER_CAUSE_COUNT);
     }
 }
+
+CASE(part_add__is_small_until_a_request_is_not)
+{
+    assert_true(part.is_small);
+    add(0, SL_TRANSFER_READ, 0, 0, SL_TRANSFER_PART_SMALL_BYTES);
+    assert_true(part.is_small);
+    add(1, SL_TRANSFER_READ, 0, 0, SL_TRANSFER_PART_SMALL_BYTES + 1);
+    add(2, SL_TRANSFER_READ, 0, 0, 1);
+    assert_false(part.is_small);
+}

@@ -140,3 +140,42 @@ CASE(rails__are_all_named_when_none_is_left)
     assert_non_null(strstr(sl_transfer_last_error(), "from 127.0.0.2: refused"));
     assert_non_null(strstr(sl_transfer_last_error(), "from 127.0.0.3: refused"));
 }
+
+struct look_call {
+    struct sl_transfer_call call;
+    uint64_t first_bytes, second_bytes; /* in flight on the lanes of the first rail */
+};
+
+static void look_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct look_call *look = SL_CONTAINER_OF(call, struct look_call, call);
+    const struct sl_transfer_route *route = &pair.segment->routes[io->index];
+    look->first_bytes = route->lanes[0].in_flight_bytes;
+    look->second_bytes = route->lanes[1].in_flight_bytes;
+    sl_transfer_io_answer(call, 0, "looked");
+}
+
+CASE(rails__keep_a_lane_short_for_small_requests)
+{
+    enum { COUNT = 16 };
+    const struct sl_transfer_request small = pair_request(&pair, SL_TRANSFER_READ, 0, 0, 1000);
+    const uint64_t slice_bytes = pair.here->settings.slice_bytes;
+    struct sl_transfer_request large[COUNT];
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        large[i] = pair_request(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+    }
+    move_until_both_carry(); /* all lanes are open */
+    while (most <= slice_bytes) {
+        assert_int_equal(pair_run(&pair, &small, 1, PAIR_TIMEOUT_MS), 0);
+        assert_int_equal(sl_transfer_batch_submit(pair.batch, large, COUNT, PAIR_TIMEOUT_MS, NULL),
+                         0);
+        while (!sl_transfer_batch_done(pair.batch)) {
+            struct look_call look = {.call = {.run = look_here}};
+            assert_int_equal(sl_transfer_io_call(&pair.here->ios[0], &look.call), 0);
+            assert_true(look.first_bytes <= slice_bytes);
+            most = look.second_bytes > most ? look.second_bytes : most;
+        }
+        assert_int_equal(sl_transfer_batch_wait(pair.batch), 0);
+    }
+}
