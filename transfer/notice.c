@@ -58,8 +58,10 @@ static void answered(void *ctx, const struct sl_message *message, int err, const
 {
     struct sl_transfer_sending *sending = ctx;
     struct sl_reactor *home = sl_reactor_running();
-    sending->err = err;
-    (void)snprintf(sending->reason, sizeof sending->reason, "%s", reason);
+    const bool is_closed = err == SL_ERR_CANCELLED && sending->segment->reason[0] != '\0';
+    sending->err = is_closed ? SL_ERR_CLOSED : err;
+    (void)snprintf(sending->reason, sizeof sending->reason, "%s",
+                   is_closed ? sending->segment->reason : reason);
     sl_reactor_post(home, sending->from->index, (struct sl_mail){.run = deliver, .ctx = sending});
 }
 

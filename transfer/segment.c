@@ -116,6 +116,7 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
     }
     segment->err = err;
     (void)snprintf(segment->reason, sizeof segment->reason, "%s", reason);
+    sl_session_close(&segment->session);
     sl_list_remove(&segment->publishing.link);
     sl_reactor_disarm(segment->home->reactor, &segment->open_late);
     sl_reactor_disarm(segment->home->reactor, &segment->gone);
@@ -178,36 +179,70 @@ static int add_buffers(struct sl_transfer_segment *segment,
                                   segment->endpoint_count);
 }
 
-static void request_page(struct sl_transfer_segment *segment, uint64_t above);
+/* So a list has an end. */
+static bool ascends(const struct sl_message_buffers *buffers, uint64_t above)
+{
+    for (uint32_t i = 0; i < buffers->count; i++) {
+        if (buffers->items[i].address <= above) {
+            return false;
+        }
+        above = buffers->items[i].address;
+    }
+    return true;
+}
+
+static void page_received(void *ctx, const struct sl_message *message, int err, const char *reason);
+
+static void request_page(struct sl_transfer_segment *segment, uint64_t above)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_SEGMENT_GET, .above = above};
+    segment->is_listing = true;
+    segment->above = above;
+    sl_session_request(segment->session, &message, PAGE_NS, page_received, segment);
+}
+
+/* The session repeats a request in flight: the list begins anew with its answer. */
+static void request_list(struct sl_transfer_segment *segment)
+{
+    segment->is_stale = segment->is_listing;
+    if (!segment->is_listing) {
+        request_page(segment, 0);
+    }
+}
+
+static int take_page(struct sl_transfer_segment *segment, const struct sl_message_segment *page)
+{
+    const int err = take_endpoints(segment, page); /* tokens name them */
+    return err != 0                                   ? err
+           : !ascends(&page->buffers, segment->above) ? SL_ERR_PROTOCOL
+                                                      : add_buffers(segment, &page->buffers);
+}
 
 static void page_received(void *ctx, const struct sl_message *message, int err, const char *reason)
 {
     struct sl_transfer_segment *segment = ctx;
-    segment->pages_out--;
-    if (err == SL_ERR_CANCELLED || segment->err != 0) {
-        return; /* the session is closing */
+    segment->is_listing = false;
+    if (segment->err != 0) {
+        return;
+    }
+    if (err == 0 && segment->is_stale) {
+        request_list(segment);
+        return;
     }
     if (err == 0) {
-        err = take_endpoints(segment, &message->segment); /* tokens name them */
-        err = err != 0 ? err : add_buffers(segment, &message->segment.buffers);
+        err = take_page(segment, &message->segment);
         reason = err == SL_ERR_UNSUPPORTED ? "it offers no endpoint that this engine has too"
+                 : err == SL_ERR_PROTOCOL  ? "it lists its buffers out of order"
                                            : sl_err_name(err);
     }
     if (err != 0) {
         fail(segment, err, reason);
     } else if (message->segment.more && message->segment.buffers.count > 0) {
-        request_page(segment,
-                     message->segment.buffers.items[message->segment.buffers.count - 1].address);
-    } else if (segment->pages_out == 0) { /* else the session has repeated a request */
+        const struct sl_message_buffers *buffers = &message->segment.buffers;
+        request_page(segment, buffers->items[buffers->count - 1].address);
+    } else {
         sl_transfer_io_wake(segment->home, &segment->publishing);
     }
-}
-
-static void request_page(struct sl_transfer_segment *segment, uint64_t above)
-{
-    struct sl_message message = {.kind = SL_MESSAGE_SEGMENT_GET, .above = above};
-    segment->pages_out++;
-    sl_session_request(segment->session, &message, PAGE_NS, page_received, segment);
 }
 
 /* Fences. A WRITE that has left this process may be applied although its connection was closed
@@ -230,7 +265,7 @@ static void wake_route(void *ctx, uint64_t index, uint64_t b)
 static void fenced(void *ctx, const struct sl_message *message, int err, const char *reason)
 {
     struct sl_transfer_segment *segment = ctx;
-    if (err == SL_ERR_CANCELLED || segment->err != 0) {
+    if (segment->err != 0) {
         return; /* nothing is sent any more */
     }
     if (err != 0) {
@@ -274,6 +309,7 @@ static void welcomed(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome)
 {
     struct sl_transfer_segment *segment = ctx;
+    segment->session = session; /* in the first event the owner does not have it yet */
     sl_reactor_disarm(segment->home->reactor, &segment->gone);
     if (segment->incarnation == 0 && segment->recorded != 0 &&
         segment->recorded != welcome->incarnation) {
@@ -288,14 +324,12 @@ static void welcomed(void *ctx, struct sl_session *session,
         fail(segment, SL_ERR_CLOSED, "its process was restarted: open the segment again");
         return;
     }
-    segment->session = session; /* in the first event the owner does not have it yet */
     segment->incarnation = welcome->incarnation;
-    sl_session_set_incarnation(session, welcome->incarnation);
     if (segment->remote != NULL) {
         segment->remote->count = 0; /* changes may have been missed */
     }
     sl_list_remove(&segment->publishing.link); /* until the list is complete again */
-    request_page(segment, 0);
+    request_list(segment);
 }
 
 static void notified(void *ctx, struct sl_session *session, const struct sl_message *message)
@@ -315,7 +349,7 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
     }
     if (err != 0) {
         fail(segment, err, "it has too many buffers");
-    } else if (segment->remote->count != count && segment->pages_out == 0) {
+    } else if (segment->remote->count != count && !segment->is_listing) {
         sl_transfer_io_wake(segment->home, &segment->publishing);
     }
 }
@@ -341,7 +375,6 @@ static void closed(void *ctx, struct sl_session *session, int err, const char *r
 {
     struct sl_transfer_segment *segment = ctx;
     segment->session = session;
-    sl_session_close(&segment->session);
     fail(segment, segment->incarnation != 0 ? SL_ERR_CLOSED : err, reason);
 }
 
@@ -485,9 +518,7 @@ static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
     segment->closing = call;
     sl_list_remove(&segment->publishing.link);
     sl_reactor_disarm(io->reactor, &segment->gone);
-    if (segment->session != NULL) {
-        sl_session_close(&segment->session);
-    }
+    sl_session_close(&segment->session);
     for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
         post(segment, i, close_route, segment);
     }

@@ -24,7 +24,9 @@ struct sl_transfer_segment {
     struct sl_rail rails[SL_TRANSFER_RAILS_MAX];
     uint32_t rail_count;
     struct sl_transfer_remote *remote;  /* what the peer has sent so far */
-    uint32_t pages_out;                 /* requested; the list is not complete */
+    bool is_listing;                    /* a page is requested: the list is not complete */
+    bool is_stale;                      /* the list begins anew when that page comes */
+    uint64_t above;                     /* the address that was given for that page */
     struct sl_transfer_work publishing; /* the list has changed */
     uint64_t notice_sequence;           /* of the last notice */
     struct sl_timer open_late;          /* disarmed once the segment is open */

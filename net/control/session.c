@@ -144,13 +144,6 @@ void sl_session_set_shard(struct sl_session *session, uint32_t shard)
     session->options.hello.shard = shard;
 }
 
-void sl_session_set_incarnation(struct sl_session *session, uint64_t incarnation)
-{
-    sl_assert(session != NULL);
-    sl_reactor_assert_owner(session->reactor);
-    session->options.hello.incarnation = incarnation;
-}
-
 void sl_session_set_lane_epoch(struct sl_session *session, uint64_t lane_epoch)
 {
     sl_assert(session != NULL);

@@ -143,10 +143,6 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
 /* Sets the peer's shard for the next attempts. */
 void sl_session_set_shard(struct sl_session *session, uint32_t shard);
 
-/* Sets incarnation of the hello for the next attempts: another process is refused, before a request
- * is repeated to it. */
-void sl_session_set_incarnation(struct sl_session *session, uint64_t incarnation);
-
 /* Sets lane_epoch of the hello for the next attempts. */
 void sl_session_set_lane_epoch(struct sl_session *session, uint64_t lane_epoch);
 

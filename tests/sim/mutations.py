@@ -457,7 +457,10 @@ TRANSFER_MUTATIONS = [
      "        sl_transfer_route_add(batch->parts[i].route, &batch->parts[i]);\n    }\n"
      "    if (batch->sending != NULL) {\n        conclude(batch);\n        return;\n    }\n"),
     ("transfer: notices reach the next incarnation", "transfer/segment.c",
-     "    sl_session_set_incarnation(session, welcome->incarnation);\n", ""),
+     "    sl_session_close(&segment->session);\n    sl_list_remove(&segment->publishing.link);\n"
+     "    sl_reactor_disarm(segment->home->reactor, &segment->open_late);\n",
+     "    sl_list_remove(&segment->publishing.link);\n"
+     "    sl_reactor_disarm(segment->home->reactor, &segment->open_late);\n"),
     ("transfer: a notice that comes again is taken again", "transfer/inbox.c",
      "    if (notice->sequence <= sender->sequence) {",
      "    if (notice->sequence < sender->sequence) {"),

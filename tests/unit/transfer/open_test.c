@@ -14,8 +14,11 @@
 
 struct played {
     int listener;
-    bool answers; /* each page with more to come; else none */
+    uint32_t step; /* between the pages' addresses, each with more to come; NO_PAGES: none */
+    uint32_t page;
 };
+
+#define NO_PAGES UINT32_MAX
 
 static void send_message(int fd, const struct sl_message *message)
 {
@@ -37,10 +40,10 @@ static bool receive_message(int fd, struct sl_message *message)
            sl_message_decode(payload, frame.payload_bytes, message) == 0;
 }
 
-static void answer_page(int fd, uint64_t id)
+static void answer_page(int fd, uint64_t id, uint64_t address)
 {
     struct sl_message_endpoint endpoint = {.endpoint = "tcp://127.0.0.1:1"};
-    struct sl_message_buffer buffer = {.key = 1, .address = 4096, .bytes = 4096, .access = 3};
+    struct sl_message_buffer buffer = {.key = 1, .address = address, .bytes = 1, .access = 3};
     const struct sl_message page = {.kind = SL_MESSAGE_SEGMENT,
                                     .id = id,
                                     .segment = {.incarnation = 1,
@@ -53,7 +56,7 @@ static void answer_page(int fd, uint64_t id)
 
 static void *play(void *arg)
 {
-    const struct played *played = arg;
+    struct played *played = arg;
     struct sl_message message;
     struct sl_greeting greeting = {0};
     const int fd = accept(played->listener, NULL, NULL);
@@ -63,8 +66,8 @@ static void *play(void *arg)
             struct sl_message welcome = sl_greeting_welcome(&greeting);
             welcome.welcome.incarnation = 1;
             send_message(fd, &welcome);
-        } else if (played->answers) {
-            answer_page(fd, message.id);
+        } else if (played->step != NO_PAGES) {
+            answer_page(fd, message.id, 4096 + (uint64_t)played->page++ * played->step);
         }
         sl_message_fini(&message);
     }
@@ -72,11 +75,11 @@ static void *play(void *arg)
     return NULL;
 }
 
-static void open_played(bool answers)
+static void open_played(uint32_t step, uint32_t timeout_ms, int err, const char *word)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t address_bytes = sizeof address;
-    struct played played = {.listener = socket(AF_INET, SOCK_STREAM, 0), .answers = answers};
+    struct played played = {.listener = socket(AF_INET, SOCK_STREAM, 0), .step = step};
     assert_int_equal(bind(played.listener, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(played.listener, 8), 0);
     getsockname(played.listener, (struct sockaddr *)&address, &address_bytes);
@@ -89,8 +92,8 @@ static void open_played(bool answers)
     const struct sl_transfer_options options = {.name = "127.0.0.1:0"};
     assert_int_equal(pthread_create(&thread, NULL, play, &played), 0);
     assert_int_equal(sl_transfer_create(&options, &transfer), 0);
-    assert_int_equal(sl_transfer_segment_open(transfer, name, OPEN_MS, &segment), SL_ERR_DEADLINE);
-    assert_non_null(strstr(sl_transfer_last_error(), "list")); /* not the longer limit of a page */
+    assert_int_equal(sl_transfer_segment_open(transfer, name, timeout_ms, &segment), err);
+    assert_non_null(strstr(sl_transfer_last_error(), word));
     assert_null(segment);
     sl_transfer_destroy(&transfer);
     pthread_join(thread, NULL);
@@ -99,10 +102,15 @@ static void open_played(bool answers)
 
 SL_CASE(segment_open__keeps_its_deadline_when_the_target_is_silent)
 {
-    open_played(false);
+    open_played(NO_PAGES, OPEN_MS, SL_ERR_DEADLINE, "list"); /* not the longer limit of a page */
 }
 
-SL_CASE(segment_open__keeps_its_deadline_when_the_list_has_no_end)
+SL_CASE(segment_open__refuses_a_list_that_does_not_advance)
 {
-    open_played(true);
+    open_played(0, PAIR_TIMEOUT_MS, SL_ERR_PROTOCOL, "out of order");
+}
+
+SL_CASE(segment_open__refuses_a_list_without_end)
+{
+    open_played(1, PAIR_TIMEOUT_MS, SL_ERR_TOO_LARGE, "large");
 }
