@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -126,8 +127,9 @@ def end_with_parent():
 class Process:
     """A started program; its output is collected line by line."""
 
-    def __init__(self, name, args, env=None, cwd=None, before=None):
-        """before: run in the child, before the program: what it takes from itself."""
+    def __init__(self, name, args, env=None, cwd=None, before=None, commands=False):
+        """before: run in the child, before the program: what it takes from itself. commands: it reads
+        what is written to it."""
         def prepare():
             if before is not None:
                 before()
@@ -137,7 +139,8 @@ class Process:
         self.lines = []
         self._changed = threading.Condition()
         self._child = subprocess.Popen([program(name)] + [str(a) for a in args], cwd=cwd,
-                                       env=environment(env), stdin=subprocess.DEVNULL,
+                                       env=environment(env),
+                                       stdin=subprocess.PIPE if commands else subprocess.DEVNULL,
                                        preexec_fn=prepare,
                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -172,6 +175,25 @@ class Process:
                     raise AssertionError(f"{self.name} did not say '{text}':\n{self.output}")
                 self._changed.wait(0.1)
 
+    def wait_match(self, pattern, first, seconds=DEADLINE_S):
+        """Waits for a line, from number `first` on, that the pattern matches from its begin; returns the
+        match and the number of the next line."""
+        end = time.monotonic() + seconds
+        with self._changed:
+            while True:
+                for index in range(first, len(self.lines)):
+                    if match := re.match(pattern, self.lines[index]):
+                        return match, index + 1
+                ended = not self._reader.is_alive()
+                if ended or time.monotonic() > end:
+                    raise AssertionError(f"{self.name} {'ended' if ended else 'waits'} without "
+                                         f"'{pattern}':\n{self.output}")
+                self._changed.wait(0.1)
+
+    def write(self, text):
+        self._child.stdin.write(text.encode())
+        self._child.stdin.flush()
+
     def wait(self, seconds=DEADLINE_S):
         """Waits for the end; returns the exit status (negative: a signal)."""
         try:
@@ -197,6 +219,9 @@ class Process:
         self._child.wait()
         self._reader.join(5)
         self._child.stdout.close()
+        if self._child.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._child.stdin.close()
 
 
 class StarlingTest(unittest.TestCase):
@@ -209,8 +234,9 @@ class StarlingTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def start(self, name, *args, env=None, cwd=None, before=None):
-        process = Process(name, list(args), env=env, cwd=cwd or self.folder, before=before)
+    def start(self, name, *args, env=None, cwd=None, before=None, commands=False):
+        process = Process(name, list(args), env=env, cwd=cwd or self.folder, before=before,
+                          commands=commands)
         self.addCleanup(process.end)
         return process
 

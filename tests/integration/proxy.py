@@ -31,6 +31,8 @@ class _Connection:
         self.ends = {"client": client, "target": target}
         self.truncate_towards = None
         self.told_end = set()  # those who were told that no more comes
+        self.flows = asyncio.Event()
+        self.flows.set()
 
     def end(self, towards):
         """Sends FIN to one side; what else would go there is dropped."""
@@ -116,6 +118,14 @@ class Proxy:
         """Accepts, keeps what it has accepted, and passes nothing on: no byte, no FIN, no RST."""
         self._loop.call_soon_threadsafe(self._flows.clear)
 
+    def hold(self):
+        """As black_hole, for the connections that are there, until `release`; returns how many."""
+        return self._call(self._set_flows(asyncio.Event.clear))
+
+    def release(self):
+        """What was held goes on, to those who still take it."""
+        self._call(self._set_flows(asyncio.Event.set))
+
     def refuse(self):
         """Nobody listens any more: new connections are refused. Those that are there stay."""
         self._call(self._stop_listening())
@@ -165,6 +175,11 @@ class Proxy:
         for connection in self._connections:
             connection.end(towards)
 
+    async def _set_flows(self, change):
+        for connection in self._connections:
+            change(connection.flows)
+        return len(self._connections)
+
     async def _truncate(self, towards):
         for connection in self._connections:
             connection.truncate_towards = towards
@@ -206,6 +221,7 @@ class Proxy:
         replacer = _Replacer(self._replace) if self._replace and source == "target" else None
         while data := await reader.read(CHUNK_BYTES):
             await self._flows.wait()
+            await connection.flows.wait()
             if self._delay_s:
                 await asyncio.sleep(self._delay_s)
             if self._bytes_per_s:
@@ -219,6 +235,7 @@ class Proxy:
                 writer.write(replacer.feed(data) if replacer else data)
                 await writer.drain()
         await self._flows.wait()
+        await connection.flows.wait()
         connection.end(sink)
 
 
