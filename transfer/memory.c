@@ -95,6 +95,7 @@ static int registration_create(const struct sl_transfer *transfer,
     }
     struct sl_transfer_offer *offers =
         (struct sl_transfer_offer *)(void *)&made->regions[reactor_count];
+    const uint32_t preferred = sl_transfer_settings_preferred(&transfer->settings, location);
     made->base = memory->base;
     made->bytes = memory->bytes;
     made->key = sl_transfer_setup_random(&transfer->setup);
@@ -103,6 +104,7 @@ static int registration_create(const struct sl_transfer *transfer,
     memcpy(made->location, location, sizeof made->location);
     for (uint32_t i = 0; i < reactor_count; i++) {
         made->regions[i].location = made->location;
+        made->regions[i].preferred = preferred;
         made->regions[i].offers = &offers[i * device_count];
         made->regions[i].memory = (struct sl_rma_memory){
             .key = made->key,

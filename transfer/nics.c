@@ -94,3 +94,32 @@ uint32_t sl_transfer_nics_find(const struct sl_devices *devices, const char *nam
     }
     return count;
 }
+
+static bool is_in(const struct sl_matrix *matrix, const char *device)
+{
+    uint32_t i = 0;
+    while (i < matrix->device_count && strcmp(matrix->devices[i], device) != 0) {
+        i++;
+    }
+    return i < matrix->device_count;
+}
+
+void sl_transfer_nics_name(const struct sl_devices *devices, const struct sl_matrix *matrix,
+                           const struct sl_endpoint *endpoint, char name[SL_DEVICE_NAME_BYTES])
+{
+    struct in6_addr wanted;
+    const int family = parse(endpoint->host, &wanted);
+    name[0] = '\0';
+    for (uint32_t i = 0; i < devices->count && endpoint->scheme != SL_ENDPOINT_SHM; i++) {
+        const struct sl_device *device = &devices->list[i];
+        const bool is_its_own = strcmp(endpoint->device, device->name) == 0;
+        if (is_its_own || (family != 0 && !IN6_IS_ADDR_UNSPECIFIED(&wanted) &&
+                           address_of(device, family, &wanted) != NULL &&
+                           (name[0] == '\0' || is_in(matrix, device->name)))) {
+            (void)snprintf(name, SL_DEVICE_NAME_BYTES, "%s", device->name);
+        }
+        if (is_its_own) {
+            return;
+        }
+    }
+}

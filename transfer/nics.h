@@ -1,10 +1,10 @@
-/* NICs finds the RDMA devices of this host that an engine opens, each at one address. Before start;
- * any thread. */
+/* NICs finds the network and RDMA devices of this host that belong to endpoints of an engine.
+ * Before start; any thread. */
 #ifndef SL_TRANSFER_NICS_H
 #define SL_TRANSFER_NICS_H
 
 #include "core/endpoint.h"
-#include "reactor/devices.h"
+#include "transfer/matrix.h"
 
 #define SL_TRANSFER_NICS_MAX 12
 
@@ -21,5 +21,10 @@ int sl_transfer_nics_check(const struct sl_devices *devices, const char *names);
  */
 uint32_t sl_transfer_nics_find(const struct sl_devices *devices, const char *names,
                                const struct sl_endpoint *endpoint, struct sl_endpoint *out);
+
+/* Writes the name of the device with the address of a local endpoint: that which the matrix has, of
+ * an RDMA device and its network device. "": the host is a name, or no device has the address. */
+void sl_transfer_nics_name(const struct sl_devices *devices, const struct sl_matrix *matrix,
+                           const struct sl_endpoint *endpoint, char name[SL_DEVICE_NAME_BYTES]);
 
 #endif

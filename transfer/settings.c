@@ -256,22 +256,39 @@ static int take_metadata(struct sl_transfer_settings *out, const char *metadata)
     return 0;
 }
 
+uint32_t sl_transfer_settings_preferred(const struct sl_transfer_settings *settings,
+                                        const char *location)
+{
+    struct sl_matrix_list preferred, available;
+    uint32_t bits = 0;
+    sl_matrix_choose(&settings->nics, location, &preferred, &available);
+    for (uint32_t i = 0; i < preferred.count; i++) {
+        for (uint32_t k = 0; k < settings->endpoint_count; k++) {
+            const char *name = settings->nics.devices[preferred.devices[i]];
+            bits |= strcmp(name, settings->nic_names[k]) == 0 ? 1U << k : 0;
+        }
+    }
+    return bits;
+}
+
 /* The matrix of the option, or else that of this host's devices. */
 static int take_matrix(struct sl_transfer_settings *out, const char *text,
                        const struct sl_devices *devices)
 {
-    struct sl_matrix matrix;
     char reason[SL_TRANSFER_REASON_BYTES];
     if (is_given(text)) {
-        const int err =
-            sl_matrix_parse(text, "nic_priority_matrix", devices, &matrix, reason, sizeof reason);
+        const int err = sl_matrix_parse(text, "nic_priority_matrix", devices, &out->nics, reason,
+                                        sizeof reason);
         if (err != 0) {
             return sl_transfer_fail(err, "%s", err == SL_ERR_NO_MEMORY ? "out of memory" : reason);
         }
     } else {
-        sl_matrix_discover(devices, &matrix);
+        sl_matrix_discover(devices, &out->nics);
     }
-    if (sl_matrix_write(&matrix, &out->matrix) != 0) {
+    for (uint32_t i = 0; i < out->endpoint_count; i++) {
+        sl_transfer_nics_name(devices, &out->nics, &out->endpoints[i], out->nic_names[i]);
+    }
+    if (sl_matrix_write(&out->nics, &out->matrix) != 0) {
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
     if (strlen(out->matrix) < SL_MESSAGE_MATRIX_BYTES) {

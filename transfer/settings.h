@@ -7,6 +7,7 @@
 #include "core/secret.h"
 #include "metastore/address.h"
 #include "net/transport.h"
+#include "transfer/matrix.h"
 
 struct sl_dpdk_device_list;
 
@@ -27,7 +28,10 @@ struct sl_transfer_settings {
     uint32_t endpoint_count, tcp_count;
     bool names_endpoints;                 /* the options do */
     struct sl_metastore_address metadata; /* its strings are those of tls */
-    char *matrix;                         /* NIC priority matrix, as JSON; NULL: none */
+    struct sl_matrix nics;                /* NIC priority matrix */
+    char *matrix;                         /* the same as JSON; NULL: none */
+    /* The NICs of the endpoints, by the names of the matrix; "": unknown. */
+    char nic_names[SL_TRANSFER_SETTINGS_ENDPOINTS_MAX][SL_DEVICE_NAME_BYTES];
     struct sl_secret secret;
     struct sl_transport_options transport; /* its strings are those below */
     struct sl_transport_tls tls;
@@ -46,6 +50,10 @@ struct sl_transfer_settings {
 int sl_transfer_settings_init(struct sl_transfer_settings *out,
                               const struct sl_transfer_options *options);
 void sl_transfer_settings_fini(struct sl_transfer_settings *settings);
+
+/* Returns a bit for each endpoint whose NIC the matrix prefers for memory at this location. */
+uint32_t sl_transfer_settings_preferred(const struct sl_transfer_settings *settings,
+                                        const char *location);
 
 /* Parses a segment's name, "host:port". Errors: INVALID. */
 int sl_transfer_settings_parse_name(const char *name, struct sl_endpoint *out);

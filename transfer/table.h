@@ -16,6 +16,7 @@ struct sl_transfer_offer {
 struct sl_transfer_region {
     struct sl_rma_memory memory;
     const char *location; /* of the registration */
+    uint32_t preferred;   /* by the matrix: a bit for each device; 0: all are the same */
 
     /* region.h */
     struct sl_transfer_offer *offers; /* [settings.endpoint_count], by device */

@@ -199,14 +199,15 @@ static void answered(struct sl_rma_slice *slice, int err, const char *text)
     }
 }
 
-/* Copies the target's text, with unprintable bytes replaced. */
+/* Copies the target's text, which the target may change meanwhile (MAPS_MEMORY), and replaces
+ * unprintable bytes. */
 static void copy_text(const struct sl_transport_message *message, char text[TEXT_BYTES])
 {
     uint32_t bytes = message->header.payload_bytes;
     bytes = bytes < TEXT_BYTES - 1 ? bytes : TEXT_BYTES - 1;
+    memcpy(text, message->payload, bytes);
     for (uint32_t i = 0; i < bytes; i++) {
-        const uint8_t byte = message->payload[i];
-        text[i] = byte >= ' ' && byte < 0x7f ? (char)byte : '?';
+        text[i] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?';
     }
     text[bytes] = '\0';
 }

@@ -1,8 +1,10 @@
 /* The devices of an engine: options.endpoints. */
+#include <stdio.h>
 #include <string.h>
 
 #include "pair.h"
 #include "transfer/engine.h"
+#include "transfer/memory.h"
 
 static void expect_endpoint(const struct sl_transfer *transfer, uint32_t index,
                             enum sl_endpoint_scheme scheme, const char *host)
@@ -81,4 +83,49 @@ SL_CASE(devices__move_bytes_between_several_addresses)
     pair_move(&pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
     pair_expect(pair.remote.base, BYTES, 2);
     pair_fini(&pair);
+}
+
+/* A network device with an IPv4 address; NULL: this host has none. */
+static const struct sl_device *find_nic(const struct sl_devices *devices, const char **address)
+{
+    for (uint32_t i = 0; i < devices->count; i++) {
+        const struct sl_device *device = &devices->list[i];
+        for (uint32_t k = 0; k < device->address_count && !device->is_rdma; k++) {
+            if (strchr(device->addresses[k], ':') == NULL) {
+                *address = device->addresses[k];
+                return device;
+            }
+        }
+    }
+    return NULL;
+}
+
+SL_CASE(devices__are_preferred_as_the_matrix_says)
+{
+    static struct sl_devices devices;
+    static uint8_t memory[2][100];
+    const struct sl_transfer_memory ranges[] = {
+        {.base = memory[0], .bytes = 100, .location = "cpu:1"},
+        {.base = memory[1], .bytes = 100, .location = "cpu:0"}};
+    const char *address = "";
+    char endpoints[200], matrix[200];
+    struct sl_transfer *transfer;
+    sl_devices_read_host(&devices);
+    const struct sl_device *nic = find_nic(&devices, &address);
+    if (nic == NULL) {
+        skip();
+    }
+    (void)snprintf(endpoints, sizeof endpoints, "tcp://127.0.0.1:0,shm://,tcp://%s:0", address);
+    (void)snprintf(matrix, sizeof matrix, "{\"cpu:1\": [[\"%s\"], []]}", nic->name);
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .endpoints = endpoints,
+                                                .nic_priority_matrix = matrix,
+                                                .insecure = true};
+    assert_int_equal(sl_transfer_create(&options, &transfer), 0);
+    assert_string_equal(transfer->settings.nic_names[0], "");
+    assert_string_equal(transfer->settings.nic_names[1], nic->name);
+    assert_int_equal(sl_transfer_register(transfer, ranges, 2), 0);
+    assert_int_equal(transfer->registrations[0]->regions[0].preferred, 2);
+    assert_int_equal(transfer->registrations[1]->regions[0].preferred, 0);
+    sl_transfer_destroy(&transfer);
 }

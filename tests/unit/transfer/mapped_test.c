@@ -145,6 +145,30 @@ CASE(mapped__moves_private_memory_as_frames_beside_it)
     expect_moved(COUNT * (STEP - 1));
 }
 
+SL_CASE(frames__carry_private_memory_through_shared_memory)
+{
+    static const size_t lengths[] = {1,     63,    4096,          4097,   16384,
+                                     16385, 65537, (1 << 20) + 1, 5000001};
+    for (uint32_t round = 0; round < 2; round++) {
+        const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                    .endpoints = "shm://",
+                                                    .slice_bytes = round == 0 ? 0 : 4U << 20,
+                                                    .checksum = round > 0};
+        uint64_t all = 0;
+        pair_init(&pair, BYTES, &options);
+        for (uint32_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+            pair_fill(pair.local.base + i, lengths[i], i);
+            pair_move(&pair, SL_TRANSFER_WRITE, i, 3, lengths[i]);
+            pair_expect(pair.remote.base + 3, lengths[i], i);
+            pair_move(&pair, SL_TRANSFER_READ, BYTES / 2, 3, lengths[i]);
+            pair_expect(pair.local.base + BYTES / 2, lengths[i], i);
+            all += 2 * lengths[i];
+        }
+        expect_moved(all);
+        pair_fini(&pair);
+    }
+}
+
 CASE(mapped__fails_an_invalid_request_by_itself)
 {
     const struct sl_transfer_request requests[] = {

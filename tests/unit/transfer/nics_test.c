@@ -76,3 +76,30 @@ SL_CASE(nics_check__lists_the_devices_of_the_host)
     assert_int_equal(sl_transfer_nics_check(&devices, "mlx5_0"), SL_ERR_INVALID);
     assert_non_null(strstr(sl_transfer_last_error(), "none"));
 }
+
+static void expect_name(const struct sl_matrix *matrix, const char *text, const char *device,
+                        const char *name)
+{
+    struct sl_endpoint endpoint;
+    char found[SL_DEVICE_NAME_BYTES];
+    assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL, 0), 0);
+    (void)strncpy(endpoint.device, device, sizeof endpoint.device - 1);
+    sl_transfer_nics_name(&devices, matrix, &endpoint, found);
+    assert_string_equal(found, name);
+}
+
+SL_CASE(nics_name__is_the_one_of_the_matrix)
+{
+    static struct sl_matrix matrix;
+    use_tree("two-sockets");
+    const struct sl_device *rdma = sl_devices_find(&devices, "mlx5_4");
+    expect_name(&matrix, "tcp://10.0.4.2:0", "", "mlx5_4");
+    matrix.device_count = 1;
+    memcpy(matrix.devices[0], rdma->netdev, sizeof matrix.devices[0]);
+    expect_name(&matrix, "tcp://10.0.4.2:0", "", rdma->netdev);
+    expect_name(&matrix, "rdma://10.0.4.2:0", "mlx5_4", "mlx5_4");
+    expect_name(&matrix, "shm://10.0.4.2:0", "", "");
+    expect_name(&matrix, "tcp://10.99.0.1:0", "", "");
+    expect_name(&matrix, "tcp://0.0.0.0:0", "", "");
+    expect_name(&matrix, "tcp://host:0", "", "");
+}
