@@ -150,11 +150,13 @@ static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
 static int check_item(const struct sl_transfer_batch *batch, struct sl_transfer_item *item,
                       const char **text)
 {
-    if (sl_transfer_table_at(batch->io->table, item->local, item->bytes) == NULL) {
+    const struct sl_transfer_region *local =
+        sl_transfer_table_at(batch->io->table, item->local, item->bytes);
+    if (local == NULL) {
         *text = "the local memory is not registered";
         return SL_ERR_INVALID;
     }
-    return sl_transfer_route_resolve(item->route, item, text);
+    return sl_transfer_route_resolve(item->route, local, item, text);
 }
 
 /* Adds the item to the part of its segment. */

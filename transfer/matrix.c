@@ -69,7 +69,12 @@ static int parse_list(const struct parser *parser, const json_t *from,
             return refuse(parser, "location \"%s\": device %zu is no string; " FORM, location->name,
                           i);
         }
-        if (sl_devices_find(parser->devices, name) == NULL) {
+        if (parser->devices == NULL && (name[0] == '\0' || strlen(name) >= SL_DEVICE_NAME_BYTES ||
+                                        parser->matrix->device_count == SL_DEVICES_MAX)) {
+            return refuse(parser, "location \"%s\": too many devices, or too long a name",
+                          location->name);
+        }
+        if (parser->devices != NULL && sl_devices_find(parser->devices, name) == NULL) {
             char names[512];
             sl_devices_names(parser->devices, names, sizeof names);
             return refuse(parser,

@@ -34,10 +34,11 @@ struct sl_matrix {
     struct sl_matrix_location locations[SL_MATRIX_LOCATIONS_MAX];
 };
 
-/* Parses a user's text. source: what the reason calls it, a file or an option. devices: those of
- * this host; the matrix may name only these. A device that is named again in a location counts
- * where it came first. Errors: INVALID, and reason[reason_bytes] names source, location, device and
- * the devices that exist; TOO_LARGE; NO_MEMORY. */
+/* Parses a user's text, or a peer's. source: what the reason calls it, a file or an option.
+ * devices: those of this host, others are refused; NULL: up to SL_DEVICES_MAX of any. A device that
+ * is named again in a location counts where it came first. Errors: INVALID, and
+ * reason[reason_bytes] names source, location, device and the devices that exist; TOO_LARGE;
+ * NO_MEMORY. */
 int sl_matrix_parse(const char *text, const char *source, const struct sl_devices *devices,
                     struct sl_matrix *out, char *reason, size_t reason_bytes);
 

@@ -80,6 +80,16 @@ static void take(struct sl_transfer_part *part, uint32_t bytes_max, struct sl_tr
     }
 }
 
+const struct sl_transfer_item *sl_transfer_part_peek(struct sl_transfer_part *part)
+{
+    const struct sl_list_link *link = sl_list_first(&part->again);
+    if (link != NULL) {
+        return &part->items[SL_CONTAINER_OF(link, struct sl_transfer_slice, rma.link)->item];
+    }
+    skip_failed(part);
+    return part->at != SL_TRANSFER_PART_END ? &part->items[part->at] : NULL;
+}
+
 struct sl_transfer_slice *sl_transfer_part_next(struct sl_transfer_part *part, uint32_t bytes_max,
                                                 struct sl_list *free_slices)
 {

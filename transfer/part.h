@@ -37,6 +37,7 @@ struct sl_transfer_item {
     uint8_t op;           /* sl_transfer_op */
     uint8_t state;        /* sl_transfer_state */
     uint8_t cause;        /* why it failed; index into the causes */
+    uint32_t near; /* rails that are preferred for its memory, as bits; 0: all are the same */
     int err;
 };
 
@@ -82,6 +83,9 @@ void sl_transfer_part_add(struct sl_transfer_part *part, uint32_t item);
  * nothing is left to send, or none is free. */
 struct sl_transfer_slice *sl_transfer_part_next(struct sl_transfer_part *part, uint32_t bytes_max,
                                                 struct sl_list *free_slices);
+
+/* Returns the item that the next slice begins with; NULL: nothing is left to send. */
+const struct sl_transfer_item *sl_transfer_part_peek(struct sl_transfer_part *part);
 
 /* Makes a slice the next one again: its lane could not send it, or has ended without an answer. */
 void sl_transfer_part_return(struct sl_transfer_part *part, struct sl_transfer_slice *slice);

@@ -87,6 +87,30 @@ uint32_t sl_rail_pair(const struct sl_transfer_device *devices, uint32_t device_
     return rail_count;
 }
 
+uint32_t sl_rail_near(const struct sl_rail *rails, uint32_t rail_count, uint32_t preferred)
+{
+    uint32_t near = 0;
+    for (uint32_t i = 0; i < rail_count; i++) {
+        near |= (preferred >> rails[i].device & 1) << i;
+    }
+    return near;
+}
+
+uint32_t sl_rail_near_remote(const struct sl_rail *rails, uint32_t rail_count,
+                             const struct sl_matrix *matrix, const char *location)
+{
+    struct sl_matrix_list preferred, available;
+    uint32_t near = 0;
+    sl_matrix_choose(matrix, location, &preferred, &available);
+    for (uint32_t i = 0; i < rail_count; i++) {
+        for (uint32_t k = 0; k < preferred.count; k++) {
+            const char *name = matrix->devices[preferred.devices[k]];
+            near |= strcmp(rails[i].nic, name) == 0 ? 1U << i : 0;
+        }
+    }
+    return near;
+}
+
 void sl_rail_rate_init(struct sl_rail_rate *rate)
 {
     *rate = (struct sl_rail_rate){.bytes_per_s = ASSUMED_BYTES_PER_S};

@@ -5,11 +5,13 @@
 #define SL_TRANSFER_RAIL_H
 
 #include "transfer/device.h"
+#include "transfer/matrix.h"
 
 struct sl_rail {
     enum sl_endpoint_scheme scheme;
-    uint32_t device; /* of this engine: index of io->devices */
-    uint32_t remote; /* the peer's: index of its first endpoint */
+    uint32_t device;                /* of this engine: index of io->devices */
+    uint32_t remote;                /* the peer's: index of its first endpoint */
+    char nic[SL_DEVICE_NAME_BYTES]; /* of the peer's device, in its matrix; "": unknown */
 };
 
 /* Returns the device that the endpoint belongs to: the index of its first endpoint. */
@@ -26,6 +28,12 @@ const struct sl_endpoint *sl_rail_endpoint(const struct sl_rail *rail,
 uint32_t sl_rail_pair(const struct sl_transfer_device *devices, uint32_t device_count,
                       const struct sl_endpoint *endpoints, uint32_t endpoint_count,
                       struct sl_rail *rails, uint32_t rails_max);
+
+/* Return the rails, as bits, that are preferred for memory here, of which `preferred` has a bit for
+ * each of the devices, and for memory at a location of the peer. 0: all are the same. */
+uint32_t sl_rail_near(const struct sl_rail *rails, uint32_t rail_count, uint32_t preferred);
+uint32_t sl_rail_near_remote(const struct sl_rail *rails, uint32_t rail_count,
+                             const struct sl_matrix *matrix, const char *location);
 
 /* The measured rate of a rail. */
 struct sl_rail_rate {

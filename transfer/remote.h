@@ -16,6 +16,7 @@ struct sl_transfer_remote_token {
 struct sl_transfer_remote_buffer {
     uint64_t address, bytes, key;
     unsigned access; /* sl_transfer_access */
+    uint32_t near;   /* rails that are preferred for its location, as bits; 0: all are the same */
     uint32_t token_count;
     struct sl_transfer_remote_token tokens[SL_MESSAGE_TOKENS_MAX];
     char location[SL_TRANSFER_LOCATION_BYTES];

@@ -24,7 +24,8 @@ static const struct sl_transfer_lane_events lane_events;
 
 /* Requests */
 
-int sl_transfer_route_resolve(const struct sl_transfer_route *route, struct sl_transfer_item *item,
+int sl_transfer_route_resolve(const struct sl_transfer_route *route,
+                              const struct sl_transfer_region *local, struct sl_transfer_item *item,
                               const char **text)
 {
     if (route->err != 0) {
@@ -47,6 +48,9 @@ int sl_transfer_route_resolve(const struct sl_transfer_route *route, struct sl_t
     }
     item->key = buffer->key;
     item->offset = offset;
+    const uint32_t near = sl_rail_near(route->pairs, route->rail_count, local->preferred);
+    const uint32_t both = near & buffer->near;
+    item->near = both != 0 ? both : near != 0 ? near : buffer->near;
     return 0;
 }
 
@@ -55,7 +59,7 @@ int sl_transfer_route_resolve(const struct sl_transfer_route *route, struct sl_t
 static const struct sl_transfer_device *device_of(const struct sl_transfer_route *route,
                                                   const struct sl_transfer_route_rail *rail)
 {
-    return &route->io->devices[rail->pair.device];
+    return &route->io->devices[rail->pair->device];
 }
 
 static bool is_up(const struct sl_transfer_route_rail *rail)
@@ -95,7 +99,7 @@ static void name_rail(const struct sl_transfer_route *route,
 {
     const struct sl_transfer_device *device = device_of(route, rail);
     char endpoint[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&route->endpoints[rail->pair.remote], endpoint, sizeof endpoint);
+    sl_endpoint_format(&route->endpoints[rail->pair->remote], endpoint, sizeof endpoint);
     (void)snprintf(text, SL_TRANSFER_LANE_NAME_BYTES, "%s over %s%s%.60s", route->name, endpoint,
                    device->is_bound ? " from " : "", device->is_bound ? device->endpoint.host : "");
 }
@@ -139,7 +143,7 @@ static int open_lane(struct sl_transfer_route *route, uint32_t rail_index, uint3
     const struct sl_transfer_device *device = device_of(route, rail);
     const uint32_t first = route->io->index * settings->lanes;
     const struct sl_endpoint endpoint =
-        sl_transfer_device_route(device, sl_rail_endpoint(&rail->pair, route->endpoints,
+        sl_transfer_device_route(device, sl_rail_endpoint(rail->pair, route->endpoints,
                                                           route->endpoint_count, first + index));
     const struct sl_transfer_lane_options options = {
         .events = &lane_events,
@@ -177,7 +181,7 @@ static void open_rail(struct sl_transfer_route *route, uint32_t index)
 /* Frames over RDMA would need memory that is registered there, as one-sided operations do. */
 static bool carries_frames(const struct sl_transfer_route_rail *rail)
 {
-    return rail->pair.scheme != SL_ENDPOINT_RDMA;
+    return rail->pair->scheme != SL_ENDPOINT_RDMA;
 }
 
 /* Returns the rails that carry slices now, as bits: those that are up of the first scheme that has
@@ -191,7 +195,7 @@ static uint32_t usable_rails(struct sl_transfer_route *route, bool needs_frames,
         if (needs_frames && !carries_frames(rail)) {
             continue;
         }
-        if (i > 0 && rail->pair.scheme != rail[-1].pair.scheme && (usable != 0 || starts)) {
+        if (i > 0 && rail->pair->scheme != rail[-1].pair->scheme && (usable != 0 || starts)) {
             break;
         }
         open_rail(route, i);
@@ -224,13 +228,24 @@ static bool is_kept_short(const struct sl_transfer_route *route,
 {
     const struct sl_transfer_route_rail *rail = &route->rails[lane->rail];
     bool has_other = false;
-    if (sl_reactor_now_ns(route->io->reactor) - route->small_ns > SMALL_NS) {
+    if (sl_reactor_now_ns(route->io->reactor) > route->small_ns + SMALL_NS) {
         return false;
     }
     for (uint32_t i = 1; i < rail->lane_count && lane == rail->lanes; i++) {
         has_other = has_other || rail->lanes[i].is_open;
     }
     return has_other;
+}
+
+/* Whether the part's next slice may go over the rail: of the usable rails, those near its memory
+ * come first. */
+static bool may_use(const struct sl_transfer_route *route, struct sl_transfer_part *part,
+                    uint32_t rail)
+{
+    const struct sl_transfer_item *item = sl_transfer_part_peek(part);
+    const uint32_t usable = route->usable[part->needs_frames];
+    const uint32_t near = item != NULL ? usable & item->near : 0;
+    return ((near != 0 ? near : usable) >> rail & 1) != 0;
 }
 
 /* The part whose turn it is; NULL: none. more_bytes: that the lane gets already. A lane without
@@ -242,8 +257,7 @@ static struct sl_transfer_part *next_part(const struct sl_transfer_route *route,
     const bool wants_small = is_busy && is_kept_short(route, lane);
     SL_LIST_FOREACH (link, &route->schedule.turns) {
         struct sl_transfer_part *part = SL_CONTAINER_OF(link, struct sl_transfer_part, turn.link);
-        if ((route->usable[part->needs_frames] >> lane->rail & 1) != 0 &&
-            (part->is_small || !wants_small) &&
+        if ((part->is_small || !wants_small) && may_use(route, part, lane->rail) &&
             (!sl_list_empty(&lane->free) || !sl_list_empty(&part->again))) {
             return part;
         }
@@ -289,6 +303,18 @@ static void end_if_over(struct sl_transfer_part *part)
     }
 }
 
+/* A device that accesses memory by itself needs to know the local memory too. */
+static bool knows_local(const struct sl_transfer_route *route,
+                        const struct sl_transfer_route_rail *rail, const struct sl_rma_slice *slice)
+{
+    if ((device_of(route, rail)->transport->ops->capabilities & SL_TRANSPORT_REGISTERS) == 0) {
+        return true;
+    }
+    const struct sl_transfer_region *region =
+        sl_transfer_table_at(route->io->table, slice->local, slice->bytes);
+    return region != NULL && region->offers[rail->pair->device].is_added;
+}
+
 /* Names the slice's remote memory for a one-sided operation on the lane; NULL: it goes as frames.
  */
 static const struct sl_transport_rma_token *find_token(const struct sl_transfer_route *route,
@@ -296,13 +322,14 @@ static const struct sl_transport_rma_token *find_token(const struct sl_transfer_
                                                        const struct sl_transfer_slice *slice)
 {
     const struct sl_transfer_route_rail *rail = &route->rails[lane->rail];
-    if (!device_of(route, rail)->is_one_sided || slice->needs_frames) {
+    if (!device_of(route, rail)->is_one_sided || slice->needs_frames ||
+        !knows_local(route, rail, &slice->rma)) {
         return NULL;
     }
     const struct sl_transfer_remote_buffer *buffer =
         sl_transfer_remote_find(route->remote, slice->part->items[slice->item].remote);
     return buffer != NULL && buffer->key == slice->rma.key
-               ? sl_transfer_remote_token(buffer, rail->pair.remote)
+               ? sl_transfer_remote_token(buffer, rail->pair->remote)
                : NULL;
 }
 
@@ -646,10 +673,11 @@ int sl_transfer_route_set_rails(struct sl_transfer_route *route,
     }
     route->endpoints = endpoints;
     route->endpoint_count = endpoint_count;
+    route->pairs = rails;
     route->rail_count = rail_count;
     for (uint32_t i = 0; i < rail_count; i++) {
         struct sl_transfer_route_rail *rail = &route->rails[i];
-        rail->pair = rails[i];
+        rail->pair = &rails[i];
         sl_rail_rate_init(&rail->rate);
         rail->lanes = &route->lanes[route->lane_count];
         /* Each connection of shared memory maps the peer's memory: one is enough. */

@@ -16,7 +16,7 @@
 struct sl_transfer_segment;
 
 struct sl_transfer_route_rail {
-    struct sl_rail pair;
+    const struct sl_rail *pair;
     struct sl_rail_rate rate;
     struct sl_transfer_lane *lanes; /* [lane_count]; opened at the first use */
     uint32_t lane_count;
@@ -31,6 +31,7 @@ struct sl_transfer_route {
     struct sl_transfer_remote *remote;   /* owned; NULL: not known yet */
     const struct sl_endpoint *endpoints; /* of the peer; the segment's */
     uint32_t endpoint_count;
+    const struct sl_rail *pairs;          /* [rail_count]; the segment's */
     struct sl_transfer_route_rail *rails; /* [rail_count] */
     uint32_t rail_count;                  /* 0: the peer's endpoints are not known yet */
     struct sl_transfer_lane *lanes;       /* [lane_count]: those of all rails */
@@ -66,9 +67,10 @@ int sl_transfer_route_set_rails(struct sl_transfer_route *route,
 void sl_transfer_route_set_remote(struct sl_transfer_route *route,
                                   struct sl_transfer_remote *remote);
 
-/* Finds the memory of the peer that the item names. Errors: INVALID, or that of a peer that is
- * gone; with *text. */
-int sl_transfer_route_resolve(const struct sl_transfer_route *route, struct sl_transfer_item *item,
+/* Finds the memory of the peer that the item names. local: that of the item. Errors: INVALID, or
+ * that of a peer that is gone; with *text. */
+int sl_transfer_route_resolve(const struct sl_transfer_route *route,
+                              const struct sl_transfer_region *local, struct sl_transfer_item *item,
                               const char **text);
 
 /* Starts a part: its `over` follows in a later turn. */

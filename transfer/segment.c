@@ -92,6 +92,11 @@ static bool publish(struct sl_transfer_work *work)
     if (segment->mails_out > 0) {
         return true;
     }
+    for (uint32_t i = 0; i < segment->remote->count && segment->matrix != NULL; i++) {
+        struct sl_transfer_remote_buffer *buffer = &segment->remote->buffers[i];
+        buffer->near = sl_rail_near_remote(segment->rails, segment->rail_count, segment->matrix,
+                                           buffer->location);
+    }
     for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
         struct update *update = calloc(1, sizeof *update);
         struct sl_transfer_remote *copy = sl_transfer_remote_copy(segment->remote);
@@ -147,6 +152,20 @@ static bool is_here(const char *host)
     return here[0] != '\0' && strcmp(here, host) == 0;
 }
 
+/* Without one, all rails count the same. */
+static void take_matrix(struct sl_transfer_segment *segment,
+                        const struct sl_message_segment *message)
+{
+    char reason[SL_TRANSFER_REASON_BYTES];
+    segment->matrix = message->matrix != NULL ? malloc(sizeof *segment->matrix) : NULL;
+    if (segment->matrix != NULL && sl_matrix_parse(message->matrix, segment->name, NULL,
+                                                   segment->matrix, reason, sizeof reason) != 0) {
+        sl_log_warn("transfer: its NIC priority matrix is not used: %s", reason);
+        free(segment->matrix);
+        segment->matrix = NULL;
+    }
+}
+
 /* They do not change while the process lives. One that cannot be used from here gets port 0. */
 static int take_endpoints(struct sl_transfer_segment *segment,
                           const struct sl_message_segment *message)
@@ -169,6 +188,11 @@ static int take_endpoints(struct sl_transfer_segment *segment,
     segment->rail_count = sl_rail_pair(
         segment->home->devices, segment->engine->settings.endpoint_count, segment->endpoints,
         segment->endpoint_count, segment->rails, SL_TRANSFER_RAILS_MAX);
+    for (uint32_t i = 0; i < segment->rail_count; i++) {
+        struct sl_rail *rail = &segment->rails[i];
+        (void)snprintf(rail->nic, sizeof rail->nic, "%s", message->endpoints[rail->remote].device);
+    }
+    take_matrix(segment, message);
     return segment->rail_count > 0 ? 0 : SL_ERR_UNSUPPORTED;
 }
 
@@ -507,6 +531,7 @@ static void finish_closing(struct sl_transfer_segment *segment)
     struct sl_transfer_call *call = segment->closing;
     segment->closing = NULL;
     free(segment->endpoints);
+    free(segment->matrix);
     free(segment->remote);
     sl_transfer_io_answer(call, 0, "closed");
 }

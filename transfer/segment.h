@@ -23,6 +23,7 @@ struct sl_transfer_segment {
     uint32_t endpoint_count;
     struct sl_rail rails[SL_TRANSFER_RAILS_MAX];
     uint32_t rail_count;
+    struct sl_matrix *matrix;           /* of the peer's NICs; NULL: unknown */
     struct sl_transfer_remote *remote;  /* what the peer has sent so far */
     bool is_listing;                    /* a page is requested: the list is not complete */
     bool is_stale;                      /* the list begins anew when that page comes */

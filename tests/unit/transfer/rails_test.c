@@ -79,7 +79,7 @@ static void cut_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
     const struct sl_transfer_route_rail *second = &route->rails[1];
     for (uint32_t i = 0; i < second->lane_count; i++) {
         struct sl_endpoint endpoint = *sl_session_endpoint(second->lanes[i].session);
-        endpoint.port = cut->port != 0 ? cut->port : route->endpoints[second->pair.remote].port;
+        endpoint.port = cut->port != 0 ? cut->port : route->endpoints[second->pair->remote].port;
         sl_session_set_endpoint(second->lanes[i].session, &endpoint);
         sl_transfer_lane_break(&second->lanes[i], "a test");
     }
@@ -118,6 +118,29 @@ CASE(rails__take_over_the_slices_of_one_that_is_lost)
     assert_int_equal(rail(0).failures, 0);
 }
 
+static void prefer_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    pair.segment->routes[io->index].remote->buffers[0].near = 1U << 1;
+    sl_transfer_io_answer(call, 0, "preferred");
+}
+
+CASE(rails__near_the_memory_come_first)
+{
+    struct sl_transfer_call call = {.run = prefer_here};
+    move_until_both_carry();
+    assert_int_equal(sl_transfer_io_call(&pair.here->ios[0], &call), 0);
+    const uint64_t before[] = {rail(0).bytes_read, rail(1).bytes_read};
+    move_all(1);
+    assert_int_equal(rail(0).bytes_read, before[0]);
+    assert_int_equal(rail(1).bytes_read, before[1] + BYTES);
+    cut(1);
+    while (rail(1).state == SL_TRANSFER_RAIL_UP) {
+        (void)usleep(1000);
+    }
+    move_all(2);
+    assert_int_equal(rail(0).bytes_read, before[0] + BYTES);
+}
+
 static void cut_all_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     const struct sl_transfer_route *route = &pair.segment->routes[io->index];
@@ -149,7 +172,9 @@ struct look_call {
 static void look_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct look_call *look = SL_CONTAINER_OF(call, struct look_call, call);
-    const struct sl_transfer_route *route = &pair.segment->routes[io->index];
+    struct sl_transfer_route *route = &pair.segment->routes[io->index];
+    assert_int_not_equal(route->small_ns, 0);
+    route->small_ns = UINT64_MAX / 2; /* a request is in use for a second */
     look->first_bytes = route->lanes[0].in_flight_bytes;
     look->second_bytes = route->lanes[1].in_flight_bytes;
     sl_transfer_io_answer(call, 0, "looked");
@@ -165,13 +190,14 @@ CASE(rails__keep_a_lane_short_for_small_requests)
     for (uint32_t i = 0; i < COUNT; i++) {
         large[i] = pair_request(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
     }
+    struct look_call look = {.call = {.run = look_here}};
     move_until_both_carry(); /* all lanes are open */
+    assert_int_equal(pair_run(&pair, &small, 1, PAIR_TIMEOUT_MS), 0);
+    assert_int_equal(sl_transfer_io_call(&pair.here->ios[0], &look.call), 0);
     while (most <= slice_bytes) {
-        assert_int_equal(pair_run(&pair, &small, 1, PAIR_TIMEOUT_MS), 0);
         assert_int_equal(sl_transfer_batch_submit(pair.batch, large, COUNT, PAIR_TIMEOUT_MS, NULL),
                          0);
         while (!sl_transfer_batch_done(pair.batch)) {
-            struct look_call look = {.call = {.run = look_here}};
             assert_int_equal(sl_transfer_io_call(&pair.here->ios[0], &look.call), 0);
             assert_true(look.first_bytes <= slice_bytes);
             most = look.second_bytes > most ? look.second_bytes : most;
