@@ -57,6 +57,7 @@ int sl_bench_bare_bulk_run(const struct sl_bench_bare_bulk *options,
 struct sl_bench_bare_memory {
     uint64_t bytes;  /* of a piece, 64 to 1 GiB */
     uint32_t pieces; /* on each side, 1 to 4096 */
+    bool is_shared;  /* in memory that processes can share, with its pages; else in huge pages */
 };
 int sl_bench_bare_memory_run(const struct sl_bench_bare_memory *options,
                              const struct sl_bench_common *common, double *bytes_per_s);

@@ -6,6 +6,7 @@
 #include "core/arena_pages.h"
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/shared.h"
 
 #define BYTES_A_LOOK    (1U << 20) /* copied between two looks at the clock, or one piece */
 #define PIECE_BYTES_MIN 64
@@ -64,13 +65,23 @@ int sl_bench_bare_memory_run(const struct sl_bench_bare_memory *options,
     if (err != 0) {
         return err;
     }
-    uint8_t *memory = sl_arena_pages_map(bytes, true);
+    struct sl_shared shared = {0};
+    uint8_t *memory = NULL;
+    if (!options->is_shared) {
+        memory = sl_arena_pages_map(bytes, true);
+    } else if (sl_shared_create("memcpy", bytes, SL_SHARED_WRITE, &shared) == 0) {
+        memory = shared.base;
+    }
     if (memory == NULL) {
         sl_log_error("baseline: no memory");
         err = SL_ERR_NO_MEMORY;
     } else {
         memset(memory, 1, bytes);
         *bytes_per_s = measure(options, common, memory + side, memory);
+    }
+    if (options->is_shared) {
+        sl_shared_destroy(&shared);
+    } else if (memory != NULL) {
         sl_arena_pages_unmap(memory, bytes);
     }
     sl_bench_pin_end(&before);

@@ -284,15 +284,16 @@ def count_instructions(bench, load):
     return int(count) / requests, None, []
 
 
-def run_callgrind(process, dump, seconds):
-    """In so many seconds: instructions of each function itself, turns of the reactor, and frames that came."""
+def run_callgrind(process, dump, seconds, received=RECEIVED):
+    """In so many seconds: instructions of each function itself, turns of the reactor, and calls of `received`: the
+    frames that came."""
     run_tool(["callgrind_control", "-i", "on", str(process.pid)])
     time.sleep(seconds)
     run_tool(["callgrind_control", "-d", str(process.pid)])
     run_tool(["callgrind_control", "-i", "off", str(process.pid)])
     own, calls = read_callgrind(dump)
     turns = sum(count for (_, name), count in calls.items() if name == TURN)
-    frames = sum(count for (file, name), count in calls.items() if RECEIVED[0].search(file) and name == RECEIVED[1])
+    frames = sum(count for (file, name), count in calls.items() if received[0].search(file) and name == received[1])
     return own, turns, frames
 
 
@@ -334,18 +335,29 @@ def caller_of(frames):
     return "others"
 
 
-def measure_copies(bench, load):
-    """Bytes that the ps hands to memcpy and its kin, by byte of rows or gradients delivered."""
-    out = os.path.join(bench.folder, "dhat.out")
-    tool = ["valgrind", "--tool=dhat", "--mode=copy", f"--dhat-out-file={out}"]
-    seconds = 3
-    with bench.ps(tool, polling=True) as (_, address), bench.load(address, load, 10000, seconds) as rate:
-        delivered = rate() * seconds * load.keys * load.dim * 4
-    with open(out, encoding="utf-8") as file:
+def dhat_copies(path):
+    """The command before a program's, which counts the bytes that it copies."""
+    return ["valgrind", "-q", "--tool=dhat", "--mode=copy", f"--dhat-out-file={path}"]
+
+
+def read_dhat(path):
+    """Bytes copied, by the function of ours."""
+    with open(path, encoding="utf-8") as file:
         report = json.load(file)
     copied = collections.Counter()
     for place in report["pps"]:
         copied[caller_of([report["ftbl"][i] for i in place["fs"]])] += place["tb"]
+    return copied
+
+
+def measure_copies(bench, load):
+    """Bytes that the ps hands to memcpy and its kin, by byte of rows or gradients delivered."""
+    out = os.path.join(bench.folder, "dhat.out")
+    tool = dhat_copies(out)
+    seconds = 3
+    with bench.ps(tool, polling=True) as (_, address), bench.load(address, load, 10000, seconds) as rate:
+        delivered = rate() * seconds * load.keys * load.dim * 4
+    copied = read_dhat(out)
     return sum(copied.values()) / delivered, [(name, count / delivered) for name, count in copied.most_common(4)]
 
 

@@ -45,7 +45,10 @@ static int add_shared(struct sl_bench_transfer_engine *engine, uint32_t node)
     const int err =
         sl_transfer_memory_create(engine->transfer, engine->buffer_bytes, (int)node,
                                   SL_TRANSFER_PEERS_READ | SL_TRANSFER_PEERS_WRITE, &memory);
-    engine->buffers[node] = err == 0 ? memory : NULL;
+    if (err == 0) {
+        engine->buffers[node] = memory;
+        memset(memory, (int)node + 1, engine->buffer_bytes); /* present, as below */
+    }
     return err;
 }
 

@@ -267,7 +267,9 @@ static void add_memory(struct bench *bench)
     for (size_t i = 0; i < SHAPES; i++) {
         const struct shape *shape = &shapes[i];
         bench->memory[i] = (struct sl_bench_bare_memory){
-            .bytes = shape->block, .pieces = (uint32_t)(shape->batch * shape->threads)};
+            .bytes = shape->block,
+            .pieces = (uint32_t)(shape->batch * shape->threads),
+            .is_shared = bench->options->memory == SL_BENCH_TRANSFER_SHARED};
         const struct sl_bench_contestant contestant = {
             .quantities = BYTES, .quantity_count = 1, .run = run_memory, .ctx = &bench->memory[i]};
         sl_bench_contest_add(&bench->contest, &contestant, "memcpy, %s", shape->name);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -484,6 +485,7 @@ static int map(size_t bytes, int numa_node, unsigned access, struct sl_shared *o
                          out) != 0) {
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
     }
+    (void)madvise(out->base, out->bytes, MADV_HUGEPAGE); /* where the system allows it */
     const unsigned long nodes = numa_node >= 0 ? 1UL << numa_node : 0;
     if (numa_node >= 0 &&
         syscall(SYS_mbind, out->base, out->bytes, MPOL_PREFERRED, &nodes,
