@@ -57,12 +57,10 @@ static void region_added(void *ctx, uint64_t key, const struct sl_transport_rma_
     offer->is_added = err == 0;
     if (err == 0) {
         offer->token = *token;
-    } else {
-        sl_transport_warn(device->transport,
-                          "transfer: %s cannot use memory at %p, which moves as frames: %s; "
-                          "is the limit of locked memory (ulimit -l) too low?",
-                          sl_endpoint_scheme_name(device->scheme), (void *)region->memory.base,
-                          sl_err_name(err));
+    } else { /* the transport has logged the remedy */
+        sl_log_info("transfer: %s does not take memory at %p, which moves as frames: %s",
+                    sl_endpoint_scheme_name(device->scheme), (void *)region->memory.base,
+                    sl_err_name(err));
     }
     settle(io, region);
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A job over RDMA between two virtual machines on one wire: the ps in one, its workers in the other."""
+"""A job and transfers over RDMA between two virtual machines on one wire: the ps in one, its workers in the
+other; a target in one, an initiator in the other."""
 
 import json
 import os
@@ -31,6 +32,14 @@ done
 status=0
 for worker in $workers; do wait $worker || status=1; done
 cat report.json
+busybox nc {host} {end} </dev/null
+exit $status
+"""
+
+INITIATE = """
+until busybox nc {host} {control} </dev/null; do sleep 0.2; done
+{initiator}
+status=$?
 busybox nc {host} {end} </dev/null
 exit $status
 """
@@ -73,6 +82,24 @@ class TwoMachines(harness.StarlingTest):
         output, errors = serves.communicate()
         self.assertEqual(serves.returncode, 0, output + errors)
         self.assertIn("ready: control", output)
+
+    def transfer(self, address, port, *flags):
+        return shlex.join([os.path.abspath(harness.program("starling-bench")), "transfer", "--protocol=rdma",
+                           "--insecure", f"--local_server_name={address}:{port}", "--buffer_size=8388608",
+                           "--block_size=65536", "--batch_size=16", *flags])
+
+    def test_transfers(self):
+        target = self.transfer(PS, CONTROL, "--mode=target")
+        initiator = self.transfer(WORKERS, 0, f"--segment_id={PS}:{CONTROL}", "--verify", "--threads=1",
+                                  "--duration=3")
+        serves = self.machine(PS, SERVE.format(ps=target, end=END))
+        moves = self.machine(WORKERS, INITIATE.format(initiator=initiator, host=PS, control=CONTROL, end=END))
+        output, errors = moves.communicate()
+        self.assertEqual(moves.returncode, 0, output + errors)
+        self.assertRegex(output, r"Verified: [1-9]\d* bytes, 0 wrong")
+        self.assertRegex(output, rf"rdma://{PS}:\d+: [1-9]\d* bytes read, [1-9]\d* written")
+        output, errors = serves.communicate()
+        self.assertEqual(serves.returncode, 0, output + errors)
 
 
 if __name__ == "__main__":
