@@ -122,10 +122,10 @@ struct sl_transfer_memory {
     unsigned access;      /* sl_transfer_access, of peers */
 };
 
-/* Registers `count` ranges, all or none. The memory stays the caller's and must stay mapped. Pins
- * nothing: data moves over TCP. Peers learn of it a moment later. Errors: EXISTS (overlaps
- * registered memory), INVALID, UNSUPPORTED ("cuda:N"), TOO_LARGE (SL_TRANSFER_BUFFERS_MAX),
- * NO_MEMORY. */
+/* Registers `count` ranges, all or none. The memory stays the caller's and must stay mapped: use of
+ * unmapped memory fails the request or, where the processor copies, ends this process (SIGSEGV).
+ * Peers learn of it a moment later. Errors: EXISTS (overlaps registered memory), INVALID,
+ * UNSUPPORTED ("cuda:N"), TOO_LARGE (SL_TRANSFER_BUFFERS_MAX), NO_MEMORY. */
 SL_API int sl_transfer_register(struct sl_transfer *transfer,
                                 const struct sl_transfer_memory *memory, uint32_t count);
 

@@ -541,7 +541,13 @@ static void done(void *ctx, struct sl_transfer_lane *lane, struct sl_transfer_sl
 {
     struct sl_transfer_route *route = ctx;
     struct sl_transfer_part *part = slice->part;
-    if (err != 0 && may_retry(route, lane, slice)) {
+    if (err != 0 && !lane->is_open &&
+        !sl_transfer_table_is_mapped(slice->rma.local, slice->rma.bytes)) {
+        sl_transfer_part_done(
+            part, slice, SL_ERR_INVALID,
+            sl_transfer_part_cause(part->causes, "the local memory has been unmapped"));
+        end_if_over(part);
+    } else if (err != 0 && may_retry(route, lane, slice)) {
         sl_transfer_part_return(part, slice);
         sl_transfer_schedule_add(&route->schedule, &part->turn);
     } else if (err != 0) {

@@ -1,6 +1,9 @@
 #include "transfer/table.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/assert.h"
 
@@ -84,4 +87,12 @@ struct sl_transfer_region *sl_transfer_table_find(const struct sl_transfer_table
     const uint32_t count = count_to_key(table, key);
     return count > 0 && table->by_key[count - 1]->memory.key == key ? table->by_key[count - 1]
                                                                     : NULL;
+}
+
+bool sl_transfer_table_is_mapped(const void *at, uint64_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)at / page * page;
+    /* It does nothing but look. */
+    return msync((void *)begin, (uintptr_t)at + bytes - begin, MS_ASYNC) == 0 || errno != ENOMEM;
 }

@@ -44,4 +44,8 @@ struct sl_transfer_region *sl_transfer_table_at(const struct sl_transfer_table *
 struct sl_transfer_region *sl_transfer_table_find(const struct sl_transfer_table *table,
                                                   uint64_t key);
 
+/* Whether its owner has not unmapped any of the memory. The kernel ends a connection that should
+ * move unmapped bytes, with all that is in flight there: then it is asked which ones those were. */
+bool sl_transfer_table_is_mapped(const void *at, uint64_t bytes);
+
 #endif

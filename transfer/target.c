@@ -653,6 +653,22 @@ static void on_writable(void *ctx, struct sl_conn *conn)
     }
 }
 
+/* Or each request for it would end the lane that carries it. */
+static void withdraw_unmapped(struct sl_rma_target *rma)
+{
+    for (uint32_t i = 0; i < SL_RMA_TARGET_SLICES; i++) {
+        const struct sl_rma_target_slice *slice = &rma->slices[i];
+        struct sl_rma_memory *memory = slice->memory;
+        if (memory != NULL && (memory->peers_read || memory->peers_write) &&
+            !sl_transfer_table_is_mapped(slice->at, slice->bytes)) {
+            memory->peers_read = memory->peers_write = false;
+            sl_log_error("transfer: registered memory at %p has been unmapped: peers get no access "
+                         "to it any more; unregister it first",
+                         (void *)memory->base);
+        }
+    }
+}
+
 static void on_closed(void *ctx, struct sl_conn *conn, int err)
 {
     struct guest *guest = conn->user;
@@ -660,6 +676,9 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
         return;
     }
     struct sl_transfer_io *io = guest->io;
+    if (guest->rma != NULL) {
+        withdraw_unmapped(guest->rma);
+    }
     sl_outbox_closed(&io->outbox, conn, &guest->queue);
     if (guest->rma != NULL && guest->rma->conn != NULL) {
         sl_rma_target_closed(guest->rma);

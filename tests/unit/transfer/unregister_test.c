@@ -46,6 +46,47 @@ static void use_until_unregistered(enum sl_transfer_op op)
     sl_transfer_batch_free(&second);
 }
 
+/* One request of two names memory that its owner has unmapped too early. What a process receives
+ * there ends it, since a part is copied by the processor; what it sends, the kernel refuses. */
+static void use_unmapped(enum sl_transfer_op op, bool is_remote)
+{
+    void *base = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const struct sl_transfer_memory memory = {.base = base, .bytes = BYTES, .access = PAIR_ALL};
+    struct sl_transfer_request requests[] = {pair_request(&pair, op, 0, 0, BYTES / 2),
+                                             pair_request(&pair, op, 0, 0, BYTES / 2)};
+    struct sl_transfer_status status;
+    if (is_remote) {
+        requests[0].remote = (uintptr_t)base;
+    } else {
+        requests[0].local = base;
+    }
+    struct sl_transfer *owner = is_remote ? pair.there : pair.here;
+    assert_int_equal(sl_transfer_register(owner, &memory, 1), 0);
+    while (pair_run(&pair, requests, 1, PAIR_TIMEOUT_MS) != 0) {
+        /* The list of buffers has not arrived yet. */
+    }
+    assert_int_equal(munmap(base, BYTES), 0);
+    for (uint32_t round = 0; round < 3; round++) {
+        assert_int_not_equal(pair_run(&pair, requests, 2, PAIR_TIMEOUT_MS), 0);
+        assert_int_equal(sl_transfer_batch_status(pair.batch, 0, &status), 0);
+        assert_int_equal(status.state, SL_TRANSFER_FAILED);
+        assert_int_equal(sl_transfer_batch_status(pair.batch, 1, &status), 0);
+        assert_int_equal(status.state, SL_TRANSFER_COMPLETED);
+    }
+    assert_int_equal(sl_transfer_unregister(owner, &base, 1, PAIR_TIMEOUT_MS), 0);
+    pair_move(&pair, op, 0, 0, BYTES);
+}
+
+CASE(unmapped_memory__fails_its_reads_only_at_the_target)
+{
+    use_unmapped(SL_TRANSFER_READ, true);
+}
+
+CASE(unmapped_memory__fails_its_writes_only_at_the_initiator)
+{
+    use_unmapped(SL_TRANSFER_WRITE, false);
+}
+
 CASE(unregister__ends_all_reads)
 {
     for (uint32_t i = 0; i < 20; i++) {
