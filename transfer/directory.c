@@ -20,7 +20,8 @@ int sl_transfer_directory_open(struct sl_transfer *transfer)
     if (address->kind == SL_METASTORE_ADDRESS_NONE) {
         return 0;
     }
-    const int err = sl_names_create(transfer->reactors[0], address, NULL, &transfer->names);
+    const int err = sl_names_create(transfer->reactors[0], address, transfer->setup.metastore,
+                                    &transfer->names);
     return err == 0 ? 0
                     : sl_transfer_fail(err, "cannot use the metadata store: %s", sl_err_name(err));
 }

@@ -58,6 +58,8 @@ struct sl_sim_frame {
 /* What an observer is told. */
 struct sl_sim_watch {
     void (*frame)(void *ctx, const struct sl_sim_frame *frame);
+    /* A one-sided operation has reached the target's device, and counts as done there. */
+    void (*operation)(void *ctx, uint32_t from, uint32_t to, int kind, uint32_t bytes);
     /* One side of a connection is told that it has ended. */
     void (*ended)(void *ctx, uint32_t host, uint64_t pair, bool connector, int err);
     /* Something will happen on this host at that time: step it then. */

@@ -360,6 +360,6 @@ const struct sl_transport_ops sl_sim_transport_ops = {
 const struct sl_transport_ops sl_sim_device_ops = {
     SIM_OPS,
     .scheme = "sim-device",
-    .capabilities = SL_TRANSPORT_CHUNKS,
+    .capabilities = SL_TRANSPORT_CHUNKS | SL_TRANSPORT_REGISTERS,
     .rma = &sl_sim_rma_ops,
 };

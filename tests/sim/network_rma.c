@@ -153,7 +153,8 @@ uint32_t sl_sim_rma_report_regions(struct sl_sim_transport *transport)
     while (*at != NULL) {
         struct sl_sim_rma_region *region = *at;
         const uint64_t key = region->key;
-        if (region->due_ns > network->now_ns) {
+        const bool is_due = region->due_ns <= network->now_ns || transport->host->dead;
+        if (region->due_ns == SL_CLOCK_NEVER || !is_due) { /* a dead host's time stands still */
             at = &region->next;
         } else if (region->is_leaving) {
             place_in(network, region);
@@ -237,11 +238,7 @@ static uint32_t post(struct sl_conn *base, const struct sl_transport_rma_op *ops
 {
     struct sl_sim_conn *conn = (struct sl_sim_conn *)base;
     struct sl_sim_network *network = sl_sim_network_of(conn);
-    uint32_t room = QUEUE - conn->op_count;
-    /* Sometimes its device takes fewer: then some completion follows. */
-    if (conn->op_count > 0 && sl_sim_chance(&network->random, network->options.short_permille)) {
-        room = sl_sim_below(&network->random, room + 1ULL);
-    }
+    const uint32_t room = QUEUE - conn->op_count;
     const uint32_t taken = count < room ? count : room;
     struct sl_sim_op **last = &network->ops;
     while (*last != NULL) {
@@ -312,6 +309,11 @@ static void arrive(struct sl_sim_network *network, struct sl_sim_op *op)
     if (!is_allowed(network, op)) {
         refuse(op);
         return;
+    }
+    if (network->watch.operation != NULL) {
+        network->watch.operation(network->watch.ctx, op->target->remote,
+                                 sl_sim_home(op->target)->host->index, (int)op->op.kind,
+                                 op->op.bytes);
     }
     if (conn != NULL && conn->peer == op->target) {
         op->completed_ns = op->due_ns + sl_sim_delay_ns(network);

@@ -39,7 +39,8 @@ enum sl_sim_fault_kind {
     SL_SIM_FAULT_KIND_COUNT,
     /* Not drawn as the others are. */
     SL_SIM_FAULT_DISKS = SL_SIM_FAULT_KIND_COUNT, /* what befalls the disks: plan_disk.c */
-    SL_SIM_FAULT_MEMORY /* the backups that a ps has cannot make new rows: plan_replicas.c */
+    SL_SIM_FAULT_MEMORY, /* the backups that a ps has cannot make new rows: plan_replicas.c */
+    SL_SIM_FAULT_STORE   /* the metadata store of transfer engines cannot be reached */
 };
 
 #define SL_SIM_FAULTS_OF_DISKS (1U << SL_SIM_FAULT_DISKS)
@@ -52,6 +53,7 @@ struct sl_sim_fault {
     bool all;        /* connections */
     bool silent;     /* a machine and not only a process goes */
     uint32_t amount; /* told_us_max, microseconds of a turn */
+    uint32_t rail;   /* of a partition between transfer engines; SL_SIM_RAILS_MAX: all */
 };
 
 /* With it each shard has a backup on the next ps. */

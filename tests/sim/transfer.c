@@ -8,10 +8,11 @@
 #include "tests/sim/random.h"
 #include "tests/sim/transfer_app.h"
 
-#define LIMIT_NS  (900 * SL_CLOCK_NS_PER_S)
-#define SPREAD_NS (5 * SL_CLOCK_NS_PER_MS) /* processes start within this */
-#define REST_NS   (500 * SL_CLOCK_NS_PER_MS)
-#define SCAN_NS   (20 * SL_CLOCK_NS_PER_MS)
+#define LIMIT_NS   (900 * SL_CLOCK_NS_PER_S)
+#define SPREAD_NS  (5 * SL_CLOCK_NS_PER_MS) /* processes start within this */
+#define REST_NS    (500 * SL_CLOCK_NS_PER_MS)
+#define SCAN_NS    (20 * SL_CLOCK_NS_PER_MS)
+#define RENEWED_NS (25 * SL_CLOCK_NS_PER_S) /* until records are in the store again */
 
 struct place {
     struct sl_sim_transfer_app app;
@@ -22,13 +23,14 @@ struct place {
 struct world {
     const struct sl_sim_transfer_plan *plan;
     bool verbose;
-    uint64_t random, now_ns, trace, frames, turns;
+    uint64_t random, now_ns, trace, frames, operations, turns;
     struct sl_sim_network *network;
     struct sl_sim_transfer_oracle oracle;
+    struct sl_sim_transfer_store store;
     struct place places[SL_SIM_TRANSFER_PROCESSES_MAX];
     uint64_t fault_begin_ns[SL_SIM_FAULTS_MAX], fault_end_ns[SL_SIM_FAULTS_MAX];
     bool faults_are_over, is_calm;
-    uint64_t rest_ns, scan_ns;
+    uint64_t rest_ns, scan_ns, scanned; /* scanned: how many frames and operations there were */
 };
 
 static void note(struct world *world, const char *format, ...)
@@ -59,6 +61,13 @@ static void watch_frame(void *ctx, const struct sl_sim_frame *frame)
          frame->header.payload_bytes);
 }
 
+static void watch_operation(void *ctx, uint32_t from, uint32_t to, int kind, uint32_t bytes)
+{
+    struct world *world = ctx;
+    world->operations++;
+    note(world, "%u => %u: operation %d, %u bytes", from, to, kind, bytes);
+}
+
 static void watch_ended(void *ctx, uint32_t host, uint64_t pair, bool connector, int err)
 {
     note(ctx, "%u: pair %" PRIu64 "%s has ended: %d", host, pair, connector ? "" : " (accepted)",
@@ -84,6 +93,7 @@ static void start(struct world *world, uint32_t host)
     const struct sl_sim_transfer_app_options options = {
         .network = world->network,
         .oracle = &world->oracle,
+        .store = &world->store,
         .plan = world->plan,
         .host = host,
         .seed = sl_hash_random(&world->random),
@@ -126,10 +136,10 @@ static void block(struct world *world, const struct sl_sim_fault *fault, bool be
     void (*change)(struct sl_sim_network * network, uint32_t from, uint32_t to, uint32_t rail) =
         begins ? sl_sim_network_block : sl_sim_network_heal;
     if (fault->a != fault->b) {
-        change(world->network, fault->a, fault->b, SL_SIM_RAILS_MAX);
+        change(world->network, fault->a, fault->b, fault->rail);
     }
     if (fault->a != fault->b && !fault->one_way) {
-        change(world->network, fault->b, fault->a, SL_SIM_RAILS_MAX);
+        change(world->network, fault->b, fault->a, fault->rail);
     }
 }
 
@@ -158,6 +168,8 @@ static void begin(struct world *world, const struct sl_sim_fault *fault)
     } else if (fault->kind == SL_SIM_FAULT_KILL_PS && place->runs) {
         kill_process(world, fault->a, fault->silent);
         place->start_ns = world->now_ns + fault->duration_ns;
+    } else if (fault->kind == SL_SIM_FAULT_STORE) {
+        world->store.outages++;
     }
 }
 
@@ -168,6 +180,8 @@ static void end(struct world *world, const struct sl_sim_fault *fault)
         block(world, fault, false);
     } else if (fault->kind == SL_SIM_FAULT_REFUSE) {
         sl_sim_network_refuse(world->network, fault->a, false);
+    } else if (fault->kind == SL_SIM_FAULT_STORE) {
+        world->store.outages--;
     }
 }
 
@@ -216,22 +230,40 @@ static void enter_all(struct world *world, enum sl_sim_transfer_stage stage)
     }
 }
 
+/* The store names each process by its present incarnation. */
+static void judge_records(struct world *world)
+{
+    for (uint32_t i = 0; world->plan->has_store && i < world->plan->process_count; i++) {
+        char name[SL_SIM_TRANSFER_NAME_BYTES];
+        sl_sim_transfer_app_name(i, name);
+        const uint64_t found = sl_sim_transfer_store_incarnation(&world->store, name);
+        if (found != world->places[i].app.incarnation) {
+            sl_sim_transfer_oracle_fail(&world->oracle, "names",
+                                        "the record of process %u has incarnation %" PRIx64, i,
+                                        found);
+        }
+    }
+}
+
 static void look_at_stages(struct world *world)
 {
     if (world->faults_are_over && all_are_in(world, SL_SIM_TRANSFER_DONE)) {
         sl_sim_network_calm(world->network);
+        world->store.is_calm = true;
         enter_all(world, SL_SIM_TRANSFER_PROVING);
     } else if (all_are_in(world, SL_SIM_TRANSFER_PROVED) && world->rest_ns == SL_CLOCK_NEVER) {
-        world->rest_ns = world->now_ns + REST_NS;
+        world->rest_ns = world->now_ns + (world->plan->has_store ? RENEWED_NS : REST_NS);
     } else if (world->rest_ns <= world->now_ns) {
         world->rest_ns = SL_CLOCK_NEVER;
         for (uint32_t i = 0; i < world->plan->process_count; i++) {
             sl_sim_transfer_app_judge_rest(&world->places[i].app);
         }
+        judge_records(world);
         enter_all(world, SL_SIM_TRANSFER_ENDING);
     }
-    if (world->scan_ns <= world->now_ns) {
+    if (world->scan_ns <= world->now_ns && world->scanned != world->frames + world->operations) {
         world->scan_ns = world->now_ns + SCAN_NS;
+        world->scanned = world->frames + world->operations;
         for (uint32_t i = 0; i < world->plan->process_count; i++) {
             sl_sim_transfer_oracle_scan(&world->oracle, i);
         }
@@ -251,6 +283,7 @@ static bool goes_on(const struct world *world)
 static void moment(struct world *world)
 {
     uint64_t next_ns = sooner(run_faults(world), world->rest_ns);
+    sl_sim_transfer_store_advance(&world->store);
     for (uint32_t i = 0; i < world->plan->process_count; i++) {
         run_place(world, i);
     }
@@ -273,6 +306,7 @@ static void moment(struct world *world)
 static void create(struct world *world)
 {
     const struct sl_sim_watch watch = {.frame = watch_frame,
+                                       .operation = watch_operation,
                                        .ended = watch_ended,
                                        .wake = watch_wake,
                                        .breach = watch_breach,
@@ -281,6 +315,7 @@ static void create(struct world *world)
     world->now_ns = sl_sim_network_now(world->network);
     world->rest_ns = SL_CLOCK_NEVER;
     sl_sim_transfer_oracle_init(&world->oracle, world->plan);
+    sl_sim_transfer_store_init(&world->store, world->plan, world->network);
     for (uint32_t i = 0; i < world->plan->process_count; i++) {
         world->places[i].start_ns = world->now_ns + sl_hash_random(&world->random) % SPREAD_NS;
     }
@@ -299,14 +334,17 @@ bool sl_sim_transfer_run(const struct sl_sim_transfer_plan *plan, bool verbose, 
     do {
         moment(&world);
     } while (goes_on(&world));
+    if (plan->has_store && sl_sim_transfer_store_count(&world.store) > 0) {
+        sl_sim_transfer_oracle_fail(&world.oracle, "names", "a record stays, but all have ended");
+    }
     const bool good = world.oracle.breach[0] == '\0';
     if (!good) {
         printf("seed %" PRIu64 ": %s: %s\n", plan->seed, world.oracle.breach_of,
                world.oracle.breach);
     } else if (verbose) {
         printf("seed %" PRIu64 ": well after %" PRIu64 " ms, %" PRIu64 " frames, %" PRIu64
-               " turns, %u origins\n",
-               plan->seed, sl_sim_ms(world.now_ns), world.frames, world.turns,
+               " operations, %" PRIu64 " turns, %u origins\n",
+               plan->seed, sl_sim_ms(world.now_ns), world.frames, world.operations, world.turns,
                world.oracle.origin_count);
     }
     for (uint32_t i = 0; i < plan->process_count; i++) {
@@ -314,6 +352,7 @@ bool sl_sim_transfer_run(const struct sl_sim_transfer_plan *plan, bool verbose, 
             kill_process(&world, i, false);
         }
     }
+    sl_sim_transfer_store_fini(&world.store);
     sl_sim_network_destroy(&world.network);
     sl_sim_transfer_oracle_fini(&world.oracle);
     *trace = world.trace;

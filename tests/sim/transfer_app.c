@@ -13,7 +13,9 @@
 
 #define OPEN_MS        2000
 #define UNREGISTER_MS  2000
-#define PROOF_ATTEMPTS 20
+#define PROOF_ATTEMPTS 60
+#define CREATE_TRIES   100
+#define NAP_NS         (70 * SL_CLOCK_NS_PER_S)
 #define LOOKS_MAX      200 /* for the buffers of a peer */
 #define TAKE_MS        100
 #define BACK_OFF_NS    (300 * SL_CLOCK_NS_PER_MS)
@@ -25,7 +27,9 @@
 
 static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
 {
-    return scheme == SL_ENDPOINT_TCP ? &sl_sim_transport_ops : NULL;
+    return scheme == SL_ENDPOINT_TCP    ? &sl_sim_transport_ops
+           : scheme == SL_ENDPOINT_RDMA ? &sl_sim_device_ops
+                                        : NULL;
 }
 
 static uint64_t draw(void *ctx)
@@ -61,15 +65,42 @@ void sl_sim_transfer_app_sleep(struct sl_sim_transfer_app *app, uint64_t ns)
 
 /* The thread `life` */
 
-static void create(struct sl_sim_transfer_app *app)
+void sl_sim_transfer_app_name(uint32_t host, char name[SL_SIM_TRANSFER_NAME_BYTES])
+{
+    char address[SL_LIMIT_ENDPOINT_BYTES];
+    sl_sim_network_address(host, address, sizeof address);
+    (void)snprintf(name, SL_SIM_TRANSFER_NAME_BYTES, "%s:%d", address, SL_SIM_PORT_BASE);
+}
+
+/* "tcp://10.0.0.1:0,tcp://10.1.0.1:0,rdma://10.0.0.1:0" */
+static void list_endpoints(const struct sl_sim_transfer_app *app, char *text, size_t text_bytes)
+{
+    const struct sl_sim_transfer_plan *plan = app->options.plan;
+    size_t used = 0;
+    for (uint32_t i = 0; i < plan->tcp_rails + plan->rdma_rails; i++) {
+        char address[SL_LIMIT_ENDPOINT_BYTES];
+        const bool is_tcp = i < plan->tcp_rails;
+        sl_sim_network_rail_address(app->options.host, is_tcp ? i : i - plan->tcp_rails, address,
+                                    sizeof address);
+        (void)snprintf(text + used, text_bytes - used, "%s%s://%s:0", used > 0 ? "," : "",
+                       is_tcp ? "tcp" : "rdma", address);
+        used = strlen(text);
+    }
+}
+
+/* False: the metadata store did not take its record. */
+static bool create(struct sl_sim_transfer_app *app)
 {
     const struct sl_sim_transfer_plan *plan = app->options.plan;
     static const char secret[] = "as long as it has to be";
-    char address[SL_LIMIT_ENDPOINT_BYTES], name[SL_LIMIT_ENDPOINT_BYTES + 8];
-    sl_sim_network_address(app->options.host, address, sizeof address);
-    (void)snprintf(name, sizeof name, "%s:%d", address, SL_SIM_PORT_BASE);
+    char name[SL_SIM_TRANSFER_NAME_BYTES], endpoints[2048];
+    sl_sim_transfer_app_name(app->options.host, name);
+    list_endpoints(app, endpoints, sizeof endpoints);
     const struct sl_transfer_options options = {
         .name = name,
+        .endpoints = endpoints,
+        .metadata = plan->has_store ? "etcd://10.9.9.9:2379" : NULL,
+        .bytes_per_s_max = plan->bytes_per_s_max,
         .reactor_count = plan->reactor_count,
         .secret = plan->secret ? secret : NULL,
         .secret_bytes = plan->secret ? sizeof secret : 0,
@@ -83,12 +114,21 @@ static void create(struct sl_sim_transfer_app *app)
         .reactors = app->process.reactors,
         .find_transport = find_transport,
         .medium = sl_sim_network_medium(app->options.network, app->options.host, 0),
+        .metastore = plan->has_store
+                         ? sl_sim_transfer_store_open(app->options.store, app->options.host,
+                                                      app->process.reactors[0])
+                         : NULL,
         .random = draw,
         .wait = wait_for,
         .ctx = app,
     };
-    int err = sl_transfer_create_with(&options, &setup, &app->engine);
-    sl_assert(err == 0);
+    app->incarnation_drawn = false;
+    const int err = sl_transfer_create_with(&options, &setup, &app->engine);
+    if (err != 0) {
+        sl_assert(plan->has_store);
+        sl_sim_transfer_store_forget(app->options.store, app->options.host);
+    }
+    return err == 0;
 }
 
 static struct sl_transfer_memory buffer(const struct sl_sim_transfer_app *app, uint32_t index)
@@ -157,6 +197,9 @@ static void renew(struct sl_sim_transfer_app *app)
 static void destroy(struct sl_sim_transfer_app *app)
 {
     sl_transfer_destroy(&app->engine);
+    if (app->options.plan->has_store) {
+        sl_sim_transfer_store_forget(app->options.store, app->options.host);
+    }
     for (uint32_t i = 0; i < app->options.plan->slots && !app->dying; i++) {
         sl_sim_transfer_batch_judge_local(&app->batches[i]);
     }
@@ -167,12 +210,17 @@ static void life(void *ctx)
     struct sl_sim_transfer_app *app = ctx;
     const uint64_t most_ns = 2ULL * SL_CLOCK_NS_PER_US * app->options.plan->think_us_max *
                              app->options.plan->batch_count / 3;
-    create(app);
-    register_all(app);
+    for (uint32_t tries = 0; !create(app) && !app->dying; tries++) {
+        sl_assert(tries < CREATE_TRIES);
+        sl_sim_transfer_app_sleep(app, BACK_OFF_NS);
+    }
+    if (app->engine != NULL) {
+        register_all(app);
+    }
     while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
-        if (app->options.plan->unregisters && app->stage == SL_SIM_TRANSFER_WORKING) {
+        if (app->options.plan->unregisters && app->stage == SL_SIM_TRANSFER_WORKING && !app->naps) {
             sl_sim_transfer_app_sleep(app, sl_sim_below(&app->random, most_ns));
-            if (app->stage == SL_SIM_TRANSFER_WORKING && !app->dying) {
+            if (app->stage == SL_SIM_TRANSFER_WORKING && !app->dying && !app->naps) {
                 renew(app);
             }
         } else {
@@ -196,12 +244,11 @@ static bool is_complete(struct sl_sim_transfer_app *app, struct sl_transfer_segm
            count == app->options.plan->buffer_count;
 }
 
-static void open_segment(struct sl_sim_transfer_app *app, uint32_t host)
+static void open_segment(struct sl_sim_transfer_app *app, uint32_t peer)
 {
-    char address[SL_LIMIT_ENDPOINT_BYTES], name[SL_LIMIT_ENDPOINT_BYTES + 8];
+    char name[SL_SIM_TRANSFER_NAME_BYTES];
     struct sl_transfer_segment *segment;
-    sl_sim_network_address(host, address, sizeof address);
-    (void)snprintf(name, sizeof name, "%s:%d", address, SL_SIM_PORT_BASE);
+    sl_sim_transfer_app_name(peer / SL_SIM_TRANSFER_HANDLES_MAX, name);
     if (sl_transfer_segment_open(app->engine, name, OPEN_MS, &segment) != 0) {
         return;
     }
@@ -214,8 +261,8 @@ static void open_segment(struct sl_sim_transfer_app *app, uint32_t host)
         sl_transfer_segment_close(&segment);
         return;
     }
-    app->segments[host] = segment;
-    app->lives[host] = sl_sim_transfer_oracle_life(app->options.oracle, segment->incarnation);
+    app->segments[peer] = segment;
+    app->lives[peer] = sl_sim_transfer_oracle_life(app->options.oracle, segment->incarnation);
 }
 
 static bool is_idle(const struct sl_sim_transfer_app *app)
@@ -239,18 +286,18 @@ static void wait_until_idle(struct sl_sim_transfer_app *app)
     sl_assert(is_idle(app));
 }
 
-static void close_segment(struct sl_sim_transfer_app *app, uint32_t host)
+static void close_segment(struct sl_sim_transfer_app *app, uint32_t peer)
 {
-    if (app->segments[host] != NULL) {
-        struct sl_transfer_segment *segment = app->segments[host];
-        app->segments[host] = NULL;
+    if (app->segments[peer] != NULL) {
+        struct sl_transfer_segment *segment = app->segments[peer];
+        app->segments[peer] = NULL;
         sl_transfer_segment_close(&segment);
     }
 }
 
 static void close_segments(struct sl_sim_transfer_app *app)
 {
-    for (uint32_t i = 0; i < app->options.plan->process_count; i++) {
+    for (uint32_t i = 0; i < SL_SIM_TRANSFER_PEERS_MAX; i++) {
         close_segment(app, i);
     }
 }
@@ -258,9 +305,12 @@ static void close_segments(struct sl_sim_transfer_app *app)
 /* One segment, unless it is open. After a peer was restarted its segment has to be opened again. */
 static void look_after_segments(struct sl_sim_transfer_app *app)
 {
-    const uint32_t host = sl_sim_below(&app->random, app->options.plan->process_count);
+    const struct sl_sim_transfer_plan *plan = app->options.plan;
+    const uint32_t drawn = sl_sim_below(&app->random, plan->process_count * plan->handles);
+    const uint32_t peer =
+        drawn / plan->handles * SL_SIM_TRANSFER_HANDLES_MAX + drawn % plan->handles;
     bool saw_closed = false;
-    for (uint32_t i = 0; i < app->options.plan->slots; i++) {
+    for (uint32_t i = 0; i < plan->slots; i++) {
         saw_closed = saw_closed || app->batches[i].saw_closed;
         app->batches[i].saw_closed = false;
     }
@@ -268,8 +318,8 @@ static void look_after_segments(struct sl_sim_transfer_app *app)
         wait_until_idle(app);
         close_segments(app);
     }
-    if (app->segments[host] == NULL && !app->dying) {
-        open_segment(app, host);
+    if (app->segments[peer] == NULL && !app->dying) {
+        open_segment(app, peer);
     }
 }
 
@@ -278,6 +328,13 @@ static void work(struct sl_sim_transfer_app *app)
     const struct sl_sim_transfer_plan *plan = app->options.plan;
     struct sl_sim_transfer_batch *batch = &app->batches[sl_sim_below(&app->random, plan->slots)];
     look_after_segments(app);
+    if (!app->dying && app->batches_left == app->nap_at) {
+        app->nap_at = UINT32_MAX;
+        wait_until_idle(app);
+        app->naps = true;
+        sl_sim_transfer_app_sleep(app, NAP_NS);
+        app->naps = false;
+    }
     if (app->dying) {
         return;
     }
@@ -296,22 +353,23 @@ static void work(struct sl_sim_transfer_app *app)
 /* All faults are over: everybody is reached again. */
 static void prove_one(struct sl_sim_transfer_app *app, uint32_t host)
 {
-    for (uint32_t i = 0; i < PROOF_ATTEMPTS && app->segments[host] == NULL && !app->dying; i++) {
-        open_segment(app, host);
-        if (app->segments[host] == NULL) {
+    const uint32_t peer = host * SL_SIM_TRANSFER_HANDLES_MAX;
+    for (uint32_t i = 0; i < PROOF_ATTEMPTS && app->segments[peer] == NULL && !app->dying; i++) {
+        open_segment(app, peer);
+        if (app->segments[peer] == NULL) {
             sl_sim_transfer_app_sleep(app, BACK_OFF_NS);
         }
     }
     if (app->dying) {
         return;
     }
-    if (app->segments[host] == NULL) {
+    if (app->segments[peer] == NULL) {
         sl_sim_transfer_oracle_fail(app->options.oracle, "progress",
                                     "process %u cannot open the segment of %u: %s",
                                     app->options.host, host, sl_transfer_last_error());
         return;
     }
-    sl_sim_transfer_batch_begin(&app->batches[0], true, host);
+    sl_sim_transfer_batch_begin(&app->batches[0], true, peer);
     wait_until_idle(app);
 }
 
@@ -328,7 +386,7 @@ static void prove(struct sl_sim_transfer_app *app)
 static void driver(void *ctx)
 {
     struct sl_sim_transfer_app *app = ctx;
-    while (!app->serves) {
+    while (!app->serves && !app->dying) {
         sl_sim_transfer_app_sleep(app, LOOK_NS);
     }
     while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
@@ -355,7 +413,7 @@ static void taker(void *ctx)
     struct sl_sim_transfer_app *app = ctx;
     struct sl_transfer_noticed *noticed = malloc(sizeof *noticed);
     sl_assert(noticed != NULL);
-    while (!app->serves) {
+    while (!app->serves && !app->dying) {
         sl_sim_transfer_app_sleep(app, LOOK_NS);
     }
     while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
@@ -392,6 +450,7 @@ void sl_sim_transfer_app_start(struct sl_sim_transfer_app *app,
     for (uint32_t i = 0; i < options->plan->slots; i++) {
         sl_sim_transfer_batch_init(&app->batches[i], app, i);
     }
+    app->nap_at = options->plan->naps ? options->plan->batch_count / 2 : UINT32_MAX;
     start_thread(app, 0, life);
     start_thread(app, 1, driver);
     start_thread(app, 2, taker);
@@ -540,8 +599,8 @@ void sl_sim_transfer_app_judge_rest(struct sl_sim_transfer_app *app)
     for (uint32_t i = 0; i < reactors; i++) {
         judge_io(app, &app->engine->ios[i]);
     }
-    for (uint32_t host = 0; host < app->options.plan->process_count; host++) {
-        const struct sl_transfer_segment *segment = app->segments[host];
+    for (uint32_t peer = 0; peer < SL_SIM_TRANSFER_PEERS_MAX; peer++) {
+        const struct sl_transfer_segment *segment = app->segments[peer];
         for (uint32_t i = 0; segment != NULL && i < reactors; i++) {
             const struct sl_transfer_route *route = &segment->routes[i];
             if (!sl_list_empty(&route->parts)) {

@@ -10,6 +10,7 @@
 #include "tests/sim/fiber.h"
 #include "tests/sim/process.h"
 #include "tests/sim/transfer_batch.h"
+#include "tests/sim/transfer_store.h"
 #include "transfer/engine.h"
 
 enum sl_sim_transfer_stage {
@@ -33,6 +34,7 @@ struct sl_sim_transfer_thread {
 struct sl_sim_transfer_app_options {
     struct sl_sim_network *network;
     struct sl_sim_transfer_oracle *oracle;
+    struct sl_sim_transfer_store *store; /* NULL: none */
     const struct sl_sim_transfer_plan *plan;
     uint32_t host;
     uint64_t seed, offset_ns;
@@ -50,9 +52,11 @@ struct sl_sim_transfer_app {
     bool serves; /* its memory is registered */
     struct sl_sim_transfer_thread threads[SL_SIM_TRANSFER_THREADS];
     struct sl_sim_transfer_thread *running;
-    struct sl_transfer_segment *segments[SL_SIM_TRANSFER_PROCESSES_MAX]; /* by host */
-    uint32_t lives[SL_SIM_TRANSFER_PROCESSES_MAX];                       /* of those */
+    struct sl_transfer_segment *segments[SL_SIM_TRANSFER_PEERS_MAX];
+    uint32_t lives[SL_SIM_TRANSFER_PEERS_MAX]; /* of those */
     uint32_t batches_left;
+    bool naps;
+    uint32_t nap_at; /* batches left when it naps; UINT32_MAX: it does not */
     struct sl_sim_transfer_batch batches[SL_SIM_TRANSFER_SLOTS_MAX];
 };
 
@@ -76,6 +80,11 @@ void sl_sim_transfer_app_kill(struct sl_sim_transfer_app *app, bool silent);
 
 /* Judges, when nothing is in progress, that lanes, slices, credit and memory have returned. */
 void sl_sim_transfer_app_judge_rest(struct sl_sim_transfer_app *app);
+
+#define SL_SIM_TRANSFER_NAME_BYTES (SL_LIMIT_ENDPOINT_BYTES + 8)
+
+/* "10.0.0.1:3333" */
+void sl_sim_transfer_app_name(uint32_t host, char name[SL_SIM_TRANSFER_NAME_BYTES]);
 
 /* In a thread: sleeps. Outside of threads, no effect. */
 void sl_sim_transfer_app_sleep(struct sl_sim_transfer_app *app, uint64_t ns);

@@ -74,17 +74,23 @@ void sl_sim_transfer_batch_judge_local(struct sl_sim_transfer_batch *batch)
 
 /* Draw */
 
-static bool draw_target(struct sl_sim_transfer_app *app, uint32_t *target)
+static bool draw_peer(struct sl_sim_transfer_app *app, uint32_t *peer)
 {
-    const uint32_t count = app->options.plan->process_count;
-    *target = sl_sim_below(&app->random, count);
+    const uint32_t count = app->options.plan->process_count * SL_SIM_TRANSFER_HANDLES_MAX;
+    *peer = sl_sim_below(&app->random, count);
     for (uint32_t i = 0; i < count; i++) {
-        if (app->segments[*target] != NULL) {
+        if (app->segments[*peer] != NULL) {
             return true;
         }
-        *target = (*target + 1) % count;
+        *peer = (*peer + 1) % count;
     }
     return false;
+}
+
+static void set_peer(struct sl_sim_transfer_request *request, uint32_t peer)
+{
+    request->peer = peer;
+    request->target = peer / SL_SIM_TRANSFER_HANDLES_MAX;
 }
 
 static void draw_range(struct sl_sim_transfer_app *app, struct sl_sim_transfer_request *request)
@@ -112,7 +118,9 @@ static void draw_request(struct sl_sim_transfer_batch *batch, uint32_t index, ui
     struct sl_sim_transfer_request *request = &batch->requests[index];
     const struct sl_sim_transfer_request *last = index > 0 ? request - 1 : NULL;
     *request = (struct sl_sim_transfer_request){.op = sl_sim_below(&app->random, 2)};
-    (void)draw_target(app, &request->target);
+    uint32_t peer;
+    (void)draw_peer(app, &peer);
+    set_peer(request, peer);
     draw_range(app, request);
     if (last != NULL && !last->is_invalid && sl_sim_chance(&app->random, 300)) {
         const struct sl_sim_transfer_plan *plan = app->options.plan;
@@ -121,7 +129,7 @@ static void draw_request(struct sl_sim_transfer_batch *batch, uint32_t index, ui
             (at - SL_SIM_TRANSFER_GUARD_WORDS) % (plan->buffer_words + SL_SIM_TRANSFER_GUARD_WORDS);
         if (into + request->words <= plan->buffer_words) {
             request->op = last->op;
-            request->target = last->target;
+            set_peer(request, last->peer);
             request->first = at;
             request->is_invalid = false;
         }
@@ -137,7 +145,7 @@ static void draw_all(struct sl_sim_transfer_batch *batch)
     const uint32_t count = 1 + sl_sim_below(&app->random, app->options.plan->requests_max);
     uint32_t used = GUARD_WORDS, ignored;
     batch->count = 0;
-    while (batch->count < count && draw_target(app, &ignored)) {
+    while (batch->count < count && draw_peer(app, &ignored)) {
         uint32_t after = used;
         draw_request(batch, batch->count, &after);
         if (after + GUARD_WORDS > batch->local_words) {
@@ -148,13 +156,14 @@ static void draw_all(struct sl_sim_transfer_batch *batch)
     }
 }
 
-static void draw_proof(struct sl_sim_transfer_batch *batch, uint32_t target)
+static void draw_proof(struct sl_sim_transfer_batch *batch, uint32_t peer)
 {
     const struct sl_sim_transfer_plan *plan = batch->app->options.plan;
     for (uint32_t i = 0; i < 2; i++) {
         batch->requests[i] = (struct sl_sim_transfer_request){
             .op = i == 0 ? SL_TRANSFER_READ : SL_TRANSFER_WRITE,
-            .target = target,
+            .peer = peer,
+            .target = peer / SL_SIM_TRANSFER_HANDLES_MAX,
             .first = sl_sim_transfer_buffer_at(plan, 0),
             .words = plan->buffer_words,
             .local = GUARD_WORDS + i * (plan->buffer_words + GUARD_WORDS)};
@@ -170,10 +179,10 @@ static void prepare(struct sl_sim_transfer_batch *batch, struct sl_sim_transfer_
     struct sl_sim_transfer_app *app = batch->app;
     struct sl_sim_transfer_oracle *oracle = oracle_of(batch);
     const struct sl_sim_transfer_memory *memory = &oracle->memories[request->target];
-    request->target_life = app->lives[request->target];
+    request->target_life = app->lives[request->peer];
     if (request->op == SL_TRANSFER_WRITE) {
         request->origin =
-            sl_sim_transfer_oracle_write(oracle, app->life, request->target, request->target_life,
+            sl_sim_transfer_oracle_write(oracle, app->life, request->peer, request->target_life,
                                          request->first, request->is_invalid ? 0 : request->words);
         for (uint32_t i = 0; i < request->words; i++) {
             batch->local[request->local + i] =
@@ -188,7 +197,7 @@ static void prepare(struct sl_sim_transfer_batch *batch, struct sl_sim_transfer_
     *out = (struct sl_transfer_request){
         .op = request->op,
         .local = &batch->local[request->local],
-        .segment = app->segments[request->target],
+        .segment = app->segments[request->peer],
         .remote = (uintptr_t)&memory->words[request->first],
         .bytes = request->words * sizeof(uint64_t),
     };
@@ -198,23 +207,23 @@ static void prepare(struct sl_sim_transfer_batch *batch, struct sl_sim_transfer_
 static void begin_notice(struct sl_sim_transfer_batch *batch)
 {
     const struct sl_sim_transfer_app *app = batch->app;
-    const uint32_t target = batch->requests[0].target;
-    batch->notice = sl_sim_transfer_oracle_notice(oracle_of(batch), app->options.host, target,
-                                                  app->lives[target]);
+    const uint32_t peer = batch->requests[0].peer;
+    batch->notice = sl_sim_transfer_oracle_notice(oracle_of(batch), app->options.host,
+                                                  batch->requests[0].target, app->lives[peer]);
     for (uint32_t i = 1; i < batch->count; i++) {
-        batch->requests[i].target = target;
+        set_peer(&batch->requests[i], peer);
     }
 }
 
 void sl_sim_transfer_batch_begin(struct sl_sim_transfer_batch *batch, bool must_succeed,
-                                 uint32_t target)
+                                 uint32_t peer)
 {
     struct sl_sim_transfer_app *app = batch->app;
     const struct sl_sim_transfer_plan *plan = app->options.plan;
     struct sl_transfer_request requests[SL_SIM_TRANSFER_REQUESTS_MAX];
     sl_sim_transfer_batch_judge_local(batch);
     if (must_succeed) {
-        draw_proof(batch, target);
+        draw_proof(batch, peer);
     } else {
         draw_all(batch);
     }

@@ -14,10 +14,10 @@ struct sl_sim_transfer_app;
 
 struct sl_sim_transfer_request {
     enum sl_transfer_op op;
-    uint32_t target, target_life;
-    uint32_t first, words; /* of the target's memory */
-    uint32_t local;        /* word of the batch's local memory */
-    uint32_t origin;       /* WRITE: its number */
+    uint32_t peer, target, target_life; /* peer: of the app's segments; target: its host */
+    uint32_t first, words;              /* of the target's memory */
+    uint32_t local;                     /* word of the batch's local memory */
+    uint32_t origin;                    /* WRITE: its number */
     bool is_invalid;
     struct sl_sim_transfer_floor *floors; /* READ: as of its submission */
 };
@@ -45,9 +45,9 @@ void sl_sim_transfer_batch_init(struct sl_sim_transfer_batch *batch,
 void sl_sim_transfer_batch_fini(struct sl_sim_transfer_batch *batch);
 
 /* Submits requests at random to the open segments of the app. must_succeed: one WRITE and one READ
- * for the `target`; else ignored. */
+ * for the `peer`; else ignored. */
 void sl_sim_transfer_batch_begin(struct sl_sim_transfer_batch *batch, bool must_succeed,
-                                 uint32_t target);
+                                 uint32_t peer);
 
 void sl_sim_transfer_batch_cancel(struct sl_sim_transfer_batch *batch);
 

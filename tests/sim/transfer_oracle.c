@@ -105,7 +105,10 @@ uint32_t sl_sim_transfer_oracle_begin(struct sl_sim_transfer_oracle *oracle, uin
     oracle->incarnations[life] = incarnation;
     for (uint32_t i = 0; i < oracle->plan->process_count; i++) {
         for (uint32_t word = 0; word < oracle->word_count; word++) {
-            oracle->memories[i].floors[word].same[host] = 0; /* another engine */
+            for (uint32_t handle = 0; handle < SL_SIM_TRANSFER_HANDLES_MAX; handle++) {
+                oracle->memories[i].floors[word].same[host * SL_SIM_TRANSFER_HANDLES_MAX + handle] =
+                    0; /* another engine */
+            }
         }
     }
     oracle->memories[host].life = life;
@@ -124,12 +127,13 @@ uint32_t sl_sim_transfer_oracle_life(const struct sl_sim_transfer_oracle *oracle
 }
 
 uint32_t sl_sim_transfer_oracle_write(struct sl_sim_transfer_oracle *oracle, uint32_t life,
-                                      uint32_t target, uint32_t target_life, uint32_t first,
+                                      uint32_t peer, uint32_t target_life, uint32_t first,
                                       uint32_t words)
 {
     const struct sl_sim_transfer_origin origin = {.life = life,
                                                   .target_life = target_life,
-                                                  .target = target,
+                                                  .target = peer / SL_SIM_TRANSFER_HANDLES_MAX,
+                                                  .handle = peer % SL_SIM_TRANSFER_HANDLES_MAX,
                                                   .first = first,
                                                   .words = words,
                                                   .begun = ++oracle->event,
@@ -154,10 +158,12 @@ static void fail(struct sl_sim_transfer_oracle *oracle, const struct sight *sigh
         (int)sight->host, word, sight->target, value, oracle->event, why);
 }
 
-/* When the value's WRITE was over for certain, as seen by that engine's life. */
-static uint32_t certain_over(const struct sl_sim_transfer_origin *origin, uint32_t life)
+/* When the value's WRITE was over for certain, as seen by that segment of an engine's life. */
+static uint32_t certain_over(const struct sl_sim_transfer_origin *origin, uint32_t life,
+                             uint32_t handle)
 {
-    return origin->completed || origin->life == life ? origin->over : UINT32_MAX;
+    const bool is_same = origin->life == life && origin->handle == handle;
+    return origin->completed || is_same ? origin->over : UINT32_MAX;
 }
 
 static void judge_age(struct sl_sim_transfer_oracle *oracle, const struct sight *sight,
@@ -166,15 +172,17 @@ static void judge_age(struct sl_sim_transfer_oracle *oracle, const struct sight 
     const struct sl_sim_transfer_origin *origin = &oracle->origins[value >> 32];
     if (origin->begun < floor->base) {
         fail(oracle, sight, "unregister", word, value, "of an earlier registration");
-    } else if (certain_over(origin, 0) < floor->any) {
+    } else if (certain_over(origin, 0, 0) < floor->any) {
         fail(oracle, sight, sight->of, word, value,
              "a WRITE has completed there that began after this one was over");
     }
-    for (uint32_t host = 0; host < oracle->plan->process_count; host++) {
-        const uint32_t life = oracle->memories[host].life;
-        if (life != 0 && certain_over(origin, life) < floor->same[host]) {
+    const uint32_t handles = oracle->plan->handles;
+    for (uint32_t k = 0; k < oracle->plan->process_count * handles; k++) {
+        const uint32_t life = oracle->memories[k / handles].life, handle = k % handles;
+        const uint32_t i = k / handles * SL_SIM_TRANSFER_HANDLES_MAX + handle;
+        if (life != 0 && certain_over(origin, life, handle) < floor->same[i]) {
             fail(oracle, sight, sight->of, word, value,
-                 "a later WRITE of the same engine has completed there");
+                 "a later WRITE by the same segment has completed there");
         }
     }
 }
@@ -204,6 +212,7 @@ static void judge_applied(struct sl_sim_transfer_oracle *oracle,
                           const char *of)
 {
     struct sl_sim_transfer_memory *memory = &oracle->memories[origin->target];
+    const uint32_t same = host * SL_SIM_TRANSFER_HANDLES_MAX + origin->handle;
     if (memory->life != origin->target_life) {
         return;
     }
@@ -215,7 +224,7 @@ static void judge_applied(struct sl_sim_transfer_oracle *oracle,
             continue; /* registered anew since */
         }
         floor->any = origin->begun > floor->any ? origin->begun : floor->any;
-        floor->same[host] = origin->begun > floor->same[host] ? origin->begun : floor->same[host];
+        floor->same[same] = origin->begun > floor->same[same] ? origin->begun : floor->same[same];
         judge(oracle, &sight, word, memory->words[word], floor);
     }
 }

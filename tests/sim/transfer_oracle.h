@@ -16,6 +16,7 @@
 struct sl_sim_transfer_origin {
     uint32_t life, target_life; /* of the engine that writes, and of the memory's process */
     uint32_t target;            /* host */
+    uint32_t handle;            /* of the target's segments, by which it is written */
     uint32_t first, words;
     uint32_t begun, over; /* events; over UINT32_MAX: not yet */
     bool completed;
@@ -25,9 +26,10 @@ struct sl_sim_transfer_origin {
 
 /* Of each word, or a copy for one request. */
 struct sl_sim_transfer_floor {
-    uint32_t any;                                 /* when the last completed WRITE was submitted */
-    uint32_t same[SL_SIM_TRANSFER_PROCESSES_MAX]; /* the same, of one initiator's life */
-    uint32_t base;                                /* nothing from before is there */
+    uint32_t any; /* when the last completed WRITE was submitted */
+    /* The same, of one segment of an initiator's life: host * HANDLES_MAX + handle. */
+    uint32_t same[SL_SIM_TRANSFER_PEERS_MAX];
+    uint32_t base; /* nothing from before is there */
 };
 
 /* A notice of a batch. */
@@ -81,9 +83,9 @@ uint32_t sl_sim_transfer_oracle_life(const struct sl_sim_transfer_oracle *oracle
 void sl_sim_transfer_oracle_fill(struct sl_sim_transfer_oracle *oracle, uint32_t host,
                                  uint32_t first, uint32_t words, bool is_private);
 
-/* A WRITE begins; returns its number. */
+/* A WRITE through a segment begins; returns its number. peer: target * HANDLES_MAX + handle. */
 uint32_t sl_sim_transfer_oracle_write(struct sl_sim_transfer_oracle *oracle, uint32_t life,
-                                      uint32_t target, uint32_t target_life, uint32_t first,
+                                      uint32_t peer, uint32_t target_life, uint32_t first,
                                       uint32_t words);
 
 /* Returns the value that a writer puts into the word. */

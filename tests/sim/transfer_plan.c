@@ -38,6 +38,40 @@ static void draw_size(struct sl_sim_transfer_plan *plan, uint64_t *random)
     plan->unregisters = sl_sim_chance(random, 400);
 }
 
+/* Drawn apart: the rest of a seed stays as it is. */
+static void draw_more(struct sl_sim_transfer_plan *plan, uint32_t faults)
+{
+    static const uint64_t limits[] = {20000000, 50000000, 400000000};
+    static const uint32_t delays[] = {2000, 50000, 500000};
+    static const uint32_t places[] = {0, 100, 5000, 20000};
+    uint64_t random = sl_hash_key(plan->seed ^ 0x7f2e);
+    const uint64_t work_ns = 20 * MS + plan->batch_count * plan->think_us_max * 1000ULL;
+    plan->tcp_rails = sl_sim_chance(&random, 300) ? SL_SIM_RAILS_MAX : 1;
+    plan->rdma_rails =
+        sl_sim_chance(&random, 400) ? 1 + sl_sim_below(&random, SL_SIM_RAILS_MAX) : 0;
+    plan->network.place_us_max = places[sl_sim_below(&random, 4)];
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        const bool has_rails = plan->tcp_rails + plan->rdma_rails > 1;
+        plan->faults[i].rail = has_rails && sl_sim_chance(&random, 600)
+                                   ? sl_sim_below(&random, SL_SIM_RAILS_MAX)
+                                   : SL_SIM_RAILS_MAX;
+    }
+    plan->handles = sl_sim_chance(&random, 300) ? 2 : 1;
+    plan->bytes_per_s_max = sl_sim_chance(&random, 150) ? limits[sl_sim_below(&random, 3)] : 0;
+    plan->naps = sl_sim_chance(&random, 80);
+    plan->has_store = sl_sim_chance(&random, 250);
+    plan->store_delay_us = delays[sl_sim_below(&random, 3)];
+    plan->store_late_permille = sl_sim_chance(&random, 500) ? sl_sim_below(&random, 300) : 0;
+    plan->store_late_us = 1000U * (100 + sl_sim_below(&random, 12000));
+    if (plan->has_store && (faults & 1U << SL_SIM_FAULT_STORE) != 0 &&
+        sl_sim_chance(&random, 500)) {
+        plan->faults[plan->fault_count++] =
+            (struct sl_sim_fault){.kind = SL_SIM_FAULT_STORE,
+                                  .at_ns = sl_hash_random(&random) % work_ns,
+                                  .duration_ns = sl_sim_between(&random, 200, 15000) * MS};
+    }
+}
+
 static void draw_network(struct sl_sim_transfer_plan *plan, uint32_t faults, uint64_t *random)
 {
     struct sl_sim_network_options *network = &plan->network;
@@ -106,9 +140,11 @@ void sl_sim_transfer_plan_make(struct sl_sim_transfer_plan *plan, uint64_t seed,
     draw_size(plan, &random);
     draw_network(plan, faults, &random);
     draw_faults(plan, faults, &random);
+    draw_more(plan, faults);
     const bool stalls = plan->network.late_permille > 0 && plan->stall_ms < 2000;
-    plan->calm = !stalls && plan->fault_count == 0 && plan->network.connect_fail_permille == 0 &&
-                 plan->network.break_per_10000 == 0;
+    const bool is_limited = plan->bytes_per_s_max != 0; /* a lane may seem to stall */
+    plan->calm = !stalls && !is_limited && plan->fault_count == 0 &&
+                 plan->network.connect_fail_permille == 0 && plan->network.break_per_10000 == 0;
 }
 
 void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan)
@@ -124,6 +160,14 @@ void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan)
                           : "",
            plan->impatient ? ", impatient" : "", plan->unregisters ? ", unregisters" : "",
            plan->hot ? ", hot" : "");
+    printf("rails: %u tcp, %u rdma, placed within %u us; %u handles, %" PRIu64 " B/s at most%s%s\n",
+           plan->tcp_rails, plan->rdma_rails, plan->network.place_us_max, plan->handles,
+           plan->bytes_per_s_max, plan->naps ? ", naps" : "",
+           plan->has_store ? ", metadata store" : "");
+    if (plan->has_store) {
+        printf("metadata store: %u us, late %u/1000, %u us\n", plan->store_delay_us,
+               plan->store_late_permille, plan->store_late_us);
+    }
     printf("delay %u-%u us, late %u/1000, %u B/us, window %u, refused %u/1000, broken %u/10000, "
            "peer timeout %u ms\n",
            plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
@@ -132,8 +176,8 @@ void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan)
            plan->network.peer_timeout_ms);
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         const struct sl_sim_fault *fault = &plan->faults[i];
-        printf("fault at +%" PRIu64 " us: kind %d a=%u b=%u for %" PRIu64 " us%s%s%s\n",
-               sl_sim_us(fault->at_ns), (int)fault->kind, fault->a, fault->b,
+        printf("fault at +%" PRIu64 " us: kind %d a=%u b=%u rail=%u for %" PRIu64 " us%s%s%s\n",
+               sl_sim_us(fault->at_ns), (int)fault->kind, fault->a, fault->b, fault->rail,
                sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
                fault->all ? " all" : "", fault->silent ? " silent" : "");
     }

@@ -6,6 +6,9 @@
 
 #define SL_SIM_TRANSFER_PROCESSES_MAX 4
 #define SL_SIM_TRANSFER_BUFFERS_MAX   3
+#define SL_SIM_TRANSFER_HANDLES_MAX   2
+/* Of all segments that a process may have open: host * HANDLES_MAX + handle. */
+#define SL_SIM_TRANSFER_PEERS_MAX     (SL_SIM_TRANSFER_PROCESSES_MAX * SL_SIM_TRANSFER_HANDLES_MAX)
 #define SL_SIM_TRANSFER_GUARD_WORDS   64 /* around buffers, and between them */
 
 struct sl_sim_transfer_plan {
@@ -19,10 +22,18 @@ struct sl_sim_transfer_plan {
     uint32_t think_us_max;
     uint64_t gap_ns; /* of a turn */
     bool secret, checksum;
-    bool hot;         /* most requests are for the same few words */
-    bool impatient;   /* some batches have deadlines that pass, or are cancelled */
-    bool unregisters; /* memory is unregistered under load, and registered again */
-    bool calm;        /* nothing fails */
+    bool hot;           /* most requests are for the same few words */
+    bool impatient;     /* some batches have deadlines that pass, or are cancelled */
+    bool unregisters;   /* memory is unregistered under load, and registered again */
+    bool calm;          /* nothing fails */
+    uint32_t tcp_rails; /* addresses of each process that TCP uses */
+    uint32_t rdma_rails;
+    uint32_t handles; /* segments that a process opens of each peer */
+    uint64_t bytes_per_s_max;
+    bool naps; /* in the middle of its work a process has none for so long that lanes are closed */
+    /* Engines are found in a metadata store; otherwise by their addresses. */
+    bool has_store;
+    uint32_t store_delay_us, store_late_permille, store_late_us;
     struct sl_sim_network_options network;
     struct sl_sim_fault faults[SL_SIM_FAULTS_MAX]; /* a, b: processes; KILL_PS: a process */
     uint32_t fault_count;
