@@ -408,10 +408,10 @@ int sl_bench_frames_run(const struct sl_bench_frames *frames, const struct sl_be
     sl_assert(frames->depth <= SL_BENCH_FRAMES_DEPTH_MAX);
     static struct word word;
     struct sl_endpoint endpoint;
-    char reason[REASON_BYTES];
-    int err = sl_endpoint_parse(frames->endpoint, &endpoint, reason, sizeof reason);
+    struct sl_reason reason;
+    int err = sl_endpoint_parse(frames->endpoint, &endpoint, &reason);
     if (err != 0) {
-        sl_log_error("%s", reason);
+        sl_log_error("%s", reason.text);
         return err;
     }
     err = run_both(frames, &endpoint, common, &word);

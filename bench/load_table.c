@@ -6,6 +6,7 @@
 #include "bench/workload.h"
 #include "core/log.h"
 #include "core/partition.h"
+#include "core/reason.h"
 #include "worker/client_internal.h"
 
 #define TIMEOUT_MS       60000
@@ -20,10 +21,10 @@ static int note_ps(struct sl_bench_load *load, const struct sl_message_ps *ps, u
 {
     for (uint32_t local = 0; local < ps->shard_count; local++) {
         struct sl_bench_load_shard *shard = &load->shards[first + local];
-        char reason[160];
+        struct sl_reason reason;
         shard->local = local;
-        if (sl_endpoint_parse(ps->data_endpoint, &shard->endpoint, reason, sizeof reason) != 0) {
-            sl_log_error("data endpoint of ps/%u: %s", ps->task_index, reason);
+        if (sl_endpoint_parse(ps->data_endpoint, &shard->endpoint, &reason) != 0) {
+            sl_log_error("data endpoint of ps/%u: %s", ps->task_index, reason.text);
             return SL_ERR_INVALID;
         }
         if (shard->endpoint.scheme != SL_ENDPOINT_TCP) {

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "core/reason.h"
 #include "reactor/topology.h"
 
 #define COMMON_OPTIONS 9
-#define REASON_BYTES   512
 
 #define CONGESTION     "congestion"
 
@@ -132,18 +132,19 @@ static uint32_t add_common(struct sl_cli_option *table, bool is_one_run,
 }
 
 /* A core that was asked for is one that this process may run on. */
-static int check_core(const char *flag, int core_number, char *reason, size_t reason_bytes)
+static int check_core(const char *flag, int core_number, struct sl_reason *reason)
 {
     cpu_set_t allowed;
     if (core_number < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
         CPU_ISSET((size_t)core_number, &allowed)) {
         return 0;
     }
-    int used = snprintf(reason, reason_bytes, "--%s=%d: this process may not run there; accepts",
-                        flag, core_number);
-    for (size_t i = 0; i < CPU_SETSIZE && used > 0 && (size_t)used < reason_bytes; i++) {
+    size_t used =
+        (size_t)snprintf(reason->text, sizeof reason->text,
+                         "--%s=%d: this process may not run there; accepts", flag, core_number);
+    for (size_t i = 0; i < CPU_SETSIZE && used < sizeof reason->text; i++) {
         if (CPU_ISSET(i, &allowed)) {
-            used += snprintf(reason + used, reason_bytes - (size_t)used, " %zu", i);
+            used += (size_t)snprintf(reason->text + used, sizeof reason->text - used, " %zu", i);
         }
     }
     return SL_ERR_INVALID;
@@ -162,10 +163,10 @@ static int choose_core(int other)
     return other < 0 ? 0 : other;
 }
 
-static int choose_cores(struct sl_bench_common *common, char *reason, size_t reason_bytes)
+static int choose_cores(struct sl_bench_common *common, struct sl_reason *reason)
 {
-    int err = check_core("server-core", common->server_core, reason, reason_bytes);
-    err = err != 0 ? err : check_core("client-core", common->client_core, reason, reason_bytes);
+    int err = check_core("server-core", common->server_core, reason);
+    err = err != 0 ? err : check_core("client-core", common->client_core, reason);
     if (err == 0 && common->server_core < 0) {
         common->server_core = choose_core(common->client_core);
     }
@@ -206,8 +207,8 @@ static void list_congestions(char *list, size_t list_bytes)
     }
 }
 
-static int check_congestion(const struct sl_cli_option *own, uint32_t own_count, char *reason,
-                            size_t reason_bytes)
+static int check_congestion(const struct sl_cli_option *own, uint32_t own_count,
+                            struct sl_reason *reason)
 {
     const char *name = NULL;
     char known[256] = " what the kernel has";
@@ -218,28 +219,27 @@ static int check_congestion(const struct sl_cli_option *own, uint32_t own_count,
         return 0;
     }
     list_congestions(known, sizeof known);
-    (void)snprintf(reason, reason_bytes,
-                   "--" CONGESTION "=%s: the kernel has no such congestion control; accepts%s",
-                   name, known);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(
+        reason, SL_ERR_INVALID,
+        "--" CONGESTION "=%s: the kernel has no such congestion control; accepts%s", name, known);
 }
 
 static int parse_table(struct sl_cli *cli, bool is_one_run, struct sl_bench_common *common,
-                       struct sl_cli_option *table, int argc, char **argv, char *reason)
+                       struct sl_cli_option *table, int argc, char **argv, struct sl_reason *reason)
 {
     const uint32_t own_count = cli->option_count;
     int64_t server_core = common->server_core;
     int64_t client_core = common->client_core;
     cli->option_count +=
         add_common(table + own_count, is_one_run, common, &server_core, &client_core);
-    const int result = sl_cli_parse(cli, argc, argv, reason, REASON_BYTES);
+    const int result = sl_cli_parse(cli, argc, argv, reason);
     if (result != SL_CLI_RUN) {
         return result;
     }
     common->server_core = (int)server_core;
     common->client_core = (int)client_core;
-    const int err = choose_cores(common, reason, REASON_BYTES);
-    return err != 0 ? err : check_congestion(table, own_count, reason, REASON_BYTES);
+    const int err = choose_cores(common, reason);
+    return err != 0 ? err : check_congestion(table, own_count, reason);
 }
 
 int sl_bench_parse_program(const struct sl_bench_program *program, const struct sl_cli_option *own,
@@ -247,7 +247,7 @@ int sl_bench_parse_program(const struct sl_bench_program *program, const struct 
                            char **argv)
 {
     char name[64];
-    char reason[REASON_BYTES] = "no memory for its flags";
+    struct sl_reason reason = {.text = "no memory for its flags"};
     int result = SL_ERR_NO_MEMORY;
     struct sl_cli_option *table = calloc(own_count + COMMON_OPTIONS, sizeof *table);
     (void)snprintf(name, sizeof name, "starling-bench %s", program->name);
@@ -262,11 +262,11 @@ int sl_bench_parse_program(const struct sl_bench_program *program, const struct 
         if (own_count > 0) {
             memcpy(table, own, own_count * sizeof *table);
         }
-        result = parse_table(&cli, program->is_one_run, common, table, argc, argv, reason);
+        result = parse_table(&cli, program->is_one_run, common, table, argc, argv, &reason);
     }
     free(table);
     if (result < 0) {
-        (void)fprintf(stderr, "%s: %s\n", name, reason);
+        (void)fprintf(stderr, "%s: %s\n", name, reason.text);
     }
     return result == SL_CLI_RUN ? sl_bench_report_check(program->name, common) : result;
 }

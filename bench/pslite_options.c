@@ -35,8 +35,8 @@ struct number {
     const char *accepts; /* said instead of the two; or NULL */
 };
 
-static int read_number(const struct number *number, const char *text, uint64_t *out, char *reason,
-                       size_t reason_bytes)
+static int read_number(const struct number *number, const char *text, uint64_t *out,
+                       struct sl_reason *reason)
 {
     char *end;
     errno = 0;
@@ -47,18 +47,16 @@ static int read_number(const struct number *number, const char *text, uint64_t *
         return 0;
     }
     if (number->accepts != NULL) {
-        (void)snprintf(reason, reason_bytes, "%s=%.64s: accepts %s", number->name, text,
-                       number->accepts);
+        sl_reason_set(reason, "%s=%.64s: accepts %s", number->name, text, number->accepts);
     } else {
-        (void)snprintf(reason, reason_bytes,
-                       "%s=%.64s: accepts a number from %" PRIu64 " to %" PRIu64, number->name,
-                       text, number->least, number->most);
+        sl_reason_set(reason, "%s=%.64s: accepts a number from %" PRIu64 " to %" PRIu64,
+                      number->name, text, number->least, number->most);
     }
     return SL_ERR_INVALID;
 }
 
 int sl_bench_pslite_options_arguments(struct sl_bench_pslite_load *load, int argc, char **argv,
-                                      int *taken, char *reason, size_t reason_bytes)
+                                      int *taken, struct sl_reason *reason)
 {
     static const struct number numbers[] = {
         {.name = "LEN", .least = 1, .most = SL_BENCH_PSLITE_LEN_MAX},
@@ -72,12 +70,10 @@ int sl_bench_pslite_options_arguments(struct sl_bench_pslite_load *load, int arg
     int count = 0;
     while (count + 1 < argc && argv[count + 1][0] != '-') {
         if (count == COUNT) {
-            (void)snprintf(reason, reason_bytes, "%.64s: accepts LEN, REPEAT and MODE only",
-                           argv[count + 1]);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(reason, SL_ERR_INVALID,
+                                  "%.64s: accepts LEN, REPEAT and MODE only", argv[count + 1]);
         }
-        const int err =
-            read_number(&numbers[count], argv[count + 1], &values[count], reason, reason_bytes);
+        const int err = read_number(&numbers[count], argv[count + 1], &values[count], reason);
         if (err != 0) {
             return err;
         }
@@ -90,8 +86,7 @@ int sl_bench_pslite_options_arguments(struct sl_bench_pslite_load *load, int arg
     return 0;
 }
 
-int sl_bench_pslite_options_environment(struct sl_bench_pslite_load *load, char *reason,
-                                        size_t reason_bytes)
+int sl_bench_pslite_options_environment(struct sl_bench_pslite_load *load, struct sl_reason *reason)
 {
     static const struct number numbers[] = {
         {.name = "NUM_KEY_PER_SERVER", .least = 1, .most = SL_BENCH_PSLITE_KEYS_MAX},
@@ -104,23 +99,21 @@ int sl_bench_pslite_options_environment(struct sl_bench_pslite_load *load, char 
         const char *text = getenv(numbers[i].name);
         uint64_t value = *targets[i];
         if (text != NULL && text[0] != '\0') {
-            err = read_number(&numbers[i], text, &value, reason, reason_bytes);
+            err = read_number(&numbers[i], text, &value, reason);
         }
         *targets[i] = (uint32_t)value;
     }
     return err;
 }
 
-int sl_bench_pslite_options_check(const struct sl_bench_pslite_load *load, char *reason,
-                                  size_t reason_bytes)
+int sl_bench_pslite_options_check(const struct sl_bench_pslite_load *load, struct sl_reason *reason)
 {
     const uint32_t width = sl_bench_pslite_options_value_bytes(load->handler);
     if (load->len % width != 0) {
-        (void)snprintf(reason, reason_bytes,
-                       "LEN=%" PRIu64
-                       ": accepts multiples of %u with --handler sum, which adds f32",
-                       load->len, width);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "LEN=%" PRIu64
+                              ": accepts multiples of %u with --handler sum, which adds f32",
+                              load->len, width);
     }
     return 0;
 }
@@ -131,9 +124,9 @@ int sl_bench_pslite_options_parse(const struct sl_bench_program *program,
                                   struct sl_bench_pslite_load *load, int *taken, int argc,
                                   char **argv)
 {
-    char reason[512];
-    int err = sl_bench_pslite_options_arguments(load, argc, argv, taken, reason, sizeof reason);
-    err = err != 0 ? err : sl_bench_pslite_options_environment(load, reason, sizeof reason);
+    struct sl_reason reason;
+    int err = sl_bench_pslite_options_arguments(load, argc, argv, taken, &reason);
+    err = err != 0 ? err : sl_bench_pslite_options_environment(load, &reason);
     if (err == 0) {
         argv[*taken] = argv[0];
         const int parsed =
@@ -142,10 +135,10 @@ int sl_bench_pslite_options_parse(const struct sl_bench_program *program,
             return parsed;
         }
         load->handler = (enum sl_bench_pslite_handler) * handler;
-        err = sl_bench_pslite_options_check(load, reason, sizeof reason);
+        err = sl_bench_pslite_options_check(load, &reason);
     }
     if (err != 0) {
-        (void)fprintf(stderr, "starling-bench %s: %s\n", program->name, reason);
+        (void)fprintf(stderr, "starling-bench %s: %s\n", program->name, reason.text);
     }
     return err != 0 ? err : SL_CLI_RUN;
 }

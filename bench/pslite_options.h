@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "bench/options.h"
+#include "core/reason.h"
 
 #define SL_BENCH_PSLITE_LEN_MAX     (1ULL << 30)
 #define SL_BENCH_PSLITE_KEYS_MAX    4096 /* of each server */
@@ -44,15 +45,15 @@ struct sl_bench_pslite_load sl_bench_pslite_options_defaults(void);
 /* The arguments in front of the flags, [LEN [REPEAT [MODE]]]: *taken of them, from argv[1] on.
  * Errors: INVALID, with a reason that says what is accepted. */
 int sl_bench_pslite_options_arguments(struct sl_bench_pslite_load *load, int argc, char **argv,
-                                      int *taken, char *reason, size_t reason_bytes);
+                                      int *taken, struct sl_reason *reason);
 
 /* NUM_KEY_PER_SERVER, LOG_DURATION, TOTAL_DURATION, where they are set. Errors likewise. */
-int sl_bench_pslite_options_environment(struct sl_bench_pslite_load *load, char *reason,
-                                        size_t reason_bytes);
+int sl_bench_pslite_options_environment(struct sl_bench_pslite_load *load,
+                                        struct sl_reason *reason);
 
 /* What no argument tells alone: sums are of f32. Errors likewise. */
-int sl_bench_pslite_options_check(const struct sl_bench_pslite_load *load, char *reason,
-                                  size_t reason_bytes);
+int sl_bench_pslite_options_check(const struct sl_bench_pslite_load *load,
+                                  struct sl_reason *reason);
 
 /* The whole command line: arguments, environment, flags; *handler is what a flag chose, *taken the
  * number of arguments. SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */

@@ -12,6 +12,7 @@
 #include "config/number.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/reason.h"
 
 #define NAME            "transfer"
 #define REASON_BYTES    512
@@ -169,11 +170,10 @@ static void set_endpoints(struct sl_bench_transfer_options *options)
 static int fill_engine(struct sl_bench_transfer_options *options)
 {
     struct sl_transfer_options *engine = &options->engine;
-    char reason[REASON_BYTES];
-    int err =
-        sl_security_resolve(&options->security_flags, &options->security, reason, sizeof reason);
+    struct sl_reason reason;
+    int err = sl_security_resolve(&options->security_flags, &options->security, &reason);
     if (err != 0) {
-        return refuse("%s", reason);
+        return refuse("%s", reason.text);
     }
     err = read_matrix(options);
     set_endpoints(options);

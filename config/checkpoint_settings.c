@@ -43,23 +43,21 @@ static int try_writing(const char *dir)
     return why;
 }
 
-int sl_checkpoint_settings_prepare_dir(const struct sl_checkpoint_settings *chosen, char *reason,
-                                       size_t reason_bytes)
+int sl_checkpoint_settings_prepare_dir(const struct sl_checkpoint_settings *chosen,
+                                       struct sl_reason *reason)
 {
     if (chosen->dir == NULL) {
         return 0;
     }
     int why = mkdir(chosen->dir, 0777) == 0 || errno == EEXIST ? 0 : errno;
     if (why != 0) {
-        (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: cannot create it: %s",
-                       chosen->dir, strerror(why));
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "--checkpoint-dir %s: cannot create it: %s",
+                              chosen->dir, strerror(why));
     }
     why = try_writing(chosen->dir);
     if (why != 0) {
-        (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: cannot write there: %s",
-                       chosen->dir, strerror(why));
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "--checkpoint-dir %s: cannot write there: %s",
+                              chosen->dir, strerror(why));
     }
     return 0;
 }
@@ -93,8 +91,7 @@ static int open_lock(const char *path)
 }
 
 int sl_checkpoint_settings_lock_dir(const struct sl_checkpoint_settings *chosen,
-                                    uint32_t task_index, int *lock, char *reason,
-                                    size_t reason_bytes)
+                                    uint32_t task_index, int *lock, struct sl_reason *reason)
 {
     char path[PATH_BYTES + 32], holder[192];
     if (chosen->dir == NULL) {
@@ -104,9 +101,8 @@ int sl_checkpoint_settings_lock_dir(const struct sl_checkpoint_settings *chosen,
     (void)snprintf(path, sizeof path, "%s/.ps-%u.lock", chosen->dir, task_index);
     int fd = open_lock(path);
     if (fd < 0) {
-        (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: cannot open %s: %s", chosen->dir,
-                       path, strerror(errno));
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "--checkpoint-dir %s: cannot open %s: %s",
+                              chosen->dir, path, strerror(errno));
     }
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
         write_holder(fd);
@@ -120,10 +116,9 @@ int sl_checkpoint_settings_lock_dir(const struct sl_checkpoint_settings *chosen,
         *lock = -1; /* a file system without locks */
         return 0;
     }
-    (void)snprintf(
-        reason, reason_bytes,
+    return sl_reason_fail(
+        reason, SL_ERR_IN_USE,
         "--checkpoint-dir %s: ps/%u of another job, or of an earlier start, writes there (%s): end "
         "it, or use another directory; if its machine is gone, remove %s",
         chosen->dir, task_index, holder, path);
-    return SL_ERR_IN_USE;
 }

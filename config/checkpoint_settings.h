@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/reason.h"
 
 #define SL_CHECKPOINT_SETTINGS_PATH_BYTES 512
 
@@ -35,15 +36,14 @@ bool sl_checkpoint_settings_parse_restore(const char *text, void *settings);
 
 /* Creates the directory if needed, and checks that files can be written there. reason: the
  * directory and the cause. Errors: INVALID. */
-int sl_checkpoint_settings_prepare_dir(const struct sl_checkpoint_settings *chosen, char *reason,
-                                       size_t reason_bytes);
+int sl_checkpoint_settings_prepare_dir(const struct sl_checkpoint_settings *chosen,
+                                       struct sl_reason *reason);
 
 /* Locks the directory for ps task_index against other jobs, with flock on DIR/.ps-N.lock, which is
  * not removed. The lock lasts until the descriptor *lock is closed; -1: the file system has no
  * locks, or there is no directory. Before start. reason: the directory and the holder. Errors:
  * IN_USE, INVALID. */
 int sl_checkpoint_settings_lock_dir(const struct sl_checkpoint_settings *chosen,
-                                    uint32_t task_index, int *lock, char *reason,
-                                    size_t reason_bytes);
+                                    uint32_t task_index, int *lock, struct sl_reason *reason);
 
 #endif

@@ -22,8 +22,7 @@ struct parser {
     char **argv;
     int next; /* index of the next argument */
     struct sl_cli_given *given;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 void sl_cli_list_fini(struct sl_cli_list *list)
@@ -110,17 +109,17 @@ static int refuse_unknown(const struct parser *parser, const char *argument)
     const struct sl_cli_option *closest =
         length < SUGGESTION_BYTES_MIN ? NULL : nearest(parser->cli, name, length);
     if (dashes == 1 && closest == NULL) {
-        snprintf(parser->reason, parser->reason_bytes,
-                 "unknown flag %.80s: flags begin with two dashes (see --help)", argument);
+        sl_reason_set(parser->reason,
+                      "unknown flag %.80s: flags begin with two dashes (see --help)", argument);
     } else if (dashes == 0) {
-        snprintf(parser->reason, parser->reason_bytes,
-                 "unexpected argument \"%.120s\": only flags are accepted (see --help)", argument);
+        sl_reason_set(parser->reason,
+                      "unexpected argument \"%.120s\": only flags are accepted (see --help)",
+                      argument);
     } else if (closest != NULL) {
-        snprintf(parser->reason, parser->reason_bytes,
-                 "unknown flag %.*s; did you mean --%s? (see --help)", (int)(dashes + length),
-                 argument, closest->name);
+        sl_reason_set(parser->reason, "unknown flag %.*s; did you mean --%s? (see --help)",
+                      (int)(dashes + length), argument, closest->name);
     } else {
-        snprintf(parser->reason, parser->reason_bytes, "unknown flag %.80s (see --help)", argument);
+        sl_reason_set(parser->reason, "unknown flag %.80s (see --help)", argument);
     }
     return SL_ERR_INVALID;
 }
@@ -294,9 +293,8 @@ static int append(const struct parser *parser, struct sl_cli_list *list, const c
     if (list->items == NULL) {
         list->items = malloc(((size_t)parser->argc + 1) * sizeof *list->items);
         if (list->items == NULL) {
-            snprintf(parser->reason, parser->reason_bytes, "out of memory for %d arguments",
-                     parser->argc);
-            return SL_ERR_NO_MEMORY;
+            return sl_reason_fail(parser->reason, SL_ERR_NO_MEMORY,
+                                  "out of memory for %d arguments", parser->argc);
         }
     }
     list->items[list->count] = value;
@@ -317,9 +315,8 @@ static int take(const struct parser *parser, const struct sl_cli_option *option,
         return 0;
     }
     write_accepted(option, accepted, sizeof accepted);
-    snprintf(parser->reason, parser->reason_bytes, "%s%s=%.120s: accepts %s", given.dashes,
-             given.source, given.text, accepted);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(parser->reason, SL_ERR_INVALID, "%s%s=%.120s: accepts %s", given.dashes,
+                          given.source, given.text, accepted);
 }
 
 static int parse_argument(struct parser *parser, const char *argument)
@@ -335,9 +332,8 @@ static int parse_argument(struct parser *parser, const char *argument)
         given.text = option->kind == SL_CLI_BOOL ? "true" : take_value(parser);
     }
     if (given.text == NULL) {
-        snprintf(parser->reason, parser->reason_bytes, "--%s needs a value (see --help)",
-                 option->name);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(parser->reason, SL_ERR_INVALID, "--%s needs a value (see --help)",
+                              option->name);
     }
     int err = take(parser, option, given);
     /* A list takes values up to the next argument that looks like a flag; after "--name=" one. */
@@ -381,10 +377,9 @@ static int parse_alias(const struct parser *parser, const struct sl_cli_option *
     }
     const uint32_t value = is_u32 ? *(uint32_t *)option->target : *(bool *)option->target;
     if (err == 0 && before.source != NULL && value != earlier) {
-        snprintf(parser->reason, parser->reason_bytes,
-                 "%s is %.80s, but %s is %.80s; they must agree", before.source, before.text,
-                 option->alias, text);
-        err = SL_ERR_INVALID;
+        err = sl_reason_fail(parser->reason, SL_ERR_INVALID,
+                             "%s is %.80s, but %s is %.80s; they must agree", before.source,
+                             before.text, option->alias, text);
     }
     return err;
 }
@@ -405,7 +400,7 @@ static bool print_and_exit(const struct sl_cli *cli, int argc, char **argv)
     return false;
 }
 
-int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, char *reason, size_t reason_bytes)
+int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reason *reason)
 {
     struct sl_cli_given own[SL_CLI_OPTIONS_MAX];
     struct parser parser = {.cli = cli,
@@ -413,8 +408,7 @@ int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, char *reason, 
                             .argv = argv,
                             .next = 1,
                             .given = cli->given != NULL ? cli->given : own,
-                            .reason = reason,
-                            .reason_bytes = reason_bytes};
+                            .reason = reason};
     sl_assert(cli->option_count <= SL_CLI_OPTIONS_MAX);
     if (print_and_exit(cli, argc, argv)) {
         return SL_CLI_EXIT_OK;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/reason.h"
 
 enum sl_cli_kind {
     SL_CLI_BOOL,     /* bool *: true if given; "--name=false" etc.: sl_number_parse_bool */
@@ -81,8 +82,7 @@ enum sl_cli_result { SL_CLI_RUN = 0, SL_CLI_EXIT_OK = 1 };
  * then variables of flags that are not given. argc 0: variables only. Returns SL_CLI_RUN,
  * SL_CLI_EXIT_OK (--help or --version was printed to stdout), or an error. reason: the flag or
  * variable, its value, what is accepted; lists are then empty. Errors: INVALID, NO_MEMORY. */
-int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, char *reason,
-                 size_t reason_bytes);
+int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reason *reason);
 void sl_cli_list_fini(struct sl_cli_list *list);
 
 #endif

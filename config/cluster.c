@@ -32,8 +32,7 @@ struct sources {
     const struct sl_dmlc *dmlc; /* NULL: not in use */
     struct sl_endpoint_map map; /* empty without a file */
     const char *map_path;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 /* An item's value in one source. */
@@ -50,7 +49,7 @@ static int refuse(const struct sources *sources, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sources->reason, sources->reason_bytes, format, arguments);
+    sl_reason_vset(sources->reason, format, arguments);
     va_end(arguments);
     return SL_ERR_INVALID;
 }
@@ -122,12 +121,12 @@ static int read_flags(struct sources *sources, enum sl_cluster_role program)
     sources->flag_index = flags->task_index;
     sources->flag_role = -1;
     if (flags->ps_hosts != NULL) {
-        err = sl_hosts_append_list(&sources->flag_ps, flags->ps_hosts, "--ps-hosts",
-                                   sources->reason, sources->reason_bytes);
+        err =
+            sl_hosts_append_list(&sources->flag_ps, flags->ps_hosts, "--ps-hosts", sources->reason);
     }
     if (err == 0 && flags->worker_hosts != NULL) {
         err = sl_hosts_count_workers(flags->worker_hosts, "--worker-hosts", &sources->flag_workers,
-                                     sources->reason, sources->reason_bytes);
+                                     sources->reason);
     }
     return err != 0 ? err : read_job_name(sources, program);
 }
@@ -137,7 +136,7 @@ static int read_tf_config(struct sources *sources, enum sl_cluster_role role, co
     if (text == NULL || text[0] == '\0') {
         return 0;
     }
-    int err = sl_tf_config_parse(text, &sources->tf, sources->reason, sources->reason_bytes);
+    int err = sl_tf_config_parse(text, &sources->tf, sources->reason);
     if (err != 0) {
         return err;
     }
@@ -160,8 +159,7 @@ static int read_map(struct sources *sources)
         }
         sources->map_path = SL_ENDPOINT_MAP_DEFAULT;
     }
-    return sl_endpoint_map_read(sources->map_path, &sources->map, sources->reason,
-                                sources->reason_bytes);
+    return sl_endpoint_map_read(sources->map_path, &sources->map, sources->reason);
 }
 
 static int role_of(enum sl_dmlc_role role)
@@ -234,8 +232,8 @@ static int compare_places(const struct sources *sources)
     sl_endpoint_format(first, one, sizeof one);
     sl_endpoint_format(&dmlc->root, other, sizeof other);
     return refuse(sources,
-                  "the coordinator is ps/0 at %s in %s, but a scheduler at %s in "
-                  "DMLC_PS_ROOT_URI; give one of the two",
+                  "the coordinator is ps/0 at %s in %s, but a scheduler at %s in DMLC_PS_ROOT_URI; "
+                  "give one of the two",
                   one,
                   sources->flag_ps.count != 0 ? "--ps-hosts"
                   : sources->tf.ps.count != 0 ? "TF_CONFIG"
@@ -405,10 +403,10 @@ static int check_map(const struct sources *sources, const struct sl_cluster *clu
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(control, text, sizeof text);
-    return refuse(sources,
-                  "%s: no line for ps/%u, which is this process: add \"%s=DATA_URI\", or remove "
-                  "the map",
-                  sources->map_path, cluster->task_index, text + strlen("tcp://"));
+    return refuse(
+        sources,
+        "%s: no line for ps/%u, which is this process: add \"%s=DATA_URI\", or remove the map",
+        sources->map_path, cluster->task_index, text + strlen("tcp://"));
 }
 
 /* Returns the source of the index, for an error text. */
@@ -432,10 +430,9 @@ static int choose_task(const struct sources *sources, int64_t index, struct sl_c
         return 0;
     }
     if (index < 0 && count > 1) {
-        return refuse(sources,
-                      "no task index for this %s of %u: give --task-index, or \"task\" in "
-                      "TF_CONFIG",
-                      role, count);
+        return refuse(
+            sources, "no task index for this %s of %u: give --task-index, or \"task\" in TF_CONFIG",
+            role, count);
     }
     /* The only task of its role, as far as known. */
     index = index < 0 ? 0 : index;
@@ -478,11 +475,11 @@ static int choose(const struct sources *sources, enum sl_cluster_role program,
 
 int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags *flags,
                        const char *tf_config, const struct sl_dmlc *dmlc, struct sl_cluster *out,
-                       char *reason, size_t reason_bytes)
+                       struct sl_reason *reason)
 {
     sl_assert(role == SL_CLUSTER_PS || role == SL_CLUSTER_WORKER);
     sl_assert(flags != NULL);
-    struct sources sources = {.flags = flags, .reason = reason, .reason_bytes = reason_bytes};
+    struct sources sources = {.flags = flags, .reason = reason};
     struct sl_cluster cluster = {.role = role};
     int err = read_sources(&sources, role, tf_config, dmlc);
     err = err != 0 ? err : choose(&sources, role, &cluster);

@@ -18,6 +18,7 @@
 
 #include "core/endpoint.h"
 #include "core/err.h"
+#include "core/reason.h"
 
 struct sl_dmlc;
 
@@ -61,7 +62,7 @@ struct sl_cluster_flags {
  * accepted. Errors: INVALID, NOT_FOUND (the endpoint map), IO, TOO_LARGE, NO_MEMORY. */
 int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags *flags,
                        const char *tf_config, const struct sl_dmlc *dmlc, struct sl_cluster *out,
-                       char *reason, size_t reason_bytes);
+                       struct sl_reason *reason);
 
 /* Returns the candidate coordinator endpoints for struct sl_client_options: the coordinator's; with
  * has_store and no scheduler those of all ps, comma-separated. The caller frees it. NULL: no

@@ -1,6 +1,5 @@
 #include "config/cluster_store_settings.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "config/secret.h"
@@ -12,38 +11,34 @@
 
 struct reading {
     const struct sl_cli_given *url;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 static int refuse(const struct reading *reading, const char *what)
 {
-    (void)snprintf(reading->reason, reading->reason_bytes, "%s%s=%.200s: %s; " ACCEPTED,
-                   reading->url->dashes, reading->url->source, reading->url->text, what);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(reading->reason, SL_ERR_INVALID, "%s%s=%.200s: %s; " ACCEPTED,
+                          reading->url->dashes, reading->url->source, reading->url->text, what);
 }
 
 /* Reads "host:port" up to a comma. Validates it as an endpoint, keeps it as written. */
 static int read_endpoint(const struct reading *reading, const char *text, size_t length,
                          struct sl_cluster_store_settings *out)
 {
-    char why[160];
+    struct sl_reason why;
     struct sl_endpoint endpoint;
     if (out->endpoint_count == SL_CLUSTER_STORE_SETTINGS_ENDPOINTS) {
-        (void)snprintf(why, sizeof why, "more than %d endpoints",
-                       SL_CLUSTER_STORE_SETTINGS_ENDPOINTS);
-        return refuse(reading, why);
+        sl_reason_set(&why, "more than %d endpoints", SL_CLUSTER_STORE_SETTINGS_ENDPOINTS);
+        return refuse(reading, why.text);
     }
     char *written = out->endpoints[out->endpoint_count];
     if (length == 0 || length >= sizeof out->endpoints[0] || memchr(text, '@', length) != NULL) {
-        return refuse(reading,
-                      "an endpoint is missing or too long, or contains a user, which belongs "
-                      "into the file of " USER_FILE);
+        return refuse(reading, "an endpoint is missing or too long, or contains a user, which "
+                               "belongs into the file of " USER_FILE);
     }
     memcpy(written, text, length);
     written[length] = '\0';
-    if (strstr(written, "://") != NULL ||
-        sl_endpoint_parse(written, &endpoint, why, sizeof why) != 0 || endpoint.port == 0) {
+    if (strstr(written, "://") != NULL || sl_endpoint_parse(written, &endpoint, &why) != 0 ||
+        endpoint.port == 0) {
         return refuse(reading, "an endpoint is not host:port");
     }
     out->endpoint_count++;
@@ -100,16 +95,15 @@ static int read_url(const struct reading *reading, struct sl_cluster_store_setti
 }
 
 static int split_user(const char *path, char *line, struct sl_cluster_store_settings *out,
-                      char *reason, size_t reason_bytes)
+                      struct sl_reason *reason)
 {
     char *colon = strchr(line, ':');
     if (colon == NULL || colon == line || (size_t)(colon - line) >= sizeof out->user ||
         strlen(colon + 1) >= sizeof out->password) {
-        (void)snprintf(reason, reason_bytes,
-                       USER_FILE "=%.200s: accepts one line user:password, each of "
-                                 "up to 127 characters",
-                       path);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(
+            reason, SL_ERR_INVALID,
+            USER_FILE "=%.200s: accepts one line user:password, each of up to 127 characters",
+            path);
     }
     *colon = '\0';
     memcpy(out->user, line, (size_t)(colon - line) + 1);
@@ -118,30 +112,28 @@ static int split_user(const char *path, char *line, struct sl_cluster_store_sett
 }
 
 /* Reads the first line of the file. */
-static int read_user(const char *path, struct sl_cluster_store_settings *out, char *reason,
-                     size_t reason_bytes)
+static int read_user(const char *path, struct sl_cluster_store_settings *out,
+                     struct sl_reason *reason)
 {
     char line[sizeof out->user + sizeof out->password + 2] = "";
     size_t count;
-    int err = sl_secret_read_file(USER_FILE "=", path, line, sizeof line - 1, &count, reason,
-                                  reason_bytes);
+    int err = sl_secret_read_file(USER_FILE "=", path, line, sizeof line - 1, &count, reason);
     if (err == 0) {
         line[strcspn(line, "\r\n")] = '\0';
-        err = split_user(path, line, out, reason, reason_bytes);
+        err = split_user(path, line, out, reason);
     }
     explicit_bzero(line, sizeof line);
     return err;
 }
 
 int sl_cluster_store_settings_read(const struct sl_cli_given *url, const char *user_file,
-                                   struct sl_cluster_store_settings *out, char *reason,
-                                   size_t reason_bytes)
+                                   struct sl_cluster_store_settings *out, struct sl_reason *reason)
 {
-    const struct reading reading = {.url = url, .reason = reason, .reason_bytes = reason_bytes};
+    const struct reading reading = {.url = url, .reason = reason};
     struct sl_cluster_store_settings settings = {.is_given = url->source != NULL};
     int err = settings.is_given ? read_url(&reading, &settings) : 0;
     if (err == 0 && settings.is_given && user_file != NULL) {
-        err = read_user(user_file, &settings, reason, reason_bytes);
+        err = read_user(user_file, &settings, reason);
     }
     if (err == 0) {
         *out = settings;

@@ -10,6 +10,7 @@
 #include "config/cli.h"
 #include "core/err.h"
 #include "core/limits.h"
+#include "core/reason.h"
 
 #define SL_CLUSTER_STORE_SETTINGS_ENDPOINTS 9
 
@@ -26,7 +27,6 @@ struct sl_cluster_store_settings {
  * STARLING_CLUSTER_STORE_USER_FILE, whose first line is "user:password"; NULL: none. The file must
  * be private. reason: the flag or variable and what is accepted. Errors: INVALID, NOT_FOUND, IO. */
 int sl_cluster_store_settings_read(const struct sl_cli_given *url, const char *user_file,
-                                   struct sl_cluster_store_settings *out, char *reason,
-                                   size_t reason_bytes);
+                                   struct sl_cluster_store_settings *out, struct sl_reason *reason);
 
 #endif

@@ -29,7 +29,7 @@ bool sl_dmlc_parse_host(const char *text, void *target)
     const bool is_bare_v6 = text[0] != '[' && strchr(text, ':') != NULL;
     (void)snprintf(uri, sizeof uri, is_bare_v6 ? "tcp://[%s]:0" : "tcp://%s:0", text);
     struct sl_endpoint endpoint;
-    if (sl_endpoint_parse(uri, &endpoint, NULL, 0) != 0) {
+    if (sl_endpoint_parse(uri, &endpoint, NULL) != 0) {
         return false;
     }
     memcpy(target, endpoint.host, sizeof endpoint.host);
@@ -54,14 +54,13 @@ bool sl_dmlc_parse_rdma(const char *text, void *target)
 }
 
 /* DMLC_RANK is ps-lite's, for all roles; DMLC_WORKER_ID is BytePS's, for workers. */
-static int check_rank(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes)
+static int check_rank(struct sl_dmlc *dmlc, struct sl_reason *reason)
 {
     const int64_t id = dmlc->role == SL_DMLC_WORKER ? dmlc->worker_id : -1;
     if (dmlc->rank >= 0 && id >= 0 && dmlc->rank != id) {
-        (void)snprintf(reason, reason_bytes,
-                       "DMLC_RANK is %d, but DMLC_WORKER_ID is %d; they must agree",
-                       (int)dmlc->rank, (int)id);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "DMLC_RANK is %d, but DMLC_WORKER_ID is %d; they must agree",
+                              (int)dmlc->rank, (int)id);
     }
     dmlc->rank_variable = dmlc->rank >= 0 ? "DMLC_RANK" : id >= 0 ? "DMLC_WORKER_ID" : NULL;
     dmlc->rank = dmlc->rank >= 0 ? dmlc->rank : id;
@@ -69,7 +68,7 @@ static int check_rank(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes)
 }
 
 /* The size of the job and the endpoint of its scheduler go together. */
-static int check_job(const struct sl_dmlc *dmlc, char *reason, size_t reason_bytes)
+static int check_job(const struct sl_dmlc *dmlc, struct sl_reason *reason)
 {
     const struct {
         const char *name;
@@ -83,37 +82,34 @@ static int check_job(const struct sl_dmlc *dmlc, char *reason, size_t reason_byt
     };
     for (size_t i = 0; dmlc->in_use && i < sizeof needed / sizeof needed[0]; i++) {
         if (!needed[i].is_set) {
-            (void)snprintf(reason, reason_bytes, "%s is not set, but %s is: it accepts %s",
-                           needed[i].name,
-                           dmlc->role != SL_DMLC_ROLE_UNSET ? "DMLC_ROLE" : "DMLC_PS_ROOT_URI",
-                           needed[i].accepted);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(
+                reason, SL_ERR_INVALID, "%s is not set, but %s is: it accepts %s", needed[i].name,
+                dmlc->role != SL_DMLC_ROLE_UNSET ? "DMLC_ROLE" : "DMLC_PS_ROOT_URI",
+                needed[i].accepted);
         }
     }
     return 0;
 }
 
-int sl_dmlc_resolve(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes)
+int sl_dmlc_resolve(struct sl_dmlc *dmlc, struct sl_reason *reason)
 {
     dmlc->in_use = dmlc->role != SL_DMLC_ROLE_UNSET || dmlc->root.host[0] != '\0';
     dmlc->root.port = (uint16_t)dmlc->root_port;
-    int err = check_job(dmlc, reason, reason_bytes);
-    err = err != 0 ? err : check_rank(dmlc, reason, reason_bytes);
+    int err = check_job(dmlc, reason);
+    err = err != 0 ? err : check_rank(dmlc, reason);
     if (err == 0 && dmlc->role == SL_DMLC_WORKER && dmlc->group_size > 1) {
-        (void)snprintf(reason, reason_bytes,
-                       "DMLC_GROUP_SIZE=%u: accepts 1 for a worker, which is one process; a "
-                       "server has so many shards",
-                       dmlc->group_size);
-        err = SL_ERR_INVALID;
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "DMLC_GROUP_SIZE=%u: accepts 1 for a worker, which is one process; a "
+                             "server has so many shards",
+                             dmlc->group_size);
     }
     /* 0 means "no heartbeats" in ps-lite, and "unset" here. */
     if (err == 0 && dmlc->heartbeat_timeout_s != 0 &&
         dmlc->heartbeat_interval_s >= dmlc->heartbeat_timeout_s) {
-        (void)snprintf(reason, reason_bytes,
-                       "PS_HEARTBEAT_INTERVAL=%u: accepts less than PS_HEARTBEAT_TIMEOUT, which "
-                       "is %u",
-                       dmlc->heartbeat_interval_s, dmlc->heartbeat_timeout_s);
-        err = SL_ERR_INVALID;
+        err = sl_reason_fail(
+            reason, SL_ERR_INVALID,
+            "PS_HEARTBEAT_INTERVAL=%u: accepts less than PS_HEARTBEAT_TIMEOUT, which is %u",
+            dmlc->heartbeat_interval_s, dmlc->heartbeat_timeout_s);
     }
     return err;
 }

@@ -8,6 +8,7 @@
 
 #include "core/endpoint.h"
 #include "core/err.h"
+#include "core/reason.h"
 
 enum sl_dmlc_role { SL_DMLC_ROLE_UNSET, SL_DMLC_SCHEDULER, SL_DMLC_SERVER, SL_DMLC_WORKER };
 
@@ -44,7 +45,7 @@ bool sl_dmlc_parse_rdma(const char *text, void *rdma);
 
 /* Resolves: checks the values together and sets in_use, rank and rank_variable. reason: the missing
  * variable, or two that contradict each other. Errors: INVALID. */
-int sl_dmlc_resolve(struct sl_dmlc *dmlc, char *reason, size_t reason_bytes);
+int sl_dmlc_resolve(struct sl_dmlc *dmlc, struct sl_reason *reason);
 
 /* "scheduler", "server", "worker". */
 const char *sl_dmlc_role_name(enum sl_dmlc_role role);
@@ -53,7 +54,7 @@ const char *sl_dmlc_role_name(enum sl_dmlc_role role);
  * address of DMLC_INTERFACE, else the local address of the route to the scheduler. Blocks for name
  * resolution. Errors, with reason: INVALID (no such interface, lists the existing ones), NOT_FOUND
  * (no address of or route to the scheduler; may be temporary), IO. */
-int sl_dmlc_find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYTES], char *reason,
-                      size_t reason_bytes);
+int sl_dmlc_find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYTES],
+                      struct sl_reason *reason);
 
 #endif

@@ -53,14 +53,13 @@ static void name_interfaces(const struct ifaddrs *all, char *text, size_t text_b
     }
 }
 
-static int find_interface(const char *name, char host[SL_LIMIT_ENDPOINT_BYTES], char *reason,
-                          size_t reason_bytes)
+static int find_interface(const char *name, char host[SL_LIMIT_ENDPOINT_BYTES],
+                          struct sl_reason *reason)
 {
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0) {
-        (void)snprintf(reason, reason_bytes, "the network interfaces cannot be listed: %s",
-                       strerror(errno));
-        return SL_ERR_IO;
+        return sl_reason_fail(reason, SL_ERR_IO, "the network interfaces cannot be listed: %s",
+                              strerror(errno));
     }
     bool exists = false;
     const struct sockaddr *best = NULL;
@@ -74,12 +73,11 @@ static int find_interface(const char *name, char host[SL_LIMIT_ENDPOINT_BYTES], 
     if (!exists) {
         char names[256];
         name_interfaces(all, names, sizeof names);
-        (void)snprintf(reason, reason_bytes,
-                       "DMLC_INTERFACE=%s: there is no such network interface; accepts %s", name,
-                       names);
+        sl_reason_set(reason, "DMLC_INTERFACE=%s: there is no such network interface; accepts %s",
+                      name, names);
     } else if (err != 0) {
-        (void)snprintf(reason, reason_bytes,
-                       "DMLC_INTERFACE=%s: it has no address that other machines could use", name);
+        sl_reason_set(reason, "DMLC_INTERFACE=%s: it has no address that other machines could use",
+                      name);
     }
     freeifaddrs(all);
     return err;
@@ -87,24 +85,22 @@ static int find_interface(const char *name, char host[SL_LIMIT_ENDPOINT_BYTES], 
 
 /* Connects a datagram socket, which sends nothing, to find the local address of the route. */
 static int find_route(const struct sl_endpoint *root, char host[SL_LIMIT_ENDPOINT_BYTES],
-                      char *reason, size_t reason_bytes)
+                      struct sl_reason *reason)
 {
     struct sockaddr_storage address;
     socklen_t bytes;
-    char why[256];
-    int err = sl_endpoint_resolve(root, false, &address, &bytes, why, sizeof why);
+    struct sl_reason why;
+    int err = sl_endpoint_resolve(root, false, &address, &bytes, &why);
     if (err != 0) {
-        (void)snprintf(reason, reason_bytes, "DMLC_PS_ROOT_URI=%s: %s", root->host, why);
-        return err;
+        return sl_reason_fail(reason, err, "DMLC_PS_ROOT_URI=%s: %s", root->host, why.text);
     }
     struct sockaddr_storage own = {0};
     socklen_t own_bytes = sizeof own;
     int fd = socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, bytes) != 0 ||
         getsockname(fd, (struct sockaddr *)&own, &own_bytes) != 0) {
-        (void)snprintf(reason, reason_bytes, "DMLC_PS_ROOT_URI=%s: no route to it: %s", root->host,
-                       strerror(errno));
-        err = SL_ERR_NOT_FOUND;
+        err = sl_reason_fail(reason, SL_ERR_NOT_FOUND, "DMLC_PS_ROOT_URI=%s: no route to it: %s",
+                             root->host, strerror(errno));
     }
     if (fd >= 0) {
         (void)close(fd);
@@ -112,15 +108,15 @@ static int find_route(const struct sl_endpoint *root, char host[SL_LIMIT_ENDPOIN
     return err != 0 ? err : write_address((const struct sockaddr *)&own, host);
 }
 
-int sl_dmlc_find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYTES], char *reason,
-                      size_t reason_bytes)
+int sl_dmlc_find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYTES],
+                      struct sl_reason *reason)
 {
     if (dmlc->node_host[0] != '\0') {
         memcpy(host, dmlc->node_host, sizeof dmlc->node_host);
         return 0;
     }
     if (dmlc->interface[0] != '\0') {
-        return find_interface(dmlc->interface, host, reason, reason_bytes);
+        return find_interface(dmlc->interface, host, reason);
     }
-    return find_route(&dmlc->root, host, reason, reason_bytes);
+    return find_route(&dmlc->root, host, reason);
 }

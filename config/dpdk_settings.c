@@ -10,64 +10,61 @@ struct names {
     uint32_t count;
 };
 
-static int add_name(struct names *names, const struct sl_endpoint_device *device, char *reason,
-                    size_t reason_bytes)
+static int add_name(struct names *names, const struct sl_endpoint_device *device,
+                    struct sl_reason *reason)
 {
     for (uint32_t i = 0; i < names->count; i++) {
         if (strcmp(names->items[i], device->name) == 0) {
-            (void)snprintf(reason, reason_bytes, "%s%s: %s is named twice; each device once",
-                           names->given->dashes, names->given->source, device->name);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(reason, SL_ERR_INVALID,
+                                  "%s%s: %s is named twice; each device once", names->given->dashes,
+                                  names->given->source, device->name);
         }
     }
     if (names->count == SL_DPDK_SETTINGS_DEVICES) {
-        (void)snprintf(reason, reason_bytes, "%s%s: more than %d devices", names->given->dashes,
-                       names->given->source, SL_DPDK_SETTINGS_DEVICES);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s%s: more than %d devices",
+                              names->given->dashes, names->given->source, SL_DPDK_SETTINGS_DEVICES);
     }
     memcpy(names->items[names->count++], device->name, sizeof device->name);
     return 0;
 }
 
 /* Appends one or several ';'-separated devices. */
-static int take(struct names *names, const char *text, struct sl_dpdk_settings *out, char *reason,
-                size_t reason_bytes)
+static int take(struct names *names, const char *text, struct sl_dpdk_settings *out,
+                struct sl_reason *reason)
 {
-    char why[384];
+    struct sl_reason why;
     struct sl_endpoint_device device;
     int result;
     const char *at = text;
-    while ((result = sl_endpoint_device_next(&at, &device, why, sizeof why)) == 1) {
-        int err = add_name(names, &device, reason, reason_bytes);
+    while ((result = sl_endpoint_device_next(&at, &device, &why)) == 1) {
+        int err = add_name(names, &device, reason);
         if (err != 0) {
             return err;
         }
         out->first = names->count == 1 ? device : out->first;
     }
     if (result != 0) {
-        (void)snprintf(reason, reason_bytes, "%s%s=%s", names->given->dashes, names->given->source,
-                       why);
+        sl_reason_set(reason, "%s%s=%s", names->given->dashes, names->given->source, why.text);
         return result;
     }
     const size_t used = strlen(out->text);
     const int bytes =
         snprintf(out->text + used, sizeof out->text - used, "%s%s", used == 0 ? "" : ";", text);
     if (bytes < 0 || (size_t)bytes >= sizeof out->text - used) {
-        (void)snprintf(reason, reason_bytes, "%s%s: too long", names->given->dashes,
-                       names->given->source);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s%s: too long", names->given->dashes,
+                              names->given->source);
     }
     return 0;
 }
 
 int sl_dpdk_settings_read(const struct sl_cli_list *devices, const struct sl_cli_given *given,
-                          struct sl_dpdk_settings *out, char *reason, size_t reason_bytes)
+                          struct sl_dpdk_settings *out, struct sl_reason *reason)
 {
     struct names names = {.given = given};
     struct sl_dpdk_settings settings = {.text = ""};
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < devices->count; i++) {
-        err = take(&names, devices->items[i], &settings, reason, reason_bytes);
+        err = take(&names, devices->items[i], &settings, reason);
     }
     if (err == 0) {
         *out = settings;

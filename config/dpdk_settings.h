@@ -3,11 +3,10 @@
 #ifndef SL_CONFIG_DPDK_SETTINGS_H
 #define SL_CONFIG_DPDK_SETTINGS_H
 
-#include <stddef.h>
-
 #include "config/cli.h"
 #include "core/endpoint_device.h"
 #include "core/err.h"
+#include "core/reason.h"
 
 #define SL_DPDK_SETTINGS_DEVICES 64 /* maximum per process */
 
@@ -19,6 +18,6 @@ struct sl_dpdk_settings {
 /* Reads the devices; given: their source. reason: the flag or variable and what is accepted.
  * Errors: INVALID (also a duplicate device), TOO_LARGE. */
 int sl_dpdk_settings_read(const struct sl_cli_list *devices, const struct sl_cli_given *given,
-                          struct sl_dpdk_settings *out, char *reason, size_t reason_bytes);
+                          struct sl_dpdk_settings *out, struct sl_reason *reason);
 
 #endif

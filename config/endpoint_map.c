@@ -23,8 +23,7 @@ struct reader {
     const char *path;
     uint32_t line;
     uint32_t *entry_lines; /* line of each entry, for errors about duplicates */
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 static int refuse(struct reader *reader, int err, const char *format, ...)
@@ -37,13 +36,12 @@ static int refuse(struct reader *reader, int err, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    snprintf(reader->reason, reader->reason_bytes, "%s:%u: %s", reader->path, reader->line, why);
-    return err;
+    return sl_reason_fail(reader->reason, err, "%s:%u: %s", reader->path, reader->line, why);
 }
 
 static int read_failure(const struct reader *reader, int system_errno)
 {
-    snprintf(reader->reason, reader->reason_bytes, "%s: %s", reader->path, strerror(system_errno));
+    sl_reason_set(reader->reason, "%s: %s", reader->path, strerror(system_errno));
     return system_errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
 }
 
@@ -69,9 +67,8 @@ static int read_file(const struct reader *reader, char **out, size_t *out_bytes)
     }
     if (bytes > FILE_BYTES_MAX) {
         free(text);
-        snprintf(reader->reason, reader->reason_bytes, "%s: larger than %zu bytes", reader->path,
-                 FILE_BYTES_MAX);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reader->reason, SL_ERR_TOO_LARGE, "%s: larger than %zu bytes",
+                              reader->path, FILE_BYTES_MAX);
     }
     text[bytes] = '\0';
     *out = text;
@@ -135,10 +132,10 @@ static int check_unique(struct reader *reader, const struct sl_endpoint_map *map
 
 static int parse_endpoint(struct reader *reader, char *text, struct sl_endpoint *out)
 {
-    char why[256];
-    return sl_endpoint_parse(trim(text), out, why, sizeof why) == 0
+    struct sl_reason why;
+    return sl_endpoint_parse(trim(text), out, &why) == 0
                ? 0
-               : refuse(reader, SL_ERR_INVALID, "data endpoint %s", why);
+               : refuse(reader, SL_ERR_INVALID, "data endpoint %s", why.text);
 }
 
 /* Finds the comma between two endpoints. A dpdk device may have arguments with commas, but only
@@ -199,10 +196,10 @@ static int parse_line(struct reader *reader, char *line, struct sl_endpoint_map 
                       line);
     }
     *equals = '\0';
-    char why[256];
+    struct sl_reason why;
     struct sl_endpoint_map_entry entry = {0};
-    if (sl_hosts_parse_control(trim(line), &entry.control, why, sizeof why) != 0) {
-        return refuse(reader, SL_ERR_INVALID, "control endpoint %s", why);
+    if (sl_hosts_parse_control(trim(line), &entry.control, &why) != 0) {
+        return refuse(reader, SL_ERR_INVALID, "control endpoint %s", why.text);
     }
     int err = parse_data(reader, equals + 1, &entry);
     err = err != 0 ? err : check_unique(reader, map, &entry);
@@ -237,10 +234,9 @@ static int parse_text(struct reader *reader, char *text, size_t bytes, struct sl
     return 0;
 }
 
-int sl_endpoint_map_read(const char *path, struct sl_endpoint_map *out, char *reason,
-                         size_t reason_bytes)
+int sl_endpoint_map_read(const char *path, struct sl_endpoint_map *out, struct sl_reason *reason)
 {
-    struct reader reader = {.path = path, .reason = reason, .reason_bytes = reason_bytes};
+    struct reader reader = {.path = path, .reason = reason};
     char *text = NULL;
     size_t bytes = 0;
     int err = read_file(&reader, &text, &bytes);

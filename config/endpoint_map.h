@@ -9,6 +9,7 @@
 
 #include "core/endpoint.h"
 #include "core/err.h"
+#include "core/reason.h"
 
 /* The default path. */
 #define SL_ENDPOINT_MAP_DEFAULT ".endpoint_map"
@@ -27,8 +28,7 @@ struct sl_endpoint_map {
 
 /* Reads the whole file, in the order of its lines. reason: "FILE:LINE: what, accepted". Errors:
  * NOT_FOUND, INVALID, TOO_LARGE (more than SL_LIMIT_PS lines, or 1 MiB), IO, NO_MEMORY. */
-int sl_endpoint_map_read(const char *path, struct sl_endpoint_map *out, char *reason,
-                         size_t reason_bytes);
+int sl_endpoint_map_read(const char *path, struct sl_endpoint_map *out, struct sl_reason *reason);
 void sl_endpoint_map_fini(struct sl_endpoint_map *map);
 
 /* Returns the entry of a control endpoint; NULL: none. */

@@ -77,12 +77,11 @@ void sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags,
     }
 }
 
-int sl_rdma_settings_check(const struct sl_rdma_settings *settings, bool is_asked, char *reason,
-                           size_t reason_bytes)
+int sl_rdma_settings_check(const struct sl_rdma_settings *settings, bool is_asked,
+                           struct sl_reason *reason)
 {
     if (!is_asked || settings->flaw[0] == '\0') {
         return 0;
     }
-    (void)snprintf(reason, reason_bytes, "%s", settings->flaw);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(reason, SL_ERR_INVALID, "%s", settings->flaw);
 }

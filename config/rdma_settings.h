@@ -10,6 +10,7 @@
 
 #include "config/cli.h"
 #include "core/err.h"
+#include "core/reason.h"
 
 struct sl_rdma_settings {
     char device[256];   /* comma-separated names; "": any */
@@ -37,7 +38,7 @@ void sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags,
                            const struct sl_cli_given *given, struct sl_rdma_settings *out);
 
 /* Turns the flaw into an error if RDMA was requested. Errors: INVALID, with the flaw as reason. */
-int sl_rdma_settings_check(const struct sl_rdma_settings *settings, bool is_asked, char *reason,
-                           size_t reason_bytes);
+int sl_rdma_settings_check(const struct sl_rdma_settings *settings, bool is_asked,
+                           struct sl_reason *reason);
 
 #endif

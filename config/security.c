@@ -1,7 +1,6 @@
 #include "config/security.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,48 +11,45 @@ static bool has_tls(const struct sl_security_flags *flags)
     return flags->tls_cert != NULL || flags->tls_key != NULL || flags->tls_ca != NULL;
 }
 
-int sl_security_check_flags(const struct sl_security_flags *flags, char *reason,
-                            size_t reason_bytes)
+int sl_security_check_flags(const struct sl_security_flags *flags, struct sl_reason *reason)
 {
     const char *missing = flags->tls_cert == NULL  ? "--tls-cert"
                           : flags->tls_key == NULL ? "--tls-key"
                           : flags->tls_ca == NULL  ? "--tls-ca"
                                                    : NULL;
     if (has_tls(flags) && missing != NULL) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s is missing: --tls-cert, --tls-key and --tls-ca go together", missing);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "%s is missing: --tls-cert, --tls-key and --tls-ca go together",
+                              missing);
     }
     if (!has_tls(flags) && flags->tls_name != NULL) {
-        (void)snprintf(
-            reason, reason_bytes,
+        return sl_reason_fail(
+            reason, SL_ERR_INVALID,
             "--tls-name %.120s: has no effect without --tls-cert, --tls-key and --tls-ca",
             flags->tls_name);
-        return SL_ERR_INVALID;
     }
     return 0;
 }
 
-static int check_readable(const char *flag, const char *path, char *reason, size_t reason_bytes)
+static int check_readable(const char *flag, const char *path, struct sl_reason *reason)
 {
     if (access(path, R_OK) == 0) {
         return 0;
     }
-    (void)snprintf(reason, reason_bytes, "%s=%.200s: %s", flag, path, strerror(errno));
-    return SL_ERR_NOT_FOUND;
+    return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "%s=%.200s: %s", flag, path, strerror(errno));
 }
 
 /* The TLS library checks the contents of the files. */
-static int resolve_tls(const struct sl_security_flags *flags, struct sl_security *out, char *reason,
-                       size_t reason_bytes)
+static int resolve_tls(const struct sl_security_flags *flags, struct sl_security *out,
+                       struct sl_reason *reason)
 {
-    int err = sl_security_check_flags(flags, reason, reason_bytes);
+    int err = sl_security_check_flags(flags, reason);
     if (err != 0 || !has_tls(flags)) {
         return err;
     }
-    err = check_readable("--tls-cert", flags->tls_cert, reason, reason_bytes);
-    err = err != 0 ? err : check_readable("--tls-key", flags->tls_key, reason, reason_bytes);
-    err = err != 0 ? err : check_readable("--tls-ca", flags->tls_ca, reason, reason_bytes);
+    err = check_readable("--tls-cert", flags->tls_cert, reason);
+    err = err != 0 ? err : check_readable("--tls-key", flags->tls_key, reason);
+    err = err != 0 ? err : check_readable("--tls-ca", flags->tls_ca, reason);
     out->tls = true;
     out->certificate = flags->tls_cert;
     out->key = flags->tls_key;
@@ -63,12 +59,12 @@ static int resolve_tls(const struct sl_security_flags *flags, struct sl_security
 }
 
 int sl_security_resolve(const struct sl_security_flags *flags, struct sl_security *out,
-                        char *reason, size_t reason_bytes)
+                        struct sl_reason *reason)
 {
     struct sl_security security = {0};
-    int err = resolve_tls(flags, &security, reason, reason_bytes);
+    int err = resolve_tls(flags, &security, reason);
     if (err == 0 && flags->secret_file != NULL) {
-        err = sl_secret_read(flags->secret_file, &security.secret, reason, reason_bytes);
+        err = sl_secret_read(flags->secret_file, &security.secret, reason);
     }
     if (err == 0) {
         *out = security;
@@ -78,17 +74,15 @@ int sl_security_resolve(const struct sl_security_flags *flags, struct sl_securit
 }
 
 int sl_security_check_exposure(bool is_allowed, const char *what,
-                               const struct sl_endpoint *endpoint, char *reason,
-                               size_t reason_bytes)
+                               const struct sl_endpoint *endpoint, struct sl_reason *reason)
 {
     if (is_allowed || sl_endpoint_is_loopback(endpoint)) {
         return 0;
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(endpoint, text, sizeof text);
-    (void)snprintf(reason, reason_bytes,
-                   "%s endpoint %s is open to the network, and the cluster has no secret: give "
-                   "--secret-file, or --insecure when the network is trusted",
-                   what, text);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(reason, SL_ERR_INVALID,
+                          "%s endpoint %s is open to the network, and the cluster has no secret: "
+                          "give --secret-file, or --insecure when the network is trusted",
+                          what, text);
 }

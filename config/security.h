@@ -8,6 +8,7 @@
 
 #include "core/endpoint.h"
 #include "core/err.h"
+#include "core/reason.h"
 #include "core/secret.h"
 
 /* Values of the flags; NULL: not given. */
@@ -25,19 +26,17 @@ struct sl_security {
 
 /* Checks that all TLS files are given, or none; does not open them. reason: the missing flag.
  * Errors: INVALID. */
-int sl_security_check_flags(const struct sl_security_flags *flags, char *reason,
-                            size_t reason_bytes);
+int sl_security_check_flags(const struct sl_security_flags *flags, struct sl_reason *reason);
 
 /* Like check_flags; also checks that the TLS files are readable, and reads the secret. reason: the
  * flag or file and what is accepted. Errors: INVALID, NOT_FOUND (a TLS file), those of
  * sl_secret_read. */
 int sl_security_resolve(const struct sl_security_flags *flags, struct sl_security *out,
-                        char *reason, size_t reason_bytes);
+                        struct sl_reason *reason);
 
 /* Refuses an endpoint that other machines can reach, unless there is a secret, or the user allows
  * it (is_allowed). what: "control" or "data", for the reason. Errors: INVALID. */
 int sl_security_check_exposure(bool is_allowed, const char *what,
-                               const struct sl_endpoint *endpoint, char *reason,
-                               size_t reason_bytes);
+                               const struct sl_endpoint *endpoint, struct sl_reason *reason);
 
 #endif

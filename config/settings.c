@@ -1,7 +1,6 @@
 #include "config/settings.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "config/number.h"
@@ -371,8 +370,8 @@ const char *sl_settings_variable(uint32_t *next, bool *is_local)
 }
 
 /* DMLC_GROUP_SIZE: ps-lite counts servers in a process, which are shards here. */
-static int agree_on_reactors(const struct sl_cli *cli, struct sl_settings *settings, char *reason,
-                             size_t reason_bytes)
+static int agree_on_reactors(const struct sl_cli *cli, struct sl_settings *settings,
+                             struct sl_reason *reason)
 {
     const struct sl_dmlc *dmlc = &settings->dmlc;
     const struct sl_cli_given *given = sl_settings_given(cli, &settings->reactors);
@@ -380,19 +379,18 @@ static int agree_on_reactors(const struct sl_cli *cli, struct sl_settings *setti
         return 0;
     }
     if (given->source != NULL && settings->reactors != dmlc->group_size) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s%s is %u, but DMLC_GROUP_SIZE is %u; both are the shards of this "
-                       "process, and must agree",
-                       given->dashes, given->source, settings->reactors, dmlc->group_size);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "%s%s is %u, but DMLC_GROUP_SIZE is %u; both are the shards of this "
+                              "process, and must agree",
+                              given->dashes, given->source, settings->reactors, dmlc->group_size);
     }
     settings->reactors = dmlc->group_size;
     return 0;
 }
 
 /* PS_HEARTBEAT_TIMEOUT is another name of --lease. */
-static int agree_on_lease(const struct sl_cli *cli, struct sl_settings *settings, char *reason,
-                          size_t reason_bytes)
+static int agree_on_lease(const struct sl_cli *cli, struct sl_settings *settings,
+                          struct sl_reason *reason)
 {
     const uint64_t timeout_ns = settings->dmlc.heartbeat_timeout_s * SL_CLOCK_NS_PER_S;
     const struct sl_cli_given *given = sl_settings_given(cli, &settings->lease_ns);
@@ -400,10 +398,9 @@ static int agree_on_lease(const struct sl_cli *cli, struct sl_settings *settings
         return 0;
     }
     if (given->source != NULL && settings->lease_ns != timeout_ns) {
-        (void)snprintf(reason, reason_bytes,
-                       "--lease is %s, but PS_HEARTBEAT_TIMEOUT is %u; they must agree",
-                       given->text, settings->dmlc.heartbeat_timeout_s);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--lease is %s, but PS_HEARTBEAT_TIMEOUT is %u; they must agree",
+                              given->text, settings->dmlc.heartbeat_timeout_s);
     }
     settings->lease_ns = timeout_ns;
     return 0;
@@ -417,7 +414,7 @@ static bool is_of_checkpoint(const struct sl_cli_option *option)
 }
 
 int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl_settings *settings,
-                                       bool orders, char *reason, size_t reason_bytes)
+                                       bool orders, struct sl_reason *reason)
 {
     const struct sl_checkpoint_settings *checkpoint = &settings->checkpoint;
     for (uint32_t i = 0; checkpoint->dir == NULL && i < cli->option_count; i++) {
@@ -428,86 +425,81 @@ int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl
         const bool is_shared = given->source != NULL && given->dashes[0] == '\0';
         if (given->source != NULL && is_of_checkpoint(&cli->options[i]) &&
             !(orders && (is_order || is_shared))) {
-            (void)snprintf(reason, reason_bytes,
-                           "%s%s=%.80s has no effect without --checkpoint-dir (or "
-                           "STARLING_CHECKPOINT_DIR)",
-                           given->dashes, given->source, given->text);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(
+                reason, SL_ERR_INVALID,
+                "%s%s=%.80s has no effect without --checkpoint-dir (or STARLING_CHECKPOINT_DIR)",
+                given->dashes, given->source, given->text);
         }
     }
     if (checkpoint->fallback && checkpoint->restore == SL_CHECKPOINT_RESTORE_NONE) {
-        (void)snprintf(reason, reason_bytes,
-                       "--restore-fallback has no effect without --restore (or STARLING_RESTORE)");
-        return SL_ERR_INVALID;
+        return sl_reason_fail(
+            reason, SL_ERR_INVALID,
+            "--restore-fallback has no effect without --restore (or STARLING_RESTORE)");
     }
     return 0;
 }
 
-static int resolve_server(const struct sl_cli *cli, struct sl_settings *settings, char *reason,
-                          size_t reason_bytes)
+static int resolve_server(const struct sl_cli *cli, struct sl_settings *settings,
+                          struct sl_reason *reason)
 {
     const bool orders = settings->cluster.role == SL_CLUSTER_SCHEDULER;
-    int err = agree_on_reactors(cli, settings, reason, reason_bytes);
-    err = err != 0 ? err : agree_on_lease(cli, settings, reason, reason_bytes);
-    return err != 0
-               ? err
-               : sl_settings_check_checkpoint_flags(cli, settings, orders, reason, reason_bytes);
+    int err = agree_on_reactors(cli, settings, reason);
+    err = err != 0 ? err : agree_on_lease(cli, settings, reason);
+    return err != 0 ? err : sl_settings_check_checkpoint_flags(cli, settings, orders, reason);
 }
 
 /* Of servers and workers. */
 static int resolve_cluster(enum sl_program program, const struct sl_cli *cli,
-                           struct sl_settings *settings, char *reason, size_t reason_bytes)
+                           struct sl_settings *settings, struct sl_reason *reason)
 {
     const struct sl_settings_flags *flags = &settings->flags;
     const struct sl_cli_given *store = sl_settings_given(cli, &flags->cluster_store);
     int err = sl_cluster_resolve(program == SL_PROGRAM_PS ? SL_CLUSTER_PS : SL_CLUSTER_WORKER,
                                  &flags->cluster, flags->tf_config, &settings->dmlc,
-                                 &settings->cluster, reason, reason_bytes);
+                                 &settings->cluster, reason);
     if (err == 0 && program == SL_PROGRAM_PS) {
-        err = resolve_server(cli, settings, reason, reason_bytes);
+        err = resolve_server(cli, settings, reason);
     }
     if (err == 0) {
         err = sl_cluster_store_settings_read(store, flags->cluster_store_user_file,
-                                             &settings->store, reason, reason_bytes);
+                                             &settings->store, reason);
     }
     if (err == 0) {
-        err = sl_security_resolve(&flags->security, &settings->security, reason, reason_bytes);
+        err = sl_security_resolve(&flags->security, &settings->security, reason);
     }
     return err;
 }
 
 int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
-                        struct sl_settings *settings, char *reason, size_t reason_bytes)
+                        struct sl_settings *settings, struct sl_reason *reason)
 {
     const struct sl_settings_flags *flags = &settings->flags;
-    int err = sl_dmlc_resolve(&settings->dmlc, reason, reason_bytes);
+    int err = sl_dmlc_resolve(&settings->dmlc, reason);
     if (err == 0) {
         err = sl_dpdk_settings_read(&flags->dpdk_devices,
                                     sl_settings_given(cli, &flags->dpdk_devices), &settings->dpdk,
-                                    reason, reason_bytes);
+                                    reason);
     }
     if (err == 0) {
         sl_rdma_settings_read(&flags->rdma, sl_settings_given(cli, &flags->rdma.gid_index),
                               &settings->rdma);
     }
     if (err == 0 && program != SL_PROGRAM_DOCTOR) {
-        err = resolve_cluster(program, cli, settings, reason, reason_bytes);
+        err = resolve_cluster(program, cli, settings, reason);
     }
     return err;
 }
 
 int sl_settings_read(enum sl_program program, uint32_t core_count, struct sl_cli cli, int argc,
-                     char **argv, struct sl_settings *settings, char *reason, size_t reason_bytes)
+                     char **argv, struct sl_settings *settings, struct sl_reason *reason)
 {
     struct sl_cli_option options[SL_SETTINGS_OPTIONS_MAX];
     struct sl_cli_given given[SL_SETTINGS_OPTIONS_MAX];
     cli.option_count = sl_settings_options(program, core_count, settings, options);
     cli.options = options;
     cli.given = given;
-    const int result = sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
-    return result != SL_CLI_RUN
-               ? result
-               : sl_settings_resolve(program, &cli, settings, reason, reason_bytes);
+    const int result = sl_cli_parse(&cli, argc, argv, reason);
+    return result != SL_CLI_RUN ? result : sl_settings_resolve(program, &cli, settings, reason);
 }
 
 static const char *unless_empty(const char *text)

@@ -15,6 +15,7 @@
 #include "config/rdma_settings.h"
 #include "config/security.h"
 #include "core/log.h"
+#include "core/reason.h"
 
 /* A bit each: a row of the table may belong to several. */
 enum sl_program {
@@ -76,12 +77,12 @@ uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
  * and the doctor only; the doctor's cluster, store and security stay empty. reason: the sources,
  * their values, what is accepted. Errors: INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
 int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
-                        struct sl_settings *settings, char *reason, size_t reason_bytes);
+                        struct sl_settings *settings, struct sl_reason *reason);
 
 /* Both, for a program without options of its own. Returns as sl_cli_parse. *settings needs fini
  * after an error too. */
 int sl_settings_read(enum sl_program program, uint32_t core_count, struct sl_cli cli, int argc,
-                     char **argv, struct sl_settings *settings, char *reason, size_t reason_bytes);
+                     char **argv, struct sl_settings *settings, struct sl_reason *reason);
 
 /* Fills the options of a client that the settings of a worker determine: all but `coordinator`
  * (sl_cluster_places), `protocol` and `start_timeout_ms`. They point into *settings. */
@@ -94,7 +95,7 @@ void sl_settings_fini(struct sl_settings *settings);
  * scheduler (`orders`) has no directory but starts checkpoints, and may share its environment with
  * servers. Errors: INVALID. */
 int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl_settings *settings,
-                                       bool orders, char *reason, size_t reason_bytes);
+                                       bool orders, struct sl_reason *reason);
 
 /* Returns the source of the value at `target`; its source is NULL if it was not given. */
 const struct sl_cli_given *sl_settings_given(const struct sl_cli *cli, const void *target);

@@ -11,8 +11,7 @@
 #define TEXT_BYTES_MAX ((size_t)8 << 20)
 
 struct parser {
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
     uint32_t chief_count;
     struct sl_tf_config config;
 };
@@ -27,8 +26,7 @@ static int refuse(const struct parser *parser, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    snprintf(parser->reason, parser->reason_bytes, "TF_CONFIG: %s", why);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(parser->reason, SL_ERR_INVALID, "TF_CONFIG: %s", why);
 }
 
 static const char *type_name(const json_t *value)
@@ -79,7 +77,7 @@ static int each_host(struct parser *parser, const char *job, const json_t *hosts
 
 static int take_ps(struct parser *parser, const char *source, const char *host)
 {
-    return sl_hosts_append(&parser->config.ps, host, source, parser->reason, parser->reason_bytes);
+    return sl_hosts_append(&parser->config.ps, host, source, parser->reason);
 }
 
 static int take_worker(struct parser *parser, const char *source, const char *host)
@@ -88,7 +86,7 @@ static int take_worker(struct parser *parser, const char *source, const char *ho
         refuse(parser, "more than %d workers", SL_LIMIT_WORKERS);
         return SL_ERR_TOO_LARGE;
     }
-    int err = sl_hosts_check_worker(host, source, parser->reason, parser->reason_bytes);
+    int err = sl_hosts_check_worker(host, source, parser->reason);
     if (err == 0) {
         parser->config.worker_count++;
     }
@@ -204,10 +202,9 @@ static int parse_document(struct parser *parser, const json_t *document)
     return err != 0 || task == NULL ? err : parse_task(parser, task);
 }
 
-int sl_tf_config_parse(const char *text, struct sl_tf_config *out, char *reason,
-                       size_t reason_bytes)
+int sl_tf_config_parse(const char *text, struct sl_tf_config *out, struct sl_reason *reason)
 {
-    struct parser parser = {.reason = reason, .reason_bytes = reason_bytes};
+    struct parser parser = {.reason = reason};
     const size_t bytes = strnlen(text, TEXT_BYTES_MAX + 1);
     if (bytes > TEXT_BYTES_MAX) {
         refuse(&parser, "longer than %zu bytes", TEXT_BYTES_MAX);

@@ -8,6 +8,7 @@
 
 #include "config/cluster.h"
 #include "config/hosts.h"
+#include "core/reason.h"
 
 struct sl_tf_config {
     struct sl_hosts ps;
@@ -18,8 +19,7 @@ struct sl_tf_config {
 };
 
 /* reason starts with "TF_CONFIG". Errors: INVALID, TOO_LARGE, NO_MEMORY. */
-int sl_tf_config_parse(const char *text, struct sl_tf_config *out, char *reason,
-                       size_t reason_bytes);
+int sl_tf_config_parse(const char *text, struct sl_tf_config *out, struct sl_reason *reason);
 void sl_tf_config_fini(struct sl_tf_config *config);
 
 #endif

@@ -26,7 +26,7 @@ static const char *const schemes[] = {
 };
 
 static int parse_scheme(const char *text, enum sl_endpoint_scheme *out, const char **rest,
-                        char *reason, size_t reason_bytes)
+                        struct sl_reason *reason)
 {
     const char *end = strstr(text, "://");
     if (end == NULL) {
@@ -42,9 +42,9 @@ static int parse_scheme(const char *text, enum sl_endpoint_scheme *out, const ch
             return 0;
         }
     }
-    snprintf(reason, reason_bytes,
-             QUOTE ": unknown scheme; accepted are tcp://, shm://, rdma:// and dpdk://", text);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(
+        reason, SL_ERR_INVALID,
+        QUOTE ": unknown scheme; accepted are tcp://, shm://, rdma:// and dpdk://", text);
 }
 
 static bool parse_port(const char *text, uint16_t *out)
@@ -153,11 +153,10 @@ static const char *parse_host_port(const char *text, struct sl_endpoint *out)
 }
 
 /* Keeps the whole text for the listener, which opens the device. */
-static int parse_device(const char *text, struct sl_endpoint *out, char *reason,
-                        size_t reason_bytes)
+static int parse_device(const char *text, struct sl_endpoint *out, struct sl_reason *reason)
 {
     struct sl_endpoint_device device;
-    int err = sl_endpoint_device_parse(text, true, &device, reason, reason_bytes);
+    int err = sl_endpoint_device_parse(text, true, &device, reason);
     if (err == 0) {
         out->port = device.port;
         memcpy(out->host, device.host, sizeof device.host);
@@ -166,27 +165,26 @@ static int parse_device(const char *text, struct sl_endpoint *out, char *reason,
     return err;
 }
 
-int sl_endpoint_parse(const char *text, struct sl_endpoint *out, char *reason, size_t reason_bytes)
+int sl_endpoint_parse(const char *text, struct sl_endpoint *out, struct sl_reason *reason)
 {
     _Static_assert(HOST_BYTES_MAX == 240, "an error text names it");
     sl_assert(text != NULL);
     struct sl_endpoint parsed = {0};
     const char *rest;
-    int err = parse_scheme(text, &parsed.scheme, &rest, reason, reason_bytes);
+    int err = parse_scheme(text, &parsed.scheme, &rest, reason);
     if (err != 0) {
         return err;
     }
     const bool has_query = strchr(rest, '?') != NULL;
     if (has_query && parsed.scheme == SL_ENDPOINT_DPDK) {
-        err = parse_device(rest, &parsed, reason, reason_bytes);
+        err = parse_device(rest, &parsed, reason);
         *out = err == 0 ? parsed : *out;
         return err;
     }
     const char *wrong =
         has_query ? "only dpdk:// takes a device, and ? behind it" : parse_host_port(rest, &parsed);
     if (wrong != NULL) {
-        snprintf(reason, reason_bytes, QUOTE ": %s", text, wrong);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, QUOTE ": %s", text, wrong);
     }
     *out = parsed;
     return 0;
@@ -218,8 +216,8 @@ bool sl_endpoint_same(const struct sl_endpoint *a, const struct sl_endpoint *b)
 }
 
 int sl_endpoint_resolve(const struct sl_endpoint *endpoint, bool passive,
-                        struct sockaddr_storage *out, socklen_t *out_bytes, char *reason,
-                        size_t reason_bytes)
+                        struct sockaddr_storage *out, socklen_t *out_bytes,
+                        struct sl_reason *reason)
 {
     char port[8];
     snprintf(port, sizeof port, "%u", (unsigned)endpoint->port);
@@ -231,9 +229,8 @@ int sl_endpoint_resolve(const struct sl_endpoint *endpoint, bool passive,
     struct addrinfo *found;
     const int failure = getaddrinfo(endpoint->host, port, &hints, &found);
     if (failure != 0) {
-        snprintf(reason, reason_bytes, "cannot resolve host \"%s\": %s", endpoint->host,
-                 gai_strerror(failure));
-        return SL_ERR_NOT_FOUND;
+        return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "cannot resolve host \"%s\": %s",
+                              endpoint->host, gai_strerror(failure));
     }
     *out = (struct sockaddr_storage){0};
     memcpy(out, found->ai_addr, found->ai_addrlen);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "core/limits.h"
+#include "core/reason.h"
 
 enum sl_endpoint_scheme {
     SL_ENDPOINT_TCP,
@@ -32,8 +33,8 @@ struct sl_endpoint {
 
 /* Parses "host:port", "[v6]:port", both with an optional "scheme://" (default tcp), or the dpdk
  * form above. On error returns INVALID and writes the cause and the accepted forms to
- * reason[reason_bytes]. */
-int sl_endpoint_parse(const char *text, struct sl_endpoint *out, char *reason, size_t reason_bytes);
+ * reason. */
+int sl_endpoint_parse(const char *text, struct sl_endpoint *out, struct sl_reason *reason);
 
 /* "TCP", "shared memory", "RDMA" or "DPDK", for messages. Static storage. */
 const char *sl_endpoint_scheme_name(enum sl_endpoint_scheme scheme);
@@ -50,8 +51,8 @@ bool sl_endpoint_is_loopback(const struct sl_endpoint *endpoint);
 /* Resolves the host to a socket address. Blocks on DNS for names: call before start or on a thread
  * that may block. `passive`: an address to listen on. Errors: NOT_FOUND with the reason. */
 int sl_endpoint_resolve(const struct sl_endpoint *endpoint, bool passive,
-                        struct sockaddr_storage *out, socklen_t *out_bytes, char *reason,
-                        size_t reason_bytes);
+                        struct sockaddr_storage *out, socklen_t *out_bytes,
+                        struct sl_reason *reason);
 
 /* Writes the numeric form of a socket address to *out, scheme tcp. Errors: INVALID if it is neither
  * IPv4 nor IPv6. */

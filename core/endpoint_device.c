@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/err.h"
@@ -230,7 +229,7 @@ static const char *check(const struct parser *parser)
 }
 
 int sl_endpoint_device_parse(const char *text, bool with_port, struct sl_endpoint_device *out,
-                             char *reason, size_t reason_bytes)
+                             struct sl_reason *reason)
 {
     struct sl_endpoint_device parsed = {.mtu = 0};
     struct parser parser = {.out = &parsed, .with_port = with_port};
@@ -246,15 +245,14 @@ int sl_endpoint_device_parse(const char *text, bool with_port, struct sl_endpoin
     wrong = wrong == NULL ? take_query(&parser, query + 1) : wrong;
     wrong = wrong == NULL ? check(&parser) : wrong;
     if (wrong != NULL) {
-        (void)snprintf(reason, reason_bytes, "\"%.120s\": %s", text, wrong);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "\"%.120s\": %s", text, wrong);
     }
     *out = parsed;
     return 0;
 }
 
-int sl_endpoint_device_next(const char **text, struct sl_endpoint_device *out, char *reason,
-                            size_t reason_bytes)
+int sl_endpoint_device_next(const char **text, struct sl_endpoint_device *out,
+                            struct sl_reason *reason)
 {
     char one[SL_LIMIT_ENDPOINT_BYTES];
     const char *at = *text + strspn(*text, "; \t\n");
@@ -263,10 +261,9 @@ int sl_endpoint_device_next(const char **text, struct sl_endpoint_device *out, c
         return 0;
     }
     if (!copy(one, sizeof one, at, bytes)) {
-        (void)snprintf(reason, reason_bytes, "\"%.120s\": longer than 255 bytes", at);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "\"%.120s\": longer than 255 bytes", at);
     }
-    int err = sl_endpoint_device_parse(one, false, out, reason, reason_bytes);
+    int err = sl_endpoint_device_parse(one, false, out, reason);
     *text = at + bytes;
     return err != 0 ? err : 1;
 }

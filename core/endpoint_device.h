@@ -9,10 +9,10 @@
 
 #include <netinet/in.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/limits.h"
+#include "core/reason.h"
 
 struct sl_endpoint_device {
     char name[64];
@@ -28,11 +28,11 @@ struct sl_endpoint_device {
 /* Parses one device. with_port: an endpoint, which requires &port=P too. On error returns INVALID
  * and writes the cause and the accepted form to reason. */
 int sl_endpoint_device_parse(const char *text, bool with_port, struct sl_endpoint_device *out,
-                             char *reason, size_t reason_bytes);
+                             struct sl_reason *reason);
 
 /* Parses the next device of a list separated by ";" and advances *text past it. Returns 1, 0 at the
  * end, or INVALID. */
-int sl_endpoint_device_next(const char **text, struct sl_endpoint_device *out, char *reason,
-                            size_t reason_bytes);
+int sl_endpoint_device_next(const char **text, struct sl_endpoint_device *out,
+                            struct sl_reason *reason);
 
 #endif

@@ -4,20 +4,21 @@
 #include <stdlib.h>
 
 #include "core/log.h"
+#include "core/reason.h"
 #include "net/trace.h"
 #include "net/transport.h"
 #include "reactor/topology.h"
 
-static int resolve(struct sl_join *join, char *reason, size_t reason_bytes)
+static int resolve(struct sl_join *join, struct sl_reason *reason)
 {
     struct sl_settings *settings = &join->settings;
     const struct sl_cli variables_only = {.program = "kv"};
     int err = sl_settings_read(SL_PROGRAM_WORKER, sl_topology_core_count(), variables_only, 0, NULL,
-                               settings, reason, reason_bytes);
+                               settings, reason);
     if (err == 0) {
         const bool is_asked =
             settings->dmlc.in_use && settings->dmlc.rdma != NULL && settings->uses_rdma;
-        err = sl_rdma_settings_check(&settings->rdma, is_asked, reason, reason_bytes);
+        err = sl_rdma_settings_check(&settings->rdma, is_asked, reason);
     }
     if (err == 0) {
         join->coordinator = sl_cluster_places(&settings->cluster, settings->store.is_given);
@@ -39,12 +40,12 @@ static void set_up_log(void)
 
 int sl_join_read(struct sl_join *join)
 {
-    char reason[1024];
+    struct sl_reason reason;
     *join = (struct sl_join){0};
     const struct sl_settings *settings = &join->settings;
-    int err = resolve(join, reason, sizeof reason);
+    int err = resolve(join, &reason);
     if (err != 0) {
-        sl_log_error("kv: %s", reason);
+        sl_log_error("kv: %s", reason.text);
         sl_join_fini(join);
         return err;
     }

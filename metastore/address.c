@@ -11,15 +11,13 @@
 
 struct parser {
     const char *text;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 static int refuse(const struct parser *parser, const char *why)
 {
-    (void)snprintf(parser->reason, parser->reason_bytes, "\"%.200s\": %s; " ACCEPTED, parser->text,
-                   why);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(parser->reason, SL_ERR_INVALID, "\"%.200s\": %s; " ACCEPTED, parser->text,
+                          why);
 }
 
 /* Skips "scheme://"; false: another scheme. */
@@ -35,11 +33,11 @@ static bool skip(const char **text, const char *scheme)
 static int parse_server(const struct parser *parser, const char *text, size_t length,
                         struct sl_etcd_options *etcd)
 {
-    char why[256];
+    struct sl_reason why;
     struct sl_endpoint endpoint;
     if (etcd->server_count == SL_ETCD_SERVERS_MAX) {
-        (void)snprintf(why, sizeof why, "more than %d servers", SL_ETCD_SERVERS_MAX);
-        return refuse(parser, why);
+        sl_reason_set(&why, "more than %d servers", SL_ETCD_SERVERS_MAX);
+        return refuse(parser, why.text);
     }
     char *server = etcd->servers[etcd->server_count];
     if (length >= sizeof etcd->servers[0]) {
@@ -47,8 +45,8 @@ static int parse_server(const struct parser *parser, const char *text, size_t le
     }
     memcpy(server, text, length);
     server[length] = '\0';
-    if (strpbrk(server, "@ ") != NULL ||
-        sl_endpoint_parse(server, &endpoint, why, sizeof why) != 0 || endpoint.port == 0) {
+    if (strpbrk(server, "@ ") != NULL || sl_endpoint_parse(server, &endpoint, &why) != 0 ||
+        endpoint.port == 0) {
         return refuse(parser, "a server is not host:port");
     }
     etcd->server_count++;
@@ -101,10 +99,10 @@ static int parse_http(const struct parser *parser, const char *at, struct sl_met
     return parse_server(parser, at, length, &server);
 }
 
-int sl_metastore_address_parse(const char *text, struct sl_metastore_address *out, char *reason,
-                               size_t reason_bytes)
+int sl_metastore_address_parse(const char *text, struct sl_metastore_address *out,
+                               struct sl_reason *reason)
 {
-    const struct parser parser = {.text = text, .reason = reason, .reason_bytes = reason_bytes};
+    const struct parser parser = {.text = text, .reason = reason};
     struct sl_metastore_address address = {.kind = SL_METASTORE_ADDRESS_NONE};
     const char *at = text;
     int err = 0;

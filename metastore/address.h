@@ -10,6 +10,7 @@
 #ifndef SL_METASTORE_ADDRESS_H
 #define SL_METASTORE_ADDRESS_H
 
+#include "core/reason.h"
 #include "metastore/etcd.h"
 #include "metastore/http_metadata.h"
 
@@ -26,8 +27,8 @@ struct sl_metastore_address {
     char prefix[128];                     /* ETCD: "prefix/", before every key; "": none */
 };
 
-/* Errors: INVALID; reason[reason_bytes] has the cause and what is accepted. */
-int sl_metastore_address_parse(const char *text, struct sl_metastore_address *out, char *reason,
-                               size_t reason_bytes);
+/* Errors: INVALID; reason has the cause and what is accepted. */
+int sl_metastore_address_parse(const char *text, struct sl_metastore_address *out,
+                               struct sl_reason *reason);
 
 #endif

@@ -28,7 +28,7 @@ static void name_log(const struct sl_settings *settings)
 }
 
 static int read_settings(const char *program, int argc, char **argv, struct sl_settings *settings,
-                         char *reason)
+                         struct sl_reason *reason)
 {
     const struct sl_cli cli = {
         .program = program,
@@ -36,11 +36,12 @@ static int read_settings(const char *program, int argc, char **argv, struct sl_s
         .usage = "[options] | doctor [options]",
     };
     return sl_settings_read(SL_PROGRAM_PS, sl_topology_core_count(), cli, argc, argv, settings,
-                            reason, SL_RUN_REASON_BYTES);
+                            reason);
 }
 
 /* Fills the options, which point into *run. */
-static int configure(struct sl_run *run, struct sl_process_options *options, char *reason)
+static int configure(struct sl_run *run, struct sl_process_options *options,
+                     struct sl_reason *reason)
 {
     name_log(&run->settings);
     int err = sl_run_endpoints_fill(run, options, reason);
@@ -90,19 +91,19 @@ static int exit_status(int err)
 
 int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler)
 {
-    char reason[SL_RUN_REASON_BYTES];
+    struct sl_reason reason;
     struct sl_run run = {.directory_lock = -1};
     struct sl_process_options options = {.kv_handler = handler};
     const char *path = argc > 0 ? argv[0] : "starling-ps";
     const char *slash = strrchr(path, '/');
     const char *program = slash == NULL ? path : slash + 1;
-    int result = read_settings(program, argc, argv, &run.settings, reason);
+    int result = read_settings(program, argc, argv, &run.settings, &reason);
     int status = EXIT_SUCCESS;
     if (result == SL_CLI_RUN) {
-        result = configure(&run, &options, reason);
+        result = configure(&run, &options, &reason);
     }
     if (result < 0) {
-        (void)fprintf(stderr, "%s: %s\n", program, reason);
+        (void)fprintf(stderr, "%s: %s\n", program, reason.text);
         status = exit_status(result);
     } else if (result == SL_CLI_RUN) {
         warn(&options);

@@ -61,23 +61,23 @@ static void warn_insecure(const struct sl_process_options *options)
 /* Retries until the start timeout: the scheduler's name may not resolve yet when all processes
  * start together. Errors: DEADLINE, those of sl_dmlc_find_host. */
 static int find_host(const struct sl_settings *settings, char host[SL_LIMIT_ENDPOINT_BYTES],
-                     char *reason)
+                     struct sl_reason *reason)
 {
     const struct sl_clock *clock = sl_clock_system();
     uint64_t until_ns = sl_clock_now_ns(clock) + settings->start_timeout_ns;
-    int err = sl_dmlc_find_host(&settings->dmlc, host, reason, SL_RUN_REASON_BYTES);
+    int err = sl_dmlc_find_host(&settings->dmlc, host, reason);
     for (uint32_t i = 0; err == SL_ERR_NOT_FOUND && sl_clock_now_ns(clock) < until_ns; i++) {
         if (i % 4 == 0) {
-            sl_log_info("%s; retrying", reason);
+            sl_log_info("%s; retrying", reason->text);
         }
         (void)usleep(FIND_HOST_PAUSE_US);
-        err = sl_dmlc_find_host(&settings->dmlc, host, reason, SL_RUN_REASON_BYTES);
+        err = sl_dmlc_find_host(&settings->dmlc, host, reason);
     }
     return err == SL_ERR_NOT_FOUND ? SL_ERR_DEADLINE : err;
 }
 
 int sl_run_endpoints_fill(const struct sl_run *run, struct sl_process_options *options,
-                          char reason[SL_RUN_REASON_BYTES])
+                          struct sl_reason *reason)
 {
     const struct sl_cluster *cluster = &run->settings.cluster;
     options->coordinator = cluster->coordinator;
@@ -101,7 +101,7 @@ int sl_run_endpoints_fill(const struct sl_run *run, struct sl_process_options *o
 }
 
 /* Errors: UNSUPPORTED. */
-static int check_transport(const struct sl_process_options *options, char *reason)
+static int check_transport(const struct sl_process_options *options, struct sl_reason *reason)
 {
     const char *missing =
         options->kind == SL_PROCESS_SCHEDULER ? NULL : sl_builtin_missing(options->data.scheme);
@@ -113,25 +113,24 @@ static int check_transport(const struct sl_process_options *options, char *reaso
     const bool is_rdma = options->data.scheme == SL_ENDPOINT_RDMA;
     const enum sl_endpoint_scheme other = is_rdma ? SL_ENDPOINT_DPDK : SL_ENDPOINT_RDMA;
     const char *also = sl_builtin_missing(other) != NULL ? "" : is_rdma ? ", dpdk" : ", rdma";
-    (void)snprintf(reason, SL_RUN_REASON_BYTES,
-                   "data endpoint %s: %s; accepts tcp, shm%s here (`starling-ps doctor "
-                   "--transport %.*s` has details)",
-                   text, missing, also, (int)strcspn(text, ":"), text);
+    sl_reason_set(reason,
+                  "data endpoint %s: %s; accepts tcp, shm%s here (`starling-ps doctor --transport "
+                  "%.*s` has details)",
+                  text, missing, also, (int)strcspn(text, ":"), text);
     return SL_ERR_UNSUPPORTED;
 }
 
 /* Adds an RDMA or DPDK endpoint beside TCP, at the address of the device. */
 static int settle_beside(const struct sl_run *run, struct sl_process_options *options, bool is_rdma,
-                         char *reason)
+                         struct sl_reason *reason)
 {
     const bool is_dpdk = run->settings.dpdk.text[0] != '\0';
     if (options->has_bypass || options->data.scheme != SL_ENDPOINT_TCP || !(is_rdma || is_dpdk)) {
         return 0;
     }
     if (is_rdma && is_dpdk) {
-        (void)snprintf(reason, SL_RUN_REASON_BYTES,
-                       "RDMA and a --dpdk-device (or STARLING_DPDK_DEVICE) are both given: "
-                       "only one of them is possible beside TCP");
+        sl_reason_set(reason, "RDMA and a --dpdk-device (or STARLING_DPDK_DEVICE) are both given: "
+                              "only one of them is possible beside TCP");
         return SL_ERR_INVALID;
     }
     options->has_bypass = true;
@@ -168,7 +167,8 @@ static void note_unused(const struct sl_run *run, const struct sl_process_option
 
 /* Applies the flags and DMLC variables, unless the endpoint map sets the bypass endpoint. Errors:
  * INVALID. */
-static int settle_bypass(const struct sl_run *run, struct sl_process_options *options, char *reason)
+static int settle_bypass(const struct sl_run *run, struct sl_process_options *options,
+                         struct sl_reason *reason)
 {
     if (options->kind == SL_PROCESS_SCHEDULER) {
         return 0; /* serves no data */
@@ -179,9 +179,9 @@ static int settle_bypass(const struct sl_run *run, struct sl_process_options *op
         sl_log_info("STARLING_RDMA=0 has precedence over --rdma: no RDMA beside TCP");
     }
     if (run->settings.offers_rdma && options->data.scheme == SL_ENDPOINT_SHM) {
-        (void)snprintf(reason, SL_RUN_REASON_BYTES,
-                       "--rdma contradicts the data endpoint %s: RDMA is possible beside TCP only",
-                       text);
+        sl_reason_set(reason,
+                      "--rdma contradicts the data endpoint %s: RDMA is possible beside TCP only",
+                      text);
         return SL_ERR_INVALID;
     }
     note_unused(run, options, text);
@@ -196,12 +196,13 @@ static int settle_bypass(const struct sl_run *run, struct sl_process_options *op
     return sl_rdma_settings_check(&run->settings.rdma,
                                   (is_bypass_rdma && run->settings.uses_rdma) ||
                                       options->data.scheme == SL_ENDPOINT_RDMA,
-                                  reason, SL_RUN_REASON_BYTES);
+                                  reason);
 }
 
 /* Creates the device list of a dpdk endpoint. If no device matches, a bypass endpoint is dropped; a
  * data endpoint is an error. Errors: INVALID, TOO_LARGE, NO_MEMORY. */
-static int settle_dpdk(struct sl_run *run, struct sl_process_options *options, char *reason)
+static int settle_dpdk(struct sl_run *run, struct sl_process_options *options,
+                       struct sl_reason *reason)
 {
     const bool is_bypass = options->has_bypass && options->bypass.scheme == SL_ENDPOINT_DPDK;
     const bool is_data =
@@ -210,24 +211,24 @@ static int settle_dpdk(struct sl_run *run, struct sl_process_options *options, c
         return 0;
     }
     const struct sl_endpoint *endpoint = is_bypass ? &options->bypass : &options->data;
-    char why[512], text[SL_LIMIT_ENDPOINT_BYTES];
-    int err = sl_dpdk_device_list_create(run->settings.dpdk.text, endpoint, &run->devices, why,
-                                         sizeof why);
+    struct sl_reason why;
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    int err = sl_dpdk_device_list_create(run->settings.dpdk.text, endpoint, &run->devices, &why);
     sl_endpoint_format(endpoint, text, sizeof text);
     if (err != 0) {
-        (void)snprintf(reason, SL_RUN_REASON_BYTES, "data endpoint %s: %s", text, why);
+        sl_reason_set(reason, "data endpoint %s: %s", text, why.text);
         return err;
     }
     options->dpdk = sl_dpdk_device_list_options(run->devices);
     if (run->devices != NULL && sl_dpdk_device_list_has(run->devices, endpoint)) {
         return 0;
     }
-    (void)snprintf(reason, SL_RUN_REASON_BYTES,
-                   "data endpoint %s: no device has this address: give it with --dpdk-device "
-                   "DEVICE?addr=%s, or the endpoint dpdk://DEVICE?addr=%s&port=%u",
-                   text, endpoint->host, endpoint->host, endpoint->port);
+    sl_reason_set(reason,
+                  "data endpoint %s: no device has this address: give it with --dpdk-device "
+                  "DEVICE?addr=%s, or the endpoint dpdk://DEVICE?addr=%s&port=%u",
+                  text, endpoint->host, endpoint->host, endpoint->port);
     if (is_bypass) {
-        sl_log_warn("%s: workers connect over the other data endpoint", reason);
+        sl_log_warn("%s: workers connect over the other data endpoint", reason->text);
         options->has_bypass = false;
         return 0;
     }
@@ -235,7 +236,7 @@ static int settle_dpdk(struct sl_run *run, struct sl_process_options *options, c
 }
 
 static int check_endpoints(const struct sl_run *run, const struct sl_process_options *options,
-                           char *reason)
+                           struct sl_reason *reason)
 {
     const bool is_allowed = run->settings.security.secret.byte_count != 0 || run->settings.insecure;
     const struct sl_endpoint *endpoints[ENDPOINTS_MAX];
@@ -244,13 +245,13 @@ static int check_endpoints(const struct sl_run *run, const struct sl_process_opt
     for (uint32_t i = 0; i < count && err == 0; i++) {
         err = sl_security_check_exposure(is_allowed,
                                          endpoints[i] == &options->control ? "control" : "data",
-                                         endpoints[i], reason, SL_RUN_REASON_BYTES);
+                                         endpoints[i], reason);
     }
     return err;
 }
 
 int sl_run_endpoints_check(struct sl_run *run, struct sl_process_options *options,
-                           char reason[SL_RUN_REASON_BYTES])
+                           struct sl_reason *reason)
 {
     int err = settle_bypass(run, options, reason);
     err = err != 0 ? err : check_transport(options, reason);

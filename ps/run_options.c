@@ -92,29 +92,29 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
 }
 
 static int take_directory(struct sl_run *run, const struct sl_process_options *options,
-                          char reason[SL_RUN_REASON_BYTES])
+                          struct sl_reason *reason)
 {
     const struct sl_checkpoint_settings *checkpoint = &run->settings.checkpoint;
     if (options->kind == SL_PROCESS_SCHEDULER) {
         return 0;
     }
-    int err = sl_checkpoint_settings_prepare_dir(checkpoint, reason, SL_RUN_REASON_BYTES);
+    int err = sl_checkpoint_settings_prepare_dir(checkpoint, reason);
     if (err != 0 || options->any_task) {
         return err;
     }
     return sl_checkpoint_settings_lock_dir(checkpoint, options->task_index, &run->directory_lock,
-                                           reason, SL_RUN_REASON_BYTES);
+                                           reason);
 }
 
 int sl_run_options_check(struct sl_run *run, const struct sl_process_options *options,
-                         char reason[SL_RUN_REASON_BYTES])
+                         struct sl_reason *reason)
 {
     struct sl_memory_plan plan;
     int err = take_directory(run, options, reason);
     const char *flaw = sl_process_replica_flaw(options);
     if (err == 0 && flaw != NULL) {
-        (void)snprintf(reason, SL_RUN_REASON_BYTES, "--replicas 1 %s", flaw);
+        sl_reason_set(reason, "--replicas 1 %s", flaw);
         err = SL_ERR_INVALID;
     }
-    return err != 0 ? err : sl_process_memory_plan(options, &plan, reason, SL_RUN_REASON_BYTES);
+    return err != 0 ? err : sl_process_memory_plan(options, &plan, reason);
 }

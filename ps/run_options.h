@@ -7,8 +7,6 @@
 #include "net/transport.h"
 #include "ps/process/process.h"
 
-#define SL_RUN_REASON_BYTES 1024
-
 /* What the process options point into. */
 struct sl_run {
     struct sl_settings settings;
@@ -24,6 +22,6 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
 /* Checks replicas and memory limit. Creates and checks the checkpoint directory, and locks it if
  * the task index is known. Errors, with reason: INVALID, IN_USE. */
 int sl_run_options_check(struct sl_run *run, const struct sl_process_options *options,
-                         char reason[SL_RUN_REASON_BYTES]);
+                         struct sl_reason *reason);
 
 #endif

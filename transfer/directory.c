@@ -67,7 +67,7 @@ static void publish_here(struct sl_transfer_io *io, struct sl_transfer_call *cal
                                         .software = "starling " STARLING_VERSION,
                                         .endpoints = endpoints,
                                         .priority_matrix = settings->matrix};
-    const int err = sl_endpoint_parse(transfer->name, &control, NULL, 0);
+    const int err = sl_endpoint_parse(transfer->name, &control, NULL);
     if (err != 0) {
         sl_transfer_io_answer(call, err, "name %s: no record can be made of it", transfer->name);
         return;
@@ -129,11 +129,10 @@ static void find_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 static int take_address(struct sl_transfer_place *place)
 {
     const char *host = place->record.host;
-    char text[ENDPOINTS_TEXT_BYTES], why[SL_LIMIT_ENDPOINT_BYTES];
+    char text[ENDPOINTS_TEXT_BYTES];
     (void)snprintf(text, sizeof text, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
                    place->record.port);
-    if (strstr(host, "://") != NULL ||
-        sl_endpoint_parse(text, &place->endpoint, why, sizeof why) != 0) {
+    if (strstr(host, "://") != NULL || sl_endpoint_parse(text, &place->endpoint, NULL) != 0) {
         return sl_transfer_fail(SL_ERR_PROTOCOL,
                                 "metadata store: the record of %s has an invalid address, %.200s",
                                 place->record.name, text);

@@ -134,8 +134,7 @@ static void read_next(struct sl_names *names)
 static int take_address(struct sl_names_lookup *lookup)
 {
     struct sl_endpoint endpoint;
-    char why[256];
-    if (sl_endpoint_parse(lookup->name, &endpoint, why, sizeof why) != 0 || endpoint.port == 0) {
+    if (sl_endpoint_parse(lookup->name, &endpoint, NULL) != 0 || endpoint.port == 0) {
         return fail(lookup, SL_ERR_INVALID, "\"%.200s\" is not host:port", lookup->name);
     }
     memcpy(lookup->record.name, lookup->name, sizeof lookup->record.name);
@@ -181,7 +180,7 @@ static bool is_loopback(const struct sl_metastore_address *address)
     }
     server += strspn(server, "/");
     (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(server, "/"), server);
-    return sl_endpoint_parse(name, &endpoint, NULL, 0) == 0 && sl_endpoint_is_loopback(&endpoint);
+    return sl_endpoint_parse(name, &endpoint, NULL) == 0 && sl_endpoint_is_loopback(&endpoint);
 }
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)

@@ -180,7 +180,7 @@ static int take_endpoints(struct sl_transfer_segment *segment,
     segment->endpoint_count = message->endpoint_count;
     for (uint32_t i = 0; i < message->endpoint_count; i++) {
         struct sl_endpoint *to = &segment->endpoints[i];
-        if (sl_endpoint_parse(message->endpoints[i].endpoint, to, NULL, 0) != 0 ||
+        if (sl_endpoint_parse(message->endpoints[i].endpoint, to, NULL) != 0 ||
             (to->scheme == SL_ENDPOINT_SHM && !is_here(message->host))) {
             *to = (struct sl_endpoint){.port = 0};
         }

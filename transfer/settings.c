@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/reason.h"
 #include "net/control/message_transfer.h"
 #include "net/dpdk/device_list.h"
 #include "transfer/error.h"
@@ -38,7 +39,7 @@ int sl_transfer_settings_check_timeout(uint32_t timeout_ms)
 
 int sl_transfer_settings_parse_name(const char *name, struct sl_endpoint *out)
 {
-    char reason[SL_LIMIT_ENDPOINT_BYTES];
+    struct sl_reason reason;
     if (!is_given(name) || strlen(name) >= SL_TRANSFER_NAME_BYTES) {
         return sl_transfer_fail(SL_ERR_INVALID, "a name has 1 to %d characters, \"host:port\"",
                                 SL_TRANSFER_NAME_BYTES - 1);
@@ -47,8 +48,8 @@ int sl_transfer_settings_parse_name(const char *name, struct sl_endpoint *out)
         return sl_transfer_fail(SL_ERR_INVALID, "name %s: give \"host:port\", without a scheme",
                                 name);
     }
-    int err = sl_endpoint_parse(name, out, reason, sizeof reason);
-    return err == 0 ? 0 : sl_transfer_fail(err, "name %s", reason);
+    int err = sl_endpoint_parse(name, out, &reason);
+    return err == 0 ? 0 : sl_transfer_fail(err, "name %s", reason.text);
 }
 
 /* The first address of the host that other hosts may reach; without one, 127.0.0.1. */
@@ -135,7 +136,7 @@ static int add_rdma(struct sl_transfer_settings *out, const struct sl_endpoint *
 static int add_dpdk(struct sl_transfer_settings *out, const struct sl_endpoint *endpoint,
                     const char *devices)
 {
-    char reason[SL_TRANSFER_REASON_BYTES];
+    struct sl_reason reason;
     const char *missing = sl_builtin_missing(SL_ENDPOINT_DPDK);
     if (missing != NULL) {
         return sl_transfer_fail(SL_ERR_UNSUPPORTED, "endpoints: dpdk://%s: %s", endpoint->host,
@@ -145,10 +146,10 @@ static int add_dpdk(struct sl_transfer_settings *out, const struct sl_endpoint *
         return sl_transfer_fail(SL_ERR_INVALID, "endpoints: one dpdk://, not %s too",
                                 endpoint->host);
     }
-    int err = sl_dpdk_device_list_create(devices != NULL ? devices : "", endpoint, &out->dpdk,
-                                         reason, sizeof reason);
+    int err =
+        sl_dpdk_device_list_create(devices != NULL ? devices : "", endpoint, &out->dpdk, &reason);
     if (err != 0) {
-        return sl_transfer_fail(err, "dpdk_device: %s", reason);
+        return sl_transfer_fail(err, "dpdk_device: %s", reason.text);
     }
     if (out->dpdk == NULL || !sl_dpdk_device_list_has(out->dpdk, endpoint)) {
         return sl_transfer_fail(SL_ERR_INVALID,
@@ -164,13 +165,13 @@ static int take_endpoint(struct sl_transfer_settings *out, const char *text,
                          const struct sl_transfer_options *options,
                          const struct sl_devices *devices)
 {
-    char reason[SL_LIMIT_ENDPOINT_BYTES];
+    struct sl_reason reason;
     struct sl_endpoint endpoint;
     if (strcmp(text, "shm://") == 0) {
         return add_standard(out, SL_ENDPOINT_SHM);
     }
-    if (sl_endpoint_parse(text, &endpoint, reason, sizeof reason) != 0) {
-        return sl_transfer_fail(SL_ERR_INVALID, "endpoints: %s", reason);
+    if (sl_endpoint_parse(text, &endpoint, &reason) != 0) {
+        return sl_transfer_fail(SL_ERR_INVALID, "endpoints: %s", reason.text);
     }
     const bool is_rdma = endpoint.scheme == SL_ENDPOINT_RDMA;
     if (!is_rdma && endpoint.scheme != SL_ENDPOINT_DPDK) {
@@ -237,7 +238,7 @@ static int take_endpoints(struct sl_transfer_settings *out,
 /* The files for TLS are those of the engine. */
 static int take_metadata(struct sl_transfer_settings *out, const char *metadata)
 {
-    char reason[SL_TRANSFER_REASON_BYTES];
+    struct sl_reason reason;
     if (metadata == NULL) {
         return 0; /* P2PHANDSHAKE */
     }
@@ -247,8 +248,8 @@ static int take_metadata(struct sl_transfer_settings *out, const char *metadata)
                                 "P2PHANDSHAKE",
                                 metadata);
     }
-    if (sl_metastore_address_parse(metadata, &out->metadata, reason, sizeof reason) != 0) {
-        return sl_transfer_fail(SL_ERR_INVALID, "metadata %s", reason);
+    if (sl_metastore_address_parse(metadata, &out->metadata, &reason) != 0) {
+        return sl_transfer_fail(SL_ERR_INVALID, "metadata %s", reason.text);
     }
     out->metadata.etcd.authority = out->metadata.http.authority = out->tls.authority;
     out->metadata.etcd.certificate = out->metadata.http.certificate = out->tls.certificate;

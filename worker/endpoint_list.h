@@ -4,10 +4,11 @@
 
 #include "core/endpoint.h"
 #include "core/err.h"
+#include "core/reason.h"
 
 /* Parses text into *first and *others (NULL: no others; the caller frees it). Errors, with reason:
  * INVALID, NO_MEMORY. */
 int sl_endpoint_list_parse(const char *text, struct sl_endpoint *first, struct sl_endpoint **others,
-                           uint32_t *other_count, char *reason, size_t reason_bytes);
+                           uint32_t *other_count, struct sl_reason *reason);
 
 #endif

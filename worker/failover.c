@@ -20,14 +20,13 @@ static void move_conns(struct sl_client_io *io, const struct sl_message_ps *ps, 
         struct sl_shard_conn *conn = sl_client_io_conn(io, shard);
         const struct sl_message_ps *now = sl_shard_conn_find_ps(ps, ps_count, conn->ps_task);
         struct sl_shard_address address;
-        char reason[160];
+        struct sl_reason reason;
         if (now == NULL) {
             continue;
         }
-        if (sl_shard_conn_find_address(io->options, ps, ps_count, now, &address, reason,
-                                       sizeof reason) != 0) {
+        if (sl_shard_conn_find_address(io->options, ps, ps_count, now, &address, &reason) != 0) {
             sl_log_warn("%s: the coordinator tells a new endpoint that is none: %s", conn->name,
-                        reason);
+                        reason.text);
             continue;
         }
         sl_shard_conn_set_address(conn, &address);

@@ -29,9 +29,8 @@ static bool can_use(const struct sl_client_io_options *options, enum sl_endpoint
 static bool offers_bypass(const struct sl_client_io_options *options,
                           const struct sl_message_ps *ps, struct sl_endpoint *out)
 {
-    char ignored[160];
     return ps->bypass_endpoint[0] != '\0' && options->transport.tls == NULL &&
-           sl_endpoint_parse(ps->bypass_endpoint, out, ignored, sizeof ignored) == 0 &&
+           sl_endpoint_parse(ps->bypass_endpoint, out, NULL) == 0 &&
            can_use(options, out->scheme) && out->port != 0;
 }
 
@@ -49,36 +48,33 @@ const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *al
 int sl_shard_conn_find_address(const struct sl_client_io_options *options,
                                const struct sl_message_ps *all, uint32_t ps_count,
                                const struct sl_message_ps *of, struct sl_shard_address *out,
-                               char *reason, size_t reason_bytes)
+                               struct sl_reason *reason)
 {
     const struct sl_message_ps *ps = sl_shard_conn_find_ps(all, ps_count, of->primary);
     if (ps == NULL) {
-        snprintf(reason, reason_bytes, "ps/%u, which serves its shards, is not in the cluster",
-                 of->primary);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "ps/%u, which serves its shards, is not in the cluster", of->primary);
     }
     struct sl_shard_address address = {
         .server_task = ps->task_index,
         .first_shard = ps == of ? 0 : ps->shard_count,
     };
-    int err = sl_endpoint_parse(ps->data_endpoint, &address.endpoint, reason, reason_bytes);
+    int err = sl_endpoint_parse(ps->data_endpoint, &address.endpoint, reason);
     if (err != 0) {
         return err;
     }
     const enum sl_endpoint_scheme scheme = address.endpoint.scheme;
     if ((scheme == SL_ENDPOINT_RDMA || scheme == SL_ENDPOINT_DPDK) &&
         options->transport.tls != NULL) {
-        snprintf(reason, reason_bytes,
-                 "%.100s: there is no TLS over %s: give the server a TCP endpoint too",
-                 ps->data_endpoint, sl_endpoint_scheme_name(scheme));
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "%.100s: there is no TLS over %s: give the server a TCP endpoint too",
+                              ps->data_endpoint, sl_endpoint_scheme_name(scheme));
     }
     if (scheme == SL_ENDPOINT_DPDK && options->devices == NULL) {
-        snprintf(reason, reason_bytes,
-                 "%.100s: this process needs a device of its own to get there: --dpdk-device "
-                 "DEVICE?addr=A, or STARLING_DPDK_DEVICE",
-                 ps->data_endpoint);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "%.100s: this process needs a device of its own to get there: "
+                              "--dpdk-device DEVICE?addr=A, or STARLING_DPDK_DEVICE",
+                              ps->data_endpoint);
     }
     if (address.endpoint.scheme == SL_ENDPOINT_TCP && is_on_this_host(options, ps)) {
         address.preferred = address.endpoint;

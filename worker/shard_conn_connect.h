@@ -3,6 +3,7 @@
 #ifndef SL_WORKER_SHARD_CONN_CONNECT_H
 #define SL_WORKER_SHARD_CONN_CONNECT_H
 
+#include "core/reason.h"
 #include "worker/shard_conn.h"
 
 /* Finds the address of the shards of server `of` (one of `all`) for a client with these options.
@@ -13,7 +14,7 @@
 int sl_shard_conn_find_address(const struct sl_client_io_options *options,
                                const struct sl_message_ps *all, uint32_t ps_count,
                                const struct sl_message_ps *of, struct sl_shard_address *out,
-                               char *reason, size_t reason_bytes);
+                               struct sl_reason *reason);
 
 /* Returns the server with that task, or NULL. */
 const struct sl_message_ps *sl_shard_conn_find_ps(const struct sl_message_ps *all,

@@ -127,13 +127,12 @@ static int check_options(const struct sl_client_options *options,
 
 static int copy_devices(struct sl_client_io_options *to, const struct sl_client_options *options)
 {
-    char reason[512];
+    struct sl_reason reason;
     int err = is_given(options->dpdk_device)
-                  ? sl_dpdk_device_list_create(options->dpdk_device, NULL, &to->devices, reason,
-                                               sizeof reason)
+                  ? sl_dpdk_device_list_create(options->dpdk_device, NULL, &to->devices, &reason)
                   : 0;
     if (err != 0) {
-        sl_log_error("client: dpdk_device: %s", reason);
+        sl_log_error("client: dpdk_device: %s", reason.text);
     }
     to->transport.dpdk = sl_dpdk_device_list_options(to->devices);
     return err;
@@ -142,13 +141,13 @@ static int copy_devices(struct sl_client_io_options *to, const struct sl_client_
 static int copy_coordinator(struct sl_client_io_options *to,
                             const struct sl_client_options *options)
 {
-    char reason[160] = "not given";
+    struct sl_reason reason = {.text = "not given"};
     int err = options->coordinator == NULL
                   ? SL_ERR_INVALID
                   : sl_endpoint_list_parse(options->coordinator, &to->coordinator, &to->others,
-                                           &to->other_count, reason, sizeof reason);
+                                           &to->other_count, &reason);
     if (err != 0) {
-        sl_log_error("client: coordinator: %s", reason);
+        sl_log_error("client: coordinator: %s", reason.text);
     }
     return err;
 }
@@ -326,13 +325,12 @@ static void fill_conn(struct sl_client *client, const struct sl_message_ps *ps,
 static int fill_conns(struct sl_client *client, const struct sl_message_ps *ps,
                       struct sl_shard_conn **next)
 {
-    char reason[SL_LIMIT_ENDPOINT_BYTES];
+    struct sl_reason reason;
     struct sl_shard_address address;
-    int err =
-        sl_shard_conn_find_address(&client->io_options, client->cluster.ps,
-                                   client->cluster.ps_count, ps, &address, reason, sizeof reason);
+    int err = sl_shard_conn_find_address(&client->io_options, client->cluster.ps,
+                                         client->cluster.ps_count, ps, &address, &reason);
     if (err != 0) {
-        sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
+        sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason.text);
         return err;
     }
     for (uint32_t shard = 0; shard < ps->shard_count; shard++) {
@@ -349,7 +347,7 @@ static void log_unusable_paths(const struct sl_client *client)
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         struct sl_endpoint bypass;
         if (cluster->ps[i].bypass_endpoint[0] != '\0' &&
-            sl_endpoint_parse(cluster->ps[i].bypass_endpoint, &bypass, NULL, 0) == 0) {
+            sl_endpoint_parse(cluster->ps[i].bypass_endpoint, &bypass, NULL) == 0) {
             offered[bypass.scheme] = true;
         }
     }

@@ -4,16 +4,17 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/reason.h"
 #include "worker/client_internal.h"
 #include "worker/control.h"
 
 int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *client,
                            const struct sl_table_spec *spec, uint32_t timeout_ms)
 {
-    char reason[SL_MESSAGE_TEXT_BYTES];
-    int err = sl_message_check_spec(spec, reason, sizeof reason);
+    struct sl_reason reason;
+    int err = sl_message_check_spec(spec, &reason);
     if (err != 0) {
-        sl_log_error("table %.*s: %s", SL_TABLE_NAME_BYTES - 1, spec->name, reason);
+        sl_log_error("table %.*s: %s", SL_TABLE_NAME_BYTES - 1, spec->name, reason.text);
         return err;
     }
     struct sl_port *port;

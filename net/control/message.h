@@ -9,6 +9,7 @@
 
 #include "core/err.h"
 #include "core/limits.h"
+#include "core/reason.h"
 #include "net/control/message_checkpoint.h"
 #include "net/control/message_transfer.h"
 
@@ -289,11 +290,11 @@ void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_ME
 
 /* Validates a table's specification. On error `reason` gives the field, its value and the accepted
  * range. Errors: INVALID. */
-int sl_message_check_spec(const struct sl_table_spec *spec, char *reason, size_t reason_bytes);
+int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *reason);
 
 /* Returns 0 if both are equal. Errors: EXISTS; `reason` gives the first different field and both
  * values. */
 int sl_message_compare_specs(const struct sl_table_spec *existing,
-                             const struct sl_table_spec *asked, char *reason, size_t reason_bytes);
+                             const struct sl_table_spec *asked, struct sl_reason *reason);
 
 #endif

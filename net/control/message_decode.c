@@ -11,18 +11,16 @@
 #include "net/control/message_memory.h"
 #include "net/control/message_read.h"
 
-#define REASON_BYTES 256
-
 static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
               "kinds are field numbers");
 static_assert((int)SL_MESSAGE_FENCED == (int)STARLING__CONTROL__BODY_FENCED, "likewise");
 
 bool sl_message_is_endpoint(const char *text)
 {
-    char reason[REASON_BYTES];
+    struct sl_reason reason;
     struct sl_endpoint endpoint;
-    if (sl_endpoint_parse(text, &endpoint, reason, sizeof reason) != SL_OK) {
-        sl_log_debug("control message refused: %s", reason);
+    if (sl_endpoint_parse(text, &endpoint, &reason) != SL_OK) {
+        sl_log_debug("control message refused: %s", reason.text);
         return false;
     }
     return holds(endpoint.port != 0, "an endpoint has port 0");

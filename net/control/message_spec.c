@@ -14,30 +14,29 @@
 #define DEVIATIONS_MAX 9.0F
 
 /* Writes the reason and returns INVALID. */
-static int refuse(char *reason, size_t reason_bytes, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static int refuse(struct sl_reason *reason, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static int refuse(char *reason, size_t reason_bytes, const char *format, ...)
+static int refuse(struct sl_reason *reason, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(reason, reason_bytes, format, arguments);
+    sl_reason_vset(reason, format, arguments);
     va_end(arguments);
     return SL_ERR_INVALID;
 }
 
-static int check_name(const char *name, char *reason, size_t reason_bytes)
+static int check_name(const char *name, struct sl_reason *reason)
 {
     size_t length = strnlen(name, SL_TABLE_NAME_BYTES);
     if (length == 0 || length == SL_TABLE_NAME_BYTES) {
-        return refuse(reason, reason_bytes,
-                      "the table's name has %zu bytes%s; accepted are 1 to %d", length,
+        return refuse(reason, "the table's name has %zu bytes%s; accepted are 1 to %d", length,
                       length == 0 ? "" : " or more", SL_TABLE_NAME_BYTES - 1);
     }
     for (size_t i = 0; i < length; i++) {
         unsigned char c = (unsigned char)name[i];
         if (c <= ' ' || c > '~') {
-            return refuse(reason, reason_bytes,
+            return refuse(reason,
                           "byte %zu of the table's name is 0x%02x; accepted is printable ASCII "
                           "without spaces",
                           i, c);
@@ -46,63 +45,59 @@ static int check_name(const char *name, char *reason, size_t reason_bytes)
     return SL_OK;
 }
 
-static int check_shape(const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
+static int check_shape(const struct sl_table_spec *spec, struct sl_reason *reason)
 {
     switch (spec->kind) {
     case SL_TABLE_SPARSE:
         if (spec->dim < 1 || spec->dim > SL_LIMIT_DIM) {
-            return refuse(reason, reason_bytes, "dim is %" PRIu32 "; accepted is 1 to %d",
-                          spec->dim, SL_LIMIT_DIM);
+            return refuse(reason, "dim is %" PRIu32 "; accepted is 1 to %d", spec->dim,
+                          SL_LIMIT_DIM);
         }
         if (spec->length != 0) {
-            return refuse(reason, reason_bytes,
-                          "length is %" PRIu64 "; accepted in a sparse table is 0", spec->length);
+            return refuse(reason, "length is %" PRIu64 "; accepted in a sparse table is 0",
+                          spec->length);
         }
         return SL_OK;
     case SL_TABLE_DENSE:
         if (spec->dim != 0) {
-            return refuse(reason, reason_bytes,
-                          "dim is %" PRIu32 "; accepted in a dense table is 0", spec->dim);
+            return refuse(reason, "dim is %" PRIu32 "; accepted in a dense table is 0", spec->dim);
         }
         if (spec->length < 1 || spec->length > SL_LIMIT_DENSE_ELEMENTS) {
-            return refuse(reason, reason_bytes, "length is %" PRIu64 "; accepted is 1 to %llu",
-                          spec->length, SL_LIMIT_DENSE_ELEMENTS);
+            return refuse(reason, "length is %" PRIu64 "; accepted is 1 to %llu", spec->length,
+                          SL_LIMIT_DENSE_ELEMENTS);
         }
         return SL_OK;
     case SL_TABLE_KV:
         if (spec->dim != 1 && spec->dim != sizeof(float)) {
-            return refuse(reason, reason_bytes,
-                          "dim is %" PRIu32 "; accepted in a KV table is 1 or 4, the bytes of a "
-                          "value",
+            return refuse(reason,
+                          "dim is %" PRIu32
+                          "; accepted in a KV table is 1 or 4, the bytes of a value",
                           spec->dim);
         }
         if (spec->length != 0) {
-            return refuse(reason, reason_bytes,
-                          "length is %" PRIu64 "; accepted in a KV table is 0", spec->length);
+            return refuse(reason, "length is %" PRIu64 "; accepted in a KV table is 0",
+                          spec->length);
         }
         return SL_OK;
     default:
-        return refuse(reason, reason_bytes,
-                      "kind is %d; accepted is 0 (sparse), 1 (dense) or 2 (KV)", (int)spec->kind);
+        return refuse(reason, "kind is %d; accepted is 0 (sparse), 1 (dense) or 2 (KV)",
+                      (int)spec->kind);
     }
 }
 
 /* A KV table only adds or replaces, starts empty, and never waits for workers. */
-static int check_kv(const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
+static int check_kv(const struct sl_table_spec *spec, struct sl_reason *reason)
 {
     if (spec->optimizer.kind != SL_OPTIMIZER_SUM) {
-        return refuse(reason, reason_bytes,
-                      "optimizer.kind is %d; accepted in a KV table is 0 (sum)",
+        return refuse(reason, "optimizer.kind is %d; accepted in a KV table is 0 (sum)",
                       (int)spec->optimizer.kind);
     }
     if (spec->initializer.kind != SL_INITIALIZER_ZEROS) {
-        return refuse(reason, reason_bytes,
-                      "initializer.kind is %d; accepted in a KV table is 0 (zeros)",
+        return refuse(reason, "initializer.kind is %d; accepted in a KV table is 0 (zeros)",
                       (int)spec->initializer.kind);
     }
     if (spec->consistency.mode != SL_CONSISTENCY_ASP) {
-        return refuse(reason, reason_bytes,
-                      "consistency.mode is %d; accepted in a KV table is %d (ASP)",
+        return refuse(reason, "consistency.mode is %d; accepted in a KV table is %d (ASP)",
                       (int)spec->consistency.mode, (int)SL_CONSISTENCY_ASP);
     }
     return SL_OK;
@@ -138,24 +133,23 @@ static bool divides_by_epsilon(enum sl_optimizer_kind kind)
 }
 
 /* Adagrad starts with initial_accumulator: this or epsilon may be 0, but both would give 0 / 0. */
-static int check_division(const struct sl_optimizer_spec *spec, char *reason, size_t reason_bytes)
+static int check_division(const struct sl_optimizer_spec *spec, struct sl_reason *reason)
 {
     const bool is_adagrad =
         spec->kind == SL_OPTIMIZER_ADAGRAD || spec->kind == SL_OPTIMIZER_ADAGRAD_DECAY;
     return is_adagrad && spec->epsilon == 0 && spec->initial_accumulator == 0
-               ? refuse(reason, reason_bytes,
-                        "optimizer.epsilon and optimizer.initial_accumulator are 0; accepted with "
-                        "Adagrad is one of them > 0")
+               ? refuse(reason, "optimizer.epsilon and optimizer.initial_accumulator are 0; "
+                                "accepted with Adagrad is one of them > 0")
                : SL_OK;
 }
 
 /* Fields that the optimizer ignores may be 0, but must still be in range: an invalid value shows
  * that the caller meant another optimizer. */
-static int check_optimizer(const struct sl_optimizer_spec *spec, char *reason, size_t reason_bytes)
+static int check_optimizer(const struct sl_optimizer_spec *spec, struct sl_reason *reason)
 {
     if ((uint32_t)spec->kind >= SL_OPTIMIZER_KIND_COUNT) {
-        return refuse(reason, reason_bytes, "optimizer.kind is %d; accepted is 0 to %d",
-                      (int)spec->kind, SL_OPTIMIZER_KIND_COUNT - 1);
+        return refuse(reason, "optimizer.kind is %d; accepted is 0 to %d", (int)spec->kind,
+                      SL_OPTIMIZER_KIND_COUNT - 1);
     }
     const bool uses_lr = spec->kind != SL_OPTIMIZER_SUM;
     const bool decays = spec->kind == SL_OPTIMIZER_ADAGRAD_DECAY;
@@ -177,99 +171,90 @@ static int check_optimizer(const struct sl_optimizer_spec *spec, char *reason, s
     };
     for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; i++) {
         if (!is_within(&parameters[i])) {
-            return refuse(reason, reason_bytes, "optimizer.%s is %g; accepted is %s",
-                          parameters[i].name, (double)parameters[i].value, parameters[i].accepted);
+            return refuse(reason, "optimizer.%s is %g; accepted is %s", parameters[i].name,
+                          (double)parameters[i].value, parameters[i].accepted);
         }
     }
     if (decays && spec->decay_steps == 0) {
-        return refuse(reason, reason_bytes, "optimizer.decay_steps is 0; accepted is > 0");
+        return refuse(reason, "optimizer.decay_steps is 0; accepted is > 0");
     }
-    return check_division(spec, reason, reason_bytes);
+    return check_division(spec, reason);
 }
 
-static int check_initializer(const struct sl_initializer_spec *spec, char *reason,
-                             size_t reason_bytes)
+static int check_initializer(const struct sl_initializer_spec *spec, struct sl_reason *reason)
 {
     if ((uint32_t)spec->kind >= SL_INITIALIZER_KIND_COUNT) {
-        return refuse(reason, reason_bytes, "initializer.kind is %d; accepted is 0 to %d",
-                      (int)spec->kind, SL_INITIALIZER_KIND_COUNT - 1);
+        return refuse(reason, "initializer.kind is %d; accepted is 0 to %d", (int)spec->kind,
+                      SL_INITIALIZER_KIND_COUNT - 1);
     }
     if (!isfinite(spec->low) || !isfinite(spec->high)) {
         return refuse(
-            reason, reason_bytes,
-            "initializer.low (value, mean) is %g, high (stddev) is %g; accepted is finite",
+            reason, "initializer.low (value, mean) is %g, high (stddev) is %g; accepted is finite",
             (double)spec->low, (double)spec->high);
     }
     if (spec->kind == SL_INITIALIZER_UNIFORM &&
         !(spec->low < spec->high && isfinite(spec->high - spec->low))) {
         return refuse(
-            reason, reason_bytes,
+            reason,
             "initializer.low is %g, high is %g; accepted is low < high with a finite difference",
             (double)spec->low, (double)spec->high);
     }
     bool has_deviation =
         spec->kind == SL_INITIALIZER_NORMAL || spec->kind == SL_INITIALIZER_TRUNCATED_NORMAL;
     if (has_deviation && spec->stddev < 0) {
-        return refuse(reason, reason_bytes, "initializer.stddev is %g; accepted is >= 0",
-                      (double)spec->stddev);
+        return refuse(reason, "initializer.stddev is %g; accepted is >= 0", (double)spec->stddev);
     }
     if (has_deviation && !isfinite(fabsf(spec->mean) + DEVIATIONS_MAX * spec->stddev)) {
         return refuse(
-            reason, reason_bytes,
-            "initializer.mean is %g, stddev is %g; accepted is |mean| + %g stddev up to %g",
+            reason, "initializer.mean is %g, stddev is %g; accepted is |mean| + %g stddev up to %g",
             (double)spec->mean, (double)spec->stddev, (double)DEVIATIONS_MAX, (double)FLT_MAX);
     }
     return SL_OK;
 }
 
-static int check_consistency(const struct sl_consistency_spec *spec, char *reason,
-                             size_t reason_bytes)
+static int check_consistency(const struct sl_consistency_spec *spec, struct sl_reason *reason)
 {
     if ((uint32_t)spec->mode >= SL_CONSISTENCY_MODE_COUNT) {
-        return refuse(reason, reason_bytes, "consistency.mode is %d; accepted is 0 to %d",
-                      (int)spec->mode, SL_CONSISTENCY_MODE_COUNT - 1);
+        return refuse(reason, "consistency.mode is %d; accepted is 0 to %d", (int)spec->mode,
+                      SL_CONSISTENCY_MODE_COUNT - 1);
     }
     if (spec->mode != SL_CONSISTENCY_SSP && spec->staleness != 0) {
-        return refuse(reason, reason_bytes,
-                      "consistency.staleness is %" PRIu32 "; accepted is 0 except with SSP",
+        return refuse(reason, "consistency.staleness is %" PRIu32 "; accepted is 0 except with SSP",
                       spec->staleness);
     }
     if (spec->mode == SL_CONSISTENCY_ASP) {
         return spec->worker_count == 0
                    ? SL_OK
-                   : refuse(reason, reason_bytes,
+                   : refuse(reason,
                             "consistency.worker_count is %" PRIu32 "; accepted with ASP is 0",
                             spec->worker_count);
     }
     if (spec->worker_count < 1 || spec->worker_count > SL_LIMIT_WORKERS) {
-        return refuse(reason, reason_bytes,
-                      "consistency.worker_count is %" PRIu32 "; accepted with %s is 1 to %d",
-                      spec->worker_count, spec->mode == SL_CONSISTENCY_BSP ? "BSP" : "SSP",
-                      SL_LIMIT_WORKERS);
+        return refuse(
+            reason, "consistency.worker_count is %" PRIu32 "; accepted with %s is 1 to %d",
+            spec->worker_count, spec->mode == SL_CONSISTENCY_BSP ? "BSP" : "SSP", SL_LIMIT_WORKERS);
     }
     return SL_OK;
 }
 
-int sl_message_check_spec(const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
+int sl_message_check_spec(const struct sl_table_spec *spec, struct sl_reason *reason)
 {
     sl_assert(spec != NULL);
-    sl_assert(reason != NULL);
-    sl_assert(reason_bytes > 0);
-    int err = check_name(spec->name, reason, reason_bytes);
+    int err = check_name(spec->name, reason);
     if (err == SL_OK) {
-        err = check_shape(spec, reason, reason_bytes);
+        err = check_shape(spec, reason);
     }
     if (err == SL_OK) {
-        err = check_optimizer(&spec->optimizer, reason, reason_bytes);
+        err = check_optimizer(&spec->optimizer, reason);
     }
     if (err == SL_OK) {
-        err = check_initializer(&spec->initializer, reason, reason_bytes);
+        err = check_initializer(&spec->initializer, reason);
     }
     if (err == SL_OK) {
-        err = check_consistency(&spec->consistency, reason, reason_bytes);
+        err = check_consistency(&spec->consistency, reason);
     }
     if (err == SL_OK && spec->kind == SL_TABLE_KV) {
-        err = check_kv(spec, reason, reason_bytes);
+        err = check_kv(spec, reason);
     }
     return err;
 }
@@ -361,16 +346,13 @@ static void print_value(const struct field *field, union value value, char *to, 
 }
 
 int sl_message_compare_specs(const struct sl_table_spec *existing,
-                             const struct sl_table_spec *asked, char *reason, size_t reason_bytes)
+                             const struct sl_table_spec *asked, struct sl_reason *reason)
 {
     sl_assert(existing != NULL);
     sl_assert(asked != NULL);
-    sl_assert(reason != NULL);
-    sl_assert(reason_bytes > 0);
     if (strncmp(existing->name, asked->name, SL_TABLE_NAME_BYTES) != 0) {
-        (void)snprintf(reason, reason_bytes, "name: it is %.63s, asked for is %.63s",
-                       existing->name, asked->name);
-        return SL_ERR_EXISTS;
+        return sl_reason_fail(reason, SL_ERR_EXISTS, "name: it is %.63s, asked for is %.63s",
+                              existing->name, asked->name);
     }
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         union value is = read_field(existing, &fields[i]);
@@ -380,9 +362,9 @@ int sl_message_compare_specs(const struct sl_table_spec *existing,
             char wanted_text[32];
             print_value(&fields[i], is, is_text, sizeof is_text);
             print_value(&fields[i], wanted, wanted_text, sizeof wanted_text);
-            (void)snprintf(reason, reason_bytes, "table %.63s exists with %s %s, asked for is %s",
-                           existing->name, fields[i].name, is_text, wanted_text);
-            return SL_ERR_EXISTS;
+            return sl_reason_fail(reason, SL_ERR_EXISTS,
+                                  "table %.63s exists with %s %s, asked for is %s", existing->name,
+                                  fields[i].name, is_text, wanted_text);
         }
     }
     return SL_OK;

@@ -125,7 +125,7 @@ static bool follow_redirect(struct sl_session *session, const char *endpoint)
 {
     struct sl_endpoint where;
     if (!session->options.follows || endpoint[0] == '\0' ||
-        sl_endpoint_parse(endpoint, &where, NULL, 0) != 0 ||
+        sl_endpoint_parse(endpoint, &where, NULL) != 0 ||
         where.scheme != session->options.endpoint.scheme) {
         return false;
     }

@@ -24,17 +24,16 @@ static bool has_name(const struct sl_dpdk_device_list *list, const char *name)
 }
 
 static int add(struct sl_dpdk_device_list *list, const struct sl_endpoint_device *said,
-               char *reason, size_t reason_bytes)
+               struct sl_reason *reason)
 {
     const uint32_t count = list->options.device_count;
     if (count == SL_DPDK_DEVICE_LIST_MAX) {
-        (void)snprintf(reason, reason_bytes, "more than %d devices of DPDK's",
-                       SL_DPDK_DEVICE_LIST_MAX);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "more than %d devices of DPDK's",
+                              SL_DPDK_DEVICE_LIST_MAX);
     }
     if (has_name(list, said->name)) {
-        (void)snprintf(reason, reason_bytes, "%s is named twice; each device once", said->name);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "%s is named twice; each device once",
+                              said->name);
     }
     struct sl_endpoint_device *kept = &list->said[count];
     *kept = *said;
@@ -53,28 +52,26 @@ static int add(struct sl_dpdk_device_list *list, const struct sl_endpoint_device
 /* Adds the endpoint's device, which comes first: a listener on the unspecified address announces
  * the first device's address. */
 static int add_endpoints(struct sl_dpdk_device_list *list, const char *text,
-                         const struct sl_endpoint *listens, char *reason, size_t reason_bytes)
+                         const struct sl_endpoint *listens, struct sl_reason *reason)
 {
     struct sl_endpoint_device own, other;
-    char ignored[8];
-    int err = sl_endpoint_device_parse(listens->device, true, &own, reason, reason_bytes);
+    int err = sl_endpoint_device_parse(listens->device, true, &own, reason);
     bool is_said = false;
-    while (err == 0 && sl_endpoint_device_next(&text, &other, ignored, sizeof ignored) == 1) {
+    while (err == 0 && sl_endpoint_device_next(&text, &other, NULL) == 1) {
         is_said = is_said || strcmp(own.name, other.name) == 0;
     }
-    return err != 0 || is_said ? err : add(list, &own, reason, reason_bytes);
+    return err != 0 || is_said ? err : add(list, &own, reason);
 }
 
 static int fill(struct sl_dpdk_device_list *list, const char *text,
-                const struct sl_endpoint *listens, char *reason, size_t reason_bytes)
+                const struct sl_endpoint *listens, struct sl_reason *reason)
 {
     struct sl_endpoint_device said;
     int result = listens == NULL || listens->device[0] == '\0'
                      ? 0
-                     : add_endpoints(list, text, listens, reason, reason_bytes);
-    while (result == 0 &&
-           (result = sl_endpoint_device_next(&text, &said, reason, reason_bytes)) == 1) {
-        result = add(list, &said, reason, reason_bytes);
+                     : add_endpoints(list, text, listens, reason);
+    while (result == 0 && (result = sl_endpoint_device_next(&text, &said, reason)) == 1) {
+        result = add(list, &said, reason);
         if (result != 0) {
             return result;
         }
@@ -84,15 +81,14 @@ static int fill(struct sl_dpdk_device_list *list, const char *text,
 }
 
 int sl_dpdk_device_list_create(const char *text, const struct sl_endpoint *listens,
-                               struct sl_dpdk_device_list **out, char *reason, size_t reason_bytes)
+                               struct sl_dpdk_device_list **out, struct sl_reason *reason)
 {
     struct sl_dpdk_device_list *list = calloc(1, sizeof *list);
     if (list == NULL) {
-        (void)snprintf(reason, reason_bytes, "out of memory");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     list->options.devices = list->devices;
-    int err = fill(list, text, listens, reason, reason_bytes);
+    int err = fill(list, text, listens, reason);
     if (err != 0 || list->options.device_count == 0) {
         free(list);
         list = NULL;

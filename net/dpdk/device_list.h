@@ -5,6 +5,7 @@
 
 #include "core/endpoint.h"
 #include "core/endpoint_device.h"
+#include "core/reason.h"
 #include "net/dpdk/dpdk.h"
 
 #define SL_DPDK_DEVICE_LIST_MAX 64
@@ -17,7 +18,7 @@ struct sl_dpdk_device_list;
  * port base. *out is NULL if there is no device. Errors: INVALID, TOO_LARGE, with a reason;
  * NO_MEMORY. */
 int sl_dpdk_device_list_create(const char *text, const struct sl_endpoint *listens,
-                               struct sl_dpdk_device_list **out, char *reason, size_t reason_bytes);
+                               struct sl_dpdk_device_list **out, struct sl_reason *reason);
 void sl_dpdk_device_list_destroy(struct sl_dpdk_device_list **list);
 
 /* Assigns the devices to the reactors first to first + count - 1. */

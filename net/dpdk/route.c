@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/reason.h"
 
 /* Addresses */
 
@@ -31,10 +32,10 @@ int sl_dpdk_route_parse(const struct sl_endpoint *endpoint, bool passive, struct
 {
     struct sockaddr_storage address;
     socklen_t bytes;
-    char reason[256];
-    int err = sl_endpoint_resolve(endpoint, passive, &address, &bytes, reason, sizeof reason);
+    struct sl_reason reason;
+    int err = sl_endpoint_resolve(endpoint, passive, &address, &bytes, &reason);
     if (err != 0) {
-        sl_log_error("dpdk: %s: %s", endpoint->host, reason);
+        sl_log_error("dpdk: %s: %s", endpoint->host, reason.text);
         return err;
     }
     if (address.ss_family == AF_INET6) {

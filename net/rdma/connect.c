@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "core/reason.h"
 #include "net/rdma/address.h"
 #include "net/rdma/conn.h"
 #include "net/rdma/end.h"
@@ -48,13 +49,12 @@ static void set_ack_timeout(struct sl_rdma_conn *conn)
 
 static int resolve(struct sl_rdma_conn *conn, struct sockaddr_storage *to)
 {
-    char reason[256];
+    struct sl_reason reason;
     socklen_t bytes;
-    int err =
-        sl_endpoint_resolve(&conn->connect.endpoint, false, to, &bytes, reason, sizeof reason);
+    int err = sl_endpoint_resolve(&conn->connect.endpoint, false, to, &bytes, &reason);
     if (err != 0) {
         sl_transport_warn(&conn->rdma->base, "cannot connect to %s: %s",
-                          conn->connect.endpoint.host, reason);
+                          conn->connect.endpoint.host, reason.text);
     }
     return err;
 }

@@ -9,6 +9,7 @@
 
 #include "core/list.h"
 #include "core/log.h"
+#include "core/reason.h"
 #include "net/rdma/access.h"
 #include "net/rdma/address.h"
 #include "net/rdma/conn.h"
@@ -220,11 +221,11 @@ static int err_of(int error)
 static int find_address(struct sl_rdma *rdma, const struct sl_endpoint *endpoint,
                         struct sockaddr_storage *out)
 {
-    char reason[256];
+    struct sl_reason reason;
     socklen_t bytes;
-    int err = sl_endpoint_resolve(endpoint, true, out, &bytes, reason, sizeof reason);
+    int err = sl_endpoint_resolve(endpoint, true, out, &bytes, &reason);
     if (err != 0) {
-        sl_log_error("cannot listen on %s: %s", endpoint->host, reason);
+        sl_log_error("cannot listen on %s: %s", endpoint->host, reason.text);
         return err;
     }
     if (!sl_rdma_address_is_any(out)) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/reason.h"
 #include "net/tcp/receive.h"
 #include "net/tcp/send.h"
 #include "net/tcp/socket.h"
@@ -241,10 +242,10 @@ static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags
 static int open_socket(struct sl_tcp *tcp, const struct sl_endpoint *endpoint,
                        struct sockaddr_storage *address, socklen_t *address_bytes, int *out_fd)
 {
-    char reason[256];
-    int err = sl_endpoint_resolve(endpoint, false, address, address_bytes, reason, sizeof reason);
+    struct sl_reason reason;
+    int err = sl_endpoint_resolve(endpoint, false, address, address_bytes, &reason);
     if (err != 0) {
-        sl_transport_warn(&tcp->base, "cannot connect to %s: %s", endpoint->host, reason);
+        sl_transport_warn(&tcp->base, "cannot connect to %s: %s", endpoint->host, reason.text);
         return err;
     }
     err = sl_tcp_socket_open(tcp, address->ss_family, out_fd);

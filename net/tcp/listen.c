@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/reason.h"
 #include "net/base/fd.h"
 #include "net/tcp/conn.h"
 #include "net/tcp/socket.h"
@@ -109,13 +110,14 @@ static void on_accept(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 static int open_socket(struct sl_tcp *tcp, const struct sl_endpoint *endpoint,
                        struct sl_endpoint *bound, int *out_fd)
 {
-    char text[SL_LIMIT_ENDPOINT_BYTES], reason[256];
+    struct sl_reason reason;
+    char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(endpoint, text, sizeof text);
     struct sockaddr_storage address;
     socklen_t address_bytes;
-    int err = sl_endpoint_resolve(endpoint, true, &address, &address_bytes, reason, sizeof reason);
+    int err = sl_endpoint_resolve(endpoint, true, &address, &address_bytes, &reason);
     if (err != 0) {
-        sl_log_error("cannot listen on %s: %s", text, reason);
+        sl_log_error("cannot listen on %s: %s", text, reason.text);
         return err;
     }
     int fd;

@@ -136,7 +136,7 @@ int sl_tcp_socket_bind(int fd, const char *local)
     socklen_t bytes;
     (void)snprintf(from.host, sizeof from.host, "%s", local);
     (void)set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1); /* else it runs out of ports early */
-    return sl_endpoint_resolve(&from, true, &address, &bytes, NULL, 0) == 0 &&
+    return sl_endpoint_resolve(&from, true, &address, &bytes, NULL) == 0 &&
                    bind(fd, (const struct sockaddr *)&address, bytes) == 0
                ? 0
                : SL_ERR_NOT_FOUND;

@@ -31,47 +31,46 @@ static uint64_t number_of(const char *name)
 }
 
 int sl_checkpoint_directory_path(const char *directory, uint64_t number, const char *name,
-                                 char *path, char *reason, size_t reason_bytes)
+                                 char *path, struct sl_reason *reason)
 {
     char subdir[SL_DISK_NAME_BYTES];
     char inner[2 * SL_DISK_NAME_BYTES];
     subdir_name(number, subdir);
     if (name == NULL) {
-        return sl_disk_join(directory, subdir, path, reason, reason_bytes);
+        return sl_disk_join(directory, subdir, path, reason);
     }
     (void)snprintf(inner, sizeof inner, "%s/%.255s", subdir, name);
-    return sl_disk_join(directory, inner, path, reason, reason_bytes);
+    return sl_disk_join(directory, inner, path, reason);
 }
 
 /* One manifest */
 
 int sl_checkpoint_directory_manifest(const struct sl_disk *disk, const char *directory,
                                      uint64_t number, struct sl_checkpoint_manifest *out,
-                                     char *reason, size_t reason_bytes)
+                                     struct sl_reason *reason)
 {
     char path[SL_DISK_PATH_BYTES];
-    char why[256];
+    struct sl_reason why;
     char *text;
     size_t bytes;
-    int err = sl_checkpoint_directory_path(directory, number, SL_CHECKPOINT_MANIFEST_NAME, path,
-                                           reason, reason_bytes);
+    int err =
+        sl_checkpoint_directory_path(directory, number, SL_CHECKPOINT_MANIFEST_NAME, path, reason);
     if (err == 0) {
-        err = sl_disk_load(disk, path, SL_CHECKPOINT_MANIFEST_BYTES_MAX, &text, &bytes, reason,
-                           reason_bytes);
+        err = sl_disk_load(disk, path, SL_CHECKPOINT_MANIFEST_BYTES_MAX, &text, &bytes, reason);
         err = err == SL_ERR_TOO_LARGE ? SL_ERR_CORRUPT : err;
     }
     if (err != 0) {
         return err;
     }
-    err = sl_checkpoint_manifest_decode(text, bytes, out, why, sizeof why);
+    err = sl_checkpoint_manifest_decode(text, bytes, out, &why);
     free(text);
     if (err == 0 && out->number != number) {
-        (void)snprintf(why, sizeof why, "it is the manifest of checkpoint %" PRIu64, out->number);
+        sl_reason_set(&why, "it is the manifest of checkpoint %" PRIu64, out->number);
         sl_checkpoint_manifest_fini(out);
         err = SL_ERR_CORRUPT;
     }
     if (err != 0) {
-        (void)snprintf(reason, reason_bytes, "%s: %s", path, why);
+        sl_reason_set(reason, "%s: %s", path, why.text);
     }
     return err;
 }
@@ -79,11 +78,10 @@ int sl_checkpoint_directory_manifest(const struct sl_disk *disk, const char *dir
 /* Listing */
 
 static int read_state(const struct sl_disk *disk, const char *directory,
-                      struct sl_checkpoint_found *found, char *reason, size_t reason_bytes)
+                      struct sl_checkpoint_found *found, struct sl_reason *reason)
 {
     struct sl_checkpoint_manifest manifest;
-    int err = sl_checkpoint_directory_manifest(disk, directory, found->number, &manifest, reason,
-                                               reason_bytes);
+    int err = sl_checkpoint_directory_manifest(disk, directory, found->number, &manifest, reason);
     if (err == SL_ERR_NO_MEMORY || err == SL_ERR_TOO_LARGE) {
         return err;
     }
@@ -105,17 +103,16 @@ static int by_number(const void *one, const void *other)
 }
 
 static int list_numbers(const struct sl_disk *disk, const char *directory,
-                        struct sl_checkpoint_list *out, char *reason, size_t reason_bytes)
+                        struct sl_checkpoint_list *out, struct sl_reason *reason)
 {
     struct sl_disk_names names;
-    int err = sl_disk_list(disk, directory, &names, reason, reason_bytes);
+    int err = sl_disk_list(disk, directory, &names, reason);
     if (err != 0) {
         return err;
     }
     struct sl_checkpoint_list list = {.items = calloc(names.count + 1, sizeof *list.items)};
     if (list.items == NULL) {
-        (void)snprintf(reason, reason_bytes, "no memory to list %s", directory);
-        err = SL_ERR_NO_MEMORY;
+        err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory to list %s", directory);
     }
     for (uint32_t i = 0; err == 0 && i < names.count; i++) {
         const uint64_t number = names.items[i].is_subdir ? number_of(names.items[i].name) : 0;
@@ -133,15 +130,15 @@ static int list_numbers(const struct sl_disk *disk, const char *directory,
 }
 
 int sl_checkpoint_directory_list(const struct sl_disk *disk, const char *directory,
-                                 struct sl_checkpoint_list *out, char *reason, size_t reason_bytes)
+                                 struct sl_checkpoint_list *out, struct sl_reason *reason)
 {
     struct sl_checkpoint_list list;
-    int err = list_numbers(disk, directory, &list, reason, reason_bytes);
+    int err = list_numbers(disk, directory, &list, reason);
     if (err != 0) {
         return err;
     }
     for (uint32_t i = 0; err == 0 && i < list.count; i++) {
-        err = read_state(disk, directory, &list.items[i], reason, reason_bytes);
+        err = read_state(disk, directory, &list.items[i], reason);
     }
     if (err != 0) {
         sl_checkpoint_list_fini(&list);
@@ -181,13 +178,12 @@ uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_
 /* Publish */
 
 static int set_base(const struct sl_disk *disk, const char *directory,
-                    struct sl_checkpoint_manifest *manifest, char *reason, size_t reason_bytes)
+                    struct sl_checkpoint_manifest *manifest, struct sl_reason *reason)
 {
     struct sl_checkpoint_manifest base;
     manifest->base_id = 0;
     if (manifest->base != 0) {
-        int err = sl_checkpoint_directory_manifest(disk, directory, manifest->base, &base, reason,
-                                                   reason_bytes);
+        int err = sl_checkpoint_directory_manifest(disk, directory, manifest->base, &base, reason);
         if (err != 0) {
             return err;
         }
@@ -201,32 +197,29 @@ static int set_base(const struct sl_disk *disk, const char *directory,
 int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *directory,
                                     struct sl_checkpoint_manifest *manifest,
                                     struct sl_checkpoint_shard_range range, uint32_t writer,
-                                    char *reason, size_t reason_bytes)
+                                    struct sl_reason *reason)
 {
     char subdir[SL_DISK_PATH_BYTES];
     char part[SL_DISK_NAME_BYTES];
     size_t bytes;
-    int err = set_base(disk, directory, manifest, reason, reason_bytes);
+    int err = set_base(disk, directory, manifest, reason);
     if (err == 0) {
-        err = sl_checkpoint_directory_check_files(disk, directory, manifest, range, NULL, reason,
-                                                  reason_bytes);
+        err = sl_checkpoint_directory_check_files(disk, directory, manifest, range, NULL, reason);
     }
     if (err == 0) {
-        err = sl_checkpoint_directory_path(directory, manifest->number, NULL, subdir, reason,
-                                           reason_bytes);
+        err = sl_checkpoint_directory_path(directory, manifest->number, NULL, subdir, reason);
     }
     if (err != 0) {
         return err;
     }
     char *text = sl_checkpoint_manifest_encode(manifest, &bytes);
     if (text == NULL) {
-        (void)snprintf(reason, reason_bytes, "no memory to write the manifest of %s", subdir);
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory to write the manifest of %s",
+                              subdir);
     }
     (void)snprintf(part, sizeof part, SL_CHECKPOINT_MANIFEST_NAME SL_CHECKPOINT_PART_SUFFIX "%u",
                    writer);
-    err = sl_disk_replace(disk, subdir, SL_CHECKPOINT_MANIFEST_NAME, part, text, bytes, reason,
-                          reason_bytes);
+    err = sl_disk_replace(disk, subdir, SL_CHECKPOINT_MANIFEST_NAME, part, text, bytes, reason);
     free(text);
     return err;
 }

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/reason.h"
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/manifest.h"
 
@@ -51,7 +52,7 @@ struct sl_checkpoint_list {
 /* Lists all checkpoints. Errors, with a reason: NOT_FOUND (no such directory), TOO_LARGE,
  * NO_MEMORY, IO. */
 int sl_checkpoint_directory_list(const struct sl_disk *disk, const char *directory,
-                                 struct sl_checkpoint_list *out, char *reason, size_t reason_bytes);
+                                 struct sl_checkpoint_list *out, struct sl_reason *reason);
 void sl_checkpoint_list_fini(struct sl_checkpoint_list *list);
 
 /* A directory without an undamaged manifest whose number exceeds the newest manifest's by more than
@@ -66,7 +67,7 @@ uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_
  * has another number), VERSION, NO_MEMORY, IO. */
 int sl_checkpoint_directory_manifest(const struct sl_disk *disk, const char *directory,
                                      uint64_t number, struct sl_checkpoint_manifest *out,
-                                     char *reason, size_t reason_bytes);
+                                     struct sl_reason *reason);
 
 /* The manifests needed to restore a checkpoint: a full one, then its incrementals in order. */
 struct sl_checkpoint_chain {
@@ -82,16 +83,15 @@ struct sl_checkpoint_chain {
 int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *directory,
                                   uint64_t number, struct sl_checkpoint_shard_range range,
                                   const struct sl_checkpoint_report *report,
-                                  struct sl_checkpoint_chain *out, char *reason,
-                                  size_t reason_bytes);
+                                  struct sl_checkpoint_chain *out, struct sl_reason *reason);
 void sl_checkpoint_chain_fini(struct sl_checkpoint_chain *chain);
 
 /* Like chain, but reads every byte of the files in the range. Reports every damaged, truncated or
  * missing file. Errors: as for chain. */
 int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *directory,
                                    uint64_t number, struct sl_checkpoint_shard_range range,
-                                   const struct sl_checkpoint_report *report, char *reason,
-                                   size_t reason_bytes);
+                                   const struct sl_checkpoint_report *report,
+                                   struct sl_reason *reason);
 
 /* Writes the manifest, which makes the checkpoint exist; it survives any crash after this returned.
  * Sets manifest->base_id and id. Several servers may publish at once, each with its own `writer`,
@@ -101,7 +101,7 @@ int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *direc
 int sl_checkpoint_directory_publish(const struct sl_disk *disk, const char *directory,
                                     struct sl_checkpoint_manifest *manifest,
                                     struct sl_checkpoint_shard_range range, uint32_t writer,
-                                    char *reason, size_t reason_bytes);
+                                    struct sl_reason *reason);
 
 struct sl_checkpoint_prune_options {
     struct sl_checkpoint_shard_range range;
@@ -119,7 +119,7 @@ struct sl_checkpoint_prune_options {
  * may be removed). */
 int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *directory,
                                   const struct sl_checkpoint_prune_options *options,
-                                  uint32_t *removed, char *reason, size_t reason_bytes);
+                                  uint32_t *removed, struct sl_reason *reason);
 
 /* Removes the files of aborted checkpoints: those below `below` without a manifest. The directories
  * of the newest `subdirs` of them stay as markers: they never completed, even if another server has
@@ -127,8 +127,8 @@ int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *direct
  * once. Errors, with a reason: NOT_FOUND (no such directory), TOO_LARGE, NO_MEMORY, IO (partly
  * done). */
 int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const char *directory,
-                                              uint64_t below, uint32_t subdirs, char *reason,
-                                              size_t reason_bytes);
+                                              uint64_t below, uint32_t subdirs,
+                                              struct sl_reason *reason);
 
 /* Name of the manifest of an abandoned checkpoint. */
 #define SL_CHECKPOINT_ABANDONED_NAME "manifest.json.abandoned"
@@ -138,12 +138,12 @@ int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const 
  * run this at once. *count: number of checkpoints. Errors, with a reason: NOT_FOUND (no such
  * directory), NO_MEMORY, IO (partly done). */
 int sl_checkpoint_directory_abandon(const struct sl_disk *disk, const char *directory,
-                                    uint64_t above, uint64_t to, uint32_t *count, char *reason,
-                                    size_t reason_bytes);
+                                    uint64_t above, uint64_t to, uint32_t *count,
+                                    struct sl_reason *reason);
 
 /* Writes the path of a checkpoint's directory, or of a file in it (name may be NULL), into
  * path[SL_DISK_PATH_BYTES]. Errors: TOO_LARGE, with a reason. */
 int sl_checkpoint_directory_path(const char *directory, uint64_t number, const char *name,
-                                 char *path, char *reason, size_t reason_bytes);
+                                 char *path, struct sl_reason *reason);
 
 #endif

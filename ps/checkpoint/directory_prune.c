@@ -44,20 +44,20 @@ static bool is_abandoned(const struct sl_disk_names *names)
 /* Removes our files. An abandoned checkpoint keeps its files, unless also_abandoned. *count: files
  * removed. */
 static int remove_files(const struct sl_disk *disk, const char *subdir, bool also_abandoned,
-                        uint32_t *count, char *reason, size_t reason_bytes)
+                        uint32_t *count, struct sl_reason *reason)
 {
     char path[SL_DISK_PATH_BYTES];
     struct sl_disk_names names = {0};
     *count = 0;
-    int err = unless_gone(sl_disk_list(disk, subdir, &names, reason, reason_bytes));
+    int err = unless_gone(sl_disk_list(disk, subdir, &names, reason));
     const bool stays = !also_abandoned && is_abandoned(&names);
     for (uint32_t i = 0; err == 0 && !stays && i < names.count; i++) {
         if (names.items[i].is_subdir || !is_ours(names.items[i].name)) {
             continue;
         }
-        err = sl_disk_join(subdir, names.items[i].name, path, reason, reason_bytes);
+        err = sl_disk_join(subdir, names.items[i].name, path, reason);
         if (err == 0) {
-            err = unless_gone(sl_disk_remove(disk, path, reason, reason_bytes));
+            err = unless_gone(sl_disk_remove(disk, path, reason));
             *count += err == 0;
         }
     }
@@ -66,29 +66,28 @@ static int remove_files(const struct sl_disk *disk, const char *subdir, bool als
 }
 
 /* Not an error: already removed, or foreign files are inside. */
-static int remove_subdir(const struct sl_disk *disk, const char *subdir, char *reason,
-                         size_t reason_bytes)
+static int remove_subdir(const struct sl_disk *disk, const char *subdir, struct sl_reason *reason)
 {
-    int err = unless_gone(sl_disk_remove_subdir(disk, subdir, reason, reason_bytes));
+    int err = unless_gone(sl_disk_remove_subdir(disk, subdir, reason));
     return err == SL_ERR_EXISTS ? 0 : err;
 }
 
 /* Removes the manifest first, durably: a crash then leaves an incomplete checkpoint, not a damaged
  * one. */
 static int remove_checkpoint(const struct sl_disk *disk, const char *directory, uint64_t number,
-                             char *reason, size_t reason_bytes)
+                             struct sl_reason *reason)
 {
     char subdir[SL_DISK_PATH_BYTES];
     char manifest[SL_DISK_PATH_BYTES];
     uint32_t count;
-    int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason, reason_bytes);
+    int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason);
     if (err == 0) {
-        err = sl_disk_join(subdir, SL_CHECKPOINT_MANIFEST_NAME, manifest, reason, reason_bytes);
+        err = sl_disk_join(subdir, SL_CHECKPOINT_MANIFEST_NAME, manifest, reason);
     }
-    err = err != 0 ? err : unless_gone(sl_disk_remove(disk, manifest, reason, reason_bytes));
-    err = err != 0 ? err : unless_gone(sl_disk_sync_directory(disk, subdir, reason, reason_bytes));
-    err = err != 0 ? err : remove_files(disk, subdir, true, &count, reason, reason_bytes);
-    return err != 0 ? err : remove_subdir(disk, subdir, reason, reason_bytes);
+    err = err != 0 ? err : unless_gone(sl_disk_remove(disk, manifest, reason));
+    err = err != 0 ? err : unless_gone(sl_disk_sync_directory(disk, subdir, reason));
+    err = err != 0 ? err : remove_files(disk, subdir, true, &count, reason);
+    return err != 0 ? err : remove_subdir(disk, subdir, reason);
 }
 
 static void keep_number(const struct sl_checkpoint_list *list, bool *kept, uint64_t number)
@@ -103,7 +102,7 @@ static void keep_number(const struct sl_checkpoint_list *list, bool *kept, uint6
 static int choose(const struct sl_disk *disk, const char *directory,
                   const struct sl_checkpoint_list *list,
                   const struct sl_checkpoint_prune_options *options, bool *kept, uint64_t *newest,
-                  char *reason, size_t reason_bytes)
+                  struct sl_reason *reason)
 {
     uint32_t keep = options->keep;
     for (uint32_t i = list->count; i-- > 0;) {
@@ -116,11 +115,10 @@ static int choose(const struct sl_disk *disk, const char *directory,
         if (found->state == SL_CHECKPOINT_INCOMPLETE) {
             continue;
         }
-        int err =
-            found->state == SL_CHECKPOINT_DAMAGED
-                ? SL_ERR_CORRUPT
-                : sl_checkpoint_directory_chain(disk, directory, found->number, options->range,
-                                                NULL, &chain, reason, reason_bytes);
+        int err = found->state == SL_CHECKPOINT_DAMAGED
+                      ? SL_ERR_CORRUPT
+                      : sl_checkpoint_directory_chain(disk, directory, found->number,
+                                                      options->range, NULL, &chain, reason);
         if (err == SL_ERR_NO_MEMORY || err == SL_ERR_TOO_LARGE) {
             return err;
         }
@@ -141,7 +139,7 @@ static int choose(const struct sl_disk *disk, const char *directory,
 /* Removes the others below `end`, incrementals before their bases. */
 static int remove_others(const struct sl_disk *disk, const char *directory,
                          const struct sl_checkpoint_list *list, const bool *kept, uint64_t end,
-                         uint32_t *removed, char *reason, size_t reason_bytes)
+                         uint32_t *removed, struct sl_reason *reason)
 {
     int err = 0;
     uint32_t count = 0;
@@ -150,10 +148,10 @@ static int remove_others(const struct sl_disk *disk, const char *directory,
         if (kept[i] || found->number >= end) {
             continue;
         }
-        err = remove_checkpoint(disk, directory, found->number, reason, reason_bytes);
+        err = remove_checkpoint(disk, directory, found->number, reason);
         count += err == 0 && found->state == SL_CHECKPOINT_PUBLISHED;
     }
-    err = err != 0 ? err : sl_disk_sync_directory(disk, directory, reason, reason_bytes);
+    err = err != 0 ? err : sl_disk_sync_directory(disk, directory, reason);
     if (err == 0) {
         *removed = count;
     }
@@ -162,28 +160,27 @@ static int remove_others(const struct sl_disk *disk, const char *directory,
 
 int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *directory,
                                   const struct sl_checkpoint_prune_options *options,
-                                  uint32_t *removed, char *reason, size_t reason_bytes)
+                                  uint32_t *removed, struct sl_reason *reason)
 {
     sl_assert(options->keep > 0);
     sl_assert(options->newest <= options->above);
     sl_assert(options->newest == 0 || options->above < options->below);
     struct sl_checkpoint_list list;
     uint64_t newest = 0;
-    int err = sl_checkpoint_directory_list(disk, directory, &list, reason, reason_bytes);
+    int err = sl_checkpoint_directory_list(disk, directory, &list, reason);
     if (err != 0) {
         return err;
     }
     bool *kept = calloc(list.count + 1, sizeof *kept);
     if (kept == NULL) {
-        (void)snprintf(reason, reason_bytes, "no memory to prune %s", directory);
-        err = SL_ERR_NO_MEMORY;
+        err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory to prune %s", directory);
     } else {
-        err = choose(disk, directory, &list, options, kept, &newest, reason, reason_bytes);
+        err = choose(disk, directory, &list, options, kept, &newest, reason);
     }
     if (err == 0) {
         const bool is_here = newest != 0 && newest == options->newest;
         err = remove_others(disk, directory, &list, kept, is_here ? options->below : newest,
-                            removed, reason, reason_bytes);
+                            removed, reason);
     }
     free(kept);
     sl_checkpoint_list_fini(&list);
@@ -193,35 +190,34 @@ int sl_checkpoint_directory_prune(const struct sl_disk *disk, const char *direct
 /* Aborted checkpoints */
 
 /* Removes twice: a server that shares the directory may have written its manifest late. */
-static int clear_files(const struct sl_disk *disk, const char *subdir, char *reason,
-                       size_t reason_bytes)
+static int clear_files(const struct sl_disk *disk, const char *subdir, struct sl_reason *reason)
 {
     uint32_t count;
-    int err = remove_files(disk, subdir, false, &count, reason, reason_bytes);
+    int err = remove_files(disk, subdir, false, &count, reason);
     if (err != 0 || count == 0) {
         return err;
     }
-    err = remove_files(disk, subdir, false, &count, reason, reason_bytes);
-    return err != 0 ? err : unless_gone(sl_disk_sync_directory(disk, subdir, reason, reason_bytes));
+    err = remove_files(disk, subdir, false, &count, reason);
+    return err != 0 ? err : unless_gone(sl_disk_sync_directory(disk, subdir, reason));
 }
 
 static int clear_one(const struct sl_disk *disk, const char *directory, uint64_t number,
-                     bool subdir_too, char *reason, size_t reason_bytes)
+                     bool subdir_too, struct sl_reason *reason)
 {
     char subdir[SL_DISK_PATH_BYTES];
-    int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason, reason_bytes);
-    err = err != 0 ? err : clear_files(disk, subdir, reason, reason_bytes);
-    return err != 0 || !subdir_too ? err : remove_subdir(disk, subdir, reason, reason_bytes);
+    int err = sl_checkpoint_directory_path(directory, number, NULL, subdir, reason);
+    err = err != 0 ? err : clear_files(disk, subdir, reason);
+    return err != 0 || !subdir_too ? err : remove_subdir(disk, subdir, reason);
 }
 
 int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const char *directory,
-                                              uint64_t below, uint32_t subdirs, char *reason,
-                                              size_t reason_bytes)
+                                              uint64_t below, uint32_t subdirs,
+                                              struct sl_reason *reason)
 {
     struct sl_checkpoint_list list;
     uint32_t kept = 0;
     bool is_any_gone = false;
-    int err = sl_checkpoint_directory_list(disk, directory, &list, reason, reason_bytes);
+    int err = sl_checkpoint_directory_list(disk, directory, &list, reason);
     if (err != 0) {
         return err;
     }
@@ -229,12 +225,11 @@ int sl_checkpoint_directory_remove_incomplete(const struct sl_disk *disk, const 
         const struct sl_checkpoint_found *found = &list.items[i];
         if (found->number < below && found->state == SL_CHECKPOINT_INCOMPLETE) {
             const bool subdir_too = kept >= subdirs;
-            err = clear_one(disk, directory, found->number, subdir_too, reason, reason_bytes);
+            err = clear_one(disk, directory, found->number, subdir_too, reason);
             is_any_gone = is_any_gone || subdir_too;
             kept++;
         }
     }
     sl_checkpoint_list_fini(&list);
-    return err != 0 || !is_any_gone ? err
-                                    : sl_disk_sync_directory(disk, directory, reason, reason_bytes);
+    return err != 0 || !is_any_gone ? err : sl_disk_sync_directory(disk, directory, reason);
 }

@@ -12,8 +12,7 @@
 struct findings {
     const struct sl_checkpoint_report *report;
     int err;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 /* why: a text that names the path. */
@@ -21,7 +20,7 @@ static void find(struct findings *findings, int err, const char *path, const cha
 {
     if (findings->err == 0) {
         findings->err = err;
-        (void)snprintf(findings->reason, findings->reason_bytes, "%s", why);
+        sl_reason_set(findings->reason, "%s", why);
     }
     if (findings->report != NULL) {
         findings->report->find(findings->report->ctx, path, why);
@@ -46,47 +45,45 @@ static bool range_fits(struct sl_checkpoint_shard_range range, uint32_t shard_co
 /* Files */
 
 static int file_path(const char *directory, const struct sl_checkpoint_manifest *manifest,
-                     uint32_t shard, char path[SL_DISK_PATH_BYTES], char *reason,
-                     size_t reason_bytes)
+                     uint32_t shard, char path[SL_DISK_PATH_BYTES], struct sl_reason *reason)
 {
     return sl_checkpoint_directory_path(directory, manifest->number, manifest->files[shard].name,
-                                        path, reason, reason_bytes);
+                                        path, reason);
 }
 
 static int check_size(const struct sl_disk *disk, const char *path,
-                      const struct sl_checkpoint_entry *entry, char *reason, size_t reason_bytes)
+                      const struct sl_checkpoint_entry *entry, struct sl_reason *reason)
 {
     struct sl_disk_file file;
     uint64_t bytes;
-    int err = sl_disk_open(disk, path, SL_DISK_READ, &file, reason, reason_bytes);
+    int err = sl_disk_open(disk, path, SL_DISK_READ, &file, reason);
     if (err != 0) {
         return err;
     }
-    err = sl_disk_size(&file, &bytes, reason, reason_bytes);
-    (void)sl_disk_close(&file, NULL, 0);
+    err = sl_disk_size(&file, &bytes, reason);
+    (void)sl_disk_close(&file, NULL);
     if (err == 0 && bytes != entry->bytes) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s: it has %" PRIu64 " bytes; the manifest says %" PRIu64, path, bytes,
-                       entry->bytes);
-        err = SL_ERR_CORRUPT;
+        err = sl_reason_fail(reason, SL_ERR_CORRUPT,
+                             "%s: it has %" PRIu64 " bytes; the manifest says %" PRIu64, path,
+                             bytes, entry->bytes);
     }
     return err;
 }
 
 /* Reads and checks the whole file. */
 static int check_bytes(const struct sl_disk *disk, const char *directory,
-                       const struct sl_checkpoint_manifest *manifest, uint32_t shard, char *reason,
-                       size_t reason_bytes)
+                       const struct sl_checkpoint_manifest *manifest, uint32_t shard,
+                       struct sl_reason *reason)
 {
     struct sl_checkpoint_reader *reader;
     const struct sl_snapshot_block *block;
     int err = sl_checkpoint_reader_open(disk, directory, manifest, shard, SL_CHECKPOINT_ALL_KINDS,
-                                        &reader, reason, reason_bytes);
+                                        &reader, reason);
     if (err != 0) {
         return err;
     }
     do {
-        err = sl_checkpoint_reader_next(reader, &block, reason, reason_bytes);
+        err = sl_checkpoint_reader_next(reader, &block, reason);
     } while (err == 0 && block != NULL);
     sl_checkpoint_reader_close(&reader);
     return err;
@@ -98,24 +95,22 @@ static int check_files(const struct sl_disk *disk, const char *directory,
                        struct sl_checkpoint_shard_range range, bool deep, struct findings *findings)
 {
     char path[SL_DISK_PATH_BYTES];
-    char why[SL_DISK_PATH_BYTES + 256];
+    struct sl_reason why;
     uint32_t first;
     uint32_t end;
     resolve_range(range, manifest->shard_count, &first, &end);
     for (uint32_t shard = first; shard < end; shard++) {
-        int err = file_path(directory, manifest, shard, path, why, sizeof why);
+        int err = file_path(directory, manifest, shard, path, &why);
         if (err != 0) {
-            (void)snprintf(findings->reason, findings->reason_bytes, "%s", why);
-            return err;
+            return sl_reason_fail(findings->reason, err, "%s", why.text);
         }
-        err = deep ? check_bytes(disk, directory, manifest, shard, why, sizeof why)
-                   : check_size(disk, path, &manifest->files[shard], why, sizeof why);
+        err = deep ? check_bytes(disk, directory, manifest, shard, &why)
+                   : check_size(disk, path, &manifest->files[shard], &why);
         if (err == SL_ERR_NO_MEMORY) {
-            (void)snprintf(findings->reason, findings->reason_bytes, "%s", why);
-            return err;
+            return sl_reason_fail(findings->reason, err, "%s", why.text);
         }
         if (err != 0) {
-            find(findings, err, path, why);
+            find(findings, err, path, why.text);
         }
     }
     return 0;
@@ -124,10 +119,10 @@ static int check_files(const struct sl_disk *disk, const char *directory,
 int sl_checkpoint_directory_check_files(const struct sl_disk *disk, const char *directory,
                                         const struct sl_checkpoint_manifest *manifest,
                                         struct sl_checkpoint_shard_range range,
-                                        const struct sl_checkpoint_report *report, char *reason,
-                                        size_t reason_bytes)
+                                        const struct sl_checkpoint_report *report,
+                                        struct sl_reason *reason)
 {
-    struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
+    struct findings findings = {.report = report, .reason = reason};
     int err = check_files(disk, directory, manifest, range, false, &findings);
     return err != 0 ? err : findings.err;
 }
@@ -176,11 +171,10 @@ static void report_base(struct findings *findings, const char *directory, uint64
                         uint64_t base, const char *what)
 {
     char path[SL_DISK_PATH_BYTES] = "";
-    char why[SL_DISK_PATH_BYTES + 256];
-    (void)sl_checkpoint_directory_path(directory, base, NULL, path, why, sizeof why);
-    (void)snprintf(why, sizeof why, "%s, the base of checkpoint %" PRIu64 ", %s", path, number,
-                   what);
-    find(findings, SL_ERR_CORRUPT, path, why);
+    struct sl_reason why;
+    (void)sl_checkpoint_directory_path(directory, base, NULL, path, &why);
+    sl_reason_set(&why, "%s, the base of checkpoint %" PRIu64 ", %s", path, number, what);
+    find(findings, SL_ERR_CORRUPT, path, why.text);
 }
 
 /* Adds the next manifest to the chain. Damage is reported as a finding. *on: the chain can
@@ -189,24 +183,22 @@ static int chain_next(const struct sl_disk *disk, const char *directory, uint64_
                       struct sl_checkpoint_chain *chain, struct findings *findings, bool *on)
 {
     char path[SL_DISK_PATH_BYTES] = "";
-    char why[SL_DISK_PATH_BYTES + 256];
+    struct sl_reason why;
     struct sl_checkpoint_manifest manifest;
     const uint64_t upper = chain->count == 0 ? 0 : chain->items[chain->count - 1].number;
     *on = false;
-    int err = sl_checkpoint_directory_manifest(disk, directory, number, &manifest, why, sizeof why);
+    int err = sl_checkpoint_directory_manifest(disk, directory, number, &manifest, &why);
     if (err == SL_ERR_NOT_FOUND && upper != 0) {
         report_base(findings, directory, upper, number, "is not there");
         return 0;
     }
     if (err == SL_ERR_NO_MEMORY || err == SL_ERR_NOT_FOUND || err == SL_ERR_TOO_LARGE) {
-        (void)snprintf(findings->reason, findings->reason_bytes, "%s", why);
-        return err;
+        return sl_reason_fail(findings->reason, err, "%s", why.text);
     }
     if (err != 0) {
-        char ignored[64];
         (void)sl_checkpoint_directory_path(directory, number, SL_CHECKPOINT_MANIFEST_NAME, path,
-                                           ignored, sizeof ignored);
-        find(findings, err, path, why);
+                                           NULL);
+        find(findings, err, path, why.text);
         return 0;
     }
     if (!is_base(chain, &manifest)) {
@@ -246,13 +238,12 @@ static int walk(const struct sl_disk *disk, const char *directory, uint64_t numb
         const struct sl_checkpoint_manifest *manifest = &chain->items[i];
         if (!range_fits(range, manifest->shard_count)) {
             char path[SL_DISK_PATH_BYTES] = "";
-            char why[SL_DISK_PATH_BYTES + 256];
-            (void)sl_checkpoint_directory_path(directory, manifest->number, NULL, path, why,
-                                               sizeof why);
-            (void)snprintf(why, sizeof why, "%s: it has %u shard%s; asked for are %u from %u on",
-                           path, manifest->shard_count, sl_log_plural(manifest->shard_count),
-                           range.count, range.first);
-            find(findings, SL_ERR_CORRUPT, path, why);
+            struct sl_reason why;
+            (void)sl_checkpoint_directory_path(directory, manifest->number, NULL, path, &why);
+            sl_reason_set(&why, "%s: it has %u shard%s; asked for are %u from %u on", path,
+                          manifest->shard_count, sl_log_plural(manifest->shard_count), range.count,
+                          range.first);
+            find(findings, SL_ERR_CORRUPT, path, why.text);
         }
         err = check_files(disk, directory, manifest, range, deep, findings);
     }
@@ -266,11 +257,10 @@ static int walk(const struct sl_disk *disk, const char *directory, uint64_t numb
 int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *directory,
                                   uint64_t number, struct sl_checkpoint_shard_range range,
                                   const struct sl_checkpoint_report *report,
-                                  struct sl_checkpoint_chain *out, char *reason,
-                                  size_t reason_bytes)
+                                  struct sl_checkpoint_chain *out, struct sl_reason *reason)
 {
     sl_assert(number > 0);
-    struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
+    struct findings findings = {.report = report, .reason = reason};
     struct sl_checkpoint_chain chain = {0};
     int err = walk(disk, directory, number, range, false, &findings, &chain);
     if (err != 0 || out == NULL) {
@@ -283,11 +273,11 @@ int sl_checkpoint_directory_chain(const struct sl_disk *disk, const char *direct
 
 int sl_checkpoint_directory_verify(const struct sl_disk *disk, const char *directory,
                                    uint64_t number, struct sl_checkpoint_shard_range range,
-                                   const struct sl_checkpoint_report *report, char *reason,
-                                   size_t reason_bytes)
+                                   const struct sl_checkpoint_report *report,
+                                   struct sl_reason *reason)
 {
     sl_assert(number > 0);
-    struct findings findings = {.report = report, .reason = reason, .reason_bytes = reason_bytes};
+    struct findings findings = {.report = report, .reason = reason};
     struct sl_checkpoint_chain chain = {0};
     int err = walk(disk, directory, number, range, true, &findings, &chain);
     sl_checkpoint_chain_fini(&chain);

@@ -7,22 +7,22 @@
 #include "core/array.h"
 #include "core/assert.h"
 
-static int refuse(int err, const char *what, const char *path, const char *why, char *reason,
-                  size_t reason_bytes)
+static int refuse(int err, const char *what, const char *path, const char *why,
+                  struct sl_reason *reason)
 {
     if (err != 0) {
-        (void)snprintf(reason, reason_bytes, "cannot %s %s: %s", what, path, why);
+        sl_reason_set(reason, "cannot %s %s: %s", what, path, why);
     }
     return err;
 }
 
 int sl_disk_open(const struct sl_disk *disk, const char *path, enum sl_disk_mode mode,
-                 struct sl_disk_file *out, char *reason, size_t reason_bytes)
+                 struct sl_disk_file *out, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     void *handle = NULL;
     if (strlen(path) >= sizeof out->path) {
-        return refuse(SL_ERR_TOO_LARGE, "open", path, "the path is too long", reason, reason_bytes);
+        return refuse(SL_ERR_TOO_LARGE, "open", path, "the path is too long", reason);
     }
     int err = disk->ops->open(disk->ctx, path, mode, &handle, why);
     if (err == 0) {
@@ -30,47 +30,47 @@ int sl_disk_open(const struct sl_disk *disk, const char *path, enum sl_disk_mode
         out->handle = handle;
         (void)snprintf(out->path, sizeof out->path, "%s", path);
     }
-    return refuse(err, mode == SL_DISK_READ ? "open" : "create", path, why, reason, reason_bytes);
+    return refuse(err, mode == SL_DISK_READ ? "open" : "create", path, why, reason);
 }
 
-int sl_disk_write(struct sl_disk_file *file, const void *from, size_t bytes, char *reason,
-                  size_t reason_bytes)
+int sl_disk_write(struct sl_disk_file *file, const void *from, size_t bytes,
+                  struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     sl_assert(file->disk != NULL);
     sl_assert(bytes <= SL_DISK_WRITE_BYTES);
     int err = file->disk->ops->write(file->disk->ctx, file->handle, from, bytes, why);
-    return refuse(err, "write", file->path, why, reason, reason_bytes);
+    return refuse(err, "write", file->path, why, reason);
 }
 
 int sl_disk_read(struct sl_disk_file *file, uint64_t offset, void *to, size_t bytes, size_t *got,
-                 char *reason, size_t reason_bytes)
+                 struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     sl_assert(file->disk != NULL);
     sl_assert(bytes <= SL_DISK_WRITE_BYTES);
     int err = file->disk->ops->read(file->disk->ctx, file->handle, offset, to, bytes, got, why);
     sl_assert(err != 0 || *got <= bytes);
-    return refuse(err, "read", file->path, why, reason, reason_bytes);
+    return refuse(err, "read", file->path, why, reason);
 }
 
-int sl_disk_size(struct sl_disk_file *file, uint64_t *bytes, char *reason, size_t reason_bytes)
+int sl_disk_size(struct sl_disk_file *file, uint64_t *bytes, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     sl_assert(file->disk != NULL);
     int err = file->disk->ops->size(file->disk->ctx, file->handle, bytes, why);
-    return refuse(err, "learn the size of", file->path, why, reason, reason_bytes);
+    return refuse(err, "learn the size of", file->path, why, reason);
 }
 
-int sl_disk_sync(struct sl_disk_file *file, char *reason, size_t reason_bytes)
+int sl_disk_sync(struct sl_disk_file *file, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     sl_assert(file->disk != NULL);
     int err = file->disk->ops->sync(file->disk->ctx, file->handle, why);
-    return refuse(err, "sync", file->path, why, reason, reason_bytes);
+    return refuse(err, "sync", file->path, why, reason);
 }
 
-int sl_disk_close(struct sl_disk_file *file, char *reason, size_t reason_bytes)
+int sl_disk_close(struct sl_disk_file *file, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     if (file->disk == NULL) {
@@ -79,46 +79,43 @@ int sl_disk_close(struct sl_disk_file *file, char *reason, size_t reason_bytes)
     const struct sl_disk *disk = file->disk;
     file->disk = NULL;
     int err = disk->ops->close(disk->ctx, file->handle, why);
-    return refuse(err, "close", file->path, why, reason, reason_bytes);
+    return refuse(err, "close", file->path, why, reason);
 }
 
-int sl_disk_rename(const struct sl_disk *disk, const char *from, const char *to, char *reason,
-                   size_t reason_bytes)
+int sl_disk_rename(const struct sl_disk *disk, const char *from, const char *to,
+                   struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->rename(disk->ctx, from, to, why);
-    return refuse(err, "give its name to", to, why, reason, reason_bytes);
+    return refuse(err, "give its name to", to, why, reason);
 }
 
-int sl_disk_sync_directory(const struct sl_disk *disk, const char *path, char *reason,
-                           size_t reason_bytes)
+int sl_disk_sync_directory(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->sync_directory(disk->ctx, path, why);
-    return refuse(err, "sync the directory", path, why, reason, reason_bytes);
+    return refuse(err, "sync the directory", path, why, reason);
 }
 
-int sl_disk_make_subdir(const struct sl_disk *disk, const char *path, char *reason,
-                        size_t reason_bytes)
+int sl_disk_make_subdir(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->make_subdir(disk->ctx, path, why);
-    return refuse(err, "make the directory", path, why, reason, reason_bytes);
+    return refuse(err, "make the directory", path, why, reason);
 }
 
-int sl_disk_remove(const struct sl_disk *disk, const char *path, char *reason, size_t reason_bytes)
+int sl_disk_remove(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->remove(disk->ctx, path, why);
-    return refuse(err, "remove", path, why, reason, reason_bytes);
+    return refuse(err, "remove", path, why, reason);
 }
 
-int sl_disk_remove_subdir(const struct sl_disk *disk, const char *path, char *reason,
-                          size_t reason_bytes)
+int sl_disk_remove_subdir(const struct sl_disk *disk, const char *path, struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     int err = disk->ops->remove_subdir(disk->ctx, path, why);
-    return refuse(err, "remove the directory", path, why, reason, reason_bytes);
+    return refuse(err, "remove the directory", path, why, reason);
 }
 
 static int by_name(const void *one, const void *other)
@@ -128,14 +125,14 @@ static int by_name(const void *one, const void *other)
 }
 
 int sl_disk_list(const struct sl_disk *disk, const char *path, struct sl_disk_names *out,
-                 char *reason, size_t reason_bytes)
+                 struct sl_reason *reason)
 {
     char why[SL_DISK_WHY_BYTES] = "";
     struct sl_disk_names names = {0};
     int err = disk->ops->list(disk->ctx, path, &names, why);
     if (err != 0) {
         sl_disk_names_fini(&names);
-        return refuse(err, "list the directory", path, why, reason, reason_bytes);
+        return refuse(err, "list the directory", path, why, reason);
     }
     if (names.count > 1) {
         qsort(names.items, names.count, sizeof names.items[0], by_name);
@@ -171,81 +168,77 @@ void sl_disk_names_fini(struct sl_disk_names *names)
     *names = (struct sl_disk_names){0};
 }
 
-int sl_disk_join(const char *subdir, const char *name, char *path, char *reason,
-                 size_t reason_bytes)
+int sl_disk_join(const char *subdir, const char *name, char *path, struct sl_reason *reason)
 {
     int bytes = snprintf(path, SL_DISK_PATH_BYTES, "%s/%s", subdir, name);
     if (bytes < 0 || bytes >= SL_DISK_PATH_BYTES) {
-        (void)snprintf(reason, reason_bytes, "the path %.64s.../%s is longer than %d bytes", subdir,
-                       name, SL_DISK_PATH_BYTES - 1);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
+                              "the path %.64s.../%s is longer than %d bytes", subdir, name,
+                              SL_DISK_PATH_BYTES - 1);
     }
     return 0;
 }
 
 /* Writes and syncs a new file. */
 static int write_whole(const struct sl_disk *disk, const char *path, const void *from, size_t bytes,
-                       char *reason, size_t reason_bytes)
+                       struct sl_reason *reason)
 {
     struct sl_disk_file file;
-    int err = sl_disk_open(disk, path, SL_DISK_CREATE, &file, reason, reason_bytes);
+    int err = sl_disk_open(disk, path, SL_DISK_CREATE, &file, reason);
     if (err != 0) {
         return err;
     }
-    err = sl_disk_write(&file, from, bytes, reason, reason_bytes);
-    err = err != 0 ? err : sl_disk_sync(&file, reason, reason_bytes);
-    int close_err =
-        err == 0 ? sl_disk_close(&file, reason, reason_bytes) : sl_disk_close(&file, NULL, 0);
+    err = sl_disk_write(&file, from, bytes, reason);
+    err = err != 0 ? err : sl_disk_sync(&file, reason);
+    int close_err = err == 0 ? sl_disk_close(&file, reason) : sl_disk_close(&file, NULL);
     return err != 0 ? err : close_err;
 }
 
 int sl_disk_replace(const struct sl_disk *disk, const char *subdir, const char *name,
-                    const char *temporary, const void *from, size_t bytes, char *reason,
-                    size_t reason_bytes)
+                    const char *temporary, const void *from, size_t bytes, struct sl_reason *reason)
 {
     char path[SL_DISK_PATH_BYTES];
     char part[SL_DISK_PATH_BYTES];
-    int err = sl_disk_join(subdir, name, path, reason, reason_bytes);
-    err = err != 0 ? err : sl_disk_join(subdir, temporary, part, reason, reason_bytes);
+    int err = sl_disk_join(subdir, name, path, reason);
+    err = err != 0 ? err : sl_disk_join(subdir, temporary, part, reason);
     if (err != 0) {
         return err;
     }
-    err = sl_disk_remove(disk, part, reason, reason_bytes);
+    err = sl_disk_remove(disk, part, reason);
     if (err != 0 && err != SL_ERR_NOT_FOUND) {
         return err;
     }
-    err = write_whole(disk, part, from, bytes, reason, reason_bytes);
-    err = err != 0 ? err : sl_disk_rename(disk, part, path, reason, reason_bytes);
+    err = write_whole(disk, part, from, bytes, reason);
+    err = err != 0 ? err : sl_disk_rename(disk, part, path, reason);
     if (err != 0) {
-        (void)sl_disk_remove(disk, part, NULL, 0);
+        (void)sl_disk_remove(disk, part, NULL);
         return err;
     }
-    return sl_disk_sync_directory(disk, subdir, reason, reason_bytes);
+    return sl_disk_sync_directory(disk, subdir, reason);
 }
 
 int sl_disk_load(const struct sl_disk *disk, const char *path, size_t bytes_max, char **out,
-                 size_t *bytes, char *reason, size_t reason_bytes)
+                 size_t *bytes, struct sl_reason *reason)
 {
     struct sl_disk_file file;
     uint64_t size;
     size_t got = 0;
     char *text = NULL;
-    int err = sl_disk_open(disk, path, SL_DISK_READ, &file, reason, reason_bytes);
+    int err = sl_disk_open(disk, path, SL_DISK_READ, &file, reason);
     if (err != 0) {
         return err;
     }
-    err = sl_disk_size(&file, &size, reason, reason_bytes);
+    err = sl_disk_size(&file, &size, reason);
     if (err == 0 && size > bytes_max) {
-        (void)snprintf(reason, reason_bytes, "%s has %llu bytes; at most %zu are accepted", path,
-                       (unsigned long long)size, bytes_max);
-        err = SL_ERR_TOO_LARGE;
+        err =
+            sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s has %llu bytes; at most %zu are accepted",
+                           path, (unsigned long long)size, bytes_max);
     }
     if (err == 0 && (text = malloc((size_t)size + 1)) == NULL) {
-        (void)snprintf(reason, reason_bytes, "no memory to read %s", path);
-        err = SL_ERR_NO_MEMORY;
+        err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory to read %s", path);
     }
-    err = err != 0 ? err : sl_disk_read(&file, 0, text, (size_t)size, &got, reason, reason_bytes);
-    (void)sl_disk_close(&file, NULL, 0);
+    err = err != 0 ? err : sl_disk_read(&file, 0, text, (size_t)size, &got, reason);
+    (void)sl_disk_close(&file, NULL);
     if (err != 0) {
         free(text);
         return err;

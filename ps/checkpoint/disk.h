@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/reason.h"
 
 #define SL_DISK_PATH_BYTES  1024              /* with NUL */
 #define SL_DISK_NAME_BYTES  256               /* of a name in a directory, with NUL */
@@ -78,30 +79,27 @@ struct sl_disk_file {
     char path[SL_DISK_PATH_BYTES];
 };
 
-/* Wrappers of the operations. On an error reason[reason_bytes] names the operation, the path and
+/* Wrappers of the operations. On an error reason names the operation, the path and
  * the cause: "cannot write /c/x: No space left on device". */
 int sl_disk_open(const struct sl_disk *disk, const char *path, enum sl_disk_mode mode,
-                 struct sl_disk_file *out, char *reason, size_t reason_bytes);
-int sl_disk_write(struct sl_disk_file *file, const void *from, size_t bytes, char *reason,
-                  size_t reason_bytes);
+                 struct sl_disk_file *out, struct sl_reason *reason);
+int sl_disk_write(struct sl_disk_file *file, const void *from, size_t bytes,
+                  struct sl_reason *reason);
 int sl_disk_read(struct sl_disk_file *file, uint64_t offset, void *to, size_t bytes, size_t *got,
-                 char *reason, size_t reason_bytes);
-int sl_disk_size(struct sl_disk_file *file, uint64_t *bytes, char *reason, size_t reason_bytes);
-int sl_disk_sync(struct sl_disk_file *file, char *reason, size_t reason_bytes);
+                 struct sl_reason *reason);
+int sl_disk_size(struct sl_disk_file *file, uint64_t *bytes, struct sl_reason *reason);
+int sl_disk_sync(struct sl_disk_file *file, struct sl_reason *reason);
 /* Returns 0 if the file is not open. */
-int sl_disk_close(struct sl_disk_file *file, char *reason, size_t reason_bytes);
-int sl_disk_rename(const struct sl_disk *disk, const char *from, const char *to, char *reason,
-                   size_t reason_bytes);
-int sl_disk_sync_directory(const struct sl_disk *disk, const char *path, char *reason,
-                           size_t reason_bytes);
-int sl_disk_make_subdir(const struct sl_disk *disk, const char *path, char *reason,
-                        size_t reason_bytes);
-int sl_disk_remove(const struct sl_disk *disk, const char *path, char *reason, size_t reason_bytes);
-int sl_disk_remove_subdir(const struct sl_disk *disk, const char *path, char *reason,
-                          size_t reason_bytes);
+int sl_disk_close(struct sl_disk_file *file, struct sl_reason *reason);
+int sl_disk_rename(const struct sl_disk *disk, const char *from, const char *to,
+                   struct sl_reason *reason);
+int sl_disk_sync_directory(const struct sl_disk *disk, const char *path, struct sl_reason *reason);
+int sl_disk_make_subdir(const struct sl_disk *disk, const char *path, struct sl_reason *reason);
+int sl_disk_remove(const struct sl_disk *disk, const char *path, struct sl_reason *reason);
+int sl_disk_remove_subdir(const struct sl_disk *disk, const char *path, struct sl_reason *reason);
 /* Sorted by name. On success *out needs sl_disk_names_fini. */
 int sl_disk_list(const struct sl_disk *disk, const char *path, struct sl_disk_names *out,
-                 char *reason, size_t reason_bytes);
+                 struct sl_reason *reason);
 
 /* For implementations of `list`. Errors: NO_MEMORY, TOO_LARGE (SL_DISK_NAMES_MAX), IO (a name of
  * 256 bytes or more). */
@@ -109,19 +107,18 @@ int sl_disk_names_add(struct sl_disk_names *names, const char *name, bool is_sub
 void sl_disk_names_fini(struct sl_disk_names *names);
 
 /* Writes subdir/name into path[SL_DISK_PATH_BYTES]. Errors: TOO_LARGE, with a reason. */
-int sl_disk_join(const char *subdir, const char *name, char *path, char *reason,
-                 size_t reason_bytes);
+int sl_disk_join(const char *subdir, const char *name, char *path, struct sl_reason *reason);
 
 /* Replaces a small file atomically: writes a temporary file, syncs it, renames it, syncs the
  * directory. After a crash `name` has its old or its new content, never a part. A temporary file
  * left by an earlier attempt is replaced; on an error it is removed. */
 int sl_disk_replace(const struct sl_disk *disk, const char *subdir, const char *name,
-                    const char *temporary, const void *from, size_t bytes, char *reason,
-                    size_t reason_bytes);
+                    const char *temporary, const void *from, size_t bytes,
+                    struct sl_reason *reason);
 
 /* Reads a file of at most bytes_max into *out, allocated, followed by a NUL. Errors also:
  * TOO_LARGE. */
 int sl_disk_load(const struct sl_disk *disk, const char *path, size_t bytes_max, char **out,
-                 size_t *bytes, char *reason, size_t reason_bytes);
+                 size_t *bytes, struct sl_reason *reason);
 
 #endif

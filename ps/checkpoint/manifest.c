@@ -119,8 +119,7 @@ char *sl_checkpoint_manifest_encode(const struct sl_checkpoint_manifest *manifes
 /* Reading */
 
 struct parser {
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
     bool failed;
 };
 
@@ -135,7 +134,7 @@ static void refuse(struct parser *parser, const char *format, ...)
     }
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(parser->reason, parser->reason_bytes, format, arguments);
+    sl_reason_vset(parser->reason, format, arguments);
     va_end(arguments);
     parser->failed = true;
 }
@@ -275,10 +274,9 @@ static bool sealed(const char *text, size_t bytes)
 }
 
 int sl_checkpoint_manifest_decode(const char *text, size_t bytes,
-                                  struct sl_checkpoint_manifest *out, char *reason,
-                                  size_t reason_bytes)
+                                  struct sl_checkpoint_manifest *out, struct sl_reason *reason)
 {
-    struct parser parser = {.reason = reason, .reason_bytes = reason_bytes};
+    struct parser parser = {.reason = reason};
     json_error_t error;
     if (bytes > SL_CHECKPOINT_MANIFEST_BYTES_MAX) {
         refuse(&parser, "it has more than %u bytes", SL_CHECKPOINT_MANIFEST_BYTES_MAX);

@@ -24,6 +24,7 @@
 
 #include "core/err.h"
 #include "core/limits.h"
+#include "core/reason.h"
 
 #define SL_CHECKPOINT_NAME_BYTES         32         /* of a shard's file, with NUL */
 #define SL_CHECKPOINT_MANIFEST_BYTES_MAX (2U << 20) /* enough for SL_LIMIT_SHARDS files */
@@ -75,8 +76,7 @@ char *sl_checkpoint_manifest_encode(const struct sl_checkpoint_manifest *manifes
 /* Decodes an untrusted manifest, and checks every field. On success *out needs manifest_fini.
  * Errors: CORRUPT (the reason has the field and what is expected), NO_MEMORY. */
 int sl_checkpoint_manifest_decode(const char *text, size_t bytes,
-                                  struct sl_checkpoint_manifest *out, char *reason,
-                                  size_t reason_bytes);
+                                  struct sl_checkpoint_manifest *out, struct sl_reason *reason);
 
 /* Writes the last bytes of a manifest, with the hash of text[bytes], and a NUL. */
 #define SL_CHECKPOINT_SEAL_BYTES 30

@@ -26,8 +26,8 @@ struct sl_checkpoint_reader {
     int failed; /* error that all later calls return */
     ZSTD_DCtx *zstd;
     struct buffer compressed;
-    struct sl_snapshot_block *block;       /* NULL: not allocated yet */
-    char reason[SL_DISK_PATH_BYTES + 256]; /* of `failed` */
+    struct sl_snapshot_block *block; /* NULL: not allocated yet */
+    struct sl_reason reason;         /* of `failed` */
 };
 
 static int refuse(struct sl_checkpoint_reader *reader, int err, const char *format, ...)
@@ -41,7 +41,7 @@ static int refuse(struct sl_checkpoint_reader *reader, int err, const char *form
     va_start(arguments, format);
     (void)vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    (void)snprintf(reader->reason, sizeof reader->reason, "%s: %s", reader->file.path, why);
+    sl_reason_set(&reader->reason, "%s: %s", reader->file.path, why);
     return err;
 }
 
@@ -54,8 +54,8 @@ static int refuse_block(struct sl_checkpoint_reader *reader, const char *why)
 static int read_next(struct sl_checkpoint_reader *reader, void *to, size_t bytes)
 {
     size_t got;
-    int err = sl_disk_read(&reader->file, reader->seen.file_bytes, to, bytes, &got, reader->reason,
-                           sizeof reader->reason);
+    int err =
+        sl_disk_read(&reader->file, reader->seen.file_bytes, to, bytes, &got, &reader->reason);
     if (err == 0 && got < bytes) {
         err = refuse(reader, SL_ERR_CORRUPT, "it is cut short after %" PRIu64 " bytes",
                      reader->seen.file_bytes + got);
@@ -69,7 +69,7 @@ static int read_next(struct sl_checkpoint_reader *reader, void *to, size_t bytes
 static int check_size(struct sl_checkpoint_reader *reader)
 {
     uint64_t bytes;
-    int err = sl_disk_size(&reader->file, &bytes, reader->reason, sizeof reader->reason);
+    int err = sl_disk_size(&reader->file, &bytes, &reader->reason);
     if (err == 0 && bytes != reader->entry.bytes) {
         err = refuse(reader, SL_ERR_CORRUPT, "it has %" PRIu64 " bytes; the manifest says %" PRIu64,
                      bytes, reader->entry.bytes);
@@ -109,11 +109,10 @@ static int open_file(struct sl_checkpoint_reader *reader, const struct sl_disk *
     char name[SL_CHECKPOINT_NAME_BYTES];
     char path[SL_DISK_PATH_BYTES];
     sl_checkpoint_file_name(reader->entry.shard, manifest->shard_count, name);
-    int err = sl_checkpoint_directory_path(directory, manifest->number, name, path, reader->reason,
-                                           sizeof reader->reason);
+    int err =
+        sl_checkpoint_directory_path(directory, manifest->number, name, path, &reader->reason);
     if (err == 0) {
-        err = sl_disk_open(disk, path, SL_DISK_READ, &reader->file, reader->reason,
-                           sizeof reader->reason);
+        err = sl_disk_open(disk, path, SL_DISK_READ, &reader->file, &reader->reason);
     }
     err = err != 0 ? err : check_size(reader);
     return err != 0 ? err : read_header(reader, manifest);
@@ -121,8 +120,8 @@ static int open_file(struct sl_checkpoint_reader *reader, const struct sl_disk *
 
 int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
                               const struct sl_checkpoint_manifest *manifest, uint32_t shard,
-                              uint32_t kinds, struct sl_checkpoint_reader **out, char *reason,
-                              size_t reason_bytes)
+                              uint32_t kinds, struct sl_checkpoint_reader **out,
+                              struct sl_reason *reason)
 {
     sl_assert(shard < manifest->shard_count);
     struct sl_checkpoint_reader *reader = calloc(1, sizeof *reader);
@@ -130,7 +129,7 @@ int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
         reader->zstd = ZSTD_createDCtx();
     }
     if (reader == NULL || reader->zstd == NULL) {
-        (void)snprintf(reason, reason_bytes, "no memory to read a checkpoint's file");
+        sl_reason_set(reason, "no memory to read a checkpoint's file");
         sl_checkpoint_reader_close(&reader);
         return SL_ERR_NO_MEMORY;
     }
@@ -138,7 +137,7 @@ int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
     reader->entry = manifest->files[shard];
     int err = open_file(reader, disk, directory, manifest);
     if (err != 0) {
-        (void)snprintf(reason, reason_bytes, "%s", reader->reason);
+        sl_reason_set(reason, "%s", reader->reason.text);
         sl_checkpoint_reader_close(&reader);
         return err;
     }
@@ -267,8 +266,7 @@ static int read_block(struct sl_checkpoint_reader *reader, const uint8_t *bytes,
 }
 
 int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
-                              const struct sl_snapshot_block **block, char *reason,
-                              size_t reason_bytes)
+                              const struct sl_snapshot_block **block, struct sl_reason *reason)
 {
     uint8_t bytes[SL_FORMAT_BLOCK_BYTES];
     bool taken = false;
@@ -281,7 +279,7 @@ int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
         reader->failed = err;
     }
     if (reader->failed != 0) {
-        (void)snprintf(reason, reason_bytes, "%s", reader->reason);
+        sl_reason_set(reason, "%s", reader->reason.text);
         return reader->failed;
     }
     *block = taken ? reader->block : NULL;
@@ -304,7 +302,7 @@ void sl_checkpoint_reader_close(struct sl_checkpoint_reader **reader)
     if (self == NULL) {
         return;
     }
-    (void)sl_disk_close(&self->file, NULL, 0);
+    (void)sl_disk_close(&self->file, NULL);
     (void)ZSTD_freeDCtx(self->zstd);
     free(self->compressed.at);
     sl_snapshot_block_destroy(&self->block);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/reason.h"
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/manifest.h"
 #include "ps/snapshot/block.h"
@@ -23,15 +24,14 @@ struct sl_checkpoint_reader;
  * does not match), VERSION, NO_MEMORY, IO. */
 int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
                               const struct sl_checkpoint_manifest *manifest, uint32_t shard,
-                              uint32_t kinds, struct sl_checkpoint_reader **out, char *reason,
-                              size_t reason_bytes);
+                              uint32_t kinds, struct sl_checkpoint_reader **out,
+                              struct sl_reason *reason);
 
 /* Returns the next block, owned by the reader until the next call, payload aligned to 8. NULL: the
  * end, and the whole file is intact. Errors, with a reason, repeated on every later call: CORRUPT,
  * NO_MEMORY, IO. */
 int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
-                              const struct sl_snapshot_block **block, char *reason,
-                              size_t reason_bytes);
+                              const struct sl_snapshot_block **block, struct sl_reason *reason);
 
 /* Transfers the last block of `next` to the caller. The reader continues with `other`, which it
  * then owns: a block from an earlier call, or NULL. */

@@ -1,11 +1,8 @@
 #include "ps/checkpoint/select.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "core/log.h"
-
-#define WHY_BYTES (SL_DISK_PATH_BYTES + 256)
 
 struct search {
     const struct sl_disk *disk;
@@ -13,19 +10,19 @@ struct search {
     const struct sl_checkpoint_select_options *options;
     uint64_t selected;
     uint32_t intact, damaged; /* number of checkpoints */
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 /* Checks the files that are needed; of a candidate with fallback, every byte. */
-static int check(const struct search *search, uint64_t number, bool is_candidate, char *why)
+static int check(const struct search *search, uint64_t number, bool is_candidate,
+                 struct sl_reason *why)
 {
     const struct sl_checkpoint_select_options *options = search->options;
     const struct sl_checkpoint_report *report = is_candidate ? options->report : NULL;
     struct sl_checkpoint_shard_range range = options->own;
     struct sl_checkpoint_manifest manifest;
-    int err = sl_checkpoint_directory_manifest(search->disk, search->directory, number, &manifest,
-                                               why, WHY_BYTES);
+    int err =
+        sl_checkpoint_directory_manifest(search->disk, search->directory, number, &manifest, why);
     if (err != 0) {
         return err;
     }
@@ -35,9 +32,9 @@ static int check(const struct search *search, uint64_t number, bool is_candidate
     sl_checkpoint_manifest_fini(&manifest);
     return is_candidate && options->fallback
                ? sl_checkpoint_directory_verify(search->disk, search->directory, number, range,
-                                                report, why, WHY_BYTES)
+                                                report, why)
                : sl_checkpoint_directory_chain(search->disk, search->directory, number, range,
-                                               report, NULL, why, WHY_BYTES);
+                                               report, NULL, why);
 }
 
 static int check_candidate(struct search *search, struct sl_checkpoint_found *found)
@@ -45,12 +42,12 @@ static int check_candidate(struct search *search, struct sl_checkpoint_found *fo
     const struct sl_checkpoint_select_options *options = search->options;
     const bool is_candidate =
         search->selected == 0 && (options->up_to == 0 || found->number <= options->up_to);
-    char why[WHY_BYTES];
+    struct sl_reason why;
     if (found->state == SL_CHECKPOINT_INCOMPLETE ||
         (!is_candidate && search->intact >= options->intact_max)) {
         return 0;
     }
-    int err = check(search, found->number, is_candidate, why);
+    int err = check(search, found->number, is_candidate, &why);
     const bool is_damage =
         err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
     if (err == 0) {
@@ -58,11 +55,10 @@ static int check_candidate(struct search *search, struct sl_checkpoint_found *fo
         search->intact++;
         search->selected = is_candidate ? found->number : search->selected;
     } else if (!is_damage || (is_candidate && !options->fallback)) {
-        (void)snprintf(search->reason, search->reason_bytes, "checkpoint %" PRIu64 ": %s",
-                       found->number, why);
-        return err;
+        return sl_reason_fail(search->reason, err, "checkpoint %" PRIu64 ": %s", found->number,
+                              why.text);
     } else if (is_candidate) {
-        sl_log_warn("checkpoint %" PRIu64 " is skipped: %s", found->number, why);
+        sl_log_warn("checkpoint %" PRIu64 " is skipped: %s", found->number, why.text);
         search->damaged++;
     }
     return 0;
@@ -70,44 +66,40 @@ static int check_candidate(struct search *search, struct sl_checkpoint_found *fo
 
 int sl_checkpoint_select(const struct sl_disk *disk, const char *directory,
                          const struct sl_checkpoint_select_options *options,
-                         struct sl_checkpoint_list *list, uint64_t *number, char *reason,
-                         size_t reason_bytes)
+                         struct sl_checkpoint_list *list, uint64_t *number,
+                         struct sl_reason *reason)
 {
-    struct search search = {.disk = disk,
-                            .directory = directory,
-                            .options = options,
-                            .reason = reason,
-                            .reason_bytes = reason_bytes};
+    struct search search = {
+        .disk = disk, .directory = directory, .options = options, .reason = reason};
     int err = 0;
     for (uint32_t i = list->count; err == 0 && i > 0; i--) {
         err = check_candidate(&search, &list->items[i - 1]);
     }
     if (err == 0 && search.selected == 0 && search.damaged > 0) {
-        (void)snprintf(reason, reason_bytes,
-                       "no checkpoint in %s is intact; start without --restore to begin with empty "
-                       "tables",
-                       directory);
-        err = SL_ERR_CORRUPT;
+        err = sl_reason_fail(
+            reason, SL_ERR_CORRUPT,
+            "no checkpoint in %s is intact; start without --restore to begin with empty tables",
+            directory);
     }
     *number = search.selected;
     return err;
 }
 
 int sl_checkpoint_newest(const struct sl_disk *disk, const char *directory,
-                         struct sl_checkpoint_shard_range range, uint64_t *number, char *reason,
-                         size_t reason_bytes)
+                         struct sl_checkpoint_shard_range range, uint64_t *number,
+                         struct sl_reason *reason)
 {
     const struct sl_checkpoint_select_options options = {.own = range, .intact_max = 1};
     struct sl_checkpoint_list list;
-    int err = sl_checkpoint_directory_list(disk, directory, &list, reason, reason_bytes);
+    int err = sl_checkpoint_directory_list(disk, directory, &list, reason);
     if (err != 0) {
         return err;
     }
-    err = sl_checkpoint_select(disk, directory, &options, &list, number, reason, reason_bytes);
+    err = sl_checkpoint_select(disk, directory, &options, &list, number, reason);
     sl_checkpoint_list_fini(&list);
     if (err == 0 && *number == 0) {
-        (void)snprintf(reason, reason_bytes, "there is no complete checkpoint in %s", directory);
-        err = SL_ERR_NOT_FOUND;
+        err = sl_reason_fail(reason, SL_ERR_NOT_FOUND, "there is no complete checkpoint in %s",
+                             directory);
     }
     return err;
 }

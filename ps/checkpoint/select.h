@@ -2,6 +2,7 @@
 #ifndef SL_PS_CHECKPOINT_SELECT_H
 #define SL_PS_CHECKPOINT_SELECT_H
 
+#include "core/reason.h"
 #include "ps/checkpoint/directory.h"
 
 struct sl_checkpoint_select_options {
@@ -20,12 +21,12 @@ struct sl_checkpoint_select_options {
  * Errors, with a reason: CORRUPT, VERSION, NO_MEMORY, IO. */
 int sl_checkpoint_select(const struct sl_disk *disk, const char *directory,
                          const struct sl_checkpoint_select_options *options,
-                         struct sl_checkpoint_list *list, uint64_t *number, char *reason,
-                         size_t reason_bytes);
+                         struct sl_checkpoint_list *list, uint64_t *number,
+                         struct sl_reason *reason);
 
 /* Finds the newest intact checkpoint of a directory. Errors: as above; NOT_FOUND: none. */
 int sl_checkpoint_newest(const struct sl_disk *disk, const char *directory,
-                         struct sl_checkpoint_shard_range range, uint64_t *number, char *reason,
-                         size_t reason_bytes);
+                         struct sl_checkpoint_shard_range range, uint64_t *number,
+                         struct sl_reason *reason);
 
 #endif

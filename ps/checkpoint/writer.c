@@ -23,10 +23,9 @@ struct sl_checkpoint_writer {
     char path[SL_DISK_PATH_BYTES];
 };
 
-static int no_memory(char *reason, size_t reason_bytes)
+static int no_memory(struct sl_reason *reason)
 {
-    (void)snprintf(reason, reason_bytes, "no memory to write a checkpoint's file");
-    return SL_ERR_NO_MEMORY;
+    return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory to write a checkpoint's file");
 }
 
 /* Compresses one block without writing it, so that zstd allocates all its memory now. */
@@ -68,92 +67,90 @@ static void free_writer(struct sl_checkpoint_writer **writer)
 }
 
 /* Creates the checkpoint's directory durably. */
-static int make_subdir(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
-                       size_t reason_bytes)
+static int make_subdir(struct sl_checkpoint_writer *writer, const char *directory,
+                       struct sl_reason *reason)
 {
-    int err = sl_disk_make_subdir(writer->disk, writer->subdir, reason, reason_bytes);
+    int err = sl_disk_make_subdir(writer->disk, writer->subdir, reason);
     if (err != 0 && err != SL_ERR_EXISTS) {
         return err;
     }
-    return sl_disk_sync_directory(writer->disk, directory, reason, reason_bytes);
+    return sl_disk_sync_directory(writer->disk, directory, reason);
 }
 
 static int check_unpublished(const struct sl_checkpoint_writer *writer, const char *directory,
-                             char *reason, size_t reason_bytes)
+                             struct sl_reason *reason)
 {
     char path[SL_DISK_PATH_BYTES];
     struct sl_disk_file file;
     int err = sl_checkpoint_directory_path(directory, writer->header.number,
-                                           SL_CHECKPOINT_MANIFEST_NAME, path, reason, reason_bytes);
+                                           SL_CHECKPOINT_MANIFEST_NAME, path, reason);
     if (err != 0) {
         return err;
     }
-    err = sl_disk_open(writer->disk, path, SL_DISK_READ, &file, reason, reason_bytes);
+    err = sl_disk_open(writer->disk, path, SL_DISK_READ, &file, reason);
     if (err == 0) {
-        (void)sl_disk_close(&file, NULL, 0);
-        (void)snprintf(reason, reason_bytes, "%s has a manifest already", writer->subdir);
-        return SL_ERR_EXISTS;
+        (void)sl_disk_close(&file, NULL);
+        return sl_reason_fail(reason, SL_ERR_EXISTS, "%s has a manifest already", writer->subdir);
     }
     return err == SL_ERR_NOT_FOUND ? 0 : err;
 }
 
 static int set_paths(struct sl_checkpoint_writer *writer, const char *directory, char *part,
-                     char *reason, size_t reason_bytes)
+                     struct sl_reason *reason)
 {
     char name[SL_CHECKPOINT_NAME_BYTES];
     char part_name[SL_CHECKPOINT_NAME_BYTES + 8];
     sl_checkpoint_file_name(writer->header.shard, writer->header.shard_count, name);
     (void)snprintf(part_name, sizeof part_name, "%s" SL_CHECKPOINT_PART_SUFFIX, name);
     int err = sl_checkpoint_directory_path(directory, writer->header.number, NULL, writer->subdir,
-                                           reason, reason_bytes);
-    err = err != 0 ? err : sl_disk_join(writer->subdir, name, writer->path, reason, reason_bytes);
-    err = err != 0 ? err : sl_disk_join(writer->subdir, part_name, part, reason, reason_bytes);
+                                           reason);
+    err = err != 0 ? err : sl_disk_join(writer->subdir, name, writer->path, reason);
+    err = err != 0 ? err : sl_disk_join(writer->subdir, part_name, part, reason);
     return err;
 }
 
 /* Removes a temporary file of an earlier attempt, and creates a new one. */
-static int open_file(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
-                     size_t reason_bytes)
+static int open_file(struct sl_checkpoint_writer *writer, const char *directory,
+                     struct sl_reason *reason)
 {
     char part[SL_DISK_PATH_BYTES];
-    int err = set_paths(writer, directory, part, reason, reason_bytes);
-    err = err != 0 ? err : check_unpublished(writer, directory, reason, reason_bytes);
-    err = err != 0 ? err : make_subdir(writer, directory, reason, reason_bytes);
+    int err = set_paths(writer, directory, part, reason);
+    err = err != 0 ? err : check_unpublished(writer, directory, reason);
+    err = err != 0 ? err : make_subdir(writer, directory, reason);
     if (err == 0) {
-        err = sl_disk_remove(writer->disk, part, reason, reason_bytes);
+        err = sl_disk_remove(writer->disk, part, reason);
         err = err == SL_ERR_NOT_FOUND ? 0 : err;
     }
     if (err == 0) {
-        err = sl_disk_open(writer->disk, part, SL_DISK_CREATE, &writer->file, reason, reason_bytes);
+        err = sl_disk_open(writer->disk, part, SL_DISK_CREATE, &writer->file, reason);
     }
     return err;
 }
 
-static int write_header(struct sl_checkpoint_writer *writer, char *reason, size_t reason_bytes)
+static int write_header(struct sl_checkpoint_writer *writer, struct sl_reason *reason)
 {
     uint8_t bytes[SL_FORMAT_HEADER_BYTES];
     sl_format_encode_header(&writer->header, bytes);
     writer->end.all_hash = writer->header.hash;
     writer->end.file_bytes = sizeof bytes;
-    return sl_disk_write(&writer->file, bytes, sizeof bytes, reason, reason_bytes);
+    return sl_disk_write(&writer->file, bytes, sizeof bytes, reason);
 }
 
 int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *options,
-                                struct sl_checkpoint_writer **out, char *reason,
-                                size_t reason_bytes)
+                                struct sl_checkpoint_writer **out, struct sl_reason *reason)
 {
     sl_assert(options->number > options->base);
     sl_assert(options->shard < options->shard_count);
     sl_assert(options->shard_count <= SL_LIMIT_SHARDS);
     sl_assert(options->compression_level <= SL_CHECKPOINT_LEVEL_MAX);
     if (options->number > SL_LIMIT_CHECKPOINT_NUMBER) {
-        (void)snprintf(reason, reason_bytes, "checkpoint %" PRIu64 ": numbers end at %llu",
-                       options->number, SL_LIMIT_CHECKPOINT_NUMBER);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
+                              "checkpoint %" PRIu64 ": numbers end at %llu", options->number,
+                              SL_LIMIT_CHECKPOINT_NUMBER);
     }
     struct sl_checkpoint_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) {
-        return no_memory(reason, reason_bytes);
+        return no_memory(reason);
     }
     writer->disk = options->disk;
     writer->compression_level = options->compression_level;
@@ -166,11 +163,11 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
     };
     int err = make_memory(writer);
     if (err != 0) {
-        (void)no_memory(reason, reason_bytes);
+        (void)no_memory(reason);
     } else {
-        err = open_file(writer, options->directory, reason, reason_bytes);
+        err = open_file(writer, options->directory, reason);
     }
-    err = err != 0 ? err : write_header(writer, reason, reason_bytes);
+    err = err != 0 ? err : write_header(writer, reason);
     if (err != 0) {
         sl_checkpoint_writer_discard(&writer);
         return err;
@@ -205,14 +202,13 @@ static int pack(struct sl_checkpoint_writer *writer, const struct sl_snapshot_bl
 }
 
 int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
-                               const struct sl_snapshot_block *block, char *reason,
-                               size_t reason_bytes)
+                               const struct sl_snapshot_block *block, struct sl_reason *reason)
 {
     sl_assert(block->kind > 0 && block->kind < SL_FORMAT_KINDS);
     if (block->bytes > SL_FORMAT_RAW_BYTES_MAX) {
-        (void)snprintf(reason, reason_bytes, "a block of %u bytes for %s; at most %u are accepted",
-                       block->bytes, writer->path, SL_FORMAT_RAW_BYTES_MAX);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
+                              "a block of %u bytes for %s; at most %u are accepted", block->bytes,
+                              writer->path, SL_FORMAT_RAW_BYTES_MAX);
     }
     struct sl_format_block header = {
         .kind = block->kind,
@@ -222,11 +218,11 @@ int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
         .index = writer->end.blocks,
     };
     if (pack(writer, block, &header) != 0) {
-        return no_memory(reason, reason_bytes);
+        return no_memory(reason);
     }
     sl_format_encode_block(&header, writer->header.hash, writer->buffer);
     const size_t bytes = SL_FORMAT_BLOCK_BYTES + header.packed_bytes;
-    int err = sl_disk_write(&writer->file, writer->buffer, bytes, reason, reason_bytes);
+    int err = sl_disk_write(&writer->file, writer->buffer, bytes, reason);
     if (err != 0) {
         return err;
     }
@@ -239,28 +235,28 @@ int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
 }
 
 /* Writes the end and syncs the file. */
-static int end_file(struct sl_checkpoint_writer *writer, char *reason, size_t reason_bytes)
+static int end_file(struct sl_checkpoint_writer *writer, struct sl_reason *reason)
 {
     uint8_t bytes[SL_FORMAT_END_BYTES];
     writer->end.file_bytes += sizeof bytes;
     sl_format_encode_end(&writer->end, writer->header.hash, bytes);
-    int err = sl_disk_write(&writer->file, bytes, sizeof bytes, reason, reason_bytes);
-    err = err != 0 ? err : sl_disk_sync(&writer->file, reason, reason_bytes);
-    err = err != 0 ? err : sl_disk_close(&writer->file, reason, reason_bytes);
+    int err = sl_disk_write(&writer->file, bytes, sizeof bytes, reason);
+    err = err != 0 ? err : sl_disk_sync(&writer->file, reason);
+    err = err != 0 ? err : sl_disk_close(&writer->file, reason);
     return err;
 }
 
 int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
-                                struct sl_checkpoint_entry *out, char *reason, size_t reason_bytes)
+                                struct sl_checkpoint_entry *out, struct sl_reason *reason)
 {
     struct sl_checkpoint_writer *self = *writer;
-    int err = end_file(self, reason, reason_bytes);
+    int err = end_file(self, reason);
     if (err == 0) {
-        err = sl_disk_rename(self->disk, self->file.path, self->path, reason, reason_bytes);
+        err = sl_disk_rename(self->disk, self->file.path, self->path, reason);
     }
     if (err == 0) {
         self->file.path[0] = '\0'; /* nothing left to remove */
-        err = sl_disk_sync_directory(self->disk, self->subdir, reason, reason_bytes);
+        err = sl_disk_sync_directory(self->disk, self->subdir, reason);
     }
     if (err != 0) {
         sl_checkpoint_writer_discard(writer);
@@ -283,9 +279,9 @@ void sl_checkpoint_writer_discard(struct sl_checkpoint_writer **writer)
     if (self == NULL) {
         return;
     }
-    (void)sl_disk_close(&self->file, NULL, 0);
+    (void)sl_disk_close(&self->file, NULL);
     if (self->file.path[0] != '\0') {
-        (void)sl_disk_remove(self->disk, self->file.path, NULL, 0);
+        (void)sl_disk_remove(self->disk, self->file.path, NULL);
     }
     free_writer(writer);
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/reason.h"
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/manifest.h"
 #include "ps/snapshot/block.h"
@@ -30,20 +31,18 @@ struct sl_checkpoint_writer_options {
  * Errors, with a reason: EXISTS (the checkpoint has a manifest and is not changed), NOT_FOUND (the
  * directory), NO_MEMORY, TOO_LARGE (the path, the number), IO. */
 int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *options,
-                                struct sl_checkpoint_writer **out, char *reason,
-                                size_t reason_bytes);
+                                struct sl_checkpoint_writer **out, struct sl_reason *reason);
 
 /* Appends a block of kind 1 to 15; its payload may be reused afterwards, and is opaque here. After
  * an error only abandon is allowed. Errors, with a reason: TOO_LARGE (more than
  * SL_FORMAT_RAW_BYTES_MAX), NO_MEMORY, IO. */
 int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
-                               const struct sl_snapshot_block *block, char *reason,
-                               size_t reason_bytes);
+                               const struct sl_snapshot_block *block, struct sl_reason *reason);
 
 /* Completes the file durably. Frees the writer, also on an error; then the name has its old content
  * or this complete file, never a part. Nulls *writer. Errors: IO, with a reason. */
 int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
-                                struct sl_checkpoint_entry *out, char *reason, size_t reason_bytes);
+                                struct sl_checkpoint_entry *out, struct sl_reason *reason);
 
 /* Removes the unfinished file, if the disk allows. Nulls *writer; NULL is allowed. */
 void sl_checkpoint_writer_discard(struct sl_checkpoint_writer **writer);

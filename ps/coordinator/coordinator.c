@@ -110,13 +110,13 @@ void sl_coordinator_send_to(struct sl_coordinator *coordinator, sl_coordinator_p
 }
 
 int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                         const struct sl_message_hello *said, uint64_t now_ns, char *reason,
-                         size_t reason_bytes)
+                         const struct sl_message_hello *said, uint64_t now_ns,
+                         struct sl_reason *reason)
 {
-    int err = sl_coordinator_record_admits(coordinator, said, reason, reason_bytes);
-    err = err != 0 ? err : sl_coordinator_job_admits(coordinator, said, reason, reason_bytes);
+    int err = sl_coordinator_record_admits(coordinator, said, reason);
+    err = err != 0 ? err : sl_coordinator_job_admits(coordinator, said, reason);
     if (err == 0) {
-        err = sl_coordinator_member_hello(coordinator, peer, said, now_ns, reason, reason_bytes);
+        err = sl_coordinator_member_hello(coordinator, peer, said, now_ns, reason);
     }
     return err;
 }

@@ -11,6 +11,7 @@
 #ifndef SL_PS_COORDINATOR_COORDINATOR_H
 #define SL_PS_COORDINATOR_COORDINATOR_H
 
+#include "core/reason.h"
 #include "net/control/message.h"
 
 /* Limit of disconnected clients (members that are clients, but no workers). Their number is
@@ -96,8 +97,8 @@ void sl_coordinator_destroy(struct sl_coordinator **coordinator);
  * - REFUSED: the job has ended.
  * - NO_MEMORY. */
 int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                         const struct sl_message_hello *hello, uint64_t now_ns, char *reason,
-                         size_t reason_bytes);
+                         const struct sl_message_hello *hello, uint64_t now_ns,
+                         struct sl_reason *reason);
 
 /* Returns the task index of an admitted member: its own, or the assigned one. */
 uint32_t sl_coordinator_task_index(const struct sl_coordinator *coordinator,
@@ -132,7 +133,7 @@ int sl_coordinator_record_write(const struct sl_coordinator *coordinator,
  * counts, or a checkpoint number above the limit), CORRUPT, NO_MEMORY. */
 int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
                                uint32_t index, const uint8_t *value, size_t value_bytes,
-                               char *reason, size_t reason_bytes);
+                               struct sl_reason *reason);
 
 /* Ends loading and starts the lease of every loaded member. Hellos are refused until a server that
  * the records name says hello. If none does within a lease (3 s if the records name no worker and

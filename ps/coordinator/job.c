@@ -348,8 +348,7 @@ void sl_coordinator_job_update(struct sl_coordinator *coordinator, uint32_t miss
 }
 
 int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
-                              const struct sl_message_hello *hello, char *reason,
-                              size_t reason_bytes)
+                              const struct sl_message_hello *hello, struct sl_reason *reason)
 {
     bool has_ended = coordinator->job.stage == SL_COORDINATOR_ENDING ||
                      coordinator->job.stage == SL_COORDINATOR_OVER;
@@ -361,6 +360,6 @@ int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
     if (!has_ended || is_known) {
         return 0;
     }
-    (void)snprintf(reason, reason_bytes, "%s: %s", end_word(coordinator), coordinator->job.end_why);
-    return SL_ERR_REFUSED;
+    return sl_reason_fail(reason, SL_ERR_REFUSED, "%s: %s", end_word(coordinator),
+                          coordinator->job.end_why);
 }

@@ -8,6 +8,7 @@
 #ifndef SL_PS_COORDINATOR_JOB_H
 #define SL_PS_COORDINATOR_JOB_H
 
+#include "core/reason.h"
 #include "ps/coordinator/state.h"
 
 /* Appends the workers without which the job cannot begin. total: entries so far; returns the new
@@ -33,7 +34,6 @@ bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
 
 /* Checks that the job has not ended. Servers of the job are always admitted. Errors: REFUSED. */
 int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
-                              const struct sl_message_hello *hello, char *reason,
-                              size_t reason_bytes);
+                              const struct sl_message_hello *hello, struct sl_reason *reason);
 
 #endif

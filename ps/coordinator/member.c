@@ -278,7 +278,7 @@ static struct sl_coordinator_member *find_place(const struct sl_coordinator *coo
 }
 
 static int check_task(const struct sl_coordinator *coordinator,
-                      const struct sl_message_hello *hello, char *reason, size_t reason_bytes)
+                      const struct sl_message_hello *hello, struct sl_reason *reason)
 {
     if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
         return 0;
@@ -290,13 +290,12 @@ static int check_task(const struct sl_coordinator *coordinator,
         count = SL_LIMIT_WORKERS;
     }
     if (hello->task_index >= count) {
-        (void)snprintf(reason, reason_bytes, "%s/%u: the cluster has %u %s, %s/0 to %s/%u", role,
-                       hello->task_index, count,
-                       is_ps        ? "ps"
-                       : count == 1 ? "worker"
-                                    : "workers",
-                       role, role, count - 1);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "%s/%u: the cluster has %u %s, %s/0 to %s/%u",
+                              role, hello->task_index, count,
+                              is_ps        ? "ps"
+                              : count == 1 ? "worker"
+                                           : "workers",
+                              role, role, count - 1);
     }
     return 0;
 }
@@ -305,7 +304,7 @@ static int check_task(const struct sl_coordinator *coordinator,
  * the second process first asked; until then its connection may be half-open. */
 static int refuse_second(const struct sl_coordinator *coordinator,
                          struct sl_coordinator_member *first, uint64_t rival_id, uint64_t now_ns,
-                         char *reason, size_t reason_bytes)
+                         struct sl_reason *reason)
 {
     if (first->replacement_id != rival_id) {
         first->replacement_id = rival_id;
@@ -313,17 +312,16 @@ static int refuse_second(const struct sl_coordinator *coordinator,
     }
     double silent_s = seconds(now_ns > first->last_seen_ns ? now_ns - first->last_seen_ns : 0);
     if (first->last_seen_ns > first->rival_ns) {
-        (void)snprintf(
-            reason, reason_bytes,
+        return sl_reason_fail(
+            reason, SL_ERR_EXISTS,
             "%s is a member already (last heartbeat %.1f s ago): the task is started twice",
             first->name, silent_s);
-        return SL_ERR_EXISTS;
     }
-    (void)snprintf(reason, reason_bytes,
-                   "%s is a member already (last heartbeat %.1f s ago): if that process died, its "
-                   "lease ends in %.1f s; else the task is started twice",
-                   first->name, silent_s, seconds(lease_left_ns(coordinator, first, now_ns)));
-    return SL_ERR_AGAIN;
+    return sl_reason_fail(reason, SL_ERR_AGAIN,
+                          "%s is a member already (last heartbeat %.1f s ago): if that process "
+                          "died, its lease ends in %.1f s; else the task is started twice",
+                          first->name, silent_s,
+                          seconds(lease_left_ns(coordinator, first, now_ns)));
 }
 
 /* Resumes a member on another connection of the same process. */
@@ -444,14 +442,14 @@ static void log_return(const struct sl_coordinator *coordinator,
 }
 
 int sl_coordinator_member_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                                const struct sl_message_hello *said, uint64_t now_ns, char *reason,
-                                size_t reason_bytes)
+                                const struct sl_message_hello *said, uint64_t now_ns,
+                                struct sl_reason *reason)
 {
     sl_assert(sl_coordinator_member_of(coordinator, peer) == NULL);
     struct sl_message_hello placed = *said;
     const struct sl_message_hello *hello = &placed;
-    int err = sl_coordinator_task_choose(coordinator, &placed, reason, reason_bytes);
-    err = err != 0 ? err : check_task(coordinator, hello, reason, reason_bytes);
+    int err = sl_coordinator_task_choose(coordinator, &placed, reason);
+    err = err != 0 ? err : check_task(coordinator, hello, reason);
     if (err != 0) {
         return err;
     }
@@ -461,12 +459,12 @@ int sl_coordinator_member_hello(struct sl_coordinator *coordinator, sl_coordinat
         return 0;
     }
     if (first != NULL && first->connected) {
-        return refuse_second(coordinator, first, hello->client_id, now_ns, reason, reason_bytes);
+        return refuse_second(coordinator, first, hello->client_id, now_ns, reason);
     }
     struct sl_coordinator_member *member = make_member(coordinator, peer, hello, now_ns);
     if (member == NULL) {
-        (void)snprintf(reason, reason_bytes, "the coordinator has no memory for another member");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY,
+                              "the coordinator has no memory for another member");
     }
     if (first != NULL) {
         end_member(coordinator, first, SL_COORDINATOR_END_REPLACED, now_ns);

@@ -2,6 +2,7 @@
 #ifndef SL_PS_COORDINATOR_MEMBER_H
 #define SL_PS_COORDINATOR_MEMBER_H
 
+#include "core/reason.h"
 #include "ps/coordinator/state.h"
 
 /* Returns the member of a connection, or NULL. */
@@ -11,8 +12,8 @@ struct sl_coordinator_member *sl_coordinator_member_of(const struct sl_coordinat
 /* Gives a process the task that it asks for: a new member, a resumed or a replaced one. Errors:
  * those of sl_coordinator_hello. */
 int sl_coordinator_member_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                                const struct sl_message_hello *said, uint64_t now_ns, char *reason,
-                                size_t reason_bytes);
+                                const struct sl_message_hello *said, uint64_t now_ns,
+                                struct sl_reason *reason);
 
 /* Handles a goodbye: removes and frees the member. */
 void sl_coordinator_member_leave(struct sl_coordinator *coordinator,

@@ -229,8 +229,8 @@ static bool read_word(const json_t *record, const char *name, const char *const 
     return false;
 }
 
-static int read_job(struct sl_coordinator *coordinator, const json_t *record, char *reason,
-                    size_t reason_bytes)
+static int read_job(struct sl_coordinator *coordinator, const json_t *record,
+                    struct sl_reason *reason)
 {
     uint32_t ps_count;
     uint32_t worker_count;
@@ -262,10 +262,9 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
     const uint32_t own_count = coordinator->options.worker_count;
     if (ps_count != coordinator->options.ps_count ||
         (own_count != 0 && worker_count != 0 && own_count != worker_count)) {
-        (void)snprintf(reason, reason_bytes, "it is of a job with %u server%s and %u worker%s",
-                       ps_count, sl_log_plural(ps_count), worker_count,
-                       sl_log_plural(worker_count));
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "it is of a job with %u server%s and %u worker%s", ps_count,
+                              sl_log_plural(ps_count), worker_count, sl_log_plural(worker_count));
     }
     bool follows = coordinator->options.stage_changed != NULL;
     coordinator->job.worker_count = worker_count == 0 ? own_count : worker_count;
@@ -295,7 +294,7 @@ static int read_member(struct sl_coordinator *coordinator, enum sl_message_role 
 static bool is_endpoint(const char *text)
 {
     struct sl_endpoint endpoint;
-    return sl_endpoint_parse(text, &endpoint, NULL, 0) == 0;
+    return sl_endpoint_parse(text, &endpoint, NULL) == 0;
 }
 
 /* Reads the replica group of a server. */
@@ -395,7 +394,7 @@ static int read_done(struct sl_coordinator *coordinator, uint32_t index, const j
 }
 
 static int read_table(struct sl_coordinator *coordinator, uint32_t id, const uint8_t *value,
-                      size_t value_bytes, char *reason, size_t reason_bytes)
+                      size_t value_bytes, struct sl_reason *reason)
 {
     struct sl_message message;
     int err = sl_message_decode(value, value_bytes, &message);
@@ -404,7 +403,7 @@ static int read_table(struct sl_coordinator *coordinator, uint32_t id, const uin
     }
     const struct sl_table_spec *spec = &message.table_open.spec;
     bool is_table = message.kind == SL_MESSAGE_TABLE_OPEN && message.table_open.table_id == id &&
-                    sl_message_check_spec(spec, reason, reason_bytes) == 0;
+                    sl_message_check_spec(spec, reason) == 0;
     err = is_table ? sl_coordinator_table_load(coordinator, id, spec) : SL_ERR_CORRUPT;
     sl_message_fini(&message);
     return err;
@@ -430,42 +429,42 @@ static uint32_t count_of(const struct sl_coordinator *coordinator, enum sl_coord
 }
 
 static int read_json(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
-                     uint32_t index, const json_t *record, char *reason, size_t reason_bytes)
+                     uint32_t index, const json_t *record, struct sl_reason *reason)
 {
-    return !json_is_object(record)             ? SL_ERR_CORRUPT
-           : kind == SL_COORDINATOR_RECORD_JOB ? read_job(coordinator, record, reason, reason_bytes)
-           : kind == SL_COORDINATOR_RECORD_PS  ? read_ps(coordinator, index, record)
+    return !json_is_object(record)              ? SL_ERR_CORRUPT
+           : kind == SL_COORDINATOR_RECORD_JOB  ? read_job(coordinator, record, reason)
+           : kind == SL_COORDINATOR_RECORD_PS   ? read_ps(coordinator, index, record)
            : kind == SL_COORDINATOR_RECORD_DONE ? read_done(coordinator, index, record)
                                                 : read_worker(coordinator, index, record);
 }
 
 /* Checks the checkpoint numbers in a record of the job or of a server. */
-static int check_numbers(const json_t *record, char *reason, size_t reason_bytes)
+static int check_numbers(const json_t *record, struct sl_reason *reason)
 {
     uint64_t number;
     if ((read_id(record, "checkpoint", &number) && number > SL_LIMIT_CHECKPOINT_NUMBER) ||
         (read_id(record, "restore", &number) && number > SL_LIMIT_CHECKPOINT_NUMBER)) {
-        (void)snprintf(reason, reason_bytes, "it names checkpoint %" PRIu64 ": the last is %llu",
-                       number, SL_LIMIT_CHECKPOINT_NUMBER);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "it names checkpoint %" PRIu64 ": the last is %llu", number,
+                              SL_LIMIT_CHECKPOINT_NUMBER);
     }
     return 0;
 }
 
 int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
                                uint32_t index, const uint8_t *value, size_t value_bytes,
-                               char *reason, size_t reason_bytes)
+                               struct sl_reason *reason)
 {
-    (void)snprintf(reason, reason_bytes, "it is none of a coordinator's records");
+    sl_reason_set(reason, "it is none of a coordinator's records");
     if (index >= count_of(coordinator, kind)) {
         return SL_ERR_CORRUPT;
     }
     if (kind == SL_COORDINATOR_RECORD_TABLE) {
-        return read_table(coordinator, index, value, value_bytes, reason, reason_bytes);
+        return read_table(coordinator, index, value, value_bytes, reason);
     }
     json_t *record = json_loadb((const char *)value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
-    int err = check_numbers(record, reason, reason_bytes);
-    err = err != 0 ? err : read_json(coordinator, kind, index, record, reason, reason_bytes);
+    int err = check_numbers(record, reason);
+    err = err != 0 ? err : read_json(coordinator, kind, index, record, reason);
     json_decref(record);
     return err;
 }
@@ -598,8 +597,7 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
 }
 
 int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
-                                 const struct sl_message_hello *hello, char *reason,
-                                 size_t reason_bytes)
+                                 const struct sl_message_hello *hello, struct sl_reason *reason)
 {
     if (coordinator->recovery_deadline_ns == 0) {
         return 0;
@@ -609,9 +607,8 @@ int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
         sl_log_info("the job continues: %u of its processes are known", coordinator->member_count);
         return 0;
     }
-    (void)snprintf(reason, reason_bytes,
-                   "a new leader waits for a server of the job that it knows");
-    return SL_ERR_AGAIN;
+    return sl_reason_fail(reason, SL_ERR_AGAIN,
+                          "a new leader waits for a server of the job that it knows");
 }
 
 void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now_ns)

@@ -10,12 +10,12 @@
 #ifndef SL_PS_COORDINATOR_RECORD_H
 #define SL_PS_COORDINATOR_RECORD_H
 
+#include "core/reason.h"
 #include "ps/coordinator/state.h"
 
 /* While loaded records await a known server: admits only such a server. Errors: AGAIN. */
 int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
-                                 const struct sl_message_hello *hello, char *reason,
-                                 size_t reason_bytes);
+                                 const struct sl_message_hello *hello, struct sl_reason *reason);
 
 /* Erases loaded records whose recovery deadline has passed. */
 void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now_ns);

@@ -6,6 +6,7 @@
 
 #include "core/array.h"
 #include "core/log.h"
+#include "core/reason.h"
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/restore.h"
 
@@ -64,24 +65,23 @@ int sl_coordinator_table_load(struct sl_coordinator *coordinator, uint32_t id,
 
 /* Adds an unknown table, under the id that it had (keep_id) or a new one. */
 static int place(struct sl_coordinator *coordinator, const struct sl_message_table_open *open,
-                 uint32_t *id, char *reason, size_t reason_bytes)
+                 uint32_t *id, struct sl_reason *reason)
 {
     const char *name = open->spec.name;
     *id = open->keep_id ? open->table_id : choose(coordinator);
     if (*id >= SL_LIMIT_TABLES) {
-        (void)snprintf(reason, reason_bytes, "table %s would be one more than the limit of %d",
-                       name, SL_LIMIT_TABLES);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
+                              "table %s would be one more than the limit of %d", name,
+                              SL_LIMIT_TABLES);
     }
     if (is_used(coordinator, *id)) {
-        (void)snprintf(reason, reason_bytes, "table %s cannot keep its id %u: table %s has it",
-                       name, *id, coordinator->tables[*id].name);
-        return SL_ERR_EXISTS;
+        return sl_reason_fail(reason, SL_ERR_EXISTS,
+                              "table %s cannot keep its id %u: table %s has it", name, *id,
+                              coordinator->tables[*id].name);
     }
     int err = reserve(coordinator, *id);
     if (err != 0) {
-        (void)snprintf(reason, reason_bytes, "the coordinator has no memory for table %s", name);
-        return err;
+        return sl_reason_fail(reason, err, "the coordinator has no memory for table %s", name);
     }
     coordinator->tables[*id] = open->spec;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, *id);
@@ -97,15 +97,14 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
 
 /* Compares the request with the known table of that name. */
 static int compare(const struct sl_coordinator *coordinator,
-                   const struct sl_message_table_open *open, uint32_t id, char *reason,
-                   size_t reason_bytes)
+                   const struct sl_message_table_open *open, uint32_t id, struct sl_reason *reason)
 {
     if (open->keep_id && open->table_id != id) {
-        (void)snprintf(reason, reason_bytes, "table %s cannot keep its id %u: it has id %u now",
-                       open->spec.name, open->table_id, id);
-        return SL_ERR_EXISTS;
+        return sl_reason_fail(reason, SL_ERR_EXISTS,
+                              "table %s cannot keep its id %u: it has id %u now", open->spec.name,
+                              open->table_id, id);
     }
-    return sl_message_compare_specs(&coordinator->tables[id], &open->spec, reason, reason_bytes);
+    return sl_message_compare_specs(&coordinator->tables[id], &open->spec, reason);
 }
 
 /* Answers a tool that knows only the table's name with all it needs to open the table. */
@@ -137,20 +136,20 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
         answer_lookup(coordinator, member, message);
         return;
     }
-    char reason[SL_MESSAGE_TEXT_BYTES];
-    int err = sl_message_check_spec(&open->spec, reason, sizeof reason);
+    struct sl_reason reason;
+    int err = sl_message_check_spec(&open->spec, &reason);
     uint32_t id = err == 0 ? find(coordinator, open->spec.name) : SL_LIMIT_TABLES;
     if (err == 0 && id < SL_LIMIT_TABLES) {
-        err = compare(coordinator, open, id, reason, sizeof reason);
+        err = compare(coordinator, open, id, &reason);
     } else if (err == 0) {
-        err = place(coordinator, open, &id, reason, sizeof reason);
+        err = place(coordinator, open, &id, &reason);
         if (err == 0) {
             sl_log_info("table %s has id %u (opened first by %s)", open->spec.name, id,
                         member->name);
         }
     }
     if (err != 0) {
-        sl_coordinator_refuse(coordinator, member, message->id, err, "%s", reason);
+        sl_coordinator_refuse(coordinator, member, message->id, err, "%s", reason.text);
         return;
     }
     struct sl_message answer = {.kind = SL_MESSAGE_TABLE_OPENED, .id = message->id, .table_id = id};

@@ -88,7 +88,7 @@ static void set_limits(const struct sl_coordinator *coordinator, enum sl_message
 }
 
 int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
-                               struct sl_message_hello *hello, char *reason, size_t reason_bytes)
+                               struct sl_message_hello *hello, struct sl_reason *reason)
 {
     if (!hello->any_task) {
         return 0;
@@ -106,9 +106,9 @@ int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
          find(coordinator, hello, &places, end, places.limit, &hello->task_index))) {
         return 0;
     }
-    (void)snprintf(reason, reason_bytes,
-                   "the job has %u %s%s, and %s there: a further process waits until one expires",
-                   end, hello->role == SL_MESSAGE_ROLE_PS ? "server" : "worker", sl_log_plural(end),
-                   end == 1 ? "it is" : "all of them are");
-    return SL_ERR_AGAIN;
+    return sl_reason_fail(
+        reason, SL_ERR_AGAIN,
+        "the job has %u %s%s, and %s there: a further process waits until one expires", end,
+        hello->role == SL_MESSAGE_ROLE_PS ? "server" : "worker", sl_log_plural(end),
+        end == 1 ? "it is" : "all of them are");
 }

@@ -8,10 +8,11 @@
 #ifndef SL_PS_COORDINATOR_TASK_H
 #define SL_PS_COORDINATOR_TASK_H
 
+#include "core/reason.h"
 #include "ps/coordinator/state.h"
 
 /* Assigns a task_index to a hello with any_task. Errors: AGAIN (none is free), with reason. */
 int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
-                               struct sl_message_hello *hello, char *reason, size_t reason_bytes);
+                               struct sl_message_hello *hello, struct sl_reason *reason);
 
 #endif

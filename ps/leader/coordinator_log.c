@@ -8,6 +8,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/reason.h"
 
 #define WRITE_BYTES_MAX                                                                            \
     (700U << 10) /* per write; etcd's limit is 1.5 MiB, and base64 adds a third */
@@ -381,14 +382,14 @@ static int read_item(struct sl_coordinator_log *log, const struct sl_metastore_i
 {
     enum sl_coordinator_record kind;
     uint32_t index;
-    char reason[SL_METASTORE_REASON_BYTES] = "it is none of a coordinator's keys";
+    struct sl_reason reason = {.text = "it is none of a coordinator's keys"};
     int err = SL_ERR_CORRUPT;
     if (parse_key(item->key + strlen(log->prefix), &kind, &index)) {
         err = sl_coordinator_record_read(log->coordinator, kind, index, item->value,
-                                         item->value_bytes, reason, sizeof reason);
+                                         item->value_bytes, &reason);
     }
     if (err != 0) {
-        sl_log_error("%s in the cluster store: %s", item->key, reason);
+        sl_log_error("%s in the cluster store: %s", item->key, reason.text);
     }
     return err;
 }

@@ -119,7 +119,7 @@ static bool parse_leader(const struct sl_metastore_item *item, struct sl_electio
     bool is_good = read_string(root, "name", leader.name, sizeof leader.name) &&
                    read_string(root, "endpoint", leader.endpoint, sizeof leader.endpoint) &&
                    read_string(root, "id", id, sizeof id) &&
-                   sl_endpoint_parse(leader.endpoint, &endpoint, NULL, 0) == 0;
+                   sl_endpoint_parse(leader.endpoint, &endpoint, NULL) == 0;
     json_decref(root);
     if (!is_good) {
         return false;

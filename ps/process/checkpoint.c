@@ -65,7 +65,7 @@ static void disk_job_done(struct sl_offload_job *job)
     struct sl_process_disk_job *work = (struct sl_process_disk_job *)job;
     if (job->err != 0) {
         work->err = job->err;
-        (void)snprintf(work->reason, sizeof work->reason, "no thread can use the disk");
+        sl_reason_set(&work->reason, "no thread can use the disk");
     }
     work->done(work);
 }
@@ -160,7 +160,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
         return;
     }
     if (result->err != 0) {
-        give_up(process, result->number, result->err, result->reason);
+        give_up(process, result->number, result->err, result->reason.text);
         free(part);
         return;
     }
@@ -233,18 +233,17 @@ static void prune_work(struct sl_process_disk_job *job)
     const struct prune *work = (struct prune *)job;
     uint32_t removed;
     job->err = sl_checkpoint_directory_remove_incomplete(
-        job->disk, job->directory, work->options.below, SL_MESSAGE_NUMBERS_MAX, job->reason,
-        sizeof job->reason);
+        job->disk, job->directory, work->options.below, SL_MESSAGE_NUMBERS_MAX, &job->reason);
     if (job->err == 0 && work->options.newest != 0) {
         job->err = sl_checkpoint_directory_prune(job->disk, job->directory, &work->options,
-                                                 &removed, job->reason, sizeof job->reason);
+                                                 &removed, &job->reason);
     }
 }
 
 static void prune_done(struct sl_process_disk_job *job)
 {
     if (job->err != 0) {
-        sl_log_warn("old checkpoints are not all removed: %s", job->reason);
+        sl_log_warn("old checkpoints are not all removed: %s", job->reason.text);
     }
     free(job);
 }
@@ -305,9 +304,8 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
 static void publish_work(struct sl_process_disk_job *job)
 {
     struct publish *work = (struct publish *)job;
-    job->err =
-        sl_checkpoint_directory_publish(job->disk, job->directory, &work->manifest, work->range,
-                                        work->writer, job->reason, sizeof job->reason);
+    job->err = sl_checkpoint_directory_publish(job->disk, job->directory, &work->manifest,
+                                               work->range, work->writer, &job->reason);
 }
 
 static void report(const struct sl_process *process, const struct sl_checkpoint_manifest *manifest)
@@ -338,8 +336,8 @@ static void publish_done(struct sl_process_disk_job *job)
         /* the process is stopping */
     } else if (job->err != 0) {
         sl_log_warn("checkpoint %" PRIu64 " is aborted, serving continues: %s", number,
-                    job->reason);
-        sl_agent_checkpoint_fail(process->agent, number, job->err, job->reason);
+                    job->reason.text);
+        sl_agent_checkpoint_fail(process->agent, number, job->err, job->reason.text);
     } else {
         if (process->coordinator == NULL) { /* else the coordinator logs it */
             report(process, &work->manifest);

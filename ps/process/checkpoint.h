@@ -27,7 +27,7 @@ struct sl_process_disk_job {
     const struct sl_disk *disk;
     const char *directory;
     int err; /* set by `work`, or because there is no thread */
-    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+    struct sl_reason reason;
 };
 
 /* Posts a zeroed job. `work` runs on the offload thread, then `done` on reactor 0, which frees the

@@ -102,7 +102,7 @@ static void on_leader(void *ctx, const struct sl_election_leader *leader)
     }
     struct sl_endpoint endpoint;
     if (process->agent != NULL && leader->term != 0 &&
-        sl_endpoint_parse(leader->endpoint, &endpoint, NULL, 0) == 0) {
+        sl_endpoint_parse(leader->endpoint, &endpoint, NULL) == 0) {
         sl_agent_set_coordinator(process->agent, &endpoint);
     }
 }
@@ -201,7 +201,7 @@ struct sl_endpoint sl_process_leadership_coordinator(const struct sl_process *pr
         process->leadership == NULL ? NULL : sl_leader_leader(process->leadership->leader);
     struct sl_endpoint endpoint;
     bool is_known = leader != NULL && leader->term != 0 &&
-                    sl_endpoint_parse(leader->endpoint, &endpoint, NULL, 0) == 0;
+                    sl_endpoint_parse(leader->endpoint, &endpoint, NULL) == 0;
     return is_known ? endpoint : process->options.coordinator;
 }
 

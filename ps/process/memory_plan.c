@@ -169,7 +169,7 @@ static void divide(const struct sl_memory_plan_options *options, size_t surplus,
 }
 
 int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_memory_plan *out,
-                        char *reason, size_t reason_bytes)
+                        struct sl_reason *reason)
 {
     const size_t least = sl_memory_plan_least(options);
     *out = (struct sl_memory_plan){0};
@@ -179,13 +179,13 @@ int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_
     if (options->limit_bytes < least) {
         char limit_text[32];
         char least_text[32];
-        (void)snprintf(reason, reason_bytes,
-                       "--memory-limit %s is too small for %u reactor%s%s: accepts 0, for none, or "
-                       "at least %s",
-                       size_text(options->limit_bytes, limit_text), options->reactors,
-                       sl_log_plural(options->reactors),
-                       options->replicas > 0 ? " with replicas" : "", size_text(least, least_text));
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--memory-limit %s is too small for %u reactor%s%s: accepts 0, for "
+                              "none, or at least %s",
+                              size_text(options->limit_bytes, limit_text), options->reactors,
+                              sl_log_plural(options->reactors),
+                              options->replicas > 0 ? " with replicas" : "",
+                              size_text(least, least_text));
     }
     size_t surplus = options->limit_bytes - least;
     if (options->has_metastore) {

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/reason.h"
 
 struct sl_memory_plan_options {
     size_t limit_bytes; /* of the process; 0: none */
@@ -48,6 +49,6 @@ size_t sl_memory_plan_least(const struct sl_memory_plan_options *options);
 
 /* Divides the limit. Errors: INVALID: the limit is too small; the reason names the least one. */
 int sl_memory_plan_make(const struct sl_memory_plan_options *options, struct sl_memory_plan *out,
-                        char *reason, size_t reason_bytes);
+                        struct sl_reason *reason);
 
 #endif

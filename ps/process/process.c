@@ -515,7 +515,7 @@ static void serve(struct sl_process *process)
 }
 
 int sl_process_memory_plan(const struct sl_process_options *options, struct sl_memory_plan *out,
-                           char *reason, size_t reason_bytes)
+                           struct sl_reason *reason)
 {
     const bool serves = options->kind != SL_PROCESS_SCHEDULER;
     const struct sl_memory_plan_options plan = {
@@ -530,7 +530,7 @@ int sl_process_memory_plan(const struct sl_process_options *options, struct sl_m
         .has_checkpoints = serves && options->checkpoint.directory != NULL,
         .checkpoint_level = options->checkpoint.compression_level,
     };
-    return sl_memory_plan_make(&plan, out, reason, reason_bytes);
+    return sl_memory_plan_make(&plan, out, reason);
 }
 
 int sl_process_run(const struct sl_process_options *options)
@@ -538,10 +538,10 @@ int sl_process_run(const struct sl_process_options *options)
     sl_assert(options->reactor_count > 0);
     sl_assert(options->kind != SL_PROCESS_SCHEDULER || options->reactor_count == 1);
     struct sl_process process = {.options = *options, .signal_fd = -1};
-    char reason[SL_MESSAGE_TEXT_BYTES];
-    int err = sl_process_memory_plan(options, &process.memory, reason, sizeof reason);
+    struct sl_reason reason;
+    int err = sl_process_memory_plan(options, &process.memory, &reason);
     if (err != 0) {
-        sl_log_error("%s", reason);
+        sl_log_error("%s", reason.text);
         return 1;
     }
     err = create(&process);

@@ -6,6 +6,7 @@
 
 #include "core/endpoint.h"
 #include "core/err.h"
+#include "core/reason.h"
 #include "core/secret.h"
 
 struct sl_disk;
@@ -81,7 +82,7 @@ const char *sl_process_replica_flaw(const struct sl_process_options *options);
 /* Divides the memory limit. Errors: INVALID: the limit is too small for the options; the reason
  * names the least one. */
 int sl_process_memory_plan(const struct sl_process_options *options, struct sl_memory_plan *out,
-                           char *reason, size_t reason_bytes);
+                           struct sl_reason *reason);
 
 /* Runs the process until SIGTERM or SIGINT, or until the scheduler's job has ended. Returns the
  * exit status, with the reason logged: 0 after an orderly shutdown, 1 if:

@@ -43,10 +43,9 @@ bool sl_process_replica_is_primary(const struct sl_process *process, uint32_t wh
 static bool fill_backup(const struct sl_process *process, uint32_t which, uint32_t core,
                         const struct sl_message_ps *at, struct sl_replica_config *config)
 {
-    char reason[160];
     config->backup_task = at->task_index;
     config->backup_shard = core + (which == SL_PROCESS_HOME ? process->options.reactor_count : 0);
-    if (sl_endpoint_parse(at->data_endpoint, &config->backup, reason, sizeof reason) != 0 ||
+    if (sl_endpoint_parse(at->data_endpoint, &config->backup, NULL) != 0 ||
         config->backup.scheme != SL_ENDPOINT_TCP) {
         sl_log_error("ps/%u has no endpoint of tcp for backups: %s", at->task_index,
                      at->data_endpoint);

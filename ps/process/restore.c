@@ -99,7 +99,7 @@ static int select_number(struct find *find, struct sl_checkpoint_list *list)
         .report = &report,
     };
     int err = sl_checkpoint_select(job->disk, job->directory, &options, list, &found->number,
-                                   job->reason, sizeof job->reason);
+                                   &job->reason);
     for (uint32_t i = list->count; err == 0 && i-- > 0;) {
         const struct sl_checkpoint_found *item = &list->items[i];
         if (item->state == SL_CHECKPOINT_INTACT) {
@@ -114,10 +114,9 @@ static int select_number(struct find *find, struct sl_checkpoint_list *list)
         if (found->number != 0) {
             (void)snprintf(older, sizeof older, "%" PRIu64, found->number);
         }
-        (void)snprintf(job->reason, sizeof job->reason,
-                       "there is no complete checkpoint %" PRIu64
-                       " in %s; the newest before it: %s",
-                       wanted, job->directory, older);
+        sl_reason_set(&job->reason,
+                      "there is no complete checkpoint %" PRIu64 " in %s; the newest before it: %s",
+                      wanted, job->directory, older);
         err = SL_ERR_NOT_FOUND;
     }
     return err;
@@ -127,8 +126,7 @@ static void find_work(struct sl_process_disk_job *job)
 {
     struct find *find = (struct find *)job;
     struct sl_checkpoint_list list;
-    job->err = sl_checkpoint_directory_list(job->disk, job->directory, &list, job->reason,
-                                            sizeof job->reason);
+    job->err = sl_checkpoint_directory_list(job->disk, job->directory, &list, &job->reason);
     if (job->err != 0) {
         return;
     }
@@ -151,7 +149,7 @@ static void find_done(struct sl_process_disk_job *job)
         return; /* the process stops and does not join */
     }
     if (err != 0) {
-        sl_log_error("nothing can be restored: %s%s", job->reason,
+        sl_log_error("nothing can be restored: %s%s", job->reason.text,
                      err == SL_ERR_NOT_FOUND ? "" : fallback_hint(process, err));
     } else if (find->options.restores && find->found.number == 0) {
         sl_log_info("%s holds no complete checkpoint: starts empty", job->directory);
@@ -170,7 +168,7 @@ static void abandon_work(struct sl_process_disk_job *job)
 {
     struct abandon *work = (struct abandon *)job;
     job->err = sl_checkpoint_directory_abandon(job->disk, job->directory, work->above, work->to,
-                                               &work->count, job->reason, sizeof job->reason);
+                                               &work->count, &job->reason);
 }
 
 static void abandon_done(struct sl_process_disk_job *job)
@@ -178,7 +176,7 @@ static void abandon_done(struct sl_process_disk_job *job)
     const struct abandon *work = (const struct abandon *)job;
     if (job->err != 0) {
         sl_log_warn("checkpoints above %" PRIu64 " are not all abandoned: %s", work->above,
-                    job->reason);
+                    job->reason.text);
     } else if (work->count > 0) {
         sl_log_warn("%" PRIu32 " checkpoint%s of %s above %" PRIu64
                     " %s abandoned, since the job does not continue from there: " //
@@ -277,7 +275,7 @@ static void keep_tables(struct sl_process *process)
 struct loaded {
     struct sl_process_core *core;
     int err;
-    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+    struct sl_reason reason;
 };
 
 static void core_came(void *ctx, uint64_t a, uint64_t b)
@@ -289,7 +287,8 @@ static void core_came(void *ctx, uint64_t a, uint64_t b)
     if (err != 0 && !restore->failed) {
         restore->failed = true;
         sl_log_error("checkpoint %" PRIu64 " cannot be restored: %s%s",
-                     sl_agent_restore(process->agent), loaded->reason, fallback_hint(process, err));
+                     sl_agent_restore(process->agent), loaded->reason.text,
+                     fallback_hint(process, err));
         sl_process_answer(&process->cores[0], err);
     }
     free(loaded);
@@ -309,7 +308,7 @@ static void on_loaded(void *ctx, int err, const char *reason)
         return;
     }
     *loaded = (struct loaded){.core = core, .err = err};
-    (void)snprintf(loaded->reason, sizeof loaded->reason, "%s", reason);
+    sl_reason_set(&loaded->reason, "%s", reason);
     sl_reactor_post(core->reactor, 0,
                     (struct sl_mail){.run = core_came, .ctx = loaded, .drop = free});
 }

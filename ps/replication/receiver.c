@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/reason.h"
 #include "ps/replication/state.h"
 #include "ps/server/handshake.h"
 #include "ps/server/request.h"
@@ -239,14 +240,14 @@ static bool is_client(const struct sl_replication_entry_head *head)
 static struct sl_server_session *session_of(struct sl_server *server,
                                             const struct sl_replication_entry_head *head)
 {
-    char reason[SL_MESSAGE_TEXT_BYTES] = "an entry of no client";
+    struct sl_reason reason = {.text = "an entry of no client"};
     struct sl_server_session *session =
         is_client(head)
             ? sl_server_session_follow(server, head->client_id, (enum sl_message_role)head->role,
-                                       head->task_index, reason, sizeof reason)
+                                       head->task_index, &reason)
             : NULL;
     if (session == NULL) {
-        (void)fail(server, "%.200s", reason);
+        (void)fail(server, "%.200s", reason.text);
     }
     return session;
 }
@@ -290,7 +291,7 @@ static bool begin_write(struct sl_server *server, struct sl_server_request *requ
 {
     const struct sl_shard_client caller = {.has_clock = head->has_clock != 0,
                                            .worker = head->task_index};
-    char reason[SL_MESSAGE_TEXT_BYTES];
+    struct sl_reason reason;
     if (head->body_bytes == 0) {
         return true;
     }
@@ -298,9 +299,9 @@ static bool begin_write(struct sl_server *server, struct sl_server_request *requ
         return fail(server, "an entry of worker/%u", caller.worker);
     }
     int err = sl_shard_begin(server->shard, &caller, body_of(request), head->body_bytes,
-                             &request->work, reason, sizeof reason);
+                             &request->work, &reason);
     if (err != 0 || head->first > head->end || head->end > request->work.sections_left) {
-        return fail(server, "%.200s", err != 0 ? reason : "it has fewer sections");
+        return fail(server, "%.200s", err != 0 ? reason.text : "it has fewer sections");
     }
     sl_shard_skip_writes_before(&request->work, written_before(server, head));
     sl_shard_apply_only(&request->work, head->end);
@@ -310,11 +311,10 @@ static bool begin_write(struct sl_server *server, struct sl_server_request *requ
 
 static bool open_table(struct sl_server *server, const struct sl_message *message)
 {
-    char reason[SL_MESSAGE_TEXT_BYTES];
+    struct sl_reason reason;
     const struct sl_message_table_open *open = &message->table_open;
-    const int err =
-        sl_shard_table_open(server->shard, open->table_id, &open->spec, reason, sizeof reason);
-    return err == 0 || fail(server, "%.200s", reason);
+    const int err = sl_shard_table_open(server->shard, open->table_id, &open->spec, &reason);
+    return err == 0 || fail(server, "%.200s", reason.text);
 }
 
 static bool join(struct sl_server *server, const struct sl_replication_entry_head *head,
@@ -363,10 +363,10 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
                         const struct sl_replication_entry_head *head)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
-    char reason[SL_MESSAGE_TEXT_BYTES] = "a snapshot of what is there already";
+    struct sl_reason reason = {.text = "a snapshot of what is there already"};
     const bool is_first = request->id == 1;
     if (is_first != !backup->is_loading) {
-        return fail(server, "%.200s", reason);
+        return fail(server, "%.200s", reason.text);
     }
     backup->block = (struct sl_snapshot_block){
         .kind = head->block_kind,
@@ -382,28 +382,28 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
     if (is_first) {
         backup->is_loading = true;
         err = sl_shard_load_begin(&backup->load, server->shard, server->options.shard.index,
-                                  server->options.shard.count, reason, sizeof reason);
+                                  server->options.shard.count, &reason);
     }
-    err = err == 0 ? sl_snapshot_block_check(&backup->block, reason, sizeof reason) : err;
-    return err == 0 || fail(server, "%.200s", reason);
+    err = err == 0 ? sl_snapshot_block_check(&backup->block, &reason) : err;
+    return err == 0 || fail(server, "%.200s", reason.text);
 }
 
 /* Continues loading a block; like sl_shard_run. */
-static int load_block(struct sl_server *server, uint32_t keys, uint32_t *spent, char *reason,
-                      size_t reason_bytes)
+static int load_block(struct sl_server *server, uint32_t keys, uint32_t *spent,
+                      struct sl_reason *reason)
 {
     struct sl_replication_backup *backup = &server->replica->backup;
     const struct sl_snapshot_block *block = &backup->block;
     if (block->kind == SL_SNAPSHOT_SESSIONS) {
-        const int loaded = sl_server_session_load(server, block, &backup->session_load, keys,
-                                                  reason, reason_bytes);
+        const int loaded =
+            sl_server_session_load(server, block, &backup->session_load, keys, reason);
         *spent = backup->session_load.spent;
         return loaded;
     }
-    int result = sl_shard_load_block(&backup->load, block, keys, reason, reason_bytes);
+    int result = sl_shard_load_block(&backup->load, block, keys, reason);
     *spent = backup->load.spent;
     if (result == SL_SHARD_DONE && block->kind == SL_SNAPSHOT_END) {
-        result = sl_shard_load_end(&backup->load, reason, reason_bytes);
+        result = sl_shard_load_end(&backup->load, reason);
         backup->is_loading = false;
     }
     return result;
@@ -478,13 +478,13 @@ static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
         }
     }
     if (backup->progress != SL_REPLICATION_PROGRESS_EXECUTED) {
-        char reason[SL_MESSAGE_TEXT_BYTES];
-        const int result = backup->progress == SL_REPLICATION_PROGRESS_RUNS
-                               ? sl_shard_run(server->shard, &request->work, NULL, keys, spent,
-                                              reason, sizeof reason)
-                               : load_block(server, keys, spent, reason, sizeof reason);
+        struct sl_reason reason;
+        const int result =
+            backup->progress == SL_REPLICATION_PROGRESS_RUNS
+                ? sl_shard_run(server->shard, &request->work, NULL, keys, spent, &reason)
+                : load_block(server, keys, spent, &reason);
         if (result < 0) {
-            return fail(server, "%.200s", reason);
+            return fail(server, "%.200s", reason.text);
         }
         if (result != SL_SHARD_DONE) {
             return result == SL_SHARD_AGAIN && sl_shard_iteration_due(server->shard);

@@ -38,7 +38,7 @@ struct sl_server_checkpoint_file {
     struct sl_checkpoint_writer *writer;
     struct sl_checkpoint_entry entry;
     int err; /* the first failure; the remaining jobs do nothing */
-    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+    struct sl_reason reason;
     uint32_t jobs; /* posted; the reactor's */
 };
 
@@ -82,14 +82,11 @@ static int file_step(struct sl_server_checkpoint_file *file,
 {
     switch (job->step) {
     case STEP_CREATE:
-        return sl_checkpoint_writer_create(&file->options, &file->writer, file->reason,
-                                           sizeof file->reason);
+        return sl_checkpoint_writer_create(&file->options, &file->writer, &file->reason);
     case STEP_WRITE:
-        return sl_checkpoint_writer_write(file->writer, job->block, file->reason,
-                                          sizeof file->reason);
+        return sl_checkpoint_writer_write(file->writer, job->block, &file->reason);
     case STEP_FINISH:
-        return sl_checkpoint_writer_finish(&file->writer, &file->entry, file->reason,
-                                           sizeof file->reason);
+        return sl_checkpoint_writer_finish(&file->writer, &file->entry, &file->reason);
     case STEP_DISCARD:
         sl_checkpoint_writer_discard(&file->writer);
         return 0;
@@ -165,7 +162,7 @@ static void reset(struct sl_server_checkpoint *checkpoint)
 static void give_up(struct sl_server_checkpoint *checkpoint, int err, const char *reason)
 {
     struct sl_server_checkpoint_result result = {.number = checkpoint->number, .err = err};
-    (void)snprintf(result.reason, sizeof result.reason, "%s", reason);
+    sl_reason_set(&result.reason, "%s", reason);
     if (checkpoint->file != NULL && checkpoint->stage != FINISHING) {
         (void)post(checkpoint, STEP_DISCARD, NULL);
     }
@@ -206,7 +203,8 @@ static void job_done(struct sl_offload_job *work)
     }
     checkpoint->progress_ns = sl_server_now_ns(checkpoint->server);
     if (err != 0) {
-        give_up(checkpoint, err, has_run ? file->reason : "there is no thread to write the file");
+        give_up(checkpoint, err,
+                has_run ? file->reason.text : "there is no thread to write the file");
     } else if (step == STEP_FINISH) {
         finished(checkpoint);
     }
@@ -399,19 +397,19 @@ static void check_disk(struct sl_timer *timer, uint64_t now_ns)
         return;
     }
     const uint64_t waited_s = (now_ns - checkpoint->progress_ns) / SL_CLOCK_NS_PER_S;
-    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+    struct sl_reason reason;
     if (checkpoint->stage == WANTED && is_for_catch_up(checkpoint)) {
-        (void)snprintf(reason, sizeof reason,
-                       "the snapshot for the shard's backup has been running for %" PRIu64 " s",
-                       waited_s);
+        sl_reason_set(&reason,
+                      "the snapshot for the shard's backup has been running for %" PRIu64 " s",
+                      waited_s);
     } else if (checkpoint->stage == WANTED && checkpoint->jobs_away == 0) {
-        (void)snprintf(reason, sizeof reason,
-                       "a push has been in progress for %" PRIu64 " s without an end", waited_s);
+        sl_reason_set(&reason, "a push has been in progress for %" PRIu64 " s without an end",
+                      waited_s);
     } else {
-        (void)snprintf(reason, sizeof reason, "%s: the disk has taken nothing for %" PRIu64 " s",
-                       checkpoint->options.directory, waited_s);
+        sl_reason_set(&reason, "%s: the disk has taken nothing for %" PRIu64 " s",
+                      checkpoint->options.directory, waited_s);
     }
-    give_up(checkpoint, SL_ERR_DEADLINE, reason);
+    give_up(checkpoint, SL_ERR_DEADLINE, reason.text);
 }
 
 /* Interface */

@@ -19,14 +19,12 @@
 
 struct sl_disk;
 
-#define SL_SERVER_CHECKPOINT_REASON_BYTES 1024
-
 struct sl_server_checkpoint_result {
     uint64_t number;
     int err;
     struct sl_checkpoint_entry file; /* if err is 0: durable, survives a crash */
     bool goes_on;                    /* if err is 0: the job was not over at the snapshot */
-    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+    struct sl_reason reason;
 };
 
 struct sl_server_checkpoint_options {

@@ -1,5 +1,6 @@
 #include "ps/server/control.h"
 
+#include "core/reason.h"
 #include "ps/server/handshake.h"
 #include "ps/server/state.h"
 
@@ -26,18 +27,17 @@ static void send_answer(struct sl_server_conn *conn, const struct sl_message *me
 
 static void on_table_open(struct sl_server_conn *conn, const struct sl_message *message)
 {
-    char reason[SL_MESSAGE_TEXT_BYTES];
+    struct sl_reason reason;
     const struct sl_message_table_open *open = &message->table_open;
     if (open->asks) {
         sl_server_send_error(conn, message->id, SL_ERR_INVALID,
                              "a shard is not asked for specifications: the coordinator is");
         return;
     }
-    int err = sl_shard_table_open(conn->server->shard, open->table_id, &open->spec, reason,
-                                  sizeof reason);
+    int err = sl_shard_table_open(conn->server->shard, open->table_id, &open->spec, &reason);
     if (err != 0) {
-        sl_server_log(conn->server, "refused %s: %s", conn->name, reason);
-        sl_server_send_error(conn, message->id, err, reason);
+        sl_server_log(conn->server, "refused %s: %s", conn->name, reason.text);
+        sl_server_send_error(conn, message->id, err, reason.text);
         return;
     }
     const struct sl_message opened = {

@@ -101,7 +101,7 @@ void sl_server_handshake_welcome(struct sl_server *server)
 static void admit_data(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    char text[SL_MESSAGE_TEXT_BYTES];
+    struct sl_reason reason;
     if (server->options.server_count == 0) {
         sl_server_handshake_refuse(conn, SL_ERR_REFUSED,
                                    "this is the scheduler, which has no shards");
@@ -120,9 +120,9 @@ static void admit_data(struct sl_server_conn *conn)
         conn->kind = SL_SERVER_CONN_WAITING;
         return;
     }
-    int err = sl_server_session_attach(conn, text, sizeof text);
+    int err = sl_server_session_attach(conn, &reason);
     if (err != 0) {
-        sl_server_handshake_refuse(conn, err, "%s", text);
+        sl_server_handshake_refuse(conn, err, "%s", reason.text);
         return;
     }
     conn->kind = SL_SERVER_CONN_ADMITTED;
@@ -156,7 +156,7 @@ static void admit_control(struct sl_server_conn *conn)
 {
     struct sl_coordinator *coordinator = conn->server->options.coordinator;
     const struct sl_server_coordinator_ops *ops = conn->server->options.coordinator_ops;
-    char text[SL_MESSAGE_TEXT_BYTES];
+    struct sl_reason reason;
     if (coordinator == NULL && conn->server->options.elects) {
         send_elsewhere(conn);
         return;
@@ -168,9 +168,9 @@ static void admit_control(struct sl_server_conn *conn)
         return;
     }
     int err = ops->hello(coordinator, (uintptr_t)conn, &conn->greeting.hello,
-                         sl_server_now_ns(conn->server), text, sizeof text);
+                         sl_server_now_ns(conn->server), &reason);
     if (err != 0) {
-        sl_server_handshake_refuse(conn, err, "%s", text);
+        sl_server_handshake_refuse(conn, err, "%s", reason.text);
         return;
     }
     conn->kind = SL_SERVER_CONN_CONTROL;

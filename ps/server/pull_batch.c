@@ -70,9 +70,8 @@ static void answer_one(struct sl_server *server, struct sl_server_pull *pull)
     struct sl_server_conn *conn = pull->conn;
     struct sl_shard_client caller = sl_server_request_client(conn);
     struct sl_shard_request work;
-    char reason[SL_MESSAGE_TEXT_BYTES];
     int err = sl_shard_begin(server->shard, &caller, pull->message.payload,
-                             pull->message.header.payload_bytes, &work, reason, sizeof reason);
+                             pull->message.header.payload_bytes, &work, NULL);
     sl_assert(err == 0); /* validated on arrival */
     struct sl_server_incoming incoming = {
         .to = {.conn = conn,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/reason.h"
 #include "ps/server/reply_chunks.h"
 #include "ps/server/shm.h"
 #include "ps/server/turn.h"
@@ -79,11 +80,11 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
     if (frame == NULL) {
         return SL_SERVER_CONTINUES;
     }
-    char reason[SL_MESSAGE_TEXT_BYTES];
+    struct sl_reason reason;
     server->write_count += sl_server_request_writes(work);
     int result = sl_shard_run(server->shard, work,
                               to->buffer == NULL ? frame + SL_FRAME_HEADER_BYTES : to->buffer,
-                              UINT32_MAX, spent, reason, sizeof reason);
+                              UINT32_MAX, spent, &reason);
     if (result == SL_SHARD_PARKED) {
         sl_outbox_abandon(conn->outbox);
         return SL_SERVER_WAITS;
@@ -91,7 +92,7 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
     server->request_count++;
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
-        fail(to, work, result, reason);
+        fail(to, work, result, reason.text);
         return SL_SERVER_ANSWERED;
     }
     sl_assert(result == SL_SHARD_DONE);
@@ -219,18 +220,15 @@ static bool has_crowd(const struct sl_server_conn *conn)
 
 /* Validates the whole request. payload: its bytes, without values that stay in place. */
 static int begin(struct sl_server_conn *conn, const struct sl_server_incoming *incoming,
-                 const uint8_t *payload, struct sl_shard_request *work, char *reason,
-                 size_t reason_bytes)
+                 const uint8_t *payload, struct sl_shard_request *work, struct sl_reason *reason)
 {
     struct sl_shard *shard = conn->server->shard;
     struct sl_shard_client caller = sl_server_request_client(conn);
     if (incoming->values == NULL) {
-        return sl_shard_begin(shard, &caller, payload, incoming->payload_bytes, work, reason,
-                              reason_bytes);
+        return sl_shard_begin(shard, &caller, payload, incoming->payload_bytes, work, reason);
     }
     return sl_shard_begin_out_of_line(shard, &caller, payload, incoming->payload_bytes,
-                                      incoming->values, incoming->values_bytes, work, reason,
-                                      reason_bytes);
+                                      incoming->values, incoming->values_bytes, work, reason);
 }
 
 /* Queues a request that could not run at once, with a copy of its bytes. */
@@ -246,8 +244,7 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
              "the server has no room for more requests that wait");
         return;
     }
-    char reason[SL_MESSAGE_TEXT_BYTES];
-    int err = begin(conn, incoming, request->payload, &request->work, reason, sizeof reason);
+    int err = begin(conn, incoming, request->payload, &request->work, NULL);
     sl_assert(err == 0); /* the same bytes were validated on arrival */
     if (sl_shard_skips_writes(work)) {
         sl_shard_skip_writes(&request->work);
@@ -385,16 +382,16 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
     const struct sl_frame *header = &message->header;
     struct sl_server_incoming incoming;
     struct sl_shard_request work;
-    char reason[SL_MESSAGE_TEXT_BYTES];
+    struct sl_reason reason;
     sl_server_pull_batch_before(conn);
     sl_server_shm_read(conn, message, &incoming);
     struct sl_server_reply_to *to = &incoming.to;
     *to = (struct sl_server_reply_to){.conn = conn, .id = header->request_id};
-    int err = begin(conn, &incoming, incoming.payload, &work, reason, sizeof reason);
+    int err = begin(conn, &incoming, incoming.payload, &work, &reason);
     if (err != 0) {
         /* Neither side knows the request's credit now, so the connection cannot continue. */
-        reply_error(to, err, reason);
-        sl_server_conn_drop(conn, err, "%s", reason);
+        reply_error(to, err, reason.text);
+        sl_server_conn_drop(conn, err, "%s", reason.text);
         return;
     }
     if (header->payload_bytes > conn->server->payload_bytes_max) {
@@ -562,7 +559,7 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
     struct sl_server *server = request->server;
     struct sl_server_session *session = request->session;
     const bool writes = sl_server_request_writes(&request->work);
-    char reason[SL_MESSAGE_TEXT_BYTES];
+    struct sl_reason reason;
     if (!sl_server_admission_reply(request)) {
         return SL_SERVER_CONTINUES; /* it was parked and gave its buffer back */
     }
@@ -572,13 +569,13 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
     server->write_count += writes;
     const uint32_t slice = slice_of(request);
     int result = sl_shard_run(server->shard, &request->work, reply_of(request),
-                              keys < slice ? keys : slice, spent, reason, sizeof reason);
+                              keys < slice ? keys : slice, spent, &reason);
     if (writes && session != NULL) {
         session->begun_id = request->id;
         session->begun_sections = sl_shard_written(&request->work);
     }
     if (result < 0) {
-        sl_server_request_fail(request, result, reason);
+        sl_server_request_fail(request, result, reason.text);
         return SL_SERVER_ANSWERED;
     }
     if (session == NULL && sl_shard_stop_writes(&request->work)) {

@@ -52,7 +52,7 @@ struct restore_files {
     bool is_open;                /* the chain was read */
     bool is_over;                /* read completely or failed: later posted batches are empty */
     uint32_t stream_shard, item; /* position of the reader */
-    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+    struct sl_reason reason;
     struct batch batches[BATCHES];
 };
 
@@ -88,7 +88,7 @@ static int open_chain(struct restore_files *files)
 {
     struct sl_checkpoint_manifest manifest;
     int err = sl_checkpoint_directory_manifest(files->disk, files->directory, files->number,
-                                               &manifest, files->reason, sizeof files->reason);
+                                               &manifest, &files->reason);
     if (err != 0) {
         return err;
     }
@@ -99,7 +99,7 @@ static int open_chain(struct restore_files *files)
     }
     sl_checkpoint_manifest_fini(&manifest);
     err = sl_checkpoint_directory_chain(files->disk, files->directory, files->number, range, NULL,
-                                        &files->chain, files->reason, sizeof files->reason);
+                                        &files->chain, &files->reason);
     files->is_open = err == 0;
     return err;
 }
@@ -134,7 +134,7 @@ static int read_batch(struct batch *batch)
     if (err == 0 && batch->begins) {
         err = sl_checkpoint_reader_open(files->disk, files->directory, current(files),
                                         files->stream_shard, SL_CHECKPOINT_ALL_KINDS,
-                                        &files->reader, files->reason, sizeof files->reason);
+                                        &files->reader, &files->reason);
     }
     if (err != 0) {
         return err;
@@ -145,7 +145,7 @@ static int read_batch(struct batch *batch)
     batch->is_newest = files->item + 1 == files->chain.count;
     while (batch->count < BATCH_BLOCKS && !batch->ends) {
         const struct sl_snapshot_block *block;
-        err = sl_checkpoint_reader_next(files->reader, &block, files->reason, sizeof files->reason);
+        err = sl_checkpoint_reader_next(files->reader, &block, &files->reason);
         if (err != 0) {
             return err;
         }
@@ -215,7 +215,7 @@ static void batch_done(struct sl_offload_job *job)
     }
     if (job->err != 0 || batch->err != 0) {
         finish(restore, batch->err != 0 ? batch->err : job->err,
-               batch->err != 0 ? batch->files->reason : "no thread to read the files");
+               batch->err != 0 ? batch->files->reason.text : "no thread to read the files");
         return;
     }
     restore->ready++;
@@ -223,10 +223,10 @@ static void batch_done(struct sl_offload_job *job)
 
 /* Records the checkpoint's tables. Its bases have no others. */
 static int note_table(struct sl_server_restore *restore, const struct sl_snapshot_block *block,
-                      char *reason, size_t reason_bytes)
+                      struct sl_reason *reason)
 {
     struct sl_snapshot_table table;
-    int err = sl_snapshot_take_table(block, &table, reason, reason_bytes);
+    int err = sl_snapshot_take_table(block, &table, reason);
     for (uint32_t i = 0; err == 0 && i < restore->table_count; i++) {
         if (restore->tables[i].id == block->table_id) {
             return 0;
@@ -241,36 +241,36 @@ static int note_table(struct sl_server_restore *restore, const struct sl_snapsho
 
 /* Called once per block, before its first slice. */
 static int begin_block(struct sl_server_restore *restore, const struct sl_snapshot_block *block,
-                       char *reason, size_t reason_bytes)
+                       struct sl_reason *reason)
 {
     restore->bytes += block->bytes;
     if (block->kind == SL_SNAPSHOT_TABLE) {
-        return note_table(restore, block, reason, reason_bytes);
+        return note_table(restore, block, reason);
     }
     restore->session_load = (struct sl_server_session_load){.is_exact = false};
     return 0;
 }
 
 static int load_some(struct sl_server_restore *restore, const struct batch *batch,
-                     const struct sl_snapshot_block *block, char *reason, size_t reason_bytes)
+                     const struct sl_snapshot_block *block, struct sl_reason *reason)
 {
     if (block->kind == SL_SNAPSHOT_SESSIONS && batch->is_newest && restore->is_same) {
         return sl_server_session_load(restore->server, block, &restore->session_load,
-                                      SL_LIMIT_TURN_COST, reason, reason_bytes);
+                                      SL_LIMIT_TURN_COST, reason);
     }
-    return sl_shard_load_block(&restore->load, block, SL_LIMIT_TURN_COST, reason, reason_bytes);
+    return sl_shard_load_block(&restore->load, block, SL_LIMIT_TURN_COST, reason);
 }
 
 /* Loads as much of the batch as the budget allows. Returns SL_SHARD_DONE, SL_SHARD_AGAIN or an
  * error. */
-static int load_slice(struct sl_server_restore *restore, struct batch *batch, char *reason,
-                      size_t reason_bytes)
+static int load_slice(struct sl_server_restore *restore, struct batch *batch,
+                      struct sl_reason *reason)
 {
     struct sl_shard *shard = restore->server->shard;
     if (batch->begins) {
         batch->begins = false;
         int err = sl_shard_load_begin(&restore->load, shard, batch->stream_shard,
-                                      batch->stream_shard_count, reason, reason_bytes);
+                                      batch->stream_shard_count, reason);
         if (err != 0) {
             return err;
         }
@@ -278,9 +278,9 @@ static int load_slice(struct sl_server_restore *restore, struct batch *batch, ch
     }
     if (restore->block < batch->count) {
         const struct sl_snapshot_block *block = batch->blocks[restore->block];
-        int result = restore->has_begun ? 0 : begin_block(restore, block, reason, reason_bytes);
+        int result = restore->has_begun ? 0 : begin_block(restore, block, reason);
         restore->has_begun = true;
-        result = result != 0 ? result : load_some(restore, batch, block, reason, reason_bytes);
+        result = result != 0 ? result : load_some(restore, batch, block, reason);
         if (result != SL_SHARD_DONE) {
             return result;
         }
@@ -340,19 +340,19 @@ uint32_t sl_server_restore_run(struct sl_server *server)
         return 0;
     }
     struct batch *batch = &restore->files->batches[restore->first];
-    char why[SL_MESSAGE_TEXT_BYTES] = "";
-    int result = load_slice(restore, batch, why, sizeof why);
+    struct sl_reason why = {0};
+    int result = load_slice(restore, batch, &why);
     if (result == SL_SHARD_DONE && batch->ends) {
-        int err = sl_shard_load_end(&restore->load, why, sizeof why);
+        int err = sl_shard_load_end(&restore->load, &why);
         result = err != 0 ? err : SL_SHARD_DONE;
     }
     if (result < 0) {
-        char reason[SL_SERVER_RESTORE_REASON_BYTES];
+        struct sl_reason reason;
         char name[SL_CHECKPOINT_NAME_BYTES];
         sl_checkpoint_file_name(batch->stream_shard, batch->stream_shard_count, name);
-        (void)snprintf(reason, sizeof reason, "%s of checkpoint %" PRIu64 " in %s: %s", name,
-                       restore->options.number, restore->options.directory, why);
-        finish(restore, result, reason);
+        sl_reason_set(&reason, "%s of checkpoint %" PRIu64 " in %s: %s", name,
+                      restore->options.number, restore->options.directory, why.text);
+        finish(restore, result, reason.text);
     } else if (result == SL_SHARD_DONE) {
         next_batch(restore, batch);
     }

@@ -13,8 +13,6 @@
 struct sl_disk;
 struct sl_server_restore;
 
-#define SL_SERVER_RESTORE_REASON_BYTES 1024
-
 struct sl_server_restore_options {
     const struct sl_disk *disk; /* outlives the server */
     const char *directory;      /* outlives the server */

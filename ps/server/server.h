@@ -12,6 +12,7 @@
 
 #include "core/clock.h"
 #include "core/endpoint.h"
+#include "core/reason.h"
 #include "core/secret.h"
 #include "net/control/message.h"
 #include "net/transport.h"
@@ -33,8 +34,7 @@ struct sl_server_hooks;
  * function is the one of that name in ps/coordinator/coordinator.h. */
 struct sl_server_coordinator_ops {
     int (*hello)(struct sl_coordinator *coordinator, uint64_t peer,
-                 const struct sl_message_hello *hello, uint64_t now_ns, char *reason,
-                 size_t reason_bytes);
+                 const struct sl_message_hello *hello, uint64_t now_ns, struct sl_reason *reason);
     uint32_t (*task_index)(const struct sl_coordinator *coordinator, uint64_t peer);
     void (*message)(struct sl_coordinator *coordinator, uint64_t peer,
                     const struct sl_message *message, uint64_t now_ns);

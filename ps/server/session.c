@@ -258,7 +258,7 @@ void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count)
 }
 
 /* A new process takes a worker's index: ends the session of the previous one. */
-static int replace_worker(const struct sl_server_conn *conn, char *reason, size_t reason_bytes)
+static int replace_worker(const struct sl_server_conn *conn, struct sl_reason *reason)
 {
     struct sl_server_session *other =
         conn->greeting.hello.role == SL_MESSAGE_ROLE_WORKER
@@ -268,33 +268,31 @@ static int replace_worker(const struct sl_server_conn *conn, char *reason, size_
         return 0;
     }
     if (other->conn != NULL) {
-        (void)snprintf(reason, reason_bytes, "another process is connected as %s (%s)", other->name,
-                       other->conn->conn->peer);
-        return SL_ERR_AGAIN;
+        return sl_reason_fail(reason, SL_ERR_AGAIN, "another process is connected as %s (%s)",
+                              other->name, other->conn->conn->peer);
     }
     expire(other, "another process has its task now");
     return 0;
 }
 
-int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t reason_bytes)
+int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reason)
 {
     struct sl_server_session *session =
         find(&conn->server->sessions, conn->greeting.hello.client_id);
     if (session == NULL) {
-        int err = replace_worker(conn, reason, reason_bytes);
+        int err = replace_worker(conn, reason);
         if (err != 0) {
             return err;
         }
         session = create(conn->server, &conn->greeting.hello);
         if (session == NULL) {
-            (void)snprintf(reason, reason_bytes, "the server has no memory for another client");
-            return SL_ERR_NO_MEMORY;
+            return sl_reason_fail(reason, SL_ERR_NO_MEMORY,
+                                  "the server has no memory for another client");
         }
     } else if (session->role != conn->greeting.hello.role ||
                session->task_index != conn->greeting.hello.task_index) {
-        (void)snprintf(reason, reason_bytes, "%s has the client id of %s", conn->name,
-                       session->name);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "%s has the client id of %s", conn->name,
+                              session->name);
     } else {
         conn->resumed = session->confirmed || session->id_max != 0;
         if (session->conn != NULL) {
@@ -491,7 +489,7 @@ bool sl_server_job_continues(const struct sl_server *server)
 
 struct sl_server_session *sl_server_session_follow(struct sl_server *server, uint64_t client_id,
                                                    enum sl_message_role role, uint32_t task_index,
-                                                   char *reason, size_t reason_bytes)
+                                                   struct sl_reason *reason)
 {
     struct sl_server_sessions *sessions = &server->sessions;
     struct sl_server_session *session = find(sessions, client_id);
@@ -500,15 +498,14 @@ struct sl_server_session *sl_server_session_follow(struct sl_server *server, uin
     }
     const bool is_taken = role == SL_MESSAGE_ROLE_WORKER && sessions->workers[task_index] != NULL;
     if (session != NULL || is_taken) {
-        (void)snprintf(reason, reason_bytes,
-                       "another client has the id or the place of client %016llx",
-                       (unsigned long long)client_id);
+        sl_reason_set(reason, "another client has the id or the place of client %016llx",
+                      (unsigned long long)client_id);
         return NULL;
     }
     const struct sl_message_hello hello = {
         .client_id = client_id, .role = role, .task_index = task_index};
     if (sl_server_session_restore(server, &hello, &session) != 0) {
-        (void)snprintf(reason, reason_bytes, "no memory for another client");
+        sl_reason_set(reason, "no memory for another client");
         return NULL;
     }
     return session;

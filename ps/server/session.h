@@ -14,6 +14,7 @@
 
 #include "core/limits.h"
 #include "core/list.h"
+#include "core/reason.h"
 #include "net/control/message.h"
 #include "ps/snapshot/builder.h"
 #include "reactor/timer.h"
@@ -103,7 +104,7 @@ void sl_server_sessions_number(struct sl_server *server);
  * Otherwise its first welcome may be lost, and the client would mistake this session for its
  * expired one. Errors: AGAIN (the worker's older session is connected), INVALID (the client_id
  * belongs to another client), NO_MEMORY; with a reason. */
-int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t reason_bytes);
+int sl_server_session_attach(struct sl_server_conn *conn, struct sl_reason *reason);
 
 /* The connection has closed, or its client said goodbye. No effect without a session. */
 void sl_server_session_detach(struct sl_server_conn *conn);
@@ -112,7 +113,7 @@ void sl_server_session_detach(struct sl_server_conn *conn);
  * memory, or conflict with another session; reason says which. */
 struct sl_server_session *sl_server_session_follow(struct sl_server *server, uint64_t client_id,
                                                    enum sl_message_role role, uint32_t task_index,
-                                                   char *reason, size_t reason_bytes);
+                                                   struct sl_reason *reason);
 
 /* On a backup: the primary has ended the session, which may be unknown here. */
 void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,

@@ -1,6 +1,5 @@
 #include "ps/server/session_load.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "ps/server/state.h"
@@ -32,7 +31,7 @@ static void load_failures(struct sl_server_session *session,
 }
 
 static int revive(struct sl_server *server, const struct sl_snapshot_session *snapshot,
-                  bool is_exact, char *reason, size_t reason_bytes)
+                  bool is_exact, struct sl_reason *reason)
 {
     const struct sl_message_hello hello = {.role = (enum sl_message_role)snapshot->role,
                                            .client_id = snapshot->client_id,
@@ -40,10 +39,9 @@ static int revive(struct sl_server *server, const struct sl_snapshot_session *sn
     struct sl_server_session *session;
     int err = sl_server_session_restore(server, &hello, &session);
     if (err != 0) {
-        (void)snprintf(reason, reason_bytes, "%s",
-                       err == SL_ERR_CORRUPT ? "it has a client twice"
-                                             : "no memory for its clients");
-        return err;
+        return sl_reason_fail(reason, err, "%s",
+                              err == SL_ERR_CORRUPT ? "it has a client twice"
+                                                    : "no memory for its clients");
     }
     session->confirmed = snapshot->heard;
     session->restored = !is_exact || snapshot->restored;
@@ -62,13 +60,12 @@ static uint32_t cost_of(const struct sl_snapshot_session *session)
 }
 
 int sl_server_session_load(struct sl_server *server, const struct sl_snapshot_block *block,
-                           struct sl_server_session_load *load, uint32_t budget, char *reason,
-                           size_t reason_bytes)
+                           struct sl_server_session_load *load, uint32_t budget,
+                           struct sl_reason *reason)
 {
     if (block->kind != SL_SNAPSHOT_SESSIONS) {
-        (void)snprintf(reason, reason_bytes, "a block of %s is none of sessions",
-                       sl_snapshot_kind_name(block->kind));
-        return SL_ERR_CORRUPT;
+        return sl_reason_fail(reason, SL_ERR_CORRUPT, "a block of %s is none of sessions",
+                              sl_snapshot_kind_name(block->kind));
     }
     struct sl_bytes cursor =
         sl_bytes_over(block->payload + load->bytes, block->bytes - load->bytes);
@@ -76,11 +73,10 @@ int sl_server_session_load(struct sl_server *server, const struct sl_snapshot_bl
     uint32_t spent = 0;
     for (; load->done < block->count && spent < budget; load->done++) {
         if (!sl_snapshot_take_session(&cursor, &session)) {
-            (void)snprintf(reason, reason_bytes, "client %u of a block of sessions is none",
-                           load->done);
-            return SL_ERR_CORRUPT;
+            return sl_reason_fail(reason, SL_ERR_CORRUPT,
+                                  "client %u of a block of sessions is none", load->done);
         }
-        int err = revive(server, &session, load->is_exact, reason, reason_bytes);
+        int err = revive(server, &session, load->is_exact, reason);
         if (err != 0) {
             return err;
         }
@@ -92,9 +88,8 @@ int sl_server_session_load(struct sl_server *server, const struct sl_snapshot_bl
         return SL_SHARD_AGAIN;
     }
     if (cursor.left != 0) {
-        (void)snprintf(reason, reason_bytes, "%zu bytes are left behind the clients of a block",
-                       cursor.left);
-        return SL_ERR_CORRUPT;
+        return sl_reason_fail(reason, SL_ERR_CORRUPT,
+                              "%zu bytes are left behind the clients of a block", cursor.left);
     }
     return SL_SHARD_DONE;
 }

@@ -3,6 +3,7 @@
 #ifndef SL_PS_SERVER_SESSION_LOAD_H
 #define SL_PS_SERVER_SESSION_LOAD_H
 
+#include "core/reason.h"
 #include "ps/server/session.h"
 
 /* Progress of loading a block of sessions; zeroed before the first slice. */
@@ -16,7 +17,7 @@ struct sl_server_session_load {
 /* Restores sessions of a block, at a cost of about `budget`. load->spent: the cost. Returns
  * SL_SHARD_DONE, SL_SHARD_AGAIN, or an error with a reason: CORRUPT, NO_MEMORY. */
 int sl_server_session_load(struct sl_server *server, const struct sl_snapshot_block *block,
-                           struct sl_server_session_load *load, uint32_t budget, char *reason,
-                           size_t reason_bytes);
+                           struct sl_server_session_load *load, uint32_t budget,
+                           struct sl_reason *reason);
 
 #endif

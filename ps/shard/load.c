@@ -20,13 +20,12 @@ static int fail_owner(const struct sl_shard_load *load, struct sl_shard_slice *s
 }
 
 int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t stream_shard,
-                        uint32_t stream_shard_count, char *reason, size_t reason_bytes)
+                        uint32_t stream_shard_count, struct sl_reason *reason)
 {
     if (stream_shard_count > SL_LIMIT_SHARDS || stream_shard >= stream_shard_count) {
-        (void)snprintf(reason, reason_bytes,
-                       "a snapshot of shard %u of %u: accepts up to %d shards", stream_shard,
-                       stream_shard_count, SL_LIMIT_SHARDS);
-        return SL_ERR_CORRUPT;
+        return sl_reason_fail(reason, SL_ERR_CORRUPT,
+                              "a snapshot of shard %u of %u: accepts up to %d shards", stream_shard,
+                              stream_shard_count, SL_LIMIT_SHARDS);
     }
     sl_assert(shard->snapshots.current == NULL);
     *load = (struct sl_shard_load){
@@ -53,16 +52,16 @@ static uint64_t expected_rows(const struct sl_shard_load *load, uint32_t row_cou
 static int load_table(struct sl_shard_load *load, struct sl_shard_slice *slice)
 {
     const uint32_t id = load->block->table_id;
-    char why[SL_MESSAGE_TEXT_BYTES] = "";
+    struct sl_reason why;
     struct sl_snapshot_table snapshot;
-    int err = sl_snapshot_take_table(load->block, &snapshot, why, sizeof why);
+    int err = sl_snapshot_take_table(load->block, &snapshot, &why);
     if (err != 0) {
-        return sl_shard_load_fail(load, slice, err, "%s", why);
+        return sl_shard_load_fail(load, slice, err, "%s", why.text);
     }
-    err = sl_shard_table_open(load->shard, id, &snapshot.spec, why, sizeof why);
+    err = sl_shard_table_open(load->shard, id, &snapshot.spec, &why);
     if (err != 0) {
         return sl_shard_load_fail(load, slice, err == SL_ERR_NO_MEMORY ? err : SL_ERR_CORRUPT, "%s",
-                                  why);
+                                  why.text);
     }
     struct sl_shard_table *table = load->shard->tables[id];
     if (load->same || snapshot.step >= table->step) {
@@ -286,15 +285,15 @@ static int load_some(struct sl_shard_load *load, struct sl_shard_slice *slice)
 static int begin_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
                        struct sl_shard_slice *slice)
 {
-    char why[SL_MESSAGE_TEXT_BYTES] = "";
+    struct sl_reason why;
     sl_assert((uintptr_t)block->payload % 8 == 0);
     if (load->ended) {
         return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "a block of %s behind its end",
                                   sl_snapshot_kind_name(block->kind));
     }
-    const int err = sl_snapshot_block_check(block, why, sizeof why);
+    const int err = sl_snapshot_block_check(block, &why);
     if (err != 0) {
-        return sl_shard_load_fail(load, slice, err, "%s", why);
+        return sl_shard_load_fail(load, slice, err, "%s", why.text);
     }
     load->block = block;
     load->cursor = sl_snapshot_records(block);
@@ -303,10 +302,9 @@ static int begin_block(struct sl_shard_load *load, const struct sl_snapshot_bloc
 }
 
 int sl_shard_load_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
-                        uint32_t budget, char *reason, size_t reason_bytes)
+                        uint32_t budget, struct sl_reason *reason)
 {
-    struct sl_shard_slice slice = {
-        .budget = budget, .reason = reason, .reason_bytes = reason_bytes};
+    struct sl_shard_slice slice = {.budget = budget, .reason = reason};
     sl_assert(load->block == NULL || load->block == block);
     int err = load->block == NULL ? begin_block(load, block, &slice) : 0;
     if (err != 0) {
@@ -328,9 +326,9 @@ int sl_shard_load_block(struct sl_shard_load *load, const struct sl_snapshot_blo
     return SL_SHARD_DONE;
 }
 
-int sl_shard_load_end(struct sl_shard_load *load, char *reason, size_t reason_bytes)
+int sl_shard_load_end(struct sl_shard_load *load, struct sl_reason *reason)
 {
-    struct sl_shard_slice slice = {.reason = reason, .reason_bytes = reason_bytes};
+    struct sl_shard_slice slice = {.reason = reason};
     sl_assert(load->block == NULL);
     if (!load->ended) {
         return sl_shard_load_fail(load, &slice, SL_ERR_CORRUPT, "it has no end");

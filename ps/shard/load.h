@@ -15,6 +15,7 @@
 #ifndef SL_PS_SHARD_LOAD_H
 #define SL_PS_SHARD_LOAD_H
 
+#include "core/reason.h"
 #include "ps/shard/shard.h"
 #include "ps/snapshot/block.h"
 
@@ -41,18 +42,18 @@ struct sl_shard_load {
 /* Starts a snapshot stream of shard stream_shard of stream_shard_count. Until sl_shard_load_end, or
  * the destruction of the shard, nothing else may use the shard. Errors: CORRUPT (no such shard). */
 int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t stream_shard,
-                        uint32_t stream_shard_count, char *reason, size_t reason_bytes);
+                        uint32_t stream_shard_count, struct sl_reason *reason);
 
 /* Loads the next block, as far as `budget` allows; load->spent is the cost. Returns SL_SHARD_DONE
  * or SL_SHARD_AGAIN: call again with the same unchanged block. Ignores SESSIONS, which belong to
  * the server. Errors: CORRUPT (an invalid stream), NO_MEMORY (of the tables or the push buffer; the
  * reason names the limit), UNSUPPORTED (KV arrays, but the shard has a handler). */
 int sl_shard_load_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
-                        uint32_t budget, char *reason, size_t reason_bytes);
+                        uint32_t budget, struct sl_reason *reason);
 
 /* Ends the stream. Errors: CORRUPT (no END, or buffered pushes contradict the clocks),
  * NO_MEMORY. */
-int sl_shard_load_end(struct sl_shard_load *load, char *reason, size_t reason_bytes);
+int sl_shard_load_end(struct sl_shard_load *load, struct sl_reason *reason);
 
 /* Tables of starling-worker that hold the progress of a job, not parameters. */
 #define SL_SHARD_LOAD_JOB_TABLES "starling-worker/"

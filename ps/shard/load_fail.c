@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "core/reason.h"
 #include "ps/shard/load_internal.h"
 
 int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *slice, int err,
@@ -23,9 +24,8 @@ int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *
                        sl_snapshot_kind_name(block->kind), named ? " of table " : "",
                        named ? table->spec.name : "");
     }
-    (void)snprintf(slice->reason, slice->reason_bytes, "snapshot of shard %u of %u%s: %s",
-                   load->stream_shard, load->stream_shard_count, where, what);
-    return err;
+    return sl_reason_fail(slice->reason, err, "snapshot of shard %u of %u%s: %s",
+                          load->stream_shard, load->stream_shard_count, where, what);
 }
 
 int sl_shard_load_fail_record(const struct sl_shard_load *load, struct sl_shard_slice *slice)

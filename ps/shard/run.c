@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/reason.h"
 #include "ps/shard/admit.h"
 #include "ps/shard/iteration.h"
 #include "ps/shard/kv.h"
@@ -290,12 +291,11 @@ static int run_sections(struct sl_shard *shard, struct sl_shard_request *request
 }
 
 int sl_shard_run(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
-                 uint32_t budget, uint32_t *cost, char *reason, size_t reason_bytes)
+                 uint32_t budget, uint32_t *cost, struct sl_reason *reason)
 {
     struct sl_shard_slice slice = {
         .budget = budget,
         .reason = reason,
-        .reason_bytes = reason_bytes,
     };
     int result = run_sections(shard, request, reply, &slice);
     if (result < 0) {

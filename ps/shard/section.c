@@ -37,11 +37,11 @@ int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_request *r
     const struct sl_request_section *section = &request->view.section;
     uint32_t index = request->prefix.section_count - request->sections_left;
     const struct sl_shard_table *table = shard->tables[section->table_id];
-    (void)snprintf(slice->reason, slice->reason_bytes, "shard %u, section %u (%s%s): %s",
-                   shard->options.index, index, section->op == SL_REQUEST_TICK ? "tick" : "table ",
-                   section->op == SL_REQUEST_TICK ? ""
-                   : table == NULL                ? "?"
-                                                  : table->spec.name,
-                   what);
-    return err;
+    return sl_reason_fail(slice->reason, err, "shard %u, section %u (%s%s): %s",
+                          shard->options.index, index,
+                          section->op == SL_REQUEST_TICK ? "tick" : "table ",
+                          section->op == SL_REQUEST_TICK ? ""
+                          : table == NULL                ? "?"
+                                                         : table->spec.name,
+                          what);
 }

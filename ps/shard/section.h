@@ -2,6 +2,7 @@
 #ifndef SL_PS_SHARD_SECTION_H
 #define SL_PS_SHARD_SECTION_H
 
+#include "core/reason.h"
 #include "ps/shard/state.h"
 
 /* Keys looked up at once: their record indexes stay in the L1 cache. */
@@ -23,8 +24,7 @@ enum sl_shard_phase {
 /* Budget and error text of one call of sl_shard_run. */
 struct sl_shard_slice {
     uint32_t budget, spent;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 static inline uint32_t sl_shard_slice_left(const struct sl_shard_slice *slice)

@@ -80,14 +80,13 @@ void sl_shard_destroy(struct sl_shard **shard)
 
 /* Checks an open against the existing tables. 0: create it; 1: the same table exists. */
 static int table_check(const struct sl_shard *shard, uint32_t table_id,
-                       const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
+                       const struct sl_table_spec *spec, struct sl_reason *reason)
 {
     if (table_id >= SL_LIMIT_TABLES) {
-        (void)snprintf(reason, reason_bytes, "table id %u: accepts 0 to %d", table_id,
-                       SL_LIMIT_TABLES - 1);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "table id %u: accepts 0 to %d", table_id,
+                              SL_LIMIT_TABLES - 1);
     }
-    int err = sl_message_check_spec(spec, reason, reason_bytes);
+    int err = sl_message_check_spec(spec, reason);
     if (err != 0) {
         return err;
     }
@@ -96,14 +95,13 @@ static int table_check(const struct sl_shard *shard, uint32_t table_id,
         if (other == NULL || i == table_id || strcmp(other->spec.name, spec->name) != 0) {
             continue;
         }
-        (void)snprintf(reason, reason_bytes, "table %s has id %u on this shard, not %u", spec->name,
-                       i, table_id);
-        return SL_ERR_EXISTS;
+        return sl_reason_fail(reason, SL_ERR_EXISTS, "table %s has id %u on this shard, not %u",
+                              spec->name, i, table_id);
     }
     if (shard->tables[table_id] == NULL) {
         return 0;
     }
-    err = sl_message_compare_specs(&shard->tables[table_id]->spec, spec, reason, reason_bytes);
+    err = sl_message_compare_specs(&shard->tables[table_id]->spec, spec, reason);
     return err == 0 ? 1 : err;
 }
 
@@ -202,9 +200,9 @@ static uint64_t table_count(const struct sl_shard_table *table)
 }
 
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
-                        char *reason, size_t reason_bytes)
+                        struct sl_reason *reason)
 {
-    int err = table_check(shard, table_id, spec, reason, reason_bytes);
+    int err = table_check(shard, table_id, spec, reason);
     if (err != 0) {
         return err == 1 ? 0 : err;
     }
@@ -235,11 +233,10 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     return 0;
 
 no_memory:
-    (void)snprintf(reason, reason_bytes,
-                   "no memory for table %s on shard %u: the tables have %zu bytes, %s", spec->name,
-                   shard->options.index, shard->memory_bytes,
-                   sl_shard_limit_text(shard, (char[64]){0}));
-    return SL_ERR_NO_MEMORY;
+    return sl_reason_fail(reason, SL_ERR_NO_MEMORY,
+                          "no memory for table %s on shard %u: the tables have %zu bytes, %s",
+                          spec->name, shard->options.index, shard->memory_bytes,
+                          sl_shard_limit_text(shard, (char[64]){0}));
 }
 
 void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "core/bytes.h"
-#include "core/err.h"
+#include "core/reason.h"
 #include "net/control/message.h"
 #include "net/wire/request.h"
 #include "ps/optimizer/optimizer.h"
@@ -45,7 +45,7 @@ void sl_shard_destroy(struct sl_shard **shard);
 /* Creates or checks the table. Errors: INVALID, NO_MEMORY, EXISTS (another specification, or the
  * name or id belongs to another table). reason: the difference. */
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
-                        char *reason, size_t reason_bytes);
+                        struct sl_reason *reason);
 
 /* The client of a request.
  *
@@ -115,7 +115,7 @@ struct sl_shard_request {
  * TOO_LARGE (reply over a frame's limit). */
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
                    const uint8_t *payload, size_t payload_bytes, struct sl_shard_request *request,
-                   char *reason, size_t reason_bytes);
+                   struct sl_reason *reason);
 
 /* As above, for a single pushing section (sl_request_pushes) whose payload is in two places.
  * `structure` has prefix, section and sl_request_structure_bytes; `values` has the values; both are
@@ -125,7 +125,7 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
 int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_client *caller,
                                const uint8_t *structure, size_t structure_bytes,
                                const uint8_t *values, size_t values_bytes,
-                               struct sl_shard_request *request, char *reason, size_t reason_bytes);
+                               struct sl_shard_request *request, struct sl_reason *reason);
 
 /* A pull of a few rows of one table that can be served now, the most frequent request. Many of
  * these run together, so that their cache misses overlap. */
@@ -227,7 +227,7 @@ enum sl_shard_result {
  * Long arrays are updated in slices, so other requests may see them partly updated. With a handler,
  * each section is one call, however long; AGAIN parks the request until another call is handled. */
 int sl_shard_run(struct sl_shard *shard, struct sl_shard_request *request, uint8_t *reply,
-                 uint32_t budget, uint32_t *cost, char *reason, size_t reason_bytes);
+                 uint32_t budget, uint32_t *cost, struct sl_reason *reason);
 
 /* Size of the request's bytes that are still needed, and their move to `to`, which has that size
  * and is aligned to 8. Afterwards the request needs neither its earlier bytes nor out-of-line

@@ -1,7 +1,7 @@
 /* Checks form, tables, dense ranges and reply size of a whole request before any change. */
-#include <stdio.h>
 
 #include "core/assert.h"
+#include "core/reason.h"
 #include "ps/shard/admit.h"
 
 static bool range_is_ours(const struct sl_shard_table *table,
@@ -122,27 +122,25 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
 
 /* Checks the request from its prefix on. */
 static int check_request(const struct sl_shard *shard, struct sl_shard_request *request,
-                         const struct sl_bytes *values, char *reason, size_t reason_bytes)
+                         const struct sl_bytes *values, struct sl_reason *reason)
 {
-    struct sl_shard_slice slice = {.reason = reason, .reason_bytes = reason_bytes};
+    struct sl_shard_slice slice = {.reason = reason};
     if (sl_request_read_prefix(&request->cursor, &request->prefix) != 0) {
-        (void)snprintf(reason, reason_bytes, "shard %u: a request has 1 to %d sections",
-                       shard->options.index, SL_LIMIT_REQUEST_SECTIONS);
-        return SL_ERR_PROTOCOL;
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL, "shard %u: a request has 1 to %d sections",
+                              shard->options.index, SL_LIMIT_REQUEST_SECTIONS);
     }
     uint32_t count = request->prefix.section_count;
     if (values != NULL && count != 1) {
-        (void)snprintf(reason, reason_bytes, "shard %u: values apart, of %u sections",
-                       shard->options.index, count);
-        return SL_ERR_PROTOCOL;
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL, "shard %u: values apart, of %u sections",
+                              shard->options.index, count);
     }
     struct sl_bytes cursor = request->cursor;
     for (uint32_t i = 0; i < count; i++) {
         request->sections_left = count - i;
         if (sl_request_read_section(&cursor, &request->view.section) != 0) {
-            (void)snprintf(reason, reason_bytes, "shard %u, section %u: not a valid section",
-                           shard->options.index, i);
-            return SL_ERR_PROTOCOL;
+            return sl_reason_fail(reason, SL_ERR_PROTOCOL,
+                                  "shard %u, section %u: not a valid section", shard->options.index,
+                                  i);
         }
         int err = check_section(shard, request, &cursor, values, &slice);
         if (err != 0) {
@@ -150,9 +148,8 @@ static int check_request(const struct sl_shard *shard, struct sl_shard_request *
         }
     }
     if (cursor.left != 0) {
-        (void)snprintf(reason, reason_bytes, "shard %u: %zu bytes after the last section",
-                       shard->options.index, cursor.left);
-        return SL_ERR_PROTOCOL;
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL, "shard %u: %zu bytes after the last section",
+                              shard->options.index, cursor.left);
     }
     request->sections_left = count;
     if (count == 1) {
@@ -164,25 +161,25 @@ static int check_request(const struct sl_shard *shard, struct sl_shard_request *
 
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_client *caller,
                    const uint8_t *payload, size_t payload_bytes, struct sl_shard_request *request,
-                   char *reason, size_t reason_bytes)
+                   struct sl_reason *reason)
 {
     sl_assert((uintptr_t)payload % 8 == 0);
     sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
     request_init(request, caller, payload, payload_bytes);
-    return check_request(shard, request, NULL, reason, reason_bytes);
+    return check_request(shard, request, NULL, reason);
 }
 
 int sl_shard_begin_out_of_line(struct sl_shard *shard, const struct sl_shard_client *caller,
                                const uint8_t *structure, size_t structure_bytes,
                                const uint8_t *values, size_t values_bytes,
-                               struct sl_shard_request *request, char *reason, size_t reason_bytes)
+                               struct sl_shard_request *request, struct sl_reason *reason)
 {
     sl_assert((uintptr_t)structure % 8 == 0);
     sl_assert((uintptr_t)values % 8 == 0);
     sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
     const struct sl_bytes there = sl_bytes_over(values, values_bytes);
     request_init(request, caller, structure, structure_bytes);
-    const int err = check_request(shard, request, &there, reason, reason_bytes);
+    const int err = check_request(shard, request, &there, reason);
     request->out_of_line = err == 0;
     return err;
 }

@@ -65,26 +65,23 @@ const char *sl_snapshot_kind_name(uint8_t kind)
     return names[kind < SL_SNAPSHOT_KIND_COUNT ? kind : 0];
 }
 
-int sl_snapshot_block_check(const struct sl_snapshot_block *block, char *reason,
-                            size_t reason_bytes)
+int sl_snapshot_block_check(const struct sl_snapshot_block *block, struct sl_reason *reason)
 {
     const char *name = sl_snapshot_kind_name(block->kind);
     const bool of_table = (block->kind >= SL_SNAPSHOT_TABLE && block->kind <= SL_SNAPSHOT_KV) ||
                           block->kind == SL_SNAPSHOT_BUFFERED_PUSH;
     if (block->kind == 0 || block->kind >= SL_SNAPSHOT_KIND_COUNT) {
-        (void)snprintf(reason, reason_bytes, "a block is of kind %u: accepts 1 to %d", block->kind,
-                       SL_SNAPSHOT_KIND_COUNT - 1);
+        sl_reason_set(reason, "a block is of kind %u: accepts 1 to %d", block->kind,
+                      SL_SNAPSHOT_KIND_COUNT - 1);
     } else if (block->table_id >= (of_table ? SL_LIMIT_TABLES : 1)) {
-        (void)snprintf(reason, reason_bytes, "a block of %s names table %u: accepts %s%d", name,
-                       block->table_id, of_table ? "0 to " : "",
-                       of_table ? SL_LIMIT_TABLES - 1 : 0);
+        sl_reason_set(reason, "a block of %s names table %u: accepts %s%d", name, block->table_id,
+                      of_table ? "0 to " : "", of_table ? SL_LIMIT_TABLES - 1 : 0);
     } else if (block->bytes > SL_SNAPSHOT_BLOCK_BYTES || block->bytes % 8 != 0) {
-        (void)snprintf(reason, reason_bytes,
-                       "a block of %s has %u bytes: accepts multiples of 8 up to %u", name,
-                       block->bytes, SL_SNAPSHOT_BLOCK_BYTES);
+        sl_reason_set(reason, "a block of %s has %u bytes: accepts multiples of 8 up to %u", name,
+                      block->bytes, SL_SNAPSHOT_BLOCK_BYTES);
     } else if (block->count > block->bytes / 8) {
-        (void)snprintf(reason, reason_bytes, "a block of %s has %u records in %u bytes", name,
-                       block->count, block->bytes);
+        sl_reason_set(reason, "a block of %s has %u records in %u bytes", name, block->count,
+                      block->bytes);
     } else {
         return 0;
     }
@@ -145,18 +142,18 @@ void sl_snapshot_put_table(struct sl_snapshot_block *block, uint32_t table_id,
 
 /* Decodes and checks the table specification. */
 static int take_spec(const void *encoded, size_t bytes, uint32_t table_id,
-                     struct sl_table_spec *out, char *reason, size_t reason_bytes)
+                     struct sl_table_spec *out, struct sl_reason *reason)
 {
     struct sl_message message;
     int err = sl_message_decode(encoded, bytes, &message);
     if (err != 0) {
-        (void)snprintf(reason, reason_bytes, "a table's specification does not decode");
+        sl_reason_set(reason, "a table's specification does not decode");
         return err == SL_ERR_NO_MEMORY ? err : SL_ERR_CORRUPT;
     }
     if (message.kind != SL_MESSAGE_TABLE_OPEN || message.table_open.table_id != table_id) {
-        (void)snprintf(reason, reason_bytes, "what stands for a table's specification is another");
-        err = SL_ERR_CORRUPT;
-    } else if (sl_message_check_spec(&message.table_open.spec, reason, reason_bytes) != 0) {
+        err = sl_reason_fail(reason, SL_ERR_CORRUPT,
+                             "what stands for a table's specification is another");
+    } else if (sl_message_check_spec(&message.table_open.spec, reason) != 0) {
         err = SL_ERR_CORRUPT;
     } else {
         *out = message.table_open.spec;
@@ -173,7 +170,7 @@ static bool is_power(float power)
 }
 
 int sl_snapshot_take_table(const struct sl_snapshot_block *block, struct sl_snapshot_table *out,
-                           char *reason, size_t reason_bytes)
+                           struct sl_reason *reason)
 {
     struct sl_bytes cursor = sl_snapshot_records(block);
     const uint32_t bytes = sl_bytes_u32(&cursor);
@@ -186,15 +183,15 @@ int sl_snapshot_take_table(const struct sl_snapshot_block *block, struct sl_snap
     table.pulled_rows = sl_bytes_u64(&cursor);
     table.pushed_rows = sl_bytes_u64(&cursor);
     if (block->count != 1 || cursor.bad || !padded || cursor.left != 0) {
-        (void)snprintf(reason, reason_bytes, "a block of table has not the length of its record");
-        return SL_ERR_CORRUPT;
+        return sl_reason_fail(reason, SL_ERR_CORRUPT,
+                              "a block of table has not the length of its record");
     }
     if (!is_power(table.state.beta1_power) || !is_power(table.state.beta2_power)) {
-        (void)snprintf(reason, reason_bytes,
-                       "a block of table has powers of beta1 and beta2 that are not in [0, 1)");
-        return SL_ERR_CORRUPT;
+        return sl_reason_fail(
+            reason, SL_ERR_CORRUPT,
+            "a block of table has powers of beta1 and beta2 that are not in [0, 1)");
     }
-    const int err = take_spec(encoded, bytes, block->table_id, &table.spec, reason, reason_bytes);
+    const int err = take_spec(encoded, bytes, block->table_id, &table.spec, reason);
     if (err == 0) {
         *out = table;
     }

@@ -21,6 +21,7 @@
 
 #include "core/bytes.h"
 #include "core/err.h"
+#include "core/reason.h"
 #include "net/control/message.h"
 #include "ps/optimizer/optimizer.h"
 
@@ -61,8 +62,7 @@ void sl_snapshot_block_begin(struct sl_snapshot_block *block, enum sl_snapshot_k
 const char *sl_snapshot_kind_name(uint8_t kind);
 
 /* Checks kind, table, length and count of a block header. Errors: CORRUPT, with the reason. */
-int sl_snapshot_block_check(const struct sl_snapshot_block *block, char *reason,
-                            size_t reason_bytes);
+int sl_snapshot_block_check(const struct sl_snapshot_block *block, struct sl_reason *reason);
 
 static inline struct sl_bytes sl_snapshot_records(const struct sl_snapshot_block *block)
 {
@@ -89,7 +89,7 @@ void sl_snapshot_put_table(struct sl_snapshot_block *block, uint32_t table_id,
 
 /* Checks the specification (sl_message_check_spec). Errors: CORRUPT with the reason, NO_MEMORY. */
 int sl_snapshot_take_table(const struct sl_snapshot_block *block, struct sl_snapshot_table *out,
-                           char *reason, size_t reason_bytes);
+                           struct sl_reason *reason);
 
 /* ROWS and DENSE: values and slots of a sparse row or a dense block */
 

@@ -1,15 +1,16 @@
 #include "dpdk_faults.h"
+#include "core/reason.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 bool dpdk_faults_read(const char *otherwise, struct sl_dpdk_faults *out)
 {
-    char why[512];
+    struct sl_reason why;
     const char *text = getenv("STARLING_TEST_FAULTS");
     text = text != NULL ? text : otherwise;
-    if (text != NULL && sl_dpdk_faults_parse(text, out, why, sizeof why) != 0) {
-        fprintf(stderr, "STARLING_TEST_FAULTS: %s\n", why);
+    if (text != NULL && sl_dpdk_faults_parse(text, out, &why) != 0) {
+        fprintf(stderr, "STARLING_TEST_FAULTS: %s\n", why.text);
         exit(1);
     }
     return text != NULL;

@@ -10,8 +10,7 @@ int tcp_connect_raw(const struct sl_endpoint *endpoint)
 {
     struct sockaddr_storage address;
     socklen_t bytes;
-    char reason[256];
-    if (sl_endpoint_resolve(endpoint, false, &address, &bytes, reason, sizeof reason) != 0) {
+    if (sl_endpoint_resolve(endpoint, false, &address, &bytes, NULL) != 0) {
         return -1;
     }
     int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -29,9 +28,8 @@ bool tcp_can_listen(const char *text)
     struct sl_endpoint endpoint;
     struct sockaddr_storage address;
     socklen_t bytes;
-    char reason[256];
-    if (sl_endpoint_parse(text, &endpoint, reason, sizeof reason) != 0 ||
-        sl_endpoint_resolve(&endpoint, true, &address, &bytes, reason, sizeof reason) != 0) {
+    if (sl_endpoint_parse(text, &endpoint, NULL) != 0 ||
+        sl_endpoint_resolve(&endpoint, true, &address, &bytes, NULL) != 0) {
         return false;
     }
     int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -214,8 +214,7 @@ static int start_node(void *ctx)
         return err;
     }
     struct sl_endpoint endpoint;
-    char reason[256];
-    err = sl_endpoint_parse(conformance_target->endpoint, &endpoint, reason, sizeof reason);
+    err = sl_endpoint_parse(conformance_target->endpoint, &endpoint, NULL);
     if (err != 0) {
         return err;
     }

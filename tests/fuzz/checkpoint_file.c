@@ -21,14 +21,12 @@ static int64_t read_all(const struct sl_checkpoint_manifest *manifest, uint32_t 
 {
     struct sl_checkpoint_reader *reader;
     const struct sl_snapshot_block *block;
-    char reason[512] = "";
+    struct sl_reason reason = {0};
     uint32_t sum = 0;
     int64_t blocks = 0;
-    int err = sl_checkpoint_reader_open(&disk.disk, "/c", manifest, 0, kinds, &reader, reason,
-                                        sizeof reason);
+    int err = sl_checkpoint_reader_open(&disk.disk, "/c", manifest, 0, kinds, &reader, &reason);
     if (err == 0) {
-        while ((err = sl_checkpoint_reader_next(reader, &block, reason, sizeof reason)) == 0 &&
-               block != NULL) {
+        while ((err = sl_checkpoint_reader_next(reader, &block, &reason)) == 0 && block != NULL) {
             sl_assert(block->bytes <= SL_FORMAT_RAW_BYTES_MAX);
             sl_assert((kinds >> block->kind & 1) != 0);
             sl_assert((uintptr_t)block->payload % 8 == 0);
@@ -39,7 +37,7 @@ static int64_t read_all(const struct sl_checkpoint_manifest *manifest, uint32_t 
         }
         sl_checkpoint_reader_close(&reader);
     }
-    sl_assert(err == 0 || strstr(reason, PATH) != NULL);
+    sl_assert(err == 0 || strstr(reason.text, PATH) != NULL);
     sl_assert(disk.open_files == 0);
     return err == 0 ? blocks + (sum & 0) : err;
 }
@@ -98,7 +96,7 @@ static void mend(uint8_t *bytes, size_t byte_count, bool totals)
 /* Blocks of the input's pieces, written and read; then one byte is another. */
 static void write_and_change(struct sl_bytes *input, struct sl_checkpoint_manifest *manifest)
 {
-    char reason[512];
+    struct sl_reason reason;
     struct sl_checkpoint_writer *writer;
     const struct sl_checkpoint_writer_options options = {.disk = &disk.disk,
                                                          .directory = "/c",
@@ -110,17 +108,17 @@ static void write_and_change(struct sl_bytes *input, struct sl_checkpoint_manife
     const uint8_t change = sl_bytes_u8(input);
     int64_t blocks = 0;
     manifest->number = 1;
-    sl_assert(sl_checkpoint_writer_create(&options, &writer, reason, sizeof reason) == 0);
+    sl_assert(sl_checkpoint_writer_create(&options, &writer, &reason) == 0);
     while (fuzz_input_has_more(input)) {
         struct sl_snapshot_block block = {.kind = (uint8_t)(1 + sl_bytes_u8(input) % 15),
                                           .count = sl_bytes_u8(input)};
         struct sl_bytes piece = fuzz_input_piece(input, 4096);
         block.payload = (uint8_t *)(uintptr_t)piece.next;
         block.bytes = (uint32_t)piece.left;
-        sl_assert(sl_checkpoint_writer_write(writer, &block, reason, sizeof reason) == 0);
+        sl_assert(sl_checkpoint_writer_write(writer, &block, &reason) == 0);
         blocks++;
     }
-    sl_assert(sl_checkpoint_writer_finish(&writer, manifest->files, reason, sizeof reason) == 0);
+    sl_assert(sl_checkpoint_writer_finish(&writer, manifest->files, &reason) == 0);
     sl_assert(read_all(manifest, SL_CHECKPOINT_ALL_KINDS) == blocks);
     sl_assert(read_all(manifest, 0) == 0);
     struct memory_disk_node *node = memory_disk_find(&disk, PATH);

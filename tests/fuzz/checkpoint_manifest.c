@@ -12,7 +12,7 @@ static void check(const struct sl_checkpoint_manifest *manifest)
 {
     struct sl_checkpoint_manifest again;
     char name[SL_CHECKPOINT_NAME_BYTES];
-    char reason[512];
+    struct sl_reason reason;
     size_t bytes;
     sl_assert(manifest->shard_count >= 1);
     sl_assert(manifest->shard_count <= SL_LIMIT_SHARDS);
@@ -23,7 +23,7 @@ static void check(const struct sl_checkpoint_manifest *manifest)
     }
     char *text = sl_checkpoint_manifest_encode(manifest, &bytes);
     sl_assert(text != NULL);
-    sl_assert(sl_checkpoint_manifest_decode(text, bytes, &again, reason, sizeof reason) == 0);
+    sl_assert(sl_checkpoint_manifest_decode(text, bytes, &again, &reason) == 0);
     sl_assert(again.id == manifest->id);
     sl_assert(again.time_s == manifest->time_s);
     sl_checkpoint_manifest_fini(&again);
@@ -33,10 +33,10 @@ static void check(const struct sl_checkpoint_manifest *manifest)
 static void decode(const char *text, size_t bytes)
 {
     struct sl_checkpoint_manifest manifest;
-    char reason[512] = "";
-    int err = sl_checkpoint_manifest_decode(text, bytes, &manifest, reason, sizeof reason);
+    struct sl_reason reason = {0};
+    int err = sl_checkpoint_manifest_decode(text, bytes, &manifest, &reason);
     if (err != 0) {
-        sl_assert(reason[0] != '\0');
+        sl_assert(reason.text[0] != '\0');
         return;
     }
     check(&manifest);

@@ -10,7 +10,7 @@ static void check_endpoint(const struct sl_endpoint *endpoint)
     char text[SL_LIMIT_ENDPOINT_BYTES + 16];
     struct sl_endpoint again;
     sl_endpoint_format(endpoint, text, sizeof text);
-    sl_assert(sl_endpoint_parse(text, &again, NULL, 0) == 0);
+    sl_assert(sl_endpoint_parse(text, &again, NULL) == 0);
     sl_assert(again.scheme == endpoint->scheme);
     sl_assert(again.port == endpoint->port);
     sl_assert(strcmp(again.host, endpoint->host) == 0);
@@ -34,10 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
 {
     struct fuzz_input_file file = fuzz_input_file_open(bytes, byte_count);
     struct sl_endpoint_map map;
-    char reason[512] = "";
-    int err = sl_endpoint_map_read(file.path, &map, reason, sizeof reason);
+    struct sl_reason reason = {0};
+    int err = sl_endpoint_map_read(file.path, &map, &reason);
     if (err != 0) {
-        sl_assert(strstr(reason, file.path) == reason);
+        sl_assert(strstr(reason.text, file.path) == reason.text);
     } else {
         for (uint32_t i = 0; i < map.count; i++) {
             check_entry(&map, &map.entries[i]);

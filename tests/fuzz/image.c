@@ -16,7 +16,7 @@
 #define SHARDS        3
 #define COMMITS       10000 /* slices, more than such images need */
 
-static char reason[512];
+static struct sl_reason reason;
 
 static struct sl_shard *shard_of(uint32_t index, uint32_t count, size_t memory_bytes_max)
 {
@@ -49,7 +49,7 @@ static void check_snapshot(struct sl_shard *shard, uint32_t index, uint32_t coun
     }
     sl_shard_snapshot_end(shard, NULL);
     struct sl_shard *again = shard_of(index, count, 0);
-    sl_assert(shard_stream_load(&snapshot, again, 1000, reason, sizeof reason) == 0);
+    sl_assert(shard_stream_load(&snapshot, again, 1000, &reason) == 0);
     sl_assert(shard_stream_differ_at_all(shard, again) == NULL);
     sl_shard_destroy(&again);
     shard_stream_fini(&snapshot);
@@ -108,16 +108,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     const uint32_t index = who >= 128 ? 0 : stream_shard;
     check_sessions(input.next, input.left);
     struct sl_shard *shard = shard_of(index, count, MEMORY_BYTES);
-    reason[0] = '\0';
+    reason.text[0] = '\0';
     const int err = shard_stream_load_packed(input.next, input.left, stream_shard, snapshot_count,
-                                             shard, reason, sizeof reason);
+                                             shard, &reason);
     if (err == 0) {
         check_snapshot(shard, index, count);
         use(shard);
         check_snapshot(shard, index, count);
     } else {
         sl_assert(err == SL_ERR_CORRUPT || err == SL_ERR_NO_MEMORY);
-        sl_assert(reason[0] != '\0');
+        sl_assert(reason.text[0] != '\0');
     }
     sl_shard_destroy(&shard);
     return 0;

@@ -2,6 +2,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/reason.h"
 #include "tests/fuzz/input.h"
 
 void fuzz_members_send(void *ctx, sl_coordinator_peer peer, const struct sl_message *message)
@@ -21,14 +22,14 @@ void fuzz_members_close(void *ctx, sl_coordinator_peer peer, const char *why)
 
 static void take(struct fuzz_members *members, uint32_t member, const struct sl_message *message)
 {
-    char reason[SL_MESSAGE_TEXT_BYTES];
+    struct sl_reason reason;
     if (message->kind != SL_MESSAGE_HELLO) {
         if (members->here[member]) {
             sl_coordinator_message(members->coordinator, member, message, members->now_ns);
         }
     } else if (!members->here[member]) {
         members->here[member] = sl_coordinator_hello(members->coordinator, member, &message->hello,
-                                                     members->now_ns, reason, sizeof reason) == 0;
+                                                     members->now_ns, &reason) == 0;
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/assert.h"
 #include "core/hash.h"
+#include "core/reason.h"
 #include "tests/fuzz/input.h"
 
 /* Reads the share to its end or first fault; a number that stands for all that came. */
@@ -49,8 +50,8 @@ void fuzz_reader_run(const struct sl_reader_format *format, const uint8_t *bytes
             .share_count = share_count,
         };
         struct sl_reader *reader;
-        char reason[512];
-        sl_assert(sl_reader_open(&options, &reader, reason, sizeof reason) == 0);
+        struct sl_reason reason;
+        sl_assert(sl_reader_open(&options, &reader, &reason) == 0);
         uint64_t first = read_share(reader, format, path);
         sl_reader_rewind(reader);
         sl_assert(read_share(reader, format, path) == first);

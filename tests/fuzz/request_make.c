@@ -4,6 +4,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
+#include "core/reason.h"
 #include "net/wire/request.h"
 #include "tests/fuzz/request_kv.h"
 
@@ -36,8 +37,8 @@ void fuzz_request_open_tables(struct sl_shard *shard)
 {
     for (uint32_t id = 0; id < FUZZ_REQUEST_TABLES; id++) {
         const struct sl_table_spec spec = fuzz_request_spec(id);
-        char reason[SL_MESSAGE_TEXT_BYTES];
-        sl_assert(sl_shard_table_open(shard, id, &spec, reason, sizeof reason) == 0);
+        struct sl_reason reason;
+        sl_assert(sl_shard_table_open(shard, id, &spec, &reason) == 0);
     }
 }
 

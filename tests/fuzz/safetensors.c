@@ -16,7 +16,7 @@ static char directory[64];
 /* Every tensor lies in the file, and can be read. */
 static void check_tensors(const struct sl_safetensors *file, size_t file_bytes)
 {
-    char reason[2048];
+    struct sl_reason reason;
     for (uint32_t i = 0; i < file->tensors.count; i++) {
         const struct sl_tensor *tensor = &file->tensors.items[i];
         uint8_t byte;
@@ -25,8 +25,7 @@ static void check_tensors(const struct sl_safetensors *file, size_t file_bytes)
         sl_assert(tensor->type == SL_TENSOR_OTHER ||
                   tensor->bytes == tensor->count * sl_tensor_type_bytes(tensor->type));
         if (tensor->bytes > 0) {
-            sl_assert(sl_safetensors_read(file, tensor, tensor->bytes - 1, &byte, 1, reason,
-                                          sizeof reason) == 0);
+            sl_assert(sl_safetensors_read(file, tensor, tensor->bytes - 1, &byte, 1, &reason) == 0);
         }
     }
 }
@@ -46,14 +45,14 @@ static void forget(uint64_t number, const char *path)
     char folder[SL_DISK_PATH_BYTES];
     char file[SL_DISK_PATH_BYTES];
     (void)unlink(path);
-    sl_assert(sl_checkpoint_directory_path(directory, number, NULL, folder, NULL, 0) == 0);
-    sl_assert(sl_disk_list(disk, folder, &names, NULL, 0) == 0);
+    sl_assert(sl_checkpoint_directory_path(directory, number, NULL, folder, NULL) == 0);
+    sl_assert(sl_disk_list(disk, folder, &names, NULL) == 0);
     for (uint32_t i = 0; i < names.count; i++) {
-        sl_assert(sl_disk_join(folder, names.items[i].name, file, NULL, 0) == 0);
-        sl_assert(sl_disk_remove(disk, file, NULL, 0) == 0);
+        sl_assert(sl_disk_join(folder, names.items[i].name, file, NULL) == 0);
+        sl_assert(sl_disk_remove(disk, file, NULL) == 0);
     }
     sl_disk_names_fini(&names);
-    sl_assert(sl_disk_remove_subdir(disk, folder, NULL, 0) == 0);
+    sl_assert(sl_disk_remove_subdir(disk, folder, NULL) == 0);
 }
 
 static void import(const char *path, uint8_t shards)
@@ -66,10 +65,10 @@ static void import(const char *path, uint8_t shards)
                                               .with = with,
                                               .with_count = shards >> 7};
     struct sl_import_result result;
-    char reason[2048] = "";
+    struct sl_reason reason = {0};
     char out[128];
-    if (sl_import_run(&options, &result, reason, sizeof reason) != 0) {
-        sl_assert(reason[0] != '\0');
+    if (sl_import_run(&options, &result, &reason) != 0) {
+        sl_assert(reason.text[0] != '\0');
         return;
     }
     (void)snprintf(out, sizeof out, "%s/x.%s", directory,
@@ -79,13 +78,13 @@ static void import(const char *path, uint8_t shards)
     uint64_t number;
     uint32_t tensors;
     sl_assert(sl_checkpoint_directory_verify(sl_disk_system(), directory, result.number, all, NULL,
-                                             reason, sizeof reason) == 0);
-    int err = sl_export_run(&back, &number, &tensors, reason, sizeof reason);
+                                             &reason) == 0);
+    int err = sl_export_run(&back, &number, &tensors, &reason);
     /* Two tables may make tensors of one name. */
     sl_assert(err == 0 || err == SL_ERR_EXISTS);
     if (err == 0 && (shards & 8) == 0) {
         struct sl_safetensors file;
-        sl_assert(sl_safetensors_open(out, &file, reason, sizeof reason) == 0);
+        sl_assert(sl_safetensors_open(out, &file, &reason) == 0);
         sl_assert(file.tensors.count == tensors);
         sl_safetensors_close(&file);
     }
@@ -106,10 +105,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     const size_t skipped = byte_count > 0;
     struct fuzz_input_file input = fuzz_input_file_open(bytes + skipped, byte_count - skipped);
     struct sl_safetensors file;
-    char reason[2048] = "";
-    int err = sl_safetensors_open(input.path, &file, reason, sizeof reason);
+    struct sl_reason reason = {0};
+    int err = sl_safetensors_open(input.path, &file, &reason);
     if (err != 0) {
-        sl_assert(strstr(reason, input.path) != NULL);
+        sl_assert(strstr(reason.text, input.path) != NULL);
     } else {
         check_tensors(&file, byte_count - skipped);
         sl_safetensors_close(&file);

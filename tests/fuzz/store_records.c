@@ -150,10 +150,9 @@ static void copy_record(const struct sl_coordinator *from, struct sl_coordinator
     uint8_t *again;
     size_t bytes;
     size_t again_bytes;
-    char reason[SL_METASTORE_REASON_BYTES];
+    struct sl_reason reason;
     sl_assert(sl_coordinator_record_write(from, kind, index, &value, &bytes) == 0);
-    sl_assert(sl_coordinator_record_read(to, kind, index, value, bytes, reason, sizeof reason) ==
-              0);
+    sl_assert(sl_coordinator_record_read(to, kind, index, value, bytes, &reason) == 0);
     sl_assert(sl_coordinator_record_write(to, kind, index, &again, &again_bytes) == 0);
     sl_assert(bytes == again_bytes);
     sl_assert(memcmp(value, again, bytes) == 0);

@@ -14,9 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     memcpy(text, bytes, byte_count);
     text[byte_count] = '\0';
     struct sl_tf_config config;
-    char reason[512] = "";
-    if (sl_tf_config_parse(text, &config, reason, sizeof reason) != 0) {
-        sl_assert(strncmp(reason, "TF_CONFIG", 9) == 0);
+    struct sl_reason reason = {0};
+    if (sl_tf_config_parse(text, &config, &reason) != 0) {
+        sl_assert(strncmp(reason.text, "TF_CONFIG", 9) == 0);
     } else {
         sl_assert(config.worker_count <= SL_LIMIT_WORKERS);
         sl_assert(config.ps.count <= SL_LIMIT_PS);

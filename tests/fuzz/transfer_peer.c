@@ -126,7 +126,7 @@ static void learn_keys(void)
 {
     struct sl_message answer;
     const struct sl_message request = {.kind = SL_MESSAGE_SEGMENT_GET, .id = 2};
-    sl_assert(sl_endpoint_parse(sl_transfer_name(world.transfer), &world.ends[0], NULL, 0) == 0);
+    sl_assert(sl_endpoint_parse(sl_transfer_name(world.transfer), &world.ends[0], NULL) == 0);
     int fd = open_socket(&world.ends[0]);
     send_hello(fd, UINT8_MAX, 0, false);
     read_message(fd, &answer);
@@ -140,8 +140,7 @@ static void learn_keys(void)
     for (int i = 0; i < 2; i++) {
         world.keys[i] = answer.segment.buffers.items[i].key;
     }
-    sl_assert(sl_endpoint_parse(answer.segment.endpoints[0].endpoint, &world.ends[1], NULL, 0) ==
-              0);
+    sl_assert(sl_endpoint_parse(answer.segment.endpoints[0].endpoint, &world.ends[1], NULL) == 0);
     sl_message_fini(&answer);
     (void)close(fd);
 }

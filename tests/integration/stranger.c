@@ -245,11 +245,11 @@ static int run(struct stranger *stranger, const char *device)
 {
     const struct sl_reactor_options reactor = {.name = "stranger", .core = -1};
     struct sl_dpdk_device_list *devices = NULL;
-    char reason[256] = "";
+    struct sl_reason reason = {0};
     int err = sl_reactor_create(&reactor, &stranger->reactor);
     err = err != 0 ? err : sl_reactor_attach(stranger->reactor);
     if (err == 0 && device != NULL) {
-        err = sl_dpdk_device_list_create(device, NULL, &devices, reason, sizeof reason);
+        err = sl_dpdk_device_list_create(device, NULL, &devices, &reason);
     }
     const struct sl_transport_ops *ops = sl_builtin_find(stranger->to.scheme);
     const struct sl_transport_options options = {.dpdk = sl_dpdk_device_list_options(devices)};
@@ -259,7 +259,7 @@ static int run(struct stranger *stranger, const char *device)
                   : sl_transport_open(ops, stranger->reactor, &options, &stranger->transport);
     }
     if (err != 0) {
-        (void)fprintf(stderr, "stranger: cannot start: %s %s\n", sl_err_name(err), reason);
+        (void)fprintf(stderr, "stranger: cannot start: %s %s\n", sl_err_name(err), reason.text);
         return 1;
     }
     stranger->timer.run = on_tick;
@@ -284,9 +284,7 @@ static int run(struct stranger *stranger, const char *device)
 int main(int argc, char **argv)
 {
     static struct stranger stranger;
-    char reason[256];
-    if (argc < 4 || argc > 5 ||
-        sl_endpoint_parse(argv[1], &stranger.to, reason, sizeof reason) != 0) {
+    if (argc < 4 || argc > 5 || sl_endpoint_parse(argv[1], &stranger.to, NULL) != 0) {
         (void)fprintf(stderr, "usage: stranger ENDPOINT SEED CONNECTIONS_PER_TICK [DPDK_DEVICE]\n");
         return EXIT_USAGE;
     }

@@ -135,9 +135,8 @@ void sl_sim_disk_calm(struct sl_sim_disk *disk)
 
 const char *sl_sim_disk_damage(struct sl_sim_disk *disk, uint64_t number)
 {
-    char folder[SL_DISK_PATH_BYTES], reason[SL_DISK_WHY_BYTES];
-    int err = sl_checkpoint_directory_path(SL_SIM_DISK_FOLDER, number, NULL, folder, reason,
-                                           sizeof reason);
+    char folder[SL_DISK_PATH_BYTES];
+    int err = sl_checkpoint_directory_path(SL_SIM_DISK_FOLDER, number, NULL, folder, NULL);
     sl_assert(err == 0);
     const size_t bytes = strlen(folder);
     for (uint32_t i = 0; i < MEMORY_DISK_NODES; i++) {

@@ -96,10 +96,10 @@ static void draw_plan(const struct sl_sim_plan *from, struct sl_sim_plan *to)
 /* The file, into the folder of that disk, where another ps's may be already. */
 static void copy_file(struct memory_disk *to, const char *path, const struct memory_disk_node *node)
 {
-    char folder[MEMORY_DISK_PATH], reason[SL_DISK_WHY_BYTES];
+    char folder[MEMORY_DISK_PATH];
     (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     if (memory_disk_find(to, folder) == NULL) {
-        int err = sl_disk_make_subdir(&to->disk, folder, reason, sizeof reason);
+        int err = sl_disk_make_subdir(&to->disk, folder, NULL);
         sl_assert(err == 0);
     }
     memory_disk_put(to, path, node->bytes, node->count);

@@ -19,7 +19,7 @@ struct part {
     struct sl_checkpoint_chain chain;
     struct sl_shard *shards[SL_SIM_REACTORS_MAX];
     struct sl_sim_windows windows; /* of the checkpoint itself, not of what it adds to */
-    char reason[SL_DISK_WHY_BYTES];
+    struct sl_reason reason;
 };
 
 static bool was_pushed_to(const struct sl_sim_oracle *oracle,
@@ -57,8 +57,7 @@ static int load_block(struct part *part, struct sl_shard_load *load,
 {
     int result = SL_SHARD_AGAIN;
     while (result == SL_SHARD_AGAIN) {
-        result =
-            sl_shard_load_block(load, block, SL_LIMIT_TURN_COST, part->reason, sizeof part->reason);
+        result = sl_shard_load_block(load, block, SL_LIMIT_TURN_COST, &part->reason);
     }
     return result;
 }
@@ -67,19 +66,17 @@ static int load_blocks(struct part *part, struct sl_checkpoint_reader *reader,
                        struct sl_shard_load *load, uint32_t index, bool is_newest)
 {
     const struct sl_snapshot_block *block;
-    int err = sl_checkpoint_reader_next(reader, &block, part->reason, sizeof part->reason);
+    int err = sl_checkpoint_reader_next(reader, &block, &part->reason);
     while (err == 0 && block != NULL) {
         int result = load_block(part, load, block);
         if (result >= 0 && block->kind == SL_SNAPSHOT_SESSIONS && is_newest &&
             !sl_sim_windows_of_block(&part->windows, index, block)) {
-            (void)snprintf(part->reason, sizeof part->reason, "a block of sessions is none");
+            sl_reason_set(&part->reason, "a block of sessions is none");
             result = SL_ERR_CORRUPT;
         }
-        err = result < 0
-                  ? result
-                  : sl_checkpoint_reader_next(reader, &block, part->reason, sizeof part->reason);
+        err = result < 0 ? result : sl_checkpoint_reader_next(reader, &block, &part->reason);
     }
-    return err != 0 ? err : sl_shard_load_end(load, part->reason, sizeof part->reason);
+    return err != 0 ? err : sl_shard_load_end(load, &part->reason);
 }
 
 static int load_shard(struct part *part, struct sl_shard *shard, uint32_t index)
@@ -89,11 +86,11 @@ static int load_shard(struct part *part, struct sl_shard *shard, uint32_t index)
         struct sl_checkpoint_reader *reader = NULL;
         struct sl_shard_load load;
         err = sl_shard_load_begin(&load, shard, index, part->cluster->plan->shard_count,
-                                  part->reason, sizeof part->reason);
+                                  &part->reason);
         if (err == 0) {
             err = sl_checkpoint_reader_open(&part->disk->memory.disk, SL_SIM_DISK_FOLDER,
                                             &part->chain.items[i], index, SL_CHECKPOINT_ALL_KINDS,
-                                            &reader, part->reason, sizeof part->reason);
+                                            &reader, &part->reason);
         }
         if (err == 0) {
             err = load_blocks(part, reader, &load, index, i + 1 == part->chain.count);
@@ -110,7 +107,7 @@ static int load_part(struct part *part)
     const struct sl_checkpoint_shard_range scope = {.first = first, .count = plan->shards_of_ps};
     int err = sl_checkpoint_directory_chain(&part->disk->memory.disk, SL_SIM_DISK_FOLDER,
                                             part->checkpoint->number, scope, NULL, &part->chain,
-                                            part->reason, sizeof part->reason);
+                                            &part->reason);
     if (err != 0) {
         return err;
     }
@@ -142,7 +139,7 @@ static void inspect_part(struct sl_sim_cluster *cluster, const struct sl_sim_che
     sl_sim_disk_go_on(part.disk, &troubles);
     if (err != 0) {
         sl_sim_oracle_fail(&cluster->oracle, "durability", "%s cannot be read: %s", who,
-                           part.reason);
+                           part.reason.text);
     } else {
         sl_sim_oracle_rows(&cluster->oracle, who, part.shards, plan->shards_of_ps,
                            checkpoint->begun_ns, &part.windows);

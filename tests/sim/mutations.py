@@ -249,9 +249,9 @@ DISK_MUTATIONS = [
      "        record->last_step = load->same ? batch.rows[i].last_step : 0;"),
     # What was acknowledged before.
     ("disks: a file is not synced", "ps/checkpoint/writer.c",
-     "    err = err != 0 ? err : sl_disk_sync(&writer->file, reason, reason_bytes);\n", ""),
+     "    err = err != 0 ? err : sl_disk_sync(&writer->file, reason);\n", ""),
     ("disks: the manifest's name is not synced", "ps/checkpoint/disk.c",
-     "    return sl_disk_sync_directory(disk, subdir, reason, reason_bytes);\n"
+     "    return sl_disk_sync_directory(disk, subdir, reason);\n"
      "}\n"
      "\n"
      "int sl_disk_load",

@@ -46,17 +46,17 @@ static void check_files(struct sl_sim_ps *ps, uint32_t which, uint64_t number)
 {
     struct sl_sim_disk *disk = ps->options.disk;
     struct sl_checkpoint_chain chain;
-    char reason[SL_DISK_PATH_BYTES];
+    struct sl_reason reason;
     struct sl_sim_disk_troubles troubles;
     sl_sim_disk_spare(disk, &troubles);
     const struct sl_checkpoint_shard_range scope = {.first = ps->wiring.hosted[which].first_shard,
                                                     .count = ps->options.shard_count};
     int err = sl_checkpoint_directory_chain(&disk->memory.disk, SL_SIM_DISK_FOLDER, number, scope,
-                                            NULL, &chain, reason, sizeof reason);
+                                            NULL, &chain, &reason);
     sl_sim_disk_go_on(disk, &troubles);
     if (err != 0) {
         sl_sim_oracle_fail(ps->options.oracle, "damage", "ps/%u has restored: %s",
-                           ps->options.task_index, reason);
+                           ps->options.task_index, reason.text);
         return;
     }
     for (uint32_t i = 0; i < chain.count; i++) {

@@ -71,14 +71,13 @@ bool sl_sim_records_lack(const struct sl_sim_records *records, enum sl_coordinat
 static void give_one(struct sl_sim_record *record, enum sl_coordinator_record kind,
                      struct sl_coordinator *coordinator)
 {
-    char reason[256];
     if (record->kind != kind) {
         return;
     }
     record->is_dirty = false; /* nobody was told */
     if (record->value != NULL) {
         int err = sl_coordinator_record_read(coordinator, kind, record->index, record->value,
-                                             record->value_bytes, reason, sizeof reason);
+                                             record->value_bytes, NULL);
         sl_assert(err == 0);
     }
 }

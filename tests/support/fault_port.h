@@ -13,6 +13,7 @@
 #ifndef SL_TESTS_SUPPORT_FAULT_PORT_H
 #define SL_TESTS_SUPPORT_FAULT_PORT_H
 
+#include "core/reason.h"
 #include "net/dpdk/port.h"
 
 #define SL_DPDK_FAULT_SHARES 1000000U /* shares are in millionths */
@@ -31,7 +32,7 @@ struct sl_dpdk_faults {
 /* As a test writes it: "loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,truncate=0.001,
  * blackout=0.00001,short=0.1,delay_us=100,blackout_ms=50,seed=7", in any order. Errors: INVALID,
  * and `why` names what is none of these. Any thread. */
-int sl_dpdk_faults_parse(const char *text, struct sl_dpdk_faults *out, char *why, size_t why_bytes);
+int sl_dpdk_faults_parse(const char *text, struct sl_dpdk_faults *out, struct sl_reason *why);
 
 /* What the faults need of the reactor, in a plug-in that has none: those of struct sl_dpdk_host. */
 struct sl_dpdk_fault_reactor {

@@ -1,5 +1,4 @@
 /* Faults as a test writes them. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,15 +47,15 @@ static bool read_one(const char *at, const char *end, struct sl_dpdk_faults *out
     return false;
 }
 
-int sl_dpdk_faults_parse(const char *text, struct sl_dpdk_faults *out, char *why, size_t why_bytes)
+int sl_dpdk_faults_parse(const char *text, struct sl_dpdk_faults *out, struct sl_reason *why)
 {
     struct sl_dpdk_faults faults = {.delay_us_max = 100, .blackout_ms = 50, .seed = 1};
     for (const char *at = text, *end = text; *end != '\0'; at = end + 1) {
         end = at + strcspn(at, ",");
         if (!read_one(at, end, &faults)) {
-            (void)snprintf(why, why_bytes, "'%.*s' is none of the faults in fault_port.h",
-                           (int)(end - at), at);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(why, SL_ERR_INVALID,
+                                  "'%.*s' is none of the faults in fault_port.h", (int)(end - at),
+                                  at);
         }
     }
     *out = faults;

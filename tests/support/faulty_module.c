@@ -40,10 +40,10 @@ static const struct sl_dpdk_port_ops *enter_devices(const struct sl_dpdk_host *h
 
 const struct sl_dpdk_port_ops *sl_module_enter(const struct sl_dpdk_host *host)
 {
-    char why[512];
+    struct sl_reason why;
     const char *text = getenv(FAULTS);
-    if (text == NULL || sl_dpdk_faults_parse(text, &faults, why, sizeof why) != 0) {
-        host->log(SL_LOG_ERROR, FAULTS ": %s", text == NULL ? "it is not set" : why);
+    if (text == NULL || sl_dpdk_faults_parse(text, &faults, &why) != 0) {
+        host->log(SL_LOG_ERROR, FAULTS ": %s", text == NULL ? "it is not set" : why.text);
         return NULL;
     }
     reactor_of_host = (struct sl_dpdk_fault_reactor){.index = host->reactor_index,

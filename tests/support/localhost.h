@@ -12,9 +12,7 @@ static inline bool localhost_is_known(void)
     const struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_TCP, .host = "localhost"};
     struct sockaddr_storage address;
     socklen_t address_bytes;
-    char reason[160];
-    return sl_endpoint_resolve(&endpoint, false, &address, &address_bytes, reason, sizeof reason) ==
-           0;
+    return sl_endpoint_resolve(&endpoint, false, &address, &address_bytes, NULL) == 0;
 }
 
 /* In a CMocka test: skips the case, with the reason. */

@@ -274,26 +274,26 @@ bool shard_stream_snapshot(struct sl_shard *shard, uint32_t key_budget, struct s
 }
 
 static int load_block(struct sl_shard_load *load, const struct sl_snapshot_block *block,
-                      uint32_t key_budget, char *reason, size_t reason_bytes)
+                      uint32_t key_budget, struct sl_reason *reason)
 {
     int result = SL_SHARD_AGAIN;
     while (result == SL_SHARD_AGAIN) {
-        result = sl_shard_load_block(load, block, key_budget, reason, reason_bytes);
+        result = sl_shard_load_block(load, block, key_budget, reason);
     }
     return result;
 }
 
 int shard_stream_load(const struct shard_stream *snapshot, struct sl_shard *shard,
-                      uint32_t key_budget, char *reason, size_t reason_bytes)
+                      uint32_t key_budget, struct sl_reason *reason)
 {
     struct sl_shard_load load;
-    int err = sl_shard_load_begin(&load, shard, snapshot->end.shard, snapshot->end.shard_count,
-                                  reason, reason_bytes);
+    int err =
+        sl_shard_load_begin(&load, shard, snapshot->end.shard, snapshot->end.shard_count, reason);
     for (const struct sl_snapshot_block *block = snapshot->first; block != NULL && err == 0;
          block = block->next) {
-        err = load_block(&load, block, key_budget, reason, reason_bytes);
+        err = load_block(&load, block, key_budget, reason);
     }
-    return err != 0 ? err : sl_shard_load_end(&load, reason, reason_bytes);
+    return err != 0 ? err : sl_shard_load_end(&load, reason);
 }
 
 #define PACK_HEADER_BYTES 16
@@ -337,19 +337,18 @@ static struct sl_snapshot_block *unpack(struct sl_bytes *cursor)
 }
 
 int shard_stream_load_packed(const uint8_t *from, size_t bytes, uint32_t stream_shard,
-                             uint32_t stream_shard_count, struct sl_shard *shard, char *reason,
-                             size_t reason_bytes)
+                             uint32_t stream_shard_count, struct sl_shard *shard,
+                             struct sl_reason *reason)
 {
     struct sl_shard_load load;
     struct sl_bytes cursor = sl_bytes_over(from, bytes);
     struct sl_snapshot_block *block;
-    int err =
-        sl_shard_load_begin(&load, shard, stream_shard, stream_shard_count, reason, reason_bytes);
+    int err = sl_shard_load_begin(&load, shard, stream_shard, stream_shard_count, reason);
     while (err == 0 && (block = unpack(&cursor)) != NULL) {
-        err = load_block(&load, block, 64, reason, reason_bytes);
+        err = load_block(&load, block, 64, reason);
         sl_snapshot_block_destroy(&block);
     }
-    return err != 0 ? err : sl_shard_load_end(&load, reason, reason_bytes);
+    return err != 0 ? err : sl_shard_load_end(&load, reason);
 }
 
 static char difference[512];
@@ -514,8 +513,7 @@ static const char *compare_state(const struct sl_shard *a, const struct sl_shard
 {
     const struct sl_shard_table *x = a->tables[id];
     const struct sl_shard_table *y = b->tables[id];
-    char text[512];
-    if (sl_message_compare_specs(&x->spec, &y->spec, text, sizeof text) != 0) {
+    if (sl_message_compare_specs(&x->spec, &y->spec, NULL) != 0) {
         return differ(x, "the specification of table", id);
     }
     if (x->step != y->step || memcmp(&x->state, &y->state, sizeof x->state) != 0 ||

@@ -4,6 +4,7 @@
 #ifndef SL_TESTS_SUPPORT_SHARD_IMAGE_H
 #define SL_TESTS_SUPPORT_SHARD_IMAGE_H
 
+#include "core/reason.h"
 #include "ps/shard/shard.h"
 #include "ps/snapshot/block.h"
 
@@ -38,7 +39,7 @@ struct sl_snapshot_block *shard_stream_append(struct shard_stream *snapshot,
 
 /* Loads all of it, in slices of that budget; 0 or the loader's error. */
 int shard_stream_load(const struct shard_stream *snapshot, struct sl_shard *shard,
-                      uint32_t key_budget, char *reason, size_t reason_bytes);
+                      uint32_t key_budget, struct sl_reason *reason);
 
 /* What the first difference is between the tables of two clusters, each a number of shards: rows,
  * slots, steps and visits of records, dense blocks, arrays. NULL: none. Static storage. */
@@ -55,7 +56,7 @@ size_t shard_stream_pack(const struct shard_stream *snapshot, uint8_t *to);
 
 /* Loads an image that is given so, as one of that shard, whatever the bytes are. */
 int shard_stream_load_packed(const uint8_t *from, size_t bytes, uint32_t stream_shard,
-                             uint32_t stream_shard_count, struct sl_shard *shard, char *reason,
-                             size_t reason_bytes);
+                             uint32_t stream_shard_count, struct sl_shard *shard,
+                             struct sl_reason *reason);
 
 #endif

@@ -70,8 +70,7 @@ void shard_work_init(struct shard_work *work, uint32_t count, bool open, uint64_
         work->shards[i] = shard_work_shard(i, count, 0);
         for (uint32_t id = 0; open && id < TABLES; id++) {
             const struct sl_table_spec spec = spec_of(id);
-            char reason[512];
-            sl_assert(sl_shard_table_open(work->shards[i], id, &spec, reason, sizeof reason) == 0);
+            sl_assert(sl_shard_table_open(work->shards[i], id, &spec, NULL) == 0);
         }
     }
 }
@@ -101,14 +100,12 @@ static void serve(struct sl_shard *shard, uint32_t worker, const struct shard_re
     const struct sl_shard_client caller = {.has_clock = worker != NOBODY,
                                            .worker = worker == NOBODY ? 0 : worker};
     struct sl_shard_request work;
-    char reason[512];
     uint32_t spent;
-    sl_assert(sl_shard_begin(shard, &caller, request->payload, request->bytes, &work, reason,
-                             sizeof reason) == 0);
+    sl_assert(sl_shard_begin(shard, &caller, request->payload, request->bytes, &work, NULL) == 0);
     int result = SL_SHARD_AGAIN;
     while (result == SL_SHARD_AGAIN) {
         commit(shard);
-        result = sl_shard_run(shard, &work, reply, 1000, &spent, reason, sizeof reason);
+        result = sl_shard_run(shard, &work, reply, 1000, &spent, NULL);
     }
     sl_assert(result == SL_SHARD_DONE);
 }

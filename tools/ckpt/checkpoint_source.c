@@ -17,11 +17,10 @@ struct numbers {
 };
 
 static int refuse(int err, const struct sl_checkpoint_manifest *manifest, uint32_t shard,
-                  const char *why, char *reason, size_t reason_bytes)
+                  const char *why, struct sl_reason *reason)
 {
-    (void)snprintf(reason, reason_bytes, "checkpoint %llu, %s: %s",
-                   (unsigned long long)manifest->number, manifest->files[shard].name, why);
-    return err;
+    return sl_reason_fail(reason, err, "checkpoint %llu, %s: %s",
+                          (unsigned long long)manifest->number, manifest->files[shard].name, why);
 }
 
 static uint32_t find_table(const struct sl_checkpoint_source *source, const char *name)
@@ -52,12 +51,12 @@ static void describe(struct sl_checkpoint_source_table *table)
 /* Adds a table, or checks that its specification is the same as in earlier files. Steps differ
  * between shards. */
 static int take_table(struct sl_checkpoint_source *source, const struct sl_snapshot_table *info,
-                      uint64_t number, uint32_t *at, char *why, size_t why_bytes)
+                      uint64_t number, uint32_t *at, struct sl_reason *why)
 {
     *at = find_table(source, info->spec.name);
     if (*at != NO_TABLE) {
         struct sl_checkpoint_source_table *table = &source->tables[*at];
-        if (sl_message_compare_specs(&table->info.spec, &info->spec, why, why_bytes) != 0) {
+        if (sl_message_compare_specs(&table->info.spec, &info->spec, why) != 0) {
             return SL_ERR_CORRUPT;
         }
         if (number > table->newest || info->step > table->info.step) {
@@ -69,8 +68,7 @@ static int take_table(struct sl_checkpoint_source *source, const struct sl_snaps
     struct sl_checkpoint_source_table *tables =
         realloc(source->tables, (source->table_count + 1) * sizeof *tables);
     if (tables == NULL) {
-        (void)snprintf(why, why_bytes, "no memory");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(why, SL_ERR_NO_MEMORY, "no memory");
     }
     source->tables = tables;
     *at = source->table_count++;
@@ -92,25 +90,24 @@ static bool kind_fits(const struct sl_checkpoint_source_table *table, uint8_t ki
 static int take_block(struct sl_checkpoint_source *source,
                       const struct sl_checkpoint_manifest *manifest,
                       const struct sl_snapshot_block *block, struct numbers *numbers, bool *visits,
-                      char *why, size_t why_bytes)
+                      struct sl_reason *why)
 {
     struct sl_snapshot_table info;
     *visits = false;
-    int err = sl_snapshot_block_check(block, why, why_bytes);
+    int err = sl_snapshot_block_check(block, why);
     if (err != 0) {
         return err;
     }
     if (block->kind == SL_SNAPSHOT_TABLE) {
-        err = sl_snapshot_take_table(block, &info, why, why_bytes);
+        err = sl_snapshot_take_table(block, &info, why);
         return err != 0 ? err
                         : take_table(source, &info, manifest->number,
-                                     &numbers->tables[block->table_id], why, why_bytes);
+                                     &numbers->tables[block->table_id], why);
     }
     const uint32_t at = numbers->tables[block->table_id];
     if (at == NO_TABLE || !kind_fits(&source->tables[at], block->kind)) {
-        (void)snprintf(why, why_bytes, "a block of %s of a table that has none",
-                       sl_snapshot_kind_name(block->kind));
-        return SL_ERR_CORRUPT;
+        return sl_reason_fail(why, SL_ERR_CORRUPT, "a block of %s of a table that has none",
+                              sl_snapshot_kind_name(block->kind));
     }
     *visits = true;
     return 0;
@@ -118,29 +115,28 @@ static int take_block(struct sl_checkpoint_source *source,
 
 static int walk_file(struct sl_checkpoint_source *source,
                      const struct sl_checkpoint_manifest *manifest, uint32_t shard, uint32_t kinds,
-                     sl_checkpoint_source_visit_fn visit, void *ctx, char *reason,
-                     size_t reason_bytes)
+                     sl_checkpoint_source_visit_fn visit, void *ctx, struct sl_reason *reason)
 {
     struct numbers numbers;
     struct sl_checkpoint_reader *reader;
     const struct sl_snapshot_block *block;
     memset(&numbers, 0xff, sizeof numbers); /* NO_TABLE */
     int err = sl_checkpoint_reader_open(sl_disk_system(), source->directory, manifest, shard, kinds,
-                                        &reader, reason, reason_bytes);
+                                        &reader, reason);
     while (err == 0) {
-        char why[512] = "";
+        struct sl_reason why = {0};
         bool visits;
-        err = sl_checkpoint_reader_next(reader, &block, reason, reason_bytes);
+        err = sl_checkpoint_reader_next(reader, &block, reason);
         if (err != 0 || block == NULL) {
             break;
         }
-        err = take_block(source, manifest, block, &numbers, &visits, why, sizeof why);
+        err = take_block(source, manifest, block, &numbers, &visits, &why);
         if (err != 0) {
-            err = refuse(err, manifest, shard, why, reason, reason_bytes);
+            err = refuse(err, manifest, shard, why.text, reason);
         } else if (visits) {
-            err = visit(ctx, numbers.tables[block->table_id], block, why, sizeof why);
+            err = visit(ctx, numbers.tables[block->table_id], block, &why);
             if (err != 0) {
-                err = refuse(err, manifest, shard, why, reason, reason_bytes);
+                err = refuse(err, manifest, shard, why.text, reason);
             }
         }
     }
@@ -149,35 +145,35 @@ static int walk_file(struct sl_checkpoint_source *source,
 }
 
 static int walk(struct sl_checkpoint_source *source, uint32_t kinds,
-                sl_checkpoint_source_visit_fn visit, void *ctx, char *reason, size_t reason_bytes)
+                sl_checkpoint_source_visit_fn visit, void *ctx, struct sl_reason *reason)
 {
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < source->chain.count; i++) {
         const struct sl_checkpoint_manifest *manifest = &source->chain.items[i];
         for (uint32_t shard = 0; err == 0 && shard < manifest->shard_count; shard++) {
-            err = walk_file(source, manifest, shard, kinds, visit, ctx, reason, reason_bytes);
+            err = walk_file(source, manifest, shard, kinds, visit, ctx, reason);
         }
     }
     return err;
 }
 
 int sl_checkpoint_source_open(const char *directory, uint64_t number,
-                              struct sl_checkpoint_source *out, char *reason, size_t reason_bytes)
+                              struct sl_checkpoint_source *out, struct sl_reason *reason)
 {
     const struct sl_checkpoint_shard_range all = {0};
     struct sl_checkpoint_source source = {.directory = directory};
     int err = 0;
     if (number == 0) {
-        err = sl_checkpoint_newest(sl_disk_system(), directory, all, &number, reason, reason_bytes);
+        err = sl_checkpoint_newest(sl_disk_system(), directory, all, &number, reason);
     }
     if (err == 0) {
         err = sl_checkpoint_directory_chain(sl_disk_system(), directory, number, all, NULL,
-                                            &source.chain, reason, reason_bytes);
+                                            &source.chain, reason);
     }
     if (err != 0) {
         return err;
     }
-    err = walk(&source, 1U << SL_SNAPSHOT_TABLE, NULL, NULL, reason, reason_bytes);
+    err = walk(&source, 1U << SL_SNAPSHOT_TABLE, NULL, NULL, reason);
     if (err != 0) {
         sl_checkpoint_source_close(&source);
         return err;
@@ -187,14 +183,14 @@ int sl_checkpoint_source_open(const char *directory, uint64_t number,
 }
 
 int sl_checkpoint_source_walk(const struct sl_checkpoint_source *source,
-                              sl_checkpoint_source_visit_fn visit, void *ctx, char *reason,
-                              size_t reason_bytes)
+                              sl_checkpoint_source_visit_fn visit, void *ctx,
+                              struct sl_reason *reason)
 {
     struct sl_checkpoint_source known = *source; /* all tables are known, so none is added */
     return walk(&known,
                 1U << SL_SNAPSHOT_TABLE | 1U << SL_SNAPSHOT_ROWS | 1U << SL_SNAPSHOT_DENSE |
                     1U << SL_SNAPSHOT_KV,
-                visit, ctx, reason, reason_bytes);
+                visit, ctx, reason);
 }
 
 void sl_checkpoint_source_close(struct sl_checkpoint_source *source)

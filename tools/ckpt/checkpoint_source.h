@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "core/limits.h"
+#include "core/reason.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/snapshot/block.h"
 
@@ -30,19 +31,19 @@ struct sl_checkpoint_source {
 /* Opens a checkpoint and reads the tables of all files. number 0: the newest; if it is damaged,
  * this fails. Errors: NOT_FOUND, CORRUPT, VERSION, NO_MEMORY, IO; with a reason. */
 int sl_checkpoint_source_open(const char *directory, uint64_t number,
-                              struct sl_checkpoint_source *out, char *reason, size_t reason_bytes);
+                              struct sl_checkpoint_source *out, struct sl_reason *reason);
 
 /* Called for each requested block, already validated and of its table's kind. A result other than 0
  * ends the walk with it. */
 typedef int (*sl_checkpoint_source_visit_fn)(void *ctx, uint32_t table,
-                                             const struct sl_snapshot_block *block, char *reason,
-                                             size_t reason_bytes);
+                                             const struct sl_snapshot_block *block,
+                                             struct sl_reason *reason);
 
 /* Visits the ROWS, DENSE and KV blocks of all files, the oldest checkpoint first: later records
  * replace earlier ones. Errors: as above, and results of `visit`. */
 int sl_checkpoint_source_walk(const struct sl_checkpoint_source *source,
-                              sl_checkpoint_source_visit_fn visit, void *ctx, char *reason,
-                              size_t reason_bytes);
+                              sl_checkpoint_source_visit_fn visit, void *ctx,
+                              struct sl_reason *reason);
 
 void sl_checkpoint_source_close(struct sl_checkpoint_source *source);
 

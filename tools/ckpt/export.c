@@ -17,19 +17,18 @@ struct job {
     struct sl_tensor_writer *archive;
 };
 
-static int no_memory(char *reason, size_t reason_bytes)
+static int no_memory(struct sl_reason *reason)
 {
-    (void)snprintf(reason, reason_bytes, "no memory");
-    return SL_ERR_NO_MEMORY;
+    return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
 }
 
-static int choose_tables(struct job *job, char *reason, size_t reason_bytes)
+static int choose_tables(struct job *job, struct sl_reason *reason)
 {
     const char *wanted = job->options->table;
     uint32_t chosen = 0;
     job->tables = calloc(job->source.table_count + 1, sizeof *job->tables);
     if (job->tables == NULL) {
-        return no_memory(reason, reason_bytes);
+        return no_memory(reason);
     }
     for (uint32_t i = 0; i < job->source.table_count; i++) {
         const struct sl_checkpoint_source_table *table = &job->source.tables[i];
@@ -39,38 +38,34 @@ static int choose_tables(struct job *job, char *reason, size_t reason_bytes)
         }
     }
     if (chosen == 0 && wanted != NULL) {
-        (void)snprintf(
-            reason, reason_bytes,
-            "checkpoint %llu has no table \"%.64s\"; starling-ckpt ls %.200s %llu names "
-            "its tables",
+        return sl_reason_fail(
+            reason, SL_ERR_NOT_FOUND,
+            "checkpoint %llu has no table \"%.64s\"; starling-ckpt ls %.200s %llu names its tables",
             (unsigned long long)job->source.chain.items[job->source.chain.count - 1].number, wanted,
             job->options->directory,
             (unsigned long long)job->source.chain.items[job->source.chain.count - 1].number);
-        return SL_ERR_NOT_FOUND;
     }
     return 0;
 }
 
 static int count_block(void *ctx, uint32_t table, const struct sl_snapshot_block *block,
-                       char *reason, size_t reason_bytes)
+                       struct sl_reason *reason)
 {
     struct job *job = ctx;
     struct sl_export_table *export = &job->tables[table];
-    return export->table == NULL ? 0 : sl_export_table_count(export, block, reason, reason_bytes);
+    return export->table == NULL ? 0 : sl_export_table_count(export, block, reason);
 }
 
 static int write_block(void *ctx, uint32_t table, const struct sl_snapshot_block *block,
-                       char *reason, size_t reason_bytes)
+                       struct sl_reason *reason)
 {
     struct job *job = ctx;
     struct sl_export_table *export = &job->tables[table];
-    return export->table == NULL
-               ? 0
-               : sl_export_table_write(export, block, job->archive, reason, reason_bytes);
+    return export->table == NULL ? 0 : sl_export_table_write(export, block, job->archive, reason);
 }
 
 /* Defines tensors, and metadata from which an import restores the table properties. */
-static int describe(struct job *job, char *reason, size_t reason_bytes)
+static int describe(struct job *job, struct sl_reason *reason)
 {
     const enum sl_tensor_type keys =
         job->format == SL_TENSOR_WRITER_NPZ ? SL_TENSOR_U64 : SL_TENSOR_I64;
@@ -82,65 +77,63 @@ static int describe(struct job *job, char *reason, size_t reason_bytes)
         if (export->table == NULL) {
             continue;
         }
-        int err = sl_export_table_describe(export, job->options->slots, keys, &job->tensors, reason,
-                                           reason_bytes);
+        int err =
+            sl_export_table_describe(export, job->options->slots, keys, &job->tensors, reason);
         if (err != 0) {
             return err;
         }
         (void)snprintf(name, sizeof name, "starling.table.%s", export->table->info.spec.name);
         sl_spec_text_write(&export->table->info, text);
         if (json_object_set_new(job->metadata, name, json_string(text)) != 0) {
-            return no_memory(reason, reason_bytes);
+            return no_memory(reason);
         }
     }
-    return job->metadata == NULL ? no_memory(reason, reason_bytes) : 0;
+    return job->metadata == NULL ? no_memory(reason) : 0;
 }
 
-static int write_all(struct job *job, char *reason, size_t reason_bytes)
+static int write_all(struct job *job, struct sl_reason *reason)
 {
-    int err = sl_checkpoint_source_walk(&job->source, write_block, job, reason, reason_bytes);
+    int err = sl_checkpoint_source_walk(&job->source, write_block, job, reason);
     for (uint32_t i = 0; err == 0 && i < job->source.table_count; i++) {
         if (job->tables[i].table != NULL) {
-            err = sl_export_table_end(&job->tables[i], job->archive, reason, reason_bytes);
+            err = sl_export_table_end(&job->tables[i], job->archive, reason);
         }
     }
     if (err != 0) {
         sl_tensor_writer_abandon(&job->archive);
         return err;
     }
-    return sl_tensor_writer_finish(&job->archive, reason, reason_bytes);
+    return sl_tensor_writer_finish(&job->archive, reason);
 }
 
-static int run(struct job *job, char *reason, size_t reason_bytes)
+static int run(struct job *job, struct sl_reason *reason)
 {
-    int err = choose_tables(job, reason, reason_bytes);
+    int err = choose_tables(job, reason);
     if (err == 0) {
-        err = sl_checkpoint_source_walk(&job->source, count_block, job, reason, reason_bytes);
+        err = sl_checkpoint_source_walk(&job->source, count_block, job, reason);
     }
-    err = err != 0 ? err : describe(job, reason, reason_bytes);
+    err = err != 0 ? err : describe(job, reason);
     if (err == 0) {
         err = sl_tensor_writer_create(job->options->path, job->format, job->options->replace,
-                                      &job->tensors, job->metadata, &job->archive, reason,
-                                      reason_bytes);
+                                      &job->tensors, job->metadata, &job->archive, reason);
     }
-    return err != 0 ? err : write_all(job, reason, reason_bytes);
+    return err != 0 ? err : write_all(job, reason);
 }
 
 int sl_export_run(const struct sl_export_options *options, uint64_t *number, uint32_t *tensors,
-                  char *reason, size_t reason_bytes)
+                  struct sl_reason *reason)
 {
     struct job job = {.options = options};
     if (!sl_tensor_writer_format_of(options->path, &job.format)) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s: expected a name that ends in .safetensors or .npz", options->path);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "%s: expected a name that ends in .safetensors or .npz",
+                              options->path);
     }
-    int err = sl_checkpoint_source_open(options->directory, options->number, &job.source, reason,
-                                        reason_bytes);
+    int err = sl_checkpoint_source_open(options->directory, options->number, &job.source, reason);
     if (err != 0) {
         return err;
     }
-    err = run(&job, reason, reason_bytes);
+    err = run(&job, reason);
     if (err == 0) {
         *number = job.source.chain.items[job.source.chain.count - 1].number;
         *tensors = job.tensors.count;

@@ -14,6 +14,7 @@
 #ifndef SL_TOOLS_CKPT_EXPORT_H
 #define SL_TOOLS_CKPT_EXPORT_H
 
+#include "core/reason.h"
 #include "tools/ckpt/checkpoint_source.h"
 #include "tools/ckpt/tensor_writer.h"
 
@@ -29,6 +30,6 @@ struct sl_export_options {
 /* Errors: INVALID (file extension), NOT_FOUND (also no such table), EXISTS, CORRUPT, ...; with a
  * reason; then no new file is left. *number and *tensors: what was written. */
 int sl_export_run(const struct sl_export_options *options, uint64_t *number, uint32_t *tensors,
-                  char *reason, size_t reason_bytes);
+                  struct sl_reason *reason);
 
 #endif

@@ -6,20 +6,18 @@
 #include "core/assert.h"
 #include "core/partition.h"
 
-static int malformed(const struct sl_export_table *export, char *reason, size_t reason_bytes)
+static int malformed(const struct sl_export_table *export, struct sl_reason *reason)
 {
-    (void)snprintf(reason, reason_bytes, "a record of table \"%s\" is malformed",
-                   export->table->info.spec.name);
-    return SL_ERR_CORRUPT;
+    return sl_reason_fail(reason, SL_ERR_CORRUPT, "a record of table \"%s\" is malformed",
+                          export->table->info.spec.name);
 }
 
-static int no_memory(const struct sl_export_table *export, char *reason, size_t reason_bytes)
+static int no_memory(const struct sl_export_table *export, struct sl_reason *reason)
 {
-    (void)snprintf(reason, reason_bytes,
-                   "no memory for the %llu keys of table \"%s\" so far: export table by table "
-                   "(--table), or on a machine with more",
-                   (unsigned long long)export->rows.count, export->table->info.spec.name);
-    return SL_ERR_NO_MEMORY;
+    return sl_reason_fail(reason, SL_ERR_NO_MEMORY,
+                          "no memory for the %llu keys of table \"%s\" so far: export table by "
+                          "table (--table), or on a machine with more",
+                          (unsigned long long)export->rows.count, export->table->info.spec.name);
 }
 
 static uint64_t block_count(const struct sl_table_spec *spec)
@@ -45,20 +43,19 @@ static uint32_t block_floats(const struct sl_export_table *export, uint64_t numb
 /* First pass: keys */
 
 /* Reads and counts one record. */
-typedef int (*count_fn)(struct sl_export_table *export, struct sl_bytes *cursor, char *reason,
-                        size_t reason_bytes);
+typedef int (*count_fn)(struct sl_export_table *export, struct sl_bytes *cursor,
+                        struct sl_reason *reason);
 
-static int count_row(struct sl_export_table *export, struct sl_bytes *cursor, char *reason,
-                     size_t reason_bytes)
+static int count_row(struct sl_export_table *export, struct sl_bytes *cursor,
+                     struct sl_reason *reason)
 {
     struct sl_snapshot_record record;
     uint64_t number;
     if (!sl_snapshot_take_record(cursor, row_floats(export), &record)) {
-        return malformed(export, reason, reason_bytes);
+        return malformed(export, reason);
     }
-    return sl_key_index_add(&export->rows, record.key, &number) == 0
-               ? 0
-               : no_memory(export, reason, reason_bytes);
+    return sl_key_index_add(&export->rows, record.key, &number) == 0 ? 0
+                                                                     : no_memory(export, reason);
 }
 
 /* Reads a dense record, whose size depends on its block number. */
@@ -71,19 +68,19 @@ static bool take_dense(const struct sl_export_table *export, struct sl_bytes *cu
     return floats != 0 && sl_snapshot_take_record(cursor, floats, record);
 }
 
-static int count_dense(struct sl_export_table *export, struct sl_bytes *cursor, char *reason,
-                       size_t reason_bytes)
+static int count_dense(struct sl_export_table *export, struct sl_bytes *cursor,
+                       struct sl_reason *reason)
 {
     struct sl_snapshot_record record;
     uint32_t elements;
     if (!take_dense(export, cursor, &record, &elements)) {
-        return malformed(export, reason, reason_bytes);
+        return malformed(export, reason);
     }
     if (export->seen == NULL) {
         export->seen = calloc(block_count(&export->table->info.spec) / 8 + 1, 1);
     }
     if (export->seen == NULL) {
-        return no_memory(export, reason, reason_bytes);
+        return no_memory(export, reason);
     }
     export->seen[record.key / 8] |= (uint8_t)(1U << record.key % 8);
     return 0;
@@ -105,36 +102,36 @@ static int add_length(struct sl_export_table *export, uint64_t number, uint32_t 
     return 0;
 }
 
-static int count_kv(struct sl_export_table *export, struct sl_bytes *cursor, char *reason,
-                    size_t reason_bytes)
+static int count_kv(struct sl_export_table *export, struct sl_bytes *cursor,
+                    struct sl_reason *reason)
 {
     struct sl_snapshot_kv piece;
     const uint64_t count = export->rows.count;
     uint64_t number;
     if (!sl_snapshot_take_kv(cursor, export->table->value_bytes, &piece)) {
-        return malformed(export, reason, reason_bytes);
+        return malformed(export, reason);
     }
     if (sl_key_index_add(&export->rows, piece.key, &number) != 0 ||
         (number == count && add_length(export, number, piece.length) != 0)) {
-        return no_memory(export, reason, reason_bytes);
+        return no_memory(export, reason);
     }
-    return export->lens[number] == piece.length ? 0 : malformed(export, reason, reason_bytes);
+    return export->lens[number] == piece.length ? 0 : malformed(export, reason);
 }
 
 int sl_export_table_count(struct sl_export_table *export, const struct sl_snapshot_block *block,
-                          char *reason, size_t reason_bytes)
+                          struct sl_reason *reason)
 {
     static const count_fn COUNTS[] = {
         [SL_TABLE_SPARSE] = count_row, [SL_TABLE_DENSE] = count_dense, [SL_TABLE_KV] = count_kv};
     const count_fn count = COUNTS[export->table->info.spec.kind];
     struct sl_bytes cursor = sl_snapshot_records(block);
     for (uint32_t i = 0; i < block->count; i++) {
-        int err = count(export, &cursor, reason, reason_bytes);
+        int err = count(export, &cursor, reason);
         if (err != 0) {
             return err;
         }
     }
-    return cursor.left == 0 ? 0 : malformed(export, reason, reason_bytes);
+    return cursor.left == 0 ? 0 : malformed(export, reason);
 }
 
 /* Tensors */
@@ -143,8 +140,7 @@ struct describer {
     const struct sl_export_table *export;
     struct sl_tensors *tensors;
     int err;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 /* Adds a tensor [rows], or [rows][columns] if columns is not 0. Returns its index. */
@@ -156,8 +152,7 @@ static uint32_t add(struct describer *describer, const char *suffix, enum sl_ten
     (void)snprintf(tensor.name, sizeof tensor.name, "%s%s",
                    describer->export->table->info.spec.name, suffix);
     if (describer->err == 0) {
-        describer->err =
-            sl_tensor_add(describer->tensors, &tensor, describer->reason, describer->reason_bytes);
+        describer->err = sl_tensor_add(describer->tensors, &tensor, describer->reason);
     }
     return describer->err == 0 ? describer->tensors->count - 1 : SL_EXPORT_NONE;
 }
@@ -213,25 +208,23 @@ static void describe_kv(struct describer *describer, struct sl_export_table *exp
     }
 }
 
-static int check_blocks(const struct sl_export_table *export, char *reason, size_t reason_bytes)
+static int check_blocks(const struct sl_export_table *export, struct sl_reason *reason)
 {
     const struct sl_table_spec *spec = &export->table->info.spec;
     for (uint64_t i = 0; i < block_count(spec); i++) {
         if (export->seen == NULL || (export->seen[i / 8] >> i % 8 & 1) == 0) {
-            (void)snprintf(reason, reason_bytes,
-                           "block %llu of the dense table \"%s\" is in none of the files",
-                           (unsigned long long)i, spec->name);
-            return SL_ERR_CORRUPT;
+            return sl_reason_fail(reason, SL_ERR_CORRUPT,
+                                  "block %llu of the dense table \"%s\" is in none of the files",
+                                  (unsigned long long)i, spec->name);
         }
     }
     return 0;
 }
 
 int sl_export_table_describe(struct sl_export_table *export, bool slots, enum sl_tensor_type keys,
-                             struct sl_tensors *tensors, char *reason, size_t reason_bytes)
+                             struct sl_tensors *tensors, struct sl_reason *reason)
 {
-    struct describer describer = {
-        .export = export, .tensors = tensors, .reason = reason, .reason_bytes = reason_bytes};
+    struct describer describer = {.export = export, .tensors = tensors, .reason = reason};
     export->keys = export->lengths = export->values = export->slots = SL_EXPORT_NONE;
     export->block_slots = export->steps = export->counts = SL_EXPORT_NONE;
     switch (export->table->info.spec.kind) {
@@ -239,7 +232,7 @@ int sl_export_table_describe(struct sl_export_table *export, bool slots, enum sl
         describe_sparse(&describer, export, slots, keys);
         break;
     case SL_TABLE_DENSE:
-        describer.err = check_blocks(export, reason, reason_bytes);
+        describer.err = check_blocks(export, reason);
         describe_dense(&describer, export, slots);
         break;
     case SL_TABLE_KV:
@@ -254,8 +247,7 @@ int sl_export_table_describe(struct sl_export_table *export, bool slots, enum sl
 struct output {
     struct sl_tensor_writer *archive;
     int err;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 /* Writes items [first, first + count) of a tensor, if it exists. */
@@ -264,8 +256,7 @@ static void put(struct output *output, uint32_t tensor, uint64_t first, const vo
 {
     if (output->err == 0 && tensor != SL_EXPORT_NONE) {
         output->err = sl_tensor_writer_write(output->archive, tensor, first * item_bytes, from,
-                                             (size_t)count * item_bytes, output->reason,
-                                             output->reason_bytes);
+                                             (size_t)count * item_bytes, output->reason);
     }
 }
 
@@ -321,9 +312,9 @@ static void write_kv(struct output *output, const struct sl_export_table *export
 }
 
 int sl_export_table_write(struct sl_export_table *export, const struct sl_snapshot_block *block,
-                          struct sl_tensor_writer *archive, char *reason, size_t reason_bytes)
+                          struct sl_tensor_writer *archive, struct sl_reason *reason)
 {
-    struct output output = {.archive = archive, .reason = reason, .reason_bytes = reason_bytes};
+    struct output output = {.archive = archive, .reason = reason};
     struct sl_bytes cursor = sl_snapshot_records(block);
     struct sl_snapshot_record record;
     struct sl_snapshot_kv piece;
@@ -332,19 +323,19 @@ int sl_export_table_write(struct sl_export_table *export, const struct sl_snapsh
         switch (block->kind) {
         case SL_SNAPSHOT_ROWS:
             if (!sl_snapshot_take_record(&cursor, row_floats(export), &record)) {
-                return malformed(export, reason, reason_bytes);
+                return malformed(export, reason);
             }
             write_row(&output, export, &record);
             break;
         case SL_SNAPSHOT_DENSE:
             if (!take_dense(export, &cursor, &record, &elements)) {
-                return malformed(export, reason, reason_bytes);
+                return malformed(export, reason);
             }
             write_dense(&output, export, &record, elements);
             break;
         default:
             if (!sl_snapshot_take_kv(&cursor, export->table->value_bytes, &piece)) {
-                return malformed(export, reason, reason_bytes);
+                return malformed(export, reason);
             }
             write_kv(&output, export, &piece);
             break;
@@ -354,9 +345,9 @@ int sl_export_table_write(struct sl_export_table *export, const struct sl_snapsh
 }
 
 int sl_export_table_end(struct sl_export_table *export, struct sl_tensor_writer *archive,
-                        char *reason, size_t reason_bytes)
+                        struct sl_reason *reason)
 {
-    struct output output = {.archive = archive, .reason = reason, .reason_bytes = reason_bytes};
+    struct output output = {.archive = archive, .reason = reason};
     for (uint64_t i = 0; export->lengths != SL_EXPORT_NONE && i < export->rows.count; i++) {
         const uint64_t end = i + 1 < export->rows.count ? export->lens[i + 1] : export->value_count;
         const int64_t length = (int64_t)(end - export->lens[i]);

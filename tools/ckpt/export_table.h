@@ -3,6 +3,7 @@
 #define SL_TOOLS_CKPT_EXPORT_TABLE_H
 
 #include "core/key_index.h"
+#include "core/reason.h"
 #include "tools/ckpt/checkpoint_source.h"
 #include "tools/ckpt/tensor_writer.h"
 
@@ -21,20 +22,20 @@ struct sl_export_table {
 
 /* First pass: collects the keys. Errors: CORRUPT, NO_MEMORY; with a reason. */
 int sl_export_table_count(struct sl_export_table *export, const struct sl_snapshot_block *block,
-                          char *reason, size_t reason_bytes);
+                          struct sl_reason *reason);
 
 /* Between the passes: defines the tensors. Errors: EXISTS (duplicate name), CORRUPT (a dense table
  * lacks blocks), TOO_LARGE, NO_MEMORY; with a reason. */
 int sl_export_table_describe(struct sl_export_table *export, bool slots, enum sl_tensor_type keys,
-                             struct sl_tensors *tensors, char *reason, size_t reason_bytes);
+                             struct sl_tensors *tensors, struct sl_reason *reason);
 
 /* Second pass: writes the records. */
 int sl_export_table_write(struct sl_export_table *export, const struct sl_snapshot_block *block,
-                          struct sl_tensor_writer *archive, char *reason, size_t reason_bytes);
+                          struct sl_tensor_writer *archive, struct sl_reason *reason);
 
 /* KV: writes the lengths, after all else. */
 int sl_export_table_end(struct sl_export_table *export, struct sl_tensor_writer *archive,
-                        char *reason, size_t reason_bytes);
+                        struct sl_reason *reason);
 
 void sl_export_table_fini(struct sl_export_table *export);
 

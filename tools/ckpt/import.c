@@ -60,33 +60,29 @@ static int known(const struct job *job, const char *name)
     return -1;
 }
 
-static int find_tables(struct job *job, char *reason, size_t reason_bytes)
+static int find_tables(struct job *job, struct sl_reason *reason)
 {
     const struct sl_tensors *tensors = &job->file.tensors;
     job->tables = calloc(tensors->count + 1, sizeof *job->tables);
     if (job->tables == NULL) {
-        (void)snprintf(reason, reason_bytes, "no memory");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
     }
     for (uint32_t i = 0; i < tensors->count; i++) {
         char name[SL_TENSOR_NAME_BYTES];
         table_name(&job->file, &tensors->items[i], name);
         if (strlen(name) >= SL_TABLE_NAME_BYTES) {
-            (void)snprintf(reason, reason_bytes,
-                           "\"%s\": a table's name has at most %d bytes; rename the tensor", name,
-                           SL_TABLE_NAME_BYTES - 1);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(reason, SL_ERR_INVALID,
+                                  "\"%s\": a table's name has at most %d bytes; rename the tensor",
+                                  name, SL_TABLE_NAME_BYTES - 1);
         }
         if (known(job, name) >= 0) {
             continue;
         }
         if (job->table_count == SL_LIMIT_TABLES) {
-            (void)snprintf(reason, reason_bytes, "%s makes more than %d tables", job->file.path,
-                           SL_LIMIT_TABLES);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(reason, SL_ERR_INVALID, "%s makes more than %d tables",
+                                  job->file.path, SL_LIMIT_TABLES);
         }
-        int err = sl_import_table_find(&job->file, name, &job->tables[job->table_count], reason,
-                                       reason_bytes);
+        int err = sl_import_table_find(&job->file, name, &job->tables[job->table_count], reason);
         if (err != 0) {
             return err;
         }
@@ -97,22 +93,22 @@ static int find_tables(struct job *job, char *reason, size_t reason_bytes)
 
 /* Table properties */
 
-static int read_metadata(const struct job *job, struct sl_import_table *table, char *reason,
-                         size_t reason_bytes)
+static int read_metadata(const struct job *job, struct sl_import_table *table,
+                         struct sl_reason *reason)
 {
     char name[SL_TABLE_NAME_BYTES + 32];
-    char why[512];
+    struct sl_reason why;
     (void)snprintf(name, sizeof name, "starling.table.%s", table->info.spec.name);
     const char *text = json_string_value(json_object_get(job->file.metadata, name));
-    int err = text == NULL ? 0 : sl_spec_text_read(text, &table->info, why, sizeof why);
+    int err = text == NULL ? 0 : sl_spec_text_read(text, &table->info, &why);
     if (err != 0) {
-        (void)snprintf(reason, reason_bytes, "%s: metadata \"%s\": %s", job->file.path, name, why);
+        sl_reason_set(reason, "%s: metadata \"%s\": %s", job->file.path, name, why.text);
     }
     return err;
 }
 
 /* "NAME:text" for one table, "text" for all. */
-static int read_with(struct job *job, const char *with, char *reason, size_t reason_bytes)
+static int read_with(struct job *job, const char *with, struct sl_reason *reason)
 {
     char name[SL_TABLE_NAME_BYTES] = "";
     const char *colon = strrchr(with, ':');
@@ -130,36 +126,34 @@ static int read_with(struct job *job, const char *with, char *reason, size_t rea
         if (colon == NULL && table->info.spec.kind == SL_TABLE_KV) {
             continue; /* KV tables have a fixed optimizer */
         }
-        char why[512];
-        int err = sl_spec_text_read(text, &table->info, why, sizeof why);
+        struct sl_reason why;
+        int err = sl_spec_text_read(text, &table->info, &why);
         if (err != 0) {
-            (void)snprintf(reason, reason_bytes, "--with %s: %s", with, why);
-            return err;
+            return sl_reason_fail(reason, err, "--with %s: %s", with, why.text);
         }
     }
     if (!found && colon != NULL) {
-        (void)snprintf(reason, reason_bytes, "--with %s: the file makes no table of that name",
-                       with);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--with %s: the file makes no table of that name", with);
     }
     return 0;
 }
 
-static int specify(struct job *job, char *reason, size_t reason_bytes)
+static int specify(struct job *job, struct sl_reason *reason)
 {
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < job->table_count; i++) {
-        err = read_metadata(job, &job->tables[i], reason, reason_bytes);
+        err = read_metadata(job, &job->tables[i], reason);
     }
     for (uint32_t i = 0; err == 0 && i < job->options->with_count; i++) {
-        err = read_with(job, job->options->with[i], reason, reason_bytes);
+        err = read_with(job, job->options->with[i], reason);
     }
     for (uint32_t i = 0; err == 0 && i < job->table_count; i++) {
-        err = sl_import_table_check(&job->tables[i], reason, reason_bytes);
+        err = sl_import_table_check(&job->tables[i], reason);
     }
     for (uint32_t i = 0; err == 0 && i < job->table_count; i++) {
         if (job->tables[i].keys != NULL) {
-            err = sl_import_table_check_keys(&job->file, &job->tables[i], reason, reason_bytes);
+            err = sl_import_table_check_keys(&job->file, &job->tables[i], reason);
         }
     }
     return err;
@@ -167,14 +161,14 @@ static int specify(struct job *job, char *reason, size_t reason_bytes)
 
 /* Checkpoint */
 
-static int write_end(struct sl_import_sink *sink, char *reason, size_t reason_bytes)
+static int write_end(struct sl_import_sink *sink, struct sl_reason *reason)
 {
     sl_snapshot_put_end(sink->block, &sink->end);
-    return sl_checkpoint_writer_write(sink->writer, sink->block, reason, reason_bytes);
+    return sl_checkpoint_writer_write(sink->writer, sink->block, reason);
 }
 
 static int write_shard(struct job *job, uint32_t shard, struct sl_snapshot_block *block,
-                       char *reason, size_t reason_bytes)
+                       struct sl_reason *reason)
 {
     const struct sl_checkpoint_writer_options options = {
         .disk = sl_disk_system(),
@@ -187,20 +181,19 @@ static int write_shard(struct job *job, uint32_t shard, struct sl_snapshot_block
     };
     struct sl_import_sink sink = {
         .block = block, .end = {.shard = shard, .shard_count = job->manifest.shard_count}};
-    int err = sl_checkpoint_writer_create(&options, &sink.writer, reason, reason_bytes);
+    int err = sl_checkpoint_writer_create(&options, &sink.writer, reason);
     if (err != 0) {
         return err;
     }
     for (uint32_t i = 0; err == 0 && i < job->table_count; i++) {
-        err = sl_import_table_write(&job->file, &job->tables[i], i, &sink, reason, reason_bytes);
+        err = sl_import_table_write(&job->file, &job->tables[i], i, &sink, reason);
     }
-    err = err != 0 ? err : write_end(&sink, reason, reason_bytes);
+    err = err != 0 ? err : write_end(&sink, reason);
     if (err != 0) {
         sl_checkpoint_writer_discard(&sink.writer);
         return err;
     }
-    err = sl_checkpoint_writer_finish(&sink.writer, &job->manifest.files[shard], reason,
-                                      reason_bytes);
+    err = sl_checkpoint_writer_finish(&sink.writer, &job->manifest.files[shard], reason);
     job->files += err == 0;
     return err;
 }
@@ -212,34 +205,33 @@ static void remove_files(const struct job *job)
     const struct sl_disk *disk = sl_disk_system();
     for (uint32_t i = 0; i < job->files; i++) {
         if (sl_checkpoint_directory_path(job->options->directory, job->manifest.number,
-                                         job->manifest.files[i].name, path, NULL, 0) == 0) {
-            (void)sl_disk_remove(disk, path, NULL, 0);
+                                         job->manifest.files[i].name, path, NULL) == 0) {
+            (void)sl_disk_remove(disk, path, NULL);
         }
     }
     if (sl_checkpoint_directory_path(job->options->directory, job->manifest.number, NULL, path,
-                                     NULL, 0) == 0) {
-        (void)sl_disk_remove_subdir(disk, path, NULL, 0);
+                                     NULL) == 0) {
+        (void)sl_disk_remove_subdir(disk, path, NULL);
     }
 }
 
-static int choose_number(struct job *job, char *reason, size_t reason_bytes)
+static int choose_number(struct job *job, struct sl_reason *reason)
 {
     struct sl_checkpoint_list list;
     uint64_t stray;
     const char *directory = job->options->directory;
-    int err = sl_disk_make_subdir(sl_disk_system(), directory, reason, reason_bytes);
+    int err = sl_disk_make_subdir(sl_disk_system(), directory, reason);
     if (err != 0 && err != SL_ERR_EXISTS) {
         return err;
     }
-    err = sl_checkpoint_directory_list(sl_disk_system(), directory, &list, reason, reason_bytes);
+    err = sl_checkpoint_directory_list(sl_disk_system(), directory, &list, reason);
     if (err != 0) {
         return err;
     }
     for (uint32_t i = 0; i < list.count; i++) {
         if (list.items[i].number == job->options->number) {
-            (void)snprintf(reason, reason_bytes, "%s has a checkpoint %llu already", directory,
-                           (unsigned long long)job->options->number);
-            err = SL_ERR_EXISTS;
+            err = sl_reason_fail(reason, SL_ERR_EXISTS, "%s has a checkpoint %llu already",
+                                 directory, (unsigned long long)job->options->number);
         }
     }
     (void)sl_checkpoint_list_drop_strays(&list, &stray);
@@ -249,25 +241,24 @@ static int choose_number(struct job *job, char *reason, size_t reason_bytes)
     return err;
 }
 
-static int write_checkpoint(struct job *job, char *reason, size_t reason_bytes)
+static int write_checkpoint(struct job *job, struct sl_reason *reason)
 {
     const struct sl_checkpoint_shard_range all = {0};
     struct sl_snapshot_block *block;
     int err = sl_checkpoint_manifest_init(job->options->shard_count, &job->manifest);
     err = err != 0 ? err : sl_snapshot_block_create(SL_SNAPSHOT_BLOCK_BYTES, &block);
     if (err != 0) {
-        (void)snprintf(reason, reason_bytes, "no memory");
-        return err;
+        return sl_reason_fail(reason, err, "no memory");
     }
     job->manifest.time_s = (int64_t)time(NULL);
-    err = choose_number(job, reason, reason_bytes);
+    err = choose_number(job, reason);
     if (err == 0) {
         for (uint32_t i = 0; err == 0 && i < job->manifest.shard_count; i++) {
-            err = write_shard(job, i, block, reason, reason_bytes);
+            err = write_shard(job, i, block, reason);
         }
         if (err == 0) {
             err = sl_checkpoint_directory_publish(sl_disk_system(), job->options->directory,
-                                                  &job->manifest, all, 0, reason, reason_bytes);
+                                                  &job->manifest, all, 0, reason);
         }
         if (err != 0) {
             remove_files(job);
@@ -278,16 +269,16 @@ static int write_checkpoint(struct job *job, char *reason, size_t reason_bytes)
 }
 
 int sl_import_run(const struct sl_import_options *options, struct sl_import_result *out,
-                  char *reason, size_t reason_bytes)
+                  struct sl_reason *reason)
 {
     struct job job = {.options = options};
-    int err = sl_safetensors_open(options->path, &job.file, reason, reason_bytes);
+    int err = sl_safetensors_open(options->path, &job.file, reason);
     if (err != 0) {
         return err;
     }
-    err = find_tables(&job, reason, reason_bytes);
-    err = err != 0 ? err : specify(&job, reason, reason_bytes);
-    err = err != 0 ? err : write_checkpoint(&job, reason, reason_bytes);
+    err = find_tables(&job, reason);
+    err = err != 0 ? err : specify(&job, reason);
+    err = err != 0 ? err : write_checkpoint(&job, reason);
     const uint64_t number = job.manifest.number;
     sl_checkpoint_manifest_fini(&job.manifest);
     sl_safetensors_close(&job.file);

@@ -14,6 +14,7 @@
 #ifndef SL_TOOLS_CKPT_IMPORT_H
 #define SL_TOOLS_CKPT_IMPORT_H
 
+#include "core/reason.h"
 #include "ps/checkpoint/writer.h"
 #include "tools/ckpt/safetensors.h"
 
@@ -36,7 +37,7 @@ struct sl_import_result {
 /* Errors: INVALID (a tensor or a word of `with`), NOT_FOUND, EXISTS, CORRUPT, NO_MEMORY, IO; with a
  * reason. Then no checkpoint is left. */
 int sl_import_run(const struct sl_import_options *options, struct sl_import_result *out,
-                  char *reason, size_t reason_bytes);
+                  struct sl_reason *reason);
 void sl_import_result_fini(struct sl_import_result *result);
 
 #endif

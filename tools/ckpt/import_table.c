@@ -22,8 +22,7 @@ static const struct sl_tensor *find(const struct sl_safetensors *file, const cha
     return sl_tensor_find(&file->tensors, whole);
 }
 
-static int refuse(const struct sl_tensor *tensor, const char *why, char *reason,
-                  size_t reason_bytes)
+static int refuse(const struct sl_tensor *tensor, const char *why, struct sl_reason *reason)
 {
     char shape[256] = "[";
     size_t done = 1;
@@ -31,69 +30,66 @@ static int refuse(const struct sl_tensor *tensor, const char *why, char *reason,
         done += (size_t)snprintf(shape + done, sizeof shape - done, "%s%" PRIu64,
                                  i == 0 ? "" : ", ", tensor->shape[i]);
     }
-    (void)snprintf(reason, reason_bytes, "\"%s\" is %s %s]: %s", tensor->name, tensor->type_name,
-                   shape, why);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(reason, SL_ERR_INVALID, "\"%s\" is %s %s]: %s", tensor->name,
+                          tensor->type_name, shape, why);
 }
 
 /* Checks that the tensor is i64 [n], or NULL. */
-static int check_numbers(const struct sl_tensor *tensor, uint64_t n, const char *why, char *reason,
-                         size_t reason_bytes)
+static int check_numbers(const struct sl_tensor *tensor, uint64_t n, const char *why,
+                         struct sl_reason *reason)
 {
     if (tensor != NULL &&
         (tensor->type != SL_TENSOR_I64 || tensor->rank != 1 || tensor->count != n)) {
-        return refuse(tensor, why, reason, reason_bytes);
+        return refuse(tensor, why, reason);
     }
     return 0;
 }
 
-static int check_keys(const struct sl_tensor *keys, char *reason, size_t reason_bytes)
+static int check_keys(const struct sl_tensor *keys, struct sl_reason *reason)
 {
     if ((keys->type != SL_TENSOR_I64 && keys->type != SL_TENSOR_U64) || keys->rank != 1) {
-        return refuse(keys, "the keys of a table are I64 or U64, of one dimension", reason,
-                      reason_bytes);
+        return refuse(keys, "the keys of a table are I64 or U64, of one dimension", reason);
     }
     return 0;
 }
 
-static int find_sparse(struct sl_import_table *table, char *reason, size_t reason_bytes)
+static int find_sparse(struct sl_import_table *table, struct sl_reason *reason)
 {
     const struct sl_tensor *values = table->values;
     if (values->type != SL_TENSOR_F32 || values->rank != 2 ||
         values->shape[0] != table->keys->count) {
         return refuse(values, "the values of a sparse table are F32 [keys][columns]; convert them",
-                      reason, reason_bytes);
+                      reason);
     }
     if (values->shape[1] == 0 || values->shape[1] > SL_LIMIT_DIM) {
-        return refuse(values, "a row has 1 to 4096 columns", reason, reason_bytes);
+        return refuse(values, "a row has 1 to 4096 columns", reason);
     }
     table->info.spec.kind = SL_TABLE_SPARSE;
     table->info.spec.dim = (uint32_t)values->shape[1];
     return 0;
 }
 
-static int find_kv(struct sl_import_table *table, char *reason, size_t reason_bytes)
+static int find_kv(struct sl_import_table *table, struct sl_reason *reason)
 {
     const struct sl_tensor *values = table->values;
     if ((values->type != SL_TENSOR_F32 && values->type != SL_TENSOR_U8) || values->rank != 1) {
-        return refuse(values, "the values of a KV table are F32 or U8, of one dimension", reason,
-                      reason_bytes);
+        return refuse(values, "the values of a KV table are F32 or U8, of one dimension", reason);
     }
     table->info.spec.kind = SL_TABLE_KV;
     table->info.spec.dim = values->type == SL_TENSOR_F32 ? 4 : 1;
     table->info.spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
     return check_numbers(table->lens, table->keys->count, "lengths are I64, one for each key",
-                         reason, reason_bytes);
+                         reason);
 }
 
-static int find_dense(struct sl_import_table *table, char *reason, size_t reason_bytes)
+static int find_dense(struct sl_import_table *table, struct sl_reason *reason)
 {
     const struct sl_tensor *values = table->values;
     if (values->type != SL_TENSOR_F32) {
-        return refuse(values, "a dense table holds F32; convert it", reason, reason_bytes);
+        return refuse(values, "a dense table holds F32; convert it", reason);
     }
     if (values->count == 0 || values->count > SL_LIMIT_DENSE_ELEMENTS) {
-        return refuse(values, "a dense table has 1 to 2^36 elements", reason, reason_bytes);
+        return refuse(values, "a dense table has 1 to 2^36 elements", reason);
     }
     table->info.spec.kind = SL_TABLE_DENSE;
     table->info.spec.length = values->count;
@@ -101,7 +97,7 @@ static int find_dense(struct sl_import_table *table, char *reason, size_t reason
 }
 
 int sl_import_table_find(const struct sl_safetensors *file, const char *name,
-                         struct sl_import_table *out, char *reason, size_t reason_bytes)
+                         struct sl_import_table *out, struct sl_reason *reason)
 {
     struct sl_import_table table = {0};
     sl_spec_text_init(&table.info);
@@ -115,17 +111,16 @@ int sl_import_table_find(const struct sl_safetensors *file, const char *name,
     table.lens = find(file, name, ".lens");
     int err;
     if (table.keys != NULL && table.values != NULL) {
-        err = check_keys(table.keys, reason, reason_bytes);
+        err = check_keys(table.keys, reason);
         if (err == 0) {
-            err = table.lens == NULL ? find_sparse(&table, reason, reason_bytes)
-                                     : find_kv(&table, reason, reason_bytes);
+            err = table.lens == NULL ? find_sparse(&table, reason) : find_kv(&table, reason);
         }
     } else {
         table.keys = NULL;
         table.lens = NULL;
         table.values = find(file, name, "");
         sl_assert(table.values != NULL); /* a tensor with this name was found */
-        err = find_dense(&table, reason, reason_bytes);
+        err = find_dense(&table, reason);
     }
     if (err == 0) {
         *out = table;
@@ -144,7 +139,7 @@ static uint64_t block_count(const struct sl_import_table *table)
 /* Checks that the tensor is f32 [rows][columns], or NULL. It must be NULL if the optimizer has no
  * such slots. */
 static int check_slots(const struct sl_import_table *table, const struct sl_tensor *slots,
-                       uint64_t rows, uint64_t columns, char *reason, size_t reason_bytes)
+                       uint64_t rows, uint64_t columns, struct sl_reason *reason)
 {
     if (slots == NULL) {
         return 0;
@@ -156,12 +151,12 @@ static int check_slots(const struct sl_import_table *table, const struct sl_tens
                        "the optimizer %s needs F32 [%" PRIu64 ", %" PRIu64
                        "]; say which one it was: --with %.63s:optimizer=NAME",
                        table->optimizer->name, rows, columns, table->info.spec.name);
-        return refuse(slots, why, reason, reason_bytes);
+        return refuse(slots, why, reason);
     }
     return 0;
 }
 
-static int check_state(struct sl_import_table *table, char *reason, size_t reason_bytes)
+static int check_state(struct sl_import_table *table, struct sl_reason *reason)
 {
     const struct sl_table_spec *spec = &table->info.spec;
     const struct sl_optimizer *optimizer = table->optimizer;
@@ -169,36 +164,34 @@ static int check_state(struct sl_import_table *table, char *reason, size_t reaso
     const uint64_t records = sparse ? table->keys->count : block_count(table);
     int err =
         sparse ? check_slots(table, table->slots, records,
-                             sl_optimizer_slot_floats(optimizer, spec->dim), reason, reason_bytes)
-               : check_slots(table, table->slots, optimizer->slots_per_value, spec->length, reason,
-                             reason_bytes);
+                             sl_optimizer_slot_floats(optimizer, spec->dim), reason)
+               : check_slots(table, table->slots, optimizer->slots_per_value, spec->length, reason);
     if (err == 0 && !sparse) {
-        err = check_slots(table, table->block_slots, records, optimizer->slots_per_row, reason,
-                          reason_bytes);
+        err = check_slots(table, table->block_slots, records, optimizer->slots_per_row, reason);
     }
     if (err == 0) {
         err = check_numbers(table->steps, records, "steps are I64, one for each row or block",
-                            reason, reason_bytes);
+                            reason);
     }
     if (err == 0) {
         err = check_numbers(table->counts, records, "counts are I64, one for each row or block",
-                            reason, reason_bytes);
+                            reason);
     }
     return err;
 }
 
-int sl_import_table_check(struct sl_import_table *table, char *reason, size_t reason_bytes)
+int sl_import_table_check(struct sl_import_table *table, struct sl_reason *reason)
 {
     struct sl_snapshot_table *info = &table->info;
-    char why[512];
-    if (sl_message_check_spec(&info->spec, why, sizeof why) != 0) {
-        (void)snprintf(reason, reason_bytes, "table \"%s\": %s", info->spec.name, why);
-        return SL_ERR_INVALID;
+    struct sl_reason why;
+    if (sl_message_check_spec(&info->spec, &why) != 0) {
+        return sl_reason_fail(reason, SL_ERR_INVALID, "table \"%s\": %s", info->spec.name,
+                              why.text);
     }
     table->optimizer = sl_optimizer_find(info->spec.optimizer.kind, SL_OPTIMIZER_SIMD_SCALAR);
     int err = 0;
     if (info->spec.kind != SL_TABLE_KV) {
-        err = check_state(table, reason, reason_bytes);
+        err = check_state(table, reason);
     }
     if (err == 0 && table->steps == NULL) {
         info->step = 0; /* starts anew */
@@ -208,8 +201,7 @@ int sl_import_table_check(struct sl_import_table *table, char *reason, size_t re
 }
 
 int sl_import_table_check_keys(const struct sl_safetensors *file,
-                               const struct sl_import_table *table, char *reason,
-                               size_t reason_bytes)
+                               const struct sl_import_table *table, struct sl_reason *reason)
 {
     struct sl_key_index rows = {0};
     uint64_t *keys = malloc(CHUNK_BYTES);
@@ -218,22 +210,20 @@ int sl_import_table_check_keys(const struct sl_safetensors *file,
         const uint64_t left = table->keys->count - done;
         const uint64_t count = left < CHUNK_KEYS ? left : CHUNK_KEYS;
         err = sl_safetensors_read(file, table->keys, done * sizeof *keys, keys,
-                                  (size_t)count * sizeof *keys, reason, reason_bytes);
+                                  (size_t)count * sizeof *keys, reason);
         for (uint64_t i = 0; err == 0 && i < count; i++) {
             const uint64_t key_count = rows.count;
             uint64_t number;
             err = sl_key_index_add(&rows, keys[i], &number);
             if (err == 0 && number < key_count) {
-                (void)snprintf(reason, reason_bytes, "\"%s\" has the key %" PRIu64 " twice",
-                               table->keys->name, keys[i]);
-                err = SL_ERR_INVALID;
+                err = sl_reason_fail(reason, SL_ERR_INVALID, "\"%s\" has the key %" PRIu64 " twice",
+                                     table->keys->name, keys[i]);
             }
         }
         done += count;
     }
     if (err == SL_ERR_NO_MEMORY) {
-        (void)snprintf(reason, reason_bytes, "no memory for the keys of table \"%s\"",
-                       table->info.spec.name);
+        sl_reason_set(reason, "no memory for the keys of table \"%s\"", table->info.spec.name);
     }
     sl_key_index_fini(&rows);
     free(keys);

@@ -2,6 +2,7 @@
 #ifndef SL_TOOLS_CKPT_IMPORT_TABLE_H
 #define SL_TOOLS_CKPT_IMPORT_TABLE_H
 
+#include "core/reason.h"
 #include "ps/checkpoint/writer.h"
 #include "ps/snapshot/block.h"
 #include "tools/ckpt/safetensors.h"
@@ -15,15 +16,14 @@ struct sl_import_table {
 
 /* Finds the tensors of a table; sets its kind and shape. Errors: INVALID (tensors do not match). */
 int sl_import_table_find(const struct sl_safetensors *file, const char *name,
-                         struct sl_import_table *out, char *reason, size_t reason_bytes);
+                         struct sl_import_table *out, struct sl_reason *reason);
 
 /* Validates the specification and the optimizer's slots. Errors: INVALID. */
-int sl_import_table_check(struct sl_import_table *table, char *reason, size_t reason_bytes);
+int sl_import_table_check(struct sl_import_table *table, struct sl_reason *reason);
 
 /* Checks that all keys are different. Errors: INVALID, IO, CORRUPT, NO_MEMORY. */
 int sl_import_table_check_keys(const struct sl_safetensors *file,
-                               const struct sl_import_table *table, char *reason,
-                               size_t reason_bytes);
+                               const struct sl_import_table *table, struct sl_reason *reason);
 
 /* Destination of records: the file of a shard. */
 struct sl_import_sink {
@@ -35,7 +35,6 @@ struct sl_import_sink {
 /* Writes the table's records of this shard. Errors: INVALID (bad step or count), IO, CORRUPT,
  * NO_MEMORY; with a reason. */
 int sl_import_table_write(const struct sl_safetensors *file, const struct sl_import_table *table,
-                          uint32_t table_id, struct sl_import_sink *sink, char *reason,
-                          size_t reason_bytes);
+                          uint32_t table_id, struct sl_import_sink *sink, struct sl_reason *reason);
 
 #endif

@@ -18,8 +18,7 @@ struct pour {
     uint32_t table_id;
     struct sl_import_sink *sink;
     int err; /* the first error; nothing is read or written after it */
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
     uint64_t *keys;  /* [CHUNK_ROWS] */
     float *values;   /* of a chunk */
     float *slots;    /* of a chunk */
@@ -34,8 +33,7 @@ static void send(struct pour *pour, enum sl_snapshot_kind next)
     struct sl_import_sink *sink = pour->sink;
     if (pour->err == 0 && sink->block->count > 0) {
         sl_snapshot_end_add(&sink->end, sink->block);
-        pour->err =
-            sl_checkpoint_writer_write(sink->writer, sink->block, pour->reason, pour->reason_bytes);
+        pour->err = sl_checkpoint_writer_write(sink->writer, sink->block, pour->reason);
     }
     sl_snapshot_block_begin(sink->block, next, pour->table_id);
 }
@@ -56,9 +54,8 @@ static void read_items(struct pour *pour, const struct sl_tensor *tensor, uint64
                        uint64_t count, size_t item_bytes)
 {
     if (pour->err == 0 && tensor != NULL) {
-        pour->err =
-            sl_safetensors_read(pour->file, tensor, first * item_bytes, to,
-                                (size_t)count * item_bytes, pour->reason, pour->reason_bytes);
+        pour->err = sl_safetensors_read(pour->file, tensor, first * item_bytes, to,
+                                        (size_t)count * item_bytes, pour->reason);
     }
 }
 
@@ -69,8 +66,8 @@ static uint32_t take_number(struct pour *pour, const struct sl_tensor *tensor, i
         return 0;
     }
     if (pour->err == 0 && (value < 0 || value > UINT32_MAX)) {
-        (void)snprintf(pour->reason, pour->reason_bytes,
-                       "\"%s\" has %" PRId64 "; expected 0 to 2^32 - 1", tensor->name, value);
+        sl_reason_set(pour->reason, "\"%s\" has %" PRId64 "; expected 0 to 2^32 - 1", tensor->name,
+                      value);
         pour->err = SL_ERR_INVALID;
     }
     return (uint32_t)value;
@@ -205,10 +202,10 @@ static void check_length(struct pour *pour, int64_t length, uint64_t at)
 {
     if (pour->err == 0 &&
         (length < 1 || length > UINT32_MAX || (uint64_t)length > pour->table->values->count - at)) {
-        (void)snprintf(pour->reason, pour->reason_bytes,
-                       "\"%s\" has %" PRId64 "; lengths are 1 to 2^32 - 1, and together as many "
-                       "as there are values",
-                       pour->table->lens->name, length);
+        sl_reason_set(pour->reason,
+                      "\"%s\" has %" PRId64
+                      "; lengths are 1 to 2^32 - 1, and together as many as there are values",
+                      pour->table->lens->name, length);
         pour->err = SL_ERR_INVALID;
     }
 }
@@ -278,19 +275,14 @@ static void pour_table(struct pour *pour)
 }
 
 int sl_import_table_write(const struct sl_safetensors *file, const struct sl_import_table *table,
-                          uint32_t table_id, struct sl_import_sink *sink, char *reason,
-                          size_t reason_bytes)
+                          uint32_t table_id, struct sl_import_sink *sink, struct sl_reason *reason)
 {
-    struct pour pour = {.file = file,
-                        .table = table,
-                        .table_id = table_id,
-                        .sink = sink,
-                        .reason = reason,
-                        .reason_bytes = reason_bytes};
+    struct pour pour = {
+        .file = file, .table = table, .table_id = table_id, .sink = sink, .reason = reason};
     if (make_memory(&pour)) {
         pour_table(&pour);
     } else {
-        (void)snprintf(reason, reason_bytes, "no memory");
+        sl_reason_set(reason, "no memory");
         pour.err = SL_ERR_NO_MEMORY;
     }
     free(pour.keys);

@@ -40,16 +40,16 @@ static void list_published(const struct sl_checkpoint_manifest *manifest, FILE *
 
 static int list_one(const char *directory, const struct sl_checkpoint_found *found, FILE *to)
 {
-    char why[SL_CHECKPOINT_SOURCE_REASON];
+    struct sl_reason why;
     struct sl_checkpoint_manifest manifest;
     if (found->state == SL_CHECKPOINT_INCOMPLETE) {
         (void)fprintf(to, "%06" PRIu64 "  incomplete: it has no manifest\n", found->number);
         return 0;
     }
     int err = sl_checkpoint_directory_manifest(sl_disk_system(), directory, found->number,
-                                               &manifest, why, sizeof why);
+                                               &manifest, &why);
     if (err != 0) {
-        (void)fprintf(to, "%06" PRIu64 "  damaged: %s\n", found->number, why);
+        (void)fprintf(to, "%06" PRIu64 "  damaged: %s\n", found->number, why.text);
         return err == SL_ERR_NO_MEMORY ? err : 0;
     }
     list_published(&manifest, to);
@@ -57,11 +57,10 @@ static int list_one(const char *directory, const struct sl_checkpoint_found *fou
     return 0;
 }
 
-int sl_inspect_list(const char *directory, FILE *to, char *reason, size_t reason_bytes)
+int sl_inspect_list(const char *directory, FILE *to, struct sl_reason *reason)
 {
     struct sl_checkpoint_list list;
-    int err =
-        sl_checkpoint_directory_list(sl_disk_system(), directory, &list, reason, reason_bytes);
+    int err = sl_checkpoint_directory_list(sl_disk_system(), directory, &list, reason);
     if (err != 0) {
         return err;
     }
@@ -92,11 +91,10 @@ void sl_inspect_table(const struct sl_snapshot_table *table, FILE *to)
     }
 }
 
-int sl_inspect_tables(const char *directory, uint64_t number, FILE *to, char *reason,
-                      size_t reason_bytes)
+int sl_inspect_tables(const char *directory, uint64_t number, FILE *to, struct sl_reason *reason)
 {
     struct sl_checkpoint_source source;
-    int err = sl_checkpoint_source_open(directory, number, &source, reason, reason_bytes);
+    int err = sl_checkpoint_source_open(directory, number, &source, reason);
     if (err != 0) {
         return err;
     }
@@ -119,12 +117,11 @@ static void print_finding(void *ctx, const char *path, const char *why)
 }
 
 static int verify_one(const char *directory, uint64_t number,
-                      struct sl_checkpoint_shard_range range, FILE *to, char *reason,
-                      size_t reason_bytes)
+                      struct sl_checkpoint_shard_range range, FILE *to, struct sl_reason *reason)
 {
     const struct sl_checkpoint_report report = {.find = print_finding, .ctx = to};
-    int err = sl_checkpoint_directory_verify(sl_disk_system(), directory, number, range, &report,
-                                             reason, reason_bytes);
+    int err =
+        sl_checkpoint_directory_verify(sl_disk_system(), directory, number, range, &report, reason);
     if (err == 0) {
         (void)fprintf(to, "whole    checkpoint %06" PRIu64 " and its base\n", number);
     }
@@ -143,14 +140,13 @@ static bool is_base(const struct sl_checkpoint_list *list, uint64_t number)
 }
 
 static int verify_all(const char *directory, struct sl_checkpoint_shard_range range, FILE *to,
-                      char *reason, size_t reason_bytes)
+                      struct sl_reason *reason)
 {
     struct sl_checkpoint_list list;
-    char why[SL_CHECKPOINT_SOURCE_REASON];
+    struct sl_reason why;
     uint32_t seen = 0;
     uint32_t bad = 0;
-    int err =
-        sl_checkpoint_directory_list(sl_disk_system(), directory, &list, reason, reason_bytes);
+    int err = sl_checkpoint_directory_list(sl_disk_system(), directory, &list, reason);
     if (err != 0) {
         return err;
     }
@@ -159,31 +155,28 @@ static int verify_all(const char *directory, struct sl_checkpoint_shard_range ra
         if (list.items[i].state == SL_CHECKPOINT_INCOMPLETE || is_base(&list, number)) {
             continue;
         }
-        err = verify_one(directory, number, range, to, why, sizeof why);
+        err = verify_one(directory, number, range, to, &why);
         seen++;
         bad += err != 0;
     }
     sl_checkpoint_list_fini(&list);
     if (err == SL_ERR_NO_MEMORY) {
-        (void)snprintf(reason, reason_bytes, "%s", why);
-        return err;
+        return sl_reason_fail(reason, err, "%s", why.text);
     }
     if (seen == 0) {
-        (void)snprintf(reason, reason_bytes, "there is no complete checkpoint in %s", directory);
-        return SL_ERR_NOT_FOUND;
+        return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "there is no complete checkpoint in %s",
+                              directory);
     }
     if (bad != 0) {
-        (void)snprintf(reason, reason_bytes, "%u of the checkpoints in %s %s damaged", bad,
-                       directory, bad == 1 ? "is" : "are");
-        return SL_ERR_CORRUPT;
+        return sl_reason_fail(reason, SL_ERR_CORRUPT, "%u of the checkpoints in %s %s damaged", bad,
+                              directory, bad == 1 ? "is" : "are");
     }
     return 0;
 }
 
 int sl_inspect_verify(const char *directory, uint64_t number,
-                      struct sl_checkpoint_shard_range range, FILE *to, char *reason,
-                      size_t reason_bytes)
+                      struct sl_checkpoint_shard_range range, FILE *to, struct sl_reason *reason)
 {
-    return number == 0 ? verify_all(directory, range, to, reason, reason_bytes)
-                       : verify_one(directory, number, range, to, reason, reason_bytes);
+    return number == 0 ? verify_all(directory, range, to, reason)
+                       : verify_one(directory, number, range, to, reason);
 }

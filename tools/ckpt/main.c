@@ -76,12 +76,11 @@ struct command {
     const struct sl_cli_option *options;
     uint32_t option_count;
     uint32_t words_least, words_most;
-    int (*run)(const struct words *words, char *reason, size_t reason_bytes);
+    int (*run)(const struct words *words, struct sl_reason *reason);
 };
 
 /* Parses "12" or "000012"; "newest" or none: 0. */
-static int take_number(const struct words *words, uint64_t *number, char *reason,
-                       size_t reason_bytes)
+static int take_number(const struct words *words, uint64_t *number, struct sl_reason *reason)
 {
     const char *text = words->count > 1 ? words->items[1] : "newest";
     *number = 0;
@@ -92,49 +91,44 @@ static int take_number(const struct words *words, uint64_t *number, char *reason
         *number = strtoull(text, NULL, 10);
     }
     if (*number == 0) {
-        (void)snprintf(reason, reason_bytes,
-                       "\"%s\" is not a checkpoint: expected a number from 1, or newest", text);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "\"%s\" is not a checkpoint: expected a number from 1, or newest",
+                              text);
     }
     return 0;
 }
 
-static int run_ls(const struct words *words, char *reason, size_t reason_bytes)
+static int run_ls(const struct words *words, struct sl_reason *reason)
 {
     uint64_t number;
-    int err = take_number(words, &number, reason, reason_bytes);
+    int err = take_number(words, &number, reason);
     if (err != 0 || words->count > 1) {
-        return err != 0 ? err
-                        : sl_inspect_tables(words->items[0], number, stdout, reason, reason_bytes);
+        return err != 0 ? err : sl_inspect_tables(words->items[0], number, stdout, reason);
     }
-    return sl_inspect_list(words->items[0], stdout, reason, reason_bytes);
+    return sl_inspect_list(words->items[0], stdout, reason);
 }
 
-static int run_verify(const struct words *words, char *reason, size_t reason_bytes)
+static int run_verify(const struct words *words, struct sl_reason *reason)
 {
     const struct sl_checkpoint_shard_range range = {.first = (uint32_t)flags.first_shard,
                                                     .count = (uint32_t)flags.shards};
     uint64_t number;
-    int err = take_number(words, &number, reason, reason_bytes);
+    int err = take_number(words, &number, reason);
     if (err == 0 && words->count > 1 && number == 0) {
-        err = sl_checkpoint_newest(sl_disk_system(), words->items[0], range, &number, reason,
-                                   reason_bytes);
+        err = sl_checkpoint_newest(sl_disk_system(), words->items[0], range, &number, reason);
     }
-    return err != 0
-               ? err
-               : sl_inspect_verify(words->items[0], number, range, stdout, reason, reason_bytes);
+    return err != 0 ? err : sl_inspect_verify(words->items[0], number, range, stdout, reason);
 }
 
-static int need_out(char *reason, size_t reason_bytes)
+static int need_out(struct sl_reason *reason)
 {
     if (flags.out == NULL) {
-        (void)snprintf(reason, reason_bytes, "--out is missing: where to write");
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "--out is missing: where to write");
     }
     return 0;
 }
 
-static int run_export(const struct words *words, char *reason, size_t reason_bytes)
+static int run_export(const struct words *words, struct sl_reason *reason)
 {
     struct sl_export_options options = {.directory = words->items[0],
                                         .path = flags.out,
@@ -143,16 +137,16 @@ static int run_export(const struct words *words, char *reason, size_t reason_byt
                                         .replace = flags.replace};
     uint64_t number;
     uint32_t tensors;
-    int err = need_out(reason, reason_bytes);
-    err = err != 0 ? err : take_number(words, &options.number, reason, reason_bytes);
-    err = err != 0 ? err : sl_export_run(&options, &number, &tensors, reason, reason_bytes);
+    int err = need_out(reason);
+    err = err != 0 ? err : take_number(words, &options.number, reason);
+    err = err != 0 ? err : sl_export_run(&options, &number, &tensors, reason);
     if (err == 0) {
         (void)printf("%s: %u tensors of checkpoint %" PRIu64 "\n", flags.out, tensors, number);
     }
     return err;
 }
 
-static int run_import(const struct words *words, char *reason, size_t reason_bytes)
+static int run_import(const struct words *words, struct sl_reason *reason)
 {
     struct sl_import_options options = {.path = words->items[0],
                                         .directory = flags.out,
@@ -162,8 +156,8 @@ static int run_import(const struct words *words, char *reason, size_t reason_byt
                                         .with = flags.with.items,
                                         .with_count = flags.with.count};
     struct sl_import_result result;
-    int err = need_out(reason, reason_bytes);
-    err = err != 0 ? err : sl_import_run(&options, &result, reason, reason_bytes);
+    int err = need_out(reason);
+    err = err != 0 ? err : sl_import_run(&options, &result, reason);
     if (err != 0) {
         return err;
     }
@@ -233,12 +227,11 @@ static const struct command *find_command(const char *name)
 
 /* Takes the arguments after the command. *at: index of the first flag in argv. */
 static int take_words(const struct command *command, int argc, char **argv, int *at,
-                      struct words *words, char *reason, size_t reason_bytes)
+                      struct words *words, struct sl_reason *reason)
 {
     for (*at = 2; *at < argc && argv[*at][0] != '-'; ++*at) {
         if (words->count == command->words_most) {
-            (void)snprintf(reason, reason_bytes, "unexpected \"%s\"", argv[*at]);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(reason, SL_ERR_INVALID, "unexpected \"%s\"", argv[*at]);
         }
         words->items[words->count++] = argv[*at];
     }
@@ -257,7 +250,7 @@ static int fail(const struct command *command, const char *reason, int status)
 
 static int run(const struct command *command, int argc, char **argv)
 {
-    char reason[2 * SL_DISK_PATH_BYTES];
+    struct sl_reason reason;
     char program[64];
     struct words words = {0};
     int at;
@@ -269,24 +262,24 @@ static int run(const struct command *command, int argc, char **argv)
                                .option_count = command->option_count};
     flags.shards = command->run == run_import ? 1 : 0;
     flags.level = 3;
-    if (take_words(command, argc, argv, &at, &words, reason, sizeof reason) != 0) {
-        return fail(command, reason, SL_CLI_EXIT_USAGE);
+    if (take_words(command, argc, argv, &at, &words, &reason) != 0) {
+        return fail(command, reason.text, SL_CLI_EXIT_USAGE);
     }
     argv[at - 1] = program;
-    int result = sl_cli_parse(&cli, argc - at + 1, argv + at - 1, reason, sizeof reason);
+    int result = sl_cli_parse(&cli, argc - at + 1, argv + at - 1, &reason);
     if (result != SL_CLI_RUN) {
-        return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS : fail(command, reason, SL_CLI_EXIT_USAGE);
+        return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS
+                                        : fail(command, reason.text, SL_CLI_EXIT_USAGE);
     }
     if (words.count < command->words_least) {
         return fail(command, "an argument is missing", SL_CLI_EXIT_USAGE);
     }
-    int err = command->run(&words, reason, sizeof reason);
+    int err = command->run(&words, &reason);
     sl_cli_list_fini(&flags.with);
     if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
-        (void)snprintf(reason, sizeof reason, "cannot write to the standard output");
-        err = SL_ERR_IO;
+        err = sl_reason_fail(&reason, SL_ERR_IO, "cannot write to the standard output");
     }
-    return err == 0 ? EXIT_SUCCESS : fail(command, reason, EXIT_FAILURE);
+    return err == 0 ? EXIT_SUCCESS : fail(command, reason.text, EXIT_FAILURE);
 }
 
 int main(int argc, char **argv)

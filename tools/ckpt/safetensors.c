@@ -55,7 +55,7 @@ static char *make_text(const struct sl_tensors *tensors, const json_t *metadata)
 }
 
 int sl_safetensors_head(struct sl_tensors *tensors, const json_t *metadata, char **head,
-                        size_t *head_bytes, char *reason, size_t reason_bytes)
+                        size_t *head_bytes, struct sl_reason *reason)
 {
     set_places(tensors);
     char *text = make_text(tensors, metadata);
@@ -64,15 +64,14 @@ int sl_safetensors_head(struct sl_tensors *tensors, const json_t *metadata, char
     char *all = text == NULL ? NULL : malloc(sizeof padded + padded);
     if (all == NULL) {
         free(text);
-        (void)snprintf(reason, reason_bytes, "no memory, or a name that is not UTF-8");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory, or a name that is not UTF-8");
     }
     if (padded > SL_SAFETENSORS_HEAD_BYTES_MAX) {
         free(text);
         free(all);
-        (void)snprintf(reason, reason_bytes, "the names of the tensors need more than %u bytes",
-                       SL_SAFETENSORS_HEAD_BYTES_MAX);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
+                              "the names of the tensors need more than %u bytes",
+                              SL_SAFETENSORS_HEAD_BYTES_MAX);
     }
     memcpy(all, &padded, sizeof padded);
     memset(all + sizeof padded, ' ', padded);

@@ -17,8 +17,7 @@
 struct parser {
     struct sl_safetensors *file;
     uint64_t data_at, data_bytes;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 static int refuse(const struct parser *parser, int err, const char *format, ...)
@@ -31,8 +30,7 @@ static int refuse(const struct parser *parser, int err, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    (void)snprintf(parser->reason, parser->reason_bytes, "%s: %s", parser->file->path, why);
-    return err;
+    return sl_reason_fail(parser->reason, err, "%s: %s", parser->file->path, why);
 }
 
 static int read_at(const struct parser *parser, uint64_t at, void *to, size_t bytes)
@@ -125,10 +123,10 @@ static int take_tensor(const struct parser *parser, const char *name, const json
     err = err != 0 ? err : take_place(parser, json_object_get(object, "data_offsets"), &tensor);
     const uint64_t bytes = tensor.bytes;
     if (err == 0) {
-        char why[SL_TENSOR_NAME_BYTES + 128];
-        err = sl_tensor_add(&parser->file->tensors, &tensor, why, sizeof why);
+        struct sl_reason why;
+        err = sl_tensor_add(&parser->file->tensors, &tensor, &why);
         if (err != 0) {
-            return refuse(parser, err, "%s", why);
+            return refuse(parser, err, "%s", why.text);
         }
         const struct sl_tensors *all = &parser->file->tensors;
         if (all->items[all->count - 1].bytes != bytes) {
@@ -246,11 +244,10 @@ static int read_head(struct parser *parser, uint64_t file_bytes)
     return err;
 }
 
-int sl_safetensors_open(const char *path, struct sl_safetensors *out, char *reason,
-                        size_t reason_bytes)
+int sl_safetensors_open(const char *path, struct sl_safetensors *out, struct sl_reason *reason)
 {
     struct stat info;
-    struct parser parser = {.file = out, .reason = reason, .reason_bytes = reason_bytes};
+    struct parser parser = {.file = out, .reason = reason};
     *out = (struct sl_safetensors){0};
     (void)snprintf(out->path, sizeof out->path, "%s", path);
     /* O_NONBLOCK: do not wait on a pipe or another special file. */
@@ -258,7 +255,7 @@ int sl_safetensors_open(const char *path, struct sl_safetensors *out, char *reas
     if (out->fd < 0 || fstat(out->fd, &info) != 0) {
         const int said = errno;
         sl_safetensors_close(out);
-        (void)snprintf(reason, reason_bytes, "cannot open %s: %s", path, strerror(said));
+        sl_reason_set(reason, "cannot open %s: %s", path, strerror(said));
         return said == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
     }
     int err = S_ISREG(info.st_mode) ? read_head(&parser, (uint64_t)info.st_size)
@@ -270,12 +267,11 @@ int sl_safetensors_open(const char *path, struct sl_safetensors *out, char *reas
 }
 
 int sl_safetensors_read(const struct sl_safetensors *file, const struct sl_tensor *tensor,
-                        uint64_t first, void *to, size_t bytes, char *reason, size_t reason_bytes)
+                        uint64_t first, void *to, size_t bytes, struct sl_reason *reason)
 {
     sl_assert(first <= tensor->bytes);
     sl_assert(bytes <= tensor->bytes - first);
-    const struct parser parser = {
-        .file = (struct sl_safetensors *)file, .reason = reason, .reason_bytes = reason_bytes};
+    const struct parser parser = {.file = (struct sl_safetensors *)file, .reason = reason};
     return read_at(&parser, tensor->at + first, to, bytes);
 }
 

@@ -132,47 +132,45 @@ static int choose(const char *text, const char *const *names, uint32_t count)
     return -1;
 }
 
-static int refuse(const struct word *word, const char *text, const char *accepted, char *reason,
-                  size_t reason_bytes)
+static int refuse(const struct word *word, const char *text, const char *accepted,
+                  struct sl_reason *reason)
 {
-    (void)snprintf(reason, reason_bytes, "%s=%.64s: expected %s", word->name, text, accepted);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(reason, SL_ERR_INVALID, "%s=%.64s: expected %s", word->name, text,
+                          accepted);
 }
 
-static int read_f32(const struct word *word, const char *text, void *at, char *reason,
-                    size_t reason_bytes)
+static int read_f32(const struct word *word, const char *text, void *at, struct sl_reason *reason)
 {
     char *end;
     const float value = strtof(text, &end);
     if (end == text || *end != '\0' || !isfinite(value)) {
-        return refuse(word, text, "a number", reason, reason_bytes);
+        return refuse(word, text, "a number", reason);
     }
     if (word->kind == WORD_POWER && !(value >= 0 && value < 1)) { /* as in sl_snapshot_take_table */
-        return refuse(word, text, "a number from 0 to below 1", reason, reason_bytes);
+        return refuse(word, text, "a number from 0 to below 1", reason);
     }
     memcpy(at, &value, sizeof value);
     return 0;
 }
 
 static int read_whole(const struct word *word, const char *text, uint64_t most, uint64_t *out,
-                      char *reason, size_t reason_bytes)
+                      struct sl_reason *reason)
 {
     char *end;
     errno = 0;
     *out = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || *out > most) {
-        return refuse(word, text, "a whole number that is not negative", reason, reason_bytes);
+        return refuse(word, text, "a whole number that is not negative", reason);
     }
     return 0;
 }
 
 static int read_optimizer(const struct word *word, const char *text,
-                          struct sl_snapshot_table *table, char *reason, size_t reason_bytes)
+                          struct sl_snapshot_table *table, struct sl_reason *reason)
 {
     enum sl_optimizer_kind kind;
     if (sl_optimizer_kind_from_name(text, &kind) != 0) {
-        return refuse(word, text, "the name of an optimizer, such as adagrad", reason,
-                      reason_bytes);
+        return refuse(word, text, "the name of an optimizer, such as adagrad", reason);
     }
     table->spec.optimizer = sl_optimizer_defaults(kind);
     sl_optimizer_state_init(&table->spec.optimizer, &table->state);
@@ -180,7 +178,7 @@ static int read_optimizer(const struct word *word, const char *text,
 }
 
 static int read_value(const struct word *word, const char *text, struct sl_snapshot_table *table,
-                      char *reason, size_t reason_bytes)
+                      struct sl_reason *reason)
 {
     char *at = (char *)table + word->offset;
     uint64_t large = 0;
@@ -189,19 +187,19 @@ static int read_value(const struct word *word, const char *text, struct sl_snaps
     switch (word->kind) {
     case WORD_F32:
     case WORD_POWER:
-        err = read_f32(word, text, at, reason, reason_bytes);
+        err = read_f32(word, text, at, reason);
         break;
     case WORD_U32:
-        err = read_whole(word, text, UINT32_MAX, &large, reason, reason_bytes);
+        err = read_whole(word, text, UINT32_MAX, &large, reason);
         const uint32_t number = (uint32_t)large;
         memcpy(at, &number, sizeof number);
         break;
     case WORD_U64:
-        err = read_whole(word, text, UINT64_MAX, &large, reason, reason_bytes);
+        err = read_whole(word, text, UINT64_MAX, &large, reason);
         memcpy(at, &large, sizeof large);
         break;
     case WORD_OPTIMIZER:
-        return read_optimizer(word, text, table, reason, reason_bytes);
+        return read_optimizer(word, text, table, reason);
     case WORD_INITIALIZER:
         index = choose(text, initializers, SL_INITIALIZER_KIND_COUNT);
         table->spec.initializer.kind = (enum sl_initializer_kind)(index < 0 ? 0 : index);
@@ -216,7 +214,7 @@ static int read_value(const struct word *word, const char *text, struct sl_snaps
                       word->kind == WORD_MODE
                           ? "asp, bsp or ssp"
                           : "zeros, constant, uniform, normal or truncated_normal",
-                      reason, reason_bytes);
+                      reason);
     }
     return err;
 }
@@ -229,42 +227,40 @@ static void follow(const struct word *word, struct sl_snapshot_table *table)
     }
 }
 
-static int read_word(char *item, struct sl_snapshot_table *table, char *reason, size_t reason_bytes)
+static int read_word(char *item, struct sl_snapshot_table *table, struct sl_reason *reason)
 {
     char *equals = strchr(item, '=');
     if (equals != NULL) {
         *equals = '\0';
         for (uint32_t i = 0; i < WORD_COUNT; i++) {
             if (strcmp(item, words[i].name) == 0) {
-                int err = read_value(&words[i], equals + 1, table, reason, reason_bytes);
+                int err = read_value(&words[i], equals + 1, table, reason);
                 follow(&words[i], table);
                 return err;
             }
         }
     }
-    (void)snprintf(reason, reason_bytes,
-                   "\"%.64s\" is none of optimizer=, lr=, momentum=, rho=, beta1=, beta2=, "
-                   "epsilon=, weight_decay=, initial_accumulator=, l1=, l2=, lr_power=, "
-                   "decay_steps=, decay_baseline=, initializer=, a=, b=, seed=, consistency=, "
-                   "staleness=, workers=, step=, beta1_power=, beta2_power=",
-                   item);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(reason, SL_ERR_INVALID,
+                          "\"%.64s\" is none of optimizer=, lr=, momentum=, rho=, beta1=, beta2=, "
+                          "epsilon=, weight_decay=, initial_accumulator=, l1=, l2=, lr_power=, "
+                          "decay_steps=, decay_baseline=, initializer=, a=, b=, seed=, "
+                          "consistency=, staleness=, workers=, step=, beta1_power=, beta2_power=",
+                          item);
 }
 
-int sl_spec_text_read(const char *text, struct sl_snapshot_table *table, char *reason,
-                      size_t reason_bytes)
+int sl_spec_text_read(const char *text, struct sl_snapshot_table *table, struct sl_reason *reason)
 {
     char copy[SL_SPEC_TEXT_BYTES];
     if (strlen(text) >= sizeof copy) {
-        (void)snprintf(reason, reason_bytes, "the description of a table is longer than %d bytes",
-                       SL_SPEC_TEXT_BYTES - 1);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "the description of a table is longer than %d bytes",
+                              SL_SPEC_TEXT_BYTES - 1);
     }
     (void)snprintf(copy, sizeof copy, "%s", text);
     char *rest = copy;
     char *item;
     while ((item = strsep(&rest, ",")) != NULL) {
-        int err = item[0] == '\0' ? 0 : read_word(item, table, reason, reason_bytes);
+        int err = item[0] == '\0' ? 0 : read_word(item, table, reason);
         if (err != 0) {
             return err;
         }

@@ -6,6 +6,7 @@
 #ifndef SL_TOOLS_CKPT_SPEC_TEXT_H
 #define SL_TOOLS_CKPT_SPEC_TEXT_H
 
+#include "core/reason.h"
 #include "ps/snapshot/block.h"
 
 #define SL_SPEC_TEXT_BYTES 1024
@@ -19,7 +20,6 @@ void sl_spec_text_init(struct sl_snapshot_table *table);
 
 /* Applies the text. "optimizer" first resets all its parameters to defaults. Errors: INVALID;
  * reason: the word and what is accepted. */
-int sl_spec_text_read(const char *text, struct sl_snapshot_table *table, char *reason,
-                      size_t reason_bytes);
+int sl_spec_text_read(const char *text, struct sl_snapshot_table *table, struct sl_reason *reason);
 
 #endif

@@ -41,23 +41,22 @@ static int set_sizes(struct sl_tensor *tensor)
     return 0;
 }
 
-int sl_tensor_add(struct sl_tensors *tensors, const struct sl_tensor *tensor, char *reason,
-                  size_t reason_bytes)
+int sl_tensor_add(struct sl_tensors *tensors, const struct sl_tensor *tensor,
+                  struct sl_reason *reason)
 {
     struct sl_tensor copy = *tensor;
     if (sl_tensor_find(tensors, tensor->name) != NULL) {
-        (void)snprintf(reason, reason_bytes, "two tensors would be called \"%s\"", tensor->name);
-        return SL_ERR_EXISTS;
+        return sl_reason_fail(reason, SL_ERR_EXISTS, "two tensors would be called \"%s\"",
+                              tensor->name);
     }
     if (tensors->count == SL_TENSORS_MAX || set_sizes(&copy) != 0) {
-        (void)snprintf(reason, reason_bytes, "\"%s\" is too large, or one of more than %u tensors",
-                       tensor->name, SL_TENSORS_MAX);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
+                              "\"%s\" is too large, or one of more than %u tensors", tensor->name,
+                              SL_TENSORS_MAX);
     }
     if (!sl_array_make_room(&tensors->items, &tensors->capacity, tensors->count,
                             sizeof *tensors->items)) {
-        (void)snprintf(reason, reason_bytes, "no memory");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
     }
     tensors->items[tensors->count++] = copy;
     return 0;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/reason.h"
 
 #define SL_TENSOR_NAME_BYTES 256
 #define SL_TENSOR_RANK_MAX   8
@@ -34,8 +35,8 @@ uint32_t sl_tensor_type_bytes(enum sl_tensor_type type);
 
 /* Appends a copy and sets its count and bytes (not bytes of OTHER). Errors: EXISTS (duplicate
  * name), TOO_LARGE (too many, or over 2^62 bytes), NO_MEMORY; with a reason. */
-int sl_tensor_add(struct sl_tensors *tensors, const struct sl_tensor *tensor, char *reason,
-                  size_t reason_bytes);
+int sl_tensor_add(struct sl_tensors *tensors, const struct sl_tensor *tensor,
+                  struct sl_reason *reason);
 
 /* Returns NULL if there is none. */
 const struct sl_tensor *sl_tensor_find(const struct sl_tensors *tensors, const char *name);

@@ -50,22 +50,21 @@ bool sl_tensor_writer_format_of(const char *path, enum sl_tensor_writer_format *
     return false;
 }
 
-static int refuse(const struct sl_tensor_writer *archive, const char *what, char *reason,
-                  size_t reason_bytes)
+static int refuse(const struct sl_tensor_writer *archive, const char *what,
+                  struct sl_reason *reason)
 {
     const int said = errno;
-    (void)snprintf(reason, reason_bytes, "cannot %s %s: %s", what, archive->path, strerror(said));
-    return SL_ERR_IO;
+    return sl_reason_fail(reason, SL_ERR_IO, "cannot %s %s: %s", what, archive->path,
+                          strerror(said));
 }
 
-static int no_memory(char *reason, size_t reason_bytes)
+static int no_memory(struct sl_reason *reason)
 {
-    (void)snprintf(reason, reason_bytes, "no memory");
-    return SL_ERR_NO_MEMORY;
+    return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
 }
 
 static int write_at(struct sl_tensor_writer *archive, uint64_t at, const void *from, size_t bytes,
-                    char *reason, size_t reason_bytes)
+                    struct sl_reason *reason)
 {
     const uint8_t *next = from;
     while (bytes > 0) {
@@ -74,7 +73,7 @@ static int write_at(struct sl_tensor_writer *archive, uint64_t at, const void *f
             continue;
         }
         if (done <= 0) {
-            return refuse(archive, "write", reason, reason_bytes);
+            return refuse(archive, "write", reason);
         }
         next += done;
         at += (uint64_t)done;
@@ -83,31 +82,28 @@ static int write_at(struct sl_tensor_writer *archive, uint64_t at, const void *f
     return 0;
 }
 
-static int open_part(struct sl_tensor_writer *archive, char *reason, size_t reason_bytes)
+static int open_part(struct sl_tensor_writer *archive, struct sl_reason *reason)
 {
     (void)snprintf(archive->part, sizeof archive->part, "%s.part", archive->path);
     if (!archive->replace && access(archive->path, F_OK) == 0) {
-        (void)snprintf(reason, reason_bytes, "%s is there already; --replace writes over it",
-                       archive->path);
-        return SL_ERR_EXISTS;
+        return sl_reason_fail(reason, SL_ERR_EXISTS,
+                              "%s is there already; --replace writes over it", archive->path);
     }
     (void)unlink(archive->part);
     archive->fd = open(archive->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return archive->fd < 0 ? refuse(archive, "create", reason, reason_bytes) : 0;
+    return archive->fd < 0 ? refuse(archive, "create", reason) : 0;
 }
 
 /* Sets offsets and writes the header. The zip's headers are written at the end, since they contain
  * checksums. */
-static int begin(struct sl_tensor_writer *archive, const json_t *metadata, char *reason,
-                 size_t reason_bytes)
+static int begin(struct sl_tensor_writer *archive, const json_t *metadata, struct sl_reason *reason)
 {
     char *head;
     size_t bytes;
     if (archive->format == SL_TENSOR_WRITER_NPZ) {
         archive->end = sl_npz_layout(archive->tensors);
     } else {
-        int err =
-            sl_safetensors_head(archive->tensors, metadata, &head, &bytes, reason, reason_bytes);
+        int err = sl_safetensors_head(archive->tensors, metadata, &head, &bytes, reason);
         if (err != 0) {
             return err;
         }
@@ -115,40 +111,37 @@ static int begin(struct sl_tensor_writer *archive, const json_t *metadata, char 
         for (uint32_t i = 0; i < archive->tensors->count; i++) {
             archive->end += archive->tensors->items[i].bytes;
         }
-        err = write_at(archive, 0, head, bytes, reason, reason_bytes);
+        err = write_at(archive, 0, head, bytes, reason);
         free(head);
         if (err != 0) {
             return err;
         }
     }
     /* Unwritten bytes are zero. */
-    return ftruncate(archive->fd, (off_t)archive->end) == 0
-               ? 0
-               : refuse(archive, "write", reason, reason_bytes);
+    return ftruncate(archive->fd, (off_t)archive->end) == 0 ? 0 : refuse(archive, "write", reason);
 }
 
 int sl_tensor_writer_create(const char *path, enum sl_tensor_writer_format format, bool replace,
                             struct sl_tensors *tensors, const json_t *metadata,
-                            struct sl_tensor_writer **out, char *reason, size_t reason_bytes)
+                            struct sl_tensor_writer **out, struct sl_reason *reason)
 {
     if (strlen(path) >= PATH_BYTES) {
-        (void)snprintf(reason, reason_bytes, "the path of the file is too long");
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "the path of the file is too long");
     }
     struct sl_tensor_writer *archive = calloc(1, sizeof *archive);
     if (archive == NULL) {
-        return no_memory(reason, reason_bytes);
+        return no_memory(reason);
     }
     archive->format = format;
     archive->replace = replace;
     archive->tensors = tensors;
     (void)snprintf(archive->path, sizeof archive->path, "%s", path);
-    int err = open_part(archive, reason, reason_bytes);
+    int err = open_part(archive, reason);
     if (err != 0) {
         free(archive);
         return err;
     }
-    err = begin(archive, metadata, reason, reason_bytes);
+    err = begin(archive, metadata, reason);
     if (err != 0) {
         sl_tensor_writer_abandon(&archive);
         return err;
@@ -157,17 +150,16 @@ int sl_tensor_writer_create(const char *path, enum sl_tensor_writer_format forma
     return 0;
 }
 
-static int flush(struct sl_tensor_writer *archive, struct run *run, char *reason,
-                 size_t reason_bytes)
+static int flush(struct sl_tensor_writer *archive, struct run *run, struct sl_reason *reason)
 {
     const uint64_t at = archive->tensors->items[run->tensor].at + run->first;
-    int err = write_at(archive, at, run->held, run->bytes, reason, reason_bytes);
+    int err = write_at(archive, at, run->held, run->bytes, reason);
     run->bytes = 0;
     return err;
 }
 
 int sl_tensor_writer_write(struct sl_tensor_writer *archive, uint32_t tensor, uint64_t first,
-                           const void *from, size_t bytes, char *reason, size_t reason_bytes)
+                           const void *from, size_t bytes, struct sl_reason *reason)
 {
     struct run *run = &archive->runs[tensor % RUNS];
     sl_assert(tensor < archive->tensors->count);
@@ -176,17 +168,16 @@ int sl_tensor_writer_write(struct sl_tensor_writer *archive, uint32_t tensor, ui
     const bool adjoins = run->tensor == tensor && run->first + run->bytes == first &&
                          bytes <= RUN_BYTES - run->bytes;
     if (run->bytes != 0 && !adjoins) {
-        int err = flush(archive, run, reason, reason_bytes);
+        int err = flush(archive, run, reason);
         if (err != 0) {
             return err;
         }
     }
     if (bytes > RUN_BYTES) {
-        return write_at(archive, archive->tensors->items[tensor].at + first, from, bytes, reason,
-                        reason_bytes);
+        return write_at(archive, archive->tensors->items[tensor].at + first, from, bytes, reason);
     }
     if (run->held == NULL && (run->held = malloc(RUN_BYTES)) == NULL) {
-        return no_memory(reason, reason_bytes);
+        return no_memory(reason);
     }
     if (run->bytes == 0) {
         run->tensor = tensor;
@@ -199,7 +190,7 @@ int sl_tensor_writer_write(struct sl_tensor_writer *archive, uint32_t tensor, ui
 
 /* Computes the CRC-32 of the npy header and the data in the file. */
 static int sum(struct sl_tensor_writer *archive, const struct sl_tensor *tensor, uint8_t *buffer,
-               uint32_t *crc, char *reason, size_t reason_bytes)
+               uint32_t *crc, struct sl_reason *reason)
 {
     uint8_t head[512];
     const size_t head_bytes = sl_npz_array_head(tensor, head);
@@ -213,7 +204,7 @@ static int sum(struct sl_tensor_writer *archive, const struct sl_tensor *tensor,
         }
         if (got <= 0) {
             errno = got < 0 ? errno : EIO;
-            return refuse(archive, "read", reason, reason_bytes);
+            return refuse(archive, "read", reason);
         }
         all = crc32_z(all, buffer, (size_t)got);
         done += (uint64_t)got;
@@ -222,59 +213,59 @@ static int sum(struct sl_tensor_writer *archive, const struct sl_tensor *tensor,
     return 0;
 }
 
-static int end_zip(struct sl_tensor_writer *archive, uint32_t *crcs, uint8_t *buffer, char *reason,
-                   size_t reason_bytes)
+static int end_zip(struct sl_tensor_writer *archive, uint32_t *crcs, uint8_t *buffer,
+                   struct sl_reason *reason)
 {
     const struct sl_tensors *tensors = archive->tensors;
     uint8_t head[SL_NPZ_HEAD_BYTES_MAX];
     size_t bytes;
     for (uint32_t i = 0; i < tensors->count; i++) {
         const struct sl_tensor *tensor = &tensors->items[i];
-        int err = sum(archive, tensor, buffer, &crcs[i], reason, reason_bytes);
+        int err = sum(archive, tensor, buffer, &crcs[i], reason);
         if (err != 0) {
             return err;
         }
         bytes = sl_npz_head(tensor, crcs[i], head);
-        err = write_at(archive, tensor->at - bytes, head, bytes, reason, reason_bytes);
+        err = write_at(archive, tensor->at - bytes, head, bytes, reason);
         if (err != 0) {
             return err;
         }
     }
     uint8_t *directory = sl_npz_directory(tensors, crcs, archive->end, &bytes);
     if (directory == NULL) {
-        return no_memory(reason, reason_bytes);
+        return no_memory(reason);
     }
-    int err = write_at(archive, archive->end, directory, bytes, reason, reason_bytes);
+    int err = write_at(archive, archive->end, directory, bytes, reason);
     free(directory);
     return err;
 }
 
-static int end(struct sl_tensor_writer *archive, char *reason, size_t reason_bytes)
+static int end(struct sl_tensor_writer *archive, struct sl_reason *reason)
 {
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < RUNS; i++) {
         if (archive->runs[i].bytes != 0) {
-            err = flush(archive, &archive->runs[i], reason, reason_bytes);
+            err = flush(archive, &archive->runs[i], reason);
         }
     }
     if (err == 0 && archive->format == SL_TENSOR_WRITER_NPZ) {
         uint32_t *crcs = calloc(archive->tensors->count + 1, sizeof *crcs);
         uint8_t *buffer = malloc(RUN_BYTES);
-        err = crcs == NULL || buffer == NULL ? no_memory(reason, reason_bytes)
-                                             : end_zip(archive, crcs, buffer, reason, reason_bytes);
+        err = crcs == NULL || buffer == NULL ? no_memory(reason)
+                                             : end_zip(archive, crcs, buffer, reason);
         free(crcs);
         free(buffer);
     }
     return err;
 }
 
-static int sync_directory(const struct sl_tensor_writer *archive, char *reason, size_t reason_bytes)
+static int sync_directory(const struct sl_tensor_writer *archive, struct sl_reason *reason)
 {
     char path[PATH_BYTES];
     (void)snprintf(path, sizeof path, "%s", archive->path);
     int fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    int err = done ? 0 : refuse(archive, "sync the directory of", reason, reason_bytes);
+    int err = done ? 0 : refuse(archive, "sync the directory of", reason);
     if (fd >= 0) {
         (void)close(fd);
     }
@@ -290,22 +281,22 @@ static void free_archive(struct sl_tensor_writer **archive)
     *archive = NULL;
 }
 
-int sl_tensor_writer_finish(struct sl_tensor_writer **archive, char *reason, size_t reason_bytes)
+int sl_tensor_writer_finish(struct sl_tensor_writer **archive, struct sl_reason *reason)
 {
     struct sl_tensor_writer *self = *archive;
-    int err = end(self, reason, reason_bytes);
+    int err = end(self, reason);
     if (err == 0 && fsync(self->fd) != 0) {
-        err = refuse(self, "sync", reason, reason_bytes);
+        err = refuse(self, "sync", reason);
     }
     if (err == 0 && rename(self->part, self->path) != 0) {
-        err = refuse(self, "give its name to", reason, reason_bytes);
+        err = refuse(self, "give its name to", reason);
     }
     if (err != 0) {
         sl_tensor_writer_abandon(archive);
         return err;
     }
     (void)close(self->fd);
-    err = sync_directory(self, reason, reason_bytes);
+    err = sync_directory(self, reason);
     free_archive(archive);
     return err;
 }

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "core/reason.h"
 #include "tools/ckpt/tensor.h"
 
 struct sl_tensor_writer;
@@ -20,16 +21,16 @@ bool sl_tensor_writer_format_of(const char *path, enum sl_tensor_writer_format *
  * Errors: EXISTS (unless `replace`), TOO_LARGE, NO_MEMORY, IO; with a reason. */
 int sl_tensor_writer_create(const char *path, enum sl_tensor_writer_format format, bool replace,
                             struct sl_tensors *tensors, const json_t *metadata,
-                            struct sl_tensor_writer **out, char *reason, size_t reason_bytes);
+                            struct sl_tensor_writer **out, struct sl_reason *reason);
 
 /* Writes bytes [first, first + bytes) of the tensor, within it (asserted). The last write of a byte
  * counts; unwritten bytes are zero. After an error only abandon is allowed. Errors: IO, NO_MEMORY;
  * with a reason. */
 int sl_tensor_writer_write(struct sl_tensor_writer *archive, uint32_t tensor, uint64_t first,
-                           const void *from, size_t bytes, char *reason, size_t reason_bytes);
+                           const void *from, size_t bytes, struct sl_reason *reason);
 
 /* Gives the file its name, durably. Sets *archive to NULL, also on an error. Errors: IO. */
-int sl_tensor_writer_finish(struct sl_tensor_writer **archive, char *reason, size_t reason_bytes);
+int sl_tensor_writer_finish(struct sl_tensor_writer **archive, struct sl_reason *reason);
 
 /* Removes the file. Sets *archive to NULL, which is allowed as input. */
 void sl_tensor_writer_abandon(struct sl_tensor_writer **archive);

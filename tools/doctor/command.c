@@ -10,8 +10,7 @@
 #include "reactor/topology.h"
 #include "tools/doctor/doctor.h"
 
-#define REASON_BYTES 1024
-#define OWN_OPTIONS  2
+#define OWN_OPTIONS 2
 
 /* Index into the choices of --transport. */
 enum transport_choice { TRANSPORT_AUTO, TRANSPORT_FIRST };
@@ -31,7 +30,7 @@ static struct sl_endpoint numeric(const struct sl_endpoint *endpoint)
     struct sockaddr_storage address;
     socklen_t bytes;
     struct sl_endpoint out;
-    if (sl_endpoint_resolve(endpoint, false, &address, &bytes, NULL, 0) != 0 ||
+    if (sl_endpoint_resolve(endpoint, false, &address, &bytes, NULL) != 0 ||
         sl_endpoint_from_sockaddr(&address, &out) != 0) {
         return *endpoint;
     }
@@ -53,8 +52,7 @@ static void take_device(const struct sl_endpoint *endpoint, struct sources *sour
     struct sl_doctor_options *options = &sources->options;
     options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_DPDK);
     if (endpoint->device[0] != '\0' &&
-        sl_endpoint_device_parse(endpoint->device, true, &device, NULL, 0) == 0 &&
-        is_here(&device)) {
+        sl_endpoint_device_parse(endpoint->device, true, &device, NULL) == 0 && is_here(&device)) {
         sources->devices[options->dpdk_device_count++] = device;
     }
 }
@@ -98,8 +96,8 @@ static int take_devices(struct sources *sources)
         options->transports |= options->transports == 0 ? SL_DOCTOR_OF(SL_ENDPOINT_TCP) : 0;
         options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_DPDK);
         options->dpdk_device_count = 0;
-        while (sl_endpoint_device_next(&text, &sources->devices[options->dpdk_device_count], NULL,
-                                       0) == 1) {
+        while (sl_endpoint_device_next(&text, &sources->devices[options->dpdk_device_count],
+                                       NULL) == 1) {
             options->dpdk_device_count++;
         }
     }
@@ -107,7 +105,7 @@ static int take_devices(struct sources *sources)
     return 0;
 }
 
-static int read_map(struct sources *sources, char *reason)
+static int read_map(struct sources *sources, struct sl_reason *reason)
 {
     struct sl_endpoint_map map = {0};
     const char *path = sources->settings.flags.cluster.endpoint_map;
@@ -117,7 +115,7 @@ static int read_map(struct sources *sources, char *reason)
         }
         path = SL_ENDPOINT_MAP_DEFAULT;
     }
-    int err = sl_endpoint_map_read(path, &map, reason, REASON_BYTES);
+    int err = sl_endpoint_map_read(path, &map, reason);
     err = err != 0 ? err : take_map(&map, sources);
     sl_endpoint_map_fini(&map);
     return err;
@@ -142,7 +140,7 @@ static void choose_transports(struct sources *sources)
 }
 
 /* Fills the options from the settings. Errors: those of the endpoint map and devices. */
-static int fill_options(struct sources *sources, char *reason)
+static int fill_options(struct sources *sources, struct sl_reason *reason)
 {
     const struct sl_settings *settings = &sources->settings;
     struct sl_doctor_options *options = &sources->options;
@@ -151,7 +149,7 @@ static int fill_options(struct sources *sources, char *reason)
     choose_transports(sources);
     if (err == 0) {
         const bool is_asked = (options->transports & SL_DOCTOR_OF(SL_ENDPOINT_RDMA)) != 0;
-        err = sl_rdma_settings_check(&settings->rdma, is_asked, reason, REASON_BYTES);
+        err = sl_rdma_settings_check(&settings->rdma, is_asked, reason);
     }
     options->rdma_device = settings->rdma.device[0] == '\0' ? NULL : settings->rdma.device;
     options->has_rdma_gid_index = settings->rdma.has_gid_index;
@@ -165,7 +163,7 @@ static int fill_options(struct sources *sources, char *reason)
 }
 
 /* Parses the command line. Returns as sl_cli_parse. */
-static int parse(int argc, char **argv, struct sources *sources, char *reason)
+static int parse(int argc, char **argv, struct sources *sources, struct sl_reason *reason)
 {
     struct sl_cli_option options[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX] = {
         SL_CLI_OPTION(
@@ -187,10 +185,10 @@ static int parse(int argc, char **argv, struct sources *sources, char *reason)
                                               &sources->settings, options + OWN_OPTIONS),
         .given = given,
     };
-    const int result = sl_cli_parse(&cli, argc, argv, reason, REASON_BYTES);
-    return result != SL_CLI_RUN ? result
-                                : sl_settings_resolve(SL_PROGRAM_DOCTOR, &cli, &sources->settings,
-                                                      reason, REASON_BYTES);
+    const int result = sl_cli_parse(&cli, argc, argv, reason);
+    return result != SL_CLI_RUN
+               ? result
+               : sl_settings_resolve(SL_PROGRAM_DOCTOR, &cli, &sources->settings, reason);
 }
 
 static void free_sources(struct sources *sources)
@@ -202,14 +200,14 @@ static void free_sources(struct sources *sources)
 
 int sl_doctor_command(int argc, char **argv)
 {
-    char reason[REASON_BYTES] = "out of memory";
+    struct sl_reason reason = {.text = "out of memory"};
     struct sources sources = {0};
-    int result = parse(argc, argv, &sources, reason);
+    int result = parse(argc, argv, &sources, &reason);
     if (result == SL_CLI_EXIT_OK) {
         return EXIT_SUCCESS;
     }
-    if (result != SL_CLI_RUN || fill_options(&sources, reason) != 0) {
-        (void)fprintf(stderr, "starling-ps doctor: %s\n", reason);
+    if (result != SL_CLI_RUN || fill_options(&sources, &reason) != 0) {
+        (void)fprintf(stderr, "starling-ps doctor: %s\n", reason.text);
         free_sources(&sources);
         return SL_CLI_EXIT_USAGE;
     }

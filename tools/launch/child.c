@@ -85,15 +85,14 @@ static _Noreturn void become(const struct sl_child_options *options, const struc
     _exit(127);
 }
 
-static int fail(const char *what, const char *program, int system_errno, char *reason,
-                size_t reason_bytes)
+static int fail(const char *what, const char *program, int system_errno, struct sl_reason *reason)
 {
-    snprintf(reason, reason_bytes, "cannot %s %s: %s", what, program, strerror(system_errno));
+    sl_reason_set(reason, "cannot %s %s: %s", what, program, strerror(system_errno));
     return system_errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
 }
 
-int sl_child_start(const struct sl_child_options *options, struct sl_child *out, char *reason,
-                   size_t reason_bytes)
+int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
+                   struct sl_reason *reason)
 {
     const char *program = options->argv[0];
     struct ends pipes[PIPES];
@@ -108,7 +107,7 @@ int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
     if (pid < 0) {
         const int failure = errno;
         close_pipes(pipes);
-        return fail("start", program, failure, reason, reason_bytes);
+        return fail("start", program, failure, reason);
     }
     close_fd(&pipes[IN].read);
     close_fd(&pipes[OUT].write);
@@ -124,7 +123,7 @@ int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
         close_pipes(pipes);
         waitpid(pid, NULL, 0); /* it is about to exit */
         *out = (struct sl_child){.in = -1, .out = -1, .err = -1};
-        return fail("run", program, failure, reason, reason_bytes);
+        return fail("run", program, failure, reason);
     }
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "core/err.h"
+#include "core/reason.h"
 
 struct sl_child {
     pid_t pid; /* 0: not running */
@@ -25,7 +26,7 @@ struct sl_child_options {
 };
 
 /* Errors, with reason: NOT_FOUND (no such program), IO. */
-int sl_child_start(const struct sl_child_options *options, struct sl_child *out, char *reason,
-                   size_t reason_bytes);
+int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
+                   struct sl_reason *reason);
 
 #endif

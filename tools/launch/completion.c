@@ -31,17 +31,16 @@ static bool bind_any(int *fd, uint16_t port)
 }
 
 int sl_completion_listen(struct sl_completion *completion, uint16_t port, uint32_t worker_count,
-                         char *reason, size_t reason_bytes)
+                         struct sl_reason *reason)
 {
     completion->reported = calloc(worker_count, sizeof *completion->reported);
     if (completion->reported == NULL) {
-        snprintf(reason, reason_bytes, "out of memory");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     if (!bind_any(&completion->fd, port)) {
         const int failure = errno;
-        snprintf(reason, reason_bytes, "cannot listen at UDP port %u for the workers' ends: %s",
-                 port, strerror(failure));
+        sl_reason_set(reason, "cannot listen at UDP port %u for the workers' ends: %s", port,
+                      strerror(failure));
         return sl_err_from_errno(failure);
     }
     completion->worker_count = completion->workers_left = worker_count;
@@ -87,13 +86,13 @@ bool sl_completion_take(struct sl_completion *completion, uint32_t *worker, int 
 }
 
 /* Returns a datagram socket connected to the peer, or -1. */
-static int connect_to(const char *peer, char *reason, size_t reason_bytes)
+static int connect_to(const char *peer, struct sl_reason *reason)
 {
     struct sl_endpoint endpoint;
     struct sockaddr_storage address;
     socklen_t bytes;
-    if (sl_endpoint_parse(peer, &endpoint, reason, reason_bytes) != 0 ||
-        sl_endpoint_resolve(&endpoint, false, &address, &bytes, reason, reason_bytes) != 0) {
+    if (sl_endpoint_parse(peer, &endpoint, reason) != 0 ||
+        sl_endpoint_resolve(&endpoint, false, &address, &bytes, reason) != 0) {
         return -1;
     }
     int fd = socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -102,7 +101,7 @@ static int connect_to(const char *peer, char *reason, size_t reason_bytes)
         fd = -1;
     }
     if (fd < 0) {
-        snprintf(reason, reason_bytes, "%s", strerror(errno));
+        sl_reason_set(reason, "%s", strerror(errno));
     }
     return fd;
 }
@@ -130,16 +129,17 @@ static bool tell(int fd, const char *text)
 
 void sl_completion_send(const struct sl_completion *completion, int status)
 {
-    char text[128], reason[256];
+    struct sl_reason reason;
+    char text[128];
     snprintf(text, sizeof text, "starling-done %s %u %d", completion->token, completion->worker,
              status);
     for (uint32_t i = 0; i < completion->peers.count; i++) {
         const char *peer = completion->peers.items[i];
-        snprintf(reason, sizeof reason, "it does not answer");
-        const int fd = connect_to(peer, reason, sizeof reason);
+        sl_reason_set(&reason, "it does not answer");
+        const int fd = connect_to(peer, &reason);
         if (fd < 0 || !tell(fd, text)) {
             sl_log_warn("cannot tell the launcher of ps/%u at %s that worker/%u has ended: %s", i,
-                        peer, completion->worker, reason);
+                        peer, completion->worker, reason.text);
         }
         if (fd >= 0) {
             close(fd);

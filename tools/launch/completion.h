@@ -8,10 +8,10 @@
 #define SL_TOOLS_LAUNCH_COMPLETION_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/reason.h"
 #include "tools/launch/words.h"
 
 struct sl_completion {
@@ -31,7 +31,7 @@ struct sl_completion {
 
 /* Starts a ps's launcher. Errors, with reason: IN_USE, IO, NO_MEMORY. */
 int sl_completion_listen(struct sl_completion *completion, uint16_t port, uint32_t worker_count,
-                         char *reason, size_t reason_bytes);
+                         struct sl_reason *reason);
 
 /* Returns the next worker that has ended, each once; false: none now. */
 bool sl_completion_take(struct sl_completion *completion, uint32_t *worker, int *status);

@@ -65,27 +65,26 @@ static bool expand(const char *pattern, uint32_t task, uint32_t worker, char *te
 }
 
 static int append_one(const char *flag, const char *pattern, uint32_t task, uint32_t worker,
-                      struct sl_words *argv, char *reason, size_t reason_bytes)
+                      struct sl_words *argv, struct sl_reason *reason)
 {
-    char text[SL_LIMIT_ENDPOINT_BYTES], why[384];
+    struct sl_reason why;
+    char text[SL_LIMIT_ENDPOINT_BYTES];
     struct sl_endpoint_device device;
     if (!expand(pattern, task, worker, text, sizeof text)) {
-        (void)snprintf(reason, reason_bytes,
-                       "%s: \"%.120s\": in braces {task}, {task+N}, {worker} and {worker+N} are "
-                       "accepted, and %d bytes in all",
-                       flag, pattern, SL_LIMIT_ENDPOINT_BYTES - 1);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "%s: \"%.120s\": in braces {task}, {task+N}, {worker} and {worker+N} "
+                              "are accepted, and %d bytes in all",
+                              flag, pattern, SL_LIMIT_ENDPOINT_BYTES - 1);
     }
-    if (sl_endpoint_device_parse(text, false, &device, why, sizeof why) != 0) {
-        (void)snprintf(reason, reason_bytes, "%s: %s", flag, why);
-        return SL_ERR_INVALID;
+    if (sl_endpoint_device_parse(text, false, &device, &why) != 0) {
+        return sl_reason_fail(reason, SL_ERR_INVALID, "%s: %s", flag, why.text);
     }
     int err = sl_words_append(argv, "--dpdk-device");
     return err != 0 ? err : sl_words_append(argv, text);
 }
 
 int sl_device_append(const char *flag, const char *patterns, uint32_t task, uint32_t worker_count,
-                     struct sl_words *argv, char *reason, size_t reason_bytes)
+                     struct sl_words *argv, struct sl_reason *reason)
 {
     int err = 0;
     while (patterns != NULL && *patterns != '\0' && err == 0) {
@@ -96,7 +95,7 @@ int sl_device_append(const char *flag, const char *patterns, uint32_t task, uint
         }
         const uint32_t count = has_worker(pattern) ? worker_count : bytes > 0 ? 1 : 0;
         for (uint32_t worker = 0; err == 0 && worker < count; worker++) {
-            err = append_one(flag, pattern, task, worker, argv, reason, reason_bytes);
+            err = append_one(flag, pattern, task, worker, argv, reason);
         }
         free(pattern);
         patterns += bytes + (patterns[bytes] == ';');

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/reason.h"
 #include "tools/launch/words.h"
 
 /* Appends "--dpdk-device" and a device for each of the ';'-separated patterns (may be NULL). {task}
@@ -13,6 +14,6 @@
  * stands for worker_count devices, one per worker index: memif and cables connect one peer each.
  * Errors: INVALID, with a reason that starts with `flag`; NO_MEMORY. */
 int sl_device_append(const char *flag, const char *patterns, uint32_t task, uint32_t worker_count,
-                     struct sl_words *argv, char *reason, size_t reason_bytes);
+                     struct sl_words *argv, struct sl_reason *reason);
 
 #endif

@@ -39,7 +39,7 @@ static int hold_port(const char *address, uint16_t port)
     struct sockaddr_storage bound;
     socklen_t bytes;
     snprintf(endpoint.host, sizeof endpoint.host, "%s", address);
-    if (sl_endpoint_resolve(&endpoint, true, &bound, &bytes, NULL, 0) != 0) {
+    if (sl_endpoint_resolve(&endpoint, true, &bound, &bytes, NULL) != 0) {
         return -EADDRNOTAVAIL;
     }
     const int fd = socket(bound.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -86,16 +86,15 @@ static uint32_t hold_ports(const char *address, unsigned first, unsigned last, u
     return found;
 }
 
-int sl_local_free_ports(const char *address, uint32_t count, uint16_t *ports, char *reason,
-                        size_t reason_bytes)
+int sl_local_free_ports(const char *address, uint32_t count, uint16_t *ports,
+                        struct sl_reason *reason)
 {
     unsigned first, last;
     int failure;
     read_ephemeral(&first, &last);
     int *held = malloc(count * sizeof *held);
     if (held == NULL) {
-        snprintf(reason, reason_bytes, "out of memory");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     const uint32_t found = hold_ports(address, first, last, count, held, ports, &failure);
     for (uint32_t i = 0; i < found; i++) {
@@ -103,30 +102,30 @@ int sl_local_free_ports(const char *address, uint32_t count, uint16_t *ports, ch
     }
     free(held);
     if (failure != 0) {
-        snprintf(reason, reason_bytes, "cannot listen at %s: %s", address, strerror(failure));
+        sl_reason_set(reason, "cannot listen at %s: %s", address, strerror(failure));
         return sl_err_from_errno(failure);
     }
     if (found < count) {
-        snprintf(reason, reason_bytes,
-                 "only %u of %u ports are free on %s from %u to %u outside %u to %u "
-                 "(" EPHEMERAL_FILE ")",
-                 found, count, address, PORT_FIRST, PORT_LAST, first, last);
-        return SL_ERR_IN_USE;
+        return sl_reason_fail(
+            reason, SL_ERR_IN_USE,
+            "only %u of %u ports are free on %s from %u to %u outside %u to %u (" EPHEMERAL_FILE
+            ")",
+            found, count, address, PORT_FIRST, PORT_LAST, first, last);
     }
     return 0;
 }
 
 static int list_hosts(const struct sl_launch_options *options, struct sl_plan_hosts *hosts,
-                      char *reason, size_t reason_bytes)
+                      struct sl_reason *reason)
 {
     const bool ipv6 = strchr(options->bind, ':') != NULL;
     uint16_t *ports = calloc(options->ps_count, sizeof *ports);
     char host[64], item[80];
     snprintf(host, sizeof host, ipv6 ? "[%s]" : "%s", options->bind);
-    snprintf(reason, reason_bytes, "out of memory");
-    int err = ports == NULL ? SL_ERR_NO_MEMORY
-                            : sl_local_free_ports(options->bind, (uint32_t)options->ps_count, ports,
-                                                  reason, reason_bytes);
+    sl_reason_set(reason, "out of memory");
+    int err = ports == NULL
+                  ? SL_ERR_NO_MEMORY
+                  : sl_local_free_ports(options->bind, (uint32_t)options->ps_count, ports, reason);
     for (uint64_t i = 0; err == 0 && i < options->ps_count; i++) {
         snprintf(item, sizeof item, "%s:%u", host, ports[i]);
         err = sl_plan_hosts_append(hosts, item);
@@ -150,13 +149,13 @@ static void check_polling(const struct sl_launch_options *options)
     }
 }
 
-int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
-                  size_t reason_bytes)
+int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan,
+                  struct sl_reason *reason)
 {
     struct sl_plan_hosts hosts = {0};
     check_polling(options);
-    int err = list_hosts(options, &hosts, reason, reason_bytes);
-    err = err != 0 ? err : sl_plan_fill(plan, options, &hosts, reason, reason_bytes);
+    int err = list_hosts(options, &hosts, reason);
+    err = err != 0 ? err : sl_plan_fill(plan, options, &hosts, reason);
     free(hosts.ps);
     return err;
 }

@@ -2,16 +2,17 @@
 #ifndef SL_TOOLS_LAUNCH_LOCAL_H
 #define SL_TOOLS_LAUNCH_LOCAL_H
 
+#include "core/reason.h"
 #include "tools/launch/plan.h"
 
 /* Fills the plan. Errors, with reason: INVALID, NO_MEMORY, IN_USE (not enough free ports), IO (not
  * an address of this host). */
-int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
-                  size_t reason_bytes);
+int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan,
+                  struct sl_reason *reason);
 
 /* Finds `count` free ports of the address, outside of the kernel's range for outgoing connections,
  * so that none is taken before the ps binds it. Errors: as above. */
-int sl_local_free_ports(const char *address, uint32_t count, uint16_t *ports, char *reason,
-                        size_t reason_bytes);
+int sl_local_free_ports(const char *address, uint32_t count, uint16_t *ports,
+                        struct sl_reason *reason);
 
 #endif

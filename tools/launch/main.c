@@ -105,14 +105,14 @@ static const struct sl_cli_option table[] = {
 #define OWN_OPTIONS (sizeof table / sizeof table[0])
 
 /* Secrets and keys are read only if the job runs on this host: they must be here then. */
-static int check_security(char *reason, size_t reason_bytes)
+static int check_security(struct sl_reason *reason)
 {
     const struct sl_security_flags *flags = &options.settings.flags.security;
     if (options.host_list != NULL || options.slurm) {
-        return sl_security_check_flags(flags, reason, reason_bytes);
+        return sl_security_check_flags(flags, reason);
     }
     struct sl_security unused;
-    int err = sl_security_resolve(flags, &unused, reason, reason_bytes);
+    int err = sl_security_resolve(flags, &unused, reason);
     explicit_bzero(&unused, sizeof unused);
     return err;
 }
@@ -124,50 +124,49 @@ static bool is_set(const char *variable)
 }
 
 /* Checks the flags together. Errors: INVALID; those of the security files. */
-static int check(const struct sl_cli *cli, char *reason, size_t reason_bytes)
+static int check(const struct sl_cli *cli, struct sl_reason *reason)
 {
     const struct sl_settings *settings = &options.settings;
     int err = 0;
     if (options.slurm && options.host_list != NULL) {
-        snprintf(reason, reason_bytes, "--slurm contradicts --host-list: give one of them");
-        err = SL_ERR_INVALID;
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "--slurm contradicts --host-list: give one of them");
     } else if (strcmp(options.bind, "127.0.0.1") != 0 && strcmp(options.bind, "::1") != 0) {
-        snprintf(reason, reason_bytes, "--bind=%.80s: accepts 127.0.0.1 or ::1", options.bind);
-        err = SL_ERR_INVALID;
+        err = sl_reason_fail(reason, SL_ERR_INVALID, "--bind=%.80s: accepts 127.0.0.1 or ::1",
+                             options.bind);
     } else if (is_set("DMLC_ROLE") || is_set("DMLC_PS_ROOT_URI")) {
-        snprintf(reason, reason_bytes,
-                 "DMLC_ROLE or DMLC_PS_ROOT_URI is set: it describes a job with a scheduler, whose "
-                 "processes are started one by one; unset it for starling-launch");
-        err = SL_ERR_INVALID;
+        err = sl_reason_fail(
+            reason, SL_ERR_INVALID,
+            "DMLC_ROLE or DMLC_PS_ROOT_URI is set: it describes a job with a scheduler, whose "
+            "processes are started one by one; unset it for starling-launch");
     } else {
-        err = check_security(reason, reason_bytes);
+        err = check_security(reason);
     }
     if (err == 0) {
-        err = sl_settings_check_checkpoint_flags(cli, settings, false, reason, reason_bytes);
+        err = sl_settings_check_checkpoint_flags(cli, settings, false, reason);
     }
     if (err == 0 && options.ps_restarts > 0 && settings->replicas == 0 &&
         settings->checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
-        snprintf(reason, reason_bytes,
-                 "--restart-ps has no effect without --checkpoint-dir and --restore newest, or "
-                 "--replicas 1: a restarted server would start empty");
-        err = SL_ERR_INVALID;
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "--restart-ps has no effect without --checkpoint-dir and --restore "
+                             "newest, or --replicas 1: a restarted server would start empty");
     }
     return err;
 }
 
 /* Fills `completion` if this is one of several launchers. */
-static int plan_job(struct sl_plan *plan, struct sl_completion *completion, char *reason,
-                    size_t reason_bytes)
+static int plan_job(struct sl_plan *plan, struct sl_completion *completion,
+                    struct sl_reason *reason)
 {
     if (options.host_list != NULL) {
-        return sl_ssh_plan(&options, plan, reason, reason_bytes);
+        return sl_ssh_plan(&options, plan, reason);
     }
     if (options.slurm) {
-        return sl_slurm_plan(&options, plan, completion, reason, reason_bytes);
+        return sl_slurm_plan(&options, plan, completion, reason);
     }
     options.ps_count = options.ps_count == 0 ? 1 : options.ps_count;
     options.worker_count = options.worker_count == 0 ? 1 : options.worker_count;
-    return sl_local_plan(&options, plan, reason, reason_bytes);
+    return sl_local_plan(&options, plan, reason);
 }
 
 static uint32_t core_count(void)
@@ -177,7 +176,7 @@ static uint32_t core_count(void)
 }
 
 /* Parses the flags and checks them. Returns as sl_cli_parse. */
-static int parse(int argc, char **argv, char *reason, size_t reason_bytes)
+static int parse(int argc, char **argv, struct sl_reason *reason)
 {
     static struct sl_cli_option all[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
     static struct sl_cli_given given[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
@@ -194,23 +193,23 @@ static int parse(int argc, char **argv, char *reason, size_t reason_bytes)
         .option_count = (uint32_t)OWN_OPTIONS + shared,
         .given = given,
     };
-    int result = sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
+    int result = sl_cli_parse(&cli, argc, argv, reason);
     if (result == SL_CLI_RUN) {
-        result = check(&cli, reason, reason_bytes);
+        result = check(&cli, reason);
     }
-    return result != SL_CLI_RUN ? result : sl_plan_flags(&cli, &options, reason, reason_bytes);
+    return result != SL_CLI_RUN ? result : sl_plan_flags(&cli, &options, reason);
 }
 
 int main(int argc, char **argv)
 {
-    char reason[1024] = "out of memory";
+    struct sl_reason reason = {.text = "out of memory"};
     int own = 1;
     while (own < argc && strcmp(argv[own], "--") != 0) {
         own++;
     }
     options.worker_args = own < argc ? argv + own + 1 : argv + argc;
     sl_log_setup(SL_LOG_INFO, "launch");
-    int result = parse(own, argv, reason, sizeof reason);
+    int result = parse(own, argv, &reason);
     if (result == SL_CLI_EXIT_OK) {
         return 0;
     }
@@ -218,11 +217,11 @@ int main(int argc, char **argv)
     struct sl_completion completion = SL_COMPLETION_NONE;
     if (result == SL_CLI_RUN) {
         unsetenv("TF_CONFIG"); /* flags describe the cluster */
-        result = plan_job(&plan, &completion, reason, sizeof reason);
+        result = plan_job(&plan, &completion, &reason);
     }
     int status = SL_CLI_EXIT_USAGE;
     if (result != 0) {
-        fprintf(stderr, "starling-launch: %s\n", reason);
+        fprintf(stderr, "starling-launch: %s\n", reason.text);
     } else {
         status = sl_supervisor_run(&plan, &options, &completion);
         sl_completion_send(&completion, status);

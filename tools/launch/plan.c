@@ -90,12 +90,12 @@ static int append_flag(struct sl_words *words, const struct sl_cli_option *optio
 }
 
 /* The launcher must know the flags that it has too: it acts by them, and gives them to workers. */
-static int append_ps_args(struct sl_launch_options *options, char *reason, size_t reason_bytes)
+static int append_ps_args(struct sl_launch_options *options, struct sl_reason *reason)
 {
     struct sl_words words = {0};
     int err = sl_words_split(options->ps_args, &words);
     if (err == SL_ERR_INVALID) {
-        snprintf(reason, reason_bytes, "--ps-args=%.120s: a quote is not closed", options->ps_args);
+        sl_reason_set(reason, "--ps-args=%.120s: a quote is not closed", options->ps_args);
     }
     for (uint32_t i = 0; err == 0 && i < words.count; i++) {
         char *word = words.items[i];
@@ -103,9 +103,9 @@ static int append_ps_args(struct sl_launch_options *options, char *reason, size_
         snprintf(flag, sizeof flag, "%.*s", (int)strcspn(word, "="), word);
         if (strncmp(flag, "--", 2) == 0 &&
             (sl_settings_programs(flag + 2) & SL_PROGRAM_LAUNCH) != 0) {
-            snprintf(reason, reason_bytes,
-                     "--ps-args has %s: give it to starling-launch, which passes it on", flag);
-            err = SL_ERR_INVALID;
+            err = sl_reason_fail(reason, SL_ERR_INVALID,
+                                 "--ps-args has %s: give it to starling-launch, which passes it on",
+                                 flag);
         }
         err = err != 0 ? err : sl_words_append(&options->ps_flags, word);
     }
@@ -113,11 +113,11 @@ static int append_ps_args(struct sl_launch_options *options, char *reason, size_
     return err;
 }
 
-int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options, char *reason,
-                  size_t reason_bytes)
+int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,
+                  struct sl_reason *reason)
 {
     const struct sl_cli_option reactors = {.kind = SL_CLI_U32, .name = "reactors"};
-    snprintf(reason, reason_bytes, "out of memory");
+    sl_reason_set(reason, "out of memory");
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < cli->option_count; i++) {
         const struct sl_cli_option *option = &cli->options[i];
@@ -137,8 +137,7 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options, c
             err = append_flag(&options->worker_flags, passed, given->text);
         }
     }
-    return err != 0 || options->ps_args == NULL ? err
-                                                : append_ps_args(options, reason, reason_bytes);
+    return err != 0 || options->ps_args == NULL ? err : append_ps_args(options, reason);
 }
 
 /* Returns the program's path: in --bin-dir, else beside this executable, else the bare name for the
@@ -171,44 +170,43 @@ static int append_words(struct sl_words *argv, const struct sl_words *words)
 }
 
 static int append_devices(struct sl_plan_task *task, const struct sl_launch_options *options,
-                          const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+                          const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
     const bool is_ps = task->role == SL_CLUSTER_PS;
     return sl_device_append(is_ps ? "--ps-dpdk-device" : "--worker-dpdk-device",
                             is_ps ? options->ps_devices : options->worker_devices, task->index,
-                            hosts->worker_count, &task->argv, reason, reason_bytes);
+                            hosts->worker_count, &task->argv, reason);
 }
 
 static int check_security(const struct sl_launch_options *options,
-                          const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+                          const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
     if (options->settings.insecure || options->settings.flags.security.secret_file != NULL) {
         return 0;
     }
     struct sl_hosts ps = {0};
-    int err = sl_hosts_append_list(&ps, hosts->ps, "the servers", reason, reason_bytes);
+    int err = sl_hosts_append_list(&ps, hosts->ps, "the servers", reason);
     for (uint32_t i = 0; err == 0 && i < ps.count; i++) {
         char what[40];
         snprintf(what, sizeof what, "ps/%u: control", i);
-        err = sl_security_check_exposure(false, what, &ps.items[i], reason, reason_bytes);
+        err = sl_security_check_exposure(false, what, &ps.items[i], reason);
     }
     sl_hosts_fini(&ps);
     return err;
 }
 
 int sl_plan_check(const struct sl_launch_options *options, const struct sl_plan_hosts *hosts,
-                  char *reason, size_t reason_bytes)
+                  struct sl_reason *reason)
 {
     if (options->settings.replicas != 0 && hosts->ps_count < 2) {
-        snprintf(reason, reason_bytes,
-                 "--replicas 1 needs a second server for the backups: --ps 2 or more");
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--replicas 1 needs a second server for the backups: --ps 2 or more");
     }
-    return check_security(options, hosts, reason, reason_bytes);
+    return check_security(options, hosts, reason);
 }
 
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
-                    const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+                    const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
     const bool is_ps = task->role == SL_CLUSTER_PS;
     char workers[16], index[16];
@@ -224,14 +222,14 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
                                  is_ps ? "ps" : "worker",
                                  "--task-index",
                                  index};
-    snprintf(reason, reason_bytes, "out of memory");
+    sl_reason_set(reason, "out of memory");
     int err = program == NULL
                   ? SL_ERR_NO_MEMORY
                   : sl_words_append_all(&task->argv, words, sizeof words / sizeof words[0]);
     free(program);
     err = err != 0 ? err
                    : append_words(&task->argv, is_ps ? &options->ps_flags : &options->worker_flags);
-    err = err != 0 ? err : append_devices(task, options, hosts, reason, reason_bytes);
+    err = err != 0 ? err : append_devices(task, options, hosts, reason);
     for (char **argument = options->worker_args; !is_ps && err == 0 && *argument != NULL;
          argument++) {
         err = sl_words_append(&task->argv, *argument);
@@ -240,12 +238,12 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
 }
 
 int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
-                 const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+                 const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
-    int err = sl_plan_check(options, hosts, reason, reason_bytes);
+    int err = sl_plan_check(options, hosts, reason);
     err = err != 0 ? err : sl_plan_init(plan, hosts->ps_count, hosts->worker_count);
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
-        err = sl_plan_command(&plan->tasks[i], options, hosts, reason, reason_bytes);
+        err = sl_plan_command(&plan->tasks[i], options, hosts, reason);
     }
     return err;
 }

@@ -4,6 +4,7 @@
 #define SL_TOOLS_LAUNCH_PLAN_H
 
 #include "config/cluster.h"
+#include "core/reason.h"
 #include "tools/launch/options.h"
 #include "tools/launch/words.h"
 
@@ -46,23 +47,23 @@ int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const char *ps);
  * independent of how the host is reached. Errors, with reason: INVALID (DPDK devices),
  * NO_MEMORY. */
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
-                    const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
+                    const struct sl_plan_hosts *hosts, struct sl_reason *reason);
 
 /* Checks that a server reachable from other hosts has a secret, or --insecure, and that there is a
  * second server for backups. hosts->ps must be set. Errors, with reason: INVALID, and those of
  * config/hosts.h. */
 int sl_plan_check(const struct sl_launch_options *options, const struct sl_plan_hosts *hosts,
-                  char *reason, size_t reason_bytes);
+                  struct sl_reason *reason);
 
 /* Plans all processes, after sl_plan_check. Errors: those of the functions above. */
 int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
-                 const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
+                 const struct sl_plan_hosts *hosts, struct sl_reason *reason);
 
 /* Collects the flags for all servers and for all workers: given flags that they have too,
  * --ps-reactors and --worker-reactors, --ps-args. Errors, with reason: INVALID (--ps-args),
  * NO_MEMORY. */
-int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options, char *reason,
-                  size_t reason_bytes);
+int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,
+                  struct sl_reason *reason);
 
 /* Appends NAME=VALUE, for env(1), for each of the job's variables that is set: for processes that
  * do not inherit this environment. Errors: NO_MEMORY. */

@@ -12,6 +12,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/reason.h"
 
 void sl_launch_process_init(struct sl_launch_process *process, const struct sl_plan_task *task)
 {
@@ -73,7 +74,8 @@ static int open_log(const struct sl_launch_process *process, const char *log_dir
 static int start_child(struct sl_launch_process *process, int log, bool shown)
 {
     const struct sl_words *words = &process->task->argv;
-    char reason[512], name[SL_LAUNCH_PROCESS_NAME_BYTES];
+    struct sl_reason reason;
+    char name[SL_LAUNCH_PROCESS_NAME_BYTES];
     char **argv = calloc(words->count + 1, sizeof *argv);
     if (argv == NULL) {
         sl_log_error("%s: out of memory", sl_launch_process_name(process, name));
@@ -84,10 +86,10 @@ static int start_child(struct sl_launch_process *process, int log, bool shown)
                                              .log_fd = log,
                                              .show_out = shown,
                                              .hold_in = process->task->stop == SL_PLAN_STOP_STDIN};
-    const int err = sl_child_start(&options, &process->child, reason, sizeof reason);
+    const int err = sl_child_start(&options, &process->child, &reason);
     free(argv);
     if (err != 0) {
-        sl_log_error("%s: %s", sl_launch_process_name(process, name), reason);
+        sl_log_error("%s: %s", sl_launch_process_name(process, name), reason.text);
     }
     return err;
 }

@@ -22,16 +22,15 @@ struct slurm {
     uint32_t ps_count, worker_count;
     unsigned port;                    /* of ps 0 */
     uint32_t ps_node_of[SL_LIMIT_PS]; /* index into nodes */
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 static int refuse(const struct slurm *slurm, int err, const char *name, const char *accepted)
 {
     const char *value = getenv(name);
-    snprintf(slurm->reason, slurm->reason_bytes, "--slurm: %s%s%.80s: %s", name,
-             value != NULL ? "=" : " is not set", value != NULL ? value : "", accepted);
-    return err;
+    return sl_reason_fail(slurm->reason, err, "--slurm: %s%s%.80s: %s", name,
+                          value != NULL ? "=" : " is not set", value != NULL ? value : "",
+                          accepted);
 }
 
 static int read_number(const struct slurm *slurm, const char *name, uint32_t most, uint32_t *out)
@@ -83,9 +82,9 @@ static int choose_port(struct slurm *slurm)
                       ? (unsigned)slurm->options->port_base
                       : PORTS_FIRST + slurm->job % (PORTS_COUNT / needed) * needed;
     if (slurm->port + needed - 1 > UINT16_MAX) {
-        snprintf(slurm->reason, slurm->reason_bytes,
-                 "--port-base=%u: the job needs %u ports, beyond 65535", slurm->port, needed);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(slurm->reason, SL_ERR_INVALID,
+                              "--port-base=%u: the job needs %u ports, beyond 65535", slurm->port,
+                              needed);
     }
     return 0;
 }
@@ -98,20 +97,18 @@ static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
                              : tasks > ps                      ? tasks - ps
                                                                : 1;
     if (exactly && ps + workers != tasks) {
-        snprintf(slurm->reason, slurm->reason_bytes,
-                 "--slurm: srun started %u tasks, but %llu server%s and %llu worker%s need %llu",
-                 tasks, (unsigned long long)ps, sl_log_plural(ps), (unsigned long long)workers,
-                 sl_log_plural(workers), (unsigned long long)(ps + workers));
-        return SL_ERR_INVALID;
+        return sl_reason_fail(
+            slurm->reason, SL_ERR_INVALID,
+            "--slurm: srun started %u tasks, but %llu server%s and %llu worker%s need %llu", tasks,
+            (unsigned long long)ps, sl_log_plural(ps), (unsigned long long)workers,
+            sl_log_plural(workers), (unsigned long long)(ps + workers));
     }
     if (workers > SL_LIMIT_WORKERS) {
-        snprintf(
-            slurm->reason, slurm->reason_bytes,
-            "--slurm: %u tasks leave %llu workers beside %llu server%s; at most %d are possible: "
-            "give --workers or --ps",
-            tasks, (unsigned long long)workers, (unsigned long long)ps, sl_log_plural(ps),
-            SL_LIMIT_WORKERS);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(slurm->reason, SL_ERR_INVALID,
+                              "--slurm: %u tasks leave %llu workers beside %llu server%s; at most "
+                              "%d are possible: give --workers or --ps",
+                              tasks, (unsigned long long)workers, (unsigned long long)ps,
+                              sl_log_plural(ps), SL_LIMIT_WORKERS);
     }
     slurm->ps_count = (uint32_t)ps;
     slurm->worker_count = (uint32_t)workers;
@@ -170,7 +167,7 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
     struct sl_plan_hosts hosts = {0};
     err = list_hosts(slurm, &hosts);
     if (err == 0) {
-        err = sl_plan_fill(plan, slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+        err = sl_plan_fill(plan, slurm->options, &hosts, slurm->reason);
     }
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
         err = wrap_srun(&plan->tasks[i], slurm->nodes.items[i % slurm->nodes.count]);
@@ -244,7 +241,7 @@ static int plan_completion(struct slurm *slurm, const struct sl_plan_task *task,
     snprintf(completion->token, sizeof completion->token, "%u.%u", slurm->job, step);
     if (task->role == SL_CLUSTER_PS) {
         return sl_completion_listen(completion, (uint16_t)(first + task->index),
-                                    slurm->worker_count, slurm->reason, slurm->reason_bytes);
+                                    slurm->worker_count, slurm->reason);
     }
     char peer[320];
     int err = 0;
@@ -270,10 +267,10 @@ static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
     struct sl_plan_hosts hosts = {0};
     err = list_hosts(slurm, &hosts);
     if (err == 0) {
-        err = sl_plan_check(slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+        err = sl_plan_check(slurm->options, &hosts, slurm->reason);
     }
     if (err == 0) {
-        err = sl_plan_command(task, slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+        err = sl_plan_command(task, slurm->options, &hosts, slurm->reason);
     }
     free(hosts.ps);
     return err;
@@ -295,10 +292,10 @@ static int plan_inside(struct slurm *slurm, uint32_t tasks, struct sl_plan *plan
 }
 
 int sl_slurm_plan(const struct sl_launch_options *options, struct sl_plan *plan,
-                  struct sl_completion *completion, char *reason, size_t reason_bytes)
+                  struct sl_completion *completion, struct sl_reason *reason)
 {
-    struct slurm slurm = {.options = options, .reason = reason, .reason_bytes = reason_bytes};
-    snprintf(reason, reason_bytes, "out of memory");
+    struct slurm slurm = {.options = options, .reason = reason};
+    sl_reason_set(reason, "out of memory");
     /* salloc's shell and the batch script are not steps, or steps of one task. */
     uint32_t tasks = 0;
     const bool is_step = getenv("SLURM_STEP_ID") != NULL;

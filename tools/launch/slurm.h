@@ -4,12 +4,13 @@
 #ifndef SL_TOOLS_LAUNCH_SLURM_H
 #define SL_TOOLS_LAUNCH_SLURM_H
 
+#include "core/reason.h"
 #include "tools/launch/completion.h"
 #include "tools/launch/plan.h"
 
 /* Fills the plan, and the completion if srun started several launchers. Errors, with reason:
  * NOT_FOUND (no allocation, no scontrol), INVALID, IO, NO_MEMORY. */
 int sl_slurm_plan(const struct sl_launch_options *options, struct sl_plan *plan,
-                  struct sl_completion *completion, char *reason, size_t reason_bytes);
+                  struct sl_completion *completion, struct sl_reason *reason);
 
 #endif

@@ -28,16 +28,14 @@ struct host_list {
     const char *path;
     uint32_t line;
     struct sl_words targets[2];
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason *reason;
 };
 
 static int refuse(const struct host_list *list, const char *text, const char *why)
 {
-    snprintf(list->reason, list->reason_bytes,
-             "%s:%u: \"%.80s\": %s; expected [user@]host[:slots] ps|worker", list->path, list->line,
-             text, why);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(list->reason, SL_ERR_INVALID,
+                          "%s:%u: \"%.80s\": %s; expected [user@]host[:slots] ps|worker",
+                          list->path, list->line, text, why);
 }
 
 /* Writes the host part of "user@host" for an endpoint, with brackets for IPv6. */
@@ -65,7 +63,7 @@ static bool is_target(const char *target)
     }
     host_of(target, host, sizeof host);
     snprintf(with_port, sizeof with_port, "%s:0", host);
-    return host[0] != '-' && sl_endpoint_parse(with_port, &endpoint, NULL, 0) == 0;
+    return host[0] != '-' && sl_endpoint_parse(with_port, &endpoint, NULL) == 0;
 }
 
 /* Removes ":slots" and the brackets of IPv6. False: slots is not a number, or a bracket is
@@ -134,8 +132,7 @@ static int read_list(struct host_list *list)
     char line[512];
     FILE *file = fopen(list->path, "re");
     if (file == NULL) {
-        snprintf(list->reason, list->reason_bytes, "--host-list=%s: %s", list->path,
-                 strerror(errno));
+        sl_reason_set(list->reason, "--host-list=%s: %s", list->path, strerror(errno));
         return errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
     }
     int err = 0;
@@ -149,8 +146,7 @@ static int read_list(struct host_list *list)
         }
     }
     if (err == 0 && ferror(file)) {
-        snprintf(list->reason, list->reason_bytes, "--host-list=%s: cannot read it", list->path);
-        err = SL_ERR_IO;
+        err = sl_reason_fail(list->reason, SL_ERR_IO, "--host-list=%s: cannot read it", list->path);
     }
     fclose(file);
     return err;
@@ -162,38 +158,33 @@ static int check_counts(const struct sl_launch_options *options, const struct ho
     const uint32_t ps = list->targets[SL_CLUSTER_PS].count;
     const uint32_t workers = list->targets[SL_CLUSTER_WORKER].count;
     if (ps == 0 || workers == 0) {
-        snprintf(
-            list->reason, list->reason_bytes,
+        return sl_reason_fail(
+            list->reason, SL_ERR_INVALID,
             "--host-list=%s: it names %u server%s and %u worker%s; at least one of each is needed",
             list->path, ps, sl_log_plural(ps), workers, sl_log_plural(workers));
-        return SL_ERR_INVALID;
     }
     if ((options->ps_count != 0 && options->ps_count != ps) ||
         (options->worker_count != 0 && options->worker_count != workers)) {
-        snprintf(list->reason, list->reason_bytes,
-                 "--host-list=%s names %u server%s and %u worker%s, but --ps or --workers says "
-                 "otherwise; "
-                 "leave them out",
-                 list->path, ps, sl_log_plural(ps), workers, sl_log_plural(workers));
-        return SL_ERR_INVALID;
+        return sl_reason_fail(list->reason, SL_ERR_INVALID,
+                              "--host-list=%s names %u server%s and %u worker%s, but --ps or "
+                              "--workers says otherwise; leave them out",
+                              list->path, ps, sl_log_plural(ps), workers, sl_log_plural(workers));
     }
     if (first_port(options) + ps - 1 > UINT16_MAX) {
-        snprintf(list->reason, list->reason_bytes,
-                 "--port-base=%u: %u server%s would need ports beyond 65535", first_port(options),
-                 ps, sl_log_plural(ps));
-        return SL_ERR_INVALID;
+        return sl_reason_fail(list->reason, SL_ERR_INVALID,
+                              "--port-base=%u: %u server%s would need ports beyond 65535",
+                              first_port(options), ps, sl_log_plural(ps));
     }
     return 0;
 }
 
-static int check_ssh(const char *ssh, char *reason, size_t reason_bytes)
+static int check_ssh(const char *ssh, struct sl_reason *reason)
 {
     struct sl_words words = {0};
     int err = sl_words_split(ssh, &words);
     if (err == SL_ERR_INVALID || (err == 0 && words.count == 0)) {
-        snprintf(reason, reason_bytes, "--ssh=%.120s: %s", ssh,
-                 err != 0 ? "a quote is not closed" : "accepts a command");
-        err = SL_ERR_INVALID;
+        err = sl_reason_fail(reason, SL_ERR_INVALID, "--ssh=%.120s: %s", ssh,
+                             err != 0 ? "a quote is not closed" : "accepts a command");
     }
     sl_words_fini(&words);
     return err;
@@ -256,13 +247,13 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
     struct sl_plan_hosts hosts = {0};
     char *directory = getcwd(NULL, 0);
     if (directory == NULL) {
-        snprintf(list->reason, list->reason_bytes,
-                 "the working directory has no path that the other machines could enter: %s",
-                 strerror(errno));
+        sl_reason_set(list->reason,
+                      "the working directory has no path that the other machines could enter: %s",
+                      strerror(errno));
         return errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_NOT_FOUND;
     }
     int err = list_hosts(options, list, &hosts);
-    err = err != 0 ? err : sl_plan_fill(plan, options, &hosts, list->reason, list->reason_bytes);
+    err = err != 0 ? err : sl_plan_fill(plan, options, &hosts, list->reason);
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
         struct sl_plan_task *task = &plan->tasks[i];
         err = wrap(options, directory, list->targets[task->role].items[task->index], task);
@@ -272,13 +263,12 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
     return err;
 }
 
-int sl_ssh_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
-                size_t reason_bytes)
+int sl_ssh_plan(const struct sl_launch_options *options, struct sl_plan *plan,
+                struct sl_reason *reason)
 {
-    struct host_list list = {
-        .path = options->host_list, .reason = reason, .reason_bytes = reason_bytes};
-    snprintf(reason, reason_bytes, "out of memory");
-    int err = check_ssh(options->ssh, reason, reason_bytes);
+    struct host_list list = {.path = options->host_list, .reason = reason};
+    sl_reason_set(reason, "out of memory");
+    int err = check_ssh(options->ssh, reason);
     err = err != 0 ? err : read_list(&list);
     err = err != 0 ? err : check_counts(options, &list);
     err = err != 0 ? err : fill(options, &list, plan);

@@ -3,6 +3,7 @@
 #ifndef SL_TOOLS_LAUNCH_SSH_H
 #define SL_TOOLS_LAUNCH_SSH_H
 
+#include "core/reason.h"
 #include "tools/launch/plan.h"
 
 #define SL_SSH_COMMAND   "ssh -o BatchMode=yes" /* default of --ssh */
@@ -10,7 +11,7 @@
 
 /* Fills the plan. ps i listens on the base port + i. Errors, with reason ("FILE:LINE: ..."):
  * NOT_FOUND, INVALID, TOO_LARGE, IO, NO_MEMORY. */
-int sl_ssh_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
-                size_t reason_bytes);
+int sl_ssh_plan(const struct sl_launch_options *options, struct sl_plan *plan,
+                struct sl_reason *reason);
 
 #endif

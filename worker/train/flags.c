@@ -245,7 +245,7 @@ static bool has_bit(uint32_t bits, int bit)
     return (bits >> bit & 1) != 0;
 }
 
-static int refuse_setting(const struct setting *setting, char *reason, size_t reason_bytes)
+static int refuse_setting(const struct setting *setting, struct sl_reason *reason)
 {
     const bool by_optimizer = setting->optimizers != 0;
     const int count =
@@ -258,15 +258,15 @@ static int refuse_setting(const struct setting *setting, char *reason, size_t re
                            by_optimizer ? OPTIMIZER_NAMES[i] : MODELS[i]->name);
         }
     }
-    (void)snprintf(reason, reason_bytes, "--%s has no effect with --%s %s: it is a setting of %s",
-                   setting->flag, by_optimizer ? "optimizer" : "model",
-                   by_optimizer ? OPTIMIZER_NAMES[raw.optimizer] : MODELS[raw.model]->name, owners);
-    return SL_ERR_INVALID;
+    return sl_reason_fail(
+        reason, SL_ERR_INVALID, "--%s has no effect with --%s %s: it is a setting of %s",
+        setting->flag, by_optimizer ? "optimizer" : "model",
+        by_optimizer ? OPTIMIZER_NAMES[raw.optimizer] : MODELS[raw.model]->name, owners);
 }
 
 /* Fills *spec with the optimizer's defaults and the given settings; refuses settings without
  * effect. */
-static int take_settings(struct sl_optimizer_spec *spec, char *reason, size_t reason_bytes)
+static int take_settings(struct sl_optimizer_spec *spec, struct sl_reason *reason)
 {
     const enum sl_optimizer_kind kind = (enum sl_optimizer_kind)raw.optimizer;
     *spec = sl_optimizer_defaults(kind);
@@ -277,7 +277,7 @@ static int take_settings(struct sl_optimizer_spec *spec, char *reason, size_t re
             continue;
         }
         if (!has_bit(setting->optimizers, raw.optimizer) && !has_bit(setting->models, raw.model)) {
-            return refuse_setting(setting, reason, reason_bytes);
+            return refuse_setting(setting, reason);
         }
         if (setting->optimizers != 0) {
             memcpy((char *)spec + setting->offset, (char *)&raw.spec + setting->offset,
@@ -287,8 +287,8 @@ static int take_settings(struct sl_optimizer_spec *spec, char *reason, size_t re
     return 0;
 }
 
-static int parse_consistency(const char *text, struct sl_consistency_spec *out, char *reason,
-                             size_t reason_bytes)
+static int parse_consistency(const char *text, struct sl_consistency_spec *out,
+                             struct sl_reason *reason)
 {
     uint32_t staleness = raw.staleness;
     const bool is_ssp = strcmp(text, "ssp") == 0;
@@ -296,17 +296,16 @@ static int parse_consistency(const char *text, struct sl_consistency_spec *out, 
                             sl_number_parse_u32(text + 4, 0, STALENESS_MAX, &staleness);
     const bool is_asp = strcmp(text, "asp") == 0;
     if (!is_ssp && !has_suffix && !is_asp && strcmp(text, "bsp") != 0) {
-        (void)snprintf(reason, reason_bytes,
-                       "--consistency %s: accepts asp, bsp, ssp or ssp:N with N from 0 to %d", text,
-                       STALENESS_MAX);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(
+            reason, SL_ERR_INVALID,
+            "--consistency %s: accepts asp, bsp, ssp or ssp:N with N from 0 to %d", text,
+            STALENESS_MAX);
     }
     if (!is_ssp && is_given("staleness")) {
-        (void)snprintf(reason, reason_bytes,
-                       "--staleness has no effect with --consistency %s: it is the N of "
-                       "--consistency ssp",
-                       text);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(
+            reason, SL_ERR_INVALID,
+            "--staleness has no effect with --consistency %s: it is the N of --consistency ssp",
+            text);
     }
     *out = (struct sl_consistency_spec){
         .mode = is_ssp || has_suffix ? SL_CONSISTENCY_SSP
@@ -317,7 +316,7 @@ static int parse_consistency(const char *text, struct sl_consistency_spec *out, 
     return 0;
 }
 
-static int finish(const struct sl_cli *cli, char *reason, size_t reason_bytes)
+static int finish(const struct sl_cli *cli, struct sl_reason *reason)
 {
     values.format = FORMATS[raw.format];
     values.training.model = MODELS[raw.model];
@@ -326,15 +325,12 @@ static int finish(const struct sl_cli *cli, char *reason, size_t reason_bytes)
     values.training.step_timeout_ms = (uint32_t)(raw.step_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.start_timeout_ms = (uint32_t)(raw.start_timeout_ns / SL_CLOCK_NS_PER_MS);
     values.training.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
-    int err =
-        parse_consistency(raw.consistency, &values.training.consistency, reason, reason_bytes);
-    err = err != 0 ? err : take_settings(&values.training.optimizer, reason, reason_bytes);
-    return err != 0 ? err
-                    : sl_settings_resolve(SL_PROGRAM_WORKER, cli, &values.settings, reason,
-                                          reason_bytes);
+    int err = parse_consistency(raw.consistency, &values.training.consistency, reason);
+    err = err != 0 ? err : take_settings(&values.training.optimizer, reason);
+    return err != 0 ? err : sl_settings_resolve(SL_PROGRAM_WORKER, cli, &values.settings, reason);
 }
 
-int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, size_t reason_bytes)
+int sl_flags_parse(int argc, char **argv, struct sl_flags *out, struct sl_reason *reason)
 {
     struct sl_cli_option options[OWN_OPTIONS + SL_SETTINGS_OPTIONS_MAX];
     /* --help shows the settings of the default optimizer. */
@@ -355,9 +351,9 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
         .option_count = (uint32_t)OWN_OPTIONS + shared,
         .given = given,
     };
-    int result = sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
+    int result = sl_cli_parse(&cli, argc, argv, reason);
     if (result == SL_CLI_RUN) {
-        result = finish(&cli, reason, reason_bytes);
+        result = finish(&cli, reason);
     }
     *out = values;
     explicit_bzero(&values, sizeof values); /* it has the secret */

@@ -4,6 +4,7 @@
 #define SL_WORKER_TRAIN_FLAGS_H
 
 #include "config/settings.h"
+#include "core/reason.h"
 #include "worker/train/reader.h"
 #include "worker/train/trainer.h"
 
@@ -22,7 +23,7 @@ struct sl_flags {
 };
 
 /* Reads flags and environment. Returns as sl_cli_parse. *out needs fini after an error too. */
-int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, size_t reason_bytes);
+int sl_flags_parse(int argc, char **argv, struct sl_flags *out, struct sl_reason *reason);
 void sl_flags_fini(struct sl_flags *flags);
 
 #endif

@@ -205,7 +205,7 @@ static int generate(const struct options *options)
     return err;
 }
 
-static int parse(int argc, char **argv, struct options *out, char *reason, size_t reason_bytes)
+static int parse(int argc, char **argv, struct options *out, struct sl_reason *reason)
 {
     *out = (struct options){.rows = 400000,
                             .test_rows = 50000,
@@ -243,24 +243,24 @@ static int parse(int argc, char **argv, struct options *out, char *reason, size_
         .options = options,
         .option_count = sizeof options / sizeof options[0],
     };
-    return sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
+    return sl_cli_parse(&cli, argc, argv, reason);
 }
 
 int sl_generate_run(int argc, char **argv)
 {
     struct options options;
-    char reason[512];
+    struct sl_reason reason;
     sl_log_setup(SL_LOG_INFO, "generate");
-    int result = parse(argc, argv, &options, reason, sizeof reason);
+    int result = parse(argc, argv, &options, &reason);
     if (result == SL_CLI_EXIT_OK) {
         return 0;
     }
     if (result == SL_CLI_RUN && options.folder == NULL) {
-        (void)snprintf(reason, sizeof reason, "--out is missing: name the folder to write to");
+        sl_reason_set(&reason, "--out is missing: name the folder to write to");
         result = SL_ERR_INVALID;
     }
     if (result != SL_CLI_RUN) {
-        (void)fprintf(stderr, "starling-worker generate: %s\n", reason);
+        (void)fprintf(stderr, "starling-worker generate: %s\n", reason.text);
         return 2;
     }
     return generate(&options) == 0 ? 0 : 1;

@@ -100,7 +100,7 @@ static bool asks_for_rdma(const struct job *job)
 }
 
 /* A server that is reachable over DPDK only needs a device of this worker. */
-static int check_dpdk(const struct job *job, char *reason, size_t reason_bytes)
+static int check_dpdk(const struct job *job, struct sl_reason *reason)
 {
     const struct sl_endpoint *only = find_only(job, SL_ENDPOINT_DPDK);
     const char *missing = sl_builtin_missing(SL_ENDPOINT_DPDK);
@@ -109,23 +109,22 @@ static int check_dpdk(const struct job *job, char *reason, size_t reason_bytes)
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(only, text, sizeof text);
-    (void)snprintf(reason, reason_bytes, "data endpoint %s: %s", text,
-                   missing != NULL ? missing
-                                   : "this worker needs a device to get there: --dpdk-device "
-                                     "DEVICE?addr=A, or STARLING_DPDK_DEVICE");
+    sl_reason_set(reason, "data endpoint %s: %s", text,
+                  missing != NULL ? missing
+                                  : "this worker needs a device to get there: --dpdk-device "
+                                    "DEVICE?addr=A, or STARLING_DPDK_DEVICE");
     return missing != NULL ? SL_ERR_UNSUPPORTED : SL_ERR_INVALID;
 }
 
-static int check_settings(const struct job *job, char *reason, size_t reason_bytes)
+static int check_settings(const struct job *job, struct sl_reason *reason)
 {
     const struct sl_settings *settings = &job->flags.settings;
-    int err = sl_rdma_settings_check(&settings->rdma, asks_for_rdma(job), reason, reason_bytes);
-    err = err != 0 ? err : check_dpdk(job, reason, reason_bytes);
+    int err = sl_rdma_settings_check(&settings->rdma, asks_for_rdma(job), reason);
+    err = err != 0 ? err : check_dpdk(job, reason);
     if (err == 0 && settings->cluster.worker_count == 0) {
-        (void)snprintf(reason, reason_bytes,
-                       "the number of workers is unknown: give --num-workers (or --worker-hosts), "
-                       "TF_CONFIG or DMLC_NUM_WORKER");
-        err = SL_ERR_INVALID;
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "the number of workers is unknown: give --num-workers (or "
+                             "--worker-hosts), TF_CONFIG or DMLC_NUM_WORKER");
     }
     return err;
 }
@@ -134,7 +133,7 @@ static int check_settings(const struct job *job, char *reason, size_t reason_byt
  * as in sl_reader_options. Data without a row is an error: the job would succeed without any
  * training. */
 static int read_first_row(const struct sl_flags *flags, uint32_t features_max,
-                          uint32_t *feature_count, char *reason, size_t reason_bytes)
+                          uint32_t *feature_count, struct sl_reason *reason)
 {
     const struct sl_reader_options options = {.format = flags->format,
                                               .paths = flags->data.items,
@@ -142,17 +141,17 @@ static int read_first_row(const struct sl_flags *flags, uint32_t features_max,
                                               .share_count = 1,
                                               .features_max = features_max};
     struct sl_reader *reader;
-    int err = sl_reader_open(&options, &reader, reason, reason_bytes);
+    int err = sl_reader_open(&options, &reader, reason);
     if (err != 0) {
         return err;
     }
     const struct sl_reader_row *row;
     int got = sl_reader_next(reader, &row);
     if (got < 0) {
-        (void)snprintf(reason, reason_bytes, "%s", sl_reader_reason(reader));
+        sl_reason_set(reason, "%s", sl_reader_reason(reader));
     } else if (got == 0) {
-        (void)snprintf(reason, reason_bytes, "--data %s%s: there is no row to train on",
-                       flags->data.items[0], flags->data.count > 1 ? " and the other files" : "");
+        sl_reason_set(reason, "--data %s%s: there is no row to train on", flags->data.items[0],
+                      flags->data.count > 1 ? " and the other files" : "");
         got = SL_ERR_INVALID;
     } else {
         *feature_count = row->feature_count > 0 ? row->feature_count : 1;
@@ -169,12 +168,12 @@ static void set_index(struct job *job, uint32_t index)
     job->options.quiet = job->flags.training.quiet || (index > 0 && isatty(STDERR_FILENO) == 1);
 }
 
-static int read_options(struct job *job, char *reason, size_t reason_bytes)
+static int read_options(struct job *job, struct sl_reason *reason)
 {
     const struct sl_flags *flags = &job->flags;
     if (flags->data.count == 0) {
-        (void)snprintf(reason, reason_bytes, "--data is missing: name the files to train on");
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--data is missing: name the files to train on");
     }
     job->options = flags->training;
     job->options.worker_count = job->flags.settings.cluster.worker_count;
@@ -182,12 +181,12 @@ static int read_options(struct job *job, char *reason, size_t reason_bytes)
     job->options.waiting = &waiting;
     job->options.clock = sl_clock_system();
     set_index(job, job->flags.settings.cluster.task_index);
-    return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason, reason_bytes);
+    return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason);
 }
 
 /* The evaluating worker opens the test data later. Worker 0, the most likely one, checks it now. */
-static int check_test_data(struct job *job, const struct sl_reader_options *like, char *reason,
-                           size_t reason_bytes)
+static int check_test_data(struct job *job, const struct sl_reader_options *like,
+                           struct sl_reason *reason)
 {
     job->test = *like;
     job->test.paths = &job->flags.test;
@@ -198,13 +197,13 @@ static int check_test_data(struct job *job, const struct sl_reader_options *like
     struct sl_reader *reader = NULL;
     int err = job->flags.settings.cluster.task_index != 0
                   ? 0
-                  : sl_reader_open(&job->test, &reader, reason, reason_bytes);
+                  : sl_reader_open(&job->test, &reader, reason);
     sl_reader_close(&reader);
     return err;
 }
 
 /* Runs before any wait for the cluster, so that a misspelt file name fails at once. */
-static int open_data(struct job *job, char *reason, size_t reason_bytes)
+static int open_data(struct job *job, struct sl_reason *reason)
 {
     const struct sl_flags *flags = &job->flags;
     struct sl_model_shape *shape = &job->options.shape;
@@ -213,8 +212,7 @@ static int open_data(struct job *job, char *reason, size_t reason_bytes)
         shape->fields = flags->format->field_count;
     }
     const bool counts = shape->fields == 0 && flags->training.model == &sl_model_deepfm;
-    int err = read_first_row(flags, counts ? SL_MODEL_FIELDS_MAX : 0, &first_row_features, reason,
-                             reason_bytes);
+    int err = read_first_row(flags, counts ? SL_MODEL_FIELDS_MAX : 0, &first_row_features, reason);
     if (err != 0) {
         return err;
     }
@@ -232,9 +230,9 @@ static int open_data(struct job *job, char *reason, size_t reason_bytes)
         /* The tower has no inputs for more features. */
         .features_max = flags->training.model == &sl_model_deepfm ? shape->fields : 0,
     };
-    err = sl_reader_open(&options, &job->train, reason, reason_bytes);
+    err = sl_reader_open(&options, &job->train, reason);
     if (err == 0 && flags->test != NULL) {
-        err = check_test_data(job, &options, reason, reason_bytes);
+        err = check_test_data(job, &options, reason);
     }
     return err;
 }
@@ -314,7 +312,7 @@ static int connect_cluster(struct job *job)
 static int take_task(struct job *job)
 {
     char name[32];
-    char reason[1024];
+    struct sl_reason reason;
     if (!job->flags.settings.cluster.any_task) {
         return 0;
     }
@@ -322,9 +320,9 @@ static int take_task(struct job *job)
     (void)snprintf(name, sizeof name, "worker/%u", job->flags.settings.cluster.task_index);
     sl_log_rename(name);
     sl_reader_close(&job->train);
-    int err = open_data(job, reason, sizeof reason);
+    int err = open_data(job, &reason);
     if (err != 0) {
-        sl_log_error("%s", reason);
+        sl_log_error("%s", reason.text);
     }
     return err;
 }
@@ -335,15 +333,15 @@ static int write_report(const struct job *job)
     if (job->flags.report == NULL) {
         return 0;
     }
-    char reason[512];
+    struct sl_reason reason;
     char *path = sl_train_report_path(job->flags.report, job->options.worker_index);
     if (path == NULL) {
         sl_log_error("--report: no memory");
         return SL_ERR_NO_MEMORY;
     }
-    int err = sl_train_report_write(&job->report, path, reason, sizeof reason);
+    int err = sl_train_report_write(&job->report, path, &reason);
     if (err != 0) {
-        sl_log_error("--report: %s", reason);
+        sl_log_error("--report: %s", reason.text);
     }
     free(path);
     return err;
@@ -404,7 +402,7 @@ static int run(struct job *job)
 
 int main(int argc, char **argv)
 {
-    char reason[1024];
+    struct sl_reason reason;
     if (argc > 1 && strcmp(argv[1], "generate") == 0) {
         return sl_generate_run(argc - 1, argv + 1);
     }
@@ -413,13 +411,13 @@ int main(int argc, char **argv)
         return EXIT_FAILED;
     }
     int status = 0;
-    int result = sl_flags_parse(argc, argv, &job->flags, reason, sizeof reason);
+    int result = sl_flags_parse(argc, argv, &job->flags, &reason);
     if (result == SL_CLI_EXIT_OK) {
         goto out;
     }
-    if (result != SL_CLI_RUN || check_settings(job, reason, sizeof reason) != 0 ||
-        read_options(job, reason, sizeof reason) != 0) {
-        (void)fprintf(stderr, "starling-worker: %s\n", reason);
+    if (result != SL_CLI_RUN || check_settings(job, &reason) != 0 ||
+        read_options(job, &reason) != 0) {
+        (void)fprintf(stderr, "starling-worker: %s\n", reason.text);
         status = SL_CLI_EXIT_USAGE;
         goto out;
     }
@@ -429,8 +427,8 @@ int main(int argc, char **argv)
     }
     sl_log_setup(job->flags.settings.log_level, name);
     sl_trace_set(job->flags.settings.dmlc.trace);
-    if (open_data(job, reason, sizeof reason) != 0) {
-        sl_log_error("%s", reason);
+    if (open_data(job, &reason) != 0) {
+        sl_log_error("%s", reason.text);
         status = EXIT_FAILED;
         goto out;
     }

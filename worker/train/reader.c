@@ -106,7 +106,7 @@ static const struct {
 };
 
 /* Refuses a file that is not plain text. Errors: INVALID, and those of the system. */
-static int check_beginning(const char *path, char *reason, size_t reason_bytes)
+static int check_beginning(const char *path, struct sl_reason *reason)
 {
     char begin[8];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -116,38 +116,35 @@ static int check_beginning(const char *path, char *reason, size_t reason_bytes)
         (void)close(fd);
     }
     if (got < 0) {
-        (void)snprintf(reason, reason_bytes, "%s: %s", path, strerror(why));
+        sl_reason_set(reason, "%s: %s", path, strerror(why));
         return sl_err_from_errno(why);
     }
     for (size_t i = 0; i < sizeof FOREIGN / sizeof FOREIGN[0]; i++) {
         if ((size_t)got >= FOREIGN[i].byte_count &&
             memcmp(begin, FOREIGN[i].bytes, FOREIGN[i].byte_count) == 0) {
-            (void)snprintf(reason, reason_bytes, "%s: %s", path, FOREIGN[i].what);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(reason, SL_ERR_INVALID, "%s: %s", path, FOREIGN[i].what);
         }
     }
     return 0;
 }
 
 /* Checks every file before reading, so that a misspelt name fails at once. */
-static int measure_files(struct sl_reader *reader, const char *const *paths, char *reason,
-                         size_t reason_bytes)
+static int measure_files(struct sl_reader *reader, const char *const *paths,
+                         struct sl_reason *reason)
 {
     uint64_t base = 0;
     for (uint32_t i = 0; i < reader->file_count; i++) {
         struct stat status;
         if (stat(paths[i], &status) != 0) {
             int err = sl_err_from_errno(errno);
-            (void)snprintf(reason, reason_bytes, "%s: %s", paths[i], strerror(errno));
-            return err;
+            return sl_reason_fail(reason, err, "%s: %s", paths[i], strerror(errno));
         }
         if (!S_ISREG(status.st_mode)) {
-            (void)snprintf(reason, reason_bytes,
-                           "%s: not a regular file: workers divide the data by byte ranges",
-                           paths[i]);
-            return SL_ERR_INVALID;
+            return sl_reason_fail(reason, SL_ERR_INVALID,
+                                  "%s: not a regular file: workers divide the data by byte ranges",
+                                  paths[i]);
         }
-        int err = check_beginning(paths[i], reason, reason_bytes);
+        int err = check_beginning(paths[i], reason);
         if (err != 0) {
             return err;
         }
@@ -163,8 +160,8 @@ static uint64_t share_bound(uint64_t bytes, uint32_t index, uint32_t count)
     return (uint64_t)((unsigned __int128)bytes * index / count);
 }
 
-int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **out, char *reason,
-                   size_t reason_bytes)
+int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **out,
+                   struct sl_reason *reason)
 {
     sl_assert(options->path_count > 0);
     sl_assert(options->share_index < options->share_count);
@@ -181,7 +178,7 @@ int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **o
     if (reader->files == NULL || reader->buffer == NULL) {
         goto no_memory;
     }
-    int err = measure_files(reader, options->paths, reason, reason_bytes);
+    int err = measure_files(reader, options->paths, reason);
     if (err != 0) {
         sl_reader_close(&reader);
         return err;
@@ -195,7 +192,7 @@ int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **o
     return 0;
 
 no_memory:
-    (void)snprintf(reason, reason_bytes, "no memory for the reader's buffer");
+    sl_reason_set(reason, "no memory for the reader's buffer");
     sl_reader_close(&reader);
     return SL_ERR_NO_MEMORY;
 }

@@ -14,6 +14,7 @@
 
 #include "core/bytes.h"
 #include "core/err.h"
+#include "core/reason.h"
 
 #define SL_READER_LINE_BYTES  (1U << 20) /* longest line, without its end */
 #define SL_READER_FAULT_BYTES 160        /* of the text of a fault */
@@ -64,8 +65,8 @@ struct sl_reader;
 
 /* The caller owns *out. Errors, with the file in reason: NOT_FOUND, IO, INVALID (not a regular
  * file, compressed, or not UTF-8), NO_MEMORY. */
-int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **out, char *reason,
-                   size_t reason_bytes);
+int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **out,
+                   struct sl_reason *reason);
 void sl_reader_close(struct sl_reader **reader);
 
 /* Returns 1 with *row set, valid until the next call; 0 at the end of the share; or an error, with

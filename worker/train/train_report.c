@@ -300,18 +300,17 @@ char *sl_train_report_path(const char *file, uint32_t worker_index)
     return made < 0 ? NULL : path;
 }
 
-int sl_train_report_check(const char *path, char *reason, size_t reason_bytes)
+int sl_train_report_check(const char *path, struct sl_reason *reason)
 {
     struct stat status;
     const size_t length = strlen(path);
     if (length == 0 || path[length - 1] == '/') {
-        (void)snprintf(reason, reason_bytes, "--report %s: accepts the path of a file", path);
-        return SL_ERR_INVALID;
+        return sl_reason_fail(reason, SL_ERR_INVALID, "--report %s: accepts the path of a file",
+                              path);
     }
     char *copy = strdup(path);
     if (copy == NULL) {
-        (void)snprintf(reason, reason_bytes, "--report %s: no memory", path);
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "--report %s: no memory", path);
     }
     const bool exists = stat(path, &status) == 0;
     const bool is_device = exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
@@ -321,15 +320,14 @@ int sl_train_report_check(const char *path, char *reason, size_t reason_bytes)
         why = errno;
     }
     if (why != 0) {
-        (void)snprintf(reason, reason_bytes, "--report %s: cannot write to %s: %s", path, place,
-                       strerror(why));
+        sl_reason_set(reason, "--report %s: cannot write to %s: %s", path, place, strerror(why));
     }
     free(copy);
     return why == 0 ? 0 : sl_err_from_errno(why);
 }
 
-int sl_train_report_write(const struct sl_train_report *report, const char *path, char *reason,
-                          size_t reason_bytes)
+int sl_train_report_write(const struct sl_train_report *report, const char *path,
+                          struct sl_reason *reason)
 {
     char *text = NULL;
     json_t *json = report_json(report);
@@ -338,13 +336,12 @@ int sl_train_report_write(const struct sl_train_report *report, const char *path
         json_decref(json);
     }
     if (text == NULL) {
-        (void)snprintf(reason, reason_bytes, "no memory for the report");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the report");
     }
     int err = 0;
     if (replace_file(path, text) != 0) {
         err = sl_err_from_errno(errno);
-        (void)snprintf(reason, reason_bytes, "%s: %s", path, strerror(errno));
+        sl_reason_set(reason, "%s: %s", path, strerror(errno));
     }
     free(text);
     return err;

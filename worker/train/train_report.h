@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "core/metric.h"
+#include "core/reason.h"
 #include "worker/train/model.h"
 
 /* The requested settings. Names are static storage. */
@@ -65,10 +66,10 @@ char *sl_train_report_path(const char *file, uint32_t worker_index);
 
 /* Writes JSON. A regular file is written beside `path` and renamed, so that no reader sees a
  * partial file. Errors, with reason: IO and other system errors, NO_MEMORY. */
-int sl_train_report_check(const char *path, char *reason, size_t reason_bytes);
+int sl_train_report_check(const char *path, struct sl_reason *reason);
 
 /* Rows a second over the whole training time; 0 before any. */
-int sl_train_report_write(const struct sl_train_report *report, const char *path, char *reason,
-                          size_t reason_bytes);
+int sl_train_report_write(const struct sl_train_report *report, const char *path,
+                          struct sl_reason *reason);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/reason.h"
 #include "worker/train/cpu_time.h"
 #include "worker/train/evaluate.h"
 #include "worker/train/job_progress.h"
@@ -421,10 +422,10 @@ static int evaluate(struct trainer *trainer)
     const struct sl_trainer_options *options = trainer->options;
     struct sl_pipeline_options pipeline = pipeline_options(trainer, false);
     struct sl_reader *reader;
-    char reason[512];
-    int err = sl_reader_open(options->test, &reader, reason, sizeof reason);
+    struct sl_reason reason;
+    int err = sl_reader_open(options->test, &reader, &reason);
     if (err != 0) {
-        sl_log_error("evaluation: %s", reason);
+        sl_log_error("evaluation: %s", reason.text);
     } else {
         err = sl_evaluate_run(options->model, &options->shape, &pipeline, reader,
                               options->batch_rows, trainer->report);

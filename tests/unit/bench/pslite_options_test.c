@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REASON_BYTES = 256, ARGUMENTS_MAX = 8 };
+enum { ARGUMENTS_MAX = 8 };
 
 /* Parses "pslite" and these words. */
-static int parse(struct sl_bench_pslite_load *load, const char *words, int *taken, char *reason)
+static int parse(struct sl_bench_pslite_load *load, const char *words, int *taken,
+                 struct sl_reason *reason)
 {
     static char copy[128];
     char *argv[ARGUMENTS_MAX + 1] = {NULL};
@@ -18,16 +19,16 @@ static int parse(struct sl_bench_pslite_load *load, const char *words, int *take
          word = strtok_r(NULL, " ", &rest)) {
         argv[argc++] = word;
     }
-    return sl_bench_pslite_options_arguments(load, argc, argv, taken, reason, REASON_BYTES);
+    return sl_bench_pslite_options_arguments(load, argc, argv, taken, reason);
 }
 
 static void refuses(const char *words, const char *why)
 {
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
-    char reason[REASON_BYTES] = "";
+    struct sl_reason reason = {0};
     int taken = -1;
-    assert_int_equal(parse(&load, words, &taken, reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, why));
+    assert_int_equal(parse(&load, words, &taken, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, why));
     assert_int_equal(taken, -1);
     assert_int_equal(load.len, 1024000);
 }
@@ -35,9 +36,8 @@ static void refuses(const char *words, const char *why)
 SL_CASE(arguments__none_are_the_defaults_of_test_benchmark)
 {
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
-    char reason[REASON_BYTES];
     int taken = -1;
-    assert_int_equal(parse(&load, "pslite --local", &taken, reason), 0);
+    assert_int_equal(parse(&load, "pslite --local", &taken, NULL), 0);
     assert_int_equal(taken, 0);
     assert_int_equal(load.len, 1024000);
     assert_int_equal(load.repeat, 10);
@@ -49,14 +49,13 @@ SL_CASE(arguments__none_are_the_defaults_of_test_benchmark)
 SL_CASE(arguments__stand_in_front_of_the_flags)
 {
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
-    char reason[REASON_BYTES];
     int taken = -1;
-    assert_int_equal(parse(&load, "pslite 4096 3 0 --json 7", &taken, reason), 0);
+    assert_int_equal(parse(&load, "pslite 4096 3 0 --json 7", &taken, NULL), 0);
     assert_int_equal(taken, 3);
     assert_int_equal(load.len, 4096);
     assert_int_equal(load.repeat, 3);
     assert_int_equal(load.mode, SL_BENCH_PSLITE_PUSH_THEN_PULL);
-    assert_int_equal(parse(&load, "pslite 8192", &taken, reason), 0);
+    assert_int_equal(parse(&load, "pslite 8192", &taken, NULL), 0);
     assert_int_equal(taken, 1);
     assert_int_equal(load.len, 8192);
 }
@@ -77,16 +76,15 @@ SL_CASE(arguments__what_is_none_is_named)
 SL_CASE(environment__is_read_where_it_is_set)
 {
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
-    char reason[REASON_BYTES];
     assert_int_equal(setenv("NUM_KEY_PER_SERVER", "7", 1), 0);
     assert_int_equal(setenv("LOG_DURATION", "2", 1), 0);
     assert_int_equal(setenv("TOTAL_DURATION", "", 1), 0);
-    assert_int_equal(sl_bench_pslite_options_environment(&load, reason, sizeof reason), 0);
+    assert_int_equal(sl_bench_pslite_options_environment(&load, NULL), 0);
     assert_int_equal(load.keys_per_server, 7);
     assert_int_equal(load.log_rounds, 2);
     assert_int_equal(sl_bench_pslite_options_rounds(&load), 10);
     assert_int_equal(setenv("TOTAL_DURATION", "30", 1), 0);
-    assert_int_equal(sl_bench_pslite_options_environment(&load, reason, sizeof reason), 0);
+    assert_int_equal(sl_bench_pslite_options_environment(&load, NULL), 0);
     assert_int_equal(sl_bench_pslite_options_rounds(&load), 30);
 }
 
@@ -95,12 +93,11 @@ SL_CASE(environment__what_is_none_is_named)
     static const char *const names[] = {"NUM_KEY_PER_SERVER", "LOG_DURATION", "TOTAL_DURATION"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
-        char reason[REASON_BYTES] = "";
+        struct sl_reason reason = {0};
         assert_int_equal(setenv(names[i], "-1", 1), 0);
-        assert_int_equal(sl_bench_pslite_options_environment(&load, reason, sizeof reason),
-                         SL_ERR_INVALID);
-        assert_non_null(strstr(reason, names[i]));
-        assert_non_null(strstr(reason, "=-1: accepts a number from 1 to "));
+        assert_int_equal(sl_bench_pslite_options_environment(&load, &reason), SL_ERR_INVALID);
+        assert_non_null(strstr(reason.text, names[i]));
+        assert_non_null(strstr(reason.text, "=-1: accepts a number from 1 to "));
         assert_int_equal(unsetenv(names[i]), 0);
     }
 }
@@ -108,14 +105,14 @@ SL_CASE(environment__what_is_none_is_named)
 SL_CASE(check__sums_are_of_whole_floats)
 {
     struct sl_bench_pslite_load load = sl_bench_pslite_options_defaults();
-    char reason[REASON_BYTES] = "";
+    struct sl_reason reason = {0};
     load.len = 4098;
-    assert_int_equal(sl_bench_pslite_options_check(&load, reason, sizeof reason), 0);
+    assert_int_equal(sl_bench_pslite_options_check(&load, &reason), 0);
     load.handler = SL_BENCH_PSLITE_SUM;
-    assert_int_equal(sl_bench_pslite_options_check(&load, reason, sizeof reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "LEN=4098: accepts multiples of 4"));
+    assert_int_equal(sl_bench_pslite_options_check(&load, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "LEN=4098: accepts multiples of 4"));
     load.len = 4096;
-    assert_int_equal(sl_bench_pslite_options_check(&load, reason, sizeof reason), 0);
+    assert_int_equal(sl_bench_pslite_options_check(&load, &reason), 0);
 }
 
 SL_CASE(setting__says_what_the_server_does)

@@ -63,22 +63,22 @@ static int reset(void **state)
     return 0;
 }
 
-static int parse(char *reason, size_t reason_bytes, const char *const *arguments)
+static int parse(struct sl_reason *reason, const char *const *arguments)
 {
     char *argv[32] = {(char *)"starling-test"};
     int argc = 1;
     for (; *arguments != NULL; arguments++) {
         argv[argc++] = (char *)*arguments;
     }
-    return sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
+    return sl_cli_parse(&cli, argc, argv, reason);
 }
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static void accept(const char *const *arguments)
 {
-    char reason[512] = "";
-    if (parse(reason, sizeof reason, arguments) != SL_CLI_RUN) {
-        fail_msg("refused: %s", reason);
+    struct sl_reason reason = {0};
+    if (parse(&reason, arguments) != SL_CLI_RUN) {
+        fail_msg("refused: %s", reason.text);
     }
 }
 
@@ -156,10 +156,10 @@ SL_CASE_WITH(cli_parse__refuses_with_flag_value_and_accepted, reset, reset)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         reset(NULL);
-        char reason[512] = "";
-        const int result = parse(reason, sizeof reason, cases[i].arguments);
-        if (result != SL_ERR_INVALID || strstr(reason, cases[i].reason) == NULL) {
-            fail_msg("case %zu: result %d, reason \"%s\"", i, result, reason);
+        struct sl_reason reason = {0};
+        const int result = parse(&reason, cases[i].arguments);
+        if (result != SL_ERR_INVALID || strstr(reason.text, cases[i].reason) == NULL) {
+            fail_msg("case %zu: result %d, reason \"%s\"", i, result, reason.text);
         }
         assert_null(targets.files.items);
         assert_int_equal(targets.files.count, 0);
@@ -179,30 +179,28 @@ SL_CASE_WITH(cli_parse__unknown_flag_names_the_nearest, reset, reset)
         {"--Model", "did you mean --model?"},
         {"--worker_hosts", "did you mean --worker-hosts?"},
     };
-    char reason[512];
+    struct sl_reason reason;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(parse(reason, sizeof reason, ARGUMENTS(cases[i].argument)),
-                         SL_ERR_INVALID);
-        assert_non_null(strstr(reason, cases[i].reason));
+        assert_int_equal(parse(&reason, ARGUMENTS(cases[i].argument)), SL_ERR_INVALID);
+        assert_non_null(strstr(reason.text, cases[i].reason));
     }
     char longest[4096] = "--";
     memset(longest + 2, 'x', sizeof longest - 3);
-    assert_int_equal(parse(reason, sizeof reason, ARGUMENTS(longest)), SL_ERR_INVALID);
-    assert_null(strstr(reason, "did you mean"));
-    assert_int_equal(parse(reason, sizeof reason, ARGUMENTS("--something-else")), SL_ERR_INVALID);
-    assert_null(strstr(reason, "did you mean"));
+    assert_int_equal(parse(&reason, ARGUMENTS(longest)), SL_ERR_INVALID);
+    assert_null(strstr(reason.text, "did you mean"));
+    assert_int_equal(parse(&reason, ARGUMENTS("--something-else")), SL_ERR_INVALID);
+    assert_null(strstr(reason.text, "did you mean"));
 }
 
 /* What parse prints to stdout. */
 static void capture(const char *const *arguments, char *out, size_t out_bytes)
 {
     int pipe_fds[2];
-    char reason[64];
     assert_int_equal(pipe(pipe_fds), 0);
     fflush(stdout);
     const int saved = dup(STDOUT_FILENO);
     dup2(pipe_fds[1], STDOUT_FILENO);
-    const int result = parse(reason, sizeof reason, arguments);
+    const int result = parse(NULL, arguments);
     fflush(stdout);
     dup2(saved, STDOUT_FILENO);
     close(saved);

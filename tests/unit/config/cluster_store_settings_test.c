@@ -31,8 +31,8 @@ static void set(const char *name, const char *value)
 }
 
 /* Parses flag, or NULL, and variables. */
-static int read_store(const char *flag, struct sl_cluster_store_settings *out, char *reason,
-                      size_t reason_bytes)
+static int read_store(const char *flag, struct sl_cluster_store_settings *out,
+                      struct sl_reason *reason)
 {
     static struct parsed parsed;
     const char *const arguments[] = {"--cluster-store", flag, NULL};
@@ -41,16 +41,15 @@ static int read_store(const char *flag, struct sl_cluster_store_settings *out, c
         parse_settings(SL_PROGRAM_PS, flag == NULL ? NO_ARGUMENTS : arguments, &parsed),
         SL_CLI_RUN);
     return sl_cluster_store_settings_read(sl_settings_given(&parsed.cli, &flags->cluster_store),
-                                          flags->cluster_store_user_file, out, reason,
-                                          reason_bytes);
+                                          flags->cluster_store_user_file, out, reason);
 }
 
 static struct sl_cluster_store_settings read_flag(const char *flag)
 {
     struct sl_cluster_store_settings settings;
-    char reason[512] = "";
-    if (read_store(flag, &settings, reason, sizeof reason) != 0) {
-        fail_msg("refused: %s", reason);
+    struct sl_reason reason = {0};
+    if (read_store(flag, &settings, &reason) != 0) {
+        fail_msg("refused: %s", reason.text);
     }
     return settings;
 }
@@ -59,13 +58,13 @@ static struct sl_cluster_store_settings read_flag(const char *flag)
 static void refuse(const char *flag, int err, const char *const *words)
 {
     struct sl_cluster_store_settings settings = {.endpoint_count = 77};
-    char reason[512] = "";
-    assert_int_equal(read_store(flag, &settings, reason, sizeof reason), err);
+    struct sl_reason reason = {0};
+    assert_int_equal(read_store(flag, &settings, &reason), err);
     assert_int_equal(settings.endpoint_count, 77);
     assert_string_equal(settings.password, "");
     for (; *words != NULL; words++) {
-        if (strstr(reason, *words) == NULL) {
-            fail_msg("\"%s\" is not in \"%s\"", *words, reason);
+        if (strstr(reason.text, *words) == NULL) {
+            fail_msg("\"%s\" is not in \"%s\"", *words, reason.text);
         }
     }
 }

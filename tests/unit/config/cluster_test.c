@@ -45,9 +45,9 @@ static struct sl_cluster resolve(enum sl_cluster_role role, struct sl_cluster_fl
                                  const char *tf_config)
 {
     struct sl_cluster cluster;
-    char reason[512] = "";
-    if (sl_cluster_resolve(role, &flags, tf_config, dmlc, &cluster, reason, sizeof reason) != 0) {
-        fail_msg("refused: %s", reason);
+    struct sl_reason reason = {0};
+    if (sl_cluster_resolve(role, &flags, tf_config, dmlc, &cluster, &reason) != 0) {
+        fail_msg("refused: %s", reason.text);
     }
     assert_int_equal(cluster.role, role);
     return cluster;
@@ -58,12 +58,11 @@ static void refuse(int err, enum sl_cluster_role role, struct sl_cluster_flags f
                    const char *tf_config, const char *const *words)
 {
     struct sl_cluster cluster = {.ps_count = 4711};
-    char reason[512] = "";
-    assert_int_equal(
-        sl_cluster_resolve(role, &flags, tf_config, dmlc, &cluster, reason, sizeof reason), err);
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_cluster_resolve(role, &flags, tf_config, dmlc, &cluster, &reason), err);
     for (; *words != NULL; words++) {
-        if (strstr(reason, *words) == NULL) {
-            fail_msg("\"%s\" is not in \"%s\"", *words, reason);
+        if (strstr(reason.text, *words) == NULL) {
+            fail_msg("\"%s\" is not in \"%s\"", *words, reason.text);
         }
     }
     assert_int_equal(cluster.ps_count, 4711);

@@ -49,13 +49,13 @@ static void set_job(const char *role)
 }
 
 /* Writes *out on success only. */
-static int read_dmlc(struct sl_dmlc *out, char *reason, size_t reason_bytes)
+static int read_dmlc(struct sl_dmlc *out, struct sl_reason *reason)
 {
     static struct parsed parsed;
     int err = parse_settings(SL_PROGRAM_PS, NO_ARGUMENTS, &parsed);
-    (void)snprintf(reason, reason_bytes, "%s", parsed.reason);
+    sl_reason_set(reason, "%s", parsed.reason.text);
     if (err == 0) {
-        err = sl_dmlc_resolve(&parsed.settings.dmlc, reason, reason_bytes);
+        err = sl_dmlc_resolve(&parsed.settings.dmlc, reason);
     }
     if (err == 0) {
         *out = parsed.settings.dmlc;
@@ -66,9 +66,9 @@ static int read_dmlc(struct sl_dmlc *out, char *reason, size_t reason_bytes)
 static struct sl_dmlc read_all(void)
 {
     struct sl_dmlc dmlc;
-    char reason[512] = "";
-    if (read_dmlc(&dmlc, reason, sizeof reason) != 0) {
-        fail_msg("refused: %s", reason);
+    struct sl_reason reason = {0};
+    if (read_dmlc(&dmlc, &reason) != 0) {
+        fail_msg("refused: %s", reason.text);
     }
     return dmlc;
 }
@@ -76,9 +76,9 @@ static struct sl_dmlc read_all(void)
 static void refuse_with(const char *const *words)
 {
     struct sl_dmlc dmlc;
-    char reason[512] = "";
-    assert_int_equal(read_dmlc(&dmlc, reason, sizeof reason), SL_ERR_INVALID);
-    expect_words(reason, words);
+    struct sl_reason reason = {0};
+    assert_int_equal(read_dmlc(&dmlc, &reason), SL_ERR_INVALID);
+    expect_words(reason.text, words);
 }
 
 SL_CASE_WITH(dmlc_read__takes_what_is_said, unset_all, unset_all)
@@ -193,9 +193,9 @@ static struct sl_cluster resolve(enum sl_cluster_role role, struct sl_cluster_fl
 {
     struct sl_dmlc dmlc = read_all();
     struct sl_cluster cluster;
-    char reason[512] = "";
-    if (sl_cluster_resolve(role, &flags, NULL, &dmlc, &cluster, reason, sizeof reason) != 0) {
-        fail_msg("refused: %s", reason);
+    struct sl_reason reason = {0};
+    if (sl_cluster_resolve(role, &flags, NULL, &dmlc, &cluster, &reason) != 0) {
+        fail_msg("refused: %s", reason.text);
     }
     return cluster;
 }
@@ -205,11 +205,10 @@ static void refuse_cluster(enum sl_cluster_role role, struct sl_cluster_flags fl
 {
     struct sl_dmlc dmlc = read_all();
     struct sl_cluster cluster;
-    char reason[512] = "";
-    assert_int_equal(
-        sl_cluster_resolve(role, &flags, tf_config, &dmlc, &cluster, reason, sizeof reason),
-        SL_ERR_INVALID);
-    expect_words(reason, words);
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_cluster_resolve(role, &flags, tf_config, &dmlc, &cluster, &reason),
+                     SL_ERR_INVALID);
+    expect_words(reason.text, words);
 }
 
 SL_CASE_WITH(cluster_resolve__dmlc_and_flags_that_agree, unset_all, unset_all)
@@ -264,9 +263,9 @@ SL_CASE_WITH(cluster_resolve__dmlc_contradictions_name_both, unset_all, unset_al
 static void find(struct sl_dmlc dmlc, const char *expected)
 {
     char host[SL_LIMIT_ENDPOINT_BYTES];
-    char reason[512] = "";
-    if (sl_dmlc_find_host(&dmlc, host, reason, sizeof reason) != 0) {
-        fail_msg("not found: %s", reason);
+    struct sl_reason reason = {0};
+    if (sl_dmlc_find_host(&dmlc, host, &reason) != 0) {
+        fail_msg("not found: %s", reason.text);
     }
     assert_string_equal(host, expected);
 }
@@ -286,7 +285,7 @@ SL_CASE(dmlc_find_host__names_the_interfaces)
 {
     const struct sl_dmlc dmlc = {.interface = "nosuch0"};
     char host[SL_LIMIT_ENDPOINT_BYTES];
-    char reason[512] = "";
-    assert_int_equal(sl_dmlc_find_host(&dmlc, host, reason, sizeof reason), SL_ERR_INVALID);
-    expect_words(reason, WORDS("DMLC_INTERFACE=nosuch0", "accepts", "lo"));
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_dmlc_find_host(&dmlc, host, &reason), SL_ERR_INVALID);
+    expect_words(reason.text, WORDS("DMLC_INTERFACE=nosuch0", "accepts", "lo"));
 }

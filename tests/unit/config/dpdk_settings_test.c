@@ -20,7 +20,7 @@ static int read_devices(const char *const *arguments)
     assert_int_equal(parse_settings(SL_PROGRAM_WORKER, arguments, &parsed), SL_CLI_RUN);
     struct sl_cli_list *devices = &parsed.settings.flags.dpdk_devices;
     int err = sl_dpdk_settings_read(devices, sl_settings_given(&parsed.cli, devices), &settings,
-                                    parsed.reason, sizeof parsed.reason);
+                                    &parsed.reason);
     sl_cli_list_fini(devices);
     return err;
 }
@@ -28,7 +28,7 @@ static int read_devices(const char *const *arguments)
 static void expect(const char *const *arguments, const char *expected)
 {
     if (read_devices(arguments) != 0) {
-        fail_msg("refused: %s", parsed.reason);
+        fail_msg("refused: %s", parsed.reason.text);
     }
     assert_string_equal(settings.text, expected);
 }
@@ -37,7 +37,7 @@ static void refuse(const char *const *arguments, int err, const char *source, co
 {
     (void)snprintf(settings.text, sizeof settings.text, "untouched");
     assert_int_equal(read_devices(arguments), err);
-    expect_words(parsed.reason, WORDS(source, why));
+    expect_words(parsed.reason.text, WORDS(source, why));
     assert_string_equal(settings.text, "untouched");
 }
 

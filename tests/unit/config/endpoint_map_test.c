@@ -30,11 +30,11 @@ static void write_file(const char *text, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-static int read_text(const char *text, size_t bytes, struct sl_endpoint_map *map, char *reason,
-                     size_t reason_bytes)
+static int read_text(const char *text, size_t bytes, struct sl_endpoint_map *map,
+                     struct sl_reason *reason)
 {
     write_file(text, bytes);
-    return sl_endpoint_map_read(path, map, reason, reason_bytes);
+    return sl_endpoint_map_read(path, map, reason);
 }
 
 SL_CASE_WITH(endpoint_map_read__takes_lines_blanks_comments_and_crlf, make_file, remove_file)
@@ -48,8 +48,7 @@ SL_CASE_WITH(endpoint_map_read__takes_lines_blanks_comments_and_crlf, make_file,
                         "ps-2:3333=shm://ps-2:0\n"
                         "ps-3:3333=dpdk://ps-3:9";
     struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
+    assert_int_equal(read_text(text, sizeof text - 1, &map, NULL), 0);
     assert_int_equal(map.count, 4);
     assert_string_equal(map.entries[0].data.host, "127.0.0.1");
     assert_int_equal(map.entries[0].data.port, 5555);
@@ -102,13 +101,13 @@ SL_CASE_WITH(endpoint_map_read__refuses_with_file_and_line, make_file, remove_fi
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_endpoint_map map = {.count = 4711};
-        char reason[512] = "", begins[128];
-        const int err =
-            read_text(cases[i].text, strlen(cases[i].text), &map, reason, sizeof reason);
+        struct sl_reason reason = {0};
+        char begins[128];
+        const int err = read_text(cases[i].text, strlen(cases[i].text), &map, &reason);
         snprintf(begins, sizeof begins, "%s:%d: ", path, cases[i].line);
-        if (err != SL_ERR_INVALID || strncmp(reason, begins, strlen(begins)) != 0 ||
-            strstr(reason, cases[i].reason) == NULL) {
-            fail_msg("case %zu: err %d, reason \"%s\"", i, err, reason);
+        if (err != SL_ERR_INVALID || strncmp(reason.text, begins, strlen(begins)) != 0 ||
+            strstr(reason.text, cases[i].reason) == NULL) {
+            fail_msg("case %zu: err %d, reason \"%s\"", i, err, reason.text);
         }
         assert_int_equal(map.count, 4711);
     }
@@ -122,8 +121,7 @@ SL_CASE_WITH(endpoint_map_read__rdma_beside_tcp_is_the_bypass_one, make_file, re
                         "a:4=rdma://b:8\n"
                         "a:5=b:0,rdma://b:0\n";
     struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
+    assert_int_equal(read_text(text, sizeof text - 1, &map, NULL), 0);
     assert_int_equal(map.count, 5);
     const struct sl_endpoint_map_entry *entry = &map.entries[0];
     assert_true(entry->has_bypass);
@@ -145,17 +143,16 @@ SL_CASE_WITH(endpoint_map_read__nul_byte_is_refused, make_file, remove_file)
 {
     const char text[] = "a:1=b:2\nc:3=d:4\0evil\n";
     struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, ":2: a NUL byte"));
+    struct sl_reason reason = {0};
+    assert_int_equal(read_text(text, sizeof text - 1, &map, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, ":2: a NUL byte"));
 }
 
 SL_CASE_WITH(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash, make_file, remove_file)
 {
     const char text[] = "a:1=b:0\na:2=b:0\na:3=tcp://b:9\na:4=rdma://b:9\n";
     struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
+    assert_int_equal(read_text(text, sizeof text - 1, &map, NULL), 0);
     assert_int_equal(map.count, 4);
     sl_endpoint_map_fini(&map);
 }
@@ -163,27 +160,25 @@ SL_CASE_WITH(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash, make_fi
 SL_CASE(endpoint_map_read__missing_file_is_not_found)
 {
     struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(sl_endpoint_map_read("/nonexistent/map", &map, reason, sizeof reason),
-                     SL_ERR_NOT_FOUND);
-    assert_non_null(strstr(reason, "/nonexistent/map: "));
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_endpoint_map_read("/nonexistent/map", &map, &reason), SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(reason.text, "/nonexistent/map: "));
 }
 
 SL_CASE(endpoint_map_read__a_folder_is_an_io_error)
 {
     struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(sl_endpoint_map_read("/tmp", &map, reason, sizeof reason), SL_ERR_IO);
-    assert_non_null(strstr(reason, "/tmp: "));
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_endpoint_map_read("/tmp", &map, &reason), SL_ERR_IO);
+    assert_non_null(strstr(reason.text, "/tmp: "));
 }
 
 SL_CASE(endpoint_map_read__endless_file_is_too_large)
 {
     struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(sl_endpoint_map_read("/dev/zero", &map, reason, sizeof reason),
-                     SL_ERR_TOO_LARGE);
-    assert_non_null(strstr(reason, "larger than 1048576 bytes"));
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_endpoint_map_read("/dev/zero", &map, &reason), SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(reason.text, "larger than 1048576 bytes"));
 }
 
 SL_CASE_WITH(endpoint_map_read__stops_at_the_limit_of_lines, make_file, remove_file)
@@ -195,8 +190,8 @@ SL_CASE_WITH(endpoint_map_read__stops_at_the_limit_of_lines, make_file, remove_f
     }
     assert_int_equal(fclose(file), 0);
     struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(sl_endpoint_map_read(path, &map, reason, sizeof reason), 0);
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_endpoint_map_read(path, &map, &reason), 0);
     assert_int_equal(map.count, SL_LIMIT_PS);
     sl_endpoint_map_fini(&map);
 
@@ -204,16 +199,15 @@ SL_CASE_WITH(endpoint_map_read__stops_at_the_limit_of_lines, make_file, remove_f
     assert_non_null(file);
     fprintf(file, "a:60000=b:60000\n");
     assert_int_equal(fclose(file), 0);
-    assert_int_equal(sl_endpoint_map_read(path, &map, reason, sizeof reason), SL_ERR_TOO_LARGE);
-    assert_non_null(strstr(reason, ":1025: more than 1024"));
+    assert_int_equal(sl_endpoint_map_read(path, &map, &reason), SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(reason.text, ":1025: more than 1024"));
 }
 
 SL_CASE_WITH(endpoint_map_find__ignores_case_but_not_the_port, make_file, remove_file)
 {
     const char text[] = "Host:1=b:2\n";
     struct sl_endpoint_map map;
-    char reason[256] = "";
-    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
+    assert_int_equal(read_text(text, sizeof text - 1, &map, NULL), 0);
     const struct sl_endpoint same = {.host = "hOST", .port = 1};
     const struct sl_endpoint other = {.host = "host", .port = 2};
     assert_ptr_equal(sl_endpoint_map_find(&map, &same), &map.entries[0]);

@@ -11,7 +11,7 @@ int parse_settings(enum sl_program program, const char *const *arguments, struct
     for (; *arguments != NULL; arguments++) {
         argv[argc++] = (char *)(uintptr_t)*arguments;
     }
-    *parsed = (struct parsed){.reason = ""};
+    *parsed = (struct parsed){0};
     parsed->cli = (struct sl_cli){
         .program = "starling-test",
         .summary = "",
@@ -20,7 +20,7 @@ int parse_settings(enum sl_program program, const char *const *arguments, struct
         .option_count = sl_settings_options(program, 4, &parsed->settings, parsed->options),
         .given = parsed->given,
     };
-    return sl_cli_parse(&parsed->cli, argc, argv, parsed->reason, sizeof parsed->reason);
+    return sl_cli_parse(&parsed->cli, argc, argv, &parsed->reason);
 }
 
 void expect_words(const char *text, const char *const *words)

@@ -9,7 +9,7 @@ struct parsed {
     struct sl_cli cli;
     struct sl_cli_option options[SL_SETTINGS_OPTIONS_MAX];
     struct sl_cli_given given[SL_SETTINGS_OPTIONS_MAX];
-    char reason[512];
+    struct sl_reason reason;
 };
 
 /* Parses arguments, up to NULL, and the environment on a host of four cores. Returns as

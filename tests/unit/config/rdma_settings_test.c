@@ -21,7 +21,7 @@ static struct sl_rdma_settings read_all(const char *const *arguments)
 {
     struct sl_rdma_settings settings;
     if (parse_settings(SL_PROGRAM_WORKER, arguments, &parsed) != SL_CLI_RUN) {
-        fail_msg("refused: %s", parsed.reason);
+        fail_msg("refused: %s", parsed.reason.text);
     }
     const struct sl_rdma_settings_flags *flags = &parsed.settings.flags.rdma;
     sl_rdma_settings_read(flags, sl_settings_given(&parsed.cli, &flags->gid_index), &settings);
@@ -31,19 +31,18 @@ static struct sl_rdma_settings read_all(const char *const *arguments)
 /* Of the variables: no error, unless RDMA is requested. */
 static void expect_flaw(const char *const *words)
 {
-    char reason[512] = "";
+    struct sl_reason reason = {0};
     const struct sl_rdma_settings settings = read_all(NO_ARGUMENTS);
     expect_words(settings.flaw, words);
-    assert_int_equal(sl_rdma_settings_check(&settings, false, reason, sizeof reason), 0);
-    assert_int_equal(sl_rdma_settings_check(&settings, true, reason, sizeof reason),
-                     SL_ERR_INVALID);
-    assert_string_equal(reason, settings.flaw);
+    assert_int_equal(sl_rdma_settings_check(&settings, false, &reason), 0);
+    assert_int_equal(sl_rdma_settings_check(&settings, true, &reason), SL_ERR_INVALID);
+    assert_string_equal(reason.text, settings.flaw);
 }
 
 static void refuse(const char *const *arguments, const char *const *words)
 {
     assert_int_equal(parse_settings(SL_PROGRAM_WORKER, arguments, &parsed), SL_ERR_INVALID);
-    expect_words(parsed.reason, words);
+    expect_words(parsed.reason.text, words);
 }
 
 SL_CASE_WITH(rdma_settings_read__says_nothing_where_nothing_is_set, unset_all, unset_all)

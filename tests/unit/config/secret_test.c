@@ -11,7 +11,7 @@
 struct fixture {
     char folder[64], path[96];
     struct sl_secret secret;
-    char reason[512];
+    struct sl_reason reason;
 };
 
 static int setup(void **state)
@@ -45,7 +45,7 @@ static void write_file(const struct fixture *f, const void *bytes, size_t count,
 
 static int read_secret(struct fixture *f)
 {
-    return sl_secret_read(f->path, &f->secret, f->reason, sizeof f->reason);
+    return sl_secret_read(f->path, &f->secret, &f->reason);
 }
 
 #define CASE(name) SL_CASE_OF(name, struct fixture *f, setup, teardown)
@@ -83,10 +83,10 @@ CASE(secret_read__takes_the_least_and_the_most)
             assert_int_equal(f->secret.byte_count, cases[i].count);
         } else {
             const char *what = cases[i].err == SL_ERR_TOO_LARGE ? "is too long" : "is too short";
-            assert_non_null(strstr(f->reason, what));
-            assert_non_null(strstr(f->reason, f->path));
-            assert_non_null(strstr(f->reason, "16 to 1024"));
-            assert_null(strstr(f->reason, "xxxx"));
+            assert_non_null(strstr(f->reason.text, what));
+            assert_non_null(strstr(f->reason.text, f->path));
+            assert_non_null(strstr(f->reason.text, "16 to 1024"));
+            assert_null(strstr(f->reason.text, "xxxx"));
         }
     }
 }
@@ -95,7 +95,7 @@ CASE(secret_read__line_ends_do_not_make_it_long_enough)
 {
     write_file(f, "short\n\n\n\n\n\n\n\n\n\n\n\n", 17, 0600);
     assert_int_equal(read_secret(f), SL_ERR_INVALID);
-    assert_non_null(strstr(f->reason, "with 5 bytes"));
+    assert_non_null(strstr(f->reason.text, "with 5 bytes"));
 }
 
 CASE(secret_read__refuses_a_file_open_to_others)
@@ -104,8 +104,8 @@ CASE(secret_read__refuses_a_file_open_to_others)
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         write_file(f, "0123456789abcdef", 16, modes[i]);
         assert_int_equal(read_secret(f), SL_ERR_INVALID);
-        assert_non_null(strstr(f->reason, "other users can access it"));
-        assert_non_null(strstr(f->reason, "chmod 600"));
+        assert_non_null(strstr(f->reason.text, "other users can access it"));
+        assert_non_null(strstr(f->reason.text, "chmod 600"));
     }
     assert_int_equal(f->secret.byte_count, 0);
 }
@@ -113,17 +113,16 @@ CASE(secret_read__refuses_a_file_open_to_others)
 CASE(secret_read__names_a_missing_file)
 {
     assert_int_equal(read_secret(f), SL_ERR_NOT_FOUND);
-    assert_non_null(strstr(f->reason, f->path));
-    assert_non_null(strstr(f->reason, strerror(ENOENT)));
+    assert_non_null(strstr(f->reason.text, f->path));
+    assert_non_null(strstr(f->reason.text, strerror(ENOENT)));
 }
 
 CASE(secret_read__refuses_what_is_no_file)
 {
-    assert_int_equal(sl_secret_read(f->folder, &f->secret, f->reason, sizeof f->reason),
-                     SL_ERR_INVALID);
-    assert_non_null(strstr(f->reason, "not a regular file"));
+    assert_int_equal(sl_secret_read(f->folder, &f->secret, &f->reason), SL_ERR_INVALID);
+    assert_non_null(strstr(f->reason.text, "not a regular file"));
     /* A pipe that nobody writes to: it is not waited for. */
     assert_int_equal(mkfifo(f->path, 0600), 0);
     assert_int_equal(read_secret(f), SL_ERR_INVALID);
-    assert_non_null(strstr(f->reason, "not a regular file"));
+    assert_non_null(strstr(f->reason.text, "not a regular file"));
 }

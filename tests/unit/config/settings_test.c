@@ -22,7 +22,7 @@ static int clear(void **state)
 static const struct sl_settings *expect(enum sl_program program, const char *const *arguments)
 {
     if (parse_settings(program, arguments, &parsed) != SL_CLI_RUN) {
-        fail_msg("refused: %s", parsed.reason);
+        fail_msg("refused: %s", parsed.reason.text);
     }
     return &parsed.settings;
 }
@@ -30,7 +30,7 @@ static const struct sl_settings *expect(enum sl_program program, const char *con
 static void refuse(enum sl_program program, const char *const *arguments, const char *const *words)
 {
     assert_int_equal(parse_settings(program, arguments, &parsed), SL_ERR_INVALID);
-    expect_words(parsed.reason, words);
+    expect_words(parsed.reason.text, words);
 }
 
 SL_CASE_WITH(settings__defaults, clear, clear)
@@ -183,18 +183,18 @@ SL_CASE_WITH(settings__bad_values_name_source_value_and_accepted, clear, clear)
 static void refuse_checkpoint(const char *const *arguments, bool orders, const char *const *words)
 {
     (void)expect(SL_PROGRAM_PS, arguments);
-    assert_int_equal(sl_settings_check_checkpoint_flags(&parsed.cli, &parsed.settings, orders,
-                                                        parsed.reason, sizeof parsed.reason),
-                     SL_ERR_INVALID);
-    expect_words(parsed.reason, words);
+    assert_int_equal(
+        sl_settings_check_checkpoint_flags(&parsed.cli, &parsed.settings, orders, &parsed.reason),
+        SL_ERR_INVALID);
+    expect_words(parsed.reason.text, words);
 }
 
 static void accept_checkpoint(const char *const *arguments, bool orders)
 {
     (void)expect(SL_PROGRAM_PS, arguments);
-    assert_int_equal(sl_settings_check_checkpoint_flags(&parsed.cli, &parsed.settings, orders,
-                                                        parsed.reason, sizeof parsed.reason),
-                     0);
+    assert_int_equal(
+        sl_settings_check_checkpoint_flags(&parsed.cli, &parsed.settings, orders, &parsed.reason),
+        0);
 }
 
 SL_CASE_WITH(settings_check_checkpoint__a_setting_needs_a_directory, clear, clear)
@@ -223,8 +223,7 @@ SL_CASE_WITH(settings_check_checkpoint__a_scheduler_needs_none, clear, clear)
 static int resolve(enum sl_program program, const char *const *arguments)
 {
     (void)expect(program, arguments);
-    return sl_settings_resolve(program, &parsed.cli, &parsed.settings, parsed.reason,
-                               sizeof parsed.reason);
+    return sl_settings_resolve(program, &parsed.cli, &parsed.settings, &parsed.reason);
 }
 
 SL_CASE_WITH(settings_resolve__lease_and_heartbeat_timeout_must_agree, clear, clear)
@@ -235,7 +234,7 @@ SL_CASE_WITH(settings_resolve__lease_and_heartbeat_timeout_must_agree, clear, cl
     assert_int_equal(parsed.settings.lease_ns, 5 * SL_CLOCK_NS_PER_S);
     sl_settings_fini(&parsed.settings);
     assert_int_equal(resolve(SL_PROGRAM_PS, some), SL_ERR_INVALID);
-    expect_words(parsed.reason, WORDS("--lease is 3", "PS_HEARTBEAT_TIMEOUT is 5"));
+    expect_words(parsed.reason.text, WORDS("--lease is 3", "PS_HEARTBEAT_TIMEOUT is 5"));
     sl_settings_fini(&parsed.settings);
     setenv("PS_HEARTBEAT_TIMEOUT", "3", 1);
     assert_int_equal(resolve(SL_PROGRAM_PS, some), 0);
@@ -254,7 +253,7 @@ SL_CASE_WITH(settings_resolve__reactors_and_group_size_must_agree, clear, clear)
     assert_int_equal(parsed.settings.reactors, 8);
     setenv("NETWORK_PS_CORE_NUMBER", "2", 1);
     assert_int_equal(resolve(SL_PROGRAM_PS, NO_ARGUMENTS), SL_ERR_INVALID);
-    expect_words(parsed.reason, WORDS("NETWORK_PS_CORE_NUMBER is 2", "DMLC_GROUP_SIZE is 8"));
+    expect_words(parsed.reason.text, WORDS("NETWORK_PS_CORE_NUMBER is 2", "DMLC_GROUP_SIZE is 8"));
 }
 
 SL_CASE_WITH(settings_resolve__num_workers_and_hosts_must_agree, clear, clear)
@@ -266,7 +265,7 @@ SL_CASE_WITH(settings_resolve__num_workers_and_hosts_must_agree, clear, clear)
     assert_int_equal(resolve(SL_PROGRAM_PS,
                              ARGUMENTS("--ps-hosts=a:1", "--num-workers=3", "--worker-hosts=a,b")),
                      SL_ERR_INVALID);
-    expect_words(parsed.reason, WORDS("--num-workers is 3", "--worker-hosts names 2"));
+    expect_words(parsed.reason.text, WORDS("--num-workers is 3", "--worker-hosts names 2"));
     sl_settings_fini(&parsed.settings);
 }
 

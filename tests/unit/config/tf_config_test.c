@@ -27,8 +27,7 @@ SL_CASE(tf_config_parse__numbers_the_tasks)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_tf_config config;
-        char reason[256] = "";
-        assert_int_equal(sl_tf_config_parse(cases[i].text, &config, reason, sizeof reason), 0);
+        assert_int_equal(sl_tf_config_parse(cases[i].text, &config, NULL), 0);
         assert_int_equal(config.ps.count, cases[i].ps_count);
         assert_int_equal(config.worker_count, cases[i].worker_count);
         assert_true(config.has_task);
@@ -41,8 +40,7 @@ SL_CASE(tf_config_parse__numbers_the_tasks)
 SL_CASE(tf_config_parse__task_is_optional)
 {
     struct sl_tf_config config;
-    char reason[256] = "";
-    assert_int_equal(sl_tf_config_parse("{" CLUSTER "}", &config, reason, sizeof reason), 0);
+    assert_int_equal(sl_tf_config_parse("{" CLUSTER "}", &config, NULL), 0);
     assert_false(config.has_task);
     sl_tf_config_fini(&config);
 }
@@ -89,11 +87,11 @@ SL_CASE(tf_config_parse__refuses_with_a_reason)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_tf_config config = {.worker_count = 4711};
-        char reason[512] = "";
-        const int err = sl_tf_config_parse(cases[i].text, &config, reason, sizeof reason);
-        if (err != SL_ERR_INVALID || strncmp(reason, "TF_CONFIG", 9) != 0 ||
-            strstr(reason, cases[i].reason) == NULL) {
-            fail_msg("%s: err %d, reason \"%s\"", cases[i].text, err, reason);
+        struct sl_reason reason = {0};
+        const int err = sl_tf_config_parse(cases[i].text, &config, &reason);
+        if (err != SL_ERR_INVALID || strncmp(reason.text, "TF_CONFIG", 9) != 0 ||
+            strstr(reason.text, cases[i].reason) == NULL) {
+            fail_msg("%s: err %d, reason \"%s\"", cases[i].text, err, reason.text);
         }
         assert_int_equal(config.worker_count, 4711);
     }
@@ -112,9 +110,9 @@ SL_CASE(tf_config_parse__too_many_workers_are_too_large)
     }
     memcpy(text + used, "]}}", 4);
     struct sl_tf_config config;
-    char reason[256] = "";
-    assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_TOO_LARGE);
-    assert_non_null(strstr(reason, "16384"));
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_tf_config_parse(text, &config, &reason), SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(reason.text, "16384"));
     free(text);
 }
 
@@ -126,7 +124,6 @@ SL_CASE(tf_config_parse__megabytes_are_too_large)
     memset(text, ' ', bytes);
     text[bytes - 1] = '\0';
     struct sl_tf_config config;
-    char reason[256] = "";
-    assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_TOO_LARGE);
+    assert_int_equal(sl_tf_config_parse(text, &config, NULL), SL_ERR_TOO_LARGE);
     free(text);
 }

@@ -32,9 +32,9 @@ SL_CASE(endpoint_device_parse__accepts)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_endpoint_device got;
-        char reason[256] = "";
-        if (sl_endpoint_device_parse(cases[i].text, false, &got, reason, sizeof reason) != 0) {
-            fail_msg("\"%s\": %s", cases[i].text, reason);
+        struct sl_reason reason = {0};
+        if (sl_endpoint_device_parse(cases[i].text, false, &got, &reason) != 0) {
+            fail_msg("\"%s\": %s", cases[i].text, reason.text);
         }
         assert_string_equal(got.name, cases[i].device.name);
         assert_string_equal(got.arguments, cases[i].device.arguments);
@@ -95,12 +95,12 @@ SL_CASE(endpoint_device_parse__refuses_with_a_reason)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_endpoint_device device = {.mtu = 4711};
-        char reason[384] = "";
-        const int err = sl_endpoint_device_parse(cases[i].text, cases[i].with_port, &device, reason,
-                                                 sizeof reason);
-        if (err != SL_ERR_INVALID || strstr(reason, cases[i].reason) == NULL ||
-            strstr(reason, cases[i].text) == NULL) {
-            fail_msg("\"%s\": err %d, reason \"%s\"", cases[i].text, err, reason);
+        struct sl_reason reason = {0};
+        const int err =
+            sl_endpoint_device_parse(cases[i].text, cases[i].with_port, &device, &reason);
+        if (err != SL_ERR_INVALID || strstr(reason.text, cases[i].reason) == NULL ||
+            strstr(reason.text, cases[i].text) == NULL) {
+            fail_msg("\"%s\": err %d, reason \"%s\"", cases[i].text, err, reason.text);
         }
         assert_int_equal(device.mtu, 4711);
     }
@@ -110,46 +110,43 @@ SL_CASE(endpoint_device_parse__refuses_what_is_too_long)
 {
     char text[400];
     struct sl_endpoint_device device;
-    char reason[256] = "";
+    struct sl_reason reason = {0};
     memset(text, 'a', sizeof text);
     memcpy(text + 64, "?addr=10.0.0.1", sizeof "?addr=10.0.0.1");
-    assert_int_equal(sl_endpoint_device_parse(text, false, &device, reason, sizeof reason),
-                     SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "not a name of DPDK's"));
+    assert_int_equal(sl_endpoint_device_parse(text, false, &device, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "not a name of DPDK's"));
     memmove(text, "a,", 2);
     memset(text + 2, 'a', 300);
     memcpy(text + 302, "?addr=10.0.0.1", sizeof "?addr=10.0.0.1");
-    assert_int_equal(sl_endpoint_device_parse(text, false, &device, reason, sizeof reason),
-                     SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "longer than 255 bytes"));
-    assert_int_equal(sl_endpoint_device_parse(text, false, &device, NULL, 0), SL_ERR_INVALID);
+    assert_int_equal(sl_endpoint_device_parse(text, false, &device, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "longer than 255 bytes"));
+    assert_int_equal(sl_endpoint_device_parse(text, false, &device, NULL), SL_ERR_INVALID);
 }
 
 SL_CASE(endpoint_device_next__takes_one_after_the_other)
 {
     const char *text = "; a?addr=1.0.0.1;b,c=d?addr=1.0.0.2&mtu=600 ;;";
     struct sl_endpoint_device device;
-    char reason[256] = "";
-    assert_int_equal(sl_endpoint_device_next(&text, &device, reason, sizeof reason), 1);
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_endpoint_device_next(&text, &device, &reason), 1);
     assert_string_equal(device.name, "a");
-    assert_int_equal(sl_endpoint_device_next(&text, &device, reason, sizeof reason),
+    assert_int_equal(sl_endpoint_device_next(&text, &device, &reason),
                      SL_ERR_INVALID); /* a blank behind the number */
-    assert_non_null(strstr(reason, "from 576"));
+    assert_non_null(strstr(reason.text, "from 576"));
     text = "b,c=d?addr=1.0.0.2;";
-    assert_int_equal(sl_endpoint_device_next(&text, &device, reason, sizeof reason), 1);
+    assert_int_equal(sl_endpoint_device_next(&text, &device, &reason), 1);
     assert_string_equal(device.arguments, "c=d");
-    assert_int_equal(sl_endpoint_device_next(&text, &device, reason, sizeof reason), 0);
+    assert_int_equal(sl_endpoint_device_next(&text, &device, &reason), 0);
     text = "";
-    assert_int_equal(sl_endpoint_device_next(&text, &device, reason, sizeof reason), 0);
+    assert_int_equal(sl_endpoint_device_next(&text, &device, &reason), 0);
 }
 
 SL_CASE(endpoint_parse__of_dpdk_takes_a_device)
 {
     struct sl_endpoint endpoint;
-    char reason[384] = "", text[SL_LIMIT_ENDPOINT_BYTES];
-    assert_int_equal(sl_endpoint_parse("dpdk://net_memif0,id=1?addr=fd00::1/64&port=9200",
-                                       &endpoint, reason, sizeof reason),
-                     0);
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    assert_int_equal(
+        sl_endpoint_parse("dpdk://net_memif0,id=1?addr=fd00::1/64&port=9200", &endpoint, NULL), 0);
     assert_int_equal(endpoint.scheme, SL_ENDPOINT_DPDK);
     assert_string_equal(endpoint.host, "fd00::1");
     assert_int_equal(endpoint.port, 9200);
@@ -157,19 +154,18 @@ SL_CASE(endpoint_parse__of_dpdk_takes_a_device)
     /* Peers are not told of it. */
     sl_endpoint_format(&endpoint, text, sizeof text);
     assert_string_equal(text, "dpdk://[fd00::1]:9200");
-    assert_int_equal(sl_endpoint_parse(text, &endpoint, reason, sizeof reason), 0);
+    assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL), 0);
     assert_string_equal(endpoint.device, "");
 }
 
 SL_CASE(endpoint_parse__takes_a_device_of_dpdk_only)
 {
     struct sl_endpoint endpoint;
-    char reason[384] = "";
-    assert_int_equal(
-        sl_endpoint_parse("rdma://mlx5_0?addr=10.0.0.1&port=1", &endpoint, reason, sizeof reason),
-        SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "only dpdk:// takes a device"));
-    assert_int_equal(sl_endpoint_parse("dpdk://a?addr=10.0.0.1", &endpoint, reason, sizeof reason),
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_endpoint_parse("rdma://mlx5_0?addr=10.0.0.1&port=1", &endpoint, &reason),
                      SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "port is missing"));
+    assert_non_null(strstr(reason.text, "only dpdk:// takes a device"));
+    assert_int_equal(sl_endpoint_parse("dpdk://a?addr=10.0.0.1", &endpoint, &reason),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "port is missing"));
 }

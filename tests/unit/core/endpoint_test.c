@@ -31,9 +31,10 @@ SL_CASE(endpoint_parse__accepts)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_endpoint endpoint;
-        char reason[256] = "", text[SL_LIMIT_ENDPOINT_BYTES];
-        assert_int_equal(sl_endpoint_parse(cases[i].text, &endpoint, reason, sizeof reason), 0);
-        assert_string_equal(reason, "");
+        struct sl_reason reason = {0};
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        assert_int_equal(sl_endpoint_parse(cases[i].text, &endpoint, &reason), 0);
+        assert_string_equal(reason.text, "");
         assert_int_equal(endpoint.scheme, cases[i].scheme);
         assert_string_equal(endpoint.host, cases[i].host);
         assert_int_equal(endpoint.port, cases[i].port);
@@ -82,11 +83,11 @@ SL_CASE(endpoint_parse__refuses_with_a_reason)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_endpoint endpoint = {.port = 4711};
-        char reason[256] = "";
-        const int err = sl_endpoint_parse(cases[i].text, &endpoint, reason, sizeof reason);
-        if (err != SL_ERR_INVALID || strstr(reason, cases[i].reason) == NULL ||
-            strstr(reason, cases[i].text) == NULL) {
-            fail_msg("\"%s\": err %d, reason \"%s\"", cases[i].text, err, reason);
+        struct sl_reason reason = {0};
+        const int err = sl_endpoint_parse(cases[i].text, &endpoint, &reason);
+        if (err != SL_ERR_INVALID || strstr(reason.text, cases[i].reason) == NULL ||
+            strstr(reason.text, cases[i].text) == NULL) {
+            fail_msg("\"%s\": err %d, reason \"%s\"", cases[i].text, err, reason.text);
         }
         assert_int_equal(endpoint.port, 4711);
     }
@@ -94,20 +95,17 @@ SL_CASE(endpoint_parse__refuses_with_a_reason)
 
 SL_CASE(endpoint_parse__longest_host_is_written_whole_again)
 {
-    char text[600], back[SL_LIMIT_ENDPOINT_BYTES], reason[64] = "";
+    char text[600], back[SL_LIMIT_ENDPOINT_BYTES];
     struct sl_endpoint endpoint;
     memset(text, 'a', sizeof text);
     memcpy(text + 240, ":65535", sizeof ":65535");
-    assert_int_equal(sl_endpoint_parse(text, &endpoint, reason, sizeof reason), 0);
+    assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL), 0);
     sl_endpoint_format(&endpoint, back, sizeof back);
     assert_int_equal(strlen(back), strlen("tcp://") + 240 + strlen(":65535"));
 
     memset(text, 'a', sizeof text);
     memcpy(text + 241, ":65535", sizeof ":65535");
-    assert_int_equal(sl_endpoint_parse(text, &endpoint, reason, sizeof reason), SL_ERR_INVALID);
-    assert_int_equal(strlen(reason), sizeof reason - 1);
-    /* Nobody has to take the reason. */
-    assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL, 0), SL_ERR_INVALID);
+    assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL), SL_ERR_INVALID);
 }
 
 SL_CASE(endpoint_same__compares_scheme_host_and_port)
@@ -136,10 +134,9 @@ SL_CASE(endpoint_resolve__numeric_addresses_come_back)
         struct sl_endpoint endpoint, back;
         struct sockaddr_storage address;
         socklen_t bytes;
-        char reason[128] = "", text[SL_LIMIT_ENDPOINT_BYTES];
-        assert_int_equal(sl_endpoint_parse(texts[i], &endpoint, reason, sizeof reason), 0);
-        assert_int_equal(
-            sl_endpoint_resolve(&endpoint, true, &address, &bytes, reason, sizeof reason), 0);
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        assert_int_equal(sl_endpoint_parse(texts[i], &endpoint, NULL), 0);
+        assert_int_equal(sl_endpoint_resolve(&endpoint, true, &address, &bytes, NULL), 0);
         assert_true(bytes == sizeof(struct sockaddr_in) || bytes == sizeof(struct sockaddr_in6));
         assert_int_equal(sl_endpoint_from_sockaddr(&address, &back), 0);
         sl_endpoint_format(&back, text, sizeof text);
@@ -154,10 +151,10 @@ SL_CASE(endpoint_resolve__unknown_host_is_not_found)
     memset(endpoint.host, 'x', 100);
     struct sockaddr_storage address;
     socklen_t bytes;
-    char reason[256] = "";
-    assert_int_equal(sl_endpoint_resolve(&endpoint, false, &address, &bytes, reason, sizeof reason),
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_endpoint_resolve(&endpoint, false, &address, &bytes, &reason),
                      SL_ERR_NOT_FOUND);
-    assert_non_null(strstr(reason, endpoint.host));
+    assert_non_null(strstr(reason.text, endpoint.host));
 }
 
 SL_CASE(endpoint_is_loopback__knows_this_machine)

@@ -6,12 +6,12 @@
 #include "tests/support/unit.h"
 
 static struct sl_metastore_address out;
-static char reason[512];
+static struct sl_reason reason;
 
 static int parse(const char *text)
 {
-    reason[0] = '\0';
-    return sl_metastore_address_parse(text, &out, reason, sizeof reason);
+    reason.text[0] = '\0';
+    return sl_metastore_address_parse(text, &out, &reason);
 }
 
 SL_CASE(address_parse__none)
@@ -77,9 +77,10 @@ SL_CASE(address_parse__refusals)
     };
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         assert_int_equal(parse(BAD[i]), SL_ERR_INVALID);
-        if (strstr(reason, BAD[i]) == NULL || strstr(reason, "etcd://host:port") == NULL ||
-            strstr(reason, "P2PHANDSHAKE") == NULL || strstr(reason, "http://") == NULL) {
-            fail_msg("%s: %s", BAD[i], reason);
+        if (strstr(reason.text, BAD[i]) == NULL ||
+            strstr(reason.text, "etcd://host:port") == NULL ||
+            strstr(reason.text, "P2PHANDSHAKE") == NULL || strstr(reason.text, "http://") == NULL) {
+            fail_msg("%s: %s", BAD[i], reason.text);
         }
     }
     (void)snprintf(text, sizeof text, "http://a:1/%0600d", 0);

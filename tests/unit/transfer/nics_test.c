@@ -20,7 +20,7 @@ static void use_tree(const char *description)
 static uint32_t find(const char *names, const char *text)
 {
     struct sl_endpoint endpoint;
-    assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL, 0), 0);
+    assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL), 0);
     return sl_transfer_nics_find(&devices, names, &endpoint, nics);
 }
 
@@ -82,7 +82,7 @@ static void expect_name(const struct sl_matrix *matrix, const char *text, const 
 {
     struct sl_endpoint endpoint;
     char found[SL_DEVICE_NAME_BYTES];
-    assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL, 0), 0);
+    assert_int_equal(sl_endpoint_parse(text, &endpoint, NULL), 0);
     (void)strncpy(endpoint.device, device, sizeof endpoint.device - 1);
     sl_transfer_nics_name(&devices, matrix, &endpoint, found);
     assert_string_equal(found, name);

@@ -15,7 +15,7 @@ static uint32_t parse_all(const char *const *texts)
 {
     uint32_t count = 0;
     for (; texts[count] != NULL; count++) {
-        if (sl_endpoint_parse(texts[count], &endpoints[count], NULL, 0) != 0) {
+        if (sl_endpoint_parse(texts[count], &endpoints[count], NULL) != 0) {
             endpoints[count] = (struct sl_endpoint){.port = 0};
         }
     }

@@ -64,16 +64,15 @@ SL_CASE(link_find_place__takes_the_nearest)
         struct sl_client_io_options options = {.host = "here", .disable_rdma = cases[i].no_rdma};
         options.transport.tls = cases[i].tls ? &tls : NULL;
         assert_int_equal(sl_dpdk_device_list_create(cases[i].device == NULL ? "" : DEVICE, NULL,
-                                                    &options.devices, NULL, 0),
+                                                    &options.devices, NULL),
                          0);
         struct sl_message_ps ps = {.shard_count = 1};
         snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", cases[i].data);
         snprintf(ps.bypass_endpoint, sizeof ps.bypass_endpoint, "%s", cases[i].bypass);
         snprintf(ps.host, sizeof ps.host, "%s", cases[i].ps_host);
         struct sl_shard_address place;
-        char reason[160], text[SL_LIMIT_ENDPOINT_BYTES];
-        assert_int_equal(
-            sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason), 0);
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, NULL), 0);
         sl_endpoint_format(&place.endpoint, text, sizeof text);
         assert_string_equal(text, cases[i].data);
         assert_int_equal(place.has_preferred, cases[i].path != NULL);
@@ -89,12 +88,11 @@ SL_CASE(link_find_place__refuses_dpdk_alone_without_a_device)
     const struct sl_client_io_options options = {.disable_rdma = true};
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
     struct sl_shard_address place;
-    char reason[256];
-    assert_int_equal(
-        sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason),
-        SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "dpdk://10.1.0.1:6: this process needs a device"));
-    assert_non_null(strstr(reason, "--dpdk-device"));
+    struct sl_reason reason;
+    assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, &reason),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "dpdk://10.1.0.1:6: this process needs a device"));
+    assert_non_null(strstr(reason.text, "--dpdk-device"));
 }
 
 SL_CASE(link_find_place__refuses_rdma_alone_with_tls)
@@ -103,12 +101,12 @@ SL_CASE(link_find_place__refuses_rdma_alone_with_tls)
     const struct sl_client_io_options options = {.transport = {.tls = &tls}};
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "rdma://10.1.0.1:6"};
     struct sl_shard_address place;
-    char reason[160];
-    assert_int_equal(
-        sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, reason, sizeof reason),
-        SL_ERR_INVALID);
+    struct sl_reason reason;
+    assert_int_equal(sl_shard_conn_find_address(&options, &ps, 1, &ps, &place, &reason),
+                     SL_ERR_INVALID);
     assert_string_equal(
-        reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the server a TCP endpoint too");
+        reason.text,
+        "rdma://10.1.0.1:6: there is no TLS over RDMA: give the server a TCP endpoint too");
 }
 
 PEER_CASE(start__takes_rdma_to_a_ps_that_has_it)

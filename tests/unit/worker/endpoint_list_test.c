@@ -16,10 +16,10 @@ struct places {
 static struct places parse(const char *text)
 {
     struct places places = {.other_count = UNTOUCHED};
-    char reason[256] = "";
-    if (sl_endpoint_list_parse(text, &places.first, &places.others, &places.other_count, reason,
-                               sizeof reason) != 0) {
-        fail_msg("refused: %s", reason);
+    struct sl_reason reason = {0};
+    if (sl_endpoint_list_parse(text, &places.first, &places.others, &places.other_count, &reason) !=
+        0) {
+        fail_msg("refused: %s", reason.text);
     }
     return places;
 }
@@ -27,14 +27,14 @@ static struct places parse(const char *text)
 static void refuse(const char *text, const char *why)
 {
     struct places places = {.other_count = UNTOUCHED};
-    char reason[256] = "";
-    assert_int_equal(sl_endpoint_list_parse(text, &places.first, &places.others,
-                                            &places.other_count, reason, sizeof reason),
-                     SL_ERR_INVALID);
+    struct sl_reason reason = {0};
+    assert_int_equal(
+        sl_endpoint_list_parse(text, &places.first, &places.others, &places.other_count, &reason),
+        SL_ERR_INVALID);
     assert_null(places.others);
     assert_int_equal(places.other_count, UNTOUCHED);
-    if (strstr(reason, why) == NULL) {
-        fail_msg("\"%s\" is not in \"%s\"", why, reason);
+    if (strstr(reason.text, why) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", why, reason.text);
     }
 }
 

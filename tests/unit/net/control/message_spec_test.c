@@ -18,15 +18,14 @@ static struct sl_table_spec good_spec(void)
 /* The specification is refused, and the reason names the field. */
 static void assert_refused(const struct sl_table_spec *spec, const char *field)
 {
-    char reason[256] = "";
-    assert_int_equal(sl_message_check_spec(spec, reason, sizeof reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, field));
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_message_check_spec(spec, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, field));
 }
 
 static void assert_accepted(const struct sl_table_spec *spec)
 {
-    char reason[256];
-    assert_int_equal(sl_message_check_spec(spec, reason, sizeof reason), SL_OK);
+    assert_int_equal(sl_message_check_spec(spec, NULL), SL_OK);
 }
 
 SL_CASE(message_check_spec__accepts_random_good_ones)
@@ -105,11 +104,11 @@ SL_CASE(message_check_spec__wants_a_kv_table_plain)
     spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 1};
     assert_refused(&spec, "consistency.mode");
     /* Tables of floats and of bytes are not the same. */
-    char reason[256];
+    struct sl_reason reason;
     struct sl_table_spec bytes = good;
     bytes.dim = 1;
-    assert_int_equal(sl_message_compare_specs(&good, &bytes, reason, sizeof reason), SL_ERR_EXISTS);
-    assert_non_null(strstr(reason, "dim"));
+    assert_int_equal(sl_message_compare_specs(&good, &bytes, &reason), SL_ERR_EXISTS);
+    assert_non_null(strstr(reason.text, "dim"));
 }
 
 SL_CASE(message_check_spec__refuses_each_bad_hyper_parameter)
@@ -241,26 +240,23 @@ SL_CASE(message_check_spec__wants_workers_where_clocks_count)
 
 SL_CASE(message_compare_specs__names_the_first_difference)
 {
-    char reason[256] = "";
+    struct sl_reason reason = {0};
     struct sl_table_spec existing = good_spec();
     struct sl_table_spec asked = good_spec();
-    assert_int_equal(sl_message_compare_specs(&existing, &asked, reason, sizeof reason), SL_OK);
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_OK);
     asked.consistency.worker_count = 3;
     asked.optimizer.lr = 0.25f;
-    assert_int_equal(sl_message_compare_specs(&existing, &asked, reason, sizeof reason),
-                     SL_ERR_EXISTS);
-    assert_string_equal(reason,
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_ERR_EXISTS);
+    assert_string_equal(reason.text,
                         "table emb exists with optimizer.lr 0.100000001, asked for is 0.25");
     asked = good_spec();
     asked.initializer.seed = UINT64_MAX;
-    assert_int_equal(sl_message_compare_specs(&existing, &asked, reason, sizeof reason),
-                     SL_ERR_EXISTS);
-    assert_string_equal(reason, "table emb exists with initializer.seed 0, asked for is "
-                                "18446744073709551615");
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_ERR_EXISTS);
+    assert_string_equal(reason.text, "table emb exists with initializer.seed 0, asked for is "
+                                     "18446744073709551615");
     snprintf(asked.name, sizeof asked.name, "%s", "other");
-    assert_int_equal(sl_message_compare_specs(&existing, &asked, reason, sizeof reason),
-                     SL_ERR_EXISTS);
-    assert_non_null(strstr(reason, "name"));
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, &reason), SL_ERR_EXISTS);
+    assert_non_null(strstr(reason.text, "name"));
 }
 
 /* Every byte of a specification counts, but for padding, and for what is behind the name's NUL. */
@@ -274,8 +270,7 @@ SL_CASE(message_compare_specs__sees_every_field)
         struct sl_table_spec asked = existing;
         uint32_t other = 0x3f000000u | (uint32_t)(1 + sl_hash_random(&seed) % 1000);
         memcpy((char *)&asked + at, &other, sizeof other);
-        char reason[256];
-        differing += sl_message_compare_specs(&existing, &asked, reason, sizeof reason) != SL_OK;
+        differing += sl_message_compare_specs(&existing, &asked, NULL) != SL_OK;
     }
     const size_t words = (sizeof existing - fields_start) / 4;
     assert_true(words - differing <= 2); /* padding before seed and at the end, at most */

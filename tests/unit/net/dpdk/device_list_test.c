@@ -7,9 +7,9 @@
 static struct sl_endpoint endpoint(const char *text)
 {
     struct sl_endpoint parsed;
-    char reason[256] = "";
-    if (sl_endpoint_parse(text, &parsed, reason, sizeof reason) != 0) {
-        fail_msg("%s", reason);
+    struct sl_reason reason = {0};
+    if (sl_endpoint_parse(text, &parsed, &reason) != 0) {
+        fail_msg("%s", reason.text);
     }
     return parsed;
 }
@@ -17,9 +17,9 @@ static struct sl_endpoint endpoint(const char *text)
 static struct sl_dpdk_device_list *create(const char *text, const struct sl_endpoint *listens)
 {
     struct sl_dpdk_device_list *list = NULL;
-    char reason[256] = "";
-    if (sl_dpdk_device_list_create(text, listens, &list, reason, sizeof reason) != 0) {
-        fail_msg("%s", reason);
+    struct sl_reason reason = {0};
+    if (sl_dpdk_device_list_create(text, listens, &list, &reason) != 0) {
+        fail_msg("%s", reason.text);
     }
     return list;
 }
@@ -79,14 +79,13 @@ SL_CASE(device_list_create__an_endpoints_own_comes_first)
 SL_CASE(device_list_create__refuses)
 {
     struct sl_dpdk_device_list *list = NULL;
-    char reason[256] = "";
-    assert_int_equal(sl_dpdk_device_list_create("a?addr=1.0.0.1;a?addr=1.0.0.2", NULL, &list,
-                                                reason, sizeof reason),
-                     SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "named twice"));
-    assert_int_equal(sl_dpdk_device_list_create("a", NULL, &list, reason, sizeof reason),
-                     SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "addr is missing"));
+    struct sl_reason reason = {0};
+    assert_int_equal(
+        sl_dpdk_device_list_create("a?addr=1.0.0.1;a?addr=1.0.0.2", NULL, &list, &reason),
+        SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "named twice"));
+    assert_int_equal(sl_dpdk_device_list_create("a", NULL, &list, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "addr is missing"));
     assert_null(list);
 }
 

@@ -46,10 +46,9 @@ static uint32_t below(struct life *life, uint32_t bound)
 static void life_open(struct life *life, uint64_t seed)
 {
     static const enum sl_wire_steering ways[] = {SL_WIRE_STRAIGHT, SL_WIRE_SCATTER, SL_WIRE_FIRST};
-    char why[512];
     *life = (struct life){.seed = seed};
     const char *network = networks[below(life, NETWORKS)];
-    assert_int_equal(sl_dpdk_faults_parse(network, &life->faults, why, sizeof why), 0);
+    assert_int_equal(sl_dpdk_faults_parse(network, &life->faults, NULL), 0);
     life->faults.seed = seed;
     struct hosts_options options = {.faults = &life->faults,
                                     .device = {.steering = ways[below(life, 3)],

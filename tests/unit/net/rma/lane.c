@@ -212,7 +212,7 @@ void lane_connect(struct lane *lane)
 {
     struct sl_endpoint bound, any;
     const char *endpoint = lane->endpoint == NULL ? "tcp://127.0.0.1:0" : lane->endpoint;
-    assert_int_equal(sl_endpoint_parse(endpoint, &any, NULL, 0), 0);
+    assert_int_equal(sl_endpoint_parse(endpoint, &any, NULL), 0);
     lane->a.violation = lane->b.violation = NULL;
     assert_int_equal(sl_transport_listen(lane->pair.b.transport, &any, &events, lane, &bound), 0);
     struct sl_conn *conn;

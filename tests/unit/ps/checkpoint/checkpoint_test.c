@@ -172,7 +172,7 @@ CASE(writer__leaves_what_is_complete_degraded)
     struct sl_checkpoint_entry entry;
     write_whole(disk, 1, 0);
     assert_int_equal(write_part(disk, 1, 0, 0), SL_ERR_EXISTS);
-    assert_string_equal(fixture_reason, "/c/checkpoint-000001 has a manifest already");
+    assert_string_equal(fixture_reason.text, "/c/checkpoint-000001 has a manifest already");
     assert_int_equal(fixture_write_shard(&disk->disk, "/nowhere", 1, 0, 0, &entry),
                      SL_ERR_NOT_FOUND);
 }
@@ -190,9 +190,9 @@ CASE(publish__wants_the_files_and_the_base)
     assert_int_equal(
         sl_checkpoint_directory_publish(&disk->disk, "/c", &manifest, all_shards, 0, REASON),
         SL_ERR_NOT_FOUND);
-    assert_non_null(strstr(fixture_reason, "shard-0001-of-0002.slc"));
+    assert_non_null(strstr(fixture_reason.text, "shard-0001-of-0002.slc"));
     assert_int_equal(newest(disk), SL_ERR_NOT_FOUND);
-    assert_string_equal(fixture_reason, "there is no complete checkpoint in /c");
+    assert_string_equal(fixture_reason.text, "there is no complete checkpoint in /c");
     /* The other shard's file is in another directory. */
     manifest.files[1].bytes = 77;
     assert_int_equal(
@@ -223,7 +223,8 @@ CASE(select__passes_over_what_is_damaged_when_it_may)
     memory_disk_find(disk, "/c/checkpoint-000002/shard-0000-of-0002.slc")->count--;
     options.up_to = 0;
     assert_int_equal(newest(disk), SL_ERR_CORRUPT);
-    assert_non_null(strstr(fixture_reason, "/c/checkpoint-000002/shard-0000-of-0002.slc: it has "));
+    assert_non_null(
+        strstr(fixture_reason.text, "/c/checkpoint-000002/shard-0000-of-0002.slc: it has "));
     assert_int_equal(choose(disk, &options), 1);
     assert_int_equal(findings.count, 2); /* of 3 and of 2 */
     damage_manifest(disk, 1);
@@ -261,8 +262,8 @@ CASE(chain__knows_its_base)
     assert_int_equal(
         sl_checkpoint_directory_chain(&disk->disk, "/c", 3, all_shards, NULL, &chain, REASON),
         SL_ERR_CORRUPT);
-    assert_string_equal(fixture_reason, "/c/checkpoint-000002, the base of checkpoint 3, is "
-                                        "another one of the same number");
+    assert_string_equal(fixture_reason.text, "/c/checkpoint-000002, the base of checkpoint 3, is "
+                                             "another one of the same number");
     fixture_disk_free(other);
 }
 
@@ -270,7 +271,8 @@ CASE(writer__refuses_numbers_above_the_limit)
 {
     const uint64_t last = SL_LIMIT_CHECKPOINT_NUMBER;
     assert_int_equal(write_part(disk, last + 1, 0, 0), SL_ERR_TOO_LARGE);
-    assert_string_equal(fixture_reason, "checkpoint 1000000000000: numbers end at 999999999999");
+    assert_string_equal(fixture_reason.text,
+                        "checkpoint 1000000000000: numbers end at 999999999999");
     check_numbers(disk, NULL, 0);
     assert_int_equal(write_part(disk, last, 0, 0), 0);
     check_numbers(disk, &last, 1);

@@ -159,8 +159,8 @@ SL_CASE(full_disk__at_every_byte)
         }
         failed++;
         assert_int_equal(err, SL_ERR_IO);
-        assert_non_null(strstr(fixture_reason, "cannot write /c/checkpoint-000002/"));
-        assert_non_null(strstr(fixture_reason, "No space left on device"));
+        assert_non_null(strstr(fixture_reason.text, "cannot write /c/checkpoint-000002/"));
+        assert_non_null(strstr(fixture_reason.text, "No space left on device"));
         check_newest(disk, 2, false);
         assert_null(memory_disk_find(disk, "/c/checkpoint-000002/shard-0000-of-0002.slc.part"));
         assert_null(memory_disk_find(disk, "/c/checkpoint-000002/shard-0001-of-0002.slc.part"));

@@ -15,7 +15,7 @@ static void check_told(struct memory_disk *disk, const char *path)
     assert_int_equal(findings.count, 1);
     assert_string_equal(findings.paths[0], path);
     assert_non_null(strstr(findings.whys[0], path));
-    assert_string_equal(findings.whys[0], fixture_reason);
+    assert_string_equal(findings.whys[0], fixture_reason.text);
 }
 
 /* Checkpoint 2 adds to checkpoint 1, whose files are damaged. */
@@ -67,7 +67,7 @@ DAMAGE_CASE(verify__names_all_that_is_missing)
     char why[SL_DISK_WHY_BYTES];
     assert_int_equal(disk->disk.ops->remove(disk, files[0], why), 0);
     check_told(disk, files[0]);
-    assert_non_null(strstr(fixture_reason, "No such file or directory"));
+    assert_non_null(strstr(fixture_reason.text, "No such file or directory"));
     memory_disk_find(disk, files[1])->bytes[100] ^= 1;
     assert_int_equal(fixture_verify(&disk->disk, "/c", 2, &findings), SL_ERR_CORRUPT);
     assert_int_equal(findings.count, 2);

@@ -83,8 +83,8 @@ DISK_CASE(system__tells_why_it_cannot_write)
     int err = fixture_write(disk, directory, 4, 0);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(err, SL_ERR_IO);
-    assert_non_null(strstr(fixture_reason, "cannot write "));
-    assert_non_null(strstr(fixture_reason, "File too large"));
+    assert_non_null(strstr(fixture_reason.text, "cannot write "));
+    assert_non_null(strstr(fixture_reason.text, "File too large"));
     assert_int_equal(sl_checkpoint_directory_path(directory, 4, NULL, path, REASON), 0);
     assert_int_equal(sl_disk_list(disk, path, &names, REASON), 0);
     assert_int_equal(names.count, 0);
@@ -100,7 +100,7 @@ DISK_CASE(system__names_what_is_not_there)
     char name[SL_DISK_PATH_BYTES];
     assert_int_equal(sl_disk_join(directory, "none", path, REASON), 0);
     assert_int_equal(sl_checkpoint_directory_list(disk, path, &list, REASON), SL_ERR_NOT_FOUND);
-    assert_non_null(strstr(fixture_reason, path));
+    assert_non_null(strstr(fixture_reason.text, path));
     assert_int_equal(sl_disk_open(disk, path, SL_DISK_READ, &file, REASON), SL_ERR_NOT_FOUND);
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';

@@ -4,7 +4,7 @@
 
 static const struct sl_checkpoint_shard_range all_shards;
 
-char fixture_reason[FIXTURE_REASON];
+struct sl_reason fixture_reason;
 
 /* One that packs well, one that does not, an empty one. */
 struct sl_snapshot_block fixture_block(uint64_t number, uint32_t shard, uint32_t index)

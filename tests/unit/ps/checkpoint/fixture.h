@@ -16,9 +16,8 @@
 #define FIXTURE_BLOCKS 4
 #define FIXTURE_SHARDS 2
 
-#define FIXTURE_REASON (SL_DISK_PATH_BYTES + 512)
-extern char fixture_reason[FIXTURE_REASON];
-#define REASON fixture_reason, FIXTURE_REASON
+extern struct sl_reason fixture_reason;
+#define REASON (&fixture_reason)
 
 /* Block `index` of a shard's file: opaque bytes, the caller's to free(block.payload). */
 struct sl_snapshot_block fixture_block(uint64_t number, uint32_t shard, uint32_t index);

@@ -99,8 +99,8 @@ SL_CASE(decode__refuses)
     struct sl_checkpoint_manifest manifest;
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(decode(cases[i].text, &manifest), SL_ERR_CORRUPT);
-        if (strstr(fixture_reason, cases[i].why) == NULL) {
-            fail_msg("case %u: \"%s\" instead of \"%s\"", i, fixture_reason, cases[i].why);
+        if (strstr(fixture_reason.text, cases[i].why) == NULL) {
+            fail_msg("case %u: \"%s\" instead of \"%s\"", i, fixture_reason.text, cases[i].why);
         }
     }
 }

@@ -52,12 +52,12 @@ CASE(coordinator_hello__refuses_duplicates_and_strangers)
     f->now_ns = SECOND;
     heartbeat(f, 1);
     assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_PS, 1), SL_ERR_EXISTS);
-    assert_non_null(strstr(f->reason, "ps/1"));
+    assert_non_null(strstr(f->reason.text, "ps/1"));
     assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_WORKER, 1), 0);
     assert_int_equal(hello(f, 3, SL_MESSAGE_ROLE_WORKER, 1), SL_ERR_AGAIN);
     assert_int_equal(hello(f, 3, SL_MESSAGE_ROLE_PS, 2), SL_ERR_INVALID);
     assert_int_equal(hello(f, 3, SL_MESSAGE_ROLE_WORKER, 3), SL_ERR_INVALID);
-    assert_non_null(strstr(f->reason, "worker/3"));
+    assert_non_null(strstr(f->reason.text, "worker/3"));
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 1), 0);
     assert_int_equal(hello(f, 5, SL_MESSAGE_ROLE_CLIENT, 1), 0);
     disconnect(f, 3); /* refused: not a member */

@@ -270,11 +270,10 @@ void fixture_take_over(struct fixture *f)
         for (uint32_t i = 0; i < FIXTURE_RECORDS; i++) {
             struct fixture_record *record = &f->records[k][i];
             if (record->value != NULL) {
-                assert_int_equal(sl_coordinator_record_read(f->coordinator,
-                                                            (enum sl_coordinator_record)k, i,
-                                                            record->value, record->value_bytes,
-                                                            f->reason, sizeof f->reason),
-                                 0);
+                assert_int_equal(
+                    sl_coordinator_record_read(f->coordinator, (enum sl_coordinator_record)k, i,
+                                               record->value, record->value_bytes, &f->reason),
+                    0);
             }
         }
     }
@@ -343,8 +342,7 @@ int hello_as(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role r
         .task_index = task,
         .client_id = client_id,
     };
-    return sl_coordinator_hello(f->coordinator, peer, &message, f->now_ns, f->reason,
-                                sizeof f->reason);
+    return sl_coordinator_hello(f->coordinator, peer, &message, f->now_ns, &f->reason);
 }
 
 int hello_any(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role role,
@@ -356,8 +354,7 @@ int hello_any(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role 
         .any_task = true,
         .client_id = client_id,
     };
-    int err = sl_coordinator_hello(f->coordinator, peer, &message, f->now_ns, f->reason,
-                                   sizeof f->reason);
+    int err = sl_coordinator_hello(f->coordinator, peer, &message, f->now_ns, &f->reason);
     return err != 0 ? err : (int)sl_coordinator_task_index(f->coordinator, peer);
 }
 

@@ -25,7 +25,7 @@ struct fixture {
     uint64_t now_ns;
     char sent[FIXTURE_SENT_MAX][1024];
     uint32_t sent_count;
-    char reason[512];
+    struct sl_reason reason;
     uint64_t checkpoint_interval_ns; /* for the next remake */
     uint32_t checkpoint_adds;        /* likewise */
     struct fixture_record records[SL_COORDINATOR_RECORD_ALL][FIXTURE_RECORDS];

@@ -16,7 +16,7 @@ CASE(coordinator_hello__any_task_is_the_lowest_that_is_free)
     assert_int_equal(hello_any(f, 4, PS, 4), 0);
     assert_int_equal(hello_any(f, 5, PS, 5), 1);
     assert_int_equal(hello_any(f, 6, WORKER, 6), SL_ERR_AGAIN);
-    assert_non_null(strstr(f->reason, "3 worker"));
+    assert_non_null(strstr(f->reason.text, "3 worker"));
     assert_int_equal(hello_any(f, 7, PS, 7), SL_ERR_AGAIN);
     assert_int_equal(hello_any(f, 8, SL_MESSAGE_ROLE_CLIENT, 8), 0);
 }
@@ -66,8 +66,7 @@ CASE(coordinator_hello__any_task_may_join_beyond_the_workers)
         .join_running = true,
         .client_id = 9,
     };
-    assert_int_equal(
-        sl_coordinator_hello(f->coordinator, 9, &message, 0, f->reason, sizeof f->reason), 0);
+    assert_int_equal(sl_coordinator_hello(f->coordinator, 9, &message, 0, &f->reason), 0);
     assert_int_equal(sl_coordinator_task_index(f->coordinator, 9), 3);
 }
 
@@ -118,7 +117,7 @@ CASE(coordinator_job__gives_up_when_not_all_come)
            "1#5 error refused: the job has not begun: still waiting after 60 s for ps/0, worker/1");
     expect_nothing(f);
     assert_int_equal(hello_any(f, 9, WORKER, 9), SL_ERR_REFUSED);
-    assert_non_null(strstr(f->reason, "s for ps/0, worker/1"));
+    assert_non_null(strstr(f->reason.text, "s for ps/0, worker/1"));
 }
 
 CASE(coordinator_job__one_that_leaves_before_it_begins_is_missing)
@@ -156,7 +155,7 @@ CASE(coordinator_job__ends_when_all_workers_have_left)
     expect_part(f, "#0 ended: all 2 workers have left");
     expect_nothing(f);
     assert_int_equal(hello_any(f, 9, WORKER, 9), SL_ERR_REFUSED);
-    assert_non_null(strstr(f->reason, "has ended"));
+    assert_non_null(strstr(f->reason.text, "has ended"));
     goodbye(f, 11);
     expect_nothing(f);
     goodbye(f, 12);

@@ -72,15 +72,15 @@ CASE(coordinator_hello__another_process_is_refused_while_the_first_is_heard)
     workers_join(f);
     f->now_ns = 4 * SECOND;
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), SL_ERR_AGAIN);
-    assert_non_null(strstr(f->reason, "worker/1"));
-    assert_non_null(strstr(f->reason, "ends in 6.0 s"));
+    assert_non_null(strstr(f->reason.text, "worker/1"));
+    assert_non_null(strstr(f->reason.text, "ends in 6.0 s"));
     f->now_ns = 7 * SECOND;
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), SL_ERR_AGAIN);
-    assert_non_null(strstr(f->reason, "ends in 3.0 s"));
+    assert_non_null(strstr(f->reason.text, "ends in 3.0 s"));
     heartbeat(f, 2);
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 1), SL_ERR_EXISTS);
-    assert_non_null(strstr(f->reason, "worker/1"));
-    assert_non_null(strstr(f->reason, "started twice"));
+    assert_non_null(strstr(f->reason.text, "worker/1"));
+    assert_non_null(strstr(f->reason.text, "started twice"));
     /* That the first was alive then says nothing to a third. */
     f->now_ns = 8 * SECOND;
     assert_int_equal(hello(f, 10, SL_MESSAGE_ROLE_WORKER, 1), SL_ERR_AGAIN);

@@ -380,9 +380,7 @@ static void do_hello(struct world *world, struct process *process)
         process->member = true;
         process->heard_ms = world->now_ms;
     }
-    char reason[256];
-    int err = sl_coordinator_hello(world->coordinator, peer, &hello, now_ns(world), reason,
-                                   sizeof reason);
+    int err = sl_coordinator_hello(world->coordinator, peer, &hello, now_ns(world), NULL);
     assert_int_equal(err, expected);
     if (err != 0) {
         return;
@@ -529,10 +527,8 @@ static void start(struct world *world, uint64_t seed)
         .ctx = world,
     };
     assert_int_equal(sl_coordinator_create(&options, &world->coordinator), 0);
-    char reason[256];
     const struct sl_message_hello ps = {.role = SL_MESSAGE_ROLE_PS, .client_id = 1000};
-    assert_int_equal(sl_coordinator_hello(world->coordinator, PS_PEER, &ps, now_ns(world), reason,
-                                          sizeof reason),
+    assert_int_equal(sl_coordinator_hello(world->coordinator, PS_PEER, &ps, now_ns(world), NULL),
                      0);
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER, .id = 1};
     message.reg = (struct sl_message_register){.data_endpoint = "tcp://a:1", .shard_count = 1};

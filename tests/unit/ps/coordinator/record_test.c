@@ -249,7 +249,7 @@ static int read_text(struct fixture *f, enum sl_coordinator_record kind, uint32_
                      const char *text)
 {
     return sl_coordinator_record_read(f->coordinator, kind, index, (const uint8_t *)text,
-                                      strlen(text), f->reason, sizeof f->reason);
+                                      strlen(text), &f->reason);
 }
 
 CASE_WITH_RECORDS(record__malformed)
@@ -302,7 +302,7 @@ CASE_WITH_RECORDS(record__malformed)
             print_error("case %zu: %d\n", i, err);
         }
         assert_int_equal(err, SL_ERR_CORRUPT);
-        assert_string_not_equal(f->reason, "");
+        assert_string_not_equal(f->reason.text, "");
     }
     assert_int_equal(read_text(f, SL_COORDINATOR_RECORD_DONE, 0,
                                "{\"number\":\"10\",\"told\":\"1:2 3:4\",\"more\":1}"),
@@ -319,7 +319,7 @@ CASE_WITH_RECORDS(record__of_another_cluster)
                   "\"abandoned\":\"0\",\"stage\":"
                   "\"gathering\",\"never_began\":false,\"end_err\":0,\"end_why\":\"\"}"),
         SL_ERR_INVALID);
-    assert_string_equal(f->reason, "it is of a job with 3 servers and 0 workers");
+    assert_string_equal(f->reason.text, "it is of a job with 3 servers and 0 workers");
 }
 
 CASE_WITH_RECORDS(record__of_a_checkpoint_above_the_limit)
@@ -335,7 +335,7 @@ CASE_WITH_RECORDS(record__of_a_checkpoint_above_the_limit)
             "\"gathering\",\"never_began\":false,\"end_err\":0,\"end_why\":\"\"}",
             numbers[i][0], numbers[i][1]);
         assert_int_equal(read_text(f, SL_COORDINATOR_RECORD_JOB, 0, text), SL_ERR_INVALID);
-        assert_non_null(strstr(f->reason, "the last is 999999999999"));
+        assert_non_null(strstr(f->reason.text, "the last is 999999999999"));
     }
     assert_int_equal(
         read_text(f, SL_COORDINATOR_RECORD_PS, 0,
@@ -343,7 +343,8 @@ CASE_WITH_RECORDS(record__of_a_checkpoint_above_the_limit)
                   "\"host\":\"\",\"restore\":\"e8d4a51000\",\"serving\":false,"
                   "\"restarted\":false,\"gone\":false}"),
         SL_ERR_INVALID);
-    assert_string_equal(f->reason, "it names checkpoint 1000000000000: the last is 999999999999");
+    assert_string_equal(f->reason.text,
+                        "it names checkpoint 1000000000000: the last is 999999999999");
 }
 
 /* Every byte of every record, changed to anything: an error or not, and nothing that hurts. */
@@ -370,8 +371,8 @@ CASE_WITH_RECORDS(record__any_bytes)
                 for (size_t b = 0; b < sizeof BYTES; b++) {
                     value[at] = (uint8_t)BYTES[b];
                     (void)sl_coordinator_record_read(f->coordinator, (enum sl_coordinator_record)k,
-                                                     i, value, records[k][i].value_bytes, f->reason,
-                                                     sizeof f->reason);
+                                                     i, value, records[k][i].value_bytes,
+                                                     &f->reason);
                 }
                 value[at] = was;
                 sl_coordinator_record_end(f->coordinator, f->now_ns);

@@ -166,10 +166,8 @@ static void connect(struct world *world, struct member *member)
     struct sl_message_hello hello = {.purpose = SL_MESSAGE_PURPOSE_CONTROL,
                                      .role = member->role,
                                      .client_id = member->client_id};
-    char reason[256];
     uint64_t peer = ++world->peer_next;
-    if (sl_coordinator_hello(process->coordinator, peer, &hello, world->now_ns, reason,
-                             sizeof reason) == 0) {
+    if (sl_coordinator_hello(process->coordinator, peer, &hello, world->now_ns, NULL) == 0) {
         member->at = process;
         member->peer = peer;
         member->request = 0; /* it asks again */

@@ -24,10 +24,10 @@ static const struct sl_memory_plan_options EVERYTHING = {
 static struct sl_memory_plan make(struct sl_memory_plan_options options, size_t limit)
 {
     struct sl_memory_plan plan;
-    char reason[256] = "";
+    struct sl_reason reason = {0};
     options.limit_bytes = limit;
-    if (sl_memory_plan_make(&options, &plan, reason, sizeof reason) != 0) {
-        fail_msg("%s", reason);
+    if (sl_memory_plan_make(&options, &plan, &reason) != 0) {
+        fail_msg("%s", reason.text);
     }
     return plan;
 }
@@ -80,11 +80,10 @@ static void for_each_size(void (*run)(struct sl_memory_plan_options options))
 static void least_is_accepted(struct sl_memory_plan_options options)
 {
     struct sl_memory_plan plan;
-    char reason[256] = "";
     const size_t least = sl_memory_plan_least(&options);
     check(&options, least);
     options.limit_bytes = least - 1;
-    assert_int_equal(sl_memory_plan_make(&options, &plan, reason, sizeof reason), SL_ERR_INVALID);
+    assert_int_equal(sl_memory_plan_make(&options, &plan, NULL), SL_ERR_INVALID);
     assert_int_equal(plan.tables_bytes, 0);
 }
 
@@ -152,12 +151,11 @@ SL_CASE(sl_memory_plan_make__reason)
         struct sl_memory_plan_options options = {.limit_bytes = CASES[i].limit,
                                                  .reactors = CASES[i].reactors,
                                                  .replicas = CASES[i].replicas};
-        char reason[256];
+        struct sl_reason reason;
         char least[32];
-        assert_int_equal(sl_memory_plan_make(&options, &plan, reason, sizeof reason),
-                         SL_ERR_INVALID);
-        assert_memory_equal(reason, CASES[i].begin, strlen(CASES[i].begin));
+        assert_int_equal(sl_memory_plan_make(&options, &plan, &reason), SL_ERR_INVALID);
+        assert_memory_equal(reason.text, CASES[i].begin, strlen(CASES[i].begin));
         (void)snprintf(least, sizeof least, "%zuM", sl_memory_plan_least(&options) / MIB);
-        assert_string_equal(reason + strlen(CASES[i].begin), least);
+        assert_string_equal(reason.text + strlen(CASES[i].begin), least);
     }
 }

@@ -47,14 +47,13 @@ static bool is_saved(void *ctx)
 
 static void publish(struct world *world)
 {
-    char reason[512] = "";
     struct sl_checkpoint_manifest manifest;
     assert_int_equal(sl_checkpoint_manifest_init(1, &manifest), 0);
     manifest.number = CHECKPOINT;
     manifest.files[0] = world->saved.file;
     assert_int_equal(sl_checkpoint_directory_publish(&world->disk.disk, "/c", &manifest,
                                                      (struct sl_checkpoint_shard_range){.count = 1},
-                                                     0, reason, sizeof reason),
+                                                     0, NULL),
                      0);
     sl_checkpoint_manifest_fini(&manifest);
 }

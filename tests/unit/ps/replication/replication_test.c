@@ -412,9 +412,7 @@ PAIR_CASE(replica__a_backup_out_of_step_says_so)
                                         .kind = SL_TABLE_SPARSE,
                                         .dim = 2,
                                         .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)};
-    char reason[256];
-    assert_int_equal(sl_shard_table_open(pair->backup->shard, ASP, &other, reason, sizeof reason),
-                     0);
+    assert_int_equal(sl_shard_table_open(pair->backup->shard, ASP, &other, NULL), 0);
     struct sl_message open = {
         .kind = SL_MESSAGE_TABLE_OPEN,
         .id = 5,

@@ -24,7 +24,7 @@ struct world {
     struct sl_server_checkpoint_result results[RESULTS];
     uint32_t result_count;
     int restore_err;
-    char restore_reason[SL_SERVER_RESTORE_REASON_BYTES];
+    struct sl_reason restore_reason;
     bool restored;
     uint64_t next_id;
     enum sl_checkpoint_workers workers; /* as the manifests say */
@@ -42,7 +42,7 @@ static void on_restored(void *ctx, int err, const char *reason)
     struct world *world = ctx;
     world->restored = true;
     world->restore_err = err;
-    (void)snprintf(world->restore_reason, sizeof world->restore_reason, "%s", reason);
+    sl_reason_set(&world->restore_reason, "%s", reason);
 }
 
 static void open_checkpoints(struct world *world)
@@ -113,16 +113,15 @@ static struct sl_server_checkpoint_result take_result(struct world *world)
 static void complete(struct world *world, const struct sl_server_checkpoint_result *result,
                      uint64_t base)
 {
-    char reason[512] = "";
     struct sl_checkpoint_manifest manifest;
     assert_int_equal(sl_checkpoint_manifest_init(1, &manifest), 0);
     manifest.number = result->number;
     manifest.base = base;
     manifest.workers = world->workers;
     manifest.files[0] = result->file;
-    int err = sl_checkpoint_directory_publish(&world->disk.disk, "/c", &manifest,
-                                              (struct sl_checkpoint_shard_range){.count = 1}, 0,
-                                              reason, sizeof reason);
+    int err =
+        sl_checkpoint_directory_publish(&world->disk.disk, "/c", &manifest,
+                                        (struct sl_checkpoint_shard_range){.count = 1}, 0, NULL);
     assert_int_equal(err, 0);
     sl_checkpoint_manifest_fini(&manifest);
     sl_server_checkpoint_completed(world->two.stepped.server, result->number);
@@ -132,7 +131,7 @@ static uint64_t save(struct world *world, uint64_t number, uint64_t base)
 {
     begin(world, number, base);
     const struct sl_server_checkpoint_result result = take_result(world);
-    assert_string_equal(result.reason, "");
+    assert_string_equal(result.reason.text, "");
     assert_int_equal(result.err, 0);
     assert_int_equal(result.number, number);
     complete(world, &result, base);
@@ -269,7 +268,7 @@ CASE(save__a_disk_that_fails)
         begin(world, number, 0);
         const struct sl_server_checkpoint_result result = take_result(world);
         failures += result.err != 0;
-        assert_true(result.err == 0 || result.reason[0] != '\0');
+        assert_true(result.err == 0 || result.reason.text[0] != '\0');
         world->disk.fail_at = MEMORY_DISK_NEVER;
         assert_int_equal(push(world, 10), 0);
         number++;
@@ -285,7 +284,7 @@ CASE(save__a_full_disk)
     begin(world, 1, 0);
     const struct sl_server_checkpoint_result result = take_result(world);
     assert_int_equal(result.err, SL_ERR_IO);
-    assert_non_null(strstr(result.reason, "No space left on device"));
+    assert_non_null(strstr(result.reason.text, "No space left on device"));
     assert_int_equal(push(world, 10), 0);
     world->disk.bytes_left = UINT64_MAX;
     assert_int_equal(save(world, 2, 0), 3000);
@@ -304,12 +303,12 @@ CASE(save__a_disk_that_stands_still)
     stepped_pass(&world->two.stepped, PATIENCE);
     const struct sl_server_checkpoint_result first = take_result(world);
     assert_int_equal(first.err, SL_ERR_DEADLINE);
-    assert_non_null(strstr(first.reason, "the disk has taken nothing for 20 s"));
+    assert_non_null(strstr(first.reason.text, "the disk has taken nothing for 20 s"));
     begin(world, 2, 0);
     stepped_pass(&world->two.stepped, PATIENCE + 2 * SL_CLOCK_NS_PER_S);
     const struct sl_server_checkpoint_result second = take_result(world);
     assert_int_equal(second.err, SL_ERR_DEADLINE);
-    assert_non_null(strstr(second.reason, "the disk"));
+    assert_non_null(strstr(second.reason.text, "the disk"));
     world->two.stepped.pair.aside_ns = 0;
     stepped_pass(&world->two.stepped, 3 * PATIENCE);
     assert_int_equal(push(world, 10), 0);
@@ -347,7 +346,7 @@ CASE(restore__goes_on_as_the_one_that_it_was)
     restart(world);
     restore(world, 2);
     wait_restored(world);
-    assert_string_equal(world->restore_reason, "");
+    assert_string_equal(world->restore_reason.text, "");
     uint32_t count;
     const struct sl_server_restore_table *tables =
         sl_server_restore_tables(world->two.stepped.server, &count);
@@ -463,7 +462,7 @@ CASE(restore__says_which_file_is_damaged)
     restore(world, 1);
     wait_restored(world);
     assert_int_equal(world->restore_err, SL_ERR_CORRUPT);
-    assert_non_null(strstr(world->restore_reason, path));
+    assert_non_null(strstr(world->restore_reason.text, path));
 }
 
 CASE(restore__ends_with_the_server)

@@ -15,7 +15,7 @@
 
 #define NOBODY UINT32_MAX
 
-static char reason[512];
+static struct sl_reason reason;
 
 struct saved {
     struct shard_stream snapshot;
@@ -84,7 +84,7 @@ static int load_block(struct sl_server *server, const struct sl_snapshot_block *
     struct sl_server_session_load load = {.is_exact = false};
     int result;
     do {
-        result = sl_server_session_load(server, block, &load, 16, reason, sizeof reason);
+        result = sl_server_session_load(server, block, &load, 16, &reason);
     } while (result == SL_SHARD_AGAIN);
     return result;
 }
@@ -92,8 +92,7 @@ static int load_block(struct sl_server *server, const struct sl_snapshot_block *
 static void load(struct stepped_two *world, const struct saved *saved)
 {
     struct sl_server *server = world->stepped.server;
-    assert_int_equal(
-        shard_stream_load(&saved->snapshot, server->shard, 8192, reason, sizeof reason), 0);
+    assert_int_equal(shard_stream_load(&saved->snapshot, server->shard, 8192, &reason), 0);
     for (const struct sl_snapshot_block *block = saved->sessions; block != NULL;
          block = block->next) {
         assert_int_equal(load_block(server, block), 0);
@@ -299,11 +298,11 @@ TWO_CASE(server_session_load__two_of_a_client_or_a_worker)
     struct sl_snapshot_session first = session_of(5, NOBODY);
     struct sl_snapshot_session second = session_of(5, NOBODY);
     assert_int_equal(load_two(world, &first, &second), SL_ERR_CORRUPT);
-    assert_non_null(strstr(reason, "a client twice"));
+    assert_non_null(strstr(reason.text, "a client twice"));
     first = session_of(6, 1);
     second = session_of(7, 1);
     assert_int_equal(load_two(world, &first, &second), SL_ERR_CORRUPT);
-    assert_non_null(strstr(reason, "a client twice"));
+    assert_non_null(strstr(reason.text, "a client twice"));
 }
 
 TWO_CASE(server_session_load__what_is_no_session)
@@ -312,12 +311,12 @@ TWO_CASE(server_session_load__what_is_no_session)
     struct sl_snapshot_session second = session_of(6, NOBODY);
     second.role = SL_MESSAGE_ROLE_PS;
     assert_int_equal(load_two(world, &first, &second), SL_ERR_CORRUPT);
-    assert_non_null(strstr(reason, "client 1 of a block"));
+    assert_non_null(strstr(reason.text, "client 1 of a block"));
     struct sl_snapshot_block *block;
     assert_int_equal(sl_snapshot_block_create(64, &block), 0);
     sl_snapshot_block_begin(block, SL_SNAPSHOT_CLOCKS, 0);
     assert_int_equal(load_block(world->stepped.server, block), SL_ERR_CORRUPT);
-    assert_non_null(strstr(reason, "a block of clocks"));
+    assert_non_null(strstr(reason.text, "a block of clocks"));
     sl_snapshot_block_destroy(&block);
 }
 
@@ -337,8 +336,7 @@ TWO_CASE(server_session_load__a_worker_is_lost_meanwhile)
     server->is_open = false;
     assert_int_equal(load_block(server, saved.sessions), 0);
     sl_server_on_expired(server, &lost);
-    assert_int_equal(shard_stream_load(&saved.snapshot, server->shard, 8192, reason, sizeof reason),
-                     0);
+    assert_int_equal(shard_stream_load(&saved.snapshot, server->shard, 8192, &reason), 0);
     forget(&saved);
     sl_server_start_serving(server);
     assert_true(sl_clocks_is_expired(&server->shard->clocks, 0));
@@ -363,8 +361,7 @@ TWO_CASE(server_session_load__a_worker_has_no_place)
     const uint32_t left = server->sessions.workers[0] == NULL ? 0 : 1;
     assert_null(server->sessions.workers[left]);
     assert_non_null(server->sessions.workers[1 - left]);
-    assert_int_equal(shard_stream_load(&saved.snapshot, server->shard, 8192, reason, sizeof reason),
-                     0);
+    assert_int_equal(shard_stream_load(&saved.snapshot, server->shard, 8192, &reason), 0);
     forget(&saved);
     sl_server_start_serving(server);
     assert_true(sl_clocks_is_expired(&server->shard->clocks, left));

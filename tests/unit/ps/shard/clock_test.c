@@ -33,12 +33,12 @@ CASE(shard_bsp__nothing_runs_before_what_is_due)
     assert_true(sl_shard_iteration_due(f->shard));
     assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_AGAIN);
     uint32_t spent;
-    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, 512),
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, &f->reason),
                      SL_SHARD_AGAIN);
     assert_int_equal(spent, 0);
     assert_false(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
     fixture_commit(f);
-    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, 512),
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, &f->reason),
                      SL_SHARD_DONE);
     memcpy(&value, f->reply, sizeof value);
     assert_true(value == 1.0F);
@@ -118,7 +118,7 @@ CASE(shard_bsp__long_pushes_with_repeats_are_kept_whole)
 CASE(shard_bsp__push_of_another_clock_breaks_the_protocol)
 {
     assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
-    assert_non_null(strstr(f->reason, "worker/0"));
+    assert_non_null(strstr(f->reason.text, "worker/0"));
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
     assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
     assert_int_equal(fixture_tick(f, 0, 0), SL_ERR_PROTOCOL);
@@ -146,7 +146,7 @@ CASE(shard_bsp__push_buffer_full_is_no_memory_until_the_iteration_ends)
         result = fixture_push(f, 0, 0, BSP, 1, 1.0F);
     }
     assert_int_equal(result, SL_ERR_NO_MEMORY);
-    assert_non_null(strstr(f->reason, "8192"));
+    assert_non_null(strstr(f->reason.text, "8192"));
     fixture_tick_all(f, 0);
     fixture_commit(f);
     assert_true(fixture_peek(f, BSP, 1) == (float)(pushed - 1));
@@ -168,8 +168,7 @@ CASE(shard_table_open__without_room_for_push_buffer_is_no_memory)
     };
     for (uint32_t count = 1; count <= SL_LIMIT_TABLES + 1; count++) {
         spec.consistency.worker_count = count;
-        assert_int_equal(sl_shard_table_open(f->shard, 0, &spec, f->reason, sizeof f->reason),
-                         SL_ERR_NO_MEMORY);
+        assert_int_equal(sl_shard_table_open(f->shard, 0, &spec, &f->reason), SL_ERR_NO_MEMORY);
     }
 }
 
@@ -201,7 +200,7 @@ CASE(shard_tick__commits_before_the_sections_behind_it)
     assert_int_equal(fixture_run(f, 0), SL_SHARD_AGAIN);
     fixture_commit(f);
     uint32_t spent;
-    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, 512),
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, &f->reason),
                      SL_SHARD_DONE);
     float value;
     memcpy(&value, f->reply, sizeof value);

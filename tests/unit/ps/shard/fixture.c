@@ -32,7 +32,7 @@ void fixture_make(struct fixture *f, size_t push_buffer_bytes_max)
     assert_int_equal(sl_shard_create(&options, &f->shard), 0);
     for (uint32_t id = 0; id < 4; id++) {
         struct sl_table_spec spec = table_spec(id);
-        assert_int_equal(sl_shard_table_open(f->shard, id, &spec, f->reason, sizeof f->reason), 0);
+        assert_int_equal(sl_shard_table_open(f->shard, id, &spec, &f->reason), 0);
     }
 }
 
@@ -65,7 +65,7 @@ void fixture_begin(struct fixture *f, uint32_t worker)
     struct sl_shard_client caller = {.has_clock = worker != NOBODY,
                                      .worker = worker == NOBODY ? 0 : worker};
     assert_int_equal(sl_shard_begin(f->shard, &caller, f->request.payload, f->request.bytes,
-                                    &f->work, f->reason, sizeof f->reason),
+                                    &f->work, &f->reason),
                      0);
 }
 
@@ -74,8 +74,7 @@ int fixture_go_on(struct fixture *f)
     int result = SL_SHARD_AGAIN;
     while (result == SL_SHARD_AGAIN && !sl_shard_iteration_due(f->shard)) {
         uint32_t spent;
-        result =
-            sl_shard_run(f->shard, &f->work, f->reply, 1000, &spent, f->reason, sizeof f->reason);
+        result = sl_shard_run(f->shard, &f->work, f->reply, 1000, &spent, &f->reason);
     }
     return result;
 }

@@ -77,7 +77,7 @@ CASE(handler__is_shown_each_section_once)
     shard_request_kv(&f->request, section, keys, 3, lens, six, 4);
     const struct sl_shard_client caller = {.has_clock = true, .worker = 12};
     assert_int_equal(sl_shard_begin(f->shard, &caller, f->request.payload, f->request.bytes,
-                                    &f->work, f->reason, sizeof f->reason),
+                                    &f->work, &f->reason),
                      0);
     assert_true(sl_shard_ready(f->shard, &f->work, UINT32_MAX)); /* unless it says AGAIN */
     assert_int_equal(kv_go_on(f, &f->work), SL_SHARD_DONE);
@@ -118,7 +118,7 @@ CASE(handler__is_not_vouched_for_behind_other_sections)
     shard_request_kv(&f->request, push, keys, 3, lens, six, 4);
     shard_request_kv(&f->request, push, keys, 3, lens, six, 4);
     assert_int_equal(sl_shard_begin(f->shard, &(struct sl_shard_client){0}, f->request.payload,
-                                    f->request.bytes, &f->work, f->reason, sizeof f->reason),
+                                    f->request.bytes, &f->work, &f->reason),
                      0);
     assert_false(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
 }
@@ -154,8 +154,9 @@ CASE(handler__an_error_ends_the_request)
     self->shown.answer = SL_ERR_UNSUPPORTED;
     assert_int_equal(kv_run(f, BYTES, SL_REQUEST_KV_PULL, keys, 3, lens, NULL, 6),
                      SL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(f->reason, "shard 0, section 0 (table bytes): its handler returned -14 "
-                                      "(unsupported)"));
+    assert_non_null(strstr(f->reason.text,
+                           "shard 0, section 0 (table bytes): its handler returned -14 "
+                           "(unsupported)"));
     static const int strange[] = {1, -1000, INT32_MIN};
     for (uint32_t i = 0; i < 3; i++) {
         self->shown.answer = strange[i];
@@ -207,9 +208,8 @@ CASE(handler__again_parks_until_another_call_is_done)
     assert_true(sl_shard_take_wakeup(f->shard));
     assert_false(sl_shard_take_wakeup(f->shard));
     self->shown.answer = SL_ERR_AGAIN;
-    assert_int_equal(
-        sl_shard_run(f->shard, &parked, f->reply, 100, &spent, f->reason, sizeof f->reason),
-        SL_SHARD_PARKED);
+    assert_int_equal(sl_shard_run(f->shard, &parked, f->reply, 100, &spent, &f->reason),
+                     SL_SHARD_PARKED);
     assert_true(sl_shard_waits(f->shard, &parked));
     self->shown.answer = SL_ERR_INVALID;
     assert_int_equal(kv_run(f, BYTES, SL_REQUEST_KV_PUSH, keys, 3, lens, six, 6), SL_ERR_INVALID);

@@ -21,7 +21,7 @@ void kv_make(struct kv_fixture *f, const struct sl_shard_options *options)
             .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
         };
         (void)snprintf(spec.name, sizeof spec.name, "%s", names[id]);
-        assert_int_equal(sl_shard_table_open(f->shard, id, &spec, f->reason, sizeof f->reason), 0);
+        assert_int_equal(sl_shard_table_open(f->shard, id, &spec, &f->reason), 0);
     }
 }
 
@@ -47,8 +47,8 @@ int kv_begin(struct kv_fixture *f, struct sl_shard_request *work)
 {
     const struct sl_shard_client caller = {0};
     f->slices = 0;
-    return sl_shard_begin(f->shard, &caller, f->request.payload, f->request.bytes, work, f->reason,
-                          sizeof f->reason);
+    return sl_shard_begin(f->shard, &caller, f->request.payload, f->request.bytes, work,
+                          &f->reason);
 }
 
 int kv_go_on(struct kv_fixture *f, struct sl_shard_request *work)
@@ -56,8 +56,7 @@ int kv_go_on(struct kv_fixture *f, struct sl_shard_request *work)
     int result = SL_SHARD_AGAIN;
     while (result == SL_SHARD_AGAIN) {
         uint32_t spent;
-        result = sl_shard_run(f->shard, work, f->reply, f->key_budget, &spent, f->reason,
-                              sizeof f->reason);
+        result = sl_shard_run(f->shard, work, f->reply, f->key_budget, &spent, &f->reason);
         assert_true(result != SL_SHARD_AGAIN || spent > 0);
         f->slices++;
     }

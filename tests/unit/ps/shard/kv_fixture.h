@@ -15,7 +15,7 @@ struct kv_fixture {
     struct sl_shard *shard;
     struct shard_request request;
     _Alignas(8) uint8_t reply[SL_LIMIT_FRAME_PAYLOAD_BYTES];
-    char reason[512];
+    struct sl_reason reason;
     struct sl_shard_request work; /* of the last request */
     uint32_t key_budget;          /* of one slice; at first 1000 */
     uint32_t slices;              /* of the last request */

@@ -197,11 +197,10 @@ static void give_up_one(struct model *m, struct made *made, struct shard_request
         made->op = SL_REQUEST_KV_PUSH;
     } while (made->key_count <= 256 + 40);
     build(made, request);
-    assert_int_equal(sl_shard_begin(m->f.shard, &caller, request->payload, request->bytes, &work,
-                                    m->f.reason, sizeof m->f.reason),
-                     0);
-    if (sl_shard_run(m->f.shard, &work, NULL, 10, &spent, m->f.reason, sizeof m->f.reason) ==
-        SL_SHARD_AGAIN) {
+    assert_int_equal(
+        sl_shard_begin(m->f.shard, &caller, request->payload, request->bytes, &work, &m->f.reason),
+        0);
+    if (sl_shard_run(m->f.shard, &work, NULL, 10, &spent, &m->f.reason) == SL_SHARD_AGAIN) {
         assert_true(sl_shard_stop_writes(&work));
         sl_shard_abandon(m->f.shard, &work);
     }

@@ -30,8 +30,8 @@ static float *numbers(uint32_t count, float first)
 static void assert_fails(struct kv_fixture *f, int err, const char *why)
 {
     assert_int_equal(kv_run_request(f), err);
-    if (strstr(f->reason, why) == NULL) {
-        fail_msg("\"%s\" is not in \"%s\"", why, f->reason);
+    if (strstr(f->reason.text, why) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", why, f->reason.text);
     }
 }
 
@@ -77,17 +77,16 @@ CASE(shard_run__pushes_of_one_array_may_go_side_by_side)
     struct sl_shard_request works[2];
     const struct sl_shard_client caller = {0};
     assert_int_equal(kv_begin(f, &works[0]), 0);
-    assert_int_equal(sl_shard_begin(f->shard, &caller, payload, f->request.bytes, &works[1],
-                                    f->reason, sizeof f->reason),
-                     0);
+    assert_int_equal(
+        sl_shard_begin(f->shard, &caller, payload, f->request.bytes, &works[1], &f->reason), 0);
     int results[2] = {SL_SHARD_AGAIN, SL_SHARD_AGAIN};
     for (uint32_t turn = 0; results[0] != SL_SHARD_DONE || results[1] != SL_SHARD_DONE; turn++) {
         /* The one behind overtakes the other, and is overtaken. */
         const uint32_t which = turn % 5 < 2;
         uint32_t spent;
         if (results[which] != SL_SHARD_DONE) {
-            results[which] = sl_shard_run(f->shard, &works[which], NULL, 300 + 100 * which, &spent,
-                                          f->reason, sizeof f->reason);
+            results[which] =
+                sl_shard_run(f->shard, &works[which], NULL, 300 + 100 * which, &spent, &f->reason);
         }
     }
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PULL, keys, 1, NULL, NULL, LONG),
@@ -119,14 +118,12 @@ CASE(shard_run__a_push_of_many_keys_claims_them_first)
     memcpy(payload, f->request.payload, f->request.bytes);
     const struct sl_shard_client caller = {0};
     struct sl_shard_request work;
-    assert_int_equal(sl_shard_begin(f->shard, &caller, payload, f->request.bytes, &work, f->reason,
-                                    sizeof f->reason),
-                     0);
+    assert_int_equal(
+        sl_shard_begin(f->shard, &caller, payload, f->request.bytes, &work, &f->reason), 0);
     uint32_t spent;
     assert_false(sl_shard_ready(f->shard, &work, 20));
-    assert_int_equal(
-        sl_shard_run(f->shard, &work, f->reply, 20, &spent, f->reason, sizeof f->reason),
-        SL_SHARD_AGAIN);
+    assert_int_equal(sl_shard_run(f->shard, &work, f->reply, 20, &spent, &f->reason),
+                     SL_SHARD_AGAIN);
     /* Some are claimed: not there, but their length is settled; the same length is welcome. */
     struct sl_shard_request other;
     assert_int_equal(kv_length(f, FLOATS, 3), 0);
@@ -140,9 +137,8 @@ CASE(shard_run__a_push_of_many_keys_claims_them_first)
     kv_request(f, FLOATS, SL_REQUEST_KV_PUSH, many, MANY, NULL, values, MANY);
     assert_int_equal(kv_begin(f, &other), 0);
     assert_false(sl_shard_ready(f->shard, &other, UINT32_MAX));
-    assert_int_equal(
-        sl_shard_run(f->shard, &other, NULL, 1000, &spent, f->reason, sizeof f->reason),
-        SL_SHARD_AGAIN);
+    assert_int_equal(sl_shard_run(f->shard, &other, NULL, 1000, &spent, &f->reason),
+                     SL_SHARD_AGAIN);
     sl_shard_abandon(f->shard, &other);
     assert_int_equal(kv_go_on(f, &work), SL_SHARD_DONE);
     assert_true(f->slices > 10);
@@ -160,9 +156,8 @@ CASE(shard_curtail__lets_a_push_end_that_has_been_applied_in_part)
     uint32_t spent;
     kv_request(f, FLOATS, SL_REQUEST_KV_PUSH_PULL, keys, 1, NULL, values, LONG);
     assert_int_equal(kv_begin(f, &f->work), 0);
-    assert_int_equal(
-        sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, sizeof f->reason),
-        SL_SHARD_AGAIN);
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, &f->reason),
+                     SL_SHARD_AGAIN);
     assert_false(sl_shard_stop_writes(&f->work));
     assert_int_equal(kv_go_on(f, &f->work), SL_SHARD_DONE);
     assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PULL, keys, 1, NULL, NULL, LONG),
@@ -317,9 +312,9 @@ CASE(shard_ready__means_done_in_one_call_within_the_cost)
             assert_int_equal(kv_begin(f, &work), 0);
             assert_false(sl_shard_ready(f->shard, &work, work.cost - 1));
             assert_true(sl_shard_ready(f->shard, &work, work.cost));
-            assert_int_equal(sl_shard_run(f->shard, &work, f->reply, (uint32_t)work.cost, &spent,
-                                          f->reason, sizeof f->reason),
-                             SL_SHARD_DONE);
+            assert_int_equal(
+                sl_shard_run(f->shard, &work, f->reply, (uint32_t)work.cost, &spent, &f->reason),
+                SL_SHARD_DONE);
             assert_true(spent <= work.cost);
         }
     }

@@ -12,13 +12,13 @@
 
 #define BLOCK_BYTES 40000
 
-static char reason[512];
+static struct sl_reason reason;
 
 static void load(const struct shard_stream *stream, struct sl_shard *shard, uint32_t key_budget)
 {
-    const int err = shard_stream_load(stream, shard, key_budget, reason, sizeof reason);
+    const int err = shard_stream_load(stream, shard, key_budget, &reason);
     if (err != 0) {
-        fail_msg("%s", reason);
+        fail_msg("%s", reason.text);
     }
 }
 
@@ -101,8 +101,8 @@ static void append_end(struct shard_stream *stream, uint32_t shard, uint32_t sha
 static int load_alone(struct shard_stream *stream, size_t memory_bytes_max)
 {
     struct sl_shard *shard = shard_work_shard(0, 1, memory_bytes_max);
-    reason[0] = '\0';
-    const int err = shard_stream_load(stream, shard, 8192, reason, sizeof reason);
+    reason.text[0] = '\0';
+    const int err = shard_stream_load(stream, shard, 8192, &reason);
     sl_shard_destroy(&shard);
     shard_stream_fini(stream);
     return err;
@@ -169,8 +169,8 @@ SL_CASE(shard_load__refuses_what_is_no_image)
         }
         stream.end = (struct sl_snapshot_end){.shard_count = 1};
         assert_int_equal(load_alone(&stream, 0), SL_ERR_CORRUPT);
-        if (strstr(reason, CASES[i].says) == NULL) {
-            fail_msg("\"%s\" does not say \"%s\"", reason, CASES[i].says);
+        if (strstr(reason.text, CASES[i].says) == NULL) {
+            fail_msg("\"%s\" does not say \"%s\"", reason.text, CASES[i].says);
         }
     }
 }
@@ -185,7 +185,7 @@ SL_CASE(shard_load__an_image_that_lacks_a_block)
     stream.first->next = rows->next;
     sl_snapshot_block_destroy(&rows);
     assert_int_equal(load_alone(&stream, 0), SL_ERR_CORRUPT);
-    assert_non_null(strstr(reason, "it counts 1 records of rows, and 0 came"));
+    assert_non_null(strstr(reason.text, "it counts 1 records of rows, and 0 came"));
 }
 
 /* Key 1 is of one of two shards, so that no image of the other can have it. */
@@ -198,8 +198,8 @@ SL_CASE(shard_load__a_row_of_another_shard)
         append_row(&stream, 0, 1);
         append_end(&stream, s, 2);
         const int err = load_alone(&stream, 0);
-        corrupt +=
-            err == SL_ERR_CORRUPT && strstr(reason, "key 1 does not belong to that shard") != NULL;
+        corrupt += err == SL_ERR_CORRUPT &&
+                   strstr(reason.text, "key 1 does not belong to that shard") != NULL;
         assert_true(err == 0 || err == SL_ERR_CORRUPT);
     }
     assert_int_equal(corrupt, 1);
@@ -214,7 +214,7 @@ SL_CASE(shard_load__memory_ends_and_the_limit_is_named)
     }
     append_end(&stream, 0, 1);
     assert_int_equal(load_alone(&stream, 512 << 10), SL_ERR_NO_MEMORY);
-    assert_non_null(strstr(reason, "the limit is 524288"));
+    assert_non_null(strstr(reason.text, "the limit is 524288"));
 
     stream = (struct shard_stream){0};
     append_table(&stream, 0, "arrays", SL_TABLE_KV, 3);
@@ -225,7 +225,7 @@ SL_CASE(shard_load__memory_ends_and_the_limit_is_named)
         sl_snapshot_put_kv(shard_stream_append(&stream, SL_SNAPSHOT_KV, 0, 64), &piece, 4), 1);
     append_end(&stream, 0, 1);
     assert_int_equal(load_alone(&stream, 1 << 20), SL_ERR_NO_MEMORY);
-    assert_non_null(strstr(reason, "the limit is 1048576"));
+    assert_non_null(strstr(reason.text, "the limit is 1048576"));
 }
 
 /* Of images of shards of another number, the greatest step counts, and the state that goes with it.
@@ -244,7 +244,7 @@ SL_CASE(shard_load__the_greatest_step_brings_its_state)
     struct shard_stream stream;
     shard_stream_make(shard, NULL, BLOCK_BYTES, &stream);
     struct sl_snapshot_table table;
-    assert_int_equal(sl_snapshot_take_table(stream.first, &table, reason, sizeof reason), 0);
+    assert_int_equal(sl_snapshot_take_table(stream.first, &table, &reason), 0);
     assert_true(table.step == 9);
     assert_true(table.state.beta1_power == 9.0F / 16);
     shard_stream_fini(&stream);
@@ -364,13 +364,13 @@ static void use(struct sl_shard *shard)
 static int load_damaged(const uint8_t *packed, size_t bytes)
 {
     struct sl_shard *shard = shard_work_shard(0, 1, 4 << 20);
-    reason[0] = '\0';
-    const int err = shard_stream_load_packed(packed, bytes, 0, 1, shard, reason, sizeof reason);
+    reason.text[0] = '\0';
+    const int err = shard_stream_load_packed(packed, bytes, 0, 1, shard, &reason);
     if (err == 0) {
         use(shard);
     } else {
         assert_true(err == SL_ERR_CORRUPT || err == SL_ERR_NO_MEMORY);
-        assert_true(strlen(reason) > 0);
+        assert_true(strlen(reason.text) > 0);
     }
     sl_shard_destroy(&shard);
     return err;

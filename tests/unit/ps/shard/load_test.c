@@ -9,7 +9,7 @@
 
 #define BLOCK_BYTES 40000 /* short, so that arrays and pushes are cut into pieces */
 
-static char reason[512];
+static struct sl_reason reason;
 
 static void assert_no_difference(const char *difference)
 {
@@ -20,9 +20,9 @@ static void assert_no_difference(const char *difference)
 
 static void load(const struct shard_stream *stream, struct sl_shard *shard, uint32_t key_budget)
 {
-    const int err = shard_stream_load(stream, shard, key_budget, reason, sizeof reason);
+    const int err = shard_stream_load(stream, shard, key_budget, &reason);
     if (err != 0) {
-        fail_msg("%s", reason);
+        fail_msg("%s", reason.text);
     }
 }
 

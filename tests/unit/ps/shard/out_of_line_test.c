@@ -26,8 +26,7 @@ static int begin_out_of_line(struct fixture *f, uint32_t worker, uint8_t *struct
     memcpy(structure, f->request.payload, bytes);
     memcpy(values, f->request.payload + bytes, f->request.bytes - bytes);
     return sl_shard_begin_out_of_line(f->shard, &caller, structure, bytes, values,
-                                      f->request.bytes - bytes, &f->work, f->reason,
-                                      sizeof f->reason);
+                                      f->request.bytes - bytes, &f->work, &f->reason);
 }
 
 struct places {
@@ -46,15 +45,14 @@ CASE(shard_begin_out_of_line__refuses_what_does_not_fit)
     const size_t rest = f->request.bytes - bytes;
     memcpy(places.structure, f->request.payload, bytes);
     for (size_t wrong = 0; wrong <= rest + 8; wrong += 8) {
-        int err =
-            sl_shard_begin_out_of_line(f->shard, &caller, places.structure, bytes, places.values,
-                                       wrong, &f->work, f->reason, sizeof f->reason);
+        int err = sl_shard_begin_out_of_line(f->shard, &caller, places.structure, bytes,
+                                             places.values, wrong, &f->work, &f->reason);
         assert_int_equal(err, wrong == rest ? 0 : SL_ERR_PROTOCOL);
     }
     /* The values behind the structure too. */
     assert_int_equal(sl_shard_begin_out_of_line(f->shard, &caller, f->request.payload,
                                                 f->request.bytes, places.values, rest, &f->work,
-                                                f->reason, sizeof f->reason),
+                                                &f->reason),
                      SL_ERR_PROTOCOL);
     /* Nothing to push. */
     shard_request_begin(&f->request, 0);

@@ -19,7 +19,7 @@ struct fixture {
     struct shard_request request, other;
     _Alignas(8) uint8_t reply[SL_LIMIT_FRAME_PAYLOAD_BYTES];
     _Alignas(8) uint8_t other_reply[SL_LIMIT_FRAME_PAYLOAD_BYTES];
-    char reason[512];
+    struct sl_reason reason;
     uint64_t keys[MANY];
     float gradients[MANY * DIM];
     uint32_t calls; /* of sl_shard_run that the last request took */
@@ -46,9 +46,9 @@ static struct sl_shard *make_shard(const struct sl_shard_options *options)
 
 static void open_table(struct fixture *f, uint32_t id, const struct sl_table_spec *spec)
 {
-    int err = sl_shard_table_open(f->shard, id, spec, f->reason, sizeof f->reason);
+    int err = sl_shard_table_open(f->shard, id, spec, &f->reason);
     if (err != 0) {
-        fail_msg("%s", f->reason);
+        fail_msg("%s", f->reason.text);
     }
 }
 
@@ -92,8 +92,7 @@ static int begin(struct fixture *f, const struct shard_request *request, uint32_
                  struct sl_shard_request *work)
 {
     struct sl_shard_client caller = caller_of(worker);
-    return sl_shard_begin(f->shard, &caller, request->payload, request->bytes, work, f->reason,
-                          sizeof f->reason);
+    return sl_shard_begin(f->shard, &caller, request->payload, request->bytes, work, &f->reason);
 }
 
 /* Runs f->request to its end, in slices of `budget`; it must not park. */
@@ -109,8 +108,7 @@ static int run(struct fixture *f, uint32_t worker, uint32_t budget)
     for (f->calls = 0; result == SL_SHARD_AGAIN; f->calls++) {
         assert_true(f->calls < 100000);
         uint32_t spent;
-        result =
-            sl_shard_run(f->shard, &work, f->reply, budget, &spent, f->reason, sizeof f->reason);
+        result = sl_shard_run(f->shard, &work, f->reply, budget, &spent, &f->reason);
         spent_in_all += spent;
         while (sl_shard_iteration_due(f->shard)) {
             (void)sl_shard_apply_iteration(f->shard, budget);
@@ -128,7 +126,7 @@ static void must_run(struct fixture *f, uint32_t worker, uint32_t budget)
 {
     int err = run(f, worker, budget);
     if (err != 0) {
-        fail_msg("%d: %s", err, f->reason);
+        fail_msg("%d: %s", err, f->reason.text);
     }
 }
 
@@ -155,12 +153,12 @@ CASE(shard_begin__refuses_what_does_not_fit_the_tables)
     shard_request_pull(&f->request, 0, &key, 1);
     shard_request_pull(&f->request, 7, &key, 1);
     assert_int_equal(begin(f, &f->request, NOBODY, &work), SL_ERR_NOT_FOUND);
-    assert_non_null(strstr(f->reason, "section 1"));
+    assert_non_null(strstr(f->reason.text, "section 1"));
 
     shard_request_begin(&f->request, 0);
     shard_request_pull(&f->request, 2, &key, 1);
     assert_int_equal(begin(f, &f->request, NOBODY, &work), SL_ERR_PROTOCOL);
-    assert_non_null(strstr(f->reason, "dense"));
+    assert_non_null(strstr(f->reason.text, "dense"));
 
     shard_request_begin(&f->request, 0);
     shard_request_tick(&f->request);
@@ -201,19 +199,15 @@ CASE(shard_table_open__says_what_differs)
 {
     struct sl_table_spec spec = sparse_spec("sum", SL_OPTIMIZER_SUM);
     open_table(f, 0, &spec);
-    assert_int_equal(sl_shard_table_open(f->shard, 5, &spec, f->reason, sizeof f->reason),
-                     SL_ERR_EXISTS);
+    assert_int_equal(sl_shard_table_open(f->shard, 5, &spec, &f->reason), SL_ERR_EXISTS);
     spec.dim = 8;
-    assert_int_equal(sl_shard_table_open(f->shard, 0, &spec, f->reason, sizeof f->reason),
-                     SL_ERR_EXISTS);
-    assert_non_null(strstr(f->reason, "dim"));
+    assert_int_equal(sl_shard_table_open(f->shard, 0, &spec, &f->reason), SL_ERR_EXISTS);
+    assert_non_null(strstr(f->reason.text, "dim"));
     spec = sparse_spec("new", SL_OPTIMIZER_SUM);
-    assert_int_equal(
-        sl_shard_table_open(f->shard, SL_LIMIT_TABLES, &spec, f->reason, sizeof f->reason),
-        SL_ERR_INVALID);
-    spec.dim = 0;
-    assert_int_equal(sl_shard_table_open(f->shard, 4, &spec, f->reason, sizeof f->reason),
+    assert_int_equal(sl_shard_table_open(f->shard, SL_LIMIT_TABLES, &spec, &f->reason),
                      SL_ERR_INVALID);
+    spec.dim = 0;
+    assert_int_equal(sl_shard_table_open(f->shard, 4, &spec, &f->reason), SL_ERR_INVALID);
 }
 
 CASE(shard_run__pull_creates_rows_and_keeps_the_order)
@@ -324,12 +318,12 @@ CASE(shard_run__long_pushes_take_the_scratch_in_turns)
     assert_int_equal(begin(f, &f->request, NOBODY, &first), 0);
     assert_int_equal(begin(f, &f->other, NOBODY, &second), 0);
     uint32_t spent;
-    assert_int_equal(sl_shard_run(f->shard, &first, f->reply, 64, &spent, f->reason, 512),
+    assert_int_equal(sl_shard_run(f->shard, &first, f->reply, 64, &spent, &f->reason),
                      SL_SHARD_AGAIN);
     assert_false(sl_shard_ready(f->shard, &second, UINT32_MAX));
-    assert_int_equal(sl_shard_run(f->shard, &second, f->reply, 64, &spent, f->reason, 512),
+    assert_int_equal(sl_shard_run(f->shard, &second, f->reply, 64, &spent, &f->reason),
                      SL_SHARD_AGAIN);
-    assert_int_equal(sl_shard_run(f->shard, &second, f->reply, 64, &spent, f->reason, 512),
+    assert_int_equal(sl_shard_run(f->shard, &second, f->reply, 64, &spent, &f->reason),
                      SL_SHARD_AGAIN);
     assert_int_equal(spent, 0);
     assert_true(pull_one(f, 0, 5) == 1.0F); /* pulls go on, and small pushes */
@@ -339,7 +333,7 @@ CASE(shard_run__long_pushes_take_the_scratch_in_turns)
     shard_request_push(&f->request, SL_REQUEST_PUSH, 0, &other_key, 1, one, DIM);
     sl_shard_abandon(f->shard, &first);
     must_run(f, NOBODY, 64);
-    assert_int_equal(sl_shard_run(f->shard, &second, f->reply, UINT32_MAX, &spent, f->reason, 512),
+    assert_int_equal(sl_shard_run(f->shard, &second, f->reply, UINT32_MAX, &spent, &f->reason),
                      SL_SHARD_DONE);
     assert_true(pull_one(f, 0, 5) == 6.0F);
 }
@@ -366,7 +360,7 @@ CASE(shard_run__names_a_key_of_another_shard_and_leaves_the_section_undone)
     assert_int_equal(run(f, NOBODY, 100), SL_ERR_WRONG_SHARD);
     char key_text[32];
     (void)snprintf(key_text, sizeof key_text, "key %llu", (unsigned long long)theirs);
-    assert_non_null(strstr(f->reason, key_text));
+    assert_non_null(strstr(f->reason.text, key_text));
     assert_true(pull_one(f, 0, ours) == 1.0F);
 }
 
@@ -385,7 +379,7 @@ CASE(shard_run__no_memory_is_an_error_that_names_the_limit)
         err = run(f, NOBODY, 100);
     }
     assert_int_equal(err, SL_ERR_NO_MEMORY);
-    assert_non_null(strstr(f->reason, "4194304"));
+    assert_non_null(strstr(f->reason.text, "4194304"));
     assert_true(pull_one(f, 0, 0) == 1.0F); /* rows that exist are still served */
 }
 
@@ -477,8 +471,7 @@ CASE(shard_run__without_a_reply_needs_no_memory_for_it)
     struct sl_shard_request work;
     assert_int_equal(begin(f, &f->request, NOBODY, &work), 0);
     uint32_t spent;
-    assert_int_equal(sl_shard_run(f->shard, &work, NULL, 100, &spent, f->reason, sizeof f->reason),
-                     SL_SHARD_DONE);
+    assert_int_equal(sl_shard_run(f->shard, &work, NULL, 100, &spent, &f->reason), SL_SHARD_DONE);
 }
 
 CASE(shard_ready__means_done_in_one_call_within_the_cost)
@@ -513,8 +506,7 @@ CASE(shard_ready__means_done_in_one_call_within_the_cost)
         assert_false(sl_shard_ready(f->shard, &work, work.cost - 1));
         assert_true(sl_shard_ready(f->shard, &work, work.cost));
         uint32_t spent;
-        assert_int_equal(sl_shard_run(f->shard, &work, f->reply, UINT32_MAX, &spent, f->reason,
-                                      sizeof f->reason),
+        assert_int_equal(sl_shard_run(f->shard, &work, f->reply, UINT32_MAX, &spent, &f->reason),
                          SL_SHARD_DONE);
         assert_true(spent <= work.cost);
     }

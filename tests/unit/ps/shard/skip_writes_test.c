@@ -48,9 +48,9 @@ CASE(shard_replay__costs_its_reads)
     assert_false(sl_shard_ready(f->shard, &f->work, f->work.cost - 1));
     assert_true(sl_shard_ready(f->shard, &f->work, f->work.cost));
     uint32_t spent;
-    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, (uint32_t)f->work.cost, &spent,
-                                  f->reason, sizeof f->reason),
-                     SL_SHARD_DONE);
+    assert_int_equal(
+        sl_shard_run(f->shard, &f->work, f->reply, (uint32_t)f->work.cost, &spent, &f->reason),
+        SL_SHARD_DONE);
     assert_true(spent <= f->work.cost);
 }
 
@@ -86,7 +86,7 @@ static void make_long(struct fixture *f)
 static void run_some(struct fixture *f, uint32_t budget)
 {
     uint32_t spent;
-    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, budget, &spent, f->reason, 512),
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, budget, &spent, &f->reason),
                      SL_SHARD_AGAIN);
 }
 

@@ -1,4 +1,5 @@
 #include "snapshot_fixture.h"
+#include "core/reason.h"
 
 #include <stdio.h>
 
@@ -19,9 +20,8 @@ void snapshot_fill(uint32_t count, uint64_t first, float value)
 uint32_t snapshot_slice(struct fixture *f, uint32_t budget, int wanted)
 {
     uint32_t spent;
-    assert_int_equal(
-        sl_shard_run(f->shard, &f->work, f->reply, budget, &spent, f->reason, sizeof f->reason),
-        wanted);
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, budget, &spent, &f->reason),
+                     wanted);
     return spent;
 }
 
@@ -41,7 +41,7 @@ void snapshot_open_table(struct fixture *f, uint32_t id, enum sl_table_kind kind
             sl_optimizer_defaults(kind == SL_TABLE_KV ? SL_OPTIMIZER_SUM : SL_OPTIMIZER_ADAM),
     };
     (void)snprintf(spec.name, sizeof spec.name, "more%u", id);
-    assert_int_equal(sl_shard_table_open(f->shard, id, &spec, f->reason, sizeof f->reason), 0);
+    assert_int_equal(sl_shard_table_open(f->shard, id, &spec, &f->reason), 0);
 }
 
 void snapshot_push_wide(struct fixture *f, uint32_t count, uint64_t first, uint32_t dim)
@@ -103,12 +103,12 @@ uint64_t snapshot_records(const struct shard_stream *stream)
 void snapshot_load(const struct shard_stream *stream, struct sl_shard **shard)
 {
     const struct sl_shard_options options = {.count = 1};
-    char reason[512];
+    struct sl_reason reason;
     if (*shard == NULL) {
         assert_int_equal(sl_shard_create(&options, shard), 0);
     }
-    if (shard_stream_load(stream, *shard, 1000, reason, sizeof reason) != 0) {
-        fail_msg("%s", reason);
+    if (shard_stream_load(stream, *shard, 1000, &reason) != 0) {
+        fail_msg("%s", reason.text);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/hash.h"
+#include "core/reason.h"
 #include "snapshot_fixture.h"
 #include "tests/support/shard_request.h"
 #include "tests/support/unit.h"
@@ -78,10 +79,8 @@ static struct sl_table_spec spec_of(uint32_t id)
 
 static void open_table(struct model *model)
 {
-    char reason[256];
     const struct sl_table_spec spec = spec_of(model->table_count);
-    assert_int_equal(
-        sl_shard_table_open(model->shard, model->table_count, &spec, reason, sizeof reason), 0);
+    assert_int_equal(sl_shard_table_open(model->shard, model->table_count, &spec, NULL), 0);
     model->table_count++;
 }
 
@@ -196,7 +195,7 @@ static void add_section(struct model *model, struct shard_request *request)
 
 static void begin_request(struct model *model, struct slot *slot)
 {
-    char reason[512];
+    struct sl_reason reason;
     const uint32_t worker = draw(model, ALL);
     const struct sl_shard_client caller = {.has_clock = draw(model, 3) != 0, .worker = worker};
     const struct sl_shard_worker who = sl_shard_worker_find(model->shard, worker);
@@ -210,20 +209,18 @@ static void begin_request(struct model *model, struct slot *slot)
         }
     }
     const int err = sl_shard_begin(model->shard, &caller, slot->request.payload,
-                                   slot->request.bytes, &slot->work, reason, sizeof reason);
+                                   slot->request.bytes, &slot->work, &reason);
     if (err != 0) {
-        fail_msg("%s", reason);
+        fail_msg("%s", reason.text);
     }
     slot->busy = true;
 }
 
 static void run_slot(struct model *model, struct slot *slot)
 {
-    char reason[512];
     uint32_t spent;
     const uint32_t budget = draw(model, 8) == 0 ? UINT32_MAX : 1 + draw(model, 300);
-    const int result =
-        sl_shard_run(model->shard, &slot->work, slot->reply, budget, &spent, reason, sizeof reason);
+    const int result = sl_shard_run(model->shard, &slot->work, slot->reply, budget, &spent, NULL);
     model->done += result == SL_SHARD_DONE;
     model->failed += result < 0;
     model->parked += result == SL_SHARD_PARKED;

@@ -37,7 +37,7 @@ CASE(shard_worker_join__holds_for_later_tables)
         .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
         .consistency = {.mode = SL_CONSISTENCY_BSP, .worker_count = 1},
     };
-    assert_int_equal(sl_shard_table_open(f->shard, 9, &spec, f->reason, sizeof f->reason), 0);
+    assert_int_equal(sl_shard_table_open(f->shard, 9, &spec, &f->reason), 0);
     assert_int_equal(fixture_push(f, 1000, 0, 9, 1, 5.0F), SL_SHARD_DONE);
     assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
     assert_false(sl_shard_iteration_due(f->shard));
@@ -85,7 +85,7 @@ static void begin_long_push(struct fixture *f, uint32_t worker, uint32_t clock)
     fixture_long(f, SL_REQUEST_PUSH, BSP, clock);
     fixture_begin(f, worker);
     uint32_t spent;
-    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, 512),
+    assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, &f->reason),
                      SL_SHARD_AGAIN);
 }
 

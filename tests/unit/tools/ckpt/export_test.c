@@ -16,7 +16,6 @@
 #define SLOTS   3 /* Adagrad's */
 #define LENGTH  2500
 #define SHARDS  2
-#define REASON  2048
 #define SPARSE  4 /* ids */
 #define DENSE   9
 #define KV      2
@@ -24,7 +23,7 @@
 
 static char directory[64];
 static char path[128];
-static char reason[REASON];
+static struct sl_reason reason;
 
 /* The checkpoint that wrote a record last: all values follow from it. */
 static struct {
@@ -84,7 +83,7 @@ struct file {
 static void put(struct file *file)
 {
     if (file->block->count > 0) {
-        assert_int_equal(sl_checkpoint_writer_write(file->writer, file->block, reason, REASON), 0);
+        assert_int_equal(sl_checkpoint_writer_write(file->writer, file->block, &reason), 0);
     }
 }
 
@@ -154,7 +153,7 @@ static void write_shard(uint64_t number, uint64_t base, uint32_t shard, uint32_t
                                                          .compression_level = 1};
     struct file file = {.number = number};
     assert_int_equal(sl_snapshot_block_create(SL_SNAPSHOT_BLOCK_BYTES, &file.block), 0);
-    assert_int_equal(sl_checkpoint_writer_create(&options, &file.writer, reason, REASON), 0);
+    assert_int_equal(sl_checkpoint_writer_create(&options, &file.writer, &reason), 0);
     put_tables(&file);
     sl_snapshot_block_begin(file.block, SL_SNAPSHOT_ROWS, SPARSE);
     for (uint32_t row = 0; row < ROWS; row++) {
@@ -175,7 +174,7 @@ static void write_shard(uint64_t number, uint64_t base, uint32_t shard, uint32_t
         put_array(&file, i);
     }
     put(&file);
-    assert_int_equal(sl_checkpoint_writer_finish(&file.writer, entry, reason, REASON), 0);
+    assert_int_equal(sl_checkpoint_writer_finish(&file.writer, entry, &reason), 0);
     sl_snapshot_block_destroy(&file.block);
 }
 
@@ -189,9 +188,9 @@ static void write_checkpoint(uint64_t number, uint64_t base, uint32_t every, uin
     for (uint32_t shard = 0; shard < SHARDS; shard++) {
         write_shard(number, base, shard, every, block, &manifest.files[shard]);
     }
-    assert_int_equal(sl_checkpoint_directory_publish(sl_disk_system(), directory, &manifest, all, 0,
-                                                     reason, REASON),
-                     0);
+    assert_int_equal(
+        sl_checkpoint_directory_publish(sl_disk_system(), directory, &manifest, all, 0, &reason),
+        0);
     sl_checkpoint_manifest_fini(&manifest);
 }
 
@@ -201,7 +200,7 @@ static int export(uint64_t number)
         .directory = directory, .number = number, .path = path, .slots = true, .replace = true};
     uint64_t which;
     uint32_t tensors;
-    return sl_export_run(&options, &which, &tensors, reason, REASON);
+    return sl_export_run(&options, &which, &tensors, &reason);
 }
 
 /* All of a tensor of the file, malloc'd. */
@@ -211,7 +210,7 @@ static void *load(const struct sl_safetensors *file, const char *name, uint64_t 
     assert_non_null(tensor);
     assert_int_equal(tensor->count, count);
     void *to = malloc(tensor->bytes + 1);
-    assert_int_equal(sl_safetensors_read(file, tensor, 0, to, tensor->bytes, reason, REASON), 0);
+    assert_int_equal(sl_safetensors_read(file, tensor, 0, to, tensor->bytes, &reason), 0);
     return to;
 }
 
@@ -280,7 +279,7 @@ static void check_kv(const struct sl_safetensors *file)
 static void check_all(void)
 {
     struct sl_safetensors file;
-    assert_int_equal(sl_safetensors_open(path, &file, reason, REASON), 0);
+    assert_int_equal(sl_safetensors_open(path, &file, &reason), 0);
     check_rows(&file);
     check_dense(&file);
     check_kv(&file);
@@ -314,6 +313,7 @@ SL_CASE_WITH(export__names_a_block_that_is_missing, setup, teardown)
 {
     write_checkpoint(1, 0, 1, 1);
     assert_int_equal(export(1), SL_ERR_CORRUPT);
-    assert_non_null(strstr(reason, "block 0 of the dense table \"w\" is in none of the files"));
+    assert_non_null(
+        strstr(reason.text, "block 0 of the dense table \"w\" is in none of the files"));
     assert_int_not_equal(access(path, F_OK), 0);
 }

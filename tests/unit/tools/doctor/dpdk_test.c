@@ -1,3 +1,4 @@
+#include "core/reason.h"
 #include "tests/support/unit.h"
 #include "tests/unit/tools/doctor/machine.h"
 #include "tools/doctor/checks.h"
@@ -17,9 +18,9 @@ static struct sl_endpoint_device device;
 /* What a ps would have. */
 static void name_device(const char *text)
 {
-    char reason[256] = "";
-    if (sl_endpoint_device_parse(text, false, &device, reason, sizeof reason) != 0) {
-        fail_msg("%s", reason);
+    struct sl_reason reason = {0};
+    if (sl_endpoint_device_parse(text, false, &device, &reason) != 0) {
+        fail_msg("%s", reason.text);
     }
     machine.options.dpdk_devices = &device;
     machine.options.dpdk_device_count = 1;

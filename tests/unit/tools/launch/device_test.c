@@ -7,9 +7,9 @@
 static void expect(const char *patterns, uint32_t task, uint32_t worker_count, const char *words)
 {
     struct sl_words argv = {0};
-    char reason[512] = "";
-    if (sl_device_append("--x", patterns, task, worker_count, &argv, reason, sizeof reason) != 0) {
-        fail_msg("%s", reason);
+    struct sl_reason reason = {0};
+    if (sl_device_append("--x", patterns, task, worker_count, &argv, &reason) != 0) {
+        fail_msg("%s", reason.text);
     }
     char *text = sl_words_quote(argv.items, argv.count);
     assert_non_null(text);
@@ -21,11 +21,10 @@ static void expect(const char *patterns, uint32_t task, uint32_t worker_count, c
 static void refuse(const char *patterns, const char *why)
 {
     struct sl_words argv = {0};
-    char reason[512] = "";
-    assert_int_equal(sl_device_append("--x", patterns, 0, 1, &argv, reason, sizeof reason),
-                     SL_ERR_INVALID);
-    if (strncmp(reason, "--x: ", 5) != 0 || strstr(reason, why) == NULL) {
-        fail_msg("%s", reason);
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_device_append("--x", patterns, 0, 1, &argv, &reason), SL_ERR_INVALID);
+    if (strncmp(reason.text, "--x: ", 5) != 0 || strstr(reason.text, why) == NULL) {
+        fail_msg("%s", reason.text);
     }
     sl_words_fini(&argv);
 }

@@ -12,10 +12,9 @@ static char *command_of(enum sl_cluster_role role, const struct sl_launch_option
 {
     struct sl_plan plan;
     const struct sl_plan_hosts hosts = {.ps = (char *)"h:1", .ps_count = 1, .worker_count = 1};
-    char reason[256] = "";
     assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
     struct sl_plan_task *task = &plan.tasks[role == SL_CLUSTER_PS ? 0 : 1];
-    assert_int_equal(sl_plan_command(task, options, &hosts, reason, sizeof reason), 0);
+    assert_int_equal(sl_plan_command(task, options, &hosts, NULL), 0);
     char *text = sl_words_quote(task->argv.items + 1, task->argv.count - 1);
     assert_non_null(text);
     sl_plan_fini(&plan);
@@ -38,8 +37,8 @@ static void assert_ends(enum sl_cluster_role role, const struct sl_launch_option
 }
 
 /* Parses flags of the launcher; those of all processes go to *options. */
-static int collect(const char *const *arguments, struct sl_launch_options *options, char *reason,
-                   size_t reason_bytes)
+static int collect(const char *const *arguments, struct sl_launch_options *options,
+                   struct sl_reason *reason)
 {
     static struct sl_cli_option table[SL_SETTINGS_OPTIONS_MAX];
     static struct sl_cli_given given[SL_SETTINGS_OPTIONS_MAX];
@@ -53,8 +52,8 @@ static int collect(const char *const *arguments, struct sl_launch_options *optio
         .option_count = sl_settings_options(SL_PROGRAM_LAUNCH, 1, &options->settings, table),
         .given = given,
     };
-    assert_int_equal(sl_cli_parse(&cli, argc, argv, reason, reason_bytes), SL_CLI_RUN);
-    return sl_plan_flags(&cli, options, reason, reason_bytes);
+    assert_int_equal(sl_cli_parse(&cli, argc, argv, reason), SL_CLI_RUN);
+    return sl_plan_flags(&cli, options, reason);
 }
 
 /* The user's own words come last: of a flag given twice the last one counts. Variables are passed
@@ -83,8 +82,7 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
     struct sl_launch_options options = {
         .bin_dir = "/bin", .ps_args = "--x", .worker_args = some_arguments};
     assert_int_equal(setenv("STARLING_CHECKPOINT_KEEP", "9", 1), 0);
-    char reason[256] = "";
-    assert_int_equal(collect(arguments, &options, reason, sizeof reason), 0);
+    assert_int_equal(collect(arguments, &options, NULL), 0);
     assert_int_equal(unsetenv("STARLING_CHECKPOINT_KEEP"), 0);
     assert_ends(SL_CLUSTER_PS, &options,
                 " '--lease' '300ms' '--rdma' '--secret-file' 's' '--insecure' "
@@ -109,9 +107,9 @@ SL_CASE(plan_flags__ps_args_leave_the_launcher_its_flags)
                  {"'open", SL_ERR_INVALID}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_launch_options options = {.ps_args = cases[i].words};
-        char reason[256] = "";
-        assert_int_equal(collect(none, &options, reason, sizeof reason), cases[i].err);
-        assert_true(cases[i].err == 0 || strstr(reason, "--ps-args") != NULL);
+        struct sl_reason reason = {0};
+        assert_int_equal(collect(none, &options, &reason), cases[i].err);
+        assert_true(cases[i].err == 0 || strstr(reason.text, "--ps-args") != NULL);
         sl_words_fini(&options.ps_flags);
         sl_words_fini(&options.worker_flags);
     }
@@ -127,34 +125,35 @@ SL_CASE(plan_command__devices_are_of_the_role)
     assert_ends(SL_CLUSTER_WORKER, &options, " '--dpdk-device' 'm?addr=10.0.0.2' '--data' 'd'");
 }
 
-static int check(const char *ps, const struct sl_launch_options *options, char reason[static 256])
+static int check(const char *ps, const struct sl_launch_options *options, struct sl_reason *reason)
 {
     const struct sl_plan_hosts hosts = {.ps = (char *)(uintptr_t)ps,
                                         .ps_count = strchr(ps, ',') == NULL ? 1 : 2};
-    reason[0] = '\0';
-    return sl_plan_check(options, &hosts, reason, 256);
+    reason->text[0] = '\0';
+    return sl_plan_check(options, &hosts, reason);
 }
 
 SL_CASE(plan_check__replicas_need_two_ps)
 {
-    char reason[256];
+    struct sl_reason reason;
     const struct sl_launch_options options = {.settings.replicas = 1};
-    assert_int_equal(check("[::1]:1,[::1]:2", &options, reason), 0);
-    assert_int_equal(check("[::1]:1", &options, reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "--replicas 1 needs a second server"));
+    assert_int_equal(check("[::1]:1,[::1]:2", &options, &reason), 0);
+    assert_int_equal(check("[::1]:1", &options, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "--replicas 1 needs a second server"));
 }
 
 SL_CASE(plan_check__other_addresses_do)
 {
-    char reason[256];
+    struct sl_reason reason;
     struct sl_launch_options options = {0};
-    assert_int_equal(check("127.0.0.1:1,node7:2", &options, reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "ps/1: control endpoint tcp://node7:2 is open to the network"));
-    assert_non_null(strstr(reason, "--secret-file"));
-    assert_non_null(strstr(reason, "--insecure"));
+    assert_int_equal(check("127.0.0.1:1,node7:2", &options, &reason), SL_ERR_INVALID);
+    assert_non_null(
+        strstr(reason.text, "ps/1: control endpoint tcp://node7:2 is open to the network"));
+    assert_non_null(strstr(reason.text, "--secret-file"));
+    assert_non_null(strstr(reason.text, "--insecure"));
     options.settings.insecure = true;
-    assert_int_equal(check("node7:2", &options, reason), 0);
+    assert_int_equal(check("node7:2", &options, &reason), 0);
     options.settings.insecure = false;
     options.settings.flags.security.secret_file = "s";
-    assert_int_equal(check("node7:2", &options, reason), 0);
+    assert_int_equal(check("node7:2", &options, &reason), 0);
 }

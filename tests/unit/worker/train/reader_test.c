@@ -15,8 +15,7 @@ static struct sl_reader *open_share(const struct train_files *files,
                                               .share_index = index,
                                               .share_count = count};
     struct sl_reader *reader = NULL;
-    char reason[256] = "";
-    assert_int_equal(sl_reader_open(&options, &reader, reason, sizeof reason), 0);
+    assert_int_equal(sl_reader_open(&options, &reader, NULL), 0);
     return reader;
 }
 
@@ -283,8 +282,7 @@ SL_CASE(reader_next__refuses_more_features_than_the_model_takes)
                                               .share_count = 1,
                                               .features_max = 2};
     struct sl_reader *reader;
-    char reason[256];
-    assert_int_equal(sl_reader_open(&options, &reader, reason, sizeof reason), 0);
+    assert_int_equal(sl_reader_open(&options, &reader, NULL), 0);
     const struct sl_reader_row *row;
     assert_int_equal(sl_reader_next(reader, &row), 1);
     assert_int_equal(sl_reader_next(reader, &row), SL_ERR_INVALID);
@@ -299,12 +297,12 @@ SL_CASE(reader_open__names_the_file)
     struct sl_reader_options options = {
         .format = &sl_reader_libsvm, .paths = missing, .path_count = 1, .share_count = 1};
     struct sl_reader *reader = NULL;
-    char reason[256] = "";
-    assert_int_equal(sl_reader_open(&options, &reader, reason, sizeof reason), SL_ERR_NOT_FOUND);
-    assert_non_null(strstr(reason, "/nonexistent/starling"));
+    struct sl_reason reason = {0};
+    assert_int_equal(sl_reader_open(&options, &reader, &reason), SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(reason.text, "/nonexistent/starling"));
     options.paths = folder;
-    assert_int_equal(sl_reader_open(&options, &reader, reason, sizeof reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "regular"));
+    assert_int_equal(sl_reader_open(&options, &reader, &reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "regular"));
     assert_null(reader);
 }
 
@@ -330,10 +328,10 @@ SL_CASE(reader_open__names_what_a_file_is_instead_of_text)
         const struct sl_reader_options options = {
             .format = &sl_reader_libsvm, .paths = files.list, .path_count = 2, .share_count = 1};
         struct sl_reader *reader = NULL;
-        char reason[256] = "";
-        assert_int_equal(sl_reader_open(&options, &reader, reason, sizeof reason), SL_ERR_INVALID);
-        assert_non_null(strstr(reason, files.paths[1]));
-        assert_non_null(strstr(reason, cases[i].words));
+        struct sl_reason reason = {0};
+        assert_int_equal(sl_reader_open(&options, &reader, &reason), SL_ERR_INVALID);
+        assert_non_null(strstr(reason.text, files.paths[1]));
+        assert_non_null(strstr(reason.text, cases[i].words));
         train_files_end(&files);
     }
 }

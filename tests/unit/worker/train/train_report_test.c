@@ -38,8 +38,7 @@ static void fill(struct sl_train_report *report, uint32_t worker)
 /* The file's JSON; the caller's. */
 static json_t *write_and_load(const struct sl_train_report *report, const char *path)
 {
-    char reason[256] = "";
-    assert_int_equal(sl_train_report_write(report, path, reason, sizeof reason), 0);
+    assert_int_equal(sl_train_report_write(report, path, NULL), 0);
     json_error_t error;
     json_t *json = json_load_file(path, 0, &error);
     assert_non_null(json);
@@ -91,13 +90,13 @@ SL_CASE(report_write__fails_on_a_full_disk_and_leaves_devices_alone)
     }
     struct sl_train_report *report = malloc(sizeof *report);
     fill(report, 0);
-    char reason[256] = "";
-    assert_int_not_equal(sl_train_report_write(report, "/dev/full", reason, sizeof reason), 0);
-    assert_non_null(strstr(reason, "/dev/full"));
+    struct sl_reason reason = {0};
+    assert_int_not_equal(sl_train_report_write(report, "/dev/full", &reason), 0);
+    assert_non_null(strstr(reason.text, "/dev/full"));
     assert_int_equal(access("/dev/full", W_OK), 0);
-    assert_int_equal(sl_train_report_write(report, "/dev/null", reason, sizeof reason), 0);
-    assert_int_not_equal(sl_train_report_write(report, "/nonexistent/r", reason, sizeof reason), 0);
-    assert_non_null(strstr(reason, "/nonexistent/r"));
+    assert_int_equal(sl_train_report_write(report, "/dev/null", &reason), 0);
+    assert_int_not_equal(sl_train_report_write(report, "/nonexistent/r", &reason), 0);
+    assert_non_null(strstr(reason.text, "/nonexistent/r"));
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
     assert_int_equal(sl_train_report_print(report, full), SL_ERR_IO);
@@ -109,7 +108,6 @@ SL_CASE(report_write__fails_on_a_full_disk_and_leaves_devices_alone)
 SL_CASE(report_write__follows_no_link)
 {
     struct train_files files;
-    char reason[256] = "";
     char path[128];
     char link[192];
     char text[16] = "";
@@ -120,7 +118,7 @@ SL_CASE(report_write__follows_no_link)
     (void)snprintf(path, sizeof path, "%s/report", files.folder);
     (void)snprintf(link, sizeof link, "%s.%ld.tmp", path, (long)getpid());
     assert_int_equal(symlink(files.paths[0], link), 0);
-    assert_int_equal(sl_train_report_write(report, path, reason, sizeof reason), 0);
+    assert_int_equal(sl_train_report_write(report, path, NULL), 0);
     assert_int_equal(access(link, F_OK), -1);
     FILE *file = fopen(files.paths[0], "r");
     assert_non_null(file);
@@ -148,18 +146,18 @@ SL_CASE(report_path__is_each_workers_own)
 SL_CASE(report_check__names_a_place_that_cannot_be_written)
 {
     struct train_files files;
-    char reason[256] = "";
+    struct sl_reason reason = {0};
     char path[128];
     train_files_begin(&files);
     (void)snprintf(path, sizeof path, "%s/report", files.folder);
-    assert_int_equal(sl_train_report_check(path, reason, sizeof reason), 0);
-    assert_int_equal(sl_train_report_check("/dev/null", reason, sizeof reason), 0);
-    assert_int_equal(sl_train_report_check("", reason, sizeof reason), SL_ERR_INVALID);
-    assert_int_equal(sl_train_report_check("new/", reason, sizeof reason), SL_ERR_INVALID);
-    assert_int_not_equal(sl_train_report_check(files.folder, reason, sizeof reason), 0);
+    assert_int_equal(sl_train_report_check(path, &reason), 0);
+    assert_int_equal(sl_train_report_check("/dev/null", &reason), 0);
+    assert_int_equal(sl_train_report_check("", &reason), SL_ERR_INVALID);
+    assert_int_equal(sl_train_report_check("new/", &reason), SL_ERR_INVALID);
+    assert_int_not_equal(sl_train_report_check(files.folder, &reason), 0);
     (void)snprintf(path, sizeof path, "%s/none/report", files.folder);
-    assert_int_equal(sl_train_report_check(path, reason, sizeof reason), SL_ERR_NOT_FOUND);
-    assert_non_null(strstr(reason, path));
+    assert_int_equal(sl_train_report_check(path, &reason), SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(reason.text, path));
     train_files_end(&files);
 }
 

@@ -1,0 +1,18 @@
+#include "core/reason.h"
+
+#include <stdio.h>
+
+void sl_reason_vset(struct sl_reason *reason, const char *format, va_list arguments)
+{
+    if (reason != NULL) {
+        (void)vsnprintf(reason->text, sizeof reason->text, format, arguments);
+    }
+}
+
+void sl_reason_set(struct sl_reason *reason, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    sl_reason_vset(reason, format, arguments);
+    va_end(arguments);
+}

@@ -1,0 +1,27 @@
+/* A reason is the text of an error: it names what failed and what the user can do about it. The
+ * caller owns it; a function that takes one writes it when it returns an error. Any thread; no
+ * allocation. */
+#ifndef SL_CORE_REASON_H
+#define SL_CORE_REASON_H
+
+#include <stdarg.h>
+
+#include "core/err.h"
+
+/* With NUL: two paths of a file, or one and a sentence. A longer text is truncated. */
+#define SL_REASON_BYTES 2048
+
+struct sl_reason {
+    char text[SL_REASON_BYTES];
+};
+
+/* Writes the text. The arguments may not be part of *reason. NULL: the caller wants no text. */
+void sl_reason_set(struct sl_reason *reason, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void sl_reason_vset(struct sl_reason *reason, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
+
+/* Writes the text; its value is err. A macro, so that compilers see which error is returned. */
+#define sl_reason_fail(reason, err, ...) (sl_reason_set((reason), __VA_ARGS__), (err))
+
+#endif

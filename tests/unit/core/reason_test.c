@@ -1,0 +1,27 @@
+#include <string.h>
+
+#include "core/reason.h"
+#include "tests/support/unit.h"
+
+SL_CASE(reason_fail__writes_the_text_and_is_the_error)
+{
+    struct sl_reason reason;
+    assert_int_equal(sl_reason_fail(&reason, SL_ERR_INVALID, "%s: line %d", "map", 7),
+                     SL_ERR_INVALID);
+    assert_string_equal(reason.text, "map: line 7");
+}
+
+SL_CASE(reason_set__truncates_what_is_too_long)
+{
+    struct sl_reason reason;
+    char text[SL_REASON_BYTES + 1];
+    memset(text, 'a', SL_REASON_BYTES);
+    text[SL_REASON_BYTES] = '\0';
+    sl_reason_set(&reason, "%s", text);
+    assert_int_equal(strlen(reason.text), SL_REASON_BYTES - 1);
+}
+
+SL_CASE(reason_set__without_a_reason_does_nothing)
+{
+    assert_int_equal(sl_reason_fail(NULL, SL_ERR_IO, "%s", "text"), SL_ERR_IO);
+}
