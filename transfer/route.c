@@ -72,6 +72,16 @@ static bool is_up(const struct sl_transfer_route_rail *rail)
     return false;
 }
 
+/* This host lacks the device or its address. */
+static bool is_gone(const struct sl_transfer_route_rail *rail)
+{
+    int err = 0;
+    for (uint32_t i = 0; i < rail->lane_count && err == 0; i++) {
+        err = rail->lanes[i].session != NULL ? sl_session_local_err(rail->lanes[i].session) : 0;
+    }
+    return err == SL_ERR_NOT_FOUND || err == SL_ERR_UNSUPPORTED;
+}
+
 static uint32_t count_in_flight(const struct sl_transfer_route_rail *rail)
 {
     uint32_t count = 0;
@@ -567,20 +577,20 @@ static void refused(void *ctx, struct sl_transfer_lane *lane, int err, const cha
 {
     struct sl_transfer_route *route = ctx;
     const uint64_t now_ns = sl_reactor_now_ns(route->io->reactor);
-    bool is_gone = true;
+    bool is_refused = true;
     if (err == SL_ERR_CANCELLED) {
         return;
     }
     route->rails[lane->rail].pause_end_ns = now_ns + PAUSE_NS;
     look_at_rail(route, &route->rails[lane->rail], text);
     for (uint32_t i = 0; i < route->lane_count; i++) {
-        is_gone = is_gone && route->lanes[i].session == NULL;
+        is_refused = is_refused && route->lanes[i].session == NULL;
     }
     for (uint32_t i = 0; i < route->rail_count; i++) {
-        is_gone = is_gone && (route->rails[i].pause_end_ns > now_ns ||
-                              device_of(route, &route->rails[i])->transport == NULL);
+        is_refused = is_refused && (route->rails[i].pause_end_ns > now_ns ||
+                                    device_of(route, &route->rails[i])->transport == NULL);
     }
-    if (is_gone) {
+    if (is_refused) {
         sl_transfer_route_fail(route, SL_ERR_CLOSED, text);
     }
     sl_transfer_io_wake(route->io, &route->work);
@@ -766,8 +776,10 @@ void sl_transfer_route_report(const struct sl_transfer_route *route, struct sl_t
         out->failures += lane->failures;
     }
     for (uint32_t i = 0; i < route->rail_count; i++) {
-        if (route->rails[i].is_down && rails[i].state == SL_TRANSFER_RAIL_UP) {
-            rails[i].state = SL_TRANSFER_RAIL_PAUSED;
-        }
+        const struct sl_transfer_route_rail *rail = &route->rails[i];
+        const enum sl_transfer_rail_state state = !rail->is_down  ? SL_TRANSFER_RAIL_UP
+                                                  : is_gone(rail) ? SL_TRANSFER_RAIL_GONE
+                                                                  : SL_TRANSFER_RAIL_PAUSED;
+        rails[i].state = state > rails[i].state ? state : rails[i].state;
     }
 }

@@ -128,6 +128,10 @@ const char *sl_session_last_error(const struct sl_session *session);
 /* Returns whether an attempt has failed since the session was opened or last welcomed. */
 bool sl_session_has_failed(const struct sl_session *session);
 
+/* Returns the error with which this host refused to begin the last attempt: NOT_FOUND, UNSUPPORTED:
+ * its device or address has gone. 0: it has begun. */
+int sl_session_local_err(const struct sl_session *session);
+
 /* Breaks the connection of a persistent session as if the peer had: `lost` follows in a later turn.
  * Not welcomed yet: another attempt follows. No connection: no effect. */
 void sl_session_reconnect(struct sl_session *session, const char *why);

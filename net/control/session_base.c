@@ -75,6 +75,12 @@ bool sl_session_has_failed(const struct sl_session *session)
     return session->state != SL_SESSION_WELCOMED && session->last_error[0] != '\0';
 }
 
+int sl_session_local_err(const struct sl_session *session)
+{
+    sl_assert(session != NULL);
+    return session->local_err;
+}
+
 const char *sl_session_last_error(const struct sl_session *session)
 {
     sl_assert(session != NULL);

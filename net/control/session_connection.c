@@ -33,6 +33,8 @@ static const char *last_error_name(const struct sl_session *session, int err)
         return "no answer from the host";
     case SL_ERR_CLOSED:
         return "it closes the connection before its welcome";
+    case SL_ERR_NOT_FOUND:
+        return "this host has no way to the address, or lacks that to connect from";
     default:
         return sl_err_name(err);
     }
@@ -79,6 +81,7 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
     session->is_given_up = false;
     int err = sl_transport_connect(transport_in_use(session), numeric, sl_session_target(session),
                                    &transport_events, NULL, session, &session->conn);
+    session->local_err = err;
     if (err != SL_OK) {
         session->conn = NULL;
         attempt_failed(session, last_error_name(session, err));

@@ -98,6 +98,7 @@ struct sl_session {
     uint64_t opened_ns, deadline_ns, welcomed_ns;
     uint64_t back_off_ns, back_off_max_ns, report_wait_ns;
     char last_error[SL_SESSION_LAST_ERROR_BYTES]; /* "": none */
+    int local_err;                                /* of the last connect that did not begin, or 0 */
     /* Start of a run of refusals by untrusted peers (sl_session_reject), and the endpoint of the
      * last one. 0: none. Another error at that endpoint, or a welcome, ends the run. */
     uint64_t refused_since_ns;

@@ -28,7 +28,8 @@ static uint64_t now_ms(void)
 /* Until it is killed. */
 static void serve(const char *name, int out)
 {
-    const struct sl_transfer_options options = {.name = name, .secret = SECRET, .secret_bytes = 16};
+    const struct sl_transfer_options options = {
+        .name = name, .endpoints = "tcp://127.0.0.1:0", .secret = SECRET, .secret_bytes = 16};
     struct child self = {.pid = getpid()};
     struct sl_transfer *transfer;
     struct sl_transfer_memory memory = {.bytes = BYTES, .access = PAIR_ALL};
@@ -77,8 +78,10 @@ static uint8_t *local;
 
 static int setup(void **state)
 {
-    const struct sl_transfer_options options = {
-        .name = "127.0.0.1:0", .secret = SECRET, .secret_bytes = 16};
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .endpoints = "tcp://127.0.0.1:0",
+                                                .secret = SECRET,
+                                                .secret_bytes = 16};
     target = start("127.0.0.1:0");
     local = calloc(1, BYTES);
     const struct sl_transfer_memory memory = {.base = local, .bytes = BYTES};
