@@ -107,6 +107,10 @@ class Proxy:
         """Passes on all but the last byte of what comes next, of each connection, and cuts it."""
         self._call(self._truncate(towards))
 
+    def inject(self, data, towards="client"):
+        """Sends bytes of its own on every connection."""
+        self._call(self._inject(data, towards))
+
     def delay(self, seconds):
         """Each chunk waits before it goes on."""
         self._delay_s = seconds
@@ -179,6 +183,10 @@ class Proxy:
         for connection in self._connections:
             change(connection.flows)
         return len(self._connections)
+
+    async def _inject(self, data, towards):
+        for connection in self._connections:
+            connection.ends[towards][1].write(data)
 
     async def _truncate(self, towards):
         for connection in self._connections:

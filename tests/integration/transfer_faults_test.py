@@ -10,6 +10,7 @@ import time
 
 import etcd_test
 import harness
+import protocol_client
 import proxy
 
 BYTES = 16 << 20
@@ -222,6 +223,33 @@ class Networks(FaultsTest):
         self.lanes.restore()
         self.control.restore()
         self.note("… and works again", self.initiator.do("read", MOVE_MS), "ok")
+        self.quit()
+
+    def test_the_peer_sends_an_error(self):
+        self.repeat(lambda: self.send_error(protocol_client.REFUSED))
+        self.repeat(lambda: self.send_error(protocol_client.TOO_LARGE))
+
+    def send_error(self, code):
+        """On idle connections, and in the middle of other bytes. Lanes connect again."""
+        message = protocol_client.encode("Control", {"error": {"code": code, "text": "an error of a test"}})
+        error = protocol_client.frame_bytes(protocol_client.Frame(protocol_client.CONTROL, message))
+        self.proxied()
+        self.lanes.inject(error)
+        self.note("the peer sends an error on its lanes", self.initiator.do("read", MOVE_MS), "ok")
+        self.lanes.throttle(100e6)
+        self.initiator.send("read", MOVE_MS)
+        time.sleep(0.05)
+        self.lanes.inject(error)
+        self.lanes.throttle(0)
+        self.assertEqual(self.initiator.result().err, "ok")
+        self.control.inject(error)
+        if code == protocol_client.REFUSED:
+            self.initiator.send("run", MOVE_MS)
+            self.note("… on the control connection", self.initiator.result(), "closed", "an error of a test")
+            self.initiator.do("close")
+            self.assertEqual(self.initiator.do("open", MOVE_MS, self.name).err, "ok")
+        self.assertEqual(self.initiator.do("write", MOVE_MS, 9).err, "ok")
+        self.assertTrue(self.target.holds(9))
         self.quit()
 
     def test_old_bytes_are_not_written_over_new_ones(self):

@@ -216,6 +216,7 @@ CASE(memory_create__gives_registered_pages)
     assert_int_equal((uintptr_t)made % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
     assert_int_equal(((uint8_t *)made)[9999], 0);
     assert_int_equal(sl_transfer_unregister(transfer, &made, 1, 1000), SL_ERR_NOT_FOUND);
+    assert_int_equal(sl_transfer_memory_free(transfer, &made, 0), SL_ERR_INVALID);
     assert_int_equal(sl_transfer_memory_free(transfer, &made, 1000), 0);
     assert_null(made);
     made = memory;

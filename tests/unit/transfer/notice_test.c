@@ -37,6 +37,7 @@ static int send_text(const char *name, const char *text)
 
 CASE(notice__arrives_in_order_with_its_sender)
 {
+    assert_int_equal(sl_transfer_notice_take(pair.there, 0, &noticed), SL_ERR_INVALID);
     assert_int_equal(sl_transfer_notice_take(pair.there, 10, &noticed), SL_ERR_DEADLINE);
     assert_int_equal(send_text("a", "first"), 0);
     assert_int_equal(send_text("b", ""), 0);
