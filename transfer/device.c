@@ -1,10 +1,8 @@
 #include "transfer/device.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "net/control/message_transfer.h"
 #include "net/transport_rma.h"
 #include "transfer/engine.h"
 #include "transfer/region.h"
@@ -84,27 +82,6 @@ int sl_transfer_device_listen(struct sl_transfer_device *device,
         device->endpoint = bound;
     }
     return settings->names_endpoints || device == &io->devices[0] ? err : 0;
-}
-
-int sl_transfer_device_list(struct sl_transfer *engine)
-{
-    const uint32_t device_count = engine->settings.endpoint_count;
-    const uint32_t reactor_count = engine->settings.reactor_count;
-    const uint32_t most = SL_MESSAGE_ENDPOINTS_MAX / device_count; /* of one device */
-    engine->endpoints = calloc(SL_MESSAGE_ENDPOINTS_MAX, sizeof *engine->endpoints);
-    if (engine->endpoints == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    for (uint32_t device = 0; device < device_count; device++) {
-        engine->ios[0].devices[device].list_index = (uint16_t)engine->endpoint_count;
-        for (uint32_t i = 0; i < reactor_count && i < most; i++) {
-            const struct sl_endpoint *endpoint = &engine->ios[i].devices[device].endpoint;
-            if (endpoint->port != 0) {
-                engine->endpoints[engine->endpoint_count++] = *endpoint;
-            }
-        }
-    }
-    return 0;
 }
 
 struct sl_transfer_device *sl_transfer_device_find(struct sl_transfer_io *io,

@@ -16,7 +16,7 @@ struct sl_transfer_device {
     /* NULL: this host does not have it. All TCP devices of a reactor share one. */
     struct sl_transport *transport;
     struct sl_endpoint endpoint; /* where peers reach it; port 0: nowhere */
-    uint16_t list_index;         /* of the first reactor: of its `endpoint` in engine->endpoints */
+    uint16_t list_index;         /* of the first reactor: of its `endpoint` in the listing */
     bool is_one_sided;           /* the transport has one-sided operations */
     bool is_bound;               /* connections come from the address of `endpoint` */
 };
@@ -31,9 +31,6 @@ void sl_transfer_device_close_all(struct sl_transfer_io *io);
  * NOT_FOUND, IO. */
 int sl_transfer_device_listen(struct sl_transfer_device *device,
                               const struct sl_transport_events *events);
-
-/* When all reactors listen: makes engine->endpoints, device by device. Errors: NO_MEMORY. */
-int sl_transfer_device_list(struct sl_transfer *engine);
 
 /* The first device of the scheme that is open; NULL: none. */
 struct sl_transfer_device *sl_transfer_device_find(struct sl_transfer_io *io,

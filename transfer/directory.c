@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "transfer/engine.h"
 #include "transfer/error.h"
+#include "transfer/listing.h"
 #include "transfer/names.h"
 
 /* For a store that hangs while the engine ends. */
@@ -45,9 +46,8 @@ static void list_endpoints(const struct sl_transfer *transfer, char text[ENDPOIN
 {
     size_t used = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < transfer->endpoint_count; i++) {
-        char one[ENDPOINTS_TEXT_BYTES];
-        sl_endpoint_format(&transfer->endpoints[i], one, sizeof one);
+    for (uint32_t i = 0; i < transfer->listing->endpoint_count; i++) {
+        const char *one = transfer->listing->endpoints[i].endpoint;
         const size_t length = strlen(one) + (used > 0 ? 1 : 0);
         if (used + length < ENDPOINTS_BYTES) {
             (void)snprintf(text + used, ENDPOINTS_BYTES - used, "%s%s", used > 0 ? "," : "", one);

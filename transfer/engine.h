@@ -8,6 +8,7 @@
 #include "transfer/setup.h"
 
 struct sl_names;
+struct sl_transfer_listing;
 
 struct sl_transfer {
     struct sl_transfer_setup setup;
@@ -16,15 +17,13 @@ struct sl_transfer {
     uint64_t incarnation;              /* random */
     struct sl_reactor **reactors;      /* [settings.reactor_count] */
     struct sl_transfer_io *ios;        /* likewise */
-    struct sl_endpoint *endpoints;     /* device.h: where peers reach the engine */
-    uint32_t endpoint_count;
+    struct sl_transfer_listing *listing;
     struct sl_port_set *ports;
     struct sl_names *names; /* directory.h; the first reactor's; NULL: P2PHANDSHAKE */
     bool is_published;      /* the store has the engine's record */
 
     /* Under the lock of the ports. */
-    struct sl_transfer_registration **registrations; /* memory.c; by ascending address */
-    uint32_t registration_count;
+    struct sl_transfer_table *registered; /* memory.c: regions of the first reactor */
     struct sl_list segments;
     uint32_t segment_count;
     struct sl_list batches;

@@ -97,10 +97,7 @@ static int registration_create(const struct sl_transfer *transfer,
     struct sl_transfer_offer *offers =
         (struct sl_transfer_offer *)(void *)&made->regions[reactor_count];
     const uint32_t preferred = sl_transfer_settings_preferred(&transfer->settings, location);
-    made->base = memory->base;
-    made->bytes = memory->bytes;
-    made->key = sl_transfer_setup_random(&transfer->setup);
-    made->access = memory->access;
+    const uint64_t key = sl_transfer_setup_random(&transfer->setup);
     made->is_changing = true;
     memcpy(made->location, location, sizeof made->location);
     for (uint32_t i = 0; i < reactor_count; i++) {
@@ -108,7 +105,7 @@ static int registration_create(const struct sl_transfer *transfer,
         made->regions[i].preferred = preferred;
         made->regions[i].offers = &offers[i * device_count];
         made->regions[i].memory = (struct sl_rma_memory){
-            .key = made->key,
+            .key = key,
             .base = memory->base,
             .bytes = memory->bytes,
             .peers_read = (memory->access & SL_TRANSFER_PEERS_READ) != 0,
@@ -119,63 +116,100 @@ static int registration_create(const struct sl_transfer *transfer,
     return 0;
 }
 
-/* The list of the engine, under its lock */
+/* The table of the engine, under its lock */
 
-/* Number of ranges that begin before the address. */
-static uint32_t count_before(const struct sl_transfer *transfer, const uint8_t *base)
+static struct sl_transfer_registration *registration_of(struct sl_transfer_region *region)
 {
-    uint32_t low = 0, high = transfer->registration_count;
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        if (transfer->registrations[middle]->base < base) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return SL_CONTAINER_OF(region, struct sl_transfer_registration, regions);
 }
 
-static bool overlap(const struct sl_transfer_registration *a,
-                    const struct sl_transfer_registration *b)
+static int table_add(struct sl_transfer_table *table, struct sl_transfer_registration *added)
 {
-    return a->base < b->base + b->bytes && b->base < a->base + a->bytes;
-}
-
-static int list_add(struct sl_transfer *transfer, struct sl_transfer_registration *added)
-{
-    struct sl_transfer_registration **all = transfer->registrations;
-    const uint32_t index = count_before(transfer, added->base);
-    if (transfer->registration_count == SL_LIMIT_TRANSFER_BUFFERS) {
+    const struct sl_rma_memory *memory = &added->regions[0].memory;
+    const struct sl_transfer_region *other =
+        sl_transfer_table_overlapping(table, memory->base, memory->bytes);
+    if (table->count == SL_LIMIT_TRANSFER_BUFFERS) {
         return sl_transfer_fail(SL_ERR_TOO_LARGE, "more than %d ranges are registered",
                                 SL_LIMIT_TRANSFER_BUFFERS);
     }
-    for (uint32_t i = index > 0 ? index - 1 : 0; i <= index && i < transfer->registration_count;
-         i++) {
-        if (overlap(all[i], added)) {
-            return sl_transfer_fail(SL_ERR_EXISTS,
-                                    "memory at %p of %" PRIu64
-                                    " bytes overlaps registered memory at %p of %" PRIu64 " bytes",
-                                    (void *)added->base, added->bytes, (void *)all[i]->base,
-                                    all[i]->bytes);
-        }
+    if (other != NULL) {
+        return sl_transfer_fail(SL_ERR_EXISTS,
+                                "memory at %p of %" PRIu64
+                                " bytes overlaps registered memory at %p of %" PRIu64 " bytes",
+                                (void *)memory->base, memory->bytes, (void *)other->memory.base,
+                                other->memory.bytes);
     }
-    memmove(&all[index + 1], &all[index],
-            (transfer->registration_count - index) * sizeof(struct sl_transfer_registration *));
-    all[index] = added;
-    transfer->registration_count++;
+    sl_transfer_table_add(table, &added->regions[0]);
     return 0;
 }
 
-static void list_remove(struct sl_transfer *transfer,
-                        const struct sl_transfer_registration *removed)
+/* Adds the ranges, in which a change begins: all or none. */
+static int add_to_table(struct sl_transfer *transfer, struct sl_transfer_registration *const *items,
+                        uint32_t count)
 {
-    struct sl_transfer_registration **all = transfer->registrations;
-    const uint32_t index = count_before(transfer, removed->base);
-    sl_assert(all[index] == removed);
-    transfer->registration_count--;
-    memmove(&all[index], &all[index + 1],
-            (transfer->registration_count - index) * sizeof(struct sl_transfer_registration *));
+    int err = 0;
+    sl_port_set_lock(transfer->ports);
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = table_add(transfer->registered, items[i]);
+        for (uint32_t undo = 0; err != 0 && undo < i; undo++) {
+            sl_transfer_table_remove(transfer->registered, &items[undo]->regions[0]);
+        }
+    }
+    sl_port_set_unlock(transfer->ports);
+    return err;
+}
+
+/* Finds the range that begins at `base`, and begins to change it. */
+static int begin_change(const struct sl_transfer *transfer, const void *base, bool is_created,
+                        struct sl_transfer_registration **out)
+{
+    struct sl_transfer_region *region = sl_transfer_table_at(transfer->registered, base, 1);
+    struct sl_transfer_registration *found =
+        region != NULL && region->memory.base == base ? registration_of(region) : NULL;
+    if (found == NULL || (found->shared.base != NULL) != is_created) {
+        return sl_transfer_fail(SL_ERR_NOT_FOUND, "no memory %s begins at %p",
+                                is_created ? "of sl_transfer_memory_create" : "registered here",
+                                base);
+    }
+    if (found->is_changing) {
+        return sl_transfer_fail(SL_ERR_INVALID, "memory at %p is being registered or unregistered",
+                                base);
+    }
+    found->is_changing = true;
+    *out = found;
+    return 0;
+}
+
+static int find_in_table(struct sl_transfer *transfer, void *const *bases, uint32_t count,
+                         bool is_created, struct sl_transfer_registration **items)
+{
+    int err = 0;
+    sl_port_set_lock(transfer->ports);
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = begin_change(transfer, bases[i], is_created, &items[i]);
+        for (uint32_t undo = 0; err != 0 && undo < i; undo++) {
+            items[undo]->is_changing = false;
+        }
+    }
+    sl_port_set_unlock(transfer->ports);
+    return err;
+}
+
+/* The change is over: the ranges stay, or they are freed. */
+static void end_change(struct sl_transfer *transfer, struct sl_transfer_registration *const *items,
+                       uint32_t count, bool stays)
+{
+    sl_port_set_lock(transfer->ports);
+    for (uint32_t i = 0; i < count; i++) {
+        items[i]->is_changing = false;
+        if (!stays) {
+            sl_transfer_table_remove(transfer->registered, &items[i]->regions[0]);
+        }
+    }
+    sl_port_set_unlock(transfer->ports);
+    for (uint32_t i = 0; i < count && !stays; i++) {
+        registration_free(items[i]);
+    }
 }
 
 /* Changes of the reactors' tables */
@@ -302,36 +336,10 @@ static int change_all(struct sl_transfer *transfer,
 
 /* Registering */
 
-static int list_add_all(struct sl_transfer *transfer, struct sl_transfer_registration *const *items,
-                        uint32_t count)
-{
-    int err = 0;
-    sl_port_set_lock(transfer->ports);
-    for (uint32_t i = 0; err == 0 && i < count; i++) {
-        err = list_add(transfer, items[i]);
-        for (uint32_t undo = 0; err != 0 && undo < i; undo++) {
-            list_remove(transfer, items[undo]);
-        }
-    }
-    sl_port_set_unlock(transfer->ports);
-    return err;
-}
-
-/* The change of the ranges is over, and they stay. */
-static void list_settle(struct sl_transfer *transfer, struct sl_transfer_registration *const *items,
-                        uint32_t count)
-{
-    sl_port_set_lock(transfer->ports);
-    for (uint32_t i = 0; i < count; i++) {
-        items[i]->is_changing = false;
-    }
-    sl_port_set_unlock(transfer->ports);
-}
-
 static int compare(const void *a, const void *b)
 {
-    const uint8_t *x = (*(struct sl_transfer_registration *const *)a)->base;
-    const uint8_t *y = (*(struct sl_transfer_registration *const *)b)->base;
+    const uint8_t *x = (*(struct sl_transfer_registration *const *)a)->regions[0].memory.base;
+    const uint8_t *y = (*(struct sl_transfer_registration *const *)b)->regions[0].memory.base;
     return x < y ? -1 : x > y;
 }
 
@@ -353,14 +361,12 @@ static int register_all(struct sl_transfer *transfer, const struct sl_transfer_m
     }
     if (err == 0) {
         qsort(items, count, sizeof(struct sl_transfer_registration *), compare);
-        err = list_add_all(transfer, items, count);
+        items[0]->shared = shared != NULL ? *shared : (struct sl_shared){0};
+        err = add_to_table(transfer, items, count);
     }
     if (err == 0) {
-        if (shared != NULL) {
-            items[0]->shared = *shared;
-        }
         err = change_all(transfer, add_all, items, count, 0);
-        list_settle(transfer, items, count);
+        end_change(transfer, items, count, true);
     } else {
         for (uint32_t i = 0; i < made; i++) {
             free(items[i]);
@@ -385,57 +391,6 @@ int sl_transfer_register(struct sl_transfer *transfer, const struct sl_transfer_
 
 /* Unregistering */
 
-/* Under the lock: the range that begins at `base`; NULL: none of that kind. */
-static struct sl_transfer_registration *list_find(struct sl_transfer *transfer, const void *base,
-                                                  bool is_created)
-{
-    const uint32_t index = count_before(transfer, base);
-    struct sl_transfer_registration *found =
-        index < transfer->registration_count ? transfer->registrations[index] : NULL;
-    return found != NULL && found->base == base && (found->shared.base != NULL) == is_created
-               ? found
-               : NULL;
-}
-
-static int find_all(struct sl_transfer *transfer, void *const *bases, uint32_t count,
-                    bool is_created, struct sl_transfer_registration **items)
-{
-    int err = 0;
-    sl_port_set_lock(transfer->ports);
-    for (uint32_t i = 0; err == 0 && i < count; i++) {
-        items[i] = list_find(transfer, bases[i], is_created);
-        if (items[i] == NULL) {
-            err = sl_transfer_fail(SL_ERR_NOT_FOUND, "no memory %s begins at %p",
-                                   is_created ? "of sl_transfer_memory_create" : "registered here",
-                                   bases[i]);
-        } else if (items[i]->is_changing) {
-            err = sl_transfer_fail(SL_ERR_INVALID,
-                                   "memory at %p is being registered or unregistered", bases[i]);
-        } else {
-            items[i]->is_changing = true;
-            continue;
-        }
-        for (uint32_t undo = 0; undo < i; undo++) {
-            items[undo]->is_changing = false;
-        }
-    }
-    sl_port_set_unlock(transfer->ports);
-    return err;
-}
-
-static void forget_all(struct sl_transfer *transfer, struct sl_transfer_registration **items,
-                       uint32_t count)
-{
-    sl_port_set_lock(transfer->ports);
-    for (uint32_t i = 0; i < count; i++) {
-        list_remove(transfer, items[i]);
-    }
-    sl_port_set_unlock(transfer->ports);
-    for (uint32_t i = 0; i < count; i++) {
-        registration_free(items[i]);
-    }
-}
-
 static int unregister_all(struct sl_transfer *transfer, void *const *bases, uint32_t count,
                           bool is_created, uint32_t timeout_ms)
 {
@@ -448,7 +403,7 @@ static int unregister_all(struct sl_transfer *transfer, void *const *bases, uint
     if (items == NULL) {
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
-    err = find_all(transfer, bases, count, is_created, items);
+    err = find_in_table(transfer, bases, count, is_created, items);
     if (err != 0) {
         free(items);
         return err;
@@ -458,14 +413,9 @@ static int unregister_all(struct sl_transfer *transfer, void *const *bases, uint
     /* All reactors refuse peers before this waits for one of them. */
     err = change_all(transfer, remove_all, items, count, deadline_ns);
     err = err != 0 ? err : change_all(transfer, wait_until_unused, items, count, deadline_ns);
-    if (err == 0) {
-        forget_all(transfer, items, count);
-        err = sl_transfer_succeed();
-    } else {
-        list_settle(transfer, items, count);
-    }
+    end_change(transfer, items, count, err != 0);
     free(items);
-    return err;
+    return err != 0 ? err : sl_transfer_succeed();
 }
 
 int sl_transfer_unregister(struct sl_transfer *transfer, void *const *bases, uint32_t count,
@@ -540,18 +490,17 @@ int sl_transfer_memory_free(struct sl_transfer *transfer, void **memory, uint32_
 
 int sl_transfer_memory_init(struct sl_transfer *transfer)
 {
-    transfer->registrations =
-        calloc(SL_LIMIT_TRANSFER_BUFFERS, sizeof(struct sl_transfer_registration *));
+    transfer->registered = calloc(1, sizeof *transfer->registered);
     for (uint32_t i = 0; i < transfer->settings.reactor_count; i++) {
         transfer->ios[i].change_work.run = look;
     }
-    return transfer->registrations != NULL ? 0 : SL_ERR_NO_MEMORY;
+    return transfer->registered != NULL ? 0 : SL_ERR_NO_MEMORY;
 }
 
 void sl_transfer_memory_fini(struct sl_transfer *transfer)
 {
-    for (uint32_t i = 0; i < transfer->registration_count; i++) {
-        registration_free(transfer->registrations[i]);
+    for (uint32_t i = 0; transfer->registered != NULL && i < transfer->registered->count; i++) {
+        registration_free(registration_of(transfer->registered->by_address[i]));
     }
-    free(transfer->registrations);
+    free(transfer->registered);
 }

@@ -8,9 +8,6 @@
 
 /* One registered range. Owned by the engine. */
 struct sl_transfer_registration {
-    uint8_t *base;
-    uint64_t bytes, key;
-    unsigned access;
     char location[SL_TRANSFER_LOCATION_BYTES];
     struct sl_shared shared;             /* of memory_create; else its base is NULL */
     bool is_changing;                    /* a register or unregister is in progress */

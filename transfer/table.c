@@ -81,6 +81,16 @@ struct sl_transfer_region *sl_transfer_table_at(const struct sl_transfer_table *
     return offset < region->memory.bytes && bytes <= region->memory.bytes - offset ? region : NULL;
 }
 
+struct sl_transfer_region *sl_transfer_table_overlapping(const struct sl_transfer_table *table,
+                                                         const void *at, uint64_t bytes)
+{
+    const uint32_t count = count_to_address(table, (uintptr_t)at + bytes - 1);
+    struct sl_transfer_region *last = count > 0 ? table->by_address[count - 1] : NULL;
+    const bool overlaps =
+        last != NULL && (uintptr_t)last->memory.base + last->memory.bytes > (uintptr_t)at;
+    return overlaps ? last : NULL;
+}
+
 struct sl_transfer_region *sl_transfer_table_find(const struct sl_transfer_table *table,
                                                   uint64_t key)
 {

@@ -41,6 +41,10 @@ void sl_transfer_table_remove(struct sl_transfer_table *table, struct sl_transfe
 struct sl_transfer_region *sl_transfer_table_at(const struct sl_transfer_table *table,
                                                 const void *at, uint64_t bytes);
 
+/* Returns a region with some of the bytes; NULL: none. */
+struct sl_transfer_region *sl_transfer_table_overlapping(const struct sl_transfer_table *table,
+                                                         const void *at, uint64_t bytes);
+
 struct sl_transfer_region *sl_transfer_table_find(const struct sl_transfer_table *table,
                                                   uint64_t key);
 

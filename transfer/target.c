@@ -9,10 +9,10 @@
 #include "core/log.h"
 #include "net/control/auth.h"
 #include "net/control/greeting.h"
-#include "net/shm/shm.h"
 #include "net/transport_rma.h"
 #include "transfer/engine.h"
 #include "transfer/inbox.h"
+#include "transfer/listing.h"
 #include "transfer/memory.h"
 
 /* A peer that takes none of its frames for so long, or up to twice as long, is closed: they occupy
@@ -122,87 +122,16 @@ static void refuse(struct guest *guest, int err, const char *format, ...)
 
 /* The lists of buffers */
 
-static bool is_open_to_peers(const struct sl_transfer_region *region)
-{
-    return (region->memory.peers_read || region->memory.peers_write) && region->pending_count == 0;
-}
-
-static void fill_buffer(struct sl_transfer_io *io, const struct sl_transfer_region *region,
-                        struct sl_message_buffer *out)
-{
-    *out = (struct sl_message_buffer){
-        .key = region->memory.key,
-        .address = (uintptr_t)region->memory.base,
-        .bytes = region->memory.bytes,
-        .access = (region->memory.peers_read ? SL_MESSAGE_BUFFER_READ : 0U) |
-                  (region->memory.peers_write ? SL_MESSAGE_BUFFER_WRITE : 0U),
-    };
-    (void)snprintf(out->location, sizeof out->location, "%s", region->location);
-    for (uint32_t i = 0; i < io->engine->settings.endpoint_count; i++) {
-        const struct sl_transfer_offer *offer = &region->offers[i];
-        if (offer->is_added && offer->token.access != SL_TRANSPORT_RMA_LOCAL) {
-            struct sl_message_token *token = &out->tokens[out->token_count++];
-            token->endpoint = io->devices[i].list_index;
-            token->byte_count = sizeof offer->token;
-            memcpy(token->bytes, &offer->token, sizeof offer->token);
-        }
-    }
-}
-
-/* Fills the page of buffers at addresses above this one. */
-static void fill_page(struct sl_transfer_io *io, uint64_t above, struct sl_message_segment *out)
-{
-    const struct sl_transfer_table *table = io->table;
-    for (uint32_t i = 0; i < table->count; i++) {
-        const struct sl_transfer_region *region = table->by_address[i];
-        if ((uintptr_t)region->memory.base <= above || !is_open_to_peers(region)) {
-            continue;
-        }
-        if (out->buffers.count == SL_MESSAGE_BUFFERS_MAX) {
-            out->more = true;
-            return;
-        }
-        fill_buffer(io, region, &out->buffers.items[out->buffers.count++]);
-    }
-}
-
-/* Only the first page has this. */
-static bool fill_head(const struct sl_transfer *engine, struct sl_message_segment *out)
-{
-    const char *matrix = engine->settings.matrix;
-    out->endpoints = calloc(engine->endpoint_count, sizeof *out->endpoints);
-    out->matrix = matrix != NULL ? strdup(matrix) : NULL;
-    if (out->endpoints == NULL || (out->matrix == NULL && matrix != NULL)) {
-        return false;
-    }
-    for (uint32_t i = 0; i < engine->endpoint_count; i++) {
-        sl_endpoint_format(&engine->endpoints[i], out->endpoints[i].endpoint,
-                           sizeof out->endpoints[i].endpoint);
-    }
-    out->endpoint_count = engine->endpoint_count;
-    if (sl_transfer_device_find(&engine->ios[0], SL_ENDPOINT_SHM) != NULL) {
-        sl_shm_host(out->host);
-    }
-    return true;
-}
-
 static void answer_segment(struct guest *guest, const struct sl_message *request)
 {
     struct sl_message message = {.kind = SL_MESSAGE_SEGMENT, .id = request->id};
-    struct sl_message_segment *segment = &message.segment;
-    segment->incarnation = guest->io->engine->incarnation;
-    segment->buffers.items = calloc(SL_MESSAGE_BUFFERS_MAX, sizeof *segment->buffers.items);
     if (guest->queue.count > 0 && sl_outbox_is_half_full(&guest->io->outbox)) {
         drop(guest, "it does not read what is sent to it");
-    } else if (segment->buffers.items == NULL ||
-               (request->above == 0 && !fill_head(guest->io->engine, segment))) {
-        drop(guest, "no memory to answer it");
-    } else {
-        guest->wants_changes = true;
-        fill_page(guest->io, request->above, segment);
-        send_message(guest, &message);
+        return;
     }
-    sl_message_fini(&message);
+    guest->wants_changes = true;
+    sl_transfer_listing_page(guest->io->engine, request->above, &message.segment);
+    send_message(guest, &message);
 }
 
 static void notify_all(struct sl_transfer_io *io, const struct sl_message *message)
@@ -215,38 +144,17 @@ static void notify_all(struct sl_transfer_io *io, const struct sl_message *messa
     }
 }
 
-/* They connect again, and request the whole list. */
-static void drop_all_to_notify(struct sl_transfer_io *io)
-{
-    SL_LIST_FOREACH (link, &io->guests) {
-        struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
-        if (guest->wants_changes) {
-            drop(guest, "no memory to notify it");
-        }
-    }
-}
-
 void sl_transfer_target_added(struct sl_transfer_io *io,
                               struct sl_transfer_registration *const *items, uint32_t count)
 {
-    const uint32_t most = count < SL_MESSAGE_BUFFERS_MAX ? count : SL_MESSAGE_BUFFERS_MAX;
-    struct sl_message message = {.kind = SL_MESSAGE_BUFFER_ADDED,
-                                 .buffers.items = calloc(most, sizeof *message.buffers.items)};
-    struct sl_message_buffers *buffers = &message.buffers;
-    if (buffers->items == NULL) {
-        drop_all_to_notify(io);
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (is_open_to_peers(&items[i]->regions[0])) {
-            fill_buffer(io, &items[i]->regions[0], &buffers->items[buffers->count++]);
-        }
-        if (buffers->count == most || (i + 1 == count && buffers->count > 0)) {
+    struct sl_message message = {.kind = SL_MESSAGE_BUFFER_ADDED};
+    for (uint32_t taken = 0; taken < count;) {
+        taken +=
+            sl_transfer_listing_added(io->engine, &items[taken], count - taken, &message.buffers);
+        if (message.buffers.count > 0) {
             notify_all(io, &message);
-            buffers->count = 0;
         }
     }
-    free(buffers->items);
 }
 
 void sl_transfer_target_gone(struct sl_transfer_io *io,
@@ -255,8 +163,8 @@ void sl_transfer_target_gone(struct sl_transfer_io *io,
     struct sl_message message = {.kind = SL_MESSAGE_BUFFER_GONE};
     struct sl_message_buffer_keys *keys = &message.keys;
     for (uint32_t i = 0; i < count; i++) {
-        if (sl_transfer_table_find(io->table, items[i]->key) != NULL) {
-            keys->items[keys->count++] = items[i]->key;
+        if (sl_transfer_table_find(io->table, items[i]->regions[0].memory.key) != NULL) {
+            keys->items[keys->count++] = items[i]->regions[0].memory.key;
         }
         if (keys->count == SL_MESSAGE_BUFFERS_MAX || (i + 1 == count && keys->count > 0)) {
             notify_all(io, &message);
@@ -779,7 +687,7 @@ void sl_transfer_target_listen_for_control(struct sl_transfer_io *io, struct sl_
     struct sl_transfer *engine = io->engine;
     const struct sl_endpoint *wanted = &engine->settings.control;
     struct sl_endpoint bound;
-    int err = sl_transfer_device_list(engine);
+    int err = sl_transfer_listing_create(engine);
     err = err != 0 ? err
                    : sl_transport_listen(io->devices[0].transport, wanted, &guest_events,
                                          &io->devices[0], &bound);

@@ -34,7 +34,9 @@ static struct sl_transfer *create(uint32_t reactor_count)
 static const struct sl_transfer_offer *offer(const struct sl_transfer *transfer, uint32_t index,
                                              uint32_t reactor)
 {
-    return &transfer->registrations[index]->regions[reactor].offers[1];
+    const struct sl_transfer_registration *registration = SL_CONTAINER_OF(
+        transfer->registered->by_address[index], struct sl_transfer_registration, regions);
+    return &registration->regions[reactor].offers[1];
 }
 
 SL_CASE(region__has_the_access_of_peers_at_the_first_reactor)

@@ -40,6 +40,20 @@ CASE(table__finds_each_region_by_address_and_by_key)
     }
 }
 
+CASE(table__finds_what_overlaps_a_range)
+{
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const uint8_t *base = regions[i].memory.base;
+        assert_ptr_equal(sl_transfer_table_overlapping(&table, base, 1), &regions[i]);
+        assert_ptr_equal(sl_transfer_table_overlapping(&table, base + 7, 1), &regions[i]);
+        assert_ptr_equal(sl_transfer_table_overlapping(&table, base - 4, 16), &regions[i]);
+        assert_null(sl_transfer_table_overlapping(&table, base - 4, 4));
+        assert_null(sl_transfer_table_overlapping(&table, base + 8, 4));
+    }
+    assert_ptr_equal(sl_transfer_table_overlapping(&table, memory, sizeof memory),
+                     &regions[COUNT - 1]);
+}
+
 CASE(table__forgets_what_is_removed)
 {
     for (uint32_t i = 0; i < COUNT; i += 2) {

@@ -103,7 +103,7 @@ CASE(calls__leave_nothing_behind_if_the_thread_gets_no_port)
     assert_int_equal(pthread_create(&thread, NULL, run_without_port, NULL), 0);
     pthread_join(thread, NULL);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_int_equal(pair.here->registration_count, 1);
+    assert_int_equal(pair.here->registered->count, 1);
     assert_ptr_equal(
         SL_CONTAINER_OF(sl_list_first(&pair.here->segments), struct sl_transfer_segment, link),
         segment);

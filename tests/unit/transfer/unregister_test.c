@@ -156,14 +156,14 @@ SL_CASE(unregister__stops_access_on_all_reactors_before_it_waits_for_one)
 {
     const struct sl_transfer_options options = {.name = "127.0.0.1:0", .reactor_count = 2};
     pair_init(&pair, 1000, &options);
-    struct sl_transfer_registration *registration = pair.there->registrations[0];
+    struct sl_transfer_region *region = pair.there->registered->by_address[0];
     void *const base = pair.remote.base;
-    registration->regions[0].memory.uses++; /* as if a request of a peer did not end */
+    region->memory.uses++; /* as if a request of a peer did not end */
     assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, 20), SL_ERR_DEADLINE);
     for (uint32_t i = 0; i < 2; i++) {
-        assert_null(sl_transfer_table_find(pair.there->ios[i].table, registration->key));
+        assert_null(sl_transfer_table_find(pair.there->ios[i].table, region->memory.key));
     }
-    registration->regions[0].memory.uses--;
+    region->memory.uses--;
     assert_int_equal(sl_transfer_unregister(pair.there, &base, 1, PAIR_TIMEOUT_MS), 0);
     pair_fini(&pair);
 }
