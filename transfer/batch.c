@@ -7,6 +7,7 @@
 #include "core/assert.h"
 #include "transfer/error.h"
 #include "transfer/notice.h"
+#include "transfer/rails.h"
 #include "transfer/segment.h"
 
 /* On the reactor */
@@ -27,7 +28,7 @@ static void give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *pa
                               sl_transfer_part_cause(part->causes, "cancelled"));
         return;
     }
-    sl_transfer_route_describe(part->route, rails, sizeof rails);
+    sl_transfer_rails_describe(part->route, rails, sizeof rails);
     (void)snprintf(text, sizeof text, "not done within %u ms: %s", batch->timeout_ms, rails);
     sl_transfer_part_fail(part, SL_ERR_DEADLINE, SL_TRANSFER_TIMEOUT,
                           sl_transfer_part_cause(part->causes, text));

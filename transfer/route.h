@@ -37,6 +37,7 @@ struct sl_transfer_route {
     struct sl_transfer_lane *lanes;       /* [lane_count]: those of all rails */
     uint32_t lane_count;
     uint64_t incarnation, client_id;
+    const struct sl_transfer_lane_events *lane_events;
     int err; /* not 0: the peer is gone for good; `reason` */
     char reason[SL_TRANSFER_REASON_BYTES];
     uint64_t used_ns;   /* when a part was last in progress */
@@ -56,12 +57,6 @@ struct sl_transfer_route {
 
 void sl_transfer_route_init(struct sl_transfer_route *route, struct sl_transfer_io *io,
                             const char *name);
-
-/* Takes the peer's endpoints and rails, which outlive the route and do not change. Errors:
- * NO_MEMORY. */
-int sl_transfer_route_set_rails(struct sl_transfer_route *route,
-                                const struct sl_endpoint *endpoints, uint32_t endpoint_count,
-                                const struct sl_rail *rails, uint32_t rail_count);
 
 /* Replaces the list of buffers; takes it over. */
 void sl_transfer_route_set_remote(struct sl_transfer_route *route,
@@ -90,12 +85,18 @@ void sl_transfer_route_fail(struct sl_transfer_route *route, int err, const char
 /* No part may be left. */
 void sl_transfer_route_fini(struct sl_transfer_route *route);
 
-/* Writes why the peer has not answered: one clause for each rail. */
-void sl_transfer_route_describe(const struct sl_transfer_route *route, char *text,
-                                size_t text_bytes);
+/* WRITEs may still be applied: nothing is sent. The counter is raised before a batch ends with
+ * them: whoever submits the next batch, to whichever reactor, has seen that end. */
+static inline bool sl_transfer_route_is_fencing(const struct sl_transfer_route *route)
+{
+    return atomic_load_explicit(route->fences, memory_order_acquire) > 0;
+}
 
-/* Adds counters and state of the route's rails to rails[rail_count]. */
-void sl_transfer_route_report(const struct sl_transfer_route *route,
-                              struct sl_transfer_rail *rails);
+static inline const struct sl_transfer_device *
+sl_transfer_route_device(const struct sl_transfer_route *route,
+                         const struct sl_transfer_route_rail *rail)
+{
+    return &route->io->devices[rail->pair->device];
+}
 
 #endif

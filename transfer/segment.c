@@ -11,6 +11,7 @@
 #include "transfer/directory.h"
 #include "transfer/engine.h"
 #include "transfer/error.h"
+#include "transfer/rails.h"
 
 /* After a disconnect, the peer's process may be alive: it gets this long to welcome again. */
 #define GONE_NS  (5 * SL_CLOCK_NS_PER_S)
@@ -71,8 +72,8 @@ static void take_update(void *ctx, uint64_t index, uint64_t b)
     route->incarnation = segment->incarnation;
     if (update->err != 0) {
         sl_transfer_route_fail(route, update->err, update->reason);
-    } else if (sl_transfer_route_set_rails(route, segment->endpoints, segment->endpoint_count,
-                                           segment->rails, segment->rail_count) != 0) {
+    } else if (sl_transfer_rails_create(route, segment->endpoints, segment->endpoint_count,
+                                        segment->rails, segment->rail_count) != 0) {
         free(update->remote);
         sl_transfer_route_fail(route, SL_ERR_NO_MEMORY, "no memory for lanes");
     } else {
@@ -718,7 +719,7 @@ static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call 
 static void report_rails(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     const struct info_call *info = SL_CONTAINER_OF(call, struct info_call, call);
-    sl_transfer_route_report(&info->segment->routes[io->index], info->info->rails);
+    sl_transfer_rails_report(&info->segment->routes[io->index], info->info->rails);
     sl_transfer_io_answer(call, 0, "reported");
 }
 

@@ -418,7 +418,7 @@ TRANSFER_MUTATIONS = [
      "    if (slice->is_answered) {\n        finish(slice",
      "    if (slice->bytes > 0) {\n        finish(slice"),
     ("transfer: fences are not waited for", "transfer/route.c",
-     "    while (!waits && !is_fencing(route) &&",
+     "    while (!waits && !sl_transfer_route_is_fencing(route) &&",
      "    while (!waits &&"),
     ("transfer: a fence leaves the connections open", "transfer/target.c",
      "            hello->lane == fence->lane && hello->lane_epoch <= fence->epoch) {",
