@@ -59,7 +59,7 @@ struct sl_transport_rma_op {
 
 struct sl_transport_rma_events {
     /* The region may be used; the token names it to peers. Otherwise err: NO_MEMORY, IO; the region
-     * is not there. */
+     * is not there. RDMA: again, with another token, when a device that was removed is back. */
     void (*region_added)(void *ctx, uint64_t key, const struct sl_transport_rma_token *token,
                          int err);
     /* No peer and no device reaches the memory any more. err: DEADLINE: a peer that was stopped, or

@@ -4,6 +4,8 @@
 #include "core/log.h"
 #include "transfer/engine.h"
 #include "transfer/lane.h"
+#include "transfer/memory.h"
+#include "transfer/target.h"
 
 /* No medium lets peers write but not read. */
 static unsigned access_at(const struct sl_transfer_device *device,
@@ -37,6 +39,16 @@ void sl_transfer_region_add(struct sl_transfer_io *io, struct sl_transfer_region
     }
 }
 
+/* Peers receive the region's new token. */
+static void announce(struct sl_transfer_io *io, struct sl_transfer_region *region)
+{
+    struct sl_transfer_registration *changed =
+        SL_CONTAINER_OF(region - io->index, struct sl_transfer_registration, regions);
+    if (io->index == 0) {
+        sl_transfer_target_added(io, &changed, 1);
+    }
+}
+
 static void settle(struct sl_transfer_io *io, struct sl_transfer_region *region)
 {
     sl_assert(region->pending_count > 0);
@@ -54,6 +66,7 @@ static void region_added(void *ctx, uint64_t key, const struct sl_transport_rma_
     struct sl_transfer_io *io = device->io;
     struct sl_transfer_region *region = sl_transfer_table_find(io->table, key);
     struct sl_transfer_offer *offer = &region->offers[device - io->devices];
+    const bool is_back = offer->is_added; /* its device was removed meanwhile */
     offer->is_added = err == 0;
     if (err == 0) {
         offer->token = *token;
@@ -62,7 +75,11 @@ static void region_added(void *ctx, uint64_t key, const struct sl_transport_rma_
                     sl_endpoint_scheme_name(device->scheme), (void *)region->memory.base,
                     sl_err_name(err));
     }
-    settle(io, region);
+    if (is_back) {
+        announce(io, region);
+    } else {
+        settle(io, region);
+    }
 }
 
 void sl_transfer_region_remove(struct sl_transfer_io *io, struct sl_transfer_region *region)

@@ -29,11 +29,17 @@ static bool is_apart(const struct sl_transfer_remote_buffer *low,
     return low->address + low->bytes <= high->address;
 }
 
+/* Or replaces: the tokens of a buffer may change. */
 static void insert(struct sl_transfer_remote *remote, const struct sl_transfer_remote_buffer *added)
 {
     uint32_t index = remote->count;
     while (index > 0 && remote->buffers[index - 1].address > added->address) {
         index--;
+    }
+    if (index > 0 && remote->buffers[index - 1].key == added->key &&
+        remote->buffers[index - 1].address == added->address) {
+        remote->buffers[index - 1] = *added;
+        return;
     }
     if ((index > 0 && !is_apart(&remote->buffers[index - 1], added)) ||
         (index < remote->count && !is_apart(added, &remote->buffers[index]))) {

@@ -297,6 +297,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         sl_reactor_arm(rdma->base.reactor, timer, RETRY_NS);
         return;
     }
+    (void)open_nic(listener); /* regions have tokens before peers connect */
     sl_log_info("rdma: listening on %s:%u again", listener->bound.host, listener->bound.port);
 }
 

@@ -208,6 +208,7 @@ int sl_rdma_nic_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_r
     }
     nic->next = rdma->nics;
     rdma->nics = nic;
+    sl_rdma_rma_memory_pin_again(nic);
     sl_rdma_wake_sweep(rdma);
     *out = nic;
     return 0;

@@ -17,6 +17,8 @@ struct region {
     unsigned access;
     struct ibv_mr *mr; /* NULL: not registered, or not any more */
     int reason;        /* errno of a failed registration */
+    bool is_busy;      /* the job runs: mr is not the reactor's */
+    bool is_removed;   /* meanwhile */
     struct sl_offload_job job;
 };
 
@@ -76,8 +78,8 @@ bool sl_rdma_rma_memory_key(const struct sl_rdma_nic *nic, const void *at, uint3
     for (uint32_t i = rma != NULL ? index_behind(rma, (uintptr_t)at) : 0; i-- > 0;) {
         const struct region *region = rma->regions[i];
         const size_t offset = (uintptr_t)at - (uintptr_t)region->base;
-        if (region->mr != NULL && region->nic == nic && offset <= region->bytes &&
-            bytes <= region->bytes - offset) {
+        if (!region->is_busy && region->mr != NULL && region->nic == nic &&
+            offset <= region->bytes && bytes <= region->bytes - offset) {
             *key = region->mr->lkey;
             return true;
         }
@@ -104,13 +106,20 @@ static void pin(struct sl_offload_job *job)
     region->reason = region->mr == NULL ? errno : 0;
 }
 
+static void start_removal(struct region *region);
+
 static void on_pinned(struct sl_offload_job *job)
 {
     struct region *region = SL_CONTAINER_OF(job, struct region, job);
     struct sl_rdma *rdma = region->rdma;
     rdma->rma->jobs--;
+    region->is_busy = false;
     if (rdma->closing) {
         return; /* sl_rdma_rma_memory_close frees it */
+    }
+    if (region->is_removed) {
+        start_removal(region);
+        return;
     }
     struct sl_transport_rma_token token = {0};
     const uint64_t key = region->key;
@@ -129,6 +138,16 @@ static void on_pinned(struct sl_offload_job *job)
         free(region);
     }
     sl_transport_rma_report_added(&rdma->base, key, &token, err);
+}
+
+static void start_pin(struct region *region, struct sl_rdma_nic *nic)
+{
+    struct sl_rdma_rma *rma = region->rdma->rma;
+    region->nic = nic;
+    region->is_busy = true;
+    region->job = (struct sl_offload_job){.work = pin, .done = on_pinned, .allocates = true};
+    rma->jobs++;
+    sl_offload_post(rma->offload, &region->job);
 }
 
 static int prepare(struct sl_rdma *rdma)
@@ -163,16 +182,10 @@ int sl_rdma_rma_memory_add(struct sl_rdma_nic *nic, uint64_t key, void *base, si
     if (region == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    *region = (struct region){.rdma = rdma,
-                              .nic = nic,
-                              .key = key,
-                              .base = base,
-                              .bytes = bytes,
-                              .access = access,
-                              .job = {.work = pin, .done = on_pinned, .allocates = true}};
+    *region =
+        (struct region){.rdma = rdma, .key = key, .base = base, .bytes = bytes, .access = access};
     insert(rma, region);
-    rma->jobs++;
-    sl_offload_post(rma->offload, &region->job);
+    start_pin(region, nic);
     return 0;
 }
 
@@ -202,21 +215,41 @@ static void on_unpinned(struct sl_offload_job *job)
     }
 }
 
-void sl_rdma_rma_memory_remove(struct sl_rdma *rdma, uint64_t key)
+static void start_removal(struct region *region)
 {
-    struct sl_rdma_rma *rma = rdma->rma;
-    const uint32_t index = rma != NULL ? index_of(rma, key) : 0;
-    sl_assert(rma != NULL && index < rma->count);
-    struct region *region = rma->regions[index];
+    struct sl_rdma_rma *rma = region->rdma->rma;
     take_out(rma, region);
     region->job = (struct sl_offload_job){.work = unpin, .done = on_unpinned, .allocates = true};
     rma->jobs++;
     sl_offload_post(rma->offload, &region->job);
 }
 
+void sl_rdma_rma_memory_remove(struct sl_rdma *rdma, uint64_t key)
+{
+    struct sl_rdma_rma *rma = rdma->rma;
+    const uint32_t index = rma != NULL ? index_of(rma, key) : 0;
+    sl_assert(rma != NULL && index < rma->count);
+    rma->regions[index]->is_removed = true;
+    if (!rma->regions[index]->is_busy) {
+        start_removal(rma->regions[index]);
+    }
+}
+
 bool sl_rdma_rma_memory_is_busy(const struct sl_rdma *rdma)
 {
     return rdma->rma != NULL && rdma->rma->jobs > 0;
+}
+
+void sl_rdma_rma_memory_pin_again(struct sl_rdma_nic *nic)
+{
+    const struct sl_rdma_rma *rma = nic->rdma->rma;
+    for (uint32_t i = 0; rma != NULL && i < rma->count; i++) {
+        struct region *region = rma->regions[i];
+        if (!region->is_busy && (region->nic == NULL || region->nic->gone)) {
+            dereg(region);
+            start_pin(region, nic);
+        }
+    }
 }
 
 void sl_rdma_rma_memory_unpin(struct sl_rdma_nic *nic)

@@ -18,6 +18,8 @@ bool sl_rdma_rma_memory_key(const struct sl_rdma_nic *nic, const void *at, uint3
 
 /* Whether a region is being registered or deregistered: the NIC must stay open. */
 bool sl_rdma_rma_memory_is_busy(const struct sl_rdma *rdma);
+/* A NIC was opened: registers the regions of NICs that are gone with it; region_added follows. */
+void sl_rdma_rma_memory_pin_again(struct sl_rdma_nic *nic);
 /* Deregisters the regions, before the NIC closes. */
 void sl_rdma_rma_memory_unpin(struct sl_rdma_nic *nic);
 void sl_rdma_rma_memory_close(struct sl_rdma *rdma); /* before its NICs */

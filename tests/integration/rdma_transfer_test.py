@@ -110,7 +110,7 @@ class TwoDevices(TransferTest):
         add_second_device()
         self.addCleanup(delete_device, SECOND)
 
-    def test_both_carry_bytes_and_one_may_go(self):
+    def test_both_carry_bytes_and_one_goes_and_comes_back(self):
         target, name = self.start_target()
         output = self.verify(name)
         self.assert_carried(output)
@@ -120,7 +120,12 @@ class TwoDevices(TransferTest):
         time.sleep(3)
         delete_device(SECOND)
         self.finish(initiator, r"Verified: [1-9]\d* bytes, 0 wrong")
-        self.verify(name)  # over the one that is left
+        self.assert_carried(self.verify(name))
+        add_second_device()
+        target.wait_line("listening on")
+        output = self.verify(name)
+        self.assert_carried(output)
+        self.assert_carried(output, SECOND_ADDRESS)
         self.end(target)
 
 

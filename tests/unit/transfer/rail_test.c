@@ -173,3 +173,18 @@ SL_CASE_WITH(remote_token__belongs_to_a_device_of_the_peer, NULL, forget)
     assert_int_equal(sl_transfer_remote_token(buffer, 1)->name & 0xff, 2);
     assert_null(sl_transfer_remote_token(buffer, 3));
 }
+
+SL_CASE_WITH(remote_add__replaces_the_tokens_of_a_buffer, NULL, forget)
+{
+    const char *const texts[] = {"rdma://10.0.0.1:1", "rdma://10.0.0.2:1", NULL};
+    assert_int_equal(parse_all(texts), 2);
+    assert_int_equal(add(1000, 10, 1), 0);
+    assert_int_equal(add(2000, 10, 2), 0);
+    struct sl_message_buffer item = {.address = 1000, .bytes = 10, .key = 1};
+    const struct sl_message_buffers buffers = {.items = &item, .count = 1};
+    assert_int_equal(sl_transfer_remote_add(&remote, &buffers, endpoints, 2), 0);
+    assert_int_equal(remote->count, 2);
+    assert_int_equal(sl_transfer_remote_find(remote, 1000)->token_count, 0);
+    assert_int_equal(sl_transfer_remote_find(remote, 2000)->key, 2);
+    assert_int_not_equal(sl_transfer_remote_find(remote, 2000)->token_count, 0);
+}
