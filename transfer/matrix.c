@@ -203,19 +203,16 @@ int sl_matrix_write(const struct sl_matrix *matrix, char **text)
     return 0;
 }
 
-void sl_matrix_choose(const struct sl_matrix *matrix, const char *location,
-                      struct sl_matrix_list *preferred, struct sl_matrix_list *available)
+bool sl_matrix_prefers(const struct sl_matrix *matrix, const char *location, const char *device)
 {
     for (uint32_t i = 0; i < matrix->location_count; i++) {
-        if (strcmp(matrix->locations[i].name, location) == 0) {
-            *preferred = matrix->locations[i].preferred;
-            *available = matrix->locations[i].available;
-            return;
+        const struct sl_matrix_list *list = &matrix->locations[i].preferred;
+        for (uint32_t k = 0; strcmp(matrix->locations[i].name, location) == 0 && k < list->count;
+             k++) {
+            if (strcmp(matrix->devices[list->devices[k]], device) == 0) {
+                return true;
+            }
         }
     }
-    preferred->count = 0;
-    available->count = matrix->device_count;
-    for (uint32_t i = 0; i < matrix->device_count; i++) {
-        available->devices[i] = (uint8_t)i;
-    }
+    return false;
 }

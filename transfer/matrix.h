@@ -49,9 +49,7 @@ void sl_matrix_discover(const struct sl_devices *devices, struct sl_matrix *out)
 /* *text: JSON with a NUL, one line; the caller frees it. Errors: NO_MEMORY. */
 int sl_matrix_write(const struct sl_matrix *matrix, char **text);
 
-/* The devices for memory at this location. For a location that the matrix lacks, and for "*", all
- * devices are available and none is preferred. */
-void sl_matrix_choose(const struct sl_matrix *matrix, const char *location,
-                      struct sl_matrix_list *preferred, struct sl_matrix_list *available);
+/* Whether the device is preferred for memory at this location. Where none is, all are the same. */
+bool sl_matrix_prefers(const struct sl_matrix *matrix, const char *location, const char *device);
 
 #endif

@@ -99,14 +99,9 @@ uint32_t sl_rail_near(const struct sl_rail *rails, uint32_t rail_count, uint32_t
 uint32_t sl_rail_near_remote(const struct sl_rail *rails, uint32_t rail_count,
                              const struct sl_matrix *matrix, const char *location)
 {
-    struct sl_matrix_list preferred, available;
     uint32_t near = 0;
-    sl_matrix_choose(matrix, location, &preferred, &available);
     for (uint32_t i = 0; i < rail_count; i++) {
-        for (uint32_t k = 0; k < preferred.count; k++) {
-            const char *name = matrix->devices[preferred.devices[k]];
-            near |= strcmp(rails[i].nic, name) == 0 ? 1U << i : 0;
-        }
+        near |= sl_matrix_prefers(matrix, location, rails[i].nic) ? 1U << i : 0;
     }
     return near;
 }

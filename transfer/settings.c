@@ -260,14 +260,10 @@ static int take_metadata(struct sl_transfer_settings *out, const char *metadata)
 uint32_t sl_transfer_settings_preferred(const struct sl_transfer_settings *settings,
                                         const char *location)
 {
-    struct sl_matrix_list preferred, available;
     uint32_t bits = 0;
-    sl_matrix_choose(&settings->nics, location, &preferred, &available);
-    for (uint32_t i = 0; i < preferred.count; i++) {
-        for (uint32_t k = 0; k < settings->endpoint_count; k++) {
-            const char *name = settings->nics.devices[preferred.devices[i]];
-            bits |= strcmp(name, settings->nic_names[k]) == 0 ? 1U << k : 0;
-        }
+    for (uint32_t i = 0; i < settings->endpoint_count; i++) {
+        const bool prefers = sl_matrix_prefers(&settings->nics, location, settings->nic_names[i]);
+        bits |= prefers ? 1U << i : 0;
     }
     return bits;
 }
@@ -373,34 +369,30 @@ static int take_security(struct sl_transfer_settings *out,
 
 /* Numbers */
 
-static int take_number(const char *name, uint32_t value, uint32_t standard, uint32_t min,
-                       uint32_t max, uint32_t *out)
-{
-    *out = value == 0 ? standard : value;
-    return *out >= min && *out <= max ? 0
-                                      : sl_transfer_fail(SL_ERR_INVALID, "%s %u is not in %u to %u",
-                                                         name, value, min, max);
-}
-
 static int take_numbers(struct sl_transfer_settings *out, const struct sl_transfer_options *options)
 {
-    int err = take_number("reactor_count", options->reactor_count, 1, 1, SL_LIMIT_REACTORS,
-                          &out->reactor_count);
-    err = err != 0 ? err
-                   : take_number("lanes", options->lanes, SL_TRANSFER_SETTINGS_LANES, 1,
-                                 SL_TRANSFER_SETTINGS_LANES_MAX, &out->lanes);
-    err = err != 0
-              ? err
-              : take_number("slice_bytes", options->slice_bytes, SL_TRANSFER_SETTINGS_SLICE_BYTES,
-                            SL_TRANSFER_SETTINGS_SLICE_BYTES_MIN, SL_LIMIT_FRAME_PAYLOAD_BYTES,
-                            &out->slice_bytes);
-    err = err != 0 ? err
-                   : take_number("stall_ms", options->stall_ms, SL_TRANSFER_SETTINGS_STALL_MS, 50,
-                                 SL_TRANSFER_TIMEOUT_MS_MAX, &out->stall_ms);
-    return err != 0 ? err
-                    : take_number("start_timeout_ms", options->start_timeout_ms,
-                                  SL_TRANSFER_SETTINGS_START_MS, 1, SL_TRANSFER_TIMEOUT_MS_MAX,
-                                  &out->start_timeout_ms);
+    const struct {
+        const char *name;
+        uint32_t value, standard, min, max, *out;
+    } numbers[] = {
+        {"reactor_count", options->reactor_count, 1, 1, SL_LIMIT_REACTORS, &out->reactor_count},
+        {"lanes", options->lanes, SL_TRANSFER_SETTINGS_LANES, 1, SL_TRANSFER_SETTINGS_LANES_MAX,
+         &out->lanes},
+        {"slice_bytes", options->slice_bytes, SL_TRANSFER_SETTINGS_SLICE_BYTES,
+         SL_TRANSFER_SETTINGS_SLICE_BYTES_MIN, SL_LIMIT_FRAME_PAYLOAD_BYTES, &out->slice_bytes},
+        {"stall_ms", options->stall_ms, SL_TRANSFER_SETTINGS_STALL_MS, 50,
+         SL_TRANSFER_TIMEOUT_MS_MAX, &out->stall_ms},
+        {"start_timeout_ms", options->start_timeout_ms, SL_TRANSFER_SETTINGS_START_MS, 1,
+         SL_TRANSFER_TIMEOUT_MS_MAX, &out->start_timeout_ms}};
+    for (uint32_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const uint32_t value = numbers[i].value == 0 ? numbers[i].standard : numbers[i].value;
+        if (value < numbers[i].min || value > numbers[i].max) {
+            return sl_transfer_fail(SL_ERR_INVALID, "%s %u is not in %u to %u", numbers[i].name,
+                                    value, numbers[i].min, numbers[i].max);
+        }
+        *numbers[i].out = value;
+    }
+    return 0;
 }
 
 static int take_rdma_device(struct sl_transfer_settings *out,

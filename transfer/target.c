@@ -19,7 +19,7 @@
  * the outbox, which all peers share. */
 #define STUCK_NS   (10 * SL_CLOCK_NS_PER_S)
 
-/* Unanswered ones of a guest: one for each lane that a peer may have. */
+/* Unanswered ones of a guest: more than a peer has lanes. */
 #define FENCES_MAX (SL_LIMIT_REACTORS * SL_TRANSFER_SETTINGS_LANES_MAX)
 
 enum guest_state {

@@ -50,18 +50,20 @@ static void fill_devices(struct sl_devices *devices)
 }
 
 /* No device is in both lists, or twice. */
-static void check_choice(const struct sl_matrix *matrix, const char *location)
+static void check_location(const struct sl_matrix *matrix,
+                           const struct sl_matrix_location *location)
 {
-    struct sl_matrix_list lists[2];
+    const struct sl_matrix_list *const lists[] = {&location->preferred, &location->available};
     bool seen[SL_DEVICES_MAX] = {false};
-    sl_matrix_choose(matrix, location, &lists[0], &lists[1]);
     for (int i = 0; i < 2; i++) {
-        sl_assert(lists[i].count <= matrix->device_count);
-        for (uint32_t k = 0; k < lists[i].count; k++) {
-            const uint8_t device = lists[i].devices[k];
+        sl_assert(lists[i]->count <= matrix->device_count);
+        for (uint32_t k = 0; k < lists[i]->count; k++) {
+            const uint8_t device = lists[i]->devices[k];
             sl_assert(device < matrix->device_count);
             sl_assert(!seen[device]);
             seen[device] = true;
+            sl_assert(sl_matrix_prefers(matrix, location->name, matrix->devices[device]) ==
+                      (i == 0));
         }
     }
 }
@@ -79,9 +81,8 @@ static void check_matrix(const char *text)
     sl_assert(matrix.device_count <= devices.count);
     sl_assert(matrix.location_count <= SL_MATRIX_LOCATIONS_MAX);
     for (uint32_t i = 0; i < matrix.location_count; i++) {
-        check_choice(&matrix, matrix.locations[i].name);
+        check_location(&matrix, &matrix.locations[i]);
     }
-    check_choice(&matrix, "*");
     char *written;
     sl_assert(sl_matrix_write(&matrix, &written) == 0);
     /* Escapes can make it longer than a text that is accepted. */

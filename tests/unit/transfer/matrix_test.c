@@ -40,6 +40,17 @@ static const char *device_name(const struct sl_matrix_list *list, uint32_t index
     return matrix.devices[list->devices[index]];
 }
 
+static void find(const char *location)
+{
+    uint32_t i = 0;
+    while (i < matrix.location_count && strcmp(matrix.locations[i].name, location) != 0) {
+        i++;
+    }
+    assert_true(i < matrix.location_count);
+    preferred = matrix.locations[i].preferred;
+    available = matrix.locations[i].available;
+}
+
 SL_CASE(matrix_parse__mooncakes_form)
 {
     use_tree("two-sockets");
@@ -47,13 +58,13 @@ SL_CASE(matrix_parse__mooncakes_form)
                            " \"cuda:0\": [[\"mlx5_0\"], []]}"),
                      0);
     assert_int_equal(matrix.location_count, 2);
-    sl_matrix_choose(&matrix, "cpu:0", &preferred, &available);
+    find("cpu:0");
     assert_int_equal(preferred.count, 2);
     assert_string_equal(device_name(&preferred, 0), "mlx5_1");
     assert_string_equal(device_name(&preferred, 1), "mlx5_0");
     assert_int_equal(available.count, 1);
     assert_string_equal(device_name(&available, 0), "eth4");
-    sl_matrix_choose(&matrix, "cuda:0", &preferred, &available);
+    find("cuda:0");
     assert_string_equal(device_name(&preferred, 0), "mlx5_0");
     assert_int_equal(available.count, 0);
 }
@@ -63,21 +74,24 @@ SL_CASE(matrix_parse__a_device_counts_where_it_comes_first)
     use_tree("two-sockets");
     assert_int_equal(
         parse("{\"cpu:0\": [[\"mlx5_0\", \"mlx5_0\"], [\"mlx5_0\", \"mlx5_1\", \"mlx5_1\"]]}"), 0);
-    sl_matrix_choose(&matrix, "cpu:0", &preferred, &available);
+    find("cpu:0");
     assert_int_equal(preferred.count, 1);
     assert_int_equal(available.count, 1);
     assert_string_equal(device_name(&available, 0), "mlx5_1");
 }
 
-SL_CASE(matrix_choose__a_location_that_is_missing)
+SL_CASE(matrix_prefers__devices_of_the_location)
 {
     use_tree("two-sockets");
-    assert_int_equal(parse("{\"cpu:0\": [[\"mlx5_0\"], [\"mlx5_1\"]]}"), 0);
-    sl_matrix_choose(&matrix, "*", &preferred, &available);
-    assert_int_equal(preferred.count, 0);
-    assert_int_equal(available.count, 2);
-    sl_matrix_choose(&matrix, "cpu:1", &preferred, &available);
-    assert_int_equal(available.count, 2);
+    assert_int_equal(
+        parse("{\"cpu:1\": [[], []], \"cpu:0\": [[\"eth4\", \"mlx5_0\"], [\"mlx5_1\"]]}"), 0);
+    assert_true(sl_matrix_prefers(&matrix, "cpu:0", "eth4"));
+    assert_true(sl_matrix_prefers(&matrix, "cpu:0", "mlx5_0"));
+    assert_false(sl_matrix_prefers(&matrix, "cpu:0", "mlx5_1"));
+    assert_false(sl_matrix_prefers(&matrix, "cpu:0", ""));
+    assert_false(sl_matrix_prefers(&matrix, "cpu:1", "mlx5_0"));
+    assert_false(sl_matrix_prefers(&matrix, "cpu:2", "mlx5_0"));
+    assert_false(sl_matrix_prefers(&matrix, "*", "mlx5_0"));
 }
 
 SL_CASE(matrix_parse__refusals)
@@ -126,7 +140,7 @@ SL_CASE(matrix_discover__two_sockets)
     use_tree("two-sockets");
     sl_matrix_discover(&devices, &matrix);
     assert_int_equal(matrix.location_count, 2);
-    sl_matrix_choose(&matrix, "cpu:1", &preferred, &available);
+    find("cpu:1");
     /* Of the 4 adapters there, one is down and one has no address. */
     assert_int_equal(preferred.count, 4);
     assert_string_equal(device_name(&preferred, 0), "mlx5_4");
