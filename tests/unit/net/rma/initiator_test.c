@@ -22,8 +22,9 @@ static struct sl_rma_slice slice_of(const struct lane *lane, enum sl_rma_op op, 
 
 static void fill(uint64_t *seed, uint8_t *to, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        to[i] = (uint8_t)sl_hash_random(seed);
+    for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
+        const uint64_t word = sl_hash_random(seed);
+        memcpy(to + i, &word, bytes - i < sizeof word ? bytes - i : sizeof word);
     }
 }
 

@@ -193,9 +193,8 @@ static void make_memory(struct sl_rma_memory *memory, uint64_t key, bool peers_r
                                      .bytes = LANE_MEMORY_BYTES,
                                      .peers_read = peers_read,
                                      .peers_write = peers_write};
-    memory->base = malloc(LANE_MEMORY_BYTES + LANE_GUARD_BYTES);
+    memory->base = calloc(1, LANE_MEMORY_BYTES + LANE_GUARD_BYTES);
     assert_non_null(memory->base);
-    memset(memory->base, 0, LANE_MEMORY_BYTES);
     memset(memory->base + LANE_MEMORY_BYTES, GUARD_BYTE, LANE_GUARD_BYTES);
 }
 

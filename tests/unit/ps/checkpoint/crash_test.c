@@ -2,7 +2,7 @@
 #include "ps/checkpoint/select.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
-#define SEEDS 16
+#define SEEDS 16 /* every STRIDE-th of them */
 
 static const struct sl_checkpoint_shard_range all_shards;
 
@@ -22,13 +22,27 @@ static int write_and_prune(struct memory_disk *disk, uint64_t number, uint64_t b
     return err;
 }
 
-/* Checkpoint 1 is there. */
+/* Checkpoint 1 is there. It is written once, since that takes longer than all else. */
 static struct memory_disk *begin(void)
 {
+    static struct memory_disk *first;
+    if (first == NULL) {
+        first = fixture_disk();
+        assert_int_equal(fixture_write(&first->disk, "/c", 1, 0), 0);
+        memory_disk_restart(first, 0);
+        first->operations = 0;
+    }
     struct memory_disk *disk = fixture_disk();
-    assert_int_equal(fixture_write(&disk->disk, "/c", 1, 0), 0);
-    memory_disk_restart(disk, 0);
-    disk->operations = 0;
+    *disk = *first;
+    disk->disk.ctx = disk;
+    for (uint32_t i = 0; i < disk->node_count; i++) {
+        struct memory_disk_node *node = &disk->nodes[i];
+        if (node->bytes != NULL) {
+            node->bytes = malloc(node->capacity);
+            assert_non_null(node->bytes);
+            memcpy(node->bytes, first->nodes[i].bytes, node->count);
+        }
+    }
     return disk;
 }
 
@@ -99,7 +113,7 @@ static void crash_everywhere(uint64_t number, uint64_t base)
 {
     const uint64_t operations = operations_of(number, base);
     for (uint64_t at = 0; at <= operations; at++) {
-        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        for (uint64_t seed = 0; seed < SEEDS; seed += STRIDE) {
             bool published;
             struct memory_disk *disk = begin();
             disk->stop_at = at;
@@ -148,7 +162,7 @@ SL_CASE(error__at_every_operation)
 SL_CASE(full_disk__at_every_byte)
 {
     uint32_t failed = 0;
-    for (uint64_t room = 0;; room += 7) {
+    for (uint64_t room = 0;; room += 7 * STRIDE) {
         bool published;
         struct memory_disk *disk = begin();
         disk->bytes_left = room;
@@ -169,7 +183,7 @@ SL_CASE(full_disk__at_every_byte)
         check_goes_on(disk, 2, 0);
         fixture_disk_free(disk);
     }
-    assert_true(failed > 50);
+    assert_true(failed > 50 / STRIDE);
 }
 
 /* A read that gives less than there is looks like a file that was cut short: an error, whichever

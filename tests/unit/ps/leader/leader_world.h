@@ -10,7 +10,7 @@
 
 #define MS        SL_CLOCK_NS_PER_MS
 #define STEP      (20 * MS)
-#define SEEDS     30
+#define SEEDS     (30 / STRIDE)
 #define STEPS     6000
 #define PROCESSES 3
 #define TTL_S     3
