@@ -10,6 +10,9 @@
 
 /* How long slices wait for a scheme that connects for the first time, before they take the next. */
 #define START_NS (SL_CLOCK_NS_PER_S)
+/* A rail that was lost is the last choice for so long: slices must not follow one that comes and
+ * goes until they have no attempt left. */
+#define REST_NS  (SL_CLOCK_NS_PER_S)
 /* After a refusal. */
 #define PAUSE_NS (60 * SL_CLOCK_NS_PER_S)
 
@@ -84,6 +87,9 @@ void sl_transfer_rails_look(struct sl_transfer_route *route, struct sl_transfer_
         return;
     }
     rail->is_down = is_down;
+    if (is_down) {
+        rail->rest_end_ns = sl_reactor_now_ns(route->io->reactor) + REST_NS;
+    }
     name_rail(route, rail, name);
     if (!is_down) {
         sl_log_info("transfer: rail up: %s", name);
@@ -146,7 +152,8 @@ bool sl_transfer_rails_carry_frames(const struct sl_transfer_route_rail *rail)
 uint32_t sl_transfer_rails_usable(struct sl_transfer_route *route, bool needs_frames,
                                   bool *connects)
 {
-    uint32_t usable = 0;
+    const uint64_t now_ns = sl_reactor_now_ns(route->io->reactor);
+    uint32_t usable = 0, resting = 0;
     bool starts = false;
     for (uint32_t i = 0; i < route->rail_count; i++) {
         const struct sl_transfer_route_rail *rail = &route->rails[i];
@@ -157,11 +164,16 @@ uint32_t sl_transfer_rails_usable(struct sl_transfer_route *route, bool needs_fr
             break;
         }
         open_rail(route, i);
-        usable |= is_up(rail) ? 1U << i : 0;
+        const uint32_t up = is_up(rail) ? 1U << i : 0;
+        if (now_ns < rail->rest_end_ns) {
+            resting |= up;
+        } else {
+            usable |= up;
+        }
         starts = starts || is_starting(route, rail);
     }
     *connects = *connects || (starts && usable == 0);
-    return usable;
+    return usable != 0 ? usable : resting;
 }
 
 void sl_transfer_rails_close(struct sl_transfer_route *route)

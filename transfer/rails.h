@@ -12,7 +12,8 @@ int sl_transfer_rails_create(struct sl_transfer_route *route, const struct sl_en
                              uint32_t rail_count);
 
 /* Returns the rails that carry slices now, as bits: those that are up of the first scheme that has
- * such. Opens the rails that it looks at. *connects: set if a scheme has none yet. */
+ * such, and were not lost a short time ago. Opens the rails that it looks at. *connects: set if a
+ * scheme has none yet. */
 uint32_t sl_transfer_rails_usable(struct sl_transfer_route *route, bool needs_frames,
                                   bool *connects);
 

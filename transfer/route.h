@@ -22,6 +22,7 @@ struct sl_transfer_route_rail {
     uint32_t lane_count;
     uint64_t opened_ns;    /* when its lanes were opened; 0: they are not */
     uint64_t pause_end_ns; /* its lanes were refused: when they are opened again */
+    uint64_t rest_end_ns;  /* it was lost: until then others are used, if any */
     bool is_down;          /* no lane is open, although one was or should be */
 };
 

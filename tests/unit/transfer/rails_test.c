@@ -205,3 +205,66 @@ CASE(rails__keep_a_lane_short_for_small_requests)
         assert_int_equal(sl_transfer_batch_wait(pair.batch), 0);
     }
 }
+
+static uint32_t numbers[64], number_count;
+
+static void list_numbers(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    const struct sl_transfer_route *route = &pair.segment->routes[io->index];
+    for (uint32_t i = 0; i < route->lane_count; i++) {
+        if (route->lanes[i].slices != NULL) {
+            numbers[number_count++] = route->lanes[i].number;
+        }
+    }
+    sl_transfer_io_answer(call, 0, "listed");
+}
+
+SL_CASE(rails__of_several_reactors_have_lanes_of_different_numbers)
+{
+    enum { REACTORS = 3 };
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .endpoints = "tcp://127.0.0.2:0,tcp://127.0.0.3:0",
+                                                .reactor_count = REACTORS};
+    struct sl_transfer_batch *batches[REACTORS];
+    pair_init(&pair, BYTES, &options);
+    pair_fill(pair.remote.base, BYTES, 3);
+    for (uint32_t i = 0; i < REACTORS; i++) {
+        const size_t at = i * (BYTES / REACTORS);
+        const struct sl_transfer_request one =
+            pair_request(&pair, SL_TRANSFER_READ, at, at, BYTES / REACTORS);
+        assert_int_equal(sl_transfer_batch_create(pair.here, 1, &batches[i]), 0);
+        assert_int_equal(sl_transfer_batch_submit(batches[i], &one, 1, PAIR_TIMEOUT_MS, NULL), 0);
+    }
+    for (uint32_t i = 0; i < REACTORS; i++) {
+        assert_int_equal(sl_transfer_batch_wait(batches[i]), 0);
+    }
+    assert_memory_equal(pair.local.base, pair.remote.base, BYTES / REACTORS * REACTORS);
+    assert_int_equal(rail(0).bytes_read + rail(1).bytes_read, BYTES / REACTORS * REACTORS);
+    for (uint32_t i = 0; i < REACTORS; i++) {
+        struct sl_transfer_call call = {.run = list_numbers};
+        assert_int_equal(sl_transfer_io_call(&pair.here->ios[i], &call), 0);
+    }
+    assert_int_equal(number_count, 2 * REACTORS * pair.here->settings.lanes);
+    for (uint32_t i = 0; i < number_count; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            assert_int_not_equal(numbers[i], numbers[k]);
+        }
+    }
+    pair_fini(&pair);
+}
+
+/* The second rail is up again after a loss. */
+CASE(rails__that_come_and_go_are_the_last_choice)
+{
+    move_until_both_carry();
+    cut(0);
+    while (rail(1).failures == 0 || rail(1).state != SL_TRANSFER_RAIL_UP) {
+        (void)usleep(1000);
+    }
+    struct sl_transfer_route_rail *second = &pair.segment->routes[0].rails[1];
+    assert_int_not_equal(second->rest_end_ns, 0);
+    second->rest_end_ns = UINT64_MAX; /* no batch runs */
+    const uint64_t before = rail(1).bytes_read;
+    move_all(1);
+    assert_int_equal(rail(1).bytes_read, before);
+}
