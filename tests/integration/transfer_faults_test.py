@@ -15,6 +15,7 @@ import proxy
 
 BYTES = 16 << 20
 MOVE_MS = 30000
+SLOW = 4e6  # bytes per second of a connection: a batch takes seconds
 runs = 1
 
 Answer = collections.namedtuple("Answer", "err took_s late_s text")
@@ -112,7 +113,7 @@ class Targets(FaultsTest):
         self.note("the target is killed, and started again with its name; 20 s", initiator.result(), "closed",
                   target.name, "open the segment again")
         initiator.do("close")
-        self.note("… the segment is opened again", initiator.do("open", 5000, target.name), "ok")
+        self.note("… the segment is opened again", initiator.do("open", MOVE_MS, target.name), "ok")
         self.assertEqual(initiator.do("read", MOVE_MS).err, "ok")
         again.quit()
         initiator.quit()
@@ -128,14 +129,20 @@ class Targets(FaultsTest):
         initiator.quit()
 
     def test_is_stopped(self):
-        self.repeat(lambda: self.stop("private", 1000))
-        self.repeat(lambda: self.stop("private", 3000))
+        self.repeat(lambda: self.stop("tcp", 1000))
+        self.repeat(lambda: self.stop("tcp", 3000))
 
-    def stop(self, memory, timeout_ms):
-        target, initiator = self.pair(memory=memory)
+    def test_at_shared_memory_is_stopped(self):
+        self.repeat(lambda: self.stop("shm", 1000))
+        self.repeat(lambda: self.stop("shm", 3000))
+
+    def stop(self, scheme, timeout_ms):
+        """With private memory, which is moved as frames."""
+        target, initiator = self.pair(endpoints="tcp://127.0.0.1:0" + (",shm://" if scheme == "shm" else ""))
         initiator.begin(timeout_ms)
         target.signal(signal.SIGSTOP)
-        self.note(f"the target is stopped; {timeout_ms // 1000} s", initiator.result(), "deadline", target.name)
+        self.note(f"the target is stopped ({scheme}); {timeout_ms // 1000} s", initiator.result(), "deadline",
+                  target.name)
         target.signal(signal.SIGCONT)
         self.note("… and runs again", initiator.do("read", MOVE_MS), "ok")
         target.quit()
@@ -148,7 +155,7 @@ class Targets(FaultsTest):
         target, initiator = self.pair(memory="shared", endpoints="tcp://127.0.0.1:0,shm://")
         self.assertEqual(initiator.do("read", MOVE_MS).err, "ok")
         target.signal(signal.SIGSTOP)
-        self.note("the target of shared memory is stopped", initiator.do("write", 3000, 7), "ok")
+        self.note("the target of shared memory is stopped", initiator.do("write", MOVE_MS, 7), "ok")
         target.signal(signal.SIGCONT)
         self.assertTrue(target.holds(7))
         initiator.begin(1000)
@@ -167,9 +174,9 @@ class Initiators(FaultsTest):
         self.assertEqual(other.do("open", MOVE_MS, target.name).err, "ok")
         initiator.begin(MOVE_MS)
         initiator.signal(signal.SIGSTOP)
-        self.note("an initiator is stopped: another one", other.do("read", 3000), "ok")
+        self.note("an initiator is stopped: another one", other.do("read", MOVE_MS), "ok")
         initiator.kill()
-        self.note("… and killed: another one", other.do("write", 3000, 3), "ok")
+        self.note("… and killed: another one", other.do("write", MOVE_MS, 3), "ok")
         self.assertTrue(target.holds(3))
         target.quit()
         other.quit()
@@ -202,7 +209,7 @@ class Networks(FaultsTest):
 
     def cut(self):
         self.proxied()
-        self.lanes.throttle(100e6)
+        self.lanes.throttle(SLOW)
         self.initiator.send("write", 20000, 5)
         time.sleep(0.05)
         self.assertGreater(self.lanes.cut(), 0)
@@ -236,7 +243,7 @@ class Networks(FaultsTest):
         self.proxied()
         self.lanes.inject(error)
         self.note("the peer sends an error on its lanes", self.initiator.do("read", MOVE_MS), "ok")
-        self.lanes.throttle(100e6)
+        self.lanes.throttle(SLOW)
         self.initiator.send("read", MOVE_MS)
         time.sleep(0.05)
         self.lanes.inject(error)
@@ -259,7 +266,7 @@ class Networks(FaultsTest):
     def delay(self, timeout_ms):
         """A WRITE of ones, of which the proxy keeps a part."""
         self.proxied()
-        self.lanes.throttle(100e6)
+        self.lanes.throttle(SLOW)
         self.initiator.send("write", timeout_ms, 1)
         time.sleep(0.05)
         self.assertGreater(self.lanes.hold(), 0)
@@ -293,7 +300,7 @@ class Stores(FaultsTest):
         target, initiator = Peer(self, store=etcd.url), Peer(self, store=etcd.url)
         self.assertEqual(initiator.do("open", MOVE_MS, target.name).err, "ok")
         etcd.stop()
-        self.note("etcd is killed: a batch", initiator.do("read", 3000), "ok")
+        self.note("etcd is killed: a batch", initiator.do("read", MOVE_MS), "ok")
         other = Peer(self)
         self.assertEqual(other.do("open", MOVE_MS, target.name).err, "ok")
         initiator.do("close")
@@ -313,10 +320,10 @@ class Stores(FaultsTest):
         self.assertEqual(initiator.do("open", MOVE_MS, target.name).err, "ok")
         target.kill()
         initiator.do("close")
-        self.note("a target in etcd is killed; its segment is opened; 5 s", initiator.do("open", 5000, target.name),
+        self.note("a target in etcd is killed; its segment is opened", initiator.do("open", MOVE_MS, target.name),
                   "refused", target.name, "record in the metadata store")
         again = Peer(self, name=target.name, store=etcd.url)
-        self.note("… and started again with its name", initiator.do("open", 5000, target.name), "ok")
+        self.note("… and started again with its name", initiator.do("open", MOVE_MS, target.name), "ok")
         self.assertEqual(initiator.do("read", MOVE_MS).err, "ok")
         again.quit()
         initiator.quit()

@@ -10,7 +10,8 @@
 
 #include "core/err.h"
 
-#define FREE_MS 5000
+#define FREE_MS  5000
+#define BEGIN_MS 60000 /* of the first batches of a run */
 
 struct peer {
     struct sl_transfer *transfer;
@@ -92,7 +93,8 @@ static void run(struct peer *peer, uint32_t timeout_ms)
     int err = 0;
     for (uint32_t i = 0; err == 0; i++) {
         begin_us = now_us();
-        err = move(peer, i % 2 == 0 ? SL_TRANSFER_READ : SL_TRANSFER_WRITE, timeout_ms);
+        err = move(peer, i % 2 == 0 ? SL_TRANSFER_READ : SL_TRANSFER_WRITE,
+                   i < 2 ? BEGIN_MS : timeout_ms);
         if (i == 1) {
             (void)printf("moving\n");
             (void)fflush(stdout);
