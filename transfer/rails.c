@@ -91,6 +91,9 @@ void sl_transfer_rails_look(struct sl_transfer_route *route, struct sl_transfer_
         rail->rest_end_ns = sl_reactor_now_ns(route->io->reactor) + REST_NS;
     }
     name_rail(route, rail, name);
+    if (route->err != 0) {
+        return; /* the log says that the segment is closed */
+    }
     if (!is_down) {
         sl_log_info("transfer: rail up: %s", name);
     } else if (reason != NULL) {

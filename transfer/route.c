@@ -289,8 +289,8 @@ static bool pump(struct sl_transfer_work *work)
     return waits || connects;
 }
 
-/* Closes lanes that were not used for long. A lane whose peer answers nothing, though slices are in
- * flight, is broken. */
+/* Closes lanes that were not used for long, and those to a peer that is gone. A lane whose peer
+ * answers nothing, though slices are in flight, is broken. */
 static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_transfer_route *route = SL_CONTAINER_OF(timer, struct sl_transfer_route, stall);
@@ -298,7 +298,7 @@ static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
     const uint64_t stall_ns = settings->stall_ms * SL_CLOCK_NS_PER_MS;
     if (!sl_list_empty(&route->parts)) {
         route->used_ns = now_ns;
-    } else if (now_ns - route->used_ns >= settings->idle_ns) {
+    } else if (route->err != 0 || now_ns - route->used_ns >= settings->idle_ns) {
         sl_transfer_rails_close(route);
         return;
     }
