@@ -354,8 +354,8 @@ static void fail_slice(const struct sl_transfer_route *route, const struct sl_tr
         (void)snprintf(cause, sizeof cause, "%.280s: %.220s", lane->name, text);
     } else {
         sl_transfer_rails_describe(route, rails, sizeof rails);
-        (void)snprintf(cause, sizeof cause, "its lane was lost %u times: %s", slice->attempts,
-                       rails);
+        (void)snprintf(cause, sizeof cause, "lost %u times, at last: %.200s%s%.240s",
+                       slice->attempts, text, rails[0] != '\0' ? "; " : "", rails);
     }
     sl_transfer_part_done(slice->part, slice, err,
                           sl_transfer_part_cause(slice->part->causes, cause));

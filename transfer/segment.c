@@ -708,8 +708,9 @@ static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call 
     for (uint32_t i = 0; i < out->rail_count; i++) {
         const struct sl_rail *rail = &segment->rails[i];
         (void)snprintf(out->rails[i].local, sizeof out->rails[i].local, "%.250s",
-                       rail->scheme == SL_ENDPOINT_SHM ? "shared memory"
-                                                       : io->devices[rail->device].endpoint.host);
+                       rail->scheme == SL_ENDPOINT_SHM
+                           ? "shared memory"
+                           : segment->engine->ios[0].devices[rail->device].endpoint.host);
         sl_endpoint_format(&segment->endpoints[rail->remote], out->rails[i].remote,
                            sizeof out->rails[i].remote);
     }

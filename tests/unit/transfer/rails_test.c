@@ -164,6 +164,42 @@ CASE(rails__are_all_named_when_none_is_left)
     assert_non_null(strstr(sl_transfer_last_error(), "from 127.0.0.3: refused"));
 }
 
+/* The slices in flight have one attempt left, and their lanes are lost. */
+static void break_all_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_transfer_route *route = &pair.segment->routes[io->index];
+    for (uint32_t i = 0; i < route->lane_count; i++) {
+        for (uint32_t k = 0; route->lanes[i].slices != NULL && k < SL_LIMIT_TRANSFER_SLICES; k++) {
+            route->lanes[i].slices[k].attempts = route->rail_count + 1;
+        }
+        sl_transfer_lane_break(&route->lanes[i], "a test");
+    }
+    sl_transfer_io_answer(call, 0, "broken");
+}
+
+CASE(rails__are_tried_a_limited_number_of_times)
+{
+    enum { COUNT = 16 };
+    struct sl_transfer_request requests[COUNT];
+    int err = 0;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        requests[i] = pair_request(&pair, SL_TRANSFER_READ, 0, 0, BYTES);
+    }
+    while (err == 0) {
+        assert_int_equal(sl_transfer_batch_submit(pair.batch, requests, COUNT, 60000, NULL), 0);
+        while (!sl_transfer_batch_done(pair.batch)) {
+            struct sl_transfer_call call = {.run = break_all_here};
+            assert_int_equal(sl_transfer_io_call(&pair.here->ios[0], &call), 0);
+            (void)usleep(1000);
+        }
+        err = sl_transfer_batch_wait(pair.batch);
+    }
+    assert_int_equal(err, SL_ERR_CLOSED);
+    assert_non_null(strstr(sl_transfer_last_error(), "lost"));
+    assert_non_null(strstr(sl_transfer_last_error(), "a test"));
+    assert_non_null(strstr(sl_transfer_last_error(), sl_transfer_name(pair.there)));
+}
+
 struct look_call {
     struct sl_transfer_call call;
     uint64_t first_bytes, second_bytes; /* in flight on the lanes of the first rail */
