@@ -284,11 +284,26 @@ void sl_transfer_lane_close(struct sl_transfer_lane *lane)
 
 /* Slices */
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A full lane waits until a fourth of the credit is back: else each answer would let one slice go,
+ * in a frame of its own. */
+static bool has_group_credit(const struct sl_transfer_lane *lane)
+{
+    const struct sl_credit *credit = &lane->rma.credit;
+    return credit->requests >= least(SL_LIMIT_TRANSFER_SLICES / 4, lane->in_flight_count) &&
+           credit->bytes >= least(SL_LIMIT_TRANSFER_CREDIT_BYTES / 4, lane->in_flight_bytes);
+}
+
 bool sl_transfer_lane_has_room(const struct sl_transfer_lane *lane, uint32_t bytes,
                                uint32_t more_count, uint64_t more_bytes)
 {
     const struct sl_rma_initiator *rma = &lane->rma;
-    return lane->is_open && rma->conn->state == SL_CONN_OPEN && rma->unsent == NULL &&
+    return (more_count > 0 || has_group_credit(lane)) && lane->is_open &&
+           rma->conn->state == SL_CONN_OPEN && rma->unsent == NULL &&
            rma->credit.requests > more_count && rma->credit.bytes >= more_bytes + bytes &&
            lane->in_flight_count + more_count < SL_LIMIT_TRANSFER_SLICES &&
            lane->in_flight_bytes + more_bytes + bytes <= SL_LIMIT_TRANSFER_CREDIT_BYTES &&

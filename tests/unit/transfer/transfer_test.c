@@ -446,6 +446,7 @@ SL_CASE(engine__keeps_to_its_limit_on_sent_bytes)
 struct count_call {
     struct sl_transfer_call call;
     uint32_t count;
+    struct sl_transport_stats stats; /* of the first device */
 };
 
 static void count_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
@@ -454,14 +455,34 @@ static void count_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
     SL_LIST_FOREACH (link, &io->guests) {
         count->count++;
     }
+    sl_transport_get_stats(io->devices[0].transport, &count->stats);
     sl_transfer_io_answer(call, 0, "counted");
+}
+
+static struct count_call count_all(struct sl_transfer *transfer)
+{
+    struct count_call count = {.call = {.run = count_here}};
+    assert_int_equal(sl_transfer_io_call(&transfer->ios[0], &count.call), 0);
+    return count;
 }
 
 static uint32_t count_connections(struct sl_transfer *transfer)
 {
-    struct count_call count = {.call = {.run = count_here}};
-    assert_int_equal(sl_transfer_io_call(&transfer->ios[0], &count.call), 0);
-    return count.count;
+    return count_all(transfer).count;
+}
+
+/* A full lane does not ask for one slice with each answer. */
+SL_CASE(lane__asks_for_many_slices_at_once)
+{
+    enum { SLICE = 65536, ALL = 1024 * SLICE };
+    const struct sl_transfer_options options = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .slice_bytes = SLICE};
+    pair_init(&pair, ALL, &options);
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, 4 * SLICE); /* small ones would shorten a lane */
+    const uint64_t before = count_all(pair.there).stats.frames_received;
+    pair_move(&pair, SL_TRANSFER_READ, 0, 0, ALL);
+    assert_in_range(count_all(pair.there).stats.frames_received - before, 4, 32);
+    pair_fini(&pair);
 }
 
 SL_CASE(lane__is_closed_when_it_was_idle_and_opened_again)
