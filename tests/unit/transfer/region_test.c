@@ -2,6 +2,7 @@
  * answers when a test lets it. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -142,5 +143,129 @@ SL_CASE(region__is_waited_for_and_may_fail)
         assert_int_equal(sl_transfer_segment_buffers(own, NULL, 0, &count), 0);
     }
     assert_int_equal(sl_transfer_unregister(transfer, &base, 1, PAIR_TIMEOUT_MS), 0);
+    sl_transfer_destroy(&transfer);
+}
+
+/* A peer that connects to a device and says nothing more. */
+struct stranger {
+    struct sl_reactor *reactor;
+    struct sl_transport *transport;
+    struct sl_conn *conn;
+    uint8_t local[BYTES];
+    bool is_added, is_connected, is_closed;
+    uint32_t failure_count;
+};
+
+static void stranger_added(void *ctx, uint64_t key, const struct sl_transport_rma_token *token,
+                           int err)
+{
+    ((struct stranger *)ctx)->is_added = true;
+}
+
+static void stranger_removed(void *ctx, uint64_t key, int err)
+{
+}
+
+static void stranger_completed(void *ctx, struct sl_conn *conn, void *cookie, int err)
+{
+    assert_int_not_equal(err, 0);
+    ((struct stranger *)ctx)->failure_count++;
+}
+
+static void stranger_connected(void *ctx, struct sl_conn *conn)
+{
+    ((struct stranger *)ctx)->is_connected = true;
+}
+
+static void stranger_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    ((struct stranger *)ctx)->is_closed = true;
+}
+
+static void stranger_received(void *ctx, struct sl_conn *conn,
+                              const struct sl_transport_message *message)
+{
+    sl_transport_release(conn, message);
+}
+
+static void ignore(void *ctx, struct sl_conn *conn)
+{
+}
+
+static void ignore_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+}
+
+static void *no_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    return NULL;
+}
+
+static const struct sl_transport_rma_events stranger_rma = {.region_added = stranger_added,
+                                                            .region_removed = stranger_removed,
+                                                            .completed = stranger_completed};
+static const struct sl_transport_events stranger_events = {.accepted = ignore,
+                                                           .connected = stranger_connected,
+                                                           .sink = no_sink,
+                                                           .received = stranger_received,
+                                                           .sent = ignore_sent,
+                                                           .writable = ignore,
+                                                           .closed = stranger_closed};
+
+static void stranger_connect(struct stranger *stranger, const struct sl_transfer_device *device)
+{
+    const struct sl_reactor_options options = {.name = "stranger", .core = -1};
+    *stranger = (struct stranger){0};
+    assert_int_equal(sl_reactor_create(&options, &stranger->reactor), 0);
+    assert_int_equal(sl_reactor_attach(stranger->reactor), 0);
+    assert_int_equal(sl_transport_open(sl_builtin_find(device->scheme), stranger->reactor, NULL,
+                                       &stranger->transport),
+                     0);
+    assert_int_equal(sl_transport_rma_open(stranger->transport, &stranger_rma, stranger), 0);
+    assert_int_equal(sl_transport_connect(stranger->transport, &device->endpoint, 0,
+                                          &stranger_events, stranger, NULL, &stranger->conn),
+                     0);
+    while (!stranger->is_connected) {
+        sl_reactor_drive_once(stranger->reactor);
+    }
+    stranger->is_added = sl_transport_rma_region_add(stranger->transport, 1, stranger->local, BYTES,
+                                                     SL_TRANSPORT_RMA_LOCAL) != 0;
+    while (!stranger->is_added) { /* shared memory needs no such region */
+        sl_reactor_drive_once(stranger->reactor);
+    }
+}
+
+/* Before the peer is welcome, though it has the token. STARLING_TEST_ENDPOINTS: over RDMA. */
+SL_CASE(region__is_out_of_reach_of_a_peer_without_a_welcome)
+{
+    static struct stranger stranger;
+    const char *endpoints = getenv("STARLING_TEST_ENDPOINTS");
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .endpoints =
+                                                    endpoints != NULL ? endpoints : "shm://",
+                                                .insecure = true};
+    struct sl_transfer *transfer;
+    void *memory;
+    assert_int_equal(sl_transfer_create(&options, &transfer), 0);
+    assert_int_equal(sl_transfer_memory_create(transfer, BYTES, -1, PAIR_ALL, &memory), 0);
+    pair_fill(memory, BYTES, 1);
+    assert_true(offer(transfer, 0, 0)->is_added);
+    const struct sl_transport_rma_token token = offer(transfer, 0, 0)->token;
+    stranger_connect(&stranger, &transfer->ios[0].devices[1]);
+    const struct sl_transport_rma_op ops[] = {
+        {.kind = SL_TRANSPORT_RMA_WRITE, .bytes = 100, .local = stranger.local, .token = &token},
+        {.kind = SL_TRANSPORT_RMA_READ, .bytes = 100, .local = stranger.local, .token = &token}};
+    assert_int_equal(sl_transport_rma_post(stranger.conn, ops, 2), 2);
+    while (!stranger.is_closed && stranger.failure_count < 2) {
+        sl_reactor_drive_once(stranger.reactor);
+    }
+    pair_expect(memory, BYTES, 1);
+    for (uint32_t i = 0; i < BYTES; i++) {
+        assert_int_equal(stranger.local[i], 0);
+    }
+    sl_transport_close(&stranger.transport);
+    sl_reactor_detach(stranger.reactor);
+    sl_reactor_destroy(&stranger.reactor);
+    assert_int_equal(sl_transfer_memory_free(transfer, &memory, PAIR_TIMEOUT_MS), 0);
     sl_transfer_destroy(&transfer);
 }
