@@ -275,6 +275,7 @@ void sl_transfer_lane_close(struct sl_transfer_lane *lane)
 {
     sl_assert(lane->in_flight_count == 0);
     lane->is_open = false;
+    lane->operation_count = 0; /* a FLUSH behind WRITEs that have failed */
     if (lane->session != NULL) {
         sl_session_close(&lane->session);
     }
