@@ -5,11 +5,13 @@
 #include <stdio.h>
 
 #include "core/assert.h"
+#include "net/transport_rma.h"
 #include "tests/sim/random.h"
 #include "tests/sim/transfer_app.h"
 
 #define LIMIT_NS   (900 * SL_CLOCK_NS_PER_S)
-#define SPREAD_NS  (5 * SL_CLOCK_NS_PER_MS) /* processes start within this */
+#define BURST_NS   (20 * SL_CLOCK_NS_PER_MS) /* that a limit on sent bytes allows at once */
+#define SPREAD_NS  (5 * SL_CLOCK_NS_PER_MS)  /* processes start within this */
 #define REST_NS    (500 * SL_CLOCK_NS_PER_MS)
 #define SCAN_NS    (20 * SL_CLOCK_NS_PER_MS)
 #define RENEWED_NS (25 * SL_CLOCK_NS_PER_S) /* until records are in the store again */
@@ -17,7 +19,8 @@
 struct place {
     struct sl_sim_transfer_app app;
     bool runs;
-    uint64_t start_ns; /* when a process starts there next; SL_CLOCK_NEVER: none does */
+    uint64_t began_ns, sent_bytes; /* of the process that runs; bytes of memory */
+    uint64_t start_ns;             /* when a process starts there next; SL_CLOCK_NEVER: none does */
 };
 
 struct world {
@@ -51,10 +54,34 @@ static void note(struct world *world, const char *format, ...)
 
 /* Events of the network */
 
+/* Counts what a process sends of memory, and judges its limit. */
+static void count_bytes(struct world *world, uint32_t host, uint32_t bytes)
+{
+    const struct sl_sim_transfer_plan *plan = world->plan;
+    struct place *place = &world->places[host];
+    place->sent_bytes += bytes;
+    if (plan->bytes_per_s_max == 0 || !place->runs) {
+        return;
+    }
+    const double passed_s =
+        (double)(world->now_ns - place->began_ns + BURST_NS) / SL_CLOCK_NS_PER_S;
+    const double most =
+        passed_s * (double)plan->bytes_per_s_max + 2.0 * plan->reactor_count * plan->slice_bytes;
+    if ((double)place->sent_bytes > most) {
+        sl_sim_transfer_oracle_fail(&world->oracle, "limit",
+                                    "process %u has sent %" PRIu64 " bytes in %.3f s", host,
+                                    place->sent_bytes, passed_s);
+    }
+}
+
 static void watch_frame(void *ctx, const struct sl_sim_frame *frame)
 {
     struct world *world = ctx;
     world->frames++;
+    if (!frame->delivered &&
+        (frame->header.type == SL_FRAME_DATA || frame->header.type == SL_FRAME_REPLY)) {
+        count_bytes(world, frame->from, frame->header.payload_bytes);
+    }
     note(world, "%u %s %u: pair %" PRIu64 ", type %d, id %" PRIu64 ", status %d, %u bytes",
          frame->from, frame->delivered ? "<-" : "->", frame->to, frame->pair,
          (int)frame->header.type, frame->header.request_id, (int)frame->header.status,
@@ -65,6 +92,9 @@ static void watch_operation(void *ctx, uint32_t from, uint32_t to, int kind, uin
 {
     struct world *world = ctx;
     world->operations++;
+    if (kind == SL_TRANSPORT_RMA_WRITE) {
+        count_bytes(world, from, bytes);
+    }
     note(world, "%u => %u: operation %d, %u bytes", from, to, kind, bytes);
 }
 
@@ -102,6 +132,8 @@ static void start(struct world *world, uint32_t host)
     sl_sim_network_revive(world->network, host);
     place->start_ns = SL_CLOCK_NEVER;
     place->runs = true;
+    place->began_ns = world->now_ns;
+    place->sent_bytes = 0;
     sl_sim_transfer_app_start(&place->app, &options);
     note(world, "%u starts", host);
 }

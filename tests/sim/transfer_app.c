@@ -72,7 +72,8 @@ void sl_sim_transfer_app_name(uint32_t host, char name[SL_SIM_TRANSFER_NAME_BYTE
     (void)snprintf(name, SL_SIM_TRANSFER_NAME_BYTES, "%s:%d", address, SL_SIM_PORT_BASE);
 }
 
-/* "tcp://10.0.0.1:0,tcp://10.1.0.1:0,rdma://10.0.0.1:0" */
+/* "tcp://10.0.0.1:0,tcp://10.1.0.1:0,rdma://10.1.0.1:0,rdma://10.0.0.1:0": with one RDMA device,
+ * the second network may fail, and TCP is left. */
 static void list_endpoints(const struct sl_sim_transfer_app *app, char *text, size_t text_bytes)
 {
     const struct sl_sim_transfer_plan *plan = app->options.plan;
@@ -80,8 +81,9 @@ static void list_endpoints(const struct sl_sim_transfer_app *app, char *text, si
     for (uint32_t i = 0; i < plan->tcp_rails + plan->rdma_rails; i++) {
         char address[SL_LIMIT_ENDPOINT_BYTES];
         const bool is_tcp = i < plan->tcp_rails;
-        sl_sim_network_rail_address(app->options.host, is_tcp ? i : i - plan->tcp_rails, address,
-                                    sizeof address);
+        sl_sim_network_rail_address(app->options.host,
+                                    is_tcp ? i : (i - plan->tcp_rails + 1) % SL_SIM_RAILS_MAX,
+                                    address, sizeof address);
         (void)snprintf(text + used, text_bytes - used, "%s%s://%s:0", used > 0 ? "," : "",
                        is_tcp ? "tcp" : "rdma", address);
         used = strlen(text);
@@ -323,6 +325,24 @@ static void look_after_segments(struct sl_sim_transfer_app *app)
     }
 }
 
+/* Lanes that were not used for a minute are closed. */
+static void judge_idle(const struct sl_sim_transfer_app *app)
+{
+    for (uint32_t i = 0; i < SL_SIM_TRANSFER_PEERS_MAX && !app->dying; i++) {
+        const struct sl_transfer_segment *segment = app->segments[i];
+        for (uint32_t k = 0; segment != NULL && k < app->options.plan->reactor_count; k++) {
+            const struct sl_transfer_route *route = &segment->routes[k];
+            for (uint32_t lane = 0; lane < route->lane_count; lane++) {
+                if (route->lanes[lane].slices != NULL) {
+                    sl_sim_transfer_oracle_fail(app->options.oracle, "idle",
+                                                "process %u: %s is open, and was not used",
+                                                app->options.host, route->lanes[lane].name);
+                }
+            }
+        }
+    }
+}
+
 static void work(struct sl_sim_transfer_app *app)
 {
     const struct sl_sim_transfer_plan *plan = app->options.plan;
@@ -334,6 +354,7 @@ static void work(struct sl_sim_transfer_app *app)
         app->naps = true;
         sl_sim_transfer_app_sleep(app, NAP_NS);
         app->naps = false;
+        judge_idle(app);
     }
     if (app->dying) {
         return;

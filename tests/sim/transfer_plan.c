@@ -5,7 +5,8 @@
 
 #include "tests/sim/random.h"
 
-#define MS SL_CLOCK_NS_PER_MS
+#define MS       SL_CLOCK_NS_PER_MS
+#define CUTS_MAX 2
 
 static void draw_size(struct sl_sim_transfer_plan *plan, uint64_t *random)
 {
@@ -38,10 +39,25 @@ static void draw_size(struct sl_sim_transfer_plan *plan, uint64_t *random)
     plan->unregisters = sl_sim_chance(random, 400);
 }
 
+/* Nothing fails but the second network, a few times: all goes over the first one then. */
+static void cut_second_rail(struct sl_sim_transfer_plan *plan)
+{
+    plan->network.connect_fail_permille = plan->network.break_per_10000 = 0;
+    plan->fault_count = plan->fault_count < CUTS_MAX ? plan->fault_count : CUTS_MAX;
+    plan->is_one_rail_cut = plan->fault_count > 0;
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        plan->faults[i].kind = SL_SIM_FAULT_PARTITION;
+        plan->faults[i].rail = 1;
+    }
+    if (plan->is_one_rail_cut) { /* longer than a batch may take */
+        plan->faults[0].duration_ns = 1500 * MS * plan->timeout_ms / 1000;
+    }
+}
+
 /* Drawn apart: the rest of a seed stays as it is. */
 static void draw_more(struct sl_sim_transfer_plan *plan, uint32_t faults)
 {
-    static const uint64_t limits[] = {20000000, 50000000, 400000000};
+    static const uint64_t limits[] = {500000, 3000000, 50000000};
     static const uint32_t delays[] = {2000, 50000, 500000};
     static const uint32_t places[] = {0, 100, 5000, 20000};
     uint64_t random = sl_hash_key(plan->seed ^ 0x7f2e);
@@ -55,6 +71,9 @@ static void draw_more(struct sl_sim_transfer_plan *plan, uint32_t faults)
         plan->faults[i].rail = has_rails && sl_sim_chance(&random, 600)
                                    ? sl_sim_below(&random, SL_SIM_RAILS_MAX)
                                    : SL_SIM_RAILS_MAX;
+    }
+    if (plan->tcp_rails + plan->rdma_rails > 1 && sl_sim_chance(&random, 250)) {
+        cut_second_rail(plan);
     }
     plan->handles = sl_sim_chance(&random, 300) ? 2 : 1;
     plan->bytes_per_s_max = sl_sim_chance(&random, 150) ? limits[sl_sim_below(&random, 3)] : 0;
@@ -143,8 +162,9 @@ void sl_sim_transfer_plan_make(struct sl_sim_transfer_plan *plan, uint64_t seed,
     draw_more(plan, faults);
     const bool stalls = plan->network.late_permille > 0 && plan->stall_ms < 2000;
     const bool is_limited = plan->bytes_per_s_max != 0; /* a lane may seem to stall */
-    plan->calm = !stalls && !is_limited && plan->fault_count == 0 &&
-                 plan->network.connect_fail_permille == 0 && plan->network.break_per_10000 == 0;
+    const bool may_fail = plan->fault_count > 0 && !plan->is_one_rail_cut;
+    plan->calm = !stalls && !is_limited && !may_fail && plan->network.connect_fail_permille == 0 &&
+                 plan->network.break_per_10000 == 0;
 }
 
 void sl_sim_transfer_plan_print(const struct sl_sim_transfer_plan *plan)

@@ -28,7 +28,8 @@ struct sl_sim_transfer_plan {
     bool calm;          /* nothing fails */
     uint32_t tcp_rails; /* addresses of each process that TCP uses */
     uint32_t rdma_rails;
-    uint32_t handles; /* segments that a process opens of each peer */
+    bool is_one_rail_cut; /* and that is all that fails: no request does */
+    uint32_t handles;     /* segments that a process opens of each peer */
     uint64_t bytes_per_s_max;
     bool naps; /* in the middle of its work a process has none for so long that lanes are closed */
     /* Engines are found in a metadata store; otherwise by their addresses. */
