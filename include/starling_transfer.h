@@ -156,8 +156,8 @@ struct sl_transfer_segment;
  * once it is CLOSED, all its requests fail; close it and open it again. Opening one's own name is
  * allowed. Errors: NOT_FOUND (no record), REFUSED (another secret; or the record is that of a
  * process that has ended: the reason has its address and age), DEADLINE (the reason says whether a
- * process listens at the address), IO (the metadata store cannot be reached), PROTOCOL (the record
- * is invalid), INVALID, TOO_LARGE (SL_TRANSFER_SEGMENTS_MAX). */
+ * process listens at the address), CLOSED (it is ending), IO (the metadata store cannot be
+ * reached), PROTOCOL (record or list invalid), INVALID, TOO_LARGE (SL_TRANSFER_SEGMENTS_MAX). */
 SL_API int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name,
                                     uint32_t timeout_ms, struct sl_transfer_segment **out);
 
