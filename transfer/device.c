@@ -84,17 +84,6 @@ int sl_transfer_device_listen(struct sl_transfer_device *device,
     return settings->names_endpoints || device == &io->devices[0] ? err : 0;
 }
 
-struct sl_transfer_device *sl_transfer_device_find(struct sl_transfer_io *io,
-                                                   enum sl_endpoint_scheme scheme)
-{
-    for (uint32_t i = 0; i < io->engine->settings.endpoint_count; i++) {
-        if (io->devices[i].scheme == scheme && io->devices[i].transport != NULL) {
-            return &io->devices[i];
-        }
-    }
-    return NULL;
-}
-
 struct sl_endpoint sl_transfer_device_route(const struct sl_transfer_device *device,
                                             const struct sl_endpoint *peer)
 {

@@ -32,10 +32,6 @@ void sl_transfer_device_close_all(struct sl_transfer_io *io);
 int sl_transfer_device_listen(struct sl_transfer_device *device,
                               const struct sl_transport_events *events);
 
-/* The first device of the scheme that is open; NULL: none. */
-struct sl_transfer_device *sl_transfer_device_find(struct sl_transfer_io *io,
-                                                   enum sl_endpoint_scheme scheme);
-
 /* The endpoint of a peer, to connect to from this device. */
 struct sl_endpoint sl_transfer_device_route(const struct sl_transfer_device *device,
                                             const struct sl_endpoint *peer);

@@ -15,17 +15,18 @@ int sl_transfer_listing_create(struct sl_transfer *engine)
     if (listing == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    if (sl_transfer_device_find(&engine->ios[0], SL_ENDPOINT_SHM) != NULL) {
-        sl_shm_host(listing->host);
-    }
     for (uint32_t device = 0; device < settings->endpoint_count; device++) {
         engine->ios[0].devices[device].list_index = (uint16_t)listing->endpoint_count;
         for (uint32_t i = 0; i < settings->reactor_count && i < most; i++) {
             const struct sl_endpoint *endpoint = &engine->ios[i].devices[device].endpoint;
-            if (endpoint->port != 0) {
-                struct sl_message_endpoint *to = &listing->endpoints[listing->endpoint_count++];
-                sl_endpoint_format(endpoint, to->endpoint, sizeof to->endpoint);
-                (void)snprintf(to->device, sizeof to->device, "%.31s", settings->nic_names[device]);
+            if (endpoint->port == 0) {
+                continue;
+            }
+            struct sl_message_endpoint *to = &listing->endpoints[listing->endpoint_count++];
+            sl_endpoint_format(endpoint, to->endpoint, sizeof to->endpoint);
+            (void)snprintf(to->device, sizeof to->device, "%.31s", settings->nic_names[device]);
+            if (settings->endpoints[device].scheme == SL_ENDPOINT_SHM) {
+                sl_shm_host(listing->host);
             }
         }
     }

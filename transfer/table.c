@@ -7,13 +7,15 @@
 
 #include "core/assert.h"
 
-/* Number of regions that begin at or before the address. */
-static uint32_t count_to_address(const struct sl_transfer_table *table, uintptr_t address)
+/* Number of regions of a list, by ascending address or key, up to this one. */
+static uint32_t count_to(struct sl_transfer_region *const *list, uint32_t count, bool is_by_key,
+                         uint64_t value)
 {
-    uint32_t low = 0, high = table->count;
+    uint32_t low = 0, high = count;
     while (low < high) {
         const uint32_t middle = (low + high) / 2;
-        if ((uintptr_t)table->by_address[middle]->memory.base <= address) {
+        const struct sl_rma_memory *memory = &list[middle]->memory;
+        if ((is_by_key ? memory->key : (uintptr_t)memory->base) <= value) {
             low = middle + 1;
         } else {
             high = middle;
@@ -22,19 +24,14 @@ static uint32_t count_to_address(const struct sl_transfer_table *table, uintptr_
     return low;
 }
 
-/* Number of regions with keys up to this one. */
+static uint32_t count_to_address(const struct sl_transfer_table *table, uintptr_t address)
+{
+    return count_to(table->by_address, table->count, false, address);
+}
+
 static uint32_t count_to_key(const struct sl_transfer_table *table, uint64_t key)
 {
-    uint32_t low = 0, high = table->count;
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        if (table->by_key[middle]->memory.key <= key) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return count_to(table->by_key, table->count, true, key);
 }
 
 static void insert(struct sl_transfer_region **list, uint32_t count, uint32_t index,
