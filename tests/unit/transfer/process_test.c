@@ -115,6 +115,15 @@ static int run(enum sl_transfer_op op, uint32_t bytes, uint32_t timeout_ms)
     return sl_transfer_batch_wait(batch);
 }
 
+/* All its threads. */
+static void stop_target(void)
+{
+    int status;
+    assert_int_equal(kill(target.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(target.pid, &status, WUNTRACED), target.pid);
+    assert_true(WIFSTOPPED(status));
+}
+
 static bool is_all(uint8_t byte)
 {
     return local[0] == byte && memcmp(local, local + 1, BYTES - 1) == 0;
@@ -151,7 +160,7 @@ static void time_out(enum sl_transfer_op op, uint32_t bytes)
 CASE(batch__is_over_in_time_when_the_target_is_stopped)
 {
     assert_int_equal(run(SL_TRANSFER_READ, 1000, PAIR_TIMEOUT_MS), 0);
-    (void)kill(target.pid, SIGSTOP);
+    stop_target();
     time_out(SL_TRANSFER_READ, BYTES);
     time_out(SL_TRANSFER_WRITE, BYTES);
     /* What the target answers later must not land. */
@@ -165,7 +174,7 @@ CASE(batch__is_over_in_time_when_the_target_is_stopped)
 CASE(batch__resumes_reads_after_a_stall)
 {
     assert_int_equal(run(SL_TRANSFER_READ, 1000, PAIR_TIMEOUT_MS), 0);
-    (void)kill(target.pid, SIGSTOP);
+    stop_target();
     submit(SL_TRANSFER_READ, BYTES, PAIR_TIMEOUT_MS);
     (void)usleep(3000000); /* beyond stall_ms */
     assert_false(sl_transfer_batch_done(batch));
@@ -187,8 +196,7 @@ CASE(batch__resumes_many_requests_after_a_stall)
                                                    .remote = target.address + (uint64_t)64 * i,
                                                    .bytes = 64};
     }
-    (void)kill(target.pid, SIGSTOP);
-    (void)usleep(20000); /* all its threads have stopped */
+    stop_target();
     assert_int_equal(sl_transfer_batch_submit(batch, requests, SMALL, PAIR_TIMEOUT_MS, NULL), 0);
     (void)usleep(3000000); /* beyond stall_ms */
     assert_false(sl_transfer_batch_done(batch));
@@ -201,7 +209,7 @@ CASE(batch__resumes_many_requests_after_a_stall)
 CASE(batch__resumes_writes_after_a_stall)
 {
     assert_int_equal(run(SL_TRANSFER_READ, 1, PAIR_TIMEOUT_MS), 0);
-    (void)kill(target.pid, SIGSTOP);
+    stop_target();
     pair_fill(local, BYTES, 9);
     submit(SL_TRANSFER_WRITE, BYTES, PAIR_TIMEOUT_MS);
     (void)usleep(3000000); /* beyond stall_ms */
@@ -228,7 +236,7 @@ CASE(batch__is_not_overtaken_by_writes_of_an_earlier_one)
 {
     for (uint32_t round = 0; round < 5; round++) {
         assert_int_equal(run(SL_TRANSFER_READ, 1, PAIR_TIMEOUT_MS), 0);
-        (void)kill(target.pid, SIGSTOP);
+        stop_target();
         memset(local, 1, BYTES);
         time_out_write();
         memset(local, 2, BYTES);
@@ -253,7 +261,7 @@ CASE(segment_close__waits_for_writes_that_have_timed_out)
 {
     pthread_t thread;
     assert_int_equal(run(SL_TRANSFER_READ, 1, PAIR_TIMEOUT_MS), 0);
-    (void)kill(target.pid, SIGSTOP);
+    stop_target();
     memset(local, 1, BYTES);
     time_out_write();
     assert_int_equal(pthread_create(&thread, NULL, continue_later, NULL), 0);
