@@ -43,6 +43,7 @@ struct sl_sim_network_options {
     /* One-sided WRITEs: the target's processor sees them so much later than its device has them, at
      * most, unless they are flushed. */
     uint32_t place_us_max;
+    uint32_t region_fail_permille; /* regions for which a device has no memory */
 };
 
 /* One frame, as it leaves its sender or reaches its receiver. */

@@ -145,6 +145,12 @@ static void place_in(struct sl_sim_network *network, const struct sl_sim_rma_reg
     }
 }
 
+static bool fails_by_chance(struct sl_sim_network *network)
+{
+    const uint32_t permille = network->options.region_fail_permille;
+    return permille > 0 && sl_sim_chance(&network->random, permille);
+}
+
 uint32_t sl_sim_rma_report_regions(struct sl_sim_transport *transport)
 {
     struct sl_sim_network *network = transport->host->network;
@@ -156,11 +162,16 @@ uint32_t sl_sim_rma_report_regions(struct sl_sim_transport *transport)
         const bool is_due = region->due_ns <= network->now_ns || transport->host->dead;
         if (region->due_ns == SL_CLOCK_NEVER || !is_due) { /* a dead host's time stands still */
             at = &region->next;
-        } else if (region->is_leaving) {
+        } else if (region->is_leaving || fails_by_chance(network)) {
+            const bool was_there = region->is_leaving;
             place_in(network, region);
             *at = region->next;
             free(region);
-            sl_transport_rma_report_removed(&transport->base, key, 0);
+            if (was_there) {
+                sl_transport_rma_report_removed(&transport->base, key, 0);
+            } else {
+                sl_transport_rma_report_added(&transport->base, key, NULL, SL_ERR_NO_MEMORY);
+            }
             at = &transport->regions; /* the upcall may have changed the list */
             count++;
         } else {

@@ -81,6 +81,7 @@ static void draw_more(struct sl_sim_transfer_plan *plan, uint32_t faults)
     plan->has_store = sl_sim_chance(&random, 250);
     plan->store_delay_us = delays[sl_sim_below(&random, 3)];
     plan->store_late_permille = sl_sim_chance(&random, 500) ? sl_sim_below(&random, 300) : 0;
+    plan->network.region_fail_permille = sl_sim_chance(&random, 150) ? 300 : 0;
     plan->store_late_us = 1000U * (100 + sl_sim_below(&random, 12000));
     if (plan->has_store && (faults & 1U << SL_SIM_FAULT_STORE) != 0 &&
         sl_sim_chance(&random, 500)) {
