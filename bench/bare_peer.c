@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "bench/child.h"
-#include "bench/fork.h"
 #include "core/assert.h"
 #include "core/log.h"
 

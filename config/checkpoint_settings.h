@@ -4,10 +4,8 @@
 #define SL_CONFIG_CHECKPOINT_SETTINGS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
 #include "core/reason.h"
 
 #define SL_CHECKPOINT_SETTINGS_PATH_BYTES 512

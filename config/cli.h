@@ -8,10 +8,8 @@
 #define SL_CONFIG_CLI_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
 #include "core/reason.h"
 
 enum sl_cli_kind {

@@ -1,6 +1,5 @@
 #include "config/cluster.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,17 +41,7 @@ struct claim {
     const char *suffix; /* end of the text, after the value: what it counts; or NULL */
 };
 
-static int refuse(const struct sources *sources, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static int refuse(const struct sources *sources, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    sl_reason_vset(sources->reason, format, arguments);
-    va_end(arguments);
-    return SL_ERR_INVALID;
-}
+#define refuse(sources, ...) sl_reason_fail((sources)->reason, SL_ERR_INVALID, __VA_ARGS__)
 
 static int parse_job_name(const char *job, int *role)
 {
@@ -372,8 +361,8 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
     }
     cluster->ps = calloc(cluster->ps_count, sizeof *cluster->ps);
     if (cluster->ps == NULL) {
-        refuse(sources, "out of memory for %u servers", cluster->ps_count);
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(sources->reason, SL_ERR_NO_MEMORY, "out of memory for %u servers",
+                              cluster->ps_count);
     }
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         struct sl_cluster_ps *ps = &cluster->ps[i];

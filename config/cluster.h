@@ -17,7 +17,6 @@
 #include <stdbool.h>
 
 #include "core/endpoint.h"
-#include "core/err.h"
 #include "core/reason.h"
 
 struct sl_dmlc;

@@ -4,11 +4,9 @@
 #define SL_CONFIG_CLUSTER_STORE_SETTINGS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "config/cli.h"
-#include "core/err.h"
 #include "core/limits.h"
 #include "core/reason.h"
 

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 
 #include "core/endpoint.h"
-#include "core/err.h"
 #include "core/reason.h"
 
 enum sl_dmlc_role { SL_DMLC_ROLE_UNSET, SL_DMLC_SCHEDULER, SL_DMLC_SERVER, SL_DMLC_WORKER };

@@ -5,7 +5,6 @@
 
 #include "config/cli.h"
 #include "core/endpoint_device.h"
-#include "core/err.h"
 #include "core/reason.h"
 
 #define SL_DPDK_SETTINGS_DEVICES 64 /* maximum per process */

@@ -8,7 +8,6 @@
 #include <stdbool.h>
 
 #include "core/endpoint.h"
-#include "core/err.h"
 #include "core/reason.h"
 
 /* The default path. */

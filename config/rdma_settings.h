@@ -5,11 +5,9 @@
 #define SL_CONFIG_RDMA_SETTINGS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "config/cli.h"
-#include "core/err.h"
 #include "core/reason.h"
 
 struct sl_rdma_settings {

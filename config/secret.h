@@ -5,7 +5,6 @@
 
 #include <stddef.h>
 
-#include "core/err.h"
 #include "core/reason.h"
 #include "core/secret.h"
 

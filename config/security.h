@@ -4,10 +4,8 @@
 #define SL_CONFIG_SECURITY_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "core/endpoint.h"
-#include "core/err.h"
 #include "core/reason.h"
 #include "core/secret.h"
 

@@ -1,7 +1,6 @@
 #include "config/tf_config.h"
 
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,18 +15,8 @@ struct parser {
     struct sl_tf_config config;
 };
 
-static int refuse(const struct parser *parser, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static int refuse(const struct parser *parser, const char *format, ...)
-{
-    char why[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(why, sizeof why, format, arguments);
-    va_end(arguments);
-    return sl_reason_fail(parser->reason, SL_ERR_INVALID, "TF_CONFIG: %s", why);
-}
+#define refuse(parser, ...)                                                                        \
+    sl_reason_fail((parser)->reason, SL_ERR_INVALID, "TF_CONFIG: " __VA_ARGS__)
 
 static const char *type_name(const json_t *value)
 {
@@ -83,8 +72,8 @@ static int take_ps(struct parser *parser, const char *source, const char *host)
 static int take_worker(struct parser *parser, const char *source, const char *host)
 {
     if (parser->config.worker_count == SL_LIMIT_WORKERS) {
-        refuse(parser, "more than %d workers", SL_LIMIT_WORKERS);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(parser->reason, SL_ERR_TOO_LARGE, "TF_CONFIG: more than %d workers",
+                              SL_LIMIT_WORKERS);
     }
     int err = sl_hosts_check_worker(host, source, parser->reason);
     if (err == 0) {
@@ -207,8 +196,8 @@ int sl_tf_config_parse(const char *text, struct sl_tf_config *out, struct sl_rea
     struct parser parser = {.reason = reason};
     const size_t bytes = strnlen(text, TEXT_BYTES_MAX + 1);
     if (bytes > TEXT_BYTES_MAX) {
-        refuse(&parser, "longer than %zu bytes", TEXT_BYTES_MAX);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "TF_CONFIG: longer than %zu bytes",
+                              TEXT_BYTES_MAX);
     }
     json_error_t error;
     json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);

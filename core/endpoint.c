@@ -10,7 +10,6 @@
 
 #include "core/assert.h"
 #include "core/endpoint_device.h"
-#include "core/err.h"
 
 /* Ensures that sl_endpoint_format fits SL_LIMIT_ENDPOINT_BYTES. */
 #define HOST_BYTES_MAX (SL_LIMIT_ENDPOINT_BYTES - sizeof "rdma://[]:65535")

@@ -4,8 +4,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "core/err.h"
-
 #define MTU_LEAST  576U
 #define MTU_MOST   9600U
 #define QUEUE_MOST 1024U

@@ -6,7 +6,6 @@
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "kv/engine.h"
-#include "worker/step_internal.h"
 
 /* Without a thread: queued calls that are sent without a wait. Small, so that a server has work
  * while more calls are encoded. */

@@ -1,6 +1,5 @@
 #include "ps/run_endpoints.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

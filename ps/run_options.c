@@ -1,6 +1,5 @@
 #include "ps/run_options.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "core/clock.h"

@@ -1,7 +1,5 @@
 #include "reactor/stall.h"
 
-#include <stdbool.h>
-
 #include <sys/resource.h>
 #include <time.h>
 

@@ -6,7 +6,6 @@
 #define SL_REACTOR_TIMER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/list.h"

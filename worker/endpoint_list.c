@@ -1,6 +1,5 @@
 #include "worker/endpoint_list.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #define SL_WORKER_ENDPOINT_LIST_H
 
 #include "core/endpoint.h"
-#include "core/err.h"
 #include "core/reason.h"
 
 /* Parses text into *first and *others (NULL: no others; the caller frees it). Errors, with reason:

@@ -8,7 +8,6 @@
 #include "worker/client_io_transport.h"
 #include "worker/control_op.h"
 #include "worker/encode.h"
-#include "worker/shard_conn.h"
 #include "worker/shard_conn_restore.h"
 
 static bool is_on_this_host(const struct sl_client_io_options *options,

@@ -4,7 +4,6 @@
 
 #include "core/log.h"
 #include "worker/client_io.h"
-#include "worker/shard_conn.h"
 #include "worker/shard_conn_connect.h"
 
 /* After this time without an answer, the client reconnects and retries. */

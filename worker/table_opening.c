@@ -5,7 +5,6 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "core/reason.h"
-#include "worker/client_internal.h"
 #include "worker/control.h"
 
 int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *client,

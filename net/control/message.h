@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
 #include "core/limits.h"
 #include "core/reason.h"
 #include "net/control/message_checkpoint.h"

@@ -2,7 +2,6 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,20 +10,9 @@
 
 /* Largest deviation from the mean, in standard deviations, of a normal initializer
  * (ps/optimizer/initializer.h). */
-#define DEVIATIONS_MAX 9.0F
+#define DEVIATIONS_MAX      9.0F
 
-/* Writes the reason and returns INVALID. */
-static int refuse(struct sl_reason *reason, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static int refuse(struct sl_reason *reason, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    sl_reason_vset(reason, format, arguments);
-    va_end(arguments);
-    return SL_ERR_INVALID;
-}
+#define refuse(reason, ...) sl_reason_fail(reason, SL_ERR_INVALID, __VA_ARGS__)
 
 static int check_name(const char *name, struct sl_reason *reason)
 {

@@ -1,11 +1,8 @@
 #include "net/dpdk/device_list.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "core/err.h"
 
 struct sl_dpdk_device_list {
     struct sl_endpoint_device said[SL_DPDK_DEVICE_LIST_MAX];

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/clock.h"
 #include "core/list.h"
 #include "net/dpdk/arp.h"
 #include "net/dpdk/conn.h"
@@ -161,11 +160,6 @@ static void tell_grant(void *ctx, struct sl_dpdk_grant *grant)
     sl_dpdk_mark_dirty(conn);
 }
 
-static bool is_full(const struct sl_dpdk_conn *conn)
-{
-    return sl_dpdk_send_is_full(conn);
-}
-
 static bool tells(const struct sl_dpdk_conn *conn)
 {
     return conn->ack == SL_DPDK_ACK_DUE_NOW;
@@ -225,7 +219,7 @@ static uint32_t end_group(struct sl_dpdk *dpdk)
     if (!sl_list_empty(&dpdk->ready)) {
         work = visit_ready(dpdk);
     }
-    flush_those(dpdk, is_full);
+    flush_those(dpdk, sl_dpdk_send_is_full);
     send_all(dpdk, GROUP_PACKETS);
     return work;
 }

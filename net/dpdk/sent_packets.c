@@ -4,7 +4,6 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
-#include "core/err.h"
 #include "net/dpdk/received_packets.h"
 #include "net/dpdk/ring.h"
 #include "net/dpdk/wire.h"

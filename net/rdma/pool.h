@@ -4,7 +4,6 @@
 #define SL_NET_RDMA_POOL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <infiniband/verbs.h>

@@ -5,7 +5,6 @@
 #define SL_NET_SHM_STAGING_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum sl_shm_token_kind {

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/assert.h"
-
 #define BUFFER_COUNT_MAX 32768 /* the kernel's limit for a buffer ring */
 #define HUGE_PAGE_BYTES  (2U << 20)
 #define RING_ALIGN       4096 /* the kernel requires page alignment of the ring's entries */

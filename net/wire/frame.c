@@ -1,7 +1,5 @@
 #include "net/wire/frame.h"
 
-#include <string.h>
-
 #include "core/assert.h"
 #include "core/hash.h"
 

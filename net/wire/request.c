@@ -1,10 +1,7 @@
 #include "net/wire/request.h"
 
-#include <stdbool.h>
-
 #include "core/assert.h"
 #include "core/limits.h"
-#include "net/wire/frame.h"
 
 /* Contents and results of an operation: the table of the header file as bits. */
 enum shape {

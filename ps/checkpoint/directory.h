@@ -12,7 +12,6 @@
 #define SL_PS_CHECKPOINT_DIRECTORY_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/reason.h"

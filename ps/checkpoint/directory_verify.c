@@ -1,6 +1,5 @@
 /* Verifies checkpoints: chains of manifests, file sizes, and every byte. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/assert.h"

@@ -16,7 +16,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
 #include "core/reason.h"
 
 #define SL_DISK_PATH_BYTES  1024              /* with NUL */

@@ -6,7 +6,6 @@
 #ifndef SL_PS_CHECKPOINT_READER_H
 #define SL_PS_CHECKPOINT_READER_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/reason.h"

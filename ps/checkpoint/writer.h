@@ -6,7 +6,6 @@
 #ifndef SL_PS_CHECKPOINT_WRITER_H
 #define SL_PS_CHECKPOINT_WRITER_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/reason.h"

@@ -1,6 +1,5 @@
 #include "ps/coordinator/member.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

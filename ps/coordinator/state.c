@@ -3,8 +3,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "core/log.h"
-
 void sl_coordinator_send(struct sl_coordinator *coordinator,
                          const struct sl_coordinator_member *member,
                          const struct sl_message *message)

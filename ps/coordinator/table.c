@@ -1,6 +1,5 @@
 #include "ps/coordinator/table.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 #include "ps/coordinator/task.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #include "core/log.h"
 

@@ -5,7 +5,6 @@
 #define SL_PS_PROCESS_PROCESS_H
 
 #include "core/endpoint.h"
-#include "core/err.h"
 #include "core/reason.h"
 #include "core/secret.h"
 

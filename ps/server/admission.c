@@ -2,7 +2,6 @@
  * itself delayed has made no checks meanwhile. */
 #include "ps/server/admission.h"
 
-#include "core/list.h"
 #include "ps/server/request.h"
 #include "ps/server/shm.h"
 #include "ps/server/state.h"

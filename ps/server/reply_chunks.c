@@ -1,7 +1,6 @@
 #include "ps/server/reply_chunks.h"
 
 #include "core/assert.h"
-#include "ps/server/state.h"
 
 /* Four chunks and their bookkeeping fill a block of the outbox. */
 #define PART_BYTES (60U << 10)

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "core/reason.h"
 #include "ps/server/reply_chunks.h"
 #include "ps/server/shm.h"

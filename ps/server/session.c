@@ -6,7 +6,6 @@
 
 #include "core/assert.h"
 #include "core/hash.h"
-#include "core/list.h"
 #include "core/log.h"
 #include "ps/server/request.h"
 #include "ps/server/session_snapshot.h"

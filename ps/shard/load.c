@@ -1,7 +1,6 @@
 #include "ps/shard/load.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/assert.h"

@@ -1,6 +1,5 @@
 #include "ps/shard/shard.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

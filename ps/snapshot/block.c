@@ -1,7 +1,6 @@
 #include "ps/snapshot/block.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -20,7 +20,6 @@
 #include <stdint.h>
 
 #include "core/bytes.h"
-#include "core/err.h"
 #include "core/reason.h"
 #include "net/control/message.h"
 #include "ps/optimizer/optimizer.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/format.h"
 #include "ps/checkpoint/reader.h"
 #include "ps/checkpoint/writer.h"

@@ -6,7 +6,6 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/shard/load.h"
 #include "ps/shard/snapshot.h"
 #include "tests/fuzz/input.h"
 #include "tests/support/shard_image.h"

@@ -5,7 +5,6 @@
 #include "core/hash.h"
 #include "ps/coordinator/state.h"
 #include "ps/replication/state.h"
-#include "ps/server/request.h"
 #include "ps/shard/state.h"
 #include "tests/sim/cluster.h"
 

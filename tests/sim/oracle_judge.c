@@ -1,7 +1,6 @@
 /* The end of a run: what every unit must have come to, and what pulls of BSP tables saw of them. */
 #include <inttypes.h>
 
-#include "core/clock.h"
 #include "tests/sim/oracle.h"
 
 static uint32_t epoch_of(const struct sl_sim_oracle *oracle, uint32_t shard)

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "core/clock.h"
 #include "core/partition.h"
 #include "tests/sim/random.h"
 

@@ -8,7 +8,6 @@
 #include "tests/sim/random.h"
 #include "worker/control.h"
 #include "worker/start.h"
-#include "worker/table_opening.h"
 
 #define OPEN_TIMEOUT_MS 60000
 #define FAILURES_MAX    12

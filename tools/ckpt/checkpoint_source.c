@@ -1,6 +1,5 @@
 #include "tools/ckpt/checkpoint_source.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

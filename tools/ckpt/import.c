@@ -161,12 +161,6 @@ static int specify(struct job *job, struct sl_reason *reason)
 
 /* Checkpoint */
 
-static int write_end(struct sl_import_sink *sink, struct sl_reason *reason)
-{
-    sl_snapshot_put_end(sink->block, &sink->end);
-    return sl_checkpoint_writer_write(sink->writer, sink->block, reason);
-}
-
 static int write_shard(struct job *job, uint32_t shard, struct sl_snapshot_block *block,
                        struct sl_reason *reason)
 {
@@ -188,7 +182,10 @@ static int write_shard(struct job *job, uint32_t shard, struct sl_snapshot_block
     for (uint32_t i = 0; err == 0 && i < job->table_count; i++) {
         err = sl_import_table_write(&job->file, &job->tables[i], i, &sink, reason);
     }
-    err = err != 0 ? err : write_end(&sink, reason);
+    if (err == 0) {
+        sl_snapshot_put_end(sink.block, &sink.end);
+        err = sl_checkpoint_writer_write(sink.writer, sink.block, reason);
+    }
     if (err != 0) {
         sl_checkpoint_writer_discard(&sink.writer);
         return err;

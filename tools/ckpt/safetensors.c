@@ -1,6 +1,5 @@
 #include "tools/ckpt/safetensors.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

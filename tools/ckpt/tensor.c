@@ -1,6 +1,5 @@
 #include "tools/ckpt/tensor.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

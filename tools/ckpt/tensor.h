@@ -2,10 +2,8 @@
 #ifndef SL_TOOLS_CKPT_TENSOR_H
 #define SL_TOOLS_CKPT_TENSOR_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
 #include "core/reason.h"
 
 #define SL_TENSOR_NAME_BYTES 256

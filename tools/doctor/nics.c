@@ -1,6 +1,5 @@
 #include "tools/doctor/nics.h"
 
-#include "tools/doctor/findings.h"
 #include "transfer/matrix.h"
 
 /* The first anomaly decides on the advice. */

@@ -5,10 +5,8 @@
 #define SL_TOOLS_LAUNCH_CHILD_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/types.h>
 
-#include "core/err.h"
 #include "core/reason.h"
 
 struct sl_child {

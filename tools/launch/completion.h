@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/err.h"
 #include "core/reason.h"
 #include "tools/launch/words.h"
 

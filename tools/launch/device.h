@@ -3,7 +3,6 @@
 #ifndef SL_TOOLS_LAUNCH_DEVICE_H
 #define SL_TOOLS_LAUNCH_DEVICE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/reason.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/endpoint.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "tools/launch/completion.h"

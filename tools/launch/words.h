@@ -2,7 +2,6 @@
 #ifndef SL_TOOLS_LAUNCH_WORDS_H
 #define SL_TOOLS_LAUNCH_WORDS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/err.h"

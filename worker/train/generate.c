@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "config/cli.h"
-#include "core/clock.h"
 #include "core/log.h"
 #include "worker/train/auc.h"
 #include "worker/train/synthetic.h"

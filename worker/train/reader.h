@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "core/bytes.h"
-#include "core/err.h"
 #include "core/reason.h"
 
 #define SL_READER_LINE_BYTES  (1U << 20) /* longest line, without its end */

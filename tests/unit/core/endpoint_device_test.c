@@ -2,7 +2,6 @@
 
 #include "core/endpoint.h"
 #include "core/endpoint_device.h"
-#include "core/err.h"
 #include "tests/support/unit.h"
 
 SL_CASE(endpoint_device_parse__accepts)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/endpoint.h"
-#include "core/err.h"
 #include "tests/support/unit.h"
 
 SL_CASE(endpoint_parse__accepts)

@@ -8,7 +8,6 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "reactor/reactor.h"
-#include "reactor/ring.h"
 #include "tests/support/unit.h"
 
 #define MS      SL_CLOCK_NS_PER_MS

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
 #include "core/log.h"
 #include "tests/unit/worker/client_fixture.h"
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "worker/client_internal.h"
-#include "worker/client_io.h"
 #include "worker/shard_conn.h"
 
 bool fixture_caller_driven, fixture_shm;

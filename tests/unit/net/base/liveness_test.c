@@ -1,5 +1,4 @@
 #include "core/clock.h"
-#include "core/err.h"
 #include "net/base/liveness.h"
 #include "tests/support/unit.h"
 

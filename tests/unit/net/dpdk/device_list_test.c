@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "core/err.h"
 #include "net/dpdk/device_list.h"
 #include "tests/support/unit.h"
 

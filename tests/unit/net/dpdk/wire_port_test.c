@@ -1,7 +1,6 @@
 /* The ports that the other tests rely on. */
 #include <string.h>
 
-#include "core/assert.h"
 #include "net/dpdk/port.h"
 #include "tests/support/unit.h"
 #include "tests/support/wire_port.h"

@@ -1,7 +1,6 @@
 #include "tests/unit/net/rdma/wire.h"
 
 #include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

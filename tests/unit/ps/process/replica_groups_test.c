@@ -5,7 +5,6 @@
 
 #include "core/list.h"
 #include "ps/agent/state.h"
-#include "ps/process/checkpoint.h"
 #include "ps/process/replica_groups.h"
 #include "tests/support/unit.h"
 #include "tests/unit/ps/server/stepped.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/server/request.h"
 #include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"

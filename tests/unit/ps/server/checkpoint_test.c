@@ -1,13 +1,11 @@
 /* A server's shard saved while it serves, and begun from what was saved; on a disk in memory that
  * fails, fills up or stands still. */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ps/checkpoint/directory.h"
 #include "ps/server/checkpoint.h"
-#include "ps/server/request.h"
 #include "ps/server/restore.h"
 #include "ps/server/state.h"
 #include "stepped.h"

@@ -5,7 +5,6 @@
 
 #include "core/hash.h"
 #include "ps/server/request.h"
-#include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"
 

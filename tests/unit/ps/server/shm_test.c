@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/hash.h"
-#include "ps/server/request.h"
 #include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"

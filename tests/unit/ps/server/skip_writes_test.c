@@ -1,7 +1,6 @@
 /* Requests that come again, since the connection broke before their answers. */
 
 #include "core/hash.h"
-#include "ps/server/request.h"
 #include "ps/server/state.h"
 #include "stepped.h"
 #include "tests/support/unit.h"

@@ -1,7 +1,6 @@
 /* Shards whose images are loaded are what they were, bit for bit, whatever the number of shards;
  * and what is no image of a shard is refused. */
 
-#include "ps/shard/load.h"
 #include "ps/shard/snapshot.h"
 #include "tests/support/shard_image.h"
 #include "tests/support/shard_work.h"

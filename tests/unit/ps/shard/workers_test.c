@@ -1,7 +1,5 @@
 /* Workers that join, leave and are lost. */
 
-#include <stdlib.h>
-
 #include "snapshot_fixture.h"
 #include "tests/support/unit.h"
 

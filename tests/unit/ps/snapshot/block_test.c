@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/partition.h"
-#include "ps/shard/clocks.h"
 #include "ps/snapshot/block.h"
 #include "tests/support/unit.h"
 

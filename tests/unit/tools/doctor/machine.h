@@ -6,7 +6,6 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "tests/support/sysfs_tree.h"
