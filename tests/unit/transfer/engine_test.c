@@ -26,7 +26,9 @@ SL_CASE(create__refuses_bad_options_with_a_reason)
         const char *word;
     } cases[] = {
         {{.name = "10.255.255.254:1"}, SL_ERR_REFUSED, "secret"},
-        {{LOCAL, .endpoints = "tcp://0.0.0.0:0"}, SL_ERR_REFUSED, "0.0.0.0"},
+        {{LOCAL, .endpoints = "tcp://0.0.0.0:0"}, SL_ERR_INVALID, "0.0.0.0"},
+        {{.name = "[::]:0", .insecure = true}, SL_ERR_INVALID, "::"},
+        {{LOCAL, .endpoints = "shm://,tcp://10.255.255.254:0"}, SL_ERR_REFUSED, "10.255.255.254"},
         {{LOCAL, .secret = "short", .secret_bytes = 5}, SL_ERR_INVALID, "secret_bytes 5"},
         {{LOCAL, .metadata = "redis://h:1"}, SL_ERR_UNSUPPORTED, "Redis"},
         {{LOCAL, .metadata = "consul://h:1"}, SL_ERR_INVALID, "unknown scheme"},
@@ -47,8 +49,8 @@ SL_CASE(create__refuses_bad_options_with_a_reason)
         {{LOCAL, .endpoints = "tcp://127.0.0.1:0,shm://,shm://"}, SL_ERR_INVALID, "twice"},
         {{LOCAL, .endpoints = "shm://,"}, SL_ERR_INVALID, "endpoints"},
         {{LOCAL, .endpoints = "shm://,tcp://127.0.0.1:0,tcp://0.0.0.0:0"},
-         SL_ERR_REFUSED,
-         "tcp://0.0.0.0:0"},
+         SL_ERR_INVALID,
+         "0.0.0.0"},
         {{LOCAL, .endpoints = "tcp://127.0.0.254:0,tcp://127.0.0.1:0,tcp://203.0.113.1:0",
           .insecure = true},
          SL_ERR_NOT_FOUND,
