@@ -1,5 +1,6 @@
 #include "transfer/listing.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,7 @@ static void add_buffer(const struct sl_transfer *engine, const struct sl_transfe
                   (memory->peers_write ? SL_MESSAGE_BUFFER_WRITE : 0U),
     };
     (void)snprintf(added->location, sizeof added->location, "%s", region->location);
+    static_assert(SL_TRANSFER_SETTINGS_ENDPOINTS_MAX <= SL_MESSAGE_TOKENS_MAX, "one for each");
     for (uint32_t i = 0; i < engine->settings.endpoint_count; i++) {
         const struct sl_transfer_offer *offer = &region->offers[i];
         if (offer->is_added && offer->token.access != SL_TRANSPORT_RMA_LOCAL) {

@@ -16,7 +16,8 @@ static bool next_name(const char **names, char name[SL_DEVICE_NAME_BYTES])
     return length > 0;
 }
 
-bool sl_transfer_nics_names(const char *names, const char *name)
+/* Whether the comma-separated names contain this one. NULL and "" contain all. */
+static bool has_name(const char *names, const char *name)
 {
     char one[SL_DEVICE_NAME_BYTES];
     bool is_named = names == NULL || names[0] == '\0';
@@ -79,7 +80,7 @@ uint32_t sl_transfer_nics_find(const struct sl_devices *devices, const char *nam
     uint32_t count = 0;
     for (uint32_t i = 0; i < devices->count && count < SL_TRANSFER_NICS_MAX; i++) {
         const struct sl_device *device = &devices->list[i];
-        const char *address = device->is_rdma && sl_transfer_nics_names(names, device->name)
+        const char *address = device->is_rdma && has_name(names, device->name)
                                   ? address_of(device, family, &wanted)
                                   : NULL;
         if (address != NULL && (device->is_up || !is_any)) {

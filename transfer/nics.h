@@ -8,9 +8,6 @@
 
 #define SL_TRANSFER_NICS_MAX 12
 
-/* Whether the comma-separated names contain this one. NULL and "" contain all. */
-bool sl_transfer_nics_names(const char *names, const char *name);
-
 /* Checks option rdma_device: each name is an RDMA device of this host. Errors, with the reason in
  * sl_transfer_last_error: INVALID. */
 int sl_transfer_nics_check(const struct sl_devices *devices, const char *names);

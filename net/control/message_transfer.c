@@ -9,7 +9,7 @@
 
 /* Encode */
 
-/* The buffers of a message: 180 KiB of stack, only while such a message is packed. */
+/* The buffers of a message: 250 KiB of stack, only while such a message is packed. */
 struct buffers {
     Starling__Buffer buffer[SL_MESSAGE_BUFFERS_MAX];
     Starling__Buffer *list[SL_MESSAGE_BUFFERS_MAX];

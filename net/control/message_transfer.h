@@ -13,7 +13,7 @@
 #include "net/control/message_sizes.h"
 
 #define SL_MESSAGE_BUFFERS_MAX    256 /* in one message; also keys */
-#define SL_MESSAGE_TOKENS_MAX     8
+#define SL_MESSAGE_TOKENS_MAX     16
 #define SL_MESSAGE_TOKEN_BYTES    32
 #define SL_MESSAGE_LOCATION_BYTES 32
 #define SL_MESSAGE_DEVICE_BYTES   32

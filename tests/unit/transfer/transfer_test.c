@@ -503,19 +503,23 @@ SL_CASE(lane__is_closed_when_it_was_idle_and_opened_again)
     pair_fini(&pair);
 }
 
+/* Which switches RDMA off. */
 SL_CASE(engine__moves_over_tls)
 {
+    struct sl_transfer_info info;
     authority_make();
     const struct sl_transport_tls *files = authority_files(AUTHORITY_NODE);
     const struct sl_transport_tls *others = authority_files(AUTHORITY_STRANGER);
     struct sl_transfer_options options = {.name = "127.0.0.1:0",
-                                          .endpoints = "tcp://127.0.0.1:0",
+                                          .endpoints = "tcp://127.0.0.1:0,rdma://10.0.0.1:0",
                                           .tls_certificate = files->certificate,
                                           .tls_key = files->key,
                                           .tls_authority = files->authority};
     struct sl_transfer *stranger;
     struct sl_transfer_segment *segment = NULL;
     pair_init(&pair, 5 << 20, &options);
+    assert_int_equal(sl_transfer_segment_info(pair.segment, &info), 0);
+    assert_int_equal(info.rail_count, 1);
     pair_fill(pair.local.base, 5 << 20, 6);
     pair_move(&pair, SL_TRANSFER_WRITE, 3, 5, (4 << 20) + 77);
     memset(pair.local.base, 0, 5 << 20);
