@@ -50,6 +50,7 @@ static void send_ask(struct sl_announcement *self, enum sl_announcement_state st
 static void grant(struct sl_announcement *self)
 {
     self->lease = 0;
+    self->is_written = false;
     self->ask = (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_GRANT,
                                               .ttl_s = SL_ANNOUNCEMENT_TTL_S};
     send_ask(self, SL_ANNOUNCEMENT_GRANTING);
@@ -142,6 +143,7 @@ static void fail(struct sl_announcement *self, const struct sl_metastore_answer 
 static void hold(struct sl_announcement *self)
 {
     self->state = SL_ANNOUNCEMENT_HELD;
+    self->is_written = true;
     self->reason[0] = '\0';
     if (self->has_logged) {
         self->has_logged = false;
@@ -213,12 +215,20 @@ static void on_written(struct sl_announcement *self, const struct sl_metastore_a
 
 static void on_renewed(struct sl_announcement *self, const struct sl_metastore_answer *answer)
 {
-    if (answer->err == 0) {
+    if (answer->err == SL_ERR_NOT_FOUND) {
+        grant(self);
+        return;
+    }
+    if (answer->err == 0 && self->is_written) {
         hold(self);
         return;
     }
-    if (answer->err == SL_ERR_NOT_FOUND) {
-        grant(self);
+    if (!self->is_written) {
+        if (answer->err == 0) {
+            write_free(self);
+        } else {
+            fail(self, answer);
+        }
         return;
     }
     if (!self->has_logged) {
@@ -264,9 +274,9 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     struct sl_announcement *self = SL_CONTAINER_OF(timer, struct sl_announcement, timer);
     if (self->is_ending) {
         withdraw(self);
-    } else if (self->state == SL_ANNOUNCEMENT_HELD) {
+    } else if (self->lease != 0) { /* also before a later attempt to write: it may be at its end */
         renew(self);
-    } else if (self->lease != 0 || self->has_no_leases) {
+    } else if (self->has_no_leases) {
         write_free(self);
     } else {
         grant(self);

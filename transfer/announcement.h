@@ -39,6 +39,7 @@ struct sl_announcement {
     enum sl_announcement_state state;
     bool is_ending;     /* is removed as soon as the request in flight is answered */
     bool has_no_leases; /* the store */
+    bool is_written;    /* the record, with this lease */
     bool has_logged;    /* that the record is not in the store */
     uint64_t lease;     /* 0: none */
     struct sl_timer timer;

@@ -233,6 +233,23 @@ CASE(publish__a_name_that_becomes_free)
     assert_int_equal(incarnation_there(fixture), 7);
 }
 
+/* The lease, granted at the first attempt, does not end soon after the last one. */
+CASE(publish__a_name_that_becomes_free_after_long)
+{
+    put_record(fixture, record_of("127.0.0.1", 9));
+    struct outcome outcome = {.is_over = false};
+    struct sl_transfer_record record = record_of("127.0.0.1", 7);
+    sl_names_publish(fixture->names, &record, 20 * SECOND, on_done, &outcome);
+    pass(fixture, (SL_ANNOUNCEMENT_TTL_S - 1) * SECOND);
+    memory_store_set(fixture->memory, KEY, NULL);
+    pass(fixture, SECOND);
+    assert_true(outcome.is_over && outcome.err == 0);
+    for (uint32_t i = 0; i < 2 * SL_ANNOUNCEMENT_TTL_S; i++) {
+        assert_int_equal(incarnation_there(fixture), 7);
+        pass(fixture, SECOND / 2);
+    }
+}
+
 /* This engine has the address now, so the process that had it has ended. */
 CASE(publish__replaces_the_record_of_its_own_address)
 {
