@@ -12,8 +12,6 @@
 #include "tests/support/unit.h"
 
 #define DIM       4
-#define NOBODY    UINT32_MAX
-#define LONG_US   (60U * 1000 * 1000)
 #define LONG_KEYS 160000 /* pulled: a reply of 2.5 MB; pushed: a frame of 3.8 MB */
 
 static struct shard_request request;

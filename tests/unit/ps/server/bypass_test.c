@@ -95,12 +95,6 @@ static void send_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, u
     send_dense(world, id, op, count);
 }
 
-static void expect_ok(struct stepped_peer *peer, uint64_t id)
-{
-    const struct stepped_reply *reply = stepped_reply(peer, id);
-    assert_string_equal(reply->status == 0 ? "" : reply->text, "");
-}
-
 static void expect_landed(const struct world *world, uint32_t count, float times)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -108,17 +102,10 @@ static void expect_landed(const struct world *world, uint32_t count, float times
     }
 }
 
-static struct sl_transport_stats stats_of(const struct sl_transport *transport)
-{
-    struct sl_transport_stats stats;
-    sl_transport_get_stats(transport, &stats);
-    return stats;
-}
-
 static uint64_t copied_bytes(const struct world *world)
 {
-    return stats_of(world->stepped.bypass).copied_bytes +
-           stats_of(world->stepped.server->transports.bypass).copied_bytes;
+    return stepped_stats(world->stepped.bypass).copied_bytes +
+           stepped_stats(world->stepped.server->transports.bypass).copied_bytes;
 }
 
 #define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
@@ -128,7 +115,7 @@ CASE(server_bypass__serves_all_transports)
     struct stepped_peer *const peers[] = {&world->bypass, &world->path, &world->far};
     for (uint32_t i = 0; i < 3; i++) {
         stepped_push(peers[i], 1, SPARSE, 10);
-        expect_ok(peers[i], 1);
+        stepped_expect_ok(peers[i], 1);
     }
     for (uint32_t i = 0; i < 3; i++) {
         stepped_pull(peers[i], 2, 0, SPARSE);
@@ -138,12 +125,14 @@ CASE(server_bypass__serves_all_transports)
     struct sl_message answer = {.kind = SL_MESSAGE_STATS};
     assert_int_equal(sl_server_stats(server, &answer.stats), 0);
     assert_int_equal(answer.stats.requests, 6);
-    assert_int_equal(answer.stats.bytes_in, stats_of(server->transports.first).bytes_received +
-                                                stats_of(server->transports.shm).bytes_received +
-                                                stats_of(server->transports.bypass).bytes_received);
-    assert_int_equal(answer.stats.bytes_out, stats_of(server->transports.first).bytes_sent +
-                                                 stats_of(server->transports.shm).bytes_sent +
-                                                 stats_of(server->transports.bypass).bytes_sent);
+    assert_int_equal(answer.stats.bytes_in,
+                     stepped_stats(server->transports.first).bytes_received +
+                         stepped_stats(server->transports.shm).bytes_received +
+                         stepped_stats(server->transports.bypass).bytes_received);
+    assert_int_equal(answer.stats.bytes_out,
+                     stepped_stats(server->transports.first).bytes_sent +
+                         stepped_stats(server->transports.shm).bytes_sent +
+                         stepped_stats(server->transports.bypass).bytes_sent);
     sl_message_fini(&answer);
 }
 
@@ -221,15 +210,15 @@ CASE(server_bypass__copies_nothing_that_is_long)
     uint64_t id = 1;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         send_dense(world, id, SL_REQUEST_DENSE_PUSH, counts[i]);
-        expect_ok(&world->bypass, id++);
+        stepped_expect_ok(&world->bypass, id++);
         send_dense(world, id, SL_REQUEST_DENSE_PULL, counts[i]);
-        expect_ok(&world->bypass, id);
+        stepped_expect_ok(&world->bypass, id);
         assert_int_equal(stepped_reply(&world->bypass, id++)->bytes, counts[i] * sizeof(float));
     }
     stepped_push(&world->bypass, id, SPARSE, STEPPED_KEYS);
-    expect_ok(&world->bypass, id++);
+    stepped_expect_ok(&world->bypass, id++);
     stepped_pull(&world->bypass, id, 0, SPARSE);
-    expect_ok(&world->bypass, id++);
+    stepped_expect_ok(&world->bypass, id++);
     stepped_turns(&world->stepped, 20);
     assert_int_equal(world->bypass.reply_count, id - 1);
     assert_int_equal(world->stepped.network.in_place_count, 0);
@@ -242,9 +231,9 @@ SL_CASE(server_bypass__works_with_memory_that_is_not_registered)
 {
     struct world *world = create(12, true);
     send_dense(world, 1, SL_REQUEST_DENSE_PUSH, ELEMENTS);
-    expect_ok(&world->bypass, 1);
+    stepped_expect_ok(&world->bypass, 1);
     send_to_reply_buffer(world, 2, SL_REQUEST_DENSE_PULL, ELEMENTS);
-    expect_ok(&world->bypass, 2);
+    stepped_expect_ok(&world->bypass, 2);
     expect_landed(world, ELEMENTS, 1);
     assert_true(copied_bytes(world) >= 2 * ELEMENTS * sizeof(float));
     destroy(world);
@@ -256,20 +245,20 @@ CASE(server_reply__of_any_size_is_one_frame_to_its_reply_buffer)
 {
     const uint32_t counts[] = {5000, 30000, 100000, 250000, ELEMENTS};
     send_dense(world, 1, SL_REQUEST_DENSE_PUSH, ELEMENTS);
-    expect_ok(&world->bypass, 1);
+    stepped_expect_ok(&world->bypass, 1);
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
-        const uint64_t frames = stats_of(world->stepped.server->transports.bypass).frames_sent;
+        const uint64_t frames = stepped_stats(world->stepped.server->transports.bypass).frames_sent;
         send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PULL, counts[i]);
-        expect_ok(&world->bypass, id);
-        assert_int_equal(stats_of(world->stepped.server->transports.bypass).frames_sent,
+        stepped_expect_ok(&world->bypass, id);
+        assert_int_equal(stepped_stats(world->stepped.server->transports.bypass).frames_sent,
                          frames + 1);
         assert_int_equal(stepped_reply(&world->bypass, id)->bytes, counts[i] * sizeof(float));
         assert_int_equal(world->stepped.network.landed_count, i + 1);
         expect_landed(world, counts[i], 1);
     }
     send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
-    expect_ok(&world->bypass, id);
+    stepped_expect_ok(&world->bypass, id);
     expect_landed(world, ELEMENTS, 2);
     stepped_turns(&world->stepped, 50);
     assert_int_equal(world->bypass.reply_count, id);
@@ -283,8 +272,8 @@ CASE(server_pulls__of_one_run_are_answered_each)
     struct stepped *stepped = &world->stepped;
     const uint64_t count = 400;
     stepped_push(&world->bypass, 1, SPARSE, 10);
-    expect_ok(&world->bypass, 1);
-    const uint64_t frames = stats_of(stepped->server->transports.bypass).frames_sent;
+    stepped_expect_ok(&world->bypass, 1);
+    const uint64_t frames = stepped_stats(stepped->server->transports.bypass).frames_sent;
     for (uint64_t id = 2; id <= count; id++) {
         shard_request_begin(&stepped->request, 0);
         shard_request_pull(&stepped->request, SPARSE, stepped->keys, 10);
@@ -292,12 +281,12 @@ CASE(server_pulls__of_one_run_are_answered_each)
                                    sizeof world->reply_buffer);
         stepped_send(&world->bypass, id, STEPPED_BUDGET);
         if (id % 8 == 0) {
-            expect_ok(&world->bypass, id);
+            stepped_expect_ok(&world->bypass, id);
         }
     }
-    expect_ok(&world->bypass, count);
+    stepped_expect_ok(&world->bypass, count);
     assert_int_equal(world->bypass.reply_count, count);
-    assert_true(stats_of(stepped->server->transports.bypass).frames_sent - frames < count - 1);
+    assert_true(stepped_stats(stepped->server->transports.bypass).frames_sent - frames < count - 1);
     assert_int_equal(stepped->network.landed_count, 0);
 }
 
@@ -326,7 +315,7 @@ CASE(server_reply__is_whole_after_its_reply_buffer_was_lost)
         stepped_break(&world->bypass);
         assert_int_equal(stepped_again(&world->bypass)->kind, SL_MESSAGE_WELCOME);
         send_to_reply_buffer(world, id, SL_REQUEST_DENSE_PUSH_PULL, ELEMENTS);
-        expect_ok(&world->bypass, id);
+        stepped_expect_ok(&world->bypass, id);
         expect_landed(world, ELEMENTS, (float)id);
         assert_int_equal(world->stepped.network.message_count, 0);
     }

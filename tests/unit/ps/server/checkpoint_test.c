@@ -12,7 +12,6 @@
 #include "tests/support/memory_disk.h"
 #include "tests/support/unit.h"
 
-#define NOBODY   UINT32_MAX
 #define RESULTS  8
 #define PATIENCE (20 * SL_CLOCK_NS_PER_S)
 

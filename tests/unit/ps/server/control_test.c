@@ -7,9 +7,6 @@
 #include "fixture.h"
 #include "tests/support/unit.h"
 
-#define NOBODY  UINT32_MAX
-#define LONG_US (60U * 1000 * 1000)
-
 static struct shard_request request;
 
 static int setup_with(void **state, bool with_coordinator, bool number_late)

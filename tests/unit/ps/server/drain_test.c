@@ -6,8 +6,6 @@
 #include "tests/support/unit.h"
 
 #define DIM          4
-#define NOBODY       UINT32_MAX
-#define LONG_US      (60U * 1000 * 1000)
 #define LONG_KEYS    100000 /* a push of them takes many slices, and 2.4 MB */
 #define FRAME_FLOATS (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float))
 

@@ -13,8 +13,6 @@
 #include "tests/support/shard_image.h"
 #include "tests/support/unit.h"
 
-#define NOBODY UINT32_MAX
-
 static struct sl_reason reason;
 
 struct saved {

@@ -7,8 +7,6 @@
 #include "stepped.h"
 #include "tests/support/unit.h"
 
-#define NOBODY UINT32_MAX
-
 static int setup_few(void **state)
 {
     return stepped_two_setup_with(state, 4);

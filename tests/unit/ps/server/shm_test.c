@@ -106,24 +106,11 @@ static void make_push(struct world *world, uint8_t op, uint32_t key_count)
                        STEPPED_DIM);
 }
 
-static void expect_ok(struct stepped_peer *peer, uint64_t id)
-{
-    const struct stepped_reply *reply = stepped_reply(peer, id);
-    assert_string_equal(reply->status == 0 ? "" : reply->text, "");
-}
-
 static void expect_values(const struct world *world, const float *values, float times)
 {
     for (uint32_t i = 0; i < ELEMENTS; i++) {
         assert_true(values[i] == times * world->values[i]);
     }
-}
-
-static struct sl_transport_stats stats_of(const struct sl_transport *transport)
-{
-    struct sl_transport_stats stats;
-    sl_transport_get_stats(transport, &stats);
-    return stats;
 }
 
 #define CASE(name) SL_CASE_OF(name, struct world *world, setup, teardown)
@@ -141,7 +128,7 @@ CASE(server_drain__ends_connections_of_both)
     stepped_send(&world->path, 1, STEPPED_BUDGET);
     stepped_turns(&world->stepped, 20);
     sl_server_drain(world->stepped.server, 60 * SL_CLOCK_NS_PER_S, on_drained, &drained);
-    expect_ok(&world->path, 1);
+    stepped_expect_ok(&world->path, 1);
     stepped_expect_end(&world->path);
     stepped_expect_end(&world->far);
     stepped_turns(&world->stepped, 50);
@@ -174,7 +161,7 @@ CASE(server_push__is_read_in_its_place)
     assert_int_equal(world->stepped.network.message_count, 0);
     make_dense(world, SL_REQUEST_DENSE_PULL, count);
     stepped_send(&world->far, 1, STEPPED_BUDGET);
-    expect_ok(&world->far, 1);
+    stepped_expect_ok(&world->far, 1);
     const float *values = (const float *)(const void *)world->far.sink;
     for (uint32_t i = 0; i < count; i++) {
         assert_true(values[i] == 16 * world->values[i]);
@@ -186,7 +173,7 @@ CASE(server_push__of_several_turns_is_copied)
 {
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     stepped_send(&world->path, 1, STEPPED_BUDGET);
-    expect_ok(&world->path, 1);
+    stepped_expect_ok(&world->path, 1);
     assert_int_equal(world->stepped.network.in_place_count, 0);
     make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
     stepped_send(&world->path, 2, STEPPED_BUDGET);
@@ -195,7 +182,7 @@ CASE(server_push__of_several_turns_is_copied)
     }
     world->stepped.network.peers_are_mad = true; /* it is too late */
     assert_int_equal(world->stepped.network.message_count, 0);
-    expect_ok(&world->path, 2);
+    stepped_expect_ok(&world->path, 2);
     assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == 1);
 }
 
@@ -215,12 +202,12 @@ CASE(server_push__with_padding_of_any_kind_may_wait)
         } else {
             send_snapshot(world, &world->path, id + 1, (count + 1) * sizeof(float));
         }
-        expect_ok(&world->path, id);
-        expect_ok(&world->path, id + 1);
+        stepped_expect_ok(&world->path, id);
+        stepped_expect_ok(&world->path, id + 1);
     }
     make_dense(world, SL_REQUEST_DENSE_PULL, count);
     stepped_send(&world->far, 1, STEPPED_BUDGET);
-    expect_ok(&world->far, 1);
+    stepped_expect_ok(&world->far, 1);
     const float *values = (const float *)(const void *)world->far.sink;
     assert_true(values[count - 1] == 2 * world->values[count - 1]);
 }
@@ -240,7 +227,7 @@ CASE(server_request__may_be_snapshot_anywhere)
         uint32_t rest_bytes =
             id % 4 == 1 ? values_bytes : 1 + (uint32_t)(sl_hash_random(&seed) % (bytes - 1));
         send_snapshot(world, &world->path, id, rest_bytes);
-        expect_ok(&world->path, id);
+        stepped_expect_ok(&world->path, id);
         assert_true(stepped_values(&world->stepped, SPARSE, key_count) == (float)id);
     }
 }
@@ -281,7 +268,7 @@ SL_CASE(server_push__of_a_mad_peer_spoils_only_values)
             }
         }
         for (uint64_t id = 1; id <= 30; id++) {
-            expect_ok(id % 2 == 0 ? &world->path : &world->other, id);
+            stepped_expect_ok(id % 2 == 0 ? &world->path : &world->other, id);
         }
         assert_true(rows_of_sparse(world) <= STEPPED_KEYS);
         stepped_turns(&world->stepped, 50);
@@ -301,7 +288,7 @@ CASE(server_push__outlives_the_connection_of_its_values)
         stepped_break(&world->path);
         assert_int_equal(stepped_again(&world->path)->kind, SL_MESSAGE_WELCOME);
         stepped_send(&world->path, id, STEPPED_BUDGET);
-        expect_ok(&world->path, id);
+        stepped_expect_ok(&world->path, id);
         assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == (float)id);
         assert_int_equal(world->stepped.network.message_count, 0);
     }
@@ -325,18 +312,18 @@ CASE(server_reply__is_copied_by_nobody)
     const uint32_t counts[] = {1000, 5000, 30000, 100000, ELEMENTS};
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     stepped_send(&world->path, 1, STEPPED_BUDGET);
-    expect_ok(&world->path, 1);
+    stepped_expect_ok(&world->path, 1);
     stepped_turns(&world->stepped, 20);
-    const uint64_t copied = stats_of(world->stepped.server->transports.shm).copied_bytes;
+    const uint64_t copied = stepped_stats(world->stepped.server->transports.shm).copied_bytes;
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
         make_dense(world, SL_REQUEST_DENSE_PULL, counts[i]);
         stepped_send(&world->path, id, STEPPED_BUDGET);
-        expect_ok(&world->path, id);
+        stepped_expect_ok(&world->path, id);
     }
     expect_values(world, (const float *)(const void *)world->path.sink, 1);
     stepped_turns(&world->stepped, 20);
-    assert_int_equal(stats_of(world->stepped.server->transports.shm).copied_bytes, copied);
+    assert_int_equal(stepped_stats(world->stepped.server->transports.shm).copied_bytes, copied);
 }
 
 static void pull_to_reply_buffer(struct world *world, uint64_t id, uint8_t op, uint32_t count,
@@ -352,21 +339,21 @@ CASE(server_reply__is_made_where_it_shall_lie)
     const uint32_t counts[] = {6000, 30000, 100000, ELEMENTS};
     make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
     stepped_send(&world->path, 1, STEPPED_BUDGET);
-    expect_ok(&world->path, 1);
+    stepped_expect_ok(&world->path, 1);
     stepped_turns(&world->stepped, 20);
-    const uint64_t copied = stats_of(world->stepped.server->transports.shm).copied_bytes;
+    const uint64_t copied = stepped_stats(world->stepped.server->transports.shm).copied_bytes;
     uint64_t id = 2;
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++, id++) {
         const uint32_t bytes = counts[i] * (uint32_t)sizeof(float);
         memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
         pull_to_reply_buffer(world, id, SL_REQUEST_DENSE_PULL, counts[i], bytes);
-        expect_ok(&world->path, id);
+        stepped_expect_ok(&world->path, id);
         assert_int_equal(stepped_reply(&world->path, id)->bytes, bytes);
         assert_memory_equal(world->reply_buffer, world->values, bytes);
         assert_memory_equal(world->path.sink, world->values, bytes);
     }
     stepped_turns(&world->stepped, 20);
-    assert_int_equal(stats_of(world->stepped.server->transports.shm).copied_bytes, copied);
+    assert_int_equal(stepped_stats(world->stepped.server->transports.shm).copied_bytes, copied);
     assert_int_equal(world->stepped.server->memory.buffers.used_bytes, 0);
     assert_int_equal(world->stepped.server->memory.shm_buffers.used_bytes, 0);
 }
@@ -376,7 +363,7 @@ CASE(server_reply__lies_elsewhere_when_the_reply_buffer_is_of_another_size)
     memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
     for (uint64_t id = 1; id <= 2; id++) {
         pull_to_reply_buffer(world, id, SL_REQUEST_DENSE_PULL, 20000, id == 1 ? 80008 : 79992);
-        expect_ok(&world->path, id);
+        stepped_expect_ok(&world->path, id);
         assert_int_equal(stepped_reply(&world->path, id)->bytes, 20000 * sizeof(float));
         assert_true(world->reply_buffer[0] != world->reply_buffer[0]); /* not a number still */
     }
@@ -396,7 +383,7 @@ CASE(server_reply__is_whole_after_its_reply_buffer_was_taken_off)
         assert_int_equal(stepped_again(&world->path)->kind, SL_MESSAGE_WELCOME);
         memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
         stepped_send(&world->path, id, STEPPED_BUDGET);
-        expect_ok(&world->path, id);
+        stepped_expect_ok(&world->path, id);
         const float *rows = (const float *)(const void *)world->path.sink;
         for (uint32_t i = 0; i < floats; i++) {
             assert_true(rows[i] == (float)id);
@@ -415,7 +402,7 @@ CASE(server_reply__is_whole_after_its_reply_buffer_was_lost)
         memset(world->reply_buffer, 0xff, sizeof world->reply_buffer);
         assert_int_equal(stepped_again(&world->path)->kind, SL_MESSAGE_WELCOME);
         stepped_send(&world->path, id, STEPPED_BUDGET);
-        expect_ok(&world->path, id);
+        stepped_expect_ok(&world->path, id);
         expect_values(world, (const float *)(const void *)world->path.sink, (float)id);
         assert_int_equal(world->stepped.network.message_count, 0);
     }

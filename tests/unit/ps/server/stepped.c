@@ -349,6 +349,19 @@ const struct stepped_reply *stepped_reply(struct stepped_peer *peer, uint64_t id
     return NULL;
 }
 
+void stepped_expect_ok(struct stepped_peer *peer, uint64_t id)
+{
+    const struct stepped_reply *reply = stepped_reply(peer, id);
+    assert_string_equal(reply->status == 0 ? "" : reply->text, "");
+}
+
+struct sl_transport_stats stepped_stats(const struct sl_transport *transport)
+{
+    struct sl_transport_stats stats;
+    sl_transport_get_stats(transport, &stats);
+    return stats;
+}
+
 void stepped_expect_end(struct stepped_peer *peer)
 {
     until(peer, has_ended);

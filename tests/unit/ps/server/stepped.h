@@ -12,7 +12,8 @@
 #include "tests/support/unit.h"
 
 #define STEPPED_DIM     4
-#define STEPPED_KEYS    20000 /* a push of them takes many turns */
+#define NOBODY          UINT32_MAX /* a client without a clock */
+#define STEPPED_KEYS    20000      /* a push of them takes many turns */
 #define STEPPED_BUDGET  (600U * 1000 * 1000)
 #define STEPPED_REPLIES 64
 #define STEPPED_LEASE   (10 * SL_CLOCK_NS_PER_S)
@@ -86,7 +87,7 @@ void stepped_pass(struct stepped *world, uint64_t ns);
 /* Connects, and waits until it is connected. */
 void stepped_connect(struct stepped_peer *peer);
 
-/* A client of the shard, welcomed; worker UINT32_MAX: without a clock. Zeroed before. */
+/* A client of the shard, welcomed; worker NOBODY: without a clock. Zeroed before. */
 void stepped_join(struct stepped_peer *peer, struct stepped *world, uint32_t worker,
                   uint64_t client_id);
 
@@ -123,6 +124,11 @@ void stepped_tick_done(struct stepped_peer *peer, uint64_t id, uint32_t clock);
 
 /* Waits for the reply to the request. */
 const struct stepped_reply *stepped_reply(struct stepped_peer *peer, uint64_t id);
+
+/* Waits for the reply, and expects success. */
+void stepped_expect_ok(struct stepped_peer *peer, uint64_t id);
+
+struct sl_transport_stats stepped_stats(const struct sl_transport *transport);
 
 /* Waits until the connection has ended. */
 void stepped_expect_end(struct stepped_peer *peer);
