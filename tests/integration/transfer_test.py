@@ -85,6 +85,13 @@ class Moves(TransferTest):
 class SharedMemory(TransferTest):
     FLAGS = ["--protocol=shm", "--memory=shared", *SIZES]
 
+    def mapped(self, process):
+        """The inodes of the shared memory, as large as the buffers, that the process has mapped."""
+        with open(f"/proc/{process.pid}/maps", encoding="utf-8") as file:
+            rows = [line.split() for line in file if "/memfd:" in line]
+        ranges = [([int(at, 16) for at in row[0].split("-")], row[4]) for row in rows]
+        return {inode for (start, end), inode in ranges if end - start >= 33554432}
+
     def test_what_is_read_is_what_was_written(self):
         target = self.start("starling-bench", "transfer", "--mode=target", *self.FLAGS)
         name = target.wait_line("serves").split(" ")[0]
@@ -93,7 +100,10 @@ class SharedMemory(TransferTest):
             output = self.run_to_end(*moves, *self.FLAGS, "--verify", "--duration=0.3", f"--threads={threads}")
             self.assertRegex(output, r"Verified: [1-9]\d* bytes, 0 wrong")
         initiator = self.start(*moves, *self.FLAGS, "--threads=1", "--duration=2", "--timeout=1s")
-        time.sleep(0.5)
+        end = time.monotonic() + harness.DEADLINE_S
+        while not self.mapped(initiator) & self.mapped(target):
+            self.assertLess(time.monotonic(), end, initiator.output)
+            time.sleep(0.01)
         target.signal(signal.SIGSTOP)  # from then on it takes no part
         self.assertEqual(initiator.wait(), 0, initiator.output)
         target.signal(signal.SIGCONT)
