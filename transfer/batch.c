@@ -157,6 +157,7 @@ static int check_item(const struct sl_transfer_batch *batch, struct sl_transfer_
         *text = "the local memory is not registered";
         return SL_ERR_INVALID;
     }
+    item->local_key = local->memory.key;
     return sl_transfer_route_resolve(item->route, local, item, text);
 }
 

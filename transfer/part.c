@@ -30,11 +30,11 @@ void sl_transfer_part_add(struct sl_transfer_part *part, uint32_t item)
     part->last = item;
 }
 
-/* Whether b continues a in both memories. */
+/* Whether b continues a in both memories. A device reaches local memory by its registration. */
 static bool joins(const struct sl_transfer_item *a, const struct sl_transfer_item *b)
 {
-    return a->op == b->op && a->key == b->key && a->local + a->bytes == b->local &&
-           a->offset + a->bytes == b->offset;
+    return a->op == b->op && a->key == b->key && a->local_key == b->local_key &&
+           a->local + a->bytes == b->local && a->offset + a->bytes == b->offset;
 }
 
 /* Moves the cursor to an item that has not failed. */

@@ -29,8 +29,9 @@ struct sl_transfer_causes {
 struct sl_transfer_item {
     struct sl_transfer_route *route;
     uint8_t *local;
-    uint64_t remote; /* address at the target */
-    uint64_t key;    /* of the target's memory, and where in it */
+    uint64_t remote;    /* address at the target */
+    uint64_t local_key; /* of the local registration */
+    uint64_t key;       /* of the target's memory, and where in it */
     uint64_t offset;
     uint64_t bytes, left; /* left: not read or applied yet */
     uint32_t next;        /* of the same part; or SL_TRANSFER_PART_END */

@@ -200,6 +200,10 @@ int sl_transfer_rails_create(struct sl_transfer_route *route, const struct sl_en
     route->rails = calloc(rail_count, sizeof *route->rails);
     route->lanes = calloc((size_t)rail_count * lanes, sizeof *route->lanes);
     if (route->rails == NULL || route->lanes == NULL) {
+        free(route->rails);
+        free(route->lanes);
+        route->rails = NULL;
+        route->lanes = NULL;
         return SL_ERR_NO_MEMORY;
     }
     route->endpoints = endpoints;

@@ -332,6 +332,7 @@ static void lost(void *ctx, struct sl_transfer_lane *lane, const char *reason)
     if (sl_transfer_lane_owes_writes(lane)) {
         route->fence(route, lane->number, lane->epoch);
     }
+    sl_transfer_io_wake(route->io, &route->work); /* another rail may be needed now */
 }
 
 /* What a lost connection has not answered is sent again; WRITEs only behind a fence. What a

@@ -349,7 +349,9 @@ static void welcomed(void *ctx, struct sl_session *session,
         fail(segment, SL_ERR_CLOSED, "its process was restarted: open the segment again");
         return;
     }
-    segment->incarnation = welcome->incarnation;
+    if (segment->incarnation == 0) { /* from then on other reactors read it */
+        segment->incarnation = welcome->incarnation;
+    }
     if (segment->remote != NULL) {
         segment->remote->count = 0; /* changes may have been missed */
     }
@@ -364,7 +366,6 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
     if (segment->err != 0 || segment->remote == NULL) {
         return; /* the requested list has it too */
     }
-    const uint32_t count = segment->remote->count;
     if (message->kind == SL_MESSAGE_BUFFER_ADDED) {
         err = add_buffers(segment, &message->buffers);
     } else if (message->kind == SL_MESSAGE_BUFFER_GONE) {
@@ -374,7 +375,7 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
     }
     if (err != 0) {
         fail(segment, err, "it has too many buffers");
-    } else if (segment->remote->count != count && !segment->is_listing) {
+    } else if (!segment->is_listing) {
         sl_transfer_io_wake(segment->home, &segment->publishing);
     }
 }

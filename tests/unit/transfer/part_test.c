@@ -75,6 +75,15 @@ CASE(part_next__joins_requests_that_touch_in_both_memories)
     assert_null(sl_transfer_part_next(&part, SLICE, &free_slices));
 }
 
+CASE(part_next__joins_no_requests_of_two_local_registrations)
+{
+    add(0, SL_TRANSFER_WRITE, 0, 100, 300);
+    add(1, SL_TRANSFER_WRITE, 300, 400, 300);
+    items[1].local_key = 1;
+    expect(&slices[0], 0, 100, 300);
+    expect(&slices[1], 300, 400, 300);
+}
+
 CASE(part_done__records_the_bytes_of_every_request_of_a_slice)
 {
     add(0, SL_TRANSFER_WRITE, 0, 0, 700);
