@@ -5,8 +5,9 @@
 
 #include "tests/sim/random.h"
 
-#define MS       SL_CLOCK_NS_PER_MS
-#define CUTS_MAX 2
+#define MS           SL_CLOCK_NS_PER_MS
+#define CUTS_MAX     2
+#define SLICES_PER_S 20 /* of each reactor, at least, if its bytes are limited */
 
 static void draw_size(struct sl_sim_transfer_plan *plan, uint64_t *random)
 {
@@ -76,7 +77,12 @@ static void draw_more(struct sl_sim_transfer_plan *plan, uint32_t faults)
         cut_second_rail(plan);
     }
     plan->handles = sl_sim_chance(&random, 300) ? 2 : 1;
-    plan->bytes_per_s_max = sl_sim_chance(&random, 150) ? limits[sl_sim_below(&random, 3)] : 0;
+    if (sl_sim_chance(&random, 150)) { /* an answer that waits for the limit is no stall */
+        const uint64_t least = (uint64_t)SLICES_PER_S * plan->slice_bytes * plan->reactor_count;
+        const uint64_t drawn = limits[sl_sim_below(&random, 3)];
+        plan->bytes_per_s_max = drawn > least ? drawn : least;
+        plan->stall_ms = 2000;
+    }
     plan->naps = sl_sim_chance(&random, 80);
     plan->has_store = sl_sim_chance(&random, 250);
     plan->store_delay_us = delays[sl_sim_below(&random, 3)];
