@@ -1,6 +1,6 @@
 /* A lane is one data connection to a peer: a session that reconnects by itself, and the slices that
- * it has in flight. It sends slices as frames (net/rma), and on a device with one-sided operations
- * posts those whose remote memory has a token. Owner reactor. Opening allocates. */
+ * it has in flight. It sends slices as frames (net/rma), or posts them as one-sided operations of
+ * the transport. Owner reactor. Opening allocates. */
 #ifndef SL_TRANSFER_LANE_H
 #define SL_TRANSFER_LANE_H
 
@@ -10,17 +10,17 @@
 #include "transfer/part.h"
 
 #define SL_TRANSFER_LANE_NAME_BYTES  (SL_TRANSFER_NAME_BYTES + SL_LIMIT_ENDPOINT_BYTES + 32)
-/* Slices that are sent together. */
+/* The most slices of one send. */
 #define SL_TRANSFER_LANE_GROUP_COUNT 128
 
 struct sl_transfer_lane;
 
 struct sl_transfer_lane_events {
-    /* The lane can send: it was welcomed, or has room again. */
+    /* The lane can send: the handshake is complete, or there is room again. */
     void (*ready)(void *ctx, struct sl_transfer_lane *lane);
     /* The connection was lost. Its unanswered WRITEs (sl_transfer_lane_owes_writes) may still be
-     * applied: then the peer must close the lane's connections of lane->epoch before anything else
-     * is sent. `done` of the slices follows. */
+     * applied: then the peer must close this lane's connections up to lane->epoch before anything
+     * else is sent. `done` of the slices follows. */
     void (*lost)(void *ctx, struct sl_transfer_lane *lane, const char *reason);
     /* The slice is over: nothing touches its local memory any more. err, text: as of
      * sl_rma_initiator_events. With lane->is_open false the connection was lost. */
@@ -38,17 +38,17 @@ struct sl_transfer_lane {
     uint32_t number;            /* from 1, unique among the lanes to the peer */
     uint32_t rail;              /* of the route */
     struct sl_session *session; /* NULL: refused, or not opened */
-    bool is_open;               /* welcomed */
-    uint64_t epoch;             /* of the connection; ascends with each */
+    bool is_open;               /* the handshake is complete */
+    uint64_t epoch;             /* increases with each connection */
     uint64_t in_flight_bytes;
     uint32_t in_flight_count;
     struct sl_rma_initiator rma; /* slices that were sent as frames */
     /* Slices that were posted: */
     struct sl_list posted;          /* to be completed by the transport, in this order */
-    struct sl_list written;         /* completed WRITEs, which are over with the next FLUSH */
+    struct sl_list written;         /* WRITEs that are completed here and wait for a FLUSH */
     uint32_t operation_count;       /* posted and not completed, with FLUSHes */
-    uint64_t completed_ns;          /* as rma.answered_ns */
-    struct sl_transfer_slice flush; /* stands for FLUSHes */
+    uint64_t completed_ns;          /* when the last one was completed, or the first was posted */
+    struct sl_transfer_slice flush; /* the cookie of all FLUSHes */
 
     struct sl_transfer_slice *slices;       /* [SL_LIMIT_TRANSFER_SLICES]; NULL: closed */
     struct sl_list free;                    /* of them */
@@ -64,7 +64,7 @@ struct sl_transfer_lane_options {
     const char *peer_name; /* the segment's name */
     const struct sl_endpoint *endpoint;
     uint64_t incarnation; /* of the peer */
-    uint64_t client_id;   /* of the hellos */
+    uint64_t client_id;   /* sent in the handshake */
     uint32_t number;      /* from 1, unique among the lanes to the peer */
     uint32_t rail;
 };
@@ -76,8 +76,8 @@ int sl_transfer_lane_open(struct sl_transfer_lane *lane,
 /* No slice may be in flight, nor wait to be sent again. No effect if it is not open. */
 void sl_transfer_lane_close(struct sl_transfer_lane *lane);
 
-/* Whether the lane would take a slice of `bytes` behind others of `more_bytes` in all. Its own
- * slices need not be free: it also sends those again that another lane has lost. */
+/* Whether the lane would take a slice of `bytes` behind others of `more_bytes` in all. Its
+ * list of free slices does not count: it also sends slices that another lane has lost. */
 bool sl_transfer_lane_has_room(const struct sl_transfer_lane *lane, uint32_t bytes,
                                uint32_t more_count, uint64_t more_bytes);
 
@@ -94,7 +94,7 @@ uint32_t sl_transfer_lane_post(struct sl_transfer_lane *lane, struct sl_rma_slic
 void sl_transfer_lane_completed(void *ctx, struct sl_conn *conn, void *cookie, int err);
 
 /* Ends the connection at once; its slices in flight are reported by `done` in a later turn, and it
- * reconnects. Not in an upcall. */
+ * reconnects. Must not be called in an upcall. */
 void sl_transfer_lane_break(struct sl_transfer_lane *lane, const char *why);
 
 /* Whether a WRITE is unanswered. */

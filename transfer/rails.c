@@ -8,12 +8,13 @@
 #include "core/log.h"
 #include "transfer/engine.h"
 
-/* How long slices wait for a scheme that connects for the first time, before they take the next. */
+/* How long slices wait for a transport that connects for the first time, before they use the next.
+ */
 #define START_NS (SL_CLOCK_NS_PER_S)
-/* A rail that was lost is the last choice for so long: slices must not follow one that comes and
- * goes until they have no attempt left. */
+/* A rail that was lost is used only as a last resort for so long. Otherwise a rail that comes and
+ * goes could use up the attempts of a slice. */
 #define REST_NS  (SL_CLOCK_NS_PER_S)
-/* After a refusal. */
+/* How long a rail stays closed after a refusal, or after a lane could not be opened. */
 #define PAUSE_NS (60 * SL_CLOCK_NS_PER_S)
 
 static bool is_up(const struct sl_transfer_route_rail *rail)
@@ -45,11 +46,11 @@ uint32_t sl_transfer_rails_in_flight(const struct sl_transfer_route_rail *rail)
     return count;
 }
 
-/* It connects for the first time, and no attempt has failed. */
+/* The first connect is in progress, and no attempt has failed. */
 static bool is_starting(const struct sl_transfer_route *route,
                         const struct sl_transfer_route_rail *rail)
 {
-    bool has_failed = rail->opened_ns == 0 || rail->is_down;
+    bool has_failed = rail->opened_ns == 0 || rail->is_down; /* or not begun */
     for (uint32_t i = 0; i < rail->lane_count; i++) {
         has_failed = has_failed || sl_transfer_lane_has_failed(&rail->lanes[i]);
     }
@@ -77,8 +78,8 @@ static const char *last_error(const struct sl_transfer_route_rail *rail)
     return error;
 }
 
-void sl_transfer_rails_look(struct sl_transfer_route *route, struct sl_transfer_route_rail *rail,
-                            const char *reason)
+void sl_transfer_rails_update(struct sl_transfer_route *route, struct sl_transfer_route_rail *rail,
+                              const char *reason)
 {
     char name[SL_TRANSFER_LANE_NAME_BYTES];
     const bool is_down = !is_up(rail);
@@ -103,8 +104,8 @@ void sl_transfer_rails_look(struct sl_transfer_route *route, struct sl_transfer_
     }
 }
 
-/* Lanes of all rails and reactors of the engine have different numbers, and are spread over the
- * reactors of the peer. */
+/* Lane numbers are unique over all rails and reactors of the engine. Over TCP and DPDK, lanes are
+ * spread over the reactors of the peer. */
 static int open_lane(struct sl_transfer_route *route, uint32_t rail_index, uint32_t index)
 {
     const struct sl_transfer_settings *settings = &route->io->engine->settings;
@@ -129,7 +130,7 @@ static int open_lane(struct sl_transfer_route *route, uint32_t rail_index, uint3
     return sl_transfer_lane_open(&rail->lanes[index], &options);
 }
 
-/* No effect on lanes that are open, or were refused a short time ago. */
+/* Opens the lanes that are closed, unless the rail is paused. */
 static void open_rail(struct sl_transfer_route *route, uint32_t index)
 {
     struct sl_transfer_route_rail *rail = &route->rails[index];
@@ -228,7 +229,7 @@ bool sl_transfer_rails_refused(struct sl_transfer_route *route, const struct sl_
     const uint64_t now_ns = sl_reactor_now_ns(route->io->reactor);
     bool is_left = false;
     route->rails[lane->rail].pause_end_ns = now_ns + PAUSE_NS;
-    sl_transfer_rails_look(route, &route->rails[lane->rail], reason);
+    sl_transfer_rails_update(route, &route->rails[lane->rail], reason);
     for (uint32_t i = 0; i < route->lane_count; i++) {
         is_left = is_left || route->lanes[i].session != NULL;
     }

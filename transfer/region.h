@@ -1,7 +1,8 @@
-/* Regions: registered memory of one reactor, at its devices with one-sided operations. At the first
- * reactor, where peers reach these devices, a region has the access of peers, and a token that
- * names it to them. A device that accesses memory by itself needs it as local memory too, on every
- * reactor. Where a device does not take the memory, it moves as frames. Owner reactor. */
+/* A region is a range of memory, registered with the devices of one reactor that have one-sided
+ * operations. Peers connect to such devices of the first reactor only: there, a region grants peers
+ * their access and has a token for each device. Every reactor also registers the range for local
+ * access, if the device needs that (RDMA). If a device refuses the range, another transport carries
+ * it. Owner reactor. */
 #ifndef SL_TRANSFER_REGION_H
 #define SL_TRANSFER_REGION_H
 
@@ -9,14 +10,14 @@
 
 struct sl_transfer_io;
 
-/* Of all transports; their context is the device. */
+/* Events of all transports with one-sided operations; ctx is the device. */
 extern const struct sl_transport_rma_events sl_transfer_region_events;
 
-/* Starts to add a region, which is in the table, to the devices. While region->pending_count is not
- * 0, the outcome is open. When it falls to 0, io->change_work is woken. */
+/* Starts to add a region to the devices; it is already in the table. region->pending_count is the
+ * number of devices that have not answered. When it falls to 0, io->change_work is scheduled. */
 void sl_transfer_region_add(struct sl_transfer_io *io, struct sl_transfer_region *region);
 
-/* No new access. While region->pending_count is not 0, devices or peers may still access the
+/* Stops new access. While region->pending_count is not 0, devices or peers may still access the
  * memory. */
 void sl_transfer_region_remove(struct sl_transfer_io *io, struct sl_transfer_region *region);
 

@@ -311,7 +311,7 @@ static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
         }
     }
     for (uint32_t i = 0; i < route->rail_count; i++) {
-        sl_transfer_rails_look(route, &route->rails[i], NULL);
+        sl_transfer_rails_update(route, &route->rails[i], NULL);
     }
     sl_reactor_arm(route->io->reactor, timer, stall_ns / 4 + 1);
 }
@@ -321,14 +321,14 @@ static void look_for_stalls(struct sl_timer *timer, uint64_t now_ns)
 static void ready(void *ctx, struct sl_transfer_lane *lane)
 {
     struct sl_transfer_route *route = ctx;
-    sl_transfer_rails_look(route, &route->rails[lane->rail], NULL);
+    sl_transfer_rails_update(route, &route->rails[lane->rail], NULL);
     sl_transfer_io_wake(route->io, &route->work);
 }
 
 static void lost(void *ctx, struct sl_transfer_lane *lane, const char *reason)
 {
     struct sl_transfer_route *route = ctx;
-    sl_transfer_rails_look(route, &route->rails[lane->rail], reason);
+    sl_transfer_rails_update(route, &route->rails[lane->rail], reason);
     if (sl_transfer_lane_owes_writes(lane)) {
         route->fence(route, lane->number, lane->epoch);
     }
