@@ -108,7 +108,8 @@ void sl_transport_rma_region_remove(struct sl_transport *transport, uint64_t key
 int sl_transport_rma_admit(struct sl_conn *conn);
 
 /* Posts operations; returns how many were taken, in order: fewer if the queue is full (then a
- * `completed` follows) or the connection is closing. */
+ * `completed` follows) or the connection is closing. A queue has room for SL_LIMIT_TRANSFER_SLICES
+ * operations. */
 uint32_t sl_transport_rma_post(struct sl_conn *conn, const struct sl_transport_rma_op *ops,
                                uint32_t count);
 
