@@ -82,9 +82,8 @@ struct sl_transfer_options {
     uint32_t slice_bytes;      /* a request is moved in slices of at most this; 0: 1 MiB */
     uint32_t stall_ms;         /* a lane without an answer for this long is broken; 0: 2000 */
     uint32_t start_timeout_ms; /* of sl_transfer_create; 0: 15000 */
-    /* Limit of the bytes that this process sends: its WRITEs, and READs of peers that it serves
-     * itself (not by shared memory). Each reactor has an equal share; one that needs more than
-     * stall_ms for a slice looks stalled to peers. 0: none. */
+    /* Limit of the bytes sent by this process: WRITEs, and READs that it serves itself, shared by
+     * the reactors. One that sends a slice for over stall_ms looks stalled to peers. 0: none. */
     uint64_t bytes_per_s_max;
 };
 

@@ -12,7 +12,8 @@
 
 #define TOKEN_BYTES    4096
 #define ATTEMPT_MS_MIN 200
-#define PAUSE_MS       100 /* before the next round, after all servers failed */
+#define PAUSE_MS       100  /* before the next round, after all servers failed */
+#define CONNECT_MS     1000 /* then the next server is asked */
 #define STATUS_OK      200
 
 struct sl_etcd {
@@ -205,7 +206,8 @@ int sl_etcd_create(const struct sl_etcd_options *options, struct sl_etcd **out)
                                          .authority = options->authority,
                                          .certificate = options->certificate,
                                          .key = options->key,
-                                         .body_bytes_max = SL_ETCD_BODY_BYTES_MAX};
+                                         .body_bytes_max = SL_ETCD_BODY_BYTES_MAX,
+                                         .connect_ms = CONNECT_MS};
     int err = sl_http_create(&http, &etcd->http);
     if (err != 0) {
         free(etcd);

@@ -7,8 +7,6 @@
 
 #include "core/assert.h"
 
-#define CONNECT_MS 1000
-
 struct sl_http {
     CURL *curl;
     struct curl_slist *headers;
@@ -117,7 +115,7 @@ static void set_options(struct sl_http *http, const struct sl_http_options *opti
     (void)curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* ignores http_proxy */
     (void)curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
     (void)curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, options->tls ? "https" : "http");
-    (void)curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    (void)curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)options->connect_ms);
     (void)curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->error);
     (void)curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(curl, CURLOPT_WRITEDATA, http);

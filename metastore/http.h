@@ -18,6 +18,7 @@ struct sl_http_options {
     const char *certificate;
     const char *key;
     size_t body_bytes_max; /* of an answer */
+    uint32_t connect_ms;   /* limit for a connection and its TLS handshake; 0: only the request's */
 };
 
 struct sl_http_request {

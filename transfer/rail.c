@@ -2,11 +2,7 @@
 
 #include <string.h>
 
-#include "core/clock.h"
 #include "net/control/message_transfer.h"
-
-#define RATE_NS             SL_CLOCK_NS_PER_MS /* of one interval, at least */
-#define ASSUMED_BYTES_PER_S 1e9
 
 static const enum sl_endpoint_scheme preference[] = {SL_ENDPOINT_SHM, SL_ENDPOINT_RDMA,
                                                      SL_ENDPOINT_DPDK, SL_ENDPOINT_TCP};
@@ -104,26 +100,4 @@ uint32_t sl_rail_near_remote(const struct sl_rail *rails, uint32_t rail_count,
         near |= sl_matrix_prefers(matrix, location, rails[i].nic) ? 1U << i : 0;
     }
     return near;
-}
-
-void sl_rail_rate_init(struct sl_rail_rate *rate)
-{
-    *rate = (struct sl_rail_rate){.bytes_per_s = ASSUMED_BYTES_PER_S};
-}
-
-void sl_rail_rate_begin(struct sl_rail_rate *rate, uint64_t now_ns)
-{
-    rate->begin_ns = now_ns;
-    rate->bytes = 0;
-}
-
-void sl_rail_rate_add(struct sl_rail_rate *rate, uint32_t bytes, uint64_t now_ns)
-{
-    const uint64_t passed_ns = now_ns - rate->begin_ns;
-    rate->bytes += bytes;
-    if (passed_ns >= RATE_NS) {
-        const double measured = (double)rate->bytes * SL_CLOCK_NS_PER_S / (double)passed_ns;
-        rate->bytes_per_s = (3 * rate->bytes_per_s + measured) / 4;
-        sl_rail_rate_begin(rate, now_ns);
-    }
 }

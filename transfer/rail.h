@@ -35,15 +35,4 @@ uint32_t sl_rail_near(const struct sl_rail *rails, uint32_t rail_count, uint32_t
 uint32_t sl_rail_near_remote(const struct sl_rail *rails, uint32_t rail_count,
                              const struct sl_matrix *matrix, const char *location);
 
-/* The measured rate of a rail. */
-struct sl_rail_rate {
-    uint64_t begin_ns, bytes; /* of this interval, in which something was always in flight */
-    double bytes_per_s;       /* moving average; at first the same for all rails */
-};
-
-void sl_rail_rate_init(struct sl_rail_rate *rate);
-/* Nothing was in flight before. */
-void sl_rail_rate_begin(struct sl_rail_rate *rate, uint64_t now_ns);
-void sl_rail_rate_add(struct sl_rail_rate *rate, uint32_t bytes, uint64_t now_ns);
-
 #endif

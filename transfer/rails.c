@@ -37,7 +37,7 @@ static bool is_gone(const struct sl_transfer_route_rail *rail)
     return err == SL_ERR_NOT_FOUND || err == SL_ERR_UNSUPPORTED;
 }
 
-uint32_t sl_transfer_rails_in_flight(const struct sl_transfer_route_rail *rail)
+static uint32_t count_in_flight(const struct sl_transfer_route_rail *rail)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < rail->lane_count; i++) {
@@ -214,7 +214,6 @@ int sl_transfer_rails_create(struct sl_transfer_route *route, const struct sl_en
     for (uint32_t i = 0; i < rail_count; i++) {
         struct sl_transfer_route_rail *rail = &route->rails[i];
         rail->pair = &rails[i];
-        sl_rail_rate_init(&rail->rate);
         rail->lanes = &route->lanes[route->lane_count];
         /* Each connection of shared memory maps the peer's memory: one is enough. */
         rail->lane_count = rails[i].scheme == SL_ENDPOINT_SHM ? 1 : lanes;
@@ -268,7 +267,7 @@ void sl_transfer_rails_describe(const struct sl_transfer_route *route, char *tex
     for (uint32_t i = 0; i < route->rail_count; i++) {
         const struct sl_transfer_route_rail *rail = &route->rails[i];
         char name[SL_TRANSFER_LANE_NAME_BYTES];
-        const uint32_t unanswered = sl_transfer_rails_in_flight(rail);
+        const uint32_t unanswered = count_in_flight(rail);
         for (uint32_t k = 0; k < rail->lane_count; k++) {
             owes_writes = owes_writes || sl_transfer_lane_owes_writes(&rail->lanes[k]);
         }

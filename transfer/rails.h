@@ -26,8 +26,6 @@ uint32_t sl_transfer_rails_usable(struct sl_transfer_route *route, bool needs_fr
  * nothing. */
 bool sl_transfer_rails_carry_frames(const struct sl_transfer_route_rail *rail);
 
-uint32_t sl_transfer_rails_in_flight(const struct sl_transfer_route_rail *rail);
-
 /* Closes all lanes, which have nothing in flight. The next part opens them again, except those that
  * are paused. */
 void sl_transfer_rails_close(struct sl_transfer_route *route);

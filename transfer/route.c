@@ -96,22 +96,38 @@ static struct sl_transfer_part *next_part(const struct sl_transfer_route *route,
     return NULL;
 }
 
-/* The lane with room that would be done with its slices first; NULL: none. */
-static struct sl_transfer_lane *choose_lane(struct sl_transfer_route *route)
+/* The lane of the rail with room that has the least in flight; NULL: none. *bytes: in flight on all
+ * of its lanes. */
+static struct sl_transfer_lane *choose_lane_of(const struct sl_transfer_route *route,
+                                               const struct sl_transfer_route_rail *rail,
+                                               uint64_t *bytes)
 {
-    const uint32_t slice_bytes = route->schedule.turn_bytes;
     struct sl_transfer_lane *best = NULL;
-    double best_s = 0;
-    for (uint32_t i = 0; i < route->lane_count; i++) {
-        struct sl_transfer_lane *lane = &route->lanes[i];
-        if (sl_transfer_lane_has_room(lane, slice_bytes, 0, 0) &&
-            next_part(route, lane, 0) != NULL) {
-            const double s = (double)(lane->in_flight_bytes + slice_bytes) /
-                             route->rails[lane->rail].rate.bytes_per_s;
-            if (best == NULL || s < best_s) {
-                best = lane;
-                best_s = s;
-            }
+    *bytes = 0;
+    for (uint32_t i = 0; i < rail->lane_count; i++) {
+        struct sl_transfer_lane *lane = &rail->lanes[i];
+        *bytes += lane->in_flight_bytes;
+        if (sl_transfer_lane_has_room(lane, route->schedule.turn_bytes, 0, 0) &&
+            next_part(route, lane, 0) != NULL &&
+            (best == NULL || lane->in_flight_bytes < best->in_flight_bytes)) {
+            best = lane;
+        }
+    }
+    return best;
+}
+
+/* The same of the rail with the least in flight: a faster rail has its slices answered sooner, so
+ * it gets more. A rate that was measured would not do: a rail that gets little looks slow. */
+static struct sl_transfer_lane *choose_lane(const struct sl_transfer_route *route)
+{
+    struct sl_transfer_lane *best = NULL;
+    uint64_t best_bytes = 0;
+    for (uint32_t i = 0; i < route->rail_count; i++) {
+        uint64_t bytes;
+        struct sl_transfer_lane *lane = choose_lane_of(route, &route->rails[i], &bytes);
+        if (lane != NULL && (best == NULL || bytes < best_bytes)) {
+            best = lane;
+            best_bytes = bytes;
         }
     }
     return best;
@@ -236,8 +252,6 @@ static bool fill(struct sl_transfer_route *route, struct sl_transfer_lane *lane)
     sending.frames.count = sending.posts.count = 0;
     sending.bytes = sending.deadline_ns = 0;
     sending.is_limited = false;
-    struct sl_transfer_route_rail *rail = &route->rails[lane->rail];
-    const bool was_idle = sl_transfer_rails_in_flight(rail) == 0;
     uint32_t posted = 0, sent = 0;
     gather(route, lane, &sending);
     if (sending.posts.count > 0) {
@@ -250,9 +264,6 @@ static bool fill(struct sl_transfer_route *route, struct sl_transfer_lane *lane)
     }
     return_rest(route, &sending.posts, posted);
     return_rest(route, &sending.frames, sent);
-    if (was_idle) {
-        sl_rail_rate_begin(&rail->rate, sl_reactor_now_ns(route->io->reactor));
-    }
     return posted == sending.posts.count && sent == sending.frames.count && !sending.is_limited;
 }
 
@@ -380,8 +391,6 @@ static void done(void *ctx, struct sl_transfer_lane *lane, struct sl_transfer_sl
         fail_slice(route, lane, slice, err, text);
         end_if_over(part);
     } else {
-        sl_rail_rate_add(&route->rails[lane->rail].rate, slice->rma.bytes,
-                         sl_reactor_now_ns(route->io->reactor));
         sl_transfer_part_done(part, slice, 0, 0);
         end_if_over(part);
     }

@@ -2,7 +2,7 @@
  * buffers, and the parts of batches that wait for a turn. Owner reactor.
  *
  * A slice takes a rail of the first scheme that has rails that are up, and there the lane with the
- * least in flight for the rail's measured rate. What a lost lane has not answered is sent again, on
+ * least in flight, of the rail with the least. What a lost lane has not answered is sent again, on
  * whichever rail. */
 #ifndef SL_TRANSFER_ROUTE_H
 #define SL_TRANSFER_ROUTE_H
@@ -17,7 +17,6 @@ struct sl_transfer_segment;
 
 struct sl_transfer_route_rail {
     const struct sl_rail *pair;
-    struct sl_rail_rate rate;
     struct sl_transfer_lane *lanes; /* [lane_count]; opened at the first use */
     uint32_t lane_count;
     uint64_t opened_ns;    /* when its lanes were opened; 0: they are not */

@@ -100,7 +100,9 @@ WORLD_CASE(connect__comes_from_the_local_address, world_open(2, NULL))
     (void)snprintf(endpoint.device, sizeof endpoint.device, "%s", "127.0.0.5");
     struct peer *client = peer_connect(&world->nodes[1], &endpoint);
     WAIT_UNTIL(client->open);
-    assert_non_null(strstr(node_peer(&world->nodes[0], 0)->conn->peer, "127.0.0.5"));
+    const struct peer *server = node_peer(&world->nodes[0], 0);
+    WAIT_UNTIL(server->open);
+    assert_non_null(strstr(server->conn->peer, "127.0.0.5"));
 }
 
 WORLD_CASE(connect__refuses_an_address_that_is_not_local, world_open(2, NULL))

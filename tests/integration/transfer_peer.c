@@ -103,9 +103,16 @@ static void run(struct peer *peer, uint32_t timeout_ms)
     answer(err, begin_us, timeout_ms);
 }
 
-static bool is_all(const uint8_t *memory, size_t bytes, uint8_t value)
+/* The peer's WRITEs are ordered before it by the script only, which ThreadSanitizer does not see.
+ */
+__attribute__((no_sanitize("thread"))) static bool is_all(const uint8_t *memory, size_t bytes,
+                                                          uint8_t value)
 {
-    return memory[0] == value && memcmp(memory, memory + 1, bytes - 1) == 0;
+    size_t i = 0;
+    while (i < bytes && memory[i] == value) {
+        i++;
+    }
+    return i == bytes;
 }
 
 static void obey(struct peer *peer, const char *command, uint32_t timeout_ms, const char *word)

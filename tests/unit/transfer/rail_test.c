@@ -101,21 +101,6 @@ SL_CASE(rail_near__follows_the_matrices_of_both_sides)
     assert_int_equal(sl_rail_near_remote(rails, 3, &matrix, "cpu:7"), 0);
 }
 
-SL_CASE(rail_rate__is_measured_while_something_is_in_flight)
-{
-    struct sl_rail_rate rate;
-    sl_rail_rate_init(&rate);
-    const double assumed = rate.bytes_per_s;
-    sl_rail_rate_begin(&rate, 1000);
-    sl_rail_rate_add(&rate, 1000, 2000); /* too short an interval */
-    assert_true(rate.bytes_per_s == assumed);
-    for (uint64_t i = 1; i < 100; i++) { /* 1,000 bytes in 10 ms */
-        sl_rail_rate_begin(&rate, i * 1000000000);
-        sl_rail_rate_add(&rate, 1000, i * 1000000000 + 10000000);
-    }
-    assert_true(rate.bytes_per_s > 99999 && rate.bytes_per_s < 100001);
-}
-
 /* The list of buffers */
 
 static struct sl_transfer_remote *remote;
