@@ -11,10 +11,12 @@
 
 /* A lane gets up to this much before another one gets the next slices: enough for few frames,
  * little enough for lanes to share a batch. */
-#define GROUP_BYTES (4U << 20)
+#define GROUP_BYTES        (4U << 20)
+/* With several rails, so that they share short batches too. */
+#define GROUP_BYTES_SHARED (256U << 10)
 
 /* How long a small request counts as in use. */
-#define SMALL_NS    (SL_CLOCK_NS_PER_S)
+#define SMALL_NS           (SL_CLOCK_NS_PER_S)
 
 /* Requests */
 
@@ -199,9 +201,11 @@ static void gather(struct sl_transfer_route *route, struct sl_transfer_lane *lan
                    struct sending *sending)
 {
     const uint32_t slice_bytes = route->schedule.turn_bytes;
+    const uint32_t usable = route->usable[0] | route->usable[1];
+    const uint32_t group_bytes = (usable & (usable - 1)) != 0 ? GROUP_BYTES_SHARED : GROUP_BYTES;
     struct sl_transfer_part *part;
     uint32_t count = 0;
-    while (count < SL_TRANSFER_LANE_GROUP_COUNT && sending->bytes < GROUP_BYTES &&
+    while (count < SL_TRANSFER_LANE_GROUP_COUNT && sending->bytes < group_bytes &&
            sl_transfer_lane_has_room(lane, slice_bytes, count, sending->bytes) &&
            (part = next_part(route, lane, sending->bytes)) != NULL) {
         struct sl_transfer_slice *slice = sl_transfer_part_next(part, slice_bytes, &lane->free);
