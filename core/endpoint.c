@@ -271,3 +271,11 @@ bool sl_endpoint_is_loopback(const struct sl_endpoint *endpoint)
     }
     return strcasecmp(endpoint->host, "localhost") == 0;
 }
+
+bool sl_endpoint_is_any(const struct sl_endpoint *endpoint)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    return (inet_pton(AF_INET, endpoint->host, &v4) == 1 && v4.s_addr == htonl(INADDR_ANY)) ||
+           (inet_pton(AF_INET6, endpoint->host, &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6));
+}

@@ -48,6 +48,10 @@ bool sl_endpoint_same(const struct sl_endpoint *a, const struct sl_endpoint *b);
 /* Returns true for 127.0.0.0/8, ::1 and localhost: only this machine reaches the endpoint. */
 bool sl_endpoint_is_loopback(const struct sl_endpoint *endpoint);
 
+/* Returns true for 0.0.0.0 and :: in any notation: all addresses of this host. Peers cannot connect
+ * to it. */
+bool sl_endpoint_is_any(const struct sl_endpoint *endpoint);
+
 /* Resolves the host to a socket address. Blocks on DNS for names: call before start or on a thread
  * that may block. `passive`: an address to listen on. Errors: NOT_FOUND with the reason. */
 int sl_endpoint_resolve(const struct sl_endpoint *endpoint, bool passive,

@@ -16,7 +16,7 @@
 /* Peers cannot connect to a wildcard address: the cluster should name the host. */
 static void warn_wildcard(const struct sl_endpoint *endpoint)
 {
-    if (strcmp(endpoint->host, "0.0.0.0") == 0 || strcmp(endpoint->host, "::") == 0) {
+    if (sl_endpoint_is_any(endpoint)) {
         sl_log_warn("workers will connect to %s: name the host, unless it is theirs",
                     endpoint->host);
     }

@@ -76,7 +76,7 @@ uint32_t sl_transfer_nics_find(const struct sl_devices *devices, const char *nam
 {
     struct in6_addr wanted;
     const int family = parse(endpoint->host, &wanted);
-    const bool is_any = family != 0 && IN6_IS_ADDR_UNSPECIFIED(&wanted);
+    const bool is_any = sl_endpoint_is_any(endpoint);
     uint32_t count = 0;
     for (uint32_t i = 0; i < devices->count && count < SL_TRANSFER_NICS_MAX; i++) {
         const struct sl_device *device = &devices->list[i];
@@ -114,7 +114,7 @@ void sl_transfer_nics_name(const struct sl_devices *devices, const struct sl_mat
     for (uint32_t i = 0; i < devices->count && endpoint->scheme != SL_ENDPOINT_SHM; i++) {
         const struct sl_device *device = &devices->list[i];
         const bool is_its_own = strcmp(endpoint->device, device->name) == 0;
-        if (is_its_own || (family != 0 && !IN6_IS_ADDR_UNSPECIFIED(&wanted) &&
+        if (is_its_own || (family != 0 && !sl_endpoint_is_any(endpoint) &&
                            address_of(device, family, &wanted) != NULL &&
                            (name[0] == '\0' || is_in(matrix, device->name)))) {
             (void)snprintf(name, SL_DEVICE_NAME_BYTES, "%s", device->name);

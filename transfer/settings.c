@@ -78,21 +78,21 @@ static int find_address(struct sl_endpoint *out)
 }
 
 /* Peers are told this host. */
-static int check_host(const char *option, const char *host)
+static int check_host(const char *option, const struct sl_endpoint *endpoint)
 {
-    const bool is_any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
-    return is_any ? sl_transfer_fail(SL_ERR_INVALID,
-                                     "%s: peers cannot connect to %s: name one of this host's "
-                                     "addresses",
-                                     option, host)
-                  : 0;
+    return !sl_endpoint_is_any(endpoint)
+               ? 0
+               : sl_transfer_fail(SL_ERR_INVALID,
+                                  "%s: peers cannot connect to %s: name one of this host's "
+                                  "addresses",
+                                  option, endpoint->host);
 }
 
 static int take_name(struct sl_transfer_settings *out, const struct sl_transfer_options *options)
 {
     int err = options->name == NULL ? find_address(&out->control)
                                     : sl_transfer_settings_parse_name(options->name, &out->control);
-    return err != 0 ? err : check_host("name", out->control.host);
+    return err != 0 ? err : check_host("name", &out->control);
 }
 
 /* Those of TCP come first. */
@@ -187,7 +187,7 @@ static int take_endpoint(struct sl_transfer_settings *out, const char *text,
     }
     const bool is_rdma = endpoint.scheme == SL_ENDPOINT_RDMA;
     if (!is_rdma && endpoint.scheme != SL_ENDPOINT_DPDK) {
-        const int err = check_host("endpoints", endpoint.host);
+        const int err = check_host("endpoints", &endpoint);
         return err != 0 ? err : add_endpoint(out, &endpoint);
     }
     if (is_given(options->tls_certificate)) {

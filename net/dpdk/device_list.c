@@ -128,7 +128,7 @@ static bool is_same(const char *a, const char *b)
 bool sl_dpdk_device_list_has(const struct sl_dpdk_device_list *list,
                              const struct sl_endpoint *endpoint)
 {
-    bool has = is_same(endpoint->host, "0.0.0.0") || is_same(endpoint->host, "::");
+    bool has = sl_endpoint_is_any(endpoint);
     for (uint32_t i = 0; !has && i < list->options.device_count; i++) {
         has = is_same(endpoint->host, list->said[i].host);
     }

@@ -186,3 +186,21 @@ SL_CASE(endpoint_is_loopback__knows_this_machine)
         }
     }
 }
+
+SL_CASE(endpoint_is_any__knows_every_notation)
+{
+    static const struct {
+        const char *host;
+        bool any;
+    } cases[] = {
+        {"0.0.0.0", true},  {"::", true},   {"0:0::0", true}, {"::0", true},
+        {"0.0.0.1", false}, {"::1", false}, {"node1", false}, {"", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_endpoint endpoint = {.port = 1};
+        (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", cases[i].host);
+        if (sl_endpoint_is_any(&endpoint) != cases[i].any) {
+            fail_msg("%s", cases[i].host);
+        }
+    }
+}

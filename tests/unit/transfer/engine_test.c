@@ -28,6 +28,7 @@ SL_CASE(create__refuses_bad_options_with_a_reason)
         {{.name = "10.255.255.254:1"}, SL_ERR_REFUSED, "secret"},
         {{LOCAL, .endpoints = "tcp://0.0.0.0:0"}, SL_ERR_INVALID, "0.0.0.0"},
         {{.name = "[::]:0", .insecure = true}, SL_ERR_INVALID, "::"},
+        {{.name = "[0:0::0]:0", .insecure = true}, SL_ERR_INVALID, "0:0::0"},
         {{LOCAL, .endpoints = "shm://,tcp://10.255.255.254:0"}, SL_ERR_REFUSED, "10.255.255.254"},
         {{LOCAL, .secret = "short", .secret_bytes = 5}, SL_ERR_INVALID, "secret_bytes 5"},
         {{LOCAL, .metadata = "redis://h:1"}, SL_ERR_UNSUPPORTED, "Redis"},
