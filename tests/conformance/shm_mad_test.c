@@ -543,7 +543,8 @@ SL_CASE(peer__writes_at_random)
     struct sl_endpoint kept = *server_endpoint(), believing_at;
     node_run(&world->nodes[0], listen_believing, &believing_at);
     world->nodes[0].bound = believing_at;
-    for (uint64_t seed = 1; seed <= RANDOM_ROUNDS; seed++) {
+    /* A busy machine hears less of each round, so it plays more of them. */
+    for (uint64_t seed = 1; seed <= RANDOM_ROUNDS || believed <= RANDOM_ROUNDS / 2; seed++) {
         play_at_random(seed);
         if (seed % 250 == 0) {
             bystander_is_served();
@@ -551,7 +552,7 @@ SL_CASE(peer__writes_at_random)
     }
     world->nodes[0].bound = kept;
     WAIT_UNTIL(believers == 0);
-    assert_true(believed > 0);                 /* how many depends on how soon the reactor runs */
+    assert_true(believed > RANDOM_ROUNDS / 2);
     assert_int_equal(count_fds(), before + 1); /* the second listener */
 }
 
