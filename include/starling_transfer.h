@@ -13,12 +13,12 @@
  * - Requests of a batch may take effect in any order. A batch submitted after another has ended
  *   sees that batch's COMPLETED writes.
  * - When a batch is over, no thread and no device touches its local memory, and none of its WRITEs
- *   lands after a later WRITE through the same struct sl_transfer_segment. Two structs of one name
- *   do not have this order between them.
+ *   lands after a later WRITE through the same struct sl_transfer_segment. Two segments opened
+ *   on the same peer are not ordered against each other.
  *
- * After TIMEOUT, CANCELLED or FAILED the bytes that a request names are unknown. A READ may have
- * overwritten a part of its local memory. A WRITE may have changed a part of the remote memory, and
- * may change it later, but not over a later WRITE of that segment. Both can be repeated.
+ * After TIMEOUT, CANCELLED or FAILED the content of a request's memory is undefined; the request
+ * can be repeated. A READ may have overwritten a part of its local memory. A WRITE may have changed
+ * a part of the remote memory, and may change it later, but not over a later WRITE of that segment.
  *
  * Each request lies within one registered range on either side. Local memory must stay registered
  * until the batch is over. */

@@ -29,8 +29,9 @@ uint32_t sl_rail_pair(const struct sl_transfer_device *devices, uint32_t device_
                       const struct sl_endpoint *endpoints, uint32_t endpoint_count,
                       struct sl_rail *rails, uint32_t rails_max);
 
-/* Return the rails, as bits, that are preferred for memory here, of which `preferred` has a bit for
- * each of the devices, and for memory at a location of the peer. 0: all are the same. */
+/* The result has a bit for each rail that is preferred: by `preferred`, a bit for each device that
+ * is near to memory here; or by the peer's matrix for memory at that location. 0: all are the same.
+ */
 uint32_t sl_rail_near(const struct sl_rail *rails, uint32_t rail_count, uint32_t preferred);
 uint32_t sl_rail_near_remote(const struct sl_rail *rails, uint32_t rail_count,
                              const struct sl_matrix *matrix, const char *location);

@@ -350,8 +350,8 @@ static void lost(void *ctx, struct sl_transfer_lane *lane, const char *reason)
     sl_transfer_io_wake(route->io, &route->work); /* another rail may be needed now */
 }
 
-/* What a lost connection has not answered is sent again; WRITEs only behind a fence. What a
- * one-sided operation cannot move goes as frames: then the target says what is wrong with it. */
+/* Slices that a lost connection has not answered are sent again; WRITEs only behind a fence. Slices
+ * that a one-sided operation cannot move are sent as frames: then the target says what is wrong. */
 static bool may_retry(const struct sl_transfer_route *route, const struct sl_transfer_lane *lane,
                       struct sl_transfer_slice *slice)
 {

@@ -2,8 +2,8 @@
  * buffers, and the parts of batches that wait for a turn. Owner reactor.
  *
  * A slice takes a rail of the first scheme that has rails that are up, and there the lane with the
- * least in flight, of the rail with the least. What a lost lane has not answered is sent again, on
- * whichever rail. */
+ * least in flight, of the rail with the least. Slices that a lost lane has not answered are
+ * sent again, on any rail. */
 #ifndef SL_TRANSFER_ROUTE_H
 #define SL_TRANSFER_ROUTE_H
 
@@ -86,7 +86,7 @@ void sl_transfer_route_fail(struct sl_transfer_route *route, int err, const char
 void sl_transfer_route_fini(struct sl_transfer_route *route);
 
 /* WRITEs may still be applied: nothing is sent. The counter is raised before a batch ends with
- * them: whoever submits the next batch, to whichever reactor, has seen that end. */
+ * them, so a thread that submits the next batch, to any reactor, has seen the new value. */
 static inline bool sl_transfer_route_is_fencing(const struct sl_transfer_route *route)
 {
     return atomic_load_explicit(route->fences, memory_order_acquire) > 0;

@@ -144,7 +144,7 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
     }
 }
 
-/* What the peer offers */
+/* The peer's endpoints, matrix and buffers */
 
 static bool is_here(const char *host)
 {

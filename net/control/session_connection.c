@@ -195,7 +195,7 @@ static void start_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 /* Messages and transport events */
 
 /* An Error without a request is about the connection, which the peer closes next. A lane of the
- * transfer engine goes on: its memory is in use until the connection has closed, which `lost`
+ * transfer engine continues: its memory is in use until the connection has closed, which `lost`
  * reports. A peer that refuses it for good refuses its next hello. */
 static void complained(struct sl_session *session, const struct sl_message_error *error)
 {

@@ -84,7 +84,7 @@ struct sl_tcp_receive {
     struct sl_ring_op op; /* at most one receive is in flight */
     bool in_flight;
     bool multishot;  /* kind of the receive in flight */
-    bool direct;     /* likewise: into `payload`, and `header` behind it */
+    bool direct;     /* the receive in flight is into `payload`, and `header` behind it */
     bool cancelling; /* the receive in flight is being cancelled */
     bool eof;
     bool empty_ring;  /* the last receive ended because the ring was empty */

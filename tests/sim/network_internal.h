@@ -123,7 +123,7 @@ struct sl_sim_network {
     uint64_t link_free_ns[2]; /* of the shared link: to those who listen, to those who connect */
     uint64_t message_count;
     struct sl_sim_op *ops; /* one-sided, in the order of posting */
-    uint64_t op_due_ns;    /* when one of them goes on */
+    uint64_t op_due_ns;    /* when the next step of one is due */
     uint32_t region_count; /* so far: remote keys */
     struct sl_sim_host *hosts;
     uint8_t *blocked;           /* [rail][from][to], how often */
@@ -224,7 +224,7 @@ void sl_sim_rma_advance(struct sl_sim_network *network);
 /* Reports operations of the connection that are over; upcalls may close it. Returns how many. */
 uint32_t sl_sim_rma_report(struct sl_sim_conn *conn);
 
-/* When an operation that was posted here goes on. */
+/* When the next step of a posted operation is due. */
 uint64_t sl_sim_rma_next(const struct sl_sim_conn *conn);
 
 /* The connection breaks: some of its operations are lost, others reach the target later, if its

@@ -42,7 +42,7 @@ void sl_sim_transfer_store_fini(struct sl_sim_transfer_store *store);
 struct sl_metastore *sl_sim_transfer_store_open(struct sl_sim_transfer_store *store, uint32_t host,
                                                 struct sl_reactor *reactor);
 
-/* The engine is gone: it gets no answer. What it has asked for may still take effect. */
+/* The engine is gone: it gets no answer. Its requests in flight may still take effect. */
 void sl_sim_transfer_store_forget(struct sl_sim_transfer_store *store, uint32_t host);
 
 /* Carries out what is due, and ends leases. */

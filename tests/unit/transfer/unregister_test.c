@@ -46,8 +46,9 @@ static void use_until_unregistered(enum sl_transfer_op op)
     sl_transfer_batch_free(&second);
 }
 
-/* One request of two names memory that its owner has unmapped too early. What a process receives
- * there ends it, since a part is copied by the processor; what it sends, the kernel refuses. */
+/* One request of two names memory that its owner has unmapped too early. The kernel refuses to send
+ * such memory. The processor copies a part of what is received, so receiving would end the process.
+ */
 static void use_unmapped(enum sl_transfer_op op, bool is_remote)
 {
     void *base = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
