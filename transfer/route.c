@@ -52,12 +52,11 @@ int sl_transfer_route_resolve(const struct sl_transfer_route *route,
 
 /* Sending */
 
-/* Where small requests are in use, the first lane of a rail is kept short while another one is
- * open: it has one slice of a large request in flight, so that small requests, which it takes
- * before their turn, do not wait for more. Without them it would cost 10 % of the processor's time.
- */
-static bool is_kept_short(const struct sl_transfer_route *route,
-                          const struct sl_transfer_lane *lane)
+/* While small requests are in use, the first lane of a rail carries nothing else if another lane is
+ * open: then they wait neither behind large slices, nor for long system calls of the transport,
+ * which moves less at once while a connection has short frames only. It costs WRITEs up to a
+ * quarter of their rate. */
+static bool is_for_small(const struct sl_transfer_route *route, const struct sl_transfer_lane *lane)
 {
     const struct sl_transfer_route_rail *rail = &route->rails[lane->rail];
     bool has_other = false;
@@ -81,13 +80,12 @@ static bool may_use(const struct sl_transfer_route *route, struct sl_transfer_pa
     return ((near != 0 ? near : usable) >> rail & 1) != 0;
 }
 
-/* The part whose turn it is; NULL: none. more_bytes: that the lane gets already. A lane without
- * free slices sends again what others have lost. */
+/* The part whose turn it is; NULL: none. A lane without free slices sends again what others have
+ * lost. */
 static struct sl_transfer_part *next_part(const struct sl_transfer_route *route,
-                                          const struct sl_transfer_lane *lane, uint64_t more_bytes)
+                                          const struct sl_transfer_lane *lane)
 {
-    const bool is_busy = lane->in_flight_bytes + more_bytes > 0;
-    const bool wants_small = is_busy && is_kept_short(route, lane);
+    const bool wants_small = is_for_small(route, lane);
     SL_LIST_FOREACH (link, &route->schedule.turns) {
         struct sl_transfer_part *part = SL_CONTAINER_OF(link, struct sl_transfer_part, turn.link);
         if ((part->is_small || !wants_small) && may_use(route, part, lane->rail) &&
@@ -110,7 +108,7 @@ static struct sl_transfer_lane *choose_lane_of(const struct sl_transfer_route *r
         struct sl_transfer_lane *lane = &rail->lanes[i];
         *bytes += lane->in_flight_bytes;
         if (sl_transfer_lane_has_room(lane, route->schedule.turn_bytes, 0, 0) &&
-            next_part(route, lane, 0) != NULL &&
+            next_part(route, lane) != NULL &&
             (best == NULL || lane->in_flight_bytes < best->in_flight_bytes)) {
             best = lane;
         }
@@ -207,7 +205,7 @@ static void gather(struct sl_transfer_route *route, struct sl_transfer_lane *lan
     uint32_t count = 0;
     while (count < SL_TRANSFER_LANE_GROUP_COUNT && sending->bytes < group_bytes &&
            sl_transfer_lane_has_room(lane, slice_bytes, count, sending->bytes) &&
-           (part = next_part(route, lane, sending->bytes)) != NULL) {
+           (part = next_part(route, lane)) != NULL) {
         struct sl_transfer_slice *slice = sl_transfer_part_next(part, slice_bytes, &lane->free);
         if (slice == NULL) {
             sl_transfer_schedule_remove(&part->turn);
