@@ -72,7 +72,7 @@ static void port_destroy(struct sl_port *port)
             sl_mailbox_lane_close(&port->lanes[i].from);
         }
     }
-    if (port->mailbox != NULL && port->driven == NULL) {
+    if (port->has_mailbox) {
         sl_mailbox_destroy(&port->mailbox);
     }
     free(port);
@@ -95,7 +95,8 @@ void sl_port_set_destroy(struct sl_port_set **set, void (*port_fini)(struct sl_p
     free(gone);
 }
 
-static int port_create(struct sl_port_set *set, struct sl_port **out)
+/* mailbox: of a reactor, or NULL: its own. */
+static int port_create(struct sl_port_set *set, struct sl_mailbox *mailbox, struct sl_port **out)
 {
     struct sl_port *port = calloc(1, set->port_bytes + set->reactor_count * sizeof *port->lanes);
     if (port == NULL) {
@@ -103,13 +104,9 @@ static int port_create(struct sl_port_set *set, struct sl_port **out)
     }
     port->set = set;
     port->lanes = (struct sl_port_lanes *)(void *)((uint8_t *)port + set->port_bytes);
-    port->driven = set->driven;
-    int err = 0;
-    if (port->driven != NULL) {
-        port->mailbox = sl_reactor_mailbox(port->driven);
-    } else {
-        err = sl_mailbox_create(&port->mailbox);
-    }
+    port->mailbox = mailbox;
+    int err = mailbox == NULL ? sl_mailbox_create(&port->mailbox) : 0;
+    port->has_mailbox = mailbox == NULL && err == 0;
     for (uint32_t i = 0; err == 0 && i < set->reactor_count; i++) {
         err = sl_mailbox_lane_open(sl_reactor_mailbox(set->reactors[i]), &port->lanes[i].to);
         err = err != 0 ? err : sl_mailbox_lane_open(port->mailbox, &port->lanes[i].from);
@@ -131,12 +128,40 @@ static int attach(struct sl_port_set *set, struct sl_port **out)
             return 0;
         }
     }
-    int err = port_create(set, out);
+    int err = port_create(set, set->driven != NULL ? sl_reactor_mailbox(set->driven) : NULL, out);
     if (err == 0) {
+        (*out)->driven = set->driven;
         (*out)->next = set->ports;
         set->ports = *out;
     }
     return err;
+}
+
+int sl_port_open(struct sl_port_set *set, struct sl_reactor *reactor, struct sl_port **out)
+{
+    pthread_mutex_lock(&set->lock);
+    int err = port_create(set, sl_reactor_mailbox(reactor), out);
+    if (err == 0) {
+        (*out)->attached = true;
+        (*out)->next = set->ports;
+        set->ports = *out;
+    }
+    pthread_mutex_unlock(&set->lock);
+    return err;
+}
+
+void sl_port_close(struct sl_port **port)
+{
+    struct sl_port_set *set = (*port)->set;
+    struct sl_port **at = &set->ports;
+    pthread_mutex_lock(&set->lock);
+    while (*at != *port) {
+        at = &(*at)->next;
+    }
+    *at = (*port)->next;
+    pthread_mutex_unlock(&set->lock);
+    port_destroy(*port);
+    *port = NULL;
 }
 
 int sl_port_here(struct sl_port_set *set, struct sl_port **out)

@@ -14,8 +14,8 @@
 
 static void finish(struct sl_transfer_batch *batch)
 {
-    sl_reactor_disarm(batch->io->reactor, &batch->timer);
-    sl_completion_end(&batch->completion); /* from here on it may be freed */
+    sl_reactor_disarm(batch->call.io->reactor, &batch->timer);
+    sl_transfer_io_end(&batch->call); /* from here on it may be freed */
 }
 
 /* Marks what has no result yet: that of a deadline, or of a cancellation. */
@@ -36,8 +36,8 @@ static void give_up(struct sl_transfer_batch *batch, struct sl_transfer_part *pa
 
 static void notice_failed(struct sl_transfer_batch *batch, int err, const char *reason)
 {
-    batch->err = err;
-    (void)snprintf(batch->reason, sizeof batch->reason, "notice: %.480s", reason);
+    batch->call.err = err;
+    (void)snprintf(batch->call.text, sizeof batch->call.text, "notice: %.480s", reason);
 }
 
 static void notice_done(struct sl_transfer_sending *sending)
@@ -45,8 +45,8 @@ static void notice_done(struct sl_transfer_sending *sending)
     struct sl_transfer_batch *batch = sending->ctx;
     if (batch != NULL) { /* else it has ended without the answer */
         batch->sending = NULL;
-        if (sending->err != 0) {
-            notice_failed(batch, sending->err, sending->reason);
+        if (sending->call.err != 0) {
+            notice_failed(batch, sending->call.err, sending->call.text);
         }
         finish(batch);
     }
@@ -75,7 +75,7 @@ static void conclude(struct sl_transfer_batch *batch)
     }
     if (completed) {
         batch->is_notifying = true;
-        batch->sending->from = batch->io;
+        batch->sending->call.io = batch->call.io;
         batch->sending->done = notice_done;
         batch->sending->ctx = batch;
         sl_transfer_notice_post(batch->sending);
@@ -121,7 +121,7 @@ static void end(struct sl_transfer_batch *batch)
     if (is_over) {
         conclude(batch);
     } else {
-        sl_reactor_arm(batch->io->reactor, &batch->timer, SL_TRANSFER_BATCH_GRACE_NS);
+        sl_reactor_arm(batch->call.io->reactor, &batch->timer, SL_TRANSFER_BATCH_GRACE_NS);
     }
 }
 
@@ -152,7 +152,7 @@ static int check_item(const struct sl_transfer_batch *batch, struct sl_transfer_
                       const char **text)
 {
     const struct sl_transfer_region *local =
-        sl_transfer_table_at(batch->io->table, item->local, item->bytes);
+        sl_transfer_table_at(batch->call.io->table, item->local, item->bytes);
     if (local == NULL) {
         *text = "the local memory is not registered";
         return SL_ERR_INVALID;
@@ -194,10 +194,10 @@ static void check_all(struct sl_transfer_batch *batch)
     }
 }
 
-static void start(void *ctx, uint64_t a, uint64_t b)
+static void start(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    struct sl_transfer_batch *batch = ctx;
-    const uint64_t now_ns = sl_reactor_now_ns(batch->io->reactor);
+    struct sl_transfer_batch *batch = SL_CONTAINER_OF(call, struct sl_transfer_batch, call);
+    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
     check_all(batch);
     batch->parts_left = batch->part_count;
     for (uint32_t i = 0; i < batch->part_count; i++) {
@@ -210,9 +210,21 @@ static void start(void *ctx, uint64_t a, uint64_t b)
     } else if (batch->is_cancelled) {
         end(batch);
     } else {
-        sl_reactor_arm(batch->io->reactor, &batch->timer,
+        sl_reactor_arm(io->reactor, &batch->timer,
                        batch->deadline_ns > now_ns ? batch->deadline_ns - now_ns : 0);
     }
+}
+
+static void cancel_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_transfer_batch *batch = SL_CONTAINER_OF(call, struct sl_transfer_batch, cancelling);
+    if (!sl_completion_ended(&batch->call.completion) && !batch->is_ending) {
+        batch->is_cancelled = true;
+        if (batch->has_started) { /* else its start, on its way from another thread, ends it */
+            end(batch);
+        }
+    }
+    sl_transfer_io_answer(call, 0, "cancelled");
 }
 
 /* Application threads */
@@ -240,7 +252,7 @@ int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
     if (err == 0 && transfer->batch_count == SL_LIMIT_TRANSFER_BATCHES) {
         err = SL_ERR_TOO_LARGE;
     } else if (err == 0) {
-        batch->io = &transfer->ios[transfer->batch_next++ % transfer->settings.reactor_count];
+        batch->call.io = &transfer->ios[transfer->batch_next++ % transfer->settings.reactor_count];
         transfer->batch_count++;
         sl_list_append(&transfer->batches, &batch->link);
     }
@@ -255,6 +267,7 @@ int sl_transfer_batch_create(struct sl_transfer *transfer, uint32_t request_max,
                                 SL_LIMIT_TRANSFER_BATCHES);
     }
     batch->engine = transfer;
+    batch->cancelling.run = cancel_here;
     batch->request_max = request_max;
     batch->part_max = part_max;
     batch->timer.run = timer_passed;
@@ -290,7 +303,7 @@ static int fill_items(struct sl_transfer_batch *batch, const struct sl_transfer_
             return err;
         }
         batch->items[i] = (struct sl_transfer_item){
-            .route = &from->segment->routes[batch->io->index],
+            .route = &from->segment->routes[batch->call.io->index],
             .local = from->local,
             .remote = from->remote,
             .bytes = from->bytes,
@@ -325,67 +338,69 @@ static int check_submit(const struct sl_transfer_batch *batch, uint32_t count, u
     return sl_transfer_settings_check_timeout(timeout_ms);
 }
 
-static int submit(struct sl_transfer_batch *batch, const struct sl_transfer_request *requests,
-                  uint32_t count, uint32_t timeout_ms, const struct sl_transfer_notice *notice)
+/* The batch is without requests, and its result is the error of the submission. */
+static int refuse(struct sl_transfer_batch *batch, int err)
 {
-    struct sl_port *port;
+    batch->count = 0;
+    batch->call.err = err;
+    (void)snprintf(batch->call.text, sizeof batch->call.text, "%s", sl_transfer_last_error());
+    return err;
+}
+
+int sl_transfer_batch_prepare(struct sl_transfer_batch *batch,
+                              const struct sl_transfer_request *requests, uint32_t count,
+                              uint32_t timeout_ms, const struct sl_transfer_notice *notice)
+{
+    sl_assert(batch != NULL);
+    sl_assert(requests != NULL || count == 0);
+    if (!sl_completion_ended(&batch->call.completion)) {
+        return sl_transfer_fail(SL_ERR_AGAIN, "the batch is not over yet");
+    }
     int err = check_submit(batch, count, timeout_ms);
     err = err != 0 ? err : fill_items(batch, requests, count);
-    err = err != 0 ? err : sl_transfer_io_port(batch->engine, &port);
-    if (err != 0) {
-        return err;
-    }
-    batch->deadline_ns =
-        sl_clock_now_ns(sl_reactor_clock(batch->io->reactor)) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    batch->deadline_ns = sl_clock_now_ns(sl_reactor_clock(batch->call.io->reactor)) +
+                         timeout_ms * SL_CLOCK_NS_PER_MS;
     free(batch->sending);
     batch->sending = NULL;
-    err = notice != NULL ? take_notice(batch, requests, count, notice) : 0;
+    err = err == 0 && notice != NULL ? take_notice(batch, requests, count, notice) : err;
     if (err != 0) {
-        return err;
+        return refuse(batch, err);
     }
     batch->count = count;
     batch->timeout_ms = timeout_ms;
     batch->causes.count = 0;
-    batch->err = 0;
     batch->has_started = batch->is_ending = batch->is_cancelled = batch->is_notifying = false;
-    sl_completion_begin(&batch->completion);
-    if (sl_mailbox_post(port->lanes[batch->io->index].to,
-                        (struct sl_mail){.run = start, .ctx = batch}) != 0) {
-        sl_completion_end(&batch->completion);
-        return sl_transfer_fail(SL_ERR_AGAIN, "%d batches of this thread wait to be started",
-                                SL_LIMIT_LANE_MAILS);
-    }
-    return sl_transfer_succeed();
+    batch->call.run = start;
+    return 0;
 }
 
 int sl_transfer_batch_submit(struct sl_transfer_batch *batch,
                              const struct sl_transfer_request *requests, uint32_t count,
                              uint32_t timeout_ms, const struct sl_transfer_notice *notice)
 {
-    sl_assert(batch != NULL);
-    sl_assert(requests != NULL || count == 0);
-    if (!sl_completion_ended(&batch->completion)) {
-        return sl_transfer_fail(SL_ERR_AGAIN, "the batch is not over yet");
+    struct sl_port *port;
+    int err = sl_transfer_batch_prepare(batch, requests, count, timeout_ms, notice);
+    if (err != 0) {
+        return err;
     }
-    const int err = submit(batch, requests, count, timeout_ms, notice);
-    if (err != 0) { /* the batch is without requests, and its result is this error */
-        batch->count = 0;
-        batch->err = err;
-        (void)snprintf(batch->reason, sizeof batch->reason, "%s", sl_transfer_last_error());
+    err = sl_transfer_io_port(batch->engine, &port);
+    if (err == 0 && (err = sl_transfer_io_begin(port, &batch->call)) != 0) {
+        (void)sl_transfer_fail(err, "%d batches of this thread wait to be started",
+                               SL_LIMIT_LANE_MAILS);
     }
-    return err;
+    return err != 0 ? refuse(batch, err) : sl_transfer_succeed();
 }
 
 bool sl_transfer_batch_done(struct sl_transfer_batch *batch)
 {
     sl_assert(batch != NULL);
-    return sl_completion_ended(&batch->completion);
+    return sl_completion_ended(&batch->call.completion);
 }
 
 const char *sl_transfer_batch_error(struct sl_transfer_batch *batch, uint32_t request)
 {
     sl_assert(batch != NULL);
-    if (!sl_completion_ended(&batch->completion) || request >= batch->count ||
+    if (!sl_completion_ended(&batch->call.completion) || request >= batch->count ||
         batch->items[request].err == 0) {
         return "";
     }
@@ -400,14 +415,14 @@ const char *sl_transfer_batch_error(struct sl_transfer_batch *batch, uint32_t re
 int sl_transfer_batch_wait(struct sl_transfer_batch *batch)
 {
     sl_assert(batch != NULL);
-    sl_transfer_setup_wait(&batch->engine->setup, &batch->completion);
+    sl_transfer_setup_wait(&batch->engine->setup, &batch->call.completion);
     for (uint32_t i = 0; i < batch->count; i++) {
         if (batch->items[i].err != 0) {
             return sl_transfer_fail(batch->items[i].err, "%s", sl_transfer_batch_error(batch, i));
         }
     }
-    return batch->err != 0 ? sl_transfer_fail(batch->err, "%s", batch->reason)
-                           : sl_transfer_succeed();
+    return batch->call.err != 0 ? sl_transfer_fail(batch->call.err, "%s", batch->call.text)
+                                : sl_transfer_succeed();
 }
 
 int sl_transfer_batch_status(struct sl_transfer_batch *batch, uint32_t request,
@@ -415,7 +430,7 @@ int sl_transfer_batch_status(struct sl_transfer_batch *batch, uint32_t request,
 {
     sl_assert(batch != NULL);
     sl_assert(out != NULL);
-    const bool is_over = sl_completion_ended(&batch->completion);
+    const bool is_over = sl_completion_ended(&batch->call.completion);
     if (request >= (batch->count > 0 ? batch->count : batch->request_max)) {
         return sl_transfer_fail(SL_ERR_INVALID, "the batch has no request %u", request);
     }
@@ -432,29 +447,11 @@ int sl_transfer_batch_status(struct sl_transfer_batch *batch, uint32_t request,
     return sl_transfer_succeed();
 }
 
-struct cancel_call {
-    struct sl_transfer_call call;
-    struct sl_transfer_batch *batch;
-};
-
-static void cancel_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
-{
-    struct sl_transfer_batch *batch = SL_CONTAINER_OF(call, struct cancel_call, call)->batch;
-    if (!sl_completion_ended(&batch->completion) && !batch->is_ending) {
-        batch->is_cancelled = true;
-        if (batch->has_started) { /* else its start, on its way from another thread, ends it */
-            end(batch);
-        }
-    }
-    sl_transfer_io_answer(call, 0, "cancelled");
-}
-
 void sl_transfer_batch_cancel(struct sl_transfer_batch *batch)
 {
     sl_assert(batch != NULL);
-    struct cancel_call cancel = {.call = {.run = cancel_here}, .batch = batch};
-    if (!sl_completion_ended(&batch->completion)) {
-        (void)sl_transfer_io_call(batch->io, &cancel.call);
+    if (!sl_completion_ended(&batch->call.completion)) {
+        (void)sl_transfer_io_call(batch->call.io, &batch->cancelling);
     }
 }
 
@@ -467,7 +464,7 @@ void sl_transfer_batch_free(struct sl_transfer_batch **batch)
         return;
     }
     sl_transfer_batch_cancel(gone);
-    sl_transfer_setup_wait(&gone->engine->setup, &gone->completion);
+    sl_transfer_setup_wait(&gone->engine->setup, &gone->call.completion);
     sl_port_set_lock(gone->engine->ports);
     sl_list_remove(&gone->link);
     gone->engine->batch_count--;

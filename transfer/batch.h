@@ -14,11 +14,13 @@
 struct sl_transfer_batch {
     struct sl_list_link link; /* of the engine's, under its lock */
     struct sl_transfer *engine;
-    struct sl_transfer_io *io;
     uint32_t request_max;
 
-    /* The application's thread while the batch is over, else the reactor's. */
-    struct sl_completion completion;
+    /* The application's thread while the batch is over, else the reactor's. err: of a submission
+     * that was refused, or of the notice. */
+    struct sl_transfer_call call;
+    struct sl_transfer_call cancelling;
+    uint32_t calls_left;            /* async.c: of these two, not over */
     struct sl_transfer_item *items; /* [request_max] */
     uint32_t count;                 /* of the last submission; 0: none yet */
     uint32_t timeout_ms;
@@ -38,9 +40,12 @@ struct sl_transfer_batch {
 
     /* As the items. */
     struct sl_transfer_sending *sending; /* of the notice; NULL: none */
-    int err; /* of a submission that was refused, or of the notice; 0: none */
-    char reason[SL_TRANSFER_REASON_BYTES];
 };
+
+/* As sl_transfer_batch_submit up to the posting of batch->call. */
+int sl_transfer_batch_prepare(struct sl_transfer_batch *batch,
+                              const struct sl_transfer_request *requests, uint32_t count,
+                              uint32_t timeout_ms, const struct sl_transfer_notice *notice);
 
 /* Frees all batches of an engine that ends. */
 void sl_transfer_batch_free_all(struct sl_transfer *transfer);

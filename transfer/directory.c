@@ -108,70 +108,43 @@ void sl_transfer_directory_withdraw(struct sl_transfer *transfer)
 
 /* Other engines */
 
-struct find_call {
-    struct sl_transfer_call call;
-    struct sl_names_lookup lookup;
-};
-
-static void found(struct sl_names_lookup *lookup)
+int sl_transfer_directory_check(const struct sl_transfer *transfer, const char *name,
+                                struct sl_endpoint *out)
 {
-    struct find_call *find = SL_CONTAINER_OF(lookup, struct find_call, lookup);
-    sl_transfer_io_answer(&find->call, lookup->err, "%s", lookup->reason);
+    if (transfer->names == NULL) {
+        return sl_transfer_settings_parse_name(name, out);
+    }
+    if (name == NULL || name[0] == '\0' || strlen(name) >= SL_LIMIT_ENDPOINT_BYTES) {
+        return sl_transfer_fail(SL_ERR_INVALID, "a name has 1 to %d characters",
+                                SL_LIMIT_ENDPOINT_BYTES - 1);
+    }
+    *out = (struct sl_endpoint){.port = 0};
+    return 0;
 }
 
-static void find_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+int sl_transfer_directory_address(const struct sl_transfer_record *record, struct sl_endpoint *out,
+                                  char reason[SL_TRANSFER_REASON_BYTES])
 {
-    struct find_call *find = SL_CONTAINER_OF(call, struct find_call, call);
-    sl_names_lookup(io->engine->names, &find->lookup);
-}
-
-/* The record comes from outside: its address is checked. */
-static int take_address(struct sl_transfer_place *place)
-{
-    const char *host = place->record.host;
+    const char *host = record->host;
     char text[ENDPOINTS_TEXT_BYTES];
     (void)snprintf(text, sizeof text, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
-                   place->record.port);
-    if (strstr(host, "://") != NULL || sl_endpoint_parse(text, &place->endpoint, NULL) != 0) {
-        return sl_transfer_fail(SL_ERR_PROTOCOL,
-                                "metadata store: the record of %s has an invalid address, %.200s",
-                                place->record.name, text);
+                   record->port);
+    if (strstr(host, "://") != NULL || sl_endpoint_parse(text, out, NULL) != 0) {
+        (void)snprintf(reason, SL_TRANSFER_REASON_BYTES,
+                       "metadata store: the record of %.200s has an invalid address, %.200s",
+                       record->name, text);
+        return SL_ERR_PROTOCOL;
     }
     return 0;
 }
 
-int sl_transfer_directory_find(struct sl_transfer *transfer, const char *name, uint32_t timeout_ms,
-                               struct sl_transfer_place *out)
+void sl_transfer_directory_explain(const struct sl_transfer_record *record,
+                                   char reason[SL_TRANSFER_REASON_BYTES])
 {
-    out->is_stored = transfer->names != NULL;
-    out->record.incarnation = 0;
-    if (!out->is_stored) {
-        return sl_transfer_settings_parse_name(name, &out->endpoint);
-    }
-    struct find_call find = {
-        .call = {.run = find_here},
-        .lookup = {.timeout_ns = timeout_ms * SL_CLOCK_NS_PER_MS, .done = found}};
-    if (name == NULL || name[0] == '\0' || strlen(name) >= sizeof find.lookup.name) {
-        return sl_transfer_fail(SL_ERR_INVALID, "a name has 1 to %zu characters",
-                                sizeof find.lookup.name - 1);
-    }
-    (void)snprintf(find.lookup.name, sizeof find.lookup.name, "%s", name);
-    const int err = sl_transfer_io_call(&transfer->ios[0], &find.call);
-    if (err != 0) {
-        return sl_transfer_fail(err, "name %s: %s", name, find.lookup.reason);
-    }
-    out->record = find.lookup.record;
-    return take_address(out);
-}
-
-int sl_transfer_directory_fail(const struct sl_transfer_place *place, int err)
-{
-    char reason[SL_TRANSFER_REASON_BYTES], age[SL_TRANSFER_RECORD_AGE_BYTES];
-    (void)snprintf(reason, sizeof reason, "%s", sl_transfer_last_error());
-    if (!place->is_stored) {
-        return sl_transfer_fail(err, "%s", reason);
-    }
-    sl_transfer_record_age(&place->record, (int64_t)time(NULL), age);
-    return sl_transfer_fail(err, "%.300s; its record in the metadata store: %.120s port %u, %s",
-                            reason, place->endpoint.host, place->endpoint.port, age);
+    char age[SL_TRANSFER_RECORD_AGE_BYTES], text[SL_TRANSFER_REASON_BYTES];
+    sl_transfer_record_age(record, (int64_t)time(NULL), age);
+    (void)snprintf(text, sizeof text,
+                   "%.250s; its record in the metadata store: %.120s port %u, %s", reason,
+                   record->host, record->port, age);
+    memcpy(reason, text, sizeof text);
 }

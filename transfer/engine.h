@@ -28,7 +28,8 @@ struct sl_transfer {
     uint32_t segment_count;
     struct sl_list batches;
     uint32_t batch_count;
-    uint32_t batch_next; /* reactors take turns */
+    uint32_t batch_next;             /* reactors take turns */
+    struct sl_transfer_async *async; /* of a reactor outside; NULL: none */
 };
 
 /* As sl_transfer_create. setup: NULL: nothing is replaced. */

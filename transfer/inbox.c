@@ -13,6 +13,8 @@
 #define REMEMBER_NS (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
 #define SENDERS_MAX SL_LIMIT_TRANSFER_SEGMENTS
 
+#define OUTSIDE     "objects" /* how the names of notices for a reactor outside begin */
+
 struct notice {
     struct sl_list_link link;
     char sender[SL_TRANSFER_NAME_BYTES];
@@ -26,22 +28,36 @@ struct sender {
     uint64_t client_id, sequence, heard_ns;
 };
 
+static void queue_init(struct sl_transfer_inbox_queue *queue)
+{
+    sl_list_init(&queue->notices);
+    sl_list_init(&queue->takers);
+}
+
+static void queue_fini(struct sl_transfer_inbox_queue *queue)
+{
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&queue->notices)) != NULL) {
+        free(SL_CONTAINER_OF(link, struct notice, link));
+    }
+    queue->count = 0;
+}
+
 void sl_transfer_inbox_init(struct sl_transfer_inbox *inbox)
 {
-    sl_list_init(&inbox->notices);
-    sl_list_init(&inbox->takers);
+    queue_init(&inbox->application);
+    queue_init(&inbox->outside);
     sl_list_init(&inbox->senders);
 }
 
 void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox)
 {
     struct sl_list_link *link;
-    if (!sl_list_linked(&inbox->notices.head)) {
+    if (!sl_list_linked(&inbox->senders.head)) {
         return; /* the start has failed before */
     }
-    while ((link = sl_list_pop(&inbox->notices)) != NULL) {
-        free(SL_CONTAINER_OF(link, struct notice, link));
-    }
+    queue_fini(&inbox->application);
+    queue_fini(&inbox->outside);
     while ((link = sl_list_pop(&inbox->senders)) != NULL) {
         free(SL_CONTAINER_OF(link, struct sender, link));
     }
@@ -49,50 +65,60 @@ void sl_transfer_inbox_fini(struct sl_transfer_inbox *inbox)
 
 /* Taking */
 
-struct take_call {
-    struct sl_transfer_call call;
-    struct sl_list_link link;
-    struct sl_timer timer;
-    uint32_t timeout_ms;
-    struct sl_transfer_noticed *out;
-};
-
-static void give(struct sl_transfer_io *io, struct take_call *take)
+static void give(struct sl_transfer_io *io, struct sl_transfer_inbox_queue *queue)
 {
-    struct sl_transfer_inbox *inbox = &io->inbox;
-    struct sl_list_link *link = sl_list_pop(&inbox->notices);
+    struct sl_list_link *first = sl_list_pop(&queue->takers);
+    struct sl_list_link *link = sl_list_pop(&queue->notices);
+    sl_assert(first != NULL);
     sl_assert(link != NULL);
+    struct sl_transfer_take *take = SL_CONTAINER_OF(first, struct sl_transfer_take, link);
     struct notice *notice = SL_CONTAINER_OF(link, struct notice, link);
-    inbox->notice_count--;
+    queue->count--;
     memcpy(take->out->sender, notice->sender, sizeof notice->sender);
     memcpy(take->out->name, notice->name, sizeof notice->name);
     memcpy(take->out->text, notice->text, notice->bytes);
     take->out->text[notice->bytes] = '\0';
     take->out->bytes = notice->bytes;
     free(notice);
-    sl_list_remove(&take->link);
     sl_reactor_disarm(io->reactor, &take->timer);
     sl_transfer_io_answer(&take->call, 0, "taken");
 }
 
 static void take_late(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct take_call *take = SL_CONTAINER_OF(timer, struct take_call, timer);
+    struct sl_transfer_take *take = SL_CONTAINER_OF(timer, struct sl_transfer_take, timer);
     sl_list_remove(&take->link);
     sl_transfer_io_answer(&take->call, SL_ERR_DEADLINE, "no notice came within %u ms",
                           take->timeout_ms);
 }
 
-static void take_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+void sl_transfer_inbox_take(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    struct take_call *take = SL_CONTAINER_OF(call, struct take_call, call);
+    struct sl_transfer_take *take = SL_CONTAINER_OF(call, struct sl_transfer_take, call);
+    struct sl_transfer_inbox *inbox = &io->inbox;
+    struct sl_transfer_inbox_queue *queue =
+        take->is_outside ? &inbox->outside : &inbox->application;
+    inbox->has_outside = inbox->has_outside || take->is_outside;
     take->timer.run = take_late;
-    sl_list_append(&io->inbox.takers, &take->link);
-    if (io->inbox.notice_count > 0) {
-        give(io, take);
-    } else {
+    sl_list_append(&queue->takers, &take->link);
+    if (queue->count > 0) {
+        give(io, queue);
+    } else if (!take->is_outside) {
         sl_reactor_arm(io->reactor, &take->timer, take->timeout_ms * SL_CLOCK_NS_PER_MS);
     }
+}
+
+void sl_transfer_inbox_stop(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_transfer_inbox *inbox = &io->inbox;
+    struct sl_list_link *link;
+    inbox->has_outside = false;
+    queue_fini(&inbox->outside);
+    while ((link = sl_list_pop(&inbox->outside.takers)) != NULL) {
+        struct sl_transfer_take *take = SL_CONTAINER_OF(link, struct sl_transfer_take, link);
+        sl_transfer_io_answer(&take->call, SL_ERR_CANCELLED, "stopped");
+    }
+    sl_transfer_io_answer(call, 0, "stopped");
 }
 
 int sl_transfer_notice_take(struct sl_transfer *transfer, uint32_t timeout_ms,
@@ -100,7 +126,8 @@ int sl_transfer_notice_take(struct sl_transfer *transfer, uint32_t timeout_ms,
 {
     sl_assert(transfer != NULL);
     sl_assert(out != NULL);
-    struct take_call take = {.call = {.run = take_here}, .timeout_ms = timeout_ms, .out = out};
+    struct sl_transfer_take take = {
+        .call = {.run = sl_transfer_inbox_take}, .timeout_ms = timeout_ms, .out = out};
     int err = sl_transfer_settings_check_timeout(timeout_ms);
     err = err != 0 ? err : sl_transfer_io_call(&transfer->ios[0], &take.call);
     return err != 0 ? err : sl_transfer_succeed();
@@ -169,6 +196,10 @@ int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
                           const struct sl_message_notice *notice)
 {
     struct sl_transfer_inbox *inbox = &io->inbox;
+    struct sl_transfer_inbox_queue *queue =
+        inbox->has_outside && strncmp(notice->name, OUTSIDE, strlen(OUTSIDE)) == 0
+            ? &inbox->outside
+            : &inbox->application;
     struct sender *sender = remember_sender(io, client_id);
     if (sender == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -176,7 +207,7 @@ int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
     if (notice->sequence <= sender->sequence) {
         return 0;
     }
-    if (inbox->notice_count == SL_LIMIT_TRANSFER_NOTICES) {
+    if (queue->count == SL_LIMIT_TRANSFER_NOTICES) {
         return SL_ERR_AGAIN;
     }
     struct notice *made = notice_create(notice);
@@ -184,10 +215,10 @@ int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
         return SL_ERR_NO_MEMORY;
     }
     sender->sequence = notice->sequence;
-    sl_list_append(&inbox->notices, &made->link);
-    inbox->notice_count++;
-    if (!sl_list_empty(&inbox->takers)) {
-        give(io, SL_CONTAINER_OF(sl_list_first(&inbox->takers), struct take_call, link));
+    sl_list_append(&queue->notices, &made->link);
+    queue->count++;
+    if (!sl_list_empty(&queue->takers)) {
+        give(io, queue);
     }
     return 0;
 }

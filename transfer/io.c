@@ -28,6 +28,19 @@ int sl_transfer_io_port(struct sl_transfer *transfer, struct sl_port **out)
     return err == 0 ? 0 : sl_transfer_fail(err, "no memory for one more thread");
 }
 
+int sl_transfer_io_begin(struct sl_port *port, struct sl_transfer_call *call)
+{
+    call->err = 0;
+    call->text[0] = '\0';
+    sl_completion_begin(&call->completion);
+    const int err = sl_mailbox_post(port->lanes[call->io->index].to,
+                                    (struct sl_mail){.run = deliver, .ctx = call});
+    if (err != 0) {
+        sl_completion_end(&call->completion);
+    }
+    return err;
+}
+
 int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_port *port;
@@ -36,11 +49,7 @@ int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call
         return err;
     }
     call->io = io;
-    call->err = 0;
-    call->text[0] = '\0';
-    sl_completion_begin(&call->completion);
-    while (sl_mailbox_post(port->lanes[io->index].to,
-                           (struct sl_mail){.run = deliver, .ctx = call}) != 0) {
+    while (sl_transfer_io_begin(port, call) != 0) {
         (void)usleep(100); /* the thread's batches fill it: the reactor is taking them */
     }
     sl_transfer_setup_wait(&io->engine->setup, &call->completion);
@@ -54,7 +63,19 @@ void sl_transfer_io_answer(struct sl_transfer_call *call, int err, const char *f
     (void)vsnprintf(call->text, sizeof call->text, format, args);
     va_end(args);
     call->err = err;
+    sl_transfer_io_end(call);
+}
+
+/* A thread that waits may free the call from the completion's end on, and a reactor outside from
+ * its mail on. The lane has room: async.c bounds the calls in progress. */
+void sl_transfer_io_end(struct sl_transfer_call *call)
+{
+    struct sl_mailbox_lane *lane = call->lane;
     sl_completion_end(&call->completion);
+    if (lane != NULL) {
+        const int err = sl_mailbox_post(lane, (struct sl_mail){.run = call->ended, .ctx = call});
+        sl_assert(err == 0);
+    }
 }
 
 /* Work */

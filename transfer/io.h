@@ -20,9 +20,12 @@ struct sl_transfer_work {
 
 /* inbox.h: notices of peers. */
 struct sl_transfer_inbox {
-    struct sl_list notices; /* oldest first */
-    uint32_t notice_count;
-    struct sl_list takers;  /* calls that wait for one */
+    struct sl_transfer_inbox_queue {
+        struct sl_list notices; /* oldest first */
+        uint32_t count;
+        struct sl_list takers; /* calls that wait for one */
+    } application, outside;
+    bool has_outside;       /* a reactor outside the engine takes notices (async.h) */
     struct sl_list senders; /* what is known of them */
     uint32_t sender_count;
 };
@@ -51,7 +54,8 @@ struct sl_transfer_io {
     struct sl_reactor_source source;
 };
 
-/* Something that another thread wants done on the reactor. Storage of that thread, which waits. */
+/* Something that another thread wants done on the reactor `io`. Storage of that thread, until it
+ * has ended. */
 struct sl_transfer_call {
     /* Calls sl_transfer_io_answer, then or later. */
     void (*run)(struct sl_transfer_io *io, struct sl_transfer_call *call);
@@ -59,19 +63,34 @@ struct sl_transfer_call {
     struct sl_completion completion;
     int err;
     char text[SL_TRANSFER_REASON_BYTES];
+
+    /* Of a reactor outside the engine (async.c), which does not wait: it gets mail. Else zero. */
+    struct sl_mailbox_lane *lane; /* from `io` to that reactor */
+    sl_mail_fn *ended;            /* with the call, there */
+    struct sl_transfer_async *async;
+    struct sl_list_link link;                           /* not begun yet */
+    void (*finish)(struct sl_transfer_call *call);      /* what is left to do there */
+    void (*done)(void *ctx, int err, const char *text); /* of the user */
+    void *ctx;
 };
 
 /* The calling thread's port. A thread that has it once makes all calls that follow. Errors:
  * NO_MEMORY, TOO_LARGE, with the reason in sl_transfer_last_error. */
 int sl_transfer_io_port(struct sl_transfer *transfer, struct sl_port **out);
 
+/* Runs call->run on call->io. Errors: AGAIN: the port's lane is full, and nothing has begun. The
+ * port's thread. */
+int sl_transfer_io_begin(struct sl_port *port, struct sl_transfer_call *call);
+
 /* Any thread but a reactor's: runs call->run on the reactor and waits for its answer. Returns its
  * error, with the reason in sl_transfer_last_error. Errors: those of sl_transfer_io_port too. */
 int sl_transfer_io_call(struct sl_transfer_io *io, struct sl_transfer_call *call);
 
-/* Ends the call. */
+/* Ends the call with the error and the reason. On call->io, like sl_transfer_io_end, which leaves
+ * both as they are. */
 void sl_transfer_io_answer(struct sl_transfer_call *call, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void sl_transfer_io_end(struct sl_transfer_call *call);
 
 /* Runs the work at the end of this turn. */
 void sl_transfer_io_wake(struct sl_transfer_io *io, struct sl_transfer_work *work);

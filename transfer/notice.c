@@ -59,10 +59,11 @@ static void answered(void *ctx, const struct sl_message *message, int err, const
     struct sl_transfer_sending *sending = ctx;
     struct sl_reactor *home = sl_reactor_running();
     const bool is_closed = err == SL_ERR_CANCELLED && sending->segment->reason[0] != '\0';
-    sending->err = is_closed ? SL_ERR_CLOSED : err;
-    (void)snprintf(sending->reason, sizeof sending->reason, "%s",
+    sending->call.err = is_closed ? SL_ERR_CLOSED : err;
+    (void)snprintf(sending->call.text, sizeof sending->call.text, "%s",
                    is_closed ? sending->segment->reason : reason);
-    sl_reactor_post(home, sending->from->index, (struct sl_mail){.run = deliver, .ctx = sending});
+    sl_reactor_post(home, sending->call.io->index,
+                    (struct sl_mail){.run = deliver, .ctx = sending});
 }
 
 static void send_here(void *ctx, uint64_t a, uint64_t b)
@@ -83,34 +84,37 @@ static void send_here(void *ctx, uint64_t a, uint64_t b)
 /* The mail is delivered before the answer of this reactor's route to a close. */
 void sl_transfer_notice_post(struct sl_transfer_sending *sending)
 {
-    sl_reactor_post(sending->from->reactor, sending->segment->home->index,
+    sl_reactor_post(sending->call.io->reactor, sending->segment->home->index,
                     (struct sl_mail){.run = send_here, .ctx = sending});
 }
 
-/* Public */
-
-struct send_call {
-    struct sl_transfer_call call;
-    struct sl_transfer_sending *sending;
-};
+/* Without a batch */
 
 static void sent(struct sl_transfer_sending *sending)
 {
-    struct sl_transfer_call *call = sending->ctx;
-    const int err = sending->err;
-    char reason[SL_TRANSFER_REASON_BYTES];
-    memcpy(reason, sending->reason, sizeof reason);
-    free(sending);
-    sl_transfer_io_answer(call, err, "%s", reason);
+    sl_transfer_io_end(&sending->call);
 }
 
 static void post_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    struct sl_transfer_sending *sending = SL_CONTAINER_OF(call, struct send_call, call)->sending;
-    sending->from = io;
-    sending->done = sent;
-    sending->ctx = call;
-    sl_transfer_notice_post(sending);
+    sl_transfer_notice_post(SL_CONTAINER_OF(call, struct sl_transfer_sending, call));
+}
+
+int sl_transfer_notice_prepare(struct sl_transfer_segment *segment,
+                               const struct sl_transfer_notice *notice, uint32_t timeout_ms,
+                               struct sl_transfer_sending **out)
+{
+    const uint64_t now_ns = sl_clock_now_ns(sl_reactor_clock(segment->home->reactor));
+    int err = sl_transfer_settings_check_timeout(timeout_ms);
+    err = err != 0 ? err
+                   : sl_transfer_notice_create(segment, notice,
+                                               now_ns + timeout_ms * SL_CLOCK_NS_PER_MS, out);
+    if (err == 0) {
+        (*out)->call.run = post_here;
+        (*out)->call.io = segment->home;
+        (*out)->done = sent;
+    }
+    return err;
 }
 
 int sl_transfer_notice_send(struct sl_transfer_segment *segment,
@@ -118,17 +122,9 @@ int sl_transfer_notice_send(struct sl_transfer_segment *segment,
 {
     sl_assert(segment != NULL);
     sl_assert(notice != NULL);
-    struct send_call send = {.call = {.run = post_here}};
-    struct sl_port *port; /* first: then the call is made, which frees the notice */
-    int err = sl_transfer_settings_check_timeout(timeout_ms);
-    err = err != 0 ? err : sl_transfer_io_port(segment->engine, &port);
-    err =
-        err != 0
-            ? err
-            : sl_transfer_notice_create(segment, notice,
-                                        sl_clock_now_ns(sl_reactor_clock(segment->home->reactor)) +
-                                            timeout_ms * SL_CLOCK_NS_PER_MS,
-                                        &send.sending);
-    err = err != 0 ? err : sl_transfer_io_call(segment->home, &send.call);
+    struct sl_transfer_sending *sending = NULL;
+    int err = sl_transfer_notice_prepare(segment, notice, timeout_ms, &sending);
+    err = err != 0 ? err : sl_transfer_io_call(segment->home, &sending->call);
+    free(sending);
     return err != 0 ? err : sl_transfer_succeed();
 }

@@ -31,7 +31,21 @@ struct update {
     char reason[SL_TRANSFER_REASON_BYTES];
 };
 
-static void finish_closing(struct sl_transfer_segment *segment);
+/* It is closed, or could not be opened. */
+static void finish_closing(struct sl_transfer_segment *segment)
+{
+    free(segment->endpoints);
+    free(segment->matrix);
+    free(segment->remote);
+    if (segment->has_opened) {
+        sl_transfer_io_answer(&segment->call, 0, "closed");
+        return;
+    }
+    if (segment->engine->names != NULL && segment->endpoint.port != 0) {
+        sl_transfer_directory_explain(&segment->lookup.record, segment->reason);
+    }
+    sl_transfer_io_answer(&segment->call, segment->err, "%s", segment->reason);
+}
 
 static void answered(void *ctx, uint64_t a, uint64_t b)
 {
@@ -41,13 +55,12 @@ static void answered(void *ctx, uint64_t a, uint64_t b)
     if (segment->mails_out > 0) {
         return;
     }
-    if (segment->opening != NULL) {
-        struct sl_transfer_call *call = segment->opening;
-        segment->opening = NULL;
-        sl_reactor_disarm(segment->home->reactor, &segment->open_late);
-        sl_transfer_io_answer(call, 0, "open");
-    } else if (segment->closing != NULL) {
+    if (segment->is_closing) {
         finish_closing(segment);
+    } else if (!segment->has_opened) {
+        segment->has_opened = true;
+        sl_reactor_disarm(segment->home->reactor, &segment->open_late);
+        sl_transfer_io_answer(&segment->call, 0, "open");
     }
 }
 
@@ -114,6 +127,30 @@ static bool publish(struct sl_transfer_work *work)
     return false;
 }
 
+static void close_route(void *ctx, uint64_t index, uint64_t b)
+{
+    struct sl_transfer_segment *segment = ctx;
+    struct sl_transfer_route *route = &segment->routes[index];
+    sl_transfer_route_fail(route, SL_ERR_CANCELLED, "the segment was closed");
+    if (!sl_list_empty(&route->parts)) {
+        /* Lanes are being closed: look again in the next turn. */
+        sl_reactor_post(route->io->reactor, route->io->index,
+                        (struct sl_mail){.run = close_route, .ctx = segment, .a = index});
+        return;
+    }
+    sl_transfer_route_fini(route);
+    answer(segment);
+}
+
+/* Nothing is sent from now on. `answered` goes on when the routes are at rest. */
+static void close_all_routes(struct sl_transfer_segment *segment)
+{
+    segment->is_closing = true;
+    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
+        post(segment, i, close_route, segment);
+    }
+}
+
 /* The segment is closed for good. */
 static void fail(struct sl_transfer_segment *segment, int err, const char *reason)
 {
@@ -126,10 +163,8 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
     sl_list_remove(&segment->publishing.link);
     sl_reactor_disarm(segment->home->reactor, &segment->open_late);
     sl_reactor_disarm(segment->home->reactor, &segment->gone);
-    if (segment->opening != NULL) {
-        struct sl_transfer_call *call = segment->opening;
-        segment->opening = NULL;
-        sl_transfer_io_answer(call, err, "%s", reason);
+    if (!segment->has_opened) {
+        close_all_routes(segment);
         return;
     }
     sl_log_warn("transfer: segment %s is closed: %s", segment->name, reason);
@@ -336,8 +371,8 @@ static void welcomed(void *ctx, struct sl_session *session,
     struct sl_transfer_segment *segment = ctx;
     segment->session = session; /* in the first event the owner does not have it yet */
     sl_reactor_disarm(segment->home->reactor, &segment->gone);
-    if (segment->incarnation == 0 && segment->recorded != 0 &&
-        segment->recorded != welcome->incarnation) {
+    const uint64_t recorded = segment->lookup.record.incarnation;
+    if (segment->incarnation == 0 && recorded != 0 && recorded != welcome->incarnation) {
         char reason[SL_TRANSFER_REASON_BYTES];
         (void)snprintf(reason, sizeof reason,
                        "%s has another incarnation than its record: its process was restarted",
@@ -428,18 +463,11 @@ static const struct sl_session_events session_events = {
 
 /* Opening */
 
-struct open_call {
-    struct sl_transfer_call call;
-    struct sl_transfer_segment *segment;
-    uint32_t timeout_ms;
-    bool is_stored; /* in the metadata store: a process listens there, or has ended */
-};
-
-static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+static void open_session(struct sl_transfer_segment *segment)
 {
-    const struct open_call *open = SL_CONTAINER_OF(call, struct open_call, call);
-    struct sl_transfer_segment *segment = open->segment;
     const struct sl_transfer *engine = segment->engine;
+    struct sl_transfer_io *io = segment->home;
+    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
     const struct sl_session_options options = {
         .transport = io->devices[0].transport,
         .outbox = &io->outbox,
@@ -451,15 +479,12 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
         .events = &session_events,
         .ctx = segment,
         .peer_name = segment->name,
-        .start_timeout_ns = open->timeout_ms * SL_CLOCK_NS_PER_MS,
+        .start_timeout_ns =
+            segment->until_ns > now_ns ? segment->until_ns - now_ns : SL_CLOCK_NS_PER_MS,
         .persistent = true,
-        .ends_if_refused = open->is_stored,
+        .ends_if_refused = engine->names != NULL, /* a process listens there, or has ended */
         .secret = &engine->settings.secret,
     };
-    segment->publishing.run = publish;
-    segment->open_late.run = open_late;
-    segment->gone.run = peer_gone;
-    segment->opening = call;
     /* After the session's own timeout, which has more to say. */
     sl_reactor_arm(io->reactor, &segment->open_late, options.start_timeout_ns + SL_CLOCK_NS_PER_MS);
     const int err = sl_session_open(&options, &segment->session);
@@ -468,19 +493,74 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
     }
 }
 
-static int segment_create(struct sl_transfer *transfer, const char *name,
-                          const struct sl_transfer_place *place, struct sl_transfer_segment **out)
+static void take_record(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_transfer_segment *segment = ctx;
+    char reason[SL_TRANSFER_REASON_BYTES];
+    int err = segment->lookup.err;
+    if (err != 0) {
+        (void)snprintf(reason, sizeof reason, "name %.200s: %.300s", segment->name,
+                       segment->lookup.reason);
+    } else {
+        err = sl_transfer_directory_address(&segment->lookup.record, &segment->endpoint, reason);
+    }
+    if (err != 0) {
+        fail(segment, err, reason);
+    } else {
+        open_session(segment);
+    }
+}
+
+static void looked_up(struct sl_names_lookup *lookup)
+{
+    struct sl_transfer_segment *segment =
+        SL_CONTAINER_OF(lookup, struct sl_transfer_segment, lookup);
+    sl_reactor_post(segment->engine->reactors[0], segment->home->index,
+                    (struct sl_mail){.run = take_record, .ctx = segment});
+}
+
+/* On the first reactor. */
+static void look_up(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_transfer_segment *segment = ctx;
+    sl_names_lookup(segment->engine->names, &segment->lookup);
+}
+
+static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
+    segment->publishing.run = publish;
+    segment->open_late.run = open_late;
+    segment->gone.run = peer_gone;
+    segment->until_ns = sl_reactor_now_ns(io->reactor) + segment->timeout_ms * SL_CLOCK_NS_PER_MS;
+    if (segment->engine->names == NULL) {
+        open_session(segment);
+        return;
+    }
+    segment->lookup.done = looked_up;
+    segment->lookup.timeout_ns = segment->timeout_ms * SL_CLOCK_NS_PER_MS;
+    (void)snprintf(segment->lookup.name, sizeof segment->lookup.name, "%s", segment->name);
+    sl_reactor_post(io->reactor, 0, (struct sl_mail){.run = look_up, .ctx = segment});
+}
+
+int sl_transfer_segment_create(struct sl_transfer *transfer, const char *name, uint32_t timeout_ms,
+                               struct sl_transfer_segment **out)
 {
     const uint32_t reactor_count = transfer->settings.reactor_count;
-    int err = 0;
+    struct sl_endpoint endpoint;
+    int err = sl_transfer_settings_check_timeout(timeout_ms);
+    err = err != 0 ? err : sl_transfer_directory_check(transfer, name, &endpoint);
+    if (err != 0) {
+        return err;
+    }
     struct sl_transfer_segment *made =
         calloc(1, sizeof *made + reactor_count * sizeof made->routes[0]);
     if (made == NULL) {
         return sl_transfer_fail(SL_ERR_NO_MEMORY, "no memory for a segment");
     }
     made->engine = transfer;
-    made->endpoint = place->endpoint;
-    made->recorded = place->record.incarnation;
+    made->endpoint = endpoint;
+    made->timeout_ms = timeout_ms;
     made->client_id = sl_transfer_setup_random(&transfer->setup);
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     for (uint32_t i = 0; i < reactor_count; i++) {
@@ -502,64 +582,59 @@ static int segment_create(struct sl_transfer *transfer, const char *name,
         free(made);
         return sl_transfer_fail(err, "%d segments are open", SL_LIMIT_TRANSFER_SEGMENTS);
     }
+    made->call.run = open_here;
+    made->call.io = made->home;
     *out = made;
     return 0;
 }
 
 /* Closing */
 
-struct close_call {
-    struct sl_transfer_call call;
-    struct sl_transfer_segment *segment;
-};
-
-static void close_route(void *ctx, uint64_t index, uint64_t b)
-{
-    struct sl_transfer_segment *segment = ctx;
-    struct sl_transfer_route *route = &segment->routes[index];
-    sl_transfer_route_fail(route, SL_ERR_CANCELLED, "the segment was closed");
-    if (!sl_list_empty(&route->parts)) {
-        /* Lanes are being closed: look again in the next turn. */
-        sl_reactor_post(route->io->reactor, route->io->index,
-                        (struct sl_mail){.run = close_route, .ctx = segment, .a = index});
-        return;
-    }
-    sl_transfer_route_fini(route);
-    answer(segment);
-}
-
-static void finish_closing(struct sl_transfer_segment *segment)
-{
-    struct sl_transfer_call *call = segment->closing;
-    segment->closing = NULL;
-    free(segment->endpoints);
-    free(segment->matrix);
-    free(segment->remote);
-    sl_transfer_io_answer(call, 0, "closed");
-}
-
 static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
-    struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct close_call, call)->segment;
+    struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
     segment->err = segment->err == 0 ? SL_ERR_CANCELLED : segment->err;
-    segment->closing = call;
     sl_list_remove(&segment->publishing.link);
     sl_reactor_disarm(io->reactor, &segment->gone);
     sl_session_close(&segment->session);
-    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
-        post(segment, i, close_route, segment);
-    }
+    close_all_routes(segment);
 }
 
-/* A thread that gets no port leaves the segment to the end of the engine. */
-static void segment_destroy(struct sl_transfer_segment *segment)
+static void look_at_fences(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_transfer *transfer = segment->engine;
-    struct close_call close = {.call = {.run = close_here}, .segment = segment};
-    if (sl_transfer_io_call(segment->home, &close.call) != 0) {
-        sl_log_warn("transfer: segment %s stays open: %s", segment->name, sl_transfer_last_error());
+    struct sl_transfer_segment *segment =
+        SL_CONTAINER_OF(timer, struct sl_transfer_segment, fence_look);
+    const bool has_fences = atomic_load_explicit(&segment->fences, memory_order_acquire) > 0;
+    if (has_fences && segment->err == 0 && now_ns < segment->until_ns) {
+        sl_reactor_arm(segment->home->reactor, timer, SL_CLOCK_NS_PER_MS);
         return;
     }
+    if (has_fences) {
+        sl_log_warn("transfer: segment %s is closed while WRITEs that have timed out may still be "
+                    "applied",
+                    segment->name);
+    }
+    close_here(segment->home, &segment->call);
+}
+
+/* If it is opened again, it has lanes of its own, which no older fence holds back. */
+static void wait_for_fences(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
+    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
+    segment->fence_look.run = look_at_fences;
+    segment->until_ns = now_ns + CLOSE_NS;
+    look_at_fences(&segment->fence_look, now_ns);
+}
+
+void sl_transfer_segment_prepare_close(struct sl_transfer_segment *segment)
+{
+    segment->call.run = wait_for_fences;
+}
+
+void sl_transfer_segment_free(struct sl_transfer_segment *segment)
+{
+    struct sl_transfer *transfer = segment->engine;
     sl_port_set_lock(transfer->ports);
     sl_list_remove(&segment->link);
     transfer->segment_count--;
@@ -567,10 +642,23 @@ static void segment_destroy(struct sl_transfer_segment *segment)
     free(segment);
 }
 
+/* A thread that gets no port leaves the segment to the end of the engine. */
+static void close_and_free(struct sl_transfer_segment *segment)
+{
+    if (sl_transfer_io_call(segment->home, &segment->call) != 0) {
+        sl_log_warn("transfer: segment %s stays open: %s", segment->name, sl_transfer_last_error());
+        return;
+    }
+    sl_transfer_segment_free(segment);
+}
+
 void sl_transfer_segment_close_all(struct sl_transfer *transfer)
 {
     SL_LIST_FOREACH (link, &transfer->segments) {
-        segment_destroy(SL_CONTAINER_OF(link, struct sl_transfer_segment, link));
+        struct sl_transfer_segment *segment =
+            SL_CONTAINER_OF(link, struct sl_transfer_segment, link);
+        segment->call.run = close_here;
+        close_and_free(segment);
     }
 }
 
@@ -581,75 +669,26 @@ int sl_transfer_segment_open(struct sl_transfer *transfer, const char *name, uin
 {
     sl_assert(transfer != NULL);
     sl_assert(out != NULL);
-    struct sl_transfer_segment *segment = NULL;
-    struct sl_transfer_place place;
-    struct sl_port *port;
-    const uint64_t begin_ns = sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0]));
-    int err = sl_transfer_settings_check_timeout(timeout_ms);
-    err = err != 0 ? err : sl_transfer_io_port(transfer, &port);
-    err = err != 0 ? err : sl_transfer_directory_find(transfer, name, timeout_ms, &place);
-    err = err != 0 ? err : segment_create(transfer, name, &place, &segment);
+    struct sl_transfer_segment *segment;
+    int err = sl_transfer_segment_create(transfer, name, timeout_ms, &segment);
     if (err != 0) {
         return err;
     }
-    const uint64_t spent_ms =
-        (sl_clock_now_ns(sl_reactor_clock(transfer->reactors[0])) - begin_ns) / SL_CLOCK_NS_PER_MS;
-    struct open_call open = {.call = {.run = open_here},
-                             .segment = segment,
-                             .timeout_ms =
-                                 spent_ms < timeout_ms ? timeout_ms - (uint32_t)spent_ms : 1,
-                             .is_stored = place.is_stored};
-    err = sl_transfer_io_call(segment->home, &open.call);
+    err = sl_transfer_io_call(segment->home, &segment->call);
     if (err != 0) {
-        (void)sl_transfer_directory_fail(&place, err);
-        segment_destroy(segment);
+        sl_transfer_segment_free(segment);
         return err;
     }
     *out = segment;
     return sl_transfer_succeed();
 }
 
-struct fence_wait {
-    struct sl_transfer_call call;
-    struct sl_transfer_segment *segment;
-    struct sl_timer timer;
-    uint64_t until_ns;
-};
-
-static void look_at_fences(struct sl_timer *timer, uint64_t now_ns)
-{
-    struct fence_wait *wait = SL_CONTAINER_OF(timer, struct fence_wait, timer);
-    const struct sl_transfer_segment *segment = wait->segment;
-    const bool has_fences = atomic_load_explicit(&segment->fences, memory_order_acquire) > 0;
-    if (has_fences && segment->err == 0 && now_ns < wait->until_ns) {
-        sl_reactor_arm(segment->home->reactor, timer, SL_CLOCK_NS_PER_MS);
-        return;
-    }
-    if (has_fences) {
-        sl_log_warn("transfer: segment %s is closed while WRITEs that have timed out may still be "
-                    "applied",
-                    segment->name);
-    }
-    sl_transfer_io_answer(&wait->call, 0, "waited");
-}
-
-static void wait_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
-{
-    struct fence_wait *wait = SL_CONTAINER_OF(call, struct fence_wait, call);
-    const uint64_t now_ns = sl_reactor_now_ns(io->reactor);
-    wait->timer.run = look_at_fences;
-    wait->until_ns = now_ns + CLOSE_NS;
-    look_at_fences(&wait->timer, now_ns);
-}
-
 void sl_transfer_segment_close(struct sl_transfer_segment **segment)
 {
     sl_assert(segment != NULL);
     if (*segment != NULL) {
-        /* If it is opened again, it has lanes of its own, which no older fence holds back. */
-        struct fence_wait wait = {.call = {.run = wait_here}, .segment = *segment};
-        (void)sl_transfer_io_call((*segment)->home, &wait.call);
-        segment_destroy(*segment);
+        sl_transfer_segment_prepare_close(*segment);
+        close_and_free(*segment);
         *segment = NULL;
     }
 }

@@ -4,6 +4,7 @@
 #ifndef SL_TRANSFER_SEGMENT_H
 #define SL_TRANSFER_SEGMENT_H
 
+#include "transfer/names.h"
 #include "transfer/route.h"
 
 struct sl_transfer_segment {
@@ -11,11 +12,15 @@ struct sl_transfer_segment {
     struct sl_transfer *engine;
     struct sl_transfer_io *home;
     char name[SL_TRANSFER_NAME_BYTES];
-    struct sl_endpoint endpoint; /* of the control connection */
-    uint64_t recorded;           /* incarnation of its record; 0: any */
-    uint64_t client_id;          /* of all hellos to the peer: random */
+    uint64_t client_id;               /* of all hellos to the peer: random */
+    struct sl_transfer_call call;     /* opens it, or closes it */
+    uint32_t timeout_ms;              /* of the opening */
+    struct sl_transfer_segment **out; /* of an opening by a reactor outside (async.c) */
 
     /* The home reactor's. */
+    struct sl_names_lookup lookup; /* of its record: incarnation 0: any; the first reactor's */
+    struct sl_endpoint endpoint;   /* of the control connection; port 0: not found yet */
+    uint64_t until_ns;             /* the call's deadline */
     struct sl_session *session;
     uint64_t incarnation; /* 0: not welcomed yet */
     /* What the peer offers; from then on for all reactors. Port 0: not usable. */
@@ -31,16 +36,27 @@ struct sl_transfer_segment {
     struct sl_transfer_work publishing; /* the list has changed */
     uint64_t notice_sequence;           /* of the last notice */
     struct sl_timer open_late;          /* disarmed once the segment is open */
+    struct sl_timer fence_look;         /* a close waits for fences */
     struct sl_timer gone;               /* after a disconnect: until the peer counts as ended */
     int err;                            /* not 0: closed for good */
     char reason[SL_TRANSFER_REASON_BYTES];
-    uint32_t mails_out;               /* to the routes, unanswered */
-    struct sl_transfer_call *opening; /* waits for the list of buffers */
-    struct sl_transfer_call *closing; /* waits for the routes */
+    uint32_t mails_out; /* to the routes, unanswered */
+    bool has_opened, is_closing;
 
     _Atomic uint32_t fences;           /* unanswered; raised by any reactor, lowered at home */
     struct sl_transfer_route routes[]; /* by reactor */
 };
+
+/* (*out)->call, made on its home, opens the segment. If it fails, the segment has to be freed.
+ * Errors: INVALID, NO_MEMORY, TOO_LARGE. Any thread. */
+int sl_transfer_segment_create(struct sl_transfer *transfer, const char *name, uint32_t timeout_ms,
+                               struct sl_transfer_segment **out);
+
+/* segment->call, made again on its home, closes it; then it has to be freed. */
+void sl_transfer_segment_prepare_close(struct sl_transfer_segment *segment);
+
+/* Any thread. */
+void sl_transfer_segment_free(struct sl_transfer_segment *segment);
 
 /* Frees all segments of an engine that ends. */
 void sl_transfer_segment_close_all(struct sl_transfer *transfer);

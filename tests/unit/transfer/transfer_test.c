@@ -332,7 +332,7 @@ CASE(batch_cancel__may_overtake_the_start)
     struct sl_port *port;
     pthread_t thread;
     assert_int_equal(sl_port_here(pair.here->ports, &port), 0);
-    assert_int_equal(sl_mailbox_post(port->lanes[pair.batch->io->index].to,
+    assert_int_equal(sl_mailbox_post(port->lanes[pair.batch->call.io->index].to,
                                      (struct sl_mail){.run = hold_reactor}),
                      0);
     while (!atomic_load(&is_held)) {

@@ -1,0 +1,22 @@
+/* A reactor with a thread of its own, on which a test runs functions and waits for mail. */
+#ifndef SL_TESTS_SUPPORT_REACTOR_THREAD_H
+#define SL_TESTS_SUPPORT_REACTOR_THREAD_H
+
+#include "reactor/completion.h"
+#include "reactor/reactor.h"
+
+struct reactor_thread {
+    struct sl_reactor *reactor;
+    struct sl_mailbox_lane *lane; /* of the test's thread */
+};
+
+/* Creates the reactor; tests may use it before its start. */
+void reactor_thread_init(struct reactor_thread *thread, const char *name);
+void reactor_thread_start(struct reactor_thread *thread);
+/* Stops and frees it. */
+void reactor_thread_fini(struct reactor_thread *thread);
+
+/* Runs run(ctx) there and waits for its end. */
+void reactor_thread_run(struct reactor_thread *thread, void (*run)(void *ctx), void *ctx);
+
+#endif
