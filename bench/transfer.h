@@ -3,6 +3,7 @@
 #define SL_BENCH_TRANSFER_H
 
 #include "bench/transfer_options.h"
+#include "core/metric.h"
 
 /* The engine of this process and its registered buffers, one for each NUMA node. */
 #define SL_BENCH_TRANSFER_NODES_MAX 16
@@ -24,7 +25,9 @@ void sl_bench_transfer_engine_close(struct sl_bench_transfer_engine *engine);
 struct sl_bench_transfer_moved {
     double seconds;
     uint64_t batches, bytes;
-    uint64_t wrong_bytes; /* found by --verify */
+    uint64_t wrong_bytes;               /* found by --verify */
+    uint64_t bulk_bytes;                /* of the thread that writes beside them */
+    struct sl_metric_histogram latency; /* ns, of batches */
 };
 
 /* Opens the segment and runs options->threads threads for options->duration. prints: each thread

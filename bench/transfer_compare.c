@@ -23,6 +23,7 @@
 #define WRITES_OF_BARE   0.37
 #define STRIDED_OF_BARE  0.37
 #define MAPPED_OF_MEMCPY 0.8
+#define P99_OF_ALONE     3.0
 
 #define BLOCK_BYTES      65536U
 #define LONG_BYTES       (1U << 20)
@@ -51,6 +52,11 @@ static uint32_t memory_mb(const struct shape *shape)
     return (uint32_t)(shape->block * shape->batch * shape->threads / LONG_BYTES);
 }
 
+/* READs of 4 KB, one at a time, alone and beside WRITEs of 16 MB to the same peer. */
+#define SMALL_BYTES 4096U
+#define ALONE       "4 KB, alone"
+#define BESIDE      "4 KB, beside 16 MB WRITEs"
+
 struct target {
     struct sl_bench_child child;
     char name[SL_TRANSFER_NAME_BYTES];
@@ -65,7 +71,7 @@ struct entry {
 struct bench {
     struct sl_bench_transfer_options *options;
     struct target target;
-    struct entry entries[2 * SHAPES];
+    struct entry entries[2 * SHAPES], small[2];
     struct sl_bench_bare_bulk bare[2 * (SHAPES + 1)];
     struct sl_bench_bare_memory memory[SHAPES];
     struct sl_bench_peer iperf;
@@ -75,6 +81,7 @@ struct bench {
 
 static const struct sl_bench_quantity BYTES[] = {
     {"bytes", "1/s"}, {"client's core", ""}, {"target's core", ""}};
+static const struct sl_bench_quantity LATENCY[] = {{"p50", "s"}, {"p99", "s"}, {"WRITEs", "1/s"}};
 
 /* ---- The target ------------------------------------------------------------------------------ */
 
@@ -145,6 +152,22 @@ static double cpu_seconds_of(pid_t pid)
                : 0;
 }
 
+/* The shape's figures. */
+static void note_rate(const struct sl_bench_transfer_moved *moved, double own_cpu, double its_cpu,
+                      double *values)
+{
+    values[0] = (double)moved->bytes / moved->seconds;
+    values[1] = own_cpu / moved->seconds;
+    values[2] = its_cpu / moved->seconds;
+}
+
+static void note_latency(const struct sl_bench_transfer_moved *moved, double *values)
+{
+    values[0] = sl_bench_seconds(sl_metric_quantile(&moved->latency, 0.5));
+    values[1] = sl_bench_seconds(sl_metric_quantile(&moved->latency, 0.99));
+    values[2] = (double)moved->bulk_bytes / moved->seconds;
+}
+
 static int initiate(struct entry *entry, struct sl_bench_transfer_engine *engine,
                     const struct sl_bench_common *common, double *values)
 {
@@ -157,11 +180,11 @@ static int initiate(struct entry *entry, struct sl_bench_transfer_engine *engine
     const uint64_t own_ns = sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
     const double its = cpu_seconds_of(target);
     err = err != 0 ? err : sl_bench_transfer_initiate(engine, &entry->options, name, false, &moved);
-    if (err == 0) {
-        values[0] = (double)moved.bytes / moved.seconds;
-        values[1] =
-            sl_bench_seconds(sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - own_ns) / moved.seconds;
-        values[2] = (cpu_seconds_of(target) - its) / moved.seconds;
+    if (err == 0 && entry->options.block_size == SMALL_BYTES) {
+        note_latency(&moved, values);
+    } else if (err == 0) {
+        note_rate(&moved, sl_bench_seconds(sl_bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - own_ns),
+                  cpu_seconds_of(target) - its, values);
     }
     return err;
 }
@@ -194,26 +217,35 @@ static int run_memory(void *ctx, const struct sl_bench_common *common, double *v
     return sl_bench_bare_memory_run(ctx, common, &values[0]);
 }
 
+static void add_entry(struct bench *bench, struct entry *entry, const struct shape *shape, int op,
+                      const struct sl_bench_quantity *quantities)
+{
+    *entry = (struct entry){.bench = bench, .options = *bench->options};
+    entry->options.operation = op;
+    entry->options.block_size = shape->block;
+    entry->options.batch_size = shape->batch;
+    entry->options.threads = shape->threads;
+    entry->transport = bench->options->protocol == SL_BENCH_TRANSFER_SHM ? "shared memory" : "TCP";
+    const struct sl_bench_contestant contestant = {
+        .quantities = quantities,
+        .quantity_count = 3,
+        .transport = entry->transport,
+        .run = run_ours,
+        .ctx = entry,
+    };
+    sl_bench_contest_add(&bench->contest, &contestant, "%s, %s", OP_NAMES[op], shape->name);
+}
+
 static void add_ours(struct bench *bench)
 {
+    static const struct shape small[] = {{ALONE, SMALL_BYTES, 1, 1, {0, 0}},
+                                         {BESIDE, SMALL_BYTES, 1, 1, {0, 0}}};
     for (size_t i = 0; i < 2 * SHAPES; i++) {
-        const struct shape *shape = &shapes[i / 2];
-        struct entry *entry = &bench->entries[i];
-        *entry = (struct entry){.bench = bench, .options = *bench->options};
-        entry->options.operation = (int)(i % 2);
-        entry->options.block_size = shape->block;
-        entry->options.batch_size = shape->batch;
-        entry->options.threads = shape->threads;
-        entry->transport =
-            bench->options->protocol == SL_BENCH_TRANSFER_SHM ? "shared memory" : "TCP";
-        const struct sl_bench_contestant contestant = {
-            .quantities = BYTES,
-            .quantity_count = sizeof BYTES / sizeof BYTES[0],
-            .transport = entry->transport,
-            .run = run_ours,
-            .ctx = entry,
-        };
-        sl_bench_contest_add(&bench->contest, &contestant, "%s, %s", OP_NAMES[i % 2], shape->name);
+        add_entry(bench, &bench->entries[i], &shapes[i / 2], (int)(i % 2), BYTES);
+    }
+    for (size_t i = 0; i < 2 && bench->options->protocol != SL_BENCH_TRANSFER_SHM; i++) {
+        add_entry(bench, &bench->small[i], &small[i], SL_TRANSFER_READ, LATENCY);
+        bench->small[i].options.has_bulk = i == 1;
     }
 }
 
@@ -282,6 +314,10 @@ static void conclude(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
     const struct sl_bench_contest *contest = &bench->contest;
+    if (bench->options->protocol != SL_BENCH_TRANSFER_SHM) {
+        sl_bench_contest_ratio(contest, report, "p99", "READ, " BESIDE, "READ, " ALONE, 0,
+                               P99_OF_ALONE);
+    }
     for (size_t i = 0; i < 2 * SHAPES; i++) {
         const char *op = OP_NAMES[i % 2];
         const struct shape *shape = &shapes[i / 2];

@@ -9,7 +9,11 @@
 #include "bench/transfer.h"
 #include "core/log.h"
 
-#define OPEN_TIMEOUT_MS 10000
+#define OPEN_TIMEOUT_MS 30000
+
+/* Requests of the thread that writes beside the others: the second half of the buffers. */
+#define BULK_REQUESTS   4U
+#define BULK_BYTES      (16ULL << 20)
 
 /* Of all threads. */
 struct run {
@@ -30,8 +34,10 @@ struct thread {
     bool started;
     uint32_t index;
     struct sl_transfer_batch *batch;
-    struct sl_transfer_request *requests; /* [batch_size] */
+    struct sl_transfer_request *requests; /* [request_count] */
+    uint32_t request_count;
     uint64_t batches, wrong_bytes;
+    struct sl_metric_histogram latency; /* ns, of batches */
 };
 
 static void fill_requests(struct thread *thread, enum sl_transfer_op op, uint64_t local_shift)
@@ -40,7 +46,7 @@ static void fill_requests(struct thread *thread, enum sl_transfer_op op, uint64_
     const struct sl_bench_transfer_options *options = run->options;
     uint8_t *local = run->engine->buffers[thread->index % run->engine->count];
     const uint64_t remote = run->remote[thread->index % run->remote_count].address;
-    for (uint64_t i = 0; i < options->batch_size; i++) {
+    for (uint64_t i = 0; i < thread->request_count; i++) {
         const uint64_t at = (i * options->threads + thread->index) * options->block_size;
         thread->requests[i] = (struct sl_transfer_request){
             .op = op,
@@ -55,7 +61,7 @@ static void fill_requests(struct thread *thread, enum sl_transfer_op op, uint64_
 /* Logs the first failed request. */
 static void log_failure(struct thread *thread, int err)
 {
-    for (uint32_t i = 0; i < thread->run->options->batch_size; i++) {
+    for (uint32_t i = 0; i < thread->request_count; i++) {
         const char *text = sl_transfer_batch_error(thread->batch, i);
         if (text[0] != '\0') {
             sl_log_error("%s", text);
@@ -87,12 +93,13 @@ static bool has_failed(struct run *run)
 static int move_batch(struct thread *thread)
 {
     const struct sl_bench_transfer_options *options = thread->run->options;
-    int err =
-        sl_transfer_batch_submit(thread->batch, thread->requests, (uint32_t)options->batch_size,
-                                 (uint32_t)(options->timeout_ns / SL_CLOCK_NS_PER_MS), NULL);
+    const uint64_t begin_ns = sl_bench_now_ns();
+    int err = sl_transfer_batch_submit(thread->batch, thread->requests, thread->request_count,
+                                       (uint32_t)(options->timeout_ns / SL_CLOCK_NS_PER_MS), NULL);
     err = err != 0 ? err : sl_transfer_batch_wait(thread->batch);
     if (err == 0) {
         thread->batches++;
+        sl_metric_record(&thread->latency, sl_bench_now_ns() - begin_ns);
     } else {
         fail(thread->run, err, thread);
     }
@@ -166,52 +173,82 @@ static void *run_thread(void *ctx)
     return NULL;
 }
 
-static int start_thread(struct thread *thread, struct run *run, uint32_t index)
+static void *run_bulk(void *ctx)
 {
-    *thread = (struct thread){.run = run, .index = index};
-    thread->requests = calloc(run->options->batch_size, sizeof *thread->requests);
+    struct thread *thread = ctx;
+    struct run *run = thread->run;
+    for (uint32_t i = 0; i < BULK_REQUESTS; i++) {
+        const uint64_t at = (BULK_REQUESTS + i) * BULK_BYTES;
+        thread->requests[i] = (struct sl_transfer_request){
+            .op = SL_TRANSFER_WRITE,
+            .local = run->engine->buffers[0] + at,
+            .segment = run->segment,
+            .remote = run->remote[0].address + at,
+            .bytes = BULK_BYTES,
+        };
+    }
+    while (sl_bench_now_ns() < run->until_ns && !has_failed(run) && move_batch(thread) == 0) {
+    }
+    return NULL;
+}
+
+static int start_thread(struct thread *thread, struct run *run, void *(*body)(void *ctx),
+                        uint32_t index, uint32_t request_count)
+{
+    *thread = (struct thread){.run = run, .index = index, .request_count = request_count};
+    sl_metric_init(&thread->latency);
+    thread->requests = calloc(request_count, sizeof *thread->requests);
     if (thread->requests == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    const int err = sl_transfer_batch_create(run->engine->transfer,
-                                             (uint32_t)run->options->batch_size, &thread->batch);
+    const int err = sl_transfer_batch_create(run->engine->transfer, request_count, &thread->batch);
     if (err != 0) {
         sl_log_error("%s: %s", sl_err_name(err), sl_transfer_last_error());
         return err;
     }
-    thread->started = pthread_create(&thread->id, NULL, run_thread, thread) == 0;
+    thread->started = pthread_create(&thread->id, NULL, body, thread) == 0;
     return thread->started ? 0 : SL_ERR_NO_MEMORY;
+}
+
+static void end_thread(struct thread *thread)
+{
+    if (thread->started) {
+        (void)pthread_join(thread->id, NULL);
+    }
+    if (thread->batch != NULL) {
+        sl_transfer_batch_free(&thread->batch);
+    }
+    free(thread->requests);
 }
 
 static int run_threads(struct run *run, struct sl_bench_transfer_moved *moved)
 {
     const struct sl_bench_transfer_options *options = run->options;
-    struct thread *threads = calloc(options->threads, sizeof *threads);
+    struct thread *threads = calloc(options->threads + 1, sizeof *threads);
+    struct thread *bulk = &threads[options->threads];
     if (threads == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     const uint64_t begin_ns = sl_bench_now_ns();
     run->until_ns = begin_ns + sl_bench_ns(options->duration);
-    int err = 0;
+    int err = options->has_bulk ? start_thread(bulk, run, run_bulk, 0, BULK_REQUESTS) : 0;
     for (uint32_t i = 0; err == 0 && i < options->threads; i++) {
-        err = start_thread(&threads[i], run, i);
-        if (err != 0) {
-            fail(run, err, NULL);
-        }
+        err = start_thread(&threads[i], run, run_thread, i, (uint32_t)options->batch_size);
+    }
+    if (err != 0) {
+        fail(run, err, NULL);
     }
     *moved = (struct sl_bench_transfer_moved){0};
+    sl_metric_init(&moved->latency);
     for (uint32_t i = 0; i < options->threads; i++) {
-        if (threads[i].started) {
-            (void)pthread_join(threads[i].id, NULL);
-        }
+        end_thread(&threads[i]);
         moved->batches += threads[i].batches;
         moved->wrong_bytes += threads[i].wrong_bytes;
         moved->seconds = sl_bench_seconds(sl_bench_now_ns() - begin_ns);
-        if (threads[i].batch != NULL) {
-            sl_transfer_batch_free(&threads[i].batch);
-        }
-        free(threads[i].requests);
+        sl_metric_merge(&moved->latency, &threads[i].latency);
     }
+    end_thread(bulk);
+    moved->bulk_bytes = bulk->batches * BULK_REQUESTS * BULK_BYTES;
     free(threads);
     moved->bytes = moved->batches * options->batch_size * options->block_size;
     return run->err;
@@ -229,8 +266,9 @@ static int check_remote(struct run *run, const char *segment_id)
     run->remote_count = run->remote_count < SL_BENCH_TRANSFER_NODES_MAX
                             ? run->remote_count
                             : SL_BENCH_TRANSFER_NODES_MAX;
-    const uint64_t needed =
+    const uint64_t blocks =
         run->options->threads * run->options->batch_size * run->options->block_size;
+    const uint64_t needed = run->options->has_bulk ? 2 * BULK_REQUESTS * BULK_BYTES : blocks;
     for (uint32_t i = 0; err == 0 && i < run->remote_count; i++) {
         if (run->remote[i].bytes < needed) {
             sl_log_error("%s has a buffer of %" PRIu64 " bytes; threads x batch_size x block_size "

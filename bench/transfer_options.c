@@ -153,6 +153,9 @@ static void set_endpoints(struct sl_bench_transfer_options *options)
                                         "tcp://%s:0,rdma://0.0.0.0:0",
                                         "tcp://%s:0,dpdk://0.0.0.0:0"};
     char host[256];
+    if (options->engine.endpoints != NULL) {
+        return;
+    }
     host_of(options->variables_bind != NULL ? options->variables_bind : options->local_server_name,
             host, sizeof host);
     if (forms[options->protocol] != NULL) {
@@ -267,6 +270,8 @@ static int parse(struct sl_bench_transfer_options *options, int argc, char **arg
                       "P2PHANDSHAKE, etcd://HOST:PORT,..., or http://HOST:PORT/PATH."),
         sl_bench_choice("protocol", &options->protocol, PROTOCOLS,
                         "Of the data; any: the preferred one that both sides have."),
+        sl_bench_text("endpoints", &options->engine.endpoints, "LIST",
+                      "What moves data, instead of --protocol: tcp://10.0.0.1:0,tcp://10.1.0.1:0."),
         sl_bench_text("device-name", &options->device_name, "NAME,...",
                       "RDMA devices; of --protocol=dpdk its own."),
         sl_bench_text("nic-priority-matrix", &options->matrix_file, "FILE",

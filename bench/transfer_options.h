@@ -36,6 +36,7 @@ struct sl_bench_transfer_options {
     const struct sl_bench_transfer_unit *unit;
     uint64_t timeout_ns;
     bool verify, compare;
+    bool has_bulk; /* one more thread writes blocks of 16 MB meanwhile; of --compare only */
     /* For the engine; strings as given, or freed with the options. */
     struct sl_transfer_options engine;
     struct sl_bench_common common;

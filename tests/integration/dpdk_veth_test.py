@@ -5,20 +5,12 @@ other addresses, for what is over TCP. For root."""
 
 import os
 import signal
-import subprocess
-import sys
 
 import dpdk_jobs
 import harness
+import networks
 import stranger_test
 import sum_job
-
-INSIDE = "STARLING_TEST_NETWORK"  # this process is in a network of its own already
-
-
-def run(*words):
-    subprocess.run(words, check=True, capture_output=True, timeout=harness.DEADLINE_S)
-
 
 class Veth(dpdk_jobs.Links):
     """ta0, ta1 ... of the ps, which lead to tb0, tb1 ...; all end with the test's network. `more`: of each
@@ -28,18 +20,10 @@ class Veth(dpdk_jobs.Links):
 
     def __init__(self, test, count, more=""):
         self._more = more
-        self._networks = [test.start("/usr/bin/unshare", "--net", "sh", "-c", "echo made; exec sleep inf")
-                          for _ in range(count)]
+        self._networks = [networks.start(test) for _ in range(count)]
         for index, network in enumerate(self._networks):
-            network.wait_line("made")
-            near, far = f"ta{index}", f"tb{index}"
-            run("ip", "link", "add", near, "type", "veth", "peer", "name", far, "netns", str(network.pid))
-            test.addCleanup(run, "ip", "link", "delete", near)
-            run("ip", "address", "add", f"10.78.{index}.1/24", "dev", near)
-            run("ip", "link", "set", near, "up")
-            for words in (("address", "add", f"10.78.{index}.2/24", "dev", far), ("link", "set", far, "up"),
-                          ("route", "add", self.control, "via", f"10.78.{index}.1")):
-                run(*self.enter(index), "ip", *words)
+            networks.join(test, f"ta{index}", f"10.78.{index}.1", network, f"tb{index}", f"10.78.{index}.2")
+            networks.run(*self.enter(index), "ip", "route", "add", self.control, "via", f"10.78.{index}.1")
 
     def of_ps(self, index):
         return f"net_af_packet{index},iface=ta{index}?addr={dpdk_jobs.SERVER}{self._more}"
@@ -48,7 +32,7 @@ class Veth(dpdk_jobs.Links):
         return f"net_af_packet0,iface=tb{index}?addr={dpdk_jobs.worker_address(index)}{self._more}"
 
     def enter(self, index):
-        return ["/usr/bin/nsenter", f"--net=/proc/{self._networks[index].pid}/ns/net"]
+        return networks.within(self._networks[index])
 
 
 def adult():
@@ -159,20 +143,7 @@ class Stranger(stranger_test.StrangerTest):
                   self.links.of_worker(1), more=self.more_devices(self.links, 2))
 
 
-def enter_network():
-    """Into one that ends with this process; skipped where that cannot be."""
-    try:
-        run("unshare", "--net", "ip", "link", "add", "ta0", "type", "veth", "peer", "name", "tb0")
-    except (OSError, subprocess.SubprocessError) as error:
-        print("skipped: no network of one's own with a pair of devices (for root, with iproute2 and "
-              f"util-linux): {error}")
-        sys.exit(harness.SKIPPED)
-    os.execvpe("unshare", ["unshare", "--net", sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
-
-
 if __name__ == "__main__":
-    if INSIDE not in os.environ:
-        enter_network()
-    run("ip", "link", "set", "lo", "up")
-    run("ip", "address", "add", Veth.control, "dev", "lo")
+    networks.enter()
+    networks.run("ip", "address", "add", Veth.control, "dev", "lo")
     dpdk_jobs.main()
