@@ -527,4 +527,71 @@ RMA_CASE(rma__posted_and_disconnected, open_both())
     assert_int_equal(initiator->peer->close_err, SL_OK);
 }
 
+/* With faults on purpose */
+
+static struct world *open_faulty(struct sl_faults faults)
+{
+    if (conformance_target->faulty == NULL || conformance_target->ops->rma == NULL) {
+        skip();
+    }
+    conformance_target->faulty->faults = faults;
+    return open_both();
+}
+
+static void make_late_only(void)
+{
+    conformance_target->faulty->faults = (struct sl_faults){.seed = 1, .late = 100};
+}
+
+/* Each operation is reported once. Those that fail have no effect, the others are done. */
+RMA_CASE(rma__some_fail, open_faulty((struct sl_faults){.seed = 2, .late = 100, .fail = 200}))
+{
+    const uint32_t slot = 4000, count = 1000;
+    const uint8_t *content = content_of(1, count * slot);
+    uint32_t failed = 0;
+    memcpy(initiator->memory.base + LOCAL_AT, content, (size_t)count * slot);
+    for (uint32_t i = 0; i < count; i++) {
+        add(initiator, SL_TRANSPORT_RMA_WRITE, (uint64_t)i * slot,
+            initiator->memory.base + LOCAL_AT + (size_t)i * slot, slot - 1);
+    }
+    begin(initiator);
+    WAIT_UNTIL(initiator->completed == count);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *at = target->memory.base + (size_t)i * slot;
+        if (initiator->errs[i] == 0) {
+            assert_memory_equal(at, content + (size_t)i * slot, slot - 1);
+        } else {
+            assert_int_equal(initiator->errs[i], SL_ERR_INVALID);
+            assert_true(is_all(at, GUARD_BYTE, slot - 1));
+            failed++;
+        }
+        assert_int_equal(at[slot - 1], GUARD_BYTE);
+    }
+    assert_int_equal(failed, conformance_target->faulty->failed_count);
+    assert_true(failed > 0);
+    make_late_only();
+}
+
+/* The connection ends within operations: each is reported at most once, and none has an effect
+ * afterwards. */
+RMA_CASE(rma__cut_in_the_middle, open_faulty((struct sl_faults){.seed = 3, .late = 100, .cut = 20}))
+{
+    memset(initiator->memory.base + LOCAL_AT, 0x11, 65536);
+    add_writes(initiator, OPS_MAX, 65536);
+    begin(initiator);
+    WAIT_UNTIL(initiator->peer->closed == 1 && target->peer->closed == 1);
+    assert_int_equal(initiator->peer->close_err, SL_ERR_IO);
+    assert_int_equal(target->peer->close_err, SL_ERR_CLOSED);
+    const uint32_t completed = initiator->completed;
+    memset(target->memory.base, GUARD_BYTE, MEMORY_BYTES);
+    memset(initiator->memory.base, GUARD_BYTE, MEMORY_BYTES);
+    node_run(target->node, remove_region, target);
+    WAIT_UNTIL(target->removed == 1);
+    assert_int_equal(target->removed_err, 0);
+    assert_int_equal(initiator->completed, completed);
+    assert_true(is_all(target->memory.base, GUARD_BYTE, MEMORY_BYTES));
+    assert_true(is_all(initiator->memory.base, GUARD_BYTE, MEMORY_BYTES));
+    make_late_only();
+}
+
 const char conformance_rma_cases;

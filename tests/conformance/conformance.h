@@ -13,6 +13,7 @@
 #include "core/assert.h"
 #include "core/shared.h"
 #include "net/transport.h"
+#include "tests/support/faulty_transport.h"
 #include "tests/support/unit.h"
 
 #define NODES_MAX 3
@@ -39,6 +40,8 @@ struct conformance_target {
      * goes with its world. */
     void *(*medium_open)(uint32_t node_count);
     void (*medium_close)(void *medium);
+    /* Whose operations `ops` are; NULL: none, and cases with faults are skipped. */
+    struct sl_faulty_transport *faulty;
 };
 
 /* Runs all cases against a target; returns the number that failed. */
