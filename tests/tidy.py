@@ -53,7 +53,8 @@ ARROWS = {
     "objects": "transfer metastore net/wire reactor",
     "kv": "worker+ ps config",
     "tools/launch": "config",
-    "tools/ckpt": "ps/checkpoint+ ps/optimizer config",
+    "tools/safetensors": "",
+    "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",
     "tools/doctor": "net/builtin+ transfer config",
     "bench": "worker+ ps/table+ config",
 }

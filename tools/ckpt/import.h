@@ -16,7 +16,7 @@
 
 #include "core/reason.h"
 #include "ps/checkpoint/writer.h"
-#include "tools/ckpt/safetensors.h"
+#include "tools/safetensors/safetensors.h"
 
 struct sl_import_options {
     const char *path;

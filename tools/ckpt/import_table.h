@@ -5,7 +5,7 @@
 #include "core/reason.h"
 #include "ps/checkpoint/writer.h"
 #include "ps/snapshot/block.h"
-#include "tools/ckpt/safetensors.h"
+#include "tools/safetensors/safetensors.h"
 
 struct sl_import_table {
     struct sl_snapshot_table info;

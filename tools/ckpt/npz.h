@@ -3,7 +3,7 @@
 #ifndef SL_TOOLS_CKPT_NPZ_H
 #define SL_TOOLS_CKPT_NPZ_H
 
-#include "tools/ckpt/tensor.h"
+#include "tools/safetensors/tensor.h"
 
 /* Before a tensor's data: the zip's local header and the npy header. */
 #define SL_NPZ_HEAD_BYTES_MAX (30 + SL_TENSOR_NAME_BYTES + 4 + 20 + 512)

@@ -11,7 +11,7 @@
 
 #include "core/assert.h"
 #include "tools/ckpt/npz.h"
-#include "tools/ckpt/safetensors.h"
+#include "tools/safetensors/safetensors.h"
 
 #define RUN_BYTES  (256U << 10) /* adjacent pieces are written together */
 #define RUNS       16

@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "core/reason.h"
-#include "tools/ckpt/tensor.h"
+#include "tools/safetensors/tensor.h"
 
 struct sl_tensor_writer;
 

@@ -9,7 +9,7 @@
 #include "ps/checkpoint/writer.h"
 #include "tests/support/unit.h"
 #include "tools/ckpt/export.h"
-#include "tools/ckpt/safetensors.h"
+#include "tools/safetensors/safetensors.h"
 
 #define ROWS    500
 #define DIM     3

@@ -1,6 +1,6 @@
 /* Named arrays of a tensor file. Any thread; allocates. */
-#ifndef SL_TOOLS_CKPT_TENSOR_H
-#define SL_TOOLS_CKPT_TENSOR_H
+#ifndef SL_TOOLS_SAFETENSORS_TENSOR_H
+#define SL_TOOLS_SAFETENSORS_TENSOR_H
 
 #include <stdint.h>
 

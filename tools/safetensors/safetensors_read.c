@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/assert.h"
-#include "tools/ckpt/safetensors.h"
+#include "tools/safetensors/safetensors.h"
 
 #define METADATA "__metadata__"
 

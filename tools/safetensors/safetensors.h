@@ -1,12 +1,12 @@
 /* The safetensors format: u64 length of a JSON text; the text with each tensor's type, shape and
  * offsets; the tensors' data without gaps. https://github.com/huggingface/safetensors, "Format". */
-#ifndef SL_TOOLS_CKPT_SAFETENSORS_H
-#define SL_TOOLS_CKPT_SAFETENSORS_H
+#ifndef SL_TOOLS_SAFETENSORS_SAFETENSORS_H
+#define SL_TOOLS_SAFETENSORS_SAFETENSORS_H
 
 #include <jansson.h>
 
 #include "core/reason.h"
-#include "tools/ckpt/tensor.h"
+#include "tools/safetensors/tensor.h"
 
 #define SL_SAFETENSORS_HEAD_BYTES_MAX (100U << 20) /* limit of the format */
 

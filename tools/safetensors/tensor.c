@@ -1,4 +1,4 @@
-#include "tools/ckpt/tensor.h"
+#include "tools/safetensors/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

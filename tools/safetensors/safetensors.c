@@ -1,4 +1,4 @@
-#include "tools/ckpt/safetensors.h"
+#include "tools/safetensors/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
