@@ -41,6 +41,10 @@
 #define SL_LIMIT_TRANSFER_SLICES       256
 #define SL_LIMIT_TRANSFER_CREDIT_BYTES (16U << 20)
 
+/* Objects. */
+#define SL_LIMIT_OBJECTS_NAME_BYTES    192          /* with NUL */
+#define SL_LIMIT_OBJECTS_BLOCK_BYTES   (256U << 10) /* of an image, and of a slot of a pool */
+
 /* Unsent answers of one connection. Credits bound the replies. A peer whose control messages cause
  * more than this does not read, or floods: its connection is closed. */
 #define SL_LIMIT_UNSENT_ANSWERS        (SL_LIMIT_CREDIT_REQUESTS + 256)

@@ -1,0 +1,106 @@
+/* The pool keeps versions of objects in memory of the caller, which it divides into slots of
+ * 256 KiB: one for each block of an image. Blocks lie in few runs of adjacent slots. A block equal
+ * to the same block of the version before shares its slot.
+ *
+ * A version that is pinned keeps its blocks. The least recently used version without pin and
+ * without `keep` gives up blocks for others, from the last to the first, so that what is left is
+ * always a beginning of the image. A slot with a verified block is not written until no version has
+ * it.
+ *
+ * Pure: no I/O, no clock. One owner thread. Allocates at init and for each new version. */
+#ifndef SL_OBJECTS_POOL_H
+#define SL_OBJECTS_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+#include "core/list.h"
+#include "core/reason.h"
+
+#define SL_OBJECTS_POOL_BUCKETS      1024
+#define SL_OBJECTS_POOL_DIGEST_BYTES 16
+
+struct sl_objects_pool_key {
+    const char *name; /* shorter than SL_LIMIT_OBJECTS_NAME_BYTES */
+    uint64_t version; /* from 1 */
+    uint32_t part;
+};
+
+struct sl_objects_pool_block {
+    uint32_t slot;
+    bool is_verified;
+};
+
+struct sl_objects_pool_version {
+    struct sl_objects_pool_key key; /* its name: `name` */
+    uint64_t bytes;
+    uint32_t block_count;
+    uint32_t resident_count; /* blocks [0, resident_count) have slots */
+    uint32_t verified_count; /* of these, in any order */
+    uint32_t pins;
+    bool keep;   /* do not evict; the owner sets it at any time */
+    void *owner; /* the owner's; NULL at first. The rest is private. */
+    bool is_retired;
+    uint8_t *digests; /* [block_count][SL_OBJECTS_POOL_DIGEST_BYTES], behind the blocks */
+    char name[SL_LIMIT_OBJECTS_NAME_BYTES];
+    struct sl_objects_pool_version *next; /* of the same bucket */
+    struct sl_list_link link;             /* of pool->unpinned */
+    struct sl_objects_pool_block blocks[];
+};
+
+/* A version has lost blocks; with none left (or an empty image), it is freed after this call. Must
+ * not call the pool. */
+typedef void sl_objects_pool_shrunk_fn(void *context, struct sl_objects_pool_version *version);
+
+struct sl_objects_pool {
+    uint8_t *base;
+    uint32_t slot_count, free_count;
+    uint32_t *users;         /* [slot_count]: versions that have the slot; 0: it is free */
+    struct sl_list unpinned; /* versions by their last use, the oldest first */
+    sl_objects_pool_shrunk_fn *shrunk;
+    void *context;
+    struct sl_objects_pool_version *buckets[SL_OBJECTS_POOL_BUCKETS]; /* by name and part */
+};
+
+/* base[bytes], less than 2^50, must stay mapped until fini; a rest that fills no slot is not used.
+ * Errors: NO_MEMORY. */
+int sl_objects_pool_init(struct sl_objects_pool *pool, void *base, uint64_t bytes,
+                         sl_objects_pool_shrunk_fn *shrunk, void *context);
+
+/* Frees all versions, pinned ones too; calls shrunk for each. */
+void sl_objects_pool_fini(struct sl_objects_pool *pool);
+
+/* Finds or adds the version, pins it, and gives each of its blocks a slot; other versions give up
+ * blocks where needed. digests[block count][SL_OBJECTS_POOL_DIGEST_BYTES] is copied. *out is valid
+ * until shrunk says that it is freed. An error changes at most the order of use. Errors, with a
+ * reason: TOO_LARGE (larger than the pool), NO_MEMORY (too much is pinned or kept), EXISTS (the
+ * version is here with other bytes or digests). */
+int sl_objects_pool_reserve(struct sl_objects_pool *pool, const struct sl_objects_pool_key *key,
+                            uint64_t bytes, const void *digests,
+                            struct sl_objects_pool_version **out, struct sl_reason *reason);
+
+/* NULL: not here, or retired. */
+struct sl_objects_pool_version *sl_objects_pool_find(const struct sl_objects_pool *pool,
+                                                     const struct sl_objects_pool_key *key);
+
+void sl_objects_pool_pin(struct sl_objects_pool *pool, struct sl_objects_pool_version *version);
+
+/* The last pin of a retired version frees it. */
+void sl_objects_pool_unpin(struct sl_objects_pool *pool, struct sl_objects_pool_version *version);
+
+/* The version is not found any more, and is freed as soon as it has no pin: at once if it has none
+ * now. */
+void sl_objects_pool_retire(struct sl_objects_pool *pool, struct sl_objects_pool_version *version);
+
+/* Returns how many blocks from `block` on lie side by side and are all verified (or all not), and
+ * where the first of them is; 0: this block is not, or has no slot. Memory of verified blocks is
+ * read-only. For blocks that are not verified, the version must be pinned: they may be written. */
+uint32_t sl_objects_pool_run(const struct sl_objects_pool *pool,
+                             const struct sl_objects_pool_version *version, uint32_t block,
+                             bool is_verified, uint8_t **at);
+
+/* The block has a slot, and its bytes match its digest: they do not change any more. */
+void sl_objects_pool_set_verified(struct sl_objects_pool_version *version, uint32_t block);
+
+#endif
