@@ -96,6 +96,19 @@ static inline uint64_t sl_bytes_u64(struct sl_bytes *cursor)
     return value;
 }
 
+/* Returns the next bytes up to a NUL, in place, and takes both; "" if the first `bytes_max` bytes
+ * have no NUL. */
+static inline const char *sl_bytes_text(struct sl_bytes *cursor, size_t bytes_max)
+{
+    const size_t bytes = cursor->left < bytes_max ? cursor->left : bytes_max;
+    const uint8_t *end = cursor->bad || bytes == 0 ? NULL : memchr(cursor->next, 0, bytes);
+    if (end == NULL) {
+        cursor->bad = true;
+        return "";
+    }
+    return sl_bytes_take(cursor, (size_t)(end - cursor->next) + 1);
+}
+
 static inline struct sl_bytes_writer sl_bytes_writer_over(void *base, size_t bytes)
 {
     return (struct sl_bytes_writer){.next = base, .left = bytes};

@@ -2,6 +2,7 @@
 #ifndef SL_CORE_HASH_H
 #define SL_CORE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,18 @@ static inline uint64_t sl_hash_key(uint64_t key)
 
 /* XXH3 of a byte string: maps feature names to keys. */
 uint64_t sl_hash_bytes(const void *base, size_t bytes, uint64_t seed);
+
+/* XXH3 with 128 bits (seed 0), for digests of data. It finds accidents, not forgery. */
+struct sl_hash_128 {
+    uint64_t low, high;
+};
+
+struct sl_hash_128 sl_hash_bytes_128(const void *base, size_t bytes);
+
+static inline bool sl_hash_128_equal(struct sl_hash_128 a, struct sl_hash_128 b)
+{
+    return a.low == b.low && a.high == b.high;
+}
 
 /* CRC-32C (Castagnoli, RFC 3720 appendix B.4), continued from `crc` (initially 0). */
 uint32_t sl_hash_crc32c(uint32_t crc, const void *base, size_t bytes);

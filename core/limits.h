@@ -44,6 +44,10 @@
 /* Objects. */
 #define SL_LIMIT_OBJECTS_NAME_BYTES    192          /* with NUL */
 #define SL_LIMIT_OBJECTS_BLOCK_BYTES   (256U << 10) /* of an image, and of a slot of a pool */
+/* Of one image. */
+#define SL_LIMIT_OBJECTS_IMAGE_BYTES   (256ULL << 30)
+#define SL_LIMIT_OBJECTS_TENSORS       65536
+#define SL_LIMIT_OBJECTS_GROUPS        16384
 
 /* Unsent answers of one connection. Credits bound the replies. A peer whose control messages cause
  * more than this does not read, or floods: its connection is closed. */

@@ -88,7 +88,7 @@ FORBIDDEN = [
 # Where variables of the environment are read, and the table that has them all: what is not in it, a
 # launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and TMPDIR the system's.
 VARIABLE_TABLE = "config/settings.c"
-VARIABLE_FOLDERS = ("config", "core", "kv", "metastore", "net", "ps", "reactor", "tools", "worker")
+VARIABLE_FOLDERS = ("config", "core", "kv", "metastore", "net", "objects", "ps", "reactor", "tools", "worker")
 VARIABLE = re.compile(r'"((?:STARLING|NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
                       r'getenv\("(?!SLURM_|PATH"|TMPDIR")(\w+)"\)')
 # Identifiers of words that docs/glossary.md has replaced, and what to say instead.

@@ -25,6 +25,24 @@ SL_CASE(bytes_u32__past_the_end_turns_bad_and_stays_bad)
     assert_true(cursor.bad);
 }
 
+SL_CASE(bytes_text__ends_with_a_nul_within_its_limit)
+{
+    const char raw[] = {'a', 'b', 0, 0, 'c', 'd'};
+    struct sl_bytes cursor = sl_bytes_over(raw, sizeof raw);
+    assert_string_equal(sl_bytes_text(&cursor, 3), "ab");
+    assert_string_equal(sl_bytes_text(&cursor, 1), "");
+    assert_int_equal(cursor.left, 2);
+    assert_string_equal(sl_bytes_text(&cursor, 9), "");
+    assert_true(cursor.bad);
+    cursor = sl_bytes_over(raw, sizeof raw);
+    assert_string_equal(sl_bytes_text(&cursor, 2), "");
+    assert_true(cursor.bad);
+    assert_string_equal(sl_bytes_text(&cursor, 9), "");
+    cursor = sl_bytes_over(raw, 0);
+    assert_string_equal(sl_bytes_text(&cursor, 9), "");
+    assert_true(cursor.bad);
+}
+
 SL_CASE(bytes_copy__past_the_end_yields_zeros)
 {
     const uint8_t raw[] = {1, 2};

@@ -20,6 +20,17 @@ SL_CASE(hash_bytes__depends_on_every_byte_and_on_the_seed)
     assert_true(sl_hash_bytes("", 0, 0) == 0x2d06800538d394c2ULL);
 }
 
+SL_CASE(hash_bytes_128__is_xxh3)
+{
+    /* XXH3_128bits of the empty string, as the authors of xxHash have it. */
+    const struct sl_hash_128 empty = {0x6001c324468d497fULL, 0x99aa06d3014798d8ULL};
+    const struct sl_hash_128 hash = sl_hash_bytes_128("", 0);
+    assert_true(sl_hash_128_equal(hash, empty));
+    assert_false(sl_hash_128_equal(sl_hash_bytes_128("a", 1), empty));
+    assert_false(sl_hash_128_equal((struct sl_hash_128){1, 2}, (struct sl_hash_128){1, 3}));
+    assert_false(sl_hash_128_equal((struct sl_hash_128){0, 2}, (struct sl_hash_128){1, 2}));
+}
+
 SL_CASE(hash_crc32c__gives_the_vectors_of_rfc_3720)
 {
     uint8_t zeros[32], ones[32], rising[32], falling[32];

@@ -1,0 +1,177 @@
+/* The notices that nodes and the catalogue send each other, as structs; docs/protocol.md describes
+ * each kind. Pure functions; any thread; no allocation.
+ *
+ * One struct serves all kinds: a kind uses the members that its list in message.c has. Decoded
+ * texts point into the decoded bytes; lists have a fixed room. Decoding checks every length, number
+ * and text, and that nothing is left over. */
+#ifndef SL_OBJECTS_MESSAGE_H
+#define SL_OBJECTS_MESSAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <starling_objects.h>
+
+#include "core/hash.h"
+#include "core/limits.h"
+#include "core/reason.h"
+#include "objects/choose.h"
+
+#define SL_OBJECTS_MESSAGE_BYTES  4096 /* of the text of a notice */
+#define SL_OBJECTS_RECORD_BYTES   3072
+/* Texts, with NUL. */
+#define SL_OBJECTS_ADDRESS_BYTES  176 /* the name of a node's engine */
+#define SL_OBJECTS_LOCATION_BYTES 64
+#define SL_OBJECTS_TEXT_BYTES     256 /* of an error; a reason */
+/* Items of lists. */
+#define SL_OBJECTS_KEEPERS_MAX    16 /* of a version */
+#define SL_OBJECTS_RANGES_MAX     128
+#define SL_OBJECTS_ENTRIES_MAX    8
+
+/* Numbers of the wire: never renumber, only append. 12 is reserved. */
+enum sl_objects_kind {
+    SL_OBJECTS_ATTACH = 1, /* node to catalogue: here I am */
+    SL_OBJECTS_ALIVE = 2,  /* the same again, each third of the lease */
+    SL_OBJECTS_BEGIN = 3,
+    SL_OBJECTS_COMMIT = 4,
+    SL_OBJECTS_FOLLOW = 5,
+    SL_OBJECTS_FIND = 6,
+    SL_OBJECTS_NEWS = 7, /* catalogue to node; also the body of the answers to FOLLOW and FIND */
+    SL_OBJECTS_HOLD = 8, /* node to catalogue */
+    SL_OBJECTS_DROP = 9,
+    SL_OBJECTS_LIST = 10,
+    SL_OBJECTS_REMOVE = 11,
+    SL_OBJECTS_RETIRE = 13, /* catalogue to holders */
+    SL_OBJECTS_STORE = 20,  /* publisher to keeper or agent */
+    SL_OBJECTS_WANT = 21,   /* child to parent */
+    SL_OBJECTS_DONE = 22,
+    SL_OBJECTS_HAVE = 23, /* parent to child; also the body of the answer to WANT */
+    SL_OBJECTS_GONE = 24,
+    SL_OBJECTS_KINDS /* one more than the last */
+};
+
+enum sl_objects_role { SL_OBJECTS_ROLE_KEEPER = 1, SL_OBJECTS_ROLE_AGENT = 2 };
+enum sl_objects_begin { SL_OBJECTS_TAKE_OVER = 1, SL_OBJECTS_NEW_NAME = 2 };
+
+/* One part of a version. */
+struct sl_objects_part {
+    struct sl_hash_128 digest; /* of its manifest */
+    uint64_t bytes;            /* of its image */
+    uint64_t holder;           /* the node that has all of it at the commit; 0: the keepers */
+    uint32_t manifest_bytes;   /* 1 to SL_OBJECTS_MANIFEST_BYTES */
+};
+
+/* What the catalogue keeps of a committed version. At most SL_OBJECTS_RECORD_BYTES encoded. */
+struct sl_objects_record {
+    const char *name; /* sl_objects_name_is_valid */
+    const char *note;
+    uint64_t version; /* > 0 */
+    uint64_t epoch;   /* of the publisher */
+    uint64_t time_ms; /* of the commit, Unix time; 0: not committed yet */
+    uint32_t origin;  /* enum sl_object_origin */
+    uint32_t keeper_count, part_count;
+    uint64_t keepers[SL_OBJECTS_KEEPERS_MAX];
+    struct sl_objects_part parts[SL_OBJECTS_PARTS_MAX];
+};
+
+struct sl_objects_peer {
+    uint64_t node;       /* 0: none */
+    const char *address; /* the name of its engine */
+};
+
+/* Bytes [offset, offset + bytes) of a stored part (manifest.h) lie at `address` of the sender's
+ * engine. Neither sum overflows. */
+struct sl_objects_range {
+    uint64_t offset, address, bytes; /* bytes > 0 */
+};
+
+struct sl_objects_entry {
+    const char *name, *note;
+    uint64_t version, bytes, time_ms; /* bytes: of all parts' images */
+    uint32_t holders, part_count, origin;
+};
+
+struct sl_objects_message {
+    /* Header */
+    uint32_t kind; /* enum sl_objects_kind; an answer has that of its request */
+    bool is_answer;
+    int err;          /* of an answer: 0, or a negative sl_err: then the body is that of an error */
+    uint32_t request; /* its number; an answer repeats it; 0: no answer is expected */
+    uint64_t term;    /* of the catalogue, as the sender knows it; 0: unknown */
+    uint64_t node;    /* the sender */
+
+    /* Of most kinds */
+    const char *name;
+    uint64_t version; /* 0 means the newest, or none, where the kind allows it */
+    uint32_t part, part_count;
+
+    const char *text;        /* error, GONE: the reason. A longer text is sent truncated */
+    uint64_t oldest, newest; /* error NOT_FOUND of FIND: versions of the name; 0: none */
+
+    uint64_t host;        /* ATTACH, ALIVE: same number, same host */
+    const char *location; /* a label; "": none */
+    uint32_t roles;       /* bits, of enum sl_objects_role */
+    uint32_t lease_ms;    /* their answer */
+
+    uint32_t options;          /* BEGIN: bits, of enum sl_objects_begin */
+    uint32_t origin;           /* BEGIN: enum sl_object_origin */
+    uint64_t epoch;            /* BEGIN's answer */
+    struct sl_hash_128 digest; /* WANT: of the part's manifest */
+
+    /* COMMIT and STORE: of the sender: its one part is number `part` of `part_count`. COMMIT's
+     * answer, NEWS, HOLD: the whole record, or none. */
+    uint32_t record_count; /* 0 or 1 */
+    struct sl_objects_record record;
+
+    uint64_t age_ms;       /* NEWS: time since the commit, on the catalogue's clock */
+    uint32_t parent_count; /* NEWS: 0, or one for each stripe */
+    uint32_t other_count;
+    struct sl_objects_peer parents[SL_OBJECTS_STRIPES];
+    struct sl_objects_peer others[SL_OBJECTS_OTHERS_MAX];
+    uint32_t keeper_count; /* BEGIN's answer */
+    uint32_t bad_count;    /* FIND: sources that failed */
+    struct sl_objects_peer keepers[SL_OBJECTS_KEEPERS_MAX];
+    uint64_t bad[SL_OBJECTS_OTHERS_MAX];
+
+    uint64_t in_use;               /* HOLD: the version that readers of the node use; 0: none */
+    uint32_t blocks;               /* HOLD: verified blocks of the stored part */
+    uint32_t behind;               /* HOLD: versions from the one in use to the newest */
+    uint32_t stripe, stripe_count; /* STORE: the keeper stores blocks i with i mod count = stripe */
+
+    const char *prefix; /* LIST: of names; list those after `name` and `version` */
+    uint32_t more;      /* LIST's answer: 1: entries follow after the last one */
+    uint32_t entry_count;
+    struct sl_objects_entry entries[SL_OBJECTS_ENTRIES_MAX];
+
+    uint64_t rate; /* HAVE: bytes per second that the child may read; 0: no limit */
+    uint32_t range_count;
+    struct sl_objects_range ranges[SL_OBJECTS_RANGES_MAX];
+};
+
+/* Writes the message to `to`, which has room for SL_OBJECTS_MESSAGE_BYTES, and returns its length:
+ * every message fits. A text that is NULL is sent as "". Members out of range are asserted: check
+ * before what users and options say. */
+uint32_t sl_objects_message_encode(const struct sl_objects_message *message, void *to);
+
+/* Fills in *out; members that the kind has not are zero. Errors: PROTOCOL, with a reason that names
+ * kind and member; then only the header may be used, and only if `kind` is not 0. Relations between
+ * members, as part < part_count, are up to the receiver. */
+int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
+                              struct sl_objects_message *out, struct sl_reason *reason);
+
+/* The same for a record alone, in SL_OBJECTS_RECORD_BYTES: as a catalogue stores it. */
+uint32_t sl_objects_record_encode(const struct sl_objects_record *record, void *to);
+int sl_objects_record_decode(const void *bytes, uint32_t byte_count, struct sl_objects_record *out,
+                             struct sl_reason *reason);
+
+/* "WANT", for log lines; "unknown" for other numbers. */
+const char *sl_objects_message_name(uint32_t kind);
+
+/* An object's name: 1 to SL_OBJECTS_NAME_BYTES - 1 bytes without blank, '@' and control characters.
+ */
+bool sl_objects_name_is_valid(const char *name);
+
+/* A text of fewer than `bytes` bytes without control characters: notes, locations, addresses. */
+bool sl_objects_text_is_valid(const char *text, uint32_t bytes);
+
+#endif

@@ -1,0 +1,466 @@
+/* The formats here are written down once more, as in docs/protocol.md: random messages are made of
+ * them byte by byte, and must be decoded, and encoded again to the same bytes. */
+#include "objects/message.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "tests/support/unit.h"
+
+/* A letter is a number or a text, as LETTERS has it; [a-b ...] is a list of a to b items. */
+#define RECORD "nNVQQo[0-16Q][1-64QQiQm]"
+#define PEER   "QA"
+
+static const struct format {
+    uint32_t kind;
+    int answer; /* 0: a request, 1: an answer, 2: an error */
+    const char *body;
+} FORMATS[] = {
+    {SL_OBJECTS_ATTACH, 0, "QIL"},
+    {SL_OBJECTS_ATTACH, 1, "J"},
+    {SL_OBJECTS_ALIVE, 0, "QIL"},
+    {SL_OBJECTS_ALIVE, 1, "J"},
+    {SL_OBJECTS_BEGIN, 0, "nQpcoI"},
+    {SL_OBJECTS_BEGIN, 1, "VQ[0-16" PEER "]"},
+    {SL_OBJECTS_BEGIN, 2, "TQQ"},
+    {SL_OBJECTS_COMMIT, 0, "pc[1-1" RECORD "]"},
+    {SL_OBJECTS_COMMIT, 1, "[1-1" RECORD "]"},
+    {SL_OBJECTS_FOLLOW, 0, "nQ"},
+    {SL_OBJECTS_FOLLOW, 1, "[0-1" RECORD "]pQ[0-2" PEER "][0-4" PEER "]"},
+    {SL_OBJECTS_FIND, 0, "nQp[0-4Q]"},
+    {SL_OBJECTS_FIND, 1, "[0-1" RECORD "]pQ[0-2" PEER "][0-4" PEER "]"},
+    {SL_OBJECTS_FIND, 2, "TQQ"},
+    {SL_OBJECTS_NEWS, 0, "[0-1" RECORD "]pQ[0-2" PEER "][0-4" PEER "]"},
+    {SL_OBJECTS_NEWS, 1, ""},
+    {SL_OBJECTS_HOLD, 0, "nVpIQI[0-1" RECORD "]"},
+    {SL_OBJECTS_DROP, 0, "nV"},
+    {SL_OBJECTS_LIST, 0, "PPQ"},
+    {SL_OBJECTS_LIST, 1, "b[0-8nNVQQIco]"},
+    {SL_OBJECTS_REMOVE, 0, "nQ"},
+    {SL_OBJECTS_REMOVE, 1, ""},
+    {SL_OBJECTS_RETIRE, 0, "nQ"},
+    {SL_OBJECTS_STORE, 0, "pcks[1-1" RECORD "]"},
+    {SL_OBJECTS_STORE, 1, ""},
+    {SL_OBJECTS_WANT, 0, "nVpQQ"},
+    {SL_OBJECTS_WANT, 1, "nVpQ[0-128gaG]"},
+    {SL_OBJECTS_WANT, 2, "TQQ"},
+    {SL_OBJECTS_DONE, 0, "nVp"},
+    {SL_OBJECTS_HAVE, 0, "nVpQ[0-128gaG]"},
+    {SL_OBJECTS_GONE, 0, "nVpT"},
+};
+#define FORMAT_COUNT (sizeof FORMATS / sizeof FORMATS[0])
+
+#define STORED       ((256ULL << 30) + (48U << 20))
+
+static const struct letter {
+    char letter;
+    uint32_t bytes;       /* of a number; 0: a text */
+    uint64_t least, most; /* a text: its length without NUL */
+} LETTERS[] = {
+    {'Q', 8, 0, UINT64_MAX}, {'V', 8, 1, UINT64_MAX},   {'I', 4, 0, UINT32_MAX},
+    {'J', 4, 1, UINT32_MAX}, {'p', 4, 0, 63},           {'c', 4, 1, 64},
+    {'o', 4, 0, 2},          {'k', 4, 0, 15},           {'s', 4, 1, 16},
+    {'b', 4, 0, 1},          {'i', 8, 0, 256ULL << 30}, {'m', 4, 1, 48U << 20},
+    {'g', 8, 0, STORED},     {'G', 8, 1, STORED},       {'a', 8, 0, INT64_MAX},
+    {'n', 0, 1, 191},        {'N', 0, 0, 255},          {'A', 0, 0, 175},
+    {'L', 0, 0, 63},         {'P', 0, 0, 191},          {'T', 0, 0, 255},
+};
+
+enum choice { LEAST, MOST, RANDOM };
+
+/* What makes messages. */
+static struct {
+    uint8_t bytes[16384];
+    size_t length;
+    enum choice choice;
+    uint64_t seed;
+    int spoil; /* the letter or list with this number is made wrong; -1: none */
+    int made;  /* letters and lists so far */
+} maker;
+
+static void add(const void *from, size_t bytes)
+{
+    assert_true(maker.length + bytes <= sizeof maker.bytes);
+    memcpy(maker.bytes + maker.length, from, bytes);
+    maker.length += bytes;
+}
+
+static uint64_t choose(uint64_t least, uint64_t most)
+{
+    if (maker.choice != RANDOM) {
+        return maker.choice == LEAST ? least : most;
+    }
+    const uint64_t random = sl_hash_random(&maker.seed);
+    return most - least == UINT64_MAX ? random : least + random % (most - least + 1);
+}
+
+/* False: every number of its bytes is right. */
+static bool add_number(const struct letter *letter, bool spoil)
+{
+    uint64_t number = choose(letter->least, letter->most);
+    const uint64_t room = letter->bytes == 8 ? UINT64_MAX : UINT32_MAX;
+    if (spoil) {
+        number = letter->most < room ? letter->most + 1 : letter->least - 1;
+    }
+    add(&number, letter->bytes);
+    return letter->most < room || letter->least > 0;
+}
+
+static void add_text(const struct letter *letter, bool spoil)
+{
+    const uint64_t length = spoil ? letter->most + 1 : choose(letter->least, letter->most);
+    for (uint64_t i = 0; i < length; i++) {
+        const char byte = (char)('a' + sl_hash_random(&maker.seed) % 26);
+        add(&byte, 1);
+    }
+    add("", 1);
+}
+
+/* Returns false if what was to be spoiled has no wrong value. */
+static bool add_body(const char *format, const char *end)
+{
+    bool done = true;
+    while (format < end) {
+        const bool spoil = maker.made++ == maker.spoil;
+        if (*format == '[') {
+            char *items;
+            const uint64_t least = strtoull(format + 1, &items, 10);
+            const uint64_t most = strtoull(items + 1, &items, 10);
+            int depth = 1;
+            for (format++; depth > 0; format++) {
+                depth += *format == '[' ? 1 : *format == ']' ? -1 : 0;
+            }
+            const uint64_t count = spoil ? most + 1 : choose(least, most);
+            add(&count, 1);
+            for (uint64_t i = 0; i < count; i++) {
+                done &= add_body(items, format - 1);
+            }
+            continue;
+        }
+        const struct letter *letter = LETTERS;
+        while (letter->letter != *format) {
+            letter++;
+        }
+        format++;
+        if (letter->bytes > 0) {
+            done &= add_number(letter, spoil) || !spoil;
+        } else {
+            add_text(letter, spoil);
+        }
+    }
+    return done;
+}
+
+static bool make(const struct format *format, enum choice choice, int spoil)
+{
+    const uint32_t kind = format->kind;
+    const uint8_t is_answer = format->answer != 0;
+    const int err = format->answer == 2 ? SL_ERR_NOT_FOUND : 0;
+    maker.length = 0;
+    maker.choice = choice;
+    maker.spoil = spoil;
+    maker.made = 0;
+    add(&kind, sizeof kind);
+    add(&is_answer, 1);
+    add(&err, sizeof err);
+    add("\x11\x12\x13\x14"
+        "\x21\x22\x23\x24\x25\x26\x27\x28"
+        "\x31\x32\x33\x34\x35\x36\x37\x38",
+        20);
+    return add_body(format->body, format->body + strlen(format->body));
+}
+
+static struct sl_objects_message message;
+static struct sl_reason reason;
+
+static int decode(size_t bytes)
+{
+    /* Its own allocation, so that a sanitizer sees every byte too many. */
+    uint8_t *exact = malloc(bytes + 1);
+    assert_non_null(exact);
+    memcpy(exact, maker.bytes, bytes);
+    reason.text[0] = '\0';
+    const int err = sl_objects_message_decode(exact, (uint32_t)bytes, &message, &reason);
+    free(exact);
+    assert_true((err == 0) == (reason.text[0] == '\0'));
+    return err;
+}
+
+static void check_again(const struct format *format)
+{
+    uint8_t again[SL_OBJECTS_MESSAGE_BYTES];
+    assert_int_equal(
+        sl_objects_message_decode(maker.bytes, (uint32_t)maker.length, &message, &reason), 0);
+    assert_int_equal(message.kind, format->kind);
+    assert_int_equal(message.request, 0x14131211);
+    assert_true(message.term == 0x2827262524232221ULL);
+    assert_true(message.node == 0x3837363534333231ULL);
+    assert_int_equal(sl_objects_message_encode(&message, again), maker.length);
+    assert_memory_equal(again, maker.bytes, maker.length);
+}
+
+SL_CASE(message_decode__every_kind_as_in_the_protocol)
+{
+    maker.seed = 1;
+    for (uint32_t i = 0; i < FORMAT_COUNT; i++) {
+        for (int round = 0; round < 50; round++) {
+            const enum choice choice = round == 0 ? LEAST : round == 1 ? MOST : RANDOM;
+            make(&FORMATS[i], choice, -1);
+            assert_true(maker.length <= SL_OBJECTS_MESSAGE_BYTES);
+            check_again(&FORMATS[i]);
+        }
+    }
+}
+
+SL_CASE(message_decode__every_other_length_is_refused)
+{
+    for (uint32_t i = 0; i < FORMAT_COUNT; i++) {
+        make(&FORMATS[i], RANDOM, -1);
+        for (size_t bytes = 0; bytes < maker.length; bytes++) {
+            assert_int_equal(decode(bytes), SL_ERR_PROTOCOL);
+        }
+        add("", 1);
+        assert_int_equal(decode(maker.length), SL_ERR_PROTOCOL);
+    }
+    memset(maker.bytes + maker.length, 0, sizeof maker.bytes - maker.length);
+    assert_int_equal(decode(SL_OBJECTS_MESSAGE_BYTES + 1), SL_ERR_PROTOCOL);
+}
+
+SL_CASE(message_decode__every_number_text_and_list_has_its_limits)
+{
+    uint32_t spoiled = 0;
+    for (uint32_t i = 0; i < FORMAT_COUNT; i++) {
+        for (int place = 0;; place++) {
+            const bool is_wrong = make(&FORMATS[i], MOST, place);
+            if (maker.made <= place) {
+                break;
+            }
+            if (is_wrong && maker.length <= SL_OBJECTS_MESSAGE_BYTES) {
+                assert_int_equal(decode(maker.length), SL_ERR_PROTOCOL);
+                assert_non_null(strstr(reason.text, sl_objects_message_name(FORMATS[i].kind)));
+                spoiled++;
+            }
+        }
+    }
+    assert_true(spoiled > 500);
+}
+
+SL_CASE(message_decode__other_kinds_and_answers_are_refused)
+{
+    static const struct format alive = {SL_OBJECTS_ALIVE, 0, "QIL"};
+    for (uint32_t kind = 0; kind < 300; kind++) {
+        for (int answer = 0; answer < 3; answer++) {
+            bool is_known = false;
+            for (uint32_t i = 0; i < FORMAT_COUNT; i++) {
+                /* Where there is an answer, there are errors. */
+                is_known |= FORMATS[i].kind == kind && (FORMATS[i].answer > 0) == (answer > 0);
+            }
+            const struct format format = {kind, answer, answer == 2 ? "TQQ" : alive.body};
+            make(&format, LEAST, -1);
+            const int err = decode(maker.length);
+            assert_true(is_known || err == SL_ERR_PROTOCOL);
+            assert_true(!is_known || answer != 2 || err == 0);
+        }
+    }
+    make(&alive, LEAST, -1);
+    maker.bytes[4] = 2; /* is_answer */
+    assert_int_equal(decode(maker.length), SL_ERR_PROTOCOL);
+    static const struct format error = {SL_OBJECTS_ALIVE, 2, "TQQ"};
+    make(&error, LEAST, -1);
+    memset(maker.bytes + 5, 0x7f, 4); /* a positive error */
+    assert_int_equal(decode(maker.length), SL_ERR_PROTOCOL);
+    make(&alive, LEAST, -1);
+    maker.bytes[8] = 0xff; /* an error that is no answer */
+    assert_int_equal(decode(maker.length), SL_ERR_PROTOCOL);
+}
+
+SL_CASE(message_decode__names_the_member)
+{
+    static const struct format want = {SL_OBJECTS_WANT, 0, "nVpQQ"};
+    make(&want, LEAST, 2);
+    assert_int_equal(decode(maker.length), SL_ERR_PROTOCOL);
+    assert_non_null(strstr(reason.text, "WANT"));
+    assert_non_null(strstr(reason.text, "`part`"));
+    make(&want, LEAST, -1);
+    maker.bytes[29] = '@';
+    assert_int_equal(decode(maker.length), SL_ERR_PROTOCOL);
+    assert_non_null(strstr(reason.text, "`name`"));
+}
+
+/* The struct of each example in docs/protocol.md; it is static where others need it. */
+static const struct sl_objects_message ATTACH = {
+    .kind = SL_OBJECTS_ATTACH,
+    .request = 1,
+    .node = 0x1f2e3d4c5b6a7988,
+    .host = 7,
+    .location = "rack-2",
+};
+static const struct sl_objects_message WANT = {
+    .kind = SL_OBJECTS_WANT,
+    .request = 5,
+    .term = 3,
+    .node = 0x1f2e3d4c5b6a7988,
+    .name = "llama",
+    .version = 12,
+    .digest = {0x0706050403020100, 0x0f0e0d0c0b0a0908},
+};
+static const struct sl_objects_message HAVE = {
+    .kind = SL_OBJECTS_WANT,
+    .is_answer = true,
+    .request = 5,
+    .term = 3,
+    .node = 0x42,
+    .name = "llama",
+    .version = 12,
+    .range_count = 2,
+    .ranges = {{0, 0x7f0000000000, 262144}, {262144, 0x7f0010000000, 1048576}},
+};
+static const struct sl_objects_message REFUSED = {
+    .kind = SL_OBJECTS_FIND,
+    .is_answer = true,
+    .err = SL_ERR_NOT_FOUND,
+    .request = 6,
+    .term = 3,
+    .node = 0x42,
+    .text = "llama has no version 2",
+    .oldest = 9,
+    .newest = 12,
+};
+
+static const struct {
+    const char *name;
+    const struct sl_objects_message *message;
+} EXAMPLES[] = {{"attach", &ATTACH}, {"want", &WANT}, {"have", &HAVE}, {"refused", &REFUSED}};
+
+/* Reads the block that begins with "```objects NAME" of the page. */
+static uint32_t read_example(const char *name, uint8_t *to)
+{
+    FILE *page = fopen(PROTOCOL_PAGE, "r");
+    assert_non_null(page);
+    char line[1024], begin[64];
+    bool inside = false;
+    uint32_t bytes = 0;
+    snprintf(begin, sizeof begin, "```objects %s\n", name);
+    while (fgets(line, sizeof line, page) != NULL) {
+        if (inside && line[0] == '`') {
+            break;
+        }
+        const char *at = strchr(line, ':');
+        char *end;
+        for (at += 1; inside; at = end) {
+            const unsigned long byte = strtoul(at, &end, 16);
+            if (end == at) {
+                break;
+            }
+            to[bytes++] = (uint8_t)byte;
+        }
+        inside |= strcmp(line, begin) == 0;
+    }
+    fclose(page);
+    return bytes;
+}
+
+SL_CASE(message_encode__examples_of_the_page)
+{
+    for (size_t i = 0; i < sizeof EXAMPLES / sizeof EXAMPLES[0]; i++) {
+        uint8_t bytes[SL_OBJECTS_MESSAGE_BYTES], shown[SL_OBJECTS_MESSAGE_BYTES];
+        const uint32_t length = sl_objects_message_encode(EXAMPLES[i].message, bytes);
+        assert_int_equal(read_example(EXAMPLES[i].name, shown), length);
+        assert_memory_equal(shown, bytes, length);
+    }
+}
+
+SL_CASE(message_decode__members_are_those_that_were_sent)
+{
+    uint8_t bytes[SL_OBJECTS_MESSAGE_BYTES];
+    const uint32_t length = sl_objects_message_encode(&HAVE, bytes);
+    assert_int_equal(sl_objects_message_decode(bytes, length, &message, &reason), 0);
+    assert_string_equal(message.name, "llama");
+    assert_true(message.is_answer);
+    assert_true(message.version == 12);
+    assert_int_equal(message.range_count, 2);
+    assert_memory_equal(message.ranges, HAVE.ranges, 2 * sizeof HAVE.ranges[0]);
+    assert_int_equal(message.record_count, 0);
+    assert_int_equal(sl_objects_message_decode(bytes, sl_objects_message_encode(&REFUSED, bytes),
+                                               &message, &reason),
+                     0);
+    assert_int_equal(message.err, SL_ERR_NOT_FOUND);
+    assert_string_equal(message.text, "llama has no version 2");
+    assert_true(message.oldest == 9);
+    assert_true(message.newest == 12);
+}
+
+SL_CASE(message_encode__a_long_reason_is_truncated)
+{
+    uint8_t bytes[SL_OBJECTS_MESSAGE_BYTES];
+    char text[1000];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    struct sl_objects_message refused = REFUSED;
+    refused.text = text;
+    const uint32_t length = sl_objects_message_encode(&refused, bytes);
+    assert_int_equal(sl_objects_message_decode(bytes, length, &message, &reason), 0);
+    assert_int_equal(strlen(message.text), SL_OBJECTS_TEXT_BYTES - 1);
+    refused.text = NULL;
+    assert_int_equal(sl_objects_message_decode(bytes, sl_objects_message_encode(&refused, bytes),
+                                               &message, &reason),
+                     0);
+    assert_string_equal(message.text, "");
+}
+
+SL_CASE(record_decode__gives_what_was_encoded)
+{
+    static struct sl_objects_record record = {
+        .name = "llama",
+        .note = "",
+        .version = 3,
+        .epoch = 2,
+        .origin = SL_ORIGIN_CALLER,
+        .keeper_count = 1,
+        .part_count = SL_OBJECTS_PARTS_MAX,
+        .keepers = {77},
+    };
+    static struct sl_objects_record out;
+    uint8_t bytes[SL_OBJECTS_RECORD_BYTES];
+    for (uint32_t i = 0; i < SL_OBJECTS_PARTS_MAX; i++) {
+        record.parts[i] = (struct sl_objects_part){
+            .digest = {i, 2 * i}, .bytes = 1000 + i, .holder = i, .manifest_bytes = 1 + i};
+    }
+    const uint32_t length = sl_objects_record_encode(&record, bytes);
+    assert_int_equal(sl_objects_record_decode(bytes, length, &out, &reason), 0);
+    assert_string_equal(out.name, record.name);
+    assert_true(out.version == 3);
+    assert_true(out.epoch == 2);
+    assert_int_equal(out.origin, SL_ORIGIN_CALLER);
+    assert_true(out.keepers[0] == 77);
+    for (uint32_t i = 0; i < SL_OBJECTS_PARTS_MAX; i++) {
+        assert_true(sl_hash_128_equal(out.parts[i].digest, record.parts[i].digest));
+        assert_true(out.parts[i].bytes == 1000 + i);
+        assert_true(out.parts[i].holder == i);
+        assert_int_equal(out.parts[i].manifest_bytes, 1 + i);
+    }
+    assert_int_equal(sl_objects_record_decode(bytes, length - 1, &out, &reason), SL_ERR_PROTOCOL);
+    assert_int_equal(sl_objects_record_decode(bytes, length + 1, &out, &reason), SL_ERR_PROTOCOL);
+}
+
+SL_CASE(name_is_valid__takes_no_blank_and_no_at)
+{
+    char name[SL_OBJECTS_NAME_BYTES + 1];
+    assert_true(sl_objects_name_is_valid("model/llama-7b.v2~"));
+    assert_false(sl_objects_name_is_valid(""));
+    assert_false(sl_objects_name_is_valid("a b"));
+    assert_false(sl_objects_name_is_valid("a@1"));
+    assert_false(sl_objects_name_is_valid("a\n"));
+    memset(name, 'n', sizeof name);
+    name[SL_OBJECTS_NAME_BYTES - 1] = '\0';
+    assert_true(sl_objects_name_is_valid(name));
+    name[SL_OBJECTS_NAME_BYTES - 1] = 'n';
+    name[SL_OBJECTS_NAME_BYTES] = '\0';
+    assert_false(sl_objects_name_is_valid(name));
+    assert_true(sl_objects_text_is_valid("", 1));
+    assert_true(sl_objects_text_is_valid("a b", 4));
+    assert_false(sl_objects_text_is_valid("a b", 3));
+    assert_false(sl_objects_text_is_valid("a\x7f", 4));
+}
