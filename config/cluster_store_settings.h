@@ -4,21 +4,14 @@
 #define SL_CONFIG_CLUSTER_STORE_SETTINGS_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "config/cli.h"
-#include "core/limits.h"
-#include "core/reason.h"
-
-#define SL_CLUSTER_STORE_SETTINGS_ENDPOINTS 9
+#include "core/etcd_url.h"
 
 struct sl_cluster_store_settings {
     bool is_given;
-    bool tls;
-    uint32_t endpoint_count;
-    char endpoints[SL_CLUSTER_STORE_SETTINGS_ENDPOINTS][SL_LIMIT_ENDPOINT_BYTES]; /* "host:port" */
-    char prefix[128];                                                             /* "/jobs/a" */
-    char user[128], password[128];                                                /* "": none */
+    struct sl_etcd_url etcd;       /* with a prefix */
+    char user[128], password[128]; /* "": none */
 };
 
 /* Parses the URL, as given (source NULL: no cluster store). user_file:

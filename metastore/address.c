@@ -9,17 +9,6 @@
     "accepted are P2PHANDSHAKE, etcd://host:port,host:port/prefix, etcds:// for TLS, "             \
     "host:port for etcd, http://host:port/path and https://"
 
-struct parser {
-    const char *text;
-    struct sl_reason *reason;
-};
-
-static int refuse(const struct parser *parser, const char *why)
-{
-    return sl_reason_fail(parser->reason, SL_ERR_INVALID, "\"%.200s\": %s; " ACCEPTED, parser->text,
-                          why);
-}
-
 /* Skips "scheme://"; false: another scheme. */
 static bool skip(const char **text, const char *scheme)
 {
@@ -29,97 +18,70 @@ static bool skip(const char **text, const char *scheme)
     return is_same;
 }
 
-/* Parses "host:port" of this length. Keeps it as written. */
-static int parse_server(const struct parser *parser, const char *text, size_t length,
-                        struct sl_etcd_options *etcd)
+/* The server of a URL without a scheme, "host:port" before a slash. */
+static int parse_server(const char *url, struct sl_endpoint *out)
 {
-    struct sl_reason why;
-    struct sl_endpoint endpoint;
-    if (etcd->server_count == SL_ETCD_SERVERS_MAX) {
-        sl_reason_set(&why, "more than %d servers", SL_ETCD_SERVERS_MAX);
-        return refuse(parser, why.text);
+    char server[SL_LIMIT_ENDPOINT_BYTES];
+    const size_t length = strcspn(url, "/");
+    if (length >= sizeof server) {
+        return SL_ERR_INVALID;
     }
-    char *server = etcd->servers[etcd->server_count];
-    if (length >= sizeof etcd->servers[0]) {
-        return refuse(parser, "a server's name is too long");
-    }
-    memcpy(server, text, length);
+    memcpy(server, url, length);
     server[length] = '\0';
-    if (strpbrk(server, "@ ") != NULL || sl_endpoint_parse(server, &endpoint, &why) != 0 ||
-        endpoint.port == 0) {
-        return refuse(parser, "a server is not host:port");
-    }
-    etcd->server_count++;
-    return 0;
+    return sl_endpoint_parse(server, out, NULL);
 }
 
-static int parse_etcd(const struct parser *parser, const char *at, struct sl_metastore_address *out)
+/* text: the whole URL, which has `at` behind "://". */
+static int parse_http(const char *text, const char *at, struct sl_metastore_address *out,
+                      struct sl_reason *why)
 {
-    const char *end = at + strcspn(at, "/");
-    int err = 0;
-    while (err == 0 && at <= end) {
-        const size_t length = strcspn(at, ",/");
-        err = parse_server(parser, at, length, &out->etcd);
-        at += length + 1;
-    }
-    if (err != 0 || *end == '\0') {
-        return err;
-    }
-    static const char PLAIN[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "._-/";
-    const char *prefix = end + 1;
-    size_t length = strlen(prefix);
-    while (length > 0 && prefix[length - 1] == '/') {
-        length--;
-    }
-    if (length + 2 > sizeof out->prefix || strspn(prefix, PLAIN) < length) {
-        return refuse(parser, "the prefix has more than 126 characters, or others than letters, "
-                              "digits, '.', '_', '-' and '/'");
-    }
-    if (length > 0) {
-        (void)snprintf(out->prefix, sizeof out->prefix, "%.*s/", (int)length, prefix);
-    }
-    return 0;
-}
-
-/* at: behind "://". */
-static int parse_http(const struct parser *parser, const char *at, struct sl_metastore_address *out)
-{
-    const size_t length = strcspn(at, "/");
-    struct sl_etcd_options server = {0};
+    struct sl_endpoint server;
     for (const char *byte = at; *byte != '\0'; byte++) {
         if (*byte <= 0x20 || *byte == 0x7f || strchr("?#@", *byte) != NULL) {
-            return refuse(parser, "the URL has a space, a control character, '?', '#' or '@'");
+            return sl_reason_fail(why, SL_ERR_INVALID,
+                                  "the URL has a space, a control character, '?', '#' or '@'");
         }
     }
-    if (strlen(parser->text) >= sizeof out->http.url) {
-        return refuse(parser, "the URL is too long");
+    if (strlen(text) >= sizeof out->url) {
+        return sl_reason_fail(why, SL_ERR_INVALID, "the URL is too long");
     }
-    (void)snprintf(out->http.url, sizeof out->http.url, "%s", parser->text);
-    return parse_server(parser, at, length, &server);
+    memcpy(out->url, text, strlen(text) + 1);
+    return parse_server(at, &server) == 0 && server.port != 0
+               ? 0
+               : sl_reason_fail(why, SL_ERR_INVALID, "a server is not host:port");
 }
 
 int sl_metastore_address_parse(const char *text, struct sl_metastore_address *out,
                                struct sl_reason *reason)
 {
-    const struct parser parser = {.text = text, .reason = reason};
     struct sl_metastore_address address = {.kind = SL_METASTORE_ADDRESS_NONE};
+    struct sl_reason why;
     const char *at = text;
     int err = 0;
     if (strcmp(text, "P2PHANDSHAKE") == 0) {
         err = 0;
     } else if (skip(&at, "http://") || skip(&at, "https://")) {
         address.kind = SL_METASTORE_ADDRESS_HTTP;
-        err = parse_http(&parser, at, &address);
+        err = parse_http(text, at, &address, &why);
     } else {
+        address.kind = SL_METASTORE_ADDRESS_ETCD;
         address.etcd.tls = skip(&at, "etcds://");
         const bool has_scheme = address.etcd.tls || skip(&at, "etcd://");
-        address.kind = SL_METASTORE_ADDRESS_ETCD;
-        err = !has_scheme && strstr(text, "://") != NULL ? refuse(&parser, "unknown scheme")
-                                                         : parse_etcd(&parser, at, &address);
+        err = !has_scheme && strstr(text, "://") != NULL
+                  ? sl_reason_fail(&why, SL_ERR_INVALID, "unknown scheme")
+                  : sl_etcd_url_parse(at, &address.etcd, &why);
     }
-    if (err == 0) {
-        *out = address;
+    if (err != 0) {
+        return sl_reason_fail(reason, err, "\"%.200s\": %s; " ACCEPTED, text, why.text);
     }
-    return err;
+    *out = address;
+    return 0;
+}
+
+bool sl_metastore_address_is_loopback(const struct sl_metastore_address *address)
+{
+    const bool is_http = address->kind == SL_METASTORE_ADDRESS_HTTP;
+    const char *server = is_http ? strstr(address->url, "//") + 2 : address->etcd.servers[0];
+    struct sl_endpoint endpoint;
+    return parse_server(server, &endpoint) == 0 && sl_endpoint_is_loopback(&endpoint);
 }

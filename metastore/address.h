@@ -10,9 +10,10 @@
 #ifndef SL_METASTORE_ADDRESS_H
 #define SL_METASTORE_ADDRESS_H
 
-#include "core/reason.h"
-#include "metastore/etcd.h"
-#include "metastore/http_metadata.h"
+#include "core/etcd_url.h"
+
+#define SL_METASTORE_URL_BYTES        512
+#define SL_METASTORE_CREDENTIAL_BYTES 128
 
 enum sl_metastore_address_kind {
     SL_METASTORE_ADDRESS_NONE, /* P2PHANDSHAKE */
@@ -22,13 +23,21 @@ enum sl_metastore_address_kind {
 
 struct sl_metastore_address {
     enum sl_metastore_address_kind kind;
-    struct sl_etcd_options etcd;          /* ETCD: servers, tls; the rest is 0 */
-    struct sl_http_metadata_options http; /* HTTP: url; the rest is 0 */
-    char prefix[128];                     /* ETCD: "prefix/", before every key; "": none */
+    struct sl_etcd_url etcd;          /* ETCD; the caller puts the prefix before its keys */
+    char url[SL_METASTORE_URL_BYTES]; /* HTTP: "http://host:port/path" or https, without a query */
+
+    /* What a client also needs; not part of the text. File names for TLS outlive the client; NULL:
+     * the system's, or none. */
+    const char *authority, *certificate, *key;
+    char user[SL_METASTORE_CREDENTIAL_BYTES]; /* ETCD; "": none */
+    char password[SL_METASTORE_CREDENTIAL_BYTES];
 };
 
 /* Errors: INVALID; reason has the cause and what is accepted. */
 int sl_metastore_address_parse(const char *text, struct sl_metastore_address *out,
                                struct sl_reason *reason);
+
+/* Whether only processes of this host reach the store's first server. */
+bool sl_metastore_address_is_loopback(const struct sl_metastore_address *address);
 
 #endif

@@ -17,7 +17,7 @@
 #define STATUS_OK      200
 
 struct sl_etcd {
-    struct sl_etcd_options options;
+    struct sl_metastore_address address;
     struct sl_http *http;
     uint32_t server;         /* last one tried */
     char token[TOKEN_BYTES]; /* "": none */
@@ -35,8 +35,8 @@ static int exchange(struct sl_etcd *etcd, uint32_t server, const char *path, con
                     uint64_t timeout_ms, struct sl_http_answer *answer)
 {
     char url[SL_LIMIT_ENDPOINT_BYTES + 64];
-    (void)snprintf(url, sizeof url, "http%s://%s%s", etcd->options.tls ? "s" : "",
-                   etcd->options.servers[server], path);
+    (void)snprintf(url, sizeof url, "http%s://%s%s", etcd->address.etcd.tls ? "s" : "",
+                   etcd->address.etcd.servers[server], path);
     const struct sl_http_request request = {.method = SL_HTTP_POST,
                                             .url = url,
                                             .body = body,
@@ -62,7 +62,7 @@ static uint64_t attempt_ms(const struct sl_etcd *etcd, const struct sl_metastore
 static void fail_at(const struct sl_etcd *etcd, uint32_t server, struct sl_metastore_answer *answer,
                     int err, const char *why)
 {
-    sl_metastore_answer_fail(answer, err, "%s: %s", etcd->options.servers[server], why);
+    sl_metastore_answer_fail(answer, err, "%s: %s", etcd->address.etcd.servers[server], why);
 }
 
 /* Gets a token. Returns false with the error in the answer. */
@@ -71,7 +71,7 @@ static bool login(struct sl_etcd *etcd, uint32_t server, struct sl_metastore_req
     struct sl_metastore_answer *answer = &ask->answer;
     etcd->token[0] = '\0';
     char *request;
-    if (sl_etcd_json_login(etcd->options.user, etcd->options.password, &request) != 0 ||
+    if (sl_etcd_json_login(etcd->address.user, etcd->address.password, &request) != 0 ||
         sl_http_set_authorization(etcd->http, "") != 0) {
         fail_at(etcd, server, answer, SL_ERR_NO_MEMORY, "no memory to say who we are");
         return false;
@@ -101,7 +101,7 @@ static enum outcome ask_page(struct sl_etcd *etcd, uint32_t server,
                              const char *request, bool *more)
 {
     struct sl_metastore_answer *answer = &ask->answer;
-    bool has_user = etcd->options.user[0] != '\0';
+    bool has_user = etcd->address.user[0] != '\0';
     for (uint32_t round = 0;; round++) {
         if (has_user && etcd->token[0] == '\0' && !login(etcd, server, ask)) {
             return answer->err == SL_ERR_REFUSED ? ANSWERED : TRY_ANOTHER;
@@ -147,7 +147,7 @@ static void ask_all(struct sl_etcd *etcd, struct sl_metastore_request *ask, cons
         sl_metastore_answer_fail(&ask->answer, SL_ERR_NO_MEMORY, "no memory for a request");
         return;
     }
-    const uint32_t count = etcd->options.server_count;
+    const uint32_t count = etcd->address.etcd.server_count;
     for (uint32_t attempt = 0; attempt == 0 || left_ms(etcd) > ATTEMPT_MS_MIN; attempt++) {
         uint32_t server = (etcd->server + (attempt == 0 ? 0 : 1)) % count;
         etcd->server = server;
@@ -193,19 +193,19 @@ void sl_etcd_perform(struct sl_etcd *etcd, struct sl_metastore_request *ask)
 
 /* Create and destroy */
 
-int sl_etcd_create(const struct sl_etcd_options *options, struct sl_etcd **out)
+int sl_etcd_create(const struct sl_metastore_address *address, struct sl_etcd **out)
 {
-    sl_assert(options->server_count > 0);
-    sl_assert(options->server_count <= SL_ETCD_SERVERS_MAX);
+    sl_assert(address->etcd.server_count > 0);
+    sl_assert(address->etcd.server_count <= SL_ETCD_URL_SERVERS_MAX);
     struct sl_etcd *etcd = calloc(1, sizeof *etcd);
     if (etcd == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    etcd->options = *options;
-    const struct sl_http_options http = {.tls = options->tls,
-                                         .authority = options->authority,
-                                         .certificate = options->certificate,
-                                         .key = options->key,
+    etcd->address = *address;
+    const struct sl_http_options http = {.tls = address->etcd.tls,
+                                         .authority = address->authority,
+                                         .certificate = address->certificate,
+                                         .key = address->key,
                                          .body_bytes_max = SL_ETCD_BODY_BYTES_MAX,
                                          .connect_ms = CONNECT_MS};
     int err = sl_http_create(&http, &etcd->http);

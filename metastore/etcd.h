@@ -8,30 +8,17 @@
 #ifndef SL_METASTORE_ETCD_H
 #define SL_METASTORE_ETCD_H
 
-#include "core/limits.h"
+#include "metastore/address.h"
 #include "metastore/metastore.h"
 
-#define SL_ETCD_SERVERS_MAX      9
-#define SL_ETCD_BODY_BYTES_MAX   (16U << 20) /* per answer */
-#define SL_ETCD_READ_BYTES_MAX   (64U << 20) /* all pages of one READ */
-#define SL_ETCD_CREDENTIAL_BYTES 128
-
-struct sl_etcd_options {
-    uint32_t server_count;
-    char servers[SL_ETCD_SERVERS_MAX][SL_LIMIT_ENDPOINT_BYTES]; /* "host:port" */
-    bool tls;                                                   /* use https */
-    const char *authority; /* file names; outlive the client; NULL: the system's, or none. Used only
-                              with tls */
-    const char *certificate;
-    const char *key;
-    char user[SL_ETCD_CREDENTIAL_BYTES]; /* "": none */
-    char password[SL_ETCD_CREDENTIAL_BYTES];
-};
+#define SL_ETCD_BODY_BYTES_MAX (16U << 20) /* per answer */
+#define SL_ETCD_READ_BYTES_MAX (64U << 20) /* all pages of one READ */
 
 struct sl_etcd;
 
-/* Errors: NO_MEMORY. The first call of a process must come before other threads start. */
-int sl_etcd_create(const struct sl_etcd_options *options, struct sl_etcd **out);
+/* An address of kind ETCD. Errors: NO_MEMORY. The first call of a process must come before other
+ * threads start. */
+int sl_etcd_create(const struct sl_metastore_address *address, struct sl_etcd **out);
 void sl_etcd_destroy(struct sl_etcd **etcd);
 
 /* Fills in ask->answer, within slightly more than ask->timeout_ns. Does not call `done`. */

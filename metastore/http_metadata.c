@@ -9,17 +9,17 @@
 #include "metastore/http.h"
 
 #define STATUS_NOT_FOUND 404
-#define URL_BYTES        (SL_HTTP_METADATA_URL_BYTES + 8 + 3 * SL_METASTORE_KEY_BYTES)
+#define URL_BYTES        (SL_METASTORE_URL_BYTES + 8 + 3 * SL_METASTORE_KEY_BYTES)
 
 struct sl_http_metadata {
-    struct sl_http_metadata_options options;
+    struct sl_metastore_address address;
     struct sl_http *http;
 };
 
 /* Writes URL?key=KEY. Every character of the key that may have a meaning in a URL is escaped. */
 static void make_url(const struct sl_http_metadata *store, const char *key, char url[URL_BYTES])
 {
-    char *at = url + snprintf(url, SL_HTTP_METADATA_URL_BYTES + 5, "%s?key=", store->options.url);
+    char *at = url + snprintf(url, SL_METASTORE_URL_BYTES + 5, "%s?key=", store->address.url);
     for (; *key != '\0'; key++) {
         const unsigned char byte = (unsigned char)*key;
         const bool is_plain = isalnum(byte) || strchr("-._~", byte) != NULL;
@@ -46,7 +46,7 @@ static const char *unsupported(const struct sl_metastore_request *ask)
 static void fail(const struct sl_http_metadata *store, struct sl_metastore_answer *answer, int err,
                  const char *why)
 {
-    sl_metastore_answer_fail(answer, err, "%.120s: %s", store->options.url, why);
+    sl_metastore_answer_fail(answer, err, "%.120s: %s", store->address.url, why);
 }
 
 static void add_item(const struct sl_http_metadata *store, const struct sl_http_answer *got,
@@ -105,18 +105,18 @@ void sl_http_metadata_perform(struct sl_http_metadata *store, struct sl_metastor
     }
 }
 
-int sl_http_metadata_create(const struct sl_http_metadata_options *options,
+int sl_http_metadata_create(const struct sl_metastore_address *address,
                             struct sl_http_metadata **out)
 {
     struct sl_http_metadata *store = calloc(1, sizeof *store);
     if (store == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    store->options = *options;
-    const struct sl_http_options http = {.tls = strncmp(options->url, "https:", 6) == 0,
-                                         .authority = options->authority,
-                                         .certificate = options->certificate,
-                                         .key = options->key,
+    store->address = *address;
+    const struct sl_http_options http = {.tls = strncmp(address->url, "https:", 6) == 0,
+                                         .authority = address->authority,
+                                         .certificate = address->certificate,
+                                         .key = address->key,
                                          .body_bytes_max = SL_METASTORE_VALUE_BYTES_MAX};
     int err = sl_http_create(&http, &store->http);
     if (err != 0) {

@@ -9,22 +9,14 @@
 #ifndef SL_METASTORE_HTTP_METADATA_H
 #define SL_METASTORE_HTTP_METADATA_H
 
+#include "metastore/address.h"
 #include "metastore/metastore.h"
-
-#define SL_HTTP_METADATA_URL_BYTES 512
-
-struct sl_http_metadata_options {
-    char url[SL_HTTP_METADATA_URL_BYTES]; /* "http://host:port/path" or https, without a query */
-    const char *authority; /* file names; outlive the store; NULL: the system's, or none. Used only
-                              with https */
-    const char *certificate;
-    const char *key;
-};
 
 struct sl_http_metadata;
 
-/* Errors: NO_MEMORY. The first call of a process must come before other threads start. */
-int sl_http_metadata_create(const struct sl_http_metadata_options *options,
+/* An address of kind HTTP. Errors: NO_MEMORY. The first call of a process must come before other
+ * threads start. */
+int sl_http_metadata_create(const struct sl_metastore_address *address,
                             struct sl_http_metadata **out);
 void sl_http_metadata_destroy(struct sl_http_metadata **store);
 

@@ -3,103 +3,134 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/list.h"
+#include "metastore/etcd.h"
+#include "metastore/http_metadata.h"
 #include "reactor/offload.h"
 
-#define OFFLOADS 2 /* [0] renews leases, [1] does the rest */
+#define QUEUES 2 /* [0] renews leases, [1] does the rest */
 
-/* One of the two; the other is NULL. */
-struct client {
-    struct sl_etcd *etcd;
+/* A thread with a client, and the requests that wait for it. The thread has one at a time, so that
+ * those that wait can end at their deadline. */
+struct queue {
+    struct sl_reactor *reactor;
+    struct sl_offload *offload;
+    struct sl_etcd *etcd; /* one of the two; the other is NULL */
     struct sl_http_metadata *http;
+    struct sl_list waiting;
+    bool is_busy;
 };
-
-struct sl_remote_metastore;
 
 struct job {
     struct sl_offload_job base;
-    struct sl_remote_metastore *metastore;
-    struct job *next; /* unanswered jobs, unordered */
-    struct client *client;
+    struct sl_list_link link; /* while it waits */
+    struct queue *queue;
     struct sl_metastore_request *ask;
+    uint64_t timeout_ns; /* of the request, which gets less when it has waited */
+    struct sl_timer late;
 };
 
 struct sl_remote_metastore {
     struct sl_metastore base;
-    struct job *jobs;
-    struct sl_offload *offloads[OFFLOADS];
-    struct client clients[OFFLOADS]; /* [i] belongs to the thread of offloads[i] */
+    struct queue queues[QUEUES];
 };
 
 static void work(struct sl_offload_job *base)
 {
-    struct job *job = (struct job *)base;
-    if (job->client->etcd != NULL) {
-        sl_etcd_perform(job->client->etcd, job->ask);
+    struct job *job = SL_CONTAINER_OF(base, struct job, base);
+    if (job->queue->etcd != NULL) {
+        sl_etcd_perform(job->queue->etcd, job->ask);
     } else {
-        sl_http_metadata_perform(job->client->http, job->ask);
+        sl_http_metadata_perform(job->queue->http, job->ask);
     }
 }
 
-static void answer(struct job *job, int err)
+/* Frees the job. reason: if err is not 0. */
+static void answer(struct job *job, int err, const char *reason)
 {
-    struct job **at = &job->metastore->jobs;
-    while (*at != job) {
-        at = &(*at)->next;
-    }
-    *at = job->next;
     struct sl_metastore_request *ask = job->ask;
+    sl_reactor_disarm(job->queue->reactor, &job->late);
+    sl_list_remove(&job->link);
+    ask->timeout_ns = job->timeout_ns;
     free(job);
     if (err != 0) {
         sl_metastore_answer_fini(&ask->answer);
-        sl_metastore_answer_fail(&ask->answer, err, "%s",
-                                 err == SL_ERR_CANCELLED ? "closed" : "no thread to ask it");
+        sl_metastore_answer_fail(&ask->answer, err, "%s", reason);
     }
     ask->done(ask->ctx, ask);
 }
 
+static void start_next(struct queue *queue);
+
 static void done(struct sl_offload_job *base)
 {
-    answer((struct job *)base, base->err);
+    struct job *job = SL_CONTAINER_OF(base, struct job, base);
+    struct queue *queue = job->queue;
+    queue->is_busy = false;
+    answer(job, base->err, base->err == SL_ERR_CANCELLED ? "closed" : "no thread to ask it");
+    start_next(queue);
+}
+
+static void start_next(struct queue *queue)
+{
+    struct sl_list_link *link =
+        queue->is_busy || queue->offload == NULL ? NULL : sl_list_pop(&queue->waiting);
+    if (link == NULL) {
+        return;
+    }
+    struct job *job = SL_CONTAINER_OF(link, struct job, link);
+    const uint64_t now_ns = sl_reactor_now_ns(queue->reactor), due_ns = job->late.due_ns;
+    job->ask->timeout_ns = due_ns > now_ns ? due_ns - now_ns : 1;
+    sl_reactor_disarm(queue->reactor, &job->late); /* the client keeps the deadline */
+    queue->is_busy = true;
+    sl_offload_post(queue->offload, &job->base);
+}
+
+static void on_late(struct sl_timer *timer, uint64_t now_ns)
+{
+    answer(SL_CONTAINER_OF(timer, struct job, late), SL_ERR_DEADLINE, "no answer in time");
 }
 
 /* Asserts on a failed allocation: without a job no answer is possible. */
 static void ask(struct sl_metastore *base, struct sl_metastore_request *ask)
 {
-    struct sl_remote_metastore *metastore = (struct sl_remote_metastore *)base;
+    struct sl_remote_metastore *metastore = SL_CONTAINER_OF(base, struct sl_remote_metastore, base);
+    struct queue *queue = &metastore->queues[ask->kind == SL_METASTORE_LEASE_RENEW ? 0 : 1];
     struct job *job = calloc(1, sizeof *job);
     sl_assert(job != NULL);
-    const uint32_t index = ask->kind == SL_METASTORE_LEASE_RENEW ? 0 : 1;
-    job->base.work = work;
-    job->base.done = done;
-    job->client = &metastore->clients[index];
-    job->ask = ask;
-    job->metastore = metastore;
-    job->next = metastore->jobs;
-    metastore->jobs = job;
-    sl_offload_post(metastore->offloads[index], &job->base);
+    *job = (struct job){.base = {.work = work, .done = done},
+                        .queue = queue,
+                        .ask = ask,
+                        .timeout_ns = ask->timeout_ns,
+                        .late.run = on_late};
+    sl_list_append(&queue->waiting, &job->link);
+    sl_reactor_arm(queue->reactor, &job->late, ask->timeout_ns);
+    start_next(queue);
 }
 
 static const struct sl_metastore_ops OPS = {.ask = ask};
 
 int sl_remote_metastore_create(struct sl_reactor *reactor,
-                               const struct sl_remote_metastore_options *options,
+                               const struct sl_metastore_address *address,
                                struct sl_remote_metastore **out)
 {
-    sl_assert((options->etcd == NULL) != (options->http == NULL));
-    static const char *const NAMES[OFFLOADS] = {"store-lease", "store"};
+    static const char *const NAMES[QUEUES] = {"store-lease", "store"};
+    sl_assert(address->kind != SL_METASTORE_ADDRESS_NONE);
     struct sl_remote_metastore *metastore = calloc(1, sizeof *metastore);
     if (metastore == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     metastore->base.ops = &OPS;
     int err = 0;
-    for (uint32_t i = 0; i < OFFLOADS && err == 0; i++) {
-        struct client *client = &metastore->clients[i];
-        err = options->etcd != NULL ? sl_etcd_create(options->etcd, &client->etcd)
-                                    : sl_http_metadata_create(options->http, &client->http);
-        if (err == 0) {
-            err = sl_offload_create(reactor, NAMES[i], &metastore->offloads[i]);
-        }
+    for (uint32_t i = 0; i < QUEUES; i++) {
+        struct queue *queue = &metastore->queues[i];
+        queue->reactor = reactor;
+        sl_list_init(&queue->waiting);
+        err = err != 0 ? err
+              : address->kind == SL_METASTORE_ADDRESS_ETCD
+                  ? sl_etcd_create(address, &queue->etcd)
+                  : sl_http_metadata_create(address, &queue->http);
+        err = err != 0 ? err : sl_offload_create(reactor, NAMES[i], &queue->offload);
     }
     if (err != 0) {
         (void)sl_remote_metastore_destroy(&metastore, 0);
@@ -114,26 +145,33 @@ struct sl_metastore *sl_remote_metastore_base(struct sl_remote_metastore *metast
     return &metastore->base;
 }
 
+/* False: its thread hangs. */
+static bool end(struct queue *queue, uint64_t timeout_ns)
+{
+    struct sl_list_link *link;
+    const bool has_ended = sl_offload_destroy(&queue->offload, timeout_ns);
+    while ((link = sl_list_first(&queue->waiting)) != NULL) {
+        answer(SL_CONTAINER_OF(link, struct job, link), SL_ERR_CANCELLED, "closed");
+    }
+    if (has_ended && queue->etcd != NULL) {
+        sl_etcd_destroy(&queue->etcd);
+    }
+    if (has_ended && queue->http != NULL) {
+        sl_http_metadata_destroy(&queue->http);
+    }
+    return has_ended;
+}
+
 bool sl_remote_metastore_destroy(struct sl_remote_metastore **metastore, uint64_t timeout_ns)
 {
     struct sl_remote_metastore *gone = *metastore;
     *metastore = NULL;
-    bool ended = true;
-    for (uint32_t i = 0; i < OFFLOADS; i++) {
-        bool this_ended =
-            gone->offloads[i] == NULL || sl_offload_destroy(&gone->offloads[i], timeout_ns);
-        if (this_ended && gone->clients[i].etcd != NULL) {
-            sl_etcd_destroy(&gone->clients[i].etcd);
-        } else if (this_ended && gone->clients[i].http != NULL) {
-            sl_http_metadata_destroy(&gone->clients[i].http);
-        }
-        ended = ended && this_ended;
+    bool has_ended = true;
+    for (uint32_t i = 0; i < QUEUES; i++) {
+        has_ended = end(&gone->queues[i], timeout_ns) && has_ended;
     }
-    while (ended && gone->jobs != NULL) {
-        answer(gone->jobs, SL_ERR_CANCELLED); /* in flight when the thread ended */
-    }
-    if (ended) {
+    if (has_ended) {
         free(gone);
     }
-    return ended;
+    return has_ended;
 }

@@ -5,21 +5,15 @@
 #ifndef SL_METASTORE_REMOTE_METASTORE_H
 #define SL_METASTORE_REMOTE_METASTORE_H
 
-#include "metastore/etcd.h"
-#include "metastore/http_metadata.h"
+#include "metastore/address.h"
+#include "metastore/metastore.h"
 #include "reactor/reactor.h"
-
-/* One of the two; the other is NULL. */
-struct sl_remote_metastore_options {
-    const struct sl_etcd_options *etcd;
-    const struct sl_http_metadata_options *http;
-};
 
 struct sl_remote_metastore;
 
-/* Errors: NO_MEMORY, IO. */
+/* The kind of the address is not NONE. Errors: NO_MEMORY, IO. */
 int sl_remote_metastore_create(struct sl_reactor *reactor,
-                               const struct sl_remote_metastore_options *options,
+                               const struct sl_metastore_address *address,
                                struct sl_remote_metastore **out);
 
 struct sl_metastore *sl_remote_metastore_base(struct sl_remote_metastore *metastore);

@@ -5,8 +5,6 @@
 #include "core/clock.h"
 #include "ps/process/memory_plan.h"
 
-_Static_assert(SL_CLUSTER_STORE_SETTINGS_ENDPOINTS == SL_ETCD_SERVERS_MAX, "servers of a store");
-
 static void fill_security(struct sl_run *run, struct sl_process_options *options)
 {
     const struct sl_security *security = &run->settings.security;
@@ -27,18 +25,16 @@ static void fill_metastore(struct sl_run *run, struct sl_process_options *option
     if (!store->is_given) {
         return;
     }
-    run->etcd = (struct sl_etcd_options){
-        .server_count = store->endpoint_count,
-        .tls = store->tls,
+    run->metastore = (struct sl_metastore_address){
+        .kind = SL_METASTORE_ADDRESS_ETCD,
+        .etcd = store->etcd,
         .authority = security->authority,
         .certificate = security->certificate,
         .key = security->key,
     };
-    memcpy(run->etcd.servers, store->endpoints, sizeof run->etcd.servers);
-    memcpy(run->etcd.user, store->user, sizeof run->etcd.user);
-    memcpy(run->etcd.password, store->password, sizeof run->etcd.password);
-    options->metastore = &run->etcd;
-    options->metastore_prefix = store->prefix;
+    memcpy(run->metastore.user, store->user, sizeof run->metastore.user);
+    memcpy(run->metastore.password, store->password, sizeof run->metastore.password);
+    options->metastore = &run->metastore;
 }
 
 /* A scheduler has no shards. */

@@ -3,7 +3,7 @@
 #define SL_PS_RUN_OPTIONS_H
 
 #include "config/settings.h"
-#include "metastore/etcd.h"
+#include "metastore/address.h"
 #include "net/transport.h"
 #include "ps/process/process.h"
 
@@ -11,7 +11,7 @@
 struct sl_run {
     struct sl_settings settings;
     struct sl_transport_tls tls;
-    struct sl_etcd_options etcd;
+    struct sl_metastore_address metastore;
     struct sl_dpdk_device_list *devices; /* if an endpoint is dpdk */
     int directory_lock;                  /* descriptor; -1: none */
 };

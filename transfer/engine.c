@@ -64,7 +64,7 @@ static void destroy_reactors(struct sl_transfer *transfer)
     if (transfer->ports != NULL) {
         sl_port_set_destroy(&transfer->ports, NULL);
     }
-    sl_transfer_directory_close(transfer);
+    sl_transfer_directory_destroy(transfer);
     for (uint32_t i = 0; i < count; i++) {
         if (transfer->reactors[i] != NULL) {
             sl_reactor_destroy(&transfer->reactors[i]);
@@ -76,7 +76,7 @@ static int start_reactors(struct sl_transfer *transfer)
 {
     const uint32_t count = transfer->settings.reactor_count;
     int err = create_reactors(transfer);
-    if (err == 0 && (err = sl_transfer_directory_open(transfer)) != 0) {
+    if (err == 0 && (err = sl_transfer_directory_create(transfer)) != 0) {
         return err;
     }
     const bool has_own = transfer->setup.reactors == NULL;

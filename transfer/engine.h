@@ -7,7 +7,7 @@
 #include "transfer/settings.h"
 #include "transfer/setup.h"
 
-struct sl_names;
+struct sl_transfer_directory;
 struct sl_transfer_listing;
 
 struct sl_transfer {
@@ -19,8 +19,7 @@ struct sl_transfer {
     struct sl_transfer_io *ios;        /* likewise */
     struct sl_transfer_listing *listing;
     struct sl_port_set *ports;
-    struct sl_names *names; /* directory.h; the first reactor's; NULL: P2PHANDSHAKE */
-    bool is_published;      /* the store has the engine's record */
+    struct sl_transfer_directory *directory; /* NULL: P2PHANDSHAKE */
 
     /* Under the lock of the ports. */
     struct sl_transfer_table *registered; /* memory.c: regions of the first reactor */

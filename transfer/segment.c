@@ -8,7 +8,6 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "net/shm/shm.h"
-#include "transfer/directory.h"
 #include "transfer/engine.h"
 #include "transfer/error.h"
 #include "transfer/rails.h"
@@ -41,7 +40,7 @@ static void finish_closing(struct sl_transfer_segment *segment)
         sl_transfer_io_answer(&segment->call, 0, "closed");
         return;
     }
-    if (segment->engine->names != NULL && segment->endpoint.port != 0) {
+    if (segment->engine->directory != NULL && segment->endpoint.port != 0) {
         sl_transfer_directory_explain(&segment->lookup.record, segment->reason);
     }
     sl_transfer_io_answer(&segment->call, segment->err, "%s", segment->reason);
@@ -482,7 +481,7 @@ static void open_session(struct sl_transfer_segment *segment)
         .start_timeout_ns =
             segment->until_ns > now_ns ? segment->until_ns - now_ns : SL_CLOCK_NS_PER_MS,
         .persistent = true,
-        .ends_if_refused = engine->names != NULL, /* a process listens there, or has ended */
+        .ends_if_refused = engine->directory != NULL, /* a process listens there, or has ended */
         .secret = &engine->settings.secret,
     };
     /* After the session's own timeout, which has more to say. */
@@ -493,37 +492,33 @@ static void open_session(struct sl_transfer_segment *segment)
     }
 }
 
-static void take_record(void *ctx, uint64_t a, uint64_t b)
+static void take_address(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_transfer_segment *segment = ctx;
-    char reason[SL_TRANSFER_REASON_BYTES];
-    int err = segment->lookup.err;
-    if (err != 0) {
-        (void)snprintf(reason, sizeof reason, "name %.200s: %.300s", segment->name,
-                       segment->lookup.reason);
+    if (segment->lookup.err != 0) {
+        fail(segment, segment->lookup.err, segment->lookup.reason);
     } else {
-        err = sl_transfer_directory_address(&segment->lookup.record, &segment->endpoint, reason);
-    }
-    if (err != 0) {
-        fail(segment, err, reason);
-    } else {
+        segment->endpoint = segment->lookup.endpoint;
         open_session(segment);
     }
 }
 
-static void looked_up(struct sl_names_lookup *lookup)
+static void looked_up(struct sl_transfer_lookup *lookup)
 {
     struct sl_transfer_segment *segment =
         SL_CONTAINER_OF(lookup, struct sl_transfer_segment, lookup);
     sl_reactor_post(segment->engine->reactors[0], segment->home->index,
-                    (struct sl_mail){.run = take_record, .ctx = segment});
+                    (struct sl_mail){.run = take_address, .ctx = segment});
 }
 
 /* On the first reactor. */
 static void look_up(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_transfer_segment *segment = ctx;
-    sl_names_lookup(segment->engine->names, &segment->lookup);
+    segment->lookup.name = segment->name;
+    segment->lookup.done = looked_up;
+    sl_transfer_directory_look_up(segment->engine, &segment->lookup,
+                                  segment->timeout_ms * SL_CLOCK_NS_PER_MS);
 }
 
 static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
@@ -533,13 +528,10 @@ static void open_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
     segment->open_late.run = open_late;
     segment->gone.run = peer_gone;
     segment->until_ns = sl_reactor_now_ns(io->reactor) + segment->timeout_ms * SL_CLOCK_NS_PER_MS;
-    if (segment->engine->names == NULL) {
+    if (segment->engine->directory == NULL) {
         open_session(segment);
         return;
     }
-    segment->lookup.done = looked_up;
-    segment->lookup.timeout_ns = segment->timeout_ms * SL_CLOCK_NS_PER_MS;
-    (void)snprintf(segment->lookup.name, sizeof segment->lookup.name, "%s", segment->name);
     sl_reactor_post(io->reactor, 0, (struct sl_mail){.run = look_up, .ctx = segment});
 }
 

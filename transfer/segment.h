@@ -4,7 +4,7 @@
 #ifndef SL_TRANSFER_SEGMENT_H
 #define SL_TRANSFER_SEGMENT_H
 
-#include "transfer/names.h"
+#include "transfer/directory.h"
 #include "transfer/route.h"
 
 struct sl_transfer_segment {
@@ -18,9 +18,9 @@ struct sl_transfer_segment {
     struct sl_transfer_segment **out; /* of an opening by a reactor outside (async.c) */
 
     /* The home reactor's. */
-    struct sl_names_lookup lookup; /* of its record: incarnation 0: any; the first reactor's */
-    struct sl_endpoint endpoint;   /* of the control connection; port 0: not found yet */
-    uint64_t until_ns;             /* the call's deadline */
+    struct sl_transfer_lookup lookup; /* of its record: incarnation 0: any; the first reactor's */
+    struct sl_endpoint endpoint;      /* of the control connection; port 0: not found yet */
+    uint64_t until_ns;                /* the call's deadline */
     struct sl_session *session;
     uint64_t incarnation; /* 0: not welcomed yet */
     /* What the peer offers; from then on for all reactors. Port 0: not usable. */

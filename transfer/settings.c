@@ -264,9 +264,9 @@ static int take_metadata(struct sl_transfer_settings *out, const char *metadata)
     if (sl_metastore_address_parse(metadata, &out->metadata, &reason) != 0) {
         return sl_transfer_fail(SL_ERR_INVALID, "metadata %s", reason.text);
     }
-    out->metadata.etcd.authority = out->metadata.http.authority = out->tls.authority;
-    out->metadata.etcd.certificate = out->metadata.http.certificate = out->tls.certificate;
-    out->metadata.etcd.key = out->metadata.http.key = out->tls.key;
+    out->metadata.authority = out->tls.authority;
+    out->metadata.certificate = out->tls.certificate;
+    out->metadata.key = out->tls.key;
     return 0;
 }
 

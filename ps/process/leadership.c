@@ -138,7 +138,7 @@ static int create_leader(struct sl_process_leadership *leadership)
     const struct sl_process_options *options = &process->options;
     struct sl_leader_options leader = {
         .metastore = sl_remote_metastore_base(leadership->metastore),
-        .prefix = options->metastore_prefix,
+        .prefix = options->metastore->etcd.prefix,
         .campaigns = options->kind != SL_PROCESS_SERVER,
         .id = process->incarnation,
         .ttl_s = choose_ttl(options),
@@ -173,8 +173,8 @@ int sl_process_leadership_open(struct sl_process_core *core,
     leadership->coordinator = *coordinator;
     leadership->tick.run = on_tick;
     leadership->wake.run = on_woken;
-    const struct sl_remote_metastore_options options = {.etcd = process->options.metastore};
-    int err = sl_remote_metastore_create(core->reactor, &options, &leadership->metastore);
+    int err = sl_remote_metastore_create(core->reactor, process->options.metastore,
+                                         &leadership->metastore);
     err = err != 0 ? err : create_leader(leadership);
     if (err != 0) {
         sl_log_error("the cluster store cannot be used: %s", sl_err_name(err));

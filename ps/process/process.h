@@ -10,7 +10,7 @@
 
 struct sl_disk;
 struct sl_dpdk_options;
-struct sl_etcd_options;
+struct sl_metastore_address;
 struct sl_transport_tls;
 struct sl_kv_handler;
 struct sl_memory_plan;
@@ -68,10 +68,10 @@ struct sl_process_options {
     const struct sl_dpdk_options *dpdk; /* outlives the run; for DPDK endpoints */
     bool shm;                           /* local workers may connect over shared memory */
     struct sl_process_checkpoint checkpoint;
-    /* The metastore in which the coordinator is elected and keeps its log; outlives the run. NULL:
-     * the coordinator is at `coordinator`, and is lost with its process. */
-    const struct sl_etcd_options *metastore;
-    const char *metastore_prefix;           /* of the keys of this job */
+    /* The etcd in which the coordinator is elected and keeps its log, with a prefix for the keys of
+     * this job; outlives the run. NULL: the coordinator is at `coordinator`, and is lost with its
+     * process. */
+    const struct sl_metastore_address *metastore;
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added */
 };
 

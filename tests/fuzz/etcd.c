@@ -153,11 +153,12 @@ static void ask_over_http(struct sl_metastore_request *ask, bool has_user, struc
     server.input = input;
     pthread_t thread;
     sl_assert(pthread_create(&thread, NULL, serve, NULL) == 0);
-    struct sl_etcd_options options = {.server_count = 1};
-    (void)snprintf(options.servers[0], sizeof options.servers[0], "127.0.0.1:%u", server.port);
-    (void)snprintf(options.user, sizeof options.user, "%s", has_user ? "root" : "");
+    struct sl_metastore_address address = {.etcd.server_count = 1};
+    (void)snprintf(address.etcd.servers[0], sizeof address.etcd.servers[0], "127.0.0.1:%u",
+                   server.port);
+    (void)snprintf(address.user, sizeof address.user, "%s", has_user ? "root" : "");
     struct sl_etcd *etcd;
-    sl_assert(sl_etcd_create(&options, &etcd) == 0);
+    sl_assert(sl_etcd_create(&address, &etcd) == 0);
     sl_etcd_perform(etcd, ask);
     sl_etcd_destroy(&etcd);
     stop_serving(thread);

@@ -57,10 +57,10 @@ static struct sl_cluster_store_settings read_flag(const char *flag)
 /* The reason has all of the words, and nothing is written but that. */
 static void refuse(const char *flag, int err, const char *const *words)
 {
-    struct sl_cluster_store_settings settings = {.endpoint_count = 77};
+    struct sl_cluster_store_settings settings = {.etcd.server_count = 77};
     struct sl_reason reason = {0};
     assert_int_equal(read_store(flag, &settings, &reason), err);
-    assert_int_equal(settings.endpoint_count, 77);
+    assert_int_equal(settings.etcd.server_count, 77);
     assert_string_equal(settings.password, "");
     for (; *words != NULL; words++) {
         if (strstr(reason.text, *words) == NULL) {
@@ -84,10 +84,10 @@ SL_CASE_WITH(read__one_server, setup, teardown)
 {
     const struct sl_cluster_store_settings settings = read_flag("etcd://localhost:2379/jobs/a");
     assert_true(settings.is_given);
-    assert_false(settings.tls);
-    assert_int_equal(settings.endpoint_count, 1);
-    assert_string_equal(settings.endpoints[0], "localhost:2379");
-    assert_string_equal(settings.prefix, "/jobs/a");
+    assert_false(settings.etcd.tls);
+    assert_int_equal(settings.etcd.server_count, 1);
+    assert_string_equal(settings.etcd.servers[0], "localhost:2379");
+    assert_string_equal(settings.etcd.prefix, "/jobs/a");
     assert_string_equal(settings.user, "");
     assert_string_equal(settings.password, "");
 }
@@ -96,21 +96,21 @@ SL_CASE_WITH(read__several_servers_by_tls, setup, teardown)
 {
     const struct sl_cluster_store_settings settings =
         read_flag("etcds://10.0.0.1:2379,[::1]:2380,c.example:1/x-1_b.c//");
-    assert_true(settings.tls);
-    assert_int_equal(settings.endpoint_count, 3);
-    assert_string_equal(settings.endpoints[0], "10.0.0.1:2379");
-    assert_string_equal(settings.endpoints[1], "[::1]:2380");
-    assert_string_equal(settings.endpoints[2], "c.example:1");
-    assert_string_equal(settings.prefix, "/x-1_b.c");
+    assert_true(settings.etcd.tls);
+    assert_int_equal(settings.etcd.server_count, 3);
+    assert_string_equal(settings.etcd.servers[0], "10.0.0.1:2379");
+    assert_string_equal(settings.etcd.servers[1], "[::1]:2380");
+    assert_string_equal(settings.etcd.servers[2], "c.example:1");
+    assert_string_equal(settings.etcd.prefix, "/x-1_b.c");
 }
 
 SL_CASE_WITH(read__the_flag_goes_before_the_variable, setup, teardown)
 {
     set(VARIABLE, "etcd://a:1/v");
-    assert_string_equal(read_flag(NULL).prefix, "/v");
-    assert_string_equal(read_flag("etcd://a:1/f").prefix, "/f");
+    assert_string_equal(read_flag(NULL).etcd.prefix, "/v");
+    assert_string_equal(read_flag("etcd://a:1/f").etcd.prefix, "/f");
     set(VARIABLE, "zookeeper://a:1/v");
-    assert_string_equal(read_flag("etcd://a:1/f").prefix, "/f");
+    assert_string_equal(read_flag("etcd://a:1/f").etcd.prefix, "/f");
     refuse(NULL, SL_ERR_INVALID, WORDS("STARLING_CLUSTER_STORE=zookeeper://a:1/v: "));
 }
 
@@ -149,8 +149,8 @@ SL_CASE_WITH(read__nine_servers_and_the_longest_prefix, setup, teardown)
     const size_t length = strlen(text);
     memset(text + length, 'p', 126);
     struct sl_cluster_store_settings settings = read_flag(text);
-    assert_int_equal(settings.endpoint_count, 9);
-    assert_int_equal(strlen(settings.prefix), 127);
+    assert_int_equal(settings.etcd.server_count, 9);
+    assert_int_equal(strlen(settings.etcd.prefix), 127);
     text[length + 126] = 'p';
     refuse(text, SL_ERR_INVALID, WORDS("the prefix has more than 127 characters"));
 }

@@ -27,12 +27,12 @@ SL_CASE(address_parse__etcd)
     assert_false(out.etcd.tls);
     assert_int_equal(out.etcd.server_count, 3);
     assert_string_equal(out.etcd.servers[1], "[::1]:2380");
-    assert_string_equal(out.prefix, "jobs/b/");
+    assert_string_equal(out.etcd.prefix, "/jobs/b");
     assert_int_equal(parse("etcds://a:2379"), 0);
     assert_true(out.etcd.tls);
-    assert_string_equal(out.prefix, "");
+    assert_string_equal(out.etcd.prefix, "");
     assert_int_equal(parse("etcd://a:2379/"), 0);
-    assert_string_equal(out.prefix, "");
+    assert_string_equal(out.etcd.prefix, "");
     assert_int_equal(parse("10.0.0.1:2379,10.0.0.2:2379"), 0);
     assert_int_equal(out.kind, SL_METASTORE_ADDRESS_ETCD);
     assert_int_equal(out.etcd.server_count, 2);
@@ -42,10 +42,26 @@ SL_CASE(address_parse__http)
 {
     assert_int_equal(parse("http://meta:8080/metadata"), 0);
     assert_int_equal(out.kind, SL_METASTORE_ADDRESS_HTTP);
-    assert_string_equal(out.http.url, "http://meta:8080/metadata");
+    assert_string_equal(out.url, "http://meta:8080/metadata");
     assert_int_equal(out.etcd.server_count, 0);
     assert_int_equal(parse("https://[::1]:443"), 0);
-    assert_string_equal(out.http.url, "https://[::1]:443");
+    assert_string_equal(out.url, "https://[::1]:443");
+}
+
+SL_CASE(address_is_loopback__first_server)
+{
+    static const struct {
+        const char *text;
+        bool is_loopback;
+    } CASES[] = {{"etcd://127.0.0.1:1,10.0.0.1:1/a", true},
+                 {"10.0.0.1:1,127.0.0.1:1", false},
+                 {"http://localhost:1/metadata", true},
+                 {"https://[::1]:1", true},
+                 {"http://meta:1/127.0.0.1", false}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        assert_int_equal(parse(CASES[i].text), 0);
+        assert_int_equal(sl_metastore_address_is_loopback(&out), CASES[i].is_loopback);
+    }
 }
 
 SL_CASE(address_parse__refusals)

@@ -104,12 +104,13 @@ static void server_stop(struct server *server)
 
 static struct sl_etcd *client_of(const uint16_t *ports, uint32_t count)
 {
-    struct sl_etcd_options options = {.server_count = count};
+    struct sl_metastore_address address = {.etcd.server_count = count};
     for (uint32_t i = 0; i < count; i++) {
-        (void)snprintf(options.servers[i], sizeof options.servers[i], "127.0.0.1:%u", ports[i]);
+        (void)snprintf(address.etcd.servers[i], sizeof address.etcd.servers[i], "127.0.0.1:%u",
+                       ports[i]);
     }
     struct sl_etcd *etcd;
-    assert_int_equal(sl_etcd_create(&options, &etcd), 0);
+    assert_int_equal(sl_etcd_create(&address, &etcd), 0);
     return etcd;
 }
 

@@ -18,15 +18,16 @@ static bool is_there;
 static struct sl_metastore_answer ask(const struct sl_transport_tls *files, bool tls,
                                       uint64_t timeout)
 {
-    struct sl_etcd_options options = {.server_count = 1, .tls = tls};
+    struct sl_metastore_address address = {.etcd = {.server_count = 1, .tls = tls}};
     if (files != NULL) {
-        options.authority = files->authority;
-        options.certificate = files->certificate;
-        options.key = files->key;
+        address.authority = files->authority;
+        address.certificate = files->certificate;
+        address.key = files->key;
     }
-    (void)snprintf(options.servers[0], sizeof options.servers[0], "127.0.0.1:%u", server.port);
+    (void)snprintf(address.etcd.servers[0], sizeof address.etcd.servers[0], "127.0.0.1:%u",
+                   server.port);
     struct sl_etcd *etcd;
-    assert_int_equal(sl_etcd_create(&options, &etcd), 0);
+    assert_int_equal(sl_etcd_create(&address, &etcd), 0);
     struct sl_metastore_request read = {
         .kind = SL_METASTORE_READ, .timeout_ns = timeout, .key = "k"};
     sl_etcd_perform(etcd, &read);

@@ -17,10 +17,10 @@ static struct http_server server;
 
 static struct sl_http_metadata *store_of(uint16_t port)
 {
-    struct sl_http_metadata_options options = {.authority = NULL};
+    struct sl_metastore_address address = {.kind = SL_METASTORE_ADDRESS_HTTP};
     struct sl_http_metadata *store;
-    (void)snprintf(options.url, sizeof options.url, "http://127.0.0.1:%u/metadata", port);
-    assert_int_equal(sl_http_metadata_create(&options, &store), 0);
+    (void)snprintf(address.url, sizeof address.url, "http://127.0.0.1:%u/metadata", port);
+    assert_int_equal(sl_http_metadata_create(&address, &store), 0);
     return store;
 }
 

@@ -7,6 +7,7 @@
 #include "pair.h"
 #include "tests/support/http_server.h"
 #include "transfer/engine.h"
+#include "transfer/record.h"
 
 struct world {
     struct http_server server;
@@ -115,6 +116,37 @@ CASE(segment_open__refuses_a_record_without_an_address)
     store(fixture, "blank", "", 1, 7);
     expect_not_open(fixture, "odd", SL_ERR_PROTOCOL, "odd");
     expect_not_open(fixture, "blank", SL_ERR_PROTOCOL, "blank");
+}
+
+CASE(segment_open__refuses_a_record_that_is_invalid)
+{
+    char name[SL_TRANSFER_NAME_BYTES];
+    store(fixture, "cut", "127.0.0.1", 1, 7);
+    *strchr(fixture->server.pairs[fixture->server.pair_count - 1].value, '}') = '\0';
+    store(fixture, "another", "127.0.0.1", 1, 7);
+    struct http_server_pair *pair = &fixture->server.pairs[fixture->server.pair_count - 1];
+    (void)snprintf(pair->key, sizeof pair->key, "starling/ram/mine");
+    expect_not_open(fixture, "cut", SL_ERR_PROTOCOL, "record starling/ram/cut: no JSON");
+    expect_not_open(fixture, "mine", SL_ERR_PROTOCOL, "another segment");
+    (void)snprintf(name, sizeof name, "%0250d:1", 0);
+    expect_not_open(fixture, name, SL_ERR_INVALID, "a name has");
+}
+
+SL_CASE(segment_open__refuses_a_record_that_is_too_long)
+{
+    struct http_server server;
+    struct sl_transfer *transfer;
+    struct sl_transfer_segment *segment;
+    char url[64];
+    http_server_start(&server, "HTTP/1.1 200 OK\r\n\r\n", SL_TRANSFER_RECORD_BYTES_MAX + 1);
+    (void)snprintf(url, sizeof url, "http://127.0.0.1:%u", server.port);
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0", .metadata = url};
+    assert_int_equal(sl_transfer_create(&options, &transfer), 0);
+    assert_int_equal(sl_transfer_segment_open(transfer, "a", PAIR_TIMEOUT_MS, &segment),
+                     SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(sl_transfer_last_error(), "metadata store"));
+    sl_transfer_destroy(&transfer);
+    http_server_stop(&server);
 }
 
 CASE(segments__stay_open_while_the_store_is_away)
