@@ -185,6 +185,19 @@ int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, ui
     return sl_transfer_succeed();
 }
 
+static void watched(struct sl_transfer_call *call)
+{
+    call->done(call->ctx, call->err, call->text);
+}
+
+void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
+                             sl_transfer_done_fn *done, void *ctx)
+{
+    segment->watch.run = sl_transfer_segment_watch;
+    segment->watch.io = segment->home;
+    start(async, &segment->watch, watched, done, ctx);
+}
+
 static void closed(struct sl_transfer_call *call)
 {
     sl_transfer_segment_free(SL_CONTAINER_OF(call, struct sl_transfer_segment, call));

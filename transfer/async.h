@@ -38,6 +38,11 @@ void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*ended)(v
 int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, uint32_t timeout_ms,
                            struct sl_transfer_segment **out, sl_transfer_done_fn *done, void *ctx);
 
+/* done(ctx, ...) runs once, when the segment is closed for good: CLOSED, with the reason: its peer
+ * has ended, or was unreachable for 5 s; CANCELLED: by the function below. Once per segment. */
+void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer_segment *segment,
+                             sl_transfer_done_fn *done, void *ctx);
+
 /* As sl_transfer_segment_close, in the background. No batch or notice to the segment may be in
  * progress. Nulls *segment. */
 void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer_segment **segment);

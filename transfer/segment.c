@@ -150,6 +150,23 @@ static void close_all_routes(struct sl_transfer_segment *segment)
     }
 }
 
+static void end_watch(struct sl_transfer_segment *segment)
+{
+    if (segment->is_watched) {
+        segment->is_watched = false;
+        sl_transfer_io_answer(&segment->watch, segment->err, "%s", segment->reason);
+    }
+}
+
+void sl_transfer_segment_watch(struct sl_transfer_io *io, struct sl_transfer_call *call)
+{
+    struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, watch);
+    segment->is_watched = true;
+    if (segment->err != 0) {
+        end_watch(segment);
+    }
+}
+
 /* The segment is closed for good. */
 static void fail(struct sl_transfer_segment *segment, int err, const char *reason)
 {
@@ -167,6 +184,7 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
         return;
     }
     sl_log_warn("transfer: segment %s is closed: %s", segment->name, reason);
+    end_watch(segment);
     for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
         struct update *update = calloc(1, sizeof *update);
         if (update != NULL) {
@@ -586,6 +604,7 @@ static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
     segment->err = segment->err == 0 ? SL_ERR_CANCELLED : segment->err;
+    end_watch(segment);
     sl_list_remove(&segment->publishing.link);
     sl_reactor_disarm(io->reactor, &segment->gone);
     sl_session_close(&segment->session);

@@ -42,6 +42,8 @@ struct sl_transfer_segment {
     char reason[SL_TRANSFER_REASON_BYTES];
     uint32_t mails_out; /* to the routes, unanswered */
     bool has_opened, is_closing;
+    struct sl_transfer_call watch; /* ends when err is set */
+    bool is_watched;
 
     _Atomic uint32_t fences;           /* unanswered; raised by any reactor, lowered at home */
     struct sl_transfer_route routes[]; /* by reactor */
@@ -54,6 +56,9 @@ int sl_transfer_segment_create(struct sl_transfer *transfer, const char *name, u
 
 /* segment->call, made again on its home, closes it; then it has to be freed. */
 void sl_transfer_segment_prepare_close(struct sl_transfer_segment *segment);
+
+/* Run function of segment->watch: it ends when the segment is closed for good, with the reason. */
+void sl_transfer_segment_watch(struct sl_transfer_io *io, struct sl_transfer_call *call);
 
 /* Any thread. */
 void sl_transfer_segment_free(struct sl_transfer_segment *segment);

@@ -190,6 +190,34 @@ CASE(async_open__fails_by_mail_and_leaves_nothing)
     }
 }
 
+static void watch_there(void *ctx)
+{
+    struct fixture *f = ctx;
+    sl_transfer_async_watch(f->here, f->segment, done, &f->end);
+}
+
+static void watch_and_close(void *ctx)
+{
+    watch_there(ctx);
+    close_there(ctx);
+}
+
+CASE(async_watch__reports_the_end_of_the_peer_or_the_close)
+{
+    run_and_wait(fixture, open_there);
+    run_and_wait(fixture, watch_and_close);
+    assert_int_equal(fixture->end.err, SL_ERR_CANCELLED);
+    run_and_wait(fixture, open_there);
+    sl_completion_begin(&fixture->end.completion);
+    reactor_thread_run(&fixture->outside, watch_there, fixture);
+    assert_false(sl_completion_ended(&fixture->end.completion));
+    sl_transfer_destroy(&fixture->pair.there);
+    sl_completion_wait(&fixture->end.completion);
+    assert_int_equal(fixture->end.err, SL_ERR_CLOSED);
+    assert_true(fixture->end.reason[0] != '\0');
+    reactor_thread_run(&fixture->outside, close_there, fixture);
+}
+
 /* Batches */
 
 static void submit_read(void *ctx)
