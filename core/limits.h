@@ -48,6 +48,7 @@
 #define SL_LIMIT_OBJECTS_IMAGE_BYTES   (256ULL << 30)
 #define SL_LIMIT_OBJECTS_TENSORS       65536
 #define SL_LIMIT_OBJECTS_GROUPS        16384
+#define SL_LIMIT_OBJECTS_SENDS         16384 /* messages of a node that wait to be sent */
 
 /* Unsent answers of one connection. Credits bound the replies. A peer whose control messages cause
  * more than this does not read, or floods: its connection is closed. */

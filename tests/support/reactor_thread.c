@@ -10,9 +10,10 @@ struct run {
     struct sl_completion completion;
 };
 
-void reactor_thread_init(struct reactor_thread *thread, const char *name)
+void reactor_thread_init(struct reactor_thread *thread, const char *name,
+                         const struct sl_clock *clock)
 {
-    struct sl_reactor_options options = {.core = -1};
+    struct sl_reactor_options options = {.core = -1, .clock = clock};
     (void)snprintf(options.name, sizeof options.name, "%s", name);
     assert_int_equal(sl_reactor_create(&options, &thread->reactor), 0);
     assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(thread->reactor), &thread->lane), 0);

@@ -10,8 +10,9 @@ struct reactor_thread {
     struct sl_mailbox_lane *lane; /* of the test's thread */
 };
 
-/* Creates the reactor; tests may use it before its start. */
-void reactor_thread_init(struct reactor_thread *thread, const char *name);
+/* Creates the reactor; tests may use it before its start. clock: NULL: the system's. */
+void reactor_thread_init(struct reactor_thread *thread, const char *name,
+                         const struct sl_clock *clock);
 void reactor_thread_start(struct reactor_thread *thread);
 /* Stops and frees it. */
 void reactor_thread_fini(struct reactor_thread *thread);

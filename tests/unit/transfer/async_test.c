@@ -64,7 +64,7 @@ static void set_up(struct fixture *f)
         .name = "127.0.0.1:0", .reactor_count = 2, .stall_ms = PAIR_TIMEOUT_MS};
     memset(f, 0, sizeof *f);
     pair_init(&f->pair, BYTES, &options);
-    reactor_thread_init(&f->outside, "outside");
+    reactor_thread_init(&f->outside, "outside", NULL);
     assert_int_equal(
         sl_transfer_async_create(f->pair.here, f->outside.reactor, arrive, f, &f->here), 0);
     reactor_thread_start(&f->outside);
