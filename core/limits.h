@@ -41,10 +41,7 @@
 #define SL_LIMIT_TRANSFER_SLICES       256
 #define SL_LIMIT_TRANSFER_CREDIT_BYTES (16U << 20)
 
-/* Objects. */
-#define SL_LIMIT_OBJECTS_NAME_BYTES    192          /* with NUL */
-#define SL_LIMIT_OBJECTS_BLOCK_BYTES   (256U << 10) /* of an image, and of a slot of a pool */
-/* Of one image. */
+/* Objects: of one image. */
 #define SL_LIMIT_OBJECTS_IMAGE_BYTES   (256ULL << 30)
 #define SL_LIMIT_OBJECTS_TENSORS       65536
 #define SL_LIMIT_OBJECTS_GROUPS        16384

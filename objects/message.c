@@ -266,14 +266,6 @@ uint32_t sl_objects_message_encode(const struct sl_objects_message *message, voi
     return (uint32_t)(SL_OBJECTS_MESSAGE_BYTES - writer.left);
 }
 
-uint32_t sl_objects_record_encode(const struct sl_objects_record *record, void *to)
-{
-    struct sl_bytes_writer writer = sl_bytes_writer_over(to, SL_OBJECTS_RECORD_BYTES);
-    put(&writer, RECORD, record);
-    sl_assert(!writer.bad);
-    return (uint32_t)(SL_OBJECTS_RECORD_BYTES - writer.left);
-}
-
 /* Decode */
 
 /* Returns the name of the first field that is wrong or cut short; NULL: all are right. */
@@ -309,19 +301,6 @@ static const char *take(struct sl_bytes *cursor, const struct field *field, void
     return NULL;
 }
 
-static int take_all(struct sl_bytes *cursor, const struct field *field, void *base,
-                    const char *what, struct sl_reason *reason)
-{
-    const char *wrong = take(cursor, field, base);
-    if (wrong != NULL) {
-        return sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: `%s` is cut short or out of range",
-                              what, wrong);
-    }
-    return cursor->left == 0 ? 0
-                             : sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: %zu bytes too many",
-                                              what, cursor->left);
-}
-
 int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
                               struct sl_objects_message *out, struct sl_reason *reason)
 {
@@ -334,13 +313,12 @@ int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
         return sl_reason_fail(reason, SL_ERR_PROTOCOL, "a message of kind %u is not known (%s)",
                               out->kind, wrong == NULL ? "body" : wrong);
     }
-    return take_all(&cursor, body, out, sl_objects_message_name(out->kind), reason);
-}
-
-int sl_objects_record_decode(const void *bytes, uint32_t byte_count, struct sl_objects_record *out,
-                             struct sl_reason *reason)
-{
-    struct sl_bytes cursor = sl_bytes_over(bytes, byte_count);
-    memset(out, 0, sizeof *out);
-    return take_all(&cursor, RECORD, out, "record", reason);
+    wrong = take(&cursor, body, out);
+    if (wrong != NULL) {
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: `%s` is cut short or out of range",
+                              sl_objects_message_name(out->kind), wrong);
+    }
+    return cursor.left == 0 ? 0
+                            : sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: %zu bytes too many",
+                                             sl_objects_message_name(out->kind), cursor.left);
 }

@@ -18,7 +18,6 @@
 #include "objects/choose.h"
 
 #define SL_OBJECTS_MESSAGE_BYTES  4096 /* of the text of a notice */
-#define SL_OBJECTS_RECORD_BYTES   3072
 /* Texts, with NUL. */
 #define SL_OBJECTS_ADDRESS_BYTES  176 /* the name of a node's engine */
 #define SL_OBJECTS_LOCATION_BYTES 64
@@ -61,7 +60,7 @@ struct sl_objects_part {
     uint32_t manifest_bytes;   /* 1 to SL_OBJECTS_MANIFEST_BYTES */
 };
 
-/* What the catalogue keeps of a committed version. At most SL_OBJECTS_RECORD_BYTES encoded. */
+/* What the catalogue keeps of a committed version. */
 struct sl_objects_record {
     const char *name; /* sl_objects_name_is_valid */
     const char *note;
@@ -158,11 +157,6 @@ uint32_t sl_objects_message_encode(const struct sl_objects_message *message, voi
  * members, as part < part_count, are up to the receiver. */
 int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
                               struct sl_objects_message *out, struct sl_reason *reason);
-
-/* The same for a record alone, in SL_OBJECTS_RECORD_BYTES: as a catalogue stores it. */
-uint32_t sl_objects_record_encode(const struct sl_objects_record *record, void *to);
-int sl_objects_record_decode(const void *bytes, uint32_t byte_count, struct sl_objects_record *out,
-                             struct sl_reason *reason);
 
 /* "WANT", for log lines; "unknown" for other numbers. */
 const char *sl_objects_message_name(uint32_t kind);

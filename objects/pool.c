@@ -8,9 +8,8 @@
 #include "core/assert.h"
 #include "core/hash.h"
 
-#define BLOCK  SL_LIMIT_OBJECTS_BLOCK_BYTES
-#define DIGEST SL_OBJECTS_POOL_DIGEST_BYTES
-#define NONE   UINT32_MAX /* no slot */
+#define BLOCK SL_OBJECTS_BLOCK_BYTES
+#define NONE  UINT32_MAX /* no slot */
 
 int sl_objects_pool_init(struct sl_objects_pool *pool, void *base, uint64_t bytes,
                          sl_objects_pool_shrunk_fn *shrunk, void *context)
@@ -104,7 +103,7 @@ static uint32_t share_slots(struct sl_objects_pool *pool, struct sl_objects_pool
     for (size_t i = first; before != NULL && i < version->block_count; i++) {
         struct sl_objects_pool_block *block = &version->blocks[i];
         if (i < before->resident_count && before->blocks[i].is_verified &&
-            memcmp(before->digests + i * DIGEST, version->digests + i * DIGEST, DIGEST) == 0) {
+            sl_hash_128_equal(before->digests[i], version->digests[i])) {
             *block = before->blocks[i];
             pool->users[block->slot]++;
             version->verified_count++;
@@ -186,10 +185,11 @@ static void evict(struct sl_objects_pool *pool, uint32_t count)
 
 /* NULL: no memory. */
 static struct sl_objects_pool_version *create(const struct sl_objects_pool_key *key, uint64_t bytes,
-                                              uint32_t block_count, const void *digests)
+                                              uint32_t block_count,
+                                              const struct sl_hash_128 *digests)
 {
     struct sl_objects_pool_version *version =
-        calloc(1, sizeof *version + block_count * (sizeof version->blocks[0] + DIGEST));
+        calloc(1, sizeof *version + block_count * (sizeof version->blocks[0] + sizeof *digests));
     if (version == NULL) {
         return NULL;
     }
@@ -198,8 +198,8 @@ static struct sl_objects_pool_version *create(const struct sl_objects_pool_key *
     version->key.name = version->name;
     version->bytes = bytes;
     version->block_count = block_count;
-    version->digests = (uint8_t *)&version->blocks[block_count];
-    memcpy(version->digests, digests, (size_t)block_count * DIGEST);
+    version->digests = (struct sl_hash_128 *)&version->blocks[block_count];
+    memcpy(version->digests, digests, block_count * sizeof *digests);
     for (uint32_t i = 0; i < block_count; i++) {
         version->blocks[i].slot = NONE;
     }
@@ -231,11 +231,11 @@ static int fill(struct sl_objects_pool *pool, struct sl_objects_pool_version *ve
 }
 
 int sl_objects_pool_reserve(struct sl_objects_pool *pool, const struct sl_objects_pool_key *key,
-                            uint64_t bytes, const void *digests,
+                            uint64_t bytes, const struct sl_hash_128 *digests,
                             struct sl_objects_pool_version **out, struct sl_reason *reason)
 {
     const uint64_t block_count = bytes / BLOCK + (bytes % BLOCK != 0);
-    sl_assert(strlen(key->name) < SL_LIMIT_OBJECTS_NAME_BYTES);
+    sl_assert(strlen(key->name) < SL_OBJECTS_NAME_BYTES);
     sl_assert(key->version > 0);
     if (block_count > pool->slot_count) {
         return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
@@ -247,7 +247,8 @@ int sl_objects_pool_reserve(struct sl_objects_pool *pool, const struct sl_object
     if (is_new && (version = create(key, bytes, (uint32_t)block_count, digests)) == NULL) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
     }
-    if (version->bytes != bytes || memcmp(version->digests, digests, block_count * DIGEST) != 0) {
+    if (version->bytes != bytes ||
+        memcmp(version->digests, digests, block_count * sizeof *digests) != 0) {
         return sl_reason_fail(reason, SL_ERR_EXISTS, "%s@%" PRIu64 " is here with other bytes",
                               key->name, key->version);
     }

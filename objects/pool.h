@@ -14,15 +14,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/limits.h"
+#include <starling_objects.h>
+
+#include "core/hash.h"
 #include "core/list.h"
 #include "core/reason.h"
 
-#define SL_OBJECTS_POOL_BUCKETS      1024
-#define SL_OBJECTS_POOL_DIGEST_BYTES 16
+#define SL_OBJECTS_POOL_BUCKETS 1024
 
 struct sl_objects_pool_key {
-    const char *name; /* shorter than SL_LIMIT_OBJECTS_NAME_BYTES */
+    const char *name; /* shorter than SL_OBJECTS_NAME_BYTES */
     uint64_t version; /* from 1 */
     uint32_t part;
 };
@@ -42,8 +43,8 @@ struct sl_objects_pool_version {
     bool keep;   /* do not evict; the owner sets it at any time */
     void *owner; /* the owner's; NULL at first. The rest is private. */
     bool is_retired;
-    uint8_t *digests; /* [block_count][SL_OBJECTS_POOL_DIGEST_BYTES], behind the blocks */
-    char name[SL_LIMIT_OBJECTS_NAME_BYTES];
+    struct sl_hash_128 *digests; /* [block_count], behind the blocks */
+    char name[SL_OBJECTS_NAME_BYTES];
     struct sl_objects_pool_version *next; /* of the same bucket */
     struct sl_list_link link;             /* of pool->unpinned */
     struct sl_objects_pool_block blocks[];
@@ -72,12 +73,12 @@ int sl_objects_pool_init(struct sl_objects_pool *pool, void *base, uint64_t byte
 void sl_objects_pool_fini(struct sl_objects_pool *pool);
 
 /* Finds or adds the version, pins it, and gives each of its blocks a slot; other versions give up
- * blocks where needed. digests[block count][SL_OBJECTS_POOL_DIGEST_BYTES] is copied. *out is valid
+ * blocks where needed. digests[block count] is copied. *out is valid
  * until shrunk says that it is freed. An error changes at most the order of use. Errors, with a
  * reason: TOO_LARGE (larger than the pool), NO_MEMORY (too much is pinned or kept), EXISTS (the
  * version is here with other bytes or digests). */
 int sl_objects_pool_reserve(struct sl_objects_pool *pool, const struct sl_objects_pool_key *key,
-                            uint64_t bytes, const void *digests,
+                            uint64_t bytes, const struct sl_hash_128 *digests,
                             struct sl_objects_pool_version **out, struct sl_reason *reason);
 
 /* NULL: not here, or retired. */

@@ -410,39 +410,42 @@ SL_CASE(message_encode__a_long_reason_is_truncated)
     assert_string_equal(message.text, "");
 }
 
-SL_CASE(record_decode__gives_what_was_encoded)
+SL_CASE(message_decode__gives_the_record_that_was_sent)
 {
-    static struct sl_objects_record record = {
-        .name = "llama",
-        .note = "",
-        .version = 3,
-        .epoch = 2,
-        .origin = SL_ORIGIN_CALLER,
-        .keeper_count = 1,
-        .part_count = SL_OBJECTS_PARTS_MAX,
-        .keepers = {77},
+    static struct sl_objects_message commit = {
+        .kind = SL_OBJECTS_COMMIT,
+        .is_answer = true,
+        .record_count = 1,
+        .record = {.name = "llama",
+                   .version = 3,
+                   .epoch = 2,
+                   .origin = SL_ORIGIN_CALLER,
+                   .keeper_count = 1,
+                   .part_count = SL_OBJECTS_PARTS_MAX,
+                   .keepers = {77}},
     };
-    static struct sl_objects_record out;
-    uint8_t bytes[SL_OBJECTS_RECORD_BYTES];
+    uint8_t bytes[SL_OBJECTS_MESSAGE_BYTES];
+    const struct sl_objects_record *out = &message.record;
     for (uint32_t i = 0; i < SL_OBJECTS_PARTS_MAX; i++) {
-        record.parts[i] = (struct sl_objects_part){
+        commit.record.parts[i] = (struct sl_objects_part){
             .digest = {i, 2 * i}, .bytes = 1000 + i, .holder = i, .manifest_bytes = 1 + i};
     }
-    const uint32_t length = sl_objects_record_encode(&record, bytes);
-    assert_int_equal(sl_objects_record_decode(bytes, length, &out, &reason), 0);
-    assert_string_equal(out.name, record.name);
-    assert_true(out.version == 3);
-    assert_true(out.epoch == 2);
-    assert_int_equal(out.origin, SL_ORIGIN_CALLER);
-    assert_true(out.keepers[0] == 77);
+    const uint32_t length = sl_objects_message_encode(&commit, bytes);
+    assert_int_equal(sl_objects_message_decode(bytes, length, &message, &reason), 0);
+    assert_int_equal(message.record_count, 1);
+    assert_string_equal(out->name, "llama");
+    assert_string_equal(out->note, "");
+    assert_true(out->version == 3);
+    assert_true(out->epoch == 2);
+    assert_int_equal(out->origin, SL_ORIGIN_CALLER);
+    assert_true(out->keepers[0] == 77);
+    assert_int_equal(out->part_count, SL_OBJECTS_PARTS_MAX);
     for (uint32_t i = 0; i < SL_OBJECTS_PARTS_MAX; i++) {
-        assert_true(sl_hash_128_equal(out.parts[i].digest, record.parts[i].digest));
-        assert_true(out.parts[i].bytes == 1000 + i);
-        assert_true(out.parts[i].holder == i);
-        assert_int_equal(out.parts[i].manifest_bytes, 1 + i);
+        assert_true(sl_hash_128_equal(out->parts[i].digest, commit.record.parts[i].digest));
+        assert_true(out->parts[i].bytes == 1000 + i);
+        assert_true(out->parts[i].holder == i);
+        assert_int_equal(out->parts[i].manifest_bytes, 1 + i);
     }
-    assert_int_equal(sl_objects_record_decode(bytes, length - 1, &out, &reason), SL_ERR_PROTOCOL);
-    assert_int_equal(sl_objects_record_decode(bytes, length + 1, &out, &reason), SL_ERR_PROTOCOL);
 }
 
 SL_CASE(name_is_valid__takes_no_blank_and_no_at)

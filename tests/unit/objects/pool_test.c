@@ -7,16 +7,12 @@
 #include "core/hash.h"
 #include "tests/support/unit.h"
 
-#define BLOCK        SL_LIMIT_OBJECTS_BLOCK_BYTES
+#define BLOCK        SL_OBJECTS_BLOCK_BYTES
 #define SLOTS        24
 #define BLOCKS_MAX   (SLOTS + 1)
 #define NAMES        3
 #define VERSIONS_MAX 64 /* of the model */
 #define ROUNDS       100000
-
-struct digest {
-    uint64_t halves[2];
-};
 
 static struct sl_objects_pool pool;
 static struct sl_reason reason;
@@ -57,10 +53,10 @@ static struct sl_objects_pool_key key_of(uint64_t number)
 static int reserve(uint64_t number, uint32_t block_count, uint64_t first,
                    struct sl_objects_pool_version **out)
 {
-    struct digest digests[BLOCKS_MAX + 1];
+    struct sl_hash_128 digests[BLOCKS_MAX + 1];
     const struct sl_objects_pool_key key = key_of(number);
     for (uint32_t i = 0; i < block_count && i < BLOCKS_MAX; i++) {
-        digests[i] = (struct digest){{first + i, 0}};
+        digests[i] = (struct sl_hash_128){first + i, 0};
     }
     return sl_objects_pool_reserve(&pool, &key, block_count * BLOCK, digests, out, &reason);
 }
@@ -166,9 +162,9 @@ CASE(pool__keeps_an_image_without_bytes)
 CASE(pool__shares_slots_of_equal_verified_blocks)
 {
     struct sl_objects_pool_version *one = hold(3, 8, 100, false), *two = NULL;
-    struct digest digests[9];
+    struct sl_hash_128 digests[9];
     for (uint64_t i = 0; i < 9; i++) {
-        digests[i] = (struct digest){{i == 2 || i == 5 ? 900 + i : 100 + i, 0}};
+        digests[i] = (struct sl_hash_128){i == 2 || i == 5 ? 900 + i : 100 + i, 0};
     }
     const struct sl_objects_pool_key key = key_of(5);
     assert_int_equal(sl_objects_pool_reserve(&pool, &key, 9 * BLOCK, digests, &two, &reason), 0);
@@ -304,7 +300,7 @@ struct model_version {
     uint32_t name, part, pins;
     uint64_t number, used_at;
     uint32_t block_count, resident_count;
-    struct digest digests[BLOCKS_MAX];
+    struct sl_hash_128 digests[BLOCKS_MAX];
     uint64_t cells[BLOCKS_MAX];
     bool is_verified[BLOCKS_MAX];
     struct sl_objects_pool_version *real;
@@ -421,7 +417,7 @@ static void make_digests(struct model_version *version)
     for (uint32_t i = 0; i < version->block_count; i++) {
         const uint64_t place = (version->name * 2U + version->part) * BLOCKS_MAX + i;
         version->digests[i] =
-            (struct digest){{place, sl_hash_random(&state) % 2 == 0 ? version->number : 0}};
+            (struct sl_hash_128){place, sl_hash_random(&state) % 2 == 0 ? version->number : 0};
     }
 }
 
@@ -462,7 +458,7 @@ static void write_random(struct model_version *version)
         if (sl_objects_pool_run(&pool, version->real, i, false, &at) == 0) {
             continue;
         }
-        const struct digest *bytes = &version->digests[i];
+        const struct sl_hash_128 *bytes = &version->digests[i];
         memset(at, (int)chance(256), sizeof *bytes);
         if (chance(2) == 0) {
             memcpy(at, bytes, sizeof *bytes);
