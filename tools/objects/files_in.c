@@ -1,0 +1,227 @@
+#include "tools/objects/files_in.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/array.h"
+#include "tools/safetensors/safetensors.h"
+
+#define ALIGNMENT 64 /* of tensors in an image */
+
+static const char *const types[] = {
+    [SL_OBJECT_BOOL] = "BOOL", [SL_OBJECT_U8] = "U8",           [SL_OBJECT_I8] = "I8",
+    [SL_OBJECT_U16] = "U16",   [SL_OBJECT_I16] = "I16",         [SL_OBJECT_U32] = "U32",
+    [SL_OBJECT_I32] = "I32",   [SL_OBJECT_U64] = "U64",         [SL_OBJECT_I64] = "I64",
+    [SL_OBJECT_F16] = "F16",   [SL_OBJECT_BF16] = "BF16",       [SL_OBJECT_F32] = "F32",
+    [SL_OBJECT_F64] = "F64",   [SL_OBJECT_F8_E4M3] = "F8_E4M3", [SL_OBJECT_F8_E5M2] = "F8_E5M2",
+};
+#define TYPES (sizeof types / sizeof types[0])
+
+static uint64_t padded(uint64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Appends a tensor; its name, prefix and name together, and its path are copied. */
+static int append(struct sl_files_in *files, const struct sl_files_in_tensor *item,
+                  const char *prefix, const char *name, struct sl_reason *reason)
+{
+    const size_t path_bytes = strlen(item->path) + 1;
+    const size_t name_bytes = strlen(prefix) + strlen(name) + 1;
+    char *text = malloc(path_bytes + name_bytes);
+    if (text == NULL ||
+        !sl_array_make_room(&files->items, &files->capacity, files->count, sizeof *files->items)) {
+        free(text);
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
+    }
+    memcpy(text, item->path, path_bytes);
+    (void)snprintf(text + path_bytes, name_bytes, "%s%s", prefix, name);
+    struct sl_files_in_tensor *copy = &files->items[files->count++];
+    *copy = *item;
+    copy->path = text;
+    copy->tensor.name = text + path_bytes;
+    files->bytes += padded(item->tensor.bytes);
+    return 0;
+}
+
+/* The first bytes of a file: all, or the head. */
+static int append_file(struct sl_files_in *files, const char *path, const char *inner,
+                       uint64_t bytes, struct sl_reason *reason)
+{
+    const struct sl_files_in_tensor item = {
+        .path = path,
+        .tensor = {.type = SL_OBJECT_U8, .rank = 1, .shape = {bytes}, .bytes = bytes}};
+    files->file_count++;
+    return append(files, &item, SL_FILES_IN_PREFIX, inner, reason);
+}
+
+static int append_tensor(struct sl_files_in *files, const char *path,
+                         const struct sl_tensor *tensor, struct sl_reason *reason)
+{
+    uint32_t type = 0;
+    while (type < TYPES && strcmp(types[type], tensor->type_name) != 0) {
+        type++;
+    }
+    if (type == TYPES ||
+        strncmp(tensor->name, SL_FILES_IN_PREFIX, strlen(SL_FILES_IN_PREFIX)) == 0) {
+        return sl_reason_fail(
+            reason, SL_ERR_INVALID,
+            "%s: objects do not accept the type %s, or the name, of \"%s\": put the "
+            "file with --bytes",
+            path, tensor->type_name, tensor->name);
+    }
+    struct sl_files_in_tensor item = {
+        .path = path,
+        .at = tensor->at,
+        .tensor = {.type = type, .rank = tensor->rank, .bytes = tensor->bytes}};
+    memcpy(item.tensor.shape, tensor->shape, sizeof tensor->shape);
+    return append(files, &item, "", tensor->name, reason);
+}
+
+static int append_tensors(struct sl_files_in *files, const char *path, const char *inner,
+                          uint64_t file_bytes, struct sl_reason *reason)
+{
+    struct sl_safetensors from;
+    int err = sl_safetensors_open(path, &from, reason);
+    if (err != 0) {
+        return err;
+    }
+    err = append_file(files, path, inner,
+                      from.tensors.count > 0 ? from.tensors.items[0].at : file_bytes, reason);
+    for (uint32_t i = 0; err == 0 && i < from.tensors.count; i++) {
+        err = append_tensor(files, path, &from.tensors.items[i], reason);
+    }
+    sl_safetensors_close(&from);
+    return err;
+}
+
+static bool has_ending(const char *path, const char *ending)
+{
+    const size_t length = strlen(path), ending_length = strlen(ending);
+    return length >= ending_length && strcmp(path + length - ending_length, ending) == 0;
+}
+
+static int add_file(struct sl_files_in *files, const FTSENT *entry, size_t root_length,
+                    bool as_bytes, struct sl_reason *reason)
+{
+    const uint64_t bytes = (uint64_t)entry->fts_statp->st_size;
+    const char *inner = entry->fts_path + root_length;
+    if (entry->fts_level == FTS_ROOTLEVEL) {
+        const char *slash = strrchr(entry->fts_path, '/');
+        inner = slash == NULL ? entry->fts_path : slash;
+    }
+    inner += strspn(inner, "/");
+    return !as_bytes && has_ending(inner, ".safetensors")
+               ? append_tensors(files, entry->fts_path, inner, bytes, reason)
+               : append_file(files, entry->fts_path, inner, bytes, reason);
+}
+
+static int by_name(const FTSENT **one, const FTSENT **other)
+{
+    return strcmp((*one)->fts_name, (*other)->fts_name);
+}
+
+int sl_files_in_add(struct sl_files_in *files, const char *path, bool as_bytes,
+                    struct sl_reason *reason)
+{
+    char *const roots[] = {(char *)path, NULL};
+    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
+    FTSENT *entry;
+    int cause;
+    int err = walk == NULL
+                  ? sl_reason_fail(reason, SL_ERR_IO, "cannot read %s: %s", path, strerror(errno))
+                  : 0;
+    while (err == 0 && (entry = fts_read(walk)) != NULL) {
+        switch (entry->fts_info) {
+        case FTS_F:
+            err = add_file(files, entry, strlen(path), as_bytes, reason);
+            break;
+        case FTS_D:
+        case FTS_DP:
+            break;
+        case FTS_DC:
+        case FTS_DEFAULT:
+            err = sl_reason_fail(reason, SL_ERR_INVALID,
+                                 "%s is neither a file nor a directory, or leads back to itself",
+                                 entry->fts_path);
+            break;
+        default:
+            cause = entry->fts_errno == 0 ? ENOENT : entry->fts_errno; /* 0: of a dangling link */
+            err = sl_reason_fail(reason, cause == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO,
+                                 "cannot read %s: %s", entry->fts_path, strerror(cause));
+        }
+    }
+    if (walk != NULL) {
+        (void)fts_close(walk);
+    }
+    return err;
+}
+
+static int read_item(const struct sl_files_in_tensor *item, int file, uint8_t *to,
+                     struct sl_reason *reason)
+{
+    for (uint64_t done = 0; done < item->tensor.bytes;) {
+        const ssize_t got =
+            pread(file, to + done, item->tensor.bytes - done, (off_t)(item->at + done));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return sl_reason_fail(reason, SL_ERR_IO, "cannot read %s: %s", item->path,
+                                  strerror(errno));
+        }
+        if (got == 0) {
+            return sl_reason_fail(reason, SL_ERR_CORRUPT, "%s became shorter meanwhile",
+                                  item->path);
+        }
+        done += (uint64_t)got;
+    }
+    return 0;
+}
+
+int sl_files_in_read(struct sl_files_in *files, struct sl_reason *reason)
+{
+    const char *path = NULL;
+    int file = -1, err = 0;
+    uint64_t at = 0;
+    void *base =
+        mmap(NULL, files->bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for %llu bytes",
+                              (unsigned long long)files->bytes);
+    }
+    files->base = base;
+    for (uint32_t i = 0; err == 0 && i < files->count; i++) {
+        struct sl_files_in_tensor *item = &files->items[i];
+        if (path == NULL || strcmp(item->path, path) != 0) {
+            path = item->path;
+            (void)close(file);
+            file = open(path, O_RDONLY | O_CLOEXEC);
+        }
+        item->tensor.data = files->base + at;
+        err = file < 0
+                  ? sl_reason_fail(reason, SL_ERR_IO, "cannot open %s: %s", path, strerror(errno))
+                  : read_item(item, file, files->base + at, reason);
+        at += padded(item->tensor.bytes);
+    }
+    (void)close(file);
+    return err;
+}
+
+void sl_files_in_fini(struct sl_files_in *files)
+{
+    for (uint32_t i = 0; i < files->count; i++) {
+        free((void *)files->items[i].path);
+    }
+    free(files->items);
+    if (files->base != NULL) {
+        (void)munmap(files->base, files->bytes + 1);
+    }
+    *files = (struct sl_files_in){0};
+}
