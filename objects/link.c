@@ -459,9 +459,15 @@ static void arrive(void *ctx, const struct sl_transfer_noticed *noticed)
     struct sl_objects_link *self = ctx;
     struct sl_objects_message message;
     struct sl_reason reason;
-    int err = strcmp(noticed->name, NOTICE_NAME) == 0
-                  ? sl_objects_message_decode(noticed->text, noticed->bytes, &message, &reason)
-                  : sl_reason_fail(&reason, SL_ERR_PROTOCOL, "it is no notice of objects");
+    int err = SL_ERR_PROTOCOL;
+    if (strcmp(noticed->name, NOTICE_NAME) != 0) {
+        sl_reason_set(&reason, "it is no notice of objects");
+    } else if (!sl_objects_text_is_valid(noticed->sender, SL_OBJECTS_ADDRESS_BYTES)) {
+        sl_reason_set(&reason, "the name of its engine is longer than %d bytes",
+                      SL_OBJECTS_ADDRESS_BYTES - 1);
+    } else {
+        err = sl_objects_message_decode(noticed->text, noticed->bytes, &message, &reason);
+    }
     if (err != 0) {
         refuse(self, noticed->sender, reason.text);
     } else if (!message.is_answer) {
@@ -482,6 +488,9 @@ int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reac
                            sl_objects_link_message_fn *arrived, void *ctx,
                            struct sl_objects_link **out)
 {
+    if (!sl_objects_text_is_valid(sl_transfer_name(transfer), SL_OBJECTS_ADDRESS_BYTES)) {
+        return SL_ERR_TOO_LARGE;
+    }
     struct sl_objects_link *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return SL_ERR_NO_MEMORY;

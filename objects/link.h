@@ -24,8 +24,9 @@ struct sl_objects_link_peer;
 typedef void sl_objects_link_message_fn(void *ctx, const char *address,
                                         const struct sl_objects_message *message);
 
-/* Before the reactor's start, or on it. id: of this node; all its messages carry it. Errors: those
- * of sl_transfer_async_create; text in sl_transfer_last_error. */
+/* Before the reactor's start, or on it. id: of this node; all its messages carry it. Errors:
+ * TOO_LARGE (the engine's name: SL_OBJECTS_ADDRESS_BYTES), and those of sl_transfer_async_create,
+ * with text in sl_transfer_last_error. */
 int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reactor, uint64_t id,
                            sl_objects_link_message_fn *arrived, void *ctx,
                            struct sl_objects_link **out);

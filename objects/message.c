@@ -108,9 +108,8 @@ static const struct field BEGUN[] = {
     {0}};
 static const struct field COMMIT[] = {M_PART, M_PART_COUNT, M_RECORD(1), {0}};
 static const struct field COMMITTED[] = {M_RECORD(1), {0}};
-/* Of a name, of a version, of a part of it. */
+/* Of a name or version, and of a part of a version. */
 static const struct field OF_NAME[] = {M_NAME, M_NEWEST, {0}};
-static const struct field OF_VERSION[] = {M_NAME, M_VERSION, {0}};
 static const struct field OF_PART[] = {M_NAME, M_VERSION, M_PART, {0}};
 static const struct field FIND[] = {
     M_NAME, M_NEWEST, M_PART, ITEMS(message, bad, bad_count, 0, SL_OBJECTS_OTHERS_MAX, NODE), {0}};
@@ -167,7 +166,7 @@ static const struct kind {
     [SL_OBJECTS_FIND] = {"FIND", FIND, NEWS},
     [SL_OBJECTS_NEWS] = {"NEWS", NEWS, NOTHING},
     [SL_OBJECTS_HOLD] = {"HOLD", HOLD, NULL},
-    [SL_OBJECTS_DROP] = {"DROP", OF_VERSION, NULL},
+    [SL_OBJECTS_DROP] = {"DROP", OF_NAME, NULL},
     [SL_OBJECTS_LIST] = {"LIST", LIST_FROM, LISTED},
     [SL_OBJECTS_REMOVE] = {"REMOVE", OF_NAME, NOTHING},
     [SL_OBJECTS_RETIRE] = {"RETIRE", OF_NAME, NULL},
@@ -225,6 +224,12 @@ static bool number_fits(const struct field *field, uint64_t number)
     return number >= field->least && number <= field->most;
 }
 
+/* Kinds that have no number of parts have 0. */
+static bool part_fits(const struct sl_objects_message *message)
+{
+    return message->part_count == 0 || message->part < message->part_count;
+}
+
 /* Encode */
 
 static void put(struct sl_bytes_writer *writer, const struct field *field, const void *base)
@@ -261,6 +266,7 @@ uint32_t sl_objects_message_encode(const struct sl_objects_message *message, voi
     put(&writer, HEADER, message);
     const struct field *body = body_of(message);
     sl_assert(body != NULL);
+    sl_assert(part_fits(message));
     put(&writer, body, message);
     sl_assert(!writer.bad);
     return (uint32_t)(SL_OBJECTS_MESSAGE_BYTES - writer.left);
@@ -314,6 +320,7 @@ int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
                               out->kind, wrong == NULL ? "body" : wrong);
     }
     wrong = take(&cursor, body, out);
+    wrong = wrong == NULL && !part_fits(out) ? "part" : wrong;
     if (wrong != NULL) {
         return sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: `%s` is cut short or out of range",
                               sl_objects_message_name(out->kind), wrong);

@@ -101,8 +101,8 @@ struct sl_objects_message {
 
     /* Of most kinds */
     const char *name;
-    uint64_t version; /* 0 means the newest, or none, where the kind allows it */
-    uint32_t part, part_count;
+    uint64_t version;          /* 0 means the newest, or none, where the kind allows it */
+    uint32_t part, part_count; /* part < part_count, where a kind has both */
 
     const char *text;        /* error, GONE: the reason. A longer text is sent truncated */
     uint64_t oldest, newest; /* error NOT_FOUND of FIND: versions of the name; 0: none */
@@ -153,8 +153,8 @@ struct sl_objects_message {
 uint32_t sl_objects_message_encode(const struct sl_objects_message *message, void *to);
 
 /* Fills in *out; members that the kind has not are zero. Errors: PROTOCOL, with a reason that names
- * kind and member; then only the header may be used, and only if `kind` is not 0. Relations between
- * members, as part < part_count, are up to the receiver. */
+ * kind and member; then only the header may be used, and only if `kind` is not 0. Except for
+ * part < part_count, relations between members are up to the receiver. */
 int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
                               struct sl_objects_message *out, struct sl_reason *reason);
 

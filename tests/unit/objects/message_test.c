@@ -35,7 +35,7 @@ static const struct format {
     {SL_OBJECTS_NEWS, 0, "[0-1" RECORD "]pQ[0-2" PEER "][0-4" PEER "]"},
     {SL_OBJECTS_NEWS, 1, ""},
     {SL_OBJECTS_HOLD, 0, "nVpIQI[0-1" RECORD "]"},
-    {SL_OBJECTS_DROP, 0, "nV"},
+    {SL_OBJECTS_DROP, 0, "nQ"},
     {SL_OBJECTS_LIST, 0, "PPQ"},
     {SL_OBJECTS_LIST, 1, "b[0-8nNVQQIco]"},
     {SL_OBJECTS_REMOVE, 0, "nQ"},
@@ -153,6 +153,27 @@ static bool add_body(const char *format, const char *end)
     return done;
 }
 
+/* A format that has both begins with part and number of parts, or has them behind name and version:
+ * the part is made small enough. */
+static void mend_part(const struct format *format)
+{
+    const char *both = strstr(format->body, "pc");
+    if (both == NULL) {
+        return;
+    }
+    size_t at = 29;
+    if (both != format->body) {
+        at += strlen((const char *)maker.bytes + at) + 1 + 8;
+    }
+    uint32_t part, count;
+    memcpy(&part, maker.bytes + at, 4);
+    memcpy(&count, maker.bytes + at + 4, 4);
+    if (part < 64 && count >= 1 && count <= 64) {
+        part %= count;
+        memcpy(maker.bytes + at, &part, 4);
+    }
+}
+
 static bool make(const struct format *format, enum choice choice, int spoil)
 {
     const uint32_t kind = format->kind;
@@ -169,7 +190,9 @@ static bool make(const struct format *format, enum choice choice, int spoil)
         "\x21\x22\x23\x24\x25\x26\x27\x28"
         "\x31\x32\x33\x34\x35\x36\x37\x38",
         20);
-    return add_body(format->body, format->body + strlen(format->body));
+    const bool done = add_body(format->body, format->body + strlen(format->body));
+    mend_part(format);
+    return done;
 }
 
 static struct sl_objects_message message;
@@ -274,6 +297,18 @@ SL_CASE(message_decode__other_kinds_and_answers_are_refused)
     make(&alive, LEAST, -1);
     maker.bytes[8] = 0xff; /* an error that is no answer */
     assert_int_equal(decode(maker.length), SL_ERR_PROTOCOL);
+}
+
+SL_CASE(message_decode__a_part_is_below_the_number_of_parts)
+{
+    static const struct format store = {SL_OBJECTS_STORE, 0, "pcks[1-1" RECORD "]"};
+    for (uint8_t part = 0; part < 4; part++) {
+        make(&store, LEAST, -1);
+        maker.bytes[29] = part;
+        maker.bytes[33] = 2;
+        assert_int_equal(decode(maker.length), part < 2 ? 0 : SL_ERR_PROTOCOL);
+        assert_true(part < 2 || strstr(reason.text, "`part`") != NULL);
+    }
 }
 
 SL_CASE(message_decode__names_the_member)
