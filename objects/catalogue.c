@@ -1,0 +1,657 @@
+#include "objects/catalogue.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "objects/catalogue_plan.h"
+
+#define LEASE_MS      10000
+#define KEEP_VERSIONS 3
+#define SWEEP_MS      10000
+#define EPOCH_MAX     ((uint64_t)INT64_MAX)
+
+int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *options, uint64_t now_ms,
+                                struct sl_objects_catalogue **out)
+{
+    sl_assert(options->term > 0);
+    struct sl_objects_catalogue *catalogue = calloc(1, sizeof *catalogue);
+    if (catalogue == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    catalogue->options = *options;
+    struct sl_objects_catalogue_options *own = &catalogue->options;
+    own->lease_ms = own->lease_ms == 0 ? LEASE_MS : own->lease_ms;
+    own->keep_versions = own->keep_versions == 0 ? KEEP_VERSIONS : own->keep_versions;
+    catalogue->epoch = own->term;
+    catalogue->created_ms = catalogue->ticked_ms = catalogue->swept_ms = now_ms;
+    sl_list_init(&catalogue->by_expiry);
+    sl_list_init(&catalogue->by_touch);
+    sl_list_init(&catalogue->replans);
+    *out = catalogue;
+    return 0;
+}
+
+void sl_objects_catalogue_destroy(struct sl_objects_catalogue **catalogue)
+{
+    if (*catalogue != NULL) {
+        sl_catalogue_clear(*catalogue);
+        free(*catalogue);
+        *catalogue = NULL;
+    }
+}
+
+/* Requests. A handler fills in the answer, or returns an error with a reason. */
+
+struct request {
+    struct sl_objects_catalogue *catalogue;
+    struct sl_catalogue_node *node; /* the sender */
+    const struct sl_objects_message *message;
+    struct sl_objects_message *out;
+    struct sl_reason *reason;
+};
+
+typedef int handler_fn(const struct request *request);
+
+#define REFUSE(err, ...) sl_reason_fail(request->reason, (err), __VA_ARGS__)
+
+static bool is_settling(const struct sl_objects_catalogue *catalogue)
+{
+    return catalogue->now_ms - catalogue->created_ms < catalogue->options.settle_ms;
+}
+
+static int refuse_settling(const struct request *request)
+{
+    return REFUSE(SL_ERR_AGAIN, "the catalogue has just started and collects what nodes hold");
+}
+
+static struct sl_catalogue_object *find_object(const struct request *request)
+{
+    return sl_catalogue_find(&request->catalogue->objects, request->message->name, 0);
+}
+
+/* A committed version; 0: the newest. */
+static struct sl_catalogue_version *find_version(const struct sl_catalogue_object *object,
+                                                 uint64_t number)
+{
+    if (object == NULL || number == 0) {
+        return object == NULL ? NULL : sl_catalogue_newest(object);
+    }
+    struct sl_catalogue_version *version = sl_catalogue_find(&object->versions, NULL, number);
+    return version != NULL && version->time_ms != 0 ? version : NULL;
+}
+
+static int refuse_missing(const struct request *request)
+{
+    const struct sl_catalogue_object *object = find_object(request);
+    const struct sl_catalogue_version *newest = find_version(object, 0);
+    if (is_settling(request->catalogue)) {
+        return refuse_settling(request);
+    }
+    if (newest == NULL) {
+        return REFUSE(SL_ERR_NOT_FOUND, "%s has no versions", request->message->name);
+    }
+    request->out->oldest = sl_catalogue_oldest(object)->key.number;
+    request->out->newest = newest->key.number;
+    return REFUSE(SL_ERR_NOT_FOUND,
+                  "%s has no version %" PRIu64 "; the oldest is %" PRIu64 ", the newest %" PRIu64,
+                  object->name, request->message->version, request->out->oldest,
+                  request->out->newest);
+}
+
+static int alive(const struct request *request)
+{
+    struct sl_objects_catalogue *catalogue = request->catalogue;
+    struct sl_catalogue_node *node = request->node;
+    const uint32_t lease_ms = catalogue->options.lease_ms;
+    if (request->message->kind == SL_OBJECTS_ATTACH) {
+        node->attached_ms = catalogue->now_ms;
+    }
+    if (node->told_request != 0 && catalogue->now_ms - node->told_ms >= lease_ms / 2) {
+        /* The NEWS, or its answer, is lost: send it again. */
+        if (node->told != NULL) {
+            sl_list_prepend(&node->news, &node->told->news);
+        }
+        sl_catalogue_news_taken(catalogue, node, node->told_request);
+    }
+    request->out->lease_ms = lease_ms;
+    return 0;
+}
+
+/* Publishers */
+
+/* Drops what publishers of earlier epochs have not committed. */
+static int begin_epoch(struct sl_objects_catalogue *catalogue, struct sl_catalogue_object *object,
+                       uint64_t epoch, uint32_t part_count, struct sl_reason *reason)
+{
+    uint64_t *publishers = calloc(part_count, sizeof *publishers);
+    if (publishers == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "the catalogue has no memory left");
+    }
+    free(object->publishers);
+    object->publishers = publishers;
+    object->publisher_count = part_count;
+    object->epoch = epoch;
+    catalogue->epoch = catalogue->epoch > epoch ? catalogue->epoch : epoch;
+    for (uint32_t i = object->versions.count; i-- > 0;) {
+        struct sl_catalogue_version *version = sl_catalogue_item(&object->versions, i);
+        if (version->time_ms == 0) {
+            sl_catalogue_version_remove(catalogue, version, false);
+        }
+    }
+    return 0;
+}
+
+/* The other node, if any, that publishes what the sender wants to publish: the same part, or any
+ * part of a version with another number of parts. */
+static uint64_t other_publisher(const struct sl_catalogue_object *object,
+                                const struct request *request)
+{
+    const struct sl_objects_message *message = request->message;
+    for (uint32_t p = 0; p < object->publisher_count; p++) {
+        const uint64_t publisher = object->publishers[p];
+        if (publisher != 0 && publisher != request->node->key.number &&
+            (p == message->part || message->part_count != object->publisher_count)) {
+            return publisher;
+        }
+    }
+    return 0;
+}
+
+static const char *address_of(const struct sl_objects_catalogue *catalogue, uint64_t id)
+{
+    const struct sl_catalogue_node *node = sl_catalogue_find(&catalogue->nodes, NULL, id);
+    return node == NULL ? "another node" : node->address;
+}
+
+static int begin(const struct request *request)
+{
+    struct sl_objects_catalogue *catalogue = request->catalogue;
+    const struct sl_objects_message *message = request->message;
+    struct sl_catalogue_object *object;
+    if (is_settling(catalogue)) {
+        return refuse_settling(request);
+    }
+    if (message->version == 0 && message->part_count > 1) {
+        return REFUSE(SL_ERR_INVALID, "a version of several parts needs a number");
+    }
+    int err = sl_catalogue_object_add(catalogue, message->name, &object, request->reason);
+    if (err != 0) {
+        return err;
+    }
+    if ((message->options & SL_OBJECTS_NEW_NAME) != 0 && sl_catalogue_newest(object) != NULL) {
+        return REFUSE(SL_ERR_EXISTS, "%s exists", object->name);
+    }
+    const uint64_t other = other_publisher(object, request);
+    if ((message->options & SL_OBJECTS_TAKE_OVER) == 0 &&
+        sl_catalogue_find(&catalogue->nodes, NULL, other) != NULL) {
+        return REFUSE(SL_ERR_EXISTS, "%s publishes %s; a publisher can take over the name",
+                      address_of(catalogue, other), object->name);
+    }
+    if (other != 0 || object->publisher_count != message->part_count) {
+        err = begin_epoch(catalogue, object, catalogue->epoch + 1, message->part_count,
+                          request->reason);
+        if (err != 0) {
+            return err;
+        }
+    }
+    object->publishers[message->part] = request->node->key.number;
+    request->out->epoch = object->epoch;
+    request->out->version = message->version != 0 ? message->version : ++object->last;
+    return 0;
+}
+
+/* Retires what is older than the versions that are kept, but not the one that was just committed.
+ */
+static void retire_old(struct sl_objects_catalogue *catalogue, struct sl_catalogue_object *object,
+                       const struct sl_catalogue_version *committed)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = object->versions.count; i-- > 0;) {
+        struct sl_catalogue_version *version = sl_catalogue_item(&object->versions, i);
+        if (version->time_ms != 0 && version->origin != SL_ORIGIN_CALLER &&
+            ++kept > catalogue->options.keep_versions && version != committed) {
+            sl_catalogue_version_remove(catalogue, version, true);
+        }
+    }
+}
+
+/* The version becomes visible. */
+static void publish(struct sl_objects_catalogue *catalogue, struct sl_catalogue_version *version,
+                    uint64_t time_ms)
+{
+    version->time_ms = time_ms > 0 ? time_ms : 1;
+    sl_list_remove(&version->by_touch);
+    if (sl_catalogue_newest(version->object) == version) {
+        sl_catalogue_plan_announce(catalogue, version);
+    }
+}
+
+/* Checks the publisher. A name or an epoch that is new to this catalogue begins with it. */
+static int check_publisher(const struct request *request, struct sl_catalogue_object *object)
+{
+    struct sl_objects_catalogue *catalogue = request->catalogue;
+    const struct sl_objects_message *message = request->message;
+    const uint64_t epoch = message->record.epoch;
+    if (epoch > EPOCH_MAX) {
+        return REFUSE(SL_ERR_INVALID, "no catalogue began epoch %" PRIu64, epoch);
+    }
+    if (epoch > object->epoch || (epoch == object->epoch && object->publisher_count == 0)) {
+        const int err = begin_epoch(catalogue, object, epoch, message->part_count, request->reason);
+        if (err != 0) {
+            return err;
+        }
+    }
+    const uint64_t other = other_publisher(object, request);
+    if (epoch < object->epoch || other != 0 || message->part_count != object->publisher_count) {
+        return REFUSE(SL_ERR_CLOSED, "%s has taken over %s", address_of(catalogue, other),
+                      object->name);
+    }
+    object->publishers[message->part] = request->node->key.number;
+    return 0;
+}
+
+/* The publishers have the copies from which all others come. */
+static int add_origins(const struct request *request, struct sl_catalogue_version *version)
+{
+    for (uint32_t p = 0; p < version->part_count; p++) {
+        struct sl_catalogue_part *part = &version->parts[p];
+        struct sl_catalogue_node *holder =
+            sl_catalogue_find(&request->catalogue->nodes, NULL, part->info.holder);
+        struct sl_catalogue_copy *copy;
+        if (holder == NULL) {
+            return REFUSE(SL_ERR_CLOSED, "the holder of part %u is gone: publish it again", p);
+        }
+        const int err =
+            sl_catalogue_copy_add(request->catalogue, part, holder, &copy, request->reason);
+        if (err != 0) {
+            return err;
+        }
+        sl_catalogue_copy_set_blocks(copy, UINT32_MAX);
+    }
+    return 0;
+}
+
+static int commit_part(const struct request *request, struct sl_catalogue_version *version)
+{
+    const struct sl_objects_record *record = &request->message->record;
+    sl_catalogue_version_set(version, record);
+    version->parts[request->message->part].info = record->parts[0];
+    version->touched_ms = request->catalogue->now_ms;
+    sl_list_append(&request->catalogue->by_touch, &version->by_touch);
+    uint32_t there = 0;
+    for (uint32_t p = 0; p < version->part_count; p++) {
+        there += version->parts[p].info.manifest_bytes != 0;
+    }
+    return there == version->part_count
+               ? add_origins(request, version)
+               : REFUSE(SL_ERR_AGAIN, "%u of %u parts are there", there, version->part_count);
+}
+
+static bool is_same(const struct sl_objects_part *a, const struct sl_objects_part *b)
+{
+    return sl_hash_128_equal(a->digest, b->digest) && a->bytes == b->bytes;
+}
+
+static int commit(const struct request *request)
+{
+    struct sl_objects_catalogue *catalogue = request->catalogue;
+    const struct sl_objects_message *message = request->message;
+    const struct sl_objects_record *record = &message->record;
+    struct sl_catalogue_object *object;
+    if (is_settling(catalogue)) {
+        return refuse_settling(request);
+    }
+    int err = sl_catalogue_object_add(catalogue, record->name, &object, request->reason);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_catalogue_version *version = find_version(object, record->version);
+    if (version != NULL && version->part_count == message->part_count &&
+        is_same(&version->parts[message->part].info, &record->parts[0])) {
+        sl_catalogue_record_fill(version, request->out);
+        return 0;
+    }
+    err = check_publisher(request, object);
+    if (err == 0 && version != NULL) {
+        err = REFUSE(SL_ERR_EXISTS, "%s@%" PRIu64 " exists with other bytes", object->name,
+                     record->version);
+    }
+    err = err != 0 ? err
+                   : sl_catalogue_version_add(catalogue, object, record->version,
+                                              message->part_count, &version, request->reason);
+    err = err != 0 ? err : commit_part(request, version);
+    if (err != 0) {
+        return err;
+    }
+    publish(catalogue, version, catalogue->options.unix_ms(catalogue->options.ctx));
+    retire_old(catalogue, object, version);
+    sl_catalogue_record_fill(version, request->out);
+    return 0;
+}
+
+/* Fetchers and followers */
+
+/* Fills in from which nodes the sender fetches. */
+static int fetch(const struct request *request, struct sl_catalogue_part *part)
+{
+    struct sl_catalogue_copy *copy;
+    const int err =
+        sl_catalogue_copy_add(request->catalogue, part, request->node, &copy, request->reason);
+    if (err != 0) {
+        return err;
+    }
+    if (!copy->is_complete && copy->parents[0] == 0) {
+        sl_catalogue_plan_join(request->catalogue, copy);
+    }
+    sl_list_remove(&copy->news);
+    sl_catalogue_news_fill(request->catalogue, copy, request->message->bad,
+                           request->message->bad_count, request->out);
+    return 0;
+}
+
+static int find(const struct request *request)
+{
+    const struct sl_objects_message *message = request->message;
+    struct sl_catalogue_version *version = find_version(find_object(request), message->version);
+    if (version == NULL) {
+        return refuse_missing(request);
+    }
+    return message->part < version->part_count
+               ? fetch(request, &version->parts[message->part])
+               : REFUSE(SL_ERR_INVALID, "the version has %u parts", version->part_count);
+}
+
+static int follow(const struct request *request)
+{
+    struct sl_catalogue_object *object;
+    struct sl_catalogue_follow *made;
+    int err = sl_catalogue_object_add(request->catalogue, request->message->name, &object,
+                                      request->reason);
+    err = err != 0 ? err : sl_catalogue_follow_add(object, request->node, &made, request->reason);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_catalogue_version *version = sl_catalogue_newest(object);
+    made->version = request->message->version;
+    if (version == NULL || version->key.number <= made->version) {
+        return 0;
+    }
+    made->version = version->key.number;
+    return fetch(request, &version->parts[0]);
+}
+
+/* Copies */
+
+/* Adds a version that an earlier catalogue knew, or that a keeper has on disk. The holders of its
+ * parts were its publishers. NULL: not acceptable. */
+static struct sl_catalogue_version *restore(const struct request *request)
+{
+    struct sl_objects_catalogue *catalogue = request->catalogue;
+    const struct sl_objects_message *message = request->message;
+    const struct sl_objects_record *record = &message->record;
+    struct sl_catalogue_object *object;
+    struct sl_catalogue_version *version;
+    if (message->record_count == 0 || record->version != message->version ||
+        strcmp(record->name, message->name) != 0 || record->time_ms == 0 ||
+        record->epoch > EPOCH_MAX || message->part >= record->part_count ||
+        catalogue->now_ms - request->node->attached_ms >= catalogue->options.lease_ms ||
+        sl_catalogue_object_add(catalogue, record->name, &object, NULL) != 0) {
+        return NULL;
+    }
+    if (record->epoch > object->epoch) {
+        if (begin_epoch(catalogue, object, record->epoch, record->part_count, NULL) != 0) {
+            return NULL;
+        }
+        for (uint32_t p = 0; p < record->part_count; p++) {
+            object->publishers[p] = record->parts[p].holder;
+        }
+    }
+    if (sl_catalogue_find(&object->versions, NULL, record->version) != NULL ||
+        sl_catalogue_version_add(catalogue, object, record->version, record->part_count, &version,
+                                 NULL) != 0) {
+        return NULL;
+    }
+    sl_catalogue_version_set(version, record);
+    for (uint32_t p = 0; p < record->part_count; p++) {
+        version->parts[p].info = record->parts[p];
+    }
+    return version;
+}
+
+static int hold(const struct request *request)
+{
+    struct sl_objects_catalogue *catalogue = request->catalogue;
+    const struct sl_objects_message *message = request->message;
+    struct sl_catalogue_copy *copy;
+    struct sl_catalogue_version *version = find_version(find_object(request), message->version);
+    struct sl_catalogue_version *restored = version == NULL ? restore(request) : NULL;
+    version = version == NULL ? restored : version;
+    const bool is_known =
+        version != NULL && message->part < version->part_count &&
+        (message->record_count == 0 ||
+         is_same(&version->parts[message->part].info, &message->record.parts[message->part]));
+    if (!is_known && !is_settling(catalogue)) {
+        sl_catalogue_send_retire(catalogue, request->node, message->name, message->version);
+    }
+    if (is_known && sl_catalogue_copy_add(catalogue, &version->parts[message->part], request->node,
+                                          &copy, NULL) == 0) {
+        sl_catalogue_copy_set_blocks(copy, message->blocks);
+    }
+    if (restored != NULL) {
+        publish(catalogue, restored, message->record.time_ms);
+        retire_old(catalogue, restored->object, NULL);
+    }
+    return 0;
+}
+
+static int drop(const struct request *request)
+{
+    const struct sl_objects_message *message = request->message;
+    const struct sl_catalogue_object *object = find_object(request);
+    if (message->version == 0) {
+        SL_LIST_FOREACH (link, &request->node->follows) {
+            struct sl_catalogue_follow *made =
+                SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_node);
+            if (made->object == object) {
+                sl_catalogue_follow_remove(made);
+            }
+        }
+        return 0;
+    }
+    struct sl_catalogue_version *version = find_version(object, message->version);
+    struct sl_catalogue_copy *copies[SL_OBJECTS_PARTS_MAX];
+    uint32_t count = 0;
+    for (uint32_t p = 0; version != NULL && p < version->part_count; p++) {
+        copies[count] =
+            sl_catalogue_find(&version->parts[p].copies, NULL, request->node->key.number);
+        count += copies[count] != NULL;
+    }
+    while (count > 0) { /* the last one may free the version */
+        sl_catalogue_copy_remove(request->catalogue, copies[--count]);
+    }
+    return 0;
+}
+
+/* Lists */
+
+static struct sl_objects_entry entry_of(const struct sl_catalogue_version *version)
+{
+    struct sl_objects_entry entry = {
+        .name = version->object->name,
+        .note = version->note,
+        .version = version->key.number,
+        .time_ms = version->time_ms,
+        .holders = UINT32_MAX,
+        .part_count = version->part_count,
+        .origin = version->origin,
+    };
+    for (uint32_t p = 0; p < version->part_count; p++) {
+        const struct sl_catalogue_part *part = &version->parts[p];
+        entry.bytes += part->info.bytes;
+        entry.holders = part->holder_count < entry.holders ? part->holder_count : entry.holders;
+    }
+    return entry;
+}
+
+/* Entries behind the name and version of the message, as many as fit. */
+static int list(const struct request *request)
+{
+    const struct sl_objects_message *message = request->message;
+    const struct sl_catalogue_sorted *objects = &request->catalogue->objects;
+    const char *first = message->name[0] != '\0' ? message->name : message->prefix;
+    for (uint32_t i = sl_catalogue_position(objects, (struct sl_catalogue_key){.name = first});
+         i < objects->count; i++) {
+        const struct sl_catalogue_object *object = sl_catalogue_item(objects, i);
+        const bool is_first = strcmp(object->name, message->name) == 0;
+        if (strncmp(object->name, message->prefix, strlen(message->prefix)) != 0) {
+            return 0;
+        }
+        for (uint32_t v = 0; v < object->versions.count; v++) {
+            const struct sl_catalogue_version *version = sl_catalogue_item(&object->versions, v);
+            if (version->time_ms == 0 || (is_first && version->key.number <= message->version)) {
+                continue;
+            }
+            if (request->out->entry_count == SL_OBJECTS_ENTRIES_MAX) {
+                request->out->more = 1;
+                return 0;
+            }
+            request->out->entries[request->out->entry_count++] = entry_of(version);
+        }
+    }
+    return 0;
+}
+
+/* Removes a version, or all of them. */
+static int remove_versions(const struct request *request)
+{
+    const struct sl_catalogue_object *object = find_object(request);
+    const uint64_t number = request->message->version;
+    struct sl_catalogue_version *version = find_version(object, number);
+    if (version == NULL) {
+        return refuse_missing(request);
+    }
+    do {
+        sl_catalogue_version_remove(request->catalogue, version, true);
+        version = number == 0 ? sl_catalogue_newest(object) : NULL;
+    } while (version != NULL);
+    return 0;
+}
+
+/* Messages */
+
+static handler_fn *const HANDLERS[SL_OBJECTS_KINDS] = {
+    [SL_OBJECTS_ATTACH] = alive,  [SL_OBJECTS_ALIVE] = alive,
+    [SL_OBJECTS_BEGIN] = begin,   [SL_OBJECTS_COMMIT] = commit,
+    [SL_OBJECTS_FOLLOW] = follow, [SL_OBJECTS_FIND] = find,
+    [SL_OBJECTS_HOLD] = hold,     [SL_OBJECTS_DROP] = drop,
+    [SL_OBJECTS_LIST] = list,     [SL_OBJECTS_REMOVE] = remove_versions,
+};
+
+/* Finds, or with ATTACH adds, the sender. Its lease begins again. */
+static int find_sender(struct request *request, const char *address)
+{
+    struct sl_objects_catalogue *catalogue = request->catalogue;
+    const uint64_t id = request->message->node;
+    struct sl_catalogue_node *node = sl_catalogue_find(&catalogue->nodes, NULL, id);
+    if (node != NULL && strcmp(node->address, address) != 0) {
+        return REFUSE(SL_ERR_EXISTS, "node %016" PRIx64 " is at %s", id, node->address);
+    }
+    if (node == NULL && (request->message->kind != SL_OBJECTS_ATTACH || id == 0)) {
+        return REFUSE(SL_ERR_AGAIN, "the catalogue does not know this node");
+    }
+    const int err = node != NULL ? 0
+                                 : sl_catalogue_node_add(catalogue, address, request->message,
+                                                         &node, request->reason);
+    if (err == 0) {
+        node->expires_ms = catalogue->now_ms + catalogue->options.lease_ms;
+        sl_list_append(&catalogue->by_expiry, &node->by_expiry);
+        request->node = node;
+    }
+    return err;
+}
+
+void sl_objects_catalogue_receive(struct sl_objects_catalogue *catalogue, const char *address,
+                                  const struct sl_objects_message *message, uint64_t now_ms)
+{
+    struct sl_objects_message out = {.kind = message->kind, .request = message->request};
+    struct sl_reason reason;
+    struct request request = {
+        .catalogue = catalogue, .message = message, .out = &out, .reason = &reason};
+    catalogue->now_ms = now_ms;
+    int err = find_sender(&request, address);
+    if (message->is_answer) {
+        if (err == 0 && message->kind == SL_OBJECTS_NEWS) {
+            sl_catalogue_news_taken(catalogue, request.node, message->request);
+        }
+        return;
+    }
+    handler_fn *handler = message->kind < SL_OBJECTS_KINDS ? HANDLERS[message->kind] : NULL;
+    if (err == 0) {
+        err = handler != NULL
+                  ? handler(&request)
+                  : sl_reason_fail(&reason, SL_ERR_UNSUPPORTED, "not a request to the catalogue");
+    }
+    if (message->request != 0) {
+        out.is_answer = true;
+        out.err = err;
+        out.text = err != 0 ? reason.text : NULL;
+        sl_catalogue_send(catalogue, address, &out);
+    }
+}
+
+/* Time */
+
+static void expire(struct sl_objects_catalogue *catalogue)
+{
+    struct sl_list_link *link;
+    while (catalogue->now_ms >= catalogue->expire_from_ms &&
+           (link = sl_list_first(&catalogue->by_expiry)) != NULL) {
+        struct sl_catalogue_node *node = SL_CONTAINER_OF(link, struct sl_catalogue_node, by_expiry);
+        if (node->expires_ms > catalogue->now_ms) {
+            return;
+        }
+        sl_log_warn("objects: node %s expired: no message for %u ms; its copies are gone",
+                    node->address, catalogue->options.lease_ms);
+        sl_catalogue_node_remove(catalogue, node);
+    }
+}
+
+void sl_objects_catalogue_tick(struct sl_objects_catalogue *catalogue, uint64_t now_ms)
+{
+    const uint32_t lease_ms = catalogue->options.lease_ms;
+    if (now_ms - catalogue->ticked_ms > lease_ms / 4) {
+        catalogue->expire_from_ms = now_ms + lease_ms / 2;
+    }
+    catalogue->ticked_ms = catalogue->now_ms = now_ms;
+    expire(catalogue);
+    SL_LIST_FOREACH (link, &catalogue->by_touch) {
+        struct sl_catalogue_version *version =
+            SL_CONTAINER_OF(link, struct sl_catalogue_version, by_touch);
+        if (now_ms - version->touched_ms >= lease_ms) {
+            sl_catalogue_version_remove(catalogue, version, false);
+        }
+    }
+    SL_LIST_FOREACH (link, &catalogue->replans) {
+        struct sl_catalogue_part *part = SL_CONTAINER_OF(link, struct sl_catalogue_part, replan);
+        if (now_ms - part->planned_ms >= SL_CATALOGUE_PLAN_MS) {
+            sl_catalogue_plan_part(catalogue, part);
+        }
+    }
+    if (now_ms - catalogue->swept_ms >= SWEEP_MS) {
+        catalogue->swept_ms = now_ms;
+        sl_catalogue_sweep(catalogue);
+    }
+}
+
+uint64_t sl_objects_catalogue_next_ms(const struct sl_objects_catalogue *catalogue)
+{
+    if (catalogue->nodes.count == 0 && catalogue->objects.count == 0) {
+        return UINT64_MAX;
+    }
+    return catalogue->ticked_ms + (sl_list_empty(&catalogue->replans)
+                                       ? catalogue->options.lease_ms / 10
+                                       : SL_CATALOGUE_PLAN_MS);
+}

@@ -1,0 +1,62 @@
+/* The catalogue knows all names, their versions, and the nodes that have them; it tells nodes from
+ * which others they fetch. A pure state machine: messages (message.h) and time go in, messages to
+ * nodes come out of options.send. Allocates as names, versions and nodes arrive, within
+ * SL_LIMIT_OBJECTS_*. One owner.
+ *
+ * - **Nodes.** A node sends ATTACH first. Each message renews its lease. A node whose lease has
+ * ended is forgotten with its copies; then it gets AGAIN for whatever it asks, and attaches again:
+ *   ATTACH, FOLLOW of each name, and a HOLD with its record for each copy.
+ * - **Publishers.** BEGIN makes the node the publisher of its part of the name. Another live node
+ *   gets EXISTS, unless it takes over: that begins the next epoch. A commit of an older epoch gets
+ *   CLOSED. Epochs of all names are one sequence, which begins at the term of this catalogue.
+ * - **Versions.** A version is committed when all its parts are. A part that still waits for others
+ *   gets AGAIN: the node sends COMMIT again, at least once a lease, until its deadline. The same
+ *   commit again is a success; one with another digest gets EXISTS. A version without any copy is
+ *   forgotten, and so is, after a minute, a name without versions and followers.
+ * - **Copies.** A copy of a part is complete, or fetches. The copy of the publisher is the origin.
+ * - **News.** A follower gets NEWS of each newest version (part 0; it asks for other parts with
+ *   FIND), and a fetcher when its parents change. A node has one unanswered NEWS at most; versions
+ *   that were committed meanwhile are skipped but for the newest.
+ *
+ * All state is in memory, and nodes restore it: within its first lease after ATTACH a node's HOLD
+ * of an unknown version adds it again. In its first seconds (options.settle_ms) a new catalogue
+ * does not know what nodes hold: BEGIN, COMMIT and what is not found get AGAIN. After that, a HOLD
+ * of an unknown version is answered with RETIRE. */
+#ifndef SL_OBJECTS_CATALOGUE_H
+#define SL_OBJECTS_CATALOGUE_H
+
+#include "objects/message.h"
+
+struct sl_objects_catalogue;
+
+struct sl_objects_catalogue_options {
+    uint64_t term; /* > 0, above that of every earlier catalogue: the Unix time in microseconds */
+    uint32_t lease_ms;      /* 0: 10,000 */
+    uint32_t settle_ms;     /* from creation on; 0: nothing was lost */
+    uint32_t keep_versions; /* of a name, with SL_ORIGIN_HOST: older ones are retired; 0: 3 */
+    uint64_t (*unix_ms)(void *ctx);
+    /* Sends a message to the node with this address; keeps nothing of either. A message that cannot
+     * be delivered is dropped. */
+    void (*send)(void *ctx, const char *address, const struct sl_objects_message *message);
+    void *ctx;
+};
+
+/* now_ms here and below: a monotonic clock. Errors: NO_MEMORY. */
+int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *options, uint64_t now_ms,
+                                struct sl_objects_catalogue **out);
+
+/* Sends nothing. Nulls *catalogue. */
+void sl_objects_catalogue_destroy(struct sl_objects_catalogue **catalogue);
+
+/* Handles a decoded message from the engine with this address. */
+void sl_objects_catalogue_receive(struct sl_objects_catalogue *catalogue, const char *address,
+                                  const struct sl_objects_message *message, uint64_t now_ms);
+
+/* Ends leases, plans. Call when next_ms has come. If it did not run for a quarter of a lease,
+ * leases end half a lease later: messages that arrived meanwhile are still unread. */
+void sl_objects_catalogue_tick(struct sl_objects_catalogue *catalogue, uint64_t now_ms);
+
+/* When tick has something to do; UINT64_MAX: never, before the next message. */
+uint64_t sl_objects_catalogue_next_ms(const struct sl_objects_catalogue *catalogue);
+
+#endif

@@ -1,0 +1,201 @@
+/* The structures of a catalogue, and what keeps them consistent. Only catalogue*.c may include this
+ * header. Memory is bounded by limits.h; each function that adds something returns a limit's error
+ * with a reason that names it.
+ *
+ * A copy is in the sorted list of its part, in one of the part's lists (holders in the order of
+ * completion, fetchers in the order of arrival), and in the list of its node. */
+#ifndef SL_OBJECTS_CATALOGUE_STATE_H
+#define SL_OBJECTS_CATALOGUE_STATE_H
+
+#include "core/key_index.h"
+#include "core/list.h"
+#include "objects/catalogue.h"
+#include "objects/choose.h"
+
+/* The first member of what a sorted list has: by name (NULL: none), then by number. */
+struct sl_catalogue_key {
+    const char *name;
+    uint64_t number;
+};
+
+struct sl_catalogue_sorted {
+    struct sl_catalogue_key **items;
+    uint32_t count, capacity;
+};
+
+struct sl_catalogue_node {
+    struct sl_catalogue_key key; /* its id */
+    uint64_t host;               /* 0: unknown */
+    uint64_t attached_ms, expires_ms;
+    struct sl_list_link by_expiry;
+    struct sl_list copies, follows;
+    uint32_t follow_count;
+    struct sl_list news;            /* of copies whose NEWS waits */
+    struct sl_catalogue_copy *told; /* whose NEWS is unanswered; NULL: none, or forgotten */
+    uint32_t told_request;          /* 0: no NEWS is unanswered */
+    uint64_t told_ms;
+    char location[SL_OBJECTS_LOCATION_BYTES], address[];
+};
+
+struct sl_catalogue_object {
+    struct sl_catalogue_key key; /* its name */
+    struct sl_catalogue_sorted versions;
+    struct sl_list follows;
+    uint64_t epoch;
+    uint64_t *publishers;     /* node ids of this epoch by part; 0: none yet */
+    uint32_t publisher_count; /* parts */
+    uint64_t last;            /* the highest number of a version, or promised to a publisher */
+    uint64_t touched_ms;
+    char name[];
+};
+
+struct sl_catalogue_follow {
+    struct sl_list_link by_node, by_object;
+    struct sl_catalogue_node *node;
+    struct sl_catalogue_object *object;
+    uint64_t version; /* the newest that the node uses or was told of */
+};
+
+struct sl_catalogue_part {
+    struct sl_objects_part info; /* info.bytes may be 0; manifest_bytes 0: not committed yet */
+    struct sl_catalogue_version *version;
+    struct sl_catalogue_sorted copies;
+    struct sl_list holders, fetchers;
+    uint32_t holder_count; /* with the origin, if it is complete */
+    uint32_t turn;         /* of the holders */
+    struct sl_list_link replan;
+    uint64_t planned_ms;
+};
+
+struct sl_catalogue_version {
+    struct sl_catalogue_key key; /* its number */
+    struct sl_catalogue_object *object;
+    uint64_t epoch;
+    uint64_t time_ms;             /* of the commit; 0: parts are missing */
+    struct sl_list_link by_touch; /* while parts are missing */
+    uint64_t touched_ms;
+    uint32_t origin, part_count;
+    char note[SL_OBJECTS_NOTE_BYTES];
+    struct sl_catalogue_part parts[];
+};
+
+struct sl_catalogue_copy {
+    struct sl_catalogue_key key; /* the node's id */
+    struct sl_catalogue_node *node;
+    struct sl_catalogue_part *part;
+    struct sl_list_link by_part, by_node, news;
+    uint64_t parents[SL_OBJECTS_STRIPES]; /* node ids; 0: none */
+    uint32_t blocks;                      /* that it has */
+    uint32_t turn;                        /* of the sources that it was told */
+    bool is_complete;
+    bool is_planned; /* the node asked for sources, or follows the name */
+    bool is_known;   /* a NEWS of it was sent */
+};
+
+struct sl_objects_catalogue {
+    struct sl_objects_catalogue_options options;
+    uint64_t now_ms, created_ms, ticked_ms, expire_from_ms, swept_ms;
+    uint64_t epoch; /* the newest of all names */
+    uint32_t request;
+    struct sl_catalogue_sorted nodes, objects;
+    struct sl_list by_expiry; /* nodes */
+    struct sl_list by_touch;  /* versions that miss parts */
+    struct sl_list replans;   /* parts */
+    uint32_t copy_count, part_count;
+    /* Scratch of a plan */
+    struct sl_objects_source *sources;
+    struct sl_catalogue_copy **tree;
+    uint64_t *first_on_host;
+    uint32_t source_capacity, tree_capacity, host_capacity;
+    struct sl_key_index hosts;
+};
+
+/* Index of the first item that is not below the key. */
+uint32_t sl_catalogue_position(const struct sl_catalogue_sorted *sorted,
+                               struct sl_catalogue_key key);
+
+static inline void *sl_catalogue_item(const struct sl_catalogue_sorted *sorted, uint32_t index)
+{
+    return sorted->items[index];
+}
+
+/* NULL: there is none. */
+void *sl_catalogue_find(const struct sl_catalogue_sorted *sorted, const char *name,
+                        uint64_t number);
+
+/* Finds or adds, and touches it. Errors: TOO_LARGE (names), NO_MEMORY. */
+int sl_catalogue_object_add(struct sl_objects_catalogue *catalogue, const char *name,
+                            struct sl_catalogue_object **out, struct sl_reason *reason);
+
+/* Finds or adds. Errors: TOO_LARGE (versions of the name, parts of all), NO_MEMORY. */
+int sl_catalogue_version_add(struct sl_objects_catalogue *catalogue,
+                             struct sl_catalogue_object *object, uint64_t number,
+                             uint32_t part_count, struct sl_catalogue_version **out,
+                             struct sl_reason *reason);
+
+/* What all parts of a record have in common. */
+void sl_catalogue_version_set(struct sl_catalogue_version *version,
+                              const struct sl_objects_record *record);
+
+/* Frees the version. retire: holders are sent RETIRE. */
+void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
+                                 struct sl_catalogue_version *version, bool retire);
+
+void sl_catalogue_send_retire(const struct sl_objects_catalogue *catalogue,
+                              const struct sl_catalogue_node *node, const char *name,
+                              uint64_t number);
+
+/* The newest, or the oldest, version that is committed; NULL: none. */
+struct sl_catalogue_version *sl_catalogue_newest(const struct sl_catalogue_object *object);
+struct sl_catalogue_version *sl_catalogue_oldest(const struct sl_catalogue_object *object);
+
+/* Finds or adds the node's copy of a part: it has no block, and is the last fetcher. Errors:
+ * TOO_LARGE (copies), NO_MEMORY. */
+int sl_catalogue_copy_add(struct sl_objects_catalogue *catalogue, struct sl_catalogue_part *part,
+                          struct sl_catalogue_node *node, struct sl_catalogue_copy **out,
+                          struct sl_reason *reason);
+
+/* The node has so many blocks, which makes it a holder if they are all. */
+void sl_catalogue_copy_set_blocks(struct sl_catalogue_copy *copy, uint32_t blocks);
+
+/* And the version, if this was its last copy. */
+void sl_catalogue_copy_remove(struct sl_objects_catalogue *catalogue,
+                              struct sl_catalogue_copy *copy);
+
+/* Errors: TOO_LARGE (nodes), NO_MEMORY. */
+int sl_catalogue_node_add(struct sl_objects_catalogue *catalogue, const char *address,
+                          const struct sl_objects_message *attach, struct sl_catalogue_node **out,
+                          struct sl_reason *reason);
+void sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
+                              struct sl_catalogue_node *node);
+
+/* Finds or adds. Errors: TOO_LARGE (names that a node follows), NO_MEMORY. */
+int sl_catalogue_follow_add(struct sl_catalogue_object *object, struct sl_catalogue_node *node,
+                            struct sl_catalogue_follow **out, struct sl_reason *reason);
+void sl_catalogue_follow_remove(struct sl_catalogue_follow *follow);
+
+/* Frees the objects that have neither versions nor followers and were not used for a minute. */
+void sl_catalogue_sweep(struct sl_objects_catalogue *catalogue);
+
+/* Frees everything. */
+void sl_catalogue_clear(struct sl_objects_catalogue *catalogue);
+
+static inline bool sl_catalogue_copy_is_origin(const struct sl_catalogue_copy *copy)
+{
+    return copy->part->info.holder == copy->key.number;
+}
+
+static inline uint32_t sl_catalogue_part_index(const struct sl_catalogue_part *part)
+{
+    return (uint32_t)(part - part->version->parts);
+}
+
+/* Sends a message, with the term and the catalogue's own fields. */
+static inline void sl_catalogue_send(const struct sl_objects_catalogue *catalogue,
+                                     const char *address, struct sl_objects_message *message)
+{
+    message->term = catalogue->options.term;
+    catalogue->options.send(catalogue->options.ctx, address, message);
+}
+
+#endif
