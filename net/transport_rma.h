@@ -58,8 +58,9 @@ struct sl_transport_rma_op {
 };
 
 struct sl_transport_rma_events {
-    /* The region may be used; the token names it to peers. Otherwise err: NO_MEMORY, IO; the region
-     * is not there. RDMA: again, with another token, when a device that was removed is back. */
+    /* The region may be used; the token names it to peers. Otherwise err: NO_MEMORY, IO: it cannot
+     * be used. RDMA: again when that changes: a device is back, with another token, or a later
+     * attempt to register the memory succeeds. */
     void (*region_added)(void *ctx, uint64_t key, const struct sl_transport_rma_token *token,
                          int err);
     /* No peer and no device reaches the memory any more. err: DEADLINE: a peer that was stopped, or
@@ -92,14 +93,14 @@ int sl_transport_rma_open(struct sl_transport *transport,
 /* Starts to add memory as a region; region_added follows. The key names this registration: random,
  * never used again. The memory must stay mapped until region_removed, or the transport's close.
  * Errors, without an upcall: UNSUPPORTED (shm: peers reach only whole memory of sl_shared_create
- * with exactly this access; RDMA: no connection and no listener has a device, and the options do
- * not name one, or it has gone), EXISTS (the key), TOO_LARGE (SL_LIMIT_TRANSFER_BUFFERS regions),
+ * with exactly this access), EXISTS (the key), TOO_LARGE (SL_LIMIT_TRANSFER_BUFFERS regions),
  * NO_MEMORY. */
 int sl_transport_rma_region_add(struct sl_transport *transport, uint64_t key, void *base,
                                 size_t bytes, unsigned access);
 
-/* Starts to remove an added region: from now on operations on it fail, or end their connection.
- * region_removed follows within some seconds. */
+/* Starts to remove a region, also one that cannot be used: from now on operations on it fail, or
+ * end their connection. After the first region_added. region_removed follows within some seconds.
+ */
 void sl_transport_rma_region_remove(struct sl_transport *transport, uint64_t key);
 
 /* The peer is welcome: from now on it may reach regions. Before, it reaches none; with RDMA, no

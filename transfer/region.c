@@ -39,7 +39,7 @@ void sl_transfer_region_add(struct sl_transfer_io *io, struct sl_transfer_region
     }
 }
 
-/* Peers receive the region's new token. */
+/* Peers receive the region's new tokens. */
 static void announce(struct sl_transfer_io *io, struct sl_transfer_region *region)
 {
     struct sl_transfer_registration *changed =
@@ -66,7 +66,8 @@ static void region_added(void *ctx, uint64_t key, const struct sl_transport_rma_
     struct sl_transfer_io *io = device->io;
     struct sl_transfer_region *region = sl_transfer_table_find(io->table, key);
     struct sl_transfer_offer *offer = &region->offers[device - io->devices];
-    const bool is_back = offer->is_added; /* its device was removed meanwhile */
+    const bool is_first = !offer->is_known; /* later its device is back, or has memory for it */
+    offer->is_known = true;
     offer->is_added = err == 0;
     if (err == 0) {
         offer->token = *token;
@@ -75,18 +76,19 @@ static void region_added(void *ctx, uint64_t key, const struct sl_transport_rma_
                     sl_endpoint_scheme_name(device->scheme), (void *)region->memory.base,
                     sl_err_name(err));
     }
-    if (is_back) {
-        announce(io, region);
-    } else {
+    if (is_first) {
         settle(io, region);
+    } else {
+        announce(io, region);
     }
 }
 
 void sl_transfer_region_remove(struct sl_transfer_io *io, struct sl_transfer_region *region)
 {
     for (uint32_t i = 0; i < io->engine->settings.endpoint_count; i++) {
-        if (region->offers[i].is_added) {
-            region->offers[i].is_added = false;
+        struct sl_transfer_offer *offer = &region->offers[i];
+        if (offer->is_known) {
+            offer->is_known = offer->is_added = false;
             region->pending_count++;
             sl_transport_rma_region_remove(io->devices[i].transport, region->memory.key);
         }

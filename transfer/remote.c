@@ -70,9 +70,6 @@ int sl_transfer_remote_add(struct sl_transfer_remote **remote,
                            const struct sl_endpoint *endpoints, uint32_t endpoint_count)
 {
     const uint32_t count = (*remote != NULL ? (*remote)->count : 0) + buffers->count;
-    if (count > SL_LIMIT_TRANSFER_BUFFERS) {
-        return SL_ERR_TOO_LARGE;
-    }
     const int err = reserve(remote, count);
     for (uint32_t i = 0; err == 0 && i < buffers->count; i++) {
         const struct sl_message_buffer *from = &buffers->items[i];
@@ -84,7 +81,7 @@ int sl_transfer_remote_add(struct sl_transfer_remote **remote,
         take_tokens(&to, from, endpoints, endpoint_count);
         insert(*remote, &to);
     }
-    return err;
+    return err != 0 ? err : (*remote)->count > SL_LIMIT_TRANSFER_BUFFERS ? SL_ERR_TOO_LARGE : 0;
 }
 
 void sl_transfer_remote_remove(struct sl_transfer_remote *remote,

@@ -8,7 +8,8 @@
 
 /* A region at a device with one-sided operations. */
 struct sl_transfer_offer {
-    bool is_added;                       /* the device has the region */
+    bool is_known;                       /* the device keeps the region until it is removed */
+    bool is_added;                       /* and can use it */
     struct sl_transport_rma_token token; /* of the region; its access: that of peers */
 };
 

@@ -2,6 +2,7 @@
 
 #include "core/list.h"
 #include "net/rdma/end.h"
+#include "net/rdma/rma_memory.h"
 #include "net/rdma/send.h"
 #include "net/rdma/wake.h"
 
@@ -83,6 +84,9 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         sl_rdma_pool_refill(nic);
         if (!nic->gone && !sl_rdma_device_is_there(&nic->member)) {
             sl_rdma_nic_remove(rdma, nic->verbs);
+        }
+        if (!nic->gone) {
+            sl_rdma_rma_memory_pin_again(nic);
         }
     }
     if (rdma->conns.count > 0 || has_device(rdma)) {

@@ -14,7 +14,7 @@
 
 /* Regions */
 
-/* The first NIC, which is opened if the options name one device, or none. */
+/* The first NIC that is there; it is opened if the options name one device, or none. NULL: none. */
 static struct sl_rdma_nic *open_nic(struct sl_rdma *rdma)
 {
     struct sl_rdma_nic *nic = rdma->nics;
@@ -31,14 +31,17 @@ static struct sl_rdma_nic *open_nic(struct sl_rdma *rdma)
     if (devices != NULL) {
         rdma->library->free_devices(devices);
     }
-    return nic != NULL && !nic->gone ? nic : NULL;
+    while (nic != NULL && nic->gone) {
+        nic = nic->next;
+    }
+    return nic;
 }
 
 static int region_add(struct sl_transport *transport, uint64_t key, void *base, size_t bytes,
                       unsigned access)
 {
-    struct sl_rdma_nic *nic = open_nic((struct sl_rdma *)transport);
-    return nic != NULL ? sl_rdma_rma_memory_add(nic, key, base, bytes, access) : SL_ERR_UNSUPPORTED;
+    struct sl_rdma *rdma = (struct sl_rdma *)transport;
+    return sl_rdma_rma_memory_add(rdma, open_nic(rdma), key, base, bytes, access);
 }
 
 static void region_remove(struct sl_transport *transport, uint64_t key)

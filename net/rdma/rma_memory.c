@@ -10,13 +10,14 @@
 
 struct region {
     struct sl_rdma *rdma;
-    struct sl_rdma_nic *nic; /* NULL: its device is gone */
+    struct sl_rdma_nic *nic; /* NULL: none, or its device is gone */
     uint64_t key;
     uint8_t *base;
     size_t bytes;
     unsigned access;
     struct ibv_mr *mr; /* NULL: not registered, or not any more */
     int reason;        /* errno of a failed registration */
+    int reported;      /* err of the last region_added; 1: none yet */
     bool is_busy;      /* the job runs: mr is not the reactor's */
     bool is_removed;   /* meanwhile */
     struct sl_offload_job job;
@@ -94,6 +95,9 @@ static void pin(struct sl_offload_job *job)
 {
     struct region *region = SL_CONTAINER_OF(job, struct region, job);
     const struct sl_rdma_nic *nic = region->nic;
+    if (nic == NULL) {
+        return;
+    }
     const bool is_written = (region->access & SL_TRANSPORT_RMA_PEERS_WRITE) != 0;
     const bool is_read = (region->access & SL_TRANSPORT_RMA_PEERS_READ) != 0;
     int access = IBV_ACCESS_LOCAL_WRITE;
@@ -122,22 +126,22 @@ static void on_pinned(struct sl_offload_job *job)
         return;
     }
     struct sl_transport_rma_token token = {0};
-    const uint64_t key = region->key;
     int err = job->err;
-    if (err == 0 && region->mr == NULL) {
-        sl_rdma_memory_explain(region->nic, region->bytes, region->reason);
-        err = sl_rdma_memory_is_short(region->reason) ? SL_ERR_NO_MEMORY : SL_ERR_IO;
-    }
-    if (err == 0) {
+    if (region->mr != NULL) {
         token = (struct sl_transport_rma_token){.name = (uintptr_t)region->base,
                                                 .bytes = region->bytes,
                                                 .remote_key = region->mr->rkey,
                                                 .access = region->access};
-    } else {
-        take_out(rdma->rma, region);
-        free(region);
+    } else if (err == 0 && region->nic != NULL) {
+        sl_rdma_memory_explain(region->nic, region->bytes, region->reason);
+        err = sl_rdma_memory_is_short(region->reason) ? SL_ERR_NO_MEMORY : SL_ERR_IO;
+    } else if (err == 0) {
+        err = SL_ERR_IO;
     }
-    sl_transport_rma_report_added(&rdma->base, key, &token, err);
+    if (err == 0 || err != region->reported) {
+        region->reported = err;
+        sl_transport_rma_report_added(&rdma->base, region->key, &token, err);
+    }
 }
 
 static void start_pin(struct region *region, struct sl_rdma_nic *nic)
@@ -163,10 +167,9 @@ static int prepare(struct sl_rdma *rdma)
                                 : sl_offload_create(rdma->base.reactor, "rdma-pin", &rma->offload);
 }
 
-int sl_rdma_rma_memory_add(struct sl_rdma_nic *nic, uint64_t key, void *base, size_t bytes,
-                           unsigned access)
+int sl_rdma_rma_memory_add(struct sl_rdma *rdma, struct sl_rdma_nic *nic, uint64_t key, void *base,
+                           size_t bytes, unsigned access)
 {
-    struct sl_rdma *rdma = nic->rdma;
     const int err = prepare(rdma);
     if (err != 0) {
         return err;
@@ -182,8 +185,8 @@ int sl_rdma_rma_memory_add(struct sl_rdma_nic *nic, uint64_t key, void *base, si
     if (region == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    *region =
-        (struct region){.rdma = rdma, .key = key, .base = base, .bytes = bytes, .access = access};
+    *region = (struct region){
+        .rdma = rdma, .key = key, .base = base, .bytes = bytes, .access = access, .reported = 1};
     insert(rma, region);
     start_pin(region, nic);
     return 0;
@@ -245,7 +248,7 @@ void sl_rdma_rma_memory_pin_again(struct sl_rdma_nic *nic)
     const struct sl_rdma_rma *rma = nic->rdma->rma;
     for (uint32_t i = 0; rma != NULL && i < rma->count; i++) {
         struct region *region = rma->regions[i];
-        if (!region->is_busy && (region->nic == NULL || region->nic->gone)) {
+        if (!region->is_busy && (region->mr == NULL || region->nic->gone)) {
             dereg(region);
             start_pin(region, nic);
         }

@@ -401,6 +401,8 @@ UNIT_TESTS = {
     "replicas: nobody connects again to a backup in step": "unit_ps_replication replication",
     "replicas: a shard hands over by itself": "unit_ps_replication_promotion promotion",
     "replicas: the end of an old lease ends a new term": "unit_ps_leader election",
+    "transfer: later tokens are not sent to peers": "unit_transfer_engines region",
+    "transfer: later tokens are not published": "unit_transfer_engines region",
     "replicas: an epoch during a promotion is that of a primary":
         "unit_ps_replication_promotion promotion",
 }
@@ -478,6 +480,12 @@ TRANSFER_MUTATIONS = [
     ("transfer: a removed region is forgotten at once", "transfer/region.c",
      "            region->pending_count++;\n            sl_transport_rma_region_remove",
      "            sl_transport_rma_region_remove"),
+    ("transfer: later tokens are not sent to peers", "transfer/region.c",
+     "        settle(io, region);\n    } else {\n        announce(io, region);",
+     "        settle(io, region);\n    } else {\n        (void)announce;"),
+    ("transfer: later tokens are not published", "transfer/segment.c",
+     "    } else if (!segment->is_listing) {\n        sl_transfer_io_wake(segment->home, &segment->publishing);",
+     "    } else if (segment->remote->count == 0) {\n        sl_transfer_io_wake(segment->home, &segment->publishing);"),
     ("transfer: slices of a lost lane fail", "transfer/route.c",
      "    return slice->attempts++ <= route->rail_count && !slice->part->is_stopped;",
      "    return slice->attempts++ > route->rail_count && !slice->part->is_stopped;"),
@@ -607,7 +615,7 @@ def check_apply():
             wrong.append(f"{name}: there is no such mutation")
     for name, test in UNIT_TESTS.items():
         source = test.split()[1] + "_test.c"
-        if not glob.glob(os.path.join(ROOT, "tests", "unit", "ps", "*", source)):
+        if not glob.glob(os.path.join(ROOT, "tests", "unit", "**", source), recursive=True):
             wrong.append(f"{name}: there is no test {test}")
     for line in wrong:
         print(line)

@@ -81,6 +81,7 @@ struct sl_sim_rma_region {
     unsigned access;
     uint32_t remote_key;
     uint64_t due_ns; /* of region_added, or region_removed; SL_CLOCK_NEVER: it is there */
+    bool is_known;   /* region_added has come, also with an error */
     bool is_leaving;
 };
 

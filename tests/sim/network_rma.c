@@ -11,7 +11,8 @@
 
 #define QUEUE      SL_LIMIT_TRANSFER_SLICES /* operations of one connection */
 #define RETRY_NS   (200 * SL_CLOCK_NS_PER_MS)
-#define REGION_US  2000 /* to add or remove a region, at most */
+#define REGION_US  2000   /* to add or remove a region, at most */
+#define AGAIN_US   500000 /* until a device tries again to add one, at most */
 #define WORD_BYTES 8U
 #define LOST       300 /* permille of the operations on their way, when their connection breaks */
 #define LEFT_IN_PART                                                                               \
@@ -54,9 +55,9 @@ static struct sl_sim_rma_region **find_region(struct sl_sim_transport *transport
     return at;
 }
 
-static uint64_t region_due(struct sl_sim_network *network)
+static uint64_t region_due(struct sl_sim_network *network, uint32_t us_max)
 {
-    return network->now_ns + SL_CLOCK_NS_PER_US * sl_sim_between(&network->random, 1, REGION_US);
+    return network->now_ns + SL_CLOCK_NS_PER_US * sl_sim_between(&network->random, 1, us_max);
 }
 
 static int region_add(struct sl_transport *base, uint64_t key, void *memory, size_t bytes,
@@ -75,7 +76,7 @@ static int region_add(struct sl_transport *base, uint64_t key, void *memory, siz
                                          .bytes = bytes,
                                          .access = access,
                                          .remote_key = ++network->region_count,
-                                         .due_ns = region_due(network)};
+                                         .due_ns = region_due(network, REGION_US)};
     transport->regions = region;
     return 0;
 }
@@ -85,9 +86,9 @@ static void region_remove(struct sl_transport *base, uint64_t key)
 {
     struct sl_sim_transport *transport = transport_of(base);
     struct sl_sim_rma_region *region = *find_region(transport, key);
-    sl_assert(region != NULL && region->due_ns == SL_CLOCK_NEVER && !region->is_leaving);
+    sl_assert(region != NULL && region->is_known && !region->is_leaving);
     region->is_leaving = true;
-    region->due_ns = region_due(transport->host->network);
+    region->due_ns = region_due(transport->host->network, REGION_US);
 }
 
 static bool holds(const struct sl_sim_rma_region *region, const uint8_t *at, uint64_t bytes)
@@ -162,23 +163,28 @@ uint32_t sl_sim_rma_report_regions(struct sl_sim_transport *transport)
         const bool is_due = region->due_ns <= network->now_ns || transport->host->dead;
         if (region->due_ns == SL_CLOCK_NEVER || !is_due) { /* a dead host's time stands still */
             at = &region->next;
-        } else if (region->is_leaving || fails_by_chance(network)) {
-            const bool was_there = region->is_leaving;
+        } else if (region->is_leaving) {
             place_in(network, region);
             *at = region->next;
             free(region);
-            if (was_there) {
-                sl_transport_rma_report_removed(&transport->base, key, 0);
-            } else {
+            sl_transport_rma_report_removed(&transport->base, key, 0);
+            at = &transport->regions; /* the upcall may have changed the list */
+            count++;
+        } else if (fails_by_chance(network)) {
+            const bool is_first = !region->is_known;
+            region->is_known = true;
+            region->due_ns = region_due(network, AGAIN_US);
+            if (is_first) {
                 sl_transport_rma_report_added(&transport->base, key, NULL, SL_ERR_NO_MEMORY);
             }
-            at = &transport->regions; /* the upcall may have changed the list */
+            at = &transport->regions;
             count++;
         } else {
             const struct sl_transport_rma_token token = {.name = (uintptr_t)region->base,
                                                          .bytes = region->bytes,
                                                          .remote_key = region->remote_key,
                                                          .access = region->access};
+            region->is_known = true;
             region->due_ns = SL_CLOCK_NEVER;
             sl_transport_rma_report_added(&transport->base, key, &token, 0);
             at = &transport->regions;

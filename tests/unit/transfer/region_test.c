@@ -79,29 +79,85 @@ SL_CASE(region__is_local_memory_of_a_device_that_accesses_memory)
     sl_transfer_destroy(&transfer);
 }
 
-/* A device that adds a region, or fails to, some time later. */
-static _Atomic uint64_t added_key;
-static _Atomic bool may_answer;
+/* A device that has no memory for a region at first, which it says some time later. It has it when
+ * the test lets it. One region at a time. */
+static struct {
+    _Atomic uint64_t key; /* of the region that it does not have */
+    struct sl_transport *transport;
+    void *base;
+    size_t bytes;
+    unsigned access;
+    bool is_answered, is_leaving;
+} late;
+static _Atomic bool may_answer, has_room;
+static atomic_uint post_count;
 
 static int add_later(struct sl_transport *transport, uint64_t key, void *base, size_t bytes,
                      unsigned access)
 {
-    added_key = key;
+    late.transport = transport;
+    late.base = base;
+    late.bytes = bytes;
+    late.access = access;
+    late.is_answered = late.is_leaving = false;
+    late.key = key;
     return 0;
+}
+
+static void remove_later(struct sl_transport *transport, uint64_t key)
+{
+    if (late.key == key) {
+        assert_true(late.is_answered);
+        late.is_leaving = true;
+    } else {
+        sl_shm_ops.rma->region_remove(transport, key);
+    }
 }
 
 static uint32_t poll_later(struct sl_transport *transport, uint32_t budget)
 {
-    if (may_answer && added_key != 0) {
-        sl_transport_rma_report_added(transport, atomic_exchange(&added_key, 0), NULL,
-                                      SL_ERR_NO_MEMORY);
+    const uint64_t key = late.key;
+    if (key == 0 || late.transport != transport) {
+        return sl_shm_ops.poll(transport, budget);
+    }
+    if (late.is_leaving) {
+        late.key = 0;
+        sl_transport_rma_report_removed(transport, key, 0);
+    } else if (may_answer && !late.is_answered) {
+        late.is_answered = true;
+        sl_transport_rma_report_added(transport, key, NULL, SL_ERR_NO_MEMORY);
+    } else if (has_room && late.is_answered) {
+        late.key = 0;
+        assert_int_equal(
+            sl_shm_ops.rma->region_add(transport, key, late.base, late.bytes, late.access), 0);
     }
     return sl_shm_ops.poll(transport, budget);
+}
+
+static uint32_t post_counted(struct sl_conn *conn, const struct sl_transport_rma_op *ops,
+                             uint32_t count)
+{
+    post_count += count;
+    return sl_shm_ops.rma->post(conn, ops, count);
 }
 
 static bool never_arm(struct sl_transport *transport)
 {
     return false;
+}
+
+static void make_late(void)
+{
+    device_ops = sl_shm_ops;
+    device_rma = *sl_shm_ops.rma;
+    device_rma.region_add = add_later;
+    device_rma.region_remove = remove_later;
+    device_rma.post = post_counted;
+    device_ops.rma = &device_rma;
+    device_ops.poll = poll_later;
+    device_ops.arm = never_arm;
+    may_answer = has_room = false;
+    late.key = 0;
 }
 
 static uint8_t slow[BYTES];
@@ -119,17 +175,12 @@ SL_CASE(region__is_waited_for_and_may_fail)
     void *const base = slow;
     struct sl_transfer_segment *own;
     uint32_t count;
-    device_ops = sl_shm_ops;
-    device_rma = *sl_shm_ops.rma;
-    device_rma.region_add = add_later;
-    device_ops.rma = &device_rma;
-    device_ops.poll = poll_later;
-    device_ops.arm = never_arm;
+    make_late();
     struct sl_transfer *transfer = create(1);
     assert_int_equal(
         sl_transfer_segment_open(transfer, sl_transfer_name(transfer), PAIR_TIMEOUT_MS, &own), 0);
     assert_int_equal(pthread_create(&thread, NULL, register_slow, transfer), 0);
-    while (added_key == 0) {
+    while (late.key == 0) {
         (void)usleep(100);
     }
     /* Neither announced yet, nor to be unregistered. */
@@ -144,6 +195,44 @@ SL_CASE(region__is_waited_for_and_may_fail)
     }
     assert_int_equal(sl_transfer_unregister(transfer, &base, 1, PAIR_TIMEOUT_MS), 0);
     sl_transfer_destroy(&transfer);
+}
+
+/* Peers learn the token of a region that the device has only later: it moves as frames until then.
+ */
+SL_CASE(region__is_announced_again_with_a_later_token)
+{
+    static uint8_t local[BYTES];
+    const struct sl_transfer_memory range = {.base = local, .bytes = BYTES};
+    struct sl_transfer_segment *segment;
+    struct sl_transfer_batch *batch;
+    void *memory;
+    make_late();
+    may_answer = true;
+    struct sl_transfer *there = create(2), *here = create(2);
+    assert_int_equal(sl_transfer_memory_create(there, BYTES, -1, PAIR_ALL, &memory), 0);
+    assert_int_equal(
+        sl_transfer_segment_open(here, sl_transfer_name(there), PAIR_TIMEOUT_MS, &segment), 0);
+    assert_int_equal(sl_transfer_register(here, &range, 1), 0);
+    assert_int_equal(sl_transfer_batch_create(here, 1, &batch), 0);
+    const struct sl_transfer_request one = {.op = SL_TRANSFER_READ,
+                                            .local = local,
+                                            .segment = segment,
+                                            .remote = (uintptr_t)memory,
+                                            .bytes = BYTES};
+    for (uint32_t round = 0; round < 20 || post_count == 0; round++) {
+        assert_true(round < 5000);
+        has_room = round >= 10;
+        pair_fill(memory, BYTES, round);
+        assert_int_equal(sl_transfer_batch_submit(batch, &one, 1, PAIR_TIMEOUT_MS, NULL), 0);
+        assert_int_equal(sl_transfer_batch_wait(batch), 0);
+        pair_expect(local, BYTES, round);
+        assert_true(has_room || post_count == 0);
+    }
+    sl_transfer_batch_free(&batch);
+    sl_transfer_segment_close(&segment);
+    sl_transfer_destroy(&here);
+    assert_int_equal(sl_transfer_memory_free(there, &memory, PAIR_TIMEOUT_MS), 0);
+    sl_transfer_destroy(&there);
 }
 
 /* A peer that connects to a device and says nothing more. */

@@ -6,11 +6,13 @@
 
 #include "net/rdma/conn_table.h"
 #include "net/rdma/rma_memory.h"
+#include "net/rdma/wake.h"
 #include "tests/support/unit.h"
 #include "tests/unit/net/rdma/wire.h"
 
-#define MEMORY_BYTES (64U << 10)
-#define BOTH         (SL_TRANSPORT_RMA_PEERS_READ | SL_TRANSPORT_RMA_PEERS_WRITE)
+#define MEMORY_BYTES   (64U << 10)
+#define BOTH           (SL_TRANSPORT_RMA_PEERS_READ | SL_TRANSPORT_RMA_PEERS_WRITE)
+#define BOTH_AT_DEVICE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
 static struct rdma_wire wire;
 static _Alignas(4096) uint8_t memory[2][MEMORY_BYTES];
@@ -73,6 +75,14 @@ static void pass_turns(void)
     }
 }
 
+/* The next look at all devices. */
+static void sweep(void)
+{
+    sl_rdma_wake_sweep(&wire.fake.rdma);
+    rdma_fake_sleep(&wire.fake, SL_RDMA_PEER_TIMEOUT_MS);
+    pass_turns();
+}
+
 /* Key 0: memory of this side; key 1: memory that peers may read and write. */
 static void add_both(void)
 {
@@ -120,8 +130,7 @@ CASE(region_add__with_exactly_the_given_access)
     assert_int_equal(added, 3);
     assert_int_equal(access_of(0),
                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING);
-    assert_int_equal(access_of(1),
-                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+    assert_int_equal(access_of(1), BOTH_AT_DEVICE);
     assert_int_equal(access_of(2), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
     assert_int_equal(tokens[1].name, (uintptr_t)memory[1]);
     assert_int_equal(tokens[1].bytes, MEMORY_BYTES);
@@ -143,10 +152,54 @@ CASE(region_add__no_memory_can_be_locked)
     pass_turns();
     assert_int_equal(added, 1);
     assert_int_equal(added_err, SL_ERR_NO_MEMORY);
+    assert_int_equal(add(1, memory[0], BOTH), SL_ERR_EXISTS);
+    sweep(); /* a failure is reported once */
+    assert_int_equal(added, 1);
     wire.fake.live_bytes_max = 0;
-    assert_int_equal(add(1, memory[0], BOTH), 0);
-    pass_turns();
+    sweep();
+    assert_int_equal(added, 2);
     assert_int_equal(added_err, 0);
+    assert_int_equal(access_of(1), BOTH_AT_DEVICE);
+    sweep();
+    assert_int_equal(added, 2);
+}
+
+CASE(region_add__while_the_device_is_away)
+{
+    wire.fake.nic.gone = true;
+    assert_int_equal(add(1, memory[0], BOTH), 0);
+    assert_int_equal(add(2, memory[1], BOTH), 0);
+    pass_turns();
+    assert_int_equal(added, 2);
+    assert_int_equal(added_err, SL_ERR_IO);
+    sl_rdma_rma_ops.region_remove(&wire.fake.rdma.base, 2);
+    pass_turns();
+    assert_int_equal(removed, 1);
+    wire.fake.nic.gone = false;
+    sl_rdma_rma_memory_pin_again(&wire.fake.nic);
+    pass_turns();
+    assert_int_equal(added, 3);
+    assert_int_equal(added_err, 0);
+    assert_int_equal(access_of(1), BOTH_AT_DEVICE);
+}
+
+/* The token is of no use any more; a later one is. */
+CASE(region__is_not_registered_again_at_once)
+{
+    add_both();
+    wire.fake.nic.gone = true;
+    sl_rdma_rma_memory_unpin(&wire.fake.nic);
+    wire.fake.nic.gone = false;
+    wire.fake.live_bytes_max = wire.fake.live_bytes + 1;
+    sl_rdma_rma_memory_pin_again(&wire.fake.nic);
+    pass_turns();
+    assert_int_equal(added, 4);
+    assert_int_equal(added_err, SL_ERR_NO_MEMORY);
+    wire.fake.live_bytes_max = 0;
+    sweep();
+    assert_int_equal(added, 6);
+    assert_int_equal(added_err, 0);
+    assert_int_equal(access_of(1), BOTH_AT_DEVICE);
 }
 
 CASE(region_remove__the_key_is_of_no_use)
