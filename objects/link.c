@@ -18,8 +18,8 @@ struct sl_objects_link {
     struct sl_transfer_async *async;
     struct sl_reactor *reactor;
     uint64_t id;
-    sl_objects_link_message_fn *arrived;
-    void *ctx;
+    sl_objects_link_message_fn *arrived, *answered;
+    void *ctx, *answered_ctx;
     struct sl_list buckets[BUCKETS]; /* of peers, by their name */
     uint32_t send_count;
     uint32_t last_request;
@@ -188,6 +188,10 @@ static void request_late(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_request *request = SL_CONTAINER_OF(timer, struct sl_objects_request, timer);
     char reason[SL_TRANSFER_REASON_BYTES];
+    if (request->peer == NULL) {
+        request->answered(request, NULL, SL_ERR_NO_MEMORY, "no memory for a message");
+        return;
+    }
     (void)snprintf(reason, sizeof reason, "%s has not answered %s within %u ms",
                    request->peer->name, sl_objects_message_name(request->kind),
                    request->timeout_ms);
@@ -370,14 +374,13 @@ void sl_objects_link_request(struct sl_objects_link *self, struct sl_objects_req
     request->timer = (struct sl_timer){.run = request_late};
     request->link = (struct sl_list_link){NULL, NULL};
     request->send = send_create(self, address, message, timeout_ms);
-    if (request->send == NULL) {
-        request->answered(request, NULL, SL_ERR_NO_MEMORY, "no memory for a message");
-        return;
+    if (request->send != NULL) {
+        request->send->request = request;
+        request->peer = request->send->peer;
+        sl_list_append(&request->peer->requests, &request->link);
     }
-    request->send->request = request;
-    request->peer = request->send->peer;
-    sl_list_append(&request->peer->requests, &request->link);
-    sl_reactor_arm(self->reactor, &request->timer, timeout_ms * SL_CLOCK_NS_PER_MS);
+    sl_reactor_arm(self->reactor, &request->timer,
+                   request->send != NULL ? timeout_ms * SL_CLOCK_NS_PER_MS : 0);
 }
 
 void sl_objects_link_cancel(struct sl_objects_link *self, struct sl_objects_request *request)
@@ -386,6 +389,8 @@ void sl_objects_link_cancel(struct sl_objects_link *self, struct sl_objects_requ
     if (peer != NULL) {
         detach(request);
         settle(peer);
+    } else {
+        sl_reactor_disarm(self->reactor, &request->timer);
     }
 }
 
@@ -401,6 +406,12 @@ void sl_objects_link_send(struct sl_objects_link *self, const char *address,
     }
 }
 
+static void use_failed(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_peer_use *use = SL_CONTAINER_OF(timer, struct sl_objects_peer_use, no_memory);
+    use->opened(use, NULL, SL_ERR_NO_MEMORY, "no memory for a peer");
+}
+
 void sl_objects_link_peer_get(struct sl_objects_link *self, struct sl_objects_peer_use *use,
                               const char *address, uint32_t timeout_ms)
 {
@@ -409,7 +420,8 @@ void sl_objects_link_peer_get(struct sl_objects_link *self, struct sl_objects_pe
     use->has_opened = false;
     use->link = (struct sl_list_link){NULL, NULL};
     if (use->peer == NULL) {
-        use->opened(use, NULL, SL_ERR_NO_MEMORY, "no memory for a peer");
+        use->no_memory = (struct sl_timer){.run = use_failed};
+        sl_reactor_arm(self->reactor, &use->no_memory, 0);
         return;
     }
     sl_list_append(&use->peer->uses, &use->link);
@@ -423,6 +435,8 @@ void sl_objects_link_peer_put(struct sl_objects_link *self, struct sl_objects_pe
         sl_list_remove(&use->link);
         use->peer = NULL;
         settle(peer);
+    } else {
+        sl_reactor_disarm(self->reactor, &use->no_memory);
     }
 }
 
@@ -470,15 +484,18 @@ static void arrive(void *ctx, const struct sl_transfer_noticed *noticed)
     }
     if (err != 0) {
         refuse(self, noticed->sender, reason.text);
+        return;
+    }
+    struct sl_objects_request *request =
+        message.is_answer ? find_request(self, noticed->sender, &message) : NULL;
+    if (request != NULL) {
+        complete(request, &message, message.err, message.err != 0 ? message.text : "");
     } else if (!message.is_answer) {
         self->arrived(self->ctx, noticed->sender, &message);
-    } else {
-        struct sl_objects_request *request = find_request(self, noticed->sender, &message);
-        if (request == NULL) { /* it is over, or there was none */
-            refuse(self, noticed->sender, "it answers no request");
-        } else {
-            complete(request, &message, message.err, message.err != 0 ? message.text : "");
-        }
+    } else if (self->answered != NULL) {
+        self->answered(self->answered_ctx, noticed->sender, &message);
+    } else { /* the request is over, or there was none */
+        refuse(self, noticed->sender, "it answers no request");
     }
 }
 
@@ -509,6 +526,13 @@ int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reac
     }
     *out = made;
     return 0;
+}
+
+void sl_objects_link_take_answers(struct sl_objects_link *self,
+                                  sl_objects_link_message_fn *answered, void *ctx)
+{
+    self->answered = answered;
+    self->answered_ctx = ctx;
 }
 
 static void async_ended(void *ctx)

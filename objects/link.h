@@ -7,7 +7,7 @@
  * counted. What waits to be sent is bounded by SL_LIMIT_OBJECTS_SENDS.
  *
  * Owner: the node's reactor. Nothing waits. Allocates. Callbacks may call any function here but
- * destroy. Except for NO_MEMORY they do not run inside the call that they end. */
+ * destroy. They do not run inside the call that they end, except `sent` without memory. */
 #ifndef SL_OBJECTS_LINK_H
 #define SL_OBJECTS_LINK_H
 
@@ -30,6 +30,11 @@ typedef void sl_objects_link_message_fn(void *ctx, const char *address,
 int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reactor, uint64_t id,
                            sl_objects_link_message_fn *arrived, void *ctx,
                            struct sl_objects_link **out);
+
+/* Answers of peers that answer no request of this link: to messages whose sender numbers and
+ * matches them itself, as the catalogue does. answered NULL, as at first: they are refused. */
+void sl_objects_link_take_answers(struct sl_objects_link *link,
+                                  sl_objects_link_message_fn *answered, void *ctx);
 
 /* Cancels requests without their callback, and fails messages (CANCELLED). All uses of segments
  * were put before. Then ended(ctx) runs, when nothing is left. Nulls *link. */
@@ -71,6 +76,7 @@ struct sl_objects_peer_use {
     /* Private. Zero at first. */
     struct sl_list_link link;
     struct sl_objects_link_peer *peer; /* NULL: none */
+    struct sl_timer no_memory;
     bool has_opened;
 };
 

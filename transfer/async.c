@@ -23,7 +23,8 @@ struct sl_transfer_async {
     struct sl_port *port;
     /* Lanes have room for the calls in progress, both ways. */
     uint32_t in_progress;
-    struct sl_list waiting; /* calls beyond that */
+    struct sl_list waiting;  /* calls beyond that */
+    struct sl_list openings; /* segments */
     sl_transfer_arrived_fn *arrived;
     void *arrived_ctx;
     struct take takes[TAKES];
@@ -133,6 +134,7 @@ int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *re
     made->arrived = arrived;
     made->arrived_ctx = ctx;
     sl_list_init(&made->waiting);
+    sl_list_init(&made->openings);
     for (uint32_t i = 0; i < TAKES; i++) {
         struct take *take = &made->takes[i];
         take->take = (struct sl_transfer_take){
@@ -151,6 +153,11 @@ void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*destroye
     struct sl_transfer_async *gone = *async;
     *async = NULL;
     gone->is_ending = true;
+    SL_LIST_FOREACH (link, &gone->openings) {
+        struct sl_transfer_segment *segment =
+            SL_CONTAINER_OF(link, struct sl_transfer_segment, opening);
+        atomic_store_explicit(&segment->is_abandoned, true, memory_order_relaxed);
+    }
     gone->destroyed = destroyed;
     gone->destroyed_ctx = ctx;
     gone->stopping =
@@ -163,6 +170,7 @@ void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*destroye
 static void opened(struct sl_transfer_call *call)
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
+    sl_list_remove(&segment->opening);
     if (call->err == 0) {
         *segment->out = segment;
     }
@@ -181,6 +189,7 @@ int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, ui
         return err;
     }
     segment->out = out;
+    sl_list_append(&async->openings, &segment->opening);
     start(async, &segment->call, opened, done, ctx);
     return sl_transfer_succeed();
 }

@@ -28,9 +28,10 @@ int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *re
                              sl_transfer_arrived_fn *arrived, void *ctx,
                              struct sl_transfer_async **out);
 
-/* From now on no notice arrives, and no function but close may be called. Calls in progress end as
- * they would otherwise: cancel batches before. Then ended(ctx) runs, when nothing is left. Nulls
- * *async. */
+/* From now on no notice arrives, and no function but close may be called. Segments that are being
+ * opened are abandoned (CANCELLED), unless their record is being looked up. Other calls in progress
+ * end as they would otherwise: cancel batches before. Then ended(ctx) runs, when nothing is left.
+ * Nulls *async. */
 void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*ended)(void *ctx),
                                void *ctx);
 

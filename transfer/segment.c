@@ -13,13 +13,15 @@
 #include "transfer/rails.h"
 
 /* After a disconnect, the peer's process may be alive: it gets this long to welcome again. */
-#define GONE_NS  (5 * SL_CLOCK_NS_PER_S)
+#define GONE_NS    (5 * SL_CLOCK_NS_PER_S)
 /* How long a close waits for the answers to fences. */
-#define CLOSE_NS (2 * SL_CLOCK_NS_PER_S)
+#define CLOSE_NS   (2 * SL_CLOCK_NS_PER_S)
 /* A page of the list of buffers. */
-#define PAGE_NS  (10 * SL_CLOCK_NS_PER_S)
+#define PAGE_NS    (10 * SL_CLOCK_NS_PER_S)
+/* Between two looks whether an opening was abandoned. */
+#define ABANDON_NS (20 * SL_CLOCK_NS_PER_MS)
 /* The session repeats a request when it reconnects. */
-#define FENCE_NS (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
+#define FENCE_NS   (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
 
 /* Mail to the routes. It is answered, so that the segment outlives it. */
 
@@ -375,11 +377,29 @@ static void fence(struct sl_transfer_route *route, uint32_t lane, uint64_t epoch
 
 /* Events of the control session */
 
+/* After the session's own timeout, which has more to say. A reactor outside may abandon the
+ * opening: that is looked for. */
+static void arm_open_late(struct sl_transfer_segment *segment)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(segment->home->reactor);
+    const uint64_t left_ns = segment->until_ns > now_ns ? segment->until_ns - now_ns : 0;
+    const bool looks = segment->call.async != NULL && left_ns > ABANDON_NS;
+    sl_reactor_arm(segment->home->reactor, &segment->open_late, looks ? ABANDON_NS : left_ns);
+}
+
 /* The session's start timeout is over with the welcome. */
 static void open_late(struct sl_timer *timer, uint64_t now_ns)
 {
-    fail(SL_CONTAINER_OF(timer, struct sl_transfer_segment, open_late), SL_ERR_DEADLINE,
-         "a process listens there, but has not sent the list of its buffers");
+    struct sl_transfer_segment *segment =
+        SL_CONTAINER_OF(timer, struct sl_transfer_segment, open_late);
+    if (atomic_load_explicit(&segment->is_abandoned, memory_order_relaxed)) {
+        fail(segment, SL_ERR_CANCELLED, "abandoned");
+    } else if (now_ns < segment->until_ns) {
+        arm_open_late(segment);
+    } else {
+        fail(segment, SL_ERR_DEADLINE,
+             "a process listens there, but has not sent the list of its buffers");
+    }
 }
 
 static void welcomed(void *ctx, struct sl_session *session,
@@ -502,8 +522,8 @@ static void open_session(struct sl_transfer_segment *segment)
         .ends_if_refused = engine->directory != NULL, /* a process listens there, or has ended */
         .secret = &engine->settings.secret,
     };
-    /* After the session's own timeout, which has more to say. */
-    sl_reactor_arm(io->reactor, &segment->open_late, options.start_timeout_ns + SL_CLOCK_NS_PER_MS);
+    segment->until_ns = now_ns + options.start_timeout_ns + SL_CLOCK_NS_PER_MS;
+    arm_open_late(segment);
     const int err = sl_session_open(&options, &segment->session);
     if (err != 0) {
         fail(segment, err, "no memory for a session");
@@ -702,88 +722,4 @@ void sl_transfer_segment_close(struct sl_transfer_segment **segment)
         close_and_free(*segment);
         *segment = NULL;
     }
-}
-
-struct buffers_call {
-    struct sl_transfer_call call;
-    const struct sl_transfer_segment *segment;
-    struct sl_transfer_buffer *buffers;
-    uint32_t room, count;
-};
-
-static void copy_buffers(struct sl_transfer_io *io, struct sl_transfer_call *call)
-{
-    struct buffers_call *buffers = SL_CONTAINER_OF(call, struct buffers_call, call);
-    const struct sl_transfer_remote *remote = buffers->segment->remote;
-    buffers->count = remote->count;
-    for (uint32_t i = 0; i < remote->count && i < buffers->room; i++) {
-        const struct sl_transfer_remote_buffer *from = &remote->buffers[i];
-        buffers->buffers[i] = (struct sl_transfer_buffer){
-            .address = from->address, .bytes = from->bytes, .access = from->access};
-        memcpy(buffers->buffers[i].location, from->location, sizeof from->location);
-    }
-    sl_transfer_io_answer(call, 0, "copied");
-}
-
-int sl_transfer_segment_buffers(struct sl_transfer_segment *segment,
-                                struct sl_transfer_buffer *buffers, uint32_t room, uint32_t *count)
-{
-    sl_assert(segment != NULL);
-    sl_assert(count != NULL);
-    struct buffers_call copy = {
-        .call = {.run = copy_buffers}, .segment = segment, .buffers = buffers, .room = room};
-    const int err = sl_transfer_io_call(segment->home, &copy.call);
-    if (err == 0) {
-        *count = copy.count;
-    }
-    return err;
-}
-
-struct info_call {
-    struct sl_transfer_call call;
-    struct sl_transfer_segment *segment;
-    struct sl_transfer_info *info;
-};
-
-static void describe_segment(struct sl_transfer_io *io, struct sl_transfer_call *call)
-{
-    const struct info_call *info = SL_CONTAINER_OF(call, struct info_call, call);
-    const struct sl_transfer_segment *segment = info->segment;
-    struct sl_transfer_info *out = info->info;
-    memset(out, 0, sizeof *out);
-    memcpy(out->name, segment->name, sizeof out->name);
-    out->state = segment->err != 0      ? SL_TRANSFER_SEGMENT_CLOSED
-                 : segment->fences != 0 ? SL_TRANSFER_SEGMENT_FENCING
-                                        : SL_TRANSFER_SEGMENT_OPEN;
-    out->rail_count = segment->rail_count;
-    for (uint32_t i = 0; i < out->rail_count; i++) {
-        const struct sl_rail *rail = &segment->rails[i];
-        (void)snprintf(out->rails[i].local, sizeof out->rails[i].local, "%.250s",
-                       rail->scheme == SL_ENDPOINT_SHM
-                           ? "shared memory"
-                           : segment->engine->ios[0].devices[rail->device].endpoint.host);
-        sl_endpoint_format(&segment->endpoints[rail->remote], out->rails[i].remote,
-                           sizeof out->rails[i].remote);
-    }
-    sl_transfer_io_answer(call, 0, "described");
-}
-
-static void report_rails(struct sl_transfer_io *io, struct sl_transfer_call *call)
-{
-    const struct info_call *info = SL_CONTAINER_OF(call, struct info_call, call);
-    sl_transfer_rails_report(&info->segment->routes[io->index], info->info->rails);
-    sl_transfer_io_answer(call, 0, "reported");
-}
-
-int sl_transfer_segment_info(struct sl_transfer_segment *segment, struct sl_transfer_info *out)
-{
-    sl_assert(segment != NULL);
-    sl_assert(out != NULL);
-    struct info_call info = {.call = {.run = describe_segment}, .segment = segment, .info = out};
-    int err = sl_transfer_io_call(segment->home, &info.call);
-    info.call.run = report_rails;
-    for (uint32_t i = 0; err == 0 && i < segment->engine->settings.reactor_count; i++) {
-        err = sl_transfer_io_call(&segment->engine->ios[i], &info.call);
-    }
-    return err != 0 ? err : sl_transfer_succeed();
 }

@@ -12,10 +12,13 @@ struct sl_transfer_segment {
     struct sl_transfer *engine;
     struct sl_transfer_io *home;
     char name[SL_TRANSFER_NAME_BYTES];
-    uint64_t client_id;               /* of all hellos to the peer: random */
-    struct sl_transfer_call call;     /* opens it, or closes it */
-    uint32_t timeout_ms;              /* of the opening */
-    struct sl_transfer_segment **out; /* of an opening by a reactor outside (async.c) */
+    uint64_t client_id;           /* of all hellos to the peer: random */
+    struct sl_transfer_call call; /* opens it, or closes it */
+    uint32_t timeout_ms;          /* of the opening */
+    /* Of an opening by a reactor outside (async.c). */
+    struct sl_transfer_segment **out;
+    struct sl_list_link opening;
+    _Atomic bool is_abandoned; /* set there: it ends soon */
 
     /* The home reactor's. */
     struct sl_transfer_lookup lookup; /* of its record: incarnation 0: any; the first reactor's */

@@ -30,7 +30,7 @@ struct node {
     _Atomic uint32_t arrived;
     char sender[SL_TRANSFER_NAME_BYTES];
     uint64_t last_node;
-    uint32_t last_blocks;
+    uint32_t last_blocks, last_request;
     bool disordered;
 };
 
@@ -72,6 +72,7 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
     }
     (void)snprintf(node->sender, sizeof node->sender, "%s", address);
     node->last_node = message->node;
+    node->last_request = message->request;
     node->disordered = node->disordered ||
                        (message->kind == SL_OBJECTS_HOLD && message->blocks <= node->last_blocks);
     node->last_blocks = message->blocks;
@@ -383,6 +384,29 @@ CASE(link__refuses_garbage)
     sl_transfer_segment_close(&segment);
     run_and_wait(fixture, request);
     assert_int_equal(fixture->err, 0);
+}
+
+static void take_answers(void *ctx)
+{
+    struct fixture *f = ctx;
+    sl_objects_link_take_answers(f->a.link, arrived, &f->a);
+}
+
+static void send_with_number(void *ctx)
+{
+    struct fixture *f = ctx;
+    struct sl_objects_message message = {.kind = SL_OBJECTS_ALIVE, .request = 77};
+    sl_objects_link_send(f->a.link, f->address, &message, NULL, NULL);
+}
+
+CASE(link_take_answers__gets_those_to_messages_with_other_numbers)
+{
+    fixture->a.habit = IGNORES;
+    reactor_thread_run(&fixture->a.thread, take_answers, fixture);
+    reactor_thread_run(&fixture->a.thread, send_with_number, fixture);
+    await_arrived(&fixture->a, 1);
+    assert_int_equal(fixture->a.last_node, 22);
+    assert_int_equal(fixture->a.last_request, 77);
 }
 
 /* Segments */

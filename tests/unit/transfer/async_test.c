@@ -455,6 +455,24 @@ static void leave_calls(void *ctx)
     assert_null(f->here);
 }
 
+static void open_and_destroy(void *ctx)
+{
+    struct fixture *f = ctx;
+    f->end.err = 0;
+    assert_int_equal(
+        sl_transfer_async_open(f->here, "127.0.0.1:1", PAIR_TIMEOUT_MS, &f->segment, done_first, f),
+        0);
+    sl_transfer_async_destroy(&f->here, ended_last, f);
+}
+
+CASE(async_destroy__abandons_openings)
+{
+    run_and_wait(fixture, open_and_destroy);
+    assert_int_equal(fixture->well, 1);
+    assert_int_equal(fixture->end.err, SL_ERR_CANCELLED);
+    assert_int_equal(segment_count(fixture->pair.here), 1);
+}
+
 CASE(async_destroy__lets_calls_end)
 {
     run_and_wait(fixture, leave_calls);
