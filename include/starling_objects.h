@@ -58,10 +58,9 @@ struct sl_objects_options {
  * sl_transfer_create. */
 SL_API int sl_objects_create(const struct sl_objects_options *options, struct sl_objects **out);
 
-/* Ends the node: outstanding calls of other threads must have returned. Peers that still fetch from
- * this node are told to use other holders. Unregisters all memory, waiting at most 10 s for peers
- * that read it. Publications, gets and subscriptions that were not ended are ended. Nulls
- * *objects. */
+/* Ends the node. Publications, gets and subscriptions were ended before, and no other thread is in
+ * a call. Peers that fetch from this node go on with other holders. Unregisters all memory, waiting
+ * at most 10 s for each version whose bytes a peer reads. Nulls *objects. */
 SL_API void sl_objects_destroy(struct sl_objects **objects);
 
 /* The name of the node's engine, "host:port": `catalogue` of other nodes if this one hosts it.
@@ -256,8 +255,8 @@ struct sl_subscription;
 
 /* Follows the newest version of a name, which need not exist yet. Errors: INVALID, NO_MEMORY,
  * DEADLINE. */
-SL_API int sl_subscribe(struct sl_objects *objects, const char *name, uint32_t timeout_ms,
-                        struct sl_subscription **out);
+SL_API int sl_subscription_open(struct sl_objects *objects, const char *name, uint32_t timeout_ms,
+                                struct sl_subscription **out);
 
 /* The newest version that the catalogue announced; 0: none yet. Never goes back. */
 SL_API uint64_t sl_subscription_newest(const struct sl_subscription *subscription);

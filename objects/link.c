@@ -494,7 +494,7 @@ static void arrive(void *ctx, const struct sl_transfer_noticed *noticed)
         self->arrived(self->ctx, noticed->sender, &message);
     } else if (self->answered != NULL) {
         self->answered(self->answered_ctx, noticed->sender, &message);
-    } else { /* the request is over, or there was none */
+    } else if (message.request > self->last_request) { /* else the request was cancelled */
         refuse(self, noticed->sender, "it answers no request");
     }
 }

@@ -1,0 +1,303 @@
+#include "objects/copy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/array.h"
+#include "core/assert.h"
+#include "objects/error.h"
+#include "objects/node.h"
+
+int sl_objects_copy_create(const char *name, uint64_t version, uint32_t part,
+                           const struct sl_objects_part *info, struct sl_objects_copy **out)
+{
+    struct sl_objects_copy *made = calloc(1, sizeof *made);
+    uint8_t *manifest = calloc(1, info->manifest_bytes + SL_OBJECTS_TENSOR_ALIGNMENT);
+    if (made == NULL || manifest == NULL) {
+        free(made);
+        free(manifest);
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "%s: out of memory", name);
+    }
+    (void)snprintf(made->name, sizeof made->name, "%s", name);
+    made->version = version;
+    made->part = part;
+    made->info = *info;
+    made->stored_manifest = manifest;
+    sl_objects_manifest_init(&made->manifest);
+    sl_list_init(&made->children);
+    *out = made;
+    return 0;
+}
+
+void sl_objects_copy_free(struct sl_objects_copy *copy)
+{
+    if (copy == NULL) {
+        return;
+    }
+    sl_assert(copy->memory.count == 0 && !sl_list_linked(&copy->link));
+    sl_objects_manifest_fini(&copy->manifest);
+    free(copy->record);
+    free(copy->stored_manifest);
+    free(copy->places);
+    free(copy->ranges);
+    free(copy);
+}
+
+void sl_objects_copy_set_record(struct sl_objects_copy *copy,
+                                const struct sl_objects_record *record)
+{
+    if (copy->record == NULL) {
+        copy->record = malloc(sizeof *copy->record);
+    }
+    if (copy->record != NULL) {
+        (void)snprintf(copy->note, sizeof copy->note, "%s", record->note);
+        *copy->record = *record;
+        copy->record->name = copy->name;
+        copy->record->note = copy->note;
+    }
+}
+
+void sl_objects_copy_put(struct sl_objects_copy *copy)
+{
+    sl_assert(copy->uses > 0);
+    if (--copy->uses == 0) {
+        sl_objects_copy_free(copy);
+    }
+}
+
+/* The node's list */
+
+struct sl_objects_copy *sl_objects_copy_find(struct sl_objects *node, const char *name,
+                                             uint64_t version, uint32_t part)
+{
+    SL_LIST_FOREACH (link, &node->copies) {
+        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (!copy->is_withdrawn && copy->part == part &&
+            sl_objects_copy_is_of(copy, name, version)) {
+            return copy;
+        }
+    }
+    return NULL;
+}
+
+bool sl_objects_copy_exists(const struct sl_objects *node, const char *name, uint64_t version)
+{
+    SL_LIST_FOREACH (link, &node->copies) {
+        if (sl_objects_copy_is_of(SL_CONTAINER_OF(link, struct sl_objects_copy, link), name,
+                                  version)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ranges */
+
+/* Appends to the last range, if that is the same memory and no child knows it yet. */
+static int add_range(struct sl_objects_copy *copy, uint64_t offset, const void *at, uint64_t bytes)
+{
+    const uint64_t address = (uintptr_t)at;
+    struct sl_objects_range *last =
+        copy->range_count > copy->ranges_sent ? &copy->ranges[copy->range_count - 1] : NULL;
+    if (last != NULL && last->offset + last->bytes == offset &&
+        last->address + last->bytes == address) {
+        last->bytes += bytes;
+        return 0;
+    }
+    if (!sl_array_make_room(&copy->ranges, &copy->range_capacity, copy->range_count,
+                            sizeof copy->ranges[0])) {
+        return SL_ERR_NO_MEMORY;
+    }
+    copy->ranges[copy->range_count++] =
+        (struct sl_objects_range){.offset = offset, .address = address, .bytes = bytes};
+    return 0;
+}
+
+/* Bytes [from, to) of the image. Those in no place lie between two tensors, and are zero: children
+ * read them behind the manifest. */
+static int add_image(struct sl_objects_copy *copy, uint64_t from, uint64_t to)
+{
+    const uint64_t image_at = sl_objects_copy_image_at(copy);
+    const uint8_t *zeros = copy->stored_manifest + copy->info.manifest_bytes;
+    uint32_t i = sl_objects_place_find(copy->places, copy->place_count, from);
+    int err = 0;
+    while (err == 0 && from < to) {
+        const struct sl_objects_place *place = i < copy->place_count ? &copy->places[i] : NULL;
+        const bool is_gap = place == NULL || from < place->offset;
+        const uint64_t end = place == NULL ? to
+                             : is_gap      ? place->offset
+                                           : place->offset + place->bytes;
+        const uint64_t bytes = (end < to ? end : to) - from;
+        sl_assert(!is_gap || bytes < SL_OBJECTS_TENSOR_ALIGNMENT);
+        err = add_range(copy, image_at + from,
+                        is_gap ? zeros : place->base + (from - place->offset), bytes);
+        from += bytes;
+        i += is_gap || from < end ? 0 : 1;
+    }
+    return err;
+}
+
+int sl_objects_copy_add_manifest(struct sl_objects_copy *copy)
+{
+    return add_range(copy, 0, copy->stored_manifest, copy->info.manifest_bytes);
+}
+
+int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block)
+{
+    const uint64_t from = (uint64_t)block * SL_OBJECTS_BLOCK_BYTES;
+    const int err =
+        add_image(copy, from, from + sl_objects_manifest_block_bytes(&copy->manifest, block));
+    copy->verified_count += err == 0 ? 1 : 0;
+    return err;
+}
+
+int sl_objects_copy_add_all(struct sl_objects_copy *copy)
+{
+    int err = sl_objects_copy_add_manifest(copy);
+    err = err != 0 ? err : add_image(copy, 0, copy->info.bytes);
+    copy->verified_count = err == 0 ? sl_objects_copy_block_count(copy) : 0;
+    return err;
+}
+
+/* Slots of the pool */
+
+static void pool_shrunk(void *ctx, struct sl_objects_pool_version *version)
+{
+    /* The versions of copies are pinned: only those that are released are freed. */
+}
+
+int sl_objects_copy_open_pool(struct sl_objects *node)
+{
+    int err = 0;
+    sl_port_set_lock(node->ports);
+    if (node->pool_base == NULL) {
+        void *base;
+        err = sl_transfer_memory_create(node->transfer, node->pool_bytes, -1,
+                                        SL_TRANSFER_PEERS_READ, &base);
+        err = err != 0 ? sl_objects_fail(err, "the pool: %s", sl_transfer_last_error()) : 0;
+        if (err == 0) {
+            err = sl_objects_pool_init(&node->pool, base, node->pool_bytes, pool_shrunk, node);
+            node->pool_base = base;
+        }
+    }
+    sl_port_set_unlock(node->ports);
+    return err;
+}
+
+int sl_objects_copy_reserve(struct sl_objects *node, struct sl_objects_copy *copy,
+                            struct sl_reason *reason)
+{
+    const struct sl_objects_pool_key key = {
+        .name = copy->name, .version = copy->version, .part = copy->part};
+    const uint32_t count = sl_objects_copy_block_count(copy);
+    if (copy->place_count > 0 || count == 0) {
+        return 0;
+    }
+    copy->places = calloc(count, sizeof *copy->places);
+    if (copy->places == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
+    }
+    const int err = sl_objects_pool_reserve(&node->pool, &key, copy->info.bytes,
+                                            copy->manifest.digests, &copy->pooled, reason);
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        copy->places[copy->place_count++] = (struct sl_objects_place){
+            .offset = (uint64_t)i * SL_OBJECTS_BLOCK_BYTES,
+            .bytes = sl_objects_manifest_block_bytes(&copy->manifest, i),
+            .base =
+                node->pool.base + (uint64_t)copy->pooled->blocks[i].slot * SL_OBJECTS_BLOCK_BYTES};
+    }
+    return err;
+}
+
+void sl_objects_copy_set_verified(struct sl_objects_copy *copy)
+{
+    for (uint32_t i = 0; copy->pooled != NULL && i < copy->pooled->block_count; i++) {
+        sl_objects_pool_set_verified(copy->pooled, i);
+    }
+}
+
+void sl_objects_copy_release(struct sl_objects *node, struct sl_objects_copy *copy)
+{
+    if (copy->pooled != NULL) {
+        struct sl_objects_pool_version *version = copy->pooled;
+        copy->pooled = NULL;
+        copy->place_count = 0;
+        sl_objects_pool_retire(&node->pool, version);
+        sl_objects_pool_unpin(&node->pool, version);
+    }
+}
+
+/* Memory */
+
+static int compare(const void *a, const void *b)
+{
+    const uint8_t *x = ((const struct sl_transfer_memory *)a)->base;
+    const uint8_t *y = ((const struct sl_transfer_memory *)b)->base;
+    return x < y ? -1 : x > y;
+}
+
+/* Sorts the ranges and joins those that overlap or touch; returns how many are left. */
+static uint32_t join(struct sl_transfer_memory *ranges, uint32_t count)
+{
+    uint32_t last = 0;
+    qsort(ranges, count, sizeof *ranges, compare);
+    for (uint32_t i = 1; i < count; i++) {
+        const uint64_t end = (uintptr_t)ranges[last].base + ranges[last].bytes;
+        const uint64_t begin = (uintptr_t)ranges[i].base;
+        if (begin > end) {
+            ranges[++last] = ranges[i];
+        } else if (begin + ranges[i].bytes > end) {
+            ranges[last].bytes += begin + ranges[i].bytes - end;
+        }
+    }
+    return last + 1;
+}
+
+int sl_objects_memory_register(struct sl_transfer *transfer, const struct sl_object_extent *extents,
+                               uint32_t count, struct sl_objects_memory *out)
+{
+    struct sl_transfer_memory *ranges = calloc(count, sizeof *ranges);
+    uint32_t range_count = 0;
+    *out = (struct sl_objects_memory){.bases = calloc(count, sizeof(void *))};
+    if (ranges == NULL || out->bases == NULL) {
+        free(ranges);
+        free(out->bases);
+        *out = (struct sl_objects_memory){0};
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (extents[i].bytes > 0) {
+            ranges[range_count++] = (struct sl_transfer_memory){.base = extents[i].base,
+                                                                .bytes = extents[i].bytes,
+                                                                .access = SL_TRANSFER_PEERS_READ};
+        }
+    }
+    out->count = join(ranges, range_count);
+    for (uint32_t i = 0; i < out->count; i++) {
+        out->bases[i] = ranges[i].base;
+    }
+    const int err = sl_transfer_register(transfer, ranges, out->count);
+    free(ranges);
+    if (err != 0) {
+        free(out->bases);
+        *out = (struct sl_objects_memory){0};
+        return sl_objects_fail(err, "%s", sl_transfer_last_error());
+    }
+    return 0;
+}
+
+int sl_objects_memory_unregister(struct sl_transfer *transfer, struct sl_objects_memory *memory,
+                                 uint32_t timeout_ms)
+{
+    if (memory->count == 0) {
+        return 0;
+    }
+    const int err = sl_transfer_unregister(transfer, memory->bases, memory->count, timeout_ms);
+    if (err != 0) {
+        return sl_objects_fail(err, "%s", sl_transfer_last_error());
+    }
+    free(memory->bases);
+    *memory = (struct sl_objects_memory){0};
+    return 0;
+}

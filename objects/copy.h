@@ -1,0 +1,137 @@
+/* A copy is what this node has of one part of one version: its manifest and blocks of its image, in
+ * memory of a caller or in the node's pool. The copy of a publisher is whole; a fetch fills in that
+ * of a getter, block by block. Children read what `ranges` lists (serve.h).
+ *
+ * Memory is registered and unregistered on threads of the application. Everything else belongs to
+ * the node's reactor once the copy is in the node's list. */
+#ifndef SL_OBJECTS_COPY_H
+#define SL_OBJECTS_COPY_H
+
+#include <string.h>
+
+#include "core/list.h"
+#include "objects/manifest.h"
+#include "objects/message.h"
+
+struct sl_objects;
+struct sl_objects_fetch;
+struct sl_objects_pool_version;
+
+/* Ranges that are registered for READs of peers. Zero: none. */
+struct sl_objects_memory {
+    void **bases;
+    uint32_t count;
+};
+
+struct sl_objects_copy {
+    struct sl_list_link link; /* of the node's copies */
+    char name[SL_OBJECTS_NAME_BYTES];
+    uint64_t version;
+    uint32_t part;
+    struct sl_objects_part info; /* of the record: digest, sizes */
+    /* Reported to a catalogue that has restarted; NULL: not known. Its texts are name and note. */
+    struct sl_objects_record *record;
+    char note[SL_OBJECTS_NOTE_BYTES];
+    uint32_t uses;     /* the node's list, and an open get; the last one frees it */
+    bool is_withdrawn; /* not served; its memory may still be registered */
+
+    struct sl_objects_memory memory;
+    uint8_t *stored_manifest;            /* encoded; SL_OBJECTS_TENSOR_ALIGNMENT zeros follow */
+    struct sl_objects_manifest manifest; /* empty until it is verified */
+    struct sl_objects_place *places;     /* of the whole image */
+    uint32_t place_count;
+    struct sl_objects_pool_version *pooled; /* the places are its slots; NULL: memory of a caller */
+
+    struct sl_objects_fetch *fetch; /* fills it; NULL: whole, or failed */
+    uint32_t verified_count;        /* blocks of the image that are listed in `ranges` */
+    /* Places of verified bytes, for children, in the order in which they were verified. */
+    struct sl_objects_range *ranges;
+    uint32_t range_count, range_capacity;
+    uint32_t ranges_sent; /* some child knows this many: they do not change any more */
+    struct sl_list children;
+};
+
+/* Any thread. Errors: NO_MEMORY. */
+int sl_objects_copy_create(const char *name, uint64_t version, uint32_t part,
+                           const struct sl_objects_part *info, struct sl_objects_copy **out);
+
+/* Keeps the record. Without memory for it, nothing is kept. */
+void sl_objects_copy_set_record(struct sl_objects_copy *copy,
+                                const struct sl_objects_record *record);
+
+/* Its memory is not registered, and it is in no list. NULL is allowed. */
+void sl_objects_copy_free(struct sl_objects_copy *copy);
+
+/* On the reactor: the node's copy of the version and part that is not withdrawn; NULL. */
+struct sl_objects_copy *sl_objects_copy_find(struct sl_objects *node, const char *name,
+                                             uint64_t version, uint32_t part);
+
+/* On the reactor: whether the node's list has a copy of the version, withdrawn or not. */
+bool sl_objects_copy_exists(const struct sl_objects *node, const char *name, uint64_t version);
+
+/* On the reactor: ends a use of a copy; the last one frees it. */
+void sl_objects_copy_put(struct sl_objects_copy *copy);
+
+static inline bool sl_objects_copy_is_of(const struct sl_objects_copy *copy, const char *name,
+                                         uint64_t version)
+{
+    return copy->version == version && strcmp(copy->name, name) == 0;
+}
+
+/* Where the image begins in what is stored of a part: behind the blocks of the manifest. */
+static inline uint64_t sl_objects_copy_image_at(const struct sl_objects_copy *copy)
+{
+    return sl_objects_block_count(copy->info.manifest_bytes) * SL_OBJECTS_BLOCK_BYTES;
+}
+
+static inline uint32_t sl_objects_copy_block_count(const struct sl_objects_copy *copy)
+{
+    return (uint32_t)sl_objects_block_count(copy->info.bytes);
+}
+
+/* The manifest, or a block of the image, is verified: lists its places. Errors: NO_MEMORY. */
+int sl_objects_copy_add_manifest(struct sl_objects_copy *copy);
+int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block);
+
+/* The same for everything, of a publisher. Any thread, before it is in a list. */
+int sl_objects_copy_add_all(struct sl_objects_copy *copy);
+
+/* What is registered besides the image. */
+static inline struct sl_object_extent
+sl_objects_copy_manifest_extent(const struct sl_objects_copy *copy)
+{
+    return (struct sl_object_extent){.base = copy->stored_manifest,
+                                     .bytes =
+                                         copy->info.manifest_bytes + SL_OBJECTS_TENSOR_ALIGNMENT};
+}
+
+/* A thread of the application: allocates the node's pool, once. Errors: those of
+ * sl_transfer_memory_create. */
+int sl_objects_copy_open_pool(struct sl_objects *node);
+
+/* Makes the places slots of the pool, one for each block, and pins them; no effect if the copy has
+ * places, or an image without bytes. The manifest is there. Blocks that share their slot with an
+ * older version are verified already. On the reactor. Errors, with a reason: those of
+ * sl_objects_pool_reserve. */
+int sl_objects_copy_reserve(struct sl_objects *node, struct sl_objects_copy *copy,
+                            struct sl_reason *reason);
+
+/* All slots have their bytes. On the reactor. */
+void sl_objects_copy_set_verified(struct sl_objects_copy *copy);
+
+/* Gives the slots back. The copy is not served. On the reactor. */
+void sl_objects_copy_release(struct sl_objects *node, struct sl_objects_copy *copy);
+
+/* Registers the extents; those that overlap or touch become one range. Zeroes *out on an error.
+ * A thread of the application. Errors, with the text in sl_objects_last_error: those of
+ * sl_transfer_register. */
+struct sl_transfer;
+int sl_objects_memory_register(struct sl_transfer *transfer, const struct sl_object_extent *extents,
+                               uint32_t count, struct sl_objects_memory *out);
+
+/* A thread of the application. Zeroes *memory. Errors: DEADLINE: peers still read it, and it stays
+ * registered. */
+int sl_objects_memory_unregister(struct sl_transfer *transfer, struct sl_objects_memory *memory,
+                                 uint32_t timeout_ms);
+
+#endif

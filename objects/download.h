@@ -1,0 +1,94 @@
+/* A download reads a part from one peer, its source: what the source has (WANT, HAVE), and the
+ * READs that are in flight. It decides neither which blocks are read nor what happens to them.
+ * Owner: the node's reactor. */
+#ifndef SL_OBJECTS_DOWNLOAD_H
+#define SL_OBJECTS_DOWNLOAD_H
+
+#include "objects/copy.h"
+#include "objects/link.h"
+
+#define SL_OBJECTS_READ_BLOCKS 16 /* of one batch */
+
+struct sl_objects_download;
+
+/* A stretch of the stored part that the source has: its manifest, or one block of the image. */
+struct sl_objects_stretch {
+    uint64_t offset, bytes; /* of the stored part */
+    uint32_t range;         /* in which it begins */
+    uint32_t block;         /* of the image; SL_OBJECTS_MANIFEST_STRETCH */
+};
+#define SL_OBJECTS_MANIFEST_STRETCH UINT32_MAX
+
+struct sl_objects_download_events {
+    /* The source has more. */
+    void (*grown)(struct sl_objects_download *download);
+    /* A READ is over: the stretches have arrived, or not (err). */
+    void (*arrived)(struct sl_objects_download *download,
+                    const struct sl_objects_stretch *stretches, uint32_t count, int err,
+                    const char *reason);
+    /* It cannot be reached, or refuses. Once; READs may still be in flight. */
+    void (*failed)(struct sl_objects_download *download, int err, const char *reason);
+    /* It is closed and freed: no READ of it is in flight any more. */
+    void (*closed)(void *ctx);
+};
+
+struct sl_objects_download {
+    struct sl_list_link link; /* the owner's */
+    void *ctx;                /* likewise */
+    struct sl_objects *node;
+    struct sl_objects_copy *copy; /* that is filled */
+    const struct sl_objects_download_events *events;
+    uint64_t id;
+    char address[SL_OBJECTS_ADDRESS_BYTES];
+    uint64_t deadline_ns;
+
+    struct sl_objects_peer_use peer;
+    struct sl_transfer_segment *segment; /* NULL: not open */
+    struct sl_objects_request want;
+    struct sl_timer want_again; /* before the source forgets this node */
+    bool is_closing;
+
+    struct sl_objects_range *ranges; /* in the order of arrival */
+    uint32_t range_count, range_capacity;
+    uint32_t next_range; /* where the search for blocks goes on */
+    uint64_t next_offset;
+
+    struct sl_list reads;
+    uint32_t flying_count; /* blocks of them */
+    uint64_t arrived_ns;   /* when it last brought something */
+    uint64_t block_ns;     /* time between two blocks, smoothed; 0: none yet */
+};
+
+/* Opens the peer's segment and sends WANT. Errors: NO_MEMORY. */
+int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *copy, uint64_t id,
+                               const char *address, uint64_t deadline_ns,
+                               const struct sl_objects_download_events *events, void *ctx,
+                               struct sl_objects_download **out);
+
+/* Sends DONE and cancels READs; `closed` runs in a later turn. Until then `arrived` may run. */
+void sl_objects_download_close(struct sl_objects_download *download);
+
+/* A HAVE of this peer. */
+void sl_objects_download_have(struct sl_objects_download *download,
+                              const struct sl_objects_message *have);
+
+/* Finds the manifest; the next block of the image, by the order of ranges, that the source has
+ * completely. False: it has not (yet). rewind: blocks are found again from the first one on. */
+bool sl_objects_download_manifest(const struct sl_objects_download *download,
+                                  struct sl_objects_stretch *out);
+bool sl_objects_download_next(struct sl_objects_download *download, struct sl_objects_stretch *out);
+void sl_objects_download_rewind(struct sl_objects_download *download);
+
+/* Blocks that may be in flight, at most 16 MiB: what the source sends in 20 ms. */
+uint32_t sl_objects_download_window(const struct sl_objects_download *download);
+
+/* Reads the stretches, up to SL_OBJECTS_READ_BLOCKS, into the memory of the copy. Errors:
+ * NO_MEMORY, AGAIN: nothing was read. */
+int sl_objects_download_read(struct sl_objects_download *download,
+                             const struct sl_objects_stretch *stretches, uint32_t count);
+
+/* When the source counts as too slow, if it owes blocks: it has brought nothing for max(50 ms, 4
+ * times what the blocks in flight take). */
+uint64_t sl_objects_download_slow_ns(const struct sl_objects_download *download);
+
+#endif

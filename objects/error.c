@@ -1,0 +1,29 @@
+#include "objects/error.h"
+
+#include <starling_objects.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/reason.h"
+
+static _Thread_local char last_error[SL_REASON_BYTES];
+
+int sl_objects_fail(int err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(last_error, sizeof last_error, format, args);
+    va_end(args);
+    return err;
+}
+
+int sl_objects_succeed(void)
+{
+    last_error[0] = '\0';
+    return 0;
+}
+
+const char *sl_objects_last_error(void)
+{
+    return last_error;
+}

@@ -1,0 +1,673 @@
+#include "objects/fetch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "objects/download.h"
+#include "objects/node.h"
+
+#define HOLDERS_MAX    16
+#define MISMATCHES_MAX 2                          /* then a holder is not used any more */
+#define TICK_NS        (10 * SL_CLOCK_NS_PER_MS)  /* looks for slow sources */
+#define FIND_NS        (200 * SL_CLOCK_NS_PER_MS) /* between two FINDs */
+#define FORGIVE_NS     SL_CLOCK_NS_PER_S          /* then a holder that failed is tried again */
+
+enum { MISSING, FLYING, VERIFIED }; /* of a block, and of the manifest */
+
+/* A node that may have the part. */
+struct holder {
+    uint64_t node;
+    char address[SL_OBJECTS_ADDRESS_BYTES];
+    uint32_t mismatches;
+    bool has_failed;
+    uint64_t failed_ns;
+};
+
+struct sl_objects_fetch {
+    struct sl_objects *node;
+    struct sl_objects_copy *copy;
+    sl_objects_fetch_over_fn *over;
+    void *ctx;
+    uint64_t deadline_ns;
+    struct sl_timer timer;
+    struct sl_objects_fetch_counts counts;
+
+    uint8_t manifest;                     /* its state */
+    uint8_t *blocks;                      /* [block count]: their states */
+    uint32_t missing[SL_OBJECTS_STRIPES]; /* blocks that are not verified */
+
+    struct holder holders[HOLDERS_MAX]; /* in the order in which they are tried */
+    uint32_t holder_count;
+    struct sl_list downloads;                                  /* the ones that are closing too */
+    struct sl_objects_download *of_stripe[SL_OBJECTS_STRIPES]; /* NULL: none now */
+    struct sl_objects_ask find;
+    struct sl_objects_message finding;
+    bool is_finding;
+    uint64_t found_ns;
+    char last_holder[SL_OBJECTS_ADDRESS_BYTES]; /* that failed, or else was used */
+    char last_reason[SL_TRANSFER_REASON_BYTES];
+
+    uint64_t planned[SL_OBJECTS_STRIPES]; /* parents of the catalogue's plan; 0: none */
+    bool is_started, is_ending;
+    int err;
+    char reason[SL_REASON_BYTES];
+};
+
+static void find_parent(struct sl_objects_fetch *fetch, uint32_t stripe);
+
+static uint32_t stripe_of(const struct sl_objects_fetch *fetch, uint32_t block)
+{
+    const uint64_t manifest_blocks = sl_objects_block_count(fetch->copy->info.manifest_bytes);
+    return (uint32_t)((manifest_blocks + block) % SL_OBJECTS_STRIPES);
+}
+
+/* End */
+
+/* Closes the sources; the fetch is over when the last of them is closed. */
+static void end(struct sl_objects_fetch *fetch, int err, const char *reason)
+{
+    if (fetch->is_ending) {
+        return;
+    }
+    fetch->is_ending = true;
+    fetch->err = err;
+    (void)snprintf(fetch->reason, sizeof fetch->reason, "%s", reason);
+    sl_objects_ask_cancel(&fetch->find);
+    SL_LIST_FOREACH (link, &fetch->downloads) {
+        sl_objects_download_close(SL_CONTAINER_OF(link, struct sl_objects_download, link));
+    }
+    sl_reactor_arm(fetch->node->reactor, &fetch->timer, 0);
+}
+
+static void end_if_closed(struct sl_objects_fetch *fetch)
+{
+    if (!fetch->is_ending || !sl_list_empty(&fetch->downloads)) {
+        return;
+    }
+    sl_reactor_disarm(fetch->node->reactor, &fetch->timer);
+    fetch->copy->fetch = NULL;
+    if (fetch->err == 0) {
+        sl_objects_report(fetch->node, fetch->copy);
+    }
+    fetch->over(fetch->ctx, &fetch->counts, fetch->err, fetch->reason);
+    sl_objects_fetch_free(fetch);
+}
+
+/* Appends to the text: "3, 17-20 (5 of 160)". */
+static void describe_missing(const struct sl_objects_fetch *fetch, char *text, size_t bytes)
+{
+    const uint32_t count = sl_objects_copy_block_count(fetch->copy);
+    uint32_t missing = 0, listed = 0;
+    size_t used = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t from = i;
+        while (i < count && fetch->blocks[i] != VERIFIED) {
+            i++;
+        }
+        missing += i - from;
+        if (i > from && listed++ < 8) {
+            used +=
+                (size_t)snprintf(text + used, bytes - used, "%s%u", listed > 1 ? ", " : "", from);
+            used += i - from > 1 ? (size_t)snprintf(text + used, bytes - used, "-%u", i - 1) : 0;
+        }
+    }
+    (void)snprintf(text + used, bytes - used, "%s (%u of %u)", listed > 8 ? ", ..." : "", missing,
+                   count);
+}
+
+static void end_late(struct sl_objects_fetch *fetch)
+{
+    char text[SL_REASON_BYTES], missing[256];
+    describe_missing(fetch, missing, sizeof missing);
+    (void)snprintf(text, sizeof text,
+                   "%s@%" PRIu64
+                   " part %u: not complete in time; missing %s %s; last holder %s%s%s",
+                   fetch->copy->name, fetch->copy->version, fetch->copy->part,
+                   fetch->manifest == VERIFIED ? "blocks" : "the manifest and blocks", missing,
+                   fetch->last_holder[0] != '\0' ? fetch->last_holder : "unknown",
+                   fetch->last_reason[0] != '\0' ? ": " : "", fetch->last_reason);
+    end(fetch, SL_ERR_DEADLINE, text);
+}
+
+/* Holders */
+
+static struct holder *find_holder(struct sl_objects_fetch *fetch, uint64_t node)
+{
+    for (uint32_t i = 0; i < fetch->holder_count; i++) {
+        if (fetch->holders[i].node == node) {
+            return &fetch->holders[i];
+        }
+    }
+    return NULL;
+}
+
+static void add_holder(struct sl_objects_fetch *fetch, const struct sl_objects_peer *peer)
+{
+    struct holder *holder = find_holder(fetch, peer->node);
+    if (peer->node == 0 || peer->node == fetch->node->id) {
+        return;
+    }
+    if (holder == NULL) { /* beyond the limit the last one is replaced */
+        fetch->holder_count += fetch->holder_count < HOLDERS_MAX ? 1 : 0;
+        holder = &fetch->holders[fetch->holder_count - 1];
+        *holder = (struct holder){.node = peer->node};
+    }
+    holder->has_failed = false;
+    (void)snprintf(holder->address, sizeof holder->address, "%s", peer->address);
+}
+
+static void add_holders(struct sl_objects_fetch *fetch, const struct sl_objects_message *news)
+{
+    for (uint32_t i = 0; i < news->parent_count; i++) {
+        add_holder(fetch, &news->parents[i]);
+    }
+    for (uint32_t i = 0; i < news->other_count; i++) {
+        add_holder(fetch, &news->others[i]);
+    }
+}
+
+static bool is_usable(const struct holder *holder)
+{
+    return !holder->has_failed && holder->mismatches < MISMATCHES_MAX;
+}
+
+static void forgive(struct sl_objects_fetch *fetch, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < fetch->holder_count; i++) {
+        struct holder *holder = &fetch->holders[i];
+        if (holder->has_failed && now_ns - holder->failed_ns > FORGIVE_NS) {
+            holder->has_failed = false;
+        }
+    }
+}
+
+/* Sources */
+
+static const struct sl_objects_download_events EVENTS;
+
+static struct sl_objects_download *find_download(struct sl_objects_fetch *fetch, uint64_t node)
+{
+    SL_LIST_FOREACH (link, &fetch->downloads) {
+        struct sl_objects_download *download =
+            SL_CONTAINER_OF(link, struct sl_objects_download, link);
+        if (download->id == node && !download->is_closing) {
+            return download;
+        }
+    }
+    return NULL;
+}
+
+static bool has_stripe(const struct sl_objects_download *download)
+{
+    const struct sl_objects_fetch *fetch = download->ctx;
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (fetch->of_stripe[i] == download) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Reads as much as the window allows: the manifest, and then blocks of the source's stripes. */
+static void pump(struct sl_objects_download *download)
+{
+    struct sl_objects_fetch *fetch = download->ctx;
+    struct sl_objects_stretch stretches[SL_OBJECTS_READ_BLOCKS];
+    const uint32_t window = sl_objects_download_window(download);
+    const uint32_t count_max =
+        window / 4 < SL_OBJECTS_READ_BLOCKS ? window / 4 : SL_OBJECTS_READ_BLOCKS;
+    if (fetch->is_ending || download->is_closing) {
+        return;
+    }
+    if (fetch->manifest != VERIFIED) {
+        if (fetch->manifest == MISSING && sl_objects_download_manifest(download, stretches) &&
+            sl_objects_download_read(download, stretches, 1) == 0) {
+            fetch->manifest = FLYING;
+        }
+        return;
+    }
+    while (download->flying_count < window) {
+        uint32_t count = 0;
+        while (count < count_max && sl_objects_download_next(download, &stretches[count])) {
+            const uint32_t block = stretches[count].block;
+            if (fetch->blocks[block] == MISSING &&
+                fetch->of_stripe[stripe_of(fetch, block)] == download) {
+                fetch->blocks[block] = FLYING;
+                count++;
+            }
+        }
+        if (count == 0) {
+            return;
+        }
+        if (sl_objects_download_read(download, stretches, count) != 0) {
+            for (uint32_t i = 0; i < count; i++) { /* the next tick reads them */
+                fetch->blocks[stretches[i].block] = MISSING;
+            }
+            sl_objects_download_rewind(download);
+            return;
+        }
+    }
+}
+
+/* Makes the holder the source of the stripe. The one before is closed if it has no other stripe. */
+static void assign(struct sl_objects_fetch *fetch, uint32_t stripe, const struct holder *holder)
+{
+    struct sl_objects_download *before = fetch->of_stripe[stripe];
+    struct sl_objects_download *download = find_download(fetch, holder->node);
+    if (download == NULL) {
+        if (sl_objects_download_create(fetch->node, fetch->copy, holder->node, holder->address,
+                                       fetch->deadline_ns, &EVENTS, fetch, &download) != 0) {
+            return; /* no memory: the next tick tries again */
+        }
+        sl_list_append(&fetch->downloads, &download->link);
+        (void)snprintf(fetch->last_holder, sizeof fetch->last_holder, "%s", holder->address);
+        fetch->last_reason[0] = '\0';
+    }
+    fetch->of_stripe[stripe] = download;
+    if (before != NULL && before != download && !has_stripe(before)) {
+        sl_objects_download_close(before);
+    }
+    sl_objects_download_rewind(download);
+    pump(download);
+}
+
+/* The source is not used any more for now: other ones take over its stripes. */
+static void replace(struct sl_objects_download *download, const char *reason)
+{
+    struct sl_objects_fetch *fetch = download->ctx;
+    struct holder *holder = find_holder(fetch, download->id);
+    if (download->is_closing) {
+        return;
+    }
+    if (holder != NULL) {
+        holder->has_failed = true;
+        holder->failed_ns = sl_reactor_now_ns(fetch->node->reactor);
+    }
+    fetch->counts.replaced_parents++;
+    (void)snprintf(fetch->last_holder, sizeof fetch->last_holder, "%s", download->address);
+    (void)snprintf(fetch->last_reason, sizeof fetch->last_reason, "%s", reason);
+    sl_log_debug("objects: %s@%" PRIu64 " part %u: source %s replaced: %s", fetch->copy->name,
+                 fetch->copy->version, fetch->copy->part, download->address, reason);
+    sl_objects_download_close(download);
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (fetch->of_stripe[i] == download) {
+            fetch->of_stripe[i] = NULL;
+            find_parent(fetch, i);
+        }
+    }
+}
+
+static void failed(struct sl_objects_download *download, int err, const char *reason)
+{
+    replace(download, reason);
+}
+
+static void closed(void *ctx)
+{
+    end_if_closed(ctx);
+}
+
+/* FIND */
+
+static void found(struct sl_objects_ask *ask, const struct sl_objects_message *answer, int err,
+                  const char *reason)
+{
+    struct sl_objects_fetch *fetch = SL_CONTAINER_OF(ask, struct sl_objects_fetch, find);
+    fetch->is_finding = false;
+    fetch->found_ns = sl_reactor_now_ns(fetch->node->reactor);
+    if (err == 0) {
+        add_holders(fetch, answer);
+    } else if (fetch->last_reason[0] == '\0') {
+        (void)snprintf(fetch->last_reason, sizeof fetch->last_reason, "%s", reason);
+    }
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (fetch->of_stripe[i] == NULL && (fetch->missing[i] > 0 || fetch->manifest != VERIFIED)) {
+            find_parent(fetch, i);
+        }
+    }
+}
+
+/* Asks for other holders than those that failed. */
+static void find_more(struct sl_objects_fetch *fetch)
+{
+    struct sl_objects_message *find = &fetch->finding;
+    const uint64_t now_ns = sl_reactor_now_ns(fetch->node->reactor);
+    if (fetch->is_finding || fetch->is_ending ||
+        (fetch->found_ns != 0 && now_ns - fetch->found_ns < FIND_NS)) {
+        return; /* a tick tries again */
+    }
+    *find = (struct sl_objects_message){.kind = SL_OBJECTS_FIND,
+                                        .name = fetch->copy->name,
+                                        .version = fetch->copy->version,
+                                        .part = fetch->copy->part};
+    for (uint32_t i = 0; i < fetch->holder_count; i++) {
+        if (!is_usable(&fetch->holders[i]) && find->bad_count < SL_OBJECTS_OTHERS_MAX) {
+            find->bad[find->bad_count++] = fetch->holders[i].node;
+        }
+    }
+    fetch->is_finding = true;
+    fetch->find.message = find;
+    fetch->find.answered = found;
+    sl_objects_ask(fetch->node, &fetch->find, fetch->deadline_ns);
+}
+
+static void find_parent(struct sl_objects_fetch *fetch, uint32_t stripe)
+{
+    for (uint32_t i = 0; i < fetch->holder_count; i++) {
+        const struct holder *holder = &fetch->holders[i];
+        const struct sl_objects_download *now = fetch->of_stripe[stripe];
+        if (is_usable(holder) && (now == NULL || now->id != holder->node)) {
+            assign(fetch, stripe, holder);
+            return;
+        }
+    }
+    find_more(fetch);
+}
+
+/* Time */
+
+/* A slow source stays in use until there is another one. */
+static void look_at(struct sl_objects_fetch *fetch, uint32_t stripe, uint64_t now_ns)
+{
+    struct sl_objects_download *download = fetch->of_stripe[stripe];
+    if (fetch->missing[stripe] == 0 && fetch->manifest == VERIFIED) {
+        return;
+    }
+    if (download == NULL) {
+        find_parent(fetch, stripe);
+        return;
+    }
+    const bool waits_for_manifest = fetch->manifest == FLYING && download->flying_count == 0;
+    if (waits_for_manifest || now_ns <= sl_objects_download_slow_ns(download)) {
+        pump(download);
+        return;
+    }
+    struct holder *holder = find_holder(fetch, download->id);
+    for (uint32_t i = 0; i < fetch->holder_count; i++) {
+        if (&fetch->holders[i] != holder && is_usable(&fetch->holders[i])) {
+            replace(download, "it has brought nothing for a while");
+            return;
+        }
+    }
+    find_more(fetch);
+}
+
+static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_fetch *fetch = SL_CONTAINER_OF(timer, struct sl_objects_fetch, timer);
+    if (fetch->is_ending) {
+        end_if_closed(fetch);
+        return;
+    }
+    if (now_ns >= fetch->deadline_ns) {
+        end_late(fetch);
+        return;
+    }
+    forgive(fetch, now_ns);
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES && !fetch->is_ending; i++) {
+        look_at(fetch, i, now_ns);
+    }
+    if (!fetch->is_ending) {
+        const uint64_t left_ns = fetch->deadline_ns - now_ns;
+        sl_reactor_arm(fetch->node->reactor, timer, left_ns < TICK_NS ? left_ns : TICK_NS);
+    }
+}
+
+/* Bytes that have arrived */
+
+static void mismatch(struct sl_objects_download *download, const char *what)
+{
+    struct sl_objects_fetch *fetch = download->ctx;
+    struct holder *holder = find_holder(fetch, download->id);
+    char reason[64];
+    (void)snprintf(reason, sizeof reason, "%s does not match its digest", what);
+    fetch->counts.corrupt_blocks++;
+    sl_log_warn("objects: %s@%" PRIu64 " part %u: %s from %s; fetched elsewhere%s",
+                fetch->copy->name, fetch->copy->version, fetch->copy->part, reason,
+                download->address,
+                holder != NULL && ++holder->mismatches >= MISMATCHES_MAX
+                    ? "; this holder is not used any more: check its memory"
+                    : "");
+    replace(download, reason);
+}
+
+static void end_if_complete(struct sl_objects_fetch *fetch)
+{
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (fetch->missing[i] > 0) {
+            return;
+        }
+    }
+    end(fetch, 0, "");
+}
+
+/* The block has the right bytes. */
+static int count_block(struct sl_objects_fetch *fetch, uint32_t block)
+{
+    struct sl_objects_copy *copy = fetch->copy;
+    const int err = sl_objects_copy_add_block(copy, block);
+    if (err == 0) {
+        fetch->blocks[block] = VERIFIED;
+        fetch->missing[stripe_of(fetch, block)]--;
+        fetch->counts.verified_bytes += sl_objects_manifest_block_bytes(&copy->manifest, block);
+        sl_objects_serve_grown(fetch->node);
+    }
+    return err;
+}
+
+/* The digest of the part vouches for it: what is wrong now was published so. */
+static int decode_manifest(struct sl_objects_fetch *fetch, struct sl_reason *reason)
+{
+    struct sl_objects_copy *copy = fetch->copy;
+    int err = sl_objects_manifest_decode(&copy->manifest, copy->stored_manifest,
+                                         copy->info.manifest_bytes, reason);
+    if (err == 0 && copy->manifest.image_bytes != copy->info.bytes) {
+        err = sl_reason_fail(reason, SL_ERR_CORRUPT,
+                             "its image has another size than the record says");
+    }
+    err = err != 0 ? err : sl_objects_copy_reserve(fetch->node, copy, reason);
+    err = err != 0 ? err : sl_objects_copy_add_manifest(copy);
+    for (uint32_t i = 0; err == 0 && copy->pooled != NULL && i < copy->pooled->block_count; i++) {
+        err = copy->pooled->blocks[i].is_verified ? count_block(fetch, i) : 0;
+    }
+    return err;
+}
+
+static void manifest_arrived(struct sl_objects_download *download)
+{
+    struct sl_objects_fetch *fetch = download->ctx;
+    struct sl_objects_copy *copy = fetch->copy;
+    struct sl_reason reason = {.text = "out of memory"};
+    const struct sl_hash_128 digest =
+        sl_hash_bytes_128(copy->stored_manifest, copy->info.manifest_bytes);
+    if (!sl_hash_128_equal(digest, copy->info.digest)) {
+        fetch->manifest = MISSING;
+        mismatch(download, "the manifest");
+        return;
+    }
+    const int err = decode_manifest(fetch, &reason);
+    if (err != 0) {
+        char text[SL_REASON_BYTES];
+        (void)snprintf(text, sizeof text, "%s@%" PRIu64 " part %u: manifest: %.1500s", copy->name,
+                       copy->version, copy->part, reason.text);
+        end(fetch, err, text);
+        return;
+    }
+    fetch->manifest = VERIFIED;
+    sl_objects_serve_grown(fetch->node);
+    end_if_complete(fetch); /* an image without bytes */
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (fetch->of_stripe[i] != NULL) {
+            pump(fetch->of_stripe[i]);
+        }
+    }
+}
+
+/* Returns false if the block is wrong. */
+static bool block_arrived(struct sl_objects_fetch *fetch, uint32_t block)
+{
+    struct sl_objects_copy *copy = fetch->copy;
+    const uint32_t bytes = sl_objects_manifest_block_bytes(&copy->manifest, block);
+    const void *at = sl_objects_place_read(copy->places, copy->place_count,
+                                           (uint64_t)block * SL_OBJECTS_BLOCK_BYTES, bytes,
+                                           fetch->node->scratch);
+    if (!sl_objects_manifest_verify(&copy->manifest, block, at)) {
+        fetch->blocks[block] = MISSING;
+        return false;
+    }
+    if (copy->pooled != NULL) {
+        sl_objects_pool_set_verified(copy->pooled, block);
+    }
+    if (count_block(fetch, block) != 0) {
+        end(fetch, SL_ERR_NO_MEMORY, "out of memory");
+    }
+    return true;
+}
+
+static void blocks_arrived(struct sl_objects_download *download,
+                           const struct sl_objects_stretch *stretches, uint32_t count)
+{
+    struct sl_objects_fetch *fetch = download->ctx;
+    uint32_t wrong = SL_OBJECTS_MANIFEST_STRETCH;
+    for (uint32_t i = 0; i < count; i++) {
+        wrong = block_arrived(fetch, stretches[i].block) ? wrong : stretches[i].block;
+    }
+    end_if_complete(fetch);
+    if (wrong != SL_OBJECTS_MANIFEST_STRETCH) {
+        char what[32];
+        (void)snprintf(what, sizeof what, "block %u", wrong);
+        mismatch(download, what);
+    }
+    pump(download);
+}
+
+static void arrived(struct sl_objects_download *download,
+                    const struct sl_objects_stretch *stretches, uint32_t count, int err,
+                    const char *reason)
+{
+    struct sl_objects_fetch *fetch = download->ctx;
+    const bool is_manifest = stretches[0].block == SL_OBJECTS_MANIFEST_STRETCH;
+    if (err == 0 && is_manifest) {
+        manifest_arrived(download);
+    } else if (err == 0) {
+        blocks_arrived(download, stretches, count);
+    } else {
+        for (uint32_t i = 0; i < count && !is_manifest; i++) {
+            fetch->blocks[stretches[i].block] = MISSING;
+        }
+        fetch->manifest = is_manifest ? MISSING : fetch->manifest;
+        replace(download, reason);
+    }
+    for (uint32_t i = 0; download->is_closing && i < SL_OBJECTS_STRIPES; i++) {
+        if (fetch->of_stripe[i] != NULL) { /* what was in flight is missing again */
+            sl_objects_download_rewind(fetch->of_stripe[i]);
+            pump(fetch->of_stripe[i]);
+        }
+    }
+}
+
+static const struct sl_objects_download_events EVENTS = {
+    .grown = pump, .arrived = arrived, .failed = failed, .closed = closed};
+
+/* Messages */
+
+void sl_objects_fetch_have(struct sl_objects_fetch *fetch, const struct sl_objects_message *have)
+{
+    struct sl_objects_download *download = find_download(fetch, have->node);
+    if (download != NULL) {
+        sl_objects_download_have(download, have);
+    }
+}
+
+void sl_objects_fetch_gone(struct sl_objects_fetch *fetch, const struct sl_objects_message *gone)
+{
+    struct sl_objects_download *download = find_download(fetch, gone->node);
+    if (download != NULL) {
+        replace(download, gone->text);
+    }
+}
+
+/* Planned parents become the sources, unless they have failed here. */
+static void follow_plan(struct sl_objects_fetch *fetch)
+{
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        const struct holder *holder = find_holder(fetch, fetch->planned[i]);
+        const bool has_work = fetch->missing[i] > 0 || fetch->manifest != VERIFIED;
+        if (has_work && holder != NULL && is_usable(holder)) {
+            assign(fetch, i, holder);
+        }
+    }
+}
+
+void sl_objects_fetch_news(struct sl_objects_fetch *fetch, const struct sl_objects_message *news)
+{
+    add_holders(fetch, news);
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        fetch->planned[i] = i < news->parent_count ? news->parents[i].node : 0;
+    }
+    if (fetch->is_started && !fetch->is_ending) {
+        follow_plan(fetch);
+    }
+}
+
+/* Start */
+
+int sl_objects_fetch_create(struct sl_objects *node, struct sl_objects_copy *copy,
+                            uint64_t deadline_ns, sl_objects_fetch_over_fn *over, void *ctx)
+{
+    const uint32_t count = sl_objects_copy_block_count(copy);
+    struct sl_objects_fetch *made = calloc(1, sizeof *made);
+    uint8_t *blocks = calloc(count + 1, 1);
+    if (made == NULL || blocks == NULL) {
+        free(made);
+        free(blocks);
+        return SL_ERR_NO_MEMORY;
+    }
+    made->node = node;
+    made->copy = copy;
+    made->over = over;
+    made->ctx = ctx;
+    made->deadline_ns = deadline_ns;
+    made->blocks = blocks;
+    made->timer.run = timer_passed;
+    sl_list_init(&made->downloads);
+    for (uint32_t i = 0; i < count; i++) {
+        made->missing[stripe_of(made, i)]++;
+    }
+    copy->fetch = made;
+    return 0;
+}
+
+void sl_objects_fetch_free(struct sl_objects_fetch *fetch)
+{
+    if (fetch != NULL) {
+        free(fetch->blocks);
+        free(fetch);
+    }
+}
+
+void sl_objects_fetch_start(struct sl_objects_fetch *fetch)
+{
+    fetch->is_started = true;
+    sl_reactor_arm(fetch->node->reactor, &fetch->timer, TICK_NS);
+    follow_plan(fetch);
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (fetch->of_stripe[i] == NULL) {
+            find_parent(fetch, i);
+        }
+    }
+}
+
+void sl_objects_fetch_cancel(struct sl_objects_fetch *fetch, const char *reason)
+{
+    end(fetch, SL_ERR_CANCELLED, reason);
+}
+
+void sl_objects_fetch_counts(const struct sl_objects_fetch *fetch,
+                             struct sl_objects_fetch_counts *out)
+{
+    *out = fetch->counts;
+}

@@ -1,0 +1,403 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "objects/call.h"
+#include "objects/error.h"
+#include "objects/fetch.h"
+#include "objects/node.h"
+#include "objects/withdraw.h"
+
+#define CLOSE_MS 10000 /* to unregister the memory of a get that failed */
+
+/* A get is one fetch for each part. */
+struct sl_get {
+    struct sl_objects *node;
+    char name[SL_OBJECTS_NAME_BYTES];
+    uint64_t version, bytes; /* 0: the newest, until FIND is answered */
+    uint64_t deadline_ns;
+    uint32_t part_count;
+    struct sl_objects_copy *copies[SL_OBJECTS_PARTS_MAX]; /* used by the get, too */
+
+    struct sl_completion completion; /* begun, until all fetches are over */
+    /* The reactor's until then. */
+    uint32_t left;
+    struct sl_objects_fetch_counts counts; /* of fetches that are over */
+    int err;
+    char reason[SL_REASON_BYTES];
+};
+
+struct get_call {
+    struct sl_objects_call call;
+    struct sl_get *get;
+    struct sl_get_progress *progress;
+};
+
+/* On the reactor */
+
+static void cancel(struct sl_get *get, const char *reason)
+{
+    for (uint32_t i = 0; i < get->part_count; i++) {
+        if (get->copies[i]->fetch != NULL) {
+            sl_objects_fetch_cancel(get->copies[i]->fetch, reason);
+        }
+    }
+}
+
+/* One fetch is over. If it has failed, the others are not needed any more. */
+static void fetch_over(void *ctx, const struct sl_objects_fetch_counts *counts, int err,
+                       const char *reason)
+{
+    struct sl_get *get = ctx;
+    get->counts.verified_bytes += counts->verified_bytes;
+    get->counts.corrupt_blocks += counts->corrupt_blocks;
+    get->counts.replaced_parents += counts->replaced_parents;
+    if (err != 0 && get->err == 0) {
+        get->err = err;
+        (void)snprintf(get->reason, sizeof get->reason, "%s", reason);
+        cancel(get, reason);
+    }
+    if (--get->left > 0) {
+        return;
+    }
+    for (uint32_t i = 0; get->err != 0 && i < get->part_count; i++) {
+        sl_objects_withdraw(get->node, get->copies[i], get->reason);
+    }
+    sl_completion_end(&get->completion); /* from here on it may be freed */
+}
+
+/* The answer to FIND: a copy and a fetch for each part; the first one has a plan. */
+static void take_found(void *ctx, const struct sl_objects_message *answer)
+{
+    struct sl_get *get = ctx;
+    const struct sl_objects_record *record = &answer->record;
+    get->version = record->version;
+    for (uint32_t i = 0; get->err == 0 && answer->record_count == 1 && i < record->part_count;
+         i++) {
+        struct sl_objects_copy *copy;
+        get->err = sl_objects_copy_create(get->name, record->version, i, &record->parts[i], &copy);
+        if (get->err == 0) {
+            get->copies[get->part_count++] = copy;
+            get->bytes += record->parts[i].bytes;
+            sl_objects_copy_set_record(copy, record);
+            get->err = sl_objects_fetch_create(get->node, copy, get->deadline_ns, fetch_over, get);
+        }
+    }
+    if (get->part_count > 0 && get->copies[0]->fetch != NULL) {
+        sl_objects_fetch_news(get->copies[0]->fetch, answer);
+    }
+}
+
+static void start_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
+    if (sl_objects_copy_exists(node, get->name, get->version)) {
+        sl_objects_answer(call, SL_ERR_EXISTS,
+                          "%s@%" PRIu64
+                          ": this node has or fetches it, or it waits for its withdraw",
+                          get->name, get->version);
+        return;
+    }
+    get->left = get->part_count;
+    sl_completion_begin(&get->completion);
+    for (uint32_t i = 0; i < get->part_count; i++) {
+        get->copies[i]->uses++;
+        sl_objects_serve_add(node, get->copies[i]);
+        sl_objects_fetch_start(get->copies[i]->fetch);
+    }
+    sl_objects_answer(call, 0, "started");
+}
+
+static void progress_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    const struct get_call *progress = SL_CONTAINER_OF(call, struct get_call, call);
+    const struct sl_get *get = progress->get;
+    struct sl_objects_fetch_counts all = get->counts, each;
+    for (uint32_t i = 0; i < get->part_count; i++) {
+        if (get->copies[i]->fetch != NULL) {
+            sl_objects_fetch_counts(get->copies[i]->fetch, &each);
+            all.verified_bytes += each.verified_bytes;
+            all.corrupt_blocks += each.corrupt_blocks;
+            all.replaced_parents += each.replaced_parents;
+        }
+    }
+    *progress->progress = (struct sl_get_progress){.version = get->version,
+                                                   .bytes = get->bytes,
+                                                   .verified_bytes = all.verified_bytes,
+                                                   .corrupt_blocks = all.corrupt_blocks,
+                                                   .replaced_parents = all.replaced_parents,
+                                                   .over = get->left == 0};
+    sl_objects_answer(call, 0, "progress");
+}
+
+static void abandon_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    const struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
+    if (!sl_objects_copy_exists(node, get->name, get->version)) {
+        sl_objects_report_none(node, get->name, get->version);
+    }
+    sl_objects_answer(call, 0, "abandoned");
+}
+
+static void cancel_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
+    cancel(get, "the get was closed");
+    sl_objects_answer(call, 0, "cancelled");
+}
+
+static void put_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
+    for (uint32_t i = 0; i < get->part_count; i++) {
+        sl_objects_copy_put(get->copies[i]);
+    }
+    sl_objects_answer(call, 0, "put");
+}
+
+/* On the application's thread: memory */
+
+/* Cuts the extents into the places of each part's image. */
+static int set_places(struct sl_get *get, const struct sl_object_extent *extents, uint32_t count)
+{
+    uint32_t extent = 0;
+    uint64_t within = 0;
+    for (uint32_t i = 0; i < get->part_count; i++) {
+        struct sl_objects_copy *copy = get->copies[i];
+        uint64_t offset = 0;
+        copy->places = calloc(count + 1, sizeof *copy->places);
+        if (copy->places == NULL) {
+            return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+        }
+        while (offset < copy->info.bytes) {
+            const uint64_t left = extents[extent].bytes - within;
+            const uint64_t bytes =
+                left < copy->info.bytes - offset ? left : copy->info.bytes - offset;
+            if (bytes > 0) {
+                copy->places[copy->place_count++] =
+                    (struct sl_objects_place){.offset = offset,
+                                              .bytes = bytes,
+                                              .base = (uint8_t *)extents[extent].base + within};
+            }
+            offset += bytes;
+            within += bytes;
+            if (within == extents[extent].bytes) {
+                extent++;
+                within = 0;
+            }
+        }
+    }
+    return 0;
+}
+
+static int check_size(const struct sl_get *get, const struct sl_object_extent *extents,
+                      uint32_t count)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (__builtin_add_overflow(bytes, extents[i].bytes, &bytes) ||
+            (extents[i].base == NULL && extents[i].bytes > 0)) {
+            return sl_objects_fail(SL_ERR_INVALID, "extent %u has no memory, or too many bytes", i);
+        }
+    }
+    return bytes == get->bytes
+               ? 0
+               : sl_objects_fail(SL_ERR_INVALID,
+                                 "%s@%" PRIu64 " has %" PRIu64 " bytes; the extents have %" PRIu64,
+                                 get->name, get->version, get->bytes, bytes);
+}
+
+/* Registers the extents, if there are any, and the manifests; the first copy keeps all of them. */
+static int register_memory(struct sl_get *get, const struct sl_object_extent *extents,
+                           uint32_t count)
+{
+    struct sl_object_extent *all = calloc(count + get->part_count, sizeof *all);
+    if (all == NULL) {
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        all[i] = extents[i];
+    }
+    for (uint32_t i = 0; i < get->part_count; i++) {
+        all[count + i] = sl_objects_copy_manifest_extent(get->copies[i]);
+    }
+    const int err = sl_objects_memory_register(get->node->transfer, all, count + get->part_count,
+                                               &get->copies[0]->memory);
+    free(all);
+    return err;
+}
+
+static int take_memory(struct sl_get *get, const struct sl_object_extent *extents, uint32_t count)
+{
+    int err = 0;
+    if (count > 0) {
+        err = check_size(get, extents, count);
+        err = err != 0 ? err : set_places(get, extents, count);
+    } else {
+        err = sl_objects_copy_open_pool(get->node);
+    }
+    return err != 0 ? err : register_memory(get, extents, count);
+}
+
+/* Public */
+
+static int check_start(const char *name, uint32_t count, uint32_t timeout_ms)
+{
+    if (count > SL_OBJECTS_EXTENTS_MAX) {
+        return sl_objects_fail(SL_ERR_TOO_LARGE, "%u extents: at most %d", count,
+                               SL_OBJECTS_EXTENTS_MAX);
+    }
+    const int err = sl_objects_check_name(name);
+    return err != 0 ? err : sl_objects_check_timeout(timeout_ms);
+}
+
+static int find(struct sl_get *get, uint32_t timeout_ms)
+{
+    struct sl_objects_message message = {
+        .kind = SL_OBJECTS_FIND, .name = get->name, .version = get->version};
+    const int err = sl_objects_ask_and_wait(get->node, &message, timeout_ms, take_found, get);
+    if (err != 0) {
+        return err;
+    }
+    if (get->err != 0 || get->part_count == 0) {
+        return sl_objects_fail(get->err != 0 ? get->err : SL_ERR_NOT_FOUND, "%s: %s", get->name,
+                               get->err != 0 ? "out of memory" : "no version yet");
+    }
+    return 0;
+}
+
+/* Frees a get that was not started. The catalogue may expect this node to fetch. */
+static void abandon(struct sl_get *get)
+{
+    struct get_call abandoned = {.call = {.run = abandon_here}, .get = get};
+    if (get->part_count > 0) {
+        (void)sl_objects_call(get->node, &abandoned.call);
+    }
+    for (uint32_t i = 0; i < get->part_count; i++) {
+        struct sl_objects_copy *copy = get->copies[i];
+        (void)sl_objects_memory_unregister(get->node->transfer, &copy->memory, CLOSE_MS);
+        sl_objects_fetch_free(copy->fetch);
+        sl_objects_copy_free(copy);
+    }
+    free(get);
+}
+
+int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
+                 const struct sl_object_extent *extents, uint32_t count, uint32_t timeout_ms,
+                 struct sl_get **out)
+{
+    sl_assert(objects != NULL);
+    sl_assert(extents != NULL || count == 0);
+    sl_assert(out != NULL);
+    int err = check_start(name, count, timeout_ms);
+    if (err != 0) {
+        return err;
+    }
+    sl_objects_withdraw_retired(objects, timeout_ms);
+    struct sl_get *get = calloc(1, sizeof *get);
+    if (get == NULL) {
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    get->node = objects;
+    get->version = version;
+    get->deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
+    (void)snprintf(get->name, sizeof get->name, "%s", name);
+    err = find(get, timeout_ms);
+    err = err != 0 ? err : take_memory(get, extents, count);
+    if (err == 0) {
+        struct get_call start = {.call = {.run = start_here}, .get = get};
+        err = sl_objects_call(objects, &start.call);
+    }
+    if (err != 0) {
+        char text[SL_REASON_BYTES];
+        (void)snprintf(text, sizeof text, "%s", sl_objects_last_error());
+        abandon(get);
+        return sl_objects_fail(err, "%s", text);
+    }
+    *out = get;
+    return sl_objects_succeed();
+}
+
+int sl_get_wait(struct sl_get *get)
+{
+    sl_assert(get != NULL);
+    sl_completion_wait(&get->completion);
+    return get->err == 0 ? sl_objects_succeed() : sl_objects_fail(get->err, "%s", get->reason);
+}
+
+int sl_get_progress(struct sl_get *get, struct sl_get_progress *out)
+{
+    sl_assert(get != NULL);
+    sl_assert(out != NULL);
+    struct get_call progress = {.call = {.run = progress_here}, .get = get, .progress = out};
+    const int err = sl_objects_call(get->node, &progress.call);
+    return err != 0 ? err : sl_objects_succeed();
+}
+
+/* The address of the tensor's bytes, if they lie in one place. */
+static const void *find_data(const struct sl_objects_copy *copy,
+                             const struct sl_objects_tensor *tensor)
+{
+    const uint32_t i = sl_objects_place_find(copy->places, copy->place_count, tensor->offset);
+    if (i == copy->place_count || tensor->bytes == 0) {
+        return NULL;
+    }
+    const struct sl_objects_place *place = &copy->places[i];
+    const uint64_t within = tensor->offset - place->offset;
+    return within + tensor->bytes <= place->bytes ? place->base + within : NULL;
+}
+
+int sl_get_next_tensor(struct sl_get *get, uint64_t *cursor, struct sl_object_tensor *out,
+                       uint64_t *image_offset)
+{
+    sl_assert(get != NULL);
+    sl_assert(cursor != NULL && out != NULL && image_offset != NULL);
+    if (!sl_completion_ended(&get->completion) || get->err != 0) {
+        return sl_objects_fail(SL_ERR_AGAIN, "the get is not over, or has failed");
+    }
+    uint64_t index = *cursor, image_at = 0;
+    for (uint32_t i = 0; i < get->part_count; i++) {
+        const struct sl_objects_copy *copy = get->copies[i];
+        if (index >= copy->manifest.tensor_count) {
+            index -= copy->manifest.tensor_count;
+            image_at += copy->info.bytes;
+            continue;
+        }
+        const struct sl_objects_tensor *tensor = &copy->manifest.tensors[index];
+        *out = (struct sl_object_tensor){
+            .name = sl_objects_manifest_text(&copy->manifest, tensor->name),
+            .type = tensor->type,
+            .rank = tensor->rank,
+            .data = find_data(copy, tensor),
+            .bytes = tensor->bytes};
+        for (uint32_t d = 0; d < tensor->rank; d++) {
+            out->shape[d] = tensor->shape[d];
+        }
+        *image_offset = image_at + tensor->offset;
+        ++*cursor;
+        return sl_objects_succeed();
+    }
+    return sl_objects_fail(SL_ERR_NOT_FOUND, "there are no more tensors");
+}
+
+void sl_get_close(struct sl_get **get)
+{
+    sl_assert(get != NULL);
+    struct sl_get *gone = *get;
+    *get = NULL;
+    if (gone == NULL) {
+        return;
+    }
+    struct get_call cancelled = {.call = {.run = cancel_here}, .get = gone};
+    struct get_call put = {.call = {.run = put_here}, .get = gone};
+    if (!sl_completion_ended(&gone->completion)) {
+        (void)sl_objects_call(gone->node, &cancelled.call);
+        sl_completion_wait(&gone->completion);
+    }
+    if (gone->err != 0) {
+        (void)sl_objects_withdraw_version(gone->node, gone->name, gone->version, CLOSE_MS);
+    }
+    (void)sl_objects_call(gone->node, &put.call);
+    free(gone);
+}

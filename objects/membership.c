@@ -1,0 +1,265 @@
+#include "objects/membership.h"
+
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "objects/call.h"
+#include "objects/node.h"
+
+#define RETRY_NS    (100 * SL_CLOCK_NS_PER_MS)
+#define TRY_MS      2000 /* of one attempt: the catalogue may have ended in between */
+#define PROGRESS_NS SL_CLOCK_NS_PER_S
+
+static void send_asks(struct sl_objects *node);
+
+/* Attaching */
+
+static void attached(struct sl_objects *node, const struct sl_objects_message *answer)
+{
+    struct sl_objects_membership *membership = &node->membership;
+    membership->is_attached = true;
+    membership->term = answer->term;
+    membership->lease_ms = answer->lease_ms;
+    SL_LIST_FOREACH (link, &node->copies) {
+        sl_objects_report(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link));
+    }
+    membership->attached(node);
+}
+
+static void answered(struct sl_objects_request *request, const struct sl_objects_message *answer,
+                     int err, const char *reason)
+{
+    struct sl_objects_membership *membership =
+        SL_CONTAINER_OF(request, struct sl_objects_membership, request);
+    struct sl_objects *node = SL_CONTAINER_OF(membership, struct sl_objects, membership);
+    membership->is_asking = false;
+    if (err == 0 && !membership->is_attached) {
+        attached(node, answer);
+    } else if (err != 0 || answer->term != membership->term) {
+        if (membership->is_attached) {
+            sl_log_warn("objects: the catalogue at %s is lost: %s; attaching again",
+                        membership->catalogue, err != 0 ? reason : "it has restarted");
+        }
+        membership->is_attached = false;
+        (void)snprintf(membership->reason, sizeof membership->reason, "%s", reason);
+    }
+    sl_reactor_arm(node->reactor, &membership->timer,
+                   membership->is_attached ? membership->lease_ms * SL_CLOCK_NS_PER_MS / 3
+                                           : RETRY_NS);
+    send_asks(node);
+}
+
+static void attach(struct sl_objects *node)
+{
+    struct sl_objects_membership *membership = &node->membership;
+    struct sl_objects_message message = {
+        .kind = membership->is_attached ? SL_OBJECTS_ALIVE : SL_OBJECTS_ATTACH,
+        .term = membership->term,
+        .host = node->id, /* until an agent shares memory with the processes of its host */
+        .location = node->location,
+    };
+    membership->is_asking = true;
+    membership->request.answered = answered;
+    sl_objects_link_request(node->link, &membership->request, membership->catalogue, &message,
+                            TRY_MS);
+}
+
+/* Asks whose deadline passed while the node was not attached end here. */
+static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_membership *membership =
+        SL_CONTAINER_OF(timer, struct sl_objects_membership, timer);
+    struct sl_objects *node = SL_CONTAINER_OF(membership, struct sl_objects, membership);
+    if (!membership->is_asking) {
+        attach(node);
+    }
+    sl_reactor_arm(node->reactor, timer, RETRY_NS);
+    send_asks(node);
+}
+
+/* Asks */
+
+static void ask_answered(struct sl_objects_request *request,
+                         const struct sl_objects_message *answer, int err, const char *reason)
+{
+    struct sl_objects_ask *ask = SL_CONTAINER_OF(request, struct sl_objects_ask, request);
+    struct sl_objects_membership *membership = &ask->node->membership;
+    ask->is_sent = false;
+    if (answer == NULL || err == SL_ERR_AGAIN) { /* it is sent again */
+        (void)snprintf(membership->reason, sizeof membership->reason, "%s", reason);
+        sl_reactor_arm(ask->node->reactor, &membership->timer, RETRY_NS);
+        return;
+    }
+    sl_list_remove(&ask->link);
+    ask->answered(ask, answer, err, reason);
+}
+
+static void ask_late(struct sl_objects_ask *ask)
+{
+    const struct sl_objects_membership *membership = &ask->node->membership;
+    char text[SL_REASON_BYTES];
+    (void)snprintf(text, sizeof text, "the catalogue at %s has not answered %s: %s",
+                   membership->catalogue, sl_objects_message_name(ask->message->kind),
+                   membership->reason[0] != '\0' ? membership->reason : "no answer yet");
+    sl_list_remove(&ask->link);
+    ask->answered(ask, NULL, SL_ERR_DEADLINE, text);
+}
+
+static void send_ask(struct sl_objects_ask *ask, uint64_t left_ns)
+{
+    struct sl_objects *node = ask->node;
+    const uint64_t left_ms = left_ns / SL_CLOCK_NS_PER_MS + 1;
+    ask->is_sent = true;
+    ask->message->term = node->membership.term;
+    ask->request.answered = ask_answered;
+    sl_objects_link_request(node->link, &ask->request, node->membership.catalogue, ask->message,
+                            left_ms < TRY_MS ? (uint32_t)left_ms : TRY_MS);
+}
+
+/* A callback may add and cancel asks. */
+static void send_asks(struct sl_objects *node)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
+    struct sl_list now;
+    struct sl_list_link *link;
+    sl_list_init(&now);
+    sl_list_append_all(&now, &node->membership.asks);
+    while ((link = sl_list_pop(&now)) != NULL) {
+        struct sl_objects_ask *ask = SL_CONTAINER_OF(link, struct sl_objects_ask, link);
+        sl_list_append(&node->membership.asks, link);
+        if (!ask->is_sent && now_ns >= ask->deadline_ns) {
+            ask_late(ask);
+        } else if (!ask->is_sent && node->membership.is_attached) {
+            send_ask(ask, ask->deadline_ns - now_ns);
+        }
+    }
+}
+
+void sl_objects_ask(struct sl_objects *node, struct sl_objects_ask *ask, uint64_t deadline_ns)
+{
+    sl_reactor_assert_owner(node->reactor);
+    const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
+    ask->node = node;
+    ask->deadline_ns = deadline_ns;
+    ask->is_sent = false;
+    sl_list_append(&node->membership.asks, &ask->link);
+    if (node->membership.is_attached && now_ns < deadline_ns) {
+        send_ask(ask, deadline_ns - now_ns);
+    }
+}
+
+void sl_objects_ask_cancel(struct sl_objects_ask *ask)
+{
+    if (sl_list_linked(&ask->link)) {
+        sl_objects_link_cancel(ask->node->link, &ask->request);
+        sl_list_remove(&ask->link);
+    }
+}
+
+struct ask_call {
+    struct sl_objects_call call;
+    struct sl_objects_ask ask;
+    uint64_t deadline_ns;
+    void (*take)(void *ctx, const struct sl_objects_message *answer);
+    void *ctx;
+};
+
+static void waited(struct sl_objects_ask *ask, const struct sl_objects_message *answer, int err,
+                   const char *reason)
+{
+    struct ask_call *call = SL_CONTAINER_OF(ask, struct ask_call, ask);
+    if (err == 0 && call->take != NULL) {
+        call->take(call->ctx, answer);
+    }
+    sl_objects_answer(&call->call, err, "%s", reason);
+}
+
+static void ask_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct ask_call *ask = SL_CONTAINER_OF(call, struct ask_call, call);
+    sl_objects_ask(node, &ask->ask, ask->deadline_ns);
+}
+
+int sl_objects_ask_and_wait(struct sl_objects *node, struct sl_objects_message *message,
+                            uint32_t timeout_ms,
+                            void (*take)(void *ctx, const struct sl_objects_message *answer),
+                            void *ctx)
+{
+    struct ask_call ask = {.call = {.run = ask_here},
+                           .ask = {.message = message, .answered = waited},
+                           .deadline_ns = sl_objects_deadline_ns(node, timeout_ms),
+                           .take = take,
+                           .ctx = ctx};
+    return sl_objects_call(node, &ask.call);
+}
+
+/* Reports */
+
+static void report(struct sl_objects *node, const struct sl_objects_message *message)
+{
+    if (node->membership.is_attached) { /* else it is reported then */
+        struct sl_objects_message sent = *message;
+        sent.term = node->membership.term;
+        sl_objects_link_send(node->link, node->membership.catalogue, &sent, NULL, NULL);
+    }
+}
+
+void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *copy)
+{
+    const struct sl_objects_message message = {
+        .kind = SL_OBJECTS_HOLD,
+        .name = copy->name,
+        .version = copy->version,
+        .part = copy->part,
+        .blocks = copy->range_count == 0 ? 0
+                                         : copy->verified_count + (uint32_t)sl_objects_block_count(
+                                                                      copy->info.manifest_bytes),
+        .record_count = copy->record != NULL ? 1 : 0,
+        .record = copy->record != NULL ? *copy->record : (struct sl_objects_record){0},
+    };
+    report(node, &message);
+}
+
+void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version)
+{
+    const struct sl_objects_message message = {
+        .kind = SL_OBJECTS_DROP, .name = name, .version = version};
+    report(node, &message);
+}
+
+static void report_progress(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_membership *membership =
+        SL_CONTAINER_OF(timer, struct sl_objects_membership, progress);
+    struct sl_objects *node = SL_CONTAINER_OF(membership, struct sl_objects, membership);
+    SL_LIST_FOREACH (link, &node->copies) {
+        const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (copy->fetch != NULL) {
+            sl_objects_report(node, copy);
+        }
+    }
+    sl_reactor_arm(node->reactor, timer, PROGRESS_NS);
+}
+
+/* Start and stop */
+
+void sl_objects_membership_start(struct sl_objects *node, void (*attached_fn)(struct sl_objects *))
+{
+    struct sl_objects_membership *membership = &node->membership;
+    membership->attached = attached_fn;
+    sl_list_init(&membership->asks);
+    membership->timer.run = timer_passed;
+    membership->progress.run = report_progress;
+    sl_reactor_arm(node->reactor, &membership->timer, 0);
+    sl_reactor_arm(node->reactor, &membership->progress, PROGRESS_NS);
+}
+
+void sl_objects_membership_stop(struct sl_objects *node)
+{
+    struct sl_objects_membership *membership = &node->membership;
+    sl_assert(sl_list_empty(&membership->asks));
+    sl_objects_link_cancel(node->link, &membership->request);
+    sl_reactor_disarm(node->reactor, &membership->timer);
+    sl_reactor_disarm(node->reactor, &membership->progress);
+}

@@ -1,0 +1,340 @@
+#include "objects/node.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "objects/call.h"
+#include "objects/error.h"
+#include "objects/fetch.h"
+#include "objects/host.h"
+#include "objects/subscription.h"
+#include "objects/withdraw.h"
+
+#define SPIN_US    20
+#define POOL_BYTES (1ULL << 30)
+#define DESTROY_MS 10000 /* to unregister all memory */
+#define LEAVE_NS   (10 * SL_CLOCK_NS_PER_MS)
+#define POLL_NS    (2 * SL_CLOCK_NS_PER_MS)
+
+/* Messages */
+
+static void refuse(struct sl_objects *node, const char *address,
+                   const struct sl_objects_message *message, int err, const char *text)
+{
+    struct sl_objects_message answer = {.kind = message->kind,
+                                        .is_answer = true,
+                                        .request = message->request,
+                                        .err = err,
+                                        .text = text};
+    if (message->request != 0) {
+        sl_objects_link_send(node->link, address, &answer, NULL, NULL);
+    }
+}
+
+/* A new version, or other parents for one that is fetched. */
+static void take_news(struct sl_objects *node, const char *address,
+                      const struct sl_objects_message *news)
+{
+    struct sl_objects_message taken = {
+        .kind = SL_OBJECTS_NEWS, .is_answer = true, .request = news->request};
+    sl_objects_link_send(node->link, address, &taken, NULL, NULL);
+    if (news->record_count == 0) {
+        return;
+    }
+    const struct sl_objects_record *record = &news->record;
+    const struct sl_objects_copy *copy =
+        sl_objects_copy_find(node, record->name, record->version, news->part);
+    if (copy != NULL && copy->fetch != NULL) {
+        sl_objects_fetch_news(copy->fetch, news);
+    } else if (copy == NULL) { /* it fetches when the application says so */
+        sl_objects_report_none(node, record->name, record->version);
+    }
+    sl_objects_subscription_news(node, news);
+}
+
+static void retire(struct sl_objects *node, const struct sl_objects_message *message)
+{
+    SL_LIST_FOREACH (link, &node->copies) {
+        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (strcmp(copy->name, message->name) == 0 &&
+            (message->version == 0 || copy->version == message->version)) {
+            sl_objects_withdraw(node, copy, "it was removed");
+        }
+    }
+}
+
+static void arrived(void *ctx, const char *address, const struct sl_objects_message *message)
+{
+    struct sl_objects *node = ctx;
+    const struct sl_objects_copy *copy;
+    switch (message->kind) {
+    case SL_OBJECTS_NEWS:
+        take_news(node, address, message);
+        break;
+    case SL_OBJECTS_RETIRE:
+        retire(node, message);
+        break;
+    case SL_OBJECTS_WANT:
+        sl_objects_serve_want(node, address, message);
+        break;
+    case SL_OBJECTS_DONE:
+        sl_objects_serve_done(node, message);
+        break;
+    case SL_OBJECTS_HAVE:
+    case SL_OBJECTS_GONE:
+        copy = sl_objects_copy_find(node, message->name, message->version, message->part);
+        if (copy != NULL && copy->fetch != NULL) {
+            (message->kind == SL_OBJECTS_HAVE ? sl_objects_fetch_have
+                                              : sl_objects_fetch_gone)(copy->fetch, message);
+        }
+        break;
+    case SL_OBJECTS_STORE:
+        refuse(node, address, message, SL_ERR_UNSUPPORTED, "this node is not a keeper");
+        break;
+    default:
+        if (node->host != NULL) {
+            sl_objects_host_receive(node->host, address, message);
+        } else {
+            refuse(node, address, message, SL_ERR_NOT_FOUND, "this node hosts no catalogue");
+        }
+        break;
+    }
+}
+
+/* To NEWS of the catalogue. Others belong to requests that were cancelled. */
+static void answered(void *ctx, const char *address, const struct sl_objects_message *message)
+{
+    const struct sl_objects *node = ctx;
+    if (node->host != NULL && message->kind == SL_OBJECTS_NEWS) {
+        sl_objects_host_receive(node->host, address, message);
+    }
+}
+
+/* Start */
+
+static int check_options(const struct sl_objects_options *options)
+{
+    if (options->struct_size != sizeof *options) {
+        return sl_objects_fail(SL_ERR_INVALID, "struct_size is %u, not %zu", options->struct_size,
+                               sizeof *options);
+    }
+    if (options->location != NULL &&
+        !sl_objects_text_is_valid(options->location, SL_OBJECTS_LOCATION_BYTES)) {
+        return sl_objects_fail(SL_ERR_INVALID, "location has at most %d bytes",
+                               SL_OBJECTS_LOCATION_BYTES - 1);
+    }
+    if (options->catalogue != NULL &&
+        !sl_objects_text_is_valid(options->catalogue, SL_OBJECTS_ADDRESS_BYTES)) {
+        return sl_objects_fail(SL_ERR_INVALID, "catalogue is no \"host:port\"");
+    }
+    return 0;
+}
+
+static int start_engine(struct sl_objects *node, const struct sl_objects_options *options)
+{
+    const struct sl_transfer_options standard = {0};
+    node->transfer = options->transfer;
+    if (node->transfer != NULL) {
+        return 0;
+    }
+    node->owns_transfer = true;
+    const int err =
+        sl_transfer_create(options->engine != NULL ? options->engine : &standard, &node->transfer);
+    return err == 0 ? 0 : sl_objects_fail(err, "%s", sl_transfer_last_error());
+}
+
+static void start_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    const bool is_host = strcmp(node->membership.catalogue, sl_transfer_name(node->transfer)) == 0;
+    int err =
+        sl_objects_link_create(node->transfer, node->reactor, node->id, arrived, node, &node->link);
+    if (err == 0 && is_host) {
+        err = sl_objects_host_create(node->reactor, node->link, &node->host);
+        sl_objects_link_take_answers(node->link, answered, node);
+    }
+    if (err == 0) {
+        sl_objects_membership_start(node, sl_objects_subscription_again);
+    }
+    sl_objects_answer(call, err, "cannot start: %s", sl_err_name(err));
+}
+
+static int start_reactor(struct sl_objects *node)
+{
+    const struct sl_reactor_options options = {.name = "objects", .core = -1, .spin_us = SPIN_US};
+    int err = sl_reactor_create(&options, &node->reactor);
+    err = err != 0 ? err : sl_reactor_connect(&node->reactor, 1);
+    err = err != 0 ? err : sl_reactor_start(node->reactor, NULL, NULL);
+    err = err != 0
+              ? err
+              : sl_port_set_create(&node->reactor, 1, NULL, sizeof(struct sl_port), &node->ports);
+    return err == 0 ? 0 : sl_objects_fail(err, "cannot start a thread: %s", sl_err_name(err));
+}
+
+/* End */
+
+struct leave_call {
+    struct sl_objects_call call;
+    struct sl_timer timer;
+    uint64_t since_ns;
+};
+
+static void link_ended(void *ctx)
+{
+    sl_objects_answer(ctx, 0, "left");
+}
+
+/* Waits for fetches, and a moment for the last messages. */
+static void look_for_end(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct leave_call *leave = SL_CONTAINER_OF(timer, struct leave_call, timer);
+    struct sl_objects *node = leave->call.node;
+    bool is_busy = now_ns - leave->since_ns < LEAVE_NS;
+    SL_LIST_FOREACH (link, &node->copies) {
+        is_busy |= SL_CONTAINER_OF(link, struct sl_objects_copy, link)->fetch != NULL;
+    }
+    if (is_busy) {
+        sl_reactor_arm(node->reactor, timer, POLL_NS);
+        return;
+    }
+    sl_objects_serve_fini(node);
+    if (node->host != NULL) {
+        sl_objects_host_destroy(&node->host);
+    }
+    sl_objects_link_destroy(&node->link, link_ended, &leave->call);
+}
+
+static void leave_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct leave_call *leave = SL_CONTAINER_OF(call, struct leave_call, call);
+    if (node->link == NULL) {
+        sl_objects_answer(call, 0, "left");
+        return;
+    }
+    SL_LIST_FOREACH (link, &node->copies) {
+        sl_objects_withdraw(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link),
+                            "this node ends");
+    }
+    sl_objects_membership_stop(node);
+    leave->since_ns = sl_reactor_now_ns(node->reactor);
+    sl_reactor_arm(node->reactor, &leave->timer, 0);
+}
+
+static void free_copies(struct sl_objects *node)
+{
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&node->copies)) != NULL) {
+        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (sl_objects_memory_unregister(node->transfer, &copy->memory, DESTROY_MS) != 0) {
+            sl_log_error("objects: %s@%" PRIu64 ": its memory stays registered: %s", copy->name,
+                         copy->version, sl_objects_last_error());
+            continue; /* and allocated: a peer reads it */
+        }
+        sl_objects_copy_free(copy);
+    }
+}
+
+static void node_free(struct sl_objects *node)
+{
+    struct leave_call leave = {.call = {.run = leave_here}, .timer = {.run = look_for_end}};
+    if (node->ports != NULL) {
+        (void)sl_objects_call(node, &leave.call);
+    }
+    if (node->reactor != NULL) {
+        sl_reactor_stop(node->reactor);
+        sl_reactor_join(node->reactor);
+    }
+    free_copies(node);
+    if (node->pool_base != NULL) {
+        sl_objects_pool_fini(&node->pool);
+        (void)sl_transfer_memory_free(node->transfer, &node->pool_base, DESTROY_MS);
+    }
+    if (node->ports != NULL) {
+        sl_port_set_destroy(&node->ports, NULL);
+    }
+    if (node->reactor != NULL) {
+        sl_reactor_destroy(&node->reactor);
+    }
+    if (node->owns_transfer && node->transfer != NULL) {
+        sl_transfer_destroy(&node->transfer);
+    }
+    free(node->requests.items);
+    free(node->scratch);
+    free(node);
+}
+
+/* Public */
+
+static int start(struct sl_objects *node, const struct sl_objects_options *options)
+{
+    struct sl_objects_call call = {.run = start_here};
+    int err = start_engine(node, options);
+    if (err != 0) {
+        return err;
+    }
+    if (strlen(sl_transfer_name(node->transfer)) >= SL_OBJECTS_ADDRESS_BYTES) {
+        return sl_objects_fail(SL_ERR_INVALID, "the engine's name has more than %d bytes",
+                               SL_OBJECTS_ADDRESS_BYTES - 1);
+    }
+    (void)snprintf(node->membership.catalogue, sizeof node->membership.catalogue, "%s",
+                   options->catalogue != NULL ? options->catalogue
+                                              : sl_transfer_name(node->transfer));
+    err = start_reactor(node);
+    return err != 0 ? err : sl_objects_call(node, &call);
+}
+
+int sl_objects_create(const struct sl_objects_options *options, struct sl_objects **out)
+{
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    int err = check_options(options);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_objects *node = calloc(1, sizeof *node);
+    uint8_t *scratch = malloc(SL_OBJECTS_BLOCK_BYTES);
+    if (node == NULL || scratch == NULL) {
+        free(node);
+        free(scratch);
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    node->scratch = scratch;
+    node->pool_bytes = options->pool_bytes != 0 ? options->pool_bytes : POOL_BYTES;
+    (void)snprintf(node->location, sizeof node->location, "%s",
+                   options->location != NULL ? options->location : "");
+    while (node->id == 0) {
+        (void)!getrandom(&node->id, sizeof node->id, 0);
+    }
+    sl_list_init(&node->copies);
+    sl_list_init(&node->subscriptions);
+    sl_objects_serve_init(node);
+    err = start(node, options);
+    if (err != 0) {
+        char text[SL_REASON_BYTES];
+        (void)snprintf(text, sizeof text, "%s", sl_objects_last_error());
+        node_free(node);
+        return sl_objects_fail(err, "%s", text);
+    }
+    *out = node;
+    return sl_objects_succeed();
+}
+
+void sl_objects_destroy(struct sl_objects **objects)
+{
+    sl_assert(objects != NULL);
+    struct sl_objects *gone = *objects;
+    *objects = NULL;
+    if (gone != NULL) {
+        node_free(gone);
+    }
+}
+
+const char *sl_objects_address(const struct sl_objects *objects)
+{
+    sl_assert(objects != NULL);
+    return sl_transfer_name(objects->transfer);
+}

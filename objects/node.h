@@ -1,0 +1,43 @@
+/* A node is the objects part of one process: one reactor thread, on which everything in this room
+ * runs, an engine that moves bytes and messages, and a membership at the catalogue.
+ *
+ * Threads of the application make calls, which run on the reactor and which they wait for. The
+ * reactor never waits: memory is registered and unregistered on threads of the application. */
+#ifndef SL_OBJECTS_NODE_H
+#define SL_OBJECTS_NODE_H
+
+#include "objects/copy.h"
+#include "objects/link.h"
+#include "objects/membership.h"
+#include "objects/pool.h"
+#include "objects/serve.h"
+#include "reactor/port.h"
+
+struct sl_objects_host;
+
+struct sl_objects {
+    struct sl_transfer *transfer;
+    bool owns_transfer;
+    uint64_t pool_bytes;
+    char location[SL_OBJECTS_LOCATION_BYTES];
+    struct sl_reactor *reactor;
+    struct sl_port_set *ports;
+
+    /* The reactor's. */
+    uint64_t id; /* random */
+    struct sl_objects_link *link;
+    struct sl_objects_host *host; /* the catalogue; NULL: another node hosts it */
+    struct sl_objects_membership membership;
+    struct sl_list copies;
+    struct sl_list subscriptions;
+    struct sl_objects_serve serve;
+    uint8_t *scratch; /* [SL_OBJECTS_BLOCK_BYTES]: a block that does not lie in one place */
+    struct sl_objects_requests {
+        struct sl_transfer_request *items;
+        uint32_t capacity;
+    } requests; /* download.c: of the batch that is being made */
+    struct sl_objects_pool pool;
+    void *pool_base; /* NULL: not used yet; set under the lock of the ports */
+};
+
+#endif

@@ -1,0 +1,371 @@
+#include "objects/publish.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/array.h"
+#include "core/assert.h"
+#include "objects/call.h"
+#include "objects/error.h"
+#include "objects/withdraw.h"
+
+#define UNUSED_MS 10000 /* to unregister memory that no peer knows */
+
+/* Begin */
+
+static int check_options(const struct sl_publish_options *options)
+{
+    const uint32_t part_count = options->part_count == 0 ? 1 : options->part_count;
+    if (options->struct_size != sizeof *options) {
+        return sl_objects_fail(SL_ERR_INVALID, "struct_size is %u, not %zu", options->struct_size,
+                               sizeof *options);
+    }
+    if (options->note != NULL && !sl_objects_text_is_valid(options->note, SL_OBJECTS_NOTE_BYTES)) {
+        return sl_objects_fail(SL_ERR_INVALID,
+                               "the note is longer than %d bytes, or has control characters",
+                               SL_OBJECTS_NOTE_BYTES - 1);
+    }
+    if (options->origin != SL_ORIGIN_HOST && options->origin != SL_ORIGIN_CALLER) {
+        return sl_objects_fail(SL_ERR_INVALID, "origin %d is neither HOST nor CALLER",
+                               (int)options->origin);
+    }
+    if (part_count > SL_OBJECTS_PARTS_MAX || options->part >= part_count ||
+        (part_count > 1 && options->version == 0)) {
+        return sl_objects_fail(SL_ERR_INVALID,
+                               "part %u of %u: a version has up to %d parts, and its number is "
+                               "given if it has several",
+                               options->part, part_count, SL_OBJECTS_PARTS_MAX);
+    }
+    return sl_objects_check_name(options->name);
+}
+
+static void take_begun(void *ctx, const struct sl_objects_message *answer)
+{
+    struct sl_publication *publication = ctx;
+    publication->version = answer->version;
+    publication->epoch = answer->epoch;
+}
+
+int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options *options,
+                     uint32_t timeout_ms, struct sl_publication **out)
+{
+    sl_assert(objects != NULL);
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    int err = check_options(options);
+    err = err != 0 ? err : sl_objects_check_timeout(timeout_ms);
+    if (err != 0) {
+        return err;
+    }
+    sl_objects_withdraw_retired(objects, timeout_ms);
+    struct sl_publication *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    made->node = objects;
+    made->origin = options->origin;
+    made->part = options->part;
+    made->part_count = options->part_count == 0 ? 1 : options->part_count;
+    (void)snprintf(made->name, sizeof made->name, "%s", options->name);
+    (void)snprintf(made->note, sizeof made->note, "%s", options->note == NULL ? "" : options->note);
+    sl_objects_manifest_init(&made->manifest);
+    struct sl_objects_message begin = {
+        .kind = SL_OBJECTS_BEGIN,
+        .name = made->name,
+        .version = options->version,
+        .part = made->part,
+        .part_count = made->part_count,
+        .origin = made->origin,
+        .options = (options->take_over ? SL_OBJECTS_TAKE_OVER : 0) |
+                   (options->new_name ? SL_OBJECTS_NEW_NAME : 0),
+    };
+    err = sl_objects_ask_and_wait(objects, &begin, timeout_ms, take_begun, made);
+    if (err != 0) {
+        free(made);
+        return err;
+    }
+    *out = made;
+    return sl_objects_succeed();
+}
+
+/* Layout */
+
+int sl_publish_group(struct sl_publication *publication, const char *name)
+{
+    sl_assert(publication != NULL && !publication->is_committed);
+    struct sl_reason reason;
+    const int err = name != NULL
+                        ? sl_objects_manifest_add_group(&publication->manifest, name, &reason)
+                        : sl_reason_fail(&reason, SL_ERR_INVALID, "a group without a name");
+    return err == 0 ? sl_objects_succeed() : sl_objects_fail(err, "%s", reason.text);
+}
+
+static int add_tensor(struct sl_publication *publication, const struct sl_object_tensor *tensor,
+                      const struct sl_object_extent *extents, uint32_t count)
+{
+    struct sl_objects_manifest *manifest = &publication->manifest;
+    struct sl_reason reason;
+    sl_assert(!publication->is_committed);
+    if (tensor->name == NULL) {
+        return sl_objects_fail(SL_ERR_INVALID, "a tensor without a name");
+    }
+    if (!sl_array_make_room(&publication->places, &publication->place_capacity,
+                            publication->place_count + count, sizeof publication->places[0])) {
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "tensor %.128s: out of memory", tensor->name);
+    }
+    const int err = sl_objects_manifest_add_tensor(manifest, tensor->name, tensor->type,
+                                                   tensor->rank, tensor->shape, &reason);
+    if (err != 0) {
+        return sl_objects_fail(err, "%s", reason.text);
+    }
+    uint64_t offset = manifest->tensors[manifest->tensor_count - 1].offset;
+    for (uint32_t i = 0; i < count; i++) {
+        if (extents[i].bytes > 0) {
+            publication->places[publication->place_count++] = (struct sl_objects_place){
+                .offset = offset, .bytes = extents[i].bytes, .base = extents[i].base};
+            offset += extents[i].bytes;
+        }
+    }
+    return sl_objects_succeed();
+}
+
+/* The size is checked first: a tensor that was added stays. */
+static int check_tensor(const struct sl_object_tensor *tensor)
+{
+    uint64_t bytes = sl_objects_type_bytes(tensor->type);
+    bool is_right = bytes != 0 && tensor->rank <= SL_OBJECTS_RANK_MAX;
+    for (uint32_t i = 0; is_right && i < tensor->rank; i++) {
+        is_right = !__builtin_mul_overflow(bytes, tensor->shape[i], &bytes);
+    }
+    if (!is_right || bytes != tensor->bytes || (tensor->data == NULL && bytes > 0)) {
+        return sl_objects_fail(SL_ERR_INVALID,
+                               "tensor %.128s: %" PRIu64 " bytes are not those of its type %u and "
+                               "its %u dimensions",
+                               tensor->name != NULL ? tensor->name : "", tensor->bytes,
+                               tensor->type, tensor->rank);
+    }
+    return 0;
+}
+
+int sl_publish_tensor(struct sl_publication *publication, const struct sl_object_tensor *tensor)
+{
+    sl_assert(publication != NULL);
+    sl_assert(tensor != NULL);
+    const struct sl_object_extent extent = {.base = (void *)(uintptr_t)tensor->data,
+                                            .bytes = tensor->bytes};
+    const int err = check_tensor(tensor);
+    return err != 0 ? err : add_tensor(publication, tensor, &extent, 1);
+}
+
+int sl_publish_bytes(struct sl_publication *publication, const struct sl_object_extent *extents,
+                     uint32_t count)
+{
+    sl_assert(publication != NULL);
+    sl_assert(extents != NULL || count == 0);
+    struct sl_object_tensor tensor = {.name = "bytes", .type = SL_OBJECT_U8, .rank = 1};
+    if (count > SL_OBJECTS_EXTENTS_MAX) {
+        return sl_objects_fail(SL_ERR_TOO_LARGE, "%u extents: at most %d", count,
+                               SL_OBJECTS_EXTENTS_MAX);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (extents[i].base == NULL && extents[i].bytes > 0) {
+            return sl_objects_fail(SL_ERR_INVALID, "extent %u has no memory", i);
+        }
+        if (__builtin_add_overflow(tensor.shape[0], extents[i].bytes, &tensor.shape[0])) {
+            return sl_objects_fail(SL_ERR_TOO_LARGE, "the extents have too many bytes");
+        }
+    }
+    return add_tensor(publication, &tensor, extents, count);
+}
+
+/* Commit */
+
+static int hash(struct sl_publication *publication)
+{
+    struct sl_objects_manifest *manifest = &publication->manifest;
+    struct sl_reason reason;
+    uint8_t *scratch = malloc(SL_OBJECTS_BLOCK_BYTES);
+    int err = scratch != NULL ? sl_objects_manifest_seal(manifest, &reason)
+                              : sl_reason_fail(&reason, SL_ERR_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; err == 0 && i < manifest->block_count; i++) {
+        const void *block = sl_objects_place_read(
+            publication->places, publication->place_count, (uint64_t)i * SL_OBJECTS_BLOCK_BYTES,
+            sl_objects_manifest_block_bytes(manifest, i), scratch);
+        sl_objects_manifest_hash(manifest, i, block);
+    }
+    free(scratch);
+    return err == 0 ? 0 : sl_objects_fail(err, "%s: %s", publication->name, reason.text);
+}
+
+/* CALLER: the image stays in the caller's memory, which is registered with the manifest. */
+static int take_in_place(struct sl_publication *publication)
+{
+    struct sl_objects_copy *copy = publication->copy;
+    const uint32_t count = publication->place_count;
+    struct sl_object_extent *extents = calloc(count + 1, sizeof *extents);
+    if (extents == NULL) {
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    copy->places = publication->places;
+    copy->place_count = count;
+    publication->places = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        extents[i] =
+            (struct sl_object_extent){.base = copy->places[i].base, .bytes = copy->places[i].bytes};
+    }
+    extents[count] = sl_objects_copy_manifest_extent(copy);
+    const int err =
+        sl_objects_memory_register(publication->node->transfer, extents, count + 1, &copy->memory);
+    free(extents);
+    return err;
+}
+
+struct publish_call {
+    struct sl_objects_call call;
+    struct sl_objects_copy *copy;
+};
+
+static void reserve_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct sl_reason reason = {.text = ""};
+    const int err = sl_objects_copy_reserve(
+        node, SL_CONTAINER_OF(call, struct publish_call, call)->copy, &reason);
+    sl_objects_answer(call, err, "%s", reason.text);
+}
+
+static void verified_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_objects_copy_set_verified(SL_CONTAINER_OF(call, struct publish_call, call)->copy);
+    sl_objects_answer(call, 0, "verified");
+}
+
+/* HOST: the image is copied into slots of the pool. A slot that an older version shares has the
+ * bytes already. */
+static int copy_into_pool(struct sl_publication *publication)
+{
+    struct sl_objects *node = publication->node;
+    struct sl_objects_copy *copy = publication->copy;
+    struct publish_call reserve = {.call = {.run = reserve_here}, .copy = copy};
+    struct publish_call verified = {.call = {.run = verified_here}, .copy = copy};
+    const struct sl_object_extent manifest = sl_objects_copy_manifest_extent(copy);
+    int err = sl_objects_copy_open_pool(node);
+    err = err != 0 ? err : sl_objects_memory_register(node->transfer, &manifest, 1, &copy->memory);
+    err = err != 0 ? err : sl_objects_call(node, &reserve.call);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < copy->place_count; i++) { /* one for each block */
+        const struct sl_objects_place *place = &copy->places[i];
+        if (!copy->pooled->blocks[i].is_verified) {
+            const void *from =
+                sl_objects_place_read(publication->places, publication->place_count, place->offset,
+                                      (uint32_t)place->bytes, place->base);
+            if (from != place->base) {
+                memcpy(place->base, from, place->bytes);
+            }
+        }
+    }
+    return sl_objects_call(node, &verified.call);
+}
+
+/* Makes the copy that this node will serve. */
+static int make_copy(struct sl_publication *publication)
+{
+    struct sl_objects_manifest *manifest = &publication->manifest;
+    const struct sl_objects_part info = {.bytes = manifest->image_bytes,
+                                         .holder = publication->node->id,
+                                         .manifest_bytes = (uint32_t)manifest->encoded_bytes};
+    int err = sl_objects_copy_create(publication->name, publication->version, publication->part,
+                                     &info, &publication->copy);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_objects_copy *copy = publication->copy;
+    copy->info.digest = sl_objects_manifest_encode(manifest, copy->stored_manifest);
+    copy->manifest = *manifest;
+    sl_objects_manifest_init(manifest);
+    err = publication->origin == SL_ORIGIN_CALLER ? take_in_place(publication)
+                                                  : copy_into_pool(publication);
+    if (err == 0 && sl_objects_copy_add_all(copy) != 0) {
+        err = sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+    }
+    return err;
+}
+
+/* On the reactor, when the catalogue has acknowledged the commit. */
+static void take_committed(void *ctx, const struct sl_objects_message *answer)
+{
+    struct sl_publication *publication = ctx;
+    struct sl_objects_copy *copy = publication->copy;
+    sl_objects_copy_set_record(copy, &answer->record);
+    publication->copy = NULL;
+    sl_objects_serve_add(publication->node, copy);
+}
+
+int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, uint64_t *version)
+{
+    sl_assert(publication != NULL && !publication->is_committed);
+    sl_assert(version != NULL);
+    int err = sl_objects_check_timeout(timeout_ms);
+    const uint64_t deadline_ns = sl_objects_deadline_ns(publication->node, timeout_ms);
+    if (err == 0 && publication->copy == NULL) { /* else it is tried again */
+        err = hash(publication);
+        err = err != 0 ? err : make_copy(publication);
+        publication->is_ready = err == 0;
+    } else if (err == 0 && !publication->is_ready) {
+        err = sl_objects_fail(SL_ERR_INVALID, "%s: its memory could not be used: begin again",
+                              publication->name);
+    }
+    if (err != 0) {
+        return err;
+    }
+    struct sl_objects_message commit = {
+        .kind = SL_OBJECTS_COMMIT,
+        .part = publication->part,
+        .part_count = publication->part_count,
+        .record_count = 1,
+        .record = {.name = publication->name,
+                   .note = publication->note,
+                   .version = publication->version,
+                   .epoch = publication->epoch,
+                   .origin = publication->origin,
+                   .part_count = 1,
+                   .parts = {publication->copy->info}},
+    };
+    err = sl_objects_ask_and_wait(publication->node, &commit,
+                                  sl_objects_ms_left(publication->node, deadline_ns),
+                                  take_committed, publication);
+    if (err != 0) {
+        return err;
+    }
+    publication->is_committed = true;
+    *version = publication->version;
+    return sl_objects_succeed();
+}
+
+static void release_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_objects_copy_release(node, SL_CONTAINER_OF(call, struct publish_call, call)->copy);
+    sl_objects_answer(call, 0, "released");
+}
+
+void sl_publish_end(struct sl_publication **publication)
+{
+    sl_assert(publication != NULL);
+    struct sl_publication *gone = *publication;
+    *publication = NULL;
+    if (gone == NULL) {
+        return;
+    }
+    if (gone->copy != NULL) { /* not committed: no peer reads it, so nothing is waited for */
+        struct publish_call release = {.call = {.run = release_here}, .copy = gone->copy};
+        (void)sl_objects_call(gone->node, &release.call);
+        (void)sl_objects_memory_unregister(gone->node->transfer, &gone->copy->memory, UNUSED_MS);
+        sl_objects_copy_free(gone->copy);
+    }
+    sl_objects_manifest_fini(&gone->manifest);
+    free(gone->places);
+    free(gone);
+}

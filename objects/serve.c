@@ -1,0 +1,289 @@
+#include "objects/serve.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "objects/node.h"
+
+#define PARKED_NS    (200 * SL_CLOCK_NS_PER_MS)
+#define PARKED_MAX   64
+#define GROWN_NS     SL_CLOCK_NS_PER_MS
+#define GROWN_BLOCKS 64
+#define CHILD_NS     (30 * SL_CLOCK_NS_PER_S) /* from its last WANT */
+
+/* A node that reads a copy. */
+struct child {
+    struct sl_list_link link; /* of copy->children */
+    struct sl_objects *node;
+    struct sl_objects_copy *copy; /* NULL: gone, and freed when the HAVE on its way is sent */
+    uint64_t id;
+    char address[SL_OBJECTS_ADDRESS_BYTES];
+    uint32_t next; /* of the copy's ranges */
+    bool is_sending;
+    uint64_t wanted_ns;
+};
+
+struct parked {
+    struct sl_list_link link;
+    uint64_t since_ns;
+    char address[SL_OBJECTS_ADDRESS_BYTES], name[SL_OBJECTS_NAME_BYTES];
+    struct sl_objects_message message;
+};
+
+/* Children */
+
+static void child_free(struct child *child)
+{
+    sl_list_remove(&child->link);
+    child->copy = NULL;
+    if (!child->is_sending) {
+        free(child);
+    }
+}
+
+/* Takes the next ranges that the child does not know. */
+static void fill_have(struct child *child, struct sl_objects_message *have)
+{
+    struct sl_objects_copy *copy = child->copy;
+    const uint32_t left = copy->range_count - child->next;
+    have->kind = SL_OBJECTS_HAVE;
+    have->name = copy->name;
+    have->version = copy->version;
+    have->part = copy->part;
+    have->range_count = left < SL_OBJECTS_RANGES_MAX ? left : SL_OBJECTS_RANGES_MAX;
+    memcpy(have->ranges, &copy->ranges[child->next], have->range_count * sizeof have->ranges[0]);
+    child->next += have->range_count;
+    copy->ranges_sent = child->next > copy->ranges_sent ? child->next : copy->ranges_sent;
+}
+
+static void send_more(struct child *child);
+
+static void have_sent(void *ctx, int err, const char *reason)
+{
+    struct child *child = ctx;
+    child->is_sending = false;
+    if (child->copy == NULL || err != 0) { /* it sends WANT again, if it is alive */
+        child_free(child);
+    } else {
+        send_more(child);
+    }
+}
+
+/* One HAVE at a time is on its way to a child. */
+static void send_more(struct child *child)
+{
+    if (child->is_sending || child->next == child->copy->range_count) {
+        return;
+    }
+    struct sl_objects_message have = {0};
+    fill_have(child, &have);
+    child->is_sending = true;
+    sl_objects_link_send(child->node->link, child->address, &have, have_sent, child);
+}
+
+static struct child *find_child(struct sl_objects_copy *copy, uint64_t id)
+{
+    SL_LIST_FOREACH (link, &copy->children) {
+        struct child *child = SL_CONTAINER_OF(link, struct child, link);
+        if (child->id == id) {
+            return child;
+        }
+    }
+    return NULL;
+}
+
+static void forget_silent(struct sl_objects_copy *copy, uint64_t now_ns)
+{
+    SL_LIST_FOREACH (link, &copy->children) {
+        struct child *child = SL_CONTAINER_OF(link, struct child, link);
+        if (now_ns - child->wanted_ns > CHILD_NS) {
+            child_free(child);
+        }
+    }
+}
+
+/* WANT */
+
+static void refuse(struct sl_objects *node, const char *address,
+                   const struct sl_objects_message *want, int err, const char *text)
+{
+    struct sl_objects_message answer = {
+        .kind = want->kind, .is_answer = true, .request = want->request, .err = err, .text = text};
+    sl_objects_link_send(node->link, address, &answer, NULL, NULL);
+}
+
+/* The answer has the copy's ranges from the first one on; a WANT that comes again begins anew. */
+static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const char *address,
+                   const struct sl_objects_message *want)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
+    forget_silent(copy, now_ns);
+    struct child *child = find_child(copy, want->node);
+    if (child != NULL) {
+        child_free(child);
+    }
+    child = calloc(1, sizeof *child);
+    if (child == NULL) {
+        refuse(node, address, want, SL_ERR_NO_MEMORY, "out of memory");
+        return;
+    }
+    child->node = node;
+    child->copy = copy;
+    child->id = want->node;
+    child->wanted_ns = now_ns;
+    (void)snprintf(child->address, sizeof child->address, "%s", address);
+    sl_list_append(&copy->children, &child->link);
+    struct sl_objects_message answer = {.is_answer = true, .request = want->request};
+    fill_have(child, &answer);
+    answer.kind = want->kind;
+    child->is_sending = true;
+    sl_objects_link_send(node->link, address, &answer, have_sent, child);
+}
+
+static bool is_wanted(const struct sl_objects_copy *copy, const struct sl_objects_message *want)
+{
+    return memcmp(&copy->info.digest, &want->digest, sizeof want->digest) == 0;
+}
+
+static void park(struct sl_objects *node, const char *address,
+                 const struct sl_objects_message *want)
+{
+    struct sl_objects_serve *serve = &node->serve;
+    struct parked *parked = serve->parked_count < PARKED_MAX ? calloc(1, sizeof *parked) : NULL;
+    if (parked == NULL) {
+        refuse(node, address, want, SL_ERR_AGAIN, "too many wait for versions to come");
+        return;
+    }
+    parked->since_ns = sl_reactor_now_ns(node->reactor);
+    (void)snprintf(parked->address, sizeof parked->address, "%s", address);
+    (void)snprintf(parked->name, sizeof parked->name, "%s", want->name);
+    parked->message = *want;
+    parked->message.name = parked->name;
+    if (serve->parked_count++ == 0) {
+        sl_reactor_arm(node->reactor, &serve->parked_late, PARKED_NS);
+    }
+    sl_list_append(&serve->parked, &parked->link);
+}
+
+static void unpark(struct sl_objects_serve *serve, struct parked *parked)
+{
+    sl_list_remove(&parked->link);
+    serve->parked_count--;
+    free(parked);
+}
+
+void sl_objects_serve_want(struct sl_objects *node, const char *address,
+                           const struct sl_objects_message *message)
+{
+    struct sl_objects_copy *copy =
+        sl_objects_copy_find(node, message->name, message->version, message->part);
+    if (copy == NULL) {
+        park(node, address, message);
+    } else if (!is_wanted(copy, message)) {
+        refuse(node, address, message, SL_ERR_EXISTS, "this version has another digest here");
+    } else {
+        accept(node, copy, address, message);
+    }
+}
+
+void sl_objects_serve_done(struct sl_objects *node, const struct sl_objects_message *message)
+{
+    struct sl_objects_copy *copy =
+        sl_objects_copy_find(node, message->name, message->version, message->part);
+    struct child *child = copy != NULL ? find_child(copy, message->node) : NULL;
+    if (child != NULL) {
+        child_free(child);
+    }
+}
+
+void sl_objects_serve_add(struct sl_objects *node, struct sl_objects_copy *copy)
+{
+    copy->uses++;
+    sl_list_append(&node->copies, &copy->link);
+    SL_LIST_FOREACH (link, &node->serve.parked) {
+        struct parked *parked = SL_CONTAINER_OF(link, struct parked, link);
+        const struct sl_objects_message *want = &parked->message;
+        if (want->version == copy->version && want->part == copy->part &&
+            strcmp(want->name, copy->name) == 0 && is_wanted(copy, want)) {
+            accept(node, copy, parked->address, want);
+            unpark(&node->serve, parked);
+        }
+    }
+}
+
+static void parked_late(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_serve *serve = SL_CONTAINER_OF(timer, struct sl_objects_serve, parked_late);
+    struct sl_objects *node = SL_CONTAINER_OF(serve, struct sl_objects, serve);
+    SL_LIST_FOREACH (link, &serve->parked) {
+        struct parked *parked = SL_CONTAINER_OF(link, struct parked, link);
+        if (now_ns - parked->since_ns < PARKED_NS) {
+            sl_reactor_arm(node->reactor, timer, PARKED_NS - (now_ns - parked->since_ns));
+            return;
+        }
+        refuse(node, parked->address, &parked->message, SL_ERR_NOT_FOUND,
+               "this node does not have the version");
+        unpark(serve, parked);
+    }
+}
+
+/* Copies that grow, and end */
+
+static void send_grown(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_serve *serve = SL_CONTAINER_OF(timer, struct sl_objects_serve, grown);
+    struct sl_objects *node = SL_CONTAINER_OF(serve, struct sl_objects, serve);
+    serve->grown_blocks = 0;
+    SL_LIST_FOREACH (link, &node->copies) {
+        const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        SL_LIST_FOREACH (child, &copy->children) {
+            send_more(SL_CONTAINER_OF(child, struct child, link));
+        }
+    }
+}
+
+void sl_objects_serve_grown(struct sl_objects *node)
+{
+    struct sl_objects_serve *serve = &node->serve;
+    if (++serve->grown_blocks >= GROWN_BLOCKS) {
+        sl_reactor_disarm(node->reactor, &serve->grown);
+        send_grown(&serve->grown, sl_reactor_now_ns(node->reactor));
+    } else if (!sl_timer_armed(&serve->grown)) {
+        sl_reactor_arm(node->reactor, &serve->grown, GROWN_NS);
+    }
+}
+
+void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy,
+                           const char *reason)
+{
+    struct sl_objects_message gone = {.kind = SL_OBJECTS_GONE,
+                                      .name = copy->name,
+                                      .version = copy->version,
+                                      .part = copy->part,
+                                      .text = reason};
+    SL_LIST_FOREACH (link, &copy->children) {
+        struct child *child = SL_CONTAINER_OF(link, struct child, link);
+        sl_objects_link_send(node->link, child->address, &gone, NULL, NULL);
+        child_free(child);
+    }
+}
+
+void sl_objects_serve_init(struct sl_objects *node)
+{
+    struct sl_objects_serve *serve = &node->serve;
+    sl_list_init(&serve->parked);
+    serve->parked_late.run = parked_late;
+    serve->grown.run = send_grown;
+}
+
+void sl_objects_serve_fini(struct sl_objects *node)
+{
+    struct sl_objects_serve *serve = &node->serve;
+    SL_LIST_FOREACH (link, &serve->parked) {
+        unpark(serve, SL_CONTAINER_OF(link, struct parked, link));
+    }
+    sl_reactor_disarm(node->reactor, &serve->parked_late);
+    sl_reactor_disarm(node->reactor, &serve->grown);
+}

@@ -1,0 +1,40 @@
+/* Serves copies: answers a child's WANT with the places of all verified bytes, and sends HAVE with
+ * further ones as they are verified. The child reads them with READs, of which this node sees
+ * nothing. Owner: the node's reactor. */
+#ifndef SL_OBJECTS_SERVE_H
+#define SL_OBJECTS_SERVE_H
+
+#include "core/list.h"
+#include "objects/message.h"
+#include "reactor/timer.h"
+
+struct sl_objects;
+struct sl_objects_copy;
+
+struct sl_objects_serve {
+    struct sl_list parked; /* WANTs of versions that are not known yet, by their time */
+    uint32_t parked_count;
+    struct sl_timer parked_late; /* of the first one */
+    struct sl_timer grown;       /* some copies have bytes that their children do not know */
+    uint32_t grown_blocks;       /* since the last HAVE */
+};
+
+void sl_objects_serve_init(struct sl_objects *node);
+void sl_objects_serve_fini(struct sl_objects *node);
+
+/* Messages of children. */
+void sl_objects_serve_want(struct sl_objects *node, const char *address,
+                           const struct sl_objects_message *message);
+void sl_objects_serve_done(struct sl_objects *node, const struct sl_objects_message *message);
+
+/* Adds the copy to the node's list, which uses it, and answers WANTs that wait for it. */
+void sl_objects_serve_add(struct sl_objects *node, struct sl_objects_copy *copy);
+
+/* The copy has one more range, or block: children learn of it within 1 ms. */
+void sl_objects_serve_grown(struct sl_objects *node);
+
+/* Sends GONE to the copy's children and forgets them. */
+void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy,
+                           const char *reason);
+
+#endif

@@ -1,0 +1,123 @@
+#include "objects/withdraw.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "objects/call.h"
+#include "objects/error.h"
+#include "objects/fetch.h"
+#include "objects/node.h"
+
+#define POLL_NS (2 * SL_CLOCK_NS_PER_MS)
+
+void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, const char *reason)
+{
+    if (!copy->is_withdrawn) {
+        copy->is_withdrawn = true;
+        sl_objects_serve_gone(node, copy, reason);
+        sl_objects_report_none(node, copy->name, copy->version);
+    }
+    if (copy->fetch != NULL) {
+        sl_objects_fetch_cancel(copy->fetch, reason);
+    }
+}
+
+/* Copies that leave the node's list, until their memory is unregistered. */
+struct drop_call {
+    struct sl_objects_call call;
+    const char *name; /* NULL: those in the pool that are withdrawn */
+    uint64_t version;
+    struct sl_timer timer; /* of the next look whether their fetches are over */
+    struct sl_list copies;
+};
+
+static bool is_dropped(const struct drop_call *drop, const struct sl_objects_copy *copy)
+{
+    return drop->name != NULL ? sl_objects_copy_is_of(copy, drop->name, drop->version)
+                              : copy->is_withdrawn && copy->pooled != NULL && copy->fetch == NULL;
+}
+
+static void look_for_dropped(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct drop_call *drop = SL_CONTAINER_OF(timer, struct drop_call, timer);
+    struct sl_objects *node = drop->call.node;
+    bool is_fetching = false;
+    SL_LIST_FOREACH (link, &node->copies) {
+        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (is_dropped(drop, copy)) {
+            sl_objects_withdraw(node, copy, "it was withdrawn");
+            is_fetching |= copy->fetch != NULL;
+        }
+    }
+    if (is_fetching) { /* for at most 100 ms */
+        sl_reactor_arm(node->reactor, timer, POLL_NS);
+        return;
+    }
+    SL_LIST_FOREACH (link, &node->copies) {
+        if (is_dropped(drop, SL_CONTAINER_OF(link, struct sl_objects_copy, link))) {
+            sl_list_append(&drop->copies, link);
+        }
+    }
+    sl_objects_answer(&drop->call, sl_list_empty(&drop->copies) ? SL_ERR_NOT_FOUND : 0,
+                      "%s@%" PRIu64 ": this node has no copy", drop->name != NULL ? drop->name : "",
+                      drop->version);
+}
+
+static void drop_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    look_for_dropped(&SL_CONTAINER_OF(call, struct drop_call, call)->timer,
+                     sl_reactor_now_ns(node->reactor));
+}
+
+/* Those that are still registered go back to the list, for another try. */
+static void dropped_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct drop_call *drop = SL_CONTAINER_OF(call, struct drop_call, call);
+    struct sl_list_link *link;
+    while ((link = sl_list_pop(&drop->copies)) != NULL) {
+        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (copy->memory.count > 0) {
+            sl_list_append(&node->copies, link);
+        } else {
+            sl_objects_copy_release(node, copy);
+            sl_objects_copy_put(copy);
+        }
+    }
+    sl_objects_answer(call, 0, "dropped");
+}
+
+static int drop(struct sl_objects *node, const char *name, uint64_t version, uint32_t timeout_ms)
+{
+    const uint64_t deadline_ns = sl_objects_deadline_ns(node, timeout_ms);
+    struct drop_call drop = {.call = {.run = drop_here},
+                             .name = name,
+                             .version = version,
+                             .timer = {.run = look_for_dropped}};
+    sl_list_init(&drop.copies);
+    int err = sl_objects_call(node, &drop.call);
+    if (err != 0) {
+        return err;
+    }
+    SL_LIST_FOREACH (link, &drop.copies) {
+        const int failed = sl_objects_memory_unregister(
+            node->transfer, &SL_CONTAINER_OF(link, struct sl_objects_copy, link)->memory,
+            sl_objects_ms_left(node, deadline_ns));
+        err = err != 0 ? err : failed;
+    }
+    char text[SL_REASON_BYTES];
+    (void)snprintf(text, sizeof text, "%s", sl_objects_last_error());
+    drop.call.run = dropped_here;
+    (void)sl_objects_call(node, &drop.call);
+    return err == 0 ? 0 : sl_objects_fail(err, "%s", text);
+}
+
+int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint64_t version,
+                                uint32_t timeout_ms)
+{
+    return drop(node, name, version, timeout_ms);
+}
+
+void sl_objects_withdraw_retired(struct sl_objects *node, uint32_t timeout_ms)
+{
+    (void)drop(node, NULL, 0, timeout_ms);
+}

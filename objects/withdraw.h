@@ -1,0 +1,24 @@
+/* Ends copies: they are not served any more, their fetches are cancelled, and their memory is
+ * unregistered, on a thread of the application. */
+#ifndef SL_OBJECTS_WITHDRAW_H
+#define SL_OBJECTS_WITHDRAW_H
+
+#include <stdint.h>
+
+struct sl_objects;
+struct sl_objects_copy;
+
+/* On the reactor: sends GONE to the children and DROP to the catalogue, and cancels the fetch. The
+ * copy stays in the node's list until its memory is unregistered. */
+void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, const char *reason);
+
+/* A thread of the application: withdraws the node's copies of the version, waits for the end of
+ * their fetches, and unregisters their memory. Errors: NOT_FOUND; DEADLINE: peers still read it. */
+int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint64_t version,
+                                uint32_t timeout_ms);
+
+/* A thread of the application: the same for withdrawn copies in the pool, which the catalogue
+ * retired. */
+void sl_objects_withdraw_retired(struct sl_objects *node, uint32_t timeout_ms);
+
+#endif

@@ -1,0 +1,145 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nodes.h"
+#include "objects/node.h"
+
+static struct nodes nodes;
+
+enum { BLOCK = SL_OBJECTS_BLOCK_BYTES, COUNT = 80, BYTES = COUNT * BLOCK };
+
+static uint8_t *from, *to[3];
+
+/* Node 0 publishes; nodes 1 and 2 get. */
+static void begin(uint64_t bytes_per_s)
+{
+    nodes_init(&nodes, 3, bytes_per_s);
+    from = nodes_bytes(BYTES, 7);
+    for (uint32_t i = 1; i < 3; i++) {
+        to[i] = calloc(BYTES, 1);
+    }
+    (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, from, BYTES);
+}
+
+static void end(void)
+{
+    nodes_fini(&nodes);
+    free(from);
+    free(to[1]);
+    free(to[2]);
+}
+
+static struct sl_get *start(uint32_t node)
+{
+    return nodes_start(nodes.node[node], "model", 1, to[node], BYTES, NODES_TIMEOUT);
+}
+
+static void wait_for_bytes(struct sl_get *get, uint64_t bytes)
+{
+    struct sl_get_progress progress;
+    do {
+        (void)usleep(1000);
+        nodes_expect(sl_get_progress(get, &progress));
+    } while (progress.verified_bytes < bytes && !progress.over);
+}
+
+/* Whether some child of the node was told where bytes lie. Its gets are over. */
+static bool has_served(uint32_t node)
+{
+    const struct sl_objects_copy *copy = sl_objects_copy_find(nodes.node[node], "model", 1, 0);
+    return copy != NULL && copy->ranges_sent > 0;
+}
+
+SL_CASE(fetch__serves_while_it_receives)
+{
+    begin(40 << 20);
+    struct sl_get *first = start(1), *second = start(2);
+    nodes_finish(first);
+    nodes_finish(second);
+    nodes_expect_bytes(to[1], BYTES, 7);
+    nodes_expect_bytes(to[2], BYTES, 7);
+    assert_true(has_served(1) || has_served(2));
+    end();
+}
+
+SL_CASE(fetch__takes_a_wrong_block_from_another_holder)
+{
+    struct sl_get_progress progress;
+    begin(0);
+    nodes_get(nodes.node[1], "model", 1, to[1], BYTES);
+    from[10 * BLOCK + 5] ^= 1; /* in either stripe */
+    from[11 * BLOCK] ^= 1;
+    struct sl_get *get = start(2);
+    nodes_expect(sl_get_wait(get));
+    nodes_expect(sl_get_progress(get, &progress));
+    sl_get_close(&get);
+    assert_true(progress.corrupt_blocks >= 1);
+    assert_int_equal(progress.verified_bytes, BYTES);
+    nodes_expect_bytes(to[2], BYTES, 7);
+    end();
+}
+
+SL_CASE(fetch__names_what_no_holder_has)
+{
+    begin(0);
+    from[10 * BLOCK] ^= 1;
+    struct sl_get *get = nodes_start(nodes.node[1], "model", 1, to[1], BYTES, 3000);
+    assert_int_equal(sl_get_wait(get), SL_ERR_DEADLINE);
+    assert_non_null(strstr(sl_objects_last_error(), "missing blocks 10"));
+    assert_non_null(strstr(sl_objects_last_error(), "of 80)"));
+    assert_non_null(strstr(sl_objects_last_error(), sl_objects_address(nodes.node[0])));
+    sl_get_close(&get);
+    end();
+}
+
+SL_CASE(fetch__goes_on_when_a_holder_ends)
+{
+    begin(40 << 20);
+    nodes_get(nodes.node[1], "model", 1, to[1], BYTES);
+    struct sl_get *get = start(2);
+    wait_for_bytes(get, 4 * BLOCK);
+    nodes_end(&nodes, 1);
+    nodes_finish(get);
+    nodes_expect_bytes(to[2], BYTES, 7);
+    end();
+}
+
+SL_CASE(withdraw__frees_the_memory_while_others_fetch_it)
+{
+    begin(40 << 20);
+    nodes_get(nodes.node[1], "model", 1, to[1], BYTES);
+    struct sl_get *get = start(2);
+    wait_for_bytes(get, 4 * BLOCK);
+    nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
+    memset(from, 0, BYTES);
+    nodes_finish(get);
+    nodes_expect_bytes(to[2], BYTES, 7);
+    assert_int_equal(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT),
+                     SL_ERR_NOT_FOUND);
+    end();
+}
+
+SL_CASE(withdraw__cancels_a_get)
+{
+    begin(10 << 20);
+    struct sl_get *get = start(1);
+    wait_for_bytes(get, BLOCK);
+    nodes_expect(sl_object_withdraw(nodes.node[1], "model", 1, NODES_TIMEOUT));
+    assert_int_equal(sl_get_wait(get), SL_ERR_CANCELLED);
+    memset(to[1], 0, BYTES);
+    sl_get_close(&get);
+    end();
+}
+
+SL_CASE(withdraw__of_the_last_copy_ends_gets_at_their_deadline)
+{
+    begin(10 << 20);
+    struct sl_get *get = nodes_start(nodes.node[1], "model", 1, to[1], BYTES, 4000);
+    wait_for_bytes(get, BLOCK);
+    nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
+    assert_int_equal(sl_get_wait(get), SL_ERR_DEADLINE);
+    assert_non_null(strstr(sl_objects_last_error(), "of 80)"));
+    sl_get_close(&get);
+    end();
+}

@@ -1,0 +1,100 @@
+#include "nodes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void nodes_expect(int err)
+{
+    if (err != 0) {
+        fail_msg("%s: %s", sl_err_name(err), sl_objects_last_error());
+    }
+}
+
+static void add(struct nodes *nodes, uint64_t bytes_per_s)
+{
+    const struct sl_transfer_options engine = {.name = "127.0.0.1:0",
+                                               .endpoints = "tcp://127.0.0.1:0",
+                                               .bytes_per_s_max = bytes_per_s,
+                                               .insecure = true};
+    const struct sl_objects_options options = {
+        .struct_size = sizeof options,
+        .engine = &engine,
+        .catalogue = nodes->count > 0 ? sl_objects_address(nodes->node[0]) : NULL,
+        .pool_bytes = 64 << 20};
+    assert_true(nodes->count < NODES_MAX);
+    nodes_expect(sl_objects_create(&options, &nodes->node[nodes->count]));
+    nodes->count++;
+}
+
+void nodes_init(struct nodes *nodes, uint32_t count, uint64_t bytes_per_s)
+{
+    memset(nodes, 0, sizeof *nodes);
+    while (nodes->count < count) {
+        add(nodes, bytes_per_s);
+    }
+}
+
+void nodes_end(struct nodes *nodes, uint32_t index)
+{
+    sl_objects_destroy(&nodes->node[index]);
+}
+
+void nodes_fini(struct nodes *nodes)
+{
+    while (nodes->count > 0) {
+        sl_objects_destroy(&nodes->node[--nodes->count]);
+    }
+}
+
+uint8_t *nodes_bytes(size_t bytes, uint32_t seed)
+{
+    uint8_t *made = malloc(bytes + 1);
+    assert_non_null(made);
+    for (size_t i = 0; i < bytes; i++) {
+        made[i] = (uint8_t)((i * 2654435761U + seed * 40503U) >> 13);
+    }
+    return made;
+}
+
+void nodes_expect_bytes(const uint8_t *memory, size_t bytes, uint32_t seed)
+{
+    uint8_t *expected = nodes_bytes(bytes, seed);
+    assert_int_equal(memcmp(memory, expected, bytes), 0);
+    free(expected);
+}
+
+uint64_t nodes_publish(struct sl_objects *node, const char *name, enum sl_object_origin origin,
+                       void *memory, size_t bytes)
+{
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = name, .origin = origin};
+    const struct sl_object_extent extent = {.base = memory, .bytes = bytes};
+    struct sl_publication *publication;
+    uint64_t version;
+    nodes_expect(sl_publish_begin(node, &options, NODES_TIMEOUT, &publication));
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    nodes_expect(sl_publish_commit(publication, NODES_TIMEOUT, &version));
+    sl_publish_end(&publication);
+    return version;
+}
+
+struct sl_get *nodes_start(struct sl_objects *node, const char *name, uint64_t version,
+                           void *memory, size_t bytes, uint32_t timeout_ms)
+{
+    const struct sl_object_extent extent = {.base = memory, .bytes = bytes};
+    struct sl_get *get = NULL;
+    nodes_expect(sl_get_start(node, name, version, &extent, 1, timeout_ms, &get));
+    return get;
+}
+
+void nodes_finish(struct sl_get *get)
+{
+    nodes_expect(sl_get_wait(get));
+    sl_get_close(&get);
+}
+
+void nodes_get(struct sl_objects *node, const char *name, uint64_t version, void *memory,
+               size_t bytes)
+{
+    nodes_finish(nodes_start(node, name, version, memory, bytes, NODES_TIMEOUT));
+}

@@ -1,0 +1,47 @@
+/* Nodes of one process, each with an engine of its own, over TCP on loopback. The first one hosts
+ * the catalogue. */
+#ifndef SL_TESTS_UNIT_OBJECTS_NODES_H
+#define SL_TESTS_UNIT_OBJECTS_NODES_H
+
+#include <starling_objects.h>
+
+#include "tests/support/unit.h"
+
+#define NODES_MAX     4
+#define NODES_TIMEOUT 120000
+
+struct nodes {
+    struct sl_objects *node[NODES_MAX];
+    uint32_t count;
+};
+
+/* bytes_per_s: what each of them sends at most; 0: no limit. */
+void nodes_init(struct nodes *nodes, uint32_t count, uint64_t bytes_per_s);
+void nodes_fini(struct nodes *nodes);
+
+/* Ends one of them; its place stays empty. */
+void nodes_end(struct nodes *nodes, uint32_t index);
+
+/* Fails the test with the text of the last error. */
+void nodes_expect(int err);
+
+/* Memory of the caller with bytes that depend on their place and the seed. */
+uint8_t *nodes_bytes(size_t bytes, uint32_t seed);
+void nodes_expect_bytes(const uint8_t *memory, size_t bytes, uint32_t seed);
+
+/* Publishes the bytes as one version. Returns its number. */
+uint64_t nodes_publish(struct sl_objects *node, const char *name, enum sl_object_origin origin,
+                       void *memory, size_t bytes);
+
+/* Starts a get of the version into the memory. */
+struct sl_get *nodes_start(struct sl_objects *node, const char *name, uint64_t version,
+                           void *memory, size_t bytes, uint32_t timeout_ms);
+
+/* Expects that the get succeeds, and closes it. */
+void nodes_finish(struct sl_get *get);
+
+/* Both. */
+void nodes_get(struct sl_objects *node, const char *name, uint64_t version, void *memory,
+               size_t bytes);
+
+#endif
