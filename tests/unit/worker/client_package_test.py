@@ -143,9 +143,11 @@ class Package(unittest.TestCase):
         self.check_shown("libstarling.so.0", ["starling.h"])
         self.check_shown("libstarling_kv.so.0", ["starling.h", "starling_kv.h"])
         self.check_shown("libstarling_transfer.so.0", ["starling_transfer.h"], {"sl_err_name", "sl_optimizer_defaults"})
+        self.check_shown("libstarling_objects.so.0", ["starling_objects.h", "starling_transfer.h"],
+                         {"sl_err_name", "sl_optimizer_defaults"})
 
     def test_headers_compile_alone(self):
-        for header in ("starling.h", "starling_kv.h", "starling_transfer.h"):
+        for header in ("starling.h", "starling_kv.h", "starling_objects.h", "starling_transfer.h"):
             for language, standard in (("c", "c11"), ("c++", "c++11")):
                 run(COMPILER, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-pedantic",
                     "-Werror", "-fsyntax-only", f"-I{self.prefix}/include",
