@@ -8,6 +8,7 @@
 #include "core/assert.h"
 #include "net/rma/target.h"
 #include "tests/sim/random.h"
+#include "transfer/async.h"
 #include "transfer/memory.h"
 #include "transfer/segment.h"
 
@@ -196,8 +197,46 @@ static void renew(struct sl_sim_transfer_app *app)
     sl_assert(err == 0);
 }
 
+static void take(struct sl_sim_transfer_app *app, const struct sl_transfer_noticed *noticed)
+{
+    uint32_t number;
+    if (!app->dying) {
+        sl_assert(noticed->bytes == sizeof number);
+        memcpy(&number, noticed->text, sizeof number);
+        sl_sim_transfer_oracle_taken(app->options.oracle, number, app->options.host);
+    }
+}
+
+static void arrived(void *ctx, const struct sl_transfer_noticed *noticed)
+{
+    take(ctx, noticed);
+}
+
+static void async_ended(void *ctx)
+{
+    ((struct sl_sim_transfer_app *)ctx)->async_ended = true;
+}
+
+static void create_outside(struct sl_sim_transfer_app *app)
+{
+    struct sl_reactor *outside = app->process.reactors[app->options.plan->reactor_count];
+    const int err = sl_transfer_async_create(app->engine, outside, arrived, app, &app->async);
+    sl_assert(err == 0);
+}
+
+static void destroy_outside(struct sl_sim_transfer_app *app)
+{
+    sl_transfer_async_destroy(&app->async, async_ended, app);
+    while (!app->async_ended) {
+        sl_sim_transfer_app_sleep(app, LOOK_NS);
+    }
+}
+
 static void destroy(struct sl_sim_transfer_app *app)
 {
+    if (app->async != NULL) {
+        destroy_outside(app);
+    }
     sl_transfer_destroy(&app->engine);
     if (app->options.plan->has_store) {
         sl_sim_transfer_store_forget(app->options.store, app->options.host);
@@ -215,6 +254,9 @@ static void life(void *ctx)
     for (uint32_t tries = 0; !create(app) && !app->dying; tries++) {
         sl_assert(tries < CREATE_TRIES);
         sl_sim_transfer_app_sleep(app, BACK_OFF_NS);
+    }
+    if (app->engine != NULL && app->options.plan->outside) {
+        create_outside(app);
     }
     if (app->engine != NULL) {
         register_all(app);
@@ -438,11 +480,8 @@ static void taker(void *ctx)
         sl_sim_transfer_app_sleep(app, LOOK_NS);
     }
     while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
-        uint32_t number;
-        if (sl_transfer_notice_take(app->engine, TAKE_MS, noticed) == 0 && !app->dying) {
-            sl_assert(noticed->bytes == sizeof number);
-            memcpy(&number, noticed->text, sizeof number);
-            sl_sim_transfer_oracle_taken(app->options.oracle, number, app->options.host);
+        if (sl_transfer_notice_take(app->engine, TAKE_MS, noticed) == 0) {
+            take(app, noticed);
         }
     }
     free(noticed);
@@ -465,8 +504,8 @@ void sl_sim_transfer_app_start(struct sl_sim_transfer_app *app,
     (void)snprintf(name, sizeof name, "e%u", options->host % 100);
     app->incarnation = sl_hash_random(&app->random) | 1;
     sl_sim_process_init(&app->process, options->network, options->host, name,
-                        options->plan->reactor_count, sl_hash_random(&app->random),
-                        options->offset_ns, options->plan->gap_ns);
+                        options->plan->reactor_count + (options->plan->outside ? 1 : 0),
+                        sl_hash_random(&app->random), options->offset_ns, options->plan->gap_ns);
     app->life = sl_sim_transfer_oracle_begin(options->oracle, options->host, app->incarnation);
     for (uint32_t i = 0; i < options->plan->slots; i++) {
         sl_sim_transfer_batch_init(&app->batches[i], app, i);

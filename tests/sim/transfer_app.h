@@ -1,7 +1,8 @@
 /* A process of the simulation of transfer engines: an engine, unmodified, and the application's
  * threads, which are fibers. One thread (life) creates the engine, serves memory, unregisters and
  * registers it, and destroys the engine; another (driver) opens the segments of its peers and
- * submits batches; the third (taker) takes notices. Allocates. */
+ * submits batches; the third (taker) takes notices, unless a reactor outside the engine does.
+ * Allocates. */
 #ifndef SL_TESTS_SIM_TRANSFER_APP_H
 #define SL_TESTS_SIM_TRANSFER_APP_H
 
@@ -49,6 +50,8 @@ struct sl_sim_transfer_app {
     enum sl_sim_transfer_stage stage;
     bool dying; /* killed: its threads end as soon as they can */
     struct sl_transfer *engine;
+    struct sl_transfer_async *async; /* of the reactor outside; NULL: none */
+    bool async_ended;
     bool serves; /* its memory is registered */
     struct sl_sim_transfer_thread threads[SL_SIM_TRANSFER_THREADS];
     struct sl_sim_transfer_thread *running;
