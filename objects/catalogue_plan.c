@@ -161,19 +161,6 @@ void sl_catalogue_news_taken(struct sl_objects_catalogue *catalogue, struct sl_c
 
 /* Plan */
 
-/* New parents are news for a fetcher, but the joining one gets them with an answer. */
-static void set_parents(struct sl_catalogue_copy *copy, uint64_t first, uint64_t second,
-                        const struct sl_catalogue_copy *joining)
-{
-    if (copy->parents[0] != first || copy->parents[1] != second) {
-        copy->parents[0] = first;
-        copy->parents[1] = second;
-        if (copy != joining) {
-            sl_list_append(&copy->node->news, &copy->news);
-        }
-    }
-}
-
 /* Returns the first node of the part that was seen on the host of this one; 0: this is it. */
 static uint64_t first_on_host(struct sl_objects_catalogue *catalogue,
                               const struct sl_catalogue_node *node)
@@ -193,10 +180,10 @@ static uint64_t first_on_host(struct sl_objects_catalogue *catalogue,
     return catalogue->first_on_host[number];
 }
 
-/* Writes the fetchers of the tree to `tree`; a fetcher with a source on its host gets that one. */
-static uint32_t collect_fetchers(struct sl_objects_catalogue *catalogue,
-                                 const struct sl_catalogue_part *part,
-                                 const struct sl_catalogue_copy *joining)
+/* Writes the fetchers that have joined to `batch`. One with a source on its host is not among them:
+ * it gets that source. */
+static uint32_t collect_batch(struct sl_objects_catalogue *catalogue,
+                              const struct sl_catalogue_part *part)
 {
     uint32_t count = 0;
     sl_key_index_clear(&catalogue->hosts);
@@ -206,14 +193,50 @@ static uint32_t collect_fetchers(struct sl_objects_catalogue *catalogue,
     }
     SL_LIST_FOREACH (link, &part->fetchers) {
         struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
-        const uint64_t local = copy->is_planned ? first_on_host(catalogue, copy->node) : 0;
-        if (local != 0 && (joining == NULL || copy == joining)) {
-            set_parents(copy, local, local, joining);
-        } else if (copy->is_planned && local == 0 &&
-                   sl_array_make_room(&catalogue->tree, &catalogue->tree_capacity, count,
-                                      sizeof *catalogue->tree)) {
-            catalogue->tree[count++] = copy;
+        const uint64_t local =
+            copy->stage != SL_CATALOGUE_PASSIVE ? first_on_host(catalogue, copy->node) : 0;
+        if (copy->stage == SL_CATALOGUE_JOINED && local != 0) {
+            copy->stage = SL_CATALOGUE_PLANNED;
+            sl_catalogue_copy_set_parents(copy, local, local, true);
+        } else if (copy->stage == SL_CATALOGUE_JOINED &&
+                   sl_array_make_room(&catalogue->batch, &catalogue->batch_capacity, count,
+                                      sizeof *catalogue->batch)) {
+            catalogue->batch[count++] = (struct sl_catalogue_planned){
+                .copy = copy, .before = {copy->parents[0], copy->parents[1]}};
         }
+    }
+    return count;
+}
+
+/* Complete, or planned before: it gets all blocks without the batch. */
+static bool is_source(const struct sl_catalogue_copy *copy)
+{
+    return copy->is_complete ? !sl_catalogue_copy_is_origin(copy) || copy->part->holder_count <= 2
+                             : copy->stage == SL_CATALOGUE_PLANNED && !copy->is_local;
+}
+
+/* Writes sources for a batch of this size, holders first: for each fetcher one that serves nobody,
+ * or two that serve one stripe; without any, the one that serves the fewest. */
+static uint32_t collect_free(struct sl_objects_catalogue *catalogue,
+                             const struct sl_catalogue_part *part, uint32_t fetchers)
+{
+    const struct sl_list *const lists[] = {&part->holders, &part->fetchers};
+    const struct sl_catalogue_copy *least = NULL;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < 4 && (i < 2 || count == 0); i++) {
+        SL_LIST_FOREACH (link, lists[i % 2]) {
+            const struct sl_catalogue_copy *copy =
+                SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
+            if (is_source(copy)) {
+                least = least == NULL || copy->load < least->load ? copy : least;
+                if (copy->load == i / 2 && count < (i / 2 + 1) * fetchers) {
+                    add_source(catalogue, &count, copy);
+                }
+            }
+        }
+    }
+    if (count == 0 && least != NULL) {
+        add_source(catalogue, &count, least);
     }
     return count;
 }
@@ -224,47 +247,50 @@ static uint64_t parent_of(const struct sl_objects_catalogue *catalogue, uint32_t
     const struct sl_objects_parent parent =
         sl_objects_choose_parent(fetcher, stripe, holders, fetchers);
     return parent.is_holder ? catalogue->sources[parent.index].node
-                            : catalogue->tree[parent.index]->key.number;
+                            : catalogue->batch[parent.index].copy->key.number;
 }
 
-/* joining: plans this fetcher alone; NULL: all of them. */
+/* Plans the batch; joining: only this fetcher, its last one. */
 static void plan(struct sl_objects_catalogue *catalogue, struct sl_catalogue_part *part,
                  const struct sl_catalogue_copy *joining)
 {
-    uint32_t all;
-    const uint32_t fetchers = collect_fetchers(catalogue, part, joining);
-    const uint32_t holders = collect_holders(catalogue, part, &all);
-    for (uint32_t r = 0; r < fetchers && holders > 0; r++) {
-        struct sl_catalogue_copy *copy = catalogue->tree[r];
-        if (joining != NULL && copy != joining) {
-            continue;
-        }
-        if (fetchers > holders) {
-            set_parents(copy, parent_of(catalogue, r, 0, holders, fetchers),
-                        parent_of(catalogue, r, 1, holders, fetchers), joining);
-        } else if (copy->parents[0] == 0) {
-            const uint32_t turn = part->turn++;
-            set_parents(copy, catalogue->sources[turn % holders].node,
-                        catalogue->sources[(turn + holders / 2) % holders].node, joining);
-        }
+    const uint32_t fetchers = collect_batch(catalogue, part);
+    for (uint32_t r = 0; r < fetchers; r++) {
+        sl_catalogue_copy_set_parents(catalogue->batch[r].copy, 0, 0, false);
     }
-    if (joining == NULL) {
-        part->planned_ms = catalogue->now_ms;
-        sl_list_remove(&part->replan);
-    } else if (fetchers > holders && fetchers > 1 && !sl_list_linked(&part->replan)) {
-        sl_list_append(&catalogue->replans, &part->replan);
+    const uint32_t holders = collect_free(catalogue, part, fetchers);
+    for (uint32_t r = 0; r < fetchers; r++) {
+        const uint64_t *before = catalogue->batch[r].before;
+        struct sl_catalogue_copy *copy = catalogue->batch[r].copy;
+        if (joining != NULL && copy != joining) {
+            sl_catalogue_copy_set_parents(copy, before[0], before[1], false);
+        } else if (holders > 0) {
+            sl_catalogue_copy_set_parents(copy, parent_of(catalogue, r, 0, holders, fetchers),
+                                          parent_of(catalogue, r, 1, holders, fetchers), false);
+        }
+        if (joining == NULL) {
+            copy->stage = SL_CATALOGUE_PLANNED;
+            if (before[0] != copy->parents[0] || before[1] != copy->parents[1]) {
+                sl_list_append(&copy->node->news, &copy->news);
+            }
+        }
     }
 }
 
 void sl_catalogue_plan_join(struct sl_objects_catalogue *catalogue, struct sl_catalogue_copy *copy)
 {
-    copy->is_planned = true;
+    copy->stage = SL_CATALOGUE_JOINED;
     sl_list_append(&copy->part->fetchers, &copy->by_part);
     plan(catalogue, copy->part, copy);
+    if (!sl_list_linked(&copy->part->replan)) {
+        sl_list_append(&catalogue->replans, &copy->part->replan);
+    }
 }
 
 void sl_catalogue_plan_part(struct sl_objects_catalogue *catalogue, struct sl_catalogue_part *part)
 {
+    part->planned_ms = catalogue->now_ms;
+    sl_list_remove(&part->replan);
     plan(catalogue, part, NULL);
     SL_LIST_FOREACH (link, &part->fetchers) {
         struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
@@ -299,7 +325,7 @@ void sl_catalogue_plan_announce(struct sl_objects_catalogue *catalogue,
         skip_unknown(catalogue, follow);
         if (sl_catalogue_copy_add(catalogue, &version->parts[0], follow->node, &copy, NULL) == 0) {
             follow->version = version->key.number;
-            copy->is_planned = true;
+            copy->stage = SL_CATALOGUE_JOINED;
             sl_list_append(&copy->node->news, &copy->news);
         }
     }

@@ -1,11 +1,15 @@
-/* Plans from which nodes the fetchers of a part fetch (choose.h has the formula), and sends NEWS.
+/* Plans from which nodes the fetchers of a part fetch, and sends NEWS.
  *
- * A new fetcher is planned at once, as the last one of the tree: it has no children yet, so its
- * parents make no cycle. If there are more fetchers than holders, all of them are planned again
- * later, at most every 100 ms. With at most as many fetchers as holders each takes the next holders
- * in turn, and keeps them. A node on the host of a holder, or of an earlier fetcher, fetches from
- * that one alone, through shared memory, and is not in the tree. The origin is a holder like others
- * until two others are complete; then it is the last resort. */
+ * Fetchers that join within 100 ms, and the followers at a commit, are a batch. A batch is planned
+ * once, as two trees (choose.h). Their roots hang from copies that serve nobody yet: complete ones,
+ * or fetchers of earlier batches, which are ahead. So nobody is planned again while it fetches, and
+ * no plan has a cycle. A fetcher that joins gets parents at once, as the last one of its batch so
+ * far: it has no children yet. When the batch is planned, those whose parents change get NEWS.
+ *
+ * A node on the host of a holder, or of an earlier fetcher, fetches from that one alone, through
+ * shared memory, and is in no tree. The origin is a source like others until two others are
+ * complete; then it is the last resort. What a fetcher does if a parent fails is its own affair: it
+ * has other sources, and asks for more with FIND. */
 #ifndef SL_OBJECTS_CATALOGUE_PLAN_H
 #define SL_OBJECTS_CATALOGUE_PLAN_H
 
@@ -13,10 +17,10 @@
 
 #define SL_CATALOGUE_PLAN_MS 100
 
-/* Plans this fetcher, as the last one of its part; its parents are sent with an answer. */
+/* The copy joins the batch. Its parents are sent with an answer. */
 void sl_catalogue_plan_join(struct sl_objects_catalogue *catalogue, struct sl_catalogue_copy *copy);
 
-/* Plans all fetchers of a part. Those with new parents are sent NEWS. */
+/* Plans the batch of a part. */
 void sl_catalogue_plan_part(struct sl_objects_catalogue *catalogue, struct sl_catalogue_part *part);
 
 /* The followers that have no version as new fetch part 0 of this one: plans, and sends NEWS. */

@@ -141,8 +141,30 @@ void sl_catalogue_version_set(struct sl_catalogue_version *version,
     memcpy(version->note, record->note, strnlen(record->note, sizeof version->note - 1) + 1);
 }
 
+static void count_load(const struct sl_catalogue_copy *copy, uint32_t change)
+{
+    for (uint32_t s = 0; s < SL_OBJECTS_STRIPES && !copy->is_local; s++) {
+        struct sl_catalogue_copy *parent =
+            sl_catalogue_find(&copy->part->copies, NULL, copy->parents[s]);
+        if (parent != NULL && parent->load + change != UINT32_MAX) { /* a new copy of the node */
+            parent->load += change;
+        }
+    }
+}
+
+void sl_catalogue_copy_set_parents(struct sl_catalogue_copy *copy, uint64_t first, uint64_t second,
+                                   bool is_local)
+{
+    count_load(copy, UINT32_MAX);
+    copy->parents[0] = first;
+    copy->parents[1] = second;
+    copy->is_local = is_local;
+    count_load(copy, 1);
+}
+
 static void free_copy(struct sl_objects_catalogue *catalogue, struct sl_catalogue_copy *copy)
 {
+    sl_catalogue_copy_set_parents(copy, 0, 0, false);
     copy->part->holder_count -= copy->is_complete;
     if (copy->node->told == copy) {
         copy->node->told = NULL;
@@ -265,6 +287,8 @@ void sl_catalogue_copy_set_blocks(struct sl_catalogue_copy *copy, uint32_t block
     copy->blocks = is_complete ? (uint32_t)all : blocks;
     if (is_complete != copy->is_complete) {
         copy->is_complete = is_complete;
+        copy->stage = SL_CATALOGUE_PASSIVE;
+        sl_catalogue_copy_set_parents(copy, 0, 0, false);
         part->holder_count += is_complete ? 1 : UINT32_MAX;
         sl_list_append(is_complete ? &part->holders : &part->fetchers, &copy->by_part);
         sl_list_remove(&copy->news);
@@ -373,7 +397,7 @@ void sl_catalogue_clear(struct sl_objects_catalogue *catalogue)
     free(catalogue->nodes.items);
     free(catalogue->objects.items);
     free(catalogue->sources);
-    free(catalogue->tree);
+    free(catalogue->batch);
     free(catalogue->first_on_host);
     sl_key_index_fini(&catalogue->hosts);
 }

@@ -62,7 +62,6 @@ struct sl_catalogue_part {
     struct sl_catalogue_sorted copies;
     struct sl_list holders, fetchers;
     uint32_t holder_count; /* with the origin, if it is complete */
-    uint32_t turn;         /* of the holders */
     struct sl_list_link replan;
     uint64_t planned_ms;
 };
@@ -79,17 +78,25 @@ struct sl_catalogue_version {
     struct sl_catalogue_part parts[];
 };
 
+enum sl_catalogue_stage {
+    SL_CATALOGUE_PASSIVE, /* it does not fetch, as far as the catalogue knows */
+    SL_CATALOGUE_JOINED,  /* fetches; will be planned with those that came at the same time */
+    SL_CATALOGUE_PLANNED
+};
+
 struct sl_catalogue_copy {
     struct sl_catalogue_key key; /* the node's id */
     struct sl_catalogue_node *node;
     struct sl_catalogue_part *part;
     struct sl_list_link by_part, by_node, news;
+    enum sl_catalogue_stage stage;
     uint64_t parents[SL_OBJECTS_STRIPES]; /* node ids; 0: none */
+    uint32_t load;                        /* stripes that others fetch from here */
     uint32_t blocks;                      /* that it has */
     uint32_t turn;                        /* of the sources that it was told */
     bool is_complete;
-    bool is_planned; /* the node asked for sources, or follows the name */
-    bool is_known;   /* a NEWS of it was sent */
+    bool is_local; /* fetches from another node of its host, which is no load */
+    bool is_known; /* a NEWS of it was sent */
 };
 
 struct sl_objects_catalogue {
@@ -104,9 +111,12 @@ struct sl_objects_catalogue {
     uint32_t copy_count, part_count;
     /* Scratch of a plan */
     struct sl_objects_source *sources;
-    struct sl_catalogue_copy **tree;
+    struct sl_catalogue_planned {
+        struct sl_catalogue_copy *copy;
+        uint64_t before[SL_OBJECTS_STRIPES]; /* parents */
+    } * batch;
     uint64_t *first_on_host;
-    uint32_t source_capacity, tree_capacity, host_capacity;
+    uint32_t source_capacity, batch_capacity, host_capacity;
     struct sl_key_index hosts;
 };
 
@@ -154,6 +164,10 @@ struct sl_catalogue_version *sl_catalogue_oldest(const struct sl_catalogue_objec
 int sl_catalogue_copy_add(struct sl_objects_catalogue *catalogue, struct sl_catalogue_part *part,
                           struct sl_catalogue_node *node, struct sl_catalogue_copy **out,
                           struct sl_reason *reason);
+
+/* Counts the load of the parents. */
+void sl_catalogue_copy_set_parents(struct sl_catalogue_copy *copy, uint64_t first, uint64_t second,
+                                   bool is_local);
 
 /* The node has so many blocks, which makes it a holder if they are all. */
 void sl_catalogue_copy_set_blocks(struct sl_catalogue_copy *copy, uint32_t blocks);
