@@ -26,8 +26,7 @@ struct sl_http_request {
     const char *url;
     const char *body; /* PUT, POST: JSON */
     size_t body_bytes;
-    const char *authorization; /* value of the header; NULL or "": none */
-    uint64_t timeout_ms;       /* > 0 */
+    uint64_t timeout_ms; /* > 0 */
 };
 
 struct sl_http_answer {
@@ -43,7 +42,10 @@ struct sl_http;
 int sl_http_create(const struct sl_http_options *options, struct sl_http **out);
 void sl_http_destroy(struct sl_http **http);
 
-/* Errors, with sl_http_error: DEADLINE, IO, TOO_LARGE, NO_MEMORY. */
+/* The header Authorization of later requests; "": none. Errors: NO_MEMORY. */
+int sl_http_set_authorization(struct sl_http *http, const char *token);
+
+/* Errors, with sl_http_error: DEADLINE, IO, TOO_LARGE. */
 int sl_http_exchange(struct sl_http *http, const struct sl_http_request *request,
                      struct sl_http_answer *answer);
 

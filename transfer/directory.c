@@ -209,12 +209,11 @@ static int fail(struct sl_transfer_lookup *lookup, int err, const char *format, 
 static int take_record(struct sl_transfer_lookup *lookup, const struct sl_metastore_item *item)
 {
     struct sl_transfer_record *record = &lookup->record;
-    struct sl_reason flaw;
-    char text[ENDPOINTS_TEXT_BYTES];
+    char text[ENDPOINTS_TEXT_BYTES], flaw[256] = "";
     const int err = sl_transfer_record_decode((const char *)item->value, item->value_bytes,
-                                              lookup->name, record, &flaw);
+                                              lookup->name, record, flaw, sizeof flaw);
     if (err != 0) {
-        return fail(lookup, err, "record %s: %s", lookup->read.key, flaw.text);
+        return fail(lookup, err, "record %s: %s", lookup->read.key, flaw);
     }
     (void)snprintf(text, sizeof text, strchr(record->host, ':') != NULL ? "[%s]:%u" : "%s:%u",
                    record->host, record->port);

@@ -285,11 +285,12 @@ uint32_t sl_transfer_settings_preferred(const struct sl_transfer_settings *setti
 static int take_matrix(struct sl_transfer_settings *out, const char *text,
                        const struct sl_devices *devices)
 {
-    struct sl_reason reason;
+    char reason[SL_TRANSFER_REASON_BYTES];
     if (is_given(text)) {
-        const int err = sl_matrix_parse(text, "nic_priority_matrix", devices, &out->nics, &reason);
+        const int err = sl_matrix_parse(text, "nic_priority_matrix", devices, &out->nics, reason,
+                                        sizeof reason);
         if (err != 0) {
-            return sl_transfer_fail(err, "%s", reason.text);
+            return sl_transfer_fail(err, "%s", err == SL_ERR_NO_MEMORY ? "out of memory" : reason);
         }
     } else {
         sl_matrix_discover(devices, &out->nics);

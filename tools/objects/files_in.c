@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,11 @@ static const char *const types[] = {
     [SL_OBJECT_F64] = "F64",   [SL_OBJECT_F8_E4M3] = "F8_E4M3", [SL_OBJECT_F8_E5M2] = "F8_E5M2",
 };
 #define TYPES (sizeof types / sizeof types[0])
+
+const char *sl_files_in_type_name(uint32_t type)
+{
+    return type < TYPES ? types[type] : "unknown";
+}
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -46,7 +52,7 @@ static int append(struct sl_files_in *files, const struct sl_files_in_tensor *it
     *copy = *item;
     copy->path = text;
     copy->tensor.name = text + path_bytes;
-    files->bytes += padded(item->tensor.bytes);
+    files->bytes = padded(files->bytes) + item->tensor.bytes;
     return 0;
 }
 
@@ -185,18 +191,32 @@ static int read_item(const struct sl_files_in_tensor *item, int file, uint8_t *t
     return 0;
 }
 
+uint8_t *sl_files_in_map(uint64_t bytes, struct sl_reason *reason)
+{
+    void *base = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        sl_reason_set(reason, "no memory for %" PRIu64 " bytes", bytes);
+        return NULL;
+    }
+    return base;
+}
+
+void sl_files_in_unmap(uint8_t *base, uint64_t bytes)
+{
+    if (base != NULL) {
+        (void)munmap(base, bytes + 1);
+    }
+}
+
 int sl_files_in_read(struct sl_files_in *files, struct sl_reason *reason)
 {
     const char *path = NULL;
     int file = -1, err = 0;
     uint64_t at = 0;
-    void *base =
-        mmap(NULL, files->bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) {
-        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for %llu bytes",
-                              (unsigned long long)files->bytes);
+    files->base = sl_files_in_map(files->bytes, reason);
+    if (files->base == NULL) {
+        return SL_ERR_NO_MEMORY;
     }
-    files->base = base;
     for (uint32_t i = 0; err == 0 && i < files->count; i++) {
         struct sl_files_in_tensor *item = &files->items[i];
         if (path == NULL || strcmp(item->path, path) != 0) {
@@ -204,11 +224,12 @@ int sl_files_in_read(struct sl_files_in *files, struct sl_reason *reason)
             (void)close(file);
             file = open(path, O_RDONLY | O_CLOEXEC);
         }
+        at = padded(at);
         item->tensor.data = files->base + at;
         err = file < 0
                   ? sl_reason_fail(reason, SL_ERR_IO, "cannot open %s: %s", path, strerror(errno))
                   : read_item(item, file, files->base + at, reason);
-        at += padded(item->tensor.bytes);
+        at += item->tensor.bytes;
     }
     (void)close(file);
     return err;
@@ -220,8 +241,6 @@ void sl_files_in_fini(struct sl_files_in *files)
         free((void *)files->items[i].path);
     }
     free(files->items);
-    if (files->base != NULL) {
-        (void)munmap(files->base, files->bytes + 1);
-    }
+    sl_files_in_unmap(files->base, files->bytes);
     *files = (struct sl_files_in){0};
 }

@@ -40,4 +40,11 @@ int sl_files_in_read(struct sl_files_in *files, struct sl_reason *reason);
 
 void sl_files_in_fini(struct sl_files_in *files);
 
+/* Maps memory, also for no bytes; NULL: there is none, with a reason. unmap: NULL is allowed. */
+uint8_t *sl_files_in_map(uint64_t bytes, struct sl_reason *reason);
+void sl_files_in_unmap(uint8_t *base, uint64_t bytes);
+
+/* The name of an enum sl_object_type in safetensors files. */
+const char *sl_files_in_type_name(uint32_t type);
+
 #endif

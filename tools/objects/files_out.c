@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/bytes.h"
 #include "tools/objects/files_in.h"
 
 /* The file that is being written. */
 struct file {
     const char *path;     /* in the object */
     int root, parent, fd; /* of the directory, of the file's own one, of the file; -1: none */
+    char only[SL_OBJECTS_NAME_BYTES + 16]; /* the path, if the object has none */
     char name[NAME_MAX + 1], beside[NAME_MAX + 1];
 };
 
@@ -81,6 +84,49 @@ static int append(struct file *file, const uint8_t *bytes, uint64_t count, struc
     return 0;
 }
 
+/* Appends the head of a safetensors file with all tensors of the get, in their order. */
+static int append_head(struct file *file, struct sl_get *get, struct sl_reason *reason)
+{
+    struct sl_object_tensor tensor;
+    uint64_t cursor = 0, at, begin = 0;
+    json_t *root = json_object();
+    bool good = root != NULL;
+    while (good && sl_get_next_tensor(get, &cursor, &tensor, &at) == 0) {
+        json_t *shape = json_array();
+        for (uint32_t i = 0; shape != NULL && i < tensor.rank; i++) {
+            (void)json_array_append_new(shape, json_integer((json_int_t)tensor.shape[i]));
+        }
+        const uint64_t end = begin + tensor.bytes;
+        json_t *entry =
+            json_pack("{s:s, s:o, s:[I, I]}", "dtype", sl_files_in_type_name(tensor.type), "shape",
+                      shape, "data_offsets", (json_int_t)begin, (json_int_t)end);
+        good = json_object_set_new(root, tensor.name, entry) == 0;
+        begin = end;
+    }
+    char *text = good ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    if (text == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory, or a name that is not UTF-8");
+    }
+    const uint64_t length = strlen(text), padded = sl_bytes_pad8(length);
+    int err = append(file, (const uint8_t *)&padded, sizeof padded, reason);
+    err = err != 0 ? err : append(file, (const uint8_t *)text, length, reason);
+    err = err != 0 ? err : append(file, (const uint8_t *)"       ", padded - length, reason);
+    free(text);
+    return err;
+}
+
+/* An object without files: its bytes, or its tensors, are one. Begins it. */
+static int begin_only(struct file *file, struct sl_get *get, const char *object, bool is_bytes,
+                      struct sl_reason *reason)
+{
+    const char *slash = strrchr(object, '/');
+    (void)snprintf(file->only, sizeof file->only, "%s%s", slash == NULL ? object : slash + 1,
+                   is_bytes ? "" : ".safetensors");
+    int err = begin(file, file->only, reason);
+    return err != 0 || is_bytes ? err : append_head(file, get, reason);
+}
+
 /* Gives the file its name if everything went well; else removes it. No effect without a file. */
 static int end(struct file *file, int err, struct sl_reason *reason)
 {
@@ -120,13 +166,12 @@ int sl_files_out_write(struct sl_get *get, const char *name, const uint8_t *base
     }
     int err = 0;
     while (err == 0 && sl_get_next_tensor(get, &cursor, &tensor, &at) == 0) {
-        const bool is_file = strncmp(tensor.name, prefix, strlen(prefix)) == 0;
-        if (is_file || file.fd < 0) {
-            const char *slash = strrchr(name, '/');
-            const char *own = slash == NULL ? name : slash + 1;
+        if (strncmp(tensor.name, prefix, strlen(prefix)) == 0) {
             err = end(&file, 0, reason);
-            err =
-                err != 0 ? err : begin(&file, is_file ? tensor.name + strlen(prefix) : own, reason);
+            err = err != 0 ? err : begin(&file, tensor.name + strlen(prefix), reason);
+            count++;
+        } else if (file.fd < 0) {
+            err = begin_only(&file, get, name, strcmp(tensor.name, "bytes") == 0, reason);
             count++;
         }
         err = err != 0 ? err : append(&file, base + at, tensor.bytes, reason);

@@ -9,6 +9,7 @@
 #include "tests/support/unit.h"
 #include "tools/objects/files_in.h"
 #include "tools/objects/files_out.h"
+#include "tools/safetensors/safetensors.h"
 
 static char root[64];
 static struct sl_reason reason;
@@ -255,4 +256,28 @@ CASE(files__of_an_object_without_files_are_one)
     files.base = NULL;
     assert_int_equal(count, 1);
     check_file("out/b", "abc", 3);
+}
+
+CASE(files__of_an_object_of_tensors_are_one_of_tensors)
+{
+    static const uint8_t data[] = "0123456789ab";
+    struct sl_files_in_tensor items[2] = {
+        {.tensor = {"a", SL_OBJECT_BF16, 2, {2, 2}, data, 8}},
+        {.tensor = {"b", SL_OBJECT_F32, 0, {0}, data + 8, 4}},
+    };
+    struct sl_get it = {.items = items, .count = 2};
+    struct sl_safetensors file;
+    uint32_t count;
+    char got[4];
+    files.base = (uint8_t *)data;
+    assert_int_equal(sl_files_out_write(&it, "team/m", data, at("out"), &count, &reason), 0);
+    files.base = NULL;
+    assert_int_equal(sl_safetensors_open(at("out/m.safetensors"), &file, &reason), 0);
+    assert_int_equal(file.tensors.count, 2);
+    assert_string_equal(file.tensors.items[0].type_name, "BF16");
+    assert_int_equal(file.tensors.items[0].count, 4);
+    assert_int_equal(file.tensors.items[1].rank, 0);
+    assert_int_equal(sl_safetensors_read(&file, &file.tensors.items[1], 0, got, 4, &reason), 0);
+    assert_memory_equal(got, "89ab", 4);
+    sl_safetensors_close(&file);
 }

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""starling-objects between real processes: what is fetched is what was put; versions, removal, a publisher
+that ends; a secret; wrong words."""
+
+import json
+import os
+import random
+import signal
+import struct
+import time
+
+import harness
+
+
+def safetensors(tensors):
+    """A file of {name: (type, shape, bytes)}, with metadata."""
+    head, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, (kind, shape, piece) in tensors.items():
+        head[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(piece)]}
+        data += piece
+    text = json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tree(folder):
+    """{path: bytes} of all files below."""
+    found = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = file.read()
+    return found
+
+
+class ObjectsTest(harness.StarlingTest):
+    def serve(self, *flags):
+        server = self.start("starling-objects", "serve", *flags)
+        return server, server.wait_line("serves the catalogue").split(" ")[0]
+
+    def put(self, catalogue, name, *words):
+        """A publisher that has published, and serves."""
+        publisher = self.start("starling-objects", "put", name, *words, "--catalogue", catalogue)
+        publisher.wait_line("serves them")
+        return publisher
+
+    def tool(self, catalogue, *words, status=0):
+        return self.run_to_end("starling-objects", *words, "--catalogue", catalogue, status=status)
+
+    def entries(self, catalogue, *words):
+        return [json.loads(line) for line in self.tool(catalogue, *words, "--json").splitlines()]
+
+    def end(self, *processes, number=signal.SIGTERM):
+        for process in processes:
+            process.signal(number)
+            self.assertEqual(process.wait(), 0, process.output)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def fill(self, name, files):
+        for path, content in files.items():
+            os.makedirs(os.path.dirname(self.path(f"{name}/{path}")), exist_ok=True)
+            self.file(f"{name}/{path}", content)
+        return self.path(name)
+
+
+class Files(ObjectsTest):
+    def contents(self):
+        chance = random.Random(5)
+        return {
+            "config.json": b"{}",
+            "deep/er/weights.bin": chance.randbytes(3_000_001),
+            "empty": b"",
+            "model-1.safetensors": safetensors({
+                "layer.0": ("F32", [1000, 300], chance.randbytes(1_200_000)),
+                "layer.1": ("BF16", [7], chance.randbytes(14)),
+                "mask": ("BOOL", [3], b"\0\1\1"),
+                "scale": ("F64", [], chance.randbytes(8))}),
+            "model-2.safetensors": safetensors({"layer.2": ("F8_E4M3", [2, 5], chance.randbytes(10))}),
+        }
+
+    def check(self, *flags):
+        server, catalogue = self.serve()
+        files = self.contents()
+        publisher = self.put(catalogue, "team/model", self.fill("in", files), *flags)
+        self.assertIn("team/model@1", publisher.output)
+        self.assertIn("5 files", publisher.output)
+        output = self.tool(catalogue, "get", "team/model", self.path("out"))
+        self.assertIn("5 files", output)
+        self.assertEqual(tree(self.path("out")), files)
+        self.tool(catalogue, "get", "team/model@1", self.path("out"))
+        self.assertEqual(tree(self.path("out")), files)
+        self.end(publisher, number=signal.SIGINT)
+        self.end(server)
+
+    def test_served_from_the_memory_of_the_caller(self):
+        self.check()
+
+    def test_served_from_the_pool_of_the_node(self):
+        self.check("--origin", "host")
+
+    def test_single_files(self):
+        server, catalogue = self.serve()
+        path = self.file("one.bin", b"1" * 300000)
+        empty = self.file("nothing", b"")
+        publishers = [self.put(catalogue, "one", path), self.put(catalogue, "zero", empty),
+                      self.put(catalogue, "both", path, empty)]
+        self.assertIn("one@1: 300000 bytes, 1 file;", publishers[0].output)
+        for name, files in (("one", {"one.bin": b"1" * 300000}), ("zero", {"nothing": b""}),
+                            ("both", {"one.bin": b"1" * 300000, "nothing": b""})):
+            self.tool(catalogue, "get", name, self.path(f"out-{name}"))
+            self.assertEqual(tree(self.path(f"out-{name}")), files)
+        self.end(*publishers, server)
+
+
+class Versions(ObjectsTest):
+    def test_newest_older_and_removed(self):
+        server, catalogue = self.serve()
+        watcher = self.start("starling-objects", "watch", "m", "--catalogue", catalogue)
+        first = self.put(catalogue, "m", self.file("f", b"first"))
+        watcher.wait_line("m@1")
+        second = self.put(catalogue, "m", self.file("f", b"second"))
+        watcher.wait_line("m@2")
+        other = self.put(catalogue, "other@7", self.file("g", b"g"), "--origin", "host")
+        self.tool(catalogue, "get", "m", self.path("out"))
+        self.assertEqual(tree(self.path("out")), {"f": b"second"})
+        self.tool(catalogue, "get", "m@1", self.path("out"))
+        self.assertEqual(tree(self.path("out")), {"f": b"first"})
+
+        self.assertEqual([(one["name"], one["version"]) for one in self.entries(catalogue, "ls")],
+                         [("m", 1), ("m", 2), ("other", 7)])
+        self.assertEqual([one["origin"] for one in self.entries(catalogue, "ls", "o")], ["host"])
+        self.assertEqual(self.entries(catalogue, "stat", "m@2")[0]["bytes"], 6)
+        self.assertIn("other@7", self.tool(catalogue, "ls", "ot"))
+        self.assertEqual(self.tool(catalogue, "ls", "none"), "")
+
+        self.tool(catalogue, "rm", "m@1")
+        output = self.tool(catalogue, "get", "m@1", self.path("out"), status=1)
+        self.assertIn("m has no version 1", output)
+        self.assertIn("newest 2", output)
+        self.tool(catalogue, "rm", "m")
+        self.assertIn('no "m"', self.tool(catalogue, "stat", "m", status=1))
+        self.end(watcher, first, second, other, server)
+
+    def test_version_without_a_copy_is_forgotten(self):
+        server, catalogue = self.serve()
+        publisher = self.put(catalogue, "m", self.file("f", b"bytes"))
+        self.end(publisher)
+        end = time.monotonic() + harness.DEADLINE_S
+        while self.entries(catalogue, "ls") and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertEqual(self.entries(catalogue, "ls"), [])
+        self.end(server)
+
+
+class Errors(ObjectsTest):
+    def check(self, words, *texts, status=2):
+        output = self.run_to_end("starling-objects", *words, status=status)
+        for text in texts:
+            self.assertIn(text, output)
+        return output
+
+    def test_command_line(self):
+        self.check([], "starling-objects put NAME", "starling-objects serve")
+        self.check(["copy"], 'unknown command "copy"')
+        self.check(["--help"], "starling-objects get NAME", status=0)
+        self.check(["put", "--help"], "--origin", "caller|host", "--secret-file", status=0)
+        self.check(["--version"], "starling-objects ", status=0)
+        self.check(["ls"], "--catalogue is missing")
+        self.check(["put", "m", "--catalogue", "127.0.0.1:1"], "an argument is missing", "usage:")
+        self.check(["get", "m", "a", "b", "--catalogue", "127.0.0.1:1"], "an argument more")
+        self.check(["ls", "--catalog", "127.0.0.1:1"], "--catalogue")
+        self.check(["put", "m", "f", "--origin", "me", "--catalogue", "127.0.0.1:1"], "caller|host")
+        self.check(["ls", "--timeout", "2d", "--catalogue", "127.0.0.1:1"], "--timeout", "2d")
+        for name in ("m@0", "m@x", "m@", "@1", "a b", "n" * 192):
+            self.check(["get", name, "out", "--catalogue", "127.0.0.1:1"], f'"{name}"', "accepted")
+        self.check(["watch", "m@1", "--catalogue", "127.0.0.1:1"], "without blanks and @")
+        self.check(["serve", "--catalogue", "127.0.0.1:1"], "--catalogue", status=1)
+
+    def test_files(self):
+        flags = ["--catalogue", "127.0.0.1:1"]
+        self.check(["put", "m", self.path("absent"), *flags], self.path("absent"), status=1)
+        os.mkdir(self.path("empty"))
+        self.check(["put", "m", self.path("empty"), *flags], "has no file", status=1)
+        damaged = self.file("x.safetensors", b"not one")
+        self.check(["put", "m", damaged, *flags], damaged, status=1)
+
+    def test_catalogue_that_is_not_there(self):
+        address = f"127.0.0.1:{harness.free_ports(1)[0]}"
+        self.check(["ls", "--catalogue", address, "--timeout", "1s"], address, status=1)
+        self.check(["put", "m", self.file("f", b"f"), "--catalogue", address, "--timeout", "1s"], address,
+                   status=1)
+
+    def test_directory_that_is_a_file(self):
+        server, catalogue = self.serve()
+        publisher = self.put(catalogue, "m", self.file("f", b"f"))
+        output = self.tool(catalogue, "get", "m", self.file("g", b"g"), status=1)
+        self.assertIn(self.path("g"), output)
+        self.assertIn('no "x"', self.tool(catalogue, "get", "x", self.path("out"), status=1))
+        self.assertFalse(os.path.exists(self.path("out")))
+        self.end(publisher, server)
+
+    def test_secret(self):
+        secret, other = self.file("secret", "s" * 32), self.file("other", "o" * 32)
+        os.chmod(secret, 0o600)
+        os.chmod(other, 0o600)
+        server, catalogue = self.serve("--secret-file", secret)
+        publisher = self.put(catalogue, "m", self.file("f", b"f"), "--secret-file", secret)
+        self.tool(catalogue, "get", "m", self.path("out"), "--secret-file", secret)
+        self.assertEqual(tree(self.path("out")), {"f": b"f"})
+        for flags in ([], ["--secret-file", other]):
+            self.tool(catalogue, "get", "m", self.path("none"), "--timeout", "2s", *flags, status=1)
+        self.assertFalse(os.path.exists(self.path("none")))
+        self.end(publisher, server)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,515 @@
+/* starling-objects publishes files as versions of objects, fetches them, and shows what there is.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <starling_objects.h>
+
+#include "config/cli.h"
+#include "config/number.h"
+#include "config/security.h"
+#include "core/clock.h"
+#include "core/endpoint.h"
+#include "core/log.h"
+#include "tools/objects/files_in.h"
+#include "tools/objects/files_out.h"
+
+#define PROGRAM    "starling-objects"
+#define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
+#define POLL_MS    200
+
+static struct {
+    const char *catalogue, *name, *metadata;
+    uint64_t timeout_ns;
+    bool json, insecure, as_bytes;
+    int origin; /* index of "caller|host" */
+    enum sl_log_level log_level;
+    struct sl_security_flags security;
+} flags = {.timeout_ns = 60 * SL_CLOCK_NS_PER_S, .log_level = SL_LOG_WARN};
+
+/* One run of the program. */
+struct run {
+    const struct command *command;
+    char **words;
+    uint32_t word_count;
+    char name[SL_OBJECTS_NAME_BYTES]; /* of words[0], NAME[@V] */
+    uint64_t version;                 /* 0: none given */
+    uint32_t timeout_ms;
+    struct sl_objects *objects;
+    struct sl_reason reason;
+};
+
+struct command {
+    const char *name, *usage, *summary;
+    uint32_t words_least, words_most;
+    bool takes_version;
+    int (*run)(struct run *run);
+};
+
+static bool parse_log_level(const char *text, void *target)
+{
+    return sl_log_parse_level(text, target);
+}
+
+static const struct sl_cli_option options[] = {
+    SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue", .metavar = "HOST:PORT",
+                  .help = "Address of the catalogue, which starling-objects serve prints."),
+    SL_CLI_OPTION(STRING, &flags.name, .name = "name", .metavar = "HOST:PORT",
+                  .help = "Where this process listens; port 0: a free one. Default: on loopback if "
+                          "the catalogue is there, else this host's address."),
+    SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata", .metavar = "ADDRESS",
+                  .help = "Where processes find each other: P2PHANDSHAKE (the name is the address, "
+                          "the default), etcd://HOST:PORT,... or http://HOST:PORT/PATH."),
+    SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME", .least = 0.001,
+                  .most = 3600, .help = "Deadline of a request, and of all of a get. Default: 60s"),
+    SL_CLI_OPTION(CHOICE, &flags.origin, .name = "origin", .choices = "caller|host",
+                  .help = "Of put: caller: serve from the memory that the files were read into; "
+                          "host: from the node's pool, after a copy."),
+    SL_CLI_OPTION(BOOL, &flags.as_bytes, .name = "bytes",
+                  .help = "Of put: .safetensors files are bytes, not tensors."),
+    SL_CLI_OPTION(BOOL, &flags.json, .name = "json", .help = "Print a JSON object a line."),
+    SL_CLI_OPTION(STRING, &flags.security.secret_file, .name = "secret-file",
+                  .variable = "STARLING_SECRET_FILE", .metavar = "FILE",
+                  .help = "The shared secret, 16 to 1024 bytes, readable by its owner only."),
+    SL_CLI_OPTION(BOOL, &flags.insecure, .name = "insecure",
+                  .help = "Listen beyond loopback without a secret."),
+    SL_CLI_OPTION(STRING, &flags.security.tls_cert, .name = "tls-cert", .metavar = "FILE",
+                  .help = "Certificate, PEM. Needs --tls-key and --tls-ca."),
+    SL_CLI_OPTION(STRING, &flags.security.tls_key, .name = "tls-key", .metavar = "FILE",
+                  .help = "Its key, PEM."),
+    SL_CLI_OPTION(STRING, &flags.security.tls_ca, .name = "tls-ca", .metavar = "FILE",
+                  .help = "Authority of the peers, PEM."),
+    SL_CLI_OPTION(STRING, &flags.security.tls_name, .name = "tls-name", .metavar = "NAME",
+                  .help = "Name in the peers' certificates."),
+    SL_CLI_OPTION(PARSED, &flags.log_level, .variable = "STARLING_LOG", .parse = parse_log_level,
+                  .accepts = "debug, info, warn, error or off", .metavar = "LEVEL",
+                  .help = "Least level of log lines. Default: warn."),
+};
+
+/* The text of the library's last error. */
+static int failed(struct run *run, int err)
+{
+    const char *text = sl_objects_last_error();
+    return sl_reason_fail(&run->reason, err, "%s", text[0] != '\0' ? text : sl_err_name(err));
+}
+
+/* ---- Node ------------------------------------------------------------------------------------ */
+
+/* SIGINT and SIGTERM. */
+static sigset_t end_signals(int how)
+{
+    sigset_t signals;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)pthread_sigmask(how, &signals, NULL);
+    return signals;
+}
+
+/* NULL: the host's own address. */
+static const char *default_name(void)
+{
+    struct sl_endpoint catalogue;
+    const bool is_local =
+        flags.catalogue == NULL || (sl_endpoint_parse(flags.catalogue, &catalogue, NULL) == 0 &&
+                                    sl_endpoint_is_loopback(&catalogue));
+    return is_local ? "127.0.0.1:0" : NULL;
+}
+
+/* pool_bytes: 0: the default. */
+static int start_node(struct run *run, uint64_t pool_bytes)
+{
+    struct sl_security security;
+    int err = sl_security_resolve(&flags.security, &security, &run->reason);
+    if (err != 0) {
+        return err;
+    }
+    const struct sl_transfer_options engine = {
+        .name = flags.name != NULL ? flags.name : default_name(),
+        .metadata = flags.metadata,
+        .secret = security.secret.byte_count > 0 ? security.secret.bytes : NULL,
+        .secret_bytes = security.secret.byte_count,
+        .tls_certificate = security.certificate,
+        .tls_key = security.key,
+        .tls_authority = security.authority,
+        .tls_peer_name = security.peer_name,
+        .insecure = flags.insecure,
+    };
+    const struct sl_objects_options node = {.struct_size = sizeof node,
+                                            .engine = &engine,
+                                            .catalogue = flags.catalogue,
+                                            .pool_bytes = pool_bytes};
+    (void)end_signals(SIG_BLOCK); /* for the node's threads */
+    err = sl_objects_create(&node, &run->objects);
+    (void)end_signals(SIG_UNBLOCK);
+    explicit_bzero(&security, sizeof security);
+    return err == 0 ? 0 : failed(run, err);
+}
+
+/* ---- Output ---------------------------------------------------------------------------------- */
+
+/* Prints the JSON object, if that is what is wanted, or the text. */
+static void print(json_t *object, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void print(json_t *object, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (flags.json) {
+        (void)json_dumpf(object, stdout, JSON_COMPACT);
+    } else {
+        (void)vprintf(format, arguments);
+    }
+    va_end(arguments);
+    (void)printf("\n");
+    (void)fflush(stdout);
+    json_decref(object);
+}
+
+static void print_entry(const struct sl_object_entry *entry, bool is_long)
+{
+    const char *origin = entry->origin == SL_ORIGIN_CALLER ? "caller" : "host";
+    const time_t seconds = (time_t)(entry->time_ms / 1000);
+    char time[32];
+    struct tm parts;
+    (void)strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &parts));
+    json_t *object =
+        json_pack("{s:s, s:I, s:I, s:s, s:I, s:I, s:s, s:s}", "name", entry->name, "version",
+                  (json_int_t)entry->version, "bytes", (json_int_t)entry->bytes, "time", time,
+                  "holders", (json_int_t)entry->holders, "parts", (json_int_t)entry->part_count,
+                  "origin", origin, "note", entry->note);
+    print(object,
+          is_long ? "%s@%" PRIu64 "\n  bytes: %" PRIu64 "\n  holders: %u\n  parts: %u\n"
+                    "  origin: %s\n  committed: %s\n  note: %s"
+                  : "%s@%" PRIu64 "  %" PRIu64 " bytes, holders: %u, parts: %u, %s, %s  %s",
+          entry->name, entry->version, entry->bytes, entry->holders, entry->part_count, origin,
+          time, entry->note);
+}
+
+/* ---- Commands -------------------------------------------------------------------------------- */
+
+static int run_serve(struct run *run)
+{
+    if (flags.catalogue != NULL) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID,
+                              "--catalogue=%s: serve hosts a catalogue itself, at --name",
+                              flags.catalogue);
+    }
+    int err = start_node(run, 0);
+    if (err == 0) {
+        const char *address = sl_objects_address(run->objects);
+        const sigset_t signals = end_signals(SIG_BLOCK);
+        print(json_pack("{s:s}", "catalogue", address),
+              "%s serves the catalogue until SIGINT or SIGTERM", address);
+        (void)sigwait(&signals, &(int){0});
+    }
+    return err;
+}
+
+static int publish(struct run *run, const struct sl_files_in *files, uint64_t *version)
+{
+    const struct sl_publish_options publish_options = {
+        .struct_size = sizeof publish_options,
+        .name = run->name,
+        .version = run->version,
+        .origin = flags.origin == 0 ? SL_ORIGIN_CALLER : SL_ORIGIN_HOST,
+        .take_over = true, /* the process that put the version before is not this one */
+    };
+    struct sl_publication *publication = NULL;
+    int err = sl_publish_begin(run->objects, &publish_options, run->timeout_ms, &publication);
+    for (uint32_t i = 0; err == 0 && i < files->count; i++) {
+        err = sl_publish_tensor(publication, &files->items[i].tensor);
+    }
+    err = err != 0 ? err : sl_publish_commit(publication, run->timeout_ms, version);
+    err = err != 0 ? failed(run, err) : 0;
+    sl_publish_end(&publication);
+    return err;
+}
+
+static int run_put(struct run *run)
+{
+    struct sl_files_in files = {0};
+    uint64_t version;
+    int err = 0;
+    for (uint32_t i = 1; err == 0 && i < run->word_count; i++) {
+        err = sl_files_in_add(&files, run->words[i], flags.as_bytes, &run->reason);
+    }
+    if (err == 0 && files.count == 0) {
+        err = sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND, "%s has no file", run->words[1]);
+    }
+    err = err != 0 ? err : sl_files_in_read(&files, &run->reason);
+    err = err != 0 ? err : start_node(run, files.bytes + SL_OBJECTS_BLOCK_BYTES);
+    err = err != 0 ? err : publish(run, &files, &version);
+    if (err == 0) {
+        const char *address = sl_objects_address(run->objects);
+        const sigset_t signals = end_signals(SIG_BLOCK);
+        print(json_pack("{s:s, s:I, s:I, s:i, s:s}", "name", run->name, "version",
+                        (json_int_t)version, "bytes", (json_int_t)files.bytes, "files",
+                        (int)files.file_count, "served_by", address),
+              "%s@%" PRIu64 ": %" PRIu64
+              " bytes, %u file%s; %s serves them until SIGINT or SIGTERM",
+              run->name, version, files.bytes, files.file_count, sl_log_plural(files.file_count),
+              address);
+        (void)sigwait(&signals, &(int){0});
+    }
+    sl_objects_destroy(&run->objects); /* before the memory */
+    sl_files_in_fini(&files);
+    return err;
+}
+
+/* Lists all versions of a prefix, or those of the name, or its one version that was given. Errors:
+ * NOT_FOUND: no such name or version. */
+static int list(struct run *run, bool is_prefix, struct sl_object_list **out)
+{
+    int err = start_node(run, 0);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_object_list(run->objects, is_prefix && run->word_count > 0 ? run->words[0] : run->name,
+                         run->timeout_ms, out);
+    if (err != 0) {
+        return failed(run, err);
+    }
+    struct sl_object_list *found = *out;
+    uint64_t count = 0, oldest = 0, newest = 0;
+    for (uint64_t i = 0; i < found->count; i++) {
+        const struct sl_object_entry *entry = &found->entries[i];
+        if (is_prefix || strcmp(entry->name, run->name) == 0) {
+            oldest = oldest == 0 ? entry->version : oldest;
+            newest = entry->version;
+            if (run->version == 0 || entry->version == run->version) {
+                found->entries[count++] = *entry;
+            }
+        }
+    }
+    found->count = count;
+    if (count > 0 || is_prefix) {
+        return 0;
+    }
+    return newest == 0
+               ? sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND, "the catalogue %s has no \"%s\"",
+                                flags.catalogue, run->name)
+               : sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND,
+                                "%s has no version %" PRIu64 ": the oldest is %" PRIu64
+                                ", the newest %" PRIu64,
+                                run->name, run->version, oldest, newest);
+}
+
+/* Fetches into `base`, and writes the files. */
+static int fetch(struct run *run, const struct sl_object_entry *entry, uint8_t *base)
+{
+    const struct sl_object_extent extent = {.base = base, .bytes = entry->bytes};
+    struct sl_get *get = NULL;
+    uint32_t files;
+    int err =
+        sl_get_start(run->objects, run->name, entry->version, &extent, 1, run->timeout_ms, &get);
+    err = err != 0 ? err : sl_get_wait(get);
+    err = err != 0 ? failed(run, err)
+                   : sl_files_out_write(get, run->name, base, run->words[1], &files, &run->reason);
+    sl_get_close(&get);
+    sl_objects_destroy(&run->objects); /* before the memory */
+    if (err == 0) {
+        print(json_pack("{s:s, s:I, s:I, s:i}", "name", run->name, "version",
+                        (json_int_t)entry->version, "bytes", (json_int_t)entry->bytes, "files",
+                        (int)files),
+              "%s@%" PRIu64 ": %" PRIu64 " bytes, %u file%s in %s", run->name, entry->version,
+              entry->bytes, files, sl_log_plural(files), run->words[1]);
+    }
+    return err;
+}
+
+static int run_get(struct run *run)
+{
+    struct sl_object_list *found = NULL;
+    int err = list(run, false, &found);
+    if (err == 0) {
+        const struct sl_object_entry *newest = &found->entries[found->count - 1];
+        uint8_t *base = sl_files_in_map(newest->bytes, &run->reason);
+        err = base == NULL ? SL_ERR_NO_MEMORY : fetch(run, newest, base);
+        sl_files_in_unmap(base, newest->bytes);
+    }
+    sl_object_list_free(&found);
+    return err;
+}
+
+static int run_list(struct run *run)
+{
+    struct sl_object_list *found = NULL;
+    const bool is_prefix = run->command->words_least == 0;
+    int err = list(run, is_prefix, &found);
+    for (uint64_t i = 0; err == 0 && i < found->count; i++) {
+        print_entry(&found->entries[i], !is_prefix);
+    }
+    sl_object_list_free(&found);
+    return err;
+}
+
+static int run_rm(struct run *run)
+{
+    int err = start_node(run, 0);
+    if (err == 0) {
+        err = sl_object_remove(run->objects, run->name, run->version, run->timeout_ms);
+        err = err != 0 ? failed(run, err) : 0;
+    }
+    return err;
+}
+
+/* Prints each newest version until a signal comes. */
+static int run_watch(struct run *run)
+{
+    struct sl_subscription *subscription = NULL;
+    uint64_t version = 0;
+    int err = start_node(run, 0);
+    if (err == 0) {
+        err = sl_subscription_open(run->objects, run->name, run->timeout_ms, &subscription);
+    }
+    const sigset_t signals = end_signals(SIG_BLOCK);
+    while (err == 0 && sigtimedwait(&signals, NULL, &(struct timespec){0}) < 0) {
+        err = sl_subscription_wait(subscription, version, POLL_MS, &version);
+        if (err == 0) {
+            print(json_pack("{s:s, s:I}", "name", run->name, "version", (json_int_t)version),
+                  "%s@%" PRIu64, run->name, version);
+        }
+        err = err == SL_ERR_DEADLINE ? 0 : err;
+    }
+    err = err != 0 && run->objects != NULL ? failed(run, err) : err;
+    sl_subscription_close(&subscription);
+    return err;
+}
+
+static const struct command commands[] = {
+    {"serve", "", "Hosts the catalogue: names, versions and who has them.", 0, 0, false, run_serve},
+    {"put", "NAME[@V] FILE|DIR...",
+     "Publishes files as a version, and serves it until SIGINT or SIGTERM.", 2, UINT32_MAX, true,
+     run_put},
+    {"get", "NAME[@V] DIR", "Fetches a version, by default the newest, and writes its files.", 2, 2,
+     true, run_get},
+    {"ls", "[PREFIX]", "Lists the versions of all names that begin with PREFIX.", 0, 1, false,
+     run_list},
+    {"stat", "NAME[@V]", "Describes the versions of a name.", 1, 1, true, run_list},
+    {"rm", "NAME[@V]", "Removes a version, or the name with all of them, everywhere.", 1, 1, true,
+     run_rm},
+    {"watch", "NAME", "Prints each new version of a name until SIGINT or SIGTERM.", 1, 1, false,
+     run_watch},
+};
+
+/* ---- Command line ---------------------------------------------------------------------------- */
+
+static void print_help(FILE *to)
+{
+    (void)fprintf(to, PROGRAM ": publishes files, fetches them, and shows what there is.\n\n");
+    for (uint32_t i = 0; i < LENGTH(commands); i++) {
+        (void)fprintf(to, "  " PROGRAM " %s %s\n      %s\n", commands[i].name, commands[i].usage,
+                      commands[i].summary);
+    }
+    (void)fprintf(to, "\n" PROGRAM " COMMAND --help lists the options.\n");
+}
+
+static int fail(const struct run *run, int status)
+{
+    (void)fflush(stdout);
+    (void)fprintf(stderr, PROGRAM " %s: %s\n", run->command->name, run->reason.text);
+    if (status == SL_CLI_EXIT_USAGE) {
+        (void)fprintf(stderr, "usage: " PROGRAM " %s %s\n", run->command->name,
+                      run->command->usage);
+    }
+    return status;
+}
+
+/* Splits NAME[@V]. */
+static int take_name(struct run *run)
+{
+    const char *text = run->words[0], *at = strchr(text, '@');
+    const size_t length = at == NULL ? strlen(text) : (size_t)(at - text);
+    const bool has_version = at != NULL && run->command->takes_version;
+    if (length == 0 || length >= sizeof run->name || strcspn(text, " \t\n") < length ||
+        (at != NULL &&
+         !(has_version && sl_number_parse_u64(at + 1, 1, UINT64_MAX, &run->version)))) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID,
+                              "\"%s\": accepted is a name of 1 to %zu bytes without blanks%s", text,
+                              sizeof run->name - 1,
+                              run->command->takes_version ? ", then perhaps @ and a version from 1"
+                                                          : " and @");
+    }
+    memcpy(run->name, text, length);
+    return 0;
+}
+
+/* Takes the words before the flags, and checks them with the flags. Returns as sl_cli_parse. */
+static int parse(struct run *run, int argc, char **argv)
+{
+    char program[64];
+    const struct command *command = run->command;
+    const struct sl_cli cli = {.program = program,
+                               .summary = command->summary,
+                               .usage = command->usage,
+                               .options = options,
+                               .option_count = LENGTH(options)};
+    (void)snprintf(program, sizeof program, PROGRAM " %s", command->name);
+    run->words = argv + 2;
+    while (2 + run->word_count < (uint32_t)argc && run->words[run->word_count][0] != '-') {
+        run->word_count++;
+    }
+    int result = sl_cli_parse(&cli, argc - 1 - (int)run->word_count,
+                              run->words + run->word_count - 1, &run->reason);
+    if (result != SL_CLI_RUN) {
+        return result;
+    }
+    if (run->word_count < command->words_least || run->word_count > command->words_most) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s",
+                              run->word_count < command->words_least ? "an argument is missing"
+                                                                     : "there is an argument more");
+    }
+    if (command->run != run_serve && flags.catalogue == NULL) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID,
+                              "--catalogue is missing: the address that " PROGRAM
+                              " serve has printed");
+    }
+    run->timeout_ms = (uint32_t)((flags.timeout_ns + SL_CLOCK_NS_PER_MS - 1) / SL_CLOCK_NS_PER_MS);
+    return command->words_least > 0 ? take_name(run) : 0;
+}
+
+static int run_command(const struct command *command, int argc, char **argv)
+{
+    struct run run = {.command = command};
+    const int result = parse(&run, argc, argv);
+    if (result != SL_CLI_RUN) {
+        return result == SL_CLI_EXIT_OK ? EXIT_SUCCESS : fail(&run, SL_CLI_EXIT_USAGE);
+    }
+    sl_log_setup(flags.log_level, PROGRAM);
+    int err = command->run(&run);
+    sl_objects_destroy(&run.objects);
+    if (err == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
+        err = sl_reason_fail(&run.reason, SL_ERR_IO, "cannot write to the standard output");
+    }
+    return err == 0 ? EXIT_SUCCESS : fail(&run, EXIT_FAILURE);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    for (uint32_t i = 0; i < LENGTH(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return run_command(&commands[i], argc, argv);
+        }
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        print_help(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        (void)printf(PROGRAM " %s\n", STARLING_VERSION);
+        return EXIT_SUCCESS;
+    }
+    if (argc > 1) {
+        (void)fprintf(stderr, PROGRAM ": unknown command \"%s\"\n", name);
+    }
+    print_help(stderr);
+    return SL_CLI_EXIT_USAGE;
+}
