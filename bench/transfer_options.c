@@ -149,23 +149,17 @@ static void host_of(const char *name, char *host, size_t host_bytes)
 
 static void set_endpoints(struct sl_bench_transfer_options *options)
 {
-    static const char *const forms[] = {NULL, "tcp://%s:0", "tcp://%s:0,shm://",
-                                        "tcp://%s:0,rdma://0.0.0.0:0",
-                                        "tcp://%s:0,dpdk://0.0.0.0:0"};
+    static const char *const besides_tcp[] = {NULL, "", ",shm://", ",rdma://0.0.0.0:0",
+                                              ",dpdk://0.0.0.0:0"};
     char host[256];
     if (options->engine.endpoints != NULL) {
         return;
     }
     host_of(options->variables_bind != NULL ? options->variables_bind : options->local_server_name,
             host, sizeof host);
-    if (forms[options->protocol] != NULL) {
-        char *at = options->endpoints;
-        for (const char *from = forms[options->protocol]; *from != '\0'; from++) {
-            const bool is_host = from[0] == '%';
-            const size_t room = sizeof options->endpoints - (size_t)(at - options->endpoints);
-            at += snprintf(at, room, is_host ? "%s" : "%.1s", is_host ? host : from);
-            from += is_host;
-        }
+    if (options->protocol != SL_BENCH_TRANSFER_ANY) {
+        (void)snprintf(options->endpoints, sizeof options->endpoints, "tcp://%s:0%s", host,
+                       besides_tcp[options->protocol]);
         options->engine.endpoints = options->endpoints;
     }
 }

@@ -30,7 +30,7 @@ static uint64_t left_ms(const struct sl_etcd *etcd)
     return now_ns < etcd->deadline_ns ? (etcd->deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS : 0;
 }
 
-/* Sends a request to one server. Errors, with sl_http_error: DEADLINE, IO, TOO_LARGE. */
+/* Sends a request to one server. Errors: those of sl_http_exchange. */
 static int exchange(struct sl_etcd *etcd, uint32_t server, const char *path, const char *body,
                     uint64_t timeout_ms, struct sl_http_answer *answer)
 {
@@ -41,6 +41,7 @@ static int exchange(struct sl_etcd *etcd, uint32_t server, const char *path, con
                                             .url = url,
                                             .body = body,
                                             .body_bytes = strlen(body),
+                                            .authorization = etcd->token,
                                             .timeout_ms = timeout_ms};
     return sl_http_exchange(etcd->http, &request, answer);
 }
@@ -71,8 +72,7 @@ static bool login(struct sl_etcd *etcd, uint32_t server, struct sl_metastore_req
     struct sl_metastore_answer *answer = &ask->answer;
     etcd->token[0] = '\0';
     char *request;
-    if (sl_etcd_json_login(etcd->address.user, etcd->address.password, &request) != 0 ||
-        sl_http_set_authorization(etcd->http, "") != 0) {
+    if (sl_etcd_json_login(etcd->address.user, etcd->address.password, &request) != 0) {
         fail_at(etcd, server, answer, SL_ERR_NO_MEMORY, "no memory to say who we are");
         return false;
     }
@@ -87,8 +87,6 @@ static bool login(struct sl_etcd *etcd, uint32_t server, struct sl_metastore_req
         answer->err = SL_ERR_REFUSED;
     } else if (sl_etcd_json_token(got.body, got.body_bytes, etcd->token, sizeof etcd->token) != 0) {
         fail_at(etcd, server, answer, SL_ERR_PROTOCOL, "it gives no token");
-    } else if (sl_http_set_authorization(etcd->http, etcd->token) != 0) {
-        fail_at(etcd, server, answer, SL_ERR_NO_MEMORY, "no memory to say who we are");
     } else {
         return true;
     }

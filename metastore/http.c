@@ -9,7 +9,6 @@
 
 struct sl_http {
     CURL *curl;
-    struct curl_slist *headers;
     size_t body_bytes_max;
     char *body; /* of the last answer; memory is reused */
     size_t body_bytes, body_max;
@@ -39,23 +38,23 @@ static size_t on_body(char *from, size_t size, size_t count, void *ctx)
     return bytes;
 }
 
-int sl_http_set_authorization(struct sl_http *http, const char *token)
+/* NULL: no memory. */
+static struct curl_slist *make_headers(const struct sl_http_request *request)
 {
-    static const char NAME[] = "Authorization: ";
-    curl_slist_free_all(http->headers);
-    http->headers = curl_slist_append(NULL, "Content-Type: application/json");
-    struct curl_slist *last = http->headers;
-    if (last != NULL && token[0] != '\0') {
-        const size_t bytes = sizeof NAME + strlen(token);
-        char *line = malloc(bytes);
-        if (line != NULL) {
-            (void)snprintf(line, bytes, "%s%s", NAME, token);
+    struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+    struct curl_slist *all = headers;
+    if (headers != NULL && request->authorization != NULL && request->authorization[0] != '\0') {
+        char *line;
+        all = NULL;
+        if (asprintf(&line, "Authorization: %s", request->authorization) >= 0) {
+            all = curl_slist_append(headers, line);
+            free(line);
         }
-        last = line == NULL ? NULL : curl_slist_append(http->headers, line);
-        free(line);
     }
-    (void)curl_easy_setopt(http->curl, CURLOPT_HTTPHEADER, http->headers);
-    return last == NULL ? SL_ERR_NO_MEMORY : 0;
+    if (all == NULL) {
+        curl_slist_free_all(headers);
+    }
+    return all;
 }
 
 static void set_request(struct sl_http *http, const struct sl_http_request *request)
@@ -84,8 +83,16 @@ int sl_http_exchange(struct sl_http *http, const struct sl_http_request *request
     http->body_bytes = 0;
     http->is_too_large = false;
     http->error[0] = '\0';
+    struct curl_slist *headers = make_headers(request);
+    if (headers == NULL) {
+        (void)snprintf(http->error, sizeof http->error, "no memory for a request");
+        return SL_ERR_NO_MEMORY;
+    }
     set_request(http, request);
+    (void)curl_easy_setopt(http->curl, CURLOPT_HTTPHEADER, headers);
     CURLcode code = curl_easy_perform(http->curl);
+    (void)curl_easy_setopt(http->curl, CURLOPT_HTTPHEADER, NULL);
+    curl_slist_free_all(headers);
     if (code == CURLE_OK) {
         (void)curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &answer->status);
         answer->body = http->body_bytes == 0 ? "" : http->body;
@@ -141,10 +148,6 @@ int sl_http_create(const struct sl_http_options *options, struct sl_http **out)
         return SL_ERR_NO_MEMORY;
     }
     set_options(http, options);
-    if (sl_http_set_authorization(http, "") != 0) {
-        sl_http_destroy(&http);
-        return SL_ERR_NO_MEMORY;
-    }
     *out = http;
     return 0;
 }
@@ -153,7 +156,6 @@ void sl_http_destroy(struct sl_http **http)
 {
     struct sl_http *gone = *http;
     *http = NULL;
-    curl_slist_free_all(gone->headers);
     curl_easy_cleanup(gone->curl);
     free(gone->body);
     free(gone);

@@ -26,7 +26,8 @@ struct sl_http_request {
     const char *url;
     const char *body; /* PUT, POST: JSON */
     size_t body_bytes;
-    uint64_t timeout_ms; /* > 0 */
+    const char *authorization; /* value of the header; NULL or "": none */
+    uint64_t timeout_ms;       /* > 0 */
 };
 
 struct sl_http_answer {
@@ -42,10 +43,7 @@ struct sl_http;
 int sl_http_create(const struct sl_http_options *options, struct sl_http **out);
 void sl_http_destroy(struct sl_http **http);
 
-/* The header Authorization of later requests; "": none. Errors: NO_MEMORY. */
-int sl_http_set_authorization(struct sl_http *http, const char *token);
-
-/* Errors, with sl_http_error: DEADLINE, IO, TOO_LARGE. */
+/* Errors, with sl_http_error: DEADLINE, IO, TOO_LARGE, NO_MEMORY. */
 int sl_http_exchange(struct sl_http *http, const struct sl_http_request *request,
                      struct sl_http_answer *answer);
 

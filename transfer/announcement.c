@@ -172,11 +172,12 @@ static void on_granted(struct sl_announcement *self, const struct sl_metastore_a
 static void on_taken(struct sl_announcement *self, const struct sl_metastore_item *item)
 {
     struct sl_transfer_record other;
-    char why[256], age[SL_TRANSFER_RECORD_AGE_BYTES];
+    struct sl_reason why;
+    char age[SL_TRANSFER_RECORD_AGE_BYTES];
     if (sl_transfer_record_decode((const char *)item->value, item->value_bytes, self->record.name,
-                                  &other, why, sizeof why) != 0) {
+                                  &other, &why) != 0) {
         (void)snprintf(self->reason, sizeof self->reason,
-                       "the name is taken by a record that is invalid: %s", why);
+                       "the name is taken by a record that is invalid: %.400s", why.text);
     } else if (other.incarnation == self->record.incarnation ||
                (strcmp(other.host, self->record.host) == 0 && other.port == self->record.port &&
                 !sl_announcement_is_loopback(other.host))) {
@@ -217,29 +218,23 @@ static void on_renewed(struct sl_announcement *self, const struct sl_metastore_a
 {
     if (answer->err == SL_ERR_NOT_FOUND) {
         grant(self);
-        return;
-    }
-    if (answer->err == 0 && self->is_written) {
+    } else if (answer->err == 0 && self->is_written) {
         hold(self);
-        return;
-    }
-    if (!self->is_written) {
-        if (answer->err == 0) {
-            write_free(self);
-        } else {
-            fail(self, answer);
+    } else if (answer->err == 0) {
+        write_free(self);
+    } else if (!self->is_written) {
+        fail(self, answer);
+    } else {
+        if (!self->has_logged) {
+            self->has_logged = true;
+            sl_log_warn(
+                "the metadata store does not renew the record of %s, which will disappear there; "
+                "trying again: %s",
+                self->record.name, answer->reason);
         }
-        return;
+        self->state = SL_ANNOUNCEMENT_HELD;
+        sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
     }
-    if (!self->has_logged) {
-        self->has_logged = true;
-        sl_log_warn(
-            "the metadata store does not renew the record of %s, which will disappear there; "
-            "trying again: %s",
-            self->record.name, answer->reason);
-    }
-    self->state = SL_ANNOUNCEMENT_HELD;
-    sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
 }
 
 static void on_answer(void *ctx, struct sl_metastore_request *ask)

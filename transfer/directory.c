@@ -209,11 +209,12 @@ static int fail(struct sl_transfer_lookup *lookup, int err, const char *format, 
 static int take_record(struct sl_transfer_lookup *lookup, const struct sl_metastore_item *item)
 {
     struct sl_transfer_record *record = &lookup->record;
-    char text[ENDPOINTS_TEXT_BYTES], flaw[256] = "";
+    struct sl_reason flaw;
+    char text[ENDPOINTS_TEXT_BYTES];
     const int err = sl_transfer_record_decode((const char *)item->value, item->value_bytes,
-                                              lookup->name, record, flaw, sizeof flaw);
+                                              lookup->name, record, &flaw);
     if (err != 0) {
-        return fail(lookup, err, "record %s: %s", lookup->read.key, flaw);
+        return fail(lookup, err, "record %s: %s", lookup->read.key, flaw.text);
     }
     (void)snprintf(text, sizeof text, strchr(record->host, ':') != NULL ? "[%s]:%u" : "%s:%u",
                    record->host, record->port);

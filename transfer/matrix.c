@@ -1,34 +1,16 @@
 #include "transfer/matrix.h"
 
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define FORM "accepted is {\"cpu:0\": [[preferred devices], [available devices]], ...}"
 
 struct parser {
-    const char *source;
     const struct sl_devices *devices;
     struct sl_matrix *matrix;
-    char *reason;
-    size_t reason_bytes;
+    struct sl_reason why; /* the reason without the source */
 };
-
-static int refuse(const struct parser *parser, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static int refuse(const struct parser *parser, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int used = snprintf(parser->reason, parser->reason_bytes, "%s: ", parser->source);
-    if (used > 0 && (size_t)used < parser->reason_bytes) {
-        (void)vsnprintf(parser->reason + used, parser->reason_bytes - (size_t)used, format, args);
-    }
-    va_end(args);
-    return SL_ERR_INVALID;
-}
 
 /* Returns the device's index in the matrix, and adds it when it is new there. */
 static uint8_t index_of(struct sl_matrix *matrix, const char *device)
@@ -57,49 +39,56 @@ static void add(struct sl_matrix_location *location, struct sl_matrix_list *list
     }
 }
 
-static int parse_list(const struct parser *parser, const json_t *from,
+static int parse_list(struct parser *parser, const json_t *from,
                       struct sl_matrix_location *location, struct sl_matrix_list *list)
 {
     if (!json_is_array(from)) {
-        return refuse(parser, "location \"%s\" lacks an array of devices; " FORM, location->name);
+        return sl_reason_fail(&parser->why, SL_ERR_INVALID,
+                              "location \"%s\" lacks an array of devices; " FORM, location->name);
     }
     for (size_t i = 0; i < json_array_size(from); i++) {
         const char *name = json_string_value(json_array_get(from, i));
         if (name == NULL) {
-            return refuse(parser, "location \"%s\": device %zu is no string; " FORM, location->name,
-                          i);
+            return sl_reason_fail(&parser->why, SL_ERR_INVALID,
+                                  "location \"%s\": device %zu is no string; " FORM, location->name,
+                                  i);
         }
         if (parser->devices == NULL && (name[0] == '\0' || strlen(name) >= SL_DEVICE_NAME_BYTES ||
                                         parser->matrix->device_count == SL_DEVICES_MAX)) {
-            return refuse(parser, "location \"%s\": too many devices, or too long a name",
-                          location->name);
+            return sl_reason_fail(&parser->why, SL_ERR_INVALID,
+                                  "location \"%s\": too many devices, or too long a name",
+                                  location->name);
         }
         if (parser->devices != NULL && sl_devices_find(parser->devices, name) == NULL) {
             char names[512];
             sl_devices_names(parser->devices, names, sizeof names);
-            return refuse(parser,
-                          "location \"%s\": there is no device \"%.80s\"; this host has: %s",
-                          location->name, name, names[0] == '\0' ? "none" : names);
+            return sl_reason_fail(
+                &parser->why, SL_ERR_INVALID,
+                "location \"%s\": there is no device \"%.80s\"; this host has: %s", location->name,
+                name, names[0] == '\0' ? "none" : names);
         }
         add(location, list, index_of(parser->matrix, name));
     }
     return 0;
 }
 
-static int parse_location(const struct parser *parser, const char *name, const json_t *lists)
+static int parse_location(struct parser *parser, const char *name, const json_t *lists)
 {
     struct sl_matrix *matrix = parser->matrix;
     if (matrix->location_count == SL_MATRIX_LOCATIONS_MAX) {
-        return refuse(parser, "more than %d locations", SL_MATRIX_LOCATIONS_MAX);
+        return sl_reason_fail(&parser->why, SL_ERR_INVALID, "more than %d locations",
+                              SL_MATRIX_LOCATIONS_MAX);
     }
     struct sl_matrix_location *location = &matrix->locations[matrix->location_count];
     if (name[0] == '\0' || strlen(name) >= sizeof location->name) {
-        return refuse(parser, "location \"%.80s\" has not 1 to %zu characters", name,
-                      sizeof location->name - 1);
+        return sl_reason_fail(&parser->why, SL_ERR_INVALID,
+                              "location \"%.80s\" has not 1 to %zu characters", name,
+                              sizeof location->name - 1);
     }
     memcpy(location->name, name, strlen(name) + 1);
     if (!json_is_array(lists) || json_array_size(lists) != 2) {
-        return refuse(parser, "location \"%s\" lacks an array of two arrays; " FORM, name);
+        return sl_reason_fail(&parser->why, SL_ERR_INVALID,
+                              "location \"%s\" lacks an array of two arrays; " FORM, name);
     }
     int err = parse_list(parser, json_array_get(lists, 0), location, &location->preferred);
     if (err == 0) {
@@ -109,11 +98,13 @@ static int parse_location(const struct parser *parser, const char *name, const j
     return err;
 }
 
-static int parse_root(const struct parser *parser, json_t *root)
+static int parse_root(struct parser *parser, json_t *root)
 {
     const char *name;
     json_t *lists;
-    int err = json_is_object(root) ? 0 : refuse(parser, "no JSON object; " FORM);
+    int err = json_is_object(root)
+                  ? 0
+                  : sl_reason_fail(&parser->why, SL_ERR_INVALID, "no JSON object; " FORM);
     json_object_foreach(root, name, lists)
     {
         if (err == 0) {
@@ -124,33 +115,34 @@ static int parse_root(const struct parser *parser, json_t *root)
 }
 
 int sl_matrix_parse(const char *text, const char *source, const struct sl_devices *devices,
-                    struct sl_matrix *out, char *reason, size_t reason_bytes)
+                    struct sl_matrix *out, struct sl_reason *reason)
 {
     struct sl_matrix matrix = {0};
-    const struct parser parser = {.source = source,
-                                  .devices = devices,
-                                  .matrix = &matrix,
-                                  .reason = reason,
-                                  .reason_bytes = reason_bytes};
+    struct parser parser = {.devices = devices, .matrix = &matrix};
     json_error_t error;
     if (strnlen(text, SL_MATRIX_BYTES_MAX + 1) > SL_MATRIX_BYTES_MAX) {
-        (void)refuse(&parser, "more than %u bytes", SL_MATRIX_BYTES_MAX);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s: more than %u bytes", source,
+                              SL_MATRIX_BYTES_MAX);
     }
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
         const enum json_error_code code = json_error_code(&error);
-        return code == json_error_out_of_memory ? SL_ERR_NO_MEMORY
+        return code == json_error_out_of_memory
+                   ? sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory")
                : code == json_error_duplicate_key
-                   ? refuse(&parser, "line %d: a location is repeated: %s", error.line, error.text)
-                   : refuse(&parser, "line %d: no JSON: %s; " FORM, error.line, error.text);
+                   ? sl_reason_fail(reason, SL_ERR_INVALID,
+                                    "%s: line %d: a location is repeated: %s", source, error.line,
+                                    error.text)
+                   : sl_reason_fail(reason, SL_ERR_INVALID, "%s: line %d: no JSON: %s; " FORM,
+                                    source, error.line, error.text);
     }
-    int err = parse_root(&parser, root);
+    const int err = parse_root(&parser, root);
     json_decref(root);
-    if (err == 0) {
-        *out = matrix;
+    if (err != 0) {
+        return sl_reason_fail(reason, err, "%s: %s", source, parser.why.text);
     }
-    return err;
+    *out = matrix;
+    return 0;
 }
 
 void sl_matrix_discover(const struct sl_devices *devices, struct sl_matrix *out)

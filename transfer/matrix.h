@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
+#include "core/reason.h"
 #include "reactor/devices.h"
 
 #define SL_MATRIX_LOCATIONS_MAX  64
@@ -36,11 +36,10 @@ struct sl_matrix {
 
 /* Parses a user's text, or a peer's. source: what the reason calls it, a file or an option.
  * devices: those of this host, others are refused; NULL: up to SL_DEVICES_MAX of any. A device that
- * is named again in a location counts where it came first. Errors: INVALID, and
- * reason[reason_bytes] names source, location, device and the devices that exist; TOO_LARGE;
- * NO_MEMORY. */
+ * is named again in a location counts where it came first. Errors: INVALID, and the reason names
+ * source, location, device and the devices that exist; TOO_LARGE; NO_MEMORY. */
 int sl_matrix_parse(const char *text, const char *source, const struct sl_devices *devices,
-                    struct sl_matrix *out, char *reason, size_t reason_bytes);
+                    struct sl_matrix *out, struct sl_reason *reason);
 
 /* Makes the matrix of this host: a location for each NUMA node that has cores. A device that is up
  * and has an address is preferred at its own node, and available at the others. */

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,24 +78,6 @@ int sl_transfer_record_encode(const struct sl_transfer_record *record, char **te
 
 /* Decode */
 
-struct decoder {
-    const json_t *root;
-    char *reason;
-    size_t reason_bytes;
-};
-
-static int refuse(const struct decoder *decoder, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static int refuse(const struct decoder *decoder, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(decoder->reason, decoder->reason_bytes, format, args);
-    va_end(args);
-    return SL_ERR_PROTOCOL;
-}
-
 static bool is_printable(const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -108,110 +89,108 @@ static bool is_printable(const char *text)
 }
 
 /* Reads a string of 1 to bytes - 1 printable characters. */
-static int read_text(const struct decoder *decoder, const char *member, char *to, size_t bytes)
+static int read_text(const json_t *root, const char *member, char *to, size_t bytes,
+                     struct sl_reason *reason)
 {
-    const json_t *value = json_object_get(decoder->root, member);
+    const json_t *value = json_object_get(root, member);
     if (!json_is_string(value)) {
-        return refuse(decoder, "\"%s\" is %s", member, value == NULL ? "missing" : "no string");
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL, "\"%s\" is %s", member,
+                              value == NULL ? "missing" : "no string");
     }
     const char *text = json_string_value(value);
     const size_t length = json_string_length(value);
     if (length == 0 || length >= bytes || strlen(text) != length || !is_printable(text)) {
-        return refuse(decoder, "\"%s\" has not 1 to %zu printable characters", member, bytes - 1);
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL,
+                              "\"%s\" has not 1 to %zu printable characters", member, bytes - 1);
     }
     memcpy(to, text, length + 1);
     return 0;
 }
 
-static int read_port(const struct decoder *decoder, uint16_t *port)
+static int read_port(const json_t *root, uint16_t *port, struct sl_reason *reason)
 {
-    const json_t *value = json_object_get(decoder->root, "rpc_port");
+    const json_t *value = json_object_get(root, "rpc_port");
     if (!json_is_integer(value)) {
-        return refuse(decoder, "\"rpc_port\" is %s", value == NULL ? "missing" : "no integer");
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL, "\"rpc_port\" is %s",
+                              value == NULL ? "missing" : "no integer");
     }
     const json_int_t number = json_integer_value(value);
     if (number < 1 || number > UINT16_MAX) {
-        return refuse(decoder, "\"rpc_port\" is not from 1 to 65535: %" JSON_INTEGER_FORMAT,
-                      number);
+        return sl_reason_fail(reason, SL_ERR_PROTOCOL,
+                              "\"rpc_port\" is not from 1 to 65535: %" JSON_INTEGER_FORMAT, number);
     }
     *port = (uint16_t)number;
     return 0;
 }
 
-static int read_incarnation(const struct decoder *decoder, uint64_t *incarnation)
+static int read_incarnation(const json_t *root, uint64_t *incarnation, struct sl_reason *reason)
 {
     char text[17];
-    int err = read_text(decoder, "incarnation", text, sizeof text);
+    const int err = read_text(root, "incarnation", text, sizeof text, reason);
     if (err != 0) {
         return err;
     }
     *incarnation = strtoull(text, NULL, 16);
-    if (text[strspn(text, "0123456789abcdef")] != '\0' || *incarnation == 0) {
-        return refuse(decoder, "\"incarnation\" is no positive hexadecimal number");
-    }
-    return 0;
+    return text[strspn(text, "0123456789abcdef")] == '\0' && *incarnation != 0
+               ? 0
+               : sl_reason_fail(reason, SL_ERR_PROTOCOL,
+                                "\"incarnation\" is no positive hexadecimal number");
 }
 
-static int read_time(const struct decoder *decoder, int64_t *written_s)
+static int read_time(const json_t *root, int64_t *written_s, struct sl_reason *reason)
 {
     char text[32];
-    int err = read_text(decoder, "timestamp", text, sizeof text);
+    const int err = read_text(root, "timestamp", text, sizeof text, reason);
     if (err != 0) {
         return err;
     }
     struct tm calendar = {0};
     const char *end = strptime(text, TIME_FORMAT, &calendar);
     *written_s = end == NULL ? -1 : (int64_t)timegm(&calendar);
-    if (end == NULL || *end != '\0' || *written_s < 0) {
-        return refuse(decoder, "\"timestamp\" is no time such as 2026-11-23T03:00:00Z");
-    }
-    return 0;
+    return end != NULL && *end == '\0' && *written_s >= 0
+               ? 0
+               : sl_reason_fail(reason, SL_ERR_PROTOCOL,
+                                "\"timestamp\" is no time such as 2026-11-23T03:00:00Z");
 }
 
-static int read_members(const struct decoder *decoder, const char *name,
-                        struct sl_transfer_record *record)
+static int read_members(const json_t *root, const char *name, struct sl_transfer_record *record,
+                        struct sl_reason *reason)
 {
     char protocol[sizeof record->name];
-    int err = read_text(decoder, "protocol", protocol, sizeof protocol);
+    int err = read_text(root, "protocol", protocol, sizeof protocol, reason);
     if (err == 0 && strcmp(protocol, PROTOCOL_NAME) != 0) {
-        err = refuse(decoder, "\"protocol\" is not \"" PROTOCOL_NAME "\" but \"%s\"", protocol);
+        err = sl_reason_fail(reason, SL_ERR_PROTOCOL,
+                             "\"protocol\" is not \"" PROTOCOL_NAME "\" but \"%s\"", protocol);
     }
-    if (err == 0) {
-        err = read_text(decoder, "name", record->name, sizeof record->name);
-    }
+    err = err != 0 ? err : read_text(root, "name", record->name, sizeof record->name, reason);
     if (err == 0 && strcmp(record->name, name) != 0) {
-        err = refuse(decoder, "\"name\" is that of another segment, \"%s\"", record->name);
+        err = sl_reason_fail(reason, SL_ERR_PROTOCOL, "\"name\" is that of another segment, \"%s\"",
+                             record->name);
     }
-    if (err == 0) {
-        err = read_text(decoder, "ip_or_host_name", record->host, sizeof record->host);
-    }
-    if (err == 0) {
-        err = read_port(decoder, &record->port);
-    }
-    if (err == 0) {
-        err = read_incarnation(decoder, &record->incarnation);
-    }
-    return err != 0 ? err : read_time(decoder, &record->written_s);
+    err = err != 0 ? err
+                   : read_text(root, "ip_or_host_name", record->host, sizeof record->host, reason);
+    err = err != 0 ? err : read_port(root, &record->port, reason);
+    err = err != 0 ? err : read_incarnation(root, &record->incarnation, reason);
+    return err != 0 ? err : read_time(root, &record->written_s, reason);
 }
 
 int sl_transfer_record_decode(const char *text, size_t bytes, const char *name,
-                              struct sl_transfer_record *out, char *reason, size_t reason_bytes)
+                              struct sl_transfer_record *out, struct sl_reason *reason)
 {
-    struct decoder decoder = {.reason = reason, .reason_bytes = reason_bytes};
     if (bytes > SL_TRANSFER_RECORD_BYTES_MAX) {
-        (void)refuse(&decoder, "%zu bytes, more than %u", bytes, SL_TRANSFER_RECORD_BYTES_MAX);
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%zu bytes, more than %u", bytes,
+                              SL_TRANSFER_RECORD_BYTES_MAX);
     }
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL && json_error_code(&error) == json_error_out_of_memory) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     struct sl_transfer_record record = {0};
-    decoder.root = root;
-    int err = root == NULL           ? refuse(&decoder, "no JSON: %s", error.text)
-              : json_is_object(root) ? read_members(&decoder, name, &record)
-                                     : refuse(&decoder, "no JSON object");
+    const int err =
+        root == NULL           ? sl_reason_fail(reason, SL_ERR_PROTOCOL, "no JSON: %s", error.text)
+        : json_is_object(root) ? read_members(root, name, &record, reason)
+                               : sl_reason_fail(reason, SL_ERR_PROTOCOL, "no JSON object");
     json_decref(root);
     if (err == 0) {
         *out = record;

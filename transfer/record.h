@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
 #include "core/limits.h"
+#include "core/reason.h"
 
 #define SL_TRANSFER_RECORD_KEY_PREFIX "starling/ram/" /* followed by the segment's name */
 #define SL_TRANSFER_RECORD_BYTES_MAX  (64U << 10)     /* of the JSON text */
@@ -31,9 +31,9 @@ int sl_transfer_record_encode(const struct sl_transfer_record *record, char **te
 
 /* Decodes text[bytes], which comes from the store, as the record of the segment `name`. Unknown
  * members are ignored. Errors: TOO_LARGE (not parsed); PROTOCOL: no JSON, or a member that is
- * missing, of another type, or out of range; NO_MEMORY. reason[reason_bytes] names the member. */
+ * missing, of another type, or out of range; NO_MEMORY. The reason names the member. */
 int sl_transfer_record_decode(const char *text, size_t bytes, const char *name,
-                              struct sl_transfer_record *out, char *reason, size_t reason_bytes);
+                              struct sl_transfer_record *out, struct sl_reason *reason);
 
 /* Writes how long ago the record was written: "written 3 h ago". For an error about an address that
  * does not answer: a store without leases keeps records of processes that have ended. */

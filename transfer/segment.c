@@ -25,13 +25,6 @@
 
 /* Mail to the routes. It is answered, so that the segment outlives it. */
 
-struct update {
-    struct sl_transfer_segment *segment;
-    struct sl_transfer_remote *remote;
-    int err;
-    char reason[SL_TRANSFER_REASON_BYTES];
-};
-
 /* It is closed, or could not be opened. */
 static void finish_closing(struct sl_transfer_segment *segment)
 {
@@ -71,29 +64,42 @@ static void answer(struct sl_transfer_segment *segment)
     sl_reactor_post(here, segment->home->index, (struct sl_mail){.run = answered, .ctx = segment});
 }
 
-static void post(struct sl_transfer_segment *segment, uint32_t index, sl_mail_fn *run, void *ctx)
+/* argument: of the mail, which has the index of the route too. */
+static void post(struct sl_transfer_segment *segment, uint32_t index, sl_mail_fn *run,
+                 void *argument)
 {
     segment->mails_out++;
-    sl_reactor_post(segment->home->reactor, index,
-                    (struct sl_mail){.run = run, .ctx = ctx, .a = index});
+    sl_reactor_post(
+        segment->home->reactor, index,
+        (struct sl_mail){.run = run, .ctx = segment, .a = index, .b = (uintptr_t)argument});
 }
 
-static void take_update(void *ctx, uint64_t index, uint64_t b)
+static void post_all(struct sl_transfer_segment *segment, sl_mail_fn *run)
 {
-    struct update *update = ctx;
-    struct sl_transfer_segment *segment = update->segment;
+    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
+        post(segment, i, run, NULL);
+    }
+}
+
+static void fail_route(void *ctx, uint64_t index, uint64_t b)
+{
+    struct sl_transfer_segment *segment = ctx;
+    sl_transfer_route_fail(&segment->routes[index], segment->err, segment->reason);
+    answer(segment);
+}
+
+static void take_list(void *ctx, uint64_t index, uint64_t remote)
+{
+    struct sl_transfer_segment *segment = ctx;
     struct sl_transfer_route *route = &segment->routes[index];
     route->incarnation = segment->incarnation;
-    if (update->err != 0) {
-        sl_transfer_route_fail(route, update->err, update->reason);
-    } else if (sl_transfer_rails_create(route, segment->endpoints, segment->endpoint_count,
-                                        segment->rails, segment->rail_count) != 0) {
-        free(update->remote);
+    if (sl_transfer_rails_create(route, segment->endpoints, segment->endpoint_count, segment->rails,
+                                 segment->rail_count) != 0) {
+        free((void *)(uintptr_t)remote);
         sl_transfer_route_fail(route, SL_ERR_NO_MEMORY, "no memory for lanes");
     } else {
-        sl_transfer_route_set_remote(route, update->remote);
+        sl_transfer_route_set_remote(route, (struct sl_transfer_remote *)(uintptr_t)remote);
     }
-    free(update);
     answer(segment);
 }
 
@@ -113,17 +119,12 @@ static bool publish(struct sl_transfer_work *work)
                                            buffer->location);
     }
     for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
-        struct update *update = calloc(1, sizeof *update);
         struct sl_transfer_remote *copy = sl_transfer_remote_copy(segment->remote);
-        if (update == NULL || copy == NULL) {
-            free(update);
-            free(copy);
+        if (copy == NULL) {
             fail(segment, SL_ERR_NO_MEMORY, "no memory for the list of its buffers");
             return false;
         }
-        update->segment = segment;
-        update->remote = copy;
-        post(segment, i, take_update, update);
+        post(segment, i, take_list, copy);
     }
     return false;
 }
@@ -147,9 +148,7 @@ static void close_route(void *ctx, uint64_t index, uint64_t b)
 static void close_all_routes(struct sl_transfer_segment *segment)
 {
     segment->is_closing = true;
-    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
-        post(segment, i, close_route, segment);
-    }
+    post_all(segment, close_route);
 }
 
 static void end_watch(struct sl_transfer_segment *segment)
@@ -187,15 +186,7 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
     }
     sl_log_warn("transfer: segment %s is closed: %s", segment->name, reason);
     end_watch(segment);
-    for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
-        struct update *update = calloc(1, sizeof *update);
-        if (update != NULL) {
-            update->segment = segment;
-            update->err = err;
-            (void)snprintf(update->reason, sizeof update->reason, "%s", reason);
-            post(segment, i, take_update, update);
-        }
-    }
+    post_all(segment, fail_route);
 }
 
 /* The peer's endpoints, matrix and buffers */
@@ -211,11 +202,11 @@ static bool is_here(const char *host)
 static void take_matrix(struct sl_transfer_segment *segment,
                         const struct sl_message_segment *message)
 {
-    char reason[SL_TRANSFER_REASON_BYTES];
+    struct sl_reason reason;
     segment->matrix = message->matrix != NULL ? malloc(sizeof *segment->matrix) : NULL;
-    if (segment->matrix != NULL && sl_matrix_parse(message->matrix, segment->name, NULL,
-                                                   segment->matrix, reason, sizeof reason) != 0) {
-        sl_log_warn("transfer: its NIC priority matrix is not used: %s", reason);
+    if (segment->matrix != NULL &&
+        sl_matrix_parse(message->matrix, segment->name, NULL, segment->matrix, &reason) != 0) {
+        sl_log_warn("transfer: its NIC priority matrix is not used: %s", reason.text);
         free(segment->matrix);
         segment->matrix = NULL;
     }
@@ -350,9 +341,7 @@ static void fenced(void *ctx, const struct sl_message *message, int err, const c
     if (err != 0) {
         fail(segment, SL_ERR_CLOSED, reason);
     } else if (atomic_fetch_sub_explicit(&segment->fences, 1, memory_order_acq_rel) == 1) {
-        for (uint32_t i = 0; i < segment->engine->settings.reactor_count; i++) {
-            post(segment, i, wake_route, segment);
-        }
+        post_all(segment, wake_route);
     }
 }
 
@@ -623,7 +612,9 @@ int sl_transfer_segment_create(struct sl_transfer *transfer, const char *name, u
 static void close_here(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_segment *segment = SL_CONTAINER_OF(call, struct sl_transfer_segment, call);
-    segment->err = segment->err == 0 ? SL_ERR_CANCELLED : segment->err;
+    if (segment->err == 0) { /* else routes may be reading it */
+        segment->err = SL_ERR_CANCELLED;
+    }
     end_watch(segment);
     sl_list_remove(&segment->publishing.link);
     sl_reactor_disarm(io->reactor, &segment->gone);

@@ -285,12 +285,11 @@ uint32_t sl_transfer_settings_preferred(const struct sl_transfer_settings *setti
 static int take_matrix(struct sl_transfer_settings *out, const char *text,
                        const struct sl_devices *devices)
 {
-    char reason[SL_TRANSFER_REASON_BYTES];
+    struct sl_reason reason;
     if (is_given(text)) {
-        const int err = sl_matrix_parse(text, "nic_priority_matrix", devices, &out->nics, reason,
-                                        sizeof reason);
+        const int err = sl_matrix_parse(text, "nic_priority_matrix", devices, &out->nics, &reason);
         if (err != 0) {
-            return sl_transfer_fail(err, "%s", err == SL_ERR_NO_MEMORY ? "out of memory" : reason);
+            return sl_transfer_fail(err, "%s", reason.text);
         }
     } else {
         sl_matrix_discover(devices, &out->nics);

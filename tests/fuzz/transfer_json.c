@@ -15,9 +15,10 @@
 static void check_record(const char *text, size_t bytes)
 {
     struct sl_transfer_record record, again;
-    char reason[512] = "", age[SL_TRANSFER_RECORD_AGE_BYTES] = "";
-    if (sl_transfer_record_decode(text, bytes, NAME, &record, reason, sizeof reason) != 0) {
-        sl_assert(reason[0] != '\0');
+    struct sl_reason reason = {.text = ""};
+    char age[SL_TRANSFER_RECORD_AGE_BYTES] = "";
+    if (sl_transfer_record_decode(text, bytes, NAME, &record, &reason) != 0) {
+        sl_assert(reason.text[0] != '\0');
         return;
     }
     sl_assert(strcmp(record.name, NAME) == 0);
@@ -29,8 +30,7 @@ static void check_record(const char *text, size_t bytes)
     sl_assert(age[0] != '\0');
     char *written;
     sl_assert(sl_transfer_record_encode(&record, &written) == 0);
-    sl_assert(sl_transfer_record_decode(written, strlen(written), NAME, &again, reason,
-                                        sizeof reason) == 0);
+    sl_assert(sl_transfer_record_decode(written, strlen(written), NAME, &again, &reason) == 0);
     sl_assert(strcmp(again.host, record.host) == 0);
     sl_assert(again.port == record.port);
     sl_assert(again.incarnation == record.incarnation);
@@ -72,10 +72,10 @@ static void check_matrix(const char *text)
 {
     static struct sl_devices devices;
     static struct sl_matrix matrix, again;
-    char reason[512] = "";
+    struct sl_reason reason = {.text = ""};
     fill_devices(&devices);
-    if (sl_matrix_parse(text, "matrix", &devices, &matrix, reason, sizeof reason) != 0) {
-        sl_assert(strncmp(reason, "matrix: ", 8) == 0);
+    if (sl_matrix_parse(text, "matrix", &devices, &matrix, &reason) != 0) {
+        sl_assert(strncmp(reason.text, "matrix: ", 8) == 0);
         return;
     }
     sl_assert(matrix.device_count <= devices.count);
@@ -87,7 +87,7 @@ static void check_matrix(const char *text)
     sl_assert(sl_matrix_write(&matrix, &written) == 0);
     /* Escapes can make it longer than a text that is accepted. */
     if (strlen(written) <= SL_MATRIX_BYTES_MAX) {
-        sl_assert(sl_matrix_parse(written, "again", &devices, &again, reason, sizeof reason) == 0);
+        sl_assert(sl_matrix_parse(written, "again", &devices, &again, &reason) == 0);
         sl_assert(memcmp(&again, &matrix, sizeof matrix) == 0);
     }
     free(written);

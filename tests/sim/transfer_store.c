@@ -163,12 +163,12 @@ static void make_key(const char *name, char key[SL_METASTORE_KEY_BYTES])
 uint64_t sl_sim_transfer_store_incarnation(const struct sl_sim_transfer_store *store,
                                            const char *name)
 {
-    char key[SL_METASTORE_KEY_BYTES], why[256];
+    char key[SL_METASTORE_KEY_BYTES];
     struct sl_transfer_record record;
     make_key(name, key);
     const struct sl_metastore_item *item = memory_store_look(store->memory, key);
     return item != NULL && sl_transfer_record_decode((const char *)item->value, item->value_bytes,
-                                                     name, &record, why, sizeof why) == 0
+                                                     name, &record, NULL) == 0
                ? record.incarnation
                : 0;
 }

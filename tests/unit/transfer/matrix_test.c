@@ -10,7 +10,7 @@
 static struct sl_devices devices;
 static struct sl_matrix matrix;
 static struct sl_matrix_list preferred, available;
-static char reason[1024];
+static struct sl_reason reason;
 
 static void use_tree(const char *description)
 {
@@ -22,15 +22,15 @@ static void use_tree(const char *description)
 
 static int parse(const char *text)
 {
-    reason[0] = '\0';
-    return sl_matrix_parse(text, "/etc/matrix.json", &devices, &matrix, reason, sizeof reason);
+    reason.text[0] = '\0';
+    return sl_matrix_parse(text, "/etc/matrix.json", &devices, &matrix, &reason);
 }
 
 static void expect_refusal(const char *text, const char *words)
 {
     assert_int_equal(parse(text), SL_ERR_INVALID);
-    if (strstr(reason, "/etc/matrix.json") == NULL || strstr(reason, words) == NULL) {
-        fail_msg("\"%s\" is not in \"%s\"", words, reason);
+    if (strstr(reason.text, "/etc/matrix.json") == NULL || strstr(reason.text, words) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", words, reason.text);
     }
 }
 

@@ -86,13 +86,13 @@ SL_CASE(rail_near__follows_the_matrices_of_both_sides)
 {
     const char *const texts[] = {"tcp://10.0.0.1:1", "tcp://10.0.0.2:1", "tcp://10.0.0.3:1", NULL};
     struct sl_matrix matrix;
-    char reason[256];
+    struct sl_reason reason;
     assert_int_equal(pair("tt", texts), 3); /* devices 0, 1, 0 */
     assert_int_equal(sl_rail_near(rails, 3, 0), 0);
     assert_int_equal(sl_rail_near(rails, 3, 1), 5);
     assert_int_equal(sl_rail_near(rails, 3, 2), 2);
     assert_int_equal(sl_matrix_parse("{\"cpu:0\": [[\"a\", \"c\"], [\"b\"]], \"cpu:1\": [[], []]}",
-                                     "a peer", NULL, &matrix, reason, sizeof reason),
+                                     "a peer", NULL, &matrix, &reason),
                      0);
     rails[0].nic[0] = 'a';
     rails[1].nic[0] = 'b';

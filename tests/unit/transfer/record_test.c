@@ -21,12 +21,12 @@ static const struct sl_transfer_record RECORD = {
     "\"rpc_port\":12345,\"incarnation\":\"9f3c\",\"timestamp\":\"2026-11-23T03:00:00Z\"}"
 
 static struct sl_transfer_record out;
-static char reason[256];
+static struct sl_reason reason;
 
 static int decode(const char *text)
 {
-    reason[0] = '\0';
-    return sl_transfer_record_decode(text, strlen(text), NAME, &out, reason, sizeof reason);
+    reason.text[0] = '\0';
+    return sl_transfer_record_decode(text, strlen(text), NAME, &out, &reason);
 }
 
 SL_CASE(record_encode__is_as_documented)
@@ -65,9 +65,9 @@ SL_CASE(record_encode__members_for_people)
 SL_CASE(record_decode__cut)
 {
     for (size_t bytes = 0; bytes < sizeof TEXT - 1; bytes++) {
-        assert_int_equal(sl_transfer_record_decode(TEXT, bytes, NAME, &out, reason, sizeof reason),
+        assert_int_equal(sl_transfer_record_decode(TEXT, bytes, NAME, &out, &reason),
                          SL_ERR_PROTOCOL);
-        assert_non_null(strstr(reason, "no JSON"));
+        assert_non_null(strstr(reason.text, "no JSON"));
     }
 }
 
@@ -77,10 +77,9 @@ SL_CASE(record_decode__huge)
     char *text = malloc(bytes);
     assert_non_null(text);
     memset(text, ' ', bytes);
-    assert_int_equal(sl_transfer_record_decode(text, bytes, NAME, &out, reason, sizeof reason),
-                     SL_ERR_TOO_LARGE);
+    assert_int_equal(sl_transfer_record_decode(text, bytes, NAME, &out, &reason), SL_ERR_TOO_LARGE);
     memset(text, '[', bytes - 1); /* nested deeper than any stack */
-    assert_int_equal(sl_transfer_record_decode(text, bytes - 1, NAME, &out, reason, sizeof reason),
+    assert_int_equal(sl_transfer_record_decode(text, bytes - 1, NAME, &out, &reason),
                      SL_ERR_PROTOCOL);
     free(text);
 }
@@ -94,8 +93,8 @@ static void expect_refusal(const char *part, const char *instead, const char *me
     (void)snprintf(text, sizeof text, "%.*s%s%s", (int)(at - TEXT), TEXT, instead,
                    at + strlen(part));
     assert_int_equal(decode(text), SL_ERR_PROTOCOL);
-    if (strstr(reason, member) == NULL) {
-        fail_msg("%s is not in \"%s\"", member, reason);
+    if (strstr(reason.text, member) == NULL) {
+        fail_msg("%s is not in \"%s\"", member, reason.text);
     }
 }
 

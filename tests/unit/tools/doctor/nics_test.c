@@ -56,10 +56,9 @@ static void expect_accepted(const char *matrix)
 {
     static struct sl_devices devices;
     static struct sl_matrix parsed;
-    char reason[512] = "";
+    struct sl_reason reason = {.text = ""};
     sysfs_tree_read(&machine.tree, &devices);
-    assert_int_equal(sl_matrix_parse(matrix, "doctor", &devices, &parsed, reason, sizeof reason),
-                     0);
+    assert_int_equal(sl_matrix_parse(matrix, "doctor", &devices, &parsed, &reason), 0);
     assert_int_equal(parsed.location_count, 2);
     assert_int_equal(parsed.device_count,
                      12); /* 16 but for two that are down, two without address */
