@@ -59,7 +59,9 @@ typedef int handler_fn(const struct request *request);
 
 static bool is_settling(const struct sl_objects_catalogue *catalogue)
 {
-    return catalogue->now_ms - catalogue->created_ms < catalogue->options.settle_ms;
+    const uint32_t settle_ms = catalogue->options.settle_ms;
+    return catalogue->now_ms - catalogue->created_ms <
+           (catalogue->is_restart ? settle_ms : settle_ms / 10);
 }
 
 static int refuse_settling(const struct request *request)
@@ -107,7 +109,9 @@ static int alive(const struct request *request)
     struct sl_catalogue_node *node = request->node;
     const uint32_t lease_ms = catalogue->options.lease_ms;
     if (request->message->kind == SL_OBJECTS_ATTACH) {
+        const uint64_t term = request->message->term;
         node->attached_ms = catalogue->now_ms;
+        catalogue->is_restart |= term != 0 && term != catalogue->options.term;
     }
     if (node->told_request != 0 && catalogue->now_ms - node->told_ms >= lease_ms / 2) {
         /* The NEWS, or its answer, is lost: send it again. */

@@ -19,9 +19,11 @@
  *   that were committed meanwhile are skipped but for the newest.
  *
  * All state is in memory, and nodes restore it: within its first lease after ATTACH a node's HOLD
- * of an unknown version adds it again. In its first seconds (options.settle_ms) a new catalogue
- * does not know what nodes hold: BEGIN, COMMIT and what is not found get AGAIN. After that, a HOLD
- * of an unknown version is answered with RETIRE. */
+ * of an unknown version adds it again. In its first moments a new catalogue does not know what
+ * nodes hold: BEGIN, COMMIT and what is not found get AGAIN. That takes options.settle_ms if a node
+ * attaches that knew an earlier catalogue, and a tenth of it if none does. After that, a HOLD of an
+ * unknown version is answered with RETIRE.
+ */
 #ifndef SL_OBJECTS_CATALOGUE_H
 #define SL_OBJECTS_CATALOGUE_H
 
@@ -32,7 +34,7 @@ struct sl_objects_catalogue;
 struct sl_objects_catalogue_options {
     uint64_t term; /* > 0, above that of every earlier catalogue: the Unix time in microseconds */
     uint32_t lease_ms;      /* 0: 10,000 */
-    uint32_t settle_ms;     /* from creation on; 0: nothing was lost */
+    uint32_t settle_ms;     /* from creation on; 0: there was no earlier catalogue */
     uint32_t keep_versions; /* of a name, with SL_ORIGIN_HOST: older ones are retired; 0: 3 */
     uint64_t (*unix_ms)(void *ctx);
     /* Sends a message to the node with this address; keeps nothing of either. A message that cannot

@@ -102,7 +102,8 @@ struct sl_catalogue_copy {
 struct sl_objects_catalogue {
     struct sl_objects_catalogue_options options;
     uint64_t now_ms, created_ms, ticked_ms, expire_from_ms, swept_ms;
-    uint64_t epoch; /* the newest of all names */
+    uint64_t epoch;  /* the newest of all names */
+    bool is_restart; /* a node knew an earlier catalogue */
     uint32_t request;
     struct sl_catalogue_sorted nodes, objects;
     struct sl_list by_expiry; /* nodes */

@@ -7,6 +7,9 @@
 #include "objects/link.h"
 #include "reactor/reactor.h"
 
+/* Nodes that knew an earlier catalogue reconnect, and report their copies, in this time. */
+#define SETTLE_MS 3000
+
 struct sl_objects_host {
     struct sl_reactor *reactor;
     struct sl_objects_link *link;
@@ -64,7 +67,7 @@ int sl_objects_host_create(struct sl_reactor *reactor, struct sl_objects_link *l
     made->link = link;
     made->timer.run = tick;
     const struct sl_objects_catalogue_options options = {
-        .term = unix_us(), .unix_ms = unix_ms, .send = send, .ctx = made};
+        .term = unix_us(), .settle_ms = SETTLE_MS, .unix_ms = unix_ms, .send = send, .ctx = made};
     const int err = sl_objects_catalogue_create(&options, now_ms(made), &made->catalogue);
     if (err != 0) {
         free(made);

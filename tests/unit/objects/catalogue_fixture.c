@@ -10,7 +10,7 @@
 #include "tests/support/unit.h"
 
 struct sl_objects_catalogue *catalogue;
-uint64_t now_ms = 1;
+uint64_t now_ms = 1, known_term;
 
 /* A message on its way: decoded from its own bytes. */
 struct mail {

@@ -9,6 +9,7 @@
 /* The state of the one catalogue of a test. */
 extern struct sl_objects_catalogue *catalogue;
 extern uint64_t now_ms;
+extern uint64_t known_term; /* that attaching nodes know; 0 for a test to begin with */
 
 /* Begins an empty catalogue, after the one before, if any. */
 void begin_catalogue(uint64_t term, uint32_t settle_ms);

@@ -11,6 +11,7 @@
 /* Nodes 1 to 6 are attached. */
 static int setup(void **state)
 {
+    known_term = 0;
     begin_catalogue(1000, 0);
     for (uint64_t node = 1; node <= 6; node++) {
         assert_int_equal(attach(node), 0);
@@ -341,6 +342,7 @@ CASE(restart__learns_from_nodes_what_they_hold)
     (void)publish(1, "llama");
     const struct sl_objects_record record = record_of("llama", 1);
     begin_catalogue(500, 3000);
+    known_term = 1000;
     for (uint64_t node = 1; node <= 4; node++) {
         assert_int_equal(alive(node), SL_ERR_AGAIN);
         assert_int_equal(attach(node), 0);
@@ -363,6 +365,16 @@ CASE(restart__learns_from_nodes_what_they_hold)
     assert_int_equal(begin(2, "llama", SL_OBJECTS_TAKE_OVER, &epoch, &version), 0);
     assert_true(epoch > record.epoch);
     assert_int_equal(version, 3);
+}
+
+CASE(restart__of_a_catalogue_that_nobody_knew_takes_a_moment)
+{
+    begin_catalogue(500, 3000);
+    assert_int_equal(attach(1), 0);
+    assert_int_equal(find(1, "llama", 1)->err, SL_ERR_AGAIN);
+    pass(300, 1);
+    assert_int_equal(find(1, "llama", 1)->err, SL_ERR_NOT_FOUND);
+    (void)publish(1, "llama");
 }
 
 CASE(restart__takes_records_only_from_nodes_that_have_just_attached)
