@@ -1,11 +1,13 @@
 #include "objects/copy.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/array.h"
 #include "core/assert.h"
+#include "core/log.h"
 #include "objects/error.h"
 #include "objects/node.h"
 
@@ -299,5 +301,18 @@ int sl_objects_memory_unregister(struct sl_transfer *transfer, struct sl_objects
     }
     free(memory->bases);
     *memory = (struct sl_objects_memory){0};
+    return 0;
+}
+
+int sl_objects_copy_discard(struct sl_objects *node, struct sl_objects_copy *copy,
+                            uint32_t timeout_ms)
+{
+    const int err = sl_objects_memory_unregister(node->transfer, &copy->memory, timeout_ms);
+    if (err != 0) {
+        sl_log_error("objects: %s@%" PRIu64 ": its memory stays registered: %s", copy->name,
+                     copy->version, sl_objects_last_error());
+        return err;
+    }
+    sl_objects_copy_free(copy);
     return 0;
 }

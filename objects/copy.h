@@ -55,6 +55,11 @@ struct sl_objects_copy {
 int sl_objects_copy_create(const char *name, uint64_t version, uint32_t part,
                            const struct sl_objects_part *info, struct sl_objects_copy **out);
 
+/* A thread of the application: unregisters the memory of a copy that is in no list, and frees it.
+ * Errors: DEADLINE: peers still read the memory; all of it stays, and the log says so. */
+int sl_objects_copy_discard(struct sl_objects *node, struct sl_objects_copy *copy,
+                            uint32_t timeout_ms);
+
 /* Keeps the record. Without memory for it, nothing is kept. */
 void sl_objects_copy_set_record(struct sl_objects_copy *copy,
                                 const struct sl_objects_record *record);

@@ -9,12 +9,14 @@
 #include "objects/node.h"
 #include "transfer/async.h"
 
-#define WINDOW_NS         (20 * SL_CLOCK_NS_PER_MS)
-#define WINDOW_BLOCKS_MIN 4
-#define WINDOW_BLOCKS_MAX (16 * 1048576 / SL_OBJECTS_BLOCK_BYTES)
-#define SLOW_NS           (50 * SL_CLOCK_NS_PER_MS)
-#define FIRST_NS          SL_CLOCK_NS_PER_S /* to connect, and for the first block */
-#define WANT_NS           (10 * SL_CLOCK_NS_PER_S)
+#define WINDOW_NS            (20 * SL_CLOCK_NS_PER_MS)
+#define WINDOW_BLOCKS_MIN    4
+#define WINDOW_BLOCKS_MAX    (16 * 1048576 / SL_OBJECTS_BLOCK_BYTES)
+#define SLOW_NS              (50 * SL_CLOCK_NS_PER_MS)
+#define FIRST_NS             SL_CLOCK_NS_PER_S /* to connect, and for the first block */
+/* A manifest is read at once: a source is not slow that sends 1 MB of it per second. */
+#define MANIFEST_NS_PER_BYTE 1000ULL
+#define WANT_NS              (10 * SL_CLOCK_NS_PER_S)
 
 /* Stretches that are being read. */
 struct read {
@@ -50,6 +52,13 @@ static void fail(struct sl_objects_download *download, int err, const char *reas
 
 /* WANT and HAVE */
 
+/* Above what an honest source lists, whose memory is cut at blocks, tensors and extents. */
+static uint32_t ranges_max(const struct sl_objects_download *download)
+{
+    return 4 * (SL_LIMIT_OBJECTS_TENSORS + SL_OBJECTS_EXTENTS_MAX) +
+           2 * sl_objects_copy_block_count(download->copy);
+}
+
 void sl_objects_download_have(struct sl_objects_download *download,
                               const struct sl_objects_message *have)
 {
@@ -62,9 +71,10 @@ void sl_objects_download_have(struct sl_objects_download *download,
     for (uint32_t i = 0; i < have->range_count; i++) {
         const struct sl_objects_range *range = &have->ranges[i];
         if (range->offset + range->bytes > image_end ||
+            download->range_count == ranges_max(download) ||
             !sl_array_make_room(&download->ranges, &download->range_capacity, download->range_count,
                                 sizeof download->ranges[0])) {
-            fail(download, SL_ERR_PROTOCOL, "it lists bytes behind the end of the part");
+            fail(download, SL_ERR_PROTOCOL, "it lists too many ranges, or bytes behind the end");
             return;
         }
         download->ranges[download->range_count++] = *range;
@@ -130,6 +140,7 @@ int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *
     download->ctx = ctx;
     download->node = node;
     download->copy = copy;
+    download->blocks_max = SL_OBJECTS_READ_BLOCKS;
     download->events = events;
     download->id = id;
     (void)snprintf(download->address, sizeof download->address, "%s", address);
@@ -324,6 +335,7 @@ int sl_objects_download_read(struct sl_objects_download *download,
         if (read != NULL && read->batch != NULL) {
             sl_transfer_batch_free(&read->batch);
         }
+        download->blocks_max = err == SL_ERR_TOO_LARGE ? 1 : download->blocks_max;
         free(read);
         return err;
     }
@@ -347,7 +359,8 @@ uint64_t sl_objects_download_slow_ns(const struct sl_objects_download *download)
 {
     const uint64_t flying = download->flying_count > 0 ? download->flying_count : 1;
     const uint64_t expected_ns = 4 * flying * download->block_ns;
-    const uint64_t wait_ns = download->block_ns == 0 ? FIRST_NS
+    const uint64_t first_ns = FIRST_NS + download->copy->info.manifest_bytes * MANIFEST_NS_PER_BYTE;
+    const uint64_t wait_ns = download->block_ns == 0 ? first_ns
                              : expected_ns > SLOW_NS ? expected_ns
                                                      : SLOW_NS;
     return download->arrived_ns + wait_ns;

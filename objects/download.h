@@ -55,6 +55,7 @@ struct sl_objects_download {
 
     struct sl_list reads;
     uint32_t flying_count; /* blocks of them */
+    uint32_t blocks_max;   /* of one READ */
     uint64_t arrived_ns;   /* when it last brought something */
     uint64_t block_ns;     /* time between two blocks, smoothed; 0: none yet */
 };
@@ -82,8 +83,8 @@ void sl_objects_download_rewind(struct sl_objects_download *download);
 /* Blocks that may be in flight, at most 16 MiB: what the source sends in 20 ms. */
 uint32_t sl_objects_download_window(const struct sl_objects_download *download);
 
-/* Reads the stretches, up to SL_OBJECTS_READ_BLOCKS, into the memory of the copy. Errors:
- * NO_MEMORY, AGAIN: nothing was read. */
+/* Reads the stretches, up to blocks_max, into the memory of the copy. Errors: NO_MEMORY; TOO_LARGE:
+ * they lie in too many places, and blocks_max is 1 from now on. Nothing was read. */
 int sl_objects_download_read(struct sl_objects_download *download,
                              const struct sl_objects_stretch *stretches, uint32_t count);
 

@@ -217,8 +217,6 @@ static void pump(struct sl_objects_download *download)
     struct sl_objects_fetch *fetch = download->ctx;
     struct sl_objects_stretch stretches[SL_OBJECTS_READ_BLOCKS];
     const uint32_t window = sl_objects_download_window(download);
-    const uint32_t count_max =
-        window / 4 < SL_OBJECTS_READ_BLOCKS ? window / 4 : SL_OBJECTS_READ_BLOCKS;
     if (fetch->is_ending || download->is_closing) {
         return;
     }
@@ -230,6 +228,8 @@ static void pump(struct sl_objects_download *download)
         return;
     }
     while (download->flying_count < window) {
+        const uint32_t count_max =
+            window / 4 < download->blocks_max ? window / 4 : download->blocks_max;
         uint32_t count = 0;
         while (count < count_max && sl_objects_download_next(download, &stretches[count])) {
             const uint32_t block = stretches[count].block;
@@ -242,12 +242,15 @@ static void pump(struct sl_objects_download *download)
         if (count == 0) {
             return;
         }
-        if (sl_objects_download_read(download, stretches, count) != 0) {
-            for (uint32_t i = 0; i < count; i++) { /* the next tick reads them */
-                fetch->blocks[stretches[i].block] = MISSING;
-            }
+        const int err = sl_objects_download_read(download, stretches, count);
+        for (uint32_t i = 0; err != 0 && i < count; i++) {
+            fetch->blocks[stretches[i].block] = MISSING;
+        }
+        if (err != 0) {
             sl_objects_download_rewind(download);
-            return;
+        }
+        if (err != 0 && (err != SL_ERR_TOO_LARGE || count == 1)) {
+            return; /* the next tick tries again */
         }
     }
 }

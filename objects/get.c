@@ -274,11 +274,11 @@ static void abandon(struct sl_get *get)
     if (get->part_count > 0) {
         (void)sl_objects_call(get->node, &abandoned.call);
     }
+    int err = 0; /* after which the others stay: the first copy has the memory of all */
     for (uint32_t i = 0; i < get->part_count; i++) {
         struct sl_objects_copy *copy = get->copies[i];
-        (void)sl_objects_memory_unregister(get->node->transfer, &copy->memory, CLOSE_MS);
         sl_objects_fetch_free(copy->fetch);
-        sl_objects_copy_free(copy);
+        err = err != 0 ? err : sl_objects_copy_discard(get->node, copy, CLOSE_MS);
     }
     free(get);
 }

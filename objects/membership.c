@@ -207,6 +207,9 @@ static void report(struct sl_objects *node, const struct sl_objects_message *mes
 
 void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *copy)
 {
+    if (copy->is_withdrawn) { /* its DROP was sent, or this node has attached again since */
+        return;
+    }
     const struct sl_objects_message message = {
         .kind = SL_OBJECTS_HOLD,
         .name = copy->name,
@@ -248,7 +251,6 @@ void sl_objects_membership_start(struct sl_objects *node, void (*attached_fn)(st
 {
     struct sl_objects_membership *membership = &node->membership;
     membership->attached = attached_fn;
-    sl_list_init(&membership->asks);
     membership->timer.run = timer_passed;
     membership->progress.run = report_progress;
     sl_reactor_arm(node->reactor, &membership->timer, 0);

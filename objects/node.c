@@ -227,14 +227,10 @@ static void leave_here(struct sl_objects *node, struct sl_objects_call *call)
 static void free_copies(struct sl_objects *node)
 {
     struct sl_list_link *link;
-    while ((link = sl_list_pop(&node->copies)) != NULL) {
-        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-        if (sl_objects_memory_unregister(node->transfer, &copy->memory, DESTROY_MS) != 0) {
-            sl_log_error("objects: %s@%" PRIu64 ": its memory stays registered: %s", copy->name,
-                         copy->version, sl_objects_last_error());
-            continue; /* and allocated: a peer reads it */
-        }
-        sl_objects_copy_free(copy);
+    int err = 0; /* after which the others stay: one may have the memory of all parts */
+    while (err == 0 && (link = sl_list_pop(&node->copies)) != NULL) {
+        err = sl_objects_copy_discard(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link),
+                                      DESTROY_MS);
     }
 }
 
@@ -310,6 +306,7 @@ int sl_objects_create(const struct sl_objects_options *options, struct sl_object
         (void)!getrandom(&node->id, sizeof node->id, 0);
     }
     sl_list_init(&node->copies);
+    sl_list_init(&node->membership.asks);
     sl_list_init(&node->subscriptions);
     sl_objects_serve_init(node);
     err = start(node, options);

@@ -225,6 +225,7 @@ static int take_in_place(struct sl_publication *publication)
 struct publish_call {
     struct sl_objects_call call;
     struct sl_objects_copy *copy;
+    bool is_uncertain;
 };
 
 static void reserve_here(struct sl_objects *node, struct sl_objects_call *call)
@@ -337,6 +338,7 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
     err = sl_objects_ask_and_wait(publication->node, &commit,
                                   sl_objects_ms_left(publication->node, deadline_ns),
                                   take_committed, publication);
+    publication->is_uncertain = err == SL_ERR_DEADLINE;
     if (err != 0) {
         return err;
     }
@@ -347,7 +349,12 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
 
 static void release_here(struct sl_objects *node, struct sl_objects_call *call)
 {
-    sl_objects_copy_release(node, SL_CONTAINER_OF(call, struct publish_call, call)->copy);
+    const struct publish_call *release = SL_CONTAINER_OF(call, struct publish_call, call);
+    struct sl_objects_copy *copy = release->copy;
+    if (release->is_uncertain && !sl_objects_copy_exists(node, copy->name, copy->version)) {
+        sl_objects_report_none(node, copy->name, copy->version);
+    }
+    sl_objects_copy_release(node, copy);
     sl_objects_answer(call, 0, "released");
 }
 
@@ -360,10 +367,10 @@ void sl_publish_end(struct sl_publication **publication)
         return;
     }
     if (gone->copy != NULL) { /* not committed: no peer reads it, so nothing is waited for */
-        struct publish_call release = {.call = {.run = release_here}, .copy = gone->copy};
+        struct publish_call release = {
+            .call = {.run = release_here}, .copy = gone->copy, .is_uncertain = gone->is_uncertain};
         (void)sl_objects_call(gone->node, &release.call);
-        (void)sl_objects_memory_unregister(gone->node->transfer, &gone->copy->memory, UNUSED_MS);
-        sl_objects_copy_free(gone->copy);
+        (void)sl_objects_copy_discard(gone->node, gone->copy, UNUSED_MS);
     }
     sl_objects_manifest_fini(&gone->manifest);
     free(gone->places);

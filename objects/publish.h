@@ -13,6 +13,7 @@ struct sl_publication {
     enum sl_object_origin origin;
     uint32_t part, part_count;
     bool is_committed;
+    bool is_uncertain; /* the commit had no answer in time: the catalogue may have taken it */
     struct sl_objects_manifest manifest;
     struct sl_objects_place *places; /* of the caller's memory, in the image */
     uint32_t place_count, place_capacity;

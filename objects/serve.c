@@ -144,7 +144,7 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
 
 static bool is_wanted(const struct sl_objects_copy *copy, const struct sl_objects_message *want)
 {
-    return memcmp(&copy->info.digest, &want->digest, sizeof want->digest) == 0;
+    return sl_hash_128_equal(copy->info.digest, want->digest);
 }
 
 static void park(struct sl_objects *node, const char *address,

@@ -29,6 +29,7 @@ struct drop_call {
     uint64_t version;
     struct sl_timer timer; /* of the next look whether their fetches are over */
     struct sl_list copies;
+    bool has_failed; /* some of their memory is still registered */
 };
 
 static bool is_dropped(const struct drop_call *drop, const struct sl_objects_copy *copy)
@@ -69,14 +70,15 @@ static void drop_here(struct sl_objects *node, struct sl_objects_call *call)
                      sl_reactor_now_ns(node->reactor));
 }
 
-/* Those that are still registered go back to the list, for another try. */
+/* After a failure they go back to the list, for another try: one copy may keep the memory of all
+ * parts of its version. */
 static void dropped_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct drop_call *drop = SL_CONTAINER_OF(call, struct drop_call, call);
     struct sl_list_link *link;
     while ((link = sl_list_pop(&drop->copies)) != NULL) {
         struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-        if (copy->memory.count > 0) {
+        if (drop->has_failed) {
             sl_list_append(&node->copies, link);
         } else {
             sl_objects_copy_release(node, copy);
@@ -106,6 +108,7 @@ static int drop(struct sl_objects *node, const char *name, uint64_t version, uin
     }
     char text[SL_REASON_BYTES];
     (void)snprintf(text, sizeof text, "%s", sl_objects_last_error());
+    drop.has_failed = err != 0;
     drop.call.run = dropped_here;
     (void)sl_objects_call(node, &drop.call);
     return err == 0 ? 0 : sl_objects_fail(err, "%s", text);

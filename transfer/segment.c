@@ -184,7 +184,9 @@ static void fail(struct sl_transfer_segment *segment, int err, const char *reaso
         close_all_routes(segment);
         return;
     }
-    sl_log_warn("transfer: segment %s is closed: %s", segment->name, reason);
+    if (!segment->is_watched) { /* else its user learns of it at once, and may expect it */
+        sl_log_warn("transfer: segment %s is closed: %s", segment->name, reason);
+    }
     end_watch(segment);
     post_all(segment, fail_route);
 }

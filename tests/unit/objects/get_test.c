@@ -1,4 +1,5 @@
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,38 @@ CASE(get__moves_into_the_pool)
 }
 
 /* Gaps between tensors; tensors in several blocks and extents; extents cut anywhere. */
+/* More places than the requests of one batch may have, if it reads several blocks. */
+CASE(get__moves_many_tiny_tensors)
+{
+    enum { COUNT = 60000, BYTES = 60 };
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "model", .origin = SL_ORIGIN_CALLER};
+    struct sl_publication *publication;
+    uint64_t version;
+    uint8_t *from = nodes_bytes(COUNT * BYTES, 3), *to = calloc(COUNT, 64);
+    nodes_expect(sl_publish_begin(nodes.node[0], &options, NODES_TIMEOUT, &publication));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "%u", i);
+        const struct sl_object_tensor tensor = {.name = name,
+                                                .type = SL_OBJECT_U8,
+                                                .rank = 1,
+                                                .shape = {BYTES},
+                                                .data = from + i * BYTES,
+                                                .bytes = BYTES};
+        nodes_expect(sl_publish_tensor(publication, &tensor));
+    }
+    nodes_expect(sl_publish_commit(publication, NODES_TIMEOUT, &version));
+    sl_publish_end(&publication);
+    nodes_get(nodes.node[1], "model", version, to, 64 * (COUNT - 1) + BYTES);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_memory_equal(to + 64 * i, from + i * BYTES, BYTES);
+    }
+    nodes_fini(&nodes);
+    free(from);
+    free(to);
+}
+
 CASE(get__has_tensors_at_their_places)
 {
     enum { BIG = 3 * BLOCK + 10, ALL = BIG + 54 + 4 + 60 + 6 };
