@@ -46,7 +46,7 @@ struct guest {
     bool wants_changes;      /* has requested the buffers */
     uint32_t fence_count;    /* unanswered */
     struct sl_transfer_work work;
-    struct sl_rma_target *rma; /* of a lane; else NULL */
+    struct sl_rma_target *lane; /* NULL: it is no lane */
 };
 
 static void drop(struct guest *guest, const char *why)
@@ -201,14 +201,14 @@ static const struct sl_rma_target_events rma_events = {
 static bool pump(struct sl_transfer_work *work)
 {
     struct guest *guest = SL_CONTAINER_OF(work, struct guest, work);
-    return guest->state == GUEST_LANE && sl_rma_target_pump(guest->rma);
+    return guest->state == GUEST_LANE && sl_rma_target_pump(guest->lane);
 }
 
 void sl_transfer_target_close_users(struct sl_transfer_io *io, const struct sl_rma_memory *memory)
 {
     SL_LIST_FOREACH (link, &io->guests) {
         struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
-        if (guest->rma != NULL && sl_rma_target_uses(guest->rma, memory)) {
+        if (guest->lane != NULL && sl_rma_target_uses(guest->lane, memory)) {
             drop_at_once(guest, "it uses memory that is unregistered");
         }
     }
@@ -255,7 +255,7 @@ static void fence_lanes(void *ctx, uint64_t index, uint64_t b)
     SL_LIST_FOREACH (link, &io->guests) {
         struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
         const struct sl_message_hello *hello = &guest->greeting.hello;
-        if (guest->rma != NULL && hello->client_id == fence->client_id &&
+        if (guest->lane != NULL && hello->client_id == fence->client_id &&
             hello->lane == fence->lane && hello->lane_epoch <= fence->epoch) {
             has_lanes = true;
             drop_at_once(guest, "its peer has given it up");
@@ -304,10 +304,10 @@ static void welcome(struct guest *guest)
     guest->timer.run = look_if_stuck;
     sl_reactor_arm(guest->io->reactor, &guest->timer, STUCK_NS);
     send_message(guest, &message);
-    if (guest->rma != NULL) {
-        sl_rma_target_open(guest->rma, &rma_events, guest, guest->conn, &guest->io->outbox,
+    if (guest->lane != NULL) {
+        sl_rma_target_init(guest->lane, &rma_events, guest, guest->conn, &guest->io->outbox,
                            &guest->queue, guest->io->discard);
-        guest->rma->checksum = guest->greeting.hello.checksum;
+        guest->lane->checksum = guest->greeting.hello.checksum;
     }
 }
 
@@ -324,7 +324,7 @@ static void admit(struct guest *guest)
     } else if (hello->lane == 0 &&
                (guest->io->index != 0 || guest->device->scheme != SL_ENDPOINT_TCP)) {
         refuse(guest, SL_ERR_REFUSED, "control connections go to %s", engine->name);
-    } else if (hello->lane > 0 && (guest->rma = calloc(1, sizeof *guest->rma)) == NULL) {
+    } else if (hello->lane > 0 && (guest->lane = calloc(1, sizeof *guest->lane)) == NULL) {
         refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more lane", engine->name);
     } else if (guest->device->is_one_sided && sl_transport_rma_admit(guest->conn) != 0) {
         refuse(guest, SL_ERR_NO_MEMORY, "%s has no memory for one more peer", engine->name);
@@ -469,7 +469,7 @@ static void received_data(struct guest *guest, const struct sl_transport_message
 {
     const char *text = "it sent frames over RDMA, which moves data by one-sided operations only";
     if (sl_transport_needs_registered(guest->conn) ||
-        sl_rma_target_received(guest->rma, frame, &text) != 0) {
+        sl_rma_target_received(guest->lane, frame, &text) != 0) {
         drop(guest, text);
     } else {
         sl_transfer_io_wake(guest->io, &guest->work);
@@ -506,7 +506,7 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
     }
     void *memory = NULL;
     if (guest->state == GUEST_LANE && header->type == SL_FRAME_DATA) {
-        memory = sl_rma_target_sink(guest->rma, header);
+        memory = sl_rma_target_sink(guest->lane, header);
     } else if (guest->state == GUEST_CONTROL && header->type == SL_FRAME_CONTROL) {
         free(guest->control_memory);
         memory = guest->control_memory = malloc(header->payload_bytes);
@@ -584,18 +584,18 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
         return;
     }
     struct sl_transfer_io *io = guest->io;
-    if (guest->rma != NULL) {
-        withdraw_unmapped(guest->rma);
+    if (guest->lane != NULL) {
+        withdraw_unmapped(guest->lane);
     }
     sl_outbox_closed(&io->outbox, conn, &guest->queue);
-    if (guest->rma != NULL && guest->rma->conn != NULL) {
-        sl_rma_target_closed(guest->rma);
+    if (guest->lane != NULL && guest->lane->conn != NULL) {
+        sl_rma_target_closed(guest->lane);
     }
     sl_reactor_disarm(io->reactor, &guest->timer);
     sl_list_remove(&guest->link);
     sl_list_remove(&guest->work.link);
     free(guest->control_memory);
-    free(guest->rma);
+    free(guest->lane);
     free(guest);
 }
 
@@ -626,7 +626,7 @@ static void look_if_left(struct sl_timer *timer, uint64_t now_ns)
     bool has_left = true;
     SL_LIST_FOREACH (link, &io->guests) {
         const struct guest *guest = SL_CONTAINER_OF(link, struct guest, link);
-        has_left = has_left && (guest->state != GUEST_ENDING || guest->rma != NULL);
+        has_left = has_left && (guest->state != GUEST_ENDING || guest->lane != NULL);
     }
     if (has_left || now_ns >= leaving->until_ns) {
         sl_transfer_io_answer(&leaving->call, 0, "left");

@@ -62,10 +62,10 @@ struct op {
     int err;      /* it is not sent */
 };
 
-struct sl_rdma_conn_rma {
+struct sl_rdma_operations {
     uint32_t head, next, tail;         /* of ops: first not reported, first not sent, end */
     struct sl_rdma_block *flush_block; /* where FLUSH reads to; NULL: none yet */
-    struct op ops[QUEUE];
+    struct op queue[QUEUE];
 };
 
 static int admit(struct sl_conn *base)
@@ -103,17 +103,17 @@ static struct op op_of(const struct sl_rdma_conn *conn, const struct sl_transpor
 static uint32_t post(struct sl_conn *base, const struct sl_transport_rma_op *ops, uint32_t count)
 {
     struct sl_rdma_conn *conn = (struct sl_rdma_conn *)base;
-    if (conn->rma == NULL) {
-        conn->rma = calloc(1, sizeof *conn->rma);
+    if (conn->operations == NULL) {
+        conn->operations = calloc(1, sizeof *conn->operations);
     }
-    struct sl_rdma_conn_rma *rma = conn->rma;
-    if (rma == NULL) {
+    struct sl_rdma_operations *operations = conn->operations;
+    if (operations == NULL) {
         sl_rdma_conn_refuse(conn, "there is no memory for one-sided operations", SL_ERR_NO_MEMORY);
         return 0;
     }
     uint32_t taken = 0;
-    while (taken < count && rma->tail - rma->head < QUEUE) {
-        rma->ops[rma->tail++ % QUEUE] = op_of(conn, &ops[taken++]);
+    while (taken < count && operations->tail - operations->head < QUEUE) {
+        operations->queue[operations->tail++ % QUEUE] = op_of(conn, &ops[taken++]);
     }
     sl_rdma_mark_dirty(conn);
     return taken;
@@ -122,28 +122,29 @@ static uint32_t post(struct sl_conn *base, const struct sl_transport_rma_op *ops
 /* False: retry later. */
 static bool name_flush_block(struct sl_rdma_conn *conn, struct op *op)
 {
-    struct sl_rdma_conn_rma *rma = conn->rma;
-    if (rma->flush_block == NULL) {
-        rma->flush_block = sl_rdma_pool_get(conn->nic, SL_RDMA_BLOCK_STAGING);
+    struct sl_rdma_operations *operations = conn->operations;
+    if (operations->flush_block == NULL) {
+        operations->flush_block = sl_rdma_pool_get(conn->nic, SL_RDMA_BLOCK_STAGING);
     }
-    if (rma->flush_block == NULL) {
+    if (operations->flush_block == NULL) {
         conn->send->wait_buffer = true;
         return false;
     }
-    op->local = rma->flush_block->at;
-    op->local_key = rma->flush_block->key;
+    op->local = operations->flush_block->at;
+    op->local_key = operations->flush_block->key;
     return true;
 }
 
 void sl_rdma_rma_pack(struct sl_rdma_send_batch *batch)
 {
     struct sl_rdma_conn *conn = batch->conn;
-    struct sl_rdma_conn_rma *rma = conn->rma;
-    if (rma == NULL || conn->base.state != SL_CONN_OPEN) {
+    struct sl_rdma_operations *operations = conn->operations;
+    if (operations == NULL || conn->base.state != SL_CONN_OPEN) {
         return;
     }
-    for (; rma->next != rma->tail && rma->next - rma->head < SENDS; rma->next++) {
-        struct op *op = &rma->ops[rma->next % QUEUE];
+    for (; operations->next != operations->tail && operations->next - operations->head < SENDS;
+         operations->next++) {
+        struct op *op = &operations->queue[operations->next % QUEUE];
         if (op->err == 0) {
             if ((op->local == NULL && !name_flush_block(conn, op)) ||
                 !sl_rdma_send_batch_reserve(batch, 1, 1)) {
@@ -162,24 +163,25 @@ void sl_rdma_rma_pack(struct sl_rdma_send_batch *batch)
 
 bool sl_rdma_rma_is_queued(const struct sl_rdma_conn *conn)
 {
-    return conn->rma != NULL && conn->rma->next != conn->rma->tail;
+    return conn->operations != NULL && conn->operations->next != conn->operations->tail;
 }
 
 bool sl_rdma_rma_has_reports(const struct sl_rdma_conn *conn)
 {
-    const struct sl_rdma_conn_rma *rma = conn->rma;
-    return rma != NULL && rma->head != rma->next &&
-           (int32_t)(conn->link.sends_completed - rma->ops[rma->head % QUEUE].due) >= 0;
+    const struct sl_rdma_operations *operations = conn->operations;
+    return operations != NULL && operations->head != operations->next &&
+           (int32_t)(conn->link.sends_completed -
+                     operations->queue[operations->head % QUEUE].due) >= 0;
 }
 
 void sl_rdma_rma_report(struct sl_rdma_conn *conn)
 {
-    struct sl_rdma_conn_rma *rma = conn->rma;
+    struct sl_rdma_operations *operations = conn->operations;
     while (conn->phase == SL_RDMA_LIVE && conn->base.state == SL_CONN_OPEN &&
            sl_rdma_rma_has_reports(conn)) {
-        const struct op op = rma->ops[rma->head++ % QUEUE];
+        const struct op op = operations->queue[operations->head++ % QUEUE];
         sl_transport_rma_report_completed(&conn->base, op.cookie, op.err);
-        rma = conn->rma;
+        operations = conn->operations;
     }
     if (sl_rdma_rma_is_queued(conn)) {
         sl_rdma_mark_dirty(conn);
@@ -188,11 +190,11 @@ void sl_rdma_rma_report(struct sl_rdma_conn *conn)
 
 void sl_rdma_rma_drop(struct sl_rdma_conn *conn)
 {
-    if (conn->rma != NULL && conn->rma->flush_block != NULL) {
-        sl_rdma_pool_put(conn->rma->flush_block);
+    if (conn->operations != NULL && conn->operations->flush_block != NULL) {
+        sl_rdma_pool_put(conn->operations->flush_block);
     }
-    free(conn->rma);
-    conn->rma = NULL;
+    free(conn->operations);
+    conn->operations = NULL;
 }
 
 const struct sl_transport_rma_ops sl_rdma_rma_ops = {

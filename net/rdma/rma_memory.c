@@ -23,7 +23,7 @@ struct region {
     struct sl_offload_job job;
 };
 
-struct sl_rdma_rma {
+struct sl_rdma_rma_memory {
     struct sl_offload *offload;
     struct region *regions[SL_LIMIT_TRANSFER_BUFFERS]; /* by ascending base */
     uint32_t count;
@@ -31,12 +31,12 @@ struct sl_rdma_rma {
 };
 
 /* Index of the first region behind an address. */
-static uint32_t index_behind(const struct sl_rdma_rma *rma, uintptr_t at)
+static uint32_t index_behind(const struct sl_rdma_rma_memory *memory, uintptr_t at)
 {
-    uint32_t low = 0, high = rma->count;
+    uint32_t low = 0, high = memory->count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if ((uintptr_t)rma->regions[middle]->base <= at) {
+        if ((uintptr_t)memory->regions[middle]->base <= at) {
             low = middle + 1;
         } else {
             high = middle;
@@ -45,39 +45,39 @@ static uint32_t index_behind(const struct sl_rdma_rma *rma, uintptr_t at)
     return low;
 }
 
-static void insert(struct sl_rdma_rma *rma, struct region *region)
+static void insert(struct sl_rdma_rma_memory *memory, struct region *region)
 {
-    const uint32_t index = index_behind(rma, (uintptr_t)region->base);
-    memmove(rma->regions + index + 1, rma->regions + index,
-            (rma->count - index) * sizeof rma->regions[0]);
-    rma->regions[index] = region;
-    rma->count++;
+    const uint32_t index = index_behind(memory, (uintptr_t)region->base);
+    memmove(memory->regions + index + 1, memory->regions + index,
+            (memory->count - index) * sizeof memory->regions[0]);
+    memory->regions[index] = region;
+    memory->count++;
 }
 
-static uint32_t index_of(const struct sl_rdma_rma *rma, uint64_t key)
+static uint32_t index_of(const struct sl_rdma_rma_memory *memory, uint64_t key)
 {
     uint32_t index = 0;
-    while (index < rma->count && rma->regions[index]->key != key) {
+    while (index < memory->count && memory->regions[index]->key != key) {
         index++;
     }
     return index;
 }
 
-static void take_out(struct sl_rdma_rma *rma, const struct region *region)
+static void take_out(struct sl_rdma_rma_memory *memory, const struct region *region)
 {
-    const uint32_t index = index_of(rma, region->key);
-    rma->count--;
-    memmove(rma->regions + index, rma->regions + index + 1,
-            (rma->count - index) * sizeof rma->regions[0]);
+    const uint32_t index = index_of(memory, region->key);
+    memory->count--;
+    memmove(memory->regions + index, memory->regions + index + 1,
+            (memory->count - index) * sizeof memory->regions[0]);
 }
 
 /* Regions seldom overlap: the first one before the address is the one. */
 bool sl_rdma_rma_memory_key(const struct sl_rdma_nic *nic, const void *at, uint32_t bytes,
                             uint32_t *key)
 {
-    const struct sl_rdma_rma *rma = nic->rdma->rma;
-    for (uint32_t i = rma != NULL ? index_behind(rma, (uintptr_t)at) : 0; i-- > 0;) {
-        const struct region *region = rma->regions[i];
+    const struct sl_rdma_rma_memory *memory = nic->rdma->rma_memory;
+    for (uint32_t i = memory != NULL ? index_behind(memory, (uintptr_t)at) : 0; i-- > 0;) {
+        const struct region *region = memory->regions[i];
         const size_t offset = (uintptr_t)at - (uintptr_t)region->base;
         if (!region->is_busy && region->mr != NULL && region->nic == nic &&
             offset <= region->bytes && bytes <= region->bytes - offset) {
@@ -116,7 +116,7 @@ static void on_pinned(struct sl_offload_job *job)
 {
     struct region *region = SL_CONTAINER_OF(job, struct region, job);
     struct sl_rdma *rdma = region->rdma;
-    rdma->rma->jobs--;
+    rdma->rma_memory->jobs--;
     region->is_busy = false;
     if (rdma->closing) {
         return; /* sl_rdma_rma_memory_close frees it */
@@ -146,25 +146,26 @@ static void on_pinned(struct sl_offload_job *job)
 
 static void start_pin(struct region *region, struct sl_rdma_nic *nic)
 {
-    struct sl_rdma_rma *rma = region->rdma->rma;
+    struct sl_rdma_rma_memory *memory = region->rdma->rma_memory;
     region->nic = nic;
     region->is_busy = true;
     region->job = (struct sl_offload_job){.work = pin, .done = on_pinned, .allocates = true};
-    rma->jobs++;
-    sl_offload_post(rma->offload, &region->job);
+    memory->jobs++;
+    sl_offload_post(memory->offload, &region->job);
 }
 
 static int prepare(struct sl_rdma *rdma)
 {
-    if (rdma->rma == NULL) {
-        rdma->rma = calloc(1, sizeof *rdma->rma);
+    if (rdma->rma_memory == NULL) {
+        rdma->rma_memory = calloc(1, sizeof *rdma->rma_memory);
     }
-    if (rdma->rma == NULL) {
+    if (rdma->rma_memory == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    struct sl_rdma_rma *rma = rdma->rma;
-    return rma->offload != NULL ? 0
-                                : sl_offload_create(rdma->base.reactor, "rdma-pin", &rma->offload);
+    struct sl_rdma_rma_memory *memory = rdma->rma_memory;
+    return memory->offload != NULL
+               ? 0
+               : sl_offload_create(rdma->base.reactor, "rdma-pin", &memory->offload);
 }
 
 int sl_rdma_rma_memory_add(struct sl_rdma *rdma, struct sl_rdma_nic *nic, uint64_t key, void *base,
@@ -174,11 +175,11 @@ int sl_rdma_rma_memory_add(struct sl_rdma *rdma, struct sl_rdma_nic *nic, uint64
     if (err != 0) {
         return err;
     }
-    struct sl_rdma_rma *rma = rdma->rma;
-    if (index_of(rma, key) < rma->count) {
+    struct sl_rdma_rma_memory *memory = rdma->rma_memory;
+    if (index_of(memory, key) < memory->count) {
         return SL_ERR_EXISTS;
     }
-    if (rma->count == SL_LIMIT_TRANSFER_BUFFERS) {
+    if (memory->count == SL_LIMIT_TRANSFER_BUFFERS) {
         return SL_ERR_TOO_LARGE;
     }
     struct region *region = calloc(1, sizeof *region);
@@ -187,7 +188,7 @@ int sl_rdma_rma_memory_add(struct sl_rdma *rdma, struct sl_rdma_nic *nic, uint64
     }
     *region = (struct region){
         .rdma = rdma, .key = key, .base = base, .bytes = bytes, .access = access, .reported = 1};
-    insert(rma, region);
+    insert(memory, region);
     start_pin(region, nic);
     return 0;
 }
@@ -210,7 +211,7 @@ static void on_unpinned(struct sl_offload_job *job)
     struct region *region = SL_CONTAINER_OF(job, struct region, job);
     struct sl_rdma *rdma = region->rdma;
     const uint64_t key = region->key;
-    rdma->rma->jobs--;
+    rdma->rma_memory->jobs--;
     dereg(region); /* if there was no thread */
     free(region);
     if (!rdma->closing) {
@@ -220,34 +221,34 @@ static void on_unpinned(struct sl_offload_job *job)
 
 static void start_removal(struct region *region)
 {
-    struct sl_rdma_rma *rma = region->rdma->rma;
-    take_out(rma, region);
+    struct sl_rdma_rma_memory *memory = region->rdma->rma_memory;
+    take_out(memory, region);
     region->job = (struct sl_offload_job){.work = unpin, .done = on_unpinned, .allocates = true};
-    rma->jobs++;
-    sl_offload_post(rma->offload, &region->job);
+    memory->jobs++;
+    sl_offload_post(memory->offload, &region->job);
 }
 
 void sl_rdma_rma_memory_remove(struct sl_rdma *rdma, uint64_t key)
 {
-    struct sl_rdma_rma *rma = rdma->rma;
-    const uint32_t index = rma != NULL ? index_of(rma, key) : 0;
-    sl_assert(rma != NULL && index < rma->count);
-    rma->regions[index]->is_removed = true;
-    if (!rma->regions[index]->is_busy) {
-        start_removal(rma->regions[index]);
+    struct sl_rdma_rma_memory *memory = rdma->rma_memory;
+    const uint32_t index = memory != NULL ? index_of(memory, key) : 0;
+    sl_assert(memory != NULL && index < memory->count);
+    memory->regions[index]->is_removed = true;
+    if (!memory->regions[index]->is_busy) {
+        start_removal(memory->regions[index]);
     }
 }
 
 bool sl_rdma_rma_memory_is_busy(const struct sl_rdma *rdma)
 {
-    return rdma->rma != NULL && rdma->rma->jobs > 0;
+    return rdma->rma_memory != NULL && rdma->rma_memory->jobs > 0;
 }
 
 void sl_rdma_rma_memory_pin_again(struct sl_rdma_nic *nic)
 {
-    const struct sl_rdma_rma *rma = nic->rdma->rma;
-    for (uint32_t i = 0; rma != NULL && i < rma->count; i++) {
-        struct region *region = rma->regions[i];
+    const struct sl_rdma_rma_memory *memory = nic->rdma->rma_memory;
+    for (uint32_t i = 0; memory != NULL && i < memory->count; i++) {
+        struct region *region = memory->regions[i];
         if (!region->is_busy && (region->mr == NULL || region->nic->gone)) {
             dereg(region);
             start_pin(region, nic);
@@ -257,11 +258,11 @@ void sl_rdma_rma_memory_pin_again(struct sl_rdma_nic *nic)
 
 void sl_rdma_rma_memory_unpin(struct sl_rdma_nic *nic)
 {
-    struct sl_rdma_rma *rma = nic->rdma->rma;
-    for (uint32_t i = 0; rma != NULL && i < rma->count; i++) {
-        if (rma->regions[i]->nic == nic) {
-            dereg(rma->regions[i]);
-            rma->regions[i]->nic = NULL;
+    struct sl_rdma_rma_memory *memory = nic->rdma->rma_memory;
+    for (uint32_t i = 0; memory != NULL && i < memory->count; i++) {
+        if (memory->regions[i]->nic == nic) {
+            dereg(memory->regions[i]);
+            memory->regions[i]->nic = NULL;
         }
     }
 }
@@ -269,16 +270,16 @@ void sl_rdma_rma_memory_unpin(struct sl_rdma_nic *nic)
 /* If a registration hangs in the kernel, its region must stay. */
 void sl_rdma_rma_memory_close(struct sl_rdma *rdma)
 {
-    struct sl_rdma_rma *rma = rdma->rma;
-    if (rma == NULL) {
+    struct sl_rdma_rma_memory *memory = rdma->rma_memory;
+    if (memory == NULL) {
         return;
     }
-    if (rma->offload == NULL || sl_offload_destroy(&rma->offload, CLOSE_NS)) {
-        for (uint32_t i = 0; i < rma->count; i++) {
-            dereg(rma->regions[i]);
-            free(rma->regions[i]);
+    if (memory->offload == NULL || sl_offload_destroy(&memory->offload, CLOSE_NS)) {
+        for (uint32_t i = 0; i < memory->count; i++) {
+            dereg(memory->regions[i]);
+            free(memory->regions[i]);
         }
     }
-    free(rma);
-    rdma->rma = NULL;
+    free(memory);
+    rdma->rma_memory = NULL;
 }

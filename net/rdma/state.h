@@ -29,12 +29,12 @@
 #define SL_RDMA_REGIONS         512U
 #define SL_RDMA_BUCKETS         1024U /* a power of two */
 
-struct sl_rdma_listener; /* listen.c */
-struct sl_rdma_channel;  /* cm.c */
-struct sl_rdma_send;     /* send.h */
-struct sl_rdma_receive;  /* receive.h */
-struct sl_rdma_rma;      /* rma_memory.c */
-struct sl_rdma_conn_rma; /* rma.c */
+struct sl_rdma_listener;   /* listen.c */
+struct sl_rdma_channel;    /* cm.c */
+struct sl_rdma_send;       /* send.h */
+struct sl_rdma_receive;    /* receive.h */
+struct sl_rdma_rma_memory; /* rma_memory.c */
+struct sl_rdma_operations; /* rma.c */
 
 struct sl_rdma_options {
     char devices[256]; /* option rdma_device, or "" */
@@ -86,7 +86,7 @@ struct sl_rdma {
     struct sl_rdma_region regions[SL_RDMA_REGIONS];
     uint32_t region_end;
     uint64_t region_serial;
-    struct sl_rdma_rma *rma; /* NULL: no regions of one-sided operations yet */
+    struct sl_rdma_rma_memory *rma_memory; /* NULL: no regions of one-sided operations yet */
     struct sl_timer sweep, retry;
     uint32_t sweep_rounds;
     uint32_t retry_rounds; /* a refused registration is retried in the next round; wraps */
@@ -176,7 +176,7 @@ struct sl_rdma_conn {
     struct sl_rdma_end end;
     struct sl_rdma_send *send;
     struct sl_rdma_receive *receive;
-    struct sl_rdma_conn_rma *rma; /* NULL: no one-sided operations yet */
+    struct sl_rdma_operations *operations; /* NULL: no one-sided operations yet */
 };
 
 static inline void sl_rdma_mark_dirty(struct sl_rdma_conn *conn)

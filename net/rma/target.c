@@ -28,7 +28,7 @@ static struct sl_rma_target_slice *pop(struct sl_rma_target_queue *queue)
     return slice;
 }
 
-void sl_rma_target_open(struct sl_rma_target *target, const struct sl_rma_target_events *events,
+void sl_rma_target_init(struct sl_rma_target *target, const struct sl_rma_target_events *events,
                         void *ctx, struct sl_conn *conn, struct sl_outbox *outbox,
                         struct sl_outbox_queue *queue, void *discard)
 {

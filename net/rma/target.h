@@ -74,7 +74,7 @@ struct sl_rma_target {
 
 /* Grants the credit that the welcome announces: SL_LIMIT_TRANSFER_SLICES requests and
  * SL_LIMIT_TRANSFER_CREDIT_BYTES. */
-void sl_rma_target_open(struct sl_rma_target *target, const struct sl_rma_target_events *events,
+void sl_rma_target_init(struct sl_rma_target *target, const struct sl_rma_target_events *events,
                         void *ctx, struct sl_conn *conn, struct sl_outbox *outbox,
                         struct sl_outbox_queue *queue, void *discard);
 

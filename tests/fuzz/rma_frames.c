@@ -96,7 +96,7 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
     end->conn = conn;
     end->is_asked = true;
     if (!end->is_played) {
-        sl_rma_target_open(&world.target, &target_events, NULL, conn, outbox_of(end), &end->queue,
+        sl_rma_target_init(&world.target, &target_events, NULL, conn, outbox_of(end), &end->queue,
                            sinks[0]);
     }
 }

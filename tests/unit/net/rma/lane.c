@@ -87,7 +87,7 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
     conn->is_welcome = true;
     lane->b.conn = conn;
     if (!lane->plays_target) {
-        sl_rma_target_open(&lane->target, &target_events, lane, conn, &lane->b.outbox,
+        sl_rma_target_init(&lane->target, &target_events, lane, conn, &lane->b.outbox,
                            &lane->b.queue, lane->discard);
     }
 }
