@@ -10,6 +10,7 @@ import struct
 import time
 
 import harness
+import transfer_test
 
 
 def safetensors(tensors):
@@ -201,18 +202,31 @@ class Errors(ObjectsTest):
         self.assertFalse(os.path.exists(self.path("out")))
         self.end(publisher, server)
 
+
+class Connections(ObjectsTest):
+    def check(self, flags, refused):
+        """Members with the flags share versions; processes with those of `refused` do not."""
+        server, catalogue = self.serve(*flags)
+        publisher = self.put(catalogue, "m", self.file("f", b"f"), *flags)
+        self.tool(catalogue, "get", "m", self.path("out"), *flags)
+        self.assertEqual(tree(self.path("out")), {"f": b"f"})
+        for others in refused:
+            self.tool(catalogue, "get", "m", self.path("none"), "--timeout", "1s", *others, status=1)
+        self.assertFalse(os.path.exists(self.path("none")))
+        self.end(publisher, server)
+
     def test_secret(self):
         secret, other = self.file("secret", "s" * 32), self.file("other", "o" * 32)
         os.chmod(secret, 0o600)
         os.chmod(other, 0o600)
-        server, catalogue = self.serve("--secret-file", secret)
-        publisher = self.put(catalogue, "m", self.file("f", b"f"), "--secret-file", secret)
-        self.tool(catalogue, "get", "m", self.path("out"), "--secret-file", secret)
-        self.assertEqual(tree(self.path("out")), {"f": b"f"})
-        for flags in ([], ["--secret-file", other]):
-            self.tool(catalogue, "get", "m", self.path("none"), "--timeout", "2s", *flags, status=1)
-        self.assertFalse(os.path.exists(self.path("none")))
-        self.end(publisher, server)
+        self.check(["--secret-file", secret], [[], ["--secret-file", other]])
+
+    def test_tls(self):
+        authority, certificate, private = transfer_test.certificates(self)
+        self.check(["--tls-ca", authority, "--tls-cert", certificate, "--tls-key", private], [[]])
+
+    def test_names_in_a_metadata_store(self):
+        self.check(["--metadata", transfer_test.MetadataServer(self).url], [])
 
 
 if __name__ == "__main__":

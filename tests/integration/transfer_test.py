@@ -269,21 +269,26 @@ class HttpStore(StoreTest):
         self.end(target)
 
 
-class HttpsStore(StoreTest):
-    def openssl(self, *args):
-        subprocess.run(["openssl", *args], cwd=self.folder, check=True, capture_output=True,
+def certificates(test):
+    """Paths of an authority, a certificate for 127.0.0.1, and its key; skips the test without openssl."""
+    def openssl(*args):
+        subprocess.run(["openssl", *args], cwd=test.folder, check=True, capture_output=True,
                        timeout=harness.DEADLINE_S)
 
+    if shutil.which("openssl") is None:
+        test.skipTest("no openssl to make certificates with")
+    test.file("names", "subjectAltName=IP:127.0.0.1\n")
+    key = ["-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca", "-subj", "/CN=ca")
+    openssl("req", "-new", *key, "-keyout", "key", "-out", "request", "-subj", "/CN=node")
+    openssl("x509", "-req", "-in", "request", "-CA", "ca", "-CAkey", "ca.key", "-CAcreateserial",
+            "-extfile", "names", "-out", "certificate")
+    return (os.path.join(test.folder, name) for name in ("ca", "certificate", "key"))
+
+
+class HttpsStore(StoreTest):
     def test_with_the_certificates_of_the_engine(self):
-        if shutil.which("openssl") is None:
-            self.skipTest("no openssl to make certificates with")
-        self.file("names", "subjectAltName=IP:127.0.0.1\n")
-        key = ["-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        self.openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca", "-subj", "/CN=ca")
-        self.openssl("req", "-new", *key, "-keyout", "key", "-out", "request", "-subj", "/CN=node")
-        self.openssl("x509", "-req", "-in", "request", "-CA", "ca", "-CAkey", "ca.key", "-CAcreateserial",
-                     "-extfile", "names", "-out", "certificate")
-        authority, certificate, private = (os.path.join(self.folder, name) for name in ("ca", "certificate", "key"))
+        authority, certificate, private = certificates(self)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
         context.load_cert_chain(certificate, private)
         context.verify_mode = ssl.CERT_REQUIRED
