@@ -223,16 +223,22 @@ static void report_uses(struct sl_objects_link_peer *peer, int err, const char *
         SL_LIST_FOREACH (link, &peer->uses) {
             struct sl_objects_peer_use *use =
                 SL_CONTAINER_OF(link, struct sl_objects_peer_use, link);
-            if (!use->has_opened) {
-                use->has_opened = true;
-                if (err != 0) {
-                    sl_list_remove(&use->link);
-                    use->peer = NULL;
-                }
-                use->opened(use, err == 0 ? peer->segment : NULL, err, reason);
-                is_all = false;
-                break;
+            const bool has_ended = use->has_opened && err != 0 && use->ended != NULL;
+            if (use->has_opened && !has_ended) {
+                continue;
             }
+            use->has_opened = true;
+            if (err != 0) {
+                sl_list_remove(&use->link);
+                use->peer = NULL;
+            }
+            if (has_ended) {
+                use->ended(use, reason);
+            } else {
+                use->opened(use, err == 0 ? peer->segment : NULL, err, reason);
+            }
+            is_all = false;
+            break;
         }
     }
 }

@@ -73,6 +73,8 @@ void sl_objects_link_send(struct sl_objects_link *link, const char *address,
 struct sl_objects_peer_use {
     void (*opened)(struct sl_objects_peer_use *use, struct sl_transfer_segment *segment, int err,
                    const char *reason);
+    /* The peer has ended after opened(): the use is put. NULL: it has to be put. */
+    void (*ended)(struct sl_objects_peer_use *use, const char *reason);
     /* Private. Zero at first. */
     struct sl_list_link link;
     struct sl_objects_link_peer *peer; /* NULL: none */
@@ -80,8 +82,8 @@ struct sl_objects_peer_use {
     bool has_opened;
 };
 
-/* If the peer ends later, the batches fail; then the use has to be put. timeout_ms counts if this
- * is the first use; later ones wait for the same opening. */
+/* If the peer ends later, the batches fail. timeout_ms counts if this is the first use; later ones
+ * wait for the same opening. */
 void sl_objects_link_peer_get(struct sl_objects_link *link, struct sl_objects_peer_use *use,
                               const char *address, uint32_t timeout_ms);
 

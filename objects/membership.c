@@ -27,6 +27,30 @@ static void attached(struct sl_objects *node, const struct sl_objects_message *a
     membership->attached(node);
 }
 
+static void lose(struct sl_objects *node, const char *reason)
+{
+    struct sl_objects_membership *membership = &node->membership;
+    if (membership->is_attached) {
+        sl_log_warn("objects: the catalogue at %s is lost: %s; attaching again",
+                    membership->catalogue, reason);
+    }
+    membership->is_attached = false;
+    (void)snprintf(membership->reason, sizeof membership->reason, "%s", reason);
+}
+
+static void catalogue_opened(struct sl_objects_peer_use *use, struct sl_transfer_segment *segment,
+                             int err, const char *reason)
+{
+}
+
+/* Another one may begin at its address: this node tells it at once what it holds. */
+static void catalogue_ended(struct sl_objects_peer_use *use, const char *reason)
+{
+    struct sl_objects *node = SL_CONTAINER_OF(use, struct sl_objects, membership.use);
+    lose(node, reason);
+    sl_reactor_arm(node->reactor, &node->membership.timer, RETRY_NS);
+}
+
 static void answered(struct sl_objects_request *request, const struct sl_objects_message *answer,
                      int err, const char *reason)
 {
@@ -37,12 +61,7 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
     if (err == 0 && !membership->is_attached) {
         attached(node, answer);
     } else if (err != 0 || answer->term != membership->term) {
-        if (membership->is_attached) {
-            sl_log_warn("objects: the catalogue at %s is lost: %s; attaching again",
-                        membership->catalogue, err != 0 ? reason : "it has restarted");
-        }
-        membership->is_attached = false;
-        (void)snprintf(membership->reason, sizeof membership->reason, "%s", reason);
+        lose(node, err != 0 ? reason : "it has restarted");
     }
     sl_reactor_arm(node->reactor, &membership->timer,
                    membership->is_attached ? membership->lease_ms * SL_CLOCK_NS_PER_MS / 3
@@ -59,6 +78,11 @@ static void attach(struct sl_objects *node)
         .host = node->id, /* until an agent shares memory with the processes of its host */
         .location = node->location,
     };
+    if (membership->use.peer == NULL) {
+        membership->use.opened = catalogue_opened;
+        membership->use.ended = catalogue_ended;
+        sl_objects_link_peer_get(node->link, &membership->use, membership->catalogue, TRY_MS);
+    }
     membership->is_asking = true;
     membership->request.answered = answered;
     sl_objects_link_request(node->link, &membership->request, membership->catalogue, &message,
@@ -262,6 +286,7 @@ void sl_objects_membership_stop(struct sl_objects *node)
     struct sl_objects_membership *membership = &node->membership;
     sl_assert(sl_list_empty(&membership->asks));
     sl_objects_link_cancel(node->link, &membership->request);
+    sl_objects_link_peer_put(node->link, &membership->use);
     sl_reactor_disarm(node->reactor, &membership->timer);
     sl_reactor_disarm(node->reactor, &membership->progress);
 }

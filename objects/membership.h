@@ -12,6 +12,7 @@ struct sl_objects_copy;
 
 struct sl_objects_membership {
     char catalogue[SL_OBJECTS_ADDRESS_BYTES]; /* the name of its engine */
+    struct sl_objects_peer_use use;           /* of its segment, so that its end is known at once */
     struct sl_objects_request request;        /* ATTACH or ALIVE */
     struct sl_timer timer;                    /* of the next one, or of the next try */
     bool is_attached, is_asking;

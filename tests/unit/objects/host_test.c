@@ -1,0 +1,78 @@
+/* The node that hosts the catalogue ends, and another one takes its address. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nodes.h"
+
+enum { BYTES = 300000 };
+
+static struct nodes nodes;
+static uint8_t *from, to[BYTES];
+static char address[256];
+
+/* Node 0 hosts the catalogue; node 1 has published "model@1". */
+static int setup(void **state)
+{
+    nodes_init(&nodes, 3, 0);
+    from = nodes_bytes(BYTES, 3);
+    (void)snprintf(address, sizeof address, "%s", sl_objects_address(nodes.node[0]));
+    assert_int_equal(nodes_publish(nodes.node[1], "model", SL_ORIGIN_CALLER, from, BYTES), 1);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    nodes_fini(&nodes);
+    free(from);
+    return 0;
+}
+
+#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+static void restart_host(void)
+{
+    const struct sl_transfer_options engine = {
+        .name = address, .endpoints = "tcp://127.0.0.1:0", .insecure = true};
+    const struct sl_objects_options options = {.struct_size = sizeof options, .engine = &engine};
+    nodes_end(&nodes, 0);
+    nodes_expect(sl_objects_create(&options, &nodes.node[0]));
+    assert_string_equal(sl_objects_address(nodes.node[0]), address);
+}
+
+CASE(host__learns_from_nodes_what_they_hold)
+{
+    struct sl_object_list *list;
+    restart_host();
+    nodes_get(nodes.node[2], "model", 0, to, BYTES);
+    nodes_expect_bytes(to, BYTES, 3);
+    nodes_expect(sl_object_list(nodes.node[0], NULL, NODES_TIMEOUT, &list));
+    assert_int_equal(list->count, 1);
+    assert_string_equal(list->entries[0].name, "model");
+    assert_int_equal(list->entries[0].version, 1);
+    sl_object_list_free(&list);
+}
+
+CASE(host__continues_numbers_and_publishers)
+{
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "model", .origin = SL_ORIGIN_HOST};
+    struct sl_publication *publication;
+    restart_host();
+    /* A process that has just come, as the catalogue. */
+    assert_int_equal(sl_publish_begin(nodes.node[0], &options, NODES_TIMEOUT, &publication),
+                     SL_ERR_EXISTS);
+    assert_int_equal(nodes_publish(nodes.node[1], "model", SL_ORIGIN_HOST, from, BYTES), 2);
+}
+
+CASE(host__keeps_subscriptions)
+{
+    struct sl_subscription *subscription;
+    uint64_t version;
+    nodes_expect(sl_subscription_open(nodes.node[2], "model", NODES_TIMEOUT, &subscription));
+    restart_host();
+    (void)nodes_publish(nodes.node[1], "model", SL_ORIGIN_HOST, from, BYTES);
+    nodes_expect(sl_subscription_wait(subscription, 1, NODES_TIMEOUT, &version));
+    assert_int_equal(version, 2);
+    sl_subscription_close(&subscription);
+}
