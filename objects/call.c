@@ -12,6 +12,15 @@ static void deliver(void *ctx, uint64_t a, uint64_t b)
     call->run(call->node, call);
 }
 
+void sl_objects_wait(const struct sl_objects *node, struct sl_completion *completion)
+{
+    if (node->setup.wait != NULL) {
+        node->setup.wait(node->setup.ctx, completion);
+    } else {
+        sl_completion_wait(completion);
+    }
+}
+
 int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_port *port;
@@ -24,7 +33,7 @@ int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)
     call->text[0] = '\0';
     sl_completion_begin(&call->completion);
     sl_port_post(port, 0, (struct sl_mail){.run = deliver, .ctx = call});
-    sl_completion_wait(&call->completion);
+    sl_objects_wait(node, &call->completion);
     return call->err == 0 ? 0 : sl_objects_fail(call->err, "%s", call->text);
 }
 

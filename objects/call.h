@@ -21,6 +21,9 @@ struct sl_objects_call {
  * error, with the text in sl_objects_last_error. Errors: NO_MEMORY, TOO_LARGE (threads) too. */
 int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call);
 
+/* A thread of the application: returns when the completion has ended. */
+void sl_objects_wait(const struct sl_objects *node, struct sl_completion *completion);
+
 /* Ends the call; no later access to it follows. */
 void sl_objects_answer(struct sl_objects_call *call, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -322,7 +322,7 @@ int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
 int sl_get_wait(struct sl_get *get)
 {
     sl_assert(get != NULL);
-    sl_completion_wait(&get->completion);
+    sl_objects_wait(get->node, &get->completion);
     return get->err == 0 ? sl_objects_succeed() : sl_objects_fail(get->err, "%s", get->reason);
 }
 
@@ -393,7 +393,7 @@ void sl_get_close(struct sl_get **get)
     struct get_call put = {.call = {.run = put_here}, .get = gone};
     if (!sl_completion_ended(&gone->completion)) {
         (void)sl_objects_call(gone->node, &cancelled.call);
-        sl_completion_wait(&gone->completion);
+        sl_objects_wait(gone->node, &gone->completion);
     }
     if (gone->err != 0) {
         (void)sl_objects_withdraw_version(gone->node, gone->name, gone->version, CLOSE_MS);

@@ -5,6 +5,7 @@
 
 #include "objects/catalogue.h"
 #include "objects/link.h"
+#include "objects/setup.h"
 #include "reactor/reactor.h"
 
 /* Nodes that knew an earlier catalogue reconnect, and report their copies, in this time. */
@@ -13,12 +14,16 @@
 struct sl_objects_host {
     struct sl_reactor *reactor;
     struct sl_objects_link *link;
+    const struct sl_objects_setup *setup;
     struct sl_objects_catalogue *catalogue;
     struct sl_timer timer; /* of the catalogue's next tick */
 };
 
-static uint64_t unix_us(void)
+static uint64_t unix_us(const struct sl_objects_setup *setup)
 {
+    if (setup->unix_us != NULL) {
+        return setup->unix_us(setup->ctx);
+    }
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
@@ -26,7 +31,7 @@ static uint64_t unix_us(void)
 
 static uint64_t unix_ms(void *ctx)
 {
-    return unix_us() / 1000;
+    return unix_us(((struct sl_objects_host *)ctx)->setup) / 1000;
 }
 
 static void send(void *ctx, const char *address, const struct sl_objects_message *message)
@@ -57,7 +62,7 @@ static void tick(struct sl_timer *timer, uint64_t now_ns)
 }
 
 int sl_objects_host_create(struct sl_reactor *reactor, struct sl_objects_link *link,
-                           struct sl_objects_host **out)
+                           const struct sl_objects_setup *setup, struct sl_objects_host **out)
 {
     struct sl_objects_host *made = calloc(1, sizeof *made);
     if (made == NULL) {
@@ -65,9 +70,13 @@ int sl_objects_host_create(struct sl_reactor *reactor, struct sl_objects_link *l
     }
     made->reactor = reactor;
     made->link = link;
+    made->setup = setup;
     made->timer.run = tick;
-    const struct sl_objects_catalogue_options options = {
-        .term = unix_us(), .settle_ms = SETTLE_MS, .unix_ms = unix_ms, .send = send, .ctx = made};
+    const struct sl_objects_catalogue_options options = {.term = unix_us(setup),
+                                                         .settle_ms = SETTLE_MS,
+                                                         .unix_ms = unix_ms,
+                                                         .send = send,
+                                                         .ctx = made};
     const int err = sl_objects_catalogue_create(&options, now_ms(made), &made->catalogue);
     if (err != 0) {
         free(made);

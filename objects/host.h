@@ -6,11 +6,12 @@
 
 struct sl_objects_host;
 struct sl_objects_link;
+struct sl_objects_setup;
 struct sl_reactor;
 
-/* Errors: NO_MEMORY. The link outlives *out. */
+/* Errors: NO_MEMORY. The link and the setup outlive *out. */
 int sl_objects_host_create(struct sl_reactor *reactor, struct sl_objects_link *link,
-                           struct sl_objects_host **out);
+                           const struct sl_objects_setup *setup, struct sl_objects_host **out);
 
 /* Nulls *host. */
 void sl_objects_host_destroy(struct sl_objects_host **host);

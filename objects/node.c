@@ -154,7 +154,7 @@ static void start_here(struct sl_objects *node, struct sl_objects_call *call)
     int err =
         sl_objects_link_create(node->transfer, node->reactor, node->id, arrived, node, &node->link);
     if (err == 0 && is_host) {
-        err = sl_objects_host_create(node->reactor, node->link, &node->host);
+        err = sl_objects_host_create(node->reactor, node->link, &node->setup, &node->host);
         sl_objects_link_take_answers(node->link, answered, node);
     }
     if (err == 0) {
@@ -166,9 +166,13 @@ static void start_here(struct sl_objects *node, struct sl_objects_call *call)
 static int start_reactor(struct sl_objects *node)
 {
     const struct sl_reactor_options options = {.name = "objects", .core = -1, .spin_us = SPIN_US};
-    int err = sl_reactor_create(&options, &node->reactor);
-    err = err != 0 ? err : sl_reactor_connect(&node->reactor, 1);
-    err = err != 0 ? err : sl_reactor_start(node->reactor, NULL, NULL);
+    int err = 0;
+    node->reactor = node->setup.reactor;
+    if (node->reactor == NULL) {
+        err = sl_reactor_create(&options, &node->reactor);
+        err = err != 0 ? err : sl_reactor_connect(&node->reactor, 1);
+        err = err != 0 ? err : sl_reactor_start(node->reactor, NULL, NULL);
+    }
     err = err != 0
               ? err
               : sl_port_set_create(&node->reactor, 1, NULL, sizeof(struct sl_port), &node->ports);
@@ -240,7 +244,8 @@ static void node_free(struct sl_objects *node)
     if (node->ports != NULL) {
         (void)sl_objects_call(node, &leave.call);
     }
-    if (node->reactor != NULL) {
+    const bool owns_reactor = node->reactor != NULL && node->setup.reactor == NULL;
+    if (owns_reactor) {
         sl_reactor_stop(node->reactor);
         sl_reactor_join(node->reactor);
     }
@@ -252,7 +257,7 @@ static void node_free(struct sl_objects *node)
     if (node->ports != NULL) {
         sl_port_set_destroy(&node->ports, NULL);
     }
-    if (node->reactor != NULL) {
+    if (owns_reactor) {
         sl_reactor_destroy(&node->reactor);
     }
     if (node->owns_transfer && node->transfer != NULL) {
@@ -283,7 +288,8 @@ static int start(struct sl_objects *node, const struct sl_objects_options *optio
     return err != 0 ? err : sl_objects_call(node, &call);
 }
 
-int sl_objects_create(const struct sl_objects_options *options, struct sl_objects **out)
+int sl_objects_create_with(const struct sl_objects_options *options,
+                           const struct sl_objects_setup *setup, struct sl_objects **out)
 {
     sl_assert(options != NULL);
     sl_assert(out != NULL);
@@ -302,6 +308,10 @@ int sl_objects_create(const struct sl_objects_options *options, struct sl_object
     node->pool_bytes = options->pool_bytes != 0 ? options->pool_bytes : POOL_BYTES;
     (void)snprintf(node->location, sizeof node->location, "%s",
                    options->location != NULL ? options->location : "");
+    if (setup != NULL) {
+        node->setup = *setup;
+    }
+    node->id = node->setup.random != NULL ? node->setup.random(node->setup.ctx) : 0;
     while (node->id == 0) {
         (void)!getrandom(&node->id, sizeof node->id, 0);
     }
@@ -318,6 +328,11 @@ int sl_objects_create(const struct sl_objects_options *options, struct sl_object
     }
     *out = node;
     return sl_objects_succeed();
+}
+
+int sl_objects_create(const struct sl_objects_options *options, struct sl_objects **out)
+{
+    return sl_objects_create_with(options, NULL, out);
 }
 
 void sl_objects_destroy(struct sl_objects **objects)

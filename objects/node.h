@@ -11,13 +11,16 @@
 #include "objects/membership.h"
 #include "objects/pool.h"
 #include "objects/serve.h"
+#include "objects/setup.h"
 #include "reactor/port.h"
 
 struct sl_objects_host;
+struct sl_objects_options;
 
 struct sl_objects {
     struct sl_transfer *transfer;
     bool owns_transfer;
+    struct sl_objects_setup setup;
     uint64_t pool_bytes;
     char location[SL_OBJECTS_LOCATION_BYTES];
     struct sl_reactor *reactor;
@@ -39,5 +42,9 @@ struct sl_objects {
     struct sl_objects_pool pool;
     void *pool_base; /* NULL: not used yet; set under the lock of the ports */
 };
+
+/* As sl_objects_create. setup: NULL: nothing is replaced. */
+int sl_objects_create_with(const struct sl_objects_options *options,
+                           const struct sl_objects_setup *setup, struct sl_objects **out);
 
 #endif

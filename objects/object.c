@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/assert.h"
 #include "objects/call.h"
@@ -12,7 +11,7 @@
 #include "objects/node.h"
 #include "objects/withdraw.h"
 
-#define HELD_US 20000 /* between two questions of wait_held */
+#define HELD_NS (20 * SL_CLOCK_NS_PER_MS) /* between two questions of wait_held */
 
 int sl_object_withdraw(struct sl_objects *objects, const char *name, uint64_t version,
                        uint32_t timeout_ms)
@@ -152,6 +151,21 @@ static int count_holders(struct sl_objects *objects, const char *name, uint64_t 
     return err == 0 ? 0 : sl_objects_fail(err, "%s@%" PRIu64 ": not found", name, version);
 }
 
+struct sleep_call {
+    struct sl_objects_call call;
+    struct sl_timer timer;
+};
+
+static void awake(struct sl_timer *timer, uint64_t now_ns)
+{
+    sl_objects_answer(&SL_CONTAINER_OF(timer, struct sleep_call, timer)->call, 0, "awake");
+}
+
+static void sleep_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_reactor_arm(node->reactor, &SL_CONTAINER_OF(call, struct sleep_call, call)->timer, HELD_NS);
+}
+
 int sl_object_wait_held(struct sl_objects *objects, const char *name, uint64_t version,
                         uint32_t holders, uint32_t timeout_ms)
 {
@@ -170,7 +184,8 @@ int sl_object_wait_held(struct sl_objects *objects, const char *name, uint64_t v
             err = sl_objects_fail(SL_ERR_DEADLINE, "%s: %u of %u holders have it", name, held,
                                   holders);
         }
-        (void)usleep(err == 0 ? HELD_US : 0);
+        struct sleep_call sleep = {.call = {.run = sleep_here}, .timer = {.run = awake}};
+        err = err != 0 ? err : sl_objects_call(objects, &sleep.call);
     }
     return err;
 }
