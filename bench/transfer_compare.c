@@ -1,5 +1,6 @@
-/* READ and WRITE between two processes of this machine, in turns with bare sockets, iperf3 and
- * memcpy. The target is a process of its own on the server's core, stopped while others run. Bare
+/* READ and WRITE between two processes of this machine, in turns with bare sockets and iperf3, with
+ * memcpy, or over RDMA with perftest. The target is a process of its own on the server's core,
+ * stopped while others run. Bare
  * sockets and memcpy use as much memory as the blocks have: memory that stays in the processor's
  * cache is faster, which "bare, 4 MB" shows. */
 #include <inttypes.h>
@@ -23,6 +24,7 @@
 #define WRITES_OF_BARE   0.37
 #define STRIDED_OF_BARE  0.37
 #define MAPPED_OF_MEMCPY 0.8
+#define RDMA_OF_PERFTEST 0.9 /* from LONG_BYTES on */
 #define P99_OF_ALONE     3.0
 
 #define BLOCK_BYTES      65536U
@@ -44,7 +46,16 @@ static const struct shape shapes[] = {
     {"64 KB x 128, 1 thread", BLOCK_BYTES, 128, 1, {READS_OF_BARE, WRITES_OF_BARE}},
     {"64 KB x 128, 12 threads", BLOCK_BYTES, 128, 12, {STRIDED_OF_BARE, STRIDED_OF_BARE}},
 };
-#define SHAPES (sizeof shapes / sizeof shapes[0])
+#define SHAPES     (sizeof shapes / sizeof shapes[0])
+
+/* Over RDMA: of perftest, with as many messages in flight. */
+#define RDMA_DEPTH 16
+static const struct shape rdma_shapes[] = {
+    {"64 KB x 16", BLOCK_BYTES, RDMA_DEPTH, 1, {0, 0}},
+    {"1 MB x 16", LONG_BYTES, RDMA_DEPTH, 1, {RDMA_OF_PERFTEST, RDMA_OF_PERFTEST}},
+};
+#define RDMA_SHAPES (sizeof rdma_shapes / sizeof rdma_shapes[0])
+static const char *const TOOLS[] = {"ib_read_bw", "ib_write_bw"}; /* by operation */
 
 /* Of all blocks, in units of LONG_BYTES. */
 static uint32_t memory_mb(const struct shape *shape)
@@ -74,8 +85,8 @@ struct bench {
     struct entry entries[2 * SHAPES], small[2];
     struct sl_bench_bare_bulk bare[2 * (SHAPES + 1)];
     struct sl_bench_bare_memory memory[SHAPES];
-    struct sl_bench_peer iperf;
-    struct sl_bench_peer_load iperf_loads[2];
+    struct sl_bench_peer iperf, perftest;
+    struct sl_bench_peer_load iperf_loads[2], perftest_loads[2 * RDMA_SHAPES];
     struct sl_bench_contest contest;
 };
 
@@ -127,6 +138,12 @@ static int start_target(struct target *target, const struct sl_bench_transfer_op
     }
     if (options->polling) {
         sl_bench_arguments_add(&arguments, "--polling");
+    }
+    if (options->insecure) {
+        sl_bench_arguments_add(&arguments, "--insecure");
+    }
+    if (options->device_name != NULL) {
+        sl_bench_arguments_add(&arguments, "--device_name=%s", options->device_name);
     }
     add_security(&arguments, &options->security_flags);
     const struct sl_bench_child_options child = {
@@ -225,7 +242,8 @@ static void add_entry(struct bench *bench, struct entry *entry, const struct sha
     entry->options.block_size = shape->block;
     entry->options.batch_size = shape->batch;
     entry->options.threads = shape->threads;
-    entry->transport = bench->options->protocol == SL_BENCH_TRANSFER_SHM ? "shared memory" : "TCP";
+    static const char *const transports[] = {"TCP", "TCP", "shared memory", "RDMA", "DPDK"};
+    entry->transport = transports[bench->options->protocol];
     const struct sl_bench_contestant contestant = {
         .quantities = quantities,
         .quantity_count = 3,
@@ -247,6 +265,40 @@ static void add_ours(struct bench *bench)
         add_entry(bench, &bench->small[i], &small[i], SL_TRANSFER_READ, LATENCY);
         bench->small[i].options.has_bulk = i == 1;
     }
+}
+
+static const char *perftest_name(size_t index, char name[SL_BENCH_NAME_BYTES])
+{
+    const struct shape *shape = &rdma_shapes[index / 2];
+    (void)snprintf(name, SL_BENCH_NAME_BYTES, "%s, %s, %s", OP_NAMES[index % 2], TOOLS[index % 2],
+                   shape->name);
+    return name;
+}
+
+/* Each of ours is followed by perftest's. */
+static int add_rdma(struct bench *bench)
+{
+    struct sl_bench_rdma_device device;
+    char name[SL_BENCH_NAME_BYTES];
+    int err = sl_bench_peer_rdma_device(bench->options->device_name, NULL, &device);
+    err = err != 0 ? err
+                   : sl_bench_peer_start(&bench->perftest, &bench->options->common,
+                                         "perftest --device=%s --address=%s --gid=%d", device.name,
+                                         device.address, device.gid);
+    for (size_t i = 0; err == 0 && i < 2 * RDMA_SHAPES; i++) {
+        const struct shape *shape = &rdma_shapes[i / 2];
+        struct sl_bench_peer_load *load = &bench->perftest_loads[i];
+        add_entry(bench, &bench->entries[i], shape, (int)(i % 2), BYTES);
+        if (sl_bench_peer_is_there(&bench->perftest)) {
+            *load = (struct sl_bench_peer_load){.peer = &bench->perftest,
+                                                .kind = SL_BENCH_PEER_MESSAGES};
+            (void)snprintf(load->words, sizeof load->words, "%s %" PRIu64 " %d poll", TOOLS[i % 2],
+                           shape->block, RDMA_DEPTH);
+            const struct sl_bench_contestant contestant = sl_bench_peer_contestant("", load);
+            sl_bench_contest_add(&bench->contest, &contestant, "%s", perftest_name(i, name));
+        }
+    }
+    return err;
 }
 
 static void add_bare(struct bench *bench, uint32_t index, uint32_t mb)
@@ -310,10 +362,25 @@ static void add_memory(struct bench *bench)
 
 /* ---- Ratios ---------------------------------------------------------------------------------- */
 
+static void conclude_rdma(const struct bench *bench, struct sl_bench_report *report)
+{
+    char name[SL_BENCH_NAME_BYTES], other[SL_BENCH_NAME_BYTES];
+    for (size_t i = 0; i < 2 * RDMA_SHAPES; i++) {
+        const struct shape *shape = &rdma_shapes[i / 2];
+        (void)snprintf(name, sizeof name, "%s, %s", OP_NAMES[i % 2], shape->name);
+        sl_bench_contest_ratio(&bench->contest, report, "bytes", name, perftest_name(i, other),
+                               shape->least[i % 2], 0);
+    }
+}
+
 static void conclude(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
     const struct sl_bench_contest *contest = &bench->contest;
+    if (bench->options->protocol == SL_BENCH_TRANSFER_RDMA) {
+        conclude_rdma(bench, report);
+        return;
+    }
     if (bench->options->protocol != SL_BENCH_TRANSFER_SHM) {
         sl_bench_contest_ratio(contest, report, "p99", "READ, " BESIDE, "READ, " ALONE, 0,
                                P99_OF_ALONE);
@@ -355,10 +422,13 @@ int sl_bench_transfer_compare(struct sl_bench_transfer_options *options)
     options->common.seconds = options->duration;
     options->common.warm_up = options->duration / 4;
     int err = start_target(&bench.target, options);
-    add_ours(&bench);
-    if (options->protocol == SL_BENCH_TRANSFER_SHM) {
+    if (options->protocol == SL_BENCH_TRANSFER_RDMA) {
+        err = err != 0 ? err : add_rdma(&bench);
+    } else if (options->protocol == SL_BENCH_TRANSFER_SHM) {
+        add_ours(&bench);
         add_memory(&bench);
     } else {
+        add_ours(&bench);
         add_all_bare(&bench);
         err = err != 0 ? err : add_iperf(&bench);
     }
@@ -376,5 +446,6 @@ int sl_bench_transfer_compare(struct sl_bench_transfer_options *options)
     }
     sl_bench_child_stop(&bench.target.child);
     sl_bench_peer_stop(&bench.iperf);
+    sl_bench_peer_stop(&bench.perftest);
     return err == 0 ? 0 : 1;
 }

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """A job and transfers over RDMA between two virtual machines on one wire: the ps in one, its workers in the
-other; a target in one, an initiator in the other."""
+other; a target in one, an initiator in the other, also with Mooncake's flags and an etcd."""
 
+import base64
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import time
+import urllib.request
 
 import harness
 
@@ -15,7 +19,10 @@ SKIPPED = 77
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../rdma-vm/rdma-vm")
 PS, WORKERS = "10.9.0.1", "10.9.0.2"
 CONTROL, DATA, END = 4000, 4001, 4002
+STORE = f"{PS}:2379"
+TARGET, INITIATOR = f"{PS}:12345", f"{WORKERS}:12346"
 COMMAND_S = 240
+ETCD = os.environ.get("STARLING_ETCD") or shutil.which("etcd")
 
 # The ps ends when somebody connects to this port, which stands for a person at its terminal.
 SERVE = """
@@ -43,6 +50,51 @@ status=$?
 busybox nc {host} {end} </dev/null
 exit $status
 """
+
+
+SERVE_WITH_ETCD = """
+{etcd} --data-dir /tmp/etcd --listen-client-urls http://{store} --advertise-client-urls http://{store} \\
+    --listen-peer-urls http://127.0.0.1:2380 >/dev/null 2>&1 & etcd=$!
+until busybox nc {host} {store_port} </dev/null; do sleep 0.2; done
+{target} & target=$!
+busybox nc -l -p {end}
+kill -INT $target
+wait $target
+status=$?
+{records} 0
+kill -TERM $etcd
+exit $status
+"""
+
+INITIATE_WITH_ETCD = """
+until {records} 1 >/dev/null 2>&1; do sleep 0.2; done
+{initiator} & initiator=$!
+{records} 2
+wait $initiator && {verifier}
+status=$?
+busybox nc {host} {end} </dev/null
+exit $status
+"""
+
+
+def print_records(count):
+    """As `etcdctl get --prefix starling` does, when there are so many."""
+    def encoded(key):
+        return base64.b64encode(key).decode()
+
+    query = json.dumps({"key": encoded(b"starling"), "range_end": encoded(b"starlinh")}).encode()
+    end = time.monotonic() + harness.DEADLINE_S
+    while True:
+        with urllib.request.urlopen(f"http://{STORE}/v3/kv/range", query, timeout=5) as answer:
+            records = json.load(answer).get("kvs", [])
+        if len(records) == count or time.monotonic() > end:
+            break
+        time.sleep(0.1)
+    print(f"$ etcdctl get --prefix starling  # {len(records)} records")
+    for record in records:
+        print(base64.b64decode(record["key"]).decode())
+        print(base64.b64decode(record["value"]).decode(), flush=True)
+    return 0 if len(records) == count else 1
 
 
 class TwoMachines(harness.StarlingTest):
@@ -101,8 +153,40 @@ class TwoMachines(harness.StarlingTest):
         output, errors = serves.communicate()
         self.assertEqual(serves.returncode, 0, output + errors)
 
+    def test_mooncakes_benchmark_with_etcd(self):
+        """Prints what users of Mooncake see."""
+        if ETCD is None:
+            self.skipTest("there is no etcd: apt-get install etcd-server")
+
+        def program(name, *flags):
+            return shlex.join([os.path.abspath(harness.program("transfer_engine_bench")),
+                               f"--metadata_server={STORE}", f"--local_server_name={name}", "--protocol=rdma",
+                               "--device_name=rxe0", "--buffer_size=67108864", "--insecure", *flags])
+
+        initiator = program(INITIATOR, "--mode=initiator", f"--segment_id={TARGET}", "--operation=read",
+                            "--threads=2", "--duration=5")
+        words = {"records": shlex.join([sys.executable, os.path.abspath(__file__), "--records"]), "host": PS,
+                 "end": END, "store": STORE, "store_port": STORE.split(":")[1], "etcd": shlex.quote(ETCD),
+                 "target": program(TARGET, "--mode=target"), "initiator": initiator,
+                 "verifier": f"{initiator} --verify"}  # prints what carried the bytes
+        serves = self.machine(PS, SERVE_WITH_ETCD.format(**words))
+        moves = self.machine(WORKERS, INITIATE_WITH_ETCD.format(**words))
+        output, errors = moves.communicate()
+        print(output, end="")
+        self.assertEqual(moves.returncode, 0, output + errors)
+        for name in (TARGET, INITIATOR):
+            self.assertRegex(output, rf'starling/ram/{name}\n\{{"name": *"{name}"')
+        self.assertRegex(output, r"throughput \d")
+        self.assertRegex(output, rf"rdma://{PS}:\d+: [1-9]\d* bytes read")
+        output, errors = serves.communicate()
+        print(output, end="")
+        self.assertEqual(serves.returncode, 0, output + errors)
+        self.assertIn("# 0 records", output)
+
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--records"]:
+        sys.exit(print_records(int(sys.argv[2])))
     prepared = subprocess.run([sys.executable, TOOL, "--prepare", "--prepare-timeout", "300"],
                               capture_output=True, text=True, check=False)
     if prepared.returncode == SKIPPED:
