@@ -238,7 +238,7 @@ struct sl_object_entry {
 
 struct sl_object_list {
     uint64_t count;
-    struct sl_object_entry entries[]; /* by name, then by version, ascending */
+    struct sl_object_entry *entries; /* by name, then by version, ascending */
 };
 
 /* Lists the versions of all names that begin with `prefix` (NULL or "": all). The caller owns *out:

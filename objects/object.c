@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/array.h"
 #include "core/assert.h"
 #include "objects/call.h"
 #include "objects/error.h"
@@ -38,74 +39,73 @@ int sl_object_remove(struct sl_objects *objects, const char *name, uint64_t vers
 /* List */
 
 struct listing {
-    struct sl_object_list *list; /* NULL: out of memory */
-    uint64_t capacity;
-    bool has_more;
+    struct sl_object_entry *entries;
+    uint32_t count, capacity;
+    bool has_more, has_no_memory;
 };
-
-static void take_entry(struct listing *listing, const struct sl_objects_entry *from)
-{
-    struct sl_object_list *list = listing->list;
-    if (list->count == listing->capacity) {
-        const uint64_t capacity = 2 * listing->capacity;
-        list = realloc(list, sizeof *list + capacity * sizeof list->entries[0]);
-        if (list == NULL) {
-            free(listing->list);
-            listing->list = NULL;
-            return;
-        }
-        listing->list = list;
-        listing->capacity = capacity;
-    }
-    struct sl_object_entry *to = &list->entries[list->count++];
-    *to = (struct sl_object_entry){.version = from->version,
-                                   .bytes = from->bytes,
-                                   .time_ms = from->time_ms,
-                                   .holders = from->holders,
-                                   .part_count = from->part_count,
-                                   .origin = (enum sl_object_origin)from->origin};
-    (void)snprintf(to->name, sizeof to->name, "%s", from->name);
-    (void)snprintf(to->note, sizeof to->note, "%s", from->note);
-}
 
 static void take_page(void *ctx, const struct sl_objects_message *answer)
 {
     struct listing *listing = ctx;
-    for (uint32_t i = 0; listing->list != NULL && i < answer->entry_count; i++) {
-        take_entry(listing, &answer->entries[i]);
+    for (uint32_t i = 0; i < answer->entry_count; i++) {
+        const struct sl_objects_entry *from = &answer->entries[i];
+        if (!sl_array_make_room(&listing->entries, &listing->capacity, listing->count,
+                                sizeof listing->entries[0])) {
+            listing->has_no_memory = true;
+            return;
+        }
+        struct sl_object_entry *to = &listing->entries[listing->count++];
+        *to = (struct sl_object_entry){.version = from->version,
+                                       .bytes = from->bytes,
+                                       .time_ms = from->time_ms,
+                                       .holders = from->holders,
+                                       .part_count = from->part_count,
+                                       .origin = (enum sl_object_origin)from->origin};
+        (void)snprintf(to->name, sizeof to->name, "%s", from->name);
+        (void)snprintf(to->note, sizeof to->note, "%s", from->note);
     }
     listing->has_more = answer->more != 0 && answer->entry_count > 0;
 }
 
-/* Versions that follow (name, version), page after page. */
+/* Asks for the versions that follow (name, version), page after page. */
+static int ask_for_pages(struct sl_objects *objects, const char *prefix, const char *name,
+                         uint64_t version, uint32_t timeout_ms, struct listing *listing)
+{
+    const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
+    struct sl_objects_message message = {
+        .kind = SL_OBJECTS_LIST, .prefix = prefix, .name = name, .version = version};
+    int err = 0;
+    do {
+        listing->has_more = false;
+        err = sl_objects_ask_and_wait(objects, &message, sl_objects_ms_left(objects, deadline_ns),
+                                      take_page, listing);
+        if (err == 0 && listing->has_no_memory) {
+            err = sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+        }
+        if (listing->count > 0) {
+            message.name = listing->entries[listing->count - 1].name;
+            message.version = listing->entries[listing->count - 1].version;
+        }
+    } while (err == 0 && listing->has_more);
+    return err;
+}
+
 static int list(struct sl_objects *objects, const char *prefix, const char *name, uint64_t version,
                 uint32_t timeout_ms, struct sl_object_list **out)
 {
-    const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
-    struct listing listing = {.capacity = SL_OBJECTS_ENTRIES_MAX, .has_more = true};
-    listing.list =
-        calloc(1, sizeof *listing.list + listing.capacity * sizeof listing.list->entries[0]);
-    int err = 0;
-    while (err == 0 && listing.list != NULL && listing.has_more) {
-        char after[SL_OBJECTS_NAME_BYTES];
-        const uint64_t count = listing.list->count;
-        const struct sl_object_entry *last = count > 0 ? &listing.list->entries[count - 1] : NULL;
-        (void)snprintf(after, sizeof after, "%s", last != NULL ? last->name : name);
-        struct sl_objects_message message = {.kind = SL_OBJECTS_LIST,
-                                             .prefix = prefix,
-                                             .name = after,
-                                             .version = last != NULL ? last->version : version};
-        err = sl_objects_ask_and_wait(objects, &message, sl_objects_ms_left(objects, deadline_ns),
-                                      take_page, &listing);
-    }
-    if (err == 0 && listing.list == NULL) {
-        err = sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
-    }
+    struct listing listing = {0};
+    struct sl_object_list *made = calloc(1, sizeof *made);
+    const int err = made != NULL
+                        ? ask_for_pages(objects, prefix, name, version, timeout_ms, &listing)
+                        : sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     if (err != 0) {
-        free(listing.list);
+        free(listing.entries);
+        free(made);
         return err;
     }
-    *out = listing.list;
+    made->count = listing.count;
+    made->entries = listing.entries;
+    *out = made;
     return 0;
 }
 
@@ -125,7 +125,10 @@ int sl_object_list(struct sl_objects *objects, const char *prefix, uint32_t time
 void sl_object_list_free(struct sl_object_list **list)
 {
     sl_assert(list != NULL);
-    free(*list);
+    if (*list != NULL) {
+        free((*list)->entries);
+        free(*list);
+    }
     *list = NULL;
 }
 
