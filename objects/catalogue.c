@@ -506,6 +506,9 @@ static int list(const struct request *request)
     const struct sl_objects_message *message = request->message;
     const struct sl_catalogue_sorted *objects = &request->catalogue->objects;
     const char *first = message->name[0] != '\0' ? message->name : message->prefix;
+    if (is_settling(request->catalogue)) {
+        return refuse_settling(request);
+    }
     for (uint32_t i = sl_catalogue_position(objects, (struct sl_catalogue_key){.name = first});
          i < objects->count; i++) {
         const struct sl_catalogue_object *object = sl_catalogue_item(objects, i);

@@ -144,6 +144,23 @@ class Versions(ObjectsTest):
         self.assertIn('no "m"', self.tool(catalogue, "stat", "m", status=1))
         self.end(watcher, first, second, other, server)
 
+    def test_catalogue_starts_again(self):
+        name = f"127.0.0.1:{harness.free_ports(1)[0]}"
+        server, catalogue = self.serve("--name", name)
+        self.assertEqual(catalogue, name)
+        publisher = self.put(catalogue, "m", self.file("f", b"first"))
+        server.signal(signal.SIGKILL)
+        server.wait()
+        server, _ = self.serve("--name", name)
+        end = time.monotonic() + harness.DEADLINE_S
+        while not self.entries(catalogue, "ls") and time.monotonic() < end:
+            time.sleep(0.1)
+        self.tool(catalogue, "get", "m", self.path("out"))
+        self.assertEqual(tree(self.path("out")), {"f": b"first"})
+        second = self.put(catalogue, "m", self.file("f", b"second"))
+        self.assertIn("m@2", second.output)
+        self.end(publisher, second, server)
+
     def test_version_without_a_copy_is_forgotten(self):
         server, catalogue = self.serve()
         publisher = self.put(catalogue, "m", self.file("f", b"bytes"))
