@@ -124,9 +124,10 @@ void sl_catalogue_news_fill(struct sl_objects_catalogue *catalogue, struct sl_ca
     out->part = sl_catalogue_part_index(copy->part);
     out->age_ms = unix_ms > version->time_ms ? unix_ms - version->time_ms : 0;
     fill_others(catalogue, copy, refused, refused_count, out);
-    for (uint32_t s = 0; s < SL_OBJECTS_STRIPES && out->other_count > 0; s++) {
+    for (uint32_t s = 0; s < SL_OBJECTS_STRIPES; s++) {
         if (out->parents[s].node == 0) {
-            out->parents[s] = out->others[s % out->other_count];
+            out->parents[s] =
+                out->other_count > 0 ? out->others[s % out->other_count] : out->parents[1 - s];
         }
     }
     out->parent_count = out->parents[0].node != 0 && out->parents[1].node != 0 ? 2 : 0;
@@ -215,8 +216,8 @@ static bool is_source(const struct sl_catalogue_copy *copy)
                              : copy->stage == SL_CATALOGUE_PLANNED && !copy->is_local;
 }
 
-/* Writes sources for a batch of this size, holders first: for each fetcher one that serves nobody,
- * or two that serve one stripe; without any, the one that serves the fewest. */
+/* Writes sources for a batch of this size, holders first, two for each fetcher: those that serve
+ * nobody; else those that serve one stripe; else the one that serves the fewest. */
 static uint32_t collect_free(struct sl_objects_catalogue *catalogue,
                              const struct sl_catalogue_part *part, uint32_t fetchers)
 {
@@ -229,7 +230,7 @@ static uint32_t collect_free(struct sl_objects_catalogue *catalogue,
                 SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
             if (is_source(copy)) {
                 least = least == NULL || copy->load < least->load ? copy : least;
-                if (copy->load == i / 2 && count < (i / 2 + 1) * fetchers) {
+                if (copy->load == i / 2 && count < SL_OBJECTS_STRIPES * fetchers) {
                     add_source(catalogue, &count, copy);
                 }
             }

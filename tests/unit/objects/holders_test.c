@@ -68,6 +68,7 @@ SL_CASE(fetch__takes_a_wrong_block_from_another_holder)
     struct sl_get_progress progress;
     begin(0);
     nodes_get(nodes.node[1], "model", 1, to[1], BYTES);
+    nodes_expect(sl_object_wait_held(nodes.node[0], "model", 1, 2, NODES_TIMEOUT));
     from[10 * BLOCK + 5] ^= 1; /* in either stripe */
     from[11 * BLOCK] ^= 1;
     struct sl_get *get = start(2);
@@ -134,7 +135,7 @@ SL_CASE(withdraw__cancels_a_get)
 
 SL_CASE(withdraw__of_the_last_copy_ends_gets_at_their_deadline)
 {
-    begin(10 << 20);
+    begin(2 << 20);
     struct sl_get *get = nodes_start(nodes.node[1], "model", 1, to[1], BYTES, 4000);
     wait_for_bytes(get, BLOCK);
     nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
