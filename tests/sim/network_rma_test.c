@@ -22,7 +22,7 @@ struct side {
     int close_err;
     struct sl_transport_rma_token token;
     uint32_t added, removed, completed;
-    int errs[OPS_MAX];
+    int added_err, errs[OPS_MAX];
     uint8_t memory[BYTES];
 };
 
@@ -34,6 +34,7 @@ struct world {
 };
 
 static struct world world;
+static uint32_t region_fail_permille; /* of worlds that are opened */
 
 static void watch_wake(void *ctx, uint32_t host, uint64_t at_ns)
 {
@@ -85,7 +86,8 @@ static const struct sl_transport_events events = {.accepted = opened,
 static void on_added(void *ctx, uint64_t key, const struct sl_transport_rma_token *token, int err)
 {
     struct side *side = ctx;
-    side->token = *token;
+    side->token = err == 0 ? *token : side->token;
+    side->added_err = err;
     side->added++;
 }
 
@@ -149,6 +151,7 @@ static void world_open(uint64_t seed)
                                                    .bytes_per_us = 100,
                                                    .window_bytes = 1U << 20,
                                                    .host_count = 2,
+                                                   .region_fail_permille = region_fail_permille,
                                                    .place_us_max = 20000};
     const struct sl_sim_watch watch = {.wake = watch_wake, .breach = watch_breach};
     struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_RDMA, .port = SL_SIM_PORT_BASE}, bound;
@@ -165,7 +168,7 @@ static void world_open(uint64_t seed)
                                    NULL, &conn) == 0);
     sl_sim_process_look(&world.sides[1].process);
     STEP_UNTIL(world.sides[0].conn != NULL && world.sides[1].conn != NULL &&
-               world.sides[0].added == 1 && world.sides[1].added == 1);
+               world.sides[0].added >= 1 && world.sides[1].added >= 1);
     sl_assert(sl_transport_rma_admit(world.sides[0].conn) == 0);
 }
 
@@ -284,6 +287,36 @@ SL_CASE(nothing_reaches_a_removed_region)
     }
     assert_true(applied > 0);
     assert_true(applied < SEEDS);
+}
+
+/* The device tries again, and says so once it has it. */
+SL_CASE(a_region_that_has_failed_is_added_later_or_removed)
+{
+    static const enum sl_transport_rma_kind kinds[] = {SL_TRANSPORT_RMA_WRITE,
+                                                       SL_TRANSPORT_RMA_FLUSH};
+    uint32_t later = 0, never = 0;
+    region_fail_permille = 500;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        world_open(seed);
+        struct side *target = &world.sides[0], *initiator = &world.sides[1];
+        if (seed % 2 == 0) {
+            never += target->added_err != 0;
+            sl_transport_rma_region_remove(target->transport, KEY);
+            sl_sim_process_look(&target->process);
+            STEP_UNTIL(target->removed == 1);
+        } else {
+            STEP_UNTIL(target->added_err == 0 && initiator->added_err == 0);
+            later += target->added == 2;
+            post(kinds, 2);
+            STEP_UNTIL(initiator->completed == 2);
+            assert_int_equal(initiator->errs[0], 0);
+            assert_true(is_all(target->memory, NEW));
+        }
+        world_close();
+    }
+    region_fail_permille = 0;
+    assert_true(later > 0);
+    assert_true(never > 0);
 }
 
 SL_CASE(a_peer_that_is_not_admitted_is_refused)
