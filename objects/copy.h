@@ -32,7 +32,8 @@ struct sl_objects_copy {
     /* Reported to a catalogue that has restarted; NULL: not known. Its texts are name and note. */
     struct sl_objects_record *record;
     char note[SL_OBJECTS_NOTE_BYTES];
-    uint32_t uses;     /* the node's list, and an open get; the last one frees it */
+    uint32_t uses; /* the node's list, and an open get; the last one frees it */
+    uint64_t withdrawn_ns;
     bool is_withdrawn; /* not served; its memory may still be registered */
 
     struct sl_objects_memory memory;

@@ -28,6 +28,15 @@ struct read {
     struct sl_objects_stretch stretches[SL_OBJECTS_READ_BLOCKS];
 };
 
+/* The source may use the memory for something else. */
+static void send_done(struct sl_objects_download *download)
+{
+    const struct sl_objects_copy *copy = download->copy;
+    struct sl_objects_message done = {
+        .kind = SL_OBJECTS_DONE, .name = copy->name, .version = copy->version, .part = copy->part};
+    sl_objects_link_send(download->node->link, download->address, &done, NULL, NULL);
+}
+
 static void free_if_closed(struct sl_objects_download *download)
 {
     if (!download->is_closing || !sl_list_empty(&download->reads)) {
@@ -35,6 +44,9 @@ static void free_if_closed(struct sl_objects_download *download)
     }
     void (*closed)(void *ctx) = download->events->closed;
     void *ctx = download->ctx;
+    if (download->segment != NULL) {
+        send_done(download);
+    }
     sl_list_remove(&download->link);
     sl_reactor_disarm(download->node->reactor, &download->want_again);
     sl_objects_link_peer_put(download->node->link, &download->peer);
@@ -377,17 +389,11 @@ static void closing(struct sl_timer *timer, uint64_t now_ns)
 void sl_objects_download_close(struct sl_objects_download *download)
 {
     struct sl_objects *node = download->node;
-    const struct sl_objects_copy *copy = download->copy;
-    struct sl_objects_message done = {
-        .kind = SL_OBJECTS_DONE, .name = copy->name, .version = copy->version, .part = copy->part};
     if (download->is_closing) {
         return;
     }
     download->is_closing = true;
     sl_objects_link_cancel(node->link, &download->want);
-    if (download->segment != NULL) {
-        sl_objects_link_send(node->link, download->address, &done, NULL, NULL);
-    }
     SL_LIST_FOREACH (link, &download->reads) {
         const struct read *read = SL_CONTAINER_OF(link, struct read, link);
         if (read->batch != NULL) { /* else the caller is in its event */

@@ -66,7 +66,8 @@ int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *
                                const struct sl_objects_download_events *events, void *ctx,
                                struct sl_objects_download **out);
 
-/* Sends DONE and cancels READs; `closed` runs in a later turn. Until then `arrived` may run. */
+/* Cancels READs; when they are over, sends DONE; then `closed` runs, in a later turn. Until then
+ * `arrived` may run. */
 void sl_objects_download_close(struct sl_objects_download *download);
 
 /* A HAVE of this peer. */

@@ -205,6 +205,9 @@ static void look_for_end(struct sl_timer *timer, uint64_t now_ns)
         sl_reactor_arm(node->reactor, timer, POLL_NS);
         return;
     }
+    SL_LIST_FOREACH (link, &node->copies) {
+        sl_objects_serve_forget(SL_CONTAINER_OF(link, struct sl_objects_copy, link));
+    }
     sl_objects_serve_fini(node);
     if (node->host != NULL) {
         sl_objects_host_destroy(&node->host);

@@ -74,7 +74,7 @@ static void have_sent(void *ctx, int err, const char *reason)
 /* One HAVE at a time is on its way to a child. */
 static void send_more(struct child *child)
 {
-    if (child->is_sending || child->next == child->copy->range_count) {
+    if (child->is_sending || child->copy->is_withdrawn || child->next == child->copy->range_count) {
         return;
     }
     struct sl_objects_message have = {0};
@@ -190,11 +190,15 @@ void sl_objects_serve_want(struct sl_objects *node, const char *address,
 
 void sl_objects_serve_done(struct sl_objects *node, const struct sl_objects_message *message)
 {
-    struct sl_objects_copy *copy =
-        sl_objects_copy_find(node, message->name, message->version, message->part);
-    struct child *child = copy != NULL ? find_child(copy, message->node) : NULL;
-    if (child != NULL) {
-        child_free(child);
+    SL_LIST_FOREACH (link, &node->copies) { /* also those that were withdrawn */
+        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        struct child *child = copy->part == message->part &&
+                                      sl_objects_copy_is_of(copy, message->name, message->version)
+                                  ? find_child(copy, message->node)
+                                  : NULL;
+        if (child != NULL) {
+            child_free(child);
+        }
     }
 }
 
@@ -266,7 +270,18 @@ void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy
     SL_LIST_FOREACH (link, &copy->children) {
         struct child *child = SL_CONTAINER_OF(link, struct child, link);
         sl_objects_link_send(node->link, child->address, &gone, NULL, NULL);
-        child_free(child);
+    }
+}
+
+bool sl_objects_serve_is_read(const struct sl_objects_copy *copy)
+{
+    return !sl_list_empty(&copy->children);
+}
+
+void sl_objects_serve_forget(struct sl_objects_copy *copy)
+{
+    SL_LIST_FOREACH (link, &copy->children) {
+        child_free(SL_CONTAINER_OF(link, struct child, link));
     }
 }
 

@@ -33,8 +33,15 @@ void sl_objects_serve_add(struct sl_objects *node, struct sl_objects_copy *copy)
 /* The copy has one more range, or block: children learn of it within 1 ms. */
 void sl_objects_serve_grown(struct sl_objects *node);
 
-/* Sends GONE to the copy's children and forgets them. */
+/* The copy was withdrawn: sends GONE to its children. They answer with DONE, when they do not read
+ * it any more. */
 void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy,
                            const char *reason);
+
+/* Whether children may still read the copy. */
+bool sl_objects_serve_is_read(const struct sl_objects_copy *copy);
+
+/* Forgets the children, before the copy is freed. */
+void sl_objects_serve_forget(struct sl_objects_copy *copy);
 
 #endif

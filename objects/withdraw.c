@@ -8,12 +8,16 @@
 #include "objects/fetch.h"
 #include "objects/node.h"
 
-#define POLL_NS (2 * SL_CLOCK_NS_PER_MS)
+#define POLL_NS     (2 * SL_CLOCK_NS_PER_MS)
+/* Slots of the pool wait so long for children to stop reading; a READ of one that is stopped longer
+ * gets other bytes, which it refuses. Memory of callers waits until it is unregistered. */
+#define CHILDREN_NS (2 * SL_CLOCK_NS_PER_S)
 
 void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, const char *reason)
 {
     if (!copy->is_withdrawn) {
         copy->is_withdrawn = true;
+        copy->withdrawn_ns = sl_reactor_now_ns(node->reactor);
         sl_objects_serve_gone(node, copy, reason);
         sl_objects_report_none(node, copy->name, copy->version);
     }
@@ -27,7 +31,7 @@ struct drop_call {
     struct sl_objects_call call;
     const char *name; /* NULL: those in the pool that are withdrawn */
     uint64_t version;
-    struct sl_timer timer; /* of the next look whether their fetches are over */
+    struct sl_timer timer; /* of the next look whether they are at rest */
     struct sl_list copies;
     bool has_failed; /* some of their memory is still registered */
 };
@@ -42,20 +46,24 @@ static void look_for_dropped(struct sl_timer *timer, uint64_t now_ns)
 {
     struct drop_call *drop = SL_CONTAINER_OF(timer, struct drop_call, timer);
     struct sl_objects *node = drop->call.node;
-    bool is_fetching = false;
+    bool is_busy = false;
     SL_LIST_FOREACH (link, &node->copies) {
         struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
         if (is_dropped(drop, copy)) {
             sl_objects_withdraw(node, copy, "it was withdrawn");
-            is_fetching |= copy->fetch != NULL;
+            is_busy |= copy->fetch != NULL; /* for at most 100 ms */
+            is_busy |= copy->pooled != NULL && sl_objects_serve_is_read(copy) &&
+                       now_ns - copy->withdrawn_ns < CHILDREN_NS;
         }
     }
-    if (is_fetching) { /* for at most 100 ms */
+    if (is_busy) {
         sl_reactor_arm(node->reactor, timer, POLL_NS);
         return;
     }
     SL_LIST_FOREACH (link, &node->copies) {
-        if (is_dropped(drop, SL_CONTAINER_OF(link, struct sl_objects_copy, link))) {
+        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (is_dropped(drop, copy)) {
+            sl_objects_serve_forget(copy);
             sl_list_append(&drop->copies, link);
         }
     }

@@ -121,6 +121,27 @@ SL_CASE(withdraw__frees_the_memory_while_others_fetch_it)
     end();
 }
 
+/* The next version gets its slots when nobody reads them any more. */
+SL_CASE(withdraw__of_a_copy_in_the_pool_waits_for_children)
+{
+    struct sl_get_progress progress;
+    nodes_init(&nodes, 2, 40 << 20);
+    uint8_t *first = nodes_bytes(BYTES, 1), *second = nodes_bytes(BYTES, 2), *got = malloc(BYTES);
+    nodes_publish(nodes.node[0], "model", SL_ORIGIN_HOST, first, BYTES);
+    struct sl_get *get = nodes_start(nodes.node[1], "model", 1, got, BYTES, 2000);
+    wait_for_bytes(get, 4 * BLOCK);
+    nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
+    nodes_publish(nodes.node[0], "other", SL_ORIGIN_HOST, second, BYTES);
+    assert_int_equal(sl_get_wait(get), SL_ERR_DEADLINE);
+    nodes_expect(sl_get_progress(get, &progress));
+    assert_int_equal(progress.corrupt_blocks, 0);
+    sl_get_close(&get);
+    nodes_fini(&nodes);
+    free(first);
+    free(second);
+    free(got);
+}
+
 SL_CASE(withdraw__cancels_a_get)
 {
     begin(10 << 20);
