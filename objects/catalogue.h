@@ -20,9 +20,9 @@
  *
  * All state is in memory, and nodes restore it: within its first lease after ATTACH a node's HOLD
  * of an unknown version adds it again. In its first moments a new catalogue does not know what
- * nodes hold: BEGIN, COMMIT, LIST and what is not found get AGAIN. That takes options.settle_ms if a node
- * attaches that knew an earlier catalogue, and a tenth of it if none does. After that, a HOLD of an
- * unknown version is answered with RETIRE.
+ * nodes hold: BEGIN, COMMIT, LIST and what is not found get AGAIN. That takes options.settle_ms if
+ * a node attaches that knew an earlier catalogue, and a tenth of it if none does. After that, a
+ * HOLD of an unknown version is answered with RETIRE.
  */
 #ifndef SL_OBJECTS_CATALOGUE_H
 #define SL_OBJECTS_CATALOGUE_H

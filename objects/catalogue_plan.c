@@ -35,38 +35,22 @@ static void add_source(struct sl_objects_catalogue *catalogue, uint32_t *count,
     }
 }
 
-/* Writes the complete holders to `sources`, the origin last. Returns how many of them count: not
- * the origin, if there are two others. */
-static uint32_t collect_holders(struct sl_objects_catalogue *catalogue,
-                                const struct sl_catalogue_part *part, uint32_t *all)
+/* The origin counts as a source until two others are complete. */
+static bool is_spared(const struct sl_catalogue_copy *copy)
 {
-    const struct sl_catalogue_copy *origin = NULL;
-    uint32_t count = 0;
-    SL_LIST_FOREACH (link, &part->holders) {
-        const struct sl_catalogue_copy *copy =
-            SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
-        if (sl_catalogue_copy_is_origin(copy)) {
-            origin = copy;
-        } else {
-            add_source(catalogue, &count, copy);
-        }
-    }
-    *all = count;
-    if (origin != NULL) {
-        add_source(catalogue, all, origin);
-    }
-    return count >= 2 ? count : *all;
+    return sl_catalogue_copy_is_origin(copy) && copy->part->holder_count > 2;
 }
 
-/* Writes the fetchers that have blocks to `sources`. */
-static uint32_t collect_partial(struct sl_objects_catalogue *catalogue,
-                                const struct sl_catalogue_part *part)
+/* Writes to `sources`, on pass 0 the holders but for a spared origin, on pass 1 all holders, on
+ * pass 2 the fetchers that have blocks. */
+static uint32_t collect_others(struct sl_objects_catalogue *catalogue,
+                               const struct sl_catalogue_part *part, uint32_t pass)
 {
     uint32_t count = 0;
-    SL_LIST_FOREACH (link, &part->fetchers) {
+    SL_LIST_FOREACH (link, pass < 2 ? &part->holders : &part->fetchers) {
         const struct sl_catalogue_copy *copy =
             SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
-        if (copy->blocks > 0) {
+        if (copy->blocks > 0 && !(pass == 0 && is_spared(copy))) {
             add_source(catalogue, &count, copy);
         }
     }
@@ -80,15 +64,13 @@ static struct sl_objects_peer peer_of(const struct sl_objects_catalogue *catalog
                         : (struct sl_objects_peer){.node = id, .address = node->address};
 }
 
-/* Holders before the origin before those that have some blocks. */
 static void fill_others(struct sl_objects_catalogue *catalogue, struct sl_catalogue_copy *copy,
                         const uint64_t *refused, uint32_t refused_count,
                         struct sl_objects_message *out)
 {
-    uint32_t all, chosen[SL_OBJECTS_OTHERS_MAX], found = 0;
-    uint32_t count = collect_holders(catalogue, copy->part, &all);
+    uint32_t chosen[SL_OBJECTS_OTHERS_MAX], found = 0;
     for (uint32_t pass = 0; pass < 3 && found == 0; pass++) {
-        count = pass == 0 ? count : pass == 1 ? all : collect_partial(catalogue, copy->part);
+        const uint32_t count = collect_others(catalogue, copy->part, pass);
         found =
             sl_objects_choose_others(catalogue->sources, count, copy->turn, copy->node->location,
                                      refused, refused_count, chosen, SL_OBJECTS_OTHERS_MAX);
