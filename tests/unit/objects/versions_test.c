@@ -59,6 +59,23 @@ CASE(publish__has_one_publisher_and_one_content_per_number)
     assert_memory_equal(to, bytes, 1000);
 }
 
+CASE(publish__is_closed_by_a_newer_publisher)
+{
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "model", .origin = SL_ORIGIN_HOST};
+    const struct sl_publish_options over = {.origin = SL_ORIGIN_HOST, .take_over = true};
+    const struct sl_object_extent extent = {bytes, 1000};
+    struct sl_publication *publication;
+    uint64_t version;
+    nodes_expect(sl_publish_begin(nodes.node[0], &options, NODES_TIMEOUT, &publication));
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    nodes_expect(publish(1, &over, other));
+    assert_int_equal(sl_publish_commit(publication, NODES_TIMEOUT, &version), SL_ERR_CLOSED);
+    sl_publish_end(&publication);
+    nodes_get(nodes.node[0], "model", 0, to, 1000);
+    assert_memory_equal(to, other, 1000);
+}
+
 CASE(publish__leaves_nothing_without_a_commit)
 {
     const struct sl_publish_options options = {
