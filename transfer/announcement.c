@@ -36,88 +36,73 @@ static void finish(struct sl_announcement *self, int err, const char *reason)
 
 static void on_answer(void *ctx, struct sl_metastore_request *ask);
 
-static void send_ask(struct sl_announcement *self, enum sl_announcement_state state)
+static void send_ask(struct sl_announcement *self, struct sl_metastore_request ask)
 {
     const uint64_t now_ns = sl_reactor_now_ns(self->reactor);
     const bool is_awaited = self->done != NULL && self->deadline.due_ns > now_ns;
-    self->state = state;
+    self->state = SL_ANNOUNCEMENT_ASKING;
+    self->ask = ask;
     self->ask.timeout_ns = is_awaited ? self->deadline.due_ns - now_ns : RENEW_NS;
     self->ask.done = on_answer;
     self->ask.ctx = self;
     sl_metastore_request(self->metastore, &self->ask);
 }
 
-static void grant(struct sl_announcement *self)
-{
-    self->lease = 0;
-    self->is_written = false;
-    self->ask = (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_GRANT,
-                                              .ttl_s = SL_ANNOUNCEMENT_TTL_S};
-    send_ask(self, SL_ANNOUNCEMENT_GRANTING);
-}
-
-static void renew(struct sl_announcement *self)
-{
-    self->ask =
-        (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_RENEW, .lease = self->lease};
-    send_ask(self, SL_ANNOUNCEMENT_RENEWING);
-}
-
 /* Writes or removes the record. */
-static void change(struct sl_announcement *self, enum sl_announcement_state state,
-                   enum sl_metastore_guard guard, uint64_t revision)
+static void send_change(struct sl_announcement *self, bool removes, enum sl_metastore_guard guard,
+                        uint64_t revision)
 {
-    const bool removes = state == SL_ANNOUNCEMENT_REMOVING;
+    struct sl_metastore_request ask = {.kind = SL_METASTORE_WRITE,
+                                       .guard = guard,
+                                       .revision = revision,
+                                       .changes = &self->change,
+                                       .change_count = 1};
     self->change = (struct sl_metastore_change){
         .removes = removes,
         .value = removes ? NULL : (uint8_t *)(uintptr_t)self->text,
         .value_bytes = removes ? 0 : strlen(self->text),
         .lease = removes ? 0 : self->lease,
     };
-    self->ask = (struct sl_metastore_request){.kind = SL_METASTORE_WRITE,
-                                              .guard = guard,
-                                              .revision = revision,
-                                              .changes = &self->change,
-                                              .change_count = 1};
     memcpy(self->change.key, self->key, sizeof self->change.key);
-    memcpy(self->ask.key, self->key, sizeof self->ask.key);
-    send_ask(self, state);
-}
-
-static void write_free(struct sl_announcement *self)
-{
-    change(self, SL_ANNOUNCEMENT_WRITING,
-           self->has_no_leases ? SL_METASTORE_ALWAYS : SL_METASTORE_ABSENT, 0);
+    memcpy(ask.key, self->key, sizeof ask.key);
+    send_ask(self, ask);
 }
 
 static void withdraw(struct sl_announcement *self)
 {
     if (self->has_no_leases) {
-        change(self, SL_ANNOUNCEMENT_REMOVING, SL_METASTORE_ALWAYS, 0);
+        send_change(self, true, SL_METASTORE_ALWAYS, 0);
+        self->state = SL_ANNOUNCEMENT_REMOVING;
     } else if (self->lease != 0) {
-        self->ask =
-            (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_REVOKE, .lease = self->lease};
-        send_ask(self, SL_ANNOUNCEMENT_REMOVING);
+        send_ask(self, (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_REVOKE,
+                                                     .lease = self->lease});
+        self->state = SL_ANNOUNCEMENT_REMOVING;
     } else {
         self->state = SL_ANNOUNCEMENT_NONE;
         finish(self, 0, "");
     }
 }
 
-/* Answers */
-
-/* The record is not in the store, and the first attempt was long ago. */
-static void try_later(struct sl_announcement *self, const char *reason)
+/* Sends what is missing: a lease, then the record. A lease that was not granted or renewed just now
+ * may be at its end: it is renewed first. */
+static void proceed(struct sl_announcement *self, bool is_fresh)
 {
-    if (!self->has_logged) {
-        self->has_logged = true;
-        sl_log_warn("the metadata store has no record of %s any more, so peers cannot find it; "
-                    "trying again: %s",
-                    self->record.name, reason);
+    if (self->is_ending) {
+        withdraw(self);
+    } else if (self->has_no_leases) {
+        send_change(self, false, SL_METASTORE_ALWAYS, 0);
+    } else if (self->lease == 0) {
+        send_ask(self, (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_GRANT,
+                                                     .ttl_s = SL_ANNOUNCEMENT_TTL_S});
+    } else if (!is_fresh) {
+        send_ask(self, (struct sl_metastore_request){.kind = SL_METASTORE_LEASE_RENEW,
+                                                     .lease = self->lease});
+    } else {
+        send_change(self, false, SL_METASTORE_ABSENT, 0);
     }
-    self->state = SL_ANNOUNCEMENT_WAIT;
-    sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
 }
+
+/* Answers */
 
 /* The time is over. An earlier answer may have been that the key is taken. */
 static void finish_late(struct sl_announcement *self, const char *reason)
@@ -126,23 +111,32 @@ static void finish_late(struct sl_announcement *self, const char *reason)
     finish(self, is_taken ? SL_ERR_EXISTS : SL_ERR_DEADLINE, is_taken ? self->reason : reason);
 }
 
-static void fail(struct sl_announcement *self, const struct sl_metastore_answer *answer)
+/* The first attempt ends with the error; a later one is repeated. */
+static void fail(struct sl_announcement *self, int err, const char *reason)
 {
-    if (self->done == NULL) {
-        try_later(self, answer->reason);
+    if (self->done != NULL) {
+        self->state = SL_ANNOUNCEMENT_NONE;
+        if (err == SL_ERR_DEADLINE) {
+            finish_late(self, reason);
+        } else {
+            finish(self, err, reason);
+        }
         return;
     }
-    self->state = SL_ANNOUNCEMENT_NONE;
-    if (answer->err == SL_ERR_DEADLINE) {
-        finish_late(self, answer->reason);
-    } else {
-        finish(self, answer->err, answer->reason);
+    if (!self->has_logged) {
+        self->has_logged = true;
+        sl_log_warn(self->is_written
+                        ? "the metadata store does not renew the record of %s, which will "
+                          "disappear there; trying again: %s"
+                        : "the metadata store has no record of %s any more, so peers cannot find "
+                          "it; trying again: %s",
+                    self->record.name, reason);
     }
+    sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
 }
 
 static void hold(struct sl_announcement *self)
 {
-    self->state = SL_ANNOUNCEMENT_HELD;
     self->is_written = true;
     self->reason[0] = '\0';
     if (self->has_logged) {
@@ -153,17 +147,6 @@ static void hold(struct sl_announcement *self)
         sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
     }
     finish(self, 0, "");
-}
-
-static void on_granted(struct sl_announcement *self, const struct sl_metastore_answer *answer)
-{
-    self->has_no_leases = answer->err == SL_ERR_UNSUPPORTED;
-    if (answer->err != 0 && !self->has_no_leases) {
-        fail(self, answer);
-        return;
-    }
-    self->lease = answer->lease;
-    write_free(self);
 }
 
 /* The key has a record. It may be this one, from an attempt whose answer was lost, or whose lease
@@ -181,7 +164,7 @@ static void on_taken(struct sl_announcement *self, const struct sl_metastore_ite
     } else if (other.incarnation == self->record.incarnation ||
                (strcmp(other.host, self->record.host) == 0 && other.port == self->record.port &&
                 !sl_announcement_is_loopback(other.host))) {
-        change(self, SL_ANNOUNCEMENT_WRITING, SL_METASTORE_CREATED, item->created);
+        send_change(self, false, SL_METASTORE_CREATED, item->created);
         return;
     } else {
         sl_transfer_record_age(&other, (int64_t)time(NULL), age);
@@ -190,50 +173,39 @@ static void on_taken(struct sl_announcement *self, const struct sl_metastore_ite
                        " at %s port %u, %s",
                        other.incarnation, other.host, other.port, age);
     }
-    if (self->done == NULL) {
-        try_later(self, self->reason);
-        return;
+    if (self->done != NULL) {
+        sl_reactor_arm(self->reactor, &self->timer, RETRY_NS);
+    } else {
+        fail(self, SL_ERR_EXISTS, self->reason);
     }
-    self->state = SL_ANNOUNCEMENT_WAIT;
-    sl_reactor_arm(self->reactor, &self->timer, RETRY_NS);
 }
 
-static void on_written(struct sl_announcement *self, const struct sl_metastore_answer *answer)
+static void take_answer(struct sl_announcement *self, enum sl_metastore_kind kind,
+                        const struct sl_metastore_answer *answer)
 {
-    if (answer->err == SL_ERR_NOT_FOUND) { /* the lease has ended meanwhile */
-        grant(self);
+    const bool is_grant = kind == SL_METASTORE_LEASE_GRANT;
+    self->state = SL_ANNOUNCEMENT_WAITING; /* unless a request is sent */
+    self->lease = is_grant ? answer->lease : self->lease;
+    if (self->is_ending) {
+        withdraw(self);
+    } else if (is_grant && answer->err == SL_ERR_UNSUPPORTED) {
+        self->has_no_leases = true;
+        proceed(self, true);
+    } else if (!is_grant && answer->err == SL_ERR_NOT_FOUND) { /* the lease has ended */
+        self->lease = 0;
+        self->is_written = false;
+        proceed(self, true);
     } else if (answer->err != 0) {
-        fail(self, answer);
-    } else if (answer->held) {
+        fail(self, answer->err, answer->reason);
+    } else if (kind == SL_METASTORE_WRITE ? answer->held : self->is_written) {
         hold(self);
     } else if (answer->item_count > 0) {
         on_taken(self, &answer->pairs[0]);
-    } else { /* removed meanwhile */
-        self->reason[0] = '\0';
-        write_free(self);
-    }
-}
-
-static void on_renewed(struct sl_announcement *self, const struct sl_metastore_answer *answer)
-{
-    if (answer->err == SL_ERR_NOT_FOUND) {
-        grant(self);
-    } else if (answer->err == 0 && self->is_written) {
-        hold(self);
-    } else if (answer->err == 0) {
-        write_free(self);
-    } else if (!self->is_written) {
-        fail(self, answer);
     } else {
-        if (!self->has_logged) {
-            self->has_logged = true;
-            sl_log_warn(
-                "the metadata store does not renew the record of %s, which will disappear there; "
-                "trying again: %s",
-                self->record.name, answer->reason);
+        if (kind == SL_METASTORE_WRITE) { /* the key is free again */
+            self->reason[0] = '\0';
         }
-        self->state = SL_ANNOUNCEMENT_HELD;
-        sl_reactor_arm(self->reactor, &self->timer, RENEW_NS);
+        proceed(self, true);
     }
 }
 
@@ -241,23 +213,15 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
 {
     struct sl_announcement *self = ctx;
     struct sl_metastore_answer answer = ask->answer; /* the next request has the same storage */
-    const enum sl_announcement_state state = self->state;
     ask->answer = (struct sl_metastore_answer){0};
     if (self->metastore == NULL) {
         self->state = SL_ANNOUNCEMENT_NONE; /* dropped */
-    } else if (state == SL_ANNOUNCEMENT_REMOVING) {
+    } else if (self->state == SL_ANNOUNCEMENT_REMOVING) {
         self->state = SL_ANNOUNCEMENT_NONE;
         finish(self, answer.err, answer.reason);
-    } else if (self->is_ending) {
-        self->lease = state == SL_ANNOUNCEMENT_GRANTING ? answer.lease : self->lease;
-        withdraw(self);
-    } else if (state == SL_ANNOUNCEMENT_GRANTING) {
-        on_granted(self, &answer);
-    } else if (state == SL_ANNOUNCEMENT_WRITING) {
-        on_written(self, &answer);
     } else {
-        sl_assert(state == SL_ANNOUNCEMENT_RENEWING);
-        on_renewed(self, &answer);
+        sl_assert(self->state == SL_ANNOUNCEMENT_ASKING);
+        take_answer(self, ask->kind, &answer);
     }
     sl_metastore_answer_fini(&answer);
 }
@@ -266,23 +230,14 @@ static void on_answer(void *ctx, struct sl_metastore_request *ask)
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_announcement *self = SL_CONTAINER_OF(timer, struct sl_announcement, timer);
-    if (self->is_ending) {
-        withdraw(self);
-    } else if (self->lease != 0) { /* also before a later attempt to write: it may be at its end */
-        renew(self);
-    } else if (self->has_no_leases) {
-        write_free(self);
-    } else {
-        grant(self);
-    }
+    proceed(SL_CONTAINER_OF(timer, struct sl_announcement, timer), false);
 }
 
 static void on_deadline(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_announcement *self = SL_CONTAINER_OF(timer, struct sl_announcement, deadline);
     self->is_ending = true;
-    if (self->state == SL_ANNOUNCEMENT_WAIT) {
+    if (self->state == SL_ANNOUNCEMENT_WAITING) {
         sl_reactor_arm(self->reactor, &self->timer, 0); /* removes what there is */
     }
     finish_late(self, "no answer in time");
@@ -310,7 +265,7 @@ void sl_announcement_start(struct sl_announcement *announcement, struct sl_react
     (void)snprintf(announcement->key, sizeof announcement->key, "%s", key);
     announcement->timer.run = on_timer;
     await(announcement, timeout_ns, done, ctx);
-    grant(announcement);
+    proceed(announcement, true);
 }
 
 void sl_announcement_stop(struct sl_announcement *announcement, uint64_t timeout_ns,
@@ -320,9 +275,8 @@ void sl_announcement_stop(struct sl_announcement *announcement, uint64_t timeout
     await(announcement, timeout_ns, done, ctx);
     announcement->is_ending = true;
     announcement->reason[0] = '\0';
-    const enum sl_announcement_state state = announcement->state;
-    if (state == SL_ANNOUNCEMENT_NONE || state == SL_ANNOUNCEMENT_WAIT ||
-        state == SL_ANNOUNCEMENT_HELD) {
+    if (announcement->state == SL_ANNOUNCEMENT_NONE ||
+        announcement->state == SL_ANNOUNCEMENT_WAITING) {
         sl_reactor_arm(announcement->reactor, &announcement->timer, 0);
     }
 }

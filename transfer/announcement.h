@@ -18,15 +18,11 @@
 #define SL_ANNOUNCEMENT_TTL_S        10
 #define SL_ANNOUNCEMENT_REASON_BYTES 512
 
-/* One request is in flight in the states that end with ING. */
 enum sl_announcement_state {
-    SL_ANNOUNCEMENT_NONE,
-    SL_ANNOUNCEMENT_GRANTING, /* a lease */
-    SL_ANNOUNCEMENT_WRITING,  /* the record */
-    SL_ANNOUNCEMENT_WAIT,     /* for the next attempt: the key is taken, or the store failed */
-    SL_ANNOUNCEMENT_HELD,     /* the record is there; the timer renews the lease */
-    SL_ANNOUNCEMENT_RENEWING,
-    SL_ANNOUNCEMENT_REMOVING
+    SL_ANNOUNCEMENT_NONE,    /* nothing is announced */
+    SL_ANNOUNCEMENT_ASKING,  /* a request is in flight: for a lease, its renewal, or the record */
+    SL_ANNOUNCEMENT_WAITING, /* the timer renews the lease, or makes the next attempt */
+    SL_ANNOUNCEMENT_REMOVING /* a request is in flight */
 };
 
 /* Caller's storage. All members are private. */
