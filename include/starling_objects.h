@@ -138,7 +138,8 @@ SL_API int sl_publish_group(struct sl_publication *publication, const char *name
 
 /* Appends a tensor to the image, at the next multiple of 64 bytes. Its data stays the caller's and
  * is not modified before commit returns; with SL_ORIGIN_CALLER not before sl_object_withdraw
- * returned for it. Errors: INVALID, EXISTS (the name of a tensor), TOO_LARGE, NO_MEMORY. */
+ * returned for it, and bytes between two tensors that are less than 64 apart in memory are
+ * registered with them. Errors: INVALID, EXISTS (the name of a tensor), TOO_LARGE, NO_MEMORY. */
 SL_API int sl_publish_tensor(struct sl_publication *publication,
                              const struct sl_object_tensor *tensor);
 
@@ -151,8 +152,8 @@ SL_API int sl_publish_bytes(struct sl_publication *publication,
  * commits. 0: the version is visible; with several parts, once all of them have committed, which
  * this call waits for. *version: its number. Errors: EXISTS (the number has other bytes), CLOSED (a
  * newer publisher took over; the text names it), DEADLINE (whether it was committed is unknown:
- * commit again), NO_MEMORY (HOST: the pool), TOO_LARGE, INVALID; of the memory:
- * sl_transfer_register. */
+ * commit again), NO_MEMORY (HOST: the pool), TOO_LARGE (also CALLER: tensors in more than
+ * SL_TRANSFER_BUFFERS_MAX places of memory), INVALID; of the memory: sl_transfer_register. */
 SL_API int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms,
                              uint64_t *version);
 

@@ -239,7 +239,9 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sorts the ranges and joins those that overlap or touch; returns how many are left. */
+/* Sorts the ranges and joins those that overlap or are less than the alignment of tensors apart, as
+ * in a memory with the layout of an image: what is between is on a page of one of the two. Returns
+ * how many are left. */
 static uint32_t join(struct sl_transfer_memory *ranges, uint32_t count)
 {
     uint32_t last = 0;
@@ -247,7 +249,7 @@ static uint32_t join(struct sl_transfer_memory *ranges, uint32_t count)
     for (uint32_t i = 1; i < count; i++) {
         const uint64_t end = (uintptr_t)ranges[last].base + ranges[last].bytes;
         const uint64_t begin = (uintptr_t)ranges[i].base;
-        if (begin > end) {
+        if (begin >= end + SL_OBJECTS_TENSOR_ALIGNMENT) {
             ranges[++last] = ranges[i];
         } else if (begin + ranges[i].bytes > end) {
             ranges[last].bytes += begin + ranges[i].bytes - end;
@@ -281,12 +283,18 @@ int sl_objects_memory_register(struct sl_transfer *transfer, const struct sl_obj
     }
     const int err = sl_transfer_register(transfer, ranges, out->count);
     free(ranges);
-    if (err != 0) {
-        free(out->bases);
-        *out = (struct sl_objects_memory){0};
-        return sl_objects_fail(err, "%s", sl_transfer_last_error());
+    if (err == 0) {
+        return 0;
     }
-    return 0;
+    range_count = out->count;
+    free(out->bases);
+    *out = (struct sl_objects_memory){0};
+    return range_count > SL_TRANSFER_BUFFERS_MAX
+               ? sl_objects_fail(SL_ERR_TOO_LARGE,
+                                 "the memory is in %u places, more than %d: put tensors side by "
+                                 "side, or let them be copied (SL_ORIGIN_HOST)",
+                                 range_count, SL_TRANSFER_BUFFERS_MAX)
+               : sl_objects_fail(err, "%s", sl_transfer_last_error());
 }
 
 int sl_objects_memory_unregister(struct sl_transfer *transfer, struct sl_objects_memory *memory,

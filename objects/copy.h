@@ -128,9 +128,9 @@ void sl_objects_copy_set_verified(struct sl_objects_copy *copy);
 /* Gives the slots back. The copy is not served. On the reactor. */
 void sl_objects_copy_release(struct sl_objects *node, struct sl_objects_copy *copy);
 
-/* Registers the extents; those that overlap or touch become one range. Zeroes *out on an error.
- * A thread of the application. Errors, with the text in sl_objects_last_error: those of
- * sl_transfer_register. */
+/* Registers the extents; those that overlap, or are less than 64 bytes apart, become one range.
+ * Zeroes *out on an error. A thread of the application. Errors, with the text in
+ * sl_objects_last_error: TOO_LARGE (too many ranges), and those of sl_transfer_register. */
 struct sl_transfer;
 int sl_objects_memory_register(struct sl_transfer *transfer, const struct sl_object_extent *extents,
                                uint32_t count, struct sl_objects_memory *out);

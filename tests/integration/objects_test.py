@@ -101,6 +101,14 @@ class Files(ObjectsTest):
     def test_served_from_the_pool_of_the_node(self):
         self.check("--origin", "host")
 
+    def test_many_small_files(self):
+        server, catalogue = self.serve()
+        files = {f"{i % 9}/{i}": bytes([i % 251]) * (i % 1000) for i in range(4200)}
+        publisher = self.put(catalogue, "m", self.fill("in", files))
+        self.tool(catalogue, "get", "m", self.path("out"))
+        self.assertTrue(tree(self.path("out")) == files)  # no difference of so many files is printed
+        self.end(publisher, server)
+
     def test_single_files(self):
         server, catalogue = self.serve()
         path = self.file("one.bin", b"1" * 300000)
