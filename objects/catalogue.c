@@ -10,7 +10,6 @@
 
 #define LEASE_MS      10000
 #define KEEP_VERSIONS 3
-#define SWEEP_MS      10000
 #define EPOCH_MAX     ((uint64_t)INT64_MAX)
 
 int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *options, uint64_t now_ms,
@@ -26,7 +25,7 @@ int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *optio
     own->lease_ms = own->lease_ms == 0 ? LEASE_MS : own->lease_ms;
     own->keep_versions = own->keep_versions == 0 ? KEEP_VERSIONS : own->keep_versions;
     catalogue->epoch = own->term;
-    catalogue->created_ms = catalogue->ticked_ms = catalogue->swept_ms = now_ms;
+    catalogue->created_ms = catalogue->ticked_ms = now_ms;
     sl_list_init(&catalogue->by_expiry);
     sl_list_init(&catalogue->by_touch);
     sl_list_init(&catalogue->replans);
@@ -647,15 +646,11 @@ void sl_objects_catalogue_tick(struct sl_objects_catalogue *catalogue, uint64_t 
             sl_catalogue_plan_part(catalogue, part);
         }
     }
-    if (now_ms - catalogue->swept_ms >= SWEEP_MS) {
-        catalogue->swept_ms = now_ms;
-        sl_catalogue_sweep(catalogue);
-    }
 }
 
 uint64_t sl_objects_catalogue_next_ms(const struct sl_objects_catalogue *catalogue)
 {
-    if (catalogue->nodes.count == 0 && catalogue->objects.count == 0) {
+    if (catalogue->nodes.count == 0 && sl_list_empty(&catalogue->by_touch)) {
         return UINT64_MAX;
     }
     return catalogue->ticked_ms + (sl_list_empty(&catalogue->replans)

@@ -12,7 +12,8 @@
  * - **Versions.** A version is committed when all its parts are. A part that still waits for others
  *   gets AGAIN: the node sends COMMIT again, at least once a lease, until its deadline. The same
  *   commit again is a success; one with another digest gets EXISTS. A version without any copy is
- *   forgotten, and so is, after a minute, a name without versions and followers.
+ *   forgotten. A name without versions and followers keeps its numbers while there is room for
+ *   others, and a minute at least.
  * - **Copies.** A copy of a part is complete, or fetches. The copy of the publisher is the origin.
  * - **News.** A follower gets NEWS of each newest version (part 0; it asks for other parts with
  *   FIND), and a fetcher when its parents change. A node has one unanswered NEWS at most; versions

@@ -6,7 +6,7 @@
 #include "core/array.h"
 #include "objects/manifest.h"
 
-#define UNUSED_MS 60000 /* after which a name without versions and followers is forgotten */
+#define UNUSED_MS 60000 /* after which a name without versions and followers makes room */
 
 /* Sorted lists */
 
@@ -82,11 +82,35 @@ static int add(struct sl_catalogue_sorted *sorted, struct sl_catalogue_key key, 
 
 /* Objects and versions */
 
+static void remove_object(struct sl_objects_catalogue *catalogue,
+                          struct sl_catalogue_object *object)
+{
+    erase(&catalogue->objects, &object->key);
+    free(object->versions.items);
+    free(object->publishers);
+    free(object);
+}
+
+/* Forgets names without versions and followers. */
+static void sweep(struct sl_objects_catalogue *catalogue)
+{
+    for (uint32_t i = catalogue->objects.count; i-- > 0;) {
+        struct sl_catalogue_object *object = sl_catalogue_item(&catalogue->objects, i);
+        if (object->versions.count == 0 && sl_list_empty(&object->follows) &&
+            catalogue->now_ms - object->touched_ms >= UNUSED_MS) {
+            remove_object(catalogue, object);
+        }
+    }
+}
+
 int sl_catalogue_object_add(struct sl_objects_catalogue *catalogue, const char *name,
                             struct sl_catalogue_object **out, struct sl_reason *reason)
 {
     struct sl_catalogue_object *object = sl_catalogue_find(&catalogue->objects, name, 0);
     if (object == NULL) {
+        if (catalogue->objects.count == SL_LIMIT_OBJECTS_NAMES) {
+            sweep(catalogue);
+        }
         const size_t name_bytes = strlen(name) + 1;
         const int err =
             add(&catalogue->objects, (struct sl_catalogue_key){.name = name},
@@ -230,26 +254,6 @@ struct sl_catalogue_version *sl_catalogue_newest(const struct sl_catalogue_objec
 struct sl_catalogue_version *sl_catalogue_oldest(const struct sl_catalogue_object *object)
 {
     return committed(object, 0, 1);
-}
-
-static void remove_object(struct sl_objects_catalogue *catalogue,
-                          struct sl_catalogue_object *object)
-{
-    erase(&catalogue->objects, &object->key);
-    free(object->versions.items);
-    free(object->publishers);
-    free(object);
-}
-
-void sl_catalogue_sweep(struct sl_objects_catalogue *catalogue)
-{
-    for (uint32_t i = catalogue->objects.count; i-- > 0;) {
-        struct sl_catalogue_object *object = sl_catalogue_item(&catalogue->objects, i);
-        if (object->versions.count == 0 && sl_list_empty(&object->follows) &&
-            catalogue->now_ms - object->touched_ms >= UNUSED_MS) {
-            remove_object(catalogue, object);
-        }
-    }
 }
 
 /* Copies */

@@ -101,7 +101,7 @@ struct sl_catalogue_copy {
 
 struct sl_objects_catalogue {
     struct sl_objects_catalogue_options options;
-    uint64_t now_ms, created_ms, ticked_ms, expire_from_ms, swept_ms;
+    uint64_t now_ms, created_ms, ticked_ms, expire_from_ms;
     uint64_t epoch;  /* the newest of all names */
     bool is_restart; /* a node knew an earlier catalogue */
     uint32_t request;
@@ -188,9 +188,6 @@ void sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
 int sl_catalogue_follow_add(struct sl_catalogue_object *object, struct sl_catalogue_node *node,
                             struct sl_catalogue_follow **out, struct sl_reason *reason);
 void sl_catalogue_follow_remove(struct sl_catalogue_follow *follow);
-
-/* Frees the objects that have neither versions nor followers and were not used for a minute. */
-void sl_catalogue_sweep(struct sl_objects_catalogue *catalogue);
 
 /* Frees everything. */
 void sl_catalogue_clear(struct sl_objects_catalogue *catalogue);
