@@ -141,10 +141,11 @@ CASE(subscription__learns_of_new_versions)
                             1000);
         nodes_expect(sl_subscription_wait(subscription, i - 1, NODES_TIMEOUT, &version));
         assert_int_equal(version, i);
+        nodes_get(nodes.node[1], "model", i, to, 1000);
+        assert_memory_equal(to, i % 2 == 0 ? bytes : other, 1000);
+        nodes_expect(sl_object_withdraw(nodes.node[1], "model", i, NODES_TIMEOUT));
     }
     assert_int_equal(sl_subscription_newest(subscription), 5);
-    nodes_get(nodes.node[1], "model", 0, to, 1000);
-    assert_memory_equal(to, other, 1000);
     sl_subscription_close(&subscription);
 }
 
