@@ -305,6 +305,10 @@ int sl_bench_transfer_initiate(struct sl_bench_transfer_engine *engine,
         sl_log_error("%s: %s", sl_err_name(err), sl_transfer_last_error());
         return err;
     }
+    if (prints) {
+        sl_log_info("%s is open: %" PRIu64 " threads move blocks for %g s", segment_id,
+                    options->threads, options->duration);
+    }
     err = check_remote(&run, segment_id);
     err = err != 0 ? err : run_threads(&run, moved);
     if (prints && options->verify) {

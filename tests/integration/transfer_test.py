@@ -38,8 +38,7 @@ class TransferTest(harness.StarlingTest):
         """An initiator that moves bytes for long, from when they move."""
         initiator = self.start("starling-bench", "transfer", "--protocol=tcp", f"--segment_id={name}",
                                *SIZES, "--threads=2", "--duration=60", *flags)
-        time.sleep(0.5)
-        self.assertTrue(initiator.running(), initiator.output)
+        initiator.wait_line("is open")
         return initiator
 
 
