@@ -104,6 +104,29 @@ static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
 
 /* Asks */
 
+static void late_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_membership *membership =
+        SL_CONTAINER_OF(timer, struct sl_objects_membership, late);
+    send_asks(SL_CONTAINER_OF(membership, struct sl_objects, membership));
+}
+
+static void arm_late(struct sl_objects *node)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
+    uint64_t first_ns = SL_CLOCK_NEVER;
+    SL_LIST_FOREACH (link, &node->membership.asks) {
+        const struct sl_objects_ask *ask = SL_CONTAINER_OF(link, struct sl_objects_ask, link);
+        if (!ask->is_sent && ask->deadline_ns < first_ns) {
+            first_ns = ask->deadline_ns;
+        }
+    }
+    if (first_ns != SL_CLOCK_NEVER) {
+        sl_reactor_arm(node->reactor, &node->membership.late,
+                       first_ns > now_ns ? first_ns - now_ns : 0);
+    }
+}
+
 static void ask_answered(struct sl_objects_request *request,
                          const struct sl_objects_message *answer, int err, const char *reason)
 {
@@ -113,6 +136,7 @@ static void ask_answered(struct sl_objects_request *request,
     if (answer == NULL || err == SL_ERR_AGAIN) { /* it is sent again */
         (void)snprintf(membership->reason, sizeof membership->reason, "%s", reason);
         sl_reactor_arm(ask->node->reactor, &membership->timer, RETRY_NS);
+        arm_late(ask->node);
         return;
     }
     sl_list_remove(&ask->link);
@@ -158,6 +182,7 @@ static void send_asks(struct sl_objects *node)
             send_ask(ask, ask->deadline_ns - now_ns);
         }
     }
+    arm_late(node);
 }
 
 void sl_objects_ask(struct sl_objects *node, struct sl_objects_ask *ask, uint64_t deadline_ns)
@@ -170,6 +195,8 @@ void sl_objects_ask(struct sl_objects *node, struct sl_objects_ask *ask, uint64_
     sl_list_append(&node->membership.asks, &ask->link);
     if (node->membership.is_attached && now_ns < deadline_ns) {
         send_ask(ask, deadline_ns - now_ns);
+    } else {
+        arm_late(node);
     }
 }
 
@@ -277,6 +304,7 @@ void sl_objects_membership_start(struct sl_objects *node, void (*attached_fn)(st
     membership->attached = attached_fn;
     membership->timer.run = timer_passed;
     membership->progress.run = report_progress;
+    membership->late.run = late_passed;
     sl_reactor_arm(node->reactor, &membership->timer, 0);
     sl_reactor_arm(node->reactor, &membership->progress, PROGRESS_NS);
 }
@@ -289,4 +317,5 @@ void sl_objects_membership_stop(struct sl_objects *node)
     sl_objects_link_peer_put(node->link, &membership->use);
     sl_reactor_disarm(node->reactor, &membership->timer);
     sl_reactor_disarm(node->reactor, &membership->progress);
+    sl_reactor_disarm(node->reactor, &membership->late);
 }

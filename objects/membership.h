@@ -20,6 +20,7 @@ struct sl_objects_membership {
     uint32_t lease_ms;
     char reason[SL_TRANSFER_REASON_BYTES]; /* why the last one failed */
     struct sl_list asks;                   /* not answered yet */
+    struct sl_timer late;                  /* of the first deadline of those that are not sent */
     struct sl_timer progress;              /* of reports about fetches */
     void (*attached)(struct sl_objects *node);
 };
