@@ -79,6 +79,9 @@ static void end(struct sl_objects_fetch *fetch, int err, const char *reason)
     SL_LIST_FOREACH (link, &fetch->downloads) {
         sl_objects_download_close(SL_CONTAINER_OF(link, struct sl_objects_download, link));
     }
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) { /* some are freed before the others */
+        fetch->of_stripe[i] = NULL;
+    }
     sl_reactor_arm(fetch->node->reactor, &fetch->timer, 0);
 }
 
