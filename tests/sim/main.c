@@ -10,6 +10,7 @@
 
 #include "core/log.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/objects.h"
 #include "tests/sim/transfer.h"
 
 #define REPLAY_EVERY 64 /* of so many seeds one is run twice */
@@ -19,6 +20,7 @@ struct flags {
     double minutes; /* > 0: seeds from `first` on, for so long */
     struct sl_sim_choice choice;
     bool transfer; /* transfer engines, and no cluster */
+    bool objects;  /* nodes of objects, and no cluster */
     bool twice;    /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
@@ -51,6 +53,7 @@ static void usage(void)
         "without\n"
         "                packets, disks and replicas\n"
         "  --transfer    transfer engines, and no cluster\n"
+        "  --objects     nodes of objects, and no cluster\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
         "  --traces FILE writes each seed's hash over all that happened: equal hashes show that a\n"
@@ -68,6 +71,7 @@ static bool parse_bare(const char *text, struct flags *flags)
                        : strcmp(text, "--strangers") == 0 ? &flags->choice.strangers
                        : strcmp(text, "--link") == 0      ? &flags->choice.link
                        : strcmp(text, "--transfer") == 0  ? &flags->transfer
+                       : strcmp(text, "--objects") == 0   ? &flags->objects
                                                           : NULL;
     if (flag != NULL) {
         *flag = true;
@@ -113,7 +117,8 @@ static bool parse(int argc, char **argv, struct flags *flags)
     }
     const struct sl_sim_choice *choice = &flags->choice;
     const bool others = choice->packets || choice->disks || choice->replicas;
-    if ((choice->link && others) || (flags->transfer && (others || choice->link))) {
+    if ((choice->link && others) || (flags->transfer && flags->objects) ||
+        ((flags->transfer || flags->objects) && (others || choice->link))) {
         return false;
     }
     return (seeded && flags->first <= flags->last) || flags->minutes > 0;
@@ -129,6 +134,16 @@ static bool run_transfer(const struct flags *flags, uint64_t seed, bool verbose,
     return sl_sim_transfer_run(&plan, verbose, trace);
 }
 
+static bool run_objects(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
+{
+    static struct sl_sim_objects_plan plan;
+    sl_sim_objects_plan_make(&plan, seed, flags->choice.faults);
+    if (verbose) {
+        sl_sim_objects_plan_print(&plan);
+    }
+    return sl_sim_objects_run(&plan, verbose, trace);
+}
+
 /* True when all was well; *trace: the hash over all that happened. */
 static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
 {
@@ -136,6 +151,9 @@ static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uin
     static struct sl_sim_cluster cluster;
     if (flags->transfer) {
         return run_transfer(flags, seed, verbose, trace);
+    }
+    if (flags->objects) {
+        return run_objects(flags, seed, verbose, trace);
     }
     sl_sim_plan_make(&plan, seed, &flags->choice);
     if (verbose) {
@@ -165,11 +183,12 @@ static void set_replay(const struct flags *flags, uint64_t seed)
         snprintf(faults, sizeof faults, " --faults 0x%x", flags->choice.faults);
     }
     snprintf(replay, sizeof replay,
-             "replay: starling-sim%s%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
+             "replay: starling-sim%s%s%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
              flags->choice.packets ? " --transport dpdk" : "",
              flags->choice.strangers ? " --strangers" : "", flags->choice.disks ? " --disks" : "",
              flags->choice.replicas ? " --replicas" : "", flags->choice.link ? " --link" : "",
-             flags->transfer ? " --transfer" : "", seed, faults);
+             flags->transfer ? " --transfer" : "", flags->objects ? " --objects" : "", seed,
+             faults);
 }
 
 static void on_abort(int signal_number)

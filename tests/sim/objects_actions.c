@@ -1,0 +1,422 @@
+#include "tests/sim/objects_actions.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "objects/node.h"
+#include "tests/sim/random.h"
+
+#define SLACK_NS       (60 * SL_CLOCK_NS_PER_MS) /* 50 of the engine, and some turns */
+#define POISON         0xdb
+#define PROOF_MS       60000
+#define PROOF_ATTEMPTS 120
+#define BACK_OFF_NS    (500 * SL_CLOCK_NS_PER_MS)
+
+/* Calls and their deadlines */
+
+struct timing {
+    uint64_t began_ns, paused_ns;
+};
+
+static struct timing begin(const struct sl_sim_objects_app *app)
+{
+    return (struct timing){.began_ns = sl_sim_process_now(&app->process),
+                           .paused_ns = app->process.paused_ns};
+}
+
+static void judge(struct sl_sim_objects_app *app, const struct timing *timing, const char *what,
+                  uint32_t timeout_ms, int err)
+{
+    if (app->dying) {
+        return;
+    }
+    const uint64_t paused_ns = app->process.paused_ns - timing->paused_ns;
+    const uint64_t took_ns = sl_sim_process_now(&app->process) - timing->began_ns;
+    if (app->options.verbose) {
+        printf("           %u: %s: %s%s%s\n", app->options.host, what, sl_err_name(err),
+               err != 0 ? ": " : "", err != 0 ? sl_objects_last_error() : "");
+    }
+    if (took_ns > timeout_ms * SL_CLOCK_NS_PER_MS + SLACK_NS + paused_ns) {
+        sl_sim_objects_oracle_fail(
+            app->options.oracle, "deadline", "node %u: %s has taken %" PRIu64 " ms of %u: %s",
+            app->options.host, what, sl_sim_ms(took_ns), timeout_ms, sl_err_name(err));
+    }
+}
+
+static uint32_t draw_timeout(struct sl_sim_objects_app *app)
+{
+    const struct sl_sim_objects_plan *plan = app->options.plan;
+    return plan->impatient && sl_sim_chance(&app->random, 300)
+               ? 1 + sl_sim_below(&app->random, plan->impatient_ms)
+               : plan->timeout_ms;
+}
+
+static void name_of(uint32_t name, char text[16])
+{
+    (void)snprintf(text, 16, "n%u", name);
+}
+
+/* What the application has */
+
+static struct sl_sim_objects_held *find_place(struct sl_sim_objects_app *app)
+{
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++) {
+        if (app->held[i].content == 0 && !app->held[i].is_busy) {
+            app->held[i].is_busy = true; /* until it is held, or not */
+            return &app->held[i];
+        }
+    }
+    return NULL;
+}
+
+static void hold(struct sl_sim_objects_app *app, struct sl_sim_objects_held *held, uint32_t content,
+                 uint64_t version)
+{
+    held->content = content;
+    held->version = version;
+    held->is_busy = false;
+    if (!app->dying) {
+        sl_sim_objects_oracle_hold(app->options.oracle, content, app->options.host);
+    }
+}
+
+/* Nobody may read the memory any more: who does sees other bytes. */
+static void let_go(struct sl_sim_objects_held *held)
+{
+    if (held->memory != NULL) {
+        memset(held->memory, POISON, held->bytes);
+    }
+    free(held->memory);
+    *held = (struct sl_sim_objects_held){0};
+}
+
+static void take_memory(struct sl_sim_objects_held *held, uint64_t bytes)
+{
+    held->bytes = bytes;
+    held->memory = malloc(bytes);
+    sl_assert(held->memory != NULL);
+}
+
+/* Cuts the memory into up to three extents. */
+static uint32_t cut(struct sl_sim_objects_app *app, const struct sl_sim_objects_held *held,
+                    struct sl_object_extent extents[3])
+{
+    const uint32_t count = held->bytes < 3 ? 1 : 1 + sl_sim_below(&app->random, 3);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t from = held->bytes * i / count;
+        extents[i] = (struct sl_object_extent){.base = held->memory + from,
+                                               .bytes = held->bytes * (i + 1) / count - from};
+    }
+    return count;
+}
+
+/* Publish */
+
+struct publishing {
+    uint32_t name, part, content;
+    uint64_t version; /* 0: the next one */
+    enum sl_object_origin origin;
+    uint32_t timeout_ms;
+};
+
+static int commit(struct sl_sim_objects_app *app, struct sl_publication *publication,
+                  uint32_t timeout_ms, uint64_t *version)
+{
+    int err = SL_ERR_DEADLINE;
+    for (uint32_t i = 0; i < 2 && err == SL_ERR_DEADLINE && !app->dying; i++) {
+        const struct timing timing = begin(app);
+        err = sl_publish_commit(publication, timeout_ms, version);
+        judge(app, &timing, "commit", timeout_ms, err);
+    }
+    return err;
+}
+
+static int publish(struct sl_sim_objects_app *app, const struct publishing *publishing,
+                   struct sl_sim_objects_held *held)
+{
+    const struct sl_sim_objects_plan *plan = app->options.plan;
+    struct sl_sim_objects_oracle *oracle = app->options.oracle;
+    char name[16];
+    name_of(publishing->name, name);
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options,
+        .name = name,
+        .version = publishing->version,
+        .origin = publishing->origin,
+        .part = publishing->part,
+        .part_count = plan->part_counts[publishing->name],
+        .take_over = plan->takes_over || publishing->name == plan->name_count,
+    };
+    struct sl_publication *publication;
+    struct sl_object_extent extents[3];
+    uint64_t version = 0;
+    take_memory(held, oracle->contents[publishing->content].bytes[publishing->part]);
+    sl_sim_objects_oracle_fill(publishing->content, publishing->part, held->memory, held->bytes);
+    const struct timing timing = begin(app);
+    int err = sl_publish_begin(app->node, &options, publishing->timeout_ms, &publication);
+    judge(app, &timing, "begin", publishing->timeout_ms, err);
+    if (err == 0) {
+        err = sl_publish_bytes(publication, extents, cut(app, held, extents));
+        sl_assert(err == 0);
+        err = commit(app, publication, publishing->timeout_ms, &version);
+        if (err == 0 && !app->dying) {
+            sl_sim_objects_oracle_committed(oracle, publishing->content, version);
+        }
+        sl_publish_end(&publication);
+    }
+    if (err != 0) {
+        let_go(held);
+        return err;
+    }
+    if (publishing->origin == SL_ORIGIN_HOST) {
+        let_go(held);
+    }
+    hold(app, held, publishing->content, version);
+    return 0;
+}
+
+static void act_publish(struct sl_sim_objects_app *app, struct sl_sim_objects_held *held)
+{
+    const struct sl_sim_objects_plan *plan = app->options.plan;
+    struct sl_sim_objects_oracle *oracle = app->options.oracle;
+    const uint32_t name = sl_sim_below(&app->random, plan->name_count);
+    const uint32_t parts = plan->part_counts[name];
+    struct publishing publishing = {
+        .name = name,
+        .part = app->options.host % parts,
+        .origin =
+            plan->has_host && sl_sim_chance(&app->random, 500) ? SL_ORIGIN_HOST : SL_ORIGIN_CALLER,
+        .timeout_ms = draw_timeout(app),
+    };
+    if (parts > 1) {
+        publishing.version = oracle->part_next[name][publishing.part]++;
+    }
+    publishing.content = sl_sim_objects_oracle_content(oracle, name, publishing.version);
+    (void)publish(app, &publishing, held);
+}
+
+/* Get */
+
+/* Judges the bytes of the node's copy, in memory of the caller or in the pool. */
+static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint64_t version)
+{
+    const uint32_t parts = app->options.plan->part_counts[name];
+    uint8_t *images[SL_SIM_OBJECTS_PARTS_MAX] = {NULL};
+    bool is_whole = !app->dying;
+    char text[16];
+    uint32_t content = 0;
+    name_of(name, text);
+    for (uint32_t part = 0; part < parts; part++) {
+        const struct sl_objects_copy *copy =
+            app->node == NULL ? NULL : sl_objects_copy_find(app->node, text, version, part);
+        if (copy == NULL) { /* it is withdrawn or removed already */
+            is_whole = false;
+            continue;
+        }
+        images[part] = malloc(copy->info.bytes);
+        sl_assert(images[part] != NULL);
+        for (uint32_t i = 0; i < copy->place_count; i++) {
+            const struct sl_objects_place *place = &copy->places[i];
+            memcpy(images[part] + place->offset, place->base, place->bytes);
+        }
+    }
+    if (is_whole) {
+        content = sl_sim_objects_oracle_judge(app->options.oracle, app->options.host, name, version,
+                                              (const uint8_t *const *)images);
+    }
+    for (uint32_t part = 0; part < parts; part++) {
+        free(images[part]);
+    }
+    return content;
+}
+
+static void judge_progress(struct sl_sim_objects_app *app, struct sl_get *get)
+{
+    struct sl_get_progress progress;
+    if (sl_get_progress(get, &progress) == 0 && progress.corrupt_blocks > 0 && !app->dying) {
+        sl_sim_objects_oracle_fail(app->options.oracle, "withdraw",
+                                   "node %u has read %" PRIu64 " blocks that were not those",
+                                   app->options.host, progress.corrupt_blocks);
+    }
+}
+
+/* Into memory that held has, or else into the pool. */
+static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, uint32_t timeout_ms,
+               struct sl_sim_objects_held *held)
+{
+    struct sl_object_extent extents[3];
+    const uint32_t count = held->memory != NULL ? cut(app, held, extents) : 0;
+    struct sl_get *got;
+    struct sl_get_progress progress = {0};
+    char text[16];
+    name_of(name, text);
+    const struct timing timing = begin(app);
+    int err = sl_get_start(app->node, text, version, extents, count, timeout_ms, &got);
+    judge(app, &timing, "get", timeout_ms, err);
+    if (err != 0) {
+        let_go(held);
+        return err;
+    }
+    err = sl_get_wait(got);
+    judge(app, &timing, "wait", timeout_ms, err);
+    judge_progress(app, got);
+    (void)sl_get_progress(got, &progress);
+    const uint32_t content = err == 0 ? judge_bytes(app, name, progress.version) : 0;
+    sl_get_close(&got);
+    if (err != 0) {
+        let_go(held);
+    } else if (content == 0) { /* already gone: its memory is registered until it is withdrawn */
+        (void)sl_object_withdraw(app->node, text, progress.version, PROOF_MS);
+        let_go(held);
+    } else {
+        hold(app, held, content, progress.version);
+    }
+    return err;
+}
+
+/* The size of the newest version. */
+static uint64_t list_newest(struct sl_sim_objects_app *app, uint32_t name, uint64_t *version)
+{
+    const uint32_t timeout_ms = draw_timeout(app);
+    struct sl_object_list *list;
+    uint64_t bytes = 0;
+    char text[16];
+    name_of(name, text);
+    const struct timing timing = begin(app);
+    const int err = sl_object_list(app->node, text, timeout_ms, &list);
+    judge(app, &timing, "list", timeout_ms, err);
+    if (err != 0) {
+        return 0;
+    }
+    if (list->count > 0) {
+        bytes = list->entries[list->count - 1].bytes;
+        *version = list->entries[list->count - 1].version;
+    }
+    sl_object_list_free(&list);
+    return bytes;
+}
+
+static void act_get(struct sl_sim_objects_app *app, struct sl_sim_objects_held *held)
+{
+    const uint32_t name = sl_sim_below(&app->random, app->options.plan->name_count);
+    uint64_t version = 0;
+    if (sl_sim_chance(&app->random, 600)) {
+        const uint64_t bytes = list_newest(app, name, &version);
+        if (bytes == 0 || app->dying) {
+            let_go(held);
+            return;
+        }
+        take_memory(held, bytes);
+    }
+    (void)get(app, name, version, draw_timeout(app), held);
+}
+
+/* Withdraw and remove */
+
+static int withdraw(struct sl_sim_objects_app *app, struct sl_sim_objects_held *held,
+                    uint32_t timeout_ms)
+{
+    char text[16];
+    name_of(app->options.oracle->contents[held->content].name, text);
+    held->is_busy = true;
+    sl_sim_objects_oracle_drop(app->options.oracle, held->content, app->options.host);
+    const struct timing timing = begin(app);
+    const int err = sl_object_withdraw(app->node, text, held->version, timeout_ms);
+    judge(app, &timing, "withdraw", timeout_ms, err);
+    held->is_busy = false;
+    /* NOT_FOUND: removed; or the node had fetched what it published, and has withdrawn both. */
+    if (err == 0 || err == SL_ERR_NOT_FOUND) {
+        let_go(held);
+    } else if (err != SL_ERR_DEADLINE && !app->dying) {
+        sl_sim_objects_oracle_fail(app->options.oracle, "withdraw", "node %u: %s",
+                                   app->options.host, sl_objects_last_error());
+    }
+    return err;
+}
+
+static void act_withdraw(struct sl_sim_objects_app *app)
+{
+    struct sl_sim_objects_held *held =
+        &app->held[sl_sim_below(&app->random, SL_SIM_OBJECTS_HELD_MAX)];
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++, held++) {
+        held = held == &app->held[SL_SIM_OBJECTS_HELD_MAX] ? app->held : held;
+        if (held->content != 0 && !held->is_busy) {
+            (void)withdraw(app, held, draw_timeout(app));
+            return;
+        }
+    }
+}
+
+void sl_sim_objects_withdraw_all(struct sl_sim_objects_app *app)
+{
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX && !app->dying; i++) {
+        int err = app->held[i].content != 0 ? SL_ERR_DEADLINE : 0;
+        for (uint32_t k = 0; k < PROOF_ATTEMPTS && err == SL_ERR_DEADLINE && !app->dying; k++) {
+            err = withdraw(app, &app->held[i], app->options.plan->timeout_ms);
+        }
+        if (err == SL_ERR_DEADLINE && !app->dying) {
+            sl_sim_objects_oracle_fail(app->options.oracle, "withdraw", "node %u: %s",
+                                       app->options.host, sl_objects_last_error());
+        }
+    }
+}
+
+/* Actions */
+
+void sl_sim_objects_act(struct sl_sim_objects_app *app)
+{
+    const uint32_t drawn = sl_sim_below(&app->random, 100);
+    if (drawn >= 90) {
+        act_withdraw(app);
+        return;
+    }
+    struct sl_sim_objects_held *held = find_place(app);
+    if (held != NULL && drawn < 30) {
+        act_publish(app, held);
+    } else if (held != NULL) {
+        act_get(app, held);
+    }
+}
+
+/* Proof */
+
+void sl_sim_objects_prove_publish(struct sl_sim_objects_app *app)
+{
+    struct sl_sim_objects_oracle *oracle = app->options.oracle;
+    const uint32_t name = app->options.plan->name_count;
+    struct sl_sim_objects_held *held = find_place(app);
+    sl_assert(held != NULL);
+    const struct publishing publishing = {.name = name,
+                                          .content = sl_sim_objects_oracle_content(oracle, name, 0),
+                                          .origin = SL_ORIGIN_CALLER,
+                                          .timeout_ms = PROOF_MS};
+    const int err = publish(app, &publishing, held);
+    if (err != 0 && !app->dying) {
+        sl_sim_objects_oracle_fail(oracle, "progress", "node %u cannot publish: %s",
+                                   app->options.host, sl_objects_last_error());
+    }
+}
+
+void sl_sim_objects_prove_get(struct sl_sim_objects_app *app)
+{
+    struct sl_sim_objects_held *held = find_place(app);
+    sl_assert(held != NULL);
+    int err = SL_ERR_NOT_FOUND;
+    for (uint32_t i = 0; i < PROOF_ATTEMPTS && err == SL_ERR_NOT_FOUND && !app->dying; i++) {
+        uint64_t version;
+        const uint64_t bytes = list_newest(app, app->options.plan->name_count, &version);
+        if (bytes > 0) {
+            take_memory(held, bytes);
+            err = get(app, app->options.plan->name_count, version, PROOF_MS, held);
+        } else {
+            sl_sim_objects_app_sleep(app, BACK_OFF_NS);
+        }
+    }
+    if (err != 0 && !app->dying) {
+        sl_sim_objects_oracle_fail(app->options.oracle, "progress", "node %u cannot get: %s",
+                                   app->options.host, sl_objects_last_error());
+    }
+}

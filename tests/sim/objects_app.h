@@ -1,0 +1,94 @@
+/* A process of the simulation of objects: an engine and a node, unmodified, and the application's
+ * threads, which are fibers. One thread (life) creates and destroys both; the others publish, get,
+ * withdraw, remove and list. Allocates. */
+#ifndef SL_TESTS_SIM_OBJECTS_APP_H
+#define SL_TESTS_SIM_OBJECTS_APP_H
+
+#include <starling_objects.h>
+
+#include "tests/sim/fiber.h"
+#include "tests/sim/objects_oracle.h"
+#include "tests/sim/process.h"
+
+enum sl_sim_objects_stage {
+    SL_SIM_OBJECTS_WORKING, /* while there are faults */
+    SL_SIM_OBJECTS_DONE,    /* waits for the others */
+    SL_SIM_OBJECTS_PROVING, /* what a name's first node publishes arrives everywhere */
+    SL_SIM_OBJECTS_PROVED,
+    SL_SIM_OBJECTS_ENDING, /* withdraws everything */
+    SL_SIM_OBJECTS_EMPTY,
+    SL_SIM_OBJECTS_LEAVING,
+};
+
+#define SL_SIM_OBJECTS_HELD_MAX 64
+
+/* A version that the application has and serves. */
+struct sl_sim_objects_held {
+    uint32_t content; /* 0: this place is free */
+    uint64_t version;
+    bool is_busy;    /* a thread is about to withdraw it */
+    uint8_t *memory; /* NULL: in the pool */
+    uint64_t bytes;
+};
+
+struct sl_sim_objects_app;
+
+/* A thread of the application. */
+struct sl_sim_objects_thread {
+    struct sl_sim_objects_app *app;
+    struct sl_sim_fiber *fiber;
+    const struct sl_completion *completion; /* that it waits for; NULL: none */
+    uint64_t wake_ns;                       /* by the clock of the process */
+    uint32_t actions_left;
+    bool is_done;
+};
+
+struct sl_sim_objects_app_options {
+    struct sl_sim_network *network;
+    struct sl_sim_objects_oracle *oracle;
+    const struct sl_sim_objects_plan *plan;
+    uint32_t host;
+    uint64_t seed, offset_ns;
+    bool verbose;
+};
+
+struct sl_sim_objects_app {
+    struct sl_sim_process process;
+    struct sl_sim_objects_app_options options;
+    uint64_t random;
+    enum sl_sim_objects_stage stage;
+    bool is_ready;
+    bool dying; /* killed: its threads end as soon as they can */
+    struct sl_transfer *engine;
+    struct sl_objects *node; /* NULL: not yet, or no more */
+    struct sl_sim_objects_thread threads[1 + SL_SIM_OBJECTS_THREADS_MAX];
+    uint32_t thread_count;
+    struct sl_sim_objects_thread *running;
+    struct sl_sim_objects_held held[SL_SIM_OBJECTS_HELD_MAX];
+};
+
+void sl_sim_objects_app_start(struct sl_sim_objects_app *app,
+                              const struct sl_sim_objects_app_options *options);
+
+/* Runs its reactors and threads, as far as they have something to do. Returns the turns. */
+uint32_t sl_sim_objects_app_step(struct sl_sim_objects_app *app);
+
+/* When to step it next. */
+uint64_t sl_sim_objects_app_due(const struct sl_sim_objects_app *app);
+
+/* All threads have ended. */
+bool sl_sim_objects_app_ended(const struct sl_sim_objects_app *app);
+
+/* Frees what has ended. */
+void sl_sim_objects_app_fini(struct sl_sim_objects_app *app);
+
+/* It is gone from one moment to the next, and its memory is freed. */
+void sl_sim_objects_app_kill(struct sl_sim_objects_app *app, bool silent);
+
+/* In a thread: sleeps. */
+void sl_sim_objects_app_sleep(struct sl_sim_objects_app *app, uint64_t ns);
+
+/* Judges that nothing is left of what the application has withdrawn. */
+void sl_sim_objects_app_judge_rest(struct sl_sim_objects_app *app);
+
+#endif

@@ -1,0 +1,221 @@
+#include "tests/sim/objects_oracle.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "tests/sim/random.h"
+
+#define RECOVERY_NS (20 * SL_CLOCK_NS_PER_S) /* a lease, and a new start of the catalogue */
+
+void sl_sim_objects_oracle_init(struct sl_sim_objects_oracle *oracle,
+                                const struct sl_sim_objects_plan *plan,
+                                const struct sl_sim_network *network)
+{
+    *oracle = (struct sl_sim_objects_oracle){.plan = plan,
+                                             .network = network,
+                                             .content_count = 1,
+                                             .content_room = 64,
+                                             .holding_room = 64,
+                                             .random = sl_hash_key(plan->seed ^ 0x0b1ec9)};
+    oracle->contents = calloc(oracle->content_room, sizeof *oracle->contents);
+    oracle->holdings = calloc(oracle->holding_room, sizeof *oracle->holdings);
+    sl_assert(oracle->contents != NULL && oracle->holdings != NULL);
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_NAMES_MAX; i++) {
+        for (uint32_t part = 0; part < SL_SIM_OBJECTS_PARTS_MAX; part++) {
+            oracle->part_next[i][part] = 1;
+        }
+    }
+}
+
+void sl_sim_objects_oracle_fini(struct sl_sim_objects_oracle *oracle)
+{
+    free(oracle->contents);
+    free(oracle->holdings);
+}
+
+void sl_sim_objects_oracle_fail(struct sl_sim_objects_oracle *oracle, const char *of,
+                                const char *format, ...)
+{
+    if (oracle->breach[0] != '\0') {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    (void)snprintf(oracle->breach_of, sizeof oracle->breach_of, "%s", of);
+    (void)vsnprintf(oracle->breach, sizeof oracle->breach, format, args);
+    va_end(args);
+}
+
+/* Contents */
+
+static uint64_t draw_bytes(struct sl_sim_objects_oracle *oracle)
+{
+    const uint32_t most = oracle->plan->bytes_max;
+    return 1 + sl_sim_below(&oracle->random, sl_sim_chance(&oracle->random, 200) ? 300 : most);
+}
+
+uint32_t sl_sim_objects_oracle_content(struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                       uint64_t version)
+{
+    for (uint32_t i = 1; version != 0 && i < oracle->content_count; i++) {
+        if (oracle->contents[i].name == name && oracle->contents[i].version == version) {
+            return i;
+        }
+    }
+    if (oracle->content_count == oracle->content_room) {
+        oracle->content_room *= 2;
+        oracle->contents =
+            realloc(oracle->contents, oracle->content_room * sizeof *oracle->contents);
+        sl_assert(oracle->contents != NULL);
+    }
+    struct sl_sim_objects_content *content = &oracle->contents[oracle->content_count];
+    *content = (struct sl_sim_objects_content){.name = name, .version = version};
+    for (uint32_t i = 0; i < oracle->plan->part_counts[name]; i++) {
+        content->bytes[i] = draw_bytes(oracle);
+    }
+    return oracle->content_count++;
+}
+
+static uint64_t word_at(uint32_t content, uint32_t part, uint64_t index)
+{
+    return sl_hash_key((uint64_t)content << 40 | (uint64_t)part << 32 | index);
+}
+
+void sl_sim_objects_oracle_fill(uint32_t content, uint32_t part, uint8_t *memory, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        const uint64_t word = word_at(content, part, at / sizeof word);
+        memcpy(memory + at, &word, bytes - at < sizeof word ? bytes - at : sizeof word);
+    }
+}
+
+bool sl_sim_objects_oracle_matches(uint32_t content, uint32_t part, const uint8_t *memory,
+                                   uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        const uint64_t word = word_at(content, part, at / sizeof word);
+        if (memcmp(memory + at, &word, bytes - at < sizeof word ? bytes - at : sizeof word) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Versions */
+
+/* Some node has had it without a break and without a fault. */
+static bool is_held(const struct sl_sim_objects_oracle *oracle, uint32_t content)
+{
+    const uint64_t now_ns = sl_sim_network_now(oracle->network);
+    for (uint32_t i = 0; i < oracle->holding_count; i++) {
+        const struct sl_sim_objects_holding *holding = &oracle->holdings[i];
+        if (holding->content == content && holding->until_ns == SL_CLOCK_NEVER &&
+            oracle->certain_ns[holding->host] <= now_ns && oracle->certain_ns[0] <= now_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The content was seen as that version, of which there is one only. */
+static void set_version(struct sl_sim_objects_oracle *oracle, uint32_t index, uint64_t version)
+{
+    struct sl_sim_objects_content *content = &oracle->contents[index];
+    if (content->version != 0 && content->version != version) {
+        sl_sim_objects_oracle_fail(oracle, "bytes",
+                                   "content %u is version %" PRIu64 " and %" PRIu64 " of n%u",
+                                   index, content->version, version, content->name);
+    }
+    content->version = version;
+    for (uint32_t i = 1; i < oracle->content_count; i++) {
+        const struct sl_sim_objects_content *other = &oracle->contents[i];
+        if (i != index && other->name == content->name && other->version == version &&
+            other->acknowledged && is_held(oracle, i)) {
+            sl_sim_objects_oracle_fail(oracle, "digest",
+                                       "n%u@%" PRIu64 " is content %u, and is content %u too",
+                                       content->name, version, index, i);
+        }
+    }
+}
+
+uint32_t sl_sim_objects_oracle_judge(struct sl_sim_objects_oracle *oracle, uint32_t host,
+                                     uint32_t name, uint64_t version, const uint8_t *const *parts)
+{
+    for (uint32_t i = 1; i < oracle->content_count; i++) {
+        const struct sl_sim_objects_content *content = &oracle->contents[i];
+        bool matches =
+            content->name == name && (content->version == 0 || content->version == version);
+        for (uint32_t part = 0; matches && part < oracle->plan->part_counts[name]; part++) {
+            matches = sl_sim_objects_oracle_matches(i, part, parts[part], content->bytes[part]);
+        }
+        if (matches) {
+            set_version(oracle, i, version);
+            oracle->fetched++;
+            return i;
+        }
+    }
+    sl_sim_objects_oracle_fail(oracle, "bytes",
+                               "node %u has got bytes as n%u@%" PRIu64 " that nobody published",
+                               host, name, version);
+    return 0;
+}
+
+void sl_sim_objects_oracle_committed(struct sl_sim_objects_oracle *oracle, uint32_t content,
+                                     uint64_t version)
+{
+    set_version(oracle, content, version);
+    oracle->contents[content].acknowledged = true;
+    oracle->published++;
+}
+
+/* Holders */
+
+void sl_sim_objects_oracle_hold(struct sl_sim_objects_oracle *oracle, uint32_t content,
+                                uint32_t host)
+{
+    if (oracle->holding_count == oracle->holding_room) {
+        oracle->holding_room *= 2;
+        oracle->holdings =
+            realloc(oracle->holdings, oracle->holding_room * sizeof *oracle->holdings);
+        sl_assert(oracle->holdings != NULL);
+    }
+    oracle->holdings[oracle->holding_count++] =
+        (struct sl_sim_objects_holding){.content = content,
+                                        .host = host,
+                                        .since_ns = sl_sim_network_now(oracle->network),
+                                        .until_ns = SL_CLOCK_NEVER};
+}
+
+static void drop(struct sl_sim_objects_oracle *oracle, uint32_t content, uint32_t host)
+{
+    for (uint32_t i = 0; i < oracle->holding_count; i++) {
+        struct sl_sim_objects_holding *holding = &oracle->holdings[i];
+        if (holding->host == host && (content == 0 || holding->content == content) &&
+            holding->until_ns == SL_CLOCK_NEVER) {
+            holding->until_ns = sl_sim_network_now(oracle->network);
+        }
+    }
+}
+
+void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t content,
+                                uint32_t host)
+{
+    drop(oracle, content, host);
+}
+
+void sl_sim_objects_oracle_end(struct sl_sim_objects_oracle *oracle, uint32_t host)
+{
+    drop(oracle, 0, host);
+}
+
+void sl_sim_objects_oracle_touch(struct sl_sim_objects_oracle *oracle, uint32_t host,
+                                 uint64_t until_ns)
+{
+    until_ns += RECOVERY_NS;
+    oracle->certain_ns[host] =
+        until_ns > oracle->certain_ns[host] ? until_ns : oracle->certain_ns[host];
+}

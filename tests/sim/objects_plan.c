@@ -1,0 +1,119 @@
+#include "tests/sim/objects_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "objects/manifest.h"
+#include "tests/sim/random.h"
+
+#define MS SL_CLOCK_NS_PER_MS
+
+static void draw_size(struct sl_sim_objects_plan *plan, uint64_t *random)
+{
+    static const uint32_t bytes[] = {100, 70000, 600000, 1500000};
+    static const uint32_t thinks[] = {1000, 20000, 500000};
+    plan->node_count = 2 + sl_sim_below(random, sl_sim_chance(random, 100) ? 15 : 7);
+    plan->name_count = 1 + sl_sim_below(random, SL_SIM_OBJECTS_NAMES_MAX - 1);
+    for (uint32_t i = 0; i < plan->name_count; i++) {
+        const uint32_t parts = sl_sim_chance(random, 200) ? 2 + sl_sim_below(random, 2) : 1;
+        plan->part_counts[i] = parts < plan->node_count ? parts : plan->node_count;
+    }
+    plan->part_counts[plan->name_count] = 1;
+    plan->bytes_max = bytes[sl_sim_below(random, 4)];
+    plan->thread_count = 1 + sl_sim_below(random, SL_SIM_OBJECTS_THREADS_MAX);
+    plan->action_count = 2 + sl_sim_below(random, 12);
+    plan->think_us_max = thinks[sl_sim_below(random, 3)];
+    plan->timeout_ms = 20000;
+    plan->impatient_ms = 1 + sl_sim_below(random, 300);
+    plan->pool_bytes = (8U + sl_sim_below(random, 32)) * SL_OBJECTS_BLOCK_BYTES;
+    plan->gap_ns = sl_sim_between(random, 1, 50) * SL_CLOCK_NS_PER_US;
+    plan->has_host = sl_sim_chance(random, 600);
+    plan->impatient = sl_sim_chance(random, 300);
+    plan->removes = sl_sim_chance(random, 300);
+    plan->takes_over = sl_sim_chance(random, 300);
+}
+
+static void draw_network(struct sl_sim_objects_plan *plan, uint32_t faults, uint64_t *random)
+{
+    struct sl_sim_network_options *network = &plan->network;
+    static const uint32_t timeouts[] = {500, 2000, 10000};
+    network->is_one_sided = true;
+    network->seed = sl_hash_random(random);
+    network->delay_us_min = sl_sim_below(random, 50);
+    network->delay_us_max = network->delay_us_min + sl_sim_below(random, 2000);
+    network->late_permille = sl_sim_chance(random, 300) ? sl_sim_below(random, 50) : 0;
+    network->late_us_max = 40000;
+    network->bytes_per_us = 20U << sl_sim_below(random, 8);
+    network->window_bytes = 65536U << sl_sim_below(random, 6);
+    network->short_permille = sl_sim_below(random, 200);
+    const bool refuses = sl_sim_chance(random, 200), breaks = sl_sim_chance(random, 300);
+    const uint32_t refused = sl_sim_below(random, 200), broken = 1 + sl_sim_below(random, 30);
+    if ((faults & 1U << SL_SIM_FAULT_BREAK) != 0) {
+        network->connect_fail_permille = refuses ? refused : 0;
+        network->break_per_10000 = breaks ? broken : 0;
+    }
+    network->peer_timeout_ms = timeouts[sl_sim_below(random, 3)];
+    network->host_count = plan->node_count;
+}
+
+static void draw_faults(struct sl_sim_objects_plan *plan, uint32_t allowed, uint64_t *random)
+{
+    static const enum sl_sim_fault_kind kinds[] = {SL_SIM_FAULT_BREAK, SL_SIM_FAULT_PARTITION,
+                                                   SL_SIM_FAULT_PAUSE, SL_SIM_FAULT_REFUSE,
+                                                   SL_SIM_FAULT_KILL_PS};
+    static const uint32_t counts[] = {0, 0, 1, 3, 8};
+    const uint32_t count = counts[sl_sim_below(random, 5)];
+    const uint64_t work_ns = 50 * MS + plan->action_count * (plan->think_us_max * 500ULL + 5 * MS);
+    for (uint32_t i = 0; i < count; i++) {
+        struct sl_sim_fault *fault = &plan->faults[plan->fault_count];
+        *fault = (struct sl_sim_fault){
+            .kind = kinds[sl_sim_below(random, 5)],
+            .at_ns = sl_hash_random(random) % work_ns,
+            .duration_ns = sl_sim_chance(random, 400) ? sl_sim_between(random, 200, 16000) * MS
+                                                      : sl_sim_between(random, 1, 200) * MS,
+            .a = sl_sim_below(random, plan->node_count),
+            .b = sl_sim_below(random, plan->node_count),
+            .one_way = sl_sim_chance(random, 300),
+            .all = sl_sim_chance(random, 300),
+            .silent = sl_sim_chance(random, 300),
+            .amount = 1 + sl_sim_below(random, 50000),
+            .rail = SL_SIM_RAILS_MAX,
+        };
+        plan->fault_count += (allowed & 1U << fault->kind) != 0;
+    }
+}
+
+void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, uint32_t faults)
+{
+    uint64_t random = sl_hash_key(seed ^ 0x0b1ec7);
+    *plan = (struct sl_sim_objects_plan){.seed = seed};
+    draw_size(plan, &random);
+    draw_network(plan, faults, &random);
+    draw_faults(plan, faults, &random);
+    plan->calm = plan->fault_count == 0 && plan->network.connect_fail_permille == 0 &&
+                 plan->network.break_per_10000 == 0;
+}
+
+void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan)
+{
+    printf("seed %" PRIu64 ": %u nodes, %u names of %u, %u, %u parts, up to %u bytes; %u threads "
+           "of %u actions, think %u us, impatient %u ms, pool %u bytes%s%s%s%s\n",
+           plan->seed, plan->node_count, plan->name_count, plan->part_counts[0],
+           plan->part_counts[1], plan->part_counts[2], plan->bytes_max, plan->thread_count,
+           plan->action_count, plan->think_us_max, plan->impatient_ms, plan->pool_bytes,
+           plan->has_host ? ", origin HOST" : "", plan->impatient ? ", impatient" : "",
+           plan->removes ? ", removes" : "", plan->takes_over ? ", takes over" : "");
+    printf("delay %u-%u us, late %u/1000, %u B/us, window %u, refused %u/1000, broken %u/10000, "
+           "peer timeout %u ms\n",
+           plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
+           plan->network.bytes_per_us, plan->network.window_bytes,
+           plan->network.connect_fail_permille, plan->network.break_per_10000,
+           plan->network.peer_timeout_ms);
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        const struct sl_sim_fault *fault = &plan->faults[i];
+        printf("fault at +%" PRIu64 " us: kind %d a=%u b=%u for %" PRIu64 " us%s%s%s\n",
+               sl_sim_us(fault->at_ns), (int)fault->kind, fault->a, fault->b,
+               sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
+               fault->all ? " all" : "", fault->silent ? " silent" : "");
+    }
+}

@@ -1,0 +1,38 @@
+/* What a seed means for the simulation of objects. Pure. */
+#ifndef SL_TESTS_SIM_OBJECTS_PLAN_H
+#define SL_TESTS_SIM_OBJECTS_PLAN_H
+
+#include "tests/sim/plan.h"
+
+#define SL_SIM_OBJECTS_NODES_MAX   16
+#define SL_SIM_OBJECTS_NAMES_MAX   4 /* with the one of the proof, the last in use */
+#define SL_SIM_OBJECTS_PARTS_MAX   3
+#define SL_SIM_OBJECTS_THREADS_MAX 3 /* of a node's application, besides `life` */
+
+struct sl_sim_objects_plan {
+    uint64_t seed;
+    uint32_t node_count; /* node 0 hosts the catalogue */
+    uint32_t name_count;
+    uint32_t part_counts[SL_SIM_OBJECTS_NAMES_MAX]; /* of a version of each name */
+    uint32_t bytes_max;                             /* of one part's image */
+    uint32_t thread_count, action_count;            /* of a node; of each thread */
+    uint32_t think_us_max;
+    uint32_t timeout_ms, impatient_ms;
+    uint32_t pool_bytes;
+    uint64_t gap_ns; /* of a turn */
+    bool has_host;   /* some publish with SL_ORIGIN_HOST */
+    bool impatient;  /* some deadlines pass */
+    bool removes;    /* some versions are removed */
+    bool takes_over; /* names change their publisher */
+    bool calm;       /* nothing fails */
+    struct sl_sim_network_options network;
+    struct sl_sim_fault faults[SL_SIM_FAULTS_MAX]; /* a, b: nodes; KILL_PS: a node */
+    uint32_t fault_count;
+};
+
+/* faults: bit k allows those of kind k. */
+void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, uint32_t faults);
+
+void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan);
+
+#endif
