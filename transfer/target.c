@@ -7,7 +7,6 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "net/control/auth.h"
 #include "net/control/greeting.h"
 #include "net/transport_rma.h"
 #include "transfer/engine.h"
@@ -333,57 +332,41 @@ static void admit(struct guest *guest)
     }
 }
 
-static void fail(struct guest *guest, int err, const char *why)
+/* message: NULL behind the hello, then the answer to the challenge. */
+static void authenticate(struct guest *guest, const struct sl_message *message)
 {
+    const char *why;
+    struct sl_message answer;
+    const int err = sl_greeting_authenticate(&guest->greeting, &guest->io->engine->settings.secret,
+                                             message, &answer, &why);
     if (err == SL_ERR_PROTOCOL) {
         drop(guest, why);
-    } else {
+    } else if (err != 0) {
         refuse(guest, err, "%s", why);
+    } else if (answer.kind == SL_MESSAGE_CHALLENGE) {
+        guest->state = GUEST_CHALLENGED;
+        send_message(guest, &answer);
+    } else {
+        if (answer.kind == SL_MESSAGE_PROOF) {
+            send_message(guest, &answer);
+        }
+        admit(guest);
     }
 }
 
 static void take_hello(struct guest *guest, const struct sl_message *message)
 {
-    const struct sl_transfer *engine = guest->io->engine;
     const int err = sl_greeting_hello(&guest->greeting, message);
     if (err == SL_ERR_VERSION) {
         char text[SL_MESSAGE_TEXT_BYTES];
-        sl_greeting_version_text(&guest->greeting, engine->name, guest->conn->peer,
+        sl_greeting_version_text(&guest->greeting, guest->io->engine->name, guest->conn->peer,
                                  guest->greeting.hello.protocol_version, text);
         refuse(guest, err, "%s", text);
-        return;
-    }
-    if (err != 0) {
+    } else if (err != 0) {
         drop(guest, "its first message is not a hello");
-        return;
+    } else {
+        authenticate(guest, NULL);
     }
-    if (!sl_auth_is_required(&engine->settings.secret)) {
-        admit(guest);
-        return;
-    }
-    const char *why;
-    struct sl_message challenge;
-    const int challenge_err = sl_greeting_challenge(&guest->greeting, &challenge, &why);
-    if (challenge_err != 0) {
-        fail(guest, challenge_err, why);
-        return;
-    }
-    guest->state = GUEST_CHALLENGED;
-    send_message(guest, &challenge);
-}
-
-static void take_proof(struct guest *guest, const struct sl_message *message)
-{
-    const char *why;
-    struct sl_message proof;
-    const int err = sl_greeting_proof(&guest->greeting, &guest->io->engine->settings.secret,
-                                      message, &proof, &why);
-    if (err != 0) {
-        fail(guest, err, why);
-        return;
-    }
-    send_message(guest, &proof);
-    admit(guest);
 }
 
 static void hello_late(struct sl_timer *timer, uint64_t now_ns)
@@ -438,7 +421,7 @@ static void take_message(struct guest *guest, const struct sl_message *message)
         take_hello(guest, message);
         break;
     case GUEST_CHALLENGED:
-        take_proof(guest, message);
+        authenticate(guest, message);
         break;
     case GUEST_CONTROL:
         take_control(guest, message);

@@ -29,8 +29,7 @@ void sl_greeting_version_text(const struct sl_greeting *greeting, const char *ow
                    software[0] == '\0' ? peer_name : software, version);
 }
 
-int sl_greeting_challenge(struct sl_greeting *greeting, struct sl_message *challenge,
-                          const char **why)
+static int challenge(struct sl_greeting *greeting, struct sl_message *answer, const char **why)
 {
     if (!greeting->hello.has_nonce) {
         *why = "this cluster needs a secret: give the same --secret-file";
@@ -41,13 +40,13 @@ int sl_greeting_challenge(struct sl_greeting *greeting, struct sl_message *chall
         *why = "the accepting host has no random bytes";
         return err;
     }
-    *challenge = (struct sl_message){.kind = SL_MESSAGE_CHALLENGE, .id = greeting->hello_id};
-    memcpy(challenge->challenge.nonce, greeting->challenge, sizeof greeting->challenge);
+    answer->kind = SL_MESSAGE_CHALLENGE;
+    memcpy(answer->challenge.nonce, greeting->challenge, sizeof greeting->challenge);
     return 0;
 }
 
-int sl_greeting_proof(const struct sl_greeting *greeting, const struct sl_secret *secret,
-                      const struct sl_message *message, struct sl_message *proof, const char **why)
+static int prove(const struct sl_greeting *greeting, const struct sl_secret *secret,
+                 const struct sl_message *message, struct sl_message *answer, const char **why)
 {
     if (message->kind != SL_MESSAGE_PROOF) {
         *why = "it does not answer the challenge";
@@ -58,13 +57,23 @@ int sl_greeting_proof(const struct sl_greeting *greeting, const struct sl_secret
         *why = "this cluster needs a secret: the one that was used is another";
         return SL_ERR_REFUSED;
     }
-    *proof = (struct sl_message){.kind = SL_MESSAGE_PROOF, .id = greeting->hello_id};
+    answer->kind = SL_MESSAGE_PROOF;
     const int err = sl_auth_prove(secret, SL_AUTH_SERVER, &greeting->hello, greeting->challenge,
-                                  proof->proof.proof);
+                                  answer->proof.proof);
     if (err != 0) {
         *why = "the accepting host has no memory for a proof";
     }
     return err;
+}
+
+int sl_greeting_authenticate(struct sl_greeting *greeting, const struct sl_secret *secret,
+                             const struct sl_message *message, struct sl_message *answer,
+                             const char **why)
+{
+    *answer = (struct sl_message){.id = greeting->hello_id};
+    return !sl_auth_is_required(secret) ? 0
+           : message == NULL            ? challenge(greeting, answer, why)
+                                        : prove(greeting, secret, message, answer, why);
 }
 
 struct sl_message sl_greeting_welcome(const struct sl_greeting *greeting)

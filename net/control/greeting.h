@@ -2,10 +2,9 @@
  * proof (net/control/auth.h). The connecting end is a session (net/control/session.h). The acceptor
  * of a new connection calls
  *
- *     sl_greeting_hello      with the first message; it may then hand the connection to the reactor
- *                            that the hello is for
- *     sl_greeting_challenge  if sl_auth_is_required, and sends the challenge
- *     sl_greeting_proof      with the next message, and sends the proof
+ *     sl_greeting_hello         with the first message; it may then hand the connection to the
+ *                               reactor that the hello is for
+ *     sl_greeting_authenticate  and, if that has made a Challenge, again with the next message
  *
  * and admits the peer: it checks the claims of the hello, sets sl_conn.is_welcome, and sends a
  * Welcome (sl_greeting_welcome). If a call fails with PROTOCOL, the acceptor closes the connection
@@ -38,14 +37,13 @@ void sl_greeting_version_text(const struct sl_greeting *greeting, const char *ow
                               const char *peer_name, uint32_t version,
                               char text[SL_MESSAGE_TEXT_BYTES]);
 
-/* Makes a Challenge. Errors, with *why (static): REFUSED (the peer has no secret), IO. */
-int sl_greeting_challenge(struct sl_greeting *greeting, struct sl_message *challenge,
-                          const char **why);
-
-/* Checks the peer's answer to the challenge, and makes this side's Proof. Errors, with *why
- * (static): PROTOCOL (not a Proof), REFUSED (another secret), NO_MEMORY. */
-int sl_greeting_proof(const struct sl_greeting *greeting, const struct sl_secret *secret,
-                      const struct sl_message *message, struct sl_message *proof, const char **why);
+/* Makes the next message to the peer. message: NULL at first, then the peer's answer to a
+ * Challenge. The peer is admitted unless *answer is a Challenge: behind this side's Proof or,
+ * without a secret, with answer->kind 0, which is not sent. Errors, with *why (static): REFUSED
+ * (the peer has no secret, or another), PROTOCOL (the message is no Proof), IO, NO_MEMORY. */
+int sl_greeting_authenticate(struct sl_greeting *greeting, const struct sl_secret *secret,
+                             const struct sl_message *message, struct sl_message *answer,
+                             const char **why);
 
 /* Returns a Welcome with protocol version, software and payload_bytes_max. */
 struct sl_message sl_greeting_welcome(const struct sl_greeting *greeting);

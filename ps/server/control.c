@@ -123,7 +123,7 @@ static void dispatch(struct sl_server_conn *conn, const struct sl_message *messa
         sl_server_handshake_hello(conn, message);
         return;
     case SL_SERVER_CONN_CHALLENGED:
-        sl_server_handshake_proof(conn, message);
+        sl_server_handshake_authenticate(conn, message);
         return;
     case SL_SERVER_CONN_REFUSED:
         return;

@@ -6,7 +6,6 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "net/control/auth.h"
 #include "ps/server/shm.h"
 #include "ps/server/state.h"
 
@@ -215,45 +214,26 @@ void sl_server_handshake_admit(struct sl_server_conn *conn)
 
 /* Secret */
 
-static void fail(struct sl_server_conn *conn, int err, const char *why)
+/* Runs after the migration, on the owning reactor: no frame may be in flight during a migration. */
+void sl_server_handshake_authenticate(struct sl_server_conn *conn, const struct sl_message *message)
 {
+    const char *why;
+    struct sl_message answer;
+    const int err = sl_greeting_authenticate(&conn->greeting, conn->server->options.secret, message,
+                                             &answer, &why);
     if (err == SL_ERR_PROTOCOL) {
         sl_server_conn_drop(conn, err, "%s", why);
-    } else {
+    } else if (err != 0) {
         sl_server_handshake_refuse(conn, err, "%s", why);
-    }
-}
-
-/* Runs after the migration, on the owning reactor: no frame may be in flight during a migration. */
-static void authenticate(struct sl_server_conn *conn)
-{
-    if (!sl_auth_is_required(conn->server->options.secret)) {
+    } else if (answer.kind == SL_MESSAGE_CHALLENGE) {
+        conn->kind = SL_SERVER_CONN_CHALLENGED;
+        sl_server_send(conn, &answer);
+    } else {
+        if (answer.kind == SL_MESSAGE_PROOF) {
+            sl_server_send(conn, &answer);
+        }
         sl_server_handshake_admit(conn);
-        return;
     }
-    const char *why;
-    struct sl_message challenge;
-    const int err = sl_greeting_challenge(&conn->greeting, &challenge, &why);
-    if (err != 0) {
-        fail(conn, err, why);
-        return;
-    }
-    conn->kind = SL_SERVER_CONN_CHALLENGED;
-    sl_server_send(conn, &challenge);
-}
-
-void sl_server_handshake_proof(struct sl_server_conn *conn, const struct sl_message *message)
-{
-    const char *why;
-    struct sl_message proof;
-    const int err =
-        sl_greeting_proof(&conn->greeting, conn->server->options.secret, message, &proof, &why);
-    if (err != 0) {
-        fail(conn, err, why);
-        return;
-    }
-    sl_server_send(conn, &proof);
-    sl_server_handshake_admit(conn);
 }
 
 /* Hello */
@@ -270,7 +250,7 @@ void sl_server_handshake_continue(struct sl_server_conn *conn)
         /* Before the first frame: the outbox must not change while frames are unsent. */
         conn->outbox = conn->uses_shm ? &server->memory.shm_replies : &server->memory.replies;
     }
-    authenticate(conn);
+    sl_server_handshake_authenticate(conn, NULL);
 }
 
 /* Returns the server on the reactor that owns the requested shard, or this one if it must answer

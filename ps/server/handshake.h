@@ -16,8 +16,9 @@ void sl_server_handshake_hello(struct sl_server_conn *conn, const struct sl_mess
  * once or after it has proved the secret. */
 void sl_server_handshake_continue(struct sl_server_conn *conn);
 
-/* Handles a message of a challenged connection. */
-void sl_server_handshake_proof(struct sl_server_conn *conn, const struct sl_message *message);
+/* message: NULL behind the hello, then the answer to the challenge. */
+void sl_server_handshake_authenticate(struct sl_server_conn *conn,
+                                      const struct sl_message *message);
 
 /* The peer is authenticated. */
 void sl_server_handshake_admit(struct sl_server_conn *conn);

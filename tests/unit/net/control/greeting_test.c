@@ -25,7 +25,7 @@ static struct sl_message challenge(struct sl_greeting *greeting)
     struct sl_message message;
     const struct sl_message hello = hello_message();
     assert_int_equal(sl_greeting_hello(greeting, &hello), 0);
-    assert_int_equal(sl_greeting_challenge(greeting, &message, &why), 0);
+    assert_int_equal(sl_greeting_authenticate(greeting, &SECRET, NULL, &message, &why), 0);
     assert_int_equal(message.kind, SL_MESSAGE_CHALLENGE);
     assert_int_equal(message.id, 7);
     return message;
@@ -67,48 +67,65 @@ SL_CASE(greeting_hello__refuses_another_version)
     assert_non_null(strstr(text, "(starling 9) version 99"));
 }
 
-SL_CASE(greeting_challenge__refuses_a_hello_without_a_nonce)
+SL_CASE(greeting_authenticate__refuses_a_hello_without_a_nonce)
 {
     struct sl_greeting greeting = {0};
     struct sl_message hello = hello_message(), message;
     const char *why = "";
     hello.hello.has_nonce = false;
     assert_int_equal(sl_greeting_hello(&greeting, &hello), 0);
-    assert_int_equal(sl_greeting_challenge(&greeting, &message, &why), SL_ERR_REFUSED);
+    assert_int_equal(sl_greeting_authenticate(&greeting, &SECRET, NULL, &message, &why),
+                     SL_ERR_REFUSED);
     assert_non_null(strstr(why, "needs a secret"));
 }
 
-SL_CASE(greeting_proof__is_mutual)
+SL_CASE(greeting_authenticate__admits_without_a_secret)
+{
+    static const struct sl_secret none;
+    struct sl_greeting greeting = {0};
+    const char *why;
+    struct sl_message message;
+    assert_int_equal(sl_greeting_authenticate(&greeting, &none, NULL, &message, &why), 0);
+    assert_int_equal(message.kind, 0);
+    assert_int_equal(sl_greeting_authenticate(&greeting, NULL, NULL, &message, &why), 0);
+    assert_int_equal(message.kind, 0);
+}
+
+SL_CASE(greeting_authenticate__is_mutual)
 {
     struct sl_greeting greeting = {0};
     const char *why;
     struct sl_message own;
     const struct sl_message challenged = challenge(&greeting);
     const struct sl_message proof = proof_by(&greeting, &challenged, &SECRET, SL_AUTH_CLIENT);
-    assert_int_equal(sl_greeting_proof(&greeting, &SECRET, &proof, &own, &why), 0);
+    assert_int_equal(sl_greeting_authenticate(&greeting, &SECRET, &proof, &own, &why), 0);
     assert_int_equal(own.kind, SL_MESSAGE_PROOF);
     assert_int_equal(own.id, 7);
     assert_true(sl_auth_check(&SECRET, SL_AUTH_SERVER, &greeting.hello, challenged.challenge.nonce,
                               own.proof.proof));
 }
 
-SL_CASE(greeting_proof__refuses_what_proves_nothing)
+SL_CASE(greeting_authenticate__refuses_what_proves_nothing)
 {
     struct sl_greeting greeting = {0};
     const char *why;
     struct sl_message own;
     const struct sl_message challenged = challenge(&greeting);
     struct sl_message proof = proof_by(&greeting, &challenged, &OTHER, SL_AUTH_CLIENT);
-    assert_int_equal(sl_greeting_proof(&greeting, &SECRET, &proof, &own, &why), SL_ERR_REFUSED);
+    assert_int_equal(sl_greeting_authenticate(&greeting, &SECRET, &proof, &own, &why),
+                     SL_ERR_REFUSED);
     proof = proof_by(&greeting, &challenged, &SECRET, SL_AUTH_SERVER); /* reflected */
-    assert_int_equal(sl_greeting_proof(&greeting, &SECRET, &proof, &own, &why), SL_ERR_REFUSED);
+    assert_int_equal(sl_greeting_authenticate(&greeting, &SECRET, &proof, &own, &why),
+                     SL_ERR_REFUSED);
     proof = proof_by(&greeting, &challenged, &SECRET, SL_AUTH_CLIENT);
     const struct sl_message later = challenge(&greeting);
     assert_memory_not_equal(later.challenge.nonce, challenged.challenge.nonce,
                             SL_MESSAGE_NONCE_BYTES);
-    assert_int_equal(sl_greeting_proof(&greeting, &SECRET, &proof, &own, &why), SL_ERR_REFUSED);
+    assert_int_equal(sl_greeting_authenticate(&greeting, &SECRET, &proof, &own, &why),
+                     SL_ERR_REFUSED);
     const struct sl_message hello = hello_message();
-    assert_int_equal(sl_greeting_proof(&greeting, &SECRET, &hello, &own, &why), SL_ERR_PROTOCOL);
+    assert_int_equal(sl_greeting_authenticate(&greeting, &SECRET, &hello, &own, &why),
+                     SL_ERR_PROTOCOL);
 }
 
 SL_CASE(greeting_welcome__answers_the_hello)
