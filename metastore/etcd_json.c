@@ -274,12 +274,15 @@ static int read_pairs(const struct sl_metastore_request *ask, const json_t *rang
 static int read_range(const struct sl_metastore_request *ask, const json_t *root,
                       struct sl_metastore_answer *answer, bool *more)
 {
-    int err = read_pairs(ask, root, answer);
-    *more = err == 0 && json_is_true(json_object_get(root, "more"));
-    if (*more && (!ask->is_prefix || json_array_size(json_object_get(root, "kvs")) == 0)) {
+    const int err = read_pairs(ask, root, answer);
+    if (err != 0 || !json_is_true(json_object_get(root, "more"))) {
+        return err;
+    }
+    if (!ask->is_prefix || json_array_size(json_object_get(root, "kvs")) == 0) {
         return malformed(answer, "more");
     }
-    return err;
+    *more = true;
+    return 0;
 }
 
 static int read_write(const struct sl_metastore_request *ask, const json_t *root,

@@ -21,8 +21,8 @@ int sl_etcd_json_request(const struct sl_metastore_request *ask, const char *aft
                          const char **path, char **body);
 
 /* Decodes a body with status 200. Items are appended to those of earlier pages. *more: another page
- * follows. Errors, with answer->reason: PROTOCOL, TOO_LARGE, NOT_FOUND (LEASE_RENEW: the lease has
- * ended), NO_MEMORY. */
+ * follows; false on errors. Errors, with answer->reason: PROTOCOL, TOO_LARGE, NOT_FOUND
+ * (LEASE_RENEW: the lease has ended), NO_MEMORY. */
 int sl_etcd_json_answer(const struct sl_metastore_request *ask, const char *body, size_t body_bytes,
                         struct sl_metastore_answer *answer, bool *more);
 

@@ -42,6 +42,7 @@ static void assert_bad(const struct sl_metastore_request *ask, const char *body,
     assert_int_equal(got, err);
     assert_int_equal(out.err, err);
     assert_string_not_equal(out.reason, "");
+    assert_false(more);
     sl_metastore_answer_fini(&out);
 }
 
