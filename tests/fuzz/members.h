@@ -4,13 +4,14 @@
 #define SL_TESTS_FUZZ_MEMBERS_H
 
 #include "core/bytes.h"
-#include "ps/coordinator/coordinator.h"
+#include "ps/leader/coordinator_log.h"
 
 #define FUZZ_MEMBERS 6
 
 struct fuzz_members {
     struct sl_coordinator *coordinator;
-    bool here[FUZZ_MEMBERS]; /* has said hello */
+    struct sl_coordinator_log *log; /* of the coordinator; NULL: none */
+    bool here[FUZZ_MEMBERS];        /* has said hello */
     uint64_t now_ns;
 };
 

@@ -27,7 +27,6 @@ struct world {
     struct fuzz_members members;
     struct memory_store *memory;
     struct sl_metastore *handle;
-    struct sl_coordinator_log *log;
     struct sl_coordinator_options options; /* of every coordinator */
     bool is_ready, has_failed;
 };
@@ -135,8 +134,8 @@ static void start(struct world *world, struct sl_bytes *input)
         .may_act = may_act,
         .ctx = world,
     };
-    sl_assert(sl_coordinator_log_create(&options, &world->log) == 0);
-    world->members.coordinator = sl_coordinator_log_coordinator(world->log);
+    sl_assert(sl_coordinator_log_create(&options, &world->members.log) == 0);
+    world->members.coordinator = sl_coordinator_log_coordinator(world->members.log);
     while (memory_store_answer(world->memory)) {
     }
     sl_assert(world->is_ready != world->has_failed);
@@ -195,7 +194,7 @@ static void step(struct world *world, struct sl_bytes *input)
         memory_store_cut(world->handle, (what & 4) != 0, (what & 8) != 0);
         break;
     case 1:
-        sl_coordinator_log_run(world->log);
+        sl_coordinator_log_run(world->members.log);
         (void)memory_store_answer(world->memory);
         break;
     default:
@@ -221,7 +220,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
     if (!world.has_failed) {
         check_round_trip(&world);
     }
-    sl_coordinator_log_destroy(&world.log);
+    sl_coordinator_log_destroy(&world.members.log);
     while (memory_store_answer(world.memory)) {
     }
     memory_store_destroy(world.memory);
