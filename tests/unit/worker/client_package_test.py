@@ -21,6 +21,7 @@ import harness  # noqa: E402: needs STARLING_BIN
 EXAMPLE = os.path.join(SOURCE, "examples/push_pull.c")
 KV_EXAMPLE = os.path.join(SOURCE, "examples/kv_handler.c")
 TRANSFER_EXAMPLE = os.path.join(SOURCE, "examples/transfer.c")
+OBJECTS_EXAMPLE = os.path.join(SOURCE, "examples/objects.c")
 EXPECTED = "7: 1 2\n42: 3 4\n1000: 5 6\n18446744073709551615: 7 8\n"
 
 
@@ -72,18 +73,21 @@ class Package(unittest.TestCase):
                          [f"worker {rank} of 3, 2 servers: 20 rounds: as expected"
                           for rank in range(3)])
 
-    def check_transfer(self, program, shared):
+    def check_transfer(self, program, shared, library="libstarling_transfer.so.0", command="read"):
         needed = run("readelf", "-d", program)
-        self.assertEqual("libstarling_transfer.so.0" in needed, shared)
+        self.assertEqual(library in needed, shared)
         self.assertNotIn("libstarling.so", needed)
         publisher = subprocess.Popen([program, "publish", "a text"], stdout=subprocess.PIPE, text=True,
                                      env=self.environment)
         self.addCleanup(publisher.kill)
         name = publisher.stdout.readline().strip()
-        self.assertEqual(run(program, "read", name, env=self.environment), "a text\n")
+        self.assertEqual(run(program, command, name, env=self.environment), "a text\n")
         publisher.send_signal(signal.SIGINT)
         publisher.communicate(timeout=30)
         self.assertEqual(publisher.returncode, 0)
+
+    def check_objects(self, program, shared):
+        self.check_transfer(program, shared, library="libstarling_objects.so.0", command="get")
 
     def test_pkg_config_shared(self):
         program = os.path.join(self.directory, "by_pkg_config")
@@ -117,6 +121,16 @@ class Package(unittest.TestCase):
         run(COMPILER, TRANSFER_EXAMPLE, "-o", program, *libs)
         self.check_transfer(program, shared=False)
 
+    def test_pkg_config_objects(self):
+        program = os.path.join(self.directory, "objects_by_pkg_config")
+        run(COMPILER, OBJECTS_EXAMPLE, "-o", program,
+            *self.pkg_config("--cflags", "--libs", package="starling-objects"))
+        self.check_objects(program, shared=True)
+        libs = self.pkg_config("--static", "--cflags", "--libs", package="starling-objects")
+        libs = ["-l:libstarling_objects.a" if flag == "-lstarling_objects" else flag for flag in libs]
+        run(COMPILER, OBJECTS_EXAMPLE, "-o", program, *libs)
+        self.check_objects(program, shared=False)
+
     def test_cmake(self):
         build = os.path.join(self.directory, "examples")
         run("cmake", "-S", os.path.join(SOURCE, "examples"), "-B", build, "-G", "Ninja",
@@ -128,6 +142,8 @@ class Package(unittest.TestCase):
         self.check_kv(os.path.join(build, "kv_handler_static"), shared=False)
         self.check_transfer(os.path.join(build, "transfer"), shared=True)
         self.check_transfer(os.path.join(build, "transfer_static"), shared=False)
+        self.check_objects(os.path.join(build, "objects"), shared=True)
+        self.check_objects(os.path.join(build, "objects_static"), shared=False)
 
     def check_shown(self, library, headers, others=()):
         public = set(others)
