@@ -68,7 +68,7 @@ SL_API void sl_objects_destroy(struct sl_objects **objects);
 SL_API const char *sl_objects_address(const struct sl_objects *objects);
 
 /* Text of the calling thread's last failed call of this header: it names the object, the process
- * or the option. Read it right after the failure: later calls may clear it. */
+ * or the option. Functions without a result leave it as it is; other calls may clear it. */
 SL_API const char *sl_objects_last_error(void);
 
 /* Publish */

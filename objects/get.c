@@ -310,10 +310,10 @@ int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
         err = sl_objects_call(objects, &start.call);
     }
     if (err != 0) {
-        char text[SL_REASON_BYTES];
-        (void)snprintf(text, sizeof text, "%s", sl_objects_last_error());
+        const struct sl_reason saved = sl_objects_error_save();
         abandon(get);
-        return sl_objects_fail(err, "%s", text);
+        sl_objects_error_restore(&saved);
+        return err;
     }
     *out = get;
     return sl_objects_succeed();
@@ -389,6 +389,7 @@ void sl_get_close(struct sl_get **get)
     if (gone == NULL) {
         return;
     }
+    const struct sl_reason saved = sl_objects_error_save();
     struct get_call cancelled = {.call = {.run = cancel_here}, .get = gone};
     struct get_call put = {.call = {.run = put_here}, .get = gone};
     if (!sl_completion_ended(&gone->completion)) {
@@ -400,4 +401,5 @@ void sl_get_close(struct sl_get **get)
     }
     (void)sl_objects_call(gone->node, &put.call);
     free(gone);
+    sl_objects_error_restore(&saved);
 }

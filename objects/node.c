@@ -324,10 +324,8 @@ int sl_objects_create_with(const struct sl_objects_options *options,
     sl_objects_serve_init(node);
     err = start(node, options);
     if (err != 0) {
-        char text[SL_REASON_BYTES];
-        (void)snprintf(text, sizeof text, "%s", sl_objects_last_error());
-        node_free(node);
-        return sl_objects_fail(err, "%s", text);
+        sl_objects_destroy(&node);
+        return err;
     }
     *out = node;
     return sl_objects_succeed();
@@ -344,7 +342,9 @@ void sl_objects_destroy(struct sl_objects **objects)
     struct sl_objects *gone = *objects;
     *objects = NULL;
     if (gone != NULL) {
+        const struct sl_reason saved = sl_objects_error_save();
         node_free(gone);
+        sl_objects_error_restore(&saved);
     }
 }
 

@@ -366,6 +366,7 @@ void sl_publish_end(struct sl_publication **publication)
     if (gone == NULL) {
         return;
     }
+    const struct sl_reason saved = sl_objects_error_save();
     if (gone->copy != NULL) { /* not committed: no peer reads it, so nothing is waited for */
         struct publish_call release = {
             .call = {.run = release_here}, .copy = gone->copy, .is_uncertain = gone->is_uncertain};
@@ -375,4 +376,5 @@ void sl_publish_end(struct sl_publication **publication)
     sl_objects_manifest_fini(&gone->manifest);
     free(gone->places);
     free(gone);
+    sl_objects_error_restore(&saved);
 }

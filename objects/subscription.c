@@ -170,10 +170,8 @@ int sl_subscription_open(struct sl_objects *objects, const char *name, uint32_t 
     }
     err = sl_objects_ask_and_wait(objects, &message, timeout_ms, take_followed, made);
     if (err != 0) {
-        char text[SL_REASON_BYTES];
-        (void)snprintf(text, sizeof text, "%s", sl_objects_last_error());
         sl_subscription_close(&made);
-        return sl_objects_fail(err, "%s", text);
+        return err;
     }
     *out = made;
     return sl_objects_succeed();
@@ -216,8 +214,10 @@ void sl_subscription_close(struct sl_subscription **subscription)
     struct sl_subscription *gone = *subscription;
     *subscription = NULL;
     if (gone != NULL) {
+        const struct sl_reason saved = sl_objects_error_save();
         struct subscription_call closed = {.call = {.run = close_here}, .subscription = gone};
         (void)sl_objects_call(gone->node, &closed.call);
         free(gone);
+        sl_objects_error_restore(&saved);
     }
 }

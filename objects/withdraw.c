@@ -114,12 +114,12 @@ static int drop(struct sl_objects *node, const char *name, uint64_t version, uin
             sl_objects_ms_left(node, deadline_ns));
         err = err != 0 ? err : failed;
     }
-    char text[SL_REASON_BYTES];
-    (void)snprintf(text, sizeof text, "%s", sl_objects_last_error());
+    const struct sl_reason saved = sl_objects_error_save();
     drop.has_failed = err != 0;
     drop.call.run = dropped_here;
     (void)sl_objects_call(node, &drop.call);
-    return err == 0 ? 0 : sl_objects_fail(err, "%s", text);
+    sl_objects_error_restore(&saved);
+    return err;
 }
 
 int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint64_t version,

@@ -91,6 +91,7 @@ SL_CASE(fetch__names_what_no_holder_has)
     assert_non_null(strstr(sl_objects_last_error(), "of 80)"));
     assert_non_null(strstr(sl_objects_last_error(), sl_objects_address(nodes.node[0])));
     sl_get_close(&get);
+    assert_non_null(strstr(sl_objects_last_error(), "of 80)"));
     end();
 }
 
