@@ -21,22 +21,15 @@ static int refuse(const struct reading *reading, const char *what)
 
 static int read_url(const struct reading *reading, struct sl_cluster_store_settings *out)
 {
-    static const char PLAIN[] = "etcd://";
-    static const char TLS[] = "etcds://";
     struct sl_reason why;
-    const char *at = reading->url->text;
-    if (strncmp(at, TLS, sizeof TLS - 1) == 0) {
-        out->etcd.tls = true;
-        at += sizeof TLS - 1;
-    } else if (strncmp(at, PLAIN, sizeof PLAIN - 1) == 0) {
-        at += sizeof PLAIN - 1;
-    } else {
+    const char *text = reading->url->text;
+    if (strstr(text, "://") == NULL) {
         return refuse(reading, "unknown scheme");
     }
-    if (strchr(at, '@') != NULL) {
+    if (strchr(text, '@') != NULL) {
         return refuse(reading, "it contains a user, which belongs into the file of " USER_FILE);
     }
-    if (sl_etcd_url_parse(at, &out->etcd, &why) != 0) {
+    if (sl_etcd_url_parse(text, &out->etcd, &why) != 0) {
         return refuse(reading, why.text);
     }
     return out->etcd.prefix[0] != '\0'

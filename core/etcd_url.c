@@ -48,6 +48,15 @@ static int parse_prefix(const char *text, struct sl_etcd_url *out, struct sl_rea
 
 int sl_etcd_url_parse(const char *text, struct sl_etcd_url *out, struct sl_reason *why)
 {
+    static const char PLAIN[] = "etcd://", TLS[] = "etcds://";
+    out->tls = strncmp(text, TLS, sizeof TLS - 1) == 0;
+    if (out->tls) {
+        text += sizeof TLS - 1;
+    } else if (strncmp(text, PLAIN, sizeof PLAIN - 1) == 0) {
+        text += sizeof PLAIN - 1;
+    } else if (strstr(text, "://") != NULL) {
+        return sl_reason_fail(why, SL_ERR_INVALID, "unknown scheme");
+    }
     const char *const end = text + strcspn(text, "/");
     int err = 0;
     out->server_count = 0;

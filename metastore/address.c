@@ -1,6 +1,5 @@
 #include "metastore/address.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "core/endpoint.h"
@@ -8,15 +7,6 @@
 #define ACCEPTED                                                                                   \
     "accepted are P2PHANDSHAKE, etcd://host:port,host:port/prefix, etcds:// for TLS, "             \
     "host:port for etcd, http://host:port/path and https://"
-
-/* Skips "scheme://"; false: another scheme. */
-static bool skip(const char **text, const char *scheme)
-{
-    const size_t length = strlen(scheme);
-    const bool is_same = strncmp(*text, scheme, length) == 0;
-    *text += is_same ? length : 0;
-    return is_same;
-}
 
 /* The server of a URL without a scheme, "host:port" before a slash. */
 static int parse_server(const char *url, struct sl_endpoint *out)
@@ -31,12 +21,10 @@ static int parse_server(const char *url, struct sl_endpoint *out)
     return sl_endpoint_parse(server, out, NULL);
 }
 
-/* text: the whole URL, which has `at` behind "://". */
-static int parse_http(const char *text, const char *at, struct sl_metastore_address *out,
-                      struct sl_reason *why)
+static int parse_http(const char *text, struct sl_metastore_address *out, struct sl_reason *why)
 {
     struct sl_endpoint server;
-    for (const char *byte = at; *byte != '\0'; byte++) {
+    for (const char *byte = text; *byte != '\0'; byte++) {
         if (*byte <= 0x20 || *byte == 0x7f || strchr("?#@", *byte) != NULL) {
             return sl_reason_fail(why, SL_ERR_INVALID,
                                   "the URL has a space, a control character, '?', '#' or '@'");
@@ -46,7 +34,7 @@ static int parse_http(const char *text, const char *at, struct sl_metastore_addr
         return sl_reason_fail(why, SL_ERR_INVALID, "the URL is too long");
     }
     memcpy(out->url, text, strlen(text) + 1);
-    return parse_server(at, &server) == 0 && server.port != 0
+    return parse_server(strstr(text, "//") + 2, &server) == 0 && server.port != 0
                ? 0
                : sl_reason_fail(why, SL_ERR_INVALID, "a server is not host:port");
 }
@@ -56,20 +44,13 @@ int sl_metastore_address_parse(const char *text, struct sl_metastore_address *ou
 {
     struct sl_metastore_address address = {.kind = SL_METASTORE_ADDRESS_NONE};
     struct sl_reason why;
-    const char *at = text;
     int err = 0;
-    if (strcmp(text, "P2PHANDSHAKE") == 0) {
-        err = 0;
-    } else if (skip(&at, "http://") || skip(&at, "https://")) {
+    if (strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0) {
         address.kind = SL_METASTORE_ADDRESS_HTTP;
-        err = parse_http(text, at, &address, &why);
-    } else {
+        err = parse_http(text, &address, &why);
+    } else if (strcmp(text, "P2PHANDSHAKE") != 0) {
         address.kind = SL_METASTORE_ADDRESS_ETCD;
-        address.etcd.tls = skip(&at, "etcds://");
-        const bool has_scheme = address.etcd.tls || skip(&at, "etcd://");
-        err = !has_scheme && strstr(text, "://") != NULL
-                  ? sl_reason_fail(&why, SL_ERR_INVALID, "unknown scheme")
-                  : sl_etcd_url_parse(at, &address.etcd, &why);
+        err = sl_etcd_url_parse(text, &address.etcd, &why);
     }
     if (err != 0) {
         return sl_reason_fail(reason, err, "\"%.200s\": %s; " ACCEPTED, text, why.text);

@@ -3,9 +3,9 @@
  * or not at all. A key can hang on a lease and is removed when the lease ends.
  *
  * Requests are asynchronous: `done` runs on the owner reactor, never inside sl_metastore_request.
- * Answers come in the order of the requests, but LEASE_RENEW may overtake other kinds. Every
- * request has a timeout and is answered by then. Not on the data path: a process sends a few
- * requests a second.
+ * Answers come in the order of the requests, but LEASE_RENEW may overtake other kinds, and so may
+ * the end of a timeout. Every request has a timeout and is answered by then. Not on the data path:
+ * a process sends a few requests a second.
  *
  * Implementations: metastore/remote_metastore.h, with etcd or, without leases and guards, over
  * HTTP; in memory, for tests: tests/support/memory_store.h.
