@@ -132,12 +132,25 @@ static void wait_here(struct sl_objects *node, struct sl_objects_call *call)
                    wait->deadline_ns > now_ns ? wait->deadline_ns - now_ns : 0);
 }
 
+static bool is_followed(const struct sl_objects *node, const char *name)
+{
+    SL_LIST_FOREACH (link, &node->subscriptions) {
+        if (strcmp(SL_CONTAINER_OF(link, struct sl_subscription, link)->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void close_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_subscription *subscription =
         SL_CONTAINER_OF(call, struct subscription_call, call)->subscription;
     sl_objects_ask_cancel(&subscription->follow);
     sl_list_remove(&subscription->link);
+    if (!is_followed(node, subscription->name)) {
+        sl_objects_report_none(node, subscription->name, 0);
+    }
     sl_objects_answer(call, 0, "closed");
 }
 
