@@ -225,9 +225,10 @@ int main(int argc, char **argv)
     sl_log_setup(flags.verbose ? SL_LOG_DEBUG : SL_LOG_OFF, "sim");
     (void)setvbuf(stdout, NULL, _IOLBF, 1 << 16); /* in order with the log */
     (void)signal(SIGABRT, on_abort);
-    /* Otherwise the C library soon takes long blocks from the heap too: free memory between small
-     * blocks stays with the process, which grows with the seeds. */
-    (void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+    /* Long blocks are mapped, and do not keep the small ones between them: else the process would
+     * grow with the seeds. But a mapping is zeroed page by page, so messages come from the heap. */
+    (void)mallopt(M_MMAP_THRESHOLD, 2 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 4 << 20);
     double began = seconds_now();
     uint64_t seed = flags.first, breaches = 0;
     for (; flags.minutes > 0 ? seconds_now() - began < flags.minutes * 60 : seed <= flags.last;

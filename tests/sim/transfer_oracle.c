@@ -158,29 +158,22 @@ static void fail(struct sl_sim_transfer_oracle *oracle, const struct sight *sigh
         (int)sight->host, word, sight->target, value, oracle->event, why);
 }
 
-/* When the value's WRITE was over for certain, as seen by that segment of an engine's life. */
-static uint32_t certain_over(const struct sl_sim_transfer_origin *origin, uint32_t life,
-                             uint32_t handle)
-{
-    const bool is_same = origin->life == life && origin->handle == handle;
-    return origin->completed || is_same ? origin->over : UINT32_MAX;
-}
-
+/* A value is too old when a WRITE has completed there that began after the value's own was over.
+ * When a WRITE without success was over is certain only beside others of its segment; of one that
+ * has completed, `any`, which is at least each of `same`, says all. */
 static void judge_age(struct sl_sim_transfer_oracle *oracle, const struct sight *sight,
                       uint32_t word, uint64_t value, const struct sl_sim_transfer_floor *floor)
 {
     const struct sl_sim_transfer_origin *origin = &oracle->origins[value >> 32];
     if (origin->begun < floor->base) {
         fail(oracle, sight, "unregister", word, value, "of an earlier registration");
-    } else if (certain_over(origin, 0, 0) < floor->any) {
+    } else if (origin->completed && origin->over < floor->any) {
         fail(oracle, sight, sight->of, word, value,
              "a WRITE has completed there that began after this one was over");
     }
-    const uint32_t handles = oracle->plan->handles;
-    for (uint32_t k = 0; k < oracle->plan->process_count * handles; k++) {
-        const uint32_t life = oracle->memories[k / handles].life, handle = k % handles;
-        const uint32_t i = k / handles * SL_SIM_TRANSFER_HANDLES_MAX + handle;
-        if (life != 0 && certain_over(origin, life, handle) < floor->same[i]) {
+    for (uint32_t host = 0; host < oracle->plan->process_count; host++) {
+        const uint32_t same = host * SL_SIM_TRANSFER_HANDLES_MAX + origin->handle;
+        if (oracle->memories[host].life == origin->life && origin->over < floor->same[same]) {
             fail(oracle, sight, sight->of, word, value,
                  "a later WRITE by the same segment has completed there");
         }

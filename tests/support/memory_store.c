@@ -29,6 +29,7 @@ struct memory_store {
     struct sl_metastore_item *pairs[PAIRS_MAX]; /* by key */
     uint32_t pair_count;
     struct lease leases[LEASES_MAX];
+    uint32_t lease_count; /* ended ones included */
     struct handle handles[HANDLES_MAX];
     uint32_t handle_count;
     struct {
@@ -126,7 +127,7 @@ uint32_t memory_store_count(const struct memory_store *memory, const char *prefi
 
 static struct lease *lease_of(struct memory_store *memory, uint64_t id)
 {
-    for (uint32_t i = 0; i < LEASES_MAX; i++) {
+    for (uint32_t i = 0; i < memory->lease_count; i++) {
         if (memory->leases[i].id == id) {
             return &memory->leases[i];
         }
@@ -148,7 +149,7 @@ static void end_lease(struct memory_store *memory, struct lease *lease)
 void memory_store_pass(struct memory_store *memory, uint64_t now_ns)
 {
     memory->now_ns = now_ns;
-    for (uint32_t i = 0; i < LEASES_MAX; i++) {
+    for (uint32_t i = 0; i < memory->lease_count; i++) {
         if (memory->leases[i].id != 0 && memory->leases[i].until_ns <= now_ns) {
             end_lease(memory, &memory->leases[i]);
         }
@@ -279,7 +280,10 @@ static void carry_out(struct memory_store *memory, struct sl_metastore_request *
     switch (ask->kind) {
     case SL_METASTORE_LEASE_GRANT:
         lease = lease_of(memory, 0);
-        sl_assert(lease != NULL);
+        if (lease == NULL) {
+            sl_assert(memory->lease_count < LEASES_MAX);
+            lease = &memory->leases[memory->lease_count++];
+        }
         *lease = (struct lease){.id = ++memory->lease_id,
                                 .ttl_s = ask->ttl_s,
                                 .until_ns = memory->now_ns + ask->ttl_s * SL_CLOCK_NS_PER_S};
