@@ -465,15 +465,12 @@ static int drop(const struct request *request)
         return 0;
     }
     struct sl_catalogue_version *version = find_version(object, message->version);
-    struct sl_catalogue_copy *copies[SL_OBJECTS_PARTS_MAX];
-    uint32_t count = 0;
-    for (uint32_t p = 0; version != NULL && p < version->part_count; p++) {
-        copies[count] =
-            sl_catalogue_find(&version->parts[p].copies, NULL, request->node->key.number);
-        count += copies[count] != NULL;
-    }
-    while (count > 0) { /* the last one may free the version */
-        sl_catalogue_copy_remove(request->catalogue, copies[--count]);
+    struct sl_catalogue_copy *copy = version != NULL && message->part < version->part_count
+                                         ? sl_catalogue_find(&version->parts[message->part].copies,
+                                                             NULL, request->node->key.number)
+                                         : NULL;
+    if (copy != NULL) {
+        sl_catalogue_copy_remove(request->catalogue, copy);
     }
     return 0;
 }

@@ -275,10 +275,11 @@ void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *co
     report(node, &message);
 }
 
-void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version)
+void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version,
+                            uint32_t part)
 {
     const struct sl_objects_message message = {
-        .kind = SL_OBJECTS_DROP, .name = name, .version = version};
+        .kind = SL_OBJECTS_DROP, .name = name, .version = version, .part = part};
     report(node, &message);
 }
 

@@ -111,6 +111,7 @@ static const struct field COMMITTED[] = {M_RECORD(1), {0}};
 /* Of a name or version, and of a part of a version. */
 static const struct field OF_NAME[] = {M_NAME, M_NEWEST, {0}};
 static const struct field OF_PART[] = {M_NAME, M_VERSION, M_PART, {0}};
+static const struct field DROP[] = {M_NAME, M_NEWEST, M_PART, {0}};
 static const struct field FIND[] = {
     M_NAME, M_NEWEST, M_PART, ITEMS(message, bad, bad_count, 0, SL_OBJECTS_OTHERS_MAX, NODE), {0}};
 static const struct field NEWS[] = {
@@ -166,7 +167,7 @@ static const struct kind {
     [SL_OBJECTS_FIND] = {"FIND", FIND, NEWS},
     [SL_OBJECTS_NEWS] = {"NEWS", NEWS, NOTHING},
     [SL_OBJECTS_HOLD] = {"HOLD", HOLD, NULL},
-    [SL_OBJECTS_DROP] = {"DROP", OF_NAME, NULL},
+    [SL_OBJECTS_DROP] = {"DROP", DROP, NULL},
     [SL_OBJECTS_LIST] = {"LIST", LIST_FROM, LISTED},
     [SL_OBJECTS_REMOVE] = {"REMOVE", OF_NAME, NOTHING},
     [SL_OBJECTS_RETIRE] = {"RETIRE", OF_NAME, NULL},

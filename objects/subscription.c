@@ -149,7 +149,7 @@ static void close_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_ask_cancel(&subscription->follow);
     sl_list_remove(&subscription->link);
     if (!is_followed(node, subscription->name)) {
-        sl_objects_report_none(node, subscription->name, 0);
+        sl_objects_report_none(node, subscription->name, 0, 0);
     }
     sl_objects_answer(call, 0, "closed");
 }

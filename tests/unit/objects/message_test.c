@@ -35,7 +35,7 @@ static const struct format {
     {SL_OBJECTS_NEWS, 0, "[0-1" RECORD "]pQ[0-2" PEER "][0-4" PEER "]"},
     {SL_OBJECTS_NEWS, 1, ""},
     {SL_OBJECTS_HOLD, 0, "nVpIQI[0-1" RECORD "]"},
-    {SL_OBJECTS_DROP, 0, "nQ"},
+    {SL_OBJECTS_DROP, 0, "nQp"},
     {SL_OBJECTS_LIST, 0, "PPQ"},
     {SL_OBJECTS_LIST, 1, "b[0-8nNVQQIco]"},
     {SL_OBJECTS_REMOVE, 0, "nQ"},
