@@ -11,6 +11,9 @@
 
 #define SLACK_NS       (60 * SL_CLOCK_NS_PER_MS) /* 50 of the engine, and some turns */
 #define POISON         0xdb
+#define FOLLOWED_MAX   3    /* waits of one subscription */
+#define FOLLOW_MS      4000 /* of one of them, at most */
+#define NEWS_MS        3000 /* NEWS takes no longer than that */
 #define PROOF_MS       60000
 #define PROOF_ATTEMPTS 120
 #define BACK_OFF_NS    (500 * SL_CLOCK_NS_PER_MS)
@@ -18,17 +21,19 @@
 /* Calls and their deadlines */
 
 struct timing {
-    uint64_t began_ns, paused_ns;
+    uint64_t began_ns, paused_ns; /* by the clock of the process */
+    uint64_t since_ns;            /* by that of the network */
 };
 
 static struct timing begin(const struct sl_sim_objects_app *app)
 {
     return (struct timing){.began_ns = sl_sim_process_now(&app->process),
-                           .paused_ns = app->process.paused_ns};
+                           .paused_ns = app->process.paused_ns,
+                           .since_ns = sl_sim_network_now(app->options.network)};
 }
 
 static void judge(struct sl_sim_objects_app *app, const struct timing *timing, const char *what,
-                  uint32_t timeout_ms, int err)
+                  const char *about, uint32_t timeout_ms, int err)
 {
     if (app->dying) {
         return;
@@ -36,13 +41,25 @@ static void judge(struct sl_sim_objects_app *app, const struct timing *timing, c
     const uint64_t paused_ns = app->process.paused_ns - timing->paused_ns;
     const uint64_t took_ns = sl_sim_process_now(&app->process) - timing->began_ns;
     if (app->options.verbose) {
-        printf("           %u: %s: %s%s%s\n", app->options.host, what, sl_err_name(err),
+        printf("           %u: %s %s: %s%s%s\n", app->options.host, what, about, sl_err_name(err),
                err != 0 ? ": " : "", err != 0 ? sl_objects_last_error() : "");
     }
     if (took_ns > timeout_ms * SL_CLOCK_NS_PER_MS + SLACK_NS + paused_ns) {
         sl_sim_objects_oracle_fail(
             app->options.oracle, "deadline", "node %u: %s has taken %" PRIu64 " ms of %u: %s",
             app->options.host, what, sl_sim_ms(took_ns), timeout_ms, sl_err_name(err));
+    }
+}
+
+/* A call that needs the catalogue alone has not ended in good time, without any fault. */
+static void judge_reached(struct sl_sim_objects_app *app, const struct timing *timing,
+                          const char *what, uint32_t timeout_ms, int err)
+{
+    if (err == SL_ERR_DEADLINE && timeout_ms >= app->options.plan->timeout_ms && !app->dying &&
+        sl_sim_objects_oracle_is_certain(app->options.oracle, app->options.host,
+                                         timing->since_ns)) {
+        sl_sim_objects_oracle_fail(app->options.oracle, "progress", "node %u: %s: %s",
+                                   app->options.host, what, sl_objects_last_error());
     }
 }
 
@@ -73,13 +90,13 @@ static struct sl_sim_objects_held *find_place(struct sl_sim_objects_app *app)
 }
 
 static void hold(struct sl_sim_objects_app *app, struct sl_sim_objects_held *held, uint32_t content,
-                 uint64_t version)
+                 uint32_t part, uint64_t version)
 {
     held->content = content;
     held->version = version;
     held->is_busy = false;
     if (!app->dying) {
-        sl_sim_objects_oracle_hold(app->options.oracle, content, app->options.host);
+        sl_sim_objects_oracle_hold(app->options.oracle, content, part, app->options.host);
     }
 }
 
@@ -122,14 +139,18 @@ struct publishing {
     uint32_t timeout_ms;
 };
 
-static int commit(struct sl_sim_objects_app *app, struct sl_publication *publication,
+/* is_alone: it does not wait for other parts. */
+static int commit(struct sl_sim_objects_app *app, struct sl_publication *publication, bool is_alone,
                   uint32_t timeout_ms, uint64_t *version)
 {
     int err = SL_ERR_DEADLINE;
     for (uint32_t i = 0; i < 2 && err == SL_ERR_DEADLINE && !app->dying; i++) {
         const struct timing timing = begin(app);
         err = sl_publish_commit(publication, timeout_ms, version);
-        judge(app, &timing, "commit", timeout_ms, err);
+        judge(app, &timing, "commit", "", timeout_ms, err);
+        if (is_alone) {
+            judge_reached(app, &timing, "commit", timeout_ms, err);
+        }
     }
     return err;
 }
@@ -153,15 +174,18 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     struct sl_publication *publication;
     struct sl_object_extent extents[3];
     uint64_t version = 0;
+    oracle->attempted[app->options.host][publishing->name] = true;
+    oracle->contents[publishing->content].may_go |= publishing->origin == SL_ORIGIN_HOST;
     take_memory(held, oracle->contents[publishing->content].bytes[publishing->part]);
     sl_sim_objects_oracle_fill(publishing->content, publishing->part, held->memory, held->bytes);
     const struct timing timing = begin(app);
     int err = sl_publish_begin(app->node, &options, publishing->timeout_ms, &publication);
-    judge(app, &timing, "begin", publishing->timeout_ms, err);
+    judge(app, &timing, "begin", name, publishing->timeout_ms, err);
+    judge_reached(app, &timing, "begin", publishing->timeout_ms, err);
     if (err == 0) {
         err = sl_publish_bytes(publication, extents, cut(app, held, extents));
         sl_assert(err == 0);
-        err = commit(app, publication, publishing->timeout_ms, &version);
+        err = commit(app, publication, options.part_count == 1, publishing->timeout_ms, &version);
         if (err == 0 && !app->dying) {
             sl_sim_objects_oracle_committed(oracle, publishing->content, version);
         }
@@ -174,7 +198,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     if (publishing->origin == SL_ORIGIN_HOST) {
         let_go(held);
     }
-    hold(app, held, publishing->content, version);
+    hold(app, held, publishing->content, publishing->part, version);
     return 0;
 }
 
@@ -243,6 +267,42 @@ static void judge_progress(struct sl_sim_objects_app *app, struct sl_get *get)
     }
 }
 
+/* A get has found that version of the name (0: none), or has not been able to fetch it. */
+static void judge_found(struct sl_sim_objects_app *app, const struct timing *timing, uint32_t name,
+                        uint64_t wanted, uint64_t version, int err)
+{
+    struct sl_sim_objects_oracle *oracle = app->options.oracle;
+    const uint64_t since_ns = timing->since_ns;
+    const uint64_t newest = sl_sim_objects_oracle_newest(oracle, name, since_ns);
+    if (app->dying || (err != 0 && err != SL_ERR_NOT_FOUND)) {
+        return;
+    }
+    if (wanted == 0 && version < newest) {
+        sl_sim_objects_oracle_fail(oracle, "newest",
+                                   "node %u finds n%u@%" PRIu64 ", but %" PRIu64 " exists",
+                                   app->options.host, name, version, newest);
+    }
+    if (wanted != 0 && err == SL_ERR_NOT_FOUND &&
+        sl_sim_objects_oracle_exists(oracle, name, wanted, since_ns)) {
+        sl_sim_objects_oracle_fail(oracle, "exists", "node %u: %s", app->options.host,
+                                   sl_objects_last_error());
+    }
+}
+
+/* Without a fault, what a holder has is fetched. */
+static void judge_fetched(struct sl_sim_objects_app *app, const struct timing *timing,
+                          uint32_t name, uint64_t version, uint32_t timeout_ms, int err,
+                          const char *why)
+{
+    if (!app->dying && err == SL_ERR_DEADLINE && timeout_ms >= app->options.plan->timeout_ms &&
+        sl_sim_objects_oracle_is_certain(app->options.oracle, app->options.host,
+                                         timing->since_ns) &&
+        sl_sim_objects_oracle_exists(app->options.oracle, name, version, timing->since_ns)) {
+        sl_sim_objects_oracle_fail(app->options.oracle, "progress", "node %u: %s",
+                                   app->options.host, why);
+    }
+}
+
 /* Into memory that held has, or else into the pool. */
 static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, uint32_t timeout_ms,
                struct sl_sim_objects_held *held)
@@ -253,17 +313,24 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
     struct sl_get_progress progress = {0};
     char text[16];
     name_of(name, text);
+    app->options.oracle->attempted[app->options.host][name] = true;
     const struct timing timing = begin(app);
     int err = sl_get_start(app->node, text, version, extents, count, timeout_ms, &got);
-    judge(app, &timing, "get", timeout_ms, err);
+    judge(app, &timing, "get", text, timeout_ms, err);
+    judge_reached(app, &timing, "get", timeout_ms, err);
     if (err != 0) {
+        judge_found(app, &timing, name, version, 0, err);
         let_go(held);
         return err;
     }
+    char why[256];
     err = sl_get_wait(got);
-    judge(app, &timing, "wait", timeout_ms, err);
+    (void)snprintf(why, sizeof why, "%s", sl_objects_last_error());
+    judge(app, &timing, "wait", text, timeout_ms, err);
     judge_progress(app, got);
     (void)sl_get_progress(got, &progress);
+    judge_found(app, &timing, name, version, progress.version, 0);
+    judge_fetched(app, &timing, name, progress.version, timeout_ms, err, why);
     const uint32_t content = err == 0 ? judge_bytes(app, name, progress.version) : 0;
     sl_get_close(&got);
     if (err != 0) {
@@ -272,7 +339,7 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
         (void)sl_object_withdraw(app->node, text, progress.version, PROOF_MS);
         let_go(held);
     } else {
-        hold(app, held, content, progress.version);
+        hold(app, held, content, SL_SIM_OBJECTS_ALL, progress.version);
     }
     return err;
 }
@@ -287,10 +354,17 @@ static uint64_t list_newest(struct sl_sim_objects_app *app, uint32_t name, uint6
     name_of(name, text);
     const struct timing timing = begin(app);
     const int err = sl_object_list(app->node, text, timeout_ms, &list);
-    judge(app, &timing, "list", timeout_ms, err);
-    if (err != 0) {
+    judge(app, &timing, "list", text, timeout_ms, err);
+    judge_reached(app, &timing, "list", timeout_ms, err);
+    if (err != 0 || app->dying) {
         return 0;
     }
+    for (uint64_t i = 0; i < list->count; i++) {
+        sl_sim_objects_oracle_judge_holders(app->options.oracle, name, list->entries[i].holders,
+                                            timing.since_ns);
+    }
+    judge_found(app, &timing, name, 0, list->count > 0 ? list->entries[list->count - 1].version : 0,
+                0);
     if (list->count > 0) {
         bytes = list->entries[list->count - 1].bytes;
         *version = list->entries[list->count - 1].version;
@@ -325,7 +399,7 @@ static int withdraw(struct sl_sim_objects_app *app, struct sl_sim_objects_held *
     sl_sim_objects_oracle_drop(app->options.oracle, held->content, app->options.host);
     const struct timing timing = begin(app);
     const int err = sl_object_withdraw(app->node, text, held->version, timeout_ms);
-    judge(app, &timing, "withdraw", timeout_ms, err);
+    judge(app, &timing, "withdraw", text, timeout_ms, err);
     held->is_busy = false;
     /* NOT_FOUND: removed; or the node had fetched what it published, and has withdrawn both. */
     if (err == 0 || err == SL_ERR_NOT_FOUND) {
@@ -350,6 +424,87 @@ static void act_withdraw(struct sl_sim_objects_app *app)
     }
 }
 
+static void act_remove(struct sl_sim_objects_app *app)
+{
+    const struct sl_sim_objects_plan *plan = app->options.plan;
+    struct sl_sim_objects_oracle *oracle = app->options.oracle;
+    const uint32_t index = sl_sim_below(&app->random, oracle->content_count);
+    const struct sl_sim_objects_content *content = &oracle->contents[index];
+    const uint32_t name = content->name, timeout_ms = draw_timeout(app);
+    char text[16];
+    if (index == 0 || name == plan->name_count || content->version == 0) {
+        return;
+    }
+    const uint64_t version = sl_sim_chance(&app->random, 200) ? 0 : content->version;
+    sl_sim_objects_oracle_remove(oracle, name, version);
+    name_of(name, text);
+    const struct timing timing = begin(app);
+    const int err = sl_object_remove(app->node, text, version, timeout_ms);
+    judge(app, &timing, "remove", text, timeout_ms, err);
+    judge_reached(app, &timing, "remove", timeout_ms, err);
+}
+
+/* Follow */
+
+static void follow(struct sl_sim_objects_app *app, struct sl_subscription *subscription,
+                   uint32_t name)
+{
+    struct sl_sim_objects_oracle *oracle = app->options.oracle;
+    uint64_t above = 0;
+    for (uint32_t i = 0; i < FOLLOWED_MAX && !app->dying; i++) {
+        const uint32_t timeout_ms = 1 + sl_sim_below(&app->random, FOLLOW_MS);
+        uint64_t version = 0;
+        const struct timing timing = begin(app);
+        const int err = sl_subscription_wait(subscription, above, timeout_ms, &version);
+        judge(app, &timing, "follow", "", timeout_ms, err);
+        const uint64_t newest = sl_subscription_newest(subscription);
+        if (app->dying) {
+            return;
+        }
+        if (err == 0 && (version <= above || newest < version)) {
+            sl_sim_objects_oracle_fail(
+                oracle, "newest", "node %u: n%u@%" PRIu64 " follows %" PRIu64 ", then %" PRIu64,
+                app->options.host, name, version, above, newest);
+        }
+        if (err == SL_ERR_DEADLINE && timeout_ms > NEWS_MS &&
+            sl_sim_objects_oracle_is_certain(oracle, app->options.host, timing.since_ns) &&
+            sl_sim_objects_oracle_newest(oracle, name, timing.since_ns) > above) {
+            sl_sim_objects_oracle_fail(oracle, "newest", "node %u has no news of n%u",
+                                       app->options.host, name);
+        }
+        above = err == 0 ? version : above;
+    }
+}
+
+static void act_follow(struct sl_sim_objects_app *app)
+{
+    const uint32_t name = sl_sim_below(&app->random, app->options.plan->name_count);
+    const uint32_t timeout_ms = draw_timeout(app);
+    struct sl_subscription *subscription;
+    char text[16];
+    name_of(name, text);
+    app->options.oracle->attempted[app->options.host][name] = true;
+    const struct timing timing = begin(app);
+    const int err = sl_subscription_open(app->node, text, timeout_ms, &subscription);
+    judge(app, &timing, "subscribe", text, timeout_ms, err);
+    judge_reached(app, &timing, "subscribe", timeout_ms, err);
+    if (err == 0) {
+        follow(app, subscription, name);
+        sl_subscription_close(&subscription);
+    }
+}
+
+static void act_wait_held(struct sl_sim_objects_app *app)
+{
+    const uint32_t name = sl_sim_below(&app->random, app->options.plan->name_count);
+    const uint32_t timeout_ms = 1 + sl_sim_below(&app->random, FOLLOW_MS);
+    char text[16];
+    name_of(name, text);
+    const struct timing timing = begin(app);
+    const int err = sl_object_wait_held(app->node, text, 0, 2, timeout_ms);
+    judge(app, &timing, "wait_held", text, timeout_ms, err);
+}
+
 void sl_sim_objects_withdraw_all(struct sl_sim_objects_app *app)
 {
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX && !app->dying; i++) {
@@ -371,6 +526,18 @@ void sl_sim_objects_act(struct sl_sim_objects_app *app)
     const uint32_t drawn = sl_sim_below(&app->random, 100);
     if (drawn >= 90) {
         act_withdraw(app);
+        return;
+    }
+    if (drawn >= 80) {
+        act_follow(app);
+        return;
+    }
+    if (drawn >= 75) {
+        act_wait_held(app);
+        return;
+    }
+    if (drawn >= 70 && app->options.plan->removes) {
+        act_remove(app);
         return;
     }
     struct sl_sim_objects_held *held = find_place(app);

@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "objects/node.h"
+#include "objects/withdraw.h"
 #include "tests/sim/objects_actions.h"
 #include "tests/sim/random.h"
 #include "transfer/engine.h"
@@ -163,6 +164,7 @@ static void lead(struct sl_sim_objects_app *app)
         app->stage = SL_SIM_OBJECTS_PROVED;
     } else if (app->stage == SL_SIM_OBJECTS_ENDING) {
         sl_sim_objects_withdraw_all(app);
+        sl_objects_withdraw_retired(app->node, app->options.plan->timeout_ms);
         app->stage = SL_SIM_OBJECTS_EMPTY;
     } else {
         sl_sim_objects_app_sleep(app, LOOK_NS);
@@ -293,14 +295,17 @@ void sl_sim_objects_app_judge_rest(struct sl_sim_objects_app *app)
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
     SL_LIST_FOREACH (link, &app->node->copies) {
         const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-        if (!copy->is_withdrawn || copy->pooled == NULL) { /* retired ones go with the next call */
-            sl_sim_objects_oracle_fail(oracle, "rest", "node %u still has %s@%" PRIu64,
-                                       app->options.host, copy->name, copy->version);
-        }
-        if (copy->fetch != NULL || !sl_list_empty(&copy->children)) {
-            sl_sim_objects_oracle_fail(oracle, "rest", "node %u: %s@%" PRIu64 " has users",
-                                       app->options.host, copy->name, copy->version);
-        }
+        sl_sim_objects_oracle_fail(oracle, "rest", "node %u still has %s@%" PRIu64,
+                                   app->options.host, copy->name, copy->version);
+    }
+    const struct sl_objects_pool *pool = &app->node->pool;
+    if (pool->free_count != pool->slot_count) {
+        sl_sim_objects_oracle_fail(oracle, "rest", "node %u: %u of %u slots are free",
+                                   app->options.host, pool->free_count, pool->slot_count);
+    }
+    if (app->engine->ios[ENGINE].table->count != 1) {
+        sl_sim_objects_oracle_fail(oracle, "rest", "node %u: %u ranges are registered",
+                                   app->options.host, app->engine->ios[ENGINE].table->count);
     }
     if (!sl_list_empty(&app->node->membership.asks)) {
         sl_sim_objects_oracle_fail(oracle, "rest", "node %u: requests are left", app->options.host);

@@ -9,6 +9,7 @@
 #include "core/assert.h"
 #include "tests/sim/random.h"
 
+#define LEASE_NS    (11 * SL_CLOCK_NS_PER_S) /* and a second */
 #define RECOVERY_NS (20 * SL_CLOCK_NS_PER_S) /* a lease, and a new start of the catalogue */
 
 void sl_sim_objects_oracle_init(struct sl_sim_objects_oracle *oracle,
@@ -107,18 +108,61 @@ bool sl_sim_objects_oracle_matches(uint32_t content, uint32_t part, const uint8_
 
 /* Versions */
 
-/* Some node has had it without a break and without a fault. */
-static bool is_held(const struct sl_sim_objects_oracle *oracle, uint32_t content)
+bool sl_sim_objects_oracle_is_certain(const struct sl_sim_objects_oracle *oracle, uint32_t host,
+                                      uint64_t since_ns)
 {
-    const uint64_t now_ns = sl_sim_network_now(oracle->network);
+    return oracle->certain_ns[host] <= since_ns && oracle->certain_ns[0] <= since_ns;
+}
+
+static bool part_is_held(const struct sl_sim_objects_oracle *oracle, uint32_t content,
+                         uint32_t part, uint64_t since_ns)
+{
     for (uint32_t i = 0; i < oracle->holding_count; i++) {
         const struct sl_sim_objects_holding *holding = &oracle->holdings[i];
         if (holding->content == content && holding->until_ns == SL_CLOCK_NEVER &&
-            oracle->certain_ns[holding->host] <= now_ns && oracle->certain_ns[0] <= now_ns) {
+            (holding->part == part || holding->part == SL_SIM_OBJECTS_ALL) &&
+            holding->since_ns <= since_ns &&
+            sl_sim_objects_oracle_is_certain(oracle, holding->host, since_ns)) {
             return true;
         }
     }
     return false;
+}
+
+/* Of each part some node has had it since then, without a break and without a fault. */
+static bool is_held(const struct sl_sim_objects_oracle *oracle, uint32_t index, uint64_t since_ns)
+{
+    const struct sl_sim_objects_content *content = &oracle->contents[index];
+    bool held = content->acknowledged && !content->may_go;
+    for (uint32_t part = 0; held && part < oracle->plan->part_counts[content->name]; part++) {
+        held = part_is_held(oracle, index, part, since_ns);
+    }
+    return held;
+}
+
+uint64_t sl_sim_objects_oracle_newest(const struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                      uint64_t since_ns)
+{
+    uint64_t newest = 0;
+    for (uint32_t i = 1; i < oracle->content_count; i++) {
+        const struct sl_sim_objects_content *content = &oracle->contents[i];
+        if (content->name == name && content->version > newest && is_held(oracle, i, since_ns)) {
+            newest = content->version;
+        }
+    }
+    return newest;
+}
+
+bool sl_sim_objects_oracle_exists(const struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                  uint64_t version, uint64_t since_ns)
+{
+    bool exists = false;
+    for (uint32_t i = 1; i < oracle->content_count; i++) {
+        const struct sl_sim_objects_content *content = &oracle->contents[i];
+        exists = exists || (content->name == name && content->version == version &&
+                            is_held(oracle, i, since_ns));
+    }
+    return exists;
 }
 
 /* The content was seen as that version, of which there is one only. */
@@ -134,7 +178,7 @@ static void set_version(struct sl_sim_objects_oracle *oracle, uint32_t index, ui
     for (uint32_t i = 1; i < oracle->content_count; i++) {
         const struct sl_sim_objects_content *other = &oracle->contents[i];
         if (i != index && other->name == content->name && other->version == version &&
-            other->acknowledged && is_held(oracle, i)) {
+            is_held(oracle, i, sl_sim_network_now(oracle->network))) {
             sl_sim_objects_oracle_fail(oracle, "digest",
                                        "n%u@%" PRIu64 " is content %u, and is content %u too",
                                        content->name, version, index, i);
@@ -175,7 +219,7 @@ void sl_sim_objects_oracle_committed(struct sl_sim_objects_oracle *oracle, uint3
 /* Holders */
 
 void sl_sim_objects_oracle_hold(struct sl_sim_objects_oracle *oracle, uint32_t content,
-                                uint32_t host)
+                                uint32_t part, uint32_t host)
 {
     if (oracle->holding_count == oracle->holding_room) {
         oracle->holding_room *= 2;
@@ -185,6 +229,7 @@ void sl_sim_objects_oracle_hold(struct sl_sim_objects_oracle *oracle, uint32_t c
     }
     oracle->holdings[oracle->holding_count++] =
         (struct sl_sim_objects_holding){.content = content,
+                                        .part = part,
                                         .host = host,
                                         .since_ns = sl_sim_network_now(oracle->network),
                                         .until_ns = SL_CLOCK_NEVER};
@@ -210,6 +255,38 @@ void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t c
 void sl_sim_objects_oracle_end(struct sl_sim_objects_oracle *oracle, uint32_t host)
 {
     drop(oracle, 0, host);
+    for (uint32_t name = 0; name < SL_SIM_OBJECTS_NAMES_MAX; name++) {
+        if (oracle->attempted[host][name] && oracle->gone_count < SL_SIM_OBJECTS_GONE_MAX) {
+            oracle->gone[oracle->gone_count++] = (struct sl_sim_objects_gone){
+                .name = name, .at_ns = sl_sim_network_now(oracle->network)};
+        }
+        oracle->attempted[host][name] = false;
+    }
+}
+
+void sl_sim_objects_oracle_judge_holders(struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                         uint32_t holders, uint64_t since_ns)
+{
+    uint32_t possible = 0;
+    for (uint32_t host = 0; host < oracle->plan->node_count; host++) {
+        possible += oracle->attempted[host][name];
+    }
+    for (uint32_t i = 0; i < oracle->gone_count; i++) {
+        possible += oracle->gone[i].name == name && oracle->gone[i].at_ns + LEASE_NS > since_ns;
+    }
+    if (holders > possible && oracle->certain_ns[0] <= since_ns) {
+        sl_sim_objects_oracle_fail(oracle, "lease", "n%u has %u holders; %u can be", name, holders,
+                                   possible);
+    }
+}
+
+void sl_sim_objects_oracle_remove(struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                  uint64_t version)
+{
+    for (uint32_t i = 1; i < oracle->content_count; i++) {
+        struct sl_sim_objects_content *content = &oracle->contents[i];
+        content->may_go |= content->name == name && (version == 0 || content->version == version);
+    }
 }
 
 void sl_sim_objects_oracle_touch(struct sl_sim_objects_oracle *oracle, uint32_t host,

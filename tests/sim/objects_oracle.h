@@ -12,13 +12,25 @@ struct sl_sim_objects_content {
     uint64_t version; /* 0: not known yet */
     uint64_t bytes[SL_SIM_OBJECTS_PARTS_MAX];
     bool acknowledged; /* a commit of it */
+    bool may_go;       /* removed, or retired by newer ones */
 };
 
-/* A node has a whole content, as its application knows: it has published or fetched it. */
+#define SL_SIM_OBJECTS_ALL UINT32_MAX /* parts of a content */
+
+/* A node has a part of a content, or all, as its application knows: it has published or fetched it.
+ */
 struct sl_sim_objects_holding {
-    uint32_t content, host;
+    uint32_t content, part, host;
     uint64_t since_ns, until_ns; /* SL_CLOCK_NEVER: it still does */
 };
+
+/* A process that may have had versions of the name was killed. */
+struct sl_sim_objects_gone {
+    uint32_t name;
+    uint64_t at_ns;
+};
+
+#define SL_SIM_OBJECTS_GONE_MAX (SL_SIM_FAULTS_MAX * SL_SIM_OBJECTS_NAMES_MAX)
 
 struct sl_sim_objects_oracle {
     const struct sl_sim_objects_plan *plan;
@@ -31,6 +43,10 @@ struct sl_sim_objects_oracle {
     uint64_t random;
     /* Of each node: no fault touches it, or has done so for some time, from then on. */
     uint64_t certain_ns[SL_SIM_OBJECTS_NODES_MAX];
+    /* Of each process that runs: whether it has tried to publish or fetch the name. */
+    bool attempted[SL_SIM_OBJECTS_NODES_MAX][SL_SIM_OBJECTS_NAMES_MAX];
+    struct sl_sim_objects_gone gone[SL_SIM_OBJECTS_GONE_MAX];
+    uint32_t gone_count;
     uint32_t published, fetched;
     char breach_of[32], breach[512];
 };
@@ -61,12 +77,33 @@ uint32_t sl_sim_objects_oracle_judge(struct sl_sim_objects_oracle *oracle, uint3
 void sl_sim_objects_oracle_committed(struct sl_sim_objects_oracle *oracle, uint32_t content,
                                      uint64_t version);
 
-/* The node's application has all of the content (one part of it, if it has published it), or has
- * begun to give it up. */
+/* The node's application has a part of the content, or has begun to give it up. */
 void sl_sim_objects_oracle_hold(struct sl_sim_objects_oracle *oracle, uint32_t content,
-                                uint32_t host);
+                                uint32_t part, uint32_t host);
 void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t content,
                                 uint32_t host);
+
+/* Versions that are found, in a call that began then. */
+
+/* The newest version of the name that certainly exists; 0: none does. */
+uint64_t sl_sim_objects_oracle_newest(const struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                      uint64_t since_ns);
+
+/* Whether the version, which is not 0, certainly exists, and is held by others than this node. */
+bool sl_sim_objects_oracle_exists(const struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                  uint64_t version, uint64_t since_ns);
+
+/* No fault touches the node, nor the host of the catalogue. */
+bool sl_sim_objects_oracle_is_certain(const struct sl_sim_objects_oracle *oracle, uint32_t host,
+                                      uint64_t since_ns);
+
+/* A list shows so many holders of a version of the name. */
+void sl_sim_objects_oracle_judge_holders(struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                         uint32_t holders, uint64_t since_ns);
+
+/* The version is removed; 0: all of the name. */
+void sl_sim_objects_oracle_remove(struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                  uint64_t version);
 
 /* The node's process was killed. */
 void sl_sim_objects_oracle_end(struct sl_sim_objects_oracle *oracle, uint32_t host);
