@@ -22,8 +22,8 @@ struct holder {
     uint64_t node;
     char address[SL_OBJECTS_ADDRESS_BYTES];
     uint32_t mismatches;
-    bool has_failed;
-    uint64_t failed_ns;
+    bool has_failed;    /* for some time */
+    uint64_t failed_ns; /* the last time; 0: never */
 };
 
 struct sl_objects_fetch {
@@ -153,12 +153,16 @@ static void add_holder(struct sl_objects_fetch *fetch, const struct sl_objects_p
     if (peer->node == 0 || peer->node == fetch->node->id) {
         return;
     }
-    if (holder == NULL) { /* beyond the limit the last one is replaced */
-        fetch->holder_count += fetch->holder_count < HOLDERS_MAX ? 1 : 0;
-        holder = &fetch->holders[fetch->holder_count - 1];
+    if (holder == NULL && fetch->holder_count < HOLDERS_MAX) {
+        holder = &fetch->holders[fetch->holder_count++];
+        *holder = (struct holder){.node = peer->node};
+    } else if (holder == NULL) { /* instead of the one that has failed last */
+        holder = &fetch->holders[HOLDERS_MAX - 1];
+        for (uint32_t i = 0; i < HOLDERS_MAX; i++) {
+            holder = fetch->holders[i].failed_ns > holder->failed_ns ? &fetch->holders[i] : holder;
+        }
         *holder = (struct holder){.node = peer->node};
     }
-    holder->has_failed = false;
     (void)snprintf(holder->address, sizeof holder->address, "%s", peer->address);
 }
 
@@ -360,17 +364,24 @@ static void find_more(struct sl_objects_fetch *fetch)
     sl_objects_ask(fetch->node, &fetch->find, fetch->deadline_ns);
 }
 
+/* The holder that has not failed yet, or else not for the longest time: so each of them gets its
+ * turn, however many have ended. */
 static void find_parent(struct sl_objects_fetch *fetch, uint32_t stripe)
 {
+    const struct sl_objects_download *now = fetch->of_stripe[stripe];
+    const struct holder *best = NULL;
     for (uint32_t i = 0; i < fetch->holder_count; i++) {
         const struct holder *holder = &fetch->holders[i];
-        const struct sl_objects_download *now = fetch->of_stripe[stripe];
-        if (is_usable(holder) && (now == NULL || now->id != holder->node)) {
-            assign(fetch, stripe, holder);
-            return;
+        if (is_usable(holder) && (now == NULL || now->id != holder->node) &&
+            (best == NULL || holder->failed_ns < best->failed_ns)) {
+            best = holder;
         }
     }
-    find_more(fetch);
+    if (best != NULL) {
+        assign(fetch, stripe, best);
+    } else {
+        find_more(fetch);
+    }
 }
 
 /* Time */

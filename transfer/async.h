@@ -35,7 +35,8 @@ int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *re
 void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*ended)(void *ctx),
                                void *ctx);
 
-/* As sl_transfer_segment_open. *out is written before done(ctx, 0, ...). */
+/* As sl_transfer_segment_open, but with REFUSED at once if no process listens there. *out is
+ * written before done(ctx, 0, ...). */
 int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, uint32_t timeout_ms,
                            struct sl_transfer_segment **out, sl_transfer_done_fn *done, void *ctx);
 

@@ -510,7 +510,9 @@ static void open_session(struct sl_transfer_segment *segment)
         .start_timeout_ns =
             segment->until_ns > now_ns ? segment->until_ns - now_ns : SL_CLOCK_NS_PER_MS,
         .persistent = true,
-        .ends_if_refused = engine->directory != NULL, /* a process listens there, or has ended */
+        /* A process listens there, or has ended: the store or the user of the reactor outside has
+         * its address from it. */
+        .ends_if_refused = engine->directory != NULL || segment->call.async != NULL,
         .secret = &engine->settings.secret,
     };
     segment->until_ns = now_ns + options.start_timeout_ns + SL_CLOCK_NS_PER_MS;

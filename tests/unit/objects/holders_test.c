@@ -4,6 +4,7 @@
 
 #include "nodes.h"
 #include "objects/node.h"
+#include "tests/support/reactor_thread.h"
 
 static struct nodes nodes;
 
@@ -104,6 +105,93 @@ SL_CASE(fetch__goes_on_when_a_holder_ends)
     nodes_end(&nodes, 1);
     nodes_finish(get);
     nodes_expect_bytes(to[2], BYTES, 7);
+    end();
+}
+
+/* A node of the catalogue that says that it has the version, and has ended since: as one that
+ * was killed. */
+struct pretender {
+    struct reactor_thread thread;
+    struct sl_transfer *transfer;
+    struct sl_objects_link *link;
+    struct sl_objects_request attach;
+    struct sl_completion completion;
+};
+
+static void ignore(void *ctx, const char *address, const struct sl_objects_message *message)
+{
+}
+
+static void reported(void *ctx, int err, const char *reason)
+{
+    struct pretender *pretender = ctx;
+    assert_int_equal(err, 0);
+    sl_completion_end(&pretender->completion);
+}
+
+static void attached(struct sl_objects_request *request, const struct sl_objects_message *answer,
+                     int err, const char *reason)
+{
+    struct pretender *pretender = SL_CONTAINER_OF(request, struct pretender, attach);
+    struct sl_objects_message hold = {
+        .kind = SL_OBJECTS_HOLD, .name = "model", .version = 1, .blocks = COUNT + 1};
+    assert_int_equal(err, 0);
+    hold.term = answer->term;
+    sl_objects_link_send(pretender->link, sl_objects_address(nodes.node[0]), &hold, reported,
+                         pretender);
+}
+
+static void attach(void *ctx)
+{
+    struct pretender *pretender = ctx;
+    struct sl_objects_message message = {.kind = SL_OBJECTS_ATTACH, .host = 1};
+    pretender->attach.answered = attached;
+    sl_objects_link_request(pretender->link, &pretender->attach, sl_objects_address(nodes.node[0]),
+                            &message, NODES_TIMEOUT);
+}
+
+static void pretender_ended(void *ctx)
+{
+    sl_completion_end(ctx);
+}
+
+static void leave(void *ctx)
+{
+    struct pretender *pretender = ctx;
+    sl_objects_link_destroy(&pretender->link, pretender_ended, &pretender->completion);
+}
+
+/* Attaches, reports the version and ends without a word to the catalogue. */
+static void pretend(uint64_t id)
+{
+    static struct pretender pretender;
+    const struct sl_transfer_options options = {.name = "127.0.0.1:0",
+                                                .endpoints = "tcp://127.0.0.1:0"};
+    pretender = (struct pretender){.link = NULL};
+    assert_int_equal(sl_transfer_create(&options, &pretender.transfer), 0);
+    reactor_thread_init(&pretender.thread, "pretender", NULL);
+    assert_int_equal(sl_objects_link_create(pretender.transfer, pretender.thread.reactor, id,
+                                            ignore, NULL, &pretender.link),
+                     0);
+    reactor_thread_start(&pretender.thread);
+    sl_completion_begin(&pretender.completion);
+    reactor_thread_run(&pretender.thread, attach, &pretender);
+    sl_completion_wait(&pretender.completion);
+    sl_completion_begin(&pretender.completion);
+    reactor_thread_run(&pretender.thread, leave, &pretender);
+    sl_completion_wait(&pretender.completion);
+    reactor_thread_fini(&pretender.thread);
+    sl_transfer_destroy(&pretender.transfer);
+}
+
+SL_CASE(fetch__finds_the_holder_that_is_left)
+{
+    begin(0);
+    for (uint64_t id = 1; id <= 6; id++) {
+        pretend(id);
+    }
+    nodes_finish(nodes_start(nodes.node[1], "model", 1, to[1], BYTES, NODES_TIMEOUT));
+    nodes_expect_bytes(to[1], BYTES, 7);
     end();
 }
 
