@@ -172,7 +172,7 @@ struct sl_get;
  * get that failed) or sl_object_withdraw (one that succeeded: this process serves it to others).
  * count 0: into the node's pool, from where it is served.
  * version: 0: the newest. timeout_ms: of the whole get. Errors: NOT_FOUND (the text has the oldest
- * and the newest version), INVALID (the extents have another size; the text has the right one),
+ * and the newest version), INVALID (extents overlap, or have another size than the text says),
  * EXISTS (this node has a copy already, or fetches one; or, from sl_transfer_register, the memory
  * is registered already), DEADLINE, TOO_LARGE, NO_MEMORY. */
 SL_API int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,

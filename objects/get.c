@@ -194,14 +194,26 @@ static int set_places(struct sl_get *get, const struct sl_object_extent *extents
     return 0;
 }
 
-static int check_size(const struct sl_get *get, const struct sl_object_extent *extents,
-                      uint32_t count)
+static bool overlap(const struct sl_object_extent *a, const struct sl_object_extent *b)
+{
+    const uint64_t a_begin = (uintptr_t)a->base, a_end = a_begin + a->bytes;
+    const uint64_t b_begin = (uintptr_t)b->base, b_end = b_begin + b->bytes;
+    return (a_begin > b_begin ? a_begin : b_begin) < (a_end < b_end ? a_end : b_end);
+}
+
+static int check_extents(const struct sl_get *get, const struct sl_object_extent *extents,
+                         uint32_t count)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (__builtin_add_overflow(bytes, extents[i].bytes, &bytes) ||
             (extents[i].base == NULL && extents[i].bytes > 0)) {
             return sl_objects_fail(SL_ERR_INVALID, "extent %u has no memory, or too many bytes", i);
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (overlap(&extents[i], &extents[j])) {
+                return sl_objects_fail(SL_ERR_INVALID, "extents %u and %u overlap", j, i);
+            }
         }
     }
     return bytes == get->bytes
@@ -235,7 +247,7 @@ static int take_memory(struct sl_get *get, const struct sl_object_extent *extent
 {
     int err = 0;
     if (count > 0) {
-        err = check_size(get, extents, count);
+        err = check_extents(get, extents, count);
         err = err != 0 ? err : set_places(get, extents, count);
     } else {
         err = sl_objects_copy_open_pool(get->node);

@@ -227,6 +227,10 @@ CASE(get__refuses_what_it_cannot_do)
     assert_int_equal(sl_get_start(nodes.node[1], "model", 0, &extent, 1, NODES_TIMEOUT, &get),
                      SL_ERR_INVALID);
     assert_non_null(strstr(sl_objects_last_error(), "100 bytes"));
+    const struct sl_object_extent overlap[] = {{to, 60}, {to + 60, 0}, {to + 59, 40}};
+    assert_int_equal(sl_get_start(nodes.node[1], "model", 0, overlap, 3, NODES_TIMEOUT, &get),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(sl_objects_last_error(), "0 and 2"));
     nodes_get(nodes.node[1], "model", 1, to, 100);
     extent.bytes = 100;
     assert_int_equal(sl_get_start(nodes.node[1], "model", 1, &extent, 1, NODES_TIMEOUT, &get),
