@@ -67,6 +67,7 @@ static int begin(struct file *file, const char *path, struct sl_reason *reason)
         return err;
     }
     (void)snprintf(file->beside, sizeof file->beside, ".%.200s.%d", file->name, (int)getpid());
+    (void)unlinkat(file->parent, file->beside, 0); /* of a process that was killed */
     file->fd = openat(file->parent, file->beside,
                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     return file->fd < 0 ? refuse(file, errno, reason) : 0;

@@ -246,6 +246,17 @@ CASE(files__replace_links_and_leave_directories)
     assert_int_equal(count_entries("out"), 2);
 }
 
+CASE(files__are_written_beside_what_a_killed_process_left)
+{
+    char left[64];
+    assert_int_equal(mkdir(at("out"), 0700), 0);
+    (void)snprintf(left, sizeof left, "out/.x.%d", (int)getpid());
+    write_file(left, "a", 1);
+    assert_int_equal(get_path("x"), 0);
+    check_file("out/x", "abc", 3);
+    assert_int_equal(count_entries("out"), 1);
+}
+
 CASE(files__of_an_object_without_files_are_one)
 {
     struct sl_files_in_tensor item = {.tensor = {.name = "bytes", .data = "abc", .bytes = 3}};
