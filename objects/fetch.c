@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/assert.h"
 #include "core/log.h"
 #include "objects/download.h"
 #include "objects/node.h"
@@ -62,6 +61,11 @@ static uint32_t stripe_of(const struct sl_objects_fetch *fetch, uint32_t block)
 {
     const uint64_t manifest_blocks = sl_objects_block_count(fetch->copy->info.manifest_bytes);
     return (uint32_t)((manifest_blocks + block) % SL_OBJECTS_STRIPES);
+}
+
+static bool needs(const struct sl_objects_fetch *fetch, uint32_t stripe)
+{
+    return fetch->missing[stripe] > 0 || fetch->manifest != VERIFIED;
 }
 
 /* End */
@@ -334,7 +338,7 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
         (void)snprintf(fetch->last_reason, sizeof fetch->last_reason, "%s", reason);
     }
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
-        if (fetch->of_stripe[i] == NULL && (fetch->missing[i] > 0 || fetch->manifest != VERIFIED)) {
+        if (fetch->of_stripe[i] == NULL && needs(fetch, i)) {
             find_parent(fetch, i);
         }
     }
@@ -364,11 +368,11 @@ static void find_more(struct sl_objects_fetch *fetch)
     sl_objects_ask(fetch->node, &fetch->find, fetch->deadline_ns);
 }
 
-/* The holder that has not failed yet, or else not for the longest time: so each of them gets its
- * turn, however many have ended. */
-static void find_parent(struct sl_objects_fetch *fetch, uint32_t stripe)
+/* A holder that can take the place of this one: it has not failed yet, or not for the longest time.
+ * So each of them gets its turn, however many have ended. NULL: there is none. */
+static const struct holder *find_other(const struct sl_objects_fetch *fetch,
+                                       const struct sl_objects_download *now)
 {
-    const struct sl_objects_download *now = fetch->of_stripe[stripe];
     const struct holder *best = NULL;
     for (uint32_t i = 0; i < fetch->holder_count; i++) {
         const struct holder *holder = &fetch->holders[i];
@@ -377,8 +381,14 @@ static void find_parent(struct sl_objects_fetch *fetch, uint32_t stripe)
             best = holder;
         }
     }
-    if (best != NULL) {
-        assign(fetch, stripe, best);
+    return best;
+}
+
+static void find_parent(struct sl_objects_fetch *fetch, uint32_t stripe)
+{
+    const struct holder *other = find_other(fetch, fetch->of_stripe[stripe]);
+    if (other != NULL) {
+        assign(fetch, stripe, other);
     } else {
         find_more(fetch);
     }
@@ -390,9 +400,6 @@ static void find_parent(struct sl_objects_fetch *fetch, uint32_t stripe)
 static void look_at(struct sl_objects_fetch *fetch, uint32_t stripe, uint64_t now_ns)
 {
     struct sl_objects_download *download = fetch->of_stripe[stripe];
-    if (fetch->missing[stripe] == 0 && fetch->manifest == VERIFIED) {
-        return;
-    }
     if (download == NULL) {
         find_parent(fetch, stripe);
         return;
@@ -400,16 +407,11 @@ static void look_at(struct sl_objects_fetch *fetch, uint32_t stripe, uint64_t no
     const bool waits_for_manifest = fetch->manifest == FLYING && download->flying_count == 0;
     if (waits_for_manifest || now_ns <= sl_objects_download_slow_ns(download)) {
         pump(download);
-        return;
+    } else if (find_other(fetch, download) != NULL) {
+        replace(download, "it has brought nothing for a while");
+    } else {
+        find_more(fetch);
     }
-    struct holder *holder = find_holder(fetch, download->id);
-    for (uint32_t i = 0; i < fetch->holder_count; i++) {
-        if (&fetch->holders[i] != holder && is_usable(&fetch->holders[i])) {
-            replace(download, "it has brought nothing for a while");
-            return;
-        }
-    }
-    find_more(fetch);
 }
 
 static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -424,8 +426,10 @@ static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
         return;
     }
     forgive(fetch, now_ns);
-    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES && !fetch->is_ending; i++) {
-        look_at(fetch, i, now_ns);
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (needs(fetch, i) && !fetch->is_ending) {
+            look_at(fetch, i, now_ns);
+        }
     }
     if (!fetch->is_ending) {
         const uint64_t left_ns = fetch->deadline_ns - now_ns;
@@ -612,8 +616,7 @@ static void follow_plan(struct sl_objects_fetch *fetch)
 {
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         const struct holder *holder = find_holder(fetch, fetch->planned[i]);
-        const bool has_work = fetch->missing[i] > 0 || fetch->manifest != VERIFIED;
-        if (has_work && holder != NULL && is_usable(holder)) {
+        if (needs(fetch, i) && holder != NULL && is_usable(holder)) {
             assign(fetch, i, holder);
         }
     }
