@@ -11,6 +11,8 @@
 #include "objects/error.h"
 #include "objects/node.h"
 
+#define POOL_FREE_MS 10000 /* no peer knows it */
+
 int sl_objects_copy_create(const char *name, uint64_t version, uint32_t part,
                            const struct sl_objects_part *info, struct sl_objects_copy **out)
 {
@@ -173,14 +175,16 @@ int sl_objects_copy_open_pool(struct sl_objects *node)
 {
     int err = 0;
     sl_port_set_lock(node->ports);
-    if (node->pool_base == NULL) {
+    if (node->pool.base == NULL) {
         void *base;
         err = sl_transfer_memory_create(node->transfer, node->pool_bytes, -1,
                                         SL_TRANSFER_PEERS_READ, &base);
-        err = err != 0 ? sl_objects_fail(err, "the pool: %s", sl_transfer_last_error()) : 0;
-        if (err == 0) {
-            err = sl_objects_pool_init(&node->pool, base, node->pool_bytes, pool_shrunk, node);
-            node->pool_base = base;
+        if (err != 0) {
+            err = sl_objects_fail(err, "the pool: %s", sl_transfer_last_error());
+        } else if (sl_objects_pool_init(&node->pool, base, node->pool_bytes, pool_shrunk, node) !=
+                   0) {
+            (void)sl_transfer_memory_free(node->transfer, &base, POOL_FREE_MS);
+            err = sl_objects_fail(SL_ERR_NO_MEMORY, "the pool: out of memory");
         }
     }
     sl_port_set_unlock(node->ports);

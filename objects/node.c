@@ -254,9 +254,10 @@ static void node_free(struct sl_objects *node)
         sl_reactor_join(node->reactor);
     }
     free_copies(node);
-    if (node->pool_base != NULL) {
+    void *pool = node->pool.base;
+    if (pool != NULL) {
         sl_objects_pool_fini(&node->pool);
-        (void)sl_transfer_memory_free(node->transfer, &node->pool_base, DESTROY_MS);
+        (void)sl_transfer_memory_free(node->transfer, &pool, DESTROY_MS);
     }
     if (node->ports != NULL) {
         sl_port_set_destroy(&node->ports, NULL);

@@ -38,9 +38,8 @@ struct sl_objects {
     struct sl_objects_requests {
         struct sl_transfer_request *items;
         uint32_t capacity;
-    } requests; /* download.c: of the batch that is being made */
-    struct sl_objects_pool pool;
-    void *pool_base; /* NULL: not used yet; set under the lock of the ports */
+    } requests;                  /* download.c: of the batch that is being made */
+    struct sl_objects_pool pool; /* base NULL: not used yet; opened under the lock of the ports */
 };
 
 /* As sl_objects_create. setup: NULL: nothing is replaced. */

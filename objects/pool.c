@@ -15,14 +15,18 @@ int sl_objects_pool_init(struct sl_objects_pool *pool, void *base, uint64_t byte
                          sl_objects_pool_shrunk_fn *shrunk, void *context)
 {
     sl_assert(bytes / BLOCK < NONE);
+    uint32_t *users = calloc(bytes / BLOCK + 1, sizeof *users);
+    if (users == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
     *pool = (struct sl_objects_pool){.base = base,
                                      .slot_count = (uint32_t)(bytes / BLOCK),
                                      .free_count = (uint32_t)(bytes / BLOCK),
+                                     .users = users,
                                      .shrunk = shrunk,
                                      .context = context};
     sl_list_init(&pool->unpinned);
-    pool->users = calloc(pool->slot_count + 1UL, sizeof *pool->users);
-    return pool->users == NULL ? SL_ERR_NO_MEMORY : 0;
+    return 0;
 }
 
 /* All versions of a name and part are in one bucket. */

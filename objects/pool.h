@@ -65,7 +65,7 @@ struct sl_objects_pool {
 };
 
 /* base[bytes], less than 2^50, must stay mapped until fini; a rest that fills no slot is not used.
- * Errors: NO_MEMORY. */
+ * Errors: NO_MEMORY, which leaves *pool as it is. */
 int sl_objects_pool_init(struct sl_objects_pool *pool, void *base, uint64_t bytes,
                          sl_objects_pool_shrunk_fn *shrunk, void *context);
 
