@@ -133,13 +133,14 @@ SL_API int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_
                             uint32_t timeout_ms, struct sl_publication **out);
 
 /* Names the group of the tensors after it: a range of the image, in the order of calls. Errors:
- * INVALID, EXISTS, TOO_LARGE, NO_MEMORY. */
+ * INVALID (also: a commit was tried before), EXISTS, TOO_LARGE, NO_MEMORY. */
 SL_API int sl_publish_group(struct sl_publication *publication, const char *name);
 
 /* Appends a tensor to the image, at the next multiple of 64 bytes. Its data stays the caller's and
  * is not modified before commit returns; with SL_ORIGIN_CALLER not before sl_object_withdraw
  * returned for it, and bytes between two tensors that are less than 64 apart in memory are
- * registered with them. Errors: INVALID, EXISTS (the name of a tensor), TOO_LARGE, NO_MEMORY. */
+ * registered with them. Errors: INVALID (also: a commit was tried before), EXISTS (the name of a
+ * tensor), TOO_LARGE, NO_MEMORY. */
 SL_API int sl_publish_tensor(struct sl_publication *publication,
                              const struct sl_object_tensor *tensor);
 

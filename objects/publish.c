@@ -92,13 +92,25 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
 
 /* Layout */
 
+static int check_open(const struct sl_publication *publication)
+{
+    sl_assert(publication->state != SL_PUBLICATION_COMMITTED);
+    return publication->state == SL_PUBLICATION_OPEN
+               ? 0
+               : sl_objects_fail(SL_ERR_INVALID, "%s: after a commit nothing is added",
+                                 publication->name);
+}
+
 int sl_publish_group(struct sl_publication *publication, const char *name)
 {
-    sl_assert(publication != NULL && !publication->is_committed);
+    sl_assert(publication != NULL);
     struct sl_reason reason;
-    const int err = name != NULL
-                        ? sl_objects_manifest_add_group(&publication->manifest, name, &reason)
-                        : sl_reason_fail(&reason, SL_ERR_INVALID, "a group without a name");
+    int err = check_open(publication);
+    if (err != 0) {
+        return err;
+    }
+    err = name != NULL ? sl_objects_manifest_add_group(&publication->manifest, name, &reason)
+                       : sl_reason_fail(&reason, SL_ERR_INVALID, "a group without a name");
     return err == 0 ? sl_objects_succeed() : sl_objects_fail(err, "%s", reason.text);
 }
 
@@ -107,7 +119,10 @@ static int add_tensor(struct sl_publication *publication, const struct sl_object
 {
     struct sl_objects_manifest *manifest = &publication->manifest;
     struct sl_reason reason;
-    sl_assert(!publication->is_committed);
+    int err = check_open(publication);
+    if (err != 0) {
+        return err;
+    }
     if (tensor->name == NULL) {
         return sl_objects_fail(SL_ERR_INVALID, "a tensor without a name");
     }
@@ -115,8 +130,8 @@ static int add_tensor(struct sl_publication *publication, const struct sl_object
                             publication->place_count + count, sizeof publication->places[0])) {
         return sl_objects_fail(SL_ERR_NO_MEMORY, "tensor %.128s: out of memory", tensor->name);
     }
-    const int err = sl_objects_manifest_add_tensor(manifest, tensor->name, tensor->type,
-                                                   tensor->rank, tensor->shape, &reason);
+    err = sl_objects_manifest_add_tensor(manifest, tensor->name, tensor->type, tensor->rank,
+                                         tensor->shape, &reason);
     if (err != 0) {
         return sl_objects_fail(err, "%s", reason.text);
     }
@@ -196,7 +211,11 @@ static int hash(struct sl_publication *publication)
         sl_objects_manifest_hash(manifest, i, block);
     }
     free(scratch);
-    return err == 0 ? 0 : sl_objects_fail(err, "%s: %s", publication->name, reason.text);
+    if (err != 0) {
+        return sl_objects_fail(err, "%s: %s", publication->name, reason.text);
+    }
+    publication->state = SL_PUBLICATION_SEALED;
+    return 0;
 }
 
 /* CALLER: the image stays in the caller's memory, which is registered with the manifest. */
@@ -292,6 +311,7 @@ static int make_copy(struct sl_publication *publication)
     if (err == 0 && sl_objects_copy_add_all(copy) != 0) {
         err = sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
+    publication->state = err == 0 ? SL_PUBLICATION_READY : publication->state;
     return err;
 }
 
@@ -307,15 +327,14 @@ static void take_committed(void *ctx, const struct sl_objects_message *answer)
 
 int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, uint64_t *version)
 {
-    sl_assert(publication != NULL && !publication->is_committed);
+    sl_assert(publication != NULL && publication->state != SL_PUBLICATION_COMMITTED);
     sl_assert(version != NULL);
     int err = sl_objects_check_timeout(timeout_ms);
     const uint64_t deadline_ns = sl_objects_deadline_ns(publication->node, timeout_ms);
-    if (err == 0 && publication->copy == NULL) { /* else it is tried again */
+    if (err == 0 && publication->state == SL_PUBLICATION_OPEN) { /* else it is tried again */
         err = hash(publication);
         err = err != 0 ? err : make_copy(publication);
-        publication->is_ready = err == 0;
-    } else if (err == 0 && !publication->is_ready) {
+    } else if (err == 0 && publication->state == SL_PUBLICATION_SEALED) {
         err = sl_objects_fail(SL_ERR_INVALID, "%s: its memory could not be used: begin again",
                               publication->name);
     }
@@ -338,11 +357,11 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
     err = sl_objects_ask_and_wait(publication->node, &commit,
                                   sl_objects_ms_left(publication->node, deadline_ns),
                                   take_committed, publication);
-    publication->is_uncertain = err == SL_ERR_DEADLINE;
     if (err != 0) {
+        publication->state = err == SL_ERR_DEADLINE ? SL_PUBLICATION_UNCERTAIN : publication->state;
         return err;
     }
-    publication->is_committed = true;
+    publication->state = SL_PUBLICATION_COMMITTED;
     *version = publication->version;
     return sl_objects_succeed();
 }
@@ -368,8 +387,9 @@ void sl_publish_end(struct sl_publication **publication)
     }
     const struct sl_reason saved = sl_objects_error_save();
     if (gone->copy != NULL) { /* not committed: no peer reads it, so nothing is waited for */
-        struct publish_call release = {
-            .call = {.run = release_here}, .copy = gone->copy, .is_uncertain = gone->is_uncertain};
+        struct publish_call release = {.call = {.run = release_here},
+                                       .copy = gone->copy,
+                                       .is_uncertain = gone->state == SL_PUBLICATION_UNCERTAIN};
         (void)sl_objects_call(gone->node, &release.call);
         (void)sl_objects_copy_discard(gone->node, gone->copy, UNUSED_MS);
     }

@@ -6,21 +6,27 @@
 
 #include "objects/node.h"
 
+enum sl_publication_state {
+    SL_PUBLICATION_OPEN,      /* takes tensors */
+    SL_PUBLICATION_SEALED,    /* has its digests; its memory could not be used */
+    SL_PUBLICATION_READY,     /* the copy has all bytes, in registered memory */
+    SL_PUBLICATION_UNCERTAIN, /* a commit had no answer in time: the catalogue may have taken it */
+    SL_PUBLICATION_COMMITTED
+};
+
 struct sl_publication {
     struct sl_objects *node;
     char name[SL_OBJECTS_NAME_BYTES], note[SL_OBJECTS_NOTE_BYTES];
     uint64_t version, epoch; /* of the answer to BEGIN */
     enum sl_object_origin origin;
     uint32_t part, part_count;
-    bool is_committed;
-    bool is_uncertain; /* the commit had no answer in time: the catalogue may have taken it */
+    enum sl_publication_state state;
     struct sl_objects_manifest manifest;
     struct sl_objects_place *places; /* of the caller's memory, in the image */
     uint32_t place_count, place_capacity;
     /* Has taken over the manifest, and with CALLER the places. NULL before the first commit, and
      * once the node serves it. */
     struct sl_objects_copy *copy;
-    bool is_ready; /* the copy has all bytes, in registered memory */
 };
 
 #endif

@@ -92,6 +92,28 @@ CASE(publish__leaves_nothing_without_a_commit)
     sl_object_list_free(&list);
 }
 
+CASE(publish__adds_nothing_after_a_commit)
+{
+    const struct sl_publish_options first_of_two = {.struct_size = sizeof first_of_two,
+                                                    .name = "model",
+                                                    .version = 1,
+                                                    .origin = SL_ORIGIN_HOST,
+                                                    .part_count = 2};
+    const struct sl_object_extent extent = {bytes, 1000};
+    const struct sl_object_tensor tensor = {
+        .name = "late", .type = SL_OBJECT_U8, .data = other, .bytes = 1};
+    struct sl_publication *publication;
+    uint64_t version;
+    nodes_expect(sl_publish_begin(nodes.node[0], &first_of_two, NODES_TIMEOUT, &publication));
+    assert_int_equal(sl_publish_commit(publication, NODES_TIMEOUT, &version), SL_ERR_INVALID);
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    assert_int_equal(sl_publish_commit(publication, 1, &version), SL_ERR_DEADLINE);
+    assert_int_equal(sl_publish_tensor(publication, &tensor), SL_ERR_INVALID);
+    assert_int_equal(sl_publish_group(publication, "late"), SL_ERR_INVALID);
+    assert_int_equal(sl_publish_commit(publication, 1, &version), SL_ERR_DEADLINE);
+    sl_publish_end(&publication);
+}
+
 CASE(list__shows_versions_and_holders)
 {
     struct sl_object_list *list;
