@@ -54,8 +54,8 @@ struct sl_objects_options {
 };
 
 /* Starts the node's thread, and its engine if it has none. Does not wait for the catalogue: calls
- * that need it do. The caller owns *out. Errors: INVALID, NO_MEMORY, and those of
- * sl_transfer_create. */
+ * that need it do. The caller owns *out. Errors: INVALID, NO_MEMORY, EXISTS (the engine has a node
+ * already), and those of sl_transfer_create. */
 SL_API int sl_objects_create(const struct sl_objects_options *options, struct sl_objects **out);
 
 /* Ends the node. Publications, gets and subscriptions were ended before, and no other thread is in
@@ -182,7 +182,8 @@ SL_API int sl_get_start(struct sl_objects *objects, const char *name, uint64_t v
 
 /* Waits for the end of the get, at most until its deadline. 0: all bytes are there, verified.
  * Errors: DEADLINE (the text has the blocks that are missing, of how many, and the last holder),
- * CANCELLED (withdrawn, removed, or closed). */
+ * CANCELLED (withdrawn, removed, or closed), CORRUPT (the manifest), NO_MEMORY; and with count 0
+ * TOO_LARGE (the pool is smaller), EXISTS (it has the version with other bytes). */
 SL_API int sl_get_wait(struct sl_get *get);
 
 struct sl_get_progress {
@@ -204,8 +205,10 @@ SL_API int sl_get_progress(struct sl_get *get, struct sl_get_progress *out);
 SL_API int sl_get_next_tensor(struct sl_get *get, uint64_t *cursor, struct sl_object_tensor *out,
                               uint64_t *image_offset);
 
-/* Ends the get, waiting for READs that still write to the memory (at most 100 ms). A version that
- * was fetched stays served until sl_object_withdraw. Nulls *get. */
+/* Ends the get, waiting for READs that still write to the memory (at most 100 ms); one that failed,
+ * also for processes that read what had arrived (at most 10 s: after that, sl_object_withdraw says
+ * when the memory is free). A version that was fetched stays served until sl_object_withdraw.
+ * Nulls *get. */
 SL_API void sl_get_close(struct sl_get **get);
 
 /* Versions */
