@@ -41,7 +41,8 @@ struct sl_objects;
 
 struct sl_objects_options {
     uint32_t struct_size; /* sizeof(struct sl_objects_options) of the caller */
-    /* The engine to use; it must outlive the node. NULL: the node creates one from `engine`. */
+    /* The engine to use; it must outlive the node, which takes its notices whose names begin with
+     * "objects". NULL: the node creates one from `engine`. */
     struct sl_transfer *transfer;
     const struct sl_transfer_options *engine; /* NULL: the defaults */
     /* "host:port": the name of the engine whose node hosts the catalogue of names. NULL, or this
