@@ -51,7 +51,9 @@ static int open_socket(const struct sl_endpoint *to)
     sl_assert(fd >= 0);
     sl_assert(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) == 0);
     sl_assert(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait) == 0);
-    sl_assert(connect(fd, (const struct sockaddr *)&address, sizeof address) == 0);
+    while (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+        sl_assert(errno == EINTR); /* by libFuzzer's timer: the next call waits on */
+    }
     return fd;
 }
 
@@ -282,7 +284,7 @@ static void wait_for_the_end(int fd)
     uint8_t bytes[4096];
     ssize_t got;
     (void)shutdown(fd, SHUT_WR);
-    while ((got = recv(fd, bytes, sizeof bytes, 0)) > 0) {
+    while ((got = recv(fd, bytes, sizeof bytes, 0)) > 0 || (got < 0 && errno == EINTR)) {
     }
     sl_assert(got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK));
     (void)close(fd);
