@@ -9,6 +9,7 @@
 
 #define PARKED_NS    (200 * SL_CLOCK_NS_PER_MS)
 #define PARKED_MAX   64
+#define CHILDREN_MAX 1024 /* of a copy */
 #define GROWN_NS     SL_CLOCK_NS_PER_MS
 #define GROWN_BLOCKS 64
 #define CHILD_NS     (30 * SL_CLOCK_NS_PER_S) /* from its last WANT */
@@ -94,14 +95,19 @@ static struct child *find_child(struct sl_objects_copy *copy, uint64_t id)
     return NULL;
 }
 
-static void forget_silent(struct sl_objects_copy *copy, uint64_t now_ns)
+/* Returns how many are left. */
+static uint32_t forget_silent(struct sl_objects_copy *copy, uint64_t now_ns)
 {
+    uint32_t count = 0;
     SL_LIST_FOREACH (link, &copy->children) {
         struct child *child = SL_CONTAINER_OF(link, struct child, link);
         if (now_ns - child->wanted_ns > CHILD_NS) {
             child_free(child);
+        } else {
+            count++;
         }
     }
+    return count;
 }
 
 /* WANT */
@@ -119,14 +125,13 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
                    const struct sl_objects_message *want)
 {
     const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
-    forget_silent(copy, now_ns);
     struct child *child = find_child(copy, want->node);
     if (child != NULL) {
         child_free(child);
     }
-    child = calloc(1, sizeof *child);
+    child = forget_silent(copy, now_ns) < CHILDREN_MAX ? calloc(1, sizeof *child) : NULL;
     if (child == NULL) {
-        refuse(node, address, want, SL_ERR_NO_MEMORY, "out of memory");
+        refuse(node, address, want, SL_ERR_AGAIN, "too many processes fetch the version from here");
         return;
     }
     child->node = node;

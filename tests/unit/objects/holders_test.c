@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "nodes.h"
+#include "objects/manifest.h"
 #include "objects/node.h"
 #include "tests/support/reactor_thread.h"
 
@@ -253,4 +254,77 @@ SL_CASE(withdraw__of_the_last_copy_ends_gets_at_their_deadline)
     assert_non_null(strstr(sl_objects_last_error(), "of 80)"));
     sl_get_close(&get);
     end();
+}
+
+/* A process with an engine only: sends the message, and returns the error of the answer to WANT. */
+static int send_and_take(struct sl_transfer *stranger, struct sl_transfer_segment *peer,
+                         const struct sl_objects_message *message)
+{
+    uint8_t text[SL_OBJECTS_MESSAGE_BYTES];
+    static struct sl_objects_message answer;
+    struct sl_transfer_noticed noticed;
+    struct sl_reason reason;
+    const struct sl_transfer_notice notice = {
+        .name = "objects", .text = text, .bytes = sl_objects_message_encode(message, text)};
+    assert_int_equal(sl_transfer_notice_send(peer, &notice, NODES_TIMEOUT), 0);
+    while (message->kind == SL_OBJECTS_WANT) {
+        assert_int_equal(sl_transfer_notice_take(stranger, NODES_TIMEOUT, &noticed), 0);
+        assert_int_equal(sl_objects_message_decode(noticed.text, noticed.bytes, &answer, &reason),
+                         0);
+        if (answer.kind == SL_OBJECTS_WANT && answer.request == message->request) {
+            return answer.err;
+        }
+    }
+    return 0;
+}
+
+/* Of the one tensor that nodes_publish publishes. */
+static struct sl_hash_128 digest_of(const uint8_t *bytes, uint64_t count)
+{
+    struct sl_objects_manifest manifest;
+    struct sl_reason reason;
+    sl_objects_manifest_init(&manifest);
+    assert_int_equal(
+        sl_objects_manifest_add_tensor(&manifest, "bytes", SL_OBJECT_U8, 1, &count, &reason), 0);
+    assert_int_equal(sl_objects_manifest_seal(&manifest, &reason), 0);
+    sl_objects_manifest_hash(&manifest, 0, bytes);
+    uint8_t *encoded = malloc(manifest.encoded_bytes);
+    const struct sl_hash_128 digest = sl_objects_manifest_encode(&manifest, encoded);
+    free(encoded);
+    sl_objects_manifest_fini(&manifest);
+    return digest;
+}
+
+SL_CASE(serve__has_at_most_1024_children_of_a_copy)
+{
+    uint8_t bytes[100] = {1};
+    const struct sl_transfer_options options = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
+    struct sl_transfer *stranger;
+    struct sl_transfer_segment *peer;
+    nodes_init(&nodes, 1, 0);
+    (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, bytes, sizeof bytes);
+    assert_int_equal(sl_transfer_create(&options, &stranger), 0);
+    assert_int_equal(
+        sl_transfer_segment_open(stranger, sl_objects_address(nodes.node[0]), NODES_TIMEOUT, &peer),
+        0);
+    struct sl_objects_message want = {.kind = SL_OBJECTS_WANT,
+                                      .name = "model",
+                                      .version = 1,
+                                      .digest = digest_of(bytes, sizeof bytes)};
+    for (want.node = 1; want.node <= 1024; want.node++) {
+        want.request = (uint32_t)want.node;
+        assert_int_equal(send_and_take(stranger, peer, &want), 0);
+    }
+    want.request = 2000;
+    assert_int_equal(send_and_take(stranger, peer, &want), SL_ERR_AGAIN);
+    struct sl_objects_message done = want;
+    done.kind = SL_OBJECTS_DONE;
+    done.request = 0;
+    done.node = 7;
+    (void)send_and_take(stranger, peer, &done);
+    assert_int_equal(send_and_take(stranger, peer, &want), 0);
+    sl_transfer_segment_close(&peer);
+    sl_transfer_destroy(&stranger);
+    nodes_fini(&nodes);
 }
