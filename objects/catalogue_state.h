@@ -1,4 +1,4 @@
-/* The structures of a catalogue, and what keeps them consistent. Only catalogue*.c may include this
+/* The structures of a catalogue, and what keeps them consistent. Only catalogue*.c and the simulation may include this
  * header. Memory is bounded by limits.h; each function that adds something returns a limit's error
  * with a reason that names it.
  *

@@ -102,3 +102,8 @@ void sl_objects_host_receive(struct sl_objects_host *host, const char *address,
     sl_objects_catalogue_receive(host->catalogue, address, message, now_ms(host));
     arm(host);
 }
+
+const struct sl_objects_catalogue *sl_objects_host_catalogue(const struct sl_objects_host *host)
+{
+    return host->catalogue;
+}

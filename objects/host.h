@@ -20,4 +20,8 @@ void sl_objects_host_destroy(struct sl_objects_host **host);
 void sl_objects_host_receive(struct sl_objects_host *host, const char *address,
                              const struct sl_objects_message *message);
 
+/* For a simulation, which looks at its state (catalogue_state.h). */
+struct sl_objects_catalogue;
+const struct sl_objects_catalogue *sl_objects_host_catalogue(const struct sl_objects_host *host);
+
 #endif

@@ -51,9 +51,6 @@ static void take_news(struct sl_objects *node, const char *address,
         sl_objects_copy_find(node, record->name, record->version, news->part);
     if (copy != NULL && copy->fetch != NULL) {
         sl_objects_fetch_news(copy->fetch, news);
-    } else if (copy == NULL && record->parts[news->part].holder != node->id) {
-        /* It fetches when the application says so. What it has published is in the list soon. */
-        sl_objects_report_none(node, record->name, record->version, news->part);
     }
     sl_objects_subscription_news(node, news);
 }

@@ -54,8 +54,20 @@ static void take_newest(struct sl_subscription *subscription, uint64_t version)
     }
 }
 
+/* The catalogue expects this node to fetch the version, but it does so when the application says
+ * so. What it has published is in the list soon. */
+static void decline(struct sl_objects *node, const struct sl_objects_message *news)
+{
+    const struct sl_objects_record *record = &news->record;
+    if (news->record_count == 1 && record->parts[news->part].holder != node->id &&
+        sl_objects_copy_find(node, record->name, record->version, news->part) == NULL) {
+        sl_objects_report_none(node, record->name, record->version, news->part);
+    }
+}
+
 void sl_objects_subscription_news(struct sl_objects *node, const struct sl_objects_message *news)
 {
+    decline(node, news);
     SL_LIST_FOREACH (link, &node->subscriptions) {
         struct sl_subscription *subscription = SL_CONTAINER_OF(link, struct sl_subscription, link);
         if (news->record_count == 1 && strcmp(subscription->name, news->record.name) == 0) {
