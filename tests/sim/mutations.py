@@ -505,6 +505,49 @@ TRANSFER_MUTATIONS = [
 ]
 
 
+OBJECT_MUTATIONS = [
+    ("objects: a get ends before its last block", "objects/fetch.c",
+     "        if (fetch->missing[i] > 0) {\n            return;",
+     "        if (fetch->missing[i] > 1) {\n            return;"),
+    ("objects: a number is given twice", "objects/catalogue.c",
+     "version->part_count == message->part_count &&\n        is_same(",
+     "version->part_count == message->part_count &&\n        !is_same("),
+    ("objects: a publisher that follows its name declines its version", "objects/subscription.c",
+     "    if (news->record_count == 1 && record->parts[news->part].holder != node->id &&",
+     "    if (news->record_count == 1 &&"),
+    ("objects: DROP is of the first part", "objects/catalogue.c",
+     "sl_catalogue_find(&version->parts[message->part].copies,\n",
+     "sl_catalogue_find(&version->parts[0].copies,\n"),
+    ("objects: copies are held without their record", "objects/membership.c",
+     "        .record_count = copy->record != NULL ? 1 : 0,",
+     "        .record_count = 0,"),
+    ("objects: a node does not attach again", "objects/membership.c",
+     "    } else if (err != 0 || answer->term != membership->term) {",
+     "    } else if (err != 0 && answer == NULL && !membership->is_attached) {"),
+    ("objects: withdrawn memory stays registered", "objects/copy.c",
+     "    const int err = sl_transfer_unregister(transfer, memory->bases, memory->count, timeout_ms);",
+     "    const int err = 0;"),
+    ("objects: a request's deadline is not armed", "objects/membership.c",
+     "    if (first_ns != SL_CLOCK_NEVER) {", "    if (first_ns == 0) {"),
+    ("objects: a fetch's deadline is not armed", "objects/fetch.c",
+     "    if (now_ns >= fetch->deadline_ns) {", "    if (now_ns >= 2 * fetch->deadline_ns) {"),
+    ("objects: nobody is asked for more sources", "objects/fetch.c",
+     "        assign(fetch, stripe, other);\n    } else {\n        find_more(fetch);",
+     "        assign(fetch, stripe, other);\n    } else {\n        (void)stripe;"),
+    ("objects: children learn of the first blocks only", "objects/serve.c",
+     "            send_more(SL_CONTAINER_OF(child, struct child, link));",
+     "            (void)child;"),
+    ("objects: leases do not end", "objects/catalogue.c",
+     "        if (node->expires_ms > catalogue->now_ms) {",
+     "        if (node->expires_ms > 0) {"),
+    ("objects: slots are not given back", "objects/copy.c",
+     "        sl_objects_pool_unpin(&node->pool, version);", "        (void)version;"),
+    ("objects: FIND finds the oldest version", "objects/catalogue_state.c",
+     "    return committed(object, object->versions.count - 1, UINT32_MAX);",
+     "    return committed(object, 0, 1);"),
+]
+
+
 def copy_tree(to):
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
                             capture_output=True, text=True, check=True).stdout.split("\n")
@@ -584,7 +627,8 @@ def try_mutation(work, mutation, seeds):
             ["--disks"] if mutation in DISK_MUTATIONS else \
             ["--replicas"] if mutation in REPLICA_MUTATIONS else \
             ["--link"] if mutation in LINK_MUTATIONS else \
-            ["--transfer"] if mutation in TRANSFER_MUTATIONS else []
+            ["--transfer"] if mutation in TRANSFER_MUTATIONS else \
+            ["--objects"] if mutation in OBJECT_MUTATIONS else []
         what, count = hunt(work, seeds, flags)
     finally:
         with open(target, "w", encoding="utf-8") as file:
@@ -595,7 +639,7 @@ def try_mutation(work, mutation, seeds):
 def check_apply():
     """What is wrong with the lists above, as they and the source are now."""
     mutations = (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS + REPLICA_MUTATIONS
-                 + LINK_MUTATIONS + TRANSFER_MUTATIONS)
+                 + LINK_MUTATIONS + TRANSFER_MUTATIONS + OBJECT_MUTATIONS)
     names = [mutation[0] for mutation in mutations]
     wrong = []
     for name, path, old, new in mutations:
@@ -646,7 +690,8 @@ def main():
             sys.exit(words)
         print(f"{'mutation':<52} {'found by':<18} seeds")
         for mutation in (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS
-                         + REPLICA_MUTATIONS + LINK_MUTATIONS + TRANSFER_MUTATIONS):
+                         + REPLICA_MUTATIONS + LINK_MUTATIONS + TRANSFER_MUTATIONS
+                         + OBJECT_MUTATIONS):
             if flags.only not in mutation[0] or (flags.quick and mutation[0] not in QUICK):
                 continue
             what, count, found = try_mutation(work, mutation, flags.seeds)

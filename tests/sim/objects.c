@@ -5,11 +5,15 @@
 #include <stdio.h>
 
 #include "core/assert.h"
+#include "objects/host.h"
+#include "objects/node.h"
 #include "tests/sim/objects_app.h"
+#include "tests/sim/objects_catalogue.h"
 #include "tests/sim/random.h"
 
 #define LIMIT_NS  (900 * SL_CLOCK_NS_PER_S)
 #define SPREAD_NS (5 * SL_CLOCK_NS_PER_MS) /* processes start within this */
+#define SETTLE_NS (25 * SL_CLOCK_NS_PER_S) /* after the faults: leases have ended */
 #define REST_NS   (500 * SL_CLOCK_NS_PER_MS)
 
 struct place {
@@ -26,8 +30,8 @@ struct world {
     struct sl_sim_objects_oracle oracle;
     struct place places[SL_SIM_OBJECTS_NODES_MAX];
     uint64_t fault_begin_ns[SL_SIM_FAULTS_MAX], fault_end_ns[SL_SIM_FAULTS_MAX];
-    bool faults_are_over, is_calm;
-    uint64_t rest_ns;
+    bool faults_are_over, has_proved;
+    uint64_t prove_ns, rest_ns;
 };
 
 static void note(struct world *world, const char *format, ...)
@@ -217,10 +221,21 @@ static void enter_all(struct world *world, enum sl_sim_objects_stage stage)
     }
 }
 
+static const struct sl_objects_catalogue *catalogue_of(const struct world *world)
+{
+    const struct sl_objects *node = world->places[0].runs ? world->places[0].app.node : NULL;
+    return node != NULL && node->host != NULL ? sl_objects_host_catalogue(node->host) : NULL;
+}
+
 static void look_at_stages(struct world *world)
 {
-    if (world->faults_are_over && all_are_in(world, SL_SIM_OBJECTS_DONE)) {
+    if (world->faults_are_over && all_are_in(world, SL_SIM_OBJECTS_DONE) &&
+        world->prove_ns == SL_CLOCK_NEVER && !world->has_proved) {
         sl_sim_network_calm(world->network);
+        world->prove_ns = world->now_ns + (world->plan->fault_count > 0 ? SETTLE_NS : 0);
+    } else if (world->prove_ns <= world->now_ns) {
+        world->prove_ns = SL_CLOCK_NEVER;
+        world->has_proved = true;
         enter_all(world, SL_SIM_OBJECTS_PROVING);
     } else if (all_are_in(world, SL_SIM_OBJECTS_PROVED)) {
         enter_all(world, SL_SIM_OBJECTS_ENDING);
@@ -231,6 +246,8 @@ static void look_at_stages(struct world *world)
         for (uint32_t i = 0; i < world->plan->node_count; i++) {
             sl_sim_objects_app_judge_rest(&world->places[i].app);
         }
+        sl_sim_objects_catalogue_judge_rest(catalogue_of(world), &world->oracle,
+                                            world->plan->node_count);
         enter_all(world, SL_SIM_OBJECTS_LEAVING);
     }
 }
@@ -247,7 +264,7 @@ static bool goes_on(const struct world *world)
 /* Does all that is due now, and moves on to the next moment at which something is. */
 static void moment(struct world *world)
 {
-    uint64_t next_ns = sooner(run_faults(world), world->rest_ns);
+    uint64_t next_ns = sooner(run_faults(world), sooner(world->prove_ns, world->rest_ns));
     for (uint32_t i = 0; i < world->plan->node_count; i++) {
         run_place(world, i);
     }
@@ -276,7 +293,7 @@ static void create(struct world *world)
                                        .ctx = world};
     world->network = sl_sim_network_create(&world->plan->network, &watch);
     world->now_ns = sl_sim_network_now(world->network);
-    world->rest_ns = SL_CLOCK_NEVER;
+    world->rest_ns = world->prove_ns = SL_CLOCK_NEVER;
     sl_sim_objects_oracle_init(&world->oracle, world->plan, world->network);
     for (uint32_t i = 0; i < world->plan->node_count; i++) {
         world->places[i].start_ns = world->now_ns + sl_hash_random(&world->random) % SPREAD_NS;

@@ -16,6 +16,7 @@
 #define NEWS_MS        3000 /* NEWS takes no longer than that */
 #define PROOF_MS       60000
 #define PROOF_ATTEMPTS 120
+#define PROOF_ACTIONS  3
 #define BACK_OFF_NS    (500 * SL_CLOCK_NS_PER_MS)
 
 /* Calls and their deadlines */
@@ -219,6 +220,9 @@ static void act_publish(struct sl_sim_objects_app *app, struct sl_sim_objects_he
         publishing.version = oracle->part_next[name][publishing.part]++;
     }
     publishing.content = sl_sim_objects_oracle_content(oracle, name, publishing.version);
+    if (parts == 1 && sl_sim_chance(&app->random, 150)) { /* a number that may be taken */
+        publishing.version = 1 + sl_sim_below(&app->random, oracle->published + 1ULL);
+    }
     (void)publish(app, &publishing, held);
 }
 
@@ -569,6 +573,12 @@ void sl_sim_objects_prove_publish(struct sl_sim_objects_app *app)
 
 void sl_sim_objects_prove_get(struct sl_sim_objects_app *app)
 {
+    for (uint32_t i = 0; i < PROOF_ACTIONS && !app->dying; i++) {
+        struct sl_sim_objects_held *place = find_place(app);
+        if (place != NULL) {
+            act_get(app, place);
+        }
+    }
     struct sl_sim_objects_held *held = find_place(app);
     sl_assert(held != NULL);
     int err = SL_ERR_NOT_FOUND;

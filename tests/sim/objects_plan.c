@@ -30,7 +30,7 @@ static void draw_size(struct sl_sim_objects_plan *plan, uint64_t *random)
     plan->has_host = sl_sim_chance(random, 600);
     plan->impatient = sl_sim_chance(random, 300);
     plan->removes = sl_sim_chance(random, 300);
-    plan->takes_over = sl_sim_chance(random, 300);
+    plan->takes_over = sl_sim_chance(random, 500);
 }
 
 static void draw_network(struct sl_sim_objects_plan *plan, uint32_t faults, uint64_t *random)

@@ -1,0 +1,13 @@
+/* Judges the state of the catalogue, from inside. */
+#ifndef SL_TESTS_SIM_OBJECTS_CATALOGUE_H
+#define SL_TESTS_SIM_OBJECTS_CATALOGUE_H
+
+#include "tests/sim/objects_oracle.h"
+
+struct sl_objects_catalogue;
+
+/* Everything is withdrawn, and these nodes are all there are. */
+void sl_sim_objects_catalogue_judge_rest(const struct sl_objects_catalogue *catalogue,
+                                         struct sl_sim_objects_oracle *oracle, uint32_t nodes);
+
+#endif
