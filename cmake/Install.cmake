@@ -45,6 +45,9 @@ endfunction()
 # folder's library and all that it stands on. PC: what pkg-config calls it; cmake/PC.pc.in names what
 # the static one needs.
 function(starling_installed_library name pc folder)
+    if(STARLING_SANITIZE) # the sanitizers' run time is linked into programs, and nothing there links these
+        return()
+    endif()
     set(folders)
     set(links)
     starling_collect(${folder} folders links)
@@ -58,10 +61,6 @@ function(starling_installed_library name pc folder)
     starling_library_file(${name}_static ${name} STATIC ${name}StaticTargets "${objects}"
         "${links}")
     target_link_options(${name} PRIVATE -Wl,--no-undefined)
-    if(STARLING_SANITIZE)
-        # The sanitizers' run time is linked into programs, not into libraries.
-        set_target_properties(${name} PROPERTIES LINK_OPTIONS -fsanitize=${STARLING_SANITIZE})
-    endif()
     install(FILES ${PROJECT_SOURCE_DIR}/include/${name}.h COMPONENT libstarling
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
     configure_file(${PROJECT_SOURCE_DIR}/cmake/${pc}.pc.in ${CMAKE_CURRENT_BINARY_DIR}/${pc}.pc
