@@ -51,6 +51,7 @@ SL_CASE(fetch__replaces_a_holder_that_hangs)
     (void)strncpy(address, sl_objects_address(nodes.node[0]), sizeof address - 1);
     assert_int_equal(write(to[1], address, sizeof address), sizeof address);
     assert_int_equal(read(from[0], &byte, 1), 1);
+    nodes_expect(sl_object_wait_held(nodes.node[0], "model", 1, 2, NODES_TIMEOUT));
 
     /* The plan has one stripe from each of the two. */
     assert_int_equal(kill(holder, SIGSTOP), 0);
