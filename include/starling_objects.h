@@ -116,7 +116,7 @@ struct sl_publish_options {
     uint32_t struct_size;
     const char *name;
     const char *note; /* shown by lists; NULL: "" */
-    uint64_t version; /* 0: the newest plus 1 (with one part only) */
+    uint64_t version; /* below 2^63; 0: the newest plus 1 (with one part only) */
     enum sl_object_origin origin;
     uint32_t part;       /* below part_count */
     uint32_t part_count; /* processes that publish this version together; 0: 1 */

@@ -31,6 +31,10 @@ static int check_options(const struct sl_publish_options *options)
         return sl_objects_fail(SL_ERR_INVALID, "origin %d is neither HOST nor CALLER",
                                (int)options->origin);
     }
+    if (options->version > INT64_MAX) {
+        return sl_objects_fail(SL_ERR_INVALID, "version %" PRIu64 " is not below 2^63",
+                               options->version);
+    }
     if (part_count > SL_OBJECTS_PARTS_MAX || options->part >= part_count ||
         (part_count > 1 && options->version == 0)) {
         return sl_objects_fail(SL_ERR_INVALID,

@@ -48,12 +48,14 @@ CASE(publish__has_one_publisher_and_one_content_per_number)
     const struct sl_publish_options over = {.origin = SL_ORIGIN_HOST, .take_over = true};
     const struct sl_publish_options fresh = {.origin = SL_ORIGIN_HOST, .new_name = true};
     const struct sl_publish_options third = {.origin = SL_ORIGIN_HOST, .version = 3};
+    const struct sl_publish_options huge = {.origin = SL_ORIGIN_HOST, .version = 1ULL << 63};
     nodes_expect(publish(0, &host, bytes));
     nodes_expect(publish(0, &host, other));
     assert_int_equal(publish(1, &host, bytes), SL_ERR_EXISTS);
     assert_int_equal(publish(0, &fresh, bytes), SL_ERR_EXISTS);
     nodes_expect(publish(0, &third, bytes));
     assert_int_equal(publish(0, &third, other), SL_ERR_EXISTS);
+    assert_int_equal(publish(0, &huge, bytes), SL_ERR_INVALID);
     nodes_expect(publish(1, &over, bytes));
     nodes_get(nodes.node[0], "model", 4, to, 1000);
     assert_memory_equal(to, bytes, 1000);
