@@ -147,7 +147,8 @@ static void open_nobody(void *ctx)
 {
     struct fixture *f = ctx;
     assert_int_equal(
-        sl_transfer_async_open(f->here, "127.0.0.1:1", 100, &f->segment, done, &f->end), 0);
+        sl_transfer_async_open(f->here, "127.0.0.1:1", PAIR_TIMEOUT_MS, &f->segment, done, &f->end),
+        0);
 }
 
 static void open_wrongly(void *ctx)
