@@ -247,21 +247,18 @@ int sl_objects_ask_and_wait(struct sl_objects *node, struct sl_objects_message *
 
 /* Reports */
 
-static void report(struct sl_objects *node, const struct sl_objects_message *message)
+static void report(struct sl_objects *node, struct sl_objects_message *message)
 {
-    if (node->membership.is_attached) { /* else it is reported then */
-        struct sl_objects_message sent = *message;
-        sent.term = node->membership.term;
-        sl_objects_link_send(node->link, node->membership.catalogue, &sent, NULL, NULL);
-    }
+    message->term = node->membership.term;
+    sl_objects_link_send(node->link, node->membership.catalogue, message, NULL, NULL);
 }
 
 void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *copy)
 {
-    if (copy->is_withdrawn) { /* its DROP was sent, or this node has attached again since */
-        return;
+    if (copy->is_withdrawn || !node->membership.is_attached) {
+        return; /* its DROP was sent; it is reported then */
     }
-    const struct sl_objects_message message = {
+    struct sl_objects_message message = {
         .kind = SL_OBJECTS_HOLD,
         .name = copy->name,
         .version = copy->version,
@@ -278,8 +275,11 @@ void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *co
 void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version,
                             uint32_t part)
 {
-    const struct sl_objects_message message = {
-        .kind = SL_OBJECTS_DROP, .name = name, .version = version, .part = part};
+    struct sl_objects_message message = {/* also while a catalogue that knows the copy seems lost */
+                                         .kind = SL_OBJECTS_DROP,
+                                         .name = name,
+                                         .version = version,
+                                         .part = part};
     report(node, &message);
 }
 

@@ -326,7 +326,15 @@ static void take_committed(void *ctx, const struct sl_objects_message *answer)
     struct sl_objects_copy *copy = publication->copy;
     sl_objects_copy_set_record(copy, &answer->record);
     publication->copy = NULL;
+    struct sl_objects_copy *fetched =
+        sl_objects_copy_find(publication->node, copy->name, copy->version, copy->part);
     sl_objects_serve_add(publication->node, copy);
+    if (fetched != NULL && fetched->fetch != NULL) { /* peers would wait for that one */
+        sl_objects_withdraw(publication->node, fetched, "this node has published it");
+    }
+    if (answer->record.parts[copy->part].holder != publication->node->id) {
+        sl_objects_report(publication->node, copy); /* another node published the same bytes */
+    }
 }
 
 int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, uint64_t *version)
