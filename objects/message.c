@@ -225,10 +225,15 @@ static bool number_fits(const struct field *field, uint64_t number)
     return number >= field->least && number <= field->most;
 }
 
-/* Kinds that have no number of parts have 0. */
-static bool part_fits(const struct sl_objects_message *message)
+/* Returns the name of a member that does not go with the others; NULL: all do. */
+static const char *find_misfit(const struct sl_objects_message *message)
 {
-    return message->part_count == 0 || message->part < message->part_count;
+    const bool wants_answer = !message->is_answer && message->request != 0;
+    if (wants_answer && KINDS[message->kind].answer == NULL) {
+        return "request";
+    }
+    /* Kinds that have no number of parts have 0. */
+    return message->part_count == 0 || message->part < message->part_count ? NULL : "part";
 }
 
 /* Encode */
@@ -267,7 +272,7 @@ uint32_t sl_objects_message_encode(const struct sl_objects_message *message, voi
     put(&writer, HEADER, message);
     const struct field *body = body_of(message);
     sl_assert(body != NULL);
-    sl_assert(part_fits(message));
+    sl_assert(find_misfit(message) == NULL);
     put(&writer, body, message);
     sl_assert(!writer.bad);
     return (uint32_t)(SL_OBJECTS_MESSAGE_BYTES - writer.left);
@@ -321,7 +326,7 @@ int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
                               out->kind, wrong == NULL ? "body" : wrong);
     }
     wrong = take(&cursor, body, out);
-    wrong = wrong == NULL && !part_fits(out) ? "part" : wrong;
+    wrong = wrong == NULL ? find_misfit(out) : wrong;
     if (wrong != NULL) {
         return sl_reason_fail(reason, SL_ERR_PROTOCOL, "%s: `%s` is cut short or out of range",
                               sl_objects_message_name(out->kind), wrong);

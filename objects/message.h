@@ -153,8 +153,9 @@ struct sl_objects_message {
 uint32_t sl_objects_message_encode(const struct sl_objects_message *message, void *to);
 
 /* Fills in *out; members that the kind has not are zero. Errors: PROTOCOL, with a reason that names
- * kind and member; then only the header may be used, and only if `kind` is not 0. Except for
- * part < part_count, relations between members are up to the receiver. */
+ * kind and member; then only the header may be used, and only if `kind` is not 0. Two relations
+ * between members are checked, others are up to the receiver: part < part_count, and no number of
+ * a request where the kind has no answer. */
 int sl_objects_message_decode(const void *bytes, uint32_t byte_count,
                               struct sl_objects_message *out, struct sl_reason *reason);
 

@@ -174,6 +174,16 @@ static void mend_part(const struct format *format)
     }
 }
 
+static bool has_answer(uint32_t kind)
+{
+    for (uint32_t i = 0; i < FORMAT_COUNT; i++) {
+        if (FORMATS[i].kind == kind && FORMATS[i].answer == 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool make(const struct format *format, enum choice choice, int spoil)
 {
     const uint32_t kind = format->kind;
@@ -186,10 +196,10 @@ static bool make(const struct format *format, enum choice choice, int spoil)
     add(&kind, sizeof kind);
     add(&is_answer, 1);
     add(&err, sizeof err);
-    add("\x11\x12\x13\x14"
-        "\x21\x22\x23\x24\x25\x26\x27\x28"
+    add(is_answer || has_answer(kind) ? "\x11\x12\x13\x14" : "\0\0\0\0", 4);
+    add("\x21\x22\x23\x24\x25\x26\x27\x28"
         "\x31\x32\x33\x34\x35\x36\x37\x38",
-        20);
+        16);
     const bool done = add_body(format->body, format->body + strlen(format->body));
     mend_part(format);
     return done;
@@ -217,7 +227,8 @@ static void check_again(const struct format *format)
     assert_int_equal(
         sl_objects_message_decode(maker.bytes, (uint32_t)maker.length, &message, &reason), 0);
     assert_int_equal(message.kind, format->kind);
-    assert_int_equal(message.request, 0x14131211);
+    assert_int_equal(message.request,
+                     format->answer != 0 || has_answer(format->kind) ? 0x14131211 : 0);
     assert_true(message.term == 0x2827262524232221ULL);
     assert_true(message.node == 0x3837363534333231ULL);
     assert_int_equal(sl_objects_message_encode(&message, again), maker.length);
@@ -308,6 +319,17 @@ SL_CASE(message_decode__a_part_is_below_the_number_of_parts)
         maker.bytes[33] = 2;
         assert_int_equal(decode(maker.length), part < 2 ? 0 : SL_ERR_PROTOCOL);
         assert_true(part < 2 || strstr(reason.text, "`part`") != NULL);
+    }
+}
+
+SL_CASE(message_decode__a_kind_without_answer_has_no_number_of_a_request)
+{
+    for (uint32_t i = 0; i < FORMAT_COUNT; i++) {
+        make(&FORMATS[i], LEAST, -1);
+        maker.bytes[9] = 1;
+        const bool is_good = FORMATS[i].answer != 0 || has_answer(FORMATS[i].kind);
+        assert_int_equal(decode(maker.length), is_good ? 0 : SL_ERR_PROTOCOL);
+        assert_true(is_good || strstr(reason.text, "`request`") != NULL);
     }
 }
 
