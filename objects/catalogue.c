@@ -187,6 +187,10 @@ static int begin(const struct request *request)
     if ((message->options & SL_OBJECTS_NEW_NAME) != 0 && sl_catalogue_newest(object) != NULL) {
         return REFUSE(SL_ERR_EXISTS, "%s exists", object->name);
     }
+    if (message->version == 0 && object->last == UINT64_MAX) {
+        return REFUSE(SL_ERR_TOO_LARGE, "%s had version %" PRIu64 ", the last number there is",
+                      object->name, object->last);
+    }
     const uint64_t other = other_publisher(object, request);
     if ((message->options & SL_OBJECTS_TAKE_OVER) == 0 &&
         sl_catalogue_find(&catalogue->nodes, NULL, other) != NULL) {

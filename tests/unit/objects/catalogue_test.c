@@ -210,6 +210,20 @@ CASE(begin__numbers_versions_of_one_part_only)
     assert_int_equal(ask(1, message)->err, SL_ERR_INVALID);
 }
 
+CASE(begin__ends_at_the_last_number)
+{
+    uint64_t epoch, version;
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(ask(1, commit_of(1, "llama", UINT64_MAX, epoch, 1))->err, 0);
+    struct sl_objects_message message = of_name(SL_OBJECTS_BEGIN, "llama", 0);
+    message.part_count = 1;
+    const struct sl_objects_message *refused = ask(1, message);
+    assert_int_equal(refused->err, SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(refused->text, "18446744073709551615"));
+    message.version = 7;
+    assert_int_equal(ask(1, message)->err, 0);
+}
+
 /* Copies */
 
 CASE(expiry__of_the_last_holder_takes_the_version_with_it)
