@@ -468,11 +468,16 @@ static int drop(const struct request *request)
         }
         return 0;
     }
-    struct sl_catalogue_version *version = find_version(object, message->version);
-    struct sl_catalogue_copy *copy = version != NULL && message->part < version->part_count
-                                         ? sl_catalogue_find(&version->parts[message->part].copies,
-                                                             NULL, request->node->key.number)
+    struct sl_catalogue_version *version =
+        object != NULL ? sl_catalogue_find(&object->versions, NULL, message->version) : NULL;
+    struct sl_catalogue_part *part = version != NULL && message->part < version->part_count
+                                         ? &version->parts[message->part]
                                          : NULL;
+    struct sl_catalogue_copy *copy =
+        part != NULL ? sl_catalogue_find(&part->copies, NULL, request->node->key.number) : NULL;
+    if (part != NULL && version->time_ms == 0 && part->info.holder == request->node->key.number) {
+        part->info = (struct sl_objects_part){0}; /* its publisher gave up: it can commit again */
+    }
     if (copy != NULL) {
         sl_catalogue_copy_remove(request->catalogue, copy);
     }

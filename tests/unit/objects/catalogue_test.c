@@ -160,6 +160,24 @@ CASE(commit__of_missing_parts_is_forgotten_after_a_lease)
 
 /* Publishers */
 
+CASE(drop__by_a_publisher_takes_back_its_part_of_a_version_that_misses_others)
+{
+    struct sl_objects_message message = {
+        .kind = SL_OBJECTS_BEGIN, .name = "llama", .version = 1, .part_count = 2};
+    const uint64_t epoch = ask(1, message)->epoch;
+    struct sl_objects_message first = commit_of(1, "llama", 1, epoch, 1), second = first;
+    first.part_count = second.part_count = 2;
+    second.part = 1;
+    second.record.parts[0].holder = 2;
+    assert_int_equal(ask(1, first)->err, SL_ERR_AGAIN);
+    (void)ask(3, of_name(SL_OBJECTS_DROP, "llama", 1));
+    (void)ask(1, of_name(SL_OBJECTS_DROP, "llama", 1));
+    assert_int_equal(ask(2, second)->err, SL_ERR_AGAIN);
+    assert_int_equal(find(5, "llama", 1)->err, SL_ERR_NOT_FOUND);
+    assert_int_equal(ask(1, first)->err, 0);
+    assert_int_equal(find(5, "llama", 1)->err, 0);
+}
+
 CASE(begin__of_another_publisher_is_refused_unless_it_takes_over)
 {
     uint64_t old_epoch, epoch, version, fenced;
