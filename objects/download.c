@@ -134,10 +134,10 @@ static void opened(struct sl_objects_peer_use *peer, struct sl_transfer_segment 
     struct sl_objects_download *download = SL_CONTAINER_OF(peer, struct sl_objects_download, peer);
     if (err != 0) {
         fail(download, err, reason);
-        return;
+    } else if (!download->is_closing) {
+        download->segment = segment;
+        send_want(download);
     }
-    download->segment = segment;
-    send_want(download);
 }
 
 int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *copy, uint64_t id,

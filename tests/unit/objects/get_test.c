@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "nodes.h"
 
@@ -252,6 +253,29 @@ CASE(get__is_closed_before_its_end)
     (void)sl_object_withdraw(nodes.node[1], "model", 1, NODES_TIMEOUT);
     nodes_get(nodes.node[1], "model", 1, to, BYTES);
     nodes_expect_bytes(to, BYTES, 7);
+    nodes_fini(&nodes);
+    free(from);
+    free(to);
+}
+
+CASE(get__is_closed_while_its_source_is_opened)
+{
+    const struct sl_transfer_options engine = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
+    const struct sl_objects_options options = {.struct_size = sizeof options,
+                                               .engine = &engine,
+                                               .catalogue = sl_objects_address(nodes.node[0])};
+    uint8_t *from = nodes_bytes(BLOCK, 1), *to = nodes_bytes(BLOCK, 2);
+    (void)nodes_publish(nodes.node[1], "model", SL_ORIGIN_CALLER, from, BLOCK);
+    for (long i = 0; i < 20; i++) {
+        const struct timespec pause = {.tv_nsec = i * 50000};
+        struct sl_objects *node;
+        nodes_expect(sl_objects_create(&options, &node));
+        struct sl_get *get = nodes_start(node, "model", 1, to, BLOCK, NODES_TIMEOUT);
+        (void)nanosleep(&pause, NULL);
+        sl_get_close(&get);
+        sl_objects_destroy(&node);
+    }
     nodes_fini(&nodes);
     free(from);
     free(to);
