@@ -41,7 +41,8 @@ struct drop_call {
 static bool is_dropped(const struct drop_call *drop, const struct sl_objects_copy *copy)
 {
     return drop->name != NULL ? sl_objects_copy_is_of(copy, drop->name, drop->version)
-                              : copy->is_withdrawn && copy->pooled != NULL && copy->fetch == NULL;
+                              : copy->is_withdrawn && copy->pooled != NULL &&
+                                    copy->uses == 1; /* no get of it is open */
 }
 
 static void look_for_dropped(struct sl_timer *timer, uint64_t now_ns)

@@ -258,6 +258,30 @@ CASE(get__is_closed_before_its_end)
     free(to);
 }
 
+/* A get without extents that is open keeps its slots of the pool, though its version is retired. */
+CASE(get__into_the_pool_keeps_its_bytes_until_it_is_closed)
+{
+    enum { BYTES = BLOCK / 2 };
+    struct sl_get *first = NULL, *get;
+    struct sl_object_tensor tensor = {0};
+    uint64_t cursor = 0, at;
+    for (uint32_t version = 1; version <= 6; version++) {
+        uint8_t *from = nodes_bytes(BYTES, version);
+        (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_HOST, from, BYTES);
+        free(from);
+        nodes_expect(sl_get_start(nodes.node[1], "model", version, NULL, 0, NODES_TIMEOUT, &get));
+        nodes_expect(sl_get_wait(get));
+        if (version == 1) {
+            first = get;
+            nodes_expect(sl_get_next_tensor(first, &cursor, &tensor, &at));
+        } else {
+            sl_get_close(&get);
+        }
+    }
+    nodes_expect_bytes(tensor.data, BYTES, 1);
+    sl_get_close(&first);
+}
+
 CASE(get__is_closed_while_its_source_is_opened)
 {
     const struct sl_transfer_options engine = {
