@@ -61,6 +61,21 @@ CASE(publish__has_one_publisher_and_one_content_per_number)
     assert_memory_equal(to, bytes, 1000);
 }
 
+CASE(publish__of_the_same_bytes_makes_one_more_holder)
+{
+    const struct sl_publish_options first = {.origin = SL_ORIGIN_CALLER};
+    const struct sl_publish_options again = {
+        .origin = SL_ORIGIN_CALLER, .version = 1, .take_over = true};
+    uint8_t same[1000];
+    memset(same, 1, sizeof same);
+    nodes_expect(publish(0, &first, bytes));
+    nodes_expect(publish(1, &again, same));
+    nodes_expect(sl_object_wait_held(nodes.node[1], "model", 1, 2, NODES_TIMEOUT));
+    nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
+    nodes_get(nodes.node[0], "model", 1, to, 1000);
+    assert_memory_equal(to, bytes, 1000);
+}
+
 CASE(publish__is_closed_by_a_newer_publisher)
 {
     const struct sl_publish_options options = {
@@ -185,4 +200,18 @@ CASE(create__needs_no_catalogue_but_calls_do)
     assert_int_equal(sl_object_list(alone, NULL, 300, &list), SL_ERR_DEADLINE);
     assert_non_null(strstr(sl_objects_last_error(), "127.0.0.1:1"));
     sl_objects_destroy(&alone);
+}
+
+CASE(subscription__fetches_nothing)
+{
+    struct sl_subscription *subscription;
+    struct sl_object_list *list;
+    (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, bytes, 1000);
+    nodes_expect(sl_subscription_open(nodes.node[1], "model", NODES_TIMEOUT, &subscription));
+    assert_int_equal(sl_subscription_newest(subscription), 1);
+    nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
+    nodes_expect(sl_object_list(nodes.node[0], NULL, NODES_TIMEOUT, &list));
+    assert_int_equal(list->count, 0); /* the node that follows is not one that has a copy */
+    sl_object_list_free(&list);
+    sl_subscription_close(&subscription);
 }
