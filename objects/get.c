@@ -267,11 +267,12 @@ static int check_start(const char *name, uint32_t count, uint32_t timeout_ms)
     return err != 0 ? err : sl_objects_check_timeout(timeout_ms);
 }
 
-static int find(struct sl_get *get, uint32_t timeout_ms)
+static int find(struct sl_get *get)
 {
     struct sl_objects_message message = {
         .kind = SL_OBJECTS_FIND, .name = get->name, .version = get->version};
-    const int err = sl_objects_ask_and_wait(get->node, &message, timeout_ms, take_found, get);
+    const int err = sl_objects_ask_and_wait(
+        get->node, &message, sl_objects_ms_left(get->node, get->deadline_ns), take_found, get);
     if (err != 0) {
         return err;
     }
@@ -309,6 +310,7 @@ int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
     if (err != 0) {
         return err;
     }
+    const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
     sl_objects_withdraw_retired(objects, timeout_ms);
     struct sl_get *get = calloc(1, sizeof *get);
     if (get == NULL) {
@@ -316,9 +318,9 @@ int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
     }
     get->node = objects;
     get->version = version;
-    get->deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
+    get->deadline_ns = deadline_ns;
     (void)snprintf(get->name, sizeof get->name, "%s", name);
-    err = find(get, timeout_ms);
+    err = find(get);
     err = err != 0 ? err : take_memory(get, extents, count);
     if (err == 0) {
         struct get_call start = {.call = {.run = start_here}, .get = get};

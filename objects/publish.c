@@ -63,6 +63,7 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
     if (err != 0) {
         return err;
     }
+    const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
     sl_objects_withdraw_retired(objects, timeout_ms);
     struct sl_publication *made = calloc(1, sizeof *made);
     if (made == NULL) {
@@ -85,7 +86,8 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
         .options = (options->take_over ? SL_OBJECTS_TAKE_OVER : 0) |
                    (options->new_name ? SL_OBJECTS_NEW_NAME : 0),
     };
-    err = sl_objects_ask_and_wait(objects, &begin, timeout_ms, take_begun, made);
+    err = sl_objects_ask_and_wait(objects, &begin, sl_objects_ms_left(objects, deadline_ns),
+                                  take_begun, made);
     if (err != 0) {
         free(made);
         return err;

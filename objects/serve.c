@@ -278,9 +278,10 @@ void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy
     }
 }
 
-bool sl_objects_serve_is_read(const struct sl_objects_copy *copy)
+const char *sl_objects_serve_reader(const struct sl_objects_copy *copy)
 {
-    return !sl_list_empty(&copy->children);
+    const struct sl_list_link *link = sl_list_first(&copy->children);
+    return link != NULL ? SL_CONTAINER_OF(link, struct child, link)->address : NULL;
 }
 
 void sl_objects_serve_forget(struct sl_objects_copy *copy)

@@ -38,8 +38,8 @@ void sl_objects_serve_grown(struct sl_objects *node);
 void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy,
                            const char *reason);
 
-/* Whether children may still read the copy. */
-bool sl_objects_serve_is_read(const struct sl_objects_copy *copy);
+/* The address of a child that may still read the copy; NULL: there is none. */
+const char *sl_objects_serve_reader(const struct sl_objects_copy *copy);
 
 /* Forgets the children, before the copy is freed. */
 void sl_objects_serve_forget(struct sl_objects_copy *copy);

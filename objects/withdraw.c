@@ -9,6 +9,7 @@
 #include "objects/node.h"
 
 #define POLL_NS     (2 * SL_CLOCK_NS_PER_MS)
+#define RETIRED_MS  2000 /* that a call for another version waits for those of retired ones */
 /* Slots of the pool wait so long for children to stop reading; a READ of one that is stopped longer
  * gets other bytes, which it refuses. Memory of callers waits until it is unregistered. */
 #define CHILDREN_NS (2 * SL_CLOCK_NS_PER_S)
@@ -32,7 +33,7 @@ void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, 
 struct drop_call {
     struct sl_objects_call call;
     const char *name; /* NULL: those in the pool that are withdrawn */
-    uint64_t version;
+    uint64_t version, deadline_ns;
     struct sl_timer timer; /* of the next look whether they are at rest */
     struct sl_list copies;
     bool has_failed; /* some of their memory is still registered */
@@ -49,18 +50,26 @@ static void look_for_dropped(struct sl_timer *timer, uint64_t now_ns)
 {
     struct drop_call *drop = SL_CONTAINER_OF(timer, struct drop_call, timer);
     struct sl_objects *node = drop->call.node;
-    bool is_busy = false;
+    const char *busy = NULL;
     SL_LIST_FOREACH (link, &node->copies) {
         struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
         if (is_dropped(drop, copy)) {
             sl_objects_withdraw(node, copy, "it was withdrawn");
-            is_busy |= copy->fetch != NULL; /* for at most 100 ms */
-            is_busy |= copy->pooled != NULL && sl_objects_serve_is_read(copy) &&
-                       now_ns - copy->withdrawn_ns < CHILDREN_NS;
+            if (copy->fetch != NULL) { /* for at most 100 ms */
+                busy = sl_transfer_name(node->transfer);
+            } else if (copy->pooled != NULL && now_ns - copy->withdrawn_ns < CHILDREN_NS) {
+                const char *reader = sl_objects_serve_reader(copy);
+                busy = reader != NULL ? reader : busy;
+            }
         }
     }
-    if (is_busy) {
+    if (busy != NULL && now_ns < drop->deadline_ns) {
         sl_reactor_arm(node->reactor, timer, POLL_NS);
+        return;
+    }
+    if (busy != NULL) {
+        sl_objects_answer(&drop->call, SL_ERR_DEADLINE, "%s@%" PRIu64 ": %s still reads it",
+                          drop->name != NULL ? drop->name : "", drop->version, busy);
         return;
     }
     SL_LIST_FOREACH (link, &node->copies) {
@@ -105,6 +114,7 @@ static int drop(struct sl_objects *node, const char *name, uint64_t version, uin
     struct drop_call drop = {.call = {.run = drop_here},
                              .name = name,
                              .version = version,
+                             .deadline_ns = deadline_ns,
                              .timer = {.run = look_for_dropped}};
     sl_list_init(&drop.copies);
     int err = sl_objects_call(node, &drop.call);
@@ -133,5 +143,5 @@ int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint6
 
 void sl_objects_withdraw_retired(struct sl_objects *node, uint32_t timeout_ms)
 {
-    (void)drop(node, NULL, 0, timeout_ms);
+    (void)drop(node, NULL, 0, timeout_ms / 2 < RETIRED_MS ? timeout_ms / 2 : RETIRED_MS);
 }

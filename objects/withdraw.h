@@ -18,7 +18,7 @@ int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint6
                                 uint32_t timeout_ms);
 
 /* A thread of the application: the same for withdrawn copies in the pool, which the catalogue
- * retired. */
+ * retired, and which no get uses. Takes at most half of the time. */
 void sl_objects_withdraw_retired(struct sl_objects *node, uint32_t timeout_ms);
 
 #endif

@@ -9,9 +9,10 @@
 enum { BLOCK = SL_OBJECTS_BLOCK_BYTES, BYTES = 80 * BLOCK };
 
 /* A holder in a process of its own: reads the address of the catalogue, gets the version, and says
- * so. It is forked before this process has threads. */
-static _Noreturn void run_holder(int from, int to)
+ * so; early: when it has some of it. It is forked before this process has threads. */
+static _Noreturn void run_holder(int from, int to, bool early)
 {
+    struct sl_get_progress progress = {0};
     char address[SL_TRANSFER_NAME_BYTES] = "";
     static uint8_t memory[BYTES];
     if (read(from, address, sizeof address) != sizeof address) {
@@ -25,36 +26,68 @@ static _Noreturn void run_holder(int from, int to)
     struct sl_objects *node;
     struct sl_get *get;
     if (sl_objects_create(&options, &node) == 0 &&
-        sl_get_start(node, "model", 1, &extent, 1, NODES_TIMEOUT, &get) == 0 &&
-        sl_get_wait(get) == 0 && write(to, "", 1) == 1) {
-        (void)pause();
+        sl_get_start(node, "model", 1, &extent, 1, NODES_TIMEOUT, &get) == 0) {
+        while (early && progress.verified_bytes == 0) {
+            (void)sl_get_progress(get, &progress);
+        }
+        if ((early || sl_get_wait(get) == 0) && write(to, "", 1) == 1) {
+            (void)pause();
+        }
     }
     _exit(1);
+}
+
+/* Starts one, and returns its process and pipes. */
+struct holder {
+    pid_t process;
+    int to, from;
+};
+
+static struct holder start_holder(bool early)
+{
+    int to[2], from[2];
+    assert_int_equal(pipe(to), 0);
+    assert_int_equal(pipe(from), 0);
+    const struct holder holder = {.process = fork(), .to = to[1], .from = from[0]};
+    assert_true(holder.process >= 0);
+    if (holder.process == 0) {
+        run_holder(to[0], from[1], early);
+    }
+    (void)close(to[0]);
+    (void)close(from[1]);
+    return holder;
+}
+
+/* Lets it get the version, and stops it when it says so and the catalogue knows the holders. */
+static void hang(const struct holder *holder, struct sl_objects *catalogue, uint32_t holders)
+{
+    char address[SL_TRANSFER_NAME_BYTES] = "", byte;
+    (void)strncpy(address, sl_objects_address(catalogue), sizeof address - 1);
+    assert_int_equal(write(holder->to, address, sizeof address), sizeof address);
+    assert_int_equal(read(holder->from, &byte, 1), 1);
+    nodes_expect(sl_object_wait_held(catalogue, "model", 1, holders, NODES_TIMEOUT));
+    assert_int_equal(kill(holder->process, SIGSTOP), 0);
+}
+
+static void end_holder(const struct holder *holder)
+{
+    assert_int_equal(kill(holder->process, SIGKILL), 0);
+    assert_int_equal(waitpid(holder->process, NULL, 0), holder->process);
+    (void)close(holder->to);
+    (void)close(holder->from);
 }
 
 SL_CASE(fetch__replaces_a_holder_that_hangs)
 {
     static struct nodes nodes;
     struct sl_get_progress progress;
-    char address[SL_TRANSFER_NAME_BYTES] = "", byte;
-    int to[2], from[2];
-    assert_int_equal(pipe(to), 0);
-    assert_int_equal(pipe(from), 0);
-    const pid_t holder = fork();
-    assert_true(holder >= 0);
-    if (holder == 0) {
-        run_holder(to[0], from[1]);
-    }
+    const struct holder holder = start_holder(false);
     uint8_t *bytes = nodes_bytes(BYTES, 7), *got = calloc(BYTES, 1);
     nodes_init(&nodes, 2, 0);
     (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, bytes, BYTES);
-    (void)strncpy(address, sl_objects_address(nodes.node[0]), sizeof address - 1);
-    assert_int_equal(write(to[1], address, sizeof address), sizeof address);
-    assert_int_equal(read(from[0], &byte, 1), 1);
-    nodes_expect(sl_object_wait_held(nodes.node[0], "model", 1, 2, NODES_TIMEOUT));
 
     /* The plan has one stripe from each of the two. */
-    assert_int_equal(kill(holder, SIGSTOP), 0);
+    hang(&holder, nodes.node[0], 2);
     struct sl_get *get = nodes_start(nodes.node[1], "model", 1, got, BYTES, NODES_TIMEOUT);
     nodes_expect(sl_get_wait(get));
     nodes_expect(sl_get_progress(get, &progress));
@@ -62,13 +95,24 @@ SL_CASE(fetch__replaces_a_holder_that_hangs)
     sl_get_close(&get);
     nodes_expect_bytes(got, BYTES, 7);
 
-    assert_int_equal(kill(holder, SIGKILL), 0);
-    assert_int_equal(waitpid(holder, NULL, 0), holder);
+    end_holder(&holder);
     nodes_fini(&nodes);
-    (void)close(to[0]);
-    (void)close(to[1]);
-    (void)close(from[0]);
-    (void)close(from[1]);
     free(bytes);
     free(got);
+}
+
+SL_CASE(withdraw__of_slots_that_a_hanging_process_reads_ends_in_time_and_names_it)
+{
+    static struct nodes nodes;
+    const struct holder holder = start_holder(true);
+    uint8_t *bytes = nodes_bytes(BYTES, 7);
+    nodes_init(&nodes, 1, 1 << 20);
+    (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_HOST, bytes, BYTES);
+    hang(&holder, nodes.node[0], 1);
+    assert_int_equal(sl_object_withdraw(nodes.node[0], "model", 1, 1), SL_ERR_DEADLINE);
+    assert_non_null(strstr(sl_objects_last_error(), "model@1: 127.0.0.1:"));
+    end_holder(&holder);
+    nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
+    nodes_fini(&nodes);
+    free(bytes);
 }
