@@ -414,7 +414,7 @@ void sl_get_close(struct sl_get **get)
         sl_objects_wait(gone->node, &gone->completion);
     }
     if (gone->err != 0) {
-        (void)sl_objects_withdraw_version(gone->node, gone->name, gone->version, CLOSE_MS);
+        sl_objects_withdraw_failed(gone->node, gone->name, gone->version, CLOSE_MS);
     }
     (void)sl_objects_call(gone->node, &put.call);
     free(gone);

@@ -36,12 +36,14 @@ struct drop_call {
     uint64_t version, deadline_ns;
     struct sl_timer timer; /* of the next look whether they are at rest */
     struct sl_list copies;
+    bool are_failed; /* only copies that are withdrawn: of a get that failed */
     bool has_failed; /* some of their memory is still registered */
 };
 
 static bool is_dropped(const struct drop_call *drop, const struct sl_objects_copy *copy)
 {
-    return drop->name != NULL ? sl_objects_copy_is_of(copy, drop->name, drop->version)
+    return drop->name != NULL ? sl_objects_copy_is_of(copy, drop->name, drop->version) &&
+                                    (copy->is_withdrawn || !drop->are_failed)
                               : copy->is_withdrawn && copy->pooled != NULL &&
                                     copy->uses == 1; /* no get of it is open */
 }
@@ -108,13 +110,15 @@ static void dropped_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_answer(call, 0, "dropped");
 }
 
-static int drop(struct sl_objects *node, const char *name, uint64_t version, uint32_t timeout_ms)
+static int drop(struct sl_objects *node, const char *name, uint64_t version, bool are_failed,
+                uint32_t timeout_ms)
 {
     const uint64_t deadline_ns = sl_objects_deadline_ns(node, timeout_ms);
     struct drop_call drop = {.call = {.run = drop_here},
                              .name = name,
                              .version = version,
                              .deadline_ns = deadline_ns,
+                             .are_failed = are_failed,
                              .timer = {.run = look_for_dropped}};
     sl_list_init(&drop.copies);
     int err = sl_objects_call(node, &drop.call);
@@ -138,10 +142,16 @@ static int drop(struct sl_objects *node, const char *name, uint64_t version, uin
 int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint64_t version,
                                 uint32_t timeout_ms)
 {
-    return drop(node, name, version, timeout_ms);
+    return drop(node, name, version, false, timeout_ms);
+}
+
+void sl_objects_withdraw_failed(struct sl_objects *node, const char *name, uint64_t version,
+                                uint32_t timeout_ms)
+{
+    (void)drop(node, name, version, true, timeout_ms);
 }
 
 void sl_objects_withdraw_retired(struct sl_objects *node, uint32_t timeout_ms)
 {
-    (void)drop(node, NULL, 0, timeout_ms / 2 < RETIRED_MS ? timeout_ms / 2 : RETIRED_MS);
+    (void)drop(node, NULL, 0, false, timeout_ms / 2 < RETIRED_MS ? timeout_ms / 2 : RETIRED_MS);
 }

@@ -17,6 +17,11 @@ void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, 
 int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint64_t version,
                                 uint32_t timeout_ms);
 
+/* The same for copies that are withdrawn already, as those of a get that failed: this node may have
+ * published the version since. */
+void sl_objects_withdraw_failed(struct sl_objects *node, const char *name, uint64_t version,
+                                uint32_t timeout_ms);
+
 /* A thread of the application: the same for withdrawn copies in the pool, which the catalogue
  * retired, and which no get uses. Takes at most half of the time. */
 void sl_objects_withdraw_retired(struct sl_objects *node, uint32_t timeout_ms);
