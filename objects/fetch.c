@@ -204,7 +204,7 @@ static struct sl_objects_download *find_download(struct sl_objects_fetch *fetch,
     SL_LIST_FOREACH (link, &fetch->downloads) {
         struct sl_objects_download *download =
             SL_CONTAINER_OF(link, struct sl_objects_download, link);
-        if (download->id == node && !download->is_closing) {
+        if (download->id == node) {
             return download;
         }
     }
@@ -266,33 +266,23 @@ static void pump(struct sl_objects_download *download)
     }
 }
 
-/* Its DONE, which comes soon, would end another download from the same node. */
-static bool is_closing_at(const struct sl_objects_fetch *fetch, uint64_t node)
-{
-    SL_LIST_FOREACH (link, &fetch->downloads) {
-        const struct sl_objects_download *download =
-            SL_CONTAINER_OF(link, struct sl_objects_download, link);
-        if (download->id == node && download->is_closing) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Makes the holder the source of the stripe. The one before is closed if it has no other stripe. */
+/* Makes the holder the source of the stripe. The one before is closed if it has no other stripe.
+ * While an earlier download from the holder closes, nothing changes, and a tick tries again: its
+ * DONE would end a new one at the source. */
 static void assign(struct sl_objects_fetch *fetch, uint32_t stripe, const struct holder *holder)
 {
     struct sl_objects_download *before = fetch->of_stripe[stripe];
     struct sl_objects_download *download = find_download(fetch, holder->node);
     if (download == NULL) {
-        if (is_closing_at(fetch, holder->node) ||
-            sl_objects_download_create(fetch->node, fetch->copy, holder->node, holder->address,
+        if (sl_objects_download_create(fetch->node, fetch->copy, holder->node, holder->address,
                                        fetch->deadline_ns, &EVENTS, fetch, &download) != 0) {
-            return; /* the next tick tries again */
+            return; /* no memory: the next tick tries again */
         }
         sl_list_append(&fetch->downloads, &download->link);
         (void)snprintf(fetch->last_holder, sizeof fetch->last_holder, "%s", holder->address);
         fetch->last_reason[0] = '\0';
+    } else if (download->is_closing) {
+        return;
     }
     fetch->of_stripe[stripe] = download;
     if (before != NULL && before != download && !has_stripe(before)) {

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include "nodes.h"
+#include "objects/call.h"
+#include "objects/fetch.h"
 #include "objects/manifest.h"
 #include "objects/node.h"
 #include "tests/support/reactor_thread.h"
@@ -62,6 +64,44 @@ SL_CASE(fetch__serves_while_it_receives)
     nodes_expect_bytes(to[1], BYTES, 7);
     nodes_expect_bytes(to[2], BYTES, 7);
     assert_true(has_served(1) || has_served(2));
+    end();
+}
+
+/* A plan in which the node is the parent of all stripes. */
+static void plan(struct sl_objects_fetch *fetch, uint32_t node)
+{
+    struct sl_objects_message news = {.parent_count = SL_OBJECTS_STRIPES};
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        news.parents[i].node = nodes.node[node]->id;
+        news.parents[i].address = sl_objects_address(nodes.node[node]);
+    }
+    sl_objects_fetch_news(fetch, &news);
+}
+
+static void plan_away_and_back(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct sl_objects_fetch *fetch = sl_objects_copy_find(node, "model", 1, 0)->fetch;
+    plan(fetch, 1);
+    plan(fetch, 0);
+    sl_objects_answer(call, 0, "planned");
+}
+
+static void look_for_children(struct sl_objects *node, struct sl_objects_call *call)
+{
+    const bool is_read = sl_objects_serve_reader(sl_objects_copy_find(node, "model", 1, 0)) != NULL;
+    sl_objects_answer(call, is_read ? 0 : SL_ERR_NOT_FOUND, "it has no children");
+}
+
+SL_CASE(fetch__is_a_child_of_a_source_that_it_has_left_and_chosen_again)
+{
+    begin(4 << 20);
+    struct sl_objects_call away = {.run = plan_away_and_back}, look = {.run = look_for_children};
+    struct sl_get *get = start(2);
+    wait_for_bytes(get, 4 * BLOCK);
+    nodes_expect(sl_objects_call(nodes.node[2], &away));
+    wait_for_bytes(get, 20 * BLOCK);
+    nodes_expect(sl_objects_call(nodes.node[0], &look));
+    sl_get_close(&get);
     end();
 }
 
