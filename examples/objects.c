@@ -88,8 +88,9 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &signals, NULL);
     /* On loopback, peers need no secret. */
     const struct sl_transfer_options engine = {.name = "127.0.0.1:0"};
-    const struct sl_objects_options options = {
-        .struct_size = sizeof options, .engine = &engine, .catalogue = publishes ? NULL : argv[2]};
+    const struct sl_objects_options options = {.struct_size = sizeof options,
+                                               .engine_options = &engine,
+                                               .catalogue = publishes ? NULL : argv[2]};
     struct sl_objects *objects = NULL;
     int err = sl_objects_create(&options, &objects);
     if (err == 0) {

@@ -1,24 +1,26 @@
-/* Starling's objects: named, versioned byte images that processes publish, fetch from each other,
- * and serve on.
+/* libstarling_objects publishes, gets and serves versions of named objects.
  *
- * A version is immutable. Its publisher commits it; every process that fetched it is one more
- * holder, and serves it to others. A struct sl_objects is the node of one process: it has its own
- * thread, and moves all bytes and messages with a transfer engine (starling_transfer.h).
+ * A version is immutable: one image, or one image for each part. An image is a sequence of tensors,
+ * each at a multiple of 64 bytes, and zeros between them; its manifest has the tensors' names,
+ * types and shapes, and the digest of each block. The newest version is the one with the highest
+ * number. A node (struct sl_objects) has a thread of its own, and moves everything with a transfer
+ * engine (starling_transfer.h). One node hosts the catalogue: the table of names, versions and
+ * holders. A holder is a node that serves a whole version: its publisher, and each node that got
+ * it. Nodes get blocks from holders, and from gets that are still running: their sources.
  *
- * Functions return 0 or a negative enum sl_err (starling.h). Outputs are written only on success.
- * Strings and structs that are passed in are copied; memory of tensors and extents is not. Any
- * thread may call any function, but a publication, get or subscription belongs to one thread at a
- * time. Nothing here waits without a deadline: timeout_ms is from 1 to
- * SL_TRANSFER_TIMEOUT_MS_MAX, another value is INVALID. The text of a DEADLINE names the process
- * that did not answer.
+ * Functions return 0 or a negative enum sl_err (starling.h): EXISTS stands for SL_ERR_EXISTS.
+ * Outputs are written only on success. Strings and options are copied; memory of tensors and
+ * extents is not. Any thread may call any function, but a publication, get or subscription belongs
+ * to one thread at a time; only sl_get_progress and sl_subscription_newest may run beside a wait of
+ * another thread. Calls with timeout_ms, from 1 to SL_TRANSFER_TIMEOUT_MS_MAX (1 h), end by then
+ * with DEADLINE, and repeat requests until the catalogue answers.
  *
  * Promises:
- * - A version that a commit acknowledged has, at every getter, the bytes that were published: each
- *   block of 256 KiB is verified by its XXH3-128 before it counts and before it is served.
- * - A number of a name has one content: a second commit of it succeeds with the same bytes only.
- * - A version becomes visible at once, with all its parts, or not at all.
- *
- * XXH3 finds accidents, not forgery: members of a cluster are trusted. */
+ * - A get that succeeds has the bytes that were published: each block is verified by its XXH3-128
+ *   before it is used and before it is served. This detects corruption, not tampering: nodes trust
+ *   each other.
+ * - While a version exists, no other bytes can be committed with its number.
+ * - A version becomes visible with all its parts, or not at all. */
 #ifndef STARLING_OBJECTS_H
 #define STARLING_OBJECTS_H
 
@@ -28,12 +30,12 @@
 extern "C" {
 #endif
 
-#define SL_OBJECTS_NAME_BYTES  192 /* of an object, with NUL; without blanks and without '@' */
+#define SL_OBJECTS_NAME_BYTES  192 /* of an object, with NUL; no space, no control byte, no '@' */
 #define SL_OBJECTS_NOTE_BYTES  256 /* with NUL */
 #define SL_OBJECTS_BLOCK_BYTES 262144
 #define SL_OBJECTS_RANK_MAX    8
 #define SL_OBJECTS_PARTS_MAX   64
-#define SL_OBJECTS_EXTENTS_MAX 4096
+#define SL_OBJECTS_EXTENTS_MAX 4096 /* of one call */
 
 /* Node */
 
@@ -41,40 +43,42 @@ struct sl_objects;
 
 struct sl_objects_options {
     uint32_t struct_size; /* sizeof(struct sl_objects_options) of the caller */
-    /* The engine to use; it must outlive the node, which takes its notices whose names begin with
-     * "objects". NULL: the node creates one from `engine`. */
-    struct sl_transfer *transfer;
-    const struct sl_transfer_options *engine; /* NULL: the defaults */
-    /* "host:port": the name of the engine whose node hosts the catalogue of names. NULL, or this
-     * node's own engine: this node hosts it, for as long as it lives. */
+    /* The engine to use. It must outlive the node, which takes its notices whose names begin with
+     * "objects". NULL: the node creates one with engine_options, which are ignored otherwise. */
+    struct sl_transfer *engine;
+    const struct sl_transfer_options *engine_options; /* NULL: zeros */
+    /* Address ("host:port") of the node that hosts the catalogue. NULL, or the address of this
+     * node: this node hosts the catalogue, until destroy. */
     const char *catalogue;
-    const char *location; /* a label: sources with the same one are preferred; NULL: none */
-    /* Memory for versions of origin HOST and for gets without extents; allocated with the first of
-     * these. 0: 1 GiB. */
+    const char *location; /* a label: sources with an equal label are preferred; NULL: none */
+    /* Bytes of the pool: memory for versions of origin HOST and for gets without extents, allocated
+     * with the first of these. A version leaves the pool when it is withdrawn or removed. 0: 1 GiB.
+     */
     uint64_t pool_bytes;
 };
 
-/* Starts the node's thread, and its engine if it has none. Does not wait for the catalogue: calls
- * that need it do. The caller owns *out. Errors: INVALID, NO_MEMORY, EXISTS (the engine has a node
+/* Starts the node's thread, and its engine if it has none. Does not wait for the catalogue. The
+ * caller owns *out. Errors: INVALID, NO_MEMORY, EXISTS (the engine has a node
  * already), and those of sl_transfer_create. */
 SL_API int sl_objects_create(const struct sl_objects_options *options, struct sl_objects **out);
 
-/* Ends the node. Publications, gets and subscriptions were ended before, and no other thread is in
- * a call. Peers that fetch from this node go on with other holders. Unregisters all memory, waiting
- * at most 10 s for each version whose bytes a peer reads. Nulls *objects. */
+/* Ends the node. First end its publications, gets and subscriptions, and calls of other threads.
+ * Waits at most 10 s for each version whose bytes another node reads. If the node created its
+ * engine, no memory is used any more; otherwise memory that is still read stays registered with the
+ * engine, and the log says so. Nulls *objects. */
 SL_API void sl_objects_destroy(struct sl_objects **objects);
 
-/* The name of the node's engine, "host:port": `catalogue` of other nodes if this one hosts it.
- * Valid until destroy. */
+/* The node's address, "host:port": the `catalogue` of other nodes if this node hosts it. Valid
+ * until destroy. */
 SL_API const char *sl_objects_address(const struct sl_objects *objects);
 
-/* Text of the calling thread's last failed call of this header: it names the object, the process
- * or the option. Functions without a result leave it as it is; other calls may clear it. */
+/* Text of the calling thread's last failed call of this header: it names the object, the node, the
+ * option or what was waited for. Void functions leave it as it is; other calls may clear it. */
 SL_API const char *sl_objects_last_error(void);
 
 /* Publish */
 
-/* Numbers of the manifest: never renumber, only append. */
+/* These numbers are stored and sent: append only. */
 enum sl_object_type {
     SL_OBJECT_BOOL = 0, /* 1 byte */
     SL_OBJECT_U8 = 1,
@@ -89,17 +93,17 @@ enum sl_object_type {
     SL_OBJECT_BF16 = 10,
     SL_OBJECT_F32 = 11,
     SL_OBJECT_F64 = 12,
-    SL_OBJECT_F8_E4M3 = 13,
+    SL_OBJECT_F8_E4M3 = 13, /* e4m3fn, as in safetensors */
     SL_OBJECT_F8_E5M2 = 14
 };
 
 struct sl_object_tensor {
-    const char *name;
-    uint32_t type; /* enum sl_object_type */
-    uint32_t rank; /* 0: a scalar */
+    const char *name; /* 1 to 255 bytes */
+    uint32_t type;    /* enum sl_object_type */
+    uint32_t rank;    /* 0: a scalar */
     uint64_t shape[SL_OBJECTS_RANK_MAX];
-    const void *data; /* row-major */
-    uint64_t bytes;   /* product of the shape and the size of the type */
+    const void *data; /* host memory, row-major */
+    uint64_t bytes;   /* product of the shape and the size of the type; another value: INVALID */
 };
 
 struct sl_object_extent {
@@ -108,137 +112,144 @@ struct sl_object_extent {
 };
 
 enum sl_object_origin {
-    SL_ORIGIN_HOST = 0,  /* copied into the node's pool; the caller's memory is free after commit */
-    SL_ORIGIN_CALLER = 2 /* served in place, from the caller's memory */
+    /* Copied into the node's pool: for memory that changes later. The catalogue removes all but the
+     * newest 3 of these versions. */
+    SL_ORIGIN_HOST = 0,
+    SL_ORIGIN_CALLER = 2 /* served in place, from the caller's memory, until withdraw or remove */
 };
 
 struct sl_publish_options {
     uint32_t struct_size;
     const char *name;
     const char *note; /* shown by lists; NULL: "" */
-    uint64_t version; /* below 2^63; 0: the newest plus 1 (with one part only) */
+    /* Below 2^63. 0: a number above all before, which sl_publish_begin chooses (with one part
+     * only). */
+    uint64_t version;
     enum sl_object_origin origin;
-    uint32_t part;       /* below part_count */
-    uint32_t part_count; /* processes that publish this version together; 0: 1 */
-    /* Become the publisher of a name that another process published: commits of that one get
-     * CLOSED from now on. */
+    /* Several nodes may publish one version together: each commits one part, with the same name,
+     * version and part_count. A get has the images of all parts, one after another. */
+    uint32_t part;
+    uint32_t part_count; /* 0: 1 */
+    /* Replace the publisher of the name, whose commits fail with CLOSED from now on. A node is the
+     * publisher from its first sl_publish_begin until 10 s after the node's end. */
     bool take_over;
-    bool new_name; /* EXISTS if the name exists */
+    bool new_name; /* EXISTS if the name has a version */
 };
 
 struct sl_publication;
 
-/* Begins a version. Errors: EXISTS (new_name; or another process publishes the name: take_over),
- * CLOSED (a newer publisher took over), DEADLINE, INVALID, NO_MEMORY. */
+/* Begins a version. Errors: EXISTS (new_name; or another node is the publisher and take_over is
+ * false), DEADLINE, INVALID, NO_MEMORY, TOO_LARGE (a limit of the catalogue). */
 SL_API int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options *options,
                             uint32_t timeout_ms, struct sl_publication **out);
 
-/* Names the group of the tensors after it: a range of the image, in the order of calls. Errors:
- * INVALID (also: a commit was tried before), EXISTS, TOO_LARGE, NO_MEMORY. */
+/* Begins a group: a name for the tensors up to the next group, which the manifest keeps. No call
+ * reads groups yet. Errors: INVALID (also: after a commit), EXISTS, TOO_LARGE, NO_MEMORY. */
 SL_API int sl_publish_group(struct sl_publication *publication, const char *name);
 
-/* Appends a tensor to the image, at the next multiple of 64 bytes. Its data stays the caller's and
- * is not modified before commit returns; with SL_ORIGIN_CALLER not before sl_object_withdraw
- * returned for it, and bytes between two tensors that are less than 64 apart in memory are
- * registered with them. Errors: INVALID (also: a commit was tried before), EXISTS (the name of a
- * tensor), TOO_LARGE, NO_MEMORY. */
+/* Appends a tensor to the image. The data stays the caller's, who must not modify it before
+ * - HOST: sl_publish_commit returns 0, or sl_publish_end returns;
+ * - CALLER: sl_object_withdraw returns 0; without a commit that returned 0, sl_publish_end returns.
+ * With CALLER, nodes can also read the bytes between tensors that are less than 64 bytes apart.
+ * Errors: INVALID (also: after a commit), EXISTS (the tensor's name), TOO_LARGE, NO_MEMORY. */
 SL_API int sl_publish_tensor(struct sl_publication *publication,
                              const struct sl_object_tensor *tensor);
 
-/* Appends the bytes of `count` extents, in order, as one tensor of u8 with the name "bytes". Memory
- * and errors: as sl_publish_tensor. */
+/* Appends the bytes of `count` extents, in order, as one tensor of u8 with the name "bytes": once a
+ * version. Memory and errors: as sl_publish_tensor. */
 SL_API int sl_publish_bytes(struct sl_publication *publication,
                             const struct sl_object_extent *extents, uint32_t count);
 
-/* Registers (CALLER) or copies (HOST) the data and computes its digests on the calling thread, then
- * commits. 0: the version is visible; with several parts, once all of them have committed, which
- * this call waits for. *version: its number. Errors: EXISTS (the number has other bytes), CLOSED (a
- * newer publisher took over; the text names it), DEADLINE (whether it was committed is unknown:
- * commit again), NO_MEMORY (HOST: the pool), TOO_LARGE (also CALLER: tensors in more than
- * SL_TRANSFER_BUFFERS_MAX places of memory), INVALID; of the memory: sl_transfer_register. */
+/* Computes digests and copies (HOST) or registers (CALLER) the data on the calling thread, which
+ * counts for timeout_ms, then commits. Returns 0, and sets *version, when all parts are committed:
+ * the version is visible. After DEADLINE the outcome is unknown: commit again, with the same number
+ * and without another copy, or call sl_publish_end. Errors: EXISTS (the number has other bytes),
+ * CLOSED (another publisher took over), DEADLINE, NO_MEMORY (also: the pool is full), TOO_LARGE
+ * (also CALLER: more than SL_TRANSFER_BUFFERS_MAX, 4096, separate ranges), INVALID, and those of
+ * sl_transfer_register. */
 SL_API int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms,
                              uint64_t *version);
 
-/* Frees the publication. If it was not committed, nothing was published, and the memory is not in
- * use any more. A committed version stays served. Nulls *publication. */
+/* Frees the publication. If its commit returned 0, the node continues to serve the version. If not,
+ * the node does not serve it, also after a DEADLINE, and no longer uses the memory. Nulls
+ * *publication. */
 SL_API void sl_publish_end(struct sl_publication **publication);
 
 /* Get */
 
 struct sl_get;
 
-/* Starts to fetch a version into `count` extents of the caller, in order; together they are as
- * large as the images of all parts (sl_object_entry.bytes). Waits for the catalogue's answer and
- * registers the extents on the calling thread; the bytes arrive later. The memory stays the
- * caller's: it is not read before sl_get_wait returned 0, and not modified before sl_get_close (a
- * get that failed) or sl_object_withdraw (one that succeeded: this process serves it to others).
- * count 0: into the node's pool, from where it is served.
- * version: 0: the newest. timeout_ms: of the whole get. Errors: NOT_FOUND (the text has the oldest
- * and the newest version), INVALID (extents overlap, or have another size than the text says),
- * EXISTS (this node has a copy already, or fetches one; or, from sl_transfer_register, the memory
- * is registered already), DEADLINE, TOO_LARGE, NO_MEMORY. */
+/* Starts to get a version (0: the newest) into `count` extents, in order. Together they have as
+ * many bytes as the version (sl_object_entry.bytes). Registers them on the calling thread; bytes
+ * arrive later. The caller reads them after sl_get_wait returns 0. The node uses the memory, after
+ * a failure too, until sl_object_withdraw of the version returns 0 or NOT_FOUND; if this call
+ * fails, the node does not use it. count 0: into the pool, for a node that only serves.
+ * timeout_ms: of the whole get. Errors: NOT_FOUND, INVALID (extents overlap, or have another size),
+ * EXISTS (this node has or gets the version, or has not withdrawn it; or memory is registered
+ * already), DEADLINE, TOO_LARGE, NO_MEMORY. */
 SL_API int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
                         const struct sl_object_extent *extents, uint32_t count, uint32_t timeout_ms,
                         struct sl_get **out);
 
-/* Waits for the end of the get, at most until its deadline. 0: all bytes are there, verified.
- * Errors: DEADLINE (the text has the blocks that are missing, of how many, and the last holder),
- * CANCELLED (withdrawn, removed, or closed), CORRUPT (the manifest), NO_MEMORY; and with count 0
- * TOO_LARGE (the pool is smaller), EXISTS (it has the version with other bytes). */
+/* Waits for the end of the get, at most until its deadline. 0: all bytes are verified. Errors:
+ * DEADLINE (also: all holders have ended), CANCELLED (withdrawn, removed, or published here),
+ * CORRUPT (the manifest), NO_MEMORY; with count 0 also TOO_LARGE (the pool), EXISTS (the pool still
+ * has an earlier version of this number, with other bytes). */
 SL_API int sl_get_wait(struct sl_get *get);
 
 struct sl_get_progress {
     uint64_t version;
-    uint64_t bytes;            /* of all parts */
-    uint64_t verified_bytes;   /* blocks that have arrived and match their digests */
-    uint64_t corrupt_blocks;   /* that did not match, and were fetched elsewhere */
-    uint64_t replaced_parents; /* sources that ended, refused, or were too slow */
-    bool over;                 /* sl_get_wait does not wait any more */
+    uint64_t bytes; /* of all parts */
+    uint64_t verified_bytes;
+    uint64_t corrupt_blocks;   /* failed verification; the node got them again elsewhere */
+    uint64_t replaced_sources; /* sources that ended, refused, or were too slow */
+    bool done;                 /* sl_get_wait returns at once */
 };
 
 /* What has arrived so far; does not wait. */
 SL_API int sl_get_progress(struct sl_get *get, struct sl_get_progress *out);
 
-/* The next tensor of a get that succeeded, in the order of the image and over all parts: sets *out
- * (its name is valid until sl_get_close; data is NULL unless it lies in one extent) and its place
- * in the extents. *cursor: 0 at the beginning. Errors: NOT_FOUND (no more), AGAIN (the get is not
- * over, or failed). */
+/* Sets *out to the next tensor of a get that succeeded, in the order of the images, and
+ * *image_offset to its offset in the extents taken together. *cursor: 0 at first. out->name is
+ * valid until sl_get_close; out->data, the caller's memory, is NULL if the tensor is split over
+ * extents (count 0: over blocks). Errors: NOT_FOUND (no more), AGAIN (the get is still running),
+ * that of sl_get_wait (it failed). */
 SL_API int sl_get_next_tensor(struct sl_get *get, uint64_t *cursor, struct sl_object_tensor *out,
                               uint64_t *image_offset);
 
-/* Ends the get, waiting for READs that still write to the memory (at most 100 ms); one that failed,
- * also for processes that read what had arrived (at most 10 s: after that, sl_object_withdraw says
- * when the memory is free). A version that was fetched stays served until sl_object_withdraw.
- * Nulls *get. */
+/* Cancels a get that is running, and frees it. A version that arrived is still served. If the get
+ * failed, withdraws the version, waiting at most 10 s; see sl_get_start for its memory. Nulls *get.
+ */
 SL_API void sl_get_close(struct sl_get **get);
 
 /* Versions */
 
-/* This node's copy is no longer served. Afterwards no process reads it, and the caller may change
- * or free its memory. Also cancels a get of it. Errors: NOT_FOUND (this node has no copy), DEADLINE
- * (a peer still reads it; it gets no new access: call again), INVALID. */
+/* Stops serving this node's copy, and cancels a get of it. After 0 no node reads it: the caller may
+ * change or free the memory. The catalogue deletes a version with its last copy. Errors: NOT_FOUND
+ * (this node has no copy), DEADLINE (a node still reads it: call again), INVALID (also version 0).
+ */
 SL_API int sl_object_withdraw(struct sl_objects *objects, const char *name, uint64_t version,
                               uint32_t timeout_ms);
 
-/* Removes a version at the catalogue and at all its holders; version 0: the name with all of them.
- * Holders in memory of a caller keep that memory registered until they withdraw. Errors:
- * NOT_FOUND, DEADLINE, INVALID. */
+/* Removes a version, or with version 0 ALL versions of the name: holders stop serving, and gets are
+ * cancelled. Memory of callers is in use until they call sl_object_withdraw. Errors: NOT_FOUND,
+ * DEADLINE, INVALID. */
 SL_API int sl_object_remove(struct sl_objects *objects, const char *name, uint64_t version,
                             uint32_t timeout_ms);
 
-/* Waits until `holders` nodes have the whole version. version 0: the newest. Errors: NOT_FOUND,
- * DEADLINE (the text has their present number), INVALID. */
+/* Waits until the version (0: the newest) has `holders` holders, the publisher included. Errors:
+ * NOT_FOUND, DEADLINE, INVALID. */
 SL_API int sl_object_wait_held(struct sl_objects *objects, const char *name, uint64_t version,
                                uint32_t holders, uint32_t timeout_ms);
 
 struct sl_object_entry {
     char name[SL_OBJECTS_NAME_BYTES];
     uint64_t version;
-    uint64_t bytes;   /* of all parts' images */
-    uint64_t time_ms; /* of the commit: Unix time in milliseconds */
-    uint32_t holders; /* nodes that have all of it */
+    uint64_t bytes;   /* of the images of all parts */
+    uint64_t time_ms; /* of the commit, at the catalogue: Unix time in milliseconds */
+    uint32_t holders; /* with the publisher; of the part that has the fewest */
     uint32_t part_count;
-    enum sl_object_origin origin;
+    enum sl_object_origin origin; /* at the publisher */
     char note[SL_OBJECTS_NOTE_BYTES];
 };
 
@@ -255,20 +266,21 @@ SL_API int sl_object_list(struct sl_objects *objects, const char *prefix, uint32
 /* Nulls *list. */
 SL_API void sl_object_list_free(struct sl_object_list **list);
 
-/* Follow */
+/* Subscribe */
 
 struct sl_subscription;
 
-/* Follows the newest version of a name, which need not exist yet. Errors: INVALID, NO_MEMORY,
- * DEADLINE. */
+/* Subscribes to a name, which need not exist yet. Errors: INVALID, NO_MEMORY, DEADLINE, TOO_LARGE.
+ */
 SL_API int sl_subscription_open(struct sl_objects *objects, const char *name, uint32_t timeout_ms,
                                 struct sl_subscription **out);
 
-/* The newest version that the catalogue announced; 0: none yet. Never goes back. */
+/* The highest number that the catalogue announced; 0: none yet. Never decreases: if all holders and
+ * the catalogue ended and numbers begin at 1 again, open another subscription. */
 SL_API uint64_t sl_subscription_newest(const struct sl_subscription *subscription);
 
-/* Waits until the newest version is above `above`, and sets *version to it. Errors: DEADLINE,
- * INVALID. */
+/* Waits for a version above `above`, and sets *version to the newest: it may skip some. Errors:
+ * DEADLINE (also if the catalogue is down; sl_object_list tells which), INVALID. */
 SL_API int sl_subscription_wait(struct sl_subscription *subscription, uint64_t above,
                                 uint32_t timeout_ms, uint64_t *version);
 

@@ -1,6 +1,6 @@
-/* The structures of a catalogue, and what keeps them consistent. Only catalogue*.c and the simulation may include this
- * header. Memory is bounded by limits.h; each function that adds something returns a limit's error
- * with a reason that names it.
+/* The structures of a catalogue, and what keeps them consistent. Only catalogue*.c and the
+ * simulation may include this header. Memory is bounded by limits.h; each function that adds
+ * something returns a limit's error with a reason that names it.
  *
  * A copy is in the sorted list of its part, in one of the part's lists (holders in the order of
  * completion, fetchers in the order of arrival), and in the list of its node. */

@@ -126,8 +126,8 @@ static void progress_here(struct sl_objects *node, struct sl_objects_call *call)
                                                    .bytes = get->bytes,
                                                    .verified_bytes = all.verified_bytes,
                                                    .corrupt_blocks = all.corrupt_blocks,
-                                                   .replaced_parents = all.replaced_parents,
-                                                   .over = get->left == 0};
+                                                   .replaced_sources = all.replaced_parents,
+                                                   .done = get->left == 0};
     sl_objects_answer(call, 0, "progress");
 }
 
@@ -370,8 +370,11 @@ int sl_get_next_tensor(struct sl_get *get, uint64_t *cursor, struct sl_object_te
 {
     sl_assert(get != NULL);
     sl_assert(cursor != NULL && out != NULL && image_offset != NULL);
-    if (!sl_completion_ended(&get->completion) || get->err != 0) {
-        return sl_objects_fail(SL_ERR_AGAIN, "the get is not over, or has failed");
+    if (!sl_completion_ended(&get->completion)) {
+        return sl_objects_fail(SL_ERR_AGAIN, "the get is still running");
+    }
+    if (get->err != 0) {
+        return sl_objects_fail(get->err, "%s", get->reason);
     }
     uint64_t index = *cursor, image_at = 0;
     for (uint32_t i = 0; i < get->part_count; i++) {

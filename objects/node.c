@@ -136,13 +136,13 @@ static int check_options(const struct sl_objects_options *options)
 static int start_engine(struct sl_objects *node, const struct sl_objects_options *options)
 {
     const struct sl_transfer_options standard = {0};
-    node->transfer = options->transfer;
+    node->transfer = options->engine;
     if (node->transfer != NULL) {
         return 0;
     }
     node->owns_transfer = true;
-    const int err =
-        sl_transfer_create(options->engine != NULL ? options->engine : &standard, &node->transfer);
+    const int err = sl_transfer_create(
+        options->engine_options != NULL ? options->engine_options : &standard, &node->transfer);
     return err == 0 ? 0 : sl_objects_fail(err, "%s", sl_transfer_last_error());
 }
 

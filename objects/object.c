@@ -20,6 +20,9 @@ int sl_object_withdraw(struct sl_objects *objects, const char *name, uint64_t ve
     sl_assert(objects != NULL);
     int err = sl_objects_check_name(name);
     err = err != 0 ? err : sl_objects_check_timeout(timeout_ms);
+    if (err == 0 && version == 0) { /* NOT_FOUND would say that the memory is free */
+        err = sl_objects_fail(SL_ERR_INVALID, "%s: a withdraw needs the number of a version", name);
+    }
     err = err != 0 ? err : sl_objects_withdraw_version(objects, name, version, timeout_ms);
     return err != 0 ? err : sl_objects_succeed();
 }

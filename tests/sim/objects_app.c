@@ -88,7 +88,7 @@ static void create_node(struct sl_sim_objects_app *app)
     char catalogue[NAME_BYTES];
     name_of(0, catalogue);
     const struct sl_objects_options options = {.struct_size = sizeof options,
-                                               .transfer = app->engine,
+                                               .engine = app->engine,
                                                .catalogue = catalogue,
                                                .pool_bytes = app->options.plan->pool_bytes};
     const struct sl_objects_setup setup = {.reactor = app->process.reactors[NODE],

@@ -143,7 +143,7 @@ static int start_node(struct run *run, uint64_t pool_bytes)
         .insecure = flags.insecure,
     };
     const struct sl_objects_options node = {.struct_size = sizeof node,
-                                            .engine = &engine,
+                                            .engine_options = &engine,
                                             .catalogue = flags.catalogue,
                                             .pool_bytes = pool_bytes};
     (void)end_signals(SIG_BLOCK); /* for the node's threads */

@@ -287,7 +287,7 @@ CASE(get__is_closed_while_its_source_is_opened)
     const struct sl_transfer_options engine = {
         .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
     const struct sl_objects_options options = {.struct_size = sizeof options,
-                                               .engine = &engine,
+                                               .engine_options = &engine,
                                                .catalogue = sl_objects_address(nodes.node[0])};
     uint8_t *from = nodes_bytes(BLOCK, 1), *to = nodes_bytes(BLOCK, 2);
     (void)nodes_publish(nodes.node[1], "model", SL_ORIGIN_CALLER, from, BLOCK);

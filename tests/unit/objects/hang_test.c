@@ -21,7 +21,7 @@ static _Noreturn void run_holder(int from, int to, bool early)
     const struct sl_transfer_options engine = {
         .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
     const struct sl_objects_options options = {
-        .struct_size = sizeof options, .engine = &engine, .catalogue = address};
+        .struct_size = sizeof options, .engine_options = &engine, .catalogue = address};
     const struct sl_object_extent extent = {.base = memory, .bytes = BYTES};
     struct sl_objects *node;
     struct sl_get *get;
@@ -91,7 +91,7 @@ SL_CASE(fetch__replaces_a_holder_that_hangs)
     struct sl_get *get = nodes_start(nodes.node[1], "model", 1, got, BYTES, NODES_TIMEOUT);
     nodes_expect(sl_get_wait(get));
     nodes_expect(sl_get_progress(get, &progress));
-    assert_true(progress.replaced_parents > 0);
+    assert_true(progress.replaced_sources > 0);
     sl_get_close(&get);
     nodes_expect_bytes(got, BYTES, 7);
 

@@ -45,7 +45,7 @@ static void wait_for_bytes(struct sl_get *get, uint64_t bytes)
     do {
         (void)usleep(1000);
         nodes_expect(sl_get_progress(get, &progress));
-    } while (progress.verified_bytes < bytes && !progress.over);
+    } while (progress.verified_bytes < bytes && !progress.done);
 }
 
 /* Whether some child of the node was told where bytes lie. Its gets are over. */
@@ -117,7 +117,7 @@ SL_CASE(fetch__takes_a_wrong_block_from_another_holder)
     nodes_expect(sl_get_progress(get, &progress));
     sl_get_close(&get);
     /* Under load it may be replaced before, since it is slow. */
-    assert_true(progress.corrupt_blocks + progress.replaced_parents >= 1);
+    assert_true(progress.corrupt_blocks + progress.replaced_sources >= 1);
     assert_int_equal(progress.verified_bytes, BYTES);
     nodes_expect_bytes(to[2], BYTES, 7);
     end();
@@ -276,9 +276,14 @@ SL_CASE(withdraw__cancels_a_get)
 {
     begin(10 << 20);
     struct sl_get *get = start(1);
+    uint64_t cursor = 0, offset;
+    struct sl_object_tensor tensor;
     wait_for_bytes(get, BLOCK);
+    assert_int_equal(sl_get_next_tensor(get, &cursor, &tensor, &offset), SL_ERR_AGAIN);
+    assert_int_equal(sl_object_withdraw(nodes.node[1], "model", 0, NODES_TIMEOUT), SL_ERR_INVALID);
     nodes_expect(sl_object_withdraw(nodes.node[1], "model", 1, NODES_TIMEOUT));
     assert_int_equal(sl_get_wait(get), SL_ERR_CANCELLED);
+    assert_int_equal(sl_get_next_tensor(get, &cursor, &tensor, &offset), SL_ERR_CANCELLED);
     memset(to[1], 0, BYTES);
     sl_get_close(&get);
     end();

@@ -34,7 +34,8 @@ static void restart_host(void)
 {
     const struct sl_transfer_options engine = {
         .name = address, .endpoints = "tcp://127.0.0.1:0", .insecure = true};
-    const struct sl_objects_options options = {.struct_size = sizeof options, .engine = &engine};
+    const struct sl_objects_options options = {.struct_size = sizeof options,
+                                               .engine_options = &engine};
     nodes_end(&nodes, 0);
     nodes_expect(sl_objects_create(&options, &nodes.node[0]));
     assert_string_equal(sl_objects_address(nodes.node[0]), address);

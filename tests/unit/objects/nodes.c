@@ -18,7 +18,7 @@ static void add(struct nodes *nodes, uint64_t bytes_per_s)
                                                .insecure = true};
     const struct sl_objects_options options = {
         .struct_size = sizeof options,
-        .engine = &engine,
+        .engine_options = &engine,
         .catalogue = nodes->count > 0 ? sl_objects_address(nodes->node[0]) : NULL,
         .pool_bytes = 64 << 20};
     assert_true(nodes->count < NODES_MAX);

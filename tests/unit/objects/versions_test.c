@@ -193,7 +193,7 @@ CASE(create__needs_no_catalogue_but_calls_do)
     const struct sl_transfer_options engine = {
         .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
     const struct sl_objects_options options = {
-        .struct_size = sizeof options, .engine = &engine, .catalogue = "127.0.0.1:1"};
+        .struct_size = sizeof options, .engine_options = &engine, .catalogue = "127.0.0.1:1"};
     struct sl_objects *alone;
     struct sl_object_list *list;
     nodes_expect(sl_objects_create(&options, &alone));
