@@ -325,8 +325,18 @@ def check_prose(_, text):
                 yield number, f"{match.group()}: a retired word (docs/glossary.md); say {instead}"
 
 
+def check_examples(text):
+    """C code of a page is part of an example, which the build compiles."""
+    examples = "".join(read(path) for path in sources(".c") if path.startswith("examples/"))
+    for block in re.finditer(r"```c\n(.*?)```", text, re.DOTALL):
+        if block.group(1) not in examples:
+            yield text[:block.start()].count("\n") + 1, "this code is in no file of examples/"
+
+
 def check_page(path, text):
     yield from check_page_names(path, text)
+    if path == "docs/objects.md":
+        yield from check_examples(text)
     if path.startswith("docs/") and path.count("/") == 1:
         yield from check_quotes(text, SOURCE_TEXTS)
     for number, line in enumerate(strip_code(text).split("\n"), 1):
@@ -466,6 +476,7 @@ def self_test():
     for text in pages:
         assert list(check_page("CONTRIBUTING.md", text)), f"not caught: {text!r}"
     assert list(check_quotes("| `ps/1 has said what no program says` |", SOURCE_TEXTS))
+    assert list(check_page("docs/objects.md", "```c\nint nowhere;\n```\n"))
     assert not list(check_page("a.md", "[b](README.md#limits) `image`\n\n    a cut\n"))
     ring = {"net/tcp/a.c": "void sl_a(void)\n{\n    sl_b();\n}\n",
             "net/tcp/b.c": "void sl_b(void)\n{\n    sl_a();\n}\n"}

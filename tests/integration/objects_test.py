@@ -230,6 +230,17 @@ class Errors(ObjectsTest):
         self.end(publisher, server)
 
 
+class Loops(ObjectsTest):
+    def test_a_trainer_and_two_actors(self):
+        trainer = self.start("objects_loops", "train")
+        catalogue = trainer.wait_line("127.0.0.1:").strip()
+        actors = [self.start("objects_loops", "act", catalogue) for _ in range(2)]
+        for actor in actors:
+            self.assertEqual(actor.wait(), 0, actor.output)
+            self.assertIn("version 8: weights are ", actor.output)
+        self.end(trainer)
+
+
 class Connections(ObjectsTest):
     def check(self, flags, refused):
         """Members with the flags share versions; processes with those of `refused` do not."""

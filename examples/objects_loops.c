@@ -1,0 +1,133 @@
+/* A trainer that publishes its weights every few steps, and an actor that loads them: the loops of
+ * docs/objects.md.
+ *
+ *   cc objects_loops.c $(pkg-config --cflags --libs starling-objects) -o objects_loops
+ *   ./objects_loops train                     prints the address of its catalogue
+ *   ./objects_loops act 127.0.0.1:41000       the address that the trainer printed */
+#include <signal.h>
+#include <starling_objects.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME       "team/model"
+#define TIMEOUT_MS 60000
+#define STEPS      10 /* between two versions */
+#define LAST       8  /* the number of the version after which both loops end */
+#define WEIGHTS    1000000
+
+/* catalogue: its address; NULL: this node hosts it. */
+static int start(const char *catalogue, struct sl_objects **objects)
+{
+    const struct sl_transfer_options engine = {.name = "127.0.0.1:0"}; /* on loopback */
+    const struct sl_objects_options options = {.struct_size = sizeof options,
+                                               .engine_options = &engine,
+                                               .catalogue = catalogue,
+                                               .pool_bytes = 64 << 20}; /* 4 versions fit */
+    return sl_objects_create(&options, objects);
+}
+
+static void train_step(float *weights)
+{
+    for (uint64_t i = 0; i < WEIGHTS; i++) {
+        weights[i] += 1;
+    }
+}
+
+static void use(uint64_t version, const struct sl_object_tensor *tensor)
+{
+    const float *data = tensor->data;
+    printf("version %llu: %s are %.0f\n", (unsigned long long)version, tensor->name,
+           data[WEIGHTS - 1]);
+}
+
+static int train(struct sl_objects *objects, float *weights)
+{
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = NAME, .origin = SL_ORIGIN_HOST, .take_over = true};
+    const struct sl_object_tensor tensor = {.name = "weights",
+                                            .type = SL_OBJECT_F32,
+                                            .rank = 1,
+                                            .shape = {WEIGHTS},
+                                            .data = weights,
+                                            .bytes = WEIGHTS * sizeof *weights};
+    uint64_t version = 0;
+    int err = 0;
+    while (version < LAST && (err == 0 || err == SL_ERR_DEADLINE)) {
+        for (int i = 0; i < STEPS; i++) {
+            train_step(weights);
+        }
+        struct sl_publication *publication = NULL;
+        err = sl_publish_begin(objects, &options, TIMEOUT_MS, &publication);
+        err = err != 0 ? err : sl_publish_tensor(publication, &tensor);
+        err = err != 0 ? err : sl_publish_commit(publication, TIMEOUT_MS, &version);
+        sl_publish_end(&publication); /* after a DEADLINE this version is skipped */
+    }
+    return err;
+}
+
+/* A newer version follows, or the catalogue comes back. */
+static bool is_passing(int err)
+{
+    return err == SL_ERR_NOT_FOUND || err == SL_ERR_CANCELLED || err == SL_ERR_DEADLINE;
+}
+
+static int act(struct sl_objects *objects, float *weights)
+{
+    const struct sl_object_extent extent = {.base = weights, .bytes = WEIGHTS * sizeof *weights};
+    struct sl_subscription *subscription = NULL;
+    struct sl_object_tensor tensor;
+    uint64_t version = 0, offset;
+    int err = sl_subscription_open(objects, NAME, TIMEOUT_MS, &subscription);
+    while (subscription != NULL && version < LAST && (err == 0 || is_passing(err))) {
+        struct sl_get *get = NULL;
+        err = sl_subscription_wait(subscription, version, TIMEOUT_MS, &version);
+        err = err != 0 ? err : sl_get_start(objects, NAME, version, &extent, 1, TIMEOUT_MS, &get);
+        if (err != 0) {
+            continue;
+        }
+        err = sl_get_wait(get);
+        uint64_t cursor = 0;
+        while (err == 0 && sl_get_next_tensor(get, &cursor, &tensor, &offset) == 0) {
+            use(version, &tensor);
+        }
+        sl_get_close(&get);
+        while (sl_object_withdraw(objects, NAME, version, TIMEOUT_MS) == SL_ERR_DEADLINE) {
+            /* another node still reads the memory */
+        }
+    }
+    sl_subscription_close(&subscription);
+    return err;
+}
+
+int main(int argc, char **argv)
+{
+    const bool trains = argc == 2 && strcmp(argv[1], "train") == 0;
+    if (!trains && (argc != 3 || strcmp(argv[1], "act") != 0)) {
+        fprintf(stderr, "usage: %s train | act CATALOGUE\n", argv[0]);
+        return 2;
+    }
+    sigset_t signals; /* blocked here, and so in the threads of the node */
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(trains ? SIG_BLOCK : SIG_UNBLOCK, &signals, NULL);
+    struct sl_objects *objects = NULL;
+    float *weights = calloc(WEIGHTS, sizeof *weights);
+    int err = weights != NULL ? start(trains ? NULL : argv[2], &objects) : SL_ERR_NO_MEMORY;
+    if (err == 0 && trains) {
+        printf("%s\n", sl_objects_address(objects));
+        fflush(stdout);
+        err = train(objects, weights);
+    } else if (err == 0) {
+        err = act(objects, weights);
+    }
+    if (err != 0) {
+        fprintf(stderr, "%s: %s: %s\n", argv[0], sl_err_name(err), sl_objects_last_error());
+    } else if (trains) {
+        sigwait(&signals, &(int){0}); /* serves the last version until then */
+    }
+    sl_objects_destroy(&objects);
+    free(weights);
+    return err == 0 ? 0 : 1;
+}
