@@ -46,7 +46,7 @@ struct sl_objects_options {
     /* The engine to use. It must outlive the node, which takes its notices whose names begin with
      * "objects". NULL: the node creates one with engine_options, which are ignored otherwise. */
     struct sl_transfer *engine;
-    const struct sl_transfer_options *engine_options; /* NULL: zeros */
+    const struct sl_transfer_options *engine_options; /* NULL: all zero, which has no secret */
     /* Address ("host:port") of the node that hosts the catalogue. NULL, or the address of this
      * node: this node hosts the catalogue, until destroy. */
     const char *catalogue;
@@ -58,8 +58,8 @@ struct sl_objects_options {
 };
 
 /* Starts the node's thread, and its engine if it has none. Does not wait for the catalogue. The
- * caller owns *out. Errors: INVALID, NO_MEMORY, EXISTS (the engine has a node
- * already), and those of sl_transfer_create. */
+ * caller owns *out. Errors: INVALID, NO_MEMORY, EXISTS (the engine has a node already), and those
+ * of sl_transfer_create (REFUSED: without a secret only loopback is allowed). */
 SL_API int sl_objects_create(const struct sl_objects_options *options, struct sl_objects **out);
 
 /* Ends the node. First end its publications, gets and subscriptions, and calls of other threads.
@@ -126,8 +126,8 @@ struct sl_publish_options {
      * only). */
     uint64_t version;
     enum sl_object_origin origin;
-    /* Several nodes may publish one version together: each commits one part, with the same name,
-     * version and part_count. A get has the images of all parts, one after another. */
+    /* Several nodes may publish one version together: each commits another part, from 0, of the
+     * same name, version and part_count. A get has the images of all parts, one after another. */
     uint32_t part;
     uint32_t part_count; /* 0: 1 */
     /* Replace the publisher of the name, whose commits fail with CLOSED from now on. A node is the

@@ -384,26 +384,26 @@ static int run_watch(struct run *run)
 }
 
 static const struct command commands[] = {
-    {"serve", "", "Hosts the catalogue: names, versions and who has them.", 0, 0, false, run_serve},
+    {"serve", "", "Hosts the catalogue: names, versions and holders.", 0, 0, false, run_serve},
     {"put", "NAME[@V] FILE|DIR...",
      "Publishes files as a version, and serves it until SIGINT or SIGTERM.", 2, UINT32_MAX, true,
      run_put},
-    {"get", "NAME[@V] DIR", "Fetches a version, by default the newest, and writes its files.", 2, 2,
+    {"get", "NAME[@V] DIR", "Gets a version, by default the newest, and writes its files.", 2, 2,
      true, run_get},
     {"ls", "[PREFIX]", "Lists the versions of all names that begin with PREFIX.", 0, 1, false,
      run_list},
     {"stat", "NAME[@V]", "Describes the versions of a name.", 1, 1, true, run_list},
-    {"rm", "NAME[@V]", "Removes a version, or the name with all of them, everywhere.", 1, 1, true,
-     run_rm},
-    {"watch", "NAME", "Prints each new version of a name until SIGINT or SIGTERM.", 1, 1, false,
-     run_watch},
+    {"rm", "NAME[@V]", "Removes a version, or without V all of the name, at all holders.", 1, 1,
+     true, run_rm},
+    {"watch", "NAME", "Prints the newest version, then newer ones, until SIGINT or SIGTERM.", 1, 1,
+     false, run_watch},
 };
 
 /* ---- Command line ---------------------------------------------------------------------------- */
 
 static void print_help(FILE *to)
 {
-    (void)fprintf(to, PROGRAM ": publishes files, fetches them, and shows what there is.\n\n");
+    (void)fprintf(to, PROGRAM ": publishes, gets and lists versions of files.\n\n");
     for (uint32_t i = 0; i < LENGTH(commands); i++) {
         (void)fprintf(to, "  " PROGRAM " %s %s\n      %s\n", commands[i].name, commands[i].usage,
                       commands[i].summary);
