@@ -249,6 +249,9 @@ static int compare(const void *a, const void *b)
 static uint32_t join(struct sl_transfer_memory *ranges, uint32_t count)
 {
     uint32_t last = 0;
+    if (count == 0) {
+        return 0;
+    }
     qsort(ranges, count, sizeof *ranges, compare);
     for (uint32_t i = 1; i < count; i++) {
         const uint64_t end = (uintptr_t)ranges[last].base + ranges[last].bytes;
@@ -262,16 +265,18 @@ static uint32_t join(struct sl_transfer_memory *ranges, uint32_t count)
     return last + 1;
 }
 
-int sl_objects_memory_register(struct sl_transfer *transfer, const struct sl_object_extent *extents,
-                               uint32_t count, struct sl_objects_memory *out)
+int sl_objects_copy_register(struct sl_transfer *transfer, struct sl_objects_copy *const *copies,
+                             uint32_t copy_count, const struct sl_object_extent *extents,
+                             uint32_t count)
 {
-    struct sl_transfer_memory *ranges = calloc(count, sizeof *ranges);
+    struct sl_objects_memory *memory = &copies[0]->memory;
+    struct sl_transfer_memory *ranges = calloc(count + copy_count, sizeof *ranges);
     uint32_t range_count = 0;
-    *out = (struct sl_objects_memory){.bases = calloc(count, sizeof(void *))};
-    if (ranges == NULL || out->bases == NULL) {
+    memory->bases = calloc(count + copy_count, sizeof(void *));
+    if (ranges == NULL || memory->bases == NULL) {
         free(ranges);
-        free(out->bases);
-        *out = (struct sl_objects_memory){0};
+        free(memory->bases);
+        *memory = (struct sl_objects_memory){0};
         return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -281,18 +286,24 @@ int sl_objects_memory_register(struct sl_transfer *transfer, const struct sl_obj
                                                                 .access = SL_TRANSFER_PEERS_READ};
         }
     }
-    out->count = join(ranges, range_count);
-    for (uint32_t i = 0; i < out->count; i++) {
-        out->bases[i] = ranges[i].base;
+    range_count = join(ranges, range_count);
+    for (uint32_t i = 0; i < copy_count; i++) {
+        ranges[range_count++] = (struct sl_transfer_memory){
+            .base = copies[i]->stored_manifest,
+            .bytes = copies[i]->info.manifest_bytes + SL_OBJECTS_TENSOR_ALIGNMENT,
+            .access = SL_TRANSFER_PEERS_READ};
     }
-    const int err = sl_transfer_register(transfer, ranges, out->count);
+    for (uint32_t i = 0; i < range_count; i++) {
+        memory->bases[i] = ranges[i].base;
+    }
+    const int err = sl_transfer_register(transfer, ranges, range_count);
     free(ranges);
     if (err == 0) {
+        memory->count = range_count;
         return 0;
     }
-    range_count = out->count;
-    free(out->bases);
-    *out = (struct sl_objects_memory){0};
+    free(memory->bases);
+    *memory = (struct sl_objects_memory){0};
     return range_count > SL_TRANSFER_BUFFERS_MAX
                ? sl_objects_fail(SL_ERR_TOO_LARGE,
                                  "the memory is in %u places, more than %d: put tensors side by "

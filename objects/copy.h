@@ -102,15 +102,6 @@ int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block);
 /* The same for everything, of a publisher. Any thread, before it is in a list. */
 int sl_objects_copy_add_all(struct sl_objects_copy *copy);
 
-/* What is registered besides the image. */
-static inline struct sl_object_extent
-sl_objects_copy_manifest_extent(const struct sl_objects_copy *copy)
-{
-    return (struct sl_object_extent){.base = copy->stored_manifest,
-                                     .bytes =
-                                         copy->info.manifest_bytes + SL_OBJECTS_TENSOR_ALIGNMENT};
-}
-
 /* A thread of the application: allocates the node's pool, once. Errors: those of
  * sl_transfer_memory_create. */
 int sl_objects_copy_open_pool(struct sl_objects *node);
@@ -128,12 +119,14 @@ void sl_objects_copy_set_verified(struct sl_objects_copy *copy);
 /* Gives the slots back. The copy is not served. On the reactor. */
 void sl_objects_copy_release(struct sl_objects *node, struct sl_objects_copy *copy);
 
-/* Registers the extents; those that overlap, or are less than 64 bytes apart, become one range.
- * Zeroes *out on an error. A thread of the application. Errors, with the text in
- * sl_objects_last_error: TOO_LARGE (too many ranges), and those of sl_transfer_register. */
+/* Registers the extents of a caller, and each manifest as a range of its own; the first copy keeps
+ * all of it. Extents that overlap, or are less than 64 bytes apart, become one range. A thread of
+ * the application. Errors, with the text in sl_objects_last_error: TOO_LARGE (too many ranges),
+ * NO_MEMORY, and those of sl_transfer_register. */
 struct sl_transfer;
-int sl_objects_memory_register(struct sl_transfer *transfer, const struct sl_object_extent *extents,
-                               uint32_t count, struct sl_objects_memory *out);
+int sl_objects_copy_register(struct sl_transfer *transfer, struct sl_objects_copy *const *copies,
+                             uint32_t copy_count, const struct sl_object_extent *extents,
+                             uint32_t count);
 
 /* A thread of the application. Zeroes *memory. Errors: DEADLINE: peers still read it, and it stays
  * registered. */

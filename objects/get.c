@@ -223,26 +223,6 @@ static int check_extents(const struct sl_get *get, const struct sl_object_extent
                                  get->name, get->version, get->bytes, bytes);
 }
 
-/* Registers the extents, if there are any, and the manifests; the first copy keeps all of them. */
-static int register_memory(struct sl_get *get, const struct sl_object_extent *extents,
-                           uint32_t count)
-{
-    struct sl_object_extent *all = calloc(count + get->part_count, sizeof *all);
-    if (all == NULL) {
-        return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        all[i] = extents[i];
-    }
-    for (uint32_t i = 0; i < get->part_count; i++) {
-        all[count + i] = sl_objects_copy_manifest_extent(get->copies[i]);
-    }
-    const int err = sl_objects_memory_register(get->node->transfer, all, count + get->part_count,
-                                               &get->copies[0]->memory);
-    free(all);
-    return err;
-}
-
 static int take_memory(struct sl_get *get, const struct sl_object_extent *extents, uint32_t count)
 {
     int err = 0;
@@ -252,7 +232,9 @@ static int take_memory(struct sl_get *get, const struct sl_object_extent *extent
     } else {
         err = sl_objects_copy_open_pool(get->node);
     }
-    return err != 0 ? err : register_memory(get, extents, count);
+    return err != 0 ? err
+                    : sl_objects_copy_register(get->node->transfer, get->copies, get->part_count,
+                                               extents, count);
 }
 
 /* Public */

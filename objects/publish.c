@@ -240,9 +240,7 @@ static int take_in_place(struct sl_publication *publication)
         extents[i] =
             (struct sl_object_extent){.base = copy->places[i].base, .bytes = copy->places[i].bytes};
     }
-    extents[count] = sl_objects_copy_manifest_extent(copy);
-    const int err =
-        sl_objects_memory_register(publication->node->transfer, extents, count + 1, &copy->memory);
+    const int err = sl_objects_copy_register(publication->node->transfer, &copy, 1, extents, count);
     free(extents);
     return err;
 }
@@ -275,9 +273,8 @@ static int copy_into_pool(struct sl_publication *publication)
     struct sl_objects_copy *copy = publication->copy;
     struct publish_call reserve = {.call = {.run = reserve_here}, .copy = copy};
     struct publish_call verified = {.call = {.run = verified_here}, .copy = copy};
-    const struct sl_object_extent manifest = sl_objects_copy_manifest_extent(copy);
     int err = sl_objects_copy_open_pool(node);
-    err = err != 0 ? err : sl_objects_memory_register(node->transfer, &manifest, 1, &copy->memory);
+    err = err != 0 ? err : sl_objects_copy_register(node->transfer, &copy, 1, NULL, 0);
     err = err != 0 ? err : sl_objects_call(node, &reserve.call);
     if (err != 0) {
         return err;

@@ -5,6 +5,8 @@
 #include <time.h>
 
 #include "nodes.h"
+#include "objects/copy.h"
+#include "objects/node.h"
 
 static struct nodes nodes;
 
@@ -84,6 +86,31 @@ CASE(get__moves_into_the_pool)
     nodes_fini(&nodes);
     free(from);
     free(to);
+}
+
+/* What lies between memory of the caller and a manifest belongs to neither. */
+CASE(copy_register__joins_extents_and_no_manifest)
+{
+    uint8_t *memory = nodes_bytes(1000, 1);
+    const struct sl_object_extent extents[3] = {{.base = memory + 200, .bytes = 100},
+                                                {.base = memory + 800, .bytes = 0},
+                                                {.base = memory, .bytes = 150}};
+    struct sl_objects_copy copies[2] = {
+        {.stored_manifest = memory + 300, .info.manifest_bytes = 36}, /* and 64 zeros */
+        {.stored_manifest = memory + 410, .info.manifest_bytes = 36}};
+    struct sl_objects_copy *const listed[2] = {&copies[0], &copies[1]};
+    struct sl_transfer *transfer = nodes.node[0]->transfer;
+    nodes_expect(sl_objects_copy_register(transfer, listed, 2, extents, 3));
+    assert_int_equal(copies[0].memory.count, 3);
+    assert_ptr_equal(copies[0].memory.bases[0], memory);
+    assert_ptr_equal(copies[0].memory.bases[1], memory + 300);
+    assert_ptr_equal(copies[0].memory.bases[2], memory + 410);
+    nodes_expect(sl_objects_memory_unregister(transfer, &copies[0].memory, NODES_TIMEOUT));
+    nodes_expect(sl_objects_copy_register(transfer, &listed[1], 1, NULL, 0));
+    assert_int_equal(copies[1].memory.count, 1);
+    nodes_expect(sl_objects_memory_unregister(transfer, &copies[1].memory, NODES_TIMEOUT));
+    nodes_fini(&nodes);
+    free(memory);
 }
 
 /* Gaps between tensors; tensors in several blocks and extents; extents cut anywhere. */
