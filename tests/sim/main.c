@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/assert.h"
 #include "core/log.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/objects.h"
@@ -58,7 +59,8 @@ static void usage(void)
         "  --all         goes on after a breach\n"
         "  --traces FILE writes each seed's hash over all that happened: equal hashes show that a\n"
         "                change of the source has changed nothing in what the cluster does\n"
-        "  --verbose     prints the plan and all that happens\n");
+        "  --verbose     prints the plan and all that happens; with --twice only the first line\n"
+        "                that differs\n");
 }
 
 static bool parse_bare(const char *text, struct flags *flags)
@@ -197,10 +199,57 @@ static void on_abort(int signal_number)
     (void)!write(STDERR_FILENO, replay, strlen(replay));
 }
 
+/* Runs the seed with stdout in the file. */
+static bool run_into(FILE *file, const struct flags *flags, uint64_t seed, uint64_t *trace)
+{
+    fflush(stdout);
+    const int saved = dup(STDOUT_FILENO);
+    sl_assert(file != NULL && saved >= 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
+    const bool good = run_seed(flags, seed, true, trace);
+    fflush(stdout);
+    sl_assert(dup2(saved, STDOUT_FILENO) >= 0);
+    close(saved);
+    rewind(file);
+    return good;
+}
+
+/* --twice --verbose: of two runs only the first line that differs is printed. */
+static bool run_compared(const struct flags *flags, uint64_t seed)
+{
+    FILE *files[2] = {tmpfile(), tmpfile()};
+    char *lines[2] = {NULL, NULL};
+    size_t sizes[2] = {0, 0};
+    uint64_t traces[2] = {0, 0};
+    bool differ = false, more = true;
+    bool good = run_into(files[0], flags, seed, &traces[0]);
+    good = run_into(files[1], flags, seed, &traces[1]) && good;
+    for (uint32_t number = 1; more && !differ; number++) {
+        const bool first = getline(&lines[0], &sizes[0], files[0]) >= 0;
+        const bool second = getline(&lines[1], &sizes[1], files[1]) >= 0;
+        more = first && second;
+        differ = first != second || (more && strcmp(lines[0], lines[1]) != 0);
+        if (differ) {
+            printf("seed %" PRIu64 ": replay: line %" PRIu32 " differs:\n%s%s", seed, number,
+                   first ? lines[0] : "the end\n", second ? lines[1] : "the end\n");
+        }
+    }
+    if (!good && !differ) {
+        printf("seed %" PRIu64 ": both runs print the same, and find a breach\n", seed);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        free(lines[i]);
+        fclose(files[i]);
+    }
+    return good && !differ && traces[0] == traces[1];
+}
+
 /* Some seeds are run twice: a breach could not be replayed if both differed. */
 static bool run_checked(const struct flags *flags, uint64_t seed)
 {
     uint64_t trace, again;
+    if (flags->twice && flags->verbose) {
+        return run_compared(flags, seed);
+    }
     if (!run_seed(flags, seed, flags->verbose, &trace)) {
         return false;
     }
@@ -209,7 +258,7 @@ static bool run_checked(const struct flags *flags, uint64_t seed)
     }
     if ((flags->twice || seed % REPLAY_EVERY == 0) && run_seed(flags, seed, false, &again) &&
         again != trace) {
-        printf("seed %" PRIu64 ": replay: two runs of it differ\n", seed);
+        printf("seed %" PRIu64 ": replay: two runs of it differ: see --twice --verbose\n", seed);
         return false;
     }
     return true;

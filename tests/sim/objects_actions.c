@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "core/assert.h"
 #include "objects/node.h"
@@ -107,18 +106,16 @@ static void let_go(struct sl_sim_objects_held *held)
 {
     if (held->memory != NULL) {
         memset(held->memory, POISON, held->bytes);
-        (void)munmap(held->memory, held->bytes);
     }
+    free(held->memory);
     *held = (struct sl_sim_objects_held){0};
 }
 
 static void take_memory(struct sl_sim_objects_held *held, uint64_t bytes)
 {
     held->bytes = bytes;
-    /* Pages of its own: ranges that lie close to each other are registered as one, and a run must
-     * not depend on the heap. */
-    held->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    sl_assert(held->memory != MAP_FAILED);
+    held->memory = malloc(bytes);
+    sl_assert(held->memory != NULL);
 }
 
 /* Cuts the memory into up to three extents. */

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "core/assert.h"
 #include "objects/node.h"
@@ -269,9 +268,7 @@ void sl_sim_objects_app_fini(struct sl_sim_objects_app *app)
         sl_sim_fiber_destroy(&app->threads[i].fiber);
     }
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++) {
-        if (app->held[i].memory != NULL) {
-            (void)munmap(app->held[i].memory, app->held[i].bytes);
-        }
+        free(app->held[i].memory);
     }
     sl_sim_process_fini(&app->process);
 }
