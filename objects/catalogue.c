@@ -350,7 +350,7 @@ static int fetch(const struct request *request, struct sl_catalogue_part *part)
     if (err != 0) {
         return err;
     }
-    if (!copy->is_complete && copy->parents[0] == 0) {
+    if (!copy->is_complete && copy->stage == SL_CATALOGUE_PASSIVE) {
         sl_catalogue_plan_join(request->catalogue, copy);
     }
     sl_list_remove(&copy->news);

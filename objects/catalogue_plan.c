@@ -252,7 +252,7 @@ static void plan(struct sl_objects_catalogue *catalogue, struct sl_catalogue_par
                                           parent_of(catalogue, r, 1, holders, fetchers), false);
         }
         if (joining == NULL) {
-            copy->stage = SL_CATALOGUE_PLANNED;
+            copy->stage = holders > 0 ? SL_CATALOGUE_PLANNED : copy->stage;
             if (before[0] != copy->parents[0] || before[1] != copy->parents[1]) {
                 sl_list_append(&copy->node->news, &copy->news);
             }

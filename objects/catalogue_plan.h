@@ -3,8 +3,11 @@
  * Fetchers that join within 100 ms, and the followers at a commit, are a batch. A batch is planned
  * once, as two trees (choose.h). Their roots hang from copies that serve nobody yet: complete ones,
  * or fetchers of earlier batches, which are ahead. So nobody is planned again while it fetches, and
- * no plan has a cycle. A fetcher that joins gets parents at once, as the last one of its batch so
- * far: it has no children yet. When the batch is planned, those whose parents change get NEWS.
+ * no plan has a cycle. For that a copy that is removed, or has fewer blocks than all again, leaves
+ * its children without a parent: they find other sources, and their places stay. A fetcher that
+ * joins gets parents at once, as the last one of its batch so far: it has no children yet. When the
+ * batch is planned, those whose parents change get NEWS. Without sources it waits for the next one
+ * that joins.
  *
  * A node on the host of a holder, or of an earlier fetcher, fetches from that one alone, through
  * shared memory, and is in no tree. The origin is a source like others until two others are

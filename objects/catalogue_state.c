@@ -170,7 +170,7 @@ static void count_load(const struct sl_catalogue_copy *copy, uint32_t change)
     for (uint32_t s = 0; s < SL_OBJECTS_STRIPES && !copy->is_local; s++) {
         struct sl_catalogue_copy *parent =
             sl_catalogue_find(&copy->part->copies, NULL, copy->parents[s]);
-        if (parent != NULL && parent->load + change != UINT32_MAX) { /* a new copy of the node */
+        if (parent != NULL) {
             parent->load += change;
         }
     }
@@ -184,6 +184,20 @@ void sl_catalogue_copy_set_parents(struct sl_catalogue_copy *copy, uint64_t firs
     copy->parents[1] = second;
     copy->is_local = is_local;
     count_load(copy, 1);
+}
+
+/* Nobody is planned to fetch from the copy any more: one that its node adds later may fetch from
+ * those that did. They have other sources. */
+static void forget_children(const struct sl_catalogue_copy *copy)
+{
+    SL_LIST_FOREACH (link, &copy->part->fetchers) {
+        struct sl_catalogue_copy *child = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_part);
+        const uint64_t first = child->parents[0] == copy->key.number ? 0 : child->parents[0];
+        const uint64_t second = child->parents[1] == copy->key.number ? 0 : child->parents[1];
+        if (first != child->parents[0] || second != child->parents[1]) {
+            sl_catalogue_copy_set_parents(child, first, second, child->is_local);
+        }
+    }
 }
 
 static void free_copy(struct sl_objects_catalogue *catalogue, struct sl_catalogue_copy *copy)
@@ -293,6 +307,9 @@ void sl_catalogue_copy_set_blocks(struct sl_catalogue_copy *copy, uint32_t block
         copy->is_complete = is_complete;
         copy->stage = SL_CATALOGUE_PASSIVE;
         sl_catalogue_copy_set_parents(copy, 0, 0, false);
+        if (!is_complete) {
+            forget_children(copy);
+        }
         part->holder_count += is_complete ? 1 : UINT32_MAX;
         sl_list_append(is_complete ? &part->holders : &part->fetchers, &copy->by_part);
         sl_list_remove(&copy->news);
@@ -303,6 +320,7 @@ void sl_catalogue_copy_remove(struct sl_objects_catalogue *catalogue,
                               struct sl_catalogue_copy *copy)
 {
     struct sl_catalogue_version *version = copy->part->version;
+    forget_children(copy);
     free_copy(catalogue, copy);
     uint32_t left = 0;
     for (uint32_t p = 0; p < version->part_count; p++) {

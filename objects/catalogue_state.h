@@ -90,7 +90,7 @@ struct sl_catalogue_copy {
     struct sl_catalogue_part *part;
     struct sl_list_link by_part, by_node, news;
     enum sl_catalogue_stage stage;
-    uint64_t parents[SL_OBJECTS_STRIPES]; /* node ids; 0: none */
+    uint64_t parents[SL_OBJECTS_STRIPES]; /* nodes with a copy of the part; 0: none */
     uint32_t load;                        /* stripes that others fetch from here */
     uint32_t blocks;                      /* that it has */
     uint32_t turn;                        /* of the sources that it was told */

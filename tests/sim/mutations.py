@@ -540,6 +540,8 @@ OBJECT_MUTATIONS = [
     ("objects: leases do not end", "objects/catalogue.c",
      "        if (node->expires_ms > catalogue->now_ms) {",
      "        if (node->expires_ms > 0) {"),
+    ("objects: children of a copy that is gone keep their parent", "objects/catalogue_state.c",
+     "    forget_children(copy);\n    free_copy(", "    free_copy("),
     ("objects: slots are not given back", "objects/copy.c",
      "        sl_objects_pool_unpin(&node->pool, version);", "        (void)version;"),
     ("objects: FIND finds the oldest version", "objects/catalogue_state.c",

@@ -107,11 +107,21 @@ static void kill_process(struct world *world, uint32_t host, bool silent)
     world->places[host].runs = false;
 }
 
+/* NULL: its process does not run, or starts. */
+static const struct sl_objects_catalogue *catalogue_of(const struct world *world)
+{
+    const struct sl_objects *node = world->places[0].runs ? world->places[0].app.node : NULL;
+    return node != NULL && node->host != NULL ? sl_objects_host_catalogue(node->host) : NULL;
+}
+
 static void run_place(struct world *world, uint32_t host)
 {
     struct place *place = &world->places[host];
     if (place->runs && sl_sim_objects_app_due(&place->app) <= world->now_ns) {
         world->turns += sl_sim_objects_app_step(&place->app);
+        if (catalogue_of(world) != NULL && host == 0) {
+            sl_sim_objects_catalogue_judge_plans(catalogue_of(world), &world->oracle);
+        }
         if (sl_sim_objects_app_ended(&place->app)) {
             note(world, "%u has ended", host);
             sl_sim_objects_app_fini(&place->app);
@@ -219,12 +229,6 @@ static void enter_all(struct world *world, enum sl_sim_objects_stage stage)
     for (uint32_t i = 0; i < world->plan->node_count; i++) {
         world->places[i].app.stage = stage;
     }
-}
-
-static const struct sl_objects_catalogue *catalogue_of(const struct world *world)
-{
-    const struct sl_objects *node = world->places[0].runs ? world->places[0].app.node : NULL;
-    return node != NULL && node->host != NULL ? sl_objects_host_catalogue(node->host) : NULL;
 }
 
 static void look_at_stages(struct world *world)

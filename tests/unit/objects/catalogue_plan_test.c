@@ -206,6 +206,77 @@ CASE(plan__leaves_the_origin_alone_when_two_others_are_complete)
     }
 }
 
+static void fetch_in_a_batch_of_its_own(uint64_t node)
+{
+    fetch(node);
+    pass(SL_CATALOGUE_PLAN_MS, model.node_count);
+    (void)take_news();
+}
+
+/* The same as check_no_cycle, of what the catalogue remembers. */
+static void check_plan(void)
+{
+    const struct sl_catalogue_object *object = sl_catalogue_find(&catalogue->objects, "llama", 0);
+    const struct sl_catalogue_part *part = &sl_catalogue_newest(object)->parts[0];
+    for (uint32_t i = 0; i < part->copies.count; i++) {
+        for (uint32_t s = 0; s < SL_OBJECTS_STRIPES; s++) {
+            uint32_t steps = 0;
+            const struct sl_catalogue_copy *copy = sl_catalogue_item(&part->copies, i);
+            while (copy != NULL && steps++ <= part->copies.count) {
+                copy = sl_catalogue_find(&part->copies, NULL, copy->parents[s]);
+            }
+            assert_null(copy);
+        }
+    }
+}
+
+CASE(plan__has_no_cycle_when_a_fetcher_leaves_and_joins_again)
+{
+    commit();
+    for (uint64_t node = 2; node <= 4; node++) { /* each fetches from the one before */
+        fetch_in_a_batch_of_its_own(add_node());
+        assert_int_equal(model.nodes[node - 1].parents[0], node - 2);
+    }
+    (void)ask(2,
+              (struct sl_objects_message){.kind = SL_OBJECTS_DROP, .name = "llama", .version = 1});
+    fetch_in_a_batch_of_its_own(add_node()); /* from the origin, and from node 4 */
+    assert_int_equal(model.nodes[4].parents[0], 0);
+    assert_int_equal(model.nodes[4].parents[1], 3);
+    for (uint64_t node = 2; node <= 4; node++) {
+        fetch_in_a_batch_of_its_own(node);
+        check_plan();
+    }
+    assert_int_equal(model.nodes[1].parents[1], 4);
+    assert_int_equal(model.nodes[2].parents[0], 0);
+}
+
+CASE(plan__has_no_cycle_when_a_holder_loses_blocks)
+{
+    commit();
+    const uint64_t holder = add_node(), node = add_node();
+    hold(holder, "llama", 1, BLOCKS);
+    fetch_in_a_batch_of_its_own(node);
+    hold(holder, "llama", 1, BLOCKS / 2);
+    fetch_in_a_batch_of_its_own(add_node());
+    fetch_in_a_batch_of_its_own(holder);
+    check_plan();
+}
+
+CASE(plan__without_sources_waits_for_the_next_fetcher)
+{
+    commit();
+    const uint64_t first = add_node(), second = add_node();
+    fetch(first);
+    (void)ask(1,
+              (struct sl_objects_message){.kind = SL_OBJECTS_DROP, .name = "llama", .version = 1});
+    fetch_in_a_batch_of_its_own(second);
+    assert_int_equal(model.nodes[second - 1].parents[0], MODEL_NOBODY);
+    hold(1, "llama", 1, BLOCKS);
+    fetch_in_a_batch_of_its_own(add_node());
+    assert_true(model.nodes[second - 1].parents[0] != MODEL_NOBODY);
+    check_plan();
+}
+
 /* Sources besides parents */
 
 static const struct sl_objects_message *find_without(uint64_t node, uint64_t bad)
