@@ -17,6 +17,7 @@
 /* A manifest is read at once: a source is not slow that sends 1 MB of it per second. */
 #define MANIFEST_NS_PER_BYTE 1000ULL
 #define WANT_NS              (10 * SL_CLOCK_NS_PER_S)
+#define ANSWER_NS            (2 * SL_CLOCK_NS_PER_S) /* then WANT, or its answer, is lost */
 
 /* Stretches that are being read. */
 struct read {
@@ -119,13 +120,17 @@ static void send_want(struct sl_objects_download *download)
                                       .part = copy->part,
                                       .digest = copy->info.digest};
     download->want.answered = wanted;
+    sl_reactor_arm(download->node->reactor, &download->want_again, ANSWER_NS);
     sl_objects_link_request(download->node->link, &download->want, download->address, &want,
                             sl_objects_ms_left(download->node, download->deadline_ns));
 }
 
 static void want_again(struct sl_timer *timer, uint64_t now_ns)
 {
-    send_want(SL_CONTAINER_OF(timer, struct sl_objects_download, want_again));
+    struct sl_objects_download *download =
+        SL_CONTAINER_OF(timer, struct sl_objects_download, want_again);
+    sl_objects_link_cancel(download->node->link, &download->want);
+    send_want(download);
 }
 
 static void opened(struct sl_objects_peer_use *peer, struct sl_transfer_segment *segment, int err,

@@ -156,11 +156,16 @@ struct pretender {
     struct sl_transfer *transfer;
     struct sl_objects_link *link;
     struct sl_objects_request attach;
-    struct sl_completion completion;
+    struct sl_completion completion, wanted;
+    uint32_t wants; /* that have come; it answers none */
 };
 
-static void ignore(void *ctx, const char *address, const struct sl_objects_message *message)
+static void arrive(void *ctx, const char *address, const struct sl_objects_message *message)
 {
+    struct pretender *pretender = ctx;
+    if (message->kind == SL_OBJECTS_WANT && ++pretender->wants == 2) {
+        sl_completion_end(&pretender->wanted);
+    }
 }
 
 static void reported(void *ctx, int err, const char *reason)
@@ -202,37 +207,58 @@ static void leave(void *ctx)
     sl_objects_link_destroy(&pretender->link, pretender_ended, &pretender->completion);
 }
 
-/* Attaches, reports the version and ends without a word to the catalogue. */
-static void pretend(uint64_t id)
+/* Attaches, and reports the version. */
+static void pretend(struct pretender *pretender, uint64_t id)
 {
-    static struct pretender pretender;
     const struct sl_transfer_options options = {.name = "127.0.0.1:0",
                                                 .endpoints = "tcp://127.0.0.1:0"};
-    pretender = (struct pretender){.link = NULL};
-    assert_int_equal(sl_transfer_create(&options, &pretender.transfer), 0);
-    reactor_thread_init(&pretender.thread, "pretender", NULL);
-    assert_int_equal(sl_objects_link_create(pretender.transfer, pretender.thread.reactor, id,
-                                            ignore, NULL, &pretender.link),
+    *pretender = (struct pretender){.link = NULL};
+    assert_int_equal(sl_transfer_create(&options, &pretender->transfer), 0);
+    reactor_thread_init(&pretender->thread, "pretender", NULL);
+    assert_int_equal(sl_objects_link_create(pretender->transfer, pretender->thread.reactor, id,
+                                            arrive, pretender, &pretender->link),
                      0);
-    reactor_thread_start(&pretender.thread);
-    sl_completion_begin(&pretender.completion);
-    reactor_thread_run(&pretender.thread, attach, &pretender);
-    sl_completion_wait(&pretender.completion);
-    sl_completion_begin(&pretender.completion);
-    reactor_thread_run(&pretender.thread, leave, &pretender);
-    sl_completion_wait(&pretender.completion);
-    reactor_thread_fini(&pretender.thread);
-    sl_transfer_destroy(&pretender.transfer);
+    reactor_thread_start(&pretender->thread);
+    sl_completion_begin(&pretender->wanted);
+    sl_completion_begin(&pretender->completion);
+    reactor_thread_run(&pretender->thread, attach, pretender);
+    sl_completion_wait(&pretender->completion);
+}
+
+/* Ends without a word to the catalogue. */
+static void end_pretender(struct pretender *pretender)
+{
+    sl_completion_begin(&pretender->completion);
+    reactor_thread_run(&pretender->thread, leave, pretender);
+    sl_completion_wait(&pretender->completion);
+    reactor_thread_fini(&pretender->thread);
+    sl_transfer_destroy(&pretender->transfer);
 }
 
 SL_CASE(fetch__finds_the_holder_that_is_left)
 {
+    static struct pretender pretender;
     begin(0);
     for (uint64_t id = 1; id <= 6; id++) {
-        pretend(id);
+        pretend(&pretender, id);
+        end_pretender(&pretender);
     }
     nodes_finish(nodes_start(nodes.node[1], "model", 1, to[1], BYTES, NODES_TIMEOUT));
     nodes_expect_bytes(to[1], BYTES, 7);
+    end();
+}
+
+SL_CASE(fetch__sends_want_again_if_the_answer_is_lost)
+{
+    static struct pretender pretender;
+    begin(0);
+    pretend(&pretender, 1);
+    nodes_expect(sl_object_wait_held(nodes.node[0], "model", 1, 2, NODES_TIMEOUT));
+    nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
+    struct sl_get *get = start(1);
+    sl_completion_wait(&pretender.wanted);
+    sl_get_close(&get);
+    end_pretender(&pretender);
     end();
 }
 
