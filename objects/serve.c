@@ -54,8 +54,9 @@ static void fill_have(struct child *child, struct sl_objects_message *have)
     have->version = copy->version;
     have->part = copy->part;
     have->range_count = left < SL_OBJECTS_RANGES_MAX ? left : SL_OBJECTS_RANGES_MAX;
-    memcpy(have->ranges, &copy->ranges[child->next], have->range_count * sizeof have->ranges[0]);
-    child->next += have->range_count;
+    for (uint32_t i = 0; i < have->range_count; i++) {
+        have->ranges[i] = copy->ranges[child->next++];
+    }
     copy->ranges_sent = child->next > copy->ranges_sent ? child->next : copy->ranges_sent;
 }
 

@@ -406,7 +406,7 @@ static uint32_t read_example(const char *name, uint8_t *to)
         }
         const char *at = strchr(line, ':');
         char *end;
-        for (at += 1; inside; at = end) {
+        for (at = at != NULL ? at + 1 : line; inside; at = end) {
             const unsigned long byte = strtoul(at, &end, 16);
             if (end == at) {
                 break;
