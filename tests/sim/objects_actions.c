@@ -233,6 +233,7 @@ static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint6
 {
     const uint32_t parts = app->options.plan->part_counts[name];
     uint8_t *images[SL_SIM_OBJECTS_PARTS_MAX] = {NULL};
+    uint64_t bytes[SL_SIM_OBJECTS_PARTS_MAX] = {0};
     bool is_whole = !app->dying;
     char text[16];
     uint32_t content = 0;
@@ -244,7 +245,8 @@ static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint6
             is_whole = false;
             continue;
         }
-        images[part] = malloc(copy->info.bytes);
+        bytes[part] = copy->info.bytes;
+        images[part] = malloc(bytes[part]);
         sl_assert(images[part] != NULL);
         for (uint32_t i = 0; i < copy->place_count; i++) {
             const struct sl_objects_place *place = &copy->places[i];
@@ -253,7 +255,7 @@ static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint6
     }
     if (is_whole) {
         content = sl_sim_objects_oracle_judge(app->options.oracle, app->options.host, name, version,
-                                              (const uint8_t *const *)images);
+                                              (const uint8_t *const *)images, bytes);
     }
     for (uint32_t part = 0; part < parts; part++) {
         free(images[part]);

@@ -187,14 +187,16 @@ static void set_version(struct sl_sim_objects_oracle *oracle, uint32_t index, ui
 }
 
 uint32_t sl_sim_objects_oracle_judge(struct sl_sim_objects_oracle *oracle, uint32_t host,
-                                     uint32_t name, uint64_t version, const uint8_t *const *parts)
+                                     uint32_t name, uint64_t version, const uint8_t *const *parts,
+                                     const uint64_t *part_bytes)
 {
     for (uint32_t i = 1; i < oracle->content_count; i++) {
         const struct sl_sim_objects_content *content = &oracle->contents[i];
         bool matches =
             content->name == name && (content->version == 0 || content->version == version);
         for (uint32_t part = 0; matches && part < oracle->plan->part_counts[name]; part++) {
-            matches = sl_sim_objects_oracle_matches(i, part, parts[part], content->bytes[part]);
+            matches = content->bytes[part] == part_bytes[part] &&
+                      sl_sim_objects_oracle_matches(i, part, parts[part], part_bytes[part]);
         }
         if (matches) {
             set_version(oracle, i, version);

@@ -71,7 +71,8 @@ bool sl_sim_objects_oracle_matches(uint32_t content, uint32_t part, const uint8_
 /* The bytes of all parts of a version of the name, one behind the other: returns the content that
  * they are; 0: a breach, or the simulated process can not say. */
 uint32_t sl_sim_objects_oracle_judge(struct sl_sim_objects_oracle *oracle, uint32_t host,
-                                     uint32_t name, uint64_t version, const uint8_t *const *parts);
+                                     uint32_t name, uint64_t version, const uint8_t *const *parts,
+                                     const uint64_t *part_bytes);
 
 /* The commit of the content was acknowledged, under that number. */
 void sl_sim_objects_oracle_committed(struct sl_sim_objects_oracle *oracle, uint32_t content,
