@@ -8,9 +8,11 @@
 #include "core/log.h"
 #include "objects/catalogue_plan.h"
 
-#define LEASE_MS      10000
-#define KEEP_VERSIONS 3
-#define EPOCH_MAX     ((uint64_t)INT64_MAX)
+#define LEASE_MS       10000
+#define KEEP_VERSIONS  3
+#define EPOCH_MAX      ((uint64_t)INT64_MAX)
+/* ALIVEs without a report, besides a lease: they may be read in one go, by a process that stood. */
+#define REPORTS_MISSED 2
 
 int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *options, uint64_t now_ms,
                                 struct sl_objects_catalogue **out)
@@ -102,6 +104,21 @@ static int refuse_missing(const struct request *request)
                   request->out->newest);
 }
 
+/* Forgets the copies that the node does not report: it has given them up, and its DROP was lost, or
+ * overtaken. Followers that wait for NEWS do not know of theirs. */
+static void forget_silent(struct sl_objects_catalogue *catalogue,
+                          const struct sl_catalogue_node *node)
+{
+    SL_LIST_FOREACH (link, &node->copies) {
+        struct sl_catalogue_copy *copy = SL_CONTAINER_OF(link, struct sl_catalogue_copy, by_node);
+        if (node->alives - copy->heard > REPORTS_MISSED &&
+            catalogue->now_ms - copy->heard_ms >= catalogue->options.lease_ms &&
+            !sl_list_linked(&copy->news)) {
+            sl_catalogue_copy_remove(catalogue, copy);
+        }
+    }
+}
+
 static int alive(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
@@ -118,6 +135,10 @@ static int alive(const struct request *request)
             sl_list_prepend(&node->news, &node->told->news);
         }
         sl_catalogue_news_taken(catalogue, node, node->told_request);
+    }
+    if (request->message->kind == SL_OBJECTS_ALIVE) {
+        node->alives++;
+        forget_silent(catalogue, node);
     }
     request->out->lease_ms = lease_ms;
     return 0;

@@ -15,6 +15,8 @@
  *   forgotten. A name without versions and followers keeps its numbers while there is room for
  *   others, and a minute at least.
  * - **Copies.** A copy of a part is complete, or fetches. The copy of the publisher is the origin.
+ * A node reports its copies each third of a lease; one that it has not reported for a lease is
+ * forgotten at its next ALIVE.
  * - **News.** A follower gets NEWS of each newest version (part 0; it asks for other parts with
  *   FIND), and a fetcher when its parents change. A node has one unanswered NEWS at most; versions
  *   that were committed meanwhile are skipped but for the newest.

@@ -128,6 +128,8 @@ void sl_catalogue_news_next(struct sl_objects_catalogue *catalogue, struct sl_ca
     catalogue->request += catalogue->request == UINT32_MAX ? 2 : 1;
     message.request = node->told_request = catalogue->request;
     node->told = copy;
+    copy->heard = node->alives;
+    copy->heard_ms = catalogue->now_ms;
     node->told_ms = catalogue->now_ms;
     sl_catalogue_send(catalogue, node->address, &message);
 }

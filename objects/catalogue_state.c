@@ -292,6 +292,8 @@ int sl_catalogue_copy_add(struct sl_objects_catalogue *catalogue, struct sl_cata
         sl_list_append(&part->fetchers, &copy->by_part);
         sl_list_append(&node->copies, &copy->by_node);
     }
+    copy->heard = node->alives;
+    copy->heard_ms = catalogue->now_ms;
     *out = copy;
     return 0;
 }

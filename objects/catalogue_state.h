@@ -27,6 +27,7 @@ struct sl_catalogue_node {
     struct sl_catalogue_key key; /* its id */
     uint64_t host;               /* 0: unknown */
     uint64_t attached_ms, expires_ms;
+    uint32_t alives; /* ALIVEs */
     struct sl_list_link by_expiry;
     struct sl_list copies, follows;
     uint32_t follow_count;
@@ -94,6 +95,8 @@ struct sl_catalogue_copy {
     uint32_t load;                        /* stripes that others fetch from here */
     uint32_t blocks;                      /* that it has */
     uint32_t turn;                        /* of the sources that it was told */
+    uint32_t heard;                       /* node->alives, when a message was about it */
+    uint64_t heard_ms;
     bool is_complete;
     bool is_local; /* fetches from another node of its host, which is no load */
     bool is_known; /* a NEWS of it was sent */
@@ -160,8 +163,8 @@ void sl_catalogue_send_retire(const struct sl_objects_catalogue *catalogue,
 struct sl_catalogue_version *sl_catalogue_newest(const struct sl_catalogue_object *object);
 struct sl_catalogue_version *sl_catalogue_oldest(const struct sl_catalogue_object *object);
 
-/* Finds or adds the node's copy of a part: it has no block, and is the last fetcher. Errors:
- * TOO_LARGE (copies), NO_MEMORY. */
+/* Finds or adds the node's copy of a part, for a message about it. A new one has no block, and is
+ * the last fetcher. Errors: TOO_LARGE (copies), NO_MEMORY. */
 int sl_catalogue_copy_add(struct sl_objects_catalogue *catalogue, struct sl_catalogue_part *part,
                           struct sl_catalogue_node *node, struct sl_catalogue_copy **out,
                           struct sl_reason *reason);

@@ -15,15 +15,23 @@ static void send_asks(struct sl_objects *node);
 
 /* Attaching */
 
+/* Again and again: a report may be lost, or overtake another one. What this node does not report
+ * any more is forgotten. */
+static void report_all(struct sl_objects *node)
+{
+    node->membership.reported_ns = sl_reactor_now_ns(node->reactor);
+    SL_LIST_FOREACH (link, &node->copies) {
+        sl_objects_report(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link));
+    }
+}
+
 static void attached(struct sl_objects *node, const struct sl_objects_message *answer)
 {
     struct sl_objects_membership *membership = &node->membership;
     membership->is_attached = true;
     membership->term = answer->term;
     membership->lease_ms = answer->lease_ms;
-    SL_LIST_FOREACH (link, &node->copies) {
-        sl_objects_report(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link));
-    }
+    report_all(node);
     membership->attached(node);
 }
 
@@ -57,11 +65,14 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
     struct sl_objects_membership *membership =
         SL_CONTAINER_OF(request, struct sl_objects_membership, request);
     struct sl_objects *node = SL_CONTAINER_OF(membership, struct sl_objects, membership);
+    const uint64_t since_ns = sl_reactor_now_ns(node->reactor) - membership->reported_ns;
     membership->is_asking = false;
     if (err == 0 && !membership->is_attached) {
         attached(node, answer);
     } else if (err != 0 || answer->term != membership->term) {
         lose(node, err != 0 ? reason : "it has restarted");
+    } else if (since_ns >= membership->lease_ms * SL_CLOCK_NS_PER_MS / 4) {
+        report_all(node);
     }
     sl_reactor_arm(node->reactor, &membership->timer,
                    membership->is_attached ? membership->lease_ms * SL_CLOCK_NS_PER_MS / 3

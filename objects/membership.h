@@ -18,6 +18,7 @@ struct sl_objects_membership {
     bool is_attached, is_asking;
     uint64_t term;
     uint32_t lease_ms;
+    uint64_t reported_ns;                  /* when all copies were */
     char reason[SL_TRANSFER_REASON_BYTES]; /* why the last one failed */
     struct sl_list asks;                   /* not answered yet */
     struct sl_timer late;                  /* of the first deadline of those that are not sent */

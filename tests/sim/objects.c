@@ -14,7 +14,7 @@
 #define LIMIT_NS  (900 * SL_CLOCK_NS_PER_S)
 #define SPREAD_NS (5 * SL_CLOCK_NS_PER_MS) /* processes start within this */
 #define SETTLE_NS (25 * SL_CLOCK_NS_PER_S) /* after the faults: leases have ended */
-#define REST_NS   (500 * SL_CLOCK_NS_PER_MS)
+#define REST_NS   (15 * SL_CLOCK_NS_PER_S) /* copies that are not reported are forgotten */
 
 struct place {
     struct sl_sim_objects_app app;

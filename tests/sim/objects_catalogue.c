@@ -50,10 +50,6 @@ static void judge_version(const struct sl_catalogue_version *version,
     for (uint32_t i = 0; i < version->part_count; i++) {
         for (uint32_t k = 0; k < version->parts[i].copies.count; k++) {
             const struct sl_catalogue_copy *copy = sl_catalogue_item(&version->parts[i].copies, k);
-            if (copy->blocks == 0 && !oracle->plan->calm) {
-                continue; /* a DROP was lost: the catalogue waits for a fetch until the lease ends
-                           */
-            }
             sl_sim_objects_oracle_fail(
                 oracle, "rest", "the catalogue has part %u of %s@%" PRIu64 " at %s, %u blocks", i,
                 version->object->name, version->key.number, copy->node->address, copy->blocks);

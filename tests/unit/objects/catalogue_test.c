@@ -249,7 +249,9 @@ CASE(expiry__of_the_last_holder_takes_the_version_with_it)
     (void)publish(6, "llama");
     hold(5, "llama", 1, PART_BLOCKS);
     assert_int_equal(holders_of("llama"), 2);
-    pass(LEASE_MS + 2000, 5);
+    pass(LEASE_MS / 2, 5);
+    hold(5, "llama", 1, PART_BLOCKS);
+    pass(LEASE_MS / 2 + 2000, 5);
     assert_int_equal(holders_of("llama"), 1);
     const struct sl_objects_message *news = find(1, "llama", 0);
     assert_int_equal(news->parents[0].node, 5);
@@ -258,6 +260,37 @@ CASE(expiry__of_the_last_holder_takes_the_version_with_it)
     pass(LEASE_MS + 2000, 4);
     assert_int_equal(find(1, "llama", 0)->err, SL_ERR_NOT_FOUND);
     assert_int_equal(alive(6), SL_ERR_AGAIN);
+}
+
+CASE(expiry__of_a_copy_that_its_node_does_not_report)
+{
+    (void)publish(6, "llama");
+    hold(5, "llama", 1, PART_BLOCKS);
+    (void)find(4, "llama", 0);
+    pass(LEASE_MS / 2, 6);
+    assert_int_equal(attach(5), 0); /* it was cut off, and withdrew its copy meanwhile */
+    hold(6, "llama", 1, PART_BLOCKS);
+    pass(LEASE_MS - 1000, 6);
+    assert_int_equal(holders_of("llama"), 1);
+    const struct sl_objects_message *news = find(1, "llama", 0);
+    assert_int_equal(news->parents[0].node, 6);
+    assert_false(has_other(news, 5) || has_other(news, 4));
+}
+
+CASE(expiry__of_no_copy_whose_reports_are_read_late)
+{
+    (void)publish(6, "llama");
+    now_ms += 3 * LEASE_MS;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(alive(6), 0);
+    }
+    hold(6, "llama", 1, PART_BLOCKS);
+    assert_int_equal(alive(6), 0);
+    assert_int_equal(holders_of("llama"), 1);
+    for (uint32_t i = 0; i < 10; i++) { /* it asks for something again and again */
+        assert_int_equal(alive(6), 0);
+    }
+    assert_int_equal(holders_of("llama"), 1);
 }
 
 CASE(expiry__is_later_after_the_catalogue_did_not_run)
