@@ -24,7 +24,7 @@
 #define WRITES_OF_BARE   0.37
 #define STRIDED_OF_BARE  0.37
 #define MAPPED_OF_MEMCPY 0.8
-#define RDMA_OF_PERFTEST 0.9 /* from LONG_BYTES on */
+#define RDMA_OF_PERFTEST 0.9
 #define P99_OF_ALONE     3.0
 
 #define BLOCK_BYTES      65536U
@@ -51,7 +51,7 @@ static const struct shape shapes[] = {
 /* Over RDMA: of perftest, with as many messages in flight. */
 #define RDMA_DEPTH 16
 static const struct shape rdma_shapes[] = {
-    {"64 KB x 16", BLOCK_BYTES, RDMA_DEPTH, 1, {0, 0}},
+    {"64 KB x 16", BLOCK_BYTES, RDMA_DEPTH, 1, {RDMA_OF_PERFTEST, RDMA_OF_PERFTEST}},
     {"1 MB x 16", LONG_BYTES, RDMA_DEPTH, 1, {RDMA_OF_PERFTEST, RDMA_OF_PERFTEST}},
 };
 #define RDMA_SHAPES (sizeof rdma_shapes / sizeof rdma_shapes[0])
