@@ -449,6 +449,11 @@ static struct sl_catalogue_version *restore(const struct request *request)
     return version;
 }
 
+static struct sl_catalogue_part *find_part(struct sl_catalogue_version *version, uint32_t part)
+{
+    return version != NULL && part < version->part_count ? &version->parts[part] : NULL;
+}
+
 static int hold(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
@@ -457,15 +462,17 @@ static int hold(const struct request *request)
     struct sl_catalogue_version *version = find_version(find_object(request), message->version);
     struct sl_catalogue_version *restored = version == NULL ? restore(request) : NULL;
     version = version == NULL ? restored : version;
+    struct sl_catalogue_part *part = find_part(version, message->part);
     const bool is_known =
-        version != NULL && message->part < version->part_count &&
-        (message->record_count == 0 ||
-         is_same(&version->parts[message->part].info, &message->record.parts[message->part]));
-    if (!is_known && !is_settling(catalogue)) {
+        part != NULL &&
+        (message->record_count == 0 || is_same(&part->info, &message->record.parts[message->part]));
+    /* A node that has this version here has sent the HOLD of another one earlier. */
+    const bool is_late =
+        part != NULL && sl_catalogue_find(&part->copies, NULL, request->node->key.number) != NULL;
+    if (!is_known && !is_late && !is_settling(catalogue)) {
         sl_catalogue_send_retire(catalogue, request->node, message->name, message->version);
     }
-    if (is_known && sl_catalogue_copy_add(catalogue, &version->parts[message->part], request->node,
-                                          &copy, NULL) == 0) {
+    if (is_known && sl_catalogue_copy_add(catalogue, part, request->node, &copy, NULL) == 0) {
         sl_catalogue_copy_set_blocks(copy, message->blocks);
     }
     if (restored != NULL) {
@@ -491,9 +498,7 @@ static int drop(const struct request *request)
     }
     struct sl_catalogue_version *version =
         object != NULL ? sl_catalogue_find(&object->versions, NULL, message->version) : NULL;
-    struct sl_catalogue_part *part = version != NULL && message->part < version->part_count
-                                         ? &version->parts[message->part]
-                                         : NULL;
+    struct sl_catalogue_part *part = find_part(version, message->part);
     struct sl_catalogue_copy *copy =
         part != NULL ? sl_catalogue_find(&part->copies, NULL, request->node->key.number) : NULL;
     if (part != NULL && version->time_ms == 0 && part->info.holder == request->node->key.number) {

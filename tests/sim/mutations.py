@@ -409,6 +409,7 @@ UNIT_TESTS = {
     "transfer: later tokens are not published": "unit_transfer_engines region",
     "replicas: an epoch during a promotion is that of a primary":
         "unit_ps_replication_promotion promotion",
+    "objects: HOLD and DROP are of the first part": "unit_objects catalogue",
 }
 
 LINK_MUTATIONS = [
@@ -519,8 +520,8 @@ OBJECT_MUTATIONS = [
     ("objects: a publisher that follows its name declines its version", "objects/subscription.c",
      "    if (news->record_count == 1 && record->parts[news->part].holder != node->id &&",
      "    if (news->record_count == 1 &&"),
-    ("objects: DROP is of the first part", "objects/catalogue.c",
-     "? &version->parts[message->part]\n", "? &version->parts[0]\n"),
+    ("objects: HOLD and DROP are of the first part", "objects/catalogue.c",
+     "? &version->parts[part] : NULL;", "? &version->parts[0] : NULL;"),
     ("objects: copies are held without their record", "objects/membership.c",
      "        .record_count = copy->record != NULL ? 1 : 0,",
      "        .record_count = 0,"),
@@ -542,6 +543,12 @@ OBJECT_MUTATIONS = [
      "        if (node->expires_ms > 0) {"),
     ("objects: children of a copy that is gone keep their parent", "objects/catalogue_state.c",
      "    forget_children(copy);\n    free_copy(", "    free_copy("),
+    ("objects: copies are reported once", "objects/membership.c",
+     "    } else if (since_ns >= membership->lease_ms * SL_CLOCK_NS_PER_MS / 4) {",
+     "    } else if (since_ns >= membership->lease_ms * SL_CLOCK_NS_PER_S) {"),
+    ("objects: copies that are not reported stay", "objects/catalogue.c",
+     "        if (node->alives - copy->heard > REPORTS_MISSED &&",
+     "        if (node->alives < copy->heard &&"),
     ("objects: slots are not given back", "objects/copy.c",
      "        sl_objects_pool_unpin(&node->pool, version);", "        (void)version;"),
     ("objects: FIND finds the oldest version", "objects/catalogue_state.c",

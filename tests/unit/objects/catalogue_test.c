@@ -178,6 +178,34 @@ CASE(drop__by_a_publisher_takes_back_its_part_of_a_version_that_misses_others)
     assert_int_equal(find(5, "llama", 1)->err, 0);
 }
 
+CASE(drop__is_of_one_part)
+{
+    struct sl_objects_message message = {
+        .kind = SL_OBJECTS_BEGIN, .name = "llama", .version = 1, .part_count = 2};
+    const uint64_t epoch = ask(1, message)->epoch;
+    for (uint32_t p = 0; p < 2; p++) {
+        struct sl_objects_message part = commit_of(p + 1, "llama", 1, epoch, p);
+        part.part = p;
+        part.part_count = 2;
+        assert_int_equal(ask(p + 1, part)->err, p == 0 ? SL_ERR_AGAIN : 0);
+    }
+    for (uint32_t p = 0; p < 2; p++) {
+        struct sl_objects_message held = of_name(SL_OBJECTS_HOLD, "llama", 1);
+        held.part = p;
+        held.blocks = PART_BLOCKS;
+        (void)ask(3, held);
+    }
+    struct sl_objects_message dropped = of_name(SL_OBJECTS_DROP, "llama", 1);
+    dropped.part = 1;
+    (void)ask(3, dropped);
+    struct sl_objects_message wanted = of_name(SL_OBJECTS_FIND, "llama", 1);
+    assert_int_equal(ask(4, wanted)->parents[1].node, 3);
+    wanted.part = 1;
+    const struct sl_objects_message *news = ask(4, wanted);
+    assert_int_equal(news->parents[1].node, 2);
+    assert_int_equal(news->other_count, 0);
+}
+
 CASE(begin__of_another_publisher_is_refused_unless_it_takes_over)
 {
     uint64_t old_epoch, epoch, version, fenced;
@@ -465,6 +493,20 @@ CASE(restart__retires_copies_with_other_bytes)
     record.parts[0].digest.high++;
     (void)ask(3, hold_with(&record, PART_BLOCKS));
     assert_int_equal(received(3)->kind, SL_OBJECTS_RETIRE);
+    assert_int_equal(holders_of("llama"), 1);
+}
+
+CASE(hold__of_earlier_bytes_does_not_retire_what_the_node_has_now)
+{
+    uint64_t epoch, version;
+    (void)publish(1, "llama");
+    const struct sl_objects_record record = record_of("llama", 1);
+    assert_int_equal(ask(3, of_name(SL_OBJECTS_REMOVE, "llama", 1))->err, 0);
+    assert_int_equal(received(1)->kind, SL_OBJECTS_RETIRE);
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(ask(1, commit_of(1, "llama", 1, epoch, 99))->err, 0);
+    (void)ask(1, hold_with(&record, PART_BLOCKS));
+    assert_null(received(1));
     assert_int_equal(holders_of("llama"), 1);
 }
 
