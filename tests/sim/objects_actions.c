@@ -446,6 +446,9 @@ static void act_remove(struct sl_sim_objects_app *app)
     name_of(name, text);
     const struct timing timing = begin(app);
     const int err = sl_object_remove(app->node, text, version, timeout_ms);
+    if ((err == 0 || err == SL_ERR_NOT_FOUND) && !app->dying) {
+        sl_sim_objects_oracle_removed(oracle, name);
+    }
     judge(app, &timing, "remove", text, timeout_ms, err);
     judge_reached(app, &timing, "remove", timeout_ms, err);
 }

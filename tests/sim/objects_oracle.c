@@ -74,7 +74,8 @@ uint32_t sl_sim_objects_oracle_content(struct sl_sim_objects_oracle *oracle, uin
         sl_assert(oracle->contents != NULL);
     }
     struct sl_sim_objects_content *content = &oracle->contents[oracle->content_count];
-    *content = (struct sl_sim_objects_content){.name = name, .version = version};
+    *content = (struct sl_sim_objects_content){
+        .name = name, .version = version, .may_go = oracle->removing[name] > 0};
     for (uint32_t i = 0; i < oracle->plan->part_counts[name]; i++) {
         content->bytes[i] = draw_bytes(oracle);
     }
@@ -289,6 +290,12 @@ void sl_sim_objects_oracle_remove(struct sl_sim_objects_oracle *oracle, uint32_t
         struct sl_sim_objects_content *content = &oracle->contents[i];
         content->may_go |= content->name == name && (version == 0 || content->version == version);
     }
+    oracle->removing[name]++;
+}
+
+void sl_sim_objects_oracle_removed(struct sl_sim_objects_oracle *oracle, uint32_t name)
+{
+    oracle->removing[name]--;
 }
 
 void sl_sim_objects_oracle_touch(struct sl_sim_objects_oracle *oracle, uint32_t host,

@@ -47,6 +47,7 @@ struct sl_sim_objects_oracle {
     bool attempted[SL_SIM_OBJECTS_NODES_MAX][SL_SIM_OBJECTS_NAMES_MAX];
     struct sl_sim_objects_gone gone[SL_SIM_OBJECTS_GONE_MAX];
     uint32_t gone_count;
+    uint32_t removing[SL_SIM_OBJECTS_NAMES_MAX]; /* removes that may still take effect */
     uint32_t published, fetched;
     char breach_of[32], breach[512];
 };
@@ -102,9 +103,12 @@ bool sl_sim_objects_oracle_is_certain(const struct sl_sim_objects_oracle *oracle
 void sl_sim_objects_oracle_judge_holders(struct sl_sim_objects_oracle *oracle, uint32_t name,
                                          uint32_t holders, uint64_t since_ns);
 
-/* The version is removed; 0: all of the name. */
+/* The version is being removed; 0: all of the name. */
 void sl_sim_objects_oracle_remove(struct sl_sim_objects_oracle *oracle, uint32_t name,
                                   uint64_t version);
+
+/* The remove was answered: what is published from now on stays. */
+void sl_sim_objects_oracle_removed(struct sl_sim_objects_oracle *oracle, uint32_t name);
 
 /* The node's process was killed. */
 void sl_sim_objects_oracle_end(struct sl_sim_objects_oracle *oracle, uint32_t host);
