@@ -150,10 +150,28 @@ int sl_port_open(struct sl_port_set *set, struct sl_reactor *reactor, struct sl_
     return err;
 }
 
+static void drop_lane(void *ctx)
+{
+    struct sl_mailbox_lane *lane = ctx;
+    sl_mailbox_lane_close(&lane);
+}
+
+static void close_lane(void *ctx, uint64_t a, uint64_t b)
+{
+    drop_lane(ctx);
+}
+
 void sl_port_close(struct sl_port **port)
 {
     struct sl_port_set *set = (*port)->set;
     struct sl_port **at = &set->ports;
+    for (uint32_t i = 0; i < set->reactor_count; i++) {
+        /* A reactor may still be in its last post to this port: it closes its lane itself. */
+        sl_port_post(
+            *port, i,
+            (struct sl_mail){.run = close_lane, .drop = drop_lane, .ctx = (*port)->lanes[i].from});
+        (*port)->lanes[i].from = NULL;
+    }
     pthread_mutex_lock(&set->lock);
     while (*at != *port) {
         at = &(*at)->next;
