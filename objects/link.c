@@ -33,7 +33,7 @@ struct sl_objects_link_peer {
     struct sl_objects_link *owner;
     struct sl_transfer_segment *segment; /* NULL: not open */
     bool is_opening, is_watched;
-    uint32_t pins;           /* messages at the engine; a callback that goes on with the peer */
+    uint32_t pins;           /* keep the peer: messages at the engine, callbacks in progress */
     struct sl_list waiting;  /* messages, for the segment */
     struct sl_list requests; /* unanswered */
     struct sl_list uses;
@@ -409,6 +409,19 @@ void sl_objects_link_send(struct sl_objects_link *self, const char *address,
         send->ctx = ctx;
     } else if (done != NULL) {
         done(ctx, SL_ERR_NO_MEMORY, "no memory for a message");
+    }
+}
+
+void sl_objects_link_refuse(struct sl_objects_link *self, const char *address,
+                            const struct sl_objects_message *message, int err, const char *text)
+{
+    struct sl_objects_message answer = {.kind = message->kind,
+                                        .is_answer = true,
+                                        .request = message->request,
+                                        .err = err,
+                                        .text = text};
+    if (message->request != 0) {
+        sl_objects_link_send(self, address, &answer, NULL, NULL);
     }
 }
 

@@ -68,6 +68,10 @@ void sl_objects_link_cancel(struct sl_objects_link *link, struct sl_objects_requ
 void sl_objects_link_send(struct sl_objects_link *link, const char *address,
                           struct sl_objects_message *message, sl_transfer_done_fn *sent, void *ctx);
 
+/* Answers a message with an error, if it asks for an answer. */
+void sl_objects_link_refuse(struct sl_objects_link *link, const char *address,
+                            const struct sl_objects_message *message, int err, const char *text);
+
 /* A use of the peer's segment, for READs. Storage of the caller from get until put, or until
  * opened() runs with an error. */
 struct sl_objects_peer_use {

@@ -23,19 +23,6 @@
 
 /* Messages */
 
-static void refuse(struct sl_objects *node, const char *address,
-                   const struct sl_objects_message *message, int err, const char *text)
-{
-    struct sl_objects_message answer = {.kind = message->kind,
-                                        .is_answer = true,
-                                        .request = message->request,
-                                        .err = err,
-                                        .text = text};
-    if (message->request != 0) {
-        sl_objects_link_send(node->link, address, &answer, NULL, NULL);
-    }
-}
-
 /* A new version, or other parents for one that is fetched. */
 static void take_news(struct sl_objects *node, const char *address,
                       const struct sl_objects_message *news)
@@ -92,13 +79,15 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
         }
         break;
     case SL_OBJECTS_STORE:
-        refuse(node, address, message, SL_ERR_UNSUPPORTED, "this node is not a keeper");
+        sl_objects_link_refuse(node->link, address, message, SL_ERR_UNSUPPORTED,
+                               "this node is not a keeper");
         break;
     default:
         if (node->host != NULL) {
             sl_objects_host_receive(node->host, address, message);
         } else {
-            refuse(node, address, message, SL_ERR_NOT_FOUND, "this node hosts no catalogue");
+            sl_objects_link_refuse(node->link, address, message, SL_ERR_NOT_FOUND,
+                                   "this node hosts no catalogue");
         }
         break;
     }

@@ -113,15 +113,7 @@ static uint32_t forget_silent(struct sl_objects_copy *copy, uint64_t now_ns)
 
 /* WANT */
 
-static void refuse(struct sl_objects *node, const char *address,
-                   const struct sl_objects_message *want, int err, const char *text)
-{
-    struct sl_objects_message answer = {
-        .kind = want->kind, .is_answer = true, .request = want->request, .err = err, .text = text};
-    sl_objects_link_send(node->link, address, &answer, NULL, NULL);
-}
-
-/* The answer has the copy's ranges from the first one on; a WANT that comes again begins anew. */
+/* A repeated WANT begins anew: its answer lists the copy's ranges from the first one on. */
 static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const char *address,
                    const struct sl_objects_message *want)
 {
@@ -132,7 +124,8 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
     }
     child = forget_silent(copy, now_ns) < CHILDREN_MAX ? calloc(1, sizeof *child) : NULL;
     if (child == NULL) {
-        refuse(node, address, want, SL_ERR_AGAIN, "too many processes fetch the version from here");
+        sl_objects_link_refuse(node->link, address, want, SL_ERR_AGAIN,
+                               "too many processes fetch the version from here");
         return;
     }
     child->node = node;
@@ -159,7 +152,8 @@ static void park(struct sl_objects *node, const char *address,
     struct sl_objects_serve *serve = &node->serve;
     struct parked *parked = serve->parked_count < PARKED_MAX ? calloc(1, sizeof *parked) : NULL;
     if (parked == NULL) {
-        refuse(node, address, want, SL_ERR_AGAIN, "too many wait for versions to come");
+        sl_objects_link_refuse(node->link, address, want, SL_ERR_AGAIN,
+                               "too many wait for versions to come");
         return;
     }
     parked->since_ns = sl_reactor_now_ns(node->reactor);
@@ -188,7 +182,8 @@ void sl_objects_serve_want(struct sl_objects *node, const char *address,
     if (copy == NULL) {
         park(node, address, message);
     } else if (!is_wanted(copy, message)) {
-        refuse(node, address, message, SL_ERR_EXISTS, "this version has another digest here");
+        sl_objects_link_refuse(node->link, address, message, SL_ERR_EXISTS,
+                               "this version has another digest here");
     } else {
         accept(node, copy, address, message);
     }
@@ -233,8 +228,8 @@ static void parked_late(struct sl_timer *timer, uint64_t now_ns)
             sl_reactor_arm(node->reactor, timer, PARKED_NS - (now_ns - parked->since_ns));
             return;
         }
-        refuse(node, parked->address, &parked->message, SL_ERR_NOT_FOUND,
-               "this node does not have the version");
+        sl_objects_link_refuse(node->link, parked->address, &parked->message, SL_ERR_NOT_FOUND,
+                               "this node does not have the version");
         unpark(serve, parked);
     }
 }
