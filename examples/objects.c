@@ -1,4 +1,4 @@
-/* The least program that uses libstarling_objects: publishes a text as a version of the object
+/* A minimal program that uses libstarling_objects: publishes a text as a version of the object
  * "text", or gets the newest version that another process has published.
  *
  *   cc objects.c $(pkg-config --cflags --libs starling-objects) -o objects

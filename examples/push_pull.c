@@ -1,4 +1,4 @@
-/* The least program that uses libstarling: adds to some rows of a table and reads them back.
+/* A minimal program that uses libstarling: adds to some rows of a table and reads them back.
  *
  *   starling-ps --help                       how to start a ps
  *   cc push_pull.c $(pkg-config --cflags --libs starling) -o push_pull

@@ -1,4 +1,4 @@
-/* The least program that uses libstarling_transfer: publishes a text in its memory, or reads the
+/* A minimal program that uses libstarling_transfer: publishes a text in its memory, or reads the
  * memory that another process has published.
  *
  *   cc transfer.c $(pkg-config --cflags --libs starling-transfer) -o transfer

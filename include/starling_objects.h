@@ -147,7 +147,7 @@ SL_API int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_
  * reads groups yet. Errors: INVALID (also: after a commit), EXISTS, TOO_LARGE, NO_MEMORY. */
 SL_API int sl_publish_group(struct sl_publication *publication, const char *name);
 
-/* Appends a tensor to the image. The data stays the caller's, who must not modify it before
+/* Appends a tensor to the image. The data stays the caller's, and must not be modified before
  * - HOST: sl_publish_commit returns 0, or sl_publish_end returns;
  * - CALLER: sl_object_withdraw returns 0; without a commit that returned 0, sl_publish_end returns.
  * With CALLER, nodes can also read the bytes between tensors that are less than 64 bytes apart.

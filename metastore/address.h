@@ -26,7 +26,7 @@ struct sl_metastore_address {
     struct sl_etcd_url etcd;          /* ETCD; the caller puts the prefix before its keys */
     char url[SL_METASTORE_URL_BYTES]; /* HTTP: "http://host:port/path" or https, without a query */
 
-    /* What a client also needs; not part of the text. File names for TLS outlive the client; NULL:
+    /* Credentials, which the text does not contain. File names for TLS outlive the client; NULL:
      * the system's, or none. */
     const char *authority, *certificate, *key;
     char user[SL_METASTORE_CREDENTIAL_BYTES]; /* ETCD; "": none */

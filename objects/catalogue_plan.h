@@ -11,8 +11,8 @@
  *
  * A node on the host of a holder, or of an earlier fetcher, fetches from that one alone, through
  * shared memory, and is in no tree. The origin is a source like others until two others are
- * complete; then it is the last resort. What a fetcher does if a parent fails is its own affair: it
- * has other sources, and asks for more with FIND. */
+ * complete; then it is the last resort. A fetcher whose parent fails uses its other sources, and
+ * asks for more with FIND. */
 #ifndef SL_OBJECTS_CATALOGUE_PLAN_H
 #define SL_OBJECTS_CATALOGUE_PLAN_H
 
@@ -30,7 +30,7 @@ void sl_catalogue_plan_part(struct sl_objects_catalogue *catalogue, struct sl_ca
 void sl_catalogue_plan_announce(struct sl_objects_catalogue *catalogue,
                                 struct sl_catalogue_version *version);
 
-/* Fills in the body of NEWS: parents and other sources, none of which is `bad`. */
+/* Fills in the body of NEWS: parents and other sources. Nodes in `bad` are left out. */
 void sl_catalogue_news_fill(struct sl_objects_catalogue *catalogue, struct sl_catalogue_copy *copy,
                             const uint64_t *bad, uint32_t bad_count,
                             struct sl_objects_message *out);

@@ -6,7 +6,7 @@
 
 /* A tree in heap order, whose first `holder_count` places hang from the holders. Stripe 1 has the
  * same tree, turned by half of the fetchers: the inner places of a tree are less than half of all,
- * so who is inside in one is a leaf in the other. */
+ * so a fetcher with children in one tree is a leaf in the other. */
 struct sl_objects_parent sl_objects_choose_parent(uint32_t fetcher, uint32_t stripe,
                                                   uint32_t holder_count, uint32_t fetcher_count)
 {

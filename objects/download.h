@@ -34,7 +34,7 @@ struct sl_objects_download_events {
 
 struct sl_objects_download {
     struct sl_list_link link; /* the owner's */
-    void *ctx;                /* likewise */
+    void *ctx;                /* the owner's */
     struct sl_objects *node;
     struct sl_objects_copy *copy; /* that is filled */
     const struct sl_objects_download_events *events;
@@ -50,7 +50,7 @@ struct sl_objects_download {
 
     struct sl_objects_range *ranges; /* in the order of arrival */
     uint32_t range_count, range_capacity;
-    uint32_t next_range; /* where the search for blocks goes on */
+    uint32_t next_range; /* with next_offset: where the search for the next block begins */
     uint64_t next_offset;
 
     struct sl_list reads;

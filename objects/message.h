@@ -60,7 +60,7 @@ struct sl_objects_part {
     uint32_t manifest_bytes;   /* 1 to SL_OBJECTS_MANIFEST_BYTES */
 };
 
-/* What the catalogue keeps of a committed version. */
+/* The catalogue's entry of a committed version. */
 struct sl_objects_record {
     const char *name; /* sl_objects_name_is_valid */
     const char *note;

@@ -1,6 +1,6 @@
 /* Serves copies: answers a child's WANT with the places of all verified bytes, and sends HAVE with
- * further ones as they are verified. The child reads them with READs, of which this node sees
- * nothing. Owner: the node's reactor. */
+ * further ones as they are verified. READs of the child need no work of this node. Owner:
+ * the node's reactor. */
 #ifndef SL_OBJECTS_SERVE_H
 #define SL_OBJECTS_SERVE_H
 

@@ -54,8 +54,8 @@ static void take_newest(struct sl_subscription *subscription, uint64_t version)
     }
 }
 
-/* The catalogue expects this node to fetch the version, but it does so when the application says
- * so. What it has published is in the list soon. */
+/* After NEWS the catalogue counts this node as a fetcher of the version. The node fetches only when
+ * the application asks for a get. A version that it publishes itself is not declined. */
 static void decline(struct sl_objects *node, const struct sl_objects_message *news)
 {
     const struct sl_objects_record *record = &news->record;

@@ -59,7 +59,7 @@ void sl_port_set_unlock(struct sl_port_set *set);
 int sl_port_here(struct sl_port_set *set, struct sl_port **out);
 
 /* Creates a port of a reactor that is not in the set: answers go to its mailbox. It has no thread:
- * whoever owns the reactor uses its lanes. Errors: NO_MEMORY, TOO_LARGE. Any thread. */
+ * the owner of the reactor uses its lanes. Errors: NO_MEMORY, TOO_LARGE. Any thread. */
 int sl_port_open(struct sl_port_set *set, struct sl_reactor *reactor, struct sl_port **out);
 
 /* Ends such a port before its set ends. All answers have arrived. Sets *port to NULL. */
