@@ -39,7 +39,7 @@ ARROWS = {
     "ps/table": "ps/optimizer",
     "ps/snapshot": "ps/table+ net/control",
     "ps/shard": "ps/snapshot+ net/wire",
-    "ps/checkpoint": "ps/snapshot",
+    "ps/checkpoint": "ps/snapshot reactor",
     "ps/server": "ps/shard+ ps/checkpoint net/control+",
     "ps/replication": "ps/server+",
     "ps/coordinator": "net/control",

@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "core/reason.h"
-#include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/manifest.h"
+#include "reactor/disk.h"
 
 #define SL_CHECKPOINT_CHAIN_MAX 1000 /* longest chain of bases */
 

@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 #include "core/reason.h"
-#include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/manifest.h"
 #include "ps/snapshot/block.h"
+#include "reactor/disk.h"
 
 struct sl_checkpoint_reader;
 

@@ -6,10 +6,10 @@
 
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
-#include "ps/checkpoint/disk.h"
 #include "ps/process/main_thread.h"
 #include "ps/process/replica_groups.h"
 #include "ps/server/checkpoint.h"
+#include "reactor/disk.h"
 #include "reactor/offload.h"
 
 /* How long shutdown waits for a disk. */

@@ -5,12 +5,12 @@
 
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
-#include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/select.h"
 #include "ps/process/checkpoint.h"
 #include "ps/process/main_thread.h"
 #include "ps/process/replica_groups.h"
 #include "ps/server/restore.h"
+#include "reactor/disk.h"
 #include "reactor/offload.h"
 
 /* How long shutdown waits for a disk. */

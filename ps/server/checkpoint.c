@@ -6,10 +6,10 @@
 
 #include "core/assert.h"
 #include "core/list.h"
-#include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/writer.h"
 #include "ps/server/session_snapshot.h"
 #include "ps/server/state.h"
+#include "reactor/disk.h"
 #include "reactor/offload.h"
 
 /* Blocks in flight to the disk: enough to keep it busy during a long turn. */

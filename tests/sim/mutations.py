@@ -259,7 +259,7 @@ DISK_MUTATIONS = [
     # What was acknowledged before.
     ("disks: a file is not synced", "ps/checkpoint/writer.c",
      "    err = err != 0 ? err : sl_disk_sync(&writer->file, reason);\n", ""),
-    ("disks: the manifest's name is not synced", "ps/checkpoint/disk.c",
+    ("disks: the manifest's name is not synced", "reactor/disk.c",
      "    return sl_disk_sync_directory(disk, subdir, reason);\n"
      "}\n"
      "\n"

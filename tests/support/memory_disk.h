@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ps/checkpoint/disk.h"
+#include "reactor/disk.h"
 
 #define MEMORY_DISK_NODES   512
 #define MEMORY_DISK_CHANGES 256

@@ -1,5 +1,6 @@
-/* Disk performs the file operations of checkpoints through a table of operations. Tests and the
- * simulation replace the real disk by one that fails, fills up, or loses unsynced data.
+/* Disk performs the file operations of checkpoints and stored objects through a table of
+ * operations. Tests and the simulation replace the real disk by one that fails, fills up, or loses
+ * unsynced data.
  *
  * All functions block and keep no state outside their arguments: any thread, one at a time per
  * file; in a server an offload thread, never the reactor. Paths are absolute or relative to the
@@ -9,8 +10,8 @@
  * - After sync returned 0, a file keeps its content through a crash.
  * - After a crash, the names in a directory are as at its last sync_directory, plus any later
  * changes, each applied completely or not at all. */
-#ifndef SL_PS_CHECKPOINT_DISK_H
-#define SL_PS_CHECKPOINT_DISK_H
+#ifndef SL_REACTOR_DISK_H
+#define SL_REACTOR_DISK_H
 
 #include <stdbool.h>
 #include <stddef.h>

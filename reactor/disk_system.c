@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ps/checkpoint/disk.h"
+#include "reactor/disk.h"
 
 static int fail(int system_errno, char *why)
 {

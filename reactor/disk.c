@@ -1,4 +1,4 @@
-#include "ps/checkpoint/disk.h"
+#include "reactor/disk.h"
 
 #include <stdio.h>
 #include <stdlib.h>
