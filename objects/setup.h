@@ -1,13 +1,29 @@
-/* A setup is what a simulation replaces of a node: reactor, clock, random numbers, the waiting of
- * application threads. Its engine has one too (transfer/setup.h). Zero: nothing. Any thread. */
+/* A setup is what a program adds to a plain node: the roles of keeper and agent, a directory; and
+ * what a simulation replaces: reactor, clock, random numbers, the waiting of application threads.
+ * Its engine has one too (transfer/setup.h). Zero: a plain node. Texts must outlive the node. Any
+ * thread. */
 #ifndef SL_OBJECTS_SETUP_H
 #define SL_OBJECTS_SETUP_H
 
 #include "reactor/completion.h"
 
+struct sl_disk;
 struct sl_reactor;
 
 struct sl_objects_setup {
+    /* A keeper stores what others publish with SL_ORIGIN_PS. */
+    bool is_keeper;
+    /* The name under which this node is the agent of its host; NULL: it is none. */
+    const char *agent;
+    /* Nodes with the same label are on one host; NULL: with the same boot id of the kernel. */
+    const char *host;
+    /* Where parts are stored, also for the next process; NULL: in memory only. */
+    const char *directory;
+    const struct sl_disk *disk; /* that has the directory; NULL: the machine's own */
+    /* Of a catalogue on this node: versions that are kept of a name (0: 3), and keepers of a part
+     * besides the first one. */
+    uint32_t keep_versions, replicas;
+
     /* Stepped and connected; it outlives the node. NULL: the node starts its own. */
     struct sl_reactor *reactor;
     uint64_t (*unix_us)(void *ctx); /* microseconds of Unix time */
