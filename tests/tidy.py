@@ -70,7 +70,7 @@ CONFINED = [
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
-     r"net/shm/segment\.h|net/trace\..|worker/client_io\.h|reactor/completion\..|transfer/(route|segment)\..",
+     r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/completion\..|transfer/(route|segment)\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
      r"core/(arena_ahead|shared)\.c|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"

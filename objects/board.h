@@ -1,0 +1,141 @@
+/* Memory that a node shares with its readers, which map it read-only and poll it with plain loads:
+ * no request, no lock. The board has the versions of the names that the node follows. Each view has
+ * a table: where its blocks are in the pool. Only this file of the room has atomics.
+ *
+ * Writer: the node's reactor. Readers: any thread, of processes that got the descriptors. */
+#ifndef SL_OBJECTS_BOARD_H
+#define SL_OBJECTS_BOARD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <starling_objects.h>
+
+#include "core/limits.h"
+
+#define SL_OBJECTS_BOARD_COMMITS 32
+
+/* The board */
+
+/* 0: none. Both are written once for each place of the ring and version: a reader that finds the
+ * same version before and after it has read the time has the time of that version. */
+struct sl_objects_board_commit {
+    _Atomic uint64_t version;
+    _Atomic uint64_t time_ns; /* of the commit, on this host's CLOCK_MONOTONIC */
+};
+
+struct sl_objects_board_entry {
+    _Atomic uint64_t announced; /* the newest version that the catalogue announced; 0: none */
+    _Atomic uint64_t complete;  /* the newest one that was complete on this host; 0: none */
+    _Atomic uint64_t skipped;   /* versions that were announced and not fetched, because newer ones
+                                   came; counted if the name is followed with fetch */
+    struct sl_objects_board_commit commits[SL_OBJECTS_BOARD_COMMITS]; /* a ring */
+};
+
+struct sl_objects_board {
+    struct sl_objects_board_entry entries[SL_LIMIT_OBJECTS_FOLLOWS];
+};
+
+static inline uint64_t sl_objects_board_announced(const struct sl_objects_board_entry *entry)
+{
+    return atomic_load_explicit(&entry->announced, memory_order_acquire);
+}
+
+static inline uint64_t sl_objects_board_complete(const struct sl_objects_board_entry *entry)
+{
+    return atomic_load_explicit(&entry->complete, memory_order_acquire);
+}
+
+static inline uint64_t sl_objects_board_skipped(const struct sl_objects_board_entry *entry)
+{
+    return atomic_load_explicit(&entry->skipped, memory_order_relaxed);
+}
+
+/* Reads a place of the ring. Returns its version; 0: none, or it is just being written. */
+static inline uint64_t sl_objects_board_commit(const struct sl_objects_board_entry *entry,
+                                               uint32_t place, uint64_t *time_ns)
+{
+    const struct sl_objects_board_commit *commit = &entry->commits[place];
+    const uint64_t version = atomic_load_explicit(&commit->version, memory_order_acquire);
+    *time_ns = atomic_load_explicit(&commit->time_ns, memory_order_acquire);
+    return atomic_load_explicit(&commit->version, memory_order_relaxed) == version ? version : 0;
+}
+
+/* How many announced versions are newer than this one; beyond the ring, those of the ring. */
+static inline uint32_t sl_objects_board_behind(const struct sl_objects_board_entry *entry,
+                                               uint64_t version)
+{
+    uint32_t behind = 0;
+    for (uint32_t i = 0; i < SL_OBJECTS_BOARD_COMMITS; i++) {
+        behind += atomic_load_explicit(&entry->commits[i].version, memory_order_relaxed) > version;
+    }
+    return behind;
+}
+
+/* Writer. The version is above all before. number: how many were announced before it. */
+static inline void sl_objects_board_announce(struct sl_objects_board_entry *entry, uint64_t number,
+                                             uint64_t version, uint64_t time_ns)
+{
+    struct sl_objects_board_commit *commit = &entry->commits[number % SL_OBJECTS_BOARD_COMMITS];
+    atomic_store_explicit(&commit->version, 0, memory_order_relaxed);
+    atomic_store_explicit(&commit->time_ns, time_ns, memory_order_release);
+    atomic_store_explicit(&commit->version, version, memory_order_release);
+    atomic_store_explicit(&entry->announced, version, memory_order_release);
+}
+
+static inline void sl_objects_board_set_complete(struct sl_objects_board_entry *entry,
+                                                 uint64_t version)
+{
+    atomic_store_explicit(&entry->complete, version, memory_order_release);
+}
+
+static inline void sl_objects_board_set_skipped(struct sl_objects_board_entry *entry,
+                                                uint64_t count)
+{
+    atomic_store_explicit(&entry->skipped, count, memory_order_relaxed);
+}
+
+/* For another name. No reader has the entry. */
+static inline void sl_objects_board_clear(struct sl_objects_board_entry *entry)
+{
+    atomic_store_explicit(&entry->announced, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->complete, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->skipped, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < SL_OBJECTS_BOARD_COMMITS; i++) {
+        atomic_store_explicit(&entry->commits[i].version, 0, memory_order_relaxed);
+    }
+}
+
+/* Tables of views */
+
+struct sl_objects_table_part {
+    uint64_t image_bytes, manifest_bytes;
+    /* Of the table's slots: one for each block of the part as it is stored: first those of the
+     * manifest, then those of the image. Slot s is the bytes from s * SL_OBJECTS_BLOCK_BYTES on of
+     * the pool's memory. */
+    uint32_t first_slot, slot_count;
+    /* Only without agent, for a part that lies in the application's own memory (slot_count is 0):
+     * the address of its struct sl_objects_copy, which the view uses. */
+    uint64_t copy;
+    _Atomic uint64_t verified_bytes; /* of the image, from its beginning */
+};
+
+struct sl_objects_table {
+    uint64_t version;
+    uint32_t part_count, slot_count;
+    struct sl_objects_table_part parts[SL_OBJECTS_PARTS_MAX];
+    uint32_t slots[]; /* [slot_count] */
+};
+
+static inline uint64_t sl_objects_table_verified(const struct sl_objects_table_part *part)
+{
+    return atomic_load_explicit(&part->verified_bytes, memory_order_acquire);
+}
+
+/* Writer. */
+static inline void sl_objects_table_set_verified(struct sl_objects_table_part *part, uint64_t bytes)
+{
+    atomic_store_explicit(&part->verified_bytes, bytes, memory_order_release);
+}
+
+#endif
