@@ -55,6 +55,9 @@ struct sl_objects_options {
      * with the first of these. A version leaves the pool when it is withdrawn or removed. 0: 1 GiB.
      */
     uint64_t pool_bytes;
+    /* Limit of the bytes per second that other nodes read here, all together; 0: none. They keep to
+     * it, on every transport. */
+    uint64_t rate_bytes;
 };
 
 /* Starts the node's thread, and its engine if it has none. Does not wait for the catalogue. The

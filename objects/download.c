@@ -50,6 +50,7 @@ static void free_if_closed(struct sl_objects_download *download)
     }
     sl_list_remove(&download->link);
     sl_reactor_disarm(download->node->reactor, &download->want_again);
+    sl_reactor_disarm(download->node->reactor, &download->paced);
     sl_objects_link_peer_put(download->node->link, &download->peer);
     free(download->ranges);
     free(download);
@@ -61,6 +62,40 @@ static void fail(struct sl_objects_download *download, int err, const char *reas
     if (!download->is_closing) {
         download->events->failed(download, err, reason);
     }
+}
+
+/* Pace */
+
+static uint64_t bytes_ns(const struct sl_objects_pace *pace, uint64_t bytes)
+{
+    return pace->rate == 0 ? 0 : bytes * SL_CLOCK_NS_PER_S / pace->rate;
+}
+
+void sl_objects_pace_set(struct sl_objects_pace *pace, uint64_t rate, uint64_t now_ns)
+{
+    pace->rate = rate;
+    const uint64_t latest_ns = now_ns + bytes_ns(pace, SL_OBJECTS_BLOCK_BYTES);
+    pace->due_ns = pace->due_ns < latest_ns ? pace->due_ns : latest_ns;
+}
+
+void sl_objects_pace_take(struct sl_objects_pace *pace, uint64_t bytes, uint64_t now_ns)
+{
+    const uint64_t least_ns = now_ns > WINDOW_NS ? now_ns - WINDOW_NS : 0;
+    pace->due_ns = (pace->due_ns > least_ns ? pace->due_ns : least_ns) + bytes_ns(pace, bytes);
+}
+
+static void paced(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_download *download =
+        SL_CONTAINER_OF(timer, struct sl_objects_download, paced);
+    download->events->grown(download);
+}
+
+/* Between two blocks: what was measured, or what the pace demands. */
+static uint64_t block_ns(const struct sl_objects_download *download)
+{
+    const uint64_t paced_ns = bytes_ns(&download->pace, SL_OBJECTS_BLOCK_BYTES);
+    return paced_ns > download->block_ns ? paced_ns : download->block_ns;
 }
 
 /* WANT and HAVE */
@@ -77,6 +112,7 @@ void sl_objects_download_have(struct sl_objects_download *download,
 {
     const uint64_t image_end =
         sl_objects_copy_image_at(download->copy) + download->copy->info.bytes;
+    sl_objects_pace_set(&download->pace, have->rate, sl_reactor_now_ns(download->node->reactor));
     if (have->is_answer) { /* it lists all ranges again */
         download->range_count = 0;
         sl_objects_download_rewind(download);
@@ -164,6 +200,7 @@ int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *
     download->deadline_ns = deadline_ns;
     download->arrived_ns = sl_reactor_now_ns(node->reactor);
     download->want_again.run = want_again;
+    download->paced.run = paced;
     download->peer.opened = opened;
     sl_list_init(&download->reads);
     *out = download;
@@ -333,11 +370,13 @@ int sl_objects_download_read(struct sl_objects_download *download,
 {
     struct sl_objects *node = download->node;
     struct read *read = calloc(1, sizeof *read);
+    uint64_t bytes = 0;
     uint32_t request_count = 0;
     int err = read != NULL ? 0 : SL_ERR_NO_MEMORY;
     for (uint32_t i = 0; err == 0 && i < count; i++) {
         err = add_stretch(download, &request_count, &stretches[i]) ? 0 : SL_ERR_NO_MEMORY;
         read->stretches[i] = stretches[i];
+        bytes += stretches[i].bytes;
     }
     err = err != 0 ? err : sl_transfer_batch_create(node->transfer, request_count, &read->batch);
     if (err == 0) {
@@ -361,12 +400,18 @@ int sl_objects_download_read(struct sl_objects_download *download,
     }
     sl_list_append(&download->reads, &read->link);
     download->flying_count += count;
+    sl_objects_pace_take(&download->pace, bytes, read->started_ns);
     return 0;
 }
 
-uint32_t sl_objects_download_window(const struct sl_objects_download *download)
+uint32_t sl_objects_download_window(struct sl_objects_download *download)
 {
-    const uint64_t blocks = download->block_ns == 0 ? 0 : WINDOW_NS / download->block_ns;
+    const uint64_t now_ns = sl_reactor_now_ns(download->node->reactor);
+    if (now_ns < download->pace.due_ns) {
+        sl_reactor_arm(download->node->reactor, &download->paced, download->pace.due_ns - now_ns);
+        return 0;
+    }
+    const uint64_t blocks = block_ns(download) == 0 ? 0 : WINDOW_NS / block_ns(download);
     return blocks < WINDOW_BLOCKS_MIN   ? WINDOW_BLOCKS_MIN
            : blocks > WINDOW_BLOCKS_MAX ? WINDOW_BLOCKS_MAX
                                         : (uint32_t)blocks;
@@ -375,12 +420,12 @@ uint32_t sl_objects_download_window(const struct sl_objects_download *download)
 uint64_t sl_objects_download_slow_ns(const struct sl_objects_download *download)
 {
     const uint64_t flying = download->flying_count > 0 ? download->flying_count : 1;
-    const uint64_t expected_ns = 4 * flying * download->block_ns;
+    const uint64_t expected_ns = 4 * flying * block_ns(download);
     const uint64_t first_ns = FIRST_NS + download->copy->info.manifest_bytes * MANIFEST_NS_PER_BYTE;
-    const uint64_t wait_ns = download->block_ns == 0 ? first_ns
-                             : expected_ns > SLOW_NS ? expected_ns
-                                                     : SLOW_NS;
-    return download->arrived_ns + wait_ns;
+    const uint64_t least_ns = download->block_ns == 0 ? first_ns : SLOW_NS;
+    const uint64_t from_ns =
+        download->arrived_ns > download->pace.due_ns ? download->arrived_ns : download->pace.due_ns;
+    return from_ns + (expected_ns > least_ns ? expected_ns : least_ns);
 }
 
 /* End */

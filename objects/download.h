@@ -32,6 +32,17 @@ struct sl_objects_download_events {
     void (*closed)(void *ctx);
 };
 
+/* The rate of READs that the source allows. Pure. */
+struct sl_objects_pace {
+    uint64_t rate;   /* bytes per second; 0: no limit */
+    uint64_t due_ns; /* no READ begins before */
+};
+
+void sl_objects_pace_set(struct sl_objects_pace *pace, uint64_t rate, uint64_t now_ns);
+
+/* A READ of so many bytes begins. What was not read in the last 20 ms may be caught up. */
+void sl_objects_pace_take(struct sl_objects_pace *pace, uint64_t bytes, uint64_t now_ns);
+
 struct sl_objects_download {
     struct sl_list_link link; /* the owner's */
     void *ctx;                /* the owner's */
@@ -58,6 +69,8 @@ struct sl_objects_download {
     uint32_t blocks_max;   /* of one READ */
     uint64_t arrived_ns;   /* when it last brought something */
     uint64_t block_ns;     /* time between two blocks, smoothed; 0: none yet */
+    struct sl_objects_pace pace;
+    struct sl_timer paced; /* until the next READ may begin */
 };
 
 /* Opens the peer's segment and sends WANT. Errors: NO_MEMORY. */
@@ -81,8 +94,9 @@ bool sl_objects_download_manifest(const struct sl_objects_download *download,
 bool sl_objects_download_next(struct sl_objects_download *download, struct sl_objects_stretch *out);
 void sl_objects_download_rewind(struct sl_objects_download *download);
 
-/* Blocks that may be in flight, at most 16 MiB: what the source sends in 20 ms. */
-uint32_t sl_objects_download_window(const struct sl_objects_download *download);
+/* Blocks that may be in flight, at most 16 MiB: what the source sends in 20 ms; 0: the pace of the
+ * source allows none now, and `grown` runs when it does. */
+uint32_t sl_objects_download_window(struct sl_objects_download *download);
 
 /* Reads the stretches, up to blocks_max, into the memory of the copy. Errors: NO_MEMORY; TOO_LARGE:
  * they lie in too many places, and blocks_max is 1 from now on. Nothing was read. */

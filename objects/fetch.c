@@ -227,7 +227,7 @@ static void pump(struct sl_objects_download *download)
 {
     struct sl_objects_fetch *fetch = download->ctx;
     struct sl_objects_stretch stretches[SL_OBJECTS_READ_BLOCKS];
-    const uint32_t window = sl_objects_download_window(download);
+    uint32_t window;
     if (fetch->is_ending || download->is_closing) {
         return;
     }
@@ -238,7 +238,7 @@ static void pump(struct sl_objects_download *download)
         }
         return;
     }
-    while (download->flying_count < window) {
+    while (download->flying_count < (window = sl_objects_download_window(download))) {
         const uint32_t count_max =
             window / 4 < download->blocks_max ? window / 4 : download->blocks_max;
         uint32_t count = 0;

@@ -297,6 +297,7 @@ int sl_objects_create_with(const struct sl_objects_options *options,
     }
     node->scratch = scratch;
     node->pool_bytes = options->pool_bytes != 0 ? options->pool_bytes : POOL_BYTES;
+    node->rate_bytes = options->rate_bytes;
     (void)snprintf(node->location, sizeof node->location, "%s",
                    options->location != NULL ? options->location : "");
     if (setup != NULL) {

@@ -21,7 +21,7 @@ struct sl_objects {
     struct sl_transfer *transfer;
     bool owns_transfer;
     struct sl_objects_setup setup;
-    uint64_t pool_bytes;
+    uint64_t pool_bytes, rate_bytes;
     char location[SL_OBJECTS_LOCATION_BYTES];
     struct sl_reactor *reactor;
     struct sl_port_set *ports;

@@ -23,7 +23,7 @@ struct child {
     char address[SL_OBJECTS_ADDRESS_BYTES];
     uint32_t next; /* of the copy's ranges */
     bool is_sending;
-    uint64_t wanted_ns;
+    uint64_t wanted_ns, rate; /* the rate that it knows */
 };
 
 struct parked {
@@ -35,10 +35,29 @@ struct parked {
 
 /* Children */
 
+/* Bytes per second for each of them; 0: no limit. */
+static uint64_t rate_of_child(const struct sl_objects *node)
+{
+    const uint32_t count = node->serve.child_count;
+    return node->rate_bytes / count + (node->rate_bytes % count > 0 ? 1 : 0);
+}
+
+/* After a change of their number: children learn the new rate within 1 ms. */
+static void divide_rate(struct sl_objects *node)
+{
+    if (node->rate_bytes > 0 && !sl_timer_armed(&node->serve.grown)) {
+        sl_reactor_arm(node->reactor, &node->serve.grown, GROWN_NS);
+    }
+}
+
 static void child_free(struct child *child)
 {
     sl_list_remove(&child->link);
-    child->copy = NULL;
+    if (child->copy != NULL) {
+        child->copy = NULL;
+        child->node->serve.child_count--;
+        divide_rate(child->node);
+    }
     if (!child->is_sending) {
         free(child);
     }
@@ -53,6 +72,7 @@ static void fill_have(struct child *child, struct sl_objects_message *have)
     have->name = copy->name;
     have->version = copy->version;
     have->part = copy->part;
+    have->rate = child->rate = rate_of_child(child->node);
     have->range_count = left < SL_OBJECTS_RANGES_MAX ? left : SL_OBJECTS_RANGES_MAX;
     for (uint32_t i = 0; i < have->range_count; i++) {
         have->ranges[i] = copy->ranges[child->next++];
@@ -76,7 +96,8 @@ static void have_sent(void *ctx, int err, const char *reason)
 /* One HAVE at a time is on its way to a child. */
 static void send_more(struct child *child)
 {
-    if (child->is_sending || child->copy->is_withdrawn || child->next == child->copy->range_count) {
+    if (child->is_sending || child->copy->is_withdrawn ||
+        (child->next == child->copy->range_count && child->rate == rate_of_child(child->node))) {
         return;
     }
     struct sl_objects_message have = {0};
@@ -134,6 +155,8 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
     child->wanted_ns = now_ns;
     (void)snprintf(child->address, sizeof child->address, "%s", address);
     sl_list_append(&copy->children, &child->link);
+    node->serve.child_count++;
+    divide_rate(node);
     struct sl_objects_message answer = {.is_answer = true, .request = want->request};
     fill_have(child, &answer);
     answer.kind = want->kind;

@@ -17,6 +17,7 @@ struct sl_objects_serve {
     struct sl_timer parked_late; /* of the first one */
     struct sl_timer grown;       /* some copies have bytes that their children do not know */
     uint32_t grown_blocks;       /* since the last HAVE */
+    uint32_t child_count;        /* of all copies: they share the node's rate */
 };
 
 void sl_objects_serve_init(struct sl_objects *node);

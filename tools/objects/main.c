@@ -28,6 +28,7 @@
 static struct {
     const char *catalogue, *name, *metadata;
     uint64_t timeout_ns;
+    size_t rate_bytes;
     bool json, insecure, as_bytes;
     int origin; /* index of "caller|host" */
     enum sl_log_level log_level;
@@ -58,6 +59,11 @@ static bool parse_log_level(const char *text, void *target)
     return sl_log_parse_level(text, target);
 }
 
+static bool parse_size(const char *text, void *target)
+{
+    return sl_number_parse_size(text, target);
+}
+
 static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue", .metavar = "HOST:PORT",
                   .help = "Address of the catalogue, which starling-objects serve prints."),
@@ -74,6 +80,9 @@ static const struct sl_cli_option options[] = {
                           "host: from the node's pool, after a copy."),
     SL_CLI_OPTION(BOOL, &flags.as_bytes, .name = "bytes",
                   .help = "Of put: .safetensors files are bytes, not tensors."),
+    SL_CLI_OPTION(PARSED, &flags.rate_bytes, .name = "rate", .parse = parse_size,
+                  .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
+                  .help = "Bytes per second that other processes read here. Default: no limit."),
     SL_CLI_OPTION(BOOL, &flags.json, .name = "json", .help = "Print a JSON object a line."),
     SL_CLI_OPTION(STRING, &flags.security.secret_file, .name = "secret-file",
                   .variable = "STARLING_SECRET_FILE", .metavar = "FILE",
@@ -145,7 +154,8 @@ static int start_node(struct run *run, uint64_t pool_bytes)
     const struct sl_objects_options node = {.struct_size = sizeof node,
                                             .engine_options = &engine,
                                             .catalogue = flags.catalogue,
-                                            .pool_bytes = pool_bytes};
+                                            .pool_bytes = pool_bytes,
+                                            .rate_bytes = flags.rate_bytes};
     (void)end_signals(SIG_BLOCK); /* for the node's threads */
     err = sl_objects_create(&node, &run->objects);
     (void)end_signals(SIG_UNBLOCK);

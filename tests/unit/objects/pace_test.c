@@ -1,0 +1,134 @@
+#include <stdlib.h>
+
+#include "core/clock.h"
+#include "nodes.h"
+#include "objects/download.h"
+#include "objects/node.h"
+
+enum { BLOCK = SL_OBJECTS_BLOCK_BYTES, BYTES = 8 * BLOCK };
+
+/* READs of a block that begin in a second of a clock that moves by 1 ms. */
+static uint32_t reads_in_a_second(struct sl_objects_pace *pace, uint64_t from_ns)
+{
+    uint32_t count = 0;
+    for (uint64_t ms = 0; ms < 1000; ms++) {
+        const uint64_t now_ns = from_ns + ms * SL_CLOCK_NS_PER_MS;
+        for (; now_ns >= pace->due_ns; count++) {
+            sl_objects_pace_take(pace, BLOCK, now_ns);
+        }
+    }
+    return count;
+}
+
+SL_CASE(pace__keeps_the_rate_and_catches_up_for_20_ms)
+{
+    struct sl_objects_pace pace = {0};
+    sl_objects_pace_set(&pace, 400ULL * BLOCK, SL_CLOCK_NS_PER_S);
+    assert_int_equal(reads_in_a_second(&pace, SL_CLOCK_NS_PER_S), 400 + 8);
+    assert_in_range(reads_in_a_second(&pace, 2 * SL_CLOCK_NS_PER_S), 399, 401);
+    assert_in_range(reads_in_a_second(&pace, 9 * SL_CLOCK_NS_PER_S), 407, 409);
+}
+
+SL_CASE(pace__follows_a_change_at_once)
+{
+    struct sl_objects_pace pace = {0};
+    sl_objects_pace_set(&pace, 1, 0);
+    assert_int_equal(reads_in_a_second(&pace, 0), 1);
+    sl_objects_pace_set(&pace, 10ULL * BLOCK, SL_CLOCK_NS_PER_S);
+    assert_in_range(reads_in_a_second(&pace, SL_CLOCK_NS_PER_S), 9, 10);
+    sl_objects_pace_set(&pace, 0, 2 * SL_CLOCK_NS_PER_S);
+    sl_objects_pace_take(&pace, 100ULL * BLOCK, 2 * SL_CLOCK_NS_PER_S);
+    assert_true(pace.due_ns <= 2 * SL_CLOCK_NS_PER_S);
+}
+
+static struct sl_objects *create(const char *catalogue, uint64_t rate_bytes)
+{
+    const struct sl_transfer_options engine = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
+    const struct sl_objects_options options = {.struct_size = sizeof options,
+                                               .engine_options = &engine,
+                                               .catalogue = catalogue,
+                                               .rate_bytes = rate_bytes};
+    struct sl_objects *node;
+    nodes_expect(sl_objects_create(&options, &node));
+    return node;
+}
+
+/* Two READs would need a hundred hours. */
+SL_CASE(fetch__keeps_to_the_rate_of_its_source)
+{
+    struct sl_objects *from = create(NULL, 1), *to = create(sl_objects_address(from), 0);
+    struct sl_get_progress progress;
+    uint8_t *bytes = nodes_bytes(BYTES, 7), *got = calloc(BYTES, 1);
+    (void)nodes_publish(from, "model", SL_ORIGIN_CALLER, bytes, BYTES);
+    struct sl_get *get = nodes_start(to, "model", 1, got, BYTES, 1500);
+    assert_int_equal(sl_get_wait(get), SL_ERR_DEADLINE);
+    nodes_expect(sl_get_progress(get, &progress));
+    assert_true(progress.verified_bytes <= BLOCK);
+    assert_int_equal(progress.replaced_sources, 0);
+    sl_get_close(&get);
+    sl_objects_destroy(&to);
+    sl_objects_destroy(&from);
+    free(bytes);
+    free(got);
+}
+
+/* A process with an engine only, which is two children of the node. */
+static struct sl_transfer *stranger;
+static struct sl_transfer_segment *peer;
+
+static void send(const struct sl_objects_message *message)
+{
+    uint8_t text[SL_OBJECTS_MESSAGE_BYTES];
+    const struct sl_transfer_notice notice = {
+        .name = "objects", .text = text, .bytes = sl_objects_message_encode(message, text)};
+    assert_int_equal(sl_transfer_notice_send(peer, &notice, NODES_TIMEOUT), 0);
+}
+
+/* Takes messages until one allows this rate; they may be repeated. */
+static void expect_rate(uint32_t kind, uint64_t rate)
+{
+    static struct sl_objects_message message;
+    struct sl_transfer_noticed noticed;
+    struct sl_reason reason;
+    do {
+        assert_int_equal(sl_transfer_notice_take(stranger, NODES_TIMEOUT, &noticed), 0);
+        assert_int_equal(sl_objects_message_decode(noticed.text, noticed.bytes, &message, &reason),
+                         0);
+        assert_int_equal(message.err, 0);
+    } while (message.kind != kind || message.rate != rate);
+}
+
+SL_CASE(serve__divides_its_rate_among_its_children)
+{
+    const struct sl_transfer_options options = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
+    uint8_t *bytes = nodes_bytes(BYTES, 7);
+    struct sl_objects *node = create(NULL, 1001);
+    (void)nodes_publish(node, "model", SL_ORIGIN_CALLER, bytes, BYTES);
+    const struct sl_objects_copy *copy = sl_objects_copy_find(node, "model", 1, 0);
+    assert_int_equal(sl_transfer_create(&options, &stranger), 0);
+    assert_int_equal(
+        sl_transfer_segment_open(stranger, sl_objects_address(node), NODES_TIMEOUT, &peer), 0);
+
+    struct sl_objects_message message = {.kind = SL_OBJECTS_WANT,
+                                         .name = "model",
+                                         .version = 1,
+                                         .request = 1,
+                                         .node = 1,
+                                         .digest = copy->info.digest};
+    send(&message);
+    expect_rate(SL_OBJECTS_WANT, 1001);
+    message.node = 2;
+    send(&message);
+    expect_rate(SL_OBJECTS_WANT, 501);
+    expect_rate(SL_OBJECTS_HAVE, 501);
+    send(&(struct sl_objects_message){
+        .kind = SL_OBJECTS_DONE, .name = "model", .version = 1, .node = 1});
+    expect_rate(SL_OBJECTS_HAVE, 1001);
+
+    sl_transfer_segment_close(&peer);
+    sl_transfer_destroy(&stranger);
+    sl_objects_destroy(&node);
+    free(bytes);
+}
