@@ -118,6 +118,8 @@ enum sl_object_origin {
     /* Copied into the node's pool: for memory that changes later. The catalogue removes all but the
      * newest 3 of these versions. */
     SL_ORIGIN_HOST = 0,
+    /* Stored by keepers: servers of a job, or `starling-objects serve --dir`. Removed as HOST's. */
+    SL_ORIGIN_PS = 1,
     SL_ORIGIN_CALLER = 2 /* served in place, from the caller's memory, until withdraw or remove */
 };
 

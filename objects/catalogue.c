@@ -18,6 +18,7 @@ int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *optio
                                 struct sl_objects_catalogue **out)
 {
     sl_assert(options->term > 0);
+    sl_assert(options->replicas < SL_OBJECTS_KEEPERS_MAX);
     struct sl_objects_catalogue *catalogue = calloc(1, sizeof *catalogue);
     if (catalogue == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -124,6 +125,7 @@ static int alive(const struct request *request)
     struct sl_objects_catalogue *catalogue = request->catalogue;
     struct sl_catalogue_node *node = request->node;
     const uint32_t lease_ms = catalogue->options.lease_ms;
+    node->roles = request->message->roles;
     if (request->message->kind == SL_OBJECTS_ATTACH) {
         const uint64_t term = request->message->term;
         node->attached_ms = catalogue->now_ms;
@@ -190,6 +192,30 @@ static const char *address_of(const struct sl_objects_catalogue *catalogue, uint
     return node == NULL ? "another node" : node->address;
 }
 
+/* Fills in the keepers of the part, its first one first. */
+static void choose_keepers(const struct request *request)
+{
+    const struct sl_catalogue_sorted *nodes = &request->catalogue->nodes;
+    struct sl_objects_message *out = request->out;
+    uint32_t index = 0;
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        const struct sl_catalogue_node *node = sl_catalogue_item(nodes, i);
+        out->keeper_total += (node->roles & SL_OBJECTS_ROLE_KEEPER) != 0;
+    }
+    const uint32_t total = out->keeper_total, replicas = request->catalogue->options.replicas;
+    out->keeper_count = total > replicas ? replicas + 1 : total;
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        const struct sl_catalogue_node *node = sl_catalogue_item(nodes, i);
+        if ((node->roles & SL_OBJECTS_ROLE_KEEPER) != 0) {
+            const uint32_t turn = (index++ + total - request->message->part % total) % total;
+            if (turn < out->keeper_count) {
+                out->keepers[turn] =
+                    (struct sl_objects_peer){.node = node->key.number, .address = node->address};
+            }
+        }
+    }
+}
+
 static int begin(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
@@ -197,6 +223,12 @@ static int begin(const struct request *request)
     struct sl_catalogue_object *object;
     if (is_settling(catalogue)) {
         return refuse_settling(request);
+    }
+    if (message->origin == SL_ORIGIN_PS) {
+        choose_keepers(request);
+        if (request->out->keeper_count == 0) {
+            return REFUSE(SL_ERR_AGAIN, "no keeper is attached");
+        }
     }
     if (message->version == 0 && message->part_count > 1) {
         return REFUSE(SL_ERR_INVALID, "a version of several parts needs a number");
@@ -281,16 +313,18 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
     return 0;
 }
 
-/* The publishers have the copies from which all others come. */
-static int add_origins(const struct request *request, struct sl_catalogue_version *version)
+/* The holder, or the keepers, of the part have the copies from which all others come. */
+static int add_origins(const struct request *request, struct sl_catalogue_part *part)
 {
-    for (uint32_t p = 0; p < version->part_count; p++) {
-        struct sl_catalogue_part *part = &version->parts[p];
-        struct sl_catalogue_node *holder =
-            sl_catalogue_find(&request->catalogue->nodes, NULL, part->info.holder);
+    const struct sl_objects_record *record = &request->message->record;
+    const bool has_holder = part->info.holder != 0;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < (has_holder ? 1 : record->keeper_count); i++) {
+        struct sl_catalogue_node *holder = sl_catalogue_find(
+            &request->catalogue->nodes, NULL, has_holder ? part->info.holder : record->keepers[i]);
         struct sl_catalogue_copy *copy;
         if (holder == NULL) {
-            return REFUSE(SL_ERR_CLOSED, "the holder of part %u is gone: publish it again", p);
+            continue;
         }
         const int err =
             sl_catalogue_copy_add(request->catalogue, part, holder, &copy, request->reason);
@@ -298,29 +332,39 @@ static int add_origins(const struct request *request, struct sl_catalogue_versio
             return err;
         }
         sl_catalogue_copy_set_blocks(copy, UINT32_MAX);
+        found++;
     }
-    return 0;
-}
-
-static int commit_part(const struct request *request, struct sl_catalogue_version *version)
-{
-    const struct sl_objects_record *record = &request->message->record;
-    sl_catalogue_version_set(version, record);
-    version->parts[request->message->part].info = record->parts[0];
-    version->touched_ms = request->catalogue->now_ms;
-    sl_list_append(&request->catalogue->by_touch, &version->by_touch);
-    uint32_t there = 0;
-    for (uint32_t p = 0; p < version->part_count; p++) {
-        there += version->parts[p].info.manifest_bytes != 0;
-    }
-    return there == version->part_count
-               ? add_origins(request, version)
-               : REFUSE(SL_ERR_AGAIN, "%u of %u parts are there", there, version->part_count);
+    return found > 0 ? 0
+                     : REFUSE(SL_ERR_CLOSED, "the holder of part %u is gone: publish it again",
+                              request->message->part);
 }
 
 static bool is_same(const struct sl_objects_part *a, const struct sl_objects_part *b)
 {
     return sl_hash_128_equal(a->digest, b->digest) && a->bytes == b->bytes;
+}
+
+static int commit_part(const struct request *request, struct sl_catalogue_version *version)
+{
+    const struct sl_objects_record *record = &request->message->record;
+    struct sl_catalogue_part *part = &version->parts[request->message->part];
+    if (part->copies.count > 0 && !is_same(&part->info, &record->parts[0])) {
+        sl_catalogue_version_remove(request->catalogue, version, false);
+        return REFUSE(SL_ERR_AGAIN, "part %u was committed with other bytes, which go",
+                      request->message->part);
+    }
+    sl_catalogue_version_set(version, record);
+    part->info = record->parts[0];
+    version->touched_ms = request->catalogue->now_ms;
+    sl_list_append(&request->catalogue->by_touch, &version->by_touch);
+    const int err = add_origins(request, part);
+    uint32_t there = 0;
+    for (uint32_t p = 0; p < version->part_count; p++) {
+        there += version->parts[p].holder_count > 0;
+    }
+    return err != 0 || there == version->part_count
+               ? err
+               : REFUSE(SL_ERR_AGAIN, "%u of %u parts are there", there, version->part_count);
 }
 
 static int commit(const struct request *request)
@@ -501,9 +545,6 @@ static int drop(const struct request *request)
     struct sl_catalogue_part *part = find_part(version, message->part);
     struct sl_catalogue_copy *copy =
         part != NULL ? sl_catalogue_find(&part->copies, NULL, request->node->key.number) : NULL;
-    if (part != NULL && version->time_ms == 0 && part->info.holder == request->node->key.number) {
-        part->info = (struct sl_objects_part){0}; /* its publisher gave up: it can commit again */
-    }
     if (copy != NULL) {
         sl_catalogue_copy_remove(request->catalogue, copy);
     }

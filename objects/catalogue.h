@@ -14,6 +14,9 @@
  *   commit again is a success; one with another digest gets EXISTS. A version without any copy is
  *   forgotten. A name without versions and followers keeps its numbers while there is room for
  *   others, and a minute at least.
+ * - **Keepers.** With SL_ORIGIN_PS the answer to BEGIN names the keepers that store part k: of n
+ *   attached ones, in the order of their ids, number k modulo n and the next options.replicas ones.
+ *   Without any it is AGAIN. COMMIT names those that have stored it.
  * - **Copies.** A copy of a part is complete, or fetches. The copy of the publisher is the origin.
  * A node reports its copies each third of a lease; one that it has not reported for a lease is
  * forgotten at its next ALIVE.
@@ -38,7 +41,8 @@ struct sl_objects_catalogue_options {
     uint64_t term; /* > 0, above that of every earlier catalogue: the Unix time in microseconds */
     uint32_t lease_ms;      /* 0: 10,000 */
     uint32_t settle_ms;     /* from creation on; 0: there was no earlier catalogue */
-    uint32_t keep_versions; /* of a name, with SL_ORIGIN_HOST: older ones are retired; 0: 3 */
+    uint32_t keep_versions; /* of a name, but for SL_ORIGIN_CALLER: older ones are retired; 0: 3 */
+    uint32_t replicas;      /* of a part, besides the first one; below SL_OBJECTS_KEEPERS_MAX */
     uint64_t (*unix_ms)(void *ctx);
     /* Sends a message to the node with this address; keeps nothing of either. A message that cannot
      * be delivered is dropped. */

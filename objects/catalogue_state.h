@@ -27,6 +27,7 @@ struct sl_catalogue_node {
     struct sl_catalogue_key key; /* its id */
     uint64_t host;               /* 0: unknown */
     uint64_t attached_ms, expires_ms;
+    uint32_t roles;  /* bits, of enum sl_objects_role */
     uint32_t alives; /* ALIVEs */
     struct sl_list_link by_expiry;
     struct sl_list copies, follows;
@@ -58,7 +59,7 @@ struct sl_catalogue_follow {
 };
 
 struct sl_catalogue_part {
-    struct sl_objects_part info; /* info.bytes may be 0; manifest_bytes 0: not committed yet */
+    struct sl_objects_part info; /* bytes may be 0; no holder: it is not committed yet */
     struct sl_catalogue_version *version;
     struct sl_catalogue_sorted copies;
     struct sl_list holders, fetchers;

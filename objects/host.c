@@ -74,6 +74,8 @@ int sl_objects_host_create(struct sl_reactor *reactor, struct sl_objects_link *l
     made->timer.run = tick;
     const struct sl_objects_catalogue_options options = {.term = unix_us(setup),
                                                          .settle_ms = SETTLE_MS,
+                                                         .keep_versions = setup->keep_versions,
+                                                         .replicas = setup->replicas,
                                                          .unix_ms = unix_ms,
                                                          .send = send,
                                                          .ctx = made};

@@ -87,6 +87,8 @@ static void attach(struct sl_objects *node)
         .kind = membership->is_attached ? SL_OBJECTS_ALIVE : SL_OBJECTS_ATTACH,
         .term = membership->term,
         .host = node->id, /* until an agent shares memory with the processes of its host */
+        .roles = (node->setup.is_keeper ? SL_OBJECTS_ROLE_KEEPER : 0) |
+                 (node->setup.agent != NULL ? SL_OBJECTS_ROLE_AGENT : 0),
         .location = node->location,
     };
     if (membership->use.peer == NULL) {

@@ -104,6 +104,7 @@ static const struct field BEGIN[] = {M_NAME,
 static const struct field BEGUN[] = {
     M_VERSION,
     ANY(message, epoch),
+    ANY(message, keeper_total),
     ITEMS(message, keepers, keeper_count, 0, SL_OBJECTS_KEEPERS_MAX, PEER),
     {0}};
 static const struct field COMMIT[] = {M_PART, M_PART_COUNT, M_RECORD(1), {0}};
@@ -137,12 +138,8 @@ static const struct field LISTED[] = {
     INT(message, more, 0, 1),
     ITEMS(message, entries, entry_count, 0, SL_OBJECTS_ENTRIES_MAX, ENTRY),
     {0}};
-static const struct field STORE[] = {M_PART,
-                                     M_PART_COUNT,
-                                     INT(message, stripe, 0, SL_OBJECTS_KEEPERS_MAX - 1),
-                                     INT(message, stripe_count, 1, SL_OBJECTS_KEEPERS_MAX),
-                                     M_RECORD(1),
-                                     {0}};
+static const struct field STORE[] = {
+    M_PART, M_PART_COUNT, INT(message, timeout_ms, 1, UINT32_MAX), M_RECORD(1), {0}};
 static const struct field WANT[] = {
     M_NAME, M_VERSION, M_PART, ANY(message, digest.low), ANY(message, digest.high), {0}};
 static const struct field HAVE[] = {

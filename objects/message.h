@@ -56,7 +56,7 @@ enum sl_objects_begin { SL_OBJECTS_TAKE_OVER = 1, SL_OBJECTS_NEW_NAME = 2 };
 struct sl_objects_part {
     struct sl_hash_128 digest; /* of its manifest */
     uint64_t bytes;            /* of its image */
-    uint64_t holder;           /* the node that has all of it at the commit; 0: the keepers */
+    uint64_t holder;           /* the node that has all of it at the commit; 0: keepers */
     uint32_t manifest_bytes;   /* 1 to SL_OBJECTS_MANIFEST_BYTES */
 };
 
@@ -69,7 +69,7 @@ struct sl_objects_record {
     uint64_t time_ms; /* of the commit, Unix time; 0: not committed yet */
     uint32_t origin;  /* enum sl_object_origin */
     uint32_t keeper_count, part_count;
-    uint64_t keepers[SL_OBJECTS_KEEPERS_MAX];
+    uint64_t keepers[SL_OBJECTS_KEEPERS_MAX]; /* COMMIT: that have the part, with holder 0 */
     struct sl_objects_part parts[SL_OBJECTS_PARTS_MAX];
 };
 
@@ -118,7 +118,7 @@ struct sl_objects_message {
     struct sl_hash_128 digest; /* WANT: of the part's manifest */
 
     /* COMMIT and STORE: of the sender: its one part is number `part` of `part_count`. COMMIT's
-     * answer, NEWS, HOLD: the whole record, or none. */
+     * answer, NEWS, HOLD, and STORE after the commit: the whole record, or none. */
     uint32_t record_count; /* 0 or 1 */
     struct sl_objects_record record;
 
@@ -127,15 +127,16 @@ struct sl_objects_message {
     uint32_t other_count;
     struct sl_objects_peer parents[SL_OBJECTS_STRIPES];
     struct sl_objects_peer others[SL_OBJECTS_OTHERS_MAX];
-    uint32_t keeper_count; /* BEGIN's answer */
+    uint32_t keeper_count; /* BEGIN's answer: those that are to store the part */
+    uint32_t keeper_total; /* BEGIN's answer: all keepers that are attached */
     uint32_t bad_count;    /* FIND: sources that failed */
     struct sl_objects_peer keepers[SL_OBJECTS_KEEPERS_MAX];
     uint64_t bad[SL_OBJECTS_OTHERS_MAX];
 
-    uint64_t in_use;               /* HOLD: the version that readers of the node use; 0: none */
-    uint32_t blocks;               /* HOLD: verified blocks of the stored part */
-    uint32_t behind;               /* HOLD: versions from the one in use to the newest */
-    uint32_t stripe, stripe_count; /* STORE: the keeper stores blocks i with i mod count = stripe */
+    uint64_t in_use;     /* HOLD: the version that readers of the node use; 0: none */
+    uint32_t blocks;     /* HOLD: verified blocks of the stored part */
+    uint32_t behind;     /* HOLD: versions from the one in use to the newest */
+    uint32_t timeout_ms; /* STORE: until the publisher gives up */
 
     const char *prefix; /* LIST: of names; list those after `name` and `version` */
     uint32_t more;      /* LIST's answer: 1: entries follow after the last one */

@@ -53,7 +53,7 @@ static uint64_t unix_ms(void *ctx)
     return 1700000000000 + now_ms;
 }
 
-void begin_catalogue(uint64_t term, uint32_t settle_ms)
+static void create(uint64_t term, uint32_t settle_ms, uint32_t replicas)
 {
     end_catalogue();
     sl_log_setup(SL_LOG_ERROR, "catalogue");
@@ -61,9 +61,20 @@ void begin_catalogue(uint64_t term, uint32_t settle_ms)
     const struct sl_objects_catalogue_options options = {.term = term,
                                                          .settle_ms = settle_ms,
                                                          .lease_ms = LEASE_MS,
+                                                         .replicas = replicas,
                                                          .unix_ms = unix_ms,
                                                          .send = on_send};
     assert_int_equal(sl_objects_catalogue_create(&options, now_ms, &catalogue), 0);
+}
+
+void begin_catalogue(uint64_t term, uint32_t settle_ms)
+{
+    create(term, settle_ms, 0);
+}
+
+void begin_catalogue_with(uint32_t replicas)
+{
+    create(1, 0, replicas);
 }
 
 void end_catalogue(void)

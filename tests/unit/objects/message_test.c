@@ -23,7 +23,7 @@ static const struct format {
     {SL_OBJECTS_ALIVE, 0, "QIL"},
     {SL_OBJECTS_ALIVE, 1, "J"},
     {SL_OBJECTS_BEGIN, 0, "nQpcoI"},
-    {SL_OBJECTS_BEGIN, 1, "VQ[0-16" PEER "]"},
+    {SL_OBJECTS_BEGIN, 1, "VQI[0-16" PEER "]"},
     {SL_OBJECTS_BEGIN, 2, "TQQ"},
     {SL_OBJECTS_COMMIT, 0, "pc[1-1" RECORD "]"},
     {SL_OBJECTS_COMMIT, 1, "[1-1" RECORD "]"},
@@ -41,7 +41,7 @@ static const struct format {
     {SL_OBJECTS_REMOVE, 0, "nQ"},
     {SL_OBJECTS_REMOVE, 1, ""},
     {SL_OBJECTS_RETIRE, 0, "nQ"},
-    {SL_OBJECTS_STORE, 0, "pcks[1-1" RECORD "]"},
+    {SL_OBJECTS_STORE, 0, "pcJ[1-1" RECORD "]"},
     {SL_OBJECTS_STORE, 1, ""},
     {SL_OBJECTS_WANT, 0, "nVpQQ"},
     {SL_OBJECTS_WANT, 1, "nVpQ[0-128gaG]"},
@@ -59,13 +59,13 @@ static const struct letter {
     uint32_t bytes;       /* of a number; 0: a text */
     uint64_t least, most; /* a text: its length without NUL */
 } LETTERS[] = {
-    {'Q', 8, 0, UINT64_MAX}, {'V', 8, 1, UINT64_MAX},   {'I', 4, 0, UINT32_MAX},
-    {'J', 4, 1, UINT32_MAX}, {'p', 4, 0, 63},           {'c', 4, 1, 64},
-    {'o', 4, 0, 2},          {'k', 4, 0, 15},           {'s', 4, 1, 16},
-    {'b', 4, 0, 1},          {'i', 8, 0, 256ULL << 30}, {'m', 4, 1, 48U << 20},
-    {'g', 8, 0, STORED},     {'G', 8, 1, STORED},       {'a', 8, 0, INT64_MAX},
-    {'n', 0, 1, 191},        {'N', 0, 0, 255},          {'A', 0, 0, 175},
-    {'L', 0, 0, 63},         {'P', 0, 0, 191},          {'T', 0, 0, 255},
+    {'Q', 8, 0, UINT64_MAX}, {'V', 8, 1, UINT64_MAX}, {'I', 4, 0, UINT32_MAX},
+    {'J', 4, 1, UINT32_MAX}, {'p', 4, 0, 63},         {'c', 4, 1, 64},
+    {'o', 4, 0, 2},          {'b', 4, 0, 1},          {'i', 8, 0, 256ULL << 30},
+    {'m', 4, 1, 48U << 20},  {'g', 8, 0, STORED},     {'G', 8, 1, STORED},
+    {'a', 8, 0, INT64_MAX},  {'n', 0, 1, 191},        {'N', 0, 0, 255},
+    {'A', 0, 0, 175},        {'L', 0, 0, 63},         {'P', 0, 0, 191},
+    {'T', 0, 0, 255},
 };
 
 enum choice { LEAST, MOST, RANDOM };
@@ -312,7 +312,7 @@ SL_CASE(message_decode__other_kinds_and_answers_are_refused)
 
 SL_CASE(message_decode__a_part_is_below_the_number_of_parts)
 {
-    static const struct format store = {SL_OBJECTS_STORE, 0, "pcks[1-1" RECORD "]"};
+    static const struct format store = {SL_OBJECTS_STORE, 0, "pcJ[1-1" RECORD "]"};
     for (uint8_t part = 0; part < 4; part++) {
         make(&store, LEAST, -1);
         maker.bytes[29] = part;

@@ -1,0 +1,144 @@
+/* The catalogue and keepers: which of them store a part, and that they hold it after the commit. */
+#include "objects/catalogue.h"
+
+#include <string.h>
+
+#include "tests/support/unit.h"
+#include "tests/unit/objects/catalogue_fixture.h"
+
+/* Nodes 1 to 6 are attached. */
+static int setup(void **state)
+{
+    known_term = 0;
+    begin_catalogue_with(0);
+    for (uint64_t node = 1; node <= 6; node++) {
+        assert_int_equal(attach(node), 0);
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    end_catalogue();
+    return 0;
+}
+
+#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+static struct sl_objects_message of_name(uint32_t kind, const char *name, uint64_t version)
+{
+    return (struct sl_objects_message){.kind = kind, .name = name, .version = version};
+}
+
+static uint32_t holders_of(const char *name)
+{
+    const struct sl_objects_message *listed =
+        ask(1, (struct sl_objects_message){.kind = SL_OBJECTS_LIST, .prefix = name, .name = ""});
+    assert_int_equal(listed->entry_count, 1);
+    return listed->entries[0].holders;
+}
+
+static int attach_keeper(uint64_t node)
+{
+    return ask(node, (struct sl_objects_message){.kind = SL_OBJECTS_ATTACH,
+                                                 .host = node,
+                                                 .roles = SL_OBJECTS_ROLE_KEEPER,
+                                                 .location = ""})
+        ->err;
+}
+
+static struct sl_objects_message begin_stored(uint32_t part)
+{
+    return (struct sl_objects_message){.kind = SL_OBJECTS_BEGIN,
+                                       .name = "llama",
+                                       .version = 1,
+                                       .part = part,
+                                       .part_count = 4,
+                                       .origin = SL_ORIGIN_PS};
+}
+
+CASE(begin__names_the_keepers_of_a_part)
+{
+    begin_catalogue_with(2);
+    assert_int_equal(attach(1), 0);
+    const struct sl_objects_message *refused = ask(1, begin_stored(0));
+    assert_int_equal(refused->err, SL_ERR_AGAIN);
+    assert_non_null(strstr(refused->text, "no keeper"));
+    for (uint64_t node = 2; node <= 4; node++) {
+        assert_int_equal(attach_keeper(node), 0);
+        const struct sl_objects_message *begun = ask(1, begin_stored(0));
+        assert_int_equal(begun->err, 0);
+        assert_int_equal(begun->keeper_total, node - 1);
+        assert_int_equal(begun->keeper_count, node - 1);
+    }
+    assert_int_equal(attach_keeper(5), 0);
+    static const uint64_t expected[4][3] = {{2, 3, 4}, {3, 4, 5}, {4, 5, 2}, {5, 2, 3}};
+    for (uint32_t part = 0; part < 4; part++) {
+        const struct sl_objects_message *begun = ask(1, begin_stored(part));
+        assert_int_equal(begun->keeper_total, 4);
+        assert_int_equal(begun->keeper_count, 3);
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_int_equal(begun->keepers[i].node, expected[part][i]);
+        }
+    }
+    assert_string_equal(ask(1, begin_stored(1))->keepers[0].address, "node-3");
+}
+
+/* Of a part that keepers 2 and 3 have. */
+static struct sl_objects_message commit_stored(uint64_t version, uint64_t epoch)
+{
+    struct sl_objects_message message = commit_of(0, "llama", version, epoch, 1);
+    message.record.origin = SL_ORIGIN_PS;
+    message.record.keeper_count = 2;
+    message.record.keepers[0] = 2;
+    message.record.keepers[1] = 3;
+    return message;
+}
+
+CASE(commit__of_a_stored_part_makes_its_keepers_holders)
+{
+    uint64_t epoch, version;
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(ask(1, commit_stored(version, epoch))->err, 0);
+    assert_int_equal(holders_of("llama"), 2);
+    const struct sl_objects_message *news = find(5, "llama", 0);
+    assert_int_equal(news->record.parts[0].holder, 0);
+    assert_true(news->parents[0].node == 2 || news->parents[0].node == 3);
+    (void)ask(2, of_name(SL_OBJECTS_DROP, "llama", version));
+    assert_int_equal(holders_of("llama"), 1);
+    (void)ask(3, of_name(SL_OBJECTS_DROP, "llama", version));
+    (void)ask(5, of_name(SL_OBJECTS_DROP, "llama", version));
+    assert_int_equal(find(5, "llama", version)->err, SL_ERR_NOT_FOUND);
+}
+
+CASE(commit__of_a_stored_part_needs_one_keeper_that_is_attached)
+{
+    uint64_t epoch, version;
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    struct sl_objects_message message = commit_stored(version, epoch);
+    message.record.keepers[0] = 98;
+    message.record.keepers[1] = 99;
+    assert_int_equal(ask(1, message)->err, SL_ERR_CLOSED);
+    message.record.keepers[1] = 3;
+    assert_int_equal(ask(1, message)->err, 0);
+    assert_int_equal(holders_of("llama"), 1);
+}
+
+CASE(commit__of_a_part_with_other_bytes_than_before_replaces_it)
+{
+    struct sl_objects_message message = {
+        .kind = SL_OBJECTS_BEGIN, .name = "llama", .version = 1, .part_count = 2};
+    const uint64_t epoch = ask(1, message)->epoch;
+    struct sl_objects_message first = commit_stored(1, epoch), second = commit_stored(1, epoch);
+    first.part_count = second.part_count = 2;
+    assert_int_equal(ask(1, first)->err, SL_ERR_AGAIN);
+    first.record.parts[0].digest.low = 2;
+    first.record.keeper_count = 1;
+    const struct sl_objects_message *refused = ask(1, first);
+    assert_int_equal(refused->err, SL_ERR_AGAIN);
+    assert_non_null(strstr(refused->text, "other bytes"));
+    assert_int_equal(ask(1, first)->err, SL_ERR_AGAIN);
+    second.part = 1;
+    assert_int_equal(ask(1, second)->err, 0);
+    assert_int_equal(holders_of("llama"), 1);
+}
