@@ -49,6 +49,8 @@ static const struct benchmark benchmarks[] = {
     {"dpdk", "frames over DPDK's memif, beside TCP", sl_bench_dpdk_run},
     {"ipc", "shared memory, TCP over loopback and memcpy in turns, beside ps-lite's figures",
      sl_bench_ipc_run},
+    {"objects", "versions that one process or many get, beside READs, hashing and a star",
+     sl_bench_objects_run},
     {"pslite", "ps-lite's test_benchmark: its arguments, environment and figures",
      sl_bench_pslite_run},
     {"pull", "reads of rows, 1 to 1000 keys a request, from a real ps", sl_bench_pull_run},

@@ -57,7 +57,7 @@ ARROWS = {
     "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",
     "tools/objects": "objects tools/safetensors config",
     "tools/doctor": "net/builtin+ transfer config",
-    "bench": "worker+ ps/table+ config",
+    "bench": "worker+ ps/table+ objects config",
 }
 
 # A pattern that may appear only in files that match.

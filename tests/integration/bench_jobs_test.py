@@ -132,6 +132,19 @@ class BenchTest(harness.StarlingTest):
         for way in ("tcp", "shm"):
             self.assertIn(f"{way}, 4 keys x 3: p99 with a backup / without", output)
 
+    def test_objects_alone_and_in_a_crowd(self):
+        report, output = self.bench("objects", "--megabytes", 4, "--getters", 3, "--getter-megabytes", 2, "--getter-rate", 20,
+                                    "--crowd", 5, "--crowd-megabytes", 1, "--crowd-rate", 10)
+        of = {(figure["name"], figure["quantity"]): figure["samples"][0] for figure in report["figures"]}
+        for name in ("publish", "XXH3-128", "get", "READ of 1 MB"):
+            self.assertGreater(of[name, "bytes"], 0)
+        for name, images in (("get 1 x 2 MiB, uplinks 20 MB/s", 1), ("star 3 x 2 MiB, uplinks 20 MB/s", 3),
+                             ("get 5 x 1 MiB, uplinks 10 MB/s", 1)):
+            self.assertGreater(of[name, "time"], 0)
+            self.assertGreaterEqual(of[name, "images from the origin"], images)
+        self.assertIn("get / READ of 1 MB", output)
+        self.assertIn("get 5 x 1 MiB, uplinks 10 MB/s / get 1 x 1 MiB", output)
+
     def test_checkpoint_where_nothing_can_be_written(self):
         nowhere = os.path.join(self.folder, "nowhere")
         output = self.run_to_end("starling-bench", "checkpoint", "--dir", nowhere, *QUICK, status=1)
