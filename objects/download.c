@@ -16,8 +16,8 @@
 #define FIRST_NS             SL_CLOCK_NS_PER_S /* to connect, and for the first block */
 /* A manifest is read at once: a source is not slow that sends 1 MB of it per second. */
 #define MANIFEST_NS_PER_BYTE 1000ULL
-#define WANT_NS              (10 * SL_CLOCK_NS_PER_S)
-#define ANSWER_NS            (2 * SL_CLOCK_NS_PER_S) /* then WANT, or its answer, is lost */
+#define WANT_NS              (10 * SL_CLOCK_NS_PER_S) /* before the source forgets this node */
+#define QUIET_NS             SL_CLOCK_NS_PER_S /* then WANT, its answer, or a HAVE may be lost */
 
 /* Stretches that are being read. */
 struct read {
@@ -143,7 +143,6 @@ static void wanted(struct sl_objects_request *request, const struct sl_objects_m
         fail(download, err, reason);
         return;
     }
-    sl_reactor_arm(download->node->reactor, &download->want_again, WANT_NS);
     sl_objects_download_have(download, answer);
 }
 
@@ -156,7 +155,8 @@ static void send_want(struct sl_objects_download *download)
                                       .part = copy->part,
                                       .digest = copy->info.digest};
     download->want.answered = wanted;
-    sl_reactor_arm(download->node->reactor, &download->want_again, ANSWER_NS);
+    download->wanted_ns = sl_reactor_now_ns(download->node->reactor);
+    sl_reactor_arm(download->node->reactor, &download->want_again, QUIET_NS);
     sl_objects_link_request(download->node->link, &download->want, download->address, &want,
                             sl_objects_ms_left(download->node, download->deadline_ns));
 }
@@ -165,6 +165,10 @@ static void want_again(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_download *download =
         SL_CONTAINER_OF(timer, struct sl_objects_download, want_again);
+    if (now_ns - download->arrived_ns < QUIET_NS && now_ns - download->wanted_ns < WANT_NS) {
+        sl_reactor_arm(download->node->reactor, timer, QUIET_NS);
+        return;
+    }
     sl_objects_link_cancel(download->node->link, &download->want);
     send_want(download);
 }

@@ -56,7 +56,8 @@ struct sl_objects_download {
     struct sl_objects_peer_use peer;
     struct sl_transfer_segment *segment; /* NULL: not open */
     struct sl_objects_request want;
-    struct sl_timer want_again; /* unanswered, or before the source forgets this node */
+    struct sl_timer want_again;
+    uint64_t wanted_ns;
     bool is_closing;
 
     struct sl_objects_range *ranges; /* in the order of arrival */

@@ -157,14 +157,19 @@ struct pretender {
     struct sl_objects_link *link;
     struct sl_objects_request attach;
     struct sl_completion completion, wanted;
-    uint32_t wants; /* that have come; it answers none */
+    bool has_none;  /* and says so; else it answers no WANT */
+    uint32_t wants; /* that have come */
 };
 
 static void arrive(void *ctx, const char *address, const struct sl_objects_message *message)
 {
     struct pretender *pretender = ctx;
+    struct sl_objects_message have = *message;
     if (message->kind == SL_OBJECTS_WANT && ++pretender->wants == 2) {
         sl_completion_end(&pretender->wanted);
+    } else if (message->kind == SL_OBJECTS_WANT && pretender->has_none) {
+        have.is_answer = true;
+        sl_objects_link_send(pretender->link, address, &have, NULL, NULL);
     }
 }
 
@@ -248,11 +253,12 @@ SL_CASE(fetch__finds_the_holder_that_is_left)
     end();
 }
 
-SL_CASE(fetch__sends_want_again_if_the_answer_is_lost)
+static void want_twice(bool has_none)
 {
     static struct pretender pretender;
     begin(0);
     pretend(&pretender, 1);
+    pretender.has_none = has_none;
     nodes_expect(sl_object_wait_held(nodes.node[0], "model", 1, 2, NODES_TIMEOUT));
     nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
     struct sl_get *get = start(1);
@@ -260,6 +266,16 @@ SL_CASE(fetch__sends_want_again_if_the_answer_is_lost)
     sl_get_close(&get);
     end_pretender(&pretender);
     end();
+}
+
+SL_CASE(fetch__sends_want_again_if_the_answer_is_lost)
+{
+    want_twice(false);
+}
+
+SL_CASE(fetch__sends_want_again_if_a_have_may_be_lost)
+{
+    want_twice(true);
 }
 
 SL_CASE(withdraw__frees_the_memory_while_others_fetch_it)
