@@ -10,7 +10,7 @@
 
 #define LEASE_MS       10000
 #define KEEP_VERSIONS  3
-#define EPOCH_MAX      ((uint64_t)INT64_MAX)
+#define NUMBER_MAX     ((uint64_t)INT64_MAX) /* of versions and epochs: other languages read them */
 /* ALIVEs without a report, besides a lease: they may be read in one go, by a process that stood. */
 #define REPORTS_MISSED 2
 
@@ -146,6 +146,13 @@ static int alive(const struct request *request)
     return 0;
 }
 
+/* Its copies are gone, and its names are free. */
+static int detach(const struct request *request)
+{
+    sl_catalogue_node_remove(request->catalogue, request->node);
+    return 0;
+}
+
 /* Publishers */
 
 /* Drops what publishers of earlier epochs have not committed. */
@@ -240,9 +247,10 @@ static int begin(const struct request *request)
     if ((message->options & SL_OBJECTS_NEW_NAME) != 0 && sl_catalogue_newest(object) != NULL) {
         return REFUSE(SL_ERR_EXISTS, "%s exists", object->name);
     }
-    if (message->version == 0 && object->last == UINT64_MAX) {
-        return REFUSE(SL_ERR_TOO_LARGE, "%s had version %" PRIu64 ", the last number there is",
-                      object->name, object->last);
+    const uint64_t version = message->version != 0 ? message->version : object->last + 1;
+    if (version - 1 >= NUMBER_MAX || catalogue->epoch >= NUMBER_MAX) {
+        return REFUSE(SL_ERR_TOO_LARGE, "%s: %" PRIu64 " is the last number of a version",
+                      object->name, NUMBER_MAX);
     }
     const uint64_t other = other_publisher(object, request);
     if ((message->options & SL_OBJECTS_TAKE_OVER) == 0 &&
@@ -259,7 +267,8 @@ static int begin(const struct request *request)
     }
     object->publishers[message->part] = request->node->key.number;
     request->out->epoch = object->epoch;
-    request->out->version = message->version != 0 ? message->version : ++object->last;
+    object->last = message->version != 0 ? object->last : version;
+    request->out->version = version;
     return 0;
 }
 
@@ -295,7 +304,7 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
     struct sl_objects_catalogue *catalogue = request->catalogue;
     const struct sl_objects_message *message = request->message;
     const uint64_t epoch = message->record.epoch;
-    if (epoch > EPOCH_MAX) {
+    if (epoch > NUMBER_MAX) {
         return REFUSE(SL_ERR_INVALID, "no catalogue began epoch %" PRIu64, epoch);
     }
     if (epoch > object->epoch || (epoch == object->epoch && object->publisher_count == 0)) {
@@ -468,7 +477,7 @@ static struct sl_catalogue_version *restore(const struct request *request)
     struct sl_catalogue_version *version;
     if (message->record_count == 0 || record->version != message->version ||
         strcmp(record->name, message->name) != 0 || record->time_ms == 0 ||
-        record->epoch > EPOCH_MAX || message->part >= record->part_count ||
+        record->epoch > NUMBER_MAX || message->part >= record->part_count ||
         catalogue->now_ms - request->node->attached_ms >= catalogue->options.lease_ms ||
         sl_catalogue_object_add(catalogue, record->name, &object, NULL) != 0) {
         return NULL;
@@ -514,7 +523,8 @@ static int hold(const struct request *request)
     const bool is_late =
         part != NULL && sl_catalogue_find(&part->copies, NULL, request->node->key.number) != NULL;
     if (!is_known && !is_late && !is_settling(catalogue)) {
-        sl_catalogue_send_retire(catalogue, request->node, message->name, message->version);
+        sl_catalogue_send_retire(catalogue, request->node, message->name, message->version,
+                                 message->part, message->record.parts[message->part].digest);
     }
     if (is_known && sl_catalogue_copy_add(catalogue, part, request->node, &copy, NULL) == 0) {
         sl_catalogue_copy_set_blocks(copy, message->blocks);
@@ -627,6 +637,7 @@ static handler_fn *const HANDLERS[SL_OBJECTS_KINDS] = {
     [SL_OBJECTS_FOLLOW] = follow, [SL_OBJECTS_FIND] = find,
     [SL_OBJECTS_HOLD] = hold,     [SL_OBJECTS_DROP] = drop,
     [SL_OBJECTS_LIST] = list,     [SL_OBJECTS_REMOVE] = remove_versions,
+    [SL_OBJECTS_DETACH] = detach,
 };
 
 /* Finds, or with ATTACH adds, the sender. Its lease begins again. */

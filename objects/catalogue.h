@@ -5,7 +5,8 @@
  *
  * - **Nodes.** A node sends ATTACH first. Each message renews its lease. A node whose lease has
  * ended is forgotten with its copies; then it gets AGAIN for whatever it asks, and attaches again:
- *   ATTACH, FOLLOW of each name, and a HOLD with its record for each copy.
+ *   ATTACH, FOLLOW of each name, and a HOLD with its record for each copy. One that ends cleanly
+ *   sends DETACH, and is forgotten at once.
  * - **Publishers.** BEGIN makes the node the publisher of its part of the name. Another live node
  *   gets EXISTS, unless it takes over: that begins the next epoch. A commit of an older epoch gets
  *   CLOSED. Epochs of all names are one sequence, which begins at the term of this catalogue.

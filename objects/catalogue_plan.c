@@ -64,12 +64,13 @@ static struct sl_objects_peer peer_of(const struct sl_objects_catalogue *catalog
                         : (struct sl_objects_peer){.node = id, .address = node->address};
 }
 
-static void fill_others(struct sl_objects_catalogue *catalogue, struct sl_catalogue_copy *copy,
-                        const uint64_t *refused, uint32_t refused_count,
-                        struct sl_objects_message *out)
+/* Returns how many of them are complete: fetchers may fetch from the copy, and be no parents. */
+static uint32_t fill_others(struct sl_objects_catalogue *catalogue, struct sl_catalogue_copy *copy,
+                            const uint64_t *refused, uint32_t refused_count,
+                            struct sl_objects_message *out)
 {
-    uint32_t chosen[SL_OBJECTS_OTHERS_MAX], found = 0;
-    for (uint32_t pass = 0; pass < 3 && found == 0; pass++) {
+    uint32_t chosen[SL_OBJECTS_OTHERS_MAX], found = 0, pass = 0;
+    for (; pass < 3 && found == 0; pass++) {
         const uint32_t count = collect_others(catalogue, copy->part, pass);
         found =
             sl_objects_choose_others(catalogue->sources, count, copy->turn, copy->node->location,
@@ -80,6 +81,7 @@ static void fill_others(struct sl_objects_catalogue *catalogue, struct sl_catalo
     }
     out->other_count = found;
     copy->turn += found;
+    return pass < 3 ? found : 0;
 }
 
 void sl_catalogue_news_fill(struct sl_objects_catalogue *catalogue, struct sl_catalogue_copy *copy,
@@ -105,11 +107,10 @@ void sl_catalogue_news_fill(struct sl_objects_catalogue *catalogue, struct sl_ca
     sl_catalogue_record_fill(version, out);
     out->part = sl_catalogue_part_index(copy->part);
     out->age_ms = unix_ms > version->time_ms ? unix_ms - version->time_ms : 0;
-    fill_others(catalogue, copy, refused, refused_count, out);
+    const uint32_t complete = fill_others(catalogue, copy, refused, refused_count, out);
     for (uint32_t s = 0; s < SL_OBJECTS_STRIPES; s++) {
         if (out->parents[s].node == 0) {
-            out->parents[s] =
-                out->other_count > 0 ? out->others[s % out->other_count] : out->parents[1 - s];
+            out->parents[s] = complete > 0 ? out->others[s % complete] : out->parents[1 - s];
         }
     }
     out->parent_count = out->parents[0].node != 0 && out->parents[1].node != 0 ? 2 : 0;

@@ -217,10 +217,10 @@ static void free_copy(struct sl_objects_catalogue *catalogue, struct sl_catalogu
 
 void sl_catalogue_send_retire(const struct sl_objects_catalogue *catalogue,
                               const struct sl_catalogue_node *node, const char *name,
-                              uint64_t number)
+                              uint64_t number, uint32_t part, struct sl_hash_128 digest)
 {
     struct sl_objects_message message = {
-        .kind = SL_OBJECTS_RETIRE, .name = name, .version = number};
+        .kind = SL_OBJECTS_RETIRE, .name = name, .version = number, .part = part, .digest = digest};
     sl_catalogue_send(catalogue, node->address, &message);
 }
 
@@ -233,7 +233,8 @@ void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
         while (part->copies.count > 0) {
             struct sl_catalogue_copy *copy = sl_catalogue_item(&part->copies, 0);
             if (retire) {
-                sl_catalogue_send_retire(catalogue, copy->node, object->name, version->key.number);
+                sl_catalogue_send_retire(catalogue, copy->node, object->name, version->key.number,
+                                         p, part->info.digest);
             }
             free_copy(catalogue, copy);
         }

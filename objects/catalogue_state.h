@@ -156,9 +156,10 @@ void sl_catalogue_version_set(struct sl_catalogue_version *version,
 void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
                                  struct sl_catalogue_version *version, bool retire);
 
+/* The node shall give up its copy of that part with that digest. */
 void sl_catalogue_send_retire(const struct sl_objects_catalogue *catalogue,
                               const struct sl_catalogue_node *node, const char *name,
-                              uint64_t number);
+                              uint64_t number, uint32_t part, struct sl_hash_128 digest);
 
 /* The newest, or the oldest, version that is committed; NULL: none. */
 struct sl_catalogue_version *sl_catalogue_newest(const struct sl_catalogue_object *object);

@@ -18,8 +18,8 @@ struct sl_objects_link {
     struct sl_transfer_async *async;
     struct sl_reactor *reactor;
     uint64_t id;
-    sl_objects_link_message_fn *arrived, *answered;
-    void *ctx, *answered_ctx;
+    sl_objects_link_message_fn *arrived;
+    void *ctx;
     struct sl_list buckets[BUCKETS]; /* of peers, by their name */
     uint32_t send_count;
     uint32_t last_request;
@@ -471,13 +471,9 @@ static void refuse(struct sl_objects_link *self, const char *sender, const char 
     }
 }
 
-static struct sl_objects_request *find_request(struct sl_objects_link *self, const char *sender,
+static struct sl_objects_request *find_request(const struct sl_objects_link_peer *peer,
                                                const struct sl_objects_message *message)
 {
-    struct sl_objects_link_peer *peer = find(self, sender);
-    if (peer == NULL) {
-        return NULL;
-    }
     SL_LIST_FOREACH (link, &peer->requests) {
         struct sl_objects_request *request = SL_CONTAINER_OF(link, struct sl_objects_request, link);
         if (request->number == message->request && request->kind == message->kind) {
@@ -485,6 +481,21 @@ static struct sl_objects_request *find_request(struct sl_objects_link *self, con
         }
     }
     return NULL;
+}
+
+/* A peer may be asked by another name than its engine's: "localhost:7000". */
+static struct sl_objects_request *find_answered(struct sl_objects_link *self, const char *sender,
+                                                const struct sl_objects_message *message)
+{
+    struct sl_objects_link_peer *peer = find(self, sender);
+    struct sl_objects_request *request = peer != NULL ? find_request(peer, message) : NULL;
+    for (uint32_t i = 0; request == NULL && i < BUCKETS; i++) {
+        SL_LIST_FOREACH (link, &self->buckets[i]) {
+            peer = SL_CONTAINER_OF(link, struct sl_objects_link_peer, link);
+            request = request != NULL ? request : find_request(peer, message);
+        }
+    }
+    return request;
 }
 
 static void arrive(void *ctx, const struct sl_transfer_noticed *noticed)
@@ -506,13 +517,11 @@ static void arrive(void *ctx, const struct sl_transfer_noticed *noticed)
         return;
     }
     struct sl_objects_request *request =
-        message.is_answer ? find_request(self, noticed->sender, &message) : NULL;
+        message.is_answer ? find_answered(self, noticed->sender, &message) : NULL;
     if (request != NULL) {
         complete(request, &message, message.err, message.err != 0 ? message.text : "");
-    } else if (!message.is_answer) {
+    } else if (!message.is_answer || message.kind == SL_OBJECTS_NEWS) {
         self->arrived(self->ctx, noticed->sender, &message);
-    } else if (self->answered != NULL) {
-        self->answered(self->answered_ctx, noticed->sender, &message);
     } else if (message.request > self->last_request) { /* else the request was cancelled */
         refuse(self, noticed->sender, "it answers no request");
     }
@@ -545,13 +554,6 @@ int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reac
     }
     *out = made;
     return 0;
-}
-
-void sl_objects_link_take_answers(struct sl_objects_link *self,
-                                  sl_objects_link_message_fn *answered, void *ctx)
-{
-    self->answered = answered;
-    self->answered_ctx = ctx;
 }
 
 static void async_ended(void *ctx)

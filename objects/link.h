@@ -19,8 +19,8 @@
 struct sl_objects_link;
 struct sl_objects_link_peer;
 
-/* A message of a peer that is no answer. It is valid during the call, like `address`, the name of
- * the sender's engine. */
+/* A message of a peer that is no answer, or that to NEWS, which the catalogue numbers itself. It is
+ * valid during the call, like `address`, the name of the sender's engine. */
 typedef void sl_objects_link_message_fn(void *ctx, const char *address,
                                         const struct sl_objects_message *message);
 
@@ -30,11 +30,6 @@ typedef void sl_objects_link_message_fn(void *ctx, const char *address,
 int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reactor, uint64_t id,
                            sl_objects_link_message_fn *arrived, void *ctx,
                            struct sl_objects_link **out);
-
-/* Answers of peers that answer no request of this link: to messages whose sender numbers and
- * matches them itself, as the catalogue does. answered NULL, as at first: they are refused. */
-void sl_objects_link_take_answers(struct sl_objects_link *link,
-                                  sl_objects_link_message_fn *answered, void *ctx);
 
 /* Cancels requests without their callback, and fails messages (CANCELLED). All uses of segments
  * were put before. Then ended(ctx) runs, when nothing is left. Nulls *link. */

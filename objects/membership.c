@@ -9,6 +9,7 @@
 
 #define RETRY_NS    (100 * SL_CLOCK_NS_PER_MS)
 #define TRY_MS      2000 /* of one attempt: the catalogue may have ended in between */
+#define DETACH_MS   500  /* without an answer: its lease ends later */
 #define PROGRESS_NS SL_CLOCK_NS_PER_S
 
 static void send_asks(struct sl_objects *node);
@@ -102,7 +103,6 @@ static void attach(struct sl_objects *node)
                             TRY_MS);
 }
 
-/* Asks whose deadline passed while the node was not attached end here. */
 static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_membership *membership =
@@ -117,29 +117,6 @@ static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
 
 /* Asks */
 
-static void late_passed(struct sl_timer *timer, uint64_t now_ns)
-{
-    struct sl_objects_membership *membership =
-        SL_CONTAINER_OF(timer, struct sl_objects_membership, late);
-    send_asks(SL_CONTAINER_OF(membership, struct sl_objects, membership));
-}
-
-static void arm_late(struct sl_objects *node)
-{
-    const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
-    uint64_t first_ns = SL_CLOCK_NEVER;
-    SL_LIST_FOREACH (link, &node->membership.asks) {
-        const struct sl_objects_ask *ask = SL_CONTAINER_OF(link, struct sl_objects_ask, link);
-        if (!ask->is_sent && ask->deadline_ns < first_ns) {
-            first_ns = ask->deadline_ns;
-        }
-    }
-    if (first_ns != SL_CLOCK_NEVER) {
-        sl_reactor_arm(node->reactor, &node->membership.late,
-                       first_ns > now_ns ? first_ns - now_ns : 0);
-    }
-}
-
 static void ask_answered(struct sl_objects_request *request,
                          const struct sl_objects_message *answer, int err, const char *reason)
 {
@@ -149,53 +126,36 @@ static void ask_answered(struct sl_objects_request *request,
     if (answer == NULL || err == SL_ERR_AGAIN) { /* it is sent again */
         (void)snprintf(membership->reason, sizeof membership->reason, "%s", reason);
         sl_reactor_arm(ask->node->reactor, &membership->timer, RETRY_NS);
-        arm_late(ask->node);
         return;
     }
-    sl_list_remove(&ask->link);
+    sl_objects_ask_cancel(ask);
     ask->answered(ask, answer, err, reason);
 }
 
-static void ask_late(struct sl_objects_ask *ask)
+static void ask_late(struct sl_timer *timer, uint64_t now_ns)
 {
+    struct sl_objects_ask *ask = SL_CONTAINER_OF(timer, struct sl_objects_ask, late);
     const struct sl_objects_membership *membership = &ask->node->membership;
     char text[SL_REASON_BYTES];
     (void)snprintf(text, sizeof text, "the catalogue at %s has not answered %s: %s",
                    membership->catalogue, sl_objects_message_name(ask->message->kind),
                    membership->reason[0] != '\0' ? membership->reason : "no answer yet");
-    sl_list_remove(&ask->link);
+    sl_objects_ask_cancel(ask);
     ask->answered(ask, NULL, SL_ERR_DEADLINE, text);
 }
 
-static void send_ask(struct sl_objects_ask *ask, uint64_t left_ns)
-{
-    struct sl_objects *node = ask->node;
-    const uint64_t left_ms = left_ns / SL_CLOCK_NS_PER_MS + 1;
-    ask->is_sent = true;
-    ask->message->term = node->membership.term;
-    ask->request.answered = ask_answered;
-    sl_objects_link_request(node->link, &ask->request, node->membership.catalogue, ask->message,
-                            left_ms < TRY_MS ? (uint32_t)left_ms : TRY_MS);
-}
-
-/* A callback may add and cancel asks. */
 static void send_asks(struct sl_objects *node)
 {
-    const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
-    struct sl_list now;
-    struct sl_list_link *link;
-    sl_list_init(&now);
-    sl_list_append_all(&now, &node->membership.asks);
-    while ((link = sl_list_pop(&now)) != NULL) {
+    SL_LIST_FOREACH (link, &node->membership.asks) {
         struct sl_objects_ask *ask = SL_CONTAINER_OF(link, struct sl_objects_ask, link);
-        sl_list_append(&node->membership.asks, link);
-        if (!ask->is_sent && now_ns >= ask->deadline_ns) {
-            ask_late(ask);
-        } else if (!ask->is_sent && node->membership.is_attached) {
-            send_ask(ask, ask->deadline_ns - now_ns);
+        if (!ask->is_sent && node->membership.is_attached) {
+            ask->is_sent = true;
+            ask->message->term = node->membership.term;
+            ask->request.answered = ask_answered;
+            sl_objects_link_request(node->link, &ask->request, node->membership.catalogue,
+                                    ask->message, TRY_MS);
         }
     }
-    arm_late(node);
 }
 
 void sl_objects_ask(struct sl_objects *node, struct sl_objects_ask *ask, uint64_t deadline_ns)
@@ -203,20 +163,18 @@ void sl_objects_ask(struct sl_objects *node, struct sl_objects_ask *ask, uint64_
     sl_reactor_assert_owner(node->reactor);
     const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
     ask->node = node;
-    ask->deadline_ns = deadline_ns;
     ask->is_sent = false;
+    ask->late = (struct sl_timer){.run = ask_late};
     sl_list_append(&node->membership.asks, &ask->link);
-    if (node->membership.is_attached && now_ns < deadline_ns) {
-        send_ask(ask, deadline_ns - now_ns);
-    } else {
-        arm_late(node);
-    }
+    sl_reactor_arm(node->reactor, &ask->late, deadline_ns > now_ns ? deadline_ns - now_ns : 0);
+    send_asks(node);
 }
 
 void sl_objects_ask_cancel(struct sl_objects_ask *ask)
 {
     if (sl_list_linked(&ask->link)) {
         sl_objects_link_cancel(ask->node->link, &ask->request);
+        sl_reactor_disarm(ask->node->reactor, &ask->late);
         sl_list_remove(&ask->link);
     }
 }
@@ -318,18 +276,29 @@ void sl_objects_membership_start(struct sl_objects *node, void (*attached_fn)(st
     membership->attached = attached_fn;
     membership->timer.run = timer_passed;
     membership->progress.run = report_progress;
-    membership->late.run = late_passed;
     sl_reactor_arm(node->reactor, &membership->timer, 0);
     sl_reactor_arm(node->reactor, &membership->progress, PROGRESS_NS);
+}
+
+static void detached(struct sl_objects_request *request, const struct sl_objects_message *answer,
+                     int err, const char *reason)
+{
+    SL_CONTAINER_OF(request, struct sl_objects_membership, request)->is_asking = false;
 }
 
 void sl_objects_membership_stop(struct sl_objects *node)
 {
     struct sl_objects_membership *membership = &node->membership;
+    struct sl_objects_message detach = {.kind = SL_OBJECTS_DETACH, .term = membership->term};
     sl_assert(sl_list_empty(&membership->asks));
     sl_objects_link_cancel(node->link, &membership->request);
     sl_objects_link_peer_put(node->link, &membership->use);
     sl_reactor_disarm(node->reactor, &membership->timer);
     sl_reactor_disarm(node->reactor, &membership->progress);
-    sl_reactor_disarm(node->reactor, &membership->late);
+    membership->is_asking = membership->is_attached && node->host == NULL;
+    if (membership->is_asking) {
+        membership->request.answered = detached;
+        sl_objects_link_request(node->link, &membership->request, membership->catalogue, &detach,
+                                DETACH_MS);
+    }
 }

@@ -13,7 +13,7 @@ struct sl_objects_copy;
 struct sl_objects_membership {
     char catalogue[SL_OBJECTS_ADDRESS_BYTES]; /* the name of its engine */
     struct sl_objects_peer_use use;           /* of its segment, so that its end is known at once */
-    struct sl_objects_request request;        /* ATTACH or ALIVE */
+    struct sl_objects_request request;        /* ATTACH, ALIVE, DETACH */
     struct sl_timer timer;                    /* of the next one, or of the next try */
     bool is_attached, is_asking;
     uint64_t term;
@@ -21,7 +21,6 @@ struct sl_objects_membership {
     uint64_t reported_ns;                  /* when all copies were */
     char reason[SL_TRANSFER_REASON_BYTES]; /* why the last one failed */
     struct sl_list asks;                   /* not answered yet */
-    struct sl_timer late;                  /* of the first deadline of those that are not sent */
     struct sl_timer progress;              /* of reports about fetches */
     void (*attached)(struct sl_objects *node);
 };
@@ -33,7 +32,7 @@ struct sl_objects_ask {
     struct sl_objects_request request;
     struct sl_objects *node;
     struct sl_objects_message *message;
-    uint64_t deadline_ns;
+    struct sl_timer late;
     bool is_sent;
     /* err 0: answer is set. Else it is that of the answer, or DEADLINE without one. May free *ask.
      */
@@ -42,7 +41,8 @@ struct sl_objects_ask {
 };
 
 /* On the reactor, when the node starts and ends. attached_fn: the catalogue knows this node now,
- * and its copies, but nothing else of it. Asks must have ended before the stop. */
+ * and its copies, but nothing else of it. Asks must have ended before the stop, which sends DETACH:
+ * is_asking until that is over. */
 void sl_objects_membership_start(struct sl_objects *node, void (*attached_fn)(struct sl_objects *));
 void sl_objects_membership_stop(struct sl_objects *node);
 

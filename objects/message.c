@@ -140,7 +140,7 @@ static const struct field LISTED[] = {
     {0}};
 static const struct field STORE[] = {
     M_PART, M_PART_COUNT, INT(message, timeout_ms, 1, UINT32_MAX), M_RECORD(1), {0}};
-static const struct field WANT[] = {
+static const struct field OF_BYTES[] = {
     M_NAME, M_VERSION, M_PART, ANY(message, digest.low), ANY(message, digest.high), {0}};
 static const struct field HAVE[] = {
     M_NAME,
@@ -167,9 +167,10 @@ static const struct kind {
     [SL_OBJECTS_DROP] = {"DROP", DROP, NULL},
     [SL_OBJECTS_LIST] = {"LIST", LIST_FROM, LISTED},
     [SL_OBJECTS_REMOVE] = {"REMOVE", OF_NAME, NOTHING},
-    [SL_OBJECTS_RETIRE] = {"RETIRE", OF_NAME, NULL},
+    [SL_OBJECTS_RETIRE] = {"RETIRE", OF_BYTES, NULL},
+    [SL_OBJECTS_DETACH] = {"DETACH", NOTHING, NOTHING},
     [SL_OBJECTS_STORE] = {"STORE", STORE, NOTHING},
-    [SL_OBJECTS_WANT] = {"WANT", WANT, HAVE},
+    [SL_OBJECTS_WANT] = {"WANT", OF_BYTES, HAVE},
     [SL_OBJECTS_DONE] = {"DONE", OF_PART, NULL},
     [SL_OBJECTS_HAVE] = {"HAVE", HAVE, NULL},
     [SL_OBJECTS_GONE] = {"GONE", GONE, NULL},

@@ -41,6 +41,7 @@ enum sl_objects_kind {
     SL_OBJECTS_LIST = 10,
     SL_OBJECTS_REMOVE = 11,
     SL_OBJECTS_RETIRE = 13, /* catalogue to holders */
+    SL_OBJECTS_DETACH = 14, /* node to catalogue: it ends */
     SL_OBJECTS_STORE = 20,  /* publisher to keeper or agent */
     SL_OBJECTS_WANT = 21,   /* child to parent */
     SL_OBJECTS_DONE = 22,
@@ -115,7 +116,7 @@ struct sl_objects_message {
     uint32_t options;          /* BEGIN: bits, of enum sl_objects_begin */
     uint32_t origin;           /* BEGIN: enum sl_object_origin */
     uint64_t epoch;            /* BEGIN's answer */
-    struct sl_hash_128 digest; /* WANT: of the part's manifest */
+    struct sl_hash_128 digest; /* WANT, RETIRE: of the part's manifest */
 
     /* COMMIT and STORE: of the sender: its one part is number `part` of `part_count`. COMMIT's
      * answer, NEWS, HOLD, and STORE after the commit: the whole record, or none. */

@@ -46,8 +46,8 @@ static void retire(struct sl_objects *node, const struct sl_objects_message *mes
 {
     SL_LIST_FOREACH (link, &node->copies) {
         struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-        if (strcmp(copy->name, message->name) == 0 &&
-            (message->version == 0 || copy->version == message->version)) {
+        if (sl_objects_copy_is_of(copy, message->name, message->version) &&
+            copy->part == message->part && sl_hash_128_equal(copy->info.digest, message->digest)) {
             sl_objects_withdraw(node, copy, "it was removed");
         }
     }
@@ -59,7 +59,11 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
     const struct sl_objects_copy *copy;
     switch (message->kind) {
     case SL_OBJECTS_NEWS:
-        take_news(node, address, message);
+        if (!message->is_answer) {
+            take_news(node, address, message);
+        } else if (node->host != NULL) {
+            sl_objects_host_receive(node->host, address, message);
+        }
         break;
     case SL_OBJECTS_RETIRE:
         retire(node, message);
@@ -93,15 +97,6 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
     }
 }
 
-/* To NEWS of the catalogue. Others belong to requests that were cancelled. */
-static void answered(void *ctx, const char *address, const struct sl_objects_message *message)
-{
-    const struct sl_objects *node = ctx;
-    if (node->host != NULL && message->kind == SL_OBJECTS_NEWS) {
-        sl_objects_host_receive(node->host, address, message);
-    }
-}
-
 /* Start */
 
 static int check_options(const struct sl_objects_options *options)
@@ -116,7 +111,8 @@ static int check_options(const struct sl_objects_options *options)
                                SL_OBJECTS_LOCATION_BYTES - 1);
     }
     if (options->catalogue != NULL &&
-        !sl_objects_text_is_valid(options->catalogue, SL_OBJECTS_ADDRESS_BYTES)) {
+        (options->catalogue[0] == '\0' ||
+         !sl_objects_text_is_valid(options->catalogue, SL_OBJECTS_ADDRESS_BYTES))) {
         return sl_objects_fail(SL_ERR_INVALID, "catalogue is no \"host:port\"");
     }
     return 0;
@@ -142,7 +138,6 @@ static void start_here(struct sl_objects *node, struct sl_objects_call *call)
         sl_objects_link_create(node->transfer, node->reactor, node->id, arrived, node, &node->link);
     if (err == 0 && is_host) {
         err = sl_objects_host_create(node->reactor, node->link, &node->setup, &node->host);
-        sl_objects_link_take_answers(node->link, answered, node);
     }
     if (err == 0) {
         sl_objects_membership_start(node, sl_objects_subscription_again);
@@ -179,12 +174,12 @@ static void link_ended(void *ctx)
     sl_objects_answer(ctx, 0, "left");
 }
 
-/* Waits for fetches, and a moment for the last messages. */
+/* Waits for fetches, the catalogue, and a moment for the last messages. */
 static void look_for_end(struct sl_timer *timer, uint64_t now_ns)
 {
     struct leave_call *leave = SL_CONTAINER_OF(timer, struct leave_call, timer);
     struct sl_objects *node = leave->call.node;
-    bool is_busy = now_ns - leave->since_ns < LEAVE_NS;
+    bool is_busy = node->membership.is_asking || now_ns - leave->since_ns < LEAVE_NS;
     SL_LIST_FOREACH (link, &node->copies) {
         is_busy |= SL_CONTAINER_OF(link, struct sl_objects_copy, link)->fetch != NULL;
     }

@@ -277,6 +277,22 @@ CASE(plan__without_sources_waits_for_the_next_fetcher)
     check_plan();
 }
 
+CASE(news__names_no_fetcher_as_a_parent_in_place_of_a_bad_one)
+{
+    commit();
+    const uint64_t node = add_node(), child = add_node();
+    fetch_in_a_batch_of_its_own(node);
+    fetch_in_a_batch_of_its_own(child);
+    assert_int_equal(model.nodes[child - 1].parents[0], node - 1);
+    hold(child, "llama", 1, BLOCKS / 2);
+    (void)ask(1,
+              (struct sl_objects_message){.kind = SL_OBJECTS_DROP, .name = "llama", .version = 1});
+    const struct sl_objects_message *news = find(node, "llama", 1);
+    assert_int_equal(news->parent_count, 0);
+    assert_int_equal(news->other_count, 1);
+    assert_int_equal(news->others[0].node, child);
+}
+
 /* Sources besides parents */
 
 static const struct sl_objects_message *find_without(uint64_t node, uint64_t bad)

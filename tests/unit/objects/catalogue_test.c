@@ -260,17 +260,36 @@ CASE(begin__ends_at_the_last_number)
 {
     uint64_t epoch, version;
     assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
-    assert_int_equal(ask(1, commit_of(1, "llama", UINT64_MAX, epoch, 1))->err, 0);
+    assert_int_equal(ask(1, commit_of(1, "llama", INT64_MAX, epoch, 1))->err, 0);
     struct sl_objects_message message = of_name(SL_OBJECTS_BEGIN, "llama", 0);
     message.part_count = 1;
     const struct sl_objects_message *refused = ask(1, message);
     assert_int_equal(refused->err, SL_ERR_TOO_LARGE);
-    assert_non_null(strstr(refused->text, "18446744073709551615"));
+    assert_non_null(strstr(refused->text, "9223372036854775807"));
+    message.version = UINT64_MAX;
+    assert_int_equal(ask(1, message)->err, SL_ERR_TOO_LARGE);
     message.version = 7;
     assert_int_equal(ask(1, message)->err, 0);
+    assert_int_equal(begin(1, "lama", 0, &epoch, &version), 0);
+    assert_int_equal(ask(1, commit_of(1, "lama", 1, INT64_MAX, 1))->err, 0);
+    assert_int_equal(begin(2, "lama", SL_OBJECTS_TAKE_OVER, &epoch, &version), SL_ERR_TOO_LARGE);
 }
 
 /* Copies */
+
+CASE(detach__frees_names_and_copies)
+{
+    uint64_t epoch, version;
+    (void)publish(2, "llama");
+    hold(1, "llama", 1, PART_BLOCKS);
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), SL_ERR_EXISTS);
+    assert_int_equal(ask(2, (struct sl_objects_message){.kind = SL_OBJECTS_DETACH})->err, 0);
+    assert_int_equal(holders_of("llama"), 1);
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(alive(2), SL_ERR_AGAIN);
+    assert_int_equal(ask(1, (struct sl_objects_message){.kind = SL_OBJECTS_DETACH})->err, 0);
+    assert_int_equal(find(3, "llama", 1)->err, SL_ERR_NOT_FOUND);
+}
 
 CASE(expiry__of_the_last_holder_takes_the_version_with_it)
 {
@@ -492,7 +511,9 @@ CASE(restart__retires_copies_with_other_bytes)
     struct sl_objects_record record = record_of("llama", 1);
     record.parts[0].digest.high++;
     (void)ask(3, hold_with(&record, PART_BLOCKS));
-    assert_int_equal(received(3)->kind, SL_OBJECTS_RETIRE);
+    const struct sl_objects_message *retired = received(3);
+    assert_int_equal(retired->kind, SL_OBJECTS_RETIRE);
+    assert_int_equal(retired->digest.high, record.parts[0].digest.high);
     assert_int_equal(holders_of("llama"), 1);
 }
 
@@ -678,10 +699,11 @@ CASE(receive__refuses_nodes_that_did_not_attach_or_are_elsewhere)
 static struct sl_objects_message random_message(uint64_t *random, uint64_t node)
 {
     static const char *const names[] = {"a", "ab", "b"};
-    static const uint32_t kinds[] = {
-        SL_OBJECTS_ATTACH, SL_OBJECTS_ALIVE, SL_OBJECTS_BEGIN, SL_OBJECTS_COMMIT, SL_OBJECTS_COMMIT,
-        SL_OBJECTS_FOLLOW, SL_OBJECTS_FIND,  SL_OBJECTS_FIND,  SL_OBJECTS_NEWS,   SL_OBJECTS_HOLD,
-        SL_OBJECTS_HOLD,   SL_OBJECTS_DROP,  SL_OBJECTS_LIST,  SL_OBJECTS_REMOVE};
+    static const uint32_t kinds[] = {SL_OBJECTS_ATTACH, SL_OBJECTS_ALIVE,  SL_OBJECTS_BEGIN,
+                                     SL_OBJECTS_COMMIT, SL_OBJECTS_COMMIT, SL_OBJECTS_FOLLOW,
+                                     SL_OBJECTS_FIND,   SL_OBJECTS_FIND,   SL_OBJECTS_NEWS,
+                                     SL_OBJECTS_HOLD,   SL_OBJECTS_HOLD,   SL_OBJECTS_DROP,
+                                     SL_OBJECTS_LIST,   SL_OBJECTS_REMOVE, SL_OBJECTS_DETACH};
     const char *name = names[sl_hash_random(random) % 3];
     const uint64_t version = sl_hash_random(random) % 6;
     const uint32_t part_count = (uint32_t)(1 + sl_hash_random(random) % 2);

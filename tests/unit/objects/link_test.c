@@ -62,7 +62,8 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
 {
     struct node *node = ctx;
     const enum habit habit = atomic_load(&node->habit);
-    if (message->kind == SL_OBJECTS_ALIVE && habit != IGNORES) {
+    if (!message->is_answer && habit != IGNORES &&
+        (message->kind == SL_OBJECTS_ALIVE || message->kind == SL_OBJECTS_NEWS)) {
         struct sl_objects_message answer = {.kind = message->kind,
                                             .is_answer = true,
                                             .request = message->request,
@@ -215,6 +216,15 @@ CASE(link_request__gets_the_answer)
     assert_int_equal(fixture->err, SL_ERR_NOT_FOUND);
     assert_string_equal(fixture->reason, "not here");
     assert_int_equal(segment_count(fixture->a.transfer), 1);
+}
+
+CASE(link_request__reaches_a_peer_by_another_name)
+{
+    (void)snprintf(fixture->address, sizeof fixture->address, "localhost%s",
+                   strrchr(fixture->b.address, ':'));
+    run_and_wait(fixture, request);
+    assert_int_equal(fixture->err, 0);
+    assert_int_equal(fixture->lease_ms, LEASE_MS);
 }
 
 CASE(link_request__ends_at_its_deadline)
@@ -390,24 +400,16 @@ CASE(link__refuses_garbage)
     assert_int_equal(fixture->err, 0);
 }
 
-static void take_answers(void *ctx)
+static void send_news(void *ctx)
 {
     struct fixture *f = ctx;
-    sl_objects_link_take_answers(f->a.link, arrived, &f->a);
-}
-
-static void send_with_number(void *ctx)
-{
-    struct fixture *f = ctx;
-    struct sl_objects_message message = {.kind = SL_OBJECTS_ALIVE, .request = 77};
+    struct sl_objects_message message = {.kind = SL_OBJECTS_NEWS, .request = 77};
     sl_objects_link_send(f->a.link, f->address, &message, NULL, NULL);
 }
 
-CASE(link_take_answers__gets_those_to_messages_with_other_numbers)
+CASE(link__delivers_answers_to_news_which_the_catalogue_numbers)
 {
-    fixture->a.habit = IGNORES;
-    reactor_thread_run(&fixture->a.thread, take_answers, fixture);
-    reactor_thread_run(&fixture->a.thread, send_with_number, fixture);
+    reactor_thread_run(&fixture->a.thread, send_news, fixture);
     await_arrived(&fixture->a, 1);
     assert_int_equal(fixture->a.last_node, 22);
     assert_int_equal(fixture->a.last_request, 77);

@@ -42,6 +42,15 @@ static int publish(uint32_t node, const struct sl_publish_options *more, uint8_t
     return err;
 }
 
+CASE(destroy__frees_the_name_of_a_publisher_at_once)
+{
+    const struct sl_publish_options host = {.origin = SL_ORIGIN_HOST};
+    nodes_expect(publish(1, &host, bytes));
+    assert_int_equal(publish(0, &host, other), SL_ERR_EXISTS);
+    nodes_end(&nodes, 1);
+    nodes_expect(publish(0, &host, other));
+}
+
 CASE(publish__has_one_publisher_and_one_content_per_number)
 {
     const struct sl_publish_options host = {.origin = SL_ORIGIN_HOST};
