@@ -173,7 +173,7 @@ static void read_all(struct sl_transfer *engine, struct sl_transfer_segment *seg
              "READ");
     }
     for (uint32_t i = 0; i < 2 && i < turn; i++) {
-        must(sl_transfer_batch_wait(batches[(turn + i) % 2]), "READ");
+        must(sl_transfer_batch_wait(batches[i]), "READ");
     }
 }
 
