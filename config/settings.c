@@ -262,6 +262,27 @@ static const struct row rows[] = {
         .help = "If the checkpoint is damaged, restore the newest older one that is intact. Every "
                 "byte is verified before. Without this flag, damage is an error."),
 
+    SECTION("Objects"),
+    ROW(P, objects.name, STRING, .name = "objects", .metavar = "HOST:PORT",
+        .help = "Store objects and serve them at this address; port 0: a free one. Without it, "
+                "this process takes no part in objects."),
+    ROW(P | W | L, objects.catalogue, PARSED, .name = "catalogue",
+        .variable = "STARLING_OBJECTS_CATALOGUE", .skips_empty = true, .parse = parse_path,
+        .accepts = "an address, HOST:PORT", .metavar = "HOST:PORT",
+        .help = "Address of the catalogue of objects. Default: the --objects address of the "
+                "process that hosts the coordinator, which other servers must name here."),
+    ROW(P | L, objects.memory_bytes, PARSED, .name = "objects-memory", .preset = "1G",
+        .parse = parse_size, .accepts = "a number of bytes, such as 500M or 4G",
+        .metavar = "BYTES",
+        .help = "Memory of a server for objects. It counts for --memory-limit."),
+    ROW(P | L, objects.directory, PARSED, .name = "objects-dir", .parse = parse_path,
+        .accepts = "the path of a directory", .metavar = "DIR",
+        .help = "Directory of this server for objects: they outlive the process, and need not all "
+                "fit into its memory. Default: memory only."),
+    ROW(P | L, objects.keep_versions, U32, .name = "keep-versions", .preset = "3", .least = 1,
+        .most = 256,
+        .help = "Versions of each object that the catalogue keeps; that of its host applies."),
+
     SECTION("ps-lite's variables"),
     ROW(P | W | D | LOCAL, dmlc.role, PARSED, .skips_empty = true, .variable = "DMLC_ROLE",
         .parse = sl_dmlc_parse_role, .accepts = "scheduler, server or worker", .metavar = "ROLE",

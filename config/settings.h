@@ -36,6 +36,14 @@ struct sl_settings_flags {
     const char *dpdk_unused; /* variables that net/dpdk reads itself */
 };
 
+struct sl_objects_settings {
+    const char *name;      /* of this process's engine; NULL: it takes no part in objects */
+    const char *catalogue; /* address of its host; NULL: not given. Also of workers */
+    const char *directory; /* of a server; NULL: objects are in memory only */
+    size_t memory_bytes;
+    uint32_t keep_versions;
+};
+
 struct sl_settings {
     struct sl_settings_flags flags;
 
@@ -50,6 +58,7 @@ struct sl_settings {
     uint32_t replicas;
     bool insecure;
     struct sl_checkpoint_settings checkpoint;
+    struct sl_objects_settings objects;
 
     char congestion_control[16]; /* of TCP, such as "cubic"; "": the system's */
     bool uses_shm, uses_rdma;    /* if possible */

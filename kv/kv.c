@@ -382,5 +382,5 @@ struct sl_client *sl_kv_client(struct sl_kv *kv)
 
 int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
 {
-    return sl_ps_run(argc, argv, handler);
+    return sl_ps_run(argc, argv, handler, NULL);
 }

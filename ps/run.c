@@ -33,7 +33,7 @@ static int read_settings(const char *program, int argc, char **argv, struct sl_s
     const struct sl_cli cli = {
         .program = program,
         .summary = "Holds shards of the parameters and serves them to workers.",
-        .usage = "[options] | doctor [options]",
+        .usage = "[options] | doctor [options] | agent [options]",
     };
     return sl_settings_read(SL_PROGRAM_PS, sl_topology_core_count(), cli, argc, argv, settings,
                             reason);
@@ -41,13 +41,18 @@ static int read_settings(const char *program, int argc, char **argv, struct sl_s
 
 /* Fills the options, which point into *run. */
 static int configure(struct sl_run *run, struct sl_process_options *options,
-                     struct sl_reason *reason)
+                     sl_ps_run_extend_fn *extend, struct sl_reason *reason)
 {
     name_log(&run->settings);
     int err = sl_run_endpoints_fill(run, options, reason);
     if (err == 0) {
         sl_run_options_fill(run, options);
         err = sl_run_endpoints_check(run, options, reason);
+    }
+    if (err == 0 && extend != NULL) {
+        err = extend(run, options, reason);
+    } else if (err == 0 && run->settings.objects.name != NULL) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID, "--objects is a flag of starling-ps only");
     }
     return err != 0 ? err : sl_run_options_check(run, options, reason);
 }
@@ -89,7 +94,8 @@ static int exit_status(int err)
     }
 }
 
-int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler)
+int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler,
+              sl_ps_run_extend_fn *extend)
 {
     struct sl_reason reason;
     struct sl_run run = {.directory_lock = -1};
@@ -100,7 +106,7 @@ int sl_ps_run(int argc, char **argv, const struct sl_kv_handler *handler)
     int result = read_settings(program, argc, argv, &run.settings, &reason);
     int status = EXIT_SUCCESS;
     if (result == SL_CLI_RUN) {
-        result = configure(&run, &options, &reason);
+        result = configure(&run, &options, extend, &reason);
     }
     if (result < 0) {
         (void)fprintf(stderr, "%s: %s\n", program, reason.text);

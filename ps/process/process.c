@@ -544,8 +544,10 @@ int sl_process_run(const struct sl_process_options *options)
         sl_log_error("%s", reason.text);
         return 1;
     }
+    struct sl_process_beside *beside = options->beside;
     err = create(&process);
     err = err != 0 ? err : start(&process);
+    err = err != 0 || beside == NULL ? err : beside->start(beside, &process);
     bool ready = err == 0;
     bool failed = !ready && process.signal == 0;
     if (ready) {
@@ -554,6 +556,9 @@ int sl_process_run(const struct sl_process_options *options)
         failed = process.result != 0 || process.job_failed;
         make_last_checkpoint(&process);
         drain(&process);
+        if (beside != NULL) {
+            beside->stop(beside);
+        }
     } else if (process.signal != 0) {
         sl_log_info("stopped by a signal before it was ready");
     } else {

@@ -14,6 +14,7 @@ struct sl_metastore_address;
 struct sl_transport_tls;
 struct sl_kv_handler;
 struct sl_memory_plan;
+struct sl_process;
 
 enum sl_process_kind {
     SL_PROCESS_PS,     /* has a control endpoint; task 0 or the leader hosts the coordinator */
@@ -34,6 +35,15 @@ struct sl_process_checkpoint {
     uint64_t restore_number;    /* 0: the newest complete one, if any */
     bool fallback;              /* if it is damaged, restore the newest older one that is intact */
     const struct sl_disk *disk; /* outlives the run; NULL: the real one */
+};
+
+/* What else the process does while its servers run. Main thread. */
+struct sl_process_beside {
+    /* The reactors run, and the process is a member of its cluster. Errors, which end the process,
+     * are logged. */
+    int (*start)(struct sl_process_beside *beside, struct sl_process *process);
+    /* After a successful start. The servers have drained; their reactors still run. */
+    void (*stop)(struct sl_process_beside *beside);
 };
 
 struct sl_process_options {
@@ -73,6 +83,7 @@ struct sl_process_options {
      * process. */
     const struct sl_metastore_address *metastore;
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added */
+    struct sl_process_beside *beside;       /* outlives the run; NULL: nothing */
 };
 
 /* Returns why the options forbid replicas, e.g. "needs a second server, ..."; NULL: they do not. */

@@ -1,0 +1,86 @@
+#include "ps/objects/ps_objects.h"
+
+#include <starling_objects.h>
+
+#include "core/log.h"
+#include "objects/node.h"
+#include "ps/run_options.h"
+
+static struct ps_objects {
+    struct sl_process_beside beside;
+    const struct sl_run *run;
+    bool is_keeper; /* a scheduler hosts the catalogue only */
+    struct sl_objects *node;
+} ps_objects; /* one in a process */
+
+static int start(struct sl_process_beside *beside, struct sl_process *process)
+{
+    struct ps_objects *self = SL_CONTAINER_OF(beside, struct ps_objects, beside);
+    const struct sl_settings *settings = &self->run->settings;
+    const struct sl_objects_settings *objects = &settings->objects;
+    const struct sl_security *security = &settings->security;
+    const struct sl_transfer_options engine = {
+        .name = objects->name,
+        .secret = security->secret.byte_count > 0 ? security->secret.bytes : NULL,
+        .secret_bytes = security->secret.byte_count,
+        .tls_certificate = security->certificate,
+        .tls_key = security->key,
+        .tls_authority = security->authority,
+        .tls_peer_name = security->peer_name,
+        .insecure = settings->insecure,
+    };
+    const struct sl_objects_options options = {.struct_size = sizeof options,
+                                               .engine_options = &engine,
+                                               .catalogue = objects->catalogue,
+                                               .pool_bytes = objects->memory_bytes};
+    const struct sl_objects_setup setup = {.is_keeper = self->is_keeper,
+                                           .directory = objects->directory,
+                                           .keep_versions = objects->keep_versions,
+                                           .replicas = settings->replicas};
+    const int err = sl_objects_create_with(&options, &setup, &self->node);
+    if (err != 0) {
+        sl_log_error("--objects=%s: %s", objects->name, sl_objects_last_error());
+        return err;
+    }
+    const bool is_host = objects->catalogue == NULL;
+    sl_log_info("objects at %s; the catalogue is %s%s", sl_objects_address(self->node),
+                is_host ? "here" : "at ", is_host ? "" : objects->catalogue);
+    return 0;
+}
+
+static void stop(struct sl_process_beside *beside)
+{
+    sl_objects_destroy(&SL_CONTAINER_OF(beside, struct ps_objects, beside)->node);
+}
+
+int sl_ps_objects_extend(const struct sl_run *run, struct sl_process_options *options,
+                         struct sl_reason *reason)
+{
+    const struct sl_objects_settings *objects = &run->settings.objects;
+    const bool hosts_coordinator =
+        options->kind == SL_PROCESS_SCHEDULER ||
+        (options->kind == SL_PROCESS_PS && options->task_index == 0 && options->metastore == NULL);
+    if (objects->name == NULL) {
+        return 0;
+    }
+    if (objects->catalogue == NULL && !hosts_coordinator) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "--objects=%s needs --catalogue (or STARLING_OBJECTS_CATALOGUE): the "
+                              "--objects address of the process that hosts the coordinator",
+                              objects->name);
+    }
+    if (options->memory_bytes_max != 0) {
+        if (options->memory_bytes_max <= objects->memory_bytes) {
+            return sl_reason_fail(reason, SL_ERR_INVALID,
+                                  "--objects-memory is %zu bytes, which leaves nothing of the %zu "
+                                  "bytes of --memory-limit",
+                                  objects->memory_bytes, options->memory_bytes_max);
+        }
+        options->memory_bytes_max -= objects->memory_bytes;
+    }
+    ps_objects = (struct ps_objects){.beside = {.start = start, .stop = stop},
+                                     .run = run,
+                                     .is_keeper = options->kind != SL_PROCESS_SCHEDULER};
+    options->beside = &ps_objects.beside;
+    return 0;
+}
