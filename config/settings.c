@@ -21,6 +21,7 @@ enum {
     W = SL_PROGRAM_WORKER,
     L = SL_PROGRAM_LAUNCH,
     D = SL_PROGRAM_DOCTOR,
+    A = SL_PROGRAM_AGENT,
     LOCAL = 16
 };
 
@@ -213,23 +214,23 @@ static const struct row rows[] = {
         .help = "The plug-in starling-dpdk.so. Default: found beside the program or the library."),
 
     SECTION("Security"),
-    ROW(P | W | L, flags.security.secret_file, PARSED, .name = "secret-file",
+    ROW(P | W | L | A, flags.security.secret_file, PARSED, .name = "secret-file",
         .variable = "STARLING_SECRET_FILE", .parse = parse_path,
         .accepts = "the path of a file; unset it for a cluster without a secret", .metavar = "FILE",
         .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its owner only; the "
                 "same for all processes."),
-    ROW(P | L, insecure, BOOL, .name = "insecure",
+    ROW(P | L | A, insecure, BOOL, .name = "insecure",
         .help = "Listen on a network without a secret: everyone who reaches the endpoints can read "
                 "and change the parameters."),
-    ROW(P | W | L, flags.security.tls_cert, STRING, .name = "tls-cert", .metavar = "FILE",
+    ROW(P | W | L | A, flags.security.tls_cert, STRING, .name = "tls-cert", .metavar = "FILE",
         .help = "Encrypt every connection with TLS: this process's certificate in PEM, with its "
                 "chain. Needs --tls-key and --tls-ca."),
-    ROW(P | W | L, flags.security.tls_key, STRING, .name = "tls-key", .metavar = "FILE",
+    ROW(P | W | L | A, flags.security.tls_key, STRING, .name = "tls-key", .metavar = "FILE",
         .help = "The certificate's private key in PEM."),
-    ROW(P | W | L, flags.security.tls_ca, STRING, .name = "tls-ca", .metavar = "FILE",
+    ROW(P | W | L | A, flags.security.tls_ca, STRING, .name = "tls-ca", .metavar = "FILE",
         .help = "Certificates in PEM of the authorities that signed the certificates of all "
                 "processes."),
-    ROW(P | W | L, flags.security.tls_name, STRING, .name = "tls-name", .metavar = "NAME",
+    ROW(P | W | L | A, flags.security.tls_name, STRING, .name = "tls-name", .metavar = "NAME",
         .help = "Name that the certificate of every server must have. Default: the host that the "
                 "process connects to."),
 
@@ -266,7 +267,7 @@ static const struct row rows[] = {
     ROW(P, objects.name, STRING, .name = "objects", .metavar = "HOST:PORT",
         .help = "Store objects and serve them at this address; port 0: a free one. Without it, "
                 "this process takes no part in objects."),
-    ROW(P | W | L, objects.catalogue, PARSED, .name = "catalogue",
+    ROW(P | W | L | A, objects.catalogue, PARSED, .name = "catalogue",
         .variable = "STARLING_OBJECTS_CATALOGUE", .skips_empty = true, .parse = parse_path,
         .accepts = "an address, HOST:PORT", .metavar = "HOST:PORT",
         .help = "Address of the catalogue of objects. Default: the --objects address of the "

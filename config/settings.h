@@ -23,6 +23,7 @@ enum sl_program {
     SL_PROGRAM_WORKER = 2, /* and programs of libstarling_kv, which have variables only */
     SL_PROGRAM_LAUNCH = 4,
     SL_PROGRAM_DOCTOR = 8,
+    SL_PROGRAM_AGENT = 32, /* of objects; it has options of its own for these rows */
 };
 
 /* As given. Strings point into argv or the environment. */

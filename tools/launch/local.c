@@ -119,18 +119,19 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
                       struct sl_reason *reason)
 {
     const bool ipv6 = strchr(options->bind, ':') != NULL;
-    uint16_t *ports = calloc(options->ps_count, sizeof *ports);
-    char host[64], item[80];
+    const uint32_t count = (uint32_t)options->ps_count;
+    const uint32_t port_count = options->objects ? 2 * count : count;
+    uint16_t *ports = calloc(port_count, sizeof *ports);
+    char host[64];
     snprintf(host, sizeof host, ipv6 ? "[%s]" : "%s", options->bind);
     sl_reason_set(reason, "out of memory");
-    int err = ports == NULL
-                  ? SL_ERR_NO_MEMORY
-                  : sl_local_free_ports(options->bind, (uint32_t)options->ps_count, ports, reason);
-    for (uint64_t i = 0; err == 0 && i < options->ps_count; i++) {
-        snprintf(item, sizeof item, "%s:%u", host, ports[i]);
-        err = sl_plan_hosts_append(hosts, item);
+    int err = ports == NULL ? SL_ERR_NO_MEMORY
+                            : sl_local_free_ports(options->bind, port_count, ports, reason);
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = sl_plan_hosts_append(hosts, options, host, ports[i], ports[port_count - 1 - i]);
     }
     hosts->worker_count = (uint32_t)options->worker_count;
+    hosts->agent_count = options->agents;
     free(ports);
     return err;
 }
@@ -156,6 +157,6 @@ int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan,
     check_polling(options);
     int err = list_hosts(options, &hosts, reason);
     err = err != 0 ? err : sl_plan_fill(plan, options, &hosts, reason);
-    free(hosts.ps);
+    sl_plan_hosts_fini(&hosts);
     return err;
 }

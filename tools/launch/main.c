@@ -54,6 +54,14 @@ static const struct sl_cli_option table[] = {
                   .metavar = "DEVICE?addr=A;...",
                   .help = "DPDK devices of each worker, with which it reaches such servers: "
                           "0000:3b:00.0?addr=10.0.0.{task+10}/24."),
+    SL_CLI_OPTION(BOOL, &options.objects, .name = "objects",
+                  .help =
+                      "Every server stores objects; server 0 also hosts their catalogue, unless "
+                      "--catalogue names another one. All processes get its address in "
+                      "STARLING_OBJECTS_CATALOGUE."),
+    SL_CLI_OPTION(BOOL, &options.agents, .name = "agents",
+                  .help = "Start an agent on every host: its processes read objects from one copy "
+                          "in shared memory. Needs --objects or --catalogue. Logs: agent-0.log."),
     SL_CLI_OPTION(
         STRING, &options.bin_dir, .name = "bin-dir", .metavar = "DIR",
         .help =
@@ -133,6 +141,9 @@ static int check(const struct sl_cli *cli, struct sl_reason *reason)
     } else if (strcmp(options.bind, "127.0.0.1") != 0 && strcmp(options.bind, "::1") != 0) {
         err = sl_reason_fail(reason, SL_ERR_INVALID, "--bind=%.80s: accepts 127.0.0.1 or ::1",
                              options.bind);
+    } else if (options.agents && !options.objects && settings->objects.catalogue == NULL) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "--agents needs --objects, or --catalogue: where objects are listed");
     } else if (is_set("DMLC_ROLE") || is_set("DMLC_PS_ROOT_URI")) {
         err = sl_reason_fail(
             reason, SL_ERR_INVALID,
@@ -229,5 +240,6 @@ int main(int argc, char **argv)
     sl_plan_fini(&plan);
     sl_words_fini(&options.ps_flags);
     sl_words_fini(&options.worker_flags);
+    sl_words_fini(&options.agent_flags);
     return status;
 }

@@ -17,6 +17,7 @@ struct sl_launch_options {
     uint32_t ps_reactors, worker_reactors; /* if not given: as on this host */
     uint32_t core_count;                   /* available on this host */
     bool ps_polling, worker_polling;
+    bool objects, agents;
     const char *ps_args;   /* split like shell words; or NULL */
     char **worker_args;    /* NULL-terminated: the arguments after -- */
     const char *bin_dir;   /* of the programs; NULL: beside this one, else PATH */
@@ -34,6 +35,7 @@ struct sl_launch_options {
     const char *ps_devices, *worker_devices; /* of DPDK (device.h), or NULL */
     struct sl_settings settings;             /* as given; not resolved */
     struct sl_words ps_flags, worker_flags;  /* flags for every server, every worker */
+    struct sl_words agent_flags;
 };
 
 #endif

@@ -15,19 +15,24 @@ static void name_tasks(struct sl_plan_task *tasks, uint32_t count, enum sl_clust
         tasks[i].role = role;
         tasks[i].index = i;
         snprintf(tasks[i].name, sizeof tasks[i].name, "%s/%u",
-                 role == SL_CLUSTER_PS ? "ps" : "worker", i);
+                 role == SL_CLUSTER_PS       ? "ps"
+                 : role == SL_CLUSTER_WORKER ? "worker"
+                                             : "agent",
+                 i);
     }
 }
 
-int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count)
+int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count,
+                 uint32_t agent_count)
 {
-    const uint32_t count = ps_count + worker_count;
+    const uint32_t count = ps_count + worker_count + agent_count;
     struct sl_plan_task *tasks = calloc(count, sizeof *tasks);
     if (tasks == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     name_tasks(tasks, ps_count, SL_CLUSTER_PS);
     name_tasks(tasks + ps_count, worker_count, SL_CLUSTER_WORKER);
+    name_tasks(tasks + ps_count + worker_count, agent_count, SL_PLAN_AGENT);
     *plan = (struct sl_plan){.tasks = tasks, .task_count = count};
     return 0;
 }
@@ -41,17 +46,25 @@ void sl_plan_fini(struct sl_plan *plan)
     *plan = (struct sl_plan){0};
 }
 
-int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const char *ps)
+int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const struct sl_launch_options *options,
+                         const char *host, unsigned port, unsigned objects_port)
 {
-    const size_t used = hosts->ps == NULL ? 0 : strlen(hosts->ps);
-    char *longer = realloc(hosts->ps, used + strlen(ps) + 2);
-    if (longer == NULL) {
+    char *list = NULL, address[320];
+    if (asprintf(&list, "%s%s%s:%u", hosts->ps == NULL ? "" : hosts->ps,
+                 hosts->ps == NULL ? "" : ",", host, port) < 0) {
         return SL_ERR_NO_MEMORY;
     }
-    hosts->ps = longer;
+    free(hosts->ps);
+    hosts->ps = list;
     hosts->ps_count++;
-    snprintf(longer + used, strlen(ps) + 2, "%s%s", used > 0 ? "," : "", ps);
-    return 0;
+    snprintf(address, sizeof address, "%s:%u", host, objects_port);
+    return options->objects ? sl_words_append(&hosts->objects, address) : 0;
+}
+
+void sl_plan_hosts_fini(struct sl_plan_hosts *hosts)
+{
+    free(hosts->ps);
+    sl_words_fini(&hosts->objects);
 }
 
 int sl_plan_append_variables(struct sl_words *words)
@@ -136,6 +149,9 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,
         if (err == 0 && (of_worker || (is_shared && (programs & SL_PROGRAM_WORKER) != 0))) {
             err = append_flag(&options->worker_flags, passed, given->text);
         }
+        if (err == 0 && is_shared && (programs & SL_PROGRAM_AGENT) != 0) {
+            err = append_flag(&options->agent_flags, passed, given->text);
+        }
     }
     return err != 0 || options->ps_args == NULL ? err : append_ps_args(options, reason);
 }
@@ -205,12 +221,32 @@ int sl_plan_check(const struct sl_launch_options *options, const struct sl_plan_
     return check_security(options, hosts, reason);
 }
 
-int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
-                    const struct sl_plan_hosts *hosts, struct sl_reason *reason)
+/* A variable, because workers that are programs of the user read it too. */
+static int name_catalogue(const struct sl_launch_options *options,
+                          const struct sl_plan_hosts *hosts)
+{
+    const char *given = options->settings.objects.catalogue;
+    const char *catalogue = given != NULL               ? given
+                            : hosts->objects.count != 0 ? hosts->objects.items[0]
+                                                        : NULL;
+    return catalogue == NULL || setenv("STARLING_OBJECTS_CATALOGUE", catalogue, 1) == 0
+               ? 0
+               : SL_ERR_NO_MEMORY;
+}
+
+static int append_agent(struct sl_plan_task *task, const struct sl_launch_options *options,
+                        const char *program)
+{
+    const char *const words[] = {program, "agent"};
+    const int err = sl_words_append_all(&task->argv, words, sizeof words / sizeof words[0]);
+    return err != 0 ? err : append_words(&task->argv, &options->agent_flags);
+}
+
+static int append_member(struct sl_plan_task *task, const struct sl_launch_options *options,
+                         const struct sl_plan_hosts *hosts, const char *program)
 {
     const bool is_ps = task->role == SL_CLUSTER_PS;
     char workers[16], index[16];
-    char *program = find_program(is_ps ? "starling-ps" : "starling-worker", options->bin_dir);
     snprintf(workers, sizeof workers, "%u", hosts->worker_count);
     snprintf(index, sizeof index, "%u", task->index);
     const char *const words[] = {program,
@@ -222,15 +258,31 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
                                  is_ps ? "ps" : "worker",
                                  "--task-index",
                                  index};
+    int err = sl_words_append_all(&task->argv, words, sizeof words / sizeof words[0]);
+    if (err == 0 && is_ps && hosts->objects.count > 0) {
+        const char *const flag[] = {"--objects", hosts->objects.items[task->index]};
+        err = sl_words_append_all(&task->argv, flag, sizeof flag / sizeof flag[0]);
+    }
+    return err != 0
+               ? err
+               : append_words(&task->argv, is_ps ? &options->ps_flags : &options->worker_flags);
+}
+
+int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
+                    const struct sl_plan_hosts *hosts, struct sl_reason *reason)
+{
+    const bool is_worker = task->role == SL_CLUSTER_WORKER;
+    char *program = find_program(is_worker ? "starling-worker" : "starling-ps", options->bin_dir);
     sl_reason_set(reason, "out of memory");
-    int err = program == NULL
-                  ? SL_ERR_NO_MEMORY
-                  : sl_words_append_all(&task->argv, words, sizeof words / sizeof words[0]);
+    int err = program == NULL ? SL_ERR_NO_MEMORY : name_catalogue(options, hosts);
+    if (err == 0 && task->role == SL_PLAN_AGENT) {
+        err = append_agent(task, options, program);
+    } else if (err == 0) {
+        err = append_member(task, options, hosts, program);
+        err = err != 0 ? err : append_devices(task, options, hosts, reason);
+    }
     free(program);
-    err = err != 0 ? err
-                   : append_words(&task->argv, is_ps ? &options->ps_flags : &options->worker_flags);
-    err = err != 0 ? err : append_devices(task, options, hosts, reason);
-    for (char **argument = options->worker_args; !is_ps && err == 0 && *argument != NULL;
+    for (char **argument = options->worker_args; is_worker && err == 0 && *argument != NULL;
          argument++) {
         err = sl_words_append(&task->argv, *argument);
     }
@@ -241,7 +293,8 @@ int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
                  const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
     int err = sl_plan_check(options, hosts, reason);
-    err = err != 0 ? err : sl_plan_init(plan, hosts->ps_count, hosts->worker_count);
+    err = err != 0 ? err
+                   : sl_plan_init(plan, hosts->ps_count, hosts->worker_count, hosts->agent_count);
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
         err = sl_plan_command(&plan->tasks[i], options, hosts, reason);
     }

@@ -15,6 +15,10 @@ enum sl_plan_stop {
     SL_PLAN_STOP_STDIN,  /* close its standard input: the wrapper forwards no signals */
 };
 
+/* Of a task that is an agent: a launcher starts no scheduler. */
+#define SL_PLAN_AGENT SL_CLUSTER_SCHEDULER
+#define SL_PLAN_ROLES 3
+
 struct sl_plan_task {
     enum sl_cluster_role role;
     uint32_t index;
@@ -25,26 +29,32 @@ struct sl_plan_task {
 };
 
 struct sl_plan {
-    struct sl_plan_task *tasks; /* servers first, each role by index */
+    struct sl_plan_task *tasks; /* servers, workers, agents; each role by index */
     uint32_t task_count;
 };
 
 /* Where the servers listen, and how many workers there are. */
 struct sl_plan_hosts {
-    char *ps; /* "a:1,b:2"; the caller frees it */
+    char *ps; /* "a:1,b:2" */
     uint32_t ps_count;
     uint32_t worker_count;
+    uint32_t agent_count;    /* 0 without --agents */
+    struct sl_words objects; /* where the servers' engines listen; none without --objects */
 };
 
 /* Allocates all tasks, with indices and names. Errors: NO_MEMORY. */
-int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count);
+int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count,
+                 uint32_t agent_count);
 void sl_plan_fini(struct sl_plan *plan);
 
-/* Appends a server, "a:1". Errors: NO_MEMORY. */
-int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const char *ps);
+/* Appends a server; objects_port is not used without --objects. Errors: NO_MEMORY. */
+int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const struct sl_launch_options *options,
+                         const char *host, unsigned port, unsigned objects_port);
+void sl_plan_hosts_fini(struct sl_plan_hosts *hosts);
 
 /* Appends the program, the cluster flags and the user's arguments for the role to the task's argv;
- * independent of how the host is reached. Errors, with reason: INVALID (DPDK devices),
+ * independent of how the host is reached. Sets STARLING_OBJECTS_CATALOGUE for all tasks, if there
+ * is a catalogue. Errors, with reason: INVALID (DPDK devices),
  * NO_MEMORY. */
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, struct sl_reason *reason);
@@ -59,7 +69,7 @@ int sl_plan_check(const struct sl_launch_options *options, const struct sl_plan_
 int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
                  const struct sl_plan_hosts *hosts, struct sl_reason *reason);
 
-/* Collects the flags for all servers and for all workers: given flags that they have too,
+/* Collects the flags for all servers, workers and agents: given flags that they have too,
  * --ps-reactors and --worker-reactors, --ps-args. Errors, with reason: INVALID (--ps-args),
  * NO_MEMORY. */
 int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,

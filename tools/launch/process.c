@@ -47,8 +47,9 @@ const char *sl_launch_process_name(const struct sl_launch_process *process,
 void sl_launch_process_log_path(const struct sl_launch_process *process, const char *log_dir,
                                 char *path, size_t path_bytes)
 {
-    snprintf(path, path_bytes, "%s/%s-%u.log", log_dir,
-             process->task->role == SL_CLUSTER_PS ? "ps" : "worker", process->task->index);
+    const char *name = process->task->name;
+    snprintf(path, path_bytes, "%s/%.*s-%u.log", log_dir, (int)strcspn(name, "/"), name,
+             process->task->index);
 }
 
 /* Opens the log: truncated at the first start, appended at a restart. *out: -1 without logs. */

@@ -74,10 +74,10 @@ static int expand_nodes(struct slurm *slurm, const char *variable)
 }
 
 /* Jobs on one host usually get different ports, by job number; --port-base resolves conflicts. Each
- * ps uses two ports, one for its launcher. */
+ * ps uses two ports, one for its launcher, and with --objects a third one. */
 static int choose_port(struct slurm *slurm)
 {
-    const unsigned needed = 2 * slurm->ps_count;
+    const unsigned needed = (slurm->options->objects ? 3 : 2) * slurm->ps_count;
     slurm->port = slurm->options->port_base != 0
                       ? (unsigned)slurm->options->port_base
                       : PORTS_FIRST + slurm->job % (PORTS_COUNT / needed) * needed;
@@ -117,12 +117,10 @@ static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
 
 static int list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
 {
-    char item[320];
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < slurm->ps_count; i++) {
-        snprintf(item, sizeof item, "%s:%u", slurm->nodes.items[slurm->ps_node_of[i]],
-                 slurm->port + i);
-        err = sl_plan_hosts_append(hosts, item);
+        err = sl_plan_hosts_append(hosts, slurm->options, slurm->nodes.items[slurm->ps_node_of[i]],
+                                   slurm->port + i, slurm->port + 2 * slurm->ps_count + i);
     }
     hosts->worker_count = slurm->worker_count;
     return err;
@@ -166,13 +164,16 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
     }
     struct sl_plan_hosts hosts = {0};
     err = list_hosts(slurm, &hosts);
+    const uint32_t members = slurm->ps_count + slurm->worker_count, nodes = slurm->nodes.count;
+    hosts.agent_count = !slurm->options->agents ? 0 : members < nodes ? members : nodes;
     if (err == 0) {
         err = sl_plan_fill(plan, slurm->options, &hosts, slurm->reason);
     }
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
-        err = wrap_srun(&plan->tasks[i], slurm->nodes.items[i % slurm->nodes.count]);
+        const uint32_t node = i < members ? i % nodes : i - members; /* an agent on each */
+        err = wrap_srun(&plan->tasks[i], slurm->nodes.items[node]);
     }
-    free(hosts.ps);
+    sl_plan_hosts_fini(&hosts);
     return err;
 }
 
@@ -257,7 +258,12 @@ static int plan_completion(struct slurm *slurm, const struct sl_plan_task *task,
 static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
 {
     const bool is_ps = proc < slurm->ps_count;
-    int err = sl_plan_init(plan, is_ps, !is_ps);
+    if (slurm->options->agents) {
+        return sl_reason_fail(slurm->reason, SL_ERR_INVALID,
+                              "--agents: srun starts these launchers: start the agents with "
+                              "srun --ntasks-per-node=1 starling-ps agent");
+    }
+    int err = sl_plan_init(plan, is_ps, !is_ps, 0);
     if (err != 0) {
         return err;
     }
@@ -272,7 +278,7 @@ static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
     if (err == 0) {
         err = sl_plan_command(task, slurm->options, &hosts, slurm->reason);
     }
-    free(hosts.ps);
+    sl_plan_hosts_fini(&hosts);
     return err;
 }
 

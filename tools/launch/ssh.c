@@ -27,7 +27,7 @@ static const char script[] =
 struct host_list {
     const char *path;
     uint32_t line;
-    struct sl_words targets[2];
+    struct sl_words targets[SL_PLAN_ROLES]; /* of agents: each host once */
     struct sl_reason *reason;
 };
 
@@ -170,7 +170,7 @@ static int check_counts(const struct sl_launch_options *options, const struct ho
                               "--workers says otherwise; leave them out",
                               list->path, ps, sl_log_plural(ps), workers, sl_log_plural(workers));
     }
-    if (first_port(options) + ps - 1 > UINT16_MAX) {
+    if (first_port(options) + (options->objects ? 2 : 1) * ps - 1 > UINT16_MAX) {
         return sl_reason_fail(list->reason, SL_ERR_INVALID,
                               "--port-base=%u: %u server%s would need ports beyond 65535",
                               first_port(options), ps, sl_log_plural(ps));
@@ -190,18 +190,36 @@ static int check_ssh(const char *ssh, struct sl_reason *reason)
     return err;
 }
 
+static int list_agents(struct host_list *list)
+{
+    struct sl_words *agents = &list->targets[SL_PLAN_AGENT];
+    int err = 0;
+    for (uint32_t role = SL_CLUSTER_PS; role <= SL_CLUSTER_WORKER; role++) {
+        const struct sl_words *targets = &list->targets[role];
+        for (uint32_t i = 0; err == 0 && i < targets->count; i++) {
+            uint32_t at = 0;
+            while (at < agents->count && strcmp(agents->items[at], targets->items[i]) != 0) {
+                at++;
+            }
+            err = at < agents->count ? 0 : sl_words_append(agents, targets->items[i]);
+        }
+    }
+    return err;
+}
+
 static int list_hosts(const struct sl_launch_options *options, const struct host_list *list,
                       struct sl_plan_hosts *hosts)
 {
-    char host[300], item[320];
+    char host[300];
     int err = 0;
     const struct sl_words *ps = &list->targets[SL_CLUSTER_PS];
     for (uint32_t i = 0; err == 0 && i < ps->count; i++) {
         host_of(ps->items[i], host, sizeof host);
-        snprintf(item, sizeof item, "%s:%u", host, first_port(options) + i);
-        err = sl_plan_hosts_append(hosts, item);
+        err = sl_plan_hosts_append(hosts, options, host, first_port(options) + i,
+                                   first_port(options) + ps->count + i);
     }
     hosts->worker_count = list->targets[SL_CLUSTER_WORKER].count;
+    hosts->agent_count = list->targets[SL_PLAN_AGENT].count;
     return err;
 }
 
@@ -259,7 +277,7 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
         err = wrap(options, directory, list->targets[task->role].items[task->index], task);
     }
     free(directory);
-    free(hosts.ps);
+    sl_plan_hosts_fini(&hosts);
     return err;
 }
 
@@ -271,8 +289,10 @@ int sl_ssh_plan(const struct sl_launch_options *options, struct sl_plan *plan,
     int err = check_ssh(options->ssh, reason);
     err = err != 0 ? err : read_list(&list);
     err = err != 0 ? err : check_counts(options, &list);
+    err = err != 0 || !options->agents ? err : list_agents(&list);
     err = err != 0 ? err : fill(options, &list, plan);
-    sl_words_fini(&list.targets[SL_CLUSTER_PS]);
-    sl_words_fini(&list.targets[SL_CLUSTER_WORKER]);
+    for (uint32_t role = 0; role < SL_PLAN_ROLES; role++) {
+        sl_words_fini(&list.targets[role]);
+    }
     return err;
 }

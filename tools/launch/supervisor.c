@@ -40,8 +40,8 @@ struct supervisor {
     struct sl_launch_process *processes;
     struct pollfd *polled; /* signals, completions, then two per process */
     uint32_t count;
-    uint32_t running[2];          /* by role */
-    uint32_t awaiting_restart[2]; /* by role */
+    uint32_t running[SL_PLAN_ROLES];
+    uint32_t awaiting_restart[2]; /* servers, workers; an agent is not restarted */
     uint32_t done_well;           /* workers */
     struct sl_restart_policy policy, ps_policy;
     uint32_t lost_count;            /* processes that the job continued without */
@@ -78,6 +78,7 @@ static void stop_ps_when_due(struct supervisor *supervisor, uint64_t now)
     if (supervisor->ps_stop_ns != SL_CLOCK_NEVER && due) {
         supervisor->ps_stop_ns = SL_CLOCK_NEVER;
         ask_role(supervisor, SL_CLUSTER_PS, supervisor->stop_signal);
+        ask_role(supervisor, SL_PLAN_AGENT, supervisor->stop_signal);
     }
 }
 
@@ -317,6 +318,7 @@ static void end_job(struct supervisor *supervisor)
     supervisor->awaiting_restart[SL_CLUSTER_PS] = 0;
     supervisor->kill_ns = now_ns() + supervisor->options->grace_ns;
     ask_role(supervisor, SL_CLUSTER_PS, SIGTERM);
+    ask_role(supervisor, SL_PLAN_AGENT, SIGTERM);
 }
 
 /* Evaluates the processes that have ended. All ends are collected first: a ps that ended after the
@@ -332,12 +334,14 @@ static void judge(struct supervisor *supervisor)
         process->unjudged = false;
         const bool is_ps = process->task->role == SL_CLUSTER_PS;
         const bool well = sl_launch_process_ended_well(process);
-        supervisor->done_well += !is_ps && well;
+        supervisor->done_well += process->task->role == SL_CLUSTER_WORKER && well;
         if (supervisor->phase == STOPPING || (well && !(is_ps && early))) {
             continue;
         }
         if (is_ps) {
             judge_ps(supervisor, process, early);
+        } else if (process->task->role == SL_PLAN_AGENT) {
+            lose(supervisor, process); /* readers continue with what they have */
         } else {
             judge_worker(supervisor, process);
         }
@@ -545,7 +549,9 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
     }
     if (set_up(&supervisor, plan)) {
         start_all(&supervisor);
-        while (supervisor.running[SL_CLUSTER_PS] + supervisor.running[SL_CLUSTER_WORKER] > 0 ||
+        while (supervisor.running[SL_CLUSTER_PS] + supervisor.running[SL_CLUSTER_WORKER] +
+                       supervisor.running[SL_PLAN_AGENT] >
+                   0 ||
                awaits_restart(&supervisor)) {
             run_once(&supervisor);
         }

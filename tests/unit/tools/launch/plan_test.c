@@ -12,7 +12,7 @@ static char *command_of(enum sl_cluster_role role, const struct sl_launch_option
 {
     struct sl_plan plan;
     const struct sl_plan_hosts hosts = {.ps = (char *)"h:1", .ps_count = 1, .worker_count = 1};
-    assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
+    assert_int_equal(sl_plan_init(&plan, 1, 1, 0), 0);
     struct sl_plan_task *task = &plan.tasks[role == SL_CLUSTER_PS ? 0 : 1];
     assert_int_equal(sl_plan_command(task, options, &hosts, NULL), 0);
     char *text = sl_words_quote(task->argv.items + 1, task->argv.count - 1);
