@@ -273,13 +273,17 @@ static const struct row rows[] = {
         .help = "Address of the catalogue of objects. Default: the --objects address of the "
                 "process that hosts the coordinator, which other servers must name here."),
     ROW(P | L, objects.memory_bytes, PARSED, .name = "objects-memory", .preset = "1G",
-        .parse = parse_size, .accepts = "a number of bytes, such as 500M or 4G",
-        .metavar = "BYTES",
+        .parse = parse_size, .accepts = "a number of bytes, such as 500M or 4G", .metavar = "BYTES",
         .help = "Memory of a server for objects. It counts for --memory-limit."),
-    ROW(P | L, objects.directory, PARSED, .name = "objects-dir", .parse = parse_path,
-        .accepts = "the path of a directory", .metavar = "DIR",
-        .help = "Directory of this server for objects: they outlive the process, and need not all "
-                "fit into its memory. Default: memory only."),
+    ROW(P | L, objects.directory, PARSED, .name = "objects-dir", .parse = parse_directory,
+        .accepts = "the path of a directory, of 1 to 511 bytes", .metavar = "DIR",
+        .help = "Directory for stored objects: they outlive the process, and need not all fit into "
+                "its memory. Server 1 uses DIR/ps-1. Default: memory only."),
+    ROW(P | L, objects.rate_bytes, PARSED, .name = "objects-rate", .preset = "0",
+        .parse = parse_size, .accepts = "a number of bytes, such as 0, 500M or 4G",
+        .metavar = "BYTES",
+        .help = "Limit of the bytes of objects that others read from this process per second; 0: "
+                "none."),
     ROW(P | L, objects.keep_versions, U32, .name = "keep-versions", .preset = "3", .least = 1,
         .most = 256,
         .help = "Versions of each object that the catalogue keeps; that of its host applies."),

@@ -2,8 +2,11 @@
 
 #include <starling_objects.h>
 
+#include <stdio.h>
+
 #include "core/log.h"
 #include "objects/node.h"
+#include "ps/process/state.h"
 #include "ps/run_options.h"
 
 static struct ps_objects {
@@ -29,12 +32,17 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
         .tls_peer_name = security->peer_name,
         .insecure = settings->insecure,
     };
+    char directory[SL_CHECKPOINT_SETTINGS_PATH_BYTES + 16];
+    (void)snprintf(directory, sizeof directory, "%s/ps-%u",
+                   objects->directory != NULL ? objects->directory : "", process->task_index);
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine_options = &engine,
                                                .catalogue = objects->catalogue,
-                                               .pool_bytes = objects->memory_bytes};
+                                               .pool_bytes = objects->memory_bytes,
+                                               .rate_bytes = objects->rate_bytes};
     const struct sl_objects_setup setup = {.is_keeper = self->is_keeper,
-                                           .directory = objects->directory,
+                                           .directory =
+                                               objects->directory != NULL ? directory : NULL,
                                            .keep_versions = objects->keep_versions,
                                            .replicas = settings->replicas};
     const int err = sl_objects_create_with(&options, &setup, &self->node);

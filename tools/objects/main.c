@@ -65,7 +65,8 @@ static bool parse_size(const char *text, void *target)
 }
 
 static const struct sl_cli_option options[] = {
-    SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue", .metavar = "HOST:PORT",
+    SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue",
+                  .variable = "STARLING_OBJECTS_CATALOGUE", .metavar = "HOST:PORT",
                   .help = "Address of the catalogue, which starling-objects serve prints."),
     SL_CLI_OPTION(STRING, &flags.name, .name = "name", .metavar = "HOST:PORT",
                   .help = "Where this process listens; port 0: a free one. Default: on loopback if "

@@ -53,6 +53,35 @@ SL_CASE_WITH(settings__defaults, clear, clear)
     assert_int_equal(parsed.settings.reactors, 16);
 }
 
+SL_CASE_WITH(settings__objects, clear, clear)
+{
+    const struct sl_objects_settings *objects = &expect(SL_PROGRAM_PS, NO_ARGUMENTS)->objects;
+    assert_null(objects->name);
+    assert_null(objects->catalogue);
+    assert_int_equal(objects->memory_bytes, 1 << 30);
+    assert_int_equal(objects->keep_versions, 3);
+    setenv("STARLING_OBJECTS_CATALOGUE", "h:2", 1);
+    static const char *const arguments[] = {"--objects",
+                                            "h:1",
+                                            "--objects-dir",
+                                            "/d",
+                                            "--objects-memory",
+                                            "2M",
+                                            "--objects-rate",
+                                            "3K",
+                                            "--keep-versions",
+                                            "9",
+                                            NULL};
+    objects = &expect(SL_PROGRAM_PS, arguments)->objects;
+    assert_string_equal(objects->name, "h:1");
+    assert_string_equal(objects->catalogue, "h:2");
+    assert_string_equal(objects->directory, "/d");
+    assert_int_equal(objects->memory_bytes, 2 << 20);
+    assert_int_equal(objects->rate_bytes, 3 << 10);
+    assert_int_equal(objects->keep_versions, 9);
+    assert_string_equal(expect(SL_PROGRAM_WORKER, NO_ARGUMENTS)->objects.catalogue, "h:2");
+}
+
 SL_CASE_WITH(settings__flags_and_variables_of_servers, clear, clear)
 {
     static const char *const variables[][2] = {
@@ -273,7 +302,7 @@ SL_CASE_WITH(settings_resolve__num_workers_and_hosts_must_agree, clear, clear)
 SL_CASE(settings_programs__of_flags)
 {
     assert_int_equal(sl_settings_programs("tls-name"),
-                     SL_PROGRAM_PS | SL_PROGRAM_WORKER | SL_PROGRAM_LAUNCH);
+                     SL_PROGRAM_PS | SL_PROGRAM_WORKER | SL_PROGRAM_LAUNCH | SL_PROGRAM_AGENT);
     assert_int_equal(sl_settings_programs("lease"), SL_PROGRAM_PS | SL_PROGRAM_LAUNCH);
     assert_int_equal(sl_settings_programs("data"), 0);
 }

@@ -93,6 +93,7 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
                 "'d'");
     sl_words_fini(&options.ps_flags);
     sl_words_fini(&options.worker_flags);
+    sl_words_fini(&options.agent_flags);
 }
 
 SL_CASE(plan_flags__ps_args_leave_the_launcher_its_flags)
@@ -123,6 +124,43 @@ SL_CASE(plan_command__devices_are_of_the_role)
                                               .worker_devices = "m?addr=10.0.0.{task+2}"};
     assert_ends(SL_CLUSTER_PS, &options, " '--dpdk-device' 'm0?addr=10.0.0.1'");
     assert_ends(SL_CLUSTER_WORKER, &options, " '--dpdk-device' 'm?addr=10.0.0.2' '--data' 'd'");
+}
+
+SL_CASE(plan_command__servers_with_objects_and_agents)
+{
+    static const char *const arguments[] = {"--secret-file", "s", "--keep-versions", "2", NULL};
+    struct sl_launch_options options = {
+        .bin_dir = "/bin", .worker_args = some_arguments, .objects = true, .agents = true};
+    struct sl_plan_hosts hosts = {.worker_count = 1, .agent_count = 1};
+    struct sl_plan plan;
+    struct sl_reason reason;
+    assert_int_equal(collect(arguments, &options, &reason), 0);
+    options.settings.insecure = true; /* the secret is not here */
+    assert_int_equal(sl_plan_hosts_append(&hosts, &options, "h", 1, 11), 0);
+    assert_int_equal(sl_plan_hosts_append(&hosts, &options, "h", 2, 12), 0);
+    assert_int_equal(sl_plan_fill(&plan, &options, &hosts, &reason), 0);
+    assert_int_equal(plan.task_count, 4);
+    static const char *const expected[] = {
+        "'--ps-hosts' 'h:1,h:2' '--num-workers' '1' '--job-name' 'ps' '--task-index' '1' "
+        "'--objects' 'h:12' '--secret-file' 's' '--keep-versions' '2'",
+        "'--ps-hosts' 'h:1,h:2' '--num-workers' '1' '--job-name' 'worker' '--task-index' '0' "
+        "'--secret-file' 's' '--data' 'd'",
+        "'agent' '--secret-file' 's'"};
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct sl_words *argv = &plan.tasks[i + 1].argv;
+        char *text = sl_words_quote(argv->items + 1, argv->count - 1);
+        assert_string_equal(text, expected[i]);
+        free(text);
+    }
+    assert_string_equal(plan.tasks[3].name, "agent/0");
+    assert_string_equal(plan.tasks[3].argv.items[0], "/bin/starling-ps");
+    assert_string_equal(getenv("STARLING_OBJECTS_CATALOGUE"), "h:11");
+    unsetenv("STARLING_OBJECTS_CATALOGUE");
+    sl_plan_fini(&plan);
+    sl_plan_hosts_fini(&hosts);
+    sl_words_fini(&options.ps_flags);
+    sl_words_fini(&options.worker_flags);
+    sl_words_fini(&options.agent_flags);
 }
 
 static int check(const char *ps, const struct sl_launch_options *options, struct sl_reason *reason)
