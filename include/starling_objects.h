@@ -289,6 +289,26 @@ SL_API uint64_t sl_subscription_newest(const struct sl_subscription *subscriptio
 SL_API int sl_subscription_wait(struct sl_subscription *subscription, uint64_t above,
                                 uint32_t timeout_ms, uint64_t *version);
 
+#define SL_STALENESS_BUCKETS 44 /* [0]: 0; [i]: from 2^(i - 1) to below 2^i; [43]: and above */
+
+/* How old the version in use is: that of the view which was opened last. `behind` versions is the
+ * number of the newest announced version minus its number. It is behind in time since the commit of
+ * the oldest version that is newer. Commits are timed by the catalogue's clock, and their age by
+ * that of this host. If more than 32 versions appear between two views, the times of older ones are
+ * estimated. */
+struct sl_staleness {
+    uint64_t version, newest;   /* 0: none */
+    uint64_t behind, behind_us; /* now */
+    /* Since the first view, weighted by time. */
+    uint64_t measured_us;
+    double behind_mean, behind_us_mean;
+    uint64_t behind_histogram[SL_STALENESS_BUCKETS];    /* us with so many versions behind */
+    uint64_t behind_us_histogram[SL_STALENESS_BUCKETS]; /* us with so many us behind */
+    /* Versions. */
+    uint64_t opened_count, skipped_count; /* skipped: numbers between two that were opened */
+    uint64_t visible_us_histogram[SL_STALENESS_BUCKETS]; /* from commit until a view was open */
+};
+
 /* Nulls *subscription. */
 SL_API void sl_subscription_close(struct sl_subscription **subscription);
 

@@ -334,19 +334,6 @@ int sl_get_progress(struct sl_get *get, struct sl_get_progress *out)
     return err != 0 ? err : sl_objects_succeed();
 }
 
-/* The address of the tensor's bytes, if they lie in one place. */
-static const void *find_data(const struct sl_objects_copy *copy,
-                             const struct sl_objects_tensor *tensor)
-{
-    const uint32_t i = sl_objects_place_find(copy->places, copy->place_count, tensor->offset);
-    if (i == copy->place_count || tensor->bytes == 0) {
-        return NULL;
-    }
-    const struct sl_objects_place *place = &copy->places[i];
-    const uint64_t within = tensor->offset - place->offset;
-    return within + tensor->bytes <= place->bytes ? place->base + within : NULL;
-}
-
 int sl_get_next_tensor(struct sl_get *get, uint64_t *cursor, struct sl_object_tensor *out,
                        uint64_t *image_offset)
 {
@@ -366,17 +353,9 @@ int sl_get_next_tensor(struct sl_get *get, uint64_t *cursor, struct sl_object_te
             image_at += copy->info.bytes;
             continue;
         }
-        const struct sl_objects_tensor *tensor = &copy->manifest.tensors[index];
-        *out = (struct sl_object_tensor){
-            .name = sl_objects_manifest_text(&copy->manifest, tensor->name),
-            .type = tensor->type,
-            .rank = tensor->rank,
-            .data = find_data(copy, tensor),
-            .bytes = tensor->bytes};
-        for (uint32_t d = 0; d < tensor->rank; d++) {
-            out->shape[d] = tensor->shape[d];
-        }
-        *image_offset = image_at + tensor->offset;
+        sl_objects_manifest_describe(&copy->manifest, copy->places, copy->place_count,
+                                     (uint32_t)index, out);
+        *image_offset = image_at + copy->manifest.tensors[index].offset;
         ++*cursor;
         return sl_objects_succeed();
     }

@@ -313,3 +313,31 @@ const void *sl_objects_place_read(const struct sl_objects_place *places, uint32_
     }
     return to;
 }
+
+void sl_objects_manifest_describe(const struct sl_objects_manifest *manifest,
+                                  const struct sl_objects_place *places, uint32_t place_count,
+                                  uint32_t index, struct sl_object_tensor *out)
+{
+    const struct sl_objects_tensor *tensor = &manifest->tensors[index];
+    const uint32_t i = sl_objects_place_find(places, place_count, tensor->offset);
+    const bool is_in_one = i < place_count && tensor->bytes > 0 &&
+                           tensor->offset + tensor->bytes <= places[i].offset + places[i].bytes;
+    *out = (struct sl_object_tensor){
+        .name = sl_objects_manifest_text(manifest, tensor->name),
+        .type = tensor->type,
+        .rank = tensor->rank,
+        .data = is_in_one ? places[i].base + (tensor->offset - places[i].offset) : NULL,
+        .bytes = tensor->bytes};
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        out->shape[d] = tensor->shape[d];
+    }
+}
+
+uint32_t sl_objects_manifest_find(const struct sl_objects_manifest *manifest, const char *name)
+{
+    uint64_t number;
+    const bool is_there =
+        sl_key_index_find(&manifest->names, sl_hash_bytes(name, strlen(name), 0), &number) &&
+        strcmp(sl_objects_manifest_text(manifest, manifest->tensors[number].name), name) == 0;
+    return is_there ? (uint32_t)number : manifest->tensor_count;
+}
