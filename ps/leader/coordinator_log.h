@@ -3,7 +3,7 @@
  * record, and holds outgoing messages, in order, until all earlier changes are written: no member
  * learns anything that the next leader would not know.
  *
- * Every write compares the term key (ps/leader/election.h), so writes of former terms fail. Every
+ * Every write compares the term key (metastore/held_key.h), so writes of former terms fail. Every
  * write also changes that key's value, which the next write compares: an unanswered write cannot
  * take effect late and overwrite newer records. Owner: the metastore's reactor. Allocates for held
  * messages, up to bytes_max. */

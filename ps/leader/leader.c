@@ -1,21 +1,29 @@
 #include "ps/leader/leader.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/endpoint.h"
 #include "core/log.h"
+#include "metastore/held_key.h"
 #include "ps/leader/coordinator_log.h"
+
+#define POLLS_A_TTL 4
 
 enum ending { NOT_ENDING, WRITING, LEAVING, ENDED };
 
 struct sl_leader {
     struct sl_leader_options options;
     char prefix[SL_METASTORE_KEY_BYTES];
-    struct sl_election *election;
+    struct sl_held_key key;
+    char value[512];                /* of the key */
+    struct sl_leader_record leader; /* as the key was seen last */
     struct sl_coordinator_log *log; /* NULL: not the leader */
     uint64_t term;
     bool is_seated;                          /* the owner was notified by `seated` */
@@ -37,6 +45,89 @@ static uint64_t now_of(const struct sl_leader *self)
 static uint64_t on_now(void *ctx)
 {
     return now_of(ctx);
+}
+
+/* The leader's record */
+
+static bool read_string(const json_t *root, const char *name, char *to, size_t bytes)
+{
+    const char *text = json_string_value(json_object_get(root, name));
+    if (text == NULL || strlen(text) >= bytes) {
+        return false;
+    }
+    memcpy(to, text, strlen(text) + 1);
+    return true;
+}
+
+/* Other programs can write to the key: the value is checked like a peer's message. */
+static bool parse_record(const struct sl_metastore_item *item, struct sl_leader_record *out)
+{
+    struct sl_leader_record leader = {.term = item->created};
+    struct sl_endpoint endpoint;
+    char id[24];
+    json_t *root = json_loadb((const char *)item->value, item->value_bytes, 0, NULL);
+    bool is_good = read_string(root, "name", leader.name, sizeof leader.name) &&
+                   read_string(root, "endpoint", leader.endpoint, sizeof leader.endpoint) &&
+                   read_string(root, "id", id, sizeof id) &&
+                   sl_endpoint_parse(leader.endpoint, &endpoint, NULL) == 0;
+    json_decref(root);
+    if (!is_good) {
+        return false;
+    }
+    char *end;
+    errno = 0;
+    leader.id = strtoull(id, &end, 16);
+    *out = leader;
+    return errno == 0 && *end == '\0' && leader.id != 0;
+}
+
+static int write_value(struct sl_leader *self)
+{
+    const struct sl_leader_options *options = &self->options;
+    char id[24];
+    (void)snprintf(id, sizeof id, "%016" PRIx64, options->id);
+    json_t *root =
+        json_pack("{ss ss ss}", "name", options->name, "endpoint", options->endpoint, "id", id);
+    char *text = root == NULL ? NULL : json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    if (text == NULL || strlen(text) >= sizeof self->value) {
+        free(text);
+        return SL_ERR_NO_MEMORY;
+    }
+    memcpy(self->value, text, strlen(text) + 1);
+    free(text);
+    return 0;
+}
+
+static void set_leader(struct sl_leader *self, const struct sl_leader_record *leader)
+{
+    if (self->leader.term != leader->term) {
+        self->leader = *leader;
+        self->options.leader(self->options.ctx, &self->leader);
+    }
+}
+
+static void on_seen(void *ctx, const struct sl_metastore_item *item)
+{
+    struct sl_leader *self = ctx;
+    struct sl_leader_record leader = {0};
+    if (item != NULL && !parse_record(item, &leader)) {
+        sl_log_warn("%s in the cluster store is not what a coordinator writes",
+                    self->key.options.key);
+        leader = (struct sl_leader_record){0};
+    }
+    set_leader(self, &leader);
+}
+
+static void on_trouble(void *ctx, int err, const char *reason)
+{
+    const bool is_out = err == SL_ERR_DEADLINE || err == SL_ERR_IO;
+    if (err == 0) {
+        sl_log_info("the cluster store answers again");
+    } else {
+        sl_log_warn("the cluster store %s: %s; serving continues, membership waits",
+                    is_out ? "is out of reach" : "does not do what it is asked for", reason);
+    }
 }
 
 /* Term */
@@ -70,18 +161,22 @@ static bool on_may_act(void *ctx)
 {
     const struct sl_leader *self = ctx;
     return self->ending == NOT_ENDING && self->failure[0] == '\0' &&
-           sl_election_holds(self->election, now_of(self));
+           sl_held_key_holds(&self->key, now_of(self));
 }
 
 static void on_won(void *ctx, uint64_t term)
 {
     struct sl_leader *self = ctx;
+    struct sl_leader_record own = {.term = term, .id = self->options.id};
+    memcpy(own.name, self->options.name, sizeof own.name);
+    memcpy(own.endpoint, self->options.endpoint, sizeof own.endpoint);
+    set_leader(self, &own);
     const struct sl_coordinator_log_options log = {
         .metastore = self->options.metastore,
         .prefix = self->prefix,
-        .key = sl_election_key(self->election),
-        .value = sl_election_value(self->election),
-        .lease = sl_election_lease(self->election),
+        .key = self->key.options.key,
+        .value = self->value,
+        .lease = sl_held_key_lease(&self->key),
         .term = term,
         .timeout_ns = self->options.ttl_s * SL_CLOCK_NS_PER_S / 2,
         .bytes_max = self->options.coordinator_log_bytes_max,
@@ -118,13 +213,9 @@ static void end_term(struct sl_leader *self, const char *why)
 
 static void on_lost(void *ctx, const char *why)
 {
+    const struct sl_leader_record nobody = {0};
+    set_leader(ctx, &nobody);
     end_term(ctx, why);
-}
-
-static void on_leader(void *ctx, const struct sl_election_leader *leader)
-{
-    const struct sl_leader *self = ctx;
-    self->options.leader(self->options.ctx, leader);
 }
 
 /* Resignation */
@@ -135,6 +226,11 @@ static void finish(struct sl_leader *self)
     self->done(self->done_ctx);
 }
 
+static void on_released(void *ctx, int err, const char *reason)
+{
+    ((struct sl_leader *)ctx)->has_left = true;
+}
+
 static void go_on_ending(struct sl_leader *self)
 {
     bool is_late = now_of(self) >= self->ending_until_ns;
@@ -142,7 +238,7 @@ static void go_on_ending(struct sl_leader *self)
         self->log == NULL || self->failure[0] != '\0' || sl_coordinator_log_is_clean(self->log);
     if (self->ending == WRITING && (is_written || is_late)) {
         self->ending = LEAVING;
-        sl_election_resign(self->election, &self->has_left);
+        sl_held_key_release(&self->key, on_released);
     }
     if (self->ending == LEAVING && (self->has_left || is_late)) {
         finish(self);
@@ -171,7 +267,7 @@ void sl_leader_run(struct sl_leader *self)
     if (self->failure[0] != '\0' && self->ending == NOT_ENDING) {
         char why[sizeof self->failure];
         memcpy(why, self->failure, sizeof why);
-        sl_election_depose(self->election, why); /* calls on_lost */
+        sl_held_key_depose(&self->key, why); /* calls on_lost */
     }
     if (self->log != NULL) {
         sl_coordinator_log_run(self->log);
@@ -183,7 +279,7 @@ void sl_leader_run(struct sl_leader *self)
 
 void sl_leader_tick(struct sl_leader *self)
 {
-    sl_election_tick(self->election, now_of(self));
+    sl_held_key_tick(&self->key, now_of(self));
     sl_leader_run(self);
 }
 
@@ -194,9 +290,9 @@ void sl_leader_gone(struct sl_leader *self, sl_coordinator_peer peer)
     }
 }
 
-const struct sl_election_leader *sl_leader_leader(const struct sl_leader *self)
+const struct sl_leader_record *sl_leader_leader(const struct sl_leader *self)
 {
-    return sl_election_leader(self->election);
+    return &self->leader;
 }
 
 /* Create and destroy */
@@ -208,28 +304,28 @@ int sl_leader_create(const struct sl_leader_options *options, struct sl_leader *
         return SL_ERR_NO_MEMORY;
     }
     self->options = *options;
-    int length = snprintf(self->prefix, sizeof self->prefix, "%s", options->prefix);
+    (void)snprintf(self->prefix, sizeof self->prefix, "%s", options->prefix);
     self->options.prefix = self->prefix;
-    struct sl_election_options election = {
+    struct sl_held_key_options key = {
         .metastore = options->metastore,
-        .prefix = self->prefix,
+        .value = self->value,
         .campaigns = options->campaigns,
-        .id = options->id,
         .ttl_s = options->ttl_s,
+        .poll_ns = options->ttl_s * SL_CLOCK_NS_PER_S / POLLS_A_TTL,
         .now_ns = on_now,
         .won = on_won,
         .lost = on_lost,
-        .leader = on_leader,
+        .seen = on_seen,
+        .trouble = on_trouble,
         .ctx = self,
     };
-    memcpy(election.name, options->name, sizeof election.name);
-    memcpy(election.endpoint, options->endpoint, sizeof election.endpoint);
-    int err = length < (int)sizeof self->prefix ? 0 : SL_ERR_INVALID;
-    err = err != 0 ? err : sl_election_create(&election, &self->election);
+    const int length = snprintf(key.key, sizeof key.key, "%s/coordinator", options->prefix);
+    const int err = length < (int)sizeof key.key ? write_value(self) : SL_ERR_INVALID;
     if (err != 0) {
         free(self);
         return err;
     }
+    sl_held_key_init(&self->key, &key);
     *out = self;
     return 0;
 }
@@ -241,6 +337,5 @@ void sl_leader_destroy(struct sl_leader **self)
     if (gone->log != NULL) {
         sl_coordinator_log_destroy(&gone->log);
     }
-    sl_election_destroy(&gone->election);
     free(gone);
 }

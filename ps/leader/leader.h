@@ -1,14 +1,26 @@
-/* Leader runs the coordinator in the process that the election chose (ps/leader/election.h). The
- * elected process reads the coordinator log (ps/leader/coordinator_log.h) and runs the coordinator
- * until its term ends. Then the owner disconnects all members, and they look for the next leader.
+/* Leader elects the process that hosts the coordinator, and runs the coordinator there. Candidates
+ * compete for the key PREFIX/coordinator (metastore/held_key.h); its value names the winner and its
+ * endpoint. The winner reads the coordinator log (ps/leader/coordinator_log.h) and runs the
+ * coordinator until its term ends. Then the owner disconnects all members, and they look for the
+ * next leader.
  *
  * Pure except for the metastore; time comes from now_ns and sl_leader_tick. Owner: the metastore's
  * reactor, which is also that of the server with the members' connections. */
 #ifndef SL_PS_LEADER_LEADER_H
 #define SL_PS_LEADER_LEADER_H
 
+#include "core/limits.h"
+#include "metastore/metastore.h"
+#include "net/control/message.h"
 #include "ps/coordinator/coordinator.h"
-#include "ps/leader/election.h"
+
+/* The leader, as the key's value names it. */
+struct sl_leader_record {
+    uint64_t term;                          /* 0: no leader is known */
+    uint64_t id;                            /* of the process */
+    char name[SL_MESSAGE_NAME_BYTES];       /* "ps/1", "scheduler" */
+    char endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* for control connections */
+};
 
 struct sl_leader_options {
     struct sl_metastore *metastore;
@@ -27,7 +39,7 @@ struct sl_leader_options {
      * sl_leader_gone has no effect. */
     void (*unseated)(void *ctx, const char *why);
     /* Reports a change of leader: another process, this process, or none (term 0). */
-    void (*leader)(void *ctx, const struct sl_election_leader *leader);
+    void (*leader)(void *ctx, const struct sl_leader_record *leader);
     /* Requests a call of sl_leader_run soon, but not from inside this callback. */
     void (*wake)(void *ctx);
     void *ctx;
@@ -45,7 +57,7 @@ void sl_leader_run(struct sl_leader *self);
 /* Drops messages held for a closed connection. Call before sl_coordinator_gone. */
 void sl_leader_gone(struct sl_leader *self, sl_coordinator_peer peer);
 
-const struct sl_election_leader *sl_leader_leader(const struct sl_leader *self);
+const struct sl_leader_record *sl_leader_leader(const struct sl_leader *self);
 
 /* Stops in order: writes pending changes, or with `erases` removes all records because the job is
  * over; then frees the leadership. Then, or after timeout_ns, calls done(ctx); until then keep

@@ -90,7 +90,7 @@ static void on_unseated(void *ctx, const char *why)
     }
 }
 
-static void on_leader(void *ctx, const struct sl_election_leader *leader)
+static void on_leader(void *ctx, const struct sl_leader_record *leader)
 {
     struct sl_process_leadership *leadership = ctx;
     struct sl_process *process = leadership->process;
@@ -197,7 +197,7 @@ void sl_process_leadership_begin(struct sl_process *process)
 
 struct sl_endpoint sl_process_leadership_coordinator(const struct sl_process *process)
 {
-    const struct sl_election_leader *leader =
+    const struct sl_leader_record *leader =
         process->leadership == NULL ? NULL : sl_leader_leader(process->leadership->leader);
     struct sl_endpoint endpoint;
     bool is_known = leader != NULL && leader->term != 0 &&

@@ -340,9 +340,9 @@ REPLICA_MUTATIONS = [
     # One primary in an epoch, and none of an older one.
     ("replicas: epochs are not kept", "ps/coordinator/record.c",
      '"epoch", id_json(ps->epoch), "primary"', '"epoch", id_json(1), "primary"'),
-    ("replicas: the end of an old lease ends a new term", "ps/leader/election.c",
-     "    if (election->state == HOLDING && ask->lease == election->lease) {",
-     "    if (election->state == HOLDING && ask->lease != 0) {"),
+    ("replicas: the end of an old lease ends a new term", "metastore/held_key.c",
+     "    if (held->state == SL_HELD_KEY_HOLDING && ask->lease == held->lease) {",
+     "    if (held->state == SL_HELD_KEY_HOLDING && ask->lease != 0) {"),
     ("replicas: a take-over is not kept", "ps/coordinator/replica_group.c",
      "    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(group - coordinator->ps));\n",
      "    (void)group;\n"),
@@ -404,7 +404,7 @@ UNIT_TESTS = {
     "replicas: the backup keeps what it had in another epoch": "unit_ps_replication replication",
     "replicas: nobody connects again to a backup in step": "unit_ps_replication replication",
     "replicas: a shard hands over by itself": "unit_ps_replication_promotion promotion",
-    "replicas: the end of an old lease ends a new term": "unit_ps_leader election",
+    "replicas: the end of an old lease ends a new term": "unit_metastore held_key",
     "transfer: later tokens are not sent to peers": "unit_transfer_engines region",
     "transfer: later tokens are not published": "unit_transfer_engines region",
     "replicas: an epoch during a promotion is that of a primary":

@@ -63,7 +63,7 @@ CASE(leader__all_know_the_leader)
 {
     world_run_for(world, 5 * SL_CLOCK_NS_PER_S);
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        const struct sl_election_leader *known = sl_leader_leader(world->processes[i].leader);
+        const struct sl_leader_record *known = sl_leader_leader(world->processes[i].leader);
         assert_int_equal(known->term, world->last_term);
         assert_int_equal(world->processes[i].leader_term, world->last_term);
         assert_string_equal(known->endpoint, "tcp://127.0.0.1:1");

@@ -66,7 +66,7 @@ static void on_unseated(void *ctx, const char *why)
     world_disconnect(process->world, process);
 }
 
-static void on_leader(void *ctx, const struct sl_election_leader *leader)
+static void on_leader(void *ctx, const struct sl_leader_record *leader)
 {
     struct process *process = ctx;
     process->leader_term = leader->term;

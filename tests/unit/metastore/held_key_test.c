@@ -1,9 +1,8 @@
-/* An election against a store that the case plays: what is asked, in which order the answers come,
+/* A held key against a store that the case plays: what is asked, in which order the answers come,
  * and what they are. */
 
 #include "core/clock.h"
-#include "core/log.h"
-#include "ps/leader/election.h"
+#include "metastore/held_key.h"
 #include "tests/support/unit.h"
 
 #define TTL_S  10
@@ -14,9 +13,11 @@ struct world {
     struct sl_metastore metastore; /* first */
     struct sl_metastore_request *asked[ASKED];
     uint32_t asked_count;
-    struct sl_election *election;
+    struct sl_held_key held;
     uint64_t now_ns;
-    uint32_t won_count, lost_count;
+    uint32_t won_count, lost_count, released_count;
+    uint64_t term, dead; /* a revision whose holder has ended */
+    int trouble;
 };
 
 static void on_ask(struct sl_metastore *metastore, struct sl_metastore_request *ask)
@@ -36,6 +37,7 @@ static uint64_t on_now(void *ctx)
 static void on_won(void *ctx, uint64_t term)
 {
     ((struct world *)ctx)->won_count++;
+    ((struct world *)ctx)->term = term;
 }
 
 static void on_lost(void *ctx, const char *why)
@@ -44,29 +46,46 @@ static void on_lost(void *ctx, const char *why)
     ((struct world *)ctx)->lost_count++;
 }
 
-static void on_leader(void *ctx, const struct sl_election_leader *leader)
+static void on_seen(void *ctx, const struct sl_metastore_item *item)
 {
+}
+
+static bool replaces(void *ctx, const struct sl_metastore_item *item)
+{
+    return item->created == ((struct world *)ctx)->dead;
+}
+
+static void on_trouble(void *ctx, int err, const char *reason)
+{
+    ((struct world *)ctx)->trouble = err;
+}
+
+static void on_released(void *ctx, int err, const char *reason)
+{
+    ((struct world *)ctx)->released_count++;
+    ((struct world *)ctx)->trouble = err;
 }
 
 static int setup(void **state)
 {
     static struct world world;
     world = (struct world){.metastore.ops = &OPS, .now_ns = SL_CLOCK_NS_PER_S};
-    struct sl_election_options options = {
+    const struct sl_held_key_options options = {
         .metastore = &world.metastore,
-        .prefix = "jobs/a",
+        .key = "jobs/a/coordinator",
+        .value = "a value",
         .campaigns = true,
-        .id = 7,
-        .name = "ps/0",
-        .endpoint = "tcp://127.0.0.1:1",
         .ttl_s = TTL_S,
+        .poll_ns = SL_CLOCK_NS_PER_S,
         .now_ns = on_now,
         .won = on_won,
         .lost = on_lost,
-        .leader = on_leader,
+        .seen = on_seen,
+        .replaces = replaces,
+        .trouble = on_trouble,
         .ctx = &world,
     };
-    assert_int_equal(sl_election_create(&options, &world.election), 0);
+    sl_held_key_init(&world.held, &options);
     *state = &world;
     return 0;
 }
@@ -96,6 +115,17 @@ static void answer(struct world *world, enum sl_metastore_kind kind,
     ask->done(ask->ctx, ask);
 }
 
+/* An answer with a copy of the item. */
+static struct sl_metastore_answer found(const struct sl_metastore_item *item)
+{
+    struct sl_metastore_answer answer = {0};
+    struct sl_metastore_item *copy = sl_metastore_answer_add(&answer, 0);
+    assert_non_null(copy);
+    copy->created = item->created;
+    copy->lease = item->lease;
+    return answer;
+}
+
 /* The store is closed: all that is asked fails. */
 static int teardown(void **state)
 {
@@ -103,7 +133,6 @@ static int teardown(void **state)
     while (world->asked_count > 0) {
         answer(world, world->asked[0]->kind, (struct sl_metastore_answer){.err = SL_ERR_CANCELLED});
     }
-    sl_election_destroy(&world->election);
     return 0;
 }
 
@@ -112,7 +141,7 @@ static int teardown(void **state)
 static void pass(struct world *world, uint64_t ns)
 {
     world->now_ns += ns;
-    sl_election_tick(world->election, world->now_ns);
+    sl_held_key_tick(&world->held, world->now_ns);
 }
 
 /* Nobody leads: a term with that lease begins. */
@@ -127,7 +156,7 @@ static void win(struct world *world, uint64_t lease)
     answer(world, SL_METASTORE_WRITE,
            (struct sl_metastore_answer){.held = true, .revision = lease});
     assert_int_equal(world->won_count, before + 1);
-    assert_int_equal(sl_election_lease(world->election), lease);
+    assert_int_equal(sl_held_key_lease(&world->held), lease);
 }
 
 /* The second term begins while the answer to a KEEP of the first has not come. */
@@ -136,7 +165,7 @@ static void win_twice(struct world *world)
     win(world, 11);
     pass(world, TTL_NS / 2);
     assert_int_equal(find(world, SL_METASTORE_LEASE_RENEW)->lease, 11);
-    sl_election_depose(world->election, "of the test");
+    sl_held_key_depose(&world->held, "of the test");
     assert_int_equal(world->lost_count, 1);
     if (find(world, SL_METASTORE_LEASE_REVOKE) != NULL) {
         answer(world, SL_METASTORE_LEASE_REVOKE, (struct sl_metastore_answer){0});
@@ -146,22 +175,22 @@ static void win_twice(struct world *world)
     assert_int_equal(find(world, SL_METASTORE_LEASE_RENEW)->lease, 11);
 }
 
-CASE(election__the_end_of_an_old_lease_ends_no_new_term)
+CASE(held_key__the_end_of_an_old_lease_ends_no_new_term)
 {
     win_twice(world);
     answer(world, SL_METASTORE_LEASE_RENEW, (struct sl_metastore_answer){.err = SL_ERR_NOT_FOUND});
     assert_int_equal(world->lost_count, 1);
-    assert_true(sl_election_holds(world->election, world->now_ns));
+    assert_true(sl_held_key_holds(&world->held, world->now_ns));
 }
 
 /* The new lease counts from when it was asked for. */
-CASE(election__an_old_lease_prolongs_no_new_term)
+CASE(held_key__an_old_lease_prolongs_no_new_term)
 {
     win_twice(world);
     pass(world, 3 * TTL_NS / 4);
-    assert_true(sl_election_holds(world->election, world->now_ns));
+    assert_true(sl_held_key_holds(&world->held, world->now_ns));
     answer(world, SL_METASTORE_LEASE_RENEW, (struct sl_metastore_answer){.ttl_s = TTL_S});
-    assert_true(sl_election_holds(world->election, world->now_ns));
+    assert_true(sl_held_key_holds(&world->held, world->now_ns));
     pass(world, 0);
     assert_int_equal(find(world, SL_METASTORE_LEASE_RENEW)->lease, 12); /* it is kept itself now */
     pass(world, TTL_NS / 10);
@@ -169,12 +198,12 @@ CASE(election__an_old_lease_prolongs_no_new_term)
 }
 
 /* Others need not wait for the end of the lease, nor of a question about it. */
-CASE(election__the_lease_of_a_lost_term_is_revoked_at_once)
+CASE(held_key__the_lease_of_a_lost_term_is_revoked_at_once)
 {
     win(world, 11);
     pass(world, TTL_NS / 2);
     assert_non_null(find(world, SL_METASTORE_LEASE_RENEW));
-    sl_election_depose(world->election, "of the test");
+    sl_held_key_depose(&world->held, "of the test");
     assert_non_null(find(world, SL_METASTORE_LEASE_REVOKE));
     assert_int_equal(find(world, SL_METASTORE_LEASE_REVOKE)->lease, 11);
     answer(world, SL_METASTORE_LEASE_RENEW, (struct sl_metastore_answer){.err = SL_ERR_NOT_FOUND});
@@ -184,22 +213,77 @@ CASE(election__the_lease_of_a_lost_term_is_revoked_at_once)
 }
 
 /* Likewise of one that resigns: it is over when both have been answered. */
-CASE(election__the_lease_of_one_that_resigns_is_revoked_at_once)
+CASE(held_key__the_lease_of_one_that_resigns_is_revoked_at_once)
 {
-    bool over = false;
     win(world, 11);
     pass(world, TTL_NS / 2);
     assert_non_null(find(world, SL_METASTORE_LEASE_RENEW));
-    sl_election_resign(world->election, &over);
+    sl_held_key_release(&world->held, on_released);
     assert_non_null(find(world, SL_METASTORE_LEASE_REVOKE));
     answer(world, SL_METASTORE_LEASE_REVOKE, (struct sl_metastore_answer){0});
-    assert_false(over);
+    assert_int_equal(world->released_count, 0);
     answer(world, SL_METASTORE_LEASE_RENEW, (struct sl_metastore_answer){.err = SL_ERR_NOT_FOUND});
-    assert_true(over);
+    assert_int_equal(world->released_count, 1);
     assert_int_equal(world->asked_count, 0);
 }
 
-SL_UNIT_SETUP()
+/* The process that wrote the key has ended: its item is replaced, if it has not changed. */
+CASE(held_key__replaces_the_item_of_a_dead_holder)
 {
-    sl_log_setup(SL_LOG_OFF, "test");
+    const struct sl_metastore_item item = {.created = 5, .lease = 3};
+    world->dead = 5;
+    pass(world, SL_CLOCK_NS_PER_S);
+    answer(world, SL_METASTORE_READ, found(&item));
+    answer(world, SL_METASTORE_LEASE_GRANT, (struct sl_metastore_answer){.lease = 11});
+    assert_int_equal(find(world, SL_METASTORE_WRITE)->guard, SL_METASTORE_ABSENT);
+    answer(world, SL_METASTORE_WRITE, found(&item));
+    assert_int_equal(find(world, SL_METASTORE_WRITE)->guard, SL_METASTORE_CREATED);
+    assert_int_equal(find(world, SL_METASTORE_WRITE)->revision, 5);
+    answer(world, SL_METASTORE_WRITE, (struct sl_metastore_answer){.held = true, .revision = 9});
+    assert_int_equal(world->term, 5);
+}
+
+/* A failure is reported once, and its end. */
+CASE(held_key__trouble)
+{
+    pass(world, SL_CLOCK_NS_PER_S);
+    answer(world, SL_METASTORE_READ, (struct sl_metastore_answer){.err = SL_ERR_IO});
+    assert_int_equal(world->trouble, SL_ERR_IO);
+    win(world, 11);
+    assert_int_equal(world->trouble, 0);
+}
+
+/* A store without leases is written without comparison; a key that is given up is removed. */
+CASE(held_key__no_leases)
+{
+    pass(world, SL_CLOCK_NS_PER_S);
+    answer(world, SL_METASTORE_READ, (struct sl_metastore_answer){0});
+    answer(world, SL_METASTORE_LEASE_GRANT,
+           (struct sl_metastore_answer){.err = SL_ERR_UNSUPPORTED});
+    assert_int_equal(find(world, SL_METASTORE_WRITE)->guard, SL_METASTORE_ALWAYS);
+    answer(world, SL_METASTORE_WRITE, (struct sl_metastore_answer){.held = true});
+    assert_int_equal(world->won_count, 1);
+    pass(world, 10 * TTL_NS);
+    assert_int_equal(world->asked_count, 0);
+    assert_true(sl_held_key_holds(&world->held, world->now_ns));
+    sl_held_key_release(&world->held, on_released);
+    assert_true(find(world, SL_METASTORE_WRITE)->changes[0].removes);
+    answer(world, SL_METASTORE_WRITE, (struct sl_metastore_answer){.err = SL_ERR_IO});
+    assert_int_equal(world->released_count, 1);
+    assert_int_equal(world->trouble, SL_ERR_IO);
+}
+
+/* What was in flight at the release is given up when its answer comes. */
+CASE(held_key__released_while_it_claims)
+{
+    pass(world, SL_CLOCK_NS_PER_S);
+    answer(world, SL_METASTORE_READ, (struct sl_metastore_answer){0});
+    answer(world, SL_METASTORE_LEASE_GRANT, (struct sl_metastore_answer){.lease = 11});
+    sl_held_key_release(&world->held, on_released);
+    answer(world, SL_METASTORE_WRITE, (struct sl_metastore_answer){.held = true, .revision = 9});
+    assert_int_equal(world->won_count, 0);
+    assert_int_equal(world->released_count, 0);
+    answer(world, SL_METASTORE_LEASE_REVOKE, (struct sl_metastore_answer){0});
+    assert_int_equal(world->released_count, 1);
+    assert_int_equal(world->asked_count, 0);
 }
