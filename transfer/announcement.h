@@ -10,7 +10,7 @@
 #ifndef SL_TRANSFER_ANNOUNCEMENT_H
 #define SL_TRANSFER_ANNOUNCEMENT_H
 
-#include "metastore/metastore.h"
+#include "metastore/held_key.h"
 #include "reactor/reactor.h"
 #include "reactor/timer.h"
 #include "transfer/record.h"
@@ -18,29 +18,14 @@
 #define SL_ANNOUNCEMENT_TTL_S        10
 #define SL_ANNOUNCEMENT_REASON_BYTES 512
 
-enum sl_announcement_state {
-    SL_ANNOUNCEMENT_NONE,    /* nothing is announced */
-    SL_ANNOUNCEMENT_ASKING,  /* a request is in flight: for a lease, its renewal, or the record */
-    SL_ANNOUNCEMENT_WAITING, /* the timer renews the lease, or makes the next attempt */
-    SL_ANNOUNCEMENT_REMOVING /* a request is in flight */
-};
-
 /* Caller's storage. All members are private. */
 struct sl_announcement {
     struct sl_reactor *reactor;
-    struct sl_metastore *metastore;
+    struct sl_held_key key; /* its value is the record */
     struct sl_transfer_record record;
-    const char *text; /* the record; owned by the caller */
-    char key[SL_METASTORE_KEY_BYTES];
-    enum sl_announcement_state state;
-    bool is_ending;     /* is removed as soon as the request in flight is answered */
-    bool has_no_leases; /* the store */
-    bool is_written;    /* the record, with this lease */
-    bool has_logged;    /* that the record is not in the store */
-    uint64_t lease;     /* 0: none */
-    struct sl_timer timer;
-    struct sl_metastore_request ask;
-    struct sl_metastore_change change;
+    struct sl_timer timer; /* of the key's next tick */
+    bool is_stopping;      /* the key is given up */
+    bool has_logged;       /* that the record is not in the store, or will not stay */
     /* Of start or stop, until it has ended. */
     void (*done)(void *ctx, int err, const char *reason); /* NULL: nobody waits */
     void *ctx;
