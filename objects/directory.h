@@ -1,0 +1,69 @@
+/* Directory has the files of a keeper, which the next process of its host finds again:
+ * - NAME/VERSION.PART.data: the part as it is stored (manifest.h). In NAME, "/", "%" and a leading
+ *   "." are written as %2F, %25 and %2E.
+ * - NAME/VERSION.PART.record: the version's record, as a HOLD. It is written, beside and renamed,
+ *   after the commit; data without it is removed at the next start.
+ *
+ * Files are from outside: a record is checked against its place, and bytes of the data count when
+ * they match the digests of the record and of the manifest.
+ *
+ * Owner: the node's reactor; files are read and written on one offload thread, in order. Allocates.
+ */
+#ifndef SL_OBJECTS_DIRECTORY_H
+#define SL_OBJECTS_DIRECTORY_H
+
+#include "objects/copy.h"
+#include "objects/pool.h"
+#include "reactor/disk.h"
+#include "transfer/async.h"
+
+struct sl_objects_directory;
+
+/* A part that was committed. The message is a HOLD with record, valid during the call. */
+typedef void sl_objects_directory_found_fn(void *ctx, const struct sl_objects_message *hold);
+
+/* Makes the directory if there is none, removes what is incomplete, and reports each part. Blocks:
+ * before the node's start. disk NULL: the machine's own. Errors, with a reason: NO_MEMORY, and
+ * those of the disk. */
+int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
+                              sl_objects_directory_found_fn *found, void *ctx,
+                              struct sl_objects_directory **out, struct sl_reason *reason);
+
+/* On the reactor, before what follows. Errors: those of sl_offload_create. */
+int sl_objects_directory_start(struct sl_objects_directory *directory, struct sl_reactor *reactor);
+
+/* On the reactor, if it was started, when nothing is in progress. Nulls *directory. NULL is
+ * allowed. */
+void sl_objects_directory_close(struct sl_objects_directory **directory);
+
+/* Whether something is in progress. */
+bool sl_objects_directory_is_busy(const struct sl_objects_directory *directory);
+
+/* Each calls done, in a later turn but for NO_MEMORY: 0, or an error whose reason names the file.
+ */
+
+/* Writes the whole copy, which stays as it is until then. */
+void sl_objects_directory_write(struct sl_objects_directory *directory,
+                                const struct sl_objects_copy *copy, sl_transfer_done_fn *done,
+                                void *ctx);
+
+/* Writes the record. */
+void sl_objects_directory_commit(struct sl_objects_directory *directory,
+                                 const struct sl_objects_record *record, uint32_t part,
+                                 sl_transfer_done_fn *done, void *ctx);
+
+void sl_objects_directory_remove(struct sl_objects_directory *directory,
+                                 const struct sl_objects_pool_key *key);
+
+/* Reads bytes from `remote`, an offset in the data, on to `local`, for each request. Errors also:
+ * CORRUPT (the file ends before). */
+void sl_objects_directory_read(struct sl_objects_directory *directory,
+                               const struct sl_objects_pool_key *key,
+                               const struct sl_transfer_request *requests, uint32_t count,
+                               sl_transfer_done_fn *done, void *ctx);
+
+/* "PATH/NAME/VERSION.PART.data", truncated to bytes. */
+void sl_objects_directory_describe(const struct sl_objects_directory *directory,
+                                   const struct sl_objects_pool_key *key, char *to, size_t bytes);
+
+#endif
