@@ -11,8 +11,8 @@
 #include "objects/call.h"
 #include "objects/error.h"
 #include "objects/fetch.h"
+#include "objects/follow.h"
 #include "objects/host.h"
-#include "objects/subscription.h"
 #include "objects/withdraw.h"
 
 #define SPIN_US    20
@@ -39,7 +39,7 @@ static void take_news(struct sl_objects *node, const char *address,
     if (copy != NULL && copy->fetch != NULL) {
         sl_objects_fetch_news(copy->fetch, news);
     }
-    sl_objects_subscription_news(node, news);
+    sl_objects_follow_news(node, news);
 }
 
 static void retire(struct sl_objects *node, const struct sl_objects_message *message)
@@ -140,7 +140,7 @@ static void start_here(struct sl_objects *node, struct sl_objects_call *call)
         err = sl_objects_host_create(node->reactor, node->link, &node->setup, &node->host);
     }
     if (err == 0) {
-        sl_objects_membership_start(node, sl_objects_subscription_again);
+        sl_objects_membership_start(node, sl_objects_follow_again);
     }
     sl_objects_answer(call, err, "cannot start: %s", sl_err_name(err));
 }
@@ -249,6 +249,7 @@ static void node_free(struct sl_objects *node)
     if (node->owns_transfer && node->transfer != NULL) {
         sl_transfer_destroy(&node->transfer);
     }
+    sl_objects_follow_fini(node);
     free(node->requests.items);
     free(node->scratch);
     free(node);
@@ -304,7 +305,6 @@ int sl_objects_create_with(const struct sl_objects_options *options,
     }
     sl_list_init(&node->copies);
     sl_list_init(&node->membership.asks);
-    sl_list_init(&node->subscriptions);
     sl_objects_serve_init(node);
     err = start(node, options);
     if (err != 0) {

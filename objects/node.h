@@ -7,6 +7,7 @@
 #define SL_OBJECTS_NODE_H
 
 #include "objects/copy.h"
+#include "objects/follow.h"
 #include "objects/link.h"
 #include "objects/membership.h"
 #include "objects/pool.h"
@@ -32,7 +33,7 @@ struct sl_objects {
     struct sl_objects_host *host; /* the catalogue; NULL: another node hosts it */
     struct sl_objects_membership membership;
     struct sl_list copies;
-    struct sl_list subscriptions;
+    struct sl_objects_follows follows;
     struct sl_objects_serve serve;
     uint8_t *scratch; /* [SL_OBJECTS_BLOCK_BYTES]: a block that does not lie in one place */
     struct sl_objects_requests {

@@ -5,7 +5,7 @@
  *
  * A view pins the slots of one version in the node's pool until it is closed, or the session ends.
  *
- * Owner: the node's reactor, except sl_objects_session_open, _call and _close. */
+ * Owner: the node's reactor. */
 #ifndef SL_OBJECTS_SESSION_H
 #define SL_OBJECTS_SESSION_H
 
@@ -64,12 +64,32 @@ struct sl_objects_session_answer {
     char text[SL_OBJECTS_TEXT_BYTES];
 };
 
-/* Sessions of this process */
+/* On the reactor */
 
 struct sl_objects_session;
 
-/* A thread of the application: a session at the node of this process. Needs no HELLO. Errors:
- * NO_MEMORY. */
+/* The request in progress is answered; answer->fd_count descriptors, which stay the session's, come
+ * with it. Valid during the call, which may make the next request, but not end the session. */
+typedef void sl_objects_session_answered_fn(void *ctx,
+                                            const struct sl_objects_session_answer *answer,
+                                            const int *fds);
+
+/* pid: of the reader, for log lines. Errors: NO_MEMORY. */
+int sl_objects_session_create(struct sl_objects *node, int pid,
+                              sl_objects_session_answered_fn *answered, void *ctx,
+                              struct sl_objects_session **out);
+
+/* Begins a request, which is copied; it is answered in this turn or later. Errors: PROTOCOL: it is
+ * none, or one is in progress; it is not answered. */
+int sl_objects_session_request(struct sl_objects_session *session,
+                               const struct sl_objects_session_request *request);
+
+/* Without an answer to the request in progress. Nulls *session. */
+void sl_objects_session_destroy(struct sl_objects_session **session);
+
+/* Of this process */
+
+/* A thread of the application: a session at the node of its process. Errors: NO_MEMORY. */
 int sl_objects_session_open(struct sl_objects *node, struct sl_objects_session **out);
 
 /* A thread of the application makes a request, and waits for its answer. fds[answer->fd_count] are
@@ -80,7 +100,7 @@ int sl_objects_session_call(struct sl_objects_session *session,
                             struct sl_objects_session_answer *answer,
                             int fds[SL_OBJECTS_SESSION_FDS_MAX]);
 
-/* Ends it with its views. Nulls *session. */
+/* A thread of the application: ends it with its views. Nulls *session. */
 void sl_objects_session_close(struct sl_objects_session **session);
 
 #endif
