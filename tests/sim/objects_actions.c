@@ -28,27 +28,27 @@ struct timing {
 
 static struct timing begin(const struct sl_sim_objects_app *app)
 {
-    return (struct timing){.began_ns = sl_sim_process_now(&app->process),
-                           .paused_ns = app->process.paused_ns,
+    return (struct timing){.began_ns = sl_sim_process_now(&app->base.process),
+                           .paused_ns = app->base.process.paused_ns,
                            .since_ns = sl_sim_network_now(app->options.network)};
 }
 
 static void judge(struct sl_sim_objects_app *app, const struct timing *timing, const char *what,
                   const char *about, uint32_t timeout_ms, int err)
 {
-    if (app->dying) {
+    if (app->base.dying) {
         return;
     }
-    const uint64_t paused_ns = app->process.paused_ns - timing->paused_ns;
-    const uint64_t took_ns = sl_sim_process_now(&app->process) - timing->began_ns;
+    const uint64_t paused_ns = app->base.process.paused_ns - timing->paused_ns;
+    const uint64_t took_ns = sl_sim_process_now(&app->base.process) - timing->began_ns;
     if (app->options.verbose) {
         printf("           %u: %s %s: %s%s%s\n", app->options.host, what, about, sl_err_name(err),
                err != 0 ? ": " : "", err != 0 ? sl_objects_last_error() : "");
     }
     if (took_ns > timeout_ms * SL_CLOCK_NS_PER_MS + SLACK_NS + paused_ns) {
-        sl_sim_objects_oracle_fail(
-            app->options.oracle, "deadline", "node %u: %s has taken %" PRIu64 " ms of %u: %s",
-            app->options.host, what, sl_sim_ms(took_ns), timeout_ms, sl_err_name(err));
+        sl_sim_fail(&app->options.oracle->breach, "deadline",
+                    "node %u: %s has taken %" PRIu64 " ms of %u: %s", app->options.host, what,
+                    sl_sim_ms(took_ns), timeout_ms, sl_err_name(err));
     }
 }
 
@@ -56,19 +56,19 @@ static void judge(struct sl_sim_objects_app *app, const struct timing *timing, c
 static void judge_reached(struct sl_sim_objects_app *app, const struct timing *timing,
                           const char *what, uint32_t timeout_ms, int err)
 {
-    if (err == SL_ERR_DEADLINE && timeout_ms >= app->options.plan->timeout_ms && !app->dying &&
+    if (err == SL_ERR_DEADLINE && timeout_ms >= app->options.plan->timeout_ms && !app->base.dying &&
         sl_sim_objects_oracle_is_certain(app->options.oracle, app->options.host,
                                          timing->since_ns)) {
-        sl_sim_objects_oracle_fail(app->options.oracle, "progress", "node %u: %s: %s",
-                                   app->options.host, what, sl_objects_last_error());
+        sl_sim_fail(&app->options.oracle->breach, "progress", "node %u: %s: %s", app->options.host,
+                    what, sl_objects_last_error());
     }
 }
 
 static uint32_t draw_timeout(struct sl_sim_objects_app *app)
 {
     const struct sl_sim_objects_plan *plan = app->options.plan;
-    return plan->impatient && sl_sim_chance(&app->random, 300)
-               ? 1 + sl_sim_below(&app->random, plan->impatient_ms)
+    return plan->impatient && sl_sim_chance(&app->base.random, 300)
+               ? 1 + sl_sim_below(&app->base.random, plan->impatient_ms)
                : plan->timeout_ms;
 }
 
@@ -96,7 +96,7 @@ static void hold(struct sl_sim_objects_app *app, struct sl_sim_objects_held *hel
     held->content = content;
     held->version = version;
     held->is_busy = false;
-    if (!app->dying) {
+    if (!app->base.dying) {
         sl_sim_objects_oracle_hold(app->options.oracle, content, part, app->options.host);
     }
 }
@@ -122,7 +122,7 @@ static void take_memory(struct sl_sim_objects_held *held, uint64_t bytes)
 static uint32_t cut(struct sl_sim_objects_app *app, const struct sl_sim_objects_held *held,
                     struct sl_object_extent extents[3])
 {
-    const uint32_t count = held->bytes < 3 ? 1 : 1 + sl_sim_below(&app->random, 3);
+    const uint32_t count = held->bytes < 3 ? 1 : 1 + sl_sim_below(&app->base.random, 3);
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t from = held->bytes * i / count;
         extents[i] = (struct sl_object_extent){.base = held->memory + from,
@@ -145,7 +145,7 @@ static int commit(struct sl_sim_objects_app *app, struct sl_publication *publica
                   uint32_t timeout_ms, uint64_t *version)
 {
     int err = SL_ERR_DEADLINE;
-    for (uint32_t i = 0; i < 2 && err == SL_ERR_DEADLINE && !app->dying; i++) {
+    for (uint32_t i = 0; i < 2 && err == SL_ERR_DEADLINE && !app->base.dying; i++) {
         const struct timing timing = begin(app);
         err = sl_publish_commit(publication, timeout_ms, version);
         judge(app, &timing, "commit", "", timeout_ms, err);
@@ -187,7 +187,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
         err = sl_publish_bytes(publication, extents, cut(app, held, extents));
         sl_assert(err == 0);
         err = commit(app, publication, options.part_count == 1, publishing->timeout_ms, &version);
-        if (err == 0 && !app->dying) {
+        if (err == 0 && !app->base.dying) {
             sl_sim_objects_oracle_committed(oracle, publishing->content, version);
         }
         sl_publish_end(&publication);
@@ -207,21 +207,21 @@ static void act_publish(struct sl_sim_objects_app *app, struct sl_sim_objects_he
 {
     const struct sl_sim_objects_plan *plan = app->options.plan;
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
-    const uint32_t name = sl_sim_below(&app->random, plan->name_count);
+    const uint32_t name = sl_sim_below(&app->base.random, plan->name_count);
     const uint32_t parts = plan->part_counts[name];
     struct publishing publishing = {
         .name = name,
         .part = app->options.host % parts,
-        .origin =
-            plan->has_host && sl_sim_chance(&app->random, 500) ? SL_ORIGIN_HOST : SL_ORIGIN_CALLER,
+        .origin = plan->has_host && sl_sim_chance(&app->base.random, 500) ? SL_ORIGIN_HOST
+                                                                          : SL_ORIGIN_CALLER,
         .timeout_ms = draw_timeout(app),
     };
     if (parts > 1) {
         publishing.version = oracle->part_next[name][publishing.part]++;
     }
     publishing.content = sl_sim_objects_oracle_content(oracle, name, publishing.version);
-    if (parts == 1 && sl_sim_chance(&app->random, 150)) { /* a number that may be taken */
-        publishing.version = 1 + sl_sim_below(&app->random, oracle->published + 1ULL);
+    if (parts == 1 && sl_sim_chance(&app->base.random, 150)) { /* a number that may be taken */
+        publishing.version = 1 + sl_sim_below(&app->base.random, oracle->published + 1ULL);
     }
     (void)publish(app, &publishing, held);
 }
@@ -234,7 +234,7 @@ static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint6
     const uint32_t parts = app->options.plan->part_counts[name];
     uint8_t *images[SL_SIM_OBJECTS_PARTS_MAX] = {NULL};
     uint64_t bytes[SL_SIM_OBJECTS_PARTS_MAX] = {0};
-    bool is_whole = !app->dying;
+    bool is_whole = !app->base.dying;
     char text[16];
     uint32_t content = 0;
     name_of(name, text);
@@ -266,10 +266,10 @@ static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint6
 static void judge_progress(struct sl_sim_objects_app *app, struct sl_get *get)
 {
     struct sl_get_progress progress;
-    if (sl_get_progress(get, &progress) == 0 && progress.corrupt_blocks > 0 && !app->dying) {
-        sl_sim_objects_oracle_fail(app->options.oracle, "withdraw",
-                                   "node %u has read %" PRIu64 " blocks that were not those",
-                                   app->options.host, progress.corrupt_blocks);
+    if (sl_get_progress(get, &progress) == 0 && progress.corrupt_blocks > 0 && !app->base.dying) {
+        sl_sim_fail(&app->options.oracle->breach, "withdraw",
+                    "node %u has read %" PRIu64 " blocks that were not those", app->options.host,
+                    progress.corrupt_blocks);
     }
 }
 
@@ -280,18 +280,18 @@ static void judge_found(struct sl_sim_objects_app *app, const struct timing *tim
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
     const uint64_t since_ns = timing->since_ns;
     const uint64_t newest = sl_sim_objects_oracle_newest(oracle, name, since_ns);
-    if (app->dying || (err != 0 && err != SL_ERR_NOT_FOUND)) {
+    if (app->base.dying || (err != 0 && err != SL_ERR_NOT_FOUND)) {
         return;
     }
     if (wanted == 0 && version < newest) {
-        sl_sim_objects_oracle_fail(oracle, "newest",
-                                   "node %u finds n%u@%" PRIu64 ", but %" PRIu64 " exists",
-                                   app->options.host, name, version, newest);
+        sl_sim_fail(&oracle->breach, "newest",
+                    "node %u finds n%u@%" PRIu64 ", but %" PRIu64 " exists", app->options.host,
+                    name, version, newest);
     }
     if (wanted != 0 && err == SL_ERR_NOT_FOUND &&
         sl_sim_objects_oracle_exists(oracle, name, wanted, since_ns)) {
-        sl_sim_objects_oracle_fail(oracle, "exists", "node %u: %s", app->options.host,
-                                   sl_objects_last_error());
+        sl_sim_fail(&oracle->breach, "exists", "node %u: %s", app->options.host,
+                    sl_objects_last_error());
     }
 }
 
@@ -300,12 +300,12 @@ static void judge_fetched(struct sl_sim_objects_app *app, const struct timing *t
                           uint32_t name, uint64_t version, uint32_t timeout_ms, int err,
                           const char *why)
 {
-    if (!app->dying && err == SL_ERR_DEADLINE && timeout_ms >= app->options.plan->timeout_ms &&
+    if (!app->base.dying && err == SL_ERR_DEADLINE && timeout_ms >= app->options.plan->timeout_ms &&
         sl_sim_objects_oracle_is_certain(app->options.oracle, app->options.host,
                                          timing->since_ns) &&
         sl_sim_objects_oracle_exists(app->options.oracle, name, version, timing->since_ns)) {
-        sl_sim_objects_oracle_fail(app->options.oracle, "progress", "node %u: %s",
-                                   app->options.host, why);
+        sl_sim_fail(&app->options.oracle->breach, "progress", "node %u: %s", app->options.host,
+                    why);
     }
 }
 
@@ -362,7 +362,7 @@ static uint64_t list_newest(struct sl_sim_objects_app *app, uint32_t name, uint6
     const int err = sl_object_list(app->node, text, timeout_ms, &list);
     judge(app, &timing, "list", text, timeout_ms, err);
     judge_reached(app, &timing, "list", timeout_ms, err);
-    if (err != 0 || app->dying) {
+    if (err != 0 || app->base.dying) {
         return 0;
     }
     for (uint64_t i = 0; i < list->count; i++) {
@@ -381,11 +381,11 @@ static uint64_t list_newest(struct sl_sim_objects_app *app, uint32_t name, uint6
 
 static void act_get(struct sl_sim_objects_app *app, struct sl_sim_objects_held *held)
 {
-    const uint32_t name = sl_sim_below(&app->random, app->options.plan->name_count);
+    const uint32_t name = sl_sim_below(&app->base.random, app->options.plan->name_count);
     uint64_t version = 0;
-    if (sl_sim_chance(&app->random, 600)) {
+    if (sl_sim_chance(&app->base.random, 600)) {
         const uint64_t bytes = list_newest(app, name, &version);
-        if (bytes == 0 || app->dying) {
+        if (bytes == 0 || app->base.dying) {
             let_go(held);
             return;
         }
@@ -410,9 +410,9 @@ static int withdraw(struct sl_sim_objects_app *app, struct sl_sim_objects_held *
     /* NOT_FOUND: removed; or the node had fetched what it published, and has withdrawn both. */
     if (err == 0 || err == SL_ERR_NOT_FOUND) {
         let_go(held);
-    } else if (err != SL_ERR_DEADLINE && !app->dying) {
-        sl_sim_objects_oracle_fail(app->options.oracle, "withdraw", "node %u: %s",
-                                   app->options.host, sl_objects_last_error());
+    } else if (err != SL_ERR_DEADLINE && !app->base.dying) {
+        sl_sim_fail(&app->options.oracle->breach, "withdraw", "node %u: %s", app->options.host,
+                    sl_objects_last_error());
     }
     return err;
 }
@@ -420,7 +420,7 @@ static int withdraw(struct sl_sim_objects_app *app, struct sl_sim_objects_held *
 static void act_withdraw(struct sl_sim_objects_app *app)
 {
     struct sl_sim_objects_held *held =
-        &app->held[sl_sim_below(&app->random, SL_SIM_OBJECTS_HELD_MAX)];
+        &app->held[sl_sim_below(&app->base.random, SL_SIM_OBJECTS_HELD_MAX)];
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++, held++) {
         held = held == &app->held[SL_SIM_OBJECTS_HELD_MAX] ? app->held : held;
         if (held->content != 0 && !held->is_busy) {
@@ -434,19 +434,19 @@ static void act_remove(struct sl_sim_objects_app *app)
 {
     const struct sl_sim_objects_plan *plan = app->options.plan;
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
-    const uint32_t index = sl_sim_below(&app->random, oracle->content_count);
+    const uint32_t index = sl_sim_below(&app->base.random, oracle->content_count);
     const struct sl_sim_objects_content *content = &oracle->contents[index];
     const uint32_t name = content->name, timeout_ms = draw_timeout(app);
     char text[16];
     if (index == 0 || name == plan->name_count || content->version == 0) {
         return;
     }
-    const uint64_t version = sl_sim_chance(&app->random, 200) ? 0 : content->version;
+    const uint64_t version = sl_sim_chance(&app->base.random, 200) ? 0 : content->version;
     sl_sim_objects_oracle_remove(oracle, name, version);
     name_of(name, text);
     const struct timing timing = begin(app);
     const int err = sl_object_remove(app->node, text, version, timeout_ms);
-    if ((err == 0 || err == SL_ERR_NOT_FOUND) && !app->dying) {
+    if ((err == 0 || err == SL_ERR_NOT_FOUND) && !app->base.dying) {
         sl_sim_objects_oracle_removed(oracle, name);
     }
     judge(app, &timing, "remove", text, timeout_ms, err);
@@ -460,26 +460,26 @@ static void follow(struct sl_sim_objects_app *app, struct sl_subscription *subsc
 {
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
     uint64_t above = 0;
-    for (uint32_t i = 0; i < FOLLOWED_MAX && !app->dying; i++) {
-        const uint32_t timeout_ms = 1 + sl_sim_below(&app->random, FOLLOW_MS);
+    for (uint32_t i = 0; i < FOLLOWED_MAX && !app->base.dying; i++) {
+        const uint32_t timeout_ms = 1 + sl_sim_below(&app->base.random, FOLLOW_MS);
         uint64_t version = 0;
         const struct timing timing = begin(app);
         const int err = sl_subscription_wait(subscription, above, timeout_ms, &version);
         judge(app, &timing, "follow", "", timeout_ms, err);
         const uint64_t newest = sl_subscription_newest(subscription);
-        if (app->dying) {
+        if (app->base.dying) {
             return;
         }
         if (err == 0 && (version <= above || newest < version)) {
-            sl_sim_objects_oracle_fail(
-                oracle, "newest", "node %u: n%u@%" PRIu64 " follows %" PRIu64 ", then %" PRIu64,
-                app->options.host, name, version, above, newest);
+            sl_sim_fail(&oracle->breach, "newest",
+                        "node %u: n%u@%" PRIu64 " follows %" PRIu64 ", then %" PRIu64,
+                        app->options.host, name, version, above, newest);
         }
         if (err == SL_ERR_DEADLINE && timeout_ms > NEWS_MS &&
             sl_sim_objects_oracle_is_certain(oracle, app->options.host, timing.since_ns) &&
             sl_sim_objects_oracle_newest(oracle, name, timing.since_ns) > above) {
-            sl_sim_objects_oracle_fail(oracle, "newest", "node %u has no news of n%u",
-                                       app->options.host, name);
+            sl_sim_fail(&oracle->breach, "newest", "node %u has no news of n%u", app->options.host,
+                        name);
         }
         above = err == 0 ? version : above;
     }
@@ -487,7 +487,7 @@ static void follow(struct sl_sim_objects_app *app, struct sl_subscription *subsc
 
 static void act_follow(struct sl_sim_objects_app *app)
 {
-    const uint32_t name = sl_sim_below(&app->random, app->options.plan->name_count);
+    const uint32_t name = sl_sim_below(&app->base.random, app->options.plan->name_count);
     const uint32_t timeout_ms = draw_timeout(app);
     struct sl_subscription *subscription;
     char text[16];
@@ -505,8 +505,8 @@ static void act_follow(struct sl_sim_objects_app *app)
 
 static void act_wait_held(struct sl_sim_objects_app *app)
 {
-    const uint32_t name = sl_sim_below(&app->random, app->options.plan->name_count);
-    const uint32_t timeout_ms = 1 + sl_sim_below(&app->random, FOLLOW_MS);
+    const uint32_t name = sl_sim_below(&app->base.random, app->options.plan->name_count);
+    const uint32_t timeout_ms = 1 + sl_sim_below(&app->base.random, FOLLOW_MS);
     char text[16];
     name_of(name, text);
     const struct timing timing = begin(app);
@@ -516,14 +516,15 @@ static void act_wait_held(struct sl_sim_objects_app *app)
 
 void sl_sim_objects_withdraw_all(struct sl_sim_objects_app *app)
 {
-    for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX && !app->dying; i++) {
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX && !app->base.dying; i++) {
         int err = app->held[i].content != 0 ? SL_ERR_DEADLINE : 0;
-        for (uint32_t k = 0; k < PROOF_ATTEMPTS && err == SL_ERR_DEADLINE && !app->dying; k++) {
+        for (uint32_t k = 0; k < PROOF_ATTEMPTS && err == SL_ERR_DEADLINE && !app->base.dying;
+             k++) {
             err = withdraw(app, &app->held[i], app->options.plan->timeout_ms);
         }
-        if (err == SL_ERR_DEADLINE && !app->dying) {
-            sl_sim_objects_oracle_fail(app->options.oracle, "withdraw", "node %u: %s",
-                                       app->options.host, sl_objects_last_error());
+        if (err == SL_ERR_DEADLINE && !app->base.dying) {
+            sl_sim_fail(&app->options.oracle->breach, "withdraw", "node %u: %s", app->options.host,
+                        sl_objects_last_error());
         }
     }
 }
@@ -532,7 +533,7 @@ void sl_sim_objects_withdraw_all(struct sl_sim_objects_app *app)
 
 void sl_sim_objects_act(struct sl_sim_objects_app *app)
 {
-    const uint32_t drawn = sl_sim_below(&app->random, 100);
+    const uint32_t drawn = sl_sim_below(&app->base.random, 100);
     if (drawn >= 90) {
         act_withdraw(app);
         return;
@@ -570,15 +571,15 @@ void sl_sim_objects_prove_publish(struct sl_sim_objects_app *app)
                                           .origin = SL_ORIGIN_CALLER,
                                           .timeout_ms = PROOF_MS};
     const int err = publish(app, &publishing, held);
-    if (err != 0 && !app->dying) {
-        sl_sim_objects_oracle_fail(oracle, "progress", "node %u cannot publish: %s",
-                                   app->options.host, sl_objects_last_error());
+    if (err != 0 && !app->base.dying) {
+        sl_sim_fail(&oracle->breach, "progress", "node %u cannot publish: %s", app->options.host,
+                    sl_objects_last_error());
     }
 }
 
 void sl_sim_objects_prove_get(struct sl_sim_objects_app *app)
 {
-    for (uint32_t i = 0; i < PROOF_ACTIONS && !app->dying; i++) {
+    for (uint32_t i = 0; i < PROOF_ACTIONS && !app->base.dying; i++) {
         struct sl_sim_objects_held *place = find_place(app);
         if (place != NULL) {
             act_get(app, place);
@@ -587,18 +588,18 @@ void sl_sim_objects_prove_get(struct sl_sim_objects_app *app)
     struct sl_sim_objects_held *held = find_place(app);
     sl_assert(held != NULL);
     int err = SL_ERR_NOT_FOUND;
-    for (uint32_t i = 0; i < PROOF_ATTEMPTS && err == SL_ERR_NOT_FOUND && !app->dying; i++) {
+    for (uint32_t i = 0; i < PROOF_ATTEMPTS && err == SL_ERR_NOT_FOUND && !app->base.dying; i++) {
         uint64_t version;
         const uint64_t bytes = list_newest(app, app->options.plan->name_count, &version);
         if (bytes > 0) {
             take_memory(held, bytes);
             err = get(app, app->options.plan->name_count, version, PROOF_MS, held);
         } else {
-            sl_sim_objects_app_sleep(app, BACK_OFF_NS);
+            sl_sim_app_sleep(&app->base, BACK_OFF_NS);
         }
     }
-    if (err != 0 && !app->dying) {
-        sl_sim_objects_oracle_fail(app->options.oracle, "progress", "node %u cannot get: %s",
-                                   app->options.host, sl_objects_last_error());
+    if (err != 0 && !app->base.dying) {
+        sl_sim_fail(&app->options.oracle->breach, "progress", "node %u cannot get: %s",
+                    app->options.host, sl_objects_last_error());
     }
 }

@@ -6,9 +6,8 @@
 
 #include <starling_objects.h>
 
-#include "tests/sim/fiber.h"
+#include "tests/sim/app.h"
 #include "tests/sim/objects_oracle.h"
-#include "tests/sim/process.h"
 
 enum sl_sim_objects_stage {
     SL_SIM_OBJECTS_WORKING, /* while there are faults */
@@ -33,12 +32,9 @@ struct sl_sim_objects_held {
 
 struct sl_sim_objects_app;
 
-/* A thread of the application. */
-struct sl_sim_objects_thread {
+/* A thread of the application, besides `life`. */
+struct sl_sim_objects_worker {
     struct sl_sim_objects_app *app;
-    struct sl_sim_fiber *fiber;
-    const struct sl_completion *completion; /* that it waits for; NULL: none */
-    uint64_t wake_ns;                       /* by the clock of the process */
     uint32_t actions_left;
     bool is_done;
 };
@@ -53,40 +49,17 @@ struct sl_sim_objects_app_options {
 };
 
 struct sl_sim_objects_app {
-    struct sl_sim_process process;
+    struct sl_sim_app base; /* stage: enum sl_sim_objects_stage */
     struct sl_sim_objects_app_options options;
-    uint64_t random;
-    enum sl_sim_objects_stage stage;
     bool is_ready;
-    bool dying; /* killed: its threads end as soon as they can */
     struct sl_transfer *engine;
     struct sl_objects *node; /* NULL: not yet, or no more */
-    struct sl_sim_objects_thread threads[1 + SL_SIM_OBJECTS_THREADS_MAX];
-    uint32_t thread_count;
-    struct sl_sim_objects_thread *running;
+    struct sl_sim_objects_worker workers[SL_SIM_OBJECTS_THREADS_MAX];
     struct sl_sim_objects_held held[SL_SIM_OBJECTS_HELD_MAX];
 };
 
 void sl_sim_objects_app_start(struct sl_sim_objects_app *app,
                               const struct sl_sim_objects_app_options *options);
-
-/* Runs its reactors and threads, as far as they have something to do. Returns the turns. */
-uint32_t sl_sim_objects_app_step(struct sl_sim_objects_app *app);
-
-/* When to step it next. */
-uint64_t sl_sim_objects_app_due(const struct sl_sim_objects_app *app);
-
-/* All threads have ended. */
-bool sl_sim_objects_app_ended(const struct sl_sim_objects_app *app);
-
-/* Frees what has ended. */
-void sl_sim_objects_app_fini(struct sl_sim_objects_app *app);
-
-/* It is gone from one moment to the next, and its memory is freed. */
-void sl_sim_objects_app_kill(struct sl_sim_objects_app *app, bool silent);
-
-/* In a thread: sleeps. */
-void sl_sim_objects_app_sleep(struct sl_sim_objects_app *app, uint64_t ns);
 
 /* Judges that nothing is left of what the application has withdrawn. */
 void sl_sim_objects_app_judge_rest(struct sl_sim_objects_app *app);

@@ -22,8 +22,8 @@ static void judge_plan(const struct sl_catalogue_part *part, struct sl_sim_objec
         const struct sl_catalogue_copy *copy = sl_catalogue_item(&part->copies, i);
         for (uint32_t s = 0; s < SL_OBJECTS_STRIPES; s++) {
             if (is_in_cycle(part, copy, s)) {
-                sl_sim_objects_oracle_fail(
-                    oracle, "plan", "%s fetches stripe %u of %s@%" PRIu64 " in a cycle",
+                sl_sim_fail(
+                    &oracle->breach, "plan", "%s fetches stripe %u of %s@%" PRIu64 " in a cycle",
                     copy->node->address, s, part->version->object->name, part->version->key.number);
             }
         }
@@ -50,9 +50,10 @@ static void judge_version(const struct sl_catalogue_version *version,
     for (uint32_t i = 0; i < version->part_count; i++) {
         for (uint32_t k = 0; k < version->parts[i].copies.count; k++) {
             const struct sl_catalogue_copy *copy = sl_catalogue_item(&version->parts[i].copies, k);
-            sl_sim_objects_oracle_fail(
-                oracle, "rest", "the catalogue has part %u of %s@%" PRIu64 " at %s, %u blocks", i,
-                version->object->name, version->key.number, copy->node->address, copy->blocks);
+            sl_sim_fail(&oracle->breach, "rest",
+                        "the catalogue has part %u of %s@%" PRIu64 " at %s, %u blocks", i,
+                        version->object->name, version->key.number, copy->node->address,
+                        copy->blocks);
         }
     }
 }
@@ -67,7 +68,7 @@ void sl_sim_objects_catalogue_judge_rest(const struct sl_objects_catalogue *cata
         }
     }
     if (catalogue->nodes.count != nodes) {
-        sl_sim_objects_oracle_fail(oracle, "rest", "the catalogue has %u nodes of %u",
-                                   catalogue->nodes.count, nodes);
+        sl_sim_fail(&oracle->breach, "rest", "the catalogue has %u nodes of %u",
+                    catalogue->nodes.count, nodes);
     }
 }

@@ -38,19 +38,6 @@ void sl_sim_objects_oracle_fini(struct sl_sim_objects_oracle *oracle)
     free(oracle->holdings);
 }
 
-void sl_sim_objects_oracle_fail(struct sl_sim_objects_oracle *oracle, const char *of,
-                                const char *format, ...)
-{
-    if (oracle->breach[0] != '\0') {
-        return;
-    }
-    va_list args;
-    va_start(args, format);
-    (void)snprintf(oracle->breach_of, sizeof oracle->breach_of, "%s", of);
-    (void)vsnprintf(oracle->breach, sizeof oracle->breach, format, args);
-    va_end(args);
-}
-
 /* Contents */
 
 static uint64_t draw_bytes(struct sl_sim_objects_oracle *oracle)
@@ -171,18 +158,18 @@ static void set_version(struct sl_sim_objects_oracle *oracle, uint32_t index, ui
 {
     struct sl_sim_objects_content *content = &oracle->contents[index];
     if (content->version != 0 && content->version != version) {
-        sl_sim_objects_oracle_fail(oracle, "bytes",
-                                   "content %u is version %" PRIu64 " and %" PRIu64 " of n%u",
-                                   index, content->version, version, content->name);
+        sl_sim_fail(&oracle->breach, "bytes",
+                    "content %u is version %" PRIu64 " and %" PRIu64 " of n%u", index,
+                    content->version, version, content->name);
     }
     content->version = version;
     for (uint32_t i = 1; i < oracle->content_count; i++) {
         const struct sl_sim_objects_content *other = &oracle->contents[i];
         if (i != index && other->name == content->name && other->version == version &&
             is_held(oracle, i, sl_sim_network_now(oracle->network))) {
-            sl_sim_objects_oracle_fail(oracle, "digest",
-                                       "n%u@%" PRIu64 " is content %u, and is content %u too",
-                                       content->name, version, index, i);
+            sl_sim_fail(&oracle->breach, "digest",
+                        "n%u@%" PRIu64 " is content %u, and is content %u too", content->name,
+                        version, index, i);
         }
     }
 }
@@ -205,9 +192,9 @@ uint32_t sl_sim_objects_oracle_judge(struct sl_sim_objects_oracle *oracle, uint3
             return i;
         }
     }
-    sl_sim_objects_oracle_fail(oracle, "bytes",
-                               "node %u has got bytes as n%u@%" PRIu64 " that nobody published",
-                               host, name, version);
+    sl_sim_fail(&oracle->breach, "bytes",
+                "node %u has got bytes as n%u@%" PRIu64 " that nobody published", host, name,
+                version);
     return 0;
 }
 
@@ -278,8 +265,8 @@ void sl_sim_objects_oracle_judge_holders(struct sl_sim_objects_oracle *oracle, u
         possible += oracle->gone[i].name == name && oracle->gone[i].at_ns + LEASE_NS > since_ns;
     }
     if (holders > possible && oracle->certain_ns[0] <= since_ns) {
-        sl_sim_objects_oracle_fail(oracle, "lease", "n%u has %u holders; %u can be", name, holders,
-                                   possible);
+        sl_sim_fail(&oracle->breach, "lease", "n%u has %u holders; %u can be", name, holders,
+                    possible);
     }
 }
 

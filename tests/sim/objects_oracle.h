@@ -5,6 +5,7 @@
 #define SL_TESTS_SIM_OBJECTS_ORACLE_H
 
 #include "tests/sim/objects_plan.h"
+#include "tests/sim/world.h"
 
 /* The bytes of a version that some application has tried to publish. */
 struct sl_sim_objects_content {
@@ -49,17 +50,13 @@ struct sl_sim_objects_oracle {
     uint32_t gone_count;
     uint32_t removing[SL_SIM_OBJECTS_NAMES_MAX]; /* removes that may still take effect */
     uint32_t published, fetched;
-    char breach_of[32], breach[512];
+    struct sl_sim_breach breach;
 };
 
 void sl_sim_objects_oracle_init(struct sl_sim_objects_oracle *oracle,
                                 const struct sl_sim_objects_plan *plan,
                                 const struct sl_sim_network *network);
 void sl_sim_objects_oracle_fini(struct sl_sim_objects_oracle *oracle);
-
-/* Records the first breach. */
-void sl_sim_objects_oracle_fail(struct sl_sim_objects_oracle *oracle, const char *of,
-                                const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* A new content with parts of drawn sizes; or, with a version, the one that all parts share. */
 uint32_t sl_sim_objects_oracle_content(struct sl_sim_objects_oracle *oracle, uint32_t name,

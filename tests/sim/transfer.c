@@ -1,392 +1,150 @@
 #include "tests/sim/transfer.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 
-#include "core/assert.h"
-#include "net/transport_rma.h"
+#include "core/list.h"
 #include "tests/sim/random.h"
 #include "tests/sim/transfer_app.h"
+#include "tests/sim/world.h"
 
-#define LIMIT_NS   (900 * SL_CLOCK_NS_PER_S)
 #define BURST_NS   (20 * SL_CLOCK_NS_PER_MS) /* that a limit on sent bytes allows at once */
-#define SPREAD_NS  (5 * SL_CLOCK_NS_PER_MS)  /* processes start within this */
 #define REST_NS    (500 * SL_CLOCK_NS_PER_MS)
 #define SCAN_NS    (20 * SL_CLOCK_NS_PER_MS)
 #define RENEWED_NS (25 * SL_CLOCK_NS_PER_S) /* until records are in the store again */
 
-struct place {
-    struct sl_sim_transfer_app app;
-    bool runs;
-    uint64_t began_ns, sent_bytes; /* of the process that runs; bytes of memory */
-    uint64_t start_ns;             /* when a process starts there next; SL_CLOCK_NEVER: none does */
-};
-
-struct world {
+struct engines {
+    struct sl_sim_world world;
     const struct sl_sim_transfer_plan *plan;
-    bool verbose;
-    uint64_t random, now_ns, trace, frames, operations, turns;
-    struct sl_sim_network *network;
     struct sl_sim_transfer_oracle oracle;
     struct sl_sim_transfer_store store;
-    struct place places[SL_SIM_TRANSFER_PROCESSES_MAX];
-    uint64_t fault_begin_ns[SL_SIM_FAULTS_MAX], fault_end_ns[SL_SIM_FAULTS_MAX];
-    bool faults_are_over, is_calm;
-    uint64_t rest_ns, scan_ns, scanned; /* scanned: how many frames and operations there were */
+    struct {
+        struct sl_sim_transfer_app app;
+        uint64_t began_ns, sent_bytes; /* of the process that runs; bytes of memory */
+    } places[SL_SIM_TRANSFER_PROCESSES_MAX];
+    uint64_t scan_ns, scanned; /* scanned: how many frames and operations there were */
 };
 
-static void note(struct world *world, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void note(struct world *world, const char *format, ...)
+static struct engines *engines_of(struct sl_sim_world *world)
 {
-    char text[160];
-    va_list args;
-    va_start(args, format);
-    const int length = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    world->trace = sl_hash_bytes(text, (size_t)length, world->trace ^ world->now_ns);
-    if (world->verbose) {
-        printf("%9" PRIu64 " us  %s\n", sl_sim_us(world->now_ns), text);
-    }
+    return SL_CONTAINER_OF(world, struct engines, world);
 }
 
-/* Events of the network */
-
 /* Counts what a process sends of memory, and judges its limit. */
-static void count_bytes(struct world *world, uint32_t host, uint32_t bytes)
+static void sent(struct sl_sim_world *world, uint32_t host, uint32_t bytes)
 {
-    const struct sl_sim_transfer_plan *plan = world->plan;
-    struct place *place = &world->places[host];
-    place->sent_bytes += bytes;
-    if (plan->bytes_per_s_max == 0 || !place->runs) {
+    struct engines *engines = engines_of(world);
+    const struct sl_sim_transfer_plan *plan = engines->plan;
+    const uint64_t sent_bytes = engines->places[host].sent_bytes += bytes;
+    if (plan->bytes_per_s_max == 0 || world->places[host].app == NULL) {
         return;
     }
     const double passed_s =
-        (double)(world->now_ns - place->began_ns + BURST_NS) / SL_CLOCK_NS_PER_S;
+        (double)(world->now_ns - engines->places[host].began_ns + BURST_NS) / SL_CLOCK_NS_PER_S;
     const double most =
         passed_s * (double)plan->bytes_per_s_max + 2.0 * plan->reactor_count * plan->slice_bytes;
-    if ((double)place->sent_bytes > most) {
-        sl_sim_transfer_oracle_fail(&world->oracle, "limit",
-                                    "process %u has sent %" PRIu64 " bytes in %.3f s", host,
-                                    place->sent_bytes, passed_s);
+    if ((double)sent_bytes > most) {
+        sl_sim_fail(world->breach, "limit", "process %u has sent %" PRIu64 " bytes in %.3f s", host,
+                    sent_bytes, passed_s);
     }
 }
 
-static void watch_frame(void *ctx, const struct sl_sim_frame *frame)
+static struct sl_sim_app *start(struct sl_sim_world *world, uint32_t host, uint64_t seed,
+                                uint64_t offset_ns)
 {
-    struct world *world = ctx;
-    world->frames++;
-    if (!frame->delivered &&
-        (frame->header.type == SL_FRAME_DATA || frame->header.type == SL_FRAME_REPLY)) {
-        count_bytes(world, frame->from, frame->header.payload_bytes);
-    }
-    note(world, "%u %s %u: pair %" PRIu64 ", type %d, id %" PRIu64 ", status %d, %u bytes",
-         frame->from, frame->delivered ? "<-" : "->", frame->to, frame->pair,
-         (int)frame->header.type, frame->header.request_id, (int)frame->header.status,
-         frame->header.payload_bytes);
-}
-
-static void watch_operation(void *ctx, uint32_t from, uint32_t to, int kind, uint32_t bytes)
-{
-    struct world *world = ctx;
-    world->operations++;
-    if (kind == SL_TRANSPORT_RMA_WRITE) {
-        count_bytes(world, from, bytes);
-    }
-    note(world, "%u => %u: operation %d, %u bytes", from, to, kind, bytes);
-}
-
-static void watch_ended(void *ctx, uint32_t host, uint64_t pair, bool connector, int err)
-{
-    note(ctx, "%u: pair %" PRIu64 "%s has ended: %d", host, pair, connector ? "" : " (accepted)",
-         err);
-}
-
-static void watch_wake(void *ctx, uint32_t host, uint64_t at_ns)
-{
-    struct world *world = ctx;
-    sl_sim_process_wake(&world->places[host].app.process, at_ns);
-}
-
-static void watch_breach(void *ctx, const char *what)
-{
-    sl_sim_transfer_oracle_fail(&((struct world *)ctx)->oracle, "transport", "%s", what);
-}
-
-/* Processes */
-
-static void start(struct world *world, uint32_t host)
-{
-    struct place *place = &world->places[host];
+    struct engines *engines = engines_of(world);
     const struct sl_sim_transfer_app_options options = {
         .network = world->network,
-        .oracle = &world->oracle,
-        .store = &world->store,
-        .plan = world->plan,
+        .oracle = &engines->oracle,
+        .store = &engines->store,
+        .plan = engines->plan,
         .host = host,
-        .seed = sl_hash_random(&world->random),
-        .offset_ns = sl_hash_random(&world->random) % (1000 * SL_CLOCK_NS_PER_S),
+        .seed = seed,
+        .offset_ns = offset_ns,
     };
-    sl_sim_network_revive(world->network, host);
-    place->start_ns = SL_CLOCK_NEVER;
-    place->runs = true;
-    place->began_ns = world->now_ns;
-    place->sent_bytes = 0;
-    sl_sim_transfer_app_start(&place->app, &options);
-    note(world, "%u starts", host);
+    engines->places[host].began_ns = world->now_ns;
+    engines->places[host].sent_bytes = 0;
+    sl_sim_transfer_app_start(&engines->places[host].app, &options);
+    return &engines->places[host].app.base;
 }
 
-static void kill_process(struct world *world, uint32_t host, bool silent)
+static void fault(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins)
 {
-    note(world, "%u is killed", host);
-    sl_sim_transfer_app_kill(&world->places[host].app, silent);
-    world->places[host].runs = false;
-}
-
-static void run_place(struct world *world, uint32_t host)
-{
-    struct place *place = &world->places[host];
-    if (place->runs && sl_sim_transfer_app_due(&place->app) <= world->now_ns) {
-        world->turns += sl_sim_transfer_app_step(&place->app);
-        if (sl_sim_transfer_app_ended(&place->app)) {
-            note(world, "%u has ended", host);
-            sl_sim_transfer_oracle_end(&world->oracle, host);
-            sl_sim_transfer_app_fini(&place->app);
-            place->runs = false;
-        }
-    } else if (!place->runs && place->start_ns <= world->now_ns) {
-        start(world, host);
+    if (fault->kind == SL_SIM_FAULT_STORE) {
+        engines_of(world)->store.outages += begins ? 1 : UINT32_MAX;
     }
 }
 
-/* Faults */
-
-static void block(struct world *world, const struct sl_sim_fault *fault, bool begins)
+static void moment(struct sl_sim_world *world)
 {
-    void (*change)(struct sl_sim_network * network, uint32_t from, uint32_t to, uint32_t rail) =
-        begins ? sl_sim_network_block : sl_sim_network_heal;
-    if (fault->a != fault->b) {
-        change(world->network, fault->a, fault->b, fault->rail);
-    }
-    if (fault->a != fault->b && !fault->one_way) {
-        change(world->network, fault->b, fault->a, fault->rail);
-    }
-}
-
-static void pause_process(struct world *world, const struct sl_sim_fault *fault)
-{
-    struct sl_sim_process *process = &world->places[fault->a].app.process;
-    const uint64_t until_ns = world->now_ns + fault->duration_ns;
-    const uint64_t from_ns =
-        process->paused_until_ns > world->now_ns ? process->paused_until_ns : world->now_ns;
-    process->paused_ns += until_ns > from_ns ? until_ns - from_ns : 0;
-    process->paused_until_ns = until_ns > from_ns ? until_ns : from_ns;
-}
-
-static void begin(struct world *world, const struct sl_sim_fault *fault)
-{
-    struct place *place = &world->places[fault->a];
-    note(world, "fault begins: kind %d", (int)fault->kind);
-    if (fault->kind == SL_SIM_FAULT_BREAK) {
-        (void)sl_sim_network_break(world->network, fault->a, fault->all, fault->amount);
-    } else if (fault->kind == SL_SIM_FAULT_PARTITION) {
-        block(world, fault, true);
-    } else if (fault->kind == SL_SIM_FAULT_REFUSE) {
-        sl_sim_network_refuse(world->network, fault->a, true);
-    } else if (fault->kind == SL_SIM_FAULT_PAUSE && place->runs) {
-        pause_process(world, fault);
-    } else if (fault->kind == SL_SIM_FAULT_KILL_PS && place->runs) {
-        kill_process(world, fault->a, fault->silent);
-        place->start_ns = world->now_ns + fault->duration_ns;
-    } else if (fault->kind == SL_SIM_FAULT_STORE) {
-        world->store.outages++;
-    }
-}
-
-static void end(struct world *world, const struct sl_sim_fault *fault)
-{
-    note(world, "fault ends: kind %d", (int)fault->kind);
-    if (fault->kind == SL_SIM_FAULT_PARTITION) {
-        block(world, fault, false);
-    } else if (fault->kind == SL_SIM_FAULT_REFUSE) {
-        sl_sim_network_refuse(world->network, fault->a, false);
-    } else if (fault->kind == SL_SIM_FAULT_STORE) {
-        world->store.outages--;
-    }
-}
-
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t run_faults(struct world *world)
-{
-    uint64_t next_ns = SL_CLOCK_NEVER;
-    world->faults_are_over = true;
-    for (uint32_t i = 0; i < world->plan->fault_count; i++) {
-        const struct sl_sim_fault *fault = &world->plan->faults[i];
-        if (world->fault_begin_ns[i] <= world->now_ns) {
-            world->fault_begin_ns[i] = SL_CLOCK_NEVER;
-            world->fault_end_ns[i] = world->now_ns + fault->duration_ns;
-            begin(world, fault);
-        } else if (world->fault_end_ns[i] <= world->now_ns) {
-            world->fault_end_ns[i] = SL_CLOCK_NEVER;
-            end(world, fault);
-        }
-        const uint64_t at_ns = sooner(world->fault_begin_ns[i], world->fault_end_ns[i]);
-        next_ns = sooner(next_ns, at_ns);
-        world->faults_are_over = world->faults_are_over && at_ns == SL_CLOCK_NEVER;
-    }
-    return next_ns;
-}
-
-/* The order of stages */
-
-static bool all_are_in(const struct world *world, enum sl_sim_transfer_stage stage)
-{
-    bool are = true;
-    for (uint32_t i = 0; i < world->plan->process_count; i++) {
-        are = are && world->places[i].runs && world->places[i].app.stage == stage;
-    }
-    return are;
-}
-
-static void enter_all(struct world *world, enum sl_sim_transfer_stage stage)
-{
-    note(world, "stage %d", (int)stage);
-    for (uint32_t i = 0; i < world->plan->process_count; i++) {
-        world->places[i].app.stage = stage;
-    }
+    sl_sim_transfer_store_advance(&engines_of(world)->store);
 }
 
 /* The store names each process by its present incarnation. */
-static void judge_records(struct world *world)
+static void judge_records(struct engines *engines)
 {
-    for (uint32_t i = 0; world->plan->has_store && i < world->plan->process_count; i++) {
-        char name[SL_SIM_TRANSFER_NAME_BYTES];
-        sl_sim_transfer_app_name(i, name);
-        const uint64_t found = sl_sim_transfer_store_incarnation(&world->store, name);
-        if (found != world->places[i].app.incarnation) {
-            sl_sim_transfer_oracle_fail(&world->oracle, "names",
-                                        "the record of process %u has incarnation %" PRIx64, i,
-                                        found);
+    for (uint32_t i = 0; engines->plan->has_store && i < engines->plan->process_count; i++) {
+        char name[SL_SIM_APP_NAME_BYTES];
+        sl_sim_app_name(i, name);
+        const uint64_t found = sl_sim_transfer_store_incarnation(&engines->store, name);
+        if (found != engines->places[i].app.incarnation) {
+            sl_sim_fail(&engines->oracle.breach, "names",
+                        "the record of process %u has incarnation %" PRIx64, i, found);
         }
     }
 }
 
-static void look_at_stages(struct world *world)
+static void look(struct sl_sim_world *world)
 {
-    if (world->faults_are_over && all_are_in(world, SL_SIM_TRANSFER_DONE)) {
+    struct engines *engines = engines_of(world);
+    if (world->faults_are_over && sl_sim_world_all_are_in(world, SL_SIM_TRANSFER_DONE)) {
         sl_sim_network_calm(world->network);
-        world->store.is_calm = true;
-        enter_all(world, SL_SIM_TRANSFER_PROVING);
-    } else if (all_are_in(world, SL_SIM_TRANSFER_PROVED) && world->rest_ns == SL_CLOCK_NEVER) {
-        world->rest_ns = world->now_ns + (world->plan->has_store ? RENEWED_NS : REST_NS);
-    } else if (world->rest_ns <= world->now_ns) {
-        world->rest_ns = SL_CLOCK_NEVER;
-        for (uint32_t i = 0; i < world->plan->process_count; i++) {
-            sl_sim_transfer_app_judge_rest(&world->places[i].app);
+        engines->store.is_calm = true;
+        sl_sim_world_enter(world, SL_SIM_TRANSFER_PROVING);
+    } else if (sl_sim_world_all_are_in(world, SL_SIM_TRANSFER_PROVED) &&
+               world->look_ns == SL_CLOCK_NEVER) {
+        world->look_ns = world->now_ns + (engines->plan->has_store ? RENEWED_NS : REST_NS);
+    } else if (world->look_ns <= world->now_ns) {
+        world->look_ns = SL_CLOCK_NEVER;
+        for (uint32_t i = 0; i < engines->plan->process_count; i++) {
+            sl_sim_transfer_app_judge_rest(&engines->places[i].app);
         }
-        judge_records(world);
-        enter_all(world, SL_SIM_TRANSFER_ENDING);
+        judge_records(engines);
+        sl_sim_world_enter(world, SL_SIM_TRANSFER_ENDING);
     }
-    if (world->scan_ns <= world->now_ns && world->scanned != world->frames + world->operations) {
-        world->scan_ns = world->now_ns + SCAN_NS;
-        world->scanned = world->frames + world->operations;
-        for (uint32_t i = 0; i < world->plan->process_count; i++) {
-            sl_sim_transfer_oracle_scan(&world->oracle, i);
+    if (engines->scan_ns <= world->now_ns &&
+        engines->scanned != world->frames + world->operations) {
+        engines->scan_ns = world->now_ns + SCAN_NS;
+        engines->scanned = world->frames + world->operations;
+        for (uint32_t i = 0; i < engines->plan->process_count; i++) {
+            sl_sim_transfer_oracle_scan(&engines->oracle, i);
         }
-    }
-}
-
-static bool goes_on(const struct world *world)
-{
-    bool some = false;
-    for (uint32_t i = 0; i < world->plan->process_count; i++) {
-        some = some || world->places[i].runs || world->places[i].start_ns != SL_CLOCK_NEVER;
-    }
-    return some && world->oracle.breach[0] == '\0';
-}
-
-/* Does all that is due now, and moves on to the next moment at which something is. */
-static void moment(struct world *world)
-{
-    uint64_t next_ns = sooner(run_faults(world), world->rest_ns);
-    sl_sim_transfer_store_advance(&world->store);
-    for (uint32_t i = 0; i < world->plan->process_count; i++) {
-        run_place(world, i);
-    }
-    look_at_stages(world);
-    for (uint32_t i = 0; i < world->plan->process_count; i++) {
-        const struct place *place = &world->places[i];
-        next_ns =
-            sooner(next_ns, place->runs ? sl_sim_transfer_app_due(&place->app) : place->start_ns);
-    }
-    if (next_ns == SL_CLOCK_NEVER ? goes_on(world) : next_ns > LIMIT_NS) {
-        sl_sim_transfer_oracle_fail(&world->oracle, "progress",
-                                    "nothing more happens, and the run is not over");
-        return;
-    }
-    world->now_ns =
-        next_ns > world->now_ns && next_ns != SL_CLOCK_NEVER ? next_ns : world->now_ns + 1;
-    sl_sim_network_advance(world->network, world->now_ns);
-}
-
-static void create(struct world *world)
-{
-    const struct sl_sim_watch watch = {.frame = watch_frame,
-                                       .operation = watch_operation,
-                                       .ended = watch_ended,
-                                       .wake = watch_wake,
-                                       .breach = watch_breach,
-                                       .ctx = world};
-    world->network = sl_sim_network_create(&world->plan->network, &watch);
-    world->now_ns = sl_sim_network_now(world->network);
-    world->rest_ns = SL_CLOCK_NEVER;
-    sl_sim_transfer_oracle_init(&world->oracle, world->plan);
-    sl_sim_transfer_store_init(&world->store, world->plan, world->network);
-    for (uint32_t i = 0; i < world->plan->process_count; i++) {
-        world->places[i].start_ns = world->now_ns + sl_hash_random(&world->random) % SPREAD_NS;
-    }
-    for (uint32_t i = 0; i < world->plan->fault_count; i++) {
-        world->fault_begin_ns[i] = world->now_ns + SPREAD_NS + world->plan->faults[i].at_ns;
-        world->fault_end_ns[i] = SL_CLOCK_NEVER;
     }
 }
 
 bool sl_sim_transfer_run(const struct sl_sim_transfer_plan *plan, bool verbose, uint64_t *trace)
 {
-    static struct world world;
-    world = (struct world){
-        .plan = plan, .verbose = verbose, .random = sl_hash_key(plan->seed ^ 0x7f2b)};
-    create(&world);
-    do {
-        moment(&world);
-    } while (goes_on(&world));
-    if (plan->has_store && sl_sim_transfer_store_count(&world.store) > 0) {
-        sl_sim_transfer_oracle_fail(&world.oracle, "names", "a record stays, but all have ended");
+    static const struct sl_sim_world_actions actions = {
+        .start = start, .moment = moment, .look = look, .fault = fault, .sent = sent};
+    static struct engines engines;
+    engines = (struct engines){.world = {.actions = &actions,
+                                         .breach = &engines.oracle.breach,
+                                         .seed = plan->seed,
+                                         .random = sl_hash_key(plan->seed ^ 0x7f2b),
+                                         .options = &plan->network,
+                                         .faults = plan->faults,
+                                         .fault_count = plan->fault_count,
+                                         .verbose = verbose},
+                               .plan = plan};
+    sl_sim_world_create(&engines.world);
+    sl_sim_transfer_oracle_init(&engines.oracle, plan);
+    sl_sim_transfer_store_init(&engines.store, plan, engines.world.network);
+    sl_sim_world_run(&engines.world);
+    if (plan->has_store && sl_sim_transfer_store_count(&engines.store) > 0) {
+        sl_sim_fail(&engines.oracle.breach, "names", "a record stays, but all have ended");
     }
-    const bool good = world.oracle.breach[0] == '\0';
-    if (!good) {
-        printf("seed %" PRIu64 ": %s: %s\n", plan->seed, world.oracle.breach_of,
-               world.oracle.breach);
-    } else if (verbose) {
-        printf("seed %" PRIu64 ": well after %" PRIu64 " ms, %" PRIu64 " frames, %" PRIu64
-               " operations, %" PRIu64 " turns, %u origins\n",
-               plan->seed, sl_sim_ms(world.now_ns), world.frames, world.operations, world.turns,
-               world.oracle.origin_count);
-    }
-    for (uint32_t i = 0; i < plan->process_count; i++) {
-        if (world.places[i].runs) {
-            kill_process(&world, i, false);
-        }
-    }
-    sl_sim_transfer_store_fini(&world.store);
-    sl_sim_network_destroy(&world.network);
-    sl_sim_transfer_oracle_fini(&world.oracle);
-    *trace = world.trace;
+    const bool good = sl_sim_world_fini(&engines.world);
+    sl_sim_transfer_store_fini(&engines.store);
+    sl_sim_transfer_oracle_fini(&engines.oracle);
+    *trace = engines.world.trace;
     return good;
 }

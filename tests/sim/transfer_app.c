@@ -40,38 +40,10 @@ static uint64_t draw(void *ctx)
         app->incarnation_drawn = true;
         return app->incarnation;
     }
-    return sl_hash_random(&app->random);
-}
-
-static void pass(struct sl_sim_transfer_app *app)
-{
-    sl_sim_fiber_yield(app->running->fiber);
-}
-
-static void wait_for(void *ctx, struct sl_completion *completion)
-{
-    struct sl_sim_transfer_app *app = ctx;
-    while (!sl_completion_ended(completion)) {
-        app->running->completion = completion;
-        pass(app);
-        app->running->completion = NULL;
-    }
-}
-
-void sl_sim_transfer_app_sleep(struct sl_sim_transfer_app *app, uint64_t ns)
-{
-    app->running->wake_ns = sl_sim_process_now(&app->process) + ns;
-    pass(app);
+    return sl_hash_random(&app->base.random);
 }
 
 /* The thread `life` */
-
-void sl_sim_transfer_app_name(uint32_t host, char name[SL_SIM_TRANSFER_NAME_BYTES])
-{
-    char address[SL_LIMIT_ENDPOINT_BYTES];
-    sl_sim_network_address(host, address, sizeof address);
-    (void)snprintf(name, SL_SIM_TRANSFER_NAME_BYTES, "%s:%d", address, SL_SIM_PORT_BASE);
-}
 
 /* "tcp://10.0.0.1:0,tcp://10.1.0.1:0,rdma://10.1.0.1:0,rdma://10.0.0.1:0": with one RDMA device,
  * the second network may fail, and TCP is left. */
@@ -96,8 +68,8 @@ static bool create(struct sl_sim_transfer_app *app)
 {
     const struct sl_sim_transfer_plan *plan = app->options.plan;
     static const char secret[] = "as long as it has to be";
-    char name[SL_SIM_TRANSFER_NAME_BYTES], endpoints[2048];
-    sl_sim_transfer_app_name(app->options.host, name);
+    char name[SL_SIM_APP_NAME_BYTES], endpoints[2048];
+    sl_sim_app_name(app->options.host, name);
     list_endpoints(app, endpoints, sizeof endpoints);
     const struct sl_transfer_options options = {
         .name = name,
@@ -114,15 +86,15 @@ static bool create(struct sl_sim_transfer_app *app)
         .stall_ms = plan->stall_ms,
     };
     const struct sl_transfer_setup setup = {
-        .reactors = app->process.reactors,
+        .reactors = app->base.process.reactors,
         .find_transport = find_transport,
         .medium = sl_sim_network_medium(app->options.network, app->options.host, 0),
         .metastore = plan->has_store
                          ? sl_sim_transfer_store_open(app->options.store, app->options.host,
-                                                      app->process.reactors[0])
+                                                      app->base.process.reactors[0])
                          : NULL,
         .random = draw,
-        .wait = wait_for,
+        .wait = sl_sim_app_wait,
         .ctx = app,
     };
     app->incarnation_drawn = false;
@@ -172,22 +144,22 @@ static void register_all(struct sl_sim_transfer_app *app)
 static void renew(struct sl_sim_transfer_app *app)
 {
     const struct sl_sim_transfer_plan *plan = app->options.plan;
-    const uint32_t index = sl_sim_below(&app->random, plan->buffer_count);
+    const uint32_t index = sl_sim_below(&app->base.random, plan->buffer_count);
     const uint32_t first = sl_sim_transfer_buffer_at(plan, index);
     const struct sl_transfer_memory memory = buffer(app, index);
     int err = sl_transfer_unregister(app->engine, &memory.base, 1, UNREGISTER_MS);
     if (err != 0) {
-        sl_sim_transfer_oracle_fail(app->options.oracle, "unregister", "process %u: %s",
-                                    app->options.host, sl_transfer_last_error());
+        sl_sim_fail(&app->options.oracle->breach, "unregister", "process %u: %s", app->options.host,
+                    sl_transfer_last_error());
         return;
     }
-    if (app->dying) {
+    if (app->base.dying) {
         return;
     }
     sl_sim_transfer_oracle_fill(app->options.oracle, app->options.host, first, plan->buffer_words,
                                 true);
-    sl_sim_transfer_app_sleep(app, sl_sim_below(&app->random, 20 * SL_CLOCK_NS_PER_MS));
-    if (app->dying) {
+    sl_sim_app_sleep(&app->base, sl_sim_below(&app->base.random, 20 * SL_CLOCK_NS_PER_MS));
+    if (app->base.dying) {
         return;
     }
     sl_sim_transfer_oracle_scan(app->options.oracle, app->options.host);
@@ -200,7 +172,7 @@ static void renew(struct sl_sim_transfer_app *app)
 static void take(struct sl_sim_transfer_app *app, const struct sl_transfer_noticed *noticed)
 {
     uint32_t number;
-    if (!app->dying) {
+    if (!app->base.dying) {
         sl_assert(noticed->bytes == sizeof number);
         memcpy(&number, noticed->text, sizeof number);
         sl_sim_transfer_oracle_taken(app->options.oracle, number, app->options.host);
@@ -219,7 +191,7 @@ static void async_ended(void *ctx)
 
 static void create_outside(struct sl_sim_transfer_app *app)
 {
-    struct sl_reactor *outside = app->process.reactors[app->options.plan->reactor_count];
+    struct sl_reactor *outside = app->base.process.reactors[app->options.plan->reactor_count];
     const int err = sl_transfer_async_create(app->engine, outside, arrived, app, &app->async);
     sl_assert(err == 0);
 }
@@ -228,7 +200,7 @@ static void destroy_outside(struct sl_sim_transfer_app *app)
 {
     sl_transfer_async_destroy(&app->async, async_ended, app);
     while (!app->async_ended) {
-        sl_sim_transfer_app_sleep(app, LOOK_NS);
+        sl_sim_app_sleep(&app->base, LOOK_NS);
     }
 }
 
@@ -241,7 +213,7 @@ static void destroy(struct sl_sim_transfer_app *app)
     if (app->options.plan->has_store) {
         sl_sim_transfer_store_forget(app->options.store, app->options.host);
     }
-    for (uint32_t i = 0; i < app->options.plan->slots && !app->dying; i++) {
+    for (uint32_t i = 0; i < app->options.plan->slots && !app->base.dying; i++) {
         sl_sim_transfer_batch_judge_local(&app->batches[i]);
     }
 }
@@ -251,9 +223,9 @@ static void life(void *ctx)
     struct sl_sim_transfer_app *app = ctx;
     const uint64_t most_ns = 2ULL * SL_CLOCK_NS_PER_US * app->options.plan->think_us_max *
                              app->options.plan->batch_count / 3;
-    for (uint32_t tries = 0; !create(app) && !app->dying; tries++) {
+    for (uint32_t tries = 0; !create(app) && !app->base.dying; tries++) {
         sl_assert(tries < CREATE_TRIES);
-        sl_sim_transfer_app_sleep(app, BACK_OFF_NS);
+        sl_sim_app_sleep(&app->base, BACK_OFF_NS);
     }
     if (app->engine != NULL && app->options.plan->outside) {
         create_outside(app);
@@ -261,19 +233,19 @@ static void life(void *ctx)
     if (app->engine != NULL) {
         register_all(app);
     }
-    while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
-        if (app->options.plan->unregisters && app->stage == SL_SIM_TRANSFER_WORKING && !app->naps) {
-            sl_sim_transfer_app_sleep(app, sl_sim_below(&app->random, most_ns));
-            if (app->stage == SL_SIM_TRANSFER_WORKING && !app->dying && !app->naps) {
+    while (app->base.stage != SL_SIM_TRANSFER_ENDING && !app->base.dying) {
+        if (app->options.plan->unregisters && app->base.stage == SL_SIM_TRANSFER_WORKING &&
+            !app->naps) {
+            sl_sim_app_sleep(&app->base, sl_sim_below(&app->base.random, most_ns));
+            if (app->base.stage == SL_SIM_TRANSFER_WORKING && !app->base.dying && !app->naps) {
                 renew(app);
             }
         } else {
-            sl_sim_transfer_app_sleep(app, LOOK_NS);
+            sl_sim_app_sleep(&app->base, LOOK_NS);
         }
     }
-    while (!sl_sim_fiber_ended(app->threads[1].fiber) ||
-           !sl_sim_fiber_ended(app->threads[2].fiber)) {
-        sl_sim_transfer_app_sleep(app, LOOK_NS);
+    while (!sl_sim_app_others_ended(&app->base)) {
+        sl_sim_app_sleep(&app->base, LOOK_NS);
     }
     destroy(app);
 }
@@ -290,15 +262,15 @@ static bool is_complete(struct sl_sim_transfer_app *app, struct sl_transfer_segm
 
 static void open_segment(struct sl_sim_transfer_app *app, uint32_t peer)
 {
-    char name[SL_SIM_TRANSFER_NAME_BYTES];
+    char name[SL_SIM_APP_NAME_BYTES];
     struct sl_transfer_segment *segment;
-    sl_sim_transfer_app_name(peer / SL_SIM_TRANSFER_HANDLES_MAX, name);
+    sl_sim_app_name(peer / SL_SIM_TRANSFER_HANDLES_MAX, name);
     if (sl_transfer_segment_open(app->engine, name, OPEN_MS, &segment) != 0) {
         return;
     }
     bool complete = is_complete(app, segment);
-    for (uint32_t i = 0; i < LOOKS_MAX && !complete && !app->dying; i++) {
-        sl_sim_transfer_app_sleep(app, LOOK_NS);
+    for (uint32_t i = 0; i < LOOKS_MAX && !complete && !app->base.dying; i++) {
+        sl_sim_app_sleep(&app->base, LOOK_NS);
         complete = is_complete(app, segment);
     }
     if (!complete && !app->options.plan->unregisters) {
@@ -350,7 +322,7 @@ static void close_segments(struct sl_sim_transfer_app *app)
 static void look_after_segments(struct sl_sim_transfer_app *app)
 {
     const struct sl_sim_transfer_plan *plan = app->options.plan;
-    const uint32_t drawn = sl_sim_below(&app->random, plan->process_count * plan->handles);
+    const uint32_t drawn = sl_sim_below(&app->base.random, plan->process_count * plan->handles);
     const uint32_t peer =
         drawn / plan->handles * SL_SIM_TRANSFER_HANDLES_MAX + drawn % plan->handles;
     bool saw_closed = false;
@@ -362,7 +334,7 @@ static void look_after_segments(struct sl_sim_transfer_app *app)
         wait_until_idle(app);
         close_segments(app);
     }
-    if (app->segments[peer] == NULL && !app->dying) {
+    if (app->segments[peer] == NULL && !app->base.dying) {
         open_segment(app, peer);
     }
 }
@@ -370,15 +342,15 @@ static void look_after_segments(struct sl_sim_transfer_app *app)
 /* Lanes that were not used for a minute are closed. */
 static void judge_idle(const struct sl_sim_transfer_app *app)
 {
-    for (uint32_t i = 0; i < SL_SIM_TRANSFER_PEERS_MAX && !app->dying; i++) {
+    for (uint32_t i = 0; i < SL_SIM_TRANSFER_PEERS_MAX && !app->base.dying; i++) {
         const struct sl_transfer_segment *segment = app->segments[i];
         for (uint32_t k = 0; segment != NULL && k < app->options.plan->reactor_count; k++) {
             const struct sl_transfer_route *route = &segment->routes[k];
             for (uint32_t lane = 0; lane < route->lane_count; lane++) {
                 if (route->lanes[lane].slices != NULL) {
-                    sl_sim_transfer_oracle_fail(app->options.oracle, "idle",
-                                                "process %u: %s is open, and was not used",
-                                                app->options.host, route->lanes[lane].name);
+                    sl_sim_fail(&app->options.oracle->breach, "idle",
+                                "process %u: %s is open, and was not used", app->options.host,
+                                route->lanes[lane].name);
                 }
             }
         }
@@ -388,48 +360,50 @@ static void judge_idle(const struct sl_sim_transfer_app *app)
 static void work(struct sl_sim_transfer_app *app)
 {
     const struct sl_sim_transfer_plan *plan = app->options.plan;
-    struct sl_sim_transfer_batch *batch = &app->batches[sl_sim_below(&app->random, plan->slots)];
+    struct sl_sim_transfer_batch *batch =
+        &app->batches[sl_sim_below(&app->base.random, plan->slots)];
     look_after_segments(app);
-    if (!app->dying && app->batches_left == app->nap_at) {
+    if (!app->base.dying && app->batches_left == app->nap_at) {
         app->nap_at = UINT32_MAX;
         wait_until_idle(app);
         app->naps = true;
-        sl_sim_transfer_app_sleep(app, NAP_NS);
+        sl_sim_app_sleep(&app->base, NAP_NS);
         app->naps = false;
         judge_idle(app);
     }
-    if (app->dying) {
+    if (app->base.dying) {
         return;
     }
     if (!batch->is_running) {
         sl_sim_transfer_batch_begin(batch, false, 0);
         app->batches_left--;
-    } else if (plan->impatient && sl_sim_chance(&app->random, 300)) {
+    } else if (plan->impatient && sl_sim_chance(&app->base.random, 300)) {
         sl_sim_transfer_batch_cancel(batch);
-    } else if (sl_sim_chance(&app->random, 300)) {
+    } else if (sl_sim_chance(&app->base.random, 300)) {
         (void)sl_transfer_batch_wait(batch->batch);
     }
-    sl_sim_transfer_app_sleep(app, SL_CLOCK_NS_PER_US *
-                                       sl_sim_below(&app->random, plan->think_us_max + 1ULL));
+    sl_sim_app_sleep(&app->base, SL_CLOCK_NS_PER_US *
+                                     sl_sim_below(&app->base.random, plan->think_us_max + 1ULL));
 }
 
 /* All faults are over: everybody is reached again. */
 static void prove_one(struct sl_sim_transfer_app *app, uint32_t host)
 {
     const uint32_t peer = host * SL_SIM_TRANSFER_HANDLES_MAX;
-    for (uint32_t i = 0; i < PROOF_ATTEMPTS && app->segments[peer] == NULL && !app->dying; i++) {
+    for (uint32_t i = 0; i < PROOF_ATTEMPTS && app->segments[peer] == NULL && !app->base.dying;
+         i++) {
         open_segment(app, peer);
         if (app->segments[peer] == NULL) {
-            sl_sim_transfer_app_sleep(app, BACK_OFF_NS);
+            sl_sim_app_sleep(&app->base, BACK_OFF_NS);
         }
     }
-    if (app->dying) {
+    if (app->base.dying) {
         return;
     }
     if (app->segments[peer] == NULL) {
-        sl_sim_transfer_oracle_fail(app->options.oracle, "progress",
-                                    "process %u cannot open the segment of %u: %s",
-                                    app->options.host, host, sl_transfer_last_error());
+        sl_sim_fail(&app->options.oracle->breach, "progress",
+                    "process %u cannot open the segment of %u: %s", app->options.host, host,
+                    sl_transfer_last_error());
         return;
     }
     sl_sim_transfer_batch_begin(&app->batches[0], true, peer);
@@ -440,31 +414,32 @@ static void prove(struct sl_sim_transfer_app *app)
 {
     wait_until_idle(app);
     close_segments(app);
-    for (uint32_t i = 0; i < app->options.plan->process_count && !app->dying; i++) {
+    for (uint32_t i = 0; i < app->options.plan->process_count && !app->base.dying; i++) {
         prove_one(app, i);
     }
-    app->stage = app->stage == SL_SIM_TRANSFER_PROVING ? SL_SIM_TRANSFER_PROVED : app->stage;
+    app->base.stage =
+        app->base.stage == SL_SIM_TRANSFER_PROVING ? SL_SIM_TRANSFER_PROVED : app->base.stage;
 }
 
 static void driver(void *ctx)
 {
     struct sl_sim_transfer_app *app = ctx;
-    while (!app->serves && !app->dying) {
-        sl_sim_transfer_app_sleep(app, LOOK_NS);
+    while (!app->serves && !app->base.dying) {
+        sl_sim_app_sleep(&app->base, LOOK_NS);
     }
-    while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
-        if (app->stage == SL_SIM_TRANSFER_WORKING && app->batches_left > 0) {
+    while (app->base.stage != SL_SIM_TRANSFER_ENDING && !app->base.dying) {
+        if (app->base.stage == SL_SIM_TRANSFER_WORKING && app->batches_left > 0) {
             work(app);
-        } else if (app->stage == SL_SIM_TRANSFER_WORKING) {
+        } else if (app->base.stage == SL_SIM_TRANSFER_WORKING) {
             wait_until_idle(app);
-            app->stage = SL_SIM_TRANSFER_DONE;
-        } else if (app->stage == SL_SIM_TRANSFER_PROVING) {
+            app->base.stage = SL_SIM_TRANSFER_DONE;
+        } else if (app->base.stage == SL_SIM_TRANSFER_PROVING) {
             prove(app);
         } else {
-            sl_sim_transfer_app_sleep(app, LOOK_NS);
+            sl_sim_app_sleep(&app->base, LOOK_NS);
         }
     }
-    if (!app->dying && sl_sim_chance(&app->random, 500)) {
+    if (!app->base.dying && sl_sim_chance(&app->base.random, 500)) {
         close_segments(app); /* else the engine closes them */
     }
 }
@@ -476,10 +451,10 @@ static void taker(void *ctx)
     struct sl_sim_transfer_app *app = ctx;
     struct sl_transfer_noticed *noticed = malloc(sizeof *noticed);
     sl_assert(noticed != NULL);
-    while (!app->serves && !app->dying) {
-        sl_sim_transfer_app_sleep(app, LOOK_NS);
+    while (!app->serves && !app->base.dying) {
+        sl_sim_app_sleep(&app->base, LOOK_NS);
     }
-    while (app->stage != SL_SIM_TRANSFER_ENDING && !app->dying) {
+    while (app->base.stage != SL_SIM_TRANSFER_ENDING && !app->base.dying) {
         if (sl_transfer_notice_take(app->engine, TAKE_MS, noticed) == 0) {
             take(app, noticed);
         }
@@ -489,124 +464,51 @@ static void taker(void *ctx)
 
 /* Outside of threads */
 
-static void start_thread(struct sl_sim_transfer_app *app, uint32_t index, void (*run)(void *ctx))
+static void poll_batches(struct sl_sim_app *base)
 {
-    app->threads[index] =
-        (struct sl_sim_transfer_thread){.app = app, .fiber = sl_sim_fiber_create(run, app)};
-}
-
-void sl_sim_transfer_app_start(struct sl_sim_transfer_app *app,
-                               const struct sl_sim_transfer_app_options *options)
-{
-    *app = (struct sl_sim_transfer_app){
-        .options = *options, .random = options->seed, .batches_left = options->plan->batch_count};
-    char name[16];
-    (void)snprintf(name, sizeof name, "e%u", options->host % 100);
-    app->incarnation = sl_hash_random(&app->random) | 1;
-    sl_sim_process_init(&app->process, options->network, options->host, name,
-                        options->plan->reactor_count + (options->plan->outside ? 1 : 0),
-                        sl_hash_random(&app->random), options->offset_ns, options->plan->gap_ns);
-    app->life = sl_sim_transfer_oracle_begin(options->oracle, options->host, app->incarnation);
-    for (uint32_t i = 0; i < options->plan->slots; i++) {
-        sl_sim_transfer_batch_init(&app->batches[i], app, i);
-    }
-    app->nap_at = options->plan->naps ? options->plan->batch_count / 2 : UINT32_MAX;
-    start_thread(app, 0, life);
-    start_thread(app, 1, driver);
-    start_thread(app, 2, taker);
-    sl_sim_process_look(&app->process);
-}
-
-static bool can_run(const struct sl_sim_transfer_thread *thread)
-{
-    return !sl_sim_fiber_ended(thread->fiber) &&
-           (thread->completion != NULL
-                ? sl_completion_ended(thread->completion)
-                : thread->wake_ns <= sl_sim_process_now(&thread->app->process));
-}
-
-static bool run_threads(struct sl_sim_transfer_app *app)
-{
-    bool ran = false;
-    for (uint32_t i = 0; i < SL_SIM_TRANSFER_THREADS; i++) {
-        if (can_run(&app->threads[i])) {
-            app->running = &app->threads[i];
-            sl_sim_fiber_resume(app->threads[i].fiber);
-            app->running = NULL;
-            ran = true;
-        }
-    }
-    return ran;
-}
-
-static void poll_batches(struct sl_sim_transfer_app *app)
-{
+    struct sl_sim_transfer_app *app = SL_CONTAINER_OF(base, struct sl_sim_transfer_app, base);
     for (uint32_t i = 0; i < app->options.plan->slots; i++) {
         sl_sim_transfer_batch_poll(&app->batches[i]);
     }
 }
 
-uint32_t sl_sim_transfer_app_step(struct sl_sim_transfer_app *app)
+static void ended(struct sl_sim_app *base)
 {
-    const uint32_t turns = sl_sim_process_step(&app->process);
-    poll_batches(app);
-    while (run_threads(app)) {
-        poll_batches(app);
-    }
-    sl_sim_process_look(&app->process);
-    return turns;
+    const struct sl_sim_transfer_app *app = SL_CONTAINER_OF(base, struct sl_sim_transfer_app, base);
+    sl_sim_transfer_oracle_end(app->options.oracle, app->options.host);
 }
 
-uint64_t sl_sim_transfer_app_due(const struct sl_sim_transfer_app *app)
+static void fini(struct sl_sim_app *base)
 {
-    const struct sl_sim_process *process = &app->process;
-    uint64_t due_ns = sl_sim_process_due(process);
-    for (uint32_t i = 0; i < SL_SIM_TRANSFER_THREADS; i++) {
-        const struct sl_sim_transfer_thread *thread = &app->threads[i];
-        uint64_t at_ns = thread->completion != NULL ? SL_CLOCK_NEVER : thread->wake_ns;
-        if (sl_sim_fiber_ended(thread->fiber) || at_ns == SL_CLOCK_NEVER) {
-            continue;
-        }
-        at_ns = at_ns > process->offset_ns ? at_ns - process->offset_ns : 0;
-        at_ns = at_ns > process->paused_until_ns ? at_ns : process->paused_until_ns;
-        due_ns = at_ns < due_ns ? at_ns : due_ns;
-    }
-    return due_ns;
-}
-
-bool sl_sim_transfer_app_ended(const struct sl_sim_transfer_app *app)
-{
-    return sl_sim_fiber_ended(app->threads[0].fiber); /* it waits for the others */
-}
-
-void sl_sim_transfer_app_fini(struct sl_sim_transfer_app *app)
-{
-    for (uint32_t i = 0; i < SL_SIM_TRANSFER_THREADS; i++) {
-        sl_sim_fiber_destroy(&app->threads[i].fiber);
-    }
+    struct sl_sim_transfer_app *app = SL_CONTAINER_OF(base, struct sl_sim_transfer_app, base);
     for (uint32_t i = 0; i < app->options.plan->slots; i++) {
         sl_sim_transfer_batch_fini(&app->batches[i]);
     }
-    sl_sim_process_fini(&app->process);
 }
 
-static bool is_drained(void *ctx)
+void sl_sim_transfer_app_start(struct sl_sim_transfer_app *app,
+                               const struct sl_sim_transfer_app_options *options)
 {
-    struct sl_sim_transfer_app *app = ctx;
-    poll_batches(app);
-    while (run_threads(app)) {
-        poll_batches(app);
+    static const struct sl_sim_app_actions actions = {
+        .poll = poll_batches, .ended = ended, .fini = fini};
+    *app = (struct sl_sim_transfer_app){.base = {.actions = &actions, .random = options->seed},
+                                        .options = *options,
+                                        .batches_left = options->plan->batch_count};
+    char name[16];
+    (void)snprintf(name, sizeof name, "e%u", options->host % 100);
+    app->incarnation = sl_hash_random(&app->base.random) | 1;
+    sl_sim_process_init(&app->base.process, options->network, options->host, name,
+                        options->plan->reactor_count + (options->plan->outside ? 1 : 0),
+                        sl_hash_random(&app->base.random), options->offset_ns,
+                        options->plan->gap_ns);
+    app->life = sl_sim_transfer_oracle_begin(options->oracle, options->host, app->incarnation);
+    for (uint32_t i = 0; i < options->plan->slots; i++) {
+        sl_sim_transfer_batch_init(&app->batches[i], app, i);
     }
-    return sl_sim_transfer_app_ended(app);
-}
-
-void sl_sim_transfer_app_kill(struct sl_sim_transfer_app *app, bool silent)
-{
-    app->dying = true;
-    sl_sim_network_kill(app->options.network, app->options.host, silent);
-    sl_sim_transfer_oracle_end(app->options.oracle, app->options.host);
-    sl_sim_process_drain(&app->process, is_drained, app);
-    sl_sim_transfer_app_fini(app);
+    app->nap_at = options->plan->naps ? options->plan->batch_count / 2 : UINT32_MAX;
+    sl_sim_app_thread(&app->base, life, app);
+    sl_sim_app_thread(&app->base, driver, app);
+    sl_sim_app_thread(&app->base, taker, app);
 }
 
 /* Rest */
@@ -622,16 +524,16 @@ static void judge_lane(const struct sl_sim_transfer_app *app, const struct sl_tr
     }
     if (free_slices != SL_LIMIT_TRANSFER_SLICES || lane->in_flight_count != 0 ||
         lane->in_flight_bytes != 0 || lane->operation_count != 0) {
-        sl_sim_transfer_oracle_fail(
-            app->options.oracle, "rest", "process %u, %s: %u free slices, %u in flight",
-            app->options.host, lane->name, free_slices, lane->in_flight_count);
+        sl_sim_fail(&app->options.oracle->breach, "rest",
+                    "process %u, %s: %u free slices, %u in flight", app->options.host, lane->name,
+                    free_slices, lane->in_flight_count);
     }
     if (lane->is_open && (lane->rma.credit.requests + CREDIT_DUE_MAX < SL_LIMIT_TRANSFER_SLICES ||
                           lane->rma.credit.bytes != SL_LIMIT_TRANSFER_CREDIT_BYTES)) {
-        sl_sim_transfer_oracle_fail(app->options.oracle, "rest",
-                                    "process %u, %s: credit for %u requests and %" PRIu64 " bytes",
-                                    app->options.host, lane->name, lane->rma.credit.requests,
-                                    (uint64_t)lane->rma.credit.bytes);
+        sl_sim_fail(&app->options.oracle->breach, "rest",
+                    "process %u, %s: credit for %u requests and %" PRIu64 " bytes",
+                    app->options.host, lane->name, lane->rma.credit.requests,
+                    (uint64_t)lane->rma.credit.bytes);
     }
 }
 
@@ -639,15 +541,14 @@ static void judge_io(const struct sl_sim_transfer_app *app, const struct sl_tran
 {
     if (io->outbox.frame_count != 0 || !sl_list_empty(&io->changes) || !sl_list_empty(&io->work) ||
         !sl_list_empty(&io->later)) {
-        sl_sim_transfer_oracle_fail(app->options.oracle, "rest",
-                                    "process %u, reactor %u: %u unsent frames, or work left",
-                                    app->options.host, io->index, io->outbox.frame_count);
+        sl_sim_fail(&app->options.oracle->breach, "rest",
+                    "process %u, reactor %u: %u unsent frames, or work left", app->options.host,
+                    io->index, io->outbox.frame_count);
     }
     for (uint32_t i = 0; i < io->table->count; i++) {
         if (io->table->by_key[i]->memory.uses != 0) {
-            sl_sim_transfer_oracle_fail(app->options.oracle, "rest",
-                                        "process %u: memory has %u uses", app->options.host,
-                                        io->table->by_key[i]->memory.uses);
+            sl_sim_fail(&app->options.oracle->breach, "rest", "process %u: memory has %u uses",
+                        app->options.host, io->table->by_key[i]->memory.uses);
         }
     }
 }
@@ -664,7 +565,7 @@ void sl_sim_transfer_app_judge_rest(struct sl_sim_transfer_app *app)
         for (uint32_t i = 0; segment != NULL && i < reactors; i++) {
             const struct sl_transfer_route *route = &segment->routes[i];
             if (!sl_list_empty(&route->parts)) {
-                sl_sim_transfer_oracle_fail(app->options.oracle, "rest", "parts are left");
+                sl_sim_fail(&app->options.oracle->breach, "rest", "parts are left");
             }
             for (uint32_t k = 0; k < route->lane_count; k++) {
                 judge_lane(app, &route->lanes[k]);

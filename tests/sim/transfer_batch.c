@@ -65,10 +65,10 @@ void sl_sim_transfer_batch_judge_local(struct sl_sim_transfer_batch *batch)
 {
     if (!batch->is_running &&
         batch->hash != sl_hash_bytes(batch->local, batch->local_words * sizeof(uint64_t), 0)) {
-        sl_sim_transfer_oracle_fail(oracle_of(batch), "local",
-                                    "local memory of process %u has changed after its batch was "
-                                    "over",
-                                    batch->app->options.host);
+        sl_sim_fail(&oracle_of(batch)->breach, "local",
+                    "local memory of process %u has changed after its batch was "
+                    "over",
+                    batch->app->options.host);
     }
 }
 
@@ -77,7 +77,7 @@ void sl_sim_transfer_batch_judge_local(struct sl_sim_transfer_batch *batch)
 static bool draw_peer(struct sl_sim_transfer_app *app, uint32_t *peer)
 {
     const uint32_t count = app->options.plan->process_count * SL_SIM_TRANSFER_HANDLES_MAX;
-    *peer = sl_sim_below(&app->random, count);
+    *peer = sl_sim_below(&app->base.random, count);
     for (uint32_t i = 0; i < count; i++) {
         if (app->segments[*peer] != NULL) {
             return true;
@@ -96,15 +96,15 @@ static void set_peer(struct sl_sim_transfer_request *request, uint32_t peer)
 static void draw_range(struct sl_sim_transfer_app *app, struct sl_sim_transfer_request *request)
 {
     const struct sl_sim_transfer_plan *plan = app->options.plan;
-    const uint32_t buffer = sl_sim_below(&app->random, plan->buffer_count);
-    const uint32_t most = sl_sim_chance(&app->random, 300) ? 4 : plan->request_words_max;
-    request->words = 1 + sl_sim_below(&app->random, most);
+    const uint32_t buffer = sl_sim_below(&app->base.random, plan->buffer_count);
+    const uint32_t most = sl_sim_chance(&app->base.random, 300) ? 4 : plan->request_words_max;
+    request->words = 1 + sl_sim_below(&app->base.random, most);
     request->first = sl_sim_transfer_buffer_at(plan, buffer) +
-                     sl_sim_below(&app->random, plan->buffer_words - request->words + 1ULL);
-    if (plan->hot && sl_sim_chance(&app->random, 800)) {
+                     sl_sim_below(&app->base.random, plan->buffer_words - request->words + 1ULL);
+    if (plan->hot && sl_sim_chance(&app->base.random, 800)) {
         request->first = sl_sim_transfer_buffer_at(plan, buffer);
     }
-    request->is_invalid = sl_sim_chance(&app->random, 20);
+    request->is_invalid = sl_sim_chance(&app->base.random, 20);
     if (request->is_invalid) { /* beyond its end */
         request->first =
             sl_sim_transfer_buffer_at(plan, buffer) + plan->buffer_words - request->words + 1;
@@ -117,12 +117,12 @@ static void draw_request(struct sl_sim_transfer_batch *batch, uint32_t index, ui
     struct sl_sim_transfer_app *app = batch->app;
     struct sl_sim_transfer_request *request = &batch->requests[index];
     const struct sl_sim_transfer_request *last = index > 0 ? request - 1 : NULL;
-    *request = (struct sl_sim_transfer_request){.op = sl_sim_below(&app->random, 2)};
+    *request = (struct sl_sim_transfer_request){.op = sl_sim_below(&app->base.random, 2)};
     uint32_t peer;
     (void)draw_peer(app, &peer);
     set_peer(request, peer);
     draw_range(app, request);
-    if (last != NULL && !last->is_invalid && sl_sim_chance(&app->random, 300)) {
+    if (last != NULL && !last->is_invalid && sl_sim_chance(&app->base.random, 300)) {
         const struct sl_sim_transfer_plan *plan = app->options.plan;
         const uint32_t at = last->first + last->words;
         const uint32_t into =
@@ -134,7 +134,7 @@ static void draw_request(struct sl_sim_transfer_batch *batch, uint32_t index, ui
             request->is_invalid = false;
         }
     }
-    *used += sl_sim_chance(&app->random, 500) ? 0 : GUARD_WORDS;
+    *used += sl_sim_chance(&app->base.random, 500) ? 0 : GUARD_WORDS;
     request->local = *used;
     *used += request->words;
 }
@@ -142,7 +142,7 @@ static void draw_request(struct sl_sim_transfer_batch *batch, uint32_t index, ui
 static void draw_all(struct sl_sim_transfer_batch *batch)
 {
     struct sl_sim_transfer_app *app = batch->app;
-    const uint32_t count = 1 + sl_sim_below(&app->random, app->options.plan->requests_max);
+    const uint32_t count = 1 + sl_sim_below(&app->base.random, app->options.plan->requests_max);
     uint32_t used = GUARD_WORDS, ignored;
     batch->count = 0;
     while (batch->count < count && draw_peer(app, &ignored)) {
@@ -233,7 +233,7 @@ void sl_sim_transfer_batch_begin(struct sl_sim_transfer_batch *batch, bool must_
     for (uint32_t i = 0; i < batch->local_words; i++) {
         batch->local[i] = FILL;
     }
-    batch->has_notice = must_succeed || sl_sim_chance(&app->random, 300);
+    batch->has_notice = must_succeed || sl_sim_chance(&app->base.random, 300);
     if (batch->has_notice) {
         begin_notice(batch);
     }
@@ -244,11 +244,11 @@ void sl_sim_transfer_batch_begin(struct sl_sim_transfer_batch *batch, bool must_
         struct sl_sim_transfer_notice *notice = &oracle_of(batch)->notices[batch->notice];
         notice->origin_count = oracle_of(batch)->origin_count - notice->first_origin;
     }
-    const bool hurries = !must_succeed && plan->impatient && sl_sim_chance(&app->random, 500);
+    const bool hurries = !must_succeed && plan->impatient && sl_sim_chance(&app->base.random, 500);
     batch->must_succeed = must_succeed || (plan->calm && !plan->unregisters && !hurries);
     batch->timeout_ms = must_succeed ? PROOF_MS : hurries ? plan->impatient_ms : plan->timeout_ms;
     batch->begun_ns = sl_sim_network_now(app->options.network);
-    batch->paused_ns = app->process.paused_ns;
+    batch->paused_ns = app->base.process.paused_ns;
     batch->is_cancelled = batch->saw_closed = batch->has_failed = false;
     batch->is_running = true;
     const struct sl_transfer_notice sent = {.name = plan->outside ? "objects" : "batch",
@@ -282,16 +282,15 @@ static void judge_status(struct sl_sim_transfer_batch *batch, uint32_t index,
     if (completed != (status->err == 0) || completed != (text[0] == '\0') ||
         (completed && status->bytes != bytes) || status->state <= SL_TRANSFER_PENDING ||
         (!completed && status->bytes >= bytes)) {
-        sl_sim_transfer_oracle_fail(oracle, "status",
-                                    "request %u: state %d, error %d, %" PRIu64 " bytes, \"%s\"",
-                                    index, (int)status->state, status->err, status->bytes, text);
+        sl_sim_fail(&oracle->breach, "status",
+                    "request %u: state %d, error %d, %" PRIu64 " bytes, \"%s\"", index,
+                    (int)status->state, status->err, status->bytes, text);
     }
     if (request->is_invalid && completed) {
-        sl_sim_transfer_oracle_fail(oracle, "guards", "an invalid request has completed");
+        sl_sim_fail(&oracle->breach, "guards", "an invalid request has completed");
     }
     if (!request->is_invalid && !completed && batch->must_succeed) {
-        sl_sim_transfer_oracle_fail(oracle, "progress", "process %u: %s", batch->app->options.host,
-                                    text);
+        sl_sim_fail(&oracle->breach, "progress", "process %u: %s", batch->app->options.host, text);
     }
     batch->saw_closed = batch->saw_closed || status->err == SL_ERR_CLOSED;
     batch->has_failed = batch->has_failed || !completed;
@@ -325,18 +324,18 @@ static void judge_guards(struct sl_sim_transfer_batch *batch)
         for (uint32_t word = 0; word < request->words; word++) {
             if (request->op == SL_TRANSFER_WRITE &&
                 at[word] != sl_sim_transfer_value(request->origin, request->first + word)) {
-                sl_sim_transfer_oracle_fail(oracle_of(batch), "local",
-                                            "the source of a WRITE has changed");
+                sl_sim_fail(&oracle_of(batch)->breach, "local",
+                            "the source of a WRITE has changed");
             }
             at[word] = FILL;
         }
     }
     for (uint32_t i = 0; i < batch->local_words; i++) {
         if (batch->local[i] != FILL) {
-            sl_sim_transfer_oracle_fail(oracle_of(batch), "guards",
-                                        "process %u: word %u of local memory is %016" PRIx64
-                                        ", and no request has named it",
-                                        batch->app->options.host, i, batch->local[i]);
+            sl_sim_fail(&oracle_of(batch)->breach, "guards",
+                        "process %u: word %u of local memory is %016" PRIx64
+                        ", and no request has named it",
+                        batch->app->options.host, i, batch->local[i]);
         }
         batch->local[i] = SCRIBBLE; /* whoever reads it from now on is found out */
     }
@@ -346,18 +345,17 @@ static void judge_guards(struct sl_sim_transfer_batch *batch)
 static void judge_time(struct sl_sim_transfer_batch *batch)
 {
     const struct sl_sim_transfer_app *app = batch->app;
-    const uint64_t slack_ns = app->process.paused_ns - batch->paused_ns + GRACE_NS +
+    const uint64_t slack_ns = app->base.process.paused_ns - batch->paused_ns + GRACE_NS +
                               4 * app->options.plan->gap_ns + SL_CLOCK_NS_PER_MS;
     uint64_t end_ns = batch->begun_ns + batch->timeout_ms * SL_CLOCK_NS_PER_MS;
     if (batch->is_cancelled && batch->cancelled_ns < end_ns) {
         end_ns = batch->cancelled_ns;
     }
-    if (sl_sim_network_now(app->options.network) > end_ns + slack_ns && !app->dying) {
-        sl_sim_transfer_oracle_fail(oracle_of(batch), "deadline",
-                                    "a batch of process %u, begun at %" PRIu64
-                                    " us with %u ms%s, is not over",
-                                    app->options.host, sl_sim_us(batch->begun_ns),
-                                    batch->timeout_ms, batch->is_cancelled ? ", cancelled" : "");
+    if (sl_sim_network_now(app->options.network) > end_ns + slack_ns && !app->base.dying) {
+        sl_sim_fail(&oracle_of(batch)->breach, "deadline",
+                    "a batch of process %u, begun at %" PRIu64 " us with %u ms%s, is not over",
+                    app->options.host, sl_sim_us(batch->begun_ns), batch->timeout_ms,
+                    batch->is_cancelled ? ", cancelled" : "");
     }
 }
 
@@ -371,7 +369,7 @@ void sl_sim_transfer_batch_poll(struct sl_sim_transfer_batch *batch)
         return;
     }
     batch->is_running = false;
-    if (!batch->app->dying) {
+    if (!batch->app->base.dying) {
         for (uint32_t i = 0; i < batch->count; i++) {
             judge_request(batch, i);
         }

@@ -49,19 +49,6 @@ void sl_sim_transfer_oracle_fini(struct sl_sim_transfer_oracle *oracle)
     free(oracle->incarnations);
 }
 
-void sl_sim_transfer_oracle_fail(struct sl_sim_transfer_oracle *oracle, const char *of,
-                                 const char *format, ...)
-{
-    if (oracle->breach[0] != '\0') {
-        return;
-    }
-    va_list args;
-    va_start(args, format);
-    (void)snprintf(oracle->breach_of, sizeof oracle->breach_of, "%s", of);
-    (void)vsnprintf(oracle->breach, sizeof oracle->breach, format, args);
-    va_end(args);
-}
-
 static uint32_t add_origin(struct sl_sim_transfer_oracle *oracle,
                            const struct sl_sim_transfer_origin *origin)
 {
@@ -153,9 +140,9 @@ struct sight {
 static void fail(struct sl_sim_transfer_oracle *oracle, const struct sight *sight, const char *of,
                  uint32_t word, uint64_t value, const char *why)
 {
-    sl_sim_transfer_oracle_fail(
-        oracle, of, "process %d sees word %u of process %u as %016" PRIx64 ", event %u: %s",
-        (int)sight->host, word, sight->target, value, oracle->event, why);
+    sl_sim_fail(&oracle->breach, of,
+                "process %d sees word %u of process %u as %016" PRIx64 ", event %u: %s",
+                (int)sight->host, word, sight->target, value, oracle->event, why);
 }
 
 /* A value is too old when a WRITE has completed there that began after the value's own was over.
@@ -257,12 +244,12 @@ void sl_sim_transfer_oracle_taken(struct sl_sim_transfer_oracle *oracle, uint32_
     struct sl_sim_transfer_notice *notice = &oracle->notices[number];
     if (number >= oracle->notice_count || notice->target != host || notice->taken ||
         notice->target_life != oracle->memories[host].life) {
-        sl_sim_transfer_oracle_fail(oracle, "notice", "process %u, life %u, takes notice %u%s",
-                                    host, oracle->memories[host].life, number,
-                                    number >= oracle->notice_count ? ", which was not sent"
-                                    : notice->taken                ? " again"
-                                    : notice->target != host       ? ", meant for another one"
-                                                                   : ", meant for an earlier life");
+        sl_sim_fail(&oracle->breach, "notice", "process %u, life %u, takes notice %u%s", host,
+                    oracle->memories[host].life, number,
+                    number >= oracle->notice_count ? ", which was not sent"
+                    : notice->taken                ? " again"
+                    : notice->target != host       ? ", meant for another one"
+                                                   : ", meant for an earlier life");
         return;
     }
     notice->taken = true;
@@ -277,8 +264,7 @@ void sl_sim_transfer_oracle_judge_notices(struct sl_sim_transfer_oracle *oracle,
         const struct sl_sim_transfer_notice *notice = &oracle->notices[i];
         if (notice->target == host && notice->target_life == oracle->memories[host].life &&
             notice->confirmed && !notice->taken) {
-            sl_sim_transfer_oracle_fail(oracle, "notice", "notice %u for process %u is lost", i,
-                                        host);
+            sl_sim_fail(&oracle->breach, "notice", "notice %u for process %u is lost", i, host);
         }
     }
 }

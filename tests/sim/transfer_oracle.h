@@ -11,6 +11,7 @@
 #define SL_TESTS_SIM_TRANSFER_ORACLE_H
 
 #include "tests/sim/transfer_plan.h"
+#include "tests/sim/world.h"
 
 /* Where a value comes from: a WRITE request, or the content that a process has put there. */
 struct sl_sim_transfer_origin {
@@ -57,16 +58,12 @@ struct sl_sim_transfer_oracle {
     uint32_t event;
     uint32_t life_count;
     uint64_t *incarnations; /* [life_count + 1]; by life */
-    char breach_of[32], breach[512];
+    struct sl_sim_breach breach;
 };
 
 void sl_sim_transfer_oracle_init(struct sl_sim_transfer_oracle *oracle,
                                  const struct sl_sim_transfer_plan *plan);
 void sl_sim_transfer_oracle_fini(struct sl_sim_transfer_oracle *oracle);
-
-/* The first breach counts. */
-void sl_sim_transfer_oracle_fail(struct sl_sim_transfer_oracle *oracle, const char *of,
-                                 const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* A process begins there; returns its life. */
 uint32_t sl_sim_transfer_oracle_begin(struct sl_sim_transfer_oracle *oracle, uint32_t host,
