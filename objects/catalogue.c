@@ -180,12 +180,12 @@ static int begin_epoch(struct sl_objects_catalogue *catalogue, struct sl_catalog
 /* The other node, if any, that publishes what the sender wants to publish: the same part, or any
  * part of a version with another number of parts. */
 static uint64_t other_publisher(const struct sl_catalogue_object *object,
-                                const struct request *request)
+                                const struct request *request, uint64_t sender)
 {
     const struct sl_objects_message *message = request->message;
     for (uint32_t p = 0; p < object->publisher_count; p++) {
         const uint64_t publisher = object->publishers[p];
-        if (publisher != 0 && publisher != request->node->key.number &&
+        if (publisher != 0 && publisher != sender &&
             (p == message->part || message->part_count != object->publisher_count)) {
             return publisher;
         }
@@ -252,7 +252,10 @@ static int begin(const struct request *request)
         return REFUSE(SL_ERR_TOO_LARGE, "%s: %" PRIu64 " is the last number of a version",
                       object->name, NUMBER_MAX);
     }
-    const uint64_t other = other_publisher(object, request);
+    const bool by_keeper =
+        message->origin == SL_ORIGIN_PS && (message->options & SL_OBJECTS_BY_KEEPER) != 0;
+    const uint64_t sender = by_keeper ? request->out->keepers[0].node : request->node->key.number;
+    const uint64_t other = other_publisher(object, request, sender);
     if ((message->options & SL_OBJECTS_TAKE_OVER) == 0 &&
         sl_catalogue_find(&catalogue->nodes, NULL, other) != NULL) {
         return REFUSE(SL_ERR_EXISTS, "%s publishes %s; a publisher can take over the name",
@@ -265,7 +268,7 @@ static int begin(const struct request *request)
             return err;
         }
     }
-    object->publishers[message->part] = request->node->key.number;
+    object->publishers[message->part] = sender;
     request->out->epoch = object->epoch;
     object->last = message->version != 0 ? object->last : version;
     request->out->version = version;
@@ -313,7 +316,7 @@ static int check_publisher(const struct request *request, struct sl_catalogue_ob
             return err;
         }
     }
-    const uint64_t other = other_publisher(object, request);
+    const uint64_t other = other_publisher(object, request, request->node->key.number);
     if (epoch < object->epoch || other != 0 || message->part_count != object->publisher_count) {
         return REFUSE(SL_ERR_CLOSED, "%s has taken over %s", address_of(catalogue, other),
                       object->name);

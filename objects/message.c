@@ -151,6 +151,16 @@ static const struct field HAVE[] = {
     {0}};
 static const struct field GONE[] = {M_NAME, M_VERSION, M_PART, M_TEXT, {0}};
 
+static const struct field TABLES[] = {M_NAME,
+                                      M_VERSION,
+                                      M_PART,
+                                      M_PART_COUNT,
+                                      ANY(message, epoch),
+                                      INT(message, timeout_ms, 1, UINT32_MAX),
+                                      STRING(message, tables, TEXT, SL_OBJECTS_TABLES_BYTES),
+                                      M_TEXT,
+                                      {0}};
+
 static const struct kind {
     const char *name;
     const struct field *request;
@@ -167,6 +177,7 @@ static const struct kind {
     [SL_OBJECTS_DROP] = {"DROP", DROP, NULL},
     [SL_OBJECTS_LIST] = {"LIST", LIST_FROM, LISTED},
     [SL_OBJECTS_REMOVE] = {"REMOVE", OF_NAME, NOTHING},
+    [SL_OBJECTS_TABLES] = {"TABLES", TABLES, NOTHING},
     [SL_OBJECTS_RETIRE] = {"RETIRE", OF_BYTES, NULL},
     [SL_OBJECTS_DETACH] = {"DETACH", NOTHING, NOTHING},
     [SL_OBJECTS_STORE] = {"STORE", STORE, NOTHING},

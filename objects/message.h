@@ -21,13 +21,14 @@
 /* Texts, with NUL. */
 #define SL_OBJECTS_ADDRESS_BYTES  176 /* the name of a node's engine */
 #define SL_OBJECTS_LOCATION_BYTES 64
-#define SL_OBJECTS_TEXT_BYTES     256 /* of an error; a reason */
+#define SL_OBJECTS_TEXT_BYTES     256 /* of an error; a reason; a note */
+#define SL_OBJECTS_TABLES_BYTES   2048
 /* Items of lists. */
 #define SL_OBJECTS_KEEPERS_MAX    16 /* of a version */
 #define SL_OBJECTS_RANGES_MAX     128
 #define SL_OBJECTS_ENTRIES_MAX    8
 
-/* Numbers of the wire: never renumber, only append. 12 is reserved. */
+/* Numbers of the wire: never renumber, only append. */
 enum sl_objects_kind {
     SL_OBJECTS_ATTACH = 1, /* node to catalogue: here I am */
     SL_OBJECTS_ALIVE = 2,  /* the same again, each third of the lease */
@@ -40,6 +41,7 @@ enum sl_objects_kind {
     SL_OBJECTS_DROP = 9,
     SL_OBJECTS_LIST = 10,
     SL_OBJECTS_REMOVE = 11,
+    SL_OBJECTS_TABLES = 12, /* publisher to keeper: publish rows of these tables as a part */
     SL_OBJECTS_RETIRE = 13, /* catalogue to holders */
     SL_OBJECTS_DETACH = 14, /* node to catalogue: it ends */
     SL_OBJECTS_STORE = 20,  /* publisher to keeper or agent */
@@ -51,7 +53,11 @@ enum sl_objects_kind {
 };
 
 enum sl_objects_role { SL_OBJECTS_ROLE_KEEPER = 1, SL_OBJECTS_ROLE_AGENT = 2 };
-enum sl_objects_begin { SL_OBJECTS_TAKE_OVER = 1, SL_OBJECTS_NEW_NAME = 2 };
+enum sl_objects_begin {
+    SL_OBJECTS_TAKE_OVER = 1,
+    SL_OBJECTS_NEW_NAME = 2,
+    SL_OBJECTS_BY_KEEPER = 4 /* not the sender but the first keeper is the publisher of the part */
+};
 
 /* One part of a version. */
 struct sl_objects_part {
@@ -115,7 +121,7 @@ struct sl_objects_message {
 
     uint32_t options;          /* BEGIN: bits, of enum sl_objects_begin */
     uint32_t origin;           /* BEGIN: enum sl_object_origin */
-    uint64_t epoch;            /* BEGIN's answer */
+    uint64_t epoch;            /* BEGIN's answer, TABLES */
     struct sl_hash_128 digest; /* WANT, RETIRE: of the part's manifest */
 
     /* COMMIT and STORE: of the sender: its one part is number `part` of `part_count`. COMMIT's
@@ -137,7 +143,8 @@ struct sl_objects_message {
     uint64_t in_use;     /* HOLD: the version that readers of the node use; 0: none */
     uint32_t blocks;     /* HOLD: verified blocks of the stored part */
     uint32_t behind;     /* HOLD: versions from the one in use to the newest */
-    uint32_t timeout_ms; /* STORE: until the publisher gives up */
+    uint32_t timeout_ms; /* STORE, TABLES: until the publisher gives up */
+    const char *tables;  /* TABLES: names, with commas between them; its `text` is the note */
 
     const char *prefix; /* LIST: of names; list those after `name` and `version` */
     uint32_t more;      /* LIST's answer: 1: entries follow after the last one */

@@ -14,6 +14,7 @@
 #include "objects/follow.h"
 #include "objects/host.h"
 #include "objects/withdraw.h"
+#include "reactor/offload.h"
 
 #define SPIN_US    20
 #define POOL_BYTES (1ULL << 30)
@@ -81,6 +82,9 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
             (message->kind == SL_OBJECTS_HAVE ? sl_objects_fetch_have
                                               : sl_objects_fetch_gone)(copy->fetch, message);
         }
+        break;
+    case SL_OBJECTS_TABLES:
+        sl_objects_tables_receive(node, address, message);
         break;
     case SL_OBJECTS_STORE:
         sl_objects_link_refuse(node->link, address, message, SL_ERR_UNSUPPORTED,
@@ -227,12 +231,16 @@ static void node_free(struct sl_objects *node)
 {
     struct leave_call leave = {.call = {.run = leave_here}, .timer = {.run = look_for_end}};
     if (node->ports != NULL) {
+        sl_objects_tables_close(node);
         (void)sl_objects_call(node, &leave.call);
     }
     const bool owns_reactor = node->reactor != NULL && node->setup.reactor == NULL;
     if (owns_reactor) {
         sl_reactor_stop(node->reactor);
         sl_reactor_join(node->reactor);
+    }
+    if (node->tables.offload != NULL) {
+        (void)sl_offload_destroy(&node->tables.offload, 0);
     }
     free_copies(node);
     void *pool = node->pool.base;

@@ -13,6 +13,7 @@
 #include "objects/pool.h"
 #include "objects/serve.h"
 #include "objects/setup.h"
+#include "objects/publish_tables.h"
 #include "reactor/port.h"
 
 struct sl_objects_host;
@@ -35,6 +36,7 @@ struct sl_objects {
     struct sl_list copies;
     struct sl_objects_follows follows;
     struct sl_objects_serve serve;
+    struct sl_objects_tables tables;
     uint8_t *scratch; /* [SL_OBJECTS_BLOCK_BYTES]: a block that does not lie in one place */
     struct sl_objects_requests {
         struct sl_transfer_request *items;

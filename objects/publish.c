@@ -15,7 +15,7 @@
 
 /* Begin */
 
-static int check_options(const struct sl_publish_options *options)
+int sl_publish_check(const struct sl_publish_options *options)
 {
     const uint32_t part_count = options->part_count == 0 ? 1 : options->part_count;
     if (options->struct_size != sizeof *options) {
@@ -52,19 +52,9 @@ static void take_begun(void *ctx, const struct sl_objects_message *answer)
     publication->epoch = answer->epoch;
 }
 
-int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options *options,
-                     uint32_t timeout_ms, struct sl_publication **out)
+int sl_publish_create(struct sl_objects *objects, const struct sl_publish_options *options,
+                      struct sl_publication **out)
 {
-    sl_assert(objects != NULL);
-    sl_assert(options != NULL);
-    sl_assert(out != NULL);
-    int err = check_options(options);
-    err = err != 0 ? err : sl_objects_check_timeout(timeout_ms);
-    if (err != 0) {
-        return err;
-    }
-    const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
-    sl_objects_withdraw_retired(objects, timeout_ms);
     struct sl_publication *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
@@ -76,6 +66,28 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
     (void)snprintf(made->name, sizeof made->name, "%s", options->name);
     (void)snprintf(made->note, sizeof made->note, "%s", options->note == NULL ? "" : options->note);
     sl_objects_manifest_init(&made->manifest);
+    *out = made;
+    return 0;
+}
+
+int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options *options,
+                     uint32_t timeout_ms, struct sl_publication **out)
+{
+    sl_assert(objects != NULL);
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    int err = sl_publish_check(options);
+    err = err != 0 ? err : sl_objects_check_timeout(timeout_ms);
+    if (err != 0) {
+        return err;
+    }
+    const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
+    sl_objects_withdraw_retired(objects, timeout_ms);
+    struct sl_publication *made;
+    err = sl_publish_create(objects, options, &made);
+    if (err != 0) {
+        return err;
+    }
     struct sl_objects_message begin = {
         .kind = SL_OBJECTS_BEGIN,
         .name = made->name,

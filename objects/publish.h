@@ -29,4 +29,11 @@ struct sl_publication {
     struct sl_objects_copy *copy;
 };
 
+/* Errors: INVALID, with the text in sl_objects_last_error. */
+int sl_publish_check(const struct sl_publish_options *options);
+
+/* A publication without version and epoch. Errors: NO_MEMORY. */
+int sl_publish_create(struct sl_objects *objects, const struct sl_publish_options *options,
+                      struct sl_publication **out);
+
 #endif

@@ -6,15 +6,27 @@
 
 #include "core/log.h"
 #include "objects/node.h"
+#include "ps/objects/ps_tables.h"
 #include "ps/process/state.h"
 #include "ps/run_options.h"
+#include "reactor/port.h"
 
 static struct ps_objects {
     struct sl_process_beside beside;
     const struct sl_run *run;
     bool is_keeper; /* a scheduler hosts the catalogue only */
     struct sl_objects *node;
+    struct sl_process *process;
+    struct sl_port_set *ports; /* to its reactors */
+    char directory[SL_CHECKPOINT_SETTINGS_PATH_BYTES + 16];
 } ps_objects; /* one in a process */
+
+static int publish_tables(void *ctx, struct sl_objects *node,
+                          const struct sl_objects_tables_request *request, struct sl_reason *reason)
+{
+    const struct ps_objects *self = ctx;
+    return sl_ps_tables_publish(self->process, self->ports, node, request, reason);
+}
 
 static int start(struct sl_process_beside *beside, struct sl_process *process)
 {
@@ -32,21 +44,30 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
         .tls_peer_name = security->peer_name,
         .insecure = settings->insecure,
     };
-    char directory[SL_CHECKPOINT_SETTINGS_PATH_BYTES + 16];
-    (void)snprintf(directory, sizeof directory, "%s/ps-%u",
+    (void)snprintf(self->directory, sizeof self->directory, "%s/ps-%u",
                    objects->directory != NULL ? objects->directory : "", process->task_index);
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine_options = &engine,
                                                .catalogue = objects->catalogue,
                                                .pool_bytes = objects->memory_bytes,
                                                .rate_bytes = objects->rate_bytes};
-    const struct sl_objects_setup setup = {.is_keeper = self->is_keeper,
-                                           .directory =
-                                               objects->directory != NULL ? directory : NULL,
-                                           .keep_versions = objects->keep_versions,
-                                           .replicas = settings->replicas};
-    const int err = sl_objects_create_with(&options, &setup, &self->node);
+    const struct sl_objects_setup setup = {
+        .is_keeper = self->is_keeper,
+        .directory = objects->directory != NULL ? self->directory : NULL,
+        .keep_versions = objects->keep_versions,
+        .replicas = settings->replicas,
+        .publish_tables = self->is_keeper ? publish_tables : NULL,
+        .ctx = self};
+    self->process = process;
+    int err = sl_port_set_create(process->reactors, process->options.reactor_count, NULL,
+                                 sizeof(struct sl_port), &self->ports);
     if (err != 0) {
+        sl_log_error("--objects: %s", sl_err_name(err));
+        return err;
+    }
+    err = sl_objects_create_with(&options, &setup, &self->node);
+    if (err != 0) {
+        sl_port_set_destroy(&self->ports, NULL);
         sl_log_error("--objects=%s: %s", objects->name, sl_objects_last_error());
         return err;
     }
@@ -58,7 +79,9 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
 
 static void stop(struct sl_process_beside *beside)
 {
-    sl_objects_destroy(&SL_CONTAINER_OF(beside, struct ps_objects, beside)->node);
+    struct ps_objects *self = SL_CONTAINER_OF(beside, struct ps_objects, beside);
+    sl_objects_destroy(&self->node);
+    sl_port_set_destroy(&self->ports, NULL);
 }
 
 int sl_ps_objects_extend(const struct sl_run *run, struct sl_process_options *options,

@@ -478,7 +478,7 @@ void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
 int sl_process_checkpoint_open(struct sl_process_core *core)
 {
     const struct sl_process_checkpoint *options = &core->process->options.checkpoint;
-    if (options->directory == NULL) {
+    if (options->directory == NULL && core->process->options.beside == NULL) {
         return 0;
     }
     struct sl_server_checkpoint_options server = {
@@ -494,7 +494,7 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
         server.ctx = &core->seats[which];
         err = sl_server_checkpoint_open(server_of(&core->seats[which]), &server);
     }
-    if (err != 0 || core->index != 0) {
+    if (err != 0 || core->index != 0 || options->directory == NULL) {
         return err;
     }
     struct sl_process *process = core->process;

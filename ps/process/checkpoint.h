@@ -5,8 +5,9 @@
 
 #include "ps/process/state.h"
 
-/* Prepares the core's servers for checkpoints, if there is a directory. The first core also creates
- * the state of the process. The core's reactor. Errors: NO_MEMORY, IO, TOO_LARGE. */
+/* Prepares the core's servers for checkpoints, if there is a directory, or for snapshots that
+ * something beside them reads. The first core also creates the state of the process. The core's
+ * reactor. Errors: NO_MEMORY, IO, TOO_LARGE. */
 int sl_process_checkpoint_open(struct sl_process_core *core);
 
 /* Callbacks of the agent. */

@@ -61,7 +61,7 @@ static size_t writer_bytes(const struct sl_memory_plan_options *options)
 
 static void list_pools(const struct sl_memory_plan_options *options, struct pool pools[POOL_COUNT])
 {
-    const bool cuts = options->has_checkpoints || options->replicas > 0;
+    const bool cuts = options->has_checkpoints || options->has_snapshots || options->replicas > 0;
     const size_t sessions = SESSION_BYTES * (options->replicas > 0 ? 1 + SESSIONS_AWAY : 2);
     const size_t connection = TCP_BYTES + sessions + (options->has_shm ? SHM_BYTES : 0) +
                               (options->has_bypass ? FAST_CONN_BYTES : 0) +

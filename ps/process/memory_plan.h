@@ -23,7 +23,7 @@ struct sl_memory_plan_options {
     bool has_bypass;    /* RDMA or DPDK */
     bool has_tls;
     bool has_metastore; /* the coordinator keeps a log in the metastore */
-    bool has_checkpoints;
+    bool has_checkpoints, has_snapshots;
     uint32_t checkpoint_level; /* of zstd */
 };
 

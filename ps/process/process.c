@@ -528,6 +528,7 @@ int sl_process_memory_plan(const struct sl_process_options *options, struct sl_m
         .has_tls = options->tls != NULL,
         .has_metastore = options->metastore != NULL,
         .has_checkpoints = serves && options->checkpoint.directory != NULL,
+        .has_snapshots = serves && options->beside != NULL,
         .checkpoint_level = options->checkpoint.compression_level,
     };
     return sl_memory_plan_make(&plan, out, reason);

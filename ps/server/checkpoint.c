@@ -40,6 +40,10 @@ struct sl_server_checkpoint_file {
     int err; /* the first failure; the remaining jobs do nothing */
     struct sl_reason reason;
     uint32_t jobs; /* posted; the reactor's */
+    /* Instead of a file; then the reactor's is how it ended. NULL: a file */
+    struct sl_server_snapshot_sink *sink;
+    int sink_err;
+    struct sl_reason sink_reason;
 };
 
 struct sl_server_checkpoint_job {
@@ -80,6 +84,10 @@ struct sl_server_checkpoint {
 static int file_step(struct sl_server_checkpoint_file *file,
                      const struct sl_server_checkpoint_job *job)
 {
+    if (file->sink != NULL) {
+        return job->step == STEP_WRITE ? file->sink->take(file->sink, job->block, &file->reason)
+                                       : 0;
+    }
     switch (job->step) {
     case STEP_CREATE:
         return sl_checkpoint_writer_create(&file->options, &file->writer, &file->reason);
@@ -111,6 +119,9 @@ static void file_free(struct sl_server_checkpoint_file *file)
 {
     sl_assert(file->jobs == 0);
     sl_checkpoint_writer_discard(&file->writer);
+    if (file->sink != NULL) {
+        file->sink->ended(file->sink, file->sink_err, file->sink_reason.text);
+    }
     free(file);
 }
 
@@ -146,23 +157,36 @@ static void end_own_snapshot(struct sl_server_checkpoint *checkpoint)
     }
 }
 
+/* The snapshot in progress is no checkpoint. */
+static bool reads_only(const struct sl_server_checkpoint *checkpoint)
+{
+    return checkpoint->file != NULL && checkpoint->file->sink != NULL;
+}
+
 /* Ends the checkpoint in progress. The thread may still have jobs for its file. */
 static void reset(struct sl_server_checkpoint *checkpoint)
 {
     sl_timer_disarm(sl_server_timers(checkpoint->server), &checkpoint->watch);
     end_own_snapshot(checkpoint);
-    if (checkpoint->file != NULL && checkpoint->file->jobs == 0) {
-        file_free(checkpoint->file);
-    }
+    struct sl_server_checkpoint_file *file = checkpoint->file;
     checkpoint->file = NULL;
     checkpoint->stage = NONE;
     sl_server_unblock(checkpoint->server);
+    if (file != NULL && file->jobs == 0) {
+        file_free(file);
+    }
 }
 
 static void give_up(struct sl_server_checkpoint *checkpoint, int err, const char *reason)
 {
     struct sl_server_checkpoint_result result = {.number = checkpoint->number, .err = err};
     sl_reason_set(&result.reason, "%s", reason);
+    if (reads_only(checkpoint)) {
+        checkpoint->file->sink_err = err;
+        checkpoint->file->sink_reason = result.reason;
+        reset(checkpoint);
+        return;
+    }
     if (checkpoint->file != NULL && checkpoint->stage != FINISHING) {
         (void)post(checkpoint, STEP_DISCARD, NULL);
     }
@@ -172,6 +196,11 @@ static void give_up(struct sl_server_checkpoint *checkpoint, int err, const char
 
 static void finished(struct sl_server_checkpoint *checkpoint)
 {
+    if (reads_only(checkpoint)) {
+        checkpoint->file->sink_err = 0;
+        reset(checkpoint);
+        return;
+    }
     struct sl_server_checkpoint_result result = {.number = checkpoint->number,
                                                  .file = checkpoint->file->entry,
                                                  .goes_on = checkpoint->goes_on};
@@ -219,7 +248,9 @@ static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
         return false;
     }
     *job = (struct sl_server_checkpoint_job){
-        .job = {.work = job_work, .done = job_done, .allocates = step != STEP_WRITE},
+        .job = {.work = job_work,
+                .done = job_done,
+                .allocates = step != STEP_WRITE || reads_only(checkpoint)},
         .file = checkpoint->file,
         .block = block,
         .step = step,
@@ -291,7 +322,7 @@ static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
         return;
     }
     checkpoint->stage = err == 0 ? WALKING : checkpoint->stage;
-    if (err != 0 || !make_file(checkpoint)) {
+    if (err != 0 || (!reads_only(checkpoint) && !make_file(checkpoint))) {
         give_up(checkpoint, err != 0 ? err : SL_ERR_NO_MEMORY, "no memory to begin it");
         return;
     }
@@ -321,9 +352,13 @@ static bool post_blocks(struct sl_server_checkpoint *checkpoint)
 /* All blocks were posted: ends the file. */
 static void end_snapshot(struct sl_server_checkpoint *checkpoint)
 {
-    sl_shard_snapshot_base_destroy(&checkpoint->newest_base);
-    sl_server_snapshot_end(checkpoint->server, &checkpoint->newest_base);
-    checkpoint->newest = 0; /* until the file is complete */
+    if (reads_only(checkpoint)) {
+        sl_server_snapshot_end(checkpoint->server, NULL);
+    } else {
+        sl_shard_snapshot_base_destroy(&checkpoint->newest_base);
+        sl_server_snapshot_end(checkpoint->server, &checkpoint->newest_base);
+        checkpoint->newest = 0; /* until the file is complete */
+    }
     checkpoint->stage = FINISHING;
     if (!post(checkpoint, STEP_FINISH, NULL)) {
         checkpoint->stage = WALKING; /* so that the file is abandoned */
@@ -407,7 +442,8 @@ static void check_disk(struct sl_timer *timer, uint64_t now_ns)
                       waited_s);
     } else {
         sl_reason_set(&reason, "%s: the disk has taken nothing for %" PRIu64 " s",
-                      checkpoint->options.directory, waited_s);
+                      reads_only(checkpoint) ? "a reader" : checkpoint->options.directory,
+                      waited_s);
     }
     give_up(checkpoint, SL_ERR_DEADLINE, reason.text);
 }
@@ -440,6 +476,18 @@ int sl_server_checkpoint_open(struct sl_server *server,
     return 0;
 }
 
+static void want(struct sl_server_checkpoint *checkpoint, uint64_t number, uint64_t base,
+                 int64_t time_s)
+{
+    struct sl_server *server = checkpoint->server;
+    checkpoint->stage = WANTED;
+    checkpoint->number = number;
+    checkpoint->base = base;
+    checkpoint->time_s = time_s;
+    checkpoint->progress_ns = sl_server_now_ns(server);
+    sl_timer_arm(sl_server_timers(server), &checkpoint->watch, checkpoint->progress_ns + CHECK_NS);
+}
+
 void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint64_t base,
                                 int64_t time_s)
 {
@@ -450,12 +498,36 @@ void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint6
     if (checkpoint->stage != NONE) {
         give_up(checkpoint, SL_ERR_CANCELLED, "another one is begun");
     }
-    checkpoint->stage = WANTED;
-    checkpoint->number = number;
-    checkpoint->base = base;
-    checkpoint->time_s = time_s;
-    checkpoint->progress_ns = sl_server_now_ns(server);
-    sl_timer_arm(sl_server_timers(server), &checkpoint->watch, checkpoint->progress_ns + CHECK_NS);
+    want(checkpoint, number, base, time_s);
+}
+
+int sl_server_snapshot_read(struct sl_server *server, struct sl_server_snapshot_sink *sink)
+{
+    struct sl_server_checkpoint *checkpoint = server->checkpoint;
+    sl_reactor_assert_owner(server->options.reactor);
+    if (checkpoint->stage != NONE) {
+        return SL_ERR_AGAIN;
+    }
+    struct sl_server_checkpoint_file *file = calloc(1, sizeof *file);
+    if (file == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    file->owner = checkpoint;
+    file->sink = sink;
+    file->sink_err = SL_ERR_CANCELLED; /* unless it is finished */
+    sl_reason_set(&file->sink_reason, "the shard ends");
+    checkpoint->file = file;
+    want(checkpoint, 0, 0, 0);
+    return 0;
+}
+
+void sl_server_snapshot_cancel(struct sl_server *server, const struct sl_server_snapshot_sink *sink)
+{
+    struct sl_server_checkpoint *checkpoint = server->checkpoint;
+    sl_reactor_assert_owner(server->options.reactor);
+    if (reads_only(checkpoint) && checkpoint->file->sink == sink) {
+        give_up(checkpoint, SL_ERR_CANCELLED, "its reader gave it up");
+    }
 }
 
 void sl_server_checkpoint_completed(struct sl_server *server, uint64_t number)

@@ -18,6 +18,7 @@
 #include "ps/server/server.h"
 
 struct sl_disk;
+struct sl_snapshot_block;
 
 struct sl_server_checkpoint_result {
     uint64_t number;
@@ -27,9 +28,19 @@ struct sl_server_checkpoint_result {
     struct sl_reason reason;
 };
 
+/* Takes the blocks of a snapshot of the shard that is no checkpoint. Storage of the caller until
+ * `ended`. */
+struct sl_server_snapshot_sink {
+    /* On the offload thread. The block is valid during the call. An error ends the snapshot. */
+    int (*take)(struct sl_server_snapshot_sink *sink, const struct sl_snapshot_block *block,
+                struct sl_reason *reason);
+    /* Once, after the last `take`. Owner reactor. */
+    void (*ended)(struct sl_server_snapshot_sink *sink, int err, const char *reason);
+};
+
 struct sl_server_checkpoint_options {
     const struct sl_disk *disk; /* outlives the server */
-    const char *directory;      /* outlives the server */
+    const char *directory;      /* outlives the server; NULL: no checkpoints, snapshots only */
     uint32_t compression_level; /* of zstd; 0: not compressed */
     uint32_t snapshot_budget; /* turn cost of the walk; 0: depends on the other work of the turn */
     uint64_t patience_ns; /* without progress of the disk until the checkpoint aborts; 0: 120 s */
@@ -48,6 +59,15 @@ int sl_server_checkpoint_open(struct sl_server *server,
  * then, the file is full instead, which is equivalent. */
 void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint64_t base,
                                 int64_t time_s);
+
+/* Starts a snapshot of the shard, which must exist, for the sink. A checkpoint that begins later
+ * ends it with CANCELLED. Errors, without a call of `ended`: AGAIN (a checkpoint or another such
+ * snapshot is in progress), NO_MEMORY. */
+int sl_server_snapshot_read(struct sl_server *server, struct sl_server_snapshot_sink *sink);
+
+/* Ends that snapshot with CANCELLED, if it is still in progress. */
+void sl_server_snapshot_cancel(struct sl_server *server,
+                               const struct sl_server_snapshot_sink *sink);
 
 /* All servers have published the checkpoint: later ones may be based on it. */
 void sl_server_checkpoint_completed(struct sl_server *server, uint64_t number);

@@ -26,7 +26,7 @@
 #define POLL_MS    200
 
 static struct {
-    const char *catalogue, *name, *metadata;
+    const char *catalogue, *name, *metadata, *tables;
     uint64_t timeout_ns;
     size_t rate_bytes;
     bool json, insecure, as_bytes;
@@ -79,6 +79,9 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(CHOICE, &flags.origin, .name = "origin", .choices = "caller|host",
                   .help = "Of put: caller: serve from the memory that the files were read into; "
                           "host: from the node's pool, after a copy."),
+    SL_CLI_OPTION(STRING, &flags.tables, .name = "tables", .metavar = "TABLE,...",
+                  .help = "Of put: instead of files, rows of these tables of a job, which its "
+                          "servers publish and serve."),
     SL_CLI_OPTION(BOOL, &flags.as_bytes, .name = "bytes",
                   .help = "Of put: .safetensors files are bytes, not tensors."),
     SL_CLI_OPTION(PARSED, &flags.rate_bytes, .name = "rate", .parse = parse_size,
@@ -243,8 +246,39 @@ static int publish(struct run *run, const struct sl_files_in *files, uint64_t *v
     return err;
 }
 
+static int put_tables(struct run *run)
+{
+    const struct sl_publish_options publish_options = {
+        .struct_size = sizeof publish_options, .name = run->name, .version = run->version};
+    char names[4096];
+    const char *tables[256];
+    uint32_t count = 0;
+    uint64_t version;
+    (void)snprintf(names, sizeof names, "%s", flags.tables);
+    for (char *rest = names, *name;
+         count < LENGTH(tables) && (name = strsep(&rest, ",")) != NULL;) {
+        tables[count++] = name;
+    }
+    int err = start_node(run, 0);
+    if (err == 0) {
+        err = sl_publish_tables(run->objects, &publish_options, tables, count, run->timeout_ms,
+                                &version);
+        err = err != 0 ? failed(run, err) : 0;
+    }
+    if (err == 0) {
+        print(json_pack("{s:s, s:I, s:s}", "name", run->name, "version", (json_int_t)version,
+                        "tables", flags.tables),
+              "%s@%" PRIu64 ": tables %s; the servers serve them", run->name, version,
+              flags.tables);
+    }
+    return err;
+}
+
 static int run_put(struct run *run)
 {
+    if (flags.tables != NULL) {
+        return put_tables(run);
+    }
     struct sl_files_in files = {0};
     uint64_t version;
     int err = 0;
@@ -396,9 +430,9 @@ static int run_watch(struct run *run)
 
 static const struct command commands[] = {
     {"serve", "", "Hosts the catalogue: names, versions and holders.", 0, 0, false, run_serve},
-    {"put", "NAME[@V] FILE|DIR...",
-     "Publishes files as a version, and serves it until SIGINT or SIGTERM.", 2, UINT32_MAX, true,
-     run_put},
+    {"put", "NAME[@V] FILE|DIR... | --tables TABLE,...",
+     "Publishes files as a version, and serves it until SIGINT or SIGTERM; or tables of a job.", 2,
+     UINT32_MAX, true, run_put},
     {"get", "NAME[@V] DIR", "Gets a version, by default the newest, and writes its files.", 2, 2,
      true, run_get},
     {"ls", "[PREFIX]", "Lists the versions of all names that begin with PREFIX.", 0, 1, false,
@@ -472,10 +506,15 @@ static int parse(struct run *run, int argc, char **argv)
     if (result != SL_CLI_RUN) {
         return result;
     }
-    if (run->word_count < command->words_least || run->word_count > command->words_most) {
+    const bool has_tables = flags.tables != NULL; /* then there are no files */
+    const uint32_t least = has_tables ? 1 : command->words_least;
+    if (has_tables && command->run != run_put) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID, "--tables is a flag of put");
+    }
+    if (run->word_count < least || run->word_count > (has_tables ? 1 : command->words_most)) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s",
-                              run->word_count < command->words_least ? "an argument is missing"
-                                                                     : "there is an argument more");
+                              run->word_count < least ? "an argument is missing"
+                                                      : "there is an argument more");
     }
     if (command->run != run_serve && flags.catalogue == NULL) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,

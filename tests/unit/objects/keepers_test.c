@@ -84,6 +84,48 @@ CASE(begin__names_the_keepers_of_a_part)
     assert_string_equal(ask(1, begin_stored(1))->keepers[0].address, "node-3");
 }
 
+static struct sl_objects_message commit_part(uint64_t holder, uint32_t part, uint64_t version,
+                                             uint64_t epoch)
+{
+    struct sl_objects_message message = commit_of(holder, "llama", version, epoch, version);
+    message.part = part;
+    message.part_count = 2;
+    return message;
+}
+
+/* As for tables: keepers publish parts of a number that node 1 has asked for. A new publication
+ * ends commits of the one before, which wait for other parts. */
+CASE(begin__by_keepers)
+{
+    struct sl_objects_message begin = begin_stored(0);
+    begin_catalogue_with(0);
+    begin.options = SL_OBJECTS_BY_KEEPER | SL_OBJECTS_TAKE_OVER;
+    begin.part_count = 2;
+    assert_int_equal(attach(1), 0);
+    assert_int_equal(attach_keeper(2), 0);
+    assert_int_equal(attach_keeper(3), 0);
+    uint64_t epochs[2];
+    for (uint32_t round = 0; round < 2; round++) {
+        struct sl_objects_message first = begin;
+        first.part = 0;
+        first.version = 0;
+        first.part_count = 1;
+        begin.version = ask(1, first)->version;
+        assert_int_equal(begin.version, round + 1);
+        for (begin.part = 0; begin.part < 2; begin.part++) {
+            const struct sl_objects_message *begun = ask(1, begin);
+            assert_int_equal(begun->err, 0);
+            assert_int_equal(begun->keepers[0].node, 2 + begin.part);
+            assert_true(begin.part == 0 || begun->epoch == epochs[round]);
+            epochs[round] = begun->epoch;
+        }
+        assert_int_equal(ask(2, commit_part(2, 0, round + 1, epochs[round]))->err, SL_ERR_AGAIN);
+    }
+    assert_int_equal(ask(3, commit_part(3, 1, 1, epochs[0]))->err, SL_ERR_CLOSED);
+    assert_int_equal(ask(1, commit_part(1, 1, 2, epochs[1]))->err, SL_ERR_CLOSED);
+    assert_int_equal(ask(3, commit_part(3, 1, 2, epochs[1]))->err, 0);
+}
+
 /* Of a part that keepers 2 and 3 have. */
 static struct sl_objects_message commit_stored(uint64_t version, uint64_t epoch)
 {

@@ -40,6 +40,8 @@ static const struct format {
     {SL_OBJECTS_LIST, 1, "b[0-8nNVQQIco]"},
     {SL_OBJECTS_REMOVE, 0, "nQ"},
     {SL_OBJECTS_REMOVE, 1, ""},
+    {SL_OBJECTS_TABLES, 0, "nVpcQJWT"},
+    {SL_OBJECTS_TABLES, 1, ""},
     {SL_OBJECTS_RETIRE, 0, "nVpQQ"},
     {SL_OBJECTS_DETACH, 0, ""},
     {SL_OBJECTS_DETACH, 1, ""},
@@ -67,7 +69,7 @@ static const struct letter {
     {'m', 4, 1, 48U << 20},  {'g', 8, 0, STORED},     {'G', 8, 1, STORED},
     {'a', 8, 0, INT64_MAX},  {'n', 0, 1, 191},        {'N', 0, 0, 255},
     {'A', 0, 0, 175},        {'L', 0, 0, 63},         {'P', 0, 0, 191},
-    {'T', 0, 0, 255},
+    {'T', 0, 0, 255},        {'W', 0, 0, 2047},
 };
 
 enum choice { LEAST, MOST, RANDOM };

@@ -1,0 +1,87 @@
+#include "ps/objects/ps_tables.h"
+
+#include <stdio.h>
+
+#include "objects/error.h"
+#include "ps/process/state.h"
+#include "ps/process/tables.h"
+
+struct over {
+    struct sl_objects *node;
+    const struct sl_objects_tables_request *request;
+};
+
+static bool is_over(void *ctx)
+{
+    const struct over *over = ctx;
+    return sl_objects_tables_is_over(over->node, over->request);
+}
+
+/* Adds TABLE/keys.S and TABLE/rows.S. */
+static int add_table(struct sl_publication *publication, struct sl_snapshot_table_rows *table,
+                     uint32_t shard)
+{
+    char name[SL_TABLE_NAME_BYTES + 24];
+    struct sl_object_tensor tensor = {.name = name,
+                                      .type = SL_OBJECT_U64,
+                                      .rank = 1,
+                                      .shape = {table->count},
+                                      .data = table->keys,
+                                      .bytes = table->count * sizeof *table->keys};
+    (void)snprintf(name, sizeof name, "%s/keys.%u", table->name, shard);
+    int err = sl_publish_tensor(publication, &tensor);
+    if (err != 0) {
+        return err;
+    }
+    (void)snprintf(name, sizeof name, "%s/rows.%u", table->name, shard);
+    tensor.type = SL_OBJECT_F32;
+    tensor.rank = 2;
+    tensor.shape[1] = table->dim;
+    tensor.data = table->values;
+    tensor.bytes = table->count * table->dim * sizeof *table->values;
+    return sl_publish_tensor(publication, &tensor);
+}
+
+static int add_all(struct sl_publication *publication, struct sl_process_tables *tables)
+{
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < tables->count; i++) {
+        struct sl_snapshot_rows *shard = &tables->shards[i];
+        for (uint32_t t = 0; err == 0 && t < shard->count; t++) {
+            err = sl_snapshot_rows_sort(&shard->tables[t]) != 0
+                      ? sl_objects_fail(SL_ERR_NO_MEMORY, "table %s: no memory to sort its rows",
+                                        shard->tables[t].name)
+                      : add_table(publication, &shard->tables[t], shard->shard);
+        }
+    }
+    return err;
+}
+
+int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
+                         struct sl_objects *node, const struct sl_objects_tables_request *request,
+                         struct sl_reason *reason)
+{
+    const uint32_t servers = process->options.ps_count;
+    struct over over = {.node = node, .request = request};
+    struct sl_process_tables tables;
+    struct sl_publication *publication = NULL;
+    if (request->part_count != servers) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "the job has %u servers, but %u keepers are there", servers,
+                              request->part_count);
+    }
+    int err =
+        sl_process_tables_read(process, ports, request->tables, is_over, &over, &tables, reason);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_objects_tables_begin(node, request, &publication);
+    err = err != 0 ? err : add_all(publication, &tables);
+    err = err != 0 ? err : sl_objects_tables_commit(node, request, publication);
+    if (err != 0) {
+        sl_reason_set(reason, "%s", sl_objects_last_error());
+    }
+    sl_publish_end(&publication);
+    sl_process_tables_fini(&tables);
+    return err;
+}

@@ -1,0 +1,193 @@
+#include "ps/snapshot/rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/array.h"
+#include "core/partition.h"
+
+#define CAPACITY_LEAST 1024
+
+/* Length of the first name; *names is then at the next one. 0: there is none. */
+static size_t take_name(const char **names)
+{
+    *names += **names == ',';
+    const size_t length = strcspn(*names, ",");
+    *names += length;
+    return length;
+}
+
+static bool is_wanted(const struct sl_snapshot_rows *rows, const char *name)
+{
+    const char *at = rows->names;
+    for (size_t length = take_name(&at); length > 0; length = take_name(&at)) {
+        if (strlen(name) == length && memcmp(at - length, name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool reserve(struct sl_snapshot_table_rows *table, uint64_t capacity)
+{
+    uint64_t *keys = realloc(table->keys, capacity * sizeof *keys);
+    table->keys = keys != NULL ? keys : table->keys;
+    float *values = realloc(table->values, capacity * table->dim * sizeof *values);
+    table->values = values != NULL ? values : table->values;
+    table->capacity = keys != NULL && values != NULL ? capacity : table->capacity;
+    return table->capacity == capacity;
+}
+
+static int no_memory(const struct sl_snapshot_table_rows *table, struct sl_reason *reason)
+{
+    return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "table %s: no memory for its rows",
+                          table->name);
+}
+
+static int take_table(struct sl_snapshot_rows *rows, const struct sl_snapshot_block *block,
+                      struct sl_reason *reason)
+{
+    struct sl_snapshot_table table;
+    const int err = sl_snapshot_take_table(block, &table, reason);
+    const struct sl_table_spec *spec = &table.spec;
+    if (err != 0 || !is_wanted(rows, spec->name)) {
+        return err;
+    }
+    if (spec->kind == SL_TABLE_KV) {
+        return sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
+                              "table %s has arrays, which cannot be published", spec->name);
+    }
+    if (!sl_array_make_room(&rows->tables, &rows->capacity, rows->count, sizeof *rows->tables)) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
+    }
+    struct sl_snapshot_table_rows *made = &rows->tables[rows->count++];
+    const bool is_dense = spec->kind == SL_TABLE_DENSE;
+    *made = (struct sl_snapshot_table_rows){
+        .dim = is_dense ? SL_PARTITION_BLOCK_ELEMENTS : spec->dim,
+        .table_id = block->table_id,
+        .length = is_dense ? spec->length : 0,
+        .optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_SIMD_SCALAR),
+    };
+    memcpy(made->name, spec->name, sizeof made->name);
+    const uint64_t expected = table.row_count > CAPACITY_LEAST ? table.row_count : CAPACITY_LEAST;
+    return reserve(made, expected) ? 0 : no_memory(made, reason);
+}
+
+static int take_rows(struct sl_snapshot_table_rows *table, const struct sl_snapshot_block *block,
+                     struct sl_reason *reason)
+{
+    struct sl_bytes cursor = sl_snapshot_records(block);
+    for (uint32_t i = 0; i < block->count; i++) {
+        struct sl_bytes peek = cursor;
+        struct sl_snapshot_record record;
+        const uint32_t here = table->length == 0
+                                  ? table->dim
+                                  : sl_snapshot_dense_elements(table->length, sl_bytes_u64(&peek));
+        const uint32_t slots = (uint32_t)sl_optimizer_slot_floats(table->optimizer, here);
+        if (here == 0 || !sl_snapshot_take_record(&cursor, here + slots, &record)) {
+            return sl_reason_fail(reason, SL_ERR_CORRUPT, "table %s: a record is cut short",
+                                  table->name);
+        }
+        if (table->count == table->capacity &&
+            !reserve(table, 2 * table->capacity + CAPACITY_LEAST)) {
+            return no_memory(table, reason);
+        }
+        float *to = table->values + table->count * table->dim;
+        memcpy(to, record.floats, here * sizeof *to);
+        memset(to + here, 0, (table->dim - here) * sizeof *to);
+        table->keys[table->count++] = record.key;
+    }
+    return 0;
+}
+
+int sl_snapshot_rows_take(struct sl_snapshot_rows *rows, const struct sl_snapshot_block *block,
+                          struct sl_reason *reason)
+{
+    struct sl_snapshot_end end;
+    int err = sl_snapshot_block_check(block, reason);
+    if (err == 0 && block->kind == SL_SNAPSHOT_TABLE) {
+        return take_table(rows, block, reason);
+    }
+    if (err == 0 && block->kind == SL_SNAPSHOT_END) {
+        rows->has_ended = sl_snapshot_take_end(block, &end);
+        rows->shard = rows->has_ended ? end.shard : 0;
+        return 0;
+    }
+    for (uint32_t i = 0; err == 0 && i < rows->count; i++) {
+        struct sl_snapshot_table_rows *table = &rows->tables[i];
+        const enum sl_snapshot_kind kind =
+            table->length == 0 ? SL_SNAPSHOT_ROWS : SL_SNAPSHOT_DENSE;
+        if (block->table_id == table->table_id && block->kind == kind) {
+            err = take_rows(table, block, reason);
+        }
+    }
+    return err;
+}
+
+struct place {
+    uint64_t key, row;
+};
+
+static int compare(const void *left, const void *right)
+{
+    const struct place *a = left, *b = right;
+    return a->key != b->key ? (a->key > b->key) - (a->key < b->key)
+                            : (a->row > b->row) - (a->row < b->row);
+}
+
+int sl_snapshot_rows_sort(struct sl_snapshot_table_rows *table)
+{
+    const uint64_t count = table->count;
+    struct place *places = malloc((count + 1) * sizeof *places);
+    float *values = malloc((count + 1) * table->dim * sizeof *values);
+    if (places == NULL || values == NULL) {
+        free(places);
+        free(values);
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        places[i] = (struct place){.key = table->keys[i], .row = i};
+    }
+    qsort(places, count, sizeof *places, compare);
+    table->count = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        if (i + 1 < count && places[i + 1].key == places[i].key) {
+            continue;
+        }
+        memcpy(values + table->count * table->dim, table->values + places[i].row * table->dim,
+               table->dim * sizeof *values);
+        table->keys[table->count++] = places[i].key;
+    }
+    free(places);
+    free(table->values);
+    table->values = values;
+    table->capacity = table->count;
+    return 0;
+}
+
+int sl_snapshot_rows_check(const struct sl_snapshot_rows *rows, struct sl_reason *reason)
+{
+    const char *at = rows->names;
+    for (size_t length = take_name(&at); length > 0; length = take_name(&at)) {
+        bool is_there = false;
+        for (uint32_t i = 0; i < rows->count; i++) {
+            const char *name = rows->tables[i].name;
+            is_there |= strlen(name) == length && memcmp(at - length, name, length) == 0;
+        }
+        if (!is_there) {
+            return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "there is no table %.*s", (int)length,
+                                  at - length);
+        }
+    }
+    return 0;
+}
+
+void sl_snapshot_rows_fini(struct sl_snapshot_rows *rows)
+{
+    for (uint32_t i = 0; i < rows->count; i++) {
+        free(rows->tables[i].keys);
+        free(rows->tables[i].values);
+    }
+    free(rows->tables);
+    *rows = (struct sl_snapshot_rows){.names = rows->names};
+}

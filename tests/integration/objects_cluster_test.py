@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Objects of a job: servers that store them, tables that are published while a job trains, checkpoints that
+are put and fetched."""
+
+import json
+import os
+import struct
+
+import harness
+import objects_test
+
+
+def tensors_of(path):
+    """{name: (shape, numbers)} of a safetensors file."""
+    with open(path, "rb") as file:
+        bytes_ = file.read()
+    length = struct.unpack_from("<Q", bytes_)[0]
+    head, found = json.loads(bytes_[8:8 + length]), {}
+    for name, entry in head.items():
+        if name != "__metadata__":
+            first, last = entry["data_offsets"]
+            kind = {"U64": "Q", "F32": "f"}[entry["dtype"]]
+            data = bytes_[8 + length + first:8 + length + last]
+            found[name] = (entry["shape"], struct.unpack(f"<{len(data) // struct.calcsize(kind)}{kind}", data))
+    return found
+
+
+class Cluster(objects_test.ObjectsTest):
+    """Two servers of two shards each, and workers that add numbers (sum_worker.c)."""
+
+    SERVERS, SHARDS, WORKERS = 2, 4, 2
+
+    def start_cluster(self, *extra):
+        hosts = [f"127.0.0.1:{port}" for port in harness.free_ports(self.SERVERS)]
+        catalogue = f"127.0.0.1:{harness.free_ports(1)[0]}"
+        names = [catalogue] + ["127.0.0.1:0"] * (self.SERVERS - 1)
+        servers = [self.start("starling-ps", "--ps-hosts", ",".join(hosts), "--num-workers", self.WORKERS,
+                              "--task-index", i, "--reactors", self.SHARDS // self.SERVERS, "--objects", names[i],
+                              "--catalogue", catalogue, "--objects-memory", "64M", *extra)
+                   for i in range(self.SERVERS)]
+        for server in servers:
+            server.wait_line("ready")
+        return servers, hosts, catalogue
+
+    def start_sums(self, hosts, consistency, *extra):
+        """Workers that add up numbers until the file `gate` is there."""
+        workers = [self.start("sum_worker", "--coordinator", hosts[0], "--task-index", i, "--workers", self.WORKERS,
+                              "--consistency", consistency, "--timeout-ms", 60000, "--record", self.path(f"record{i}"),
+                              "--gate", self.path("gate"), *extra) for i in range(self.WORKERS)]
+        for worker in workers:
+            worker.wait_line("begins with iteration")
+        return workers
+
+    def end_sums(self, workers):
+        self.file("gate", "")
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+
+    def publish(self, catalogue, name="model", tables="sum,sgd"):
+        """Publishes and gets tables; returns {(table, shard): {key: row}}."""
+        line = self.entries(catalogue, "put", name, "--tables", tables)[0]
+        self.tool(catalogue, "get", f"{name}@{line['version']}", self.path("got"))
+        tensors, found = tensors_of(self.path(f"got/{name}.safetensors")), {}
+        for tensor, (shape, keys) in tensors.items():
+            table, kind = tensor.rsplit("/", 1)
+            if kind.startswith("keys."):
+                self.assertEqual(sorted(set(keys)), list(keys))
+                row_shape, rows = tensors[f"{table}/rows.{kind[5:]}"]
+                self.assertEqual(row_shape, [shape[0], 1])
+                found[table, int(kind[5:])] = dict(zip(keys, rows))
+        self.assertEqual(sorted(found), sorted((t, s) for t in tables.split(",") for s in range(self.SHARDS)))
+        return line["version"], found
+
+    def sums(self, found):
+        """Checks that each shard is of one moment: its smallest key has the sum of its others. Returns the sums."""
+        sums = set()
+        for rows in found.values():
+            if rows:
+                shared = rows.pop(min(rows))
+                self.assertEqual(sum(rows.values()), shared)
+                sums.add(shared)
+        return sums
+
+
+class Tables(Cluster):
+    def test_rows_of_a_job_that_stands_still(self):
+        servers, hosts, catalogue = self.start_cluster()
+        workers = self.start_sums(hosts, "bsp", "--iterations", 9)
+        for worker in workers:
+            worker.wait_line("iteration 0")
+        expected = sum(1 + (i + w) % 7 for i in range(8) for w in range(self.WORKERS))
+        sums = set()
+        while sums != {expected}:  # the workers wait with their last iteration
+            version, found = self.publish(catalogue)
+            sums = self.sums(found)
+        self.assertEqual(self.sums(self.publish(catalogue)[1]), {expected})
+        listed = self.entries(catalogue, "ls")
+        self.assertEqual([entry["version"] for entry in listed][-1], version + 1)
+        self.assertEqual({entry["parts"] for entry in listed}, {self.SERVERS})
+        self.assertLessEqual(len(listed), 3)
+        output = self.tool(catalogue, "put", "model", "--tables", "sum,none", status=1)
+        self.assertIn("none", output)
+        self.end_sums(workers)
+        self.end(*servers)
+
+    def test_shards_are_of_one_moment_while_a_job_trains(self):
+        servers, hosts, catalogue = self.start_cluster()
+        workers = self.start_sums(hosts, "asp", "--iterations", 1000000, "--pause-ms", 1)
+        for worker in workers:
+            worker.wait_line("iteration 8")
+        last = 0
+        for _ in range(4):
+            sums = self.sums(self.publish(catalogue)[1])
+            self.assertGreater(max(sums), last)
+            last = max(sums)
+        for worker in workers:
+            worker.end()
+        self.end(*servers)
+
+
+if __name__ == "__main__":
+    harness.main()
