@@ -252,7 +252,7 @@ static _Noreturn void run_getter(const struct entry *entry, int to)
     uint8_t *memory = allocate(entry->bytes);
     memset(memory, 1, entry->bytes);
     must(sl_transfer_segment_open(engine, board->origin, TIMEOUT_MS, &segment), "segment");
-    must(sl_subscription_open(node, NAME, TIMEOUT_MS, &subscription), "subscription");
+    must(sl_subscription_open(node, NAME, NULL, TIMEOUT_MS, &subscription), "subscription");
     sl_bench_fork_tell(to, "", 1);
     if (entry->kind == GET || entry->kind == FAN_OUT) {
         get(node, subscription, memory, entry->bytes, &found);

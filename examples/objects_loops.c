@@ -78,7 +78,7 @@ static int act(struct sl_objects *objects, float *weights)
     struct sl_subscription *subscription = NULL;
     struct sl_object_tensor tensor;
     uint64_t version = 0, offset;
-    int err = sl_subscription_open(objects, NAME, TIMEOUT_MS, &subscription);
+    int err = sl_subscription_open(objects, NAME, NULL, TIMEOUT_MS, &subscription);
     while (subscription != NULL && version < LAST && (err == 0 || is_passing(err))) {
         struct sl_get *get = NULL;
         err = sl_subscription_wait(subscription, version, TIMEOUT_MS, &version);

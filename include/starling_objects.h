@@ -11,9 +11,9 @@
  * Functions return 0 or a negative enum sl_err (starling.h): EXISTS stands for SL_ERR_EXISTS.
  * Outputs are written only on success. Strings and options are copied; memory of tensors and
  * extents is not. Any thread may call any function, but a publication, get or subscription belongs
- * to one thread at a time; only sl_get_progress and sl_subscription_newest may run beside a wait of
- * another thread. Calls with timeout_ms, from 1 to SL_TRANSFER_TIMEOUT_MS_MAX (1 h), end by then
- * with DEADLINE, and repeat requests until the catalogue answers.
+ * to one thread at a time, a subscription together with its views; only sl_get_progress may run
+ * beside a wait of another thread. Calls with timeout_ms, from 1 to SL_TRANSFER_TIMEOUT_MS_MAX (1
+ * h), end by then with DEADLINE, and repeat requests until the catalogue answers.
  *
  * Promises:
  * - A get that succeeds has the bytes that were published: each block is verified by its XXH3-128
@@ -50,6 +50,13 @@ struct sl_objects_options {
     /* Address ("host:port") of the node that hosts the catalogue. NULL, or the address of this
      * node: this node hosts the catalogue, until destroy. */
     const char *catalogue;
+    /* The agent of this host ("starling-objects serve --agent") whose pool the views of
+     * subscriptions are in: its name (its --agent-name), or "off". NULL: the agent "default", if
+     * one answers that has the same catalogue. Without an agent views are in this node's own pool.
+     * A name, and neither catalogue nor engine nor engine_options: this process only subscribes and
+     * opens views, without thread and engine; other calls fail with UNSUPPORTED. */
+    const char *agent;
+    const char *host;     /* a label: nodes with an equal label are on one host; NULL: found */
     const char *location; /* a label: sources with an equal label are preferred; NULL: none */
     /* Bytes of the pool: memory for versions of origin HOST and for gets without extents, allocated
      * with the first of these. A version leaves the pool when it is withdrawn or removed. 0: 1 GiB.
@@ -148,8 +155,8 @@ struct sl_publication;
 SL_API int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options *options,
                             uint32_t timeout_ms, struct sl_publication **out);
 
-/* Begins a group: a name for the tensors up to the next group, which the manifest keeps. No call
- * reads groups yet. Errors: INVALID (also: after a commit), EXISTS, TOO_LARGE, NO_MEMORY. */
+/* Begins a group: a name for the tensors up to the next group (sl_view_group). Errors: INVALID
+ * (also: after a commit), EXISTS, TOO_LARGE, NO_MEMORY. */
 SL_API int sl_publish_group(struct sl_publication *publication, const char *name);
 
 /* Appends a tensor to the image. The data stays the caller's, and must not be modified before
@@ -287,19 +294,33 @@ SL_API void sl_object_list_free(struct sl_object_list **list);
 
 struct sl_subscription;
 
-/* Subscribes to a name, which need not exist yet. Errors: INVALID, NO_MEMORY, DEADLINE, TOO_LARGE.
- */
-SL_API int sl_subscription_open(struct sl_objects *objects, const char *name, uint32_t timeout_ms,
+struct sl_subscribe_options {
+    uint32_t struct_size;
+    /* Fetch each new version into the pool before a view asks for it. Versions that become old
+     * during the fetch of another one are skipped. */
+    bool follow;
+};
+
+/* Subscribes to a name, which need not exist yet. options: NULL: all zero. The caller owns *out. If
+ * the agent ends, calls of the subscription wait for the next one. Errors: INVALID, NO_MEMORY,
+ * DEADLINE (also: no agent), TOO_LARGE, REFUSED (the agent is another user's). */
+SL_API int sl_subscription_open(struct sl_objects *objects, const char *name,
+                                const struct sl_subscribe_options *options, uint32_t timeout_ms,
                                 struct sl_subscription **out);
 
-/* The highest number that the catalogue announced; 0: none yet. Never decreases: if all holders and
- * the catalogue ended and numbers begin at 1 again, open another subscription. */
+/* The highest number that is complete on this host (follow), or that the catalogue announced. 0:
+ * none yet. A load from memory, which only other calls notice to be that of an agent that has
+ * ended. Never decreases: if all holders and the catalogue ended and numbers begin at 1 again, open
+ * another subscription. */
 SL_API uint64_t sl_subscription_newest(const struct sl_subscription *subscription);
 
-/* Waits for a version above `above`, and sets *version to the newest: it may skip some. Errors:
- * DEADLINE (also if the catalogue is down; sl_object_list tells which), INVALID. */
+/* Waits until sl_subscription_newest is above `above`, and sets *version to it: it may skip some.
+ * Errors: DEADLINE (the text says whether the catalogue answers), INVALID. */
 SL_API int sl_subscription_wait(struct sl_subscription *subscription, uint64_t above,
                                 uint32_t timeout_ms, uint64_t *version);
+
+/* First close its views. Nulls *subscription. */
+SL_API void sl_subscription_close(struct sl_subscription **subscription);
 
 #define SL_STALENESS_BUCKETS 44 /* [0]: 0; [i]: from 2^(i - 1) to below 2^i; [43]: and above */
 
@@ -321,8 +342,65 @@ struct sl_staleness {
     uint64_t visible_us_histogram[SL_STALENESS_BUCKETS]; /* from commit until a view was open */
 };
 
-/* Nulls *subscription. */
-SL_API void sl_subscription_close(struct sl_subscription **subscription);
+/* Of views of this subscription; does not wait. */
+SL_API void sl_subscription_staleness(const struct sl_subscription *subscription,
+                                      struct sl_staleness *out);
+
+/* Views */
+
+struct sl_view;
+
+struct sl_view_options {
+    uint32_t struct_size;
+    uint64_t version; /* 0: the newest, for whose first appearance the call waits */
+    /* With version 0: a version that is complete on this host, and not more than this older than
+     * the newest, is opened without a fetch. */
+    uint64_t behind_max;
+    /* Open before the blocks are there: sl_view_wait waits for them, in the order of the images. */
+    bool stream;
+    uint32_t stop_count; /* at most 64 */
+    /* Offsets in the images taken together, ascending, where reads of sources end, one after the
+     * other: so the bytes before come as early as possible. */
+    const uint64_t *stops;
+};
+
+/* Maps a version read-only: fetches what the pool does not have, and keeps all of it there until
+ * close. The bytes never change, also after the version was removed or the agent has ended.
+ * options: NULL: all zero. The caller owns *out. Errors: NOT_FOUND (the text names the oldest and
+ * the newest version), DEADLINE, TOO_LARGE (the pool), NO_MEMORY (also: other views fill the pool),
+ * CANCELLED (removed), INVALID. */
+SL_API int sl_view_open(struct sl_subscription *subscription, const struct sl_view_options *options,
+                        uint32_t timeout_ms, struct sl_view **out);
+
+/* Unmaps: pointers into the view end here. Nulls *view. */
+SL_API void sl_view_close(struct sl_view **view);
+
+SL_API uint64_t sl_view_version(const struct sl_view *view);
+
+/* Waits until the first image_bytes bytes of the images, taken together, are verified; more than
+ * the version has: all. Without `stream` they are. Errors: DEADLINE, CANCELLED (removed), CLOSED
+ * (the agent has ended: open another view), INVALID. */
+SL_API int sl_view_wait(struct sl_view *view, uint64_t image_bytes, uint32_t timeout_ms);
+
+/* Sets *out to the tensor with the name, or to the next one as sl_get_next_tensor does; out->data
+ * is valid until sl_view_close. *image_offset (NULL: not wanted): its offset in the images taken
+ * together. With `stream` its bytes may be read once sl_view_wait has returned 0 for image_offset +
+ * bytes. Errors: NOT_FOUND. */
+SL_API int sl_view_tensor(const struct sl_view *view, const char *name,
+                          struct sl_object_tensor *out, uint64_t *image_offset);
+SL_API int sl_view_next_tensor(const struct sl_view *view, uint64_t *cursor,
+                               struct sl_object_tensor *out, uint64_t *image_offset);
+
+/* Where the tensors of a group begin and end in the images taken together. Errors: NOT_FOUND. */
+SL_API int sl_view_group(const struct sl_view *view, const char *name, uint64_t *image_offset,
+                         uint64_t *bytes);
+
+/* Looks up rows of a table of a parameter server: copies those of keys[count] to
+ * rows[count][dim], and sets found[count]; a row that is not found stays as it is. Errors:
+ * NOT_FOUND (the table), INVALID (dim is not that of the table), CORRUPT (the table's tensors),
+ * NO_MEMORY. */
+SL_API int sl_view_rows(struct sl_view *view, const char *table, const uint64_t *keys,
+                        uint64_t count, uint32_t dim, float *rows, uint8_t *found);
 
 #ifdef __cplusplus
 }

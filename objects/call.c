@@ -24,6 +24,11 @@ void sl_objects_wait(const struct sl_objects *node, struct sl_completion *comple
 int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_port *port;
+    if (node->ports == NULL) {
+        return sl_objects_fail(SL_ERR_UNSUPPORTED,
+                               "this node only reads from agent %s: it has no catalogue",
+                               node->agent);
+    }
     const int err = sl_port_here(node->ports, &port);
     if (err != 0) {
         return sl_objects_fail(err, "no memory for one more thread");
@@ -65,13 +70,26 @@ int sl_objects_check_name(const char *name)
                                  SL_OBJECTS_NAME_BYTES - 1);
 }
 
+int sl_objects_check_size(uint32_t struct_size, size_t bytes)
+{
+    return struct_size == bytes
+               ? 0
+               : sl_objects_fail(SL_ERR_INVALID, "struct_size is %u, not %zu", struct_size, bytes);
+}
+
+uint64_t sl_objects_now_ns(const struct sl_objects *node)
+{
+    return sl_clock_now_ns(node->reactor != NULL ? sl_reactor_clock(node->reactor)
+                                                 : sl_clock_system());
+}
+
 uint64_t sl_objects_deadline_ns(const struct sl_objects *node, uint32_t timeout_ms)
 {
-    return sl_clock_now_ns(sl_reactor_clock(node->reactor)) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    return sl_objects_now_ns(node) + timeout_ms * SL_CLOCK_NS_PER_MS;
 }
 
 uint32_t sl_objects_ms_left(const struct sl_objects *node, uint64_t deadline_ns)
 {
-    const uint64_t now_ns = sl_clock_now_ns(sl_reactor_clock(node->reactor));
+    const uint64_t now_ns = sl_objects_now_ns(node);
     return deadline_ns > now_ns ? (uint32_t)((deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS) + 1 : 1;
 }

@@ -28,11 +28,14 @@ void sl_objects_wait(const struct sl_objects *node, struct sl_completion *comple
 void sl_objects_answer(struct sl_objects_call *call, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Errors: INVALID, with the text: not 1 to SL_TRANSFER_TIMEOUT_MS_MAX; not a name of an object. */
+/* Errors: INVALID, with the text: not 1 to SL_TRANSFER_TIMEOUT_MS_MAX; not a name of an object; a
+ * struct of another version of the header. */
 int sl_objects_check_timeout(uint32_t timeout_ms);
 int sl_objects_check_name(const char *name);
+int sl_objects_check_size(uint32_t struct_size, size_t bytes);
 
-/* Milliseconds from now, at least 1. Any thread. */
+/* Time; a deadline from now; milliseconds from now, at least 1. Any thread. */
+uint64_t sl_objects_now_ns(const struct sl_objects *node);
 uint64_t sl_objects_deadline_ns(const struct sl_objects *node, uint32_t timeout_ms);
 uint32_t sl_objects_ms_left(const struct sl_objects *node, uint64_t deadline_ns);
 

@@ -103,16 +103,22 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
 
 /* Start */
 
+static int check_label(const char *option, const char *label, uint32_t label_bytes)
+{
+    return label == NULL || sl_objects_text_is_valid(label, label_bytes)
+               ? 0
+               : sl_objects_fail(SL_ERR_INVALID, "%s has at most %u bytes", option,
+                                 label_bytes - 1);
+}
+
 static int check_options(const struct sl_objects_options *options)
 {
-    if (options->struct_size != sizeof *options) {
-        return sl_objects_fail(SL_ERR_INVALID, "struct_size is %u, not %zu", options->struct_size,
-                               sizeof *options);
-    }
-    if (options->location != NULL &&
-        !sl_objects_text_is_valid(options->location, SL_OBJECTS_LOCATION_BYTES)) {
-        return sl_objects_fail(SL_ERR_INVALID, "location has at most %d bytes",
-                               SL_OBJECTS_LOCATION_BYTES - 1);
+    int err = sl_objects_check_size(options->struct_size, sizeof *options);
+    err = err != 0 ? err : check_label("location", options->location, SL_OBJECTS_LOCATION_BYTES);
+    err = err != 0 ? err : check_label("host", options->host, SL_OBJECTS_LOCATION_BYTES);
+    err = err != 0 ? err : check_label("agent", options->agent, SL_OBJECTS_LOCAL_NAME_BYTES);
+    if (err != 0) {
+        return err;
     }
     if (options->catalogue != NULL &&
         (options->catalogue[0] == '\0' ||
@@ -283,6 +289,13 @@ static int start(struct sl_objects *node, const struct sl_objects_options *optio
     return err != 0 ? err : sl_objects_call(node, &call);
 }
 
+/* A named agent has the catalogue, and all that views need. */
+static bool only_reads(const struct sl_objects_options *options)
+{
+    return options->agent != NULL && strcmp(options->agent, SL_OBJECTS_LOCAL_OFF) != 0 &&
+           options->catalogue == NULL && options->engine == NULL && options->engine_options == NULL;
+}
+
 int sl_objects_create_with(const struct sl_objects_options *options,
                            const struct sl_objects_setup *setup, struct sl_objects **out)
 {
@@ -304,8 +317,14 @@ int sl_objects_create_with(const struct sl_objects_options *options,
     node->rate_bytes = options->rate_bytes;
     (void)snprintf(node->location, sizeof node->location, "%s",
                    options->location != NULL ? options->location : "");
+    (void)snprintf(node->agent, sizeof node->agent, "%s",
+                   options->agent != NULL ? options->agent : "");
     if (setup != NULL) {
         node->setup = *setup;
+    }
+    if (options->host != NULL) {
+        (void)snprintf(node->host_label, sizeof node->host_label, "%s", options->host);
+        node->setup.host = node->host_label;
     }
     node->id = node->setup.random != NULL ? node->setup.random(node->setup.ctx) : 0;
     while (node->id == 0) {
@@ -314,7 +333,7 @@ int sl_objects_create_with(const struct sl_objects_options *options,
     sl_list_init(&node->copies);
     sl_list_init(&node->membership.asks);
     sl_objects_serve_init(node);
-    err = start(node, options);
+    err = only_reads(options) ? 0 : start(node, options);
     if (err != 0) {
         sl_objects_destroy(&node);
         return err;
@@ -343,5 +362,5 @@ void sl_objects_destroy(struct sl_objects **objects)
 const char *sl_objects_address(const struct sl_objects *objects)
 {
     sl_assert(objects != NULL);
-    return sl_transfer_name(objects->transfer);
+    return objects->transfer != NULL ? sl_transfer_name(objects->transfer) : "";
 }

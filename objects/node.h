@@ -9,6 +9,7 @@
 #include "objects/copy.h"
 #include "objects/follow.h"
 #include "objects/link.h"
+#include "objects/local.h"
 #include "objects/membership.h"
 #include "objects/pool.h"
 #include "objects/serve.h"
@@ -25,6 +26,9 @@ struct sl_objects {
     struct sl_objects_setup setup;
     uint64_t pool_bytes, rate_bytes;
     char location[SL_OBJECTS_LOCATION_BYTES];
+    char host_label[SL_OBJECTS_LOCATION_BYTES];
+    char
+        agent[SL_OBJECTS_LOCAL_NAME_BYTES]; /* for subscriptions; "": the default one, if it fits */
     struct sl_reactor *reactor;
     struct sl_port_set *ports;
 

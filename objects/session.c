@@ -61,8 +61,11 @@ static void late_passed(struct sl_timer *timer, uint64_t now_ns)
              membership->catalogue,
              membership->reason[0] != '\0' ? membership->reason : "no answer yet");
     } else {
-        fail(session, SL_ERR_DEADLINE, "%s: no version above %" PRIu64 " in time", follow->name,
-             session->request.version);
+        fail(session, SL_ERR_DEADLINE,
+             "%s: no version above %" PRIu64 " in time; the catalogue at %s %s%s", follow->name,
+             session->request.version, membership->catalogue,
+             membership->is_attached ? "answers" : "does not answer: ",
+             membership->is_attached ? "" : membership->reason);
     }
 }
 
@@ -98,6 +101,10 @@ static void hello(struct sl_objects_session *session)
     if (session->request.version != SL_OBJECTS_SESSION_MAGIC) {
         fail(session, SL_ERR_VERSION, "process %d of this host uses another version of the library",
              (int)getpid());
+    } else if (session->request.name[0] != '\0' &&
+               strcmp(session->request.name, session->node->membership.catalogue) != 0) {
+        fail(session, SL_ERR_REFUSED, "the agent has the catalogue at %s",
+             session->node->membership.catalogue);
     } else if (err != 0) {
         fail(session, err, "the board: %s", sl_err_name(err));
     } else {

@@ -51,7 +51,8 @@ struct sl_objects_session_request {
     uint32_t stop_count;  /* OPEN */
     /* OPEN: offsets in the images taken together, ascending: READs end there, one after another. */
     uint64_t stops[SL_OBJECTS_SESSION_STOPS_MAX];
-    char name[SL_OBJECTS_NAME_BYTES]; /* FOLLOW */
+    /* FOLLOW. HELLO: the catalogue that the node has to have; "": any. */
+    char name[SL_OBJECTS_NAME_BYTES];
 };
 
 struct sl_objects_session_answer {

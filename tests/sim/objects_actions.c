@@ -494,7 +494,7 @@ static void act_follow(struct sl_sim_objects_app *app)
     name_of(name, text);
     app->options.oracle->attempted[app->options.host][name] = true;
     const struct timing timing = begin(app);
-    const int err = sl_subscription_open(app->node, text, timeout_ms, &subscription);
+    const int err = sl_subscription_open(app->node, text, NULL, timeout_ms, &subscription);
     judge(app, &timing, "subscribe", text, timeout_ms, err);
     judge_reached(app, &timing, "subscribe", timeout_ms, err);
     if (err == 0) {

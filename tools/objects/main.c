@@ -412,7 +412,7 @@ static int run_watch(struct run *run)
     uint64_t version = 0;
     int err = start_node(run, 0);
     if (err == 0) {
-        err = sl_subscription_open(run->objects, run->name, run->timeout_ms, &subscription);
+        err = sl_subscription_open(run->objects, run->name, NULL, run->timeout_ms, &subscription);
     }
     const sigset_t signals = end_signals(SIG_BLOCK);
     while (err == 0 && sigtimedwait(&signals, NULL, &(struct timespec){0}) < 0) {

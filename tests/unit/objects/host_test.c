@@ -70,7 +70,7 @@ CASE(host__keeps_subscriptions)
 {
     struct sl_subscription *subscription;
     uint64_t version;
-    nodes_expect(sl_subscription_open(nodes.node[2], "model", NODES_TIMEOUT, &subscription));
+    nodes_expect(sl_subscription_open(nodes.node[2], "model", NULL, NODES_TIMEOUT, &subscription));
     restart_host();
     (void)nodes_publish(nodes.node[1], "model", SL_ORIGIN_HOST, from, BYTES);
     nodes_expect(sl_subscription_wait(subscription, 1, NODES_TIMEOUT, &version));

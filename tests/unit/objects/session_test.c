@@ -36,7 +36,8 @@ static int request(struct sl_objects_session *session, uint32_t kind, uint64_t v
 {
     struct sl_objects_session_request made = {
         .kind = kind, .timeout_ms = NODES_TIMEOUT, .version = version};
-    (void)snprintf(made.name, sizeof made.name, "model");
+    (void)snprintf(made.name, sizeof made.name, "%s",
+                   kind == SL_OBJECTS_SESSION_FOLLOW ? "model" : "");
     return sl_objects_session_call(session, &made, answer, fds);
 }
 
@@ -95,6 +96,18 @@ CASE(session__refuses_a_reader_of_another_version)
     struct sl_objects_session *session = open_session(1);
     struct sl_objects_session_answer answer;
     assert_int_equal(request(session, SL_OBJECTS_SESSION_HELLO, 7, &answer), SL_ERR_VERSION);
+    sl_objects_session_close(&session);
+}
+
+CASE(session__refuses_a_reader_with_another_catalogue)
+{
+    const struct sl_objects_session_request hello = {.kind = SL_OBJECTS_SESSION_HELLO,
+                                                     .timeout_ms = NODES_TIMEOUT,
+                                                     .version = SL_OBJECTS_SESSION_MAGIC,
+                                                     .name = "10.0.0.1:1"};
+    struct sl_objects_session *session = open_session(1);
+    struct sl_objects_session_answer answer;
+    assert_int_equal(sl_objects_session_call(session, &hello, &answer, fds), SL_ERR_REFUSED);
     sl_objects_session_close(&session);
 }
 

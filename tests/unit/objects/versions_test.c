@@ -181,7 +181,7 @@ CASE(subscription__learns_of_new_versions)
 {
     struct sl_subscription *subscription;
     uint64_t version;
-    nodes_expect(sl_subscription_open(nodes.node[1], "model", NODES_TIMEOUT, &subscription));
+    nodes_expect(sl_subscription_open(nodes.node[1], "model", NULL, NODES_TIMEOUT, &subscription));
     assert_int_equal(sl_subscription_newest(subscription), 0);
     assert_int_equal(sl_subscription_wait(subscription, 0, 20, &version), SL_ERR_DEADLINE);
     for (uint64_t i = 1; i <= 5; i++) {
@@ -216,7 +216,7 @@ CASE(subscription__fetches_nothing)
     struct sl_subscription *subscription;
     struct sl_object_list *list;
     (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, bytes, 1000);
-    nodes_expect(sl_subscription_open(nodes.node[1], "model", NODES_TIMEOUT, &subscription));
+    nodes_expect(sl_subscription_open(nodes.node[1], "model", NULL, NODES_TIMEOUT, &subscription));
     assert_int_equal(sl_subscription_newest(subscription), 1);
     nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
     nodes_expect(sl_object_list(nodes.node[0], NULL, NODES_TIMEOUT, &list));
