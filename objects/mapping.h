@@ -20,7 +20,8 @@ struct sl_objects_mapping_image {
     /* Private: of an image in the pool. */
     struct sl_objects_manifest decoded;
     struct sl_objects_place place;
-    uint64_t mapped_bytes; /* from place.base */
+    uint8_t *mapped; /* its manifest, then its image */
+    uint64_t mapped_bytes;
 };
 
 struct sl_objects_mapping {

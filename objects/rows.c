@@ -25,12 +25,15 @@ void sl_objects_rows_copy(const struct sl_objects_rows_shard *shards, uint32_t s
                           uint8_t *found)
 {
     for (uint64_t i = 0; i < key_count; i++) {
-        const struct sl_objects_rows_shard *shard =
-            &shards[sl_partition_owner(keys[i], shard_count)];
-        const uint64_t at = find(shard->keys, shard->count, keys[i]);
-        found[i] = at < shard->count && shard->keys[at] == keys[i];
-        if (found[i]) {
-            memcpy(rows + i * dim, shard->rows + at * dim, sizeof *rows * dim);
+        const uint32_t owner = sl_partition_owner(keys[i], shard_count);
+        found[i] = 0;
+        for (uint32_t s = 0; s < shard_count && !found[i]; s++) {
+            const struct sl_objects_rows_shard *shard = &shards[(owner + s) % shard_count];
+            const uint64_t at = find(shard->keys, shard->count, keys[i]);
+            found[i] = at < shard->count && shard->keys[at] == keys[i];
+            if (found[i]) {
+                memcpy(rows + i * dim, shard->rows + at * dim, sizeof *rows * dim);
+            }
         }
     }
 }

@@ -12,7 +12,8 @@ struct sl_objects_rows_shard {
 };
 
 /* Copies the rows of keys[key_count] to rows[key_count][dim], and sets found[key_count] to 1 or 0.
- * shards: as the servers divide the keys (core/partition.h). */
+ * Looks first
+ * in the shard that has the key in a sparse table (core/partition.h), then in the others. */
 void sl_objects_rows_copy(const struct sl_objects_rows_shard *shards, uint32_t shard_count,
                           uint32_t dim, const uint64_t *keys, uint64_t key_count, float *rows,
                           uint8_t *found);

@@ -46,11 +46,6 @@ static int check_options(const struct sl_view_options *options)
         return sl_objects_fail(SL_ERR_INVALID, "%u stops: at most %d", options->stop_count,
                                SL_OBJECTS_SESSION_STOPS_MAX);
     }
-    for (uint32_t i = 1; i < options->stop_count; i++) {
-        if (options->stops[i] <= options->stops[i - 1]) {
-            return sl_objects_fail(SL_ERR_INVALID, "stop %u is not above the one before", i);
-        }
-    }
     return 0;
 }
 
