@@ -17,6 +17,7 @@ int sl_bench_rdma_run(int argc, char **argv);
 int sl_bench_replicas_run(int argc, char **argv);
 int sl_bench_scale_run(int argc, char **argv);
 int sl_bench_serving_run(int argc, char **argv);
+int sl_bench_staleness_run(int argc, char **argv);
 int sl_bench_table_run(int argc, char **argv);
 int sl_bench_transfer_run(int argc, char **argv);
 

@@ -61,6 +61,8 @@ static const struct benchmark benchmarks[] = {
     {"replicas", "what a backup of each shard costs those who push", sl_bench_replicas_run},
     {"scale", "reads of rows, by number of reactors and of connections", sl_bench_scale_run},
     {"serving", "one reactor beside bare sockets, bare memory and Redis", sl_bench_serving_run},
+    {"staleness", "how old the parameters are that workers use; SRL's flags and lines",
+     sl_bench_staleness_run},
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",
      sl_bench_table_run},
     {"train", "samples/s of lr, fm and deepfm end to end, and where the time goes", run_train},

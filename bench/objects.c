@@ -2,13 +2,10 @@
  * bytes; and versions that many processes get at the same time, each with a limited uplink, beside
  * one process, and beside all of them reading from the origin. Each process is forked, in each turn
  * again: this one has no thread. */
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <starling_objects.h>
@@ -18,6 +15,7 @@
 #include "bench/fork.h"
 #include "bench/now.h"
 #include "bench/options.h"
+#include "bench/staleness.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "objects/node.h"
@@ -189,20 +187,6 @@ static void read_version(struct sl_transfer *engine, struct sl_transfer_segment 
     found->ended_ns = sl_bench_now_ns();
 }
 
-/* By the TCP connections of this process that are open. */
-static uint64_t bytes_sent(void)
-{
-    uint64_t bytes = 0;
-    for (int fd = 0; fd < 4096; fd++) {
-        struct tcp_info info = {0};
-        socklen_t length = sizeof info;
-        if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) {
-            bytes += info.tcpi_bytes_acked;
-        }
-    }
-    return bytes;
-}
-
 /* Hosts the catalogue, publishes when it may, and stays. */
 static _Noreturn void run_origin(const struct entry *entry, int to)
 {
@@ -218,7 +202,7 @@ static _Noreturn void run_origin(const struct entry *entry, int to)
     board->open_ns = sl_bench_now_ns();
     sl_bench_fork_tell(to, "", 1);
     wait_for_byte(board->begin);
-    const uint64_t bytes = bytes_sent();
+    const uint64_t bytes = sl_bench_tcp_bytes_sent();
     sl_bench_fork_tell(to, &bytes, sizeof bytes);
     for (;;) {
         (void)pause();

@@ -145,6 +145,55 @@ class BenchTest(harness.StarlingTest):
         self.assertIn("get / READ of 1 MB", output)
         self.assertIn("get 5 x 1 MiB, uplinks 10 MB/s / get 1 x 1 MiB", output)
 
+    def staleness(self, *args, **more):
+        """Its figures by name and quantity, the share of steps by versions behind, and what it printed."""
+        path = os.path.join(self.folder, "report.json")
+        output = self.run_to_end("starling-bench", "staleness", "--data_size", 1, "--push_frequency", 0.05,
+                                 "--pull_frequency", 0.05, "--post_frequency", 0.2, "--max_version", 8, "--max_time", 60,
+                                 "--workers", 3, "--trial_name", "t", "--LOGLEVEL", "INFO", "--json", path, *args, **more)
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+        of = {(figure["name"], figure["quantity"]): figure["samples"][0]
+              for figure in report["figures"] if "x" not in figure}
+        shares = [figure["samples"][0] for figure in report["figures"] if "x" in figure]
+        self.assertAlmostEqual(sum(shares), 1)
+        self.assertIn("Final verison: 9", output)
+        self.assertRegex(output, r"(?m)^Time per push: \d+\.\d\d seconds$")
+        self.assertEqual(of["torn reads", "pulls"], 0)
+        self.assertEqual(of["pushes", "versions"], 8)
+        self.assertGreaterEqual(of["pulls", "versions"], 3)
+        self.assertGreaterEqual(of["difference at every step", "most"], of["difference at every step", "mean"])
+        return of, output
+
+    def test_staleness_by_each_mode(self):
+        of, output = self.staleness("--mode", "filesystem", "--dir", self.folder)
+        self.assertEqual(of["sent by the trainer's host", "bytes"] // (1 << 20), 8)
+        self.assertEqual(os.listdir(self.folder), ["report.json"])
+        of, output = self.staleness("--mode", "server")
+        of, output = self.staleness("--mode", "server", "--subscribe")
+        self.assertIn("server with --subscribe", output)
+
+    def test_staleness_of_multicast_that_loses_a_third(self):
+        of, output = self.staleness("--mode", "multicast", "--loss", 0.3, "--max_time", 120)
+        self.assertGreater(of["sent by the trainer's host", "bytes"], 9 << 20)
+
+    def test_staleness_with_workers_of_srun(self):
+        bin_folder = os.path.join(self.folder, "bin")
+        os.mkdir(bin_folder)
+        path = os.path.join(bin_folder, "srun")
+        with open(path, "w", encoding="ascii") as file:  # as srun, on one node
+            file.write('#!/bin/sh\necho "$@" > $0.said\nshift 5\n"$@" & "$@" & "$@" & wait\n')
+        os.chmod(path, 0o755)
+        self.staleness("--nworkers-per-node", 2, env={"SLURM_JOB_ID": "7", "PATH": f"{bin_folder}:{os.environ['PATH']}"})
+        with open(path + ".said", encoding="ascii") as file:
+            self.assertIn("--ntasks=3 --nodes=2 --ntasks-per-node=2", file.read())
+
+    def test_staleness_of_a_worker_that_ends(self):
+        bench = self.start("starling-bench", "staleness", "--data_size", 1, "--workers", 2)
+        self.wait_until(lambda: len(children_of(bench.pid)) >= 2)
+        os.kill(children_of(bench.pid)[-1], signal.SIGKILL)
+        self.assertEqual(bench.wait(), 1)
+
     def test_checkpoint_where_nothing_can_be_written(self):
         nowhere = os.path.join(self.folder, "nowhere")
         output = self.run_to_end("starling-bench", "checkpoint", "--dir", nowhere, *QUICK, status=1)
