@@ -59,7 +59,8 @@ struct sl_objects_options {
     const char *host;     /* a label: nodes with an equal label are on one host; NULL: found */
     const char *location; /* a label: sources with an equal label are preferred; NULL: none */
     /* Bytes of the pool: memory for versions of origin HOST and for gets without extents, allocated
-     * with the first of these. A version leaves the pool when it is withdrawn or removed. 0: 1 GiB.
+     * with the first of these. A version that this node has published leaves the pool when it is
+     * withdrawn or removed; another one also when it is unused and others need the memory. 0: 1 GiB.
      */
     uint64_t pool_bytes;
     /* Limit of the bytes per second that other nodes read here, all together; 0: none. They keep to
@@ -207,8 +208,8 @@ struct sl_get;
  * many bytes as the version (sl_object_entry.bytes). Registers them on the calling thread; bytes
  * arrive later. The caller reads them after sl_get_wait returns 0. The node uses the memory, after
  * a failure too, until sl_object_withdraw of the version returns 0 or NOT_FOUND; if this call
- * fails, the node does not use it. count 0: into the pool, for a node that only serves.
- * timeout_ms: of the whole get. Errors: NOT_FOUND, INVALID (extents overlap, or have another size),
+ * fails, the node does not use it. count 0: into the pool, where it stays at least until
+ * sl_get_close; if the pool has it, nothing is fetched. timeout_ms: of the whole get. Errors: NOT_FOUND, INVALID (extents overlap, or have another size),
  * EXISTS (this node has or gets the version, or has not withdrawn it; or memory is registered
  * already), DEADLINE, TOO_LARGE, NO_MEMORY. */
 SL_API int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
@@ -248,8 +249,8 @@ SL_API void sl_get_close(struct sl_get **get);
 
 /* Versions */
 
-/* Stops serving this node's copy, and cancels a get of it. After 0 no node reads it: the caller may
- * change or free the memory. The catalogue deletes a version with its last copy. Errors: NOT_FOUND
+/* Stops serving this node's copy, and cancels a get of it. After 0 no node reads memory of the
+ * caller: it may be changed or freed. The catalogue deletes a version with its last copy. Errors: NOT_FOUND
  * (this node has no copy), DEADLINE (a node still reads it: call again), INVALID (also version 0).
  */
 SL_API int sl_object_withdraw(struct sl_objects *objects, const char *name, uint64_t version,

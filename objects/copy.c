@@ -8,6 +8,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "core/log.h"
+#include "objects/cache.h"
 #include "objects/error.h"
 #include "objects/node.h"
 
@@ -17,20 +18,36 @@ int sl_objects_copy_create(const char *name, uint64_t version, uint32_t part,
                            const struct sl_objects_part *info, struct sl_objects_copy **out)
 {
     struct sl_objects_copy *made = calloc(1, sizeof *made);
-    uint8_t *manifest = calloc(1, info->manifest_bytes + SL_OBJECTS_TENSOR_ALIGNMENT);
-    if (made == NULL || manifest == NULL) {
-        free(made);
-        free(manifest);
+    if (made == NULL) {
         return sl_objects_fail(SL_ERR_NO_MEMORY, "%s: out of memory", name);
     }
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     made->version = version;
     made->part = part;
     made->info = *info;
-    made->stored_manifest = manifest;
     sl_objects_manifest_init(&made->manifest);
     sl_list_init(&made->children);
+    sl_list_init(&made->cache_uses);
     *out = made;
+    return 0;
+}
+
+int sl_objects_copy_set_places(struct sl_objects_copy *copy, const struct sl_objects_place *image,
+                               uint32_t count)
+{
+    const uint64_t image_at = sl_objects_copy_image_at(copy);
+    copy->places = calloc(count + 1, sizeof *copy->places);
+    copy->stored_manifest = calloc(1, copy->info.manifest_bytes + SL_OBJECTS_TENSOR_ALIGNMENT);
+    if (copy->places == NULL || copy->stored_manifest == NULL) {
+        return sl_objects_fail(SL_ERR_NO_MEMORY, "%s: out of memory", copy->name);
+    }
+    copy->places[0] = (struct sl_objects_place){.bytes = copy->info.manifest_bytes,
+                                                .base = copy->stored_manifest};
+    copy->place_count = count + 1;
+    for (uint32_t i = 0; i < count; i++) {
+        copy->places[i + 1] = image[i];
+        copy->places[i + 1].offset += image_at;
+    }
     return 0;
 }
 
@@ -88,8 +105,9 @@ struct sl_objects_copy *sl_objects_copy_find(struct sl_objects *node, const char
 bool sl_objects_copy_exists(const struct sl_objects *node, const char *name, uint64_t version)
 {
     SL_LIST_FOREACH (link, &node->copies) {
-        if (sl_objects_copy_is_of(SL_CONTAINER_OF(link, struct sl_objects_copy, link), name,
-                                  version)) {
+        const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (sl_objects_copy_is_of(copy, name, version) &&
+            !(copy->is_withdrawn && copy->pooled != NULL)) {
             return true;
         }
     }
@@ -118,12 +136,10 @@ static int add_range(struct sl_objects_copy *copy, uint64_t offset, const void *
     return 0;
 }
 
-/* Bytes [from, to) of the image. Those in no place lie between two tensors, and are zero: children
- * read them behind the manifest. */
-static int add_image(struct sl_objects_copy *copy, uint64_t from, uint64_t to)
+/* Bytes [from, to) of the stored part. Those in no place lie between two tensors, and are zero:
+ * children read them behind the manifest. */
+static int add_bytes(struct sl_objects_copy *copy, uint64_t from, uint64_t to)
 {
-    const uint64_t image_at = sl_objects_copy_image_at(copy);
-    const uint8_t *zeros = copy->stored_manifest + copy->info.manifest_bytes;
     uint32_t i = sl_objects_place_find(copy->places, copy->place_count, from);
     int err = 0;
     while (err == 0 && from < to) {
@@ -134,8 +150,10 @@ static int add_image(struct sl_objects_copy *copy, uint64_t from, uint64_t to)
                                            : place->offset + place->bytes;
         const uint64_t bytes = (end < to ? end : to) - from;
         sl_assert(!is_gap || bytes < SL_OBJECTS_TENSOR_ALIGNMENT);
-        err = add_range(copy, image_at + from,
-                        is_gap ? zeros : place->base + (from - place->offset), bytes);
+        err = add_range(copy, from,
+                        is_gap ? copy->stored_manifest + copy->info.manifest_bytes
+                               : place->base + (from - place->offset),
+                        bytes);
         from += bytes;
         i += is_gap || from < end ? 0 : 1;
     }
@@ -144,32 +162,28 @@ static int add_image(struct sl_objects_copy *copy, uint64_t from, uint64_t to)
 
 int sl_objects_copy_add_manifest(struct sl_objects_copy *copy)
 {
-    return add_range(copy, 0, copy->stored_manifest, copy->info.manifest_bytes);
+    return add_bytes(copy, 0, copy->info.manifest_bytes);
 }
 
 int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block)
 {
-    const uint64_t from = (uint64_t)block * SL_OBJECTS_BLOCK_BYTES;
+    const uint64_t from = sl_objects_copy_image_at(copy) + (uint64_t)block * SL_OBJECTS_BLOCK_BYTES;
     const int err =
-        add_image(copy, from, from + sl_objects_manifest_block_bytes(&copy->manifest, block));
+        add_bytes(copy, from, from + sl_objects_manifest_block_bytes(&copy->manifest, block));
     copy->verified_count += err == 0 ? 1 : 0;
     return err;
 }
 
 int sl_objects_copy_add_all(struct sl_objects_copy *copy)
 {
+    const uint64_t image_at = sl_objects_copy_image_at(copy);
     int err = sl_objects_copy_add_manifest(copy);
-    err = err != 0 ? err : add_image(copy, 0, copy->info.bytes);
+    err = err != 0 ? err : add_bytes(copy, image_at, image_at + copy->info.bytes);
     copy->verified_count = err == 0 ? sl_objects_copy_block_count(copy) : 0;
     return err;
 }
 
 /* Slots of the pool */
-
-static void pool_shrunk(void *ctx, struct sl_objects_pool_version *version)
-{
-    /* The versions of copies are pinned: only those that are released are freed. */
-}
 
 int sl_objects_copy_open_pool(struct sl_objects *node)
 {
@@ -181,8 +195,8 @@ int sl_objects_copy_open_pool(struct sl_objects *node)
                                         SL_TRANSFER_PEERS_READ, &base);
         if (err != 0) {
             err = sl_objects_fail(err, "the pool: %s", sl_transfer_last_error());
-        } else if (sl_objects_pool_init(&node->pool, base, node->pool_bytes, pool_shrunk, node) !=
-                   0) {
+        } else if (sl_objects_pool_init(&node->pool, base, node->pool_bytes,
+                                        sl_objects_cache_shrunk, node) != 0) {
             (void)sl_transfer_memory_free(node->transfer, &base, POOL_FREE_MS);
             err = sl_objects_fail(SL_ERR_NO_MEMORY, "the pool: out of memory");
         }
@@ -191,47 +205,63 @@ int sl_objects_copy_open_pool(struct sl_objects *node)
     return err;
 }
 
+/* Lists the slots that the copy has got. */
+static void add_slots(const struct sl_objects *node, struct sl_objects_copy *copy)
+{
+    const uint32_t manifest_blocks = sl_objects_copy_manifest_blocks(copy);
+    for (uint32_t i = copy->place_count; i < copy->pooled->resident_count; i++) {
+        const uint64_t offset = (uint64_t)i * SL_OBJECTS_BLOCK_BYTES;
+        const uint64_t end = i < manifest_blocks
+                                 ? copy->info.manifest_bytes
+                                 : sl_objects_copy_image_at(copy) + copy->info.bytes;
+        copy->places[i] = (struct sl_objects_place){
+            .offset = offset,
+            .bytes = end - offset < SL_OBJECTS_BLOCK_BYTES ? end - offset : SL_OBJECTS_BLOCK_BYTES,
+            .base =
+                node->pool.base + (uint64_t)copy->pooled->blocks[i].slot * SL_OBJECTS_BLOCK_BYTES};
+    }
+    copy->place_count = copy->pooled->resident_count;
+}
+
 int sl_objects_copy_reserve(struct sl_objects *node, struct sl_objects_copy *copy,
                             struct sl_reason *reason)
 {
     const struct sl_objects_pool_key key = {
         .name = copy->name, .version = copy->version, .part = copy->part};
-    const uint32_t count = sl_objects_copy_block_count(copy);
-    if (copy->place_count > 0 || count == 0) {
-        return 0;
-    }
-    copy->places = calloc(count, sizeof *copy->places);
+    const uint32_t manifest_blocks = sl_objects_copy_manifest_blocks(copy);
+    const uint32_t count = manifest_blocks + copy->manifest.block_count;
+    const uint32_t all = manifest_blocks + sl_objects_copy_block_count(copy);
+    struct sl_objects_pool_version *version;
+    struct sl_hash_128 *digests = calloc(count, sizeof *digests);
     if (copy->places == NULL) {
+        copy->places = calloc(all, sizeof *copy->places);
+    }
+    if (digests == NULL || copy->places == NULL) {
+        free(digests);
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
-    const int err = sl_objects_pool_reserve(&node->pool, &key, copy->info.bytes,
-                                            copy->manifest.digests, &copy->pooled, reason);
-    for (uint32_t i = 0; err == 0 && i < count; i++) {
-        copy->places[copy->place_count++] = (struct sl_objects_place){
-            .offset = (uint64_t)i * SL_OBJECTS_BLOCK_BYTES,
-            .bytes = sl_objects_manifest_block_bytes(&copy->manifest, i),
-            .base =
-                node->pool.base + (uint64_t)copy->pooled->blocks[i].slot * SL_OBJECTS_BLOCK_BYTES};
+    for (uint32_t i = 0; i < count; i++) { /* no other version shares blocks of the manifest */
+        digests[i] = i < manifest_blocks ? (struct sl_hash_128){.low = copy->version}
+                                         : copy->manifest.digests[i - manifest_blocks];
     }
-    return err;
-}
-
-void sl_objects_copy_set_verified(struct sl_objects_copy *copy)
-{
-    for (uint32_t i = 0; copy->pooled != NULL && i < copy->pooled->block_count; i++) {
-        sl_objects_pool_set_verified(copy->pooled, i);
+    const int err =
+        sl_objects_pool_reserve(&node->pool, &key, all, digests, count, &version, reason);
+    free(digests);
+    if (err != 0) {
+        return err;
     }
-}
-
-void sl_objects_copy_release(struct sl_objects *node, struct sl_objects_copy *copy)
-{
-    if (copy->pooled != NULL) {
-        struct sl_objects_pool_version *version = copy->pooled;
-        copy->pooled = NULL;
-        copy->place_count = 0;
-        sl_objects_pool_retire(&node->pool, version);
+    if (version->owner != NULL) {
         sl_objects_pool_unpin(&node->pool, version);
     }
+    if (version->owner != NULL && version->owner != copy) {
+        return sl_reason_fail(reason, SL_ERR_EXISTS, "%s@%" PRIu64 " is published here just now",
+                              copy->name, copy->version);
+    }
+    copy->pooled = version;
+    version->owner = copy;
+    version->head_count = manifest_blocks;
+    add_slots(node, copy);
+    return 0;
 }
 
 /* Memory */

@@ -1,6 +1,6 @@
 /* A copy is what this node has of one part of one version: its manifest and blocks of its image, in
- * memory of a caller or in the node's pool. The copy of a publisher is whole; a fetch fills in that
- * of a getter, block by block. Children read what `ranges` lists (serve.h).
+ * memory of a caller or in the node's pool (cache.h). The copy of a publisher is whole; a fetch
+ * fills in that of a getter, block by block. Children read what `ranges` lists (serve.h).
  *
  * Memory is registered and unregistered on threads of the application. Everything else belongs to
  * the node's reactor once the copy is in the node's list. */
@@ -16,6 +16,12 @@
 struct sl_objects;
 struct sl_objects_fetch;
 struct sl_objects_pool_version;
+
+struct sl_objects_fetch_counts {
+    uint64_t verified_bytes; /* of the image */
+    uint64_t corrupt_blocks;
+    uint64_t replaced_parents;
+};
 
 /* Ranges that are registered for READs of peers. Zero: none. */
 struct sl_objects_memory {
@@ -36,25 +42,37 @@ struct sl_objects_copy {
     uint64_t withdrawn_ns;
     bool is_withdrawn; /* not served; its memory may still be registered */
 
-    struct sl_objects_memory memory;
-    uint8_t *stored_manifest;            /* encoded; SL_OBJECTS_TENSOR_ALIGNMENT zeros follow */
     struct sl_objects_manifest manifest; /* empty until it is verified */
-    struct sl_objects_place *places;     /* of the whole image */
+    struct sl_objects_place *places;     /* of the stored part: of the manifest, then the image */
     uint32_t place_count;
-    struct sl_objects_pool_version *pooled; /* the places are its slots; NULL: memory of a caller */
+    /* Memory of a caller: registered; the manifest, and SL_OBJECTS_TENSOR_ALIGNMENT zeros. */
+    struct sl_objects_memory memory;
+    uint8_t *stored_manifest;
+    /* The pool: the places are slots, one for each block. NULL: memory of a caller. */
+    struct sl_objects_pool_version *pooled;
+    struct sl_list cache_uses; /* cache.h */
+    void (*grown)(
+        struct sl_objects_copy *copy); /* it has more verified blocks; NULL: of no interest */
 
-    struct sl_objects_fetch *fetch; /* fills it; NULL: whole, or failed */
-    uint32_t verified_count;        /* blocks of the image that are listed in `ranges` */
+    struct sl_objects_fetch *fetch; /* fills it; NULL: whole, failed, or blocks were evicted */
+    struct sl_objects_fetch_counts counts; /* of the last fetch */
+    uint32_t verified_count;               /* blocks of the image that are listed in `ranges` */
     /* Places of verified bytes, for children, in the order in which they were verified. */
     struct sl_objects_range *ranges;
     uint32_t range_count, range_capacity;
     uint32_t ranges_sent; /* some child knows this many: they do not change any more */
     struct sl_list children;
+    bool is_read; /* they pin it in the pool (serve.c) */
 };
 
-/* Any thread. Errors: NO_MEMORY. */
+/* Without memory for the part. Any thread. Errors: NO_MEMORY. */
 int sl_objects_copy_create(const char *name, uint64_t version, uint32_t part,
                            const struct sl_objects_part *info, struct sl_objects_copy **out);
+
+/* The image lies in memory of a caller; the manifest is allocated. Any thread. Errors: NO_MEMORY.
+ */
+int sl_objects_copy_set_places(struct sl_objects_copy *copy, const struct sl_objects_place *image,
+                               uint32_t count);
 
 /* A thread of the application: unregisters the memory of a copy that is in no list, and frees it.
  * Errors: DEADLINE: peers still read the memory; all of it stays, and the log says so. */
@@ -72,7 +90,8 @@ void sl_objects_copy_free(struct sl_objects_copy *copy);
 struct sl_objects_copy *sl_objects_copy_find(struct sl_objects *node, const char *name,
                                              uint64_t version, uint32_t part);
 
-/* On the reactor: whether the node's list has a copy of the version, withdrawn or not. */
+/* On the reactor: whether the node's list has a copy of the version; also a withdrawn one, if that
+ * uses memory of a caller. */
 bool sl_objects_copy_exists(const struct sl_objects *node, const char *name, uint64_t version);
 
 /* On the reactor: ends a use of a copy; the last one frees it. */
@@ -88,6 +107,11 @@ static inline bool sl_objects_copy_is_of(const struct sl_objects_copy *copy, con
 static inline uint64_t sl_objects_copy_image_at(const struct sl_objects_copy *copy)
 {
     return sl_objects_block_count(copy->info.manifest_bytes) * SL_OBJECTS_BLOCK_BYTES;
+}
+
+static inline uint32_t sl_objects_copy_manifest_blocks(const struct sl_objects_copy *copy)
+{
+    return (uint32_t)sl_objects_block_count(copy->info.manifest_bytes);
 }
 
 static inline uint32_t sl_objects_copy_block_count(const struct sl_objects_copy *copy)
@@ -106,18 +130,11 @@ int sl_objects_copy_add_all(struct sl_objects_copy *copy);
  * sl_transfer_memory_create. */
 int sl_objects_copy_open_pool(struct sl_objects *node);
 
-/* Makes the places slots of the pool, one for each block, and pins them; no effect if the copy has
- * places, or an image without bytes. The manifest is there. Blocks that share their slot with an
- * older version are verified already. On the reactor. Errors, with a reason: those of
- * sl_objects_pool_reserve. */
+/* Gives a copy in the pool slots for the manifest and, once it is known, for the image, and pins it
+ * if it had none before. Blocks that share their slot with an older version are verified already.
+ * On the reactor. Errors, with a reason: those of sl_objects_pool_reserve. */
 int sl_objects_copy_reserve(struct sl_objects *node, struct sl_objects_copy *copy,
                             struct sl_reason *reason);
-
-/* All slots have their bytes. On the reactor. */
-void sl_objects_copy_set_verified(struct sl_objects_copy *copy);
-
-/* Gives the slots back. The copy is not served. On the reactor. */
-void sl_objects_copy_release(struct sl_objects *node, struct sl_objects_copy *copy);
 
 /* Registers the extents of a caller, and each manifest as a range of its own; the first copy keeps
  * all of it. Extents that overlap, or are less than 64 bytes apart, become one range. A thread of

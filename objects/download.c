@@ -284,14 +284,9 @@ void sl_objects_download_rewind(struct sl_objects_download *download)
 
 static uint8_t *local_at(const struct sl_objects_copy *copy, uint64_t offset, uint64_t *left)
 {
-    const uint64_t image_at = sl_objects_copy_image_at(copy);
-    if (offset < image_at) {
-        *left = copy->info.manifest_bytes - offset;
-        return copy->stored_manifest + offset;
-    }
-    const uint32_t i = sl_objects_place_find(copy->places, copy->place_count, offset - image_at);
-    sl_assert(i < copy->place_count && copy->places[i].offset <= offset - image_at);
-    const uint64_t within = offset - image_at - copy->places[i].offset;
+    const uint32_t i = sl_objects_place_find(copy->places, copy->place_count, offset);
+    sl_assert(i < copy->place_count && copy->places[i].offset <= offset);
+    const uint64_t within = offset - copy->places[i].offset;
     *left = copy->places[i].bytes - within;
     return copy->places[i].base + within;
 }

@@ -32,7 +32,6 @@ struct sl_objects_fetch {
     void *ctx;
     uint64_t deadline_ns;
     struct sl_timer timer;
-    struct sl_objects_fetch_counts counts;
 
     uint8_t manifest;                     /* its state */
     uint8_t *blocks;                      /* [block count]: their states */
@@ -99,7 +98,7 @@ static void end_if_closed(struct sl_objects_fetch *fetch)
     if (fetch->err == 0) {
         sl_objects_report(fetch->node, fetch->copy);
     }
-    fetch->over(fetch->ctx, &fetch->counts, fetch->err, fetch->reason);
+    fetch->over(fetch->node, fetch->copy, fetch->ctx, fetch->err, fetch->reason);
     sl_objects_fetch_free(fetch);
 }
 
@@ -125,18 +124,17 @@ static void describe_missing(const struct sl_objects_fetch *fetch, char *text, s
                    count);
 }
 
-static void end_late(struct sl_objects_fetch *fetch)
+void sl_objects_fetch_describe(const struct sl_objects_fetch *fetch, char text[SL_REASON_BYTES])
 {
-    char text[SL_REASON_BYTES], missing[256];
+    char missing[256];
     describe_missing(fetch, missing, sizeof missing);
-    (void)snprintf(text, sizeof text,
+    (void)snprintf(text, SL_REASON_BYTES,
                    "%s@%" PRIu64
                    " part %u: not complete in time; missing %s %s; last holder %s%s%s",
                    fetch->copy->name, fetch->copy->version, fetch->copy->part,
                    fetch->manifest == VERIFIED ? "blocks" : "the manifest and blocks", missing,
                    fetch->last_holder[0] != '\0' ? fetch->last_holder : "unknown",
                    fetch->last_reason[0] != '\0' ? ": " : "", fetch->last_reason);
-    end(fetch, SL_ERR_DEADLINE, text);
 }
 
 /* Holders */
@@ -304,7 +302,7 @@ static void replace(struct sl_objects_download *download, const char *reason)
         holder->has_failed = true;
         holder->failed_ns = sl_reactor_now_ns(fetch->node->reactor);
     }
-    fetch->counts.replaced_parents++;
+    fetch->copy->counts.replaced_parents++;
     (void)snprintf(fetch->last_holder, sizeof fetch->last_holder, "%s", download->address);
     (void)snprintf(fetch->last_reason, sizeof fetch->last_reason, "%s", reason);
     sl_log_debug("objects: %s@%" PRIu64 " part %u: source %s replaced: %s", fetch->copy->name,
@@ -426,7 +424,9 @@ static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
         return;
     }
     if (now_ns >= fetch->deadline_ns) {
-        end_late(fetch);
+        char text[SL_REASON_BYTES];
+        sl_objects_fetch_describe(fetch, text);
+        end(fetch, SL_ERR_DEADLINE, text);
         return;
     }
     forgive(fetch, now_ns);
@@ -449,7 +449,7 @@ static void mismatch(struct sl_objects_download *download, const char *what)
     struct holder *holder = find_holder(fetch, download->id);
     char reason[64];
     (void)snprintf(reason, sizeof reason, "%s does not match its digest", what);
-    fetch->counts.corrupt_blocks++;
+    fetch->copy->counts.corrupt_blocks++;
     sl_log_warn("objects: %s@%" PRIu64 " part %u: %s from %s; fetched elsewhere%s",
                 fetch->copy->name, fetch->copy->version, fetch->copy->part, reason,
                 download->address,
@@ -469,6 +469,13 @@ static void end_if_complete(struct sl_objects_fetch *fetch)
     end(fetch, 0, "");
 }
 
+static void tell_grown(struct sl_objects_fetch *fetch)
+{
+    if (fetch->copy->grown != NULL) {
+        fetch->copy->grown(fetch->copy);
+    }
+}
+
 /* The block has the right bytes. */
 static int count_block(struct sl_objects_fetch *fetch, uint32_t block)
 {
@@ -477,43 +484,76 @@ static int count_block(struct sl_objects_fetch *fetch, uint32_t block)
     if (err == 0) {
         fetch->blocks[block] = VERIFIED;
         fetch->missing[stripe_of(fetch, block)]--;
-        fetch->counts.verified_bytes += sl_objects_manifest_block_bytes(&copy->manifest, block);
+        fetch->copy->counts.verified_bytes +=
+            sl_objects_manifest_block_bytes(&copy->manifest, block);
         sl_objects_serve_grown(fetch->node);
     }
     return err;
 }
 
+/* Counts blocks that share their slots with an older version. */
+static int count_shared(struct sl_objects_fetch *fetch)
+{
+    const struct sl_objects_pool_version *pooled = fetch->copy->pooled;
+    const uint32_t from = sl_objects_copy_manifest_blocks(fetch->copy);
+    int err = 0;
+    for (uint32_t i = from; err == 0 && pooled != NULL && i < pooled->resident_count; i++) {
+        err = pooled->blocks[i].is_verified && fetch->blocks[i - from] != VERIFIED
+                  ? count_block(fetch, i - from)
+                  : 0;
+    }
+    return err;
+}
+
 /* The digest of the part vouches for it: what is wrong now was published so. */
-static int decode_manifest(struct sl_objects_fetch *fetch, struct sl_reason *reason)
+static int decode_manifest(struct sl_objects_fetch *fetch, const void *bytes,
+                           struct sl_reason *reason)
 {
     struct sl_objects_copy *copy = fetch->copy;
-    int err = sl_objects_manifest_decode(&copy->manifest, copy->stored_manifest,
-                                         copy->info.manifest_bytes, reason);
+    int err = sl_objects_manifest_decode(&copy->manifest, bytes, copy->info.manifest_bytes, reason);
     if (err == 0 && copy->manifest.image_bytes != copy->info.bytes) {
         err = sl_reason_fail(reason, SL_ERR_CORRUPT,
                              "its image has another size than the record says");
     }
-    err = err != 0 ? err : sl_objects_copy_reserve(fetch->node, copy, reason);
-    err = err != 0 ? err : sl_objects_copy_add_manifest(copy);
-    for (uint32_t i = 0; err == 0 && copy->pooled != NULL && i < copy->pooled->block_count; i++) {
-        err = copy->pooled->blocks[i].is_verified ? count_block(fetch, i) : 0;
+    for (uint32_t i = 0; copy->pooled != NULL && i < copy->pooled->resident_count; i++) {
+        sl_objects_pool_set_verified(copy->pooled, i);
     }
-    return err;
+    if (err == 0 && copy->pooled != NULL) {
+        err = sl_objects_copy_reserve(fetch->node, copy, reason);
+    }
+    err = err != 0 ? err : sl_objects_copy_add_manifest(copy);
+    return err != 0 ? err : count_shared(fetch);
+}
+
+/* Returns false if the bytes are wrong. */
+static bool take_manifest(struct sl_objects_fetch *fetch, int *err, struct sl_reason *reason)
+{
+    const struct sl_objects_copy *copy = fetch->copy;
+    uint8_t *room = malloc(copy->info.manifest_bytes); /* if it lies in several places */
+    if (room == NULL) {
+        *err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
+        return true;
+    }
+    const void *bytes =
+        sl_objects_place_read(copy->places, copy->place_count, 0, copy->info.manifest_bytes, room);
+    const bool is_right =
+        sl_hash_128_equal(sl_hash_bytes_128(bytes, copy->info.manifest_bytes), copy->info.digest);
+    *err = is_right ? decode_manifest(fetch, bytes, reason) : 0;
+    free(room);
+    return is_right;
 }
 
 static void manifest_arrived(struct sl_objects_download *download)
 {
     struct sl_objects_fetch *fetch = download->ctx;
-    struct sl_objects_copy *copy = fetch->copy;
+    const struct sl_objects_copy *copy = fetch->copy;
     struct sl_reason reason = {.text = "out of memory"};
-    const struct sl_hash_128 digest =
-        sl_hash_bytes_128(copy->stored_manifest, copy->info.manifest_bytes);
-    if (!sl_hash_128_equal(digest, copy->info.digest)) {
+    int err;
+    if (!take_manifest(fetch, &err, &reason)) {
         fetch->manifest = MISSING;
         mismatch(download, "the manifest");
         return;
     }
-    const int err = decode_manifest(fetch, &reason);
     if (err != 0) {
         char text[SL_REASON_BYTES];
         (void)snprintf(text, sizeof text, "%s@%" PRIu64 " part %u: manifest: %.1500s", copy->name,
@@ -523,6 +563,7 @@ static void manifest_arrived(struct sl_objects_download *download)
     }
     fetch->manifest = VERIFIED;
     sl_objects_serve_grown(fetch->node);
+    tell_grown(fetch);
     end_if_complete(fetch); /* an image without bytes */
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         if (fetch->of_stripe[i] != NULL) {
@@ -537,14 +578,15 @@ static bool block_arrived(struct sl_objects_fetch *fetch, uint32_t block)
     struct sl_objects_copy *copy = fetch->copy;
     const uint32_t bytes = sl_objects_manifest_block_bytes(&copy->manifest, block);
     const void *at = sl_objects_place_read(copy->places, copy->place_count,
-                                           (uint64_t)block * SL_OBJECTS_BLOCK_BYTES, bytes,
-                                           fetch->node->scratch);
+                                           sl_objects_copy_image_at(copy) +
+                                               (uint64_t)block * SL_OBJECTS_BLOCK_BYTES,
+                                           bytes, fetch->node->scratch);
     if (!sl_objects_manifest_verify(&copy->manifest, block, at)) {
         fetch->blocks[block] = MISSING;
         return false;
     }
     if (copy->pooled != NULL) {
-        sl_objects_pool_set_verified(copy->pooled, block);
+        sl_objects_pool_set_verified(copy->pooled, sl_objects_copy_manifest_blocks(copy) + block);
     }
     if (count_block(fetch, block) != 0) {
         end(fetch, SL_ERR_NO_MEMORY, "out of memory");
@@ -560,6 +602,7 @@ static void blocks_arrived(struct sl_objects_download *download,
     for (uint32_t i = 0; i < count; i++) {
         wrong = block_arrived(fetch, stretches[i].block) ? wrong : stretches[i].block;
     }
+    tell_grown(fetch);
     end_if_complete(fetch);
     if (wrong != SL_OBJECTS_MANIFEST_STRETCH) {
         char what[32];
@@ -575,6 +618,9 @@ static void arrived(struct sl_objects_download *download,
 {
     struct sl_objects_fetch *fetch = download->ctx;
     const bool is_manifest = stretches[0].block == SL_OBJECTS_MANIFEST_STRETCH;
+    if (fetch->is_ending) { /* the copy may be withdrawn, and then gets no more slots */
+        return;
+    }
     if (err == 0 && is_manifest) {
         manifest_arrived(download);
     } else if (err == 0) {
@@ -661,6 +707,19 @@ int sl_objects_fetch_create(struct sl_objects *node, struct sl_objects_copy *cop
     for (uint32_t i = 0; i < count; i++) {
         made->missing[stripe_of(made, i)]++;
     }
+    copy->counts = (struct sl_objects_fetch_counts){0};
+    if (copy->range_count > 0) { /* it had all blocks, and the last ones were evicted */
+        made->manifest = VERIFIED;
+        memset(blocks, VERIFIED, copy->verified_count);
+        for (uint32_t i = 0; i < copy->verified_count; i++) {
+            made->missing[stripe_of(made, i)]--;
+            copy->counts.verified_bytes += sl_objects_manifest_block_bytes(&copy->manifest, i);
+        }
+        if (count_shared(made) != 0) {
+            sl_objects_fetch_free(made);
+            return SL_ERR_NO_MEMORY;
+        }
+    }
     copy->fetch = made;
     return 0;
 }
@@ -677,9 +736,12 @@ void sl_objects_fetch_start(struct sl_objects_fetch *fetch)
 {
     fetch->is_started = true;
     sl_reactor_arm(fetch->node->reactor, &fetch->timer, TICK_NS);
+    if (fetch->manifest == VERIFIED) {
+        end_if_complete(fetch);
+    }
     follow_plan(fetch);
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
-        if (fetch->of_stripe[i] == NULL) {
+        if (fetch->of_stripe[i] == NULL && needs(fetch, i)) {
             find_parent(fetch, i);
         }
     }
@@ -690,8 +752,12 @@ void sl_objects_fetch_cancel(struct sl_objects_fetch *fetch, const char *reason)
     end(fetch, SL_ERR_CANCELLED, reason);
 }
 
-void sl_objects_fetch_counts(const struct sl_objects_fetch *fetch,
-                             struct sl_objects_fetch_counts *out)
+void sl_objects_fetch_prolong(struct sl_objects_fetch *fetch, uint64_t deadline_ns)
 {
-    *out = fetch->counts;
+    if (deadline_ns > fetch->deadline_ns) {
+        fetch->deadline_ns = deadline_ns;
+        SL_LIST_FOREACH (link, &fetch->downloads) {
+            SL_CONTAINER_OF(link, struct sl_objects_download, link)->deadline_ns = deadline_ns;
+        }
+    }
 }

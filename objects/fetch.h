@@ -13,19 +13,14 @@
 
 struct sl_objects_fetch;
 
-struct sl_objects_fetch_counts {
-    uint64_t verified_bytes; /* of the image */
-    uint64_t corrupt_blocks;
-    uint64_t replaced_parents;
-};
-
 /* The fetch has ended, and nothing writes to the memory any more. copy->fetch is NULL. err: 0,
- * DEADLINE, CANCELLED, NO_MEMORY, CORRUPT (the publisher's manifest). reason and counts are valid
- * during the call. */
-typedef void sl_objects_fetch_over_fn(void *ctx, const struct sl_objects_fetch_counts *counts,
-                                      int err, const char *reason);
+ * DEADLINE, CANCELLED, NO_MEMORY, CORRUPT (the publisher's manifest). The reason is valid during
+ * the call, which may free the copy. */
+typedef void sl_objects_fetch_over_fn(struct sl_objects *node, struct sl_objects_copy *copy,
+                                      void *ctx, int err, const char *reason);
 
-/* Prepares copy->fetch, for a copy that is empty and in no list. Any thread. Errors: NO_MEMORY. */
+/* Prepares copy->fetch, for a copy that has no fetch, and is in no list: any thread; or for one in
+ * the pool: on the reactor. Sets copy->counts to zero. Errors: NO_MEMORY. */
 int sl_objects_fetch_create(struct sl_objects *node, struct sl_objects_copy *copy,
                             uint64_t deadline_ns, sl_objects_fetch_over_fn *over, void *ctx);
 
@@ -43,8 +38,11 @@ void sl_objects_fetch_start(struct sl_objects_fetch *fetch);
 /* Ends the fetch early; `over` runs in a later turn, at the latest after 100 ms. */
 void sl_objects_fetch_cancel(struct sl_objects_fetch *fetch, const char *reason);
 
-void sl_objects_fetch_counts(const struct sl_objects_fetch *fetch,
-                             struct sl_objects_fetch_counts *out);
+/* The fetch ends at this time, if that is later than before. */
+void sl_objects_fetch_prolong(struct sl_objects_fetch *fetch, uint64_t deadline_ns);
+
+/* What is missing, and why: the text of a DEADLINE. */
+void sl_objects_fetch_describe(const struct sl_objects_fetch *fetch, char text[SL_REASON_BYTES]);
 
 /* Messages of sources. */
 void sl_objects_fetch_have(struct sl_objects_fetch *fetch, const struct sl_objects_message *have);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "objects/cache.h"
 #include "objects/call.h"
 #include "objects/error.h"
 #include "objects/fetch.h"
@@ -11,7 +12,7 @@
 
 #define CLOSE_MS 10000 /* to unregister the memory of a get that failed */
 
-/* A get is one fetch for each part. */
+/* A get is one fetch for each part, or one use of the cache. */
 struct sl_get {
     struct sl_objects *node;
     char name[SL_OBJECTS_NAME_BYTES];
@@ -19,11 +20,15 @@ struct sl_get {
     uint64_t deadline_ns;
     uint32_t part_count;
     struct sl_objects_copy *copies[SL_OBJECTS_PARTS_MAX]; /* used by the get, too */
+    struct pooled_part {
+        struct sl_objects_cache_use use;
+        struct sl_get *get;
+    } * pooled; /* [part_count]; NULL: into memory of the caller */
 
+    int start_err;                   /* why the answer to FIND is of no use */
     struct sl_completion completion; /* begun, until all fetches are over */
     /* The reactor's until then. */
     uint32_t left;
-    struct sl_objects_fetch_counts counts; /* of fetches that are over */
     int err;
     char reason[SL_REASON_BYTES];
 };
@@ -45,17 +50,19 @@ static void cancel(struct sl_get *get, const char *reason)
     }
 }
 
+static void note_error(struct sl_get *get, int err, const char *reason)
+{
+    get->err = err;
+    (void)snprintf(get->reason, sizeof get->reason, "%s", reason);
+}
+
 /* One fetch is over. If it has failed, the others are not needed any more. */
-static void fetch_over(void *ctx, const struct sl_objects_fetch_counts *counts, int err,
+static void fetch_over(struct sl_objects *node, struct sl_objects_copy *copy, void *ctx, int err,
                        const char *reason)
 {
     struct sl_get *get = ctx;
-    get->counts.verified_bytes += counts->verified_bytes;
-    get->counts.corrupt_blocks += counts->corrupt_blocks;
-    get->counts.replaced_parents += counts->replaced_parents;
     if (err != 0 && get->err == 0) {
-        get->err = err;
-        (void)snprintf(get->reason, sizeof get->reason, "%s", reason);
+        note_error(get, err, reason);
         cancel(get, reason);
     }
     if (--get->left > 0) {
@@ -67,21 +74,70 @@ static void fetch_over(void *ctx, const struct sl_objects_fetch_counts *counts, 
     sl_completion_end(&get->completion); /* from here on it may be freed */
 }
 
+/* A part is in the pool, or cannot be fetched; then the others count no more. */
+static void use_ended(struct sl_objects_cache_use *use, int err, const char *reason)
+{
+    struct sl_get *get = SL_CONTAINER_OF(use, struct pooled_part, use)->get;
+    if (get->err != 0) {
+        return;
+    }
+    note_error(get, err, reason);
+    if (--get->left == 0 || err != 0) {
+        sl_completion_end(&get->completion);
+    }
+}
+
+static void put_pooled(struct sl_get *get)
+{
+    for (uint32_t i = 0; get->pooled != NULL && i < get->part_count; i++) {
+        sl_objects_cache_put(get->node, &get->pooled[i].use);
+    }
+}
+
+/* The answer to FIND, for a get into the pool. */
+static void use_pool(void *ctx, const struct sl_objects_message *answer)
+{
+    struct sl_get *get = ctx;
+    const struct sl_objects_record *record = &answer->record;
+    const uint32_t count = answer->record_count == 1 ? record->part_count : 0;
+    get->version = record->version;
+    get->pooled = calloc(count + 1, sizeof *get->pooled);
+    get->start_err = get->pooled == NULL ? SL_ERR_NO_MEMORY : 0;
+    for (uint32_t i = 0; get->start_err == 0 && i < count; i++) {
+        struct pooled_part *part = &get->pooled[i];
+        *part = (struct pooled_part){.use.ended = use_ended, .get = get};
+        get->start_err = sl_objects_cache_get(get->node, &part->use, answer, i, get->deadline_ns);
+        if (get->start_err == 0) {
+            get->copies[get->part_count++] = part->use.copy;
+            get->bytes += record->parts[i].bytes;
+        }
+    }
+    if (get->start_err != 0) {
+        put_pooled(get);
+        get->part_count = 0;
+        return;
+    }
+    get->left = count;
+    sl_completion_begin(&get->completion);
+}
+
 /* The answer to FIND: a copy and a fetch for each part; the first one has a plan. */
 static void take_found(void *ctx, const struct sl_objects_message *answer)
 {
     struct sl_get *get = ctx;
     const struct sl_objects_record *record = &answer->record;
     get->version = record->version;
-    for (uint32_t i = 0; get->err == 0 && answer->record_count == 1 && i < record->part_count;
+    for (uint32_t i = 0; get->start_err == 0 && answer->record_count == 1 && i < record->part_count;
          i++) {
         struct sl_objects_copy *copy;
-        get->err = sl_objects_copy_create(get->name, record->version, i, &record->parts[i], &copy);
-        if (get->err == 0) {
+        get->start_err =
+            sl_objects_copy_create(get->name, record->version, i, &record->parts[i], &copy);
+        if (get->start_err == 0) {
             get->copies[get->part_count++] = copy;
             get->bytes += record->parts[i].bytes;
             sl_objects_copy_set_record(copy, record);
-            get->err = sl_objects_fetch_create(get->node, copy, get->deadline_ns, fetch_over, get);
+            get->start_err =
+                sl_objects_fetch_create(get->node, copy, get->deadline_ns, fetch_over, get);
         }
     }
     if (get->part_count > 0 && get->copies[0]->fetch != NULL) {
@@ -113,21 +169,16 @@ static void progress_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     const struct get_call *progress = SL_CONTAINER_OF(call, struct get_call, call);
     const struct sl_get *get = progress->get;
-    struct sl_objects_fetch_counts all = get->counts, each;
+    struct sl_get_progress *out = progress->progress;
+    *out = (struct sl_get_progress){.version = get->version,
+                                    .bytes = get->bytes,
+                                    .done = sl_completion_ended(&get->completion)};
     for (uint32_t i = 0; i < get->part_count; i++) {
-        if (get->copies[i]->fetch != NULL) {
-            sl_objects_fetch_counts(get->copies[i]->fetch, &each);
-            all.verified_bytes += each.verified_bytes;
-            all.corrupt_blocks += each.corrupt_blocks;
-            all.replaced_parents += each.replaced_parents;
-        }
+        const struct sl_objects_fetch_counts *counts = &get->copies[i]->counts;
+        out->verified_bytes += counts->verified_bytes;
+        out->corrupt_blocks += counts->corrupt_blocks;
+        out->replaced_sources += counts->replaced_parents;
     }
-    *progress->progress = (struct sl_get_progress){.version = get->version,
-                                                   .bytes = get->bytes,
-                                                   .verified_bytes = all.verified_bytes,
-                                                   .corrupt_blocks = all.corrupt_blocks,
-                                                   .replaced_sources = all.replaced_parents,
-                                                   .done = get->left == 0};
     sl_objects_answer(call, 0, "progress");
 }
 
@@ -153,7 +204,8 @@ static void cancel_here(struct sl_objects *node, struct sl_objects_call *call)
 static void put_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
-    for (uint32_t i = 0; i < get->part_count; i++) {
+    put_pooled(get);
+    for (uint32_t i = 0; get->pooled == NULL && i < get->part_count; i++) {
         sl_objects_copy_put(get->copies[i]);
     }
     sl_objects_answer(call, 0, "put");
@@ -164,21 +216,20 @@ static void put_here(struct sl_objects *node, struct sl_objects_call *call)
 /* Cuts the extents into the places of each part's image. */
 static int set_places(struct sl_get *get, const struct sl_object_extent *extents, uint32_t count)
 {
+    struct sl_objects_place *places = calloc(count + 1, sizeof *places);
     uint32_t extent = 0;
     uint64_t within = 0;
-    for (uint32_t i = 0; i < get->part_count; i++) {
+    int err = places != NULL ? 0 : sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; err == 0 && i < get->part_count; i++) {
         struct sl_objects_copy *copy = get->copies[i];
         uint64_t offset = 0;
-        copy->places = calloc(count + 1, sizeof *copy->places);
-        if (copy->places == NULL) {
-            return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
-        }
+        uint32_t place_count = 0;
         while (offset < copy->info.bytes) {
             const uint64_t left = extents[extent].bytes - within;
             const uint64_t bytes =
                 left < copy->info.bytes - offset ? left : copy->info.bytes - offset;
             if (bytes > 0) {
-                copy->places[copy->place_count++] =
+                places[place_count++] =
                     (struct sl_objects_place){.offset = offset,
                                               .bytes = bytes,
                                               .base = (uint8_t *)extents[extent].base + within};
@@ -190,8 +241,10 @@ static int set_places(struct sl_get *get, const struct sl_object_extent *extents
                 within = 0;
             }
         }
+        err = sl_objects_copy_set_places(copy, places, place_count);
     }
-    return 0;
+    free(places);
+    return err;
 }
 
 static bool overlap(const struct sl_object_extent *a, const struct sl_object_extent *b)
@@ -225,13 +278,8 @@ static int check_extents(const struct sl_get *get, const struct sl_object_extent
 
 static int take_memory(struct sl_get *get, const struct sl_object_extent *extents, uint32_t count)
 {
-    int err = 0;
-    if (count > 0) {
-        err = check_extents(get, extents, count);
-        err = err != 0 ? err : set_places(get, extents, count);
-    } else {
-        err = sl_objects_copy_open_pool(get->node);
-    }
+    int err = check_extents(get, extents, count);
+    err = err != 0 ? err : set_places(get, extents, count);
     return err != 0 ? err
                     : sl_objects_copy_register(get->node->transfer, get->copies, get->part_count,
                                                extents, count);
@@ -249,20 +297,25 @@ static int check_start(const char *name, uint32_t count, uint32_t timeout_ms)
     return err != 0 ? err : sl_objects_check_timeout(timeout_ms);
 }
 
-static int find(struct sl_get *get)
+static int find(struct sl_get *get,
+                void (*take)(void *ctx, const struct sl_objects_message *answer))
 {
     struct sl_objects_message message = {
         .kind = SL_OBJECTS_FIND, .name = get->name, .version = get->version};
     const int err = sl_objects_ask_and_wait(
-        get->node, &message, sl_objects_ms_left(get->node, get->deadline_ns), take_found, get);
+        get->node, &message, sl_objects_ms_left(get->node, get->deadline_ns), take, get);
     if (err != 0) {
         return err;
     }
-    if (get->err != 0 || get->part_count == 0) {
-        return sl_objects_fail(get->err != 0 ? get->err : SL_ERR_NOT_FOUND, "%s: %s", get->name,
-                               get->err != 0 ? "out of memory" : "no version yet");
-    }
-    return 0;
+    const char *reason = get->start_err == SL_ERR_EXISTS ? "this node has it in memory of a caller"
+                         : get->start_err == SL_ERR_TOO_LARGE ? "the pool is too small"
+                         : get->start_err == 0                ? "no version yet"
+                         : get->pooled != NULL                ? "the pool is full"
+                                                              : "out of memory";
+    return get->start_err == 0 && get->part_count > 0
+               ? 0
+               : sl_objects_fail(get->start_err != 0 ? get->start_err : SL_ERR_NOT_FOUND, "%s: %s",
+                                 get->name, reason);
 }
 
 /* Frees a get that was not started. The catalogue may expect this node to fetch. */
@@ -278,7 +331,23 @@ static void abandon(struct sl_get *get)
         sl_objects_fetch_free(copy->fetch);
         err = err != 0 ? err : sl_objects_copy_discard(get->node, copy, CLOSE_MS);
     }
+    free(get->pooled);
     free(get);
+}
+
+/* Into memory of the caller. */
+static int start(struct sl_get *get, const struct sl_object_extent *extents, uint32_t count)
+{
+    struct get_call start = {.call = {.run = start_here}, .get = get};
+    int err = find(get, take_found);
+    err = err != 0 ? err : take_memory(get, extents, count);
+    return err != 0 ? err : sl_objects_call(get->node, &start.call);
+}
+
+static int start_in_pool(struct sl_get *get)
+{
+    const int err = sl_objects_copy_open_pool(get->node);
+    return err != 0 ? err : find(get, use_pool);
 }
 
 int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
@@ -293,7 +362,6 @@ int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
         return err;
     }
     const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
-    sl_objects_withdraw_retired(objects, timeout_ms);
     struct sl_get *get = calloc(1, sizeof *get);
     if (get == NULL) {
         return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
@@ -302,12 +370,7 @@ int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
     get->version = version;
     get->deadline_ns = deadline_ns;
     (void)snprintf(get->name, sizeof get->name, "%s", name);
-    err = find(get);
-    err = err != 0 ? err : take_memory(get, extents, count);
-    if (err == 0) {
-        struct get_call start = {.call = {.run = start_here}, .get = get};
-        err = sl_objects_call(objects, &start.call);
-    }
+    err = count > 0 ? start(get, extents, count) : start_in_pool(get);
     if (err != 0) {
         const struct sl_reason saved = sl_objects_error_save();
         abandon(get);
@@ -354,7 +417,7 @@ int sl_get_next_tensor(struct sl_get *get, uint64_t *cursor, struct sl_object_te
             continue;
         }
         sl_objects_manifest_describe(&copy->manifest, copy->places, copy->place_count,
-                                     (uint32_t)index, out);
+                                     sl_objects_copy_image_at(copy), (uint32_t)index, out);
         *image_offset = image_at + copy->manifest.tensors[index].offset;
         ++*cursor;
         return sl_objects_succeed();
@@ -373,14 +436,15 @@ void sl_get_close(struct sl_get **get)
     const struct sl_reason saved = sl_objects_error_save();
     struct get_call cancelled = {.call = {.run = cancel_here}, .get = gone};
     struct get_call put = {.call = {.run = put_here}, .get = gone};
-    if (!sl_completion_ended(&gone->completion)) {
+    if (gone->pooled == NULL && !sl_completion_ended(&gone->completion)) {
         (void)sl_objects_call(gone->node, &cancelled.call);
         sl_objects_wait(gone->node, &gone->completion);
     }
-    if (gone->err != 0) {
+    if (gone->pooled == NULL && gone->err != 0) {
         sl_objects_withdraw_failed(gone->node, gone->name, gone->version, CLOSE_MS);
     }
     (void)sl_objects_call(gone->node, &put.call);
+    free(gone->pooled);
     free(gone);
     sl_objects_error_restore(&saved);
 }

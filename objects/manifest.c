@@ -316,17 +316,18 @@ const void *sl_objects_place_read(const struct sl_objects_place *places, uint32_
 
 void sl_objects_manifest_describe(const struct sl_objects_manifest *manifest,
                                   const struct sl_objects_place *places, uint32_t place_count,
-                                  uint32_t index, struct sl_object_tensor *out)
+                                  uint64_t image_at, uint32_t index, struct sl_object_tensor *out)
 {
     const struct sl_objects_tensor *tensor = &manifest->tensors[index];
-    const uint32_t i = sl_objects_place_find(places, place_count, tensor->offset);
+    const uint64_t offset = image_at + tensor->offset;
+    const uint32_t i = sl_objects_place_find(places, place_count, offset);
     const bool is_in_one = i < place_count && tensor->bytes > 0 &&
-                           tensor->offset + tensor->bytes <= places[i].offset + places[i].bytes;
+                           offset + tensor->bytes <= places[i].offset + places[i].bytes;
     *out = (struct sl_object_tensor){
         .name = sl_objects_manifest_text(manifest, tensor->name),
         .type = tensor->type,
         .rank = tensor->rank,
-        .data = is_in_one ? places[i].base + (tensor->offset - places[i].offset) : NULL,
+        .data = is_in_one ? places[i].base + (offset - places[i].offset) : NULL,
         .bytes = tensor->bytes};
     for (uint32_t d = 0; d < tensor->rank; d++) {
         out->shape[d] = tensor->shape[d];

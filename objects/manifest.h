@@ -129,11 +129,11 @@ uint32_t sl_objects_place_find(const struct sl_objects_place *places, uint32_t c
 const void *sl_objects_place_read(const struct sl_objects_place *places, uint32_t count,
                                   uint64_t offset, uint32_t bytes, void *to);
 
-/* Describes tensor `index` of an image at these places. out->data is NULL if its bytes are not in
- * one place. */
+/* Describes tensor `index` of an image that begins at `image_at` of these places. out->data is NULL
+ * if its bytes are not in one place. */
 void sl_objects_manifest_describe(const struct sl_objects_manifest *manifest,
                                   const struct sl_objects_place *places, uint32_t place_count,
-                                  uint32_t index, struct sl_object_tensor *out);
+                                  uint64_t image_at, uint32_t index, struct sl_object_tensor *out);
 
 /* Number of the tensor with the name; tensor_count: there is none. */
 uint32_t sl_objects_manifest_find(const struct sl_objects_manifest *manifest, const char *name);

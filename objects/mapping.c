@@ -106,6 +106,7 @@ int sl_objects_mapping_open(struct sl_objects_mapping *mapping, int table_fd, in
             image->manifest = &copy->manifest;
             image->places = copy->places;
             image->place_count = copy->place_count;
+            image->image_at = sl_objects_copy_image_at(copy);
         } else {
             err = map_part(mapping, part, pool_fd, image, reason);
         }

@@ -15,6 +15,7 @@ struct sl_objects_mapping_image {
     uint64_t bytes;
     const struct sl_objects_manifest *manifest;
     const struct sl_objects_place *places;
+    uint64_t image_at; /* of the places: where the image begins */
     uint32_t place_count;
 
     /* Private: of an image in the pool. */

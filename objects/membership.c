@@ -265,6 +265,7 @@ static void report_progress(struct sl_timer *timer, uint64_t now_ns)
             sl_objects_report(node, copy);
         }
     }
+    sl_objects_serve_look(node);
     sl_reactor_arm(node->reactor, timer, PROGRESS_NS);
 }
 

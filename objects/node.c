@@ -198,7 +198,7 @@ static void look_for_end(struct sl_timer *timer, uint64_t now_ns)
         return;
     }
     SL_LIST_FOREACH (link, &node->copies) {
-        sl_objects_serve_forget(SL_CONTAINER_OF(link, struct sl_objects_copy, link));
+        sl_objects_serve_forget(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link));
     }
     sl_objects_serve_fini(node);
     if (node->host != NULL) {
@@ -248,10 +248,12 @@ static void node_free(struct sl_objects *node)
     if (node->tables.offload != NULL) {
         (void)sl_offload_destroy(&node->tables.offload, 0);
     }
-    free_copies(node);
     void *pool = node->pool.base;
     if (pool != NULL) {
-        sl_objects_pool_fini(&node->pool);
+        sl_objects_pool_fini(&node->pool); /* frees the copies in it */
+    }
+    free_copies(node);
+    if (pool != NULL) {
         (void)sl_transfer_memory_free(node->transfer, &pool, DESTROY_MS);
     }
     if (node->ports != NULL) {

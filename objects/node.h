@@ -12,9 +12,9 @@
 #include "objects/local.h"
 #include "objects/membership.h"
 #include "objects/pool.h"
+#include "objects/publish_tables.h"
 #include "objects/serve.h"
 #include "objects/setup.h"
-#include "objects/publish_tables.h"
 #include "reactor/port.h"
 
 struct sl_objects_host;

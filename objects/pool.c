@@ -103,8 +103,8 @@ static uint32_t share_slots(struct sl_objects_pool *pool, struct sl_objects_pool
 {
     const struct sl_objects_pool_version *before =
         find_newest(pool, &version->key, version->key.version - 1);
-    uint32_t missing_count = version->block_count - first;
-    for (size_t i = first; before != NULL && i < version->block_count; i++) {
+    uint32_t missing_count = version->resident_count - first;
+    for (size_t i = first; before != NULL && i < version->resident_count; i++) {
         struct sl_objects_pool_block *block = &version->blocks[i];
         if (i < before->resident_count && before->blocks[i].is_verified &&
             sl_hash_128_equal(before->digests[i], version->digests[i])) {
@@ -178,7 +178,7 @@ static void evict(struct sl_objects_pool *pool, uint32_t count)
         while (version->resident_count > 0 && pool->free_count < count) {
             drop_last_block(pool, version);
         }
-        if (version->resident_count > 0) {
+        if (version->resident_count > version->head_count) {
             pool->shrunk(pool->context, version);
         } else {
             destroy(pool, version);
@@ -188,34 +188,32 @@ static void evict(struct sl_objects_pool *pool, uint32_t count)
 }
 
 /* NULL: no memory. */
-static struct sl_objects_pool_version *create(const struct sl_objects_pool_key *key, uint64_t bytes,
-                                              uint32_t block_count,
-                                              const struct sl_hash_128 *digests)
+static struct sl_objects_pool_version *create(const struct sl_objects_pool_key *key,
+                                              uint32_t block_count)
 {
     struct sl_objects_pool_version *version =
-        calloc(1, sizeof *version + block_count * (sizeof version->blocks[0] + sizeof *digests));
+        calloc(1, sizeof *version +
+                      block_count * (sizeof version->blocks[0] + sizeof version->digests[0]));
     if (version == NULL) {
         return NULL;
     }
     (void)snprintf(version->name, sizeof version->name, "%s", key->name);
     version->key = *key;
     version->key.name = version->name;
-    version->bytes = bytes;
     version->block_count = block_count;
     version->digests = (struct sl_hash_128 *)&version->blocks[block_count];
-    memcpy(version->digests, digests, block_count * sizeof *digests);
     for (uint32_t i = 0; i < block_count; i++) {
         version->blocks[i].slot = NONE;
     }
     return version;
 }
 
-/* Gives slots to all blocks of a version that cannot be evicted. */
+/* Gives slots to the first blocks of a version that cannot be evicted. */
 static int fill(struct sl_objects_pool *pool, struct sl_objects_pool_version *version,
-                struct sl_reason *reason)
+                uint32_t count, struct sl_reason *reason)
 {
     const uint32_t first = version->resident_count;
-    version->resident_count = version->block_count;
+    version->resident_count = count > first ? count : first;
     const uint32_t missing_count = share_slots(pool, version, first);
     const uint32_t available =
         missing_count > pool->free_count ? count_available(pool) : pool->free_count;
@@ -234,30 +232,43 @@ static int fill(struct sl_objects_pool *pool, struct sl_objects_pool_version *ve
     return 0;
 }
 
+/* Takes over the digests that the version lacks. False: those that it has are others. */
+static bool take_digests(struct sl_objects_pool_version *version, const struct sl_hash_128 *digests,
+                         uint32_t count)
+{
+    const uint32_t known = version->digest_count < count ? version->digest_count : count;
+    if (memcmp(version->digests, digests, known * sizeof *digests) != 0) {
+        return false;
+    }
+    memcpy(&version->digests[known], &digests[known], (count - known) * sizeof *digests);
+    version->digest_count += count - known;
+    return true;
+}
+
 int sl_objects_pool_reserve(struct sl_objects_pool *pool, const struct sl_objects_pool_key *key,
-                            uint64_t bytes, const struct sl_hash_128 *digests,
+                            uint32_t block_count, const struct sl_hash_128 *digests, uint32_t count,
                             struct sl_objects_pool_version **out, struct sl_reason *reason)
 {
-    const uint64_t block_count = bytes / BLOCK + (bytes % BLOCK != 0);
     sl_assert(strlen(key->name) < SL_OBJECTS_NAME_BYTES);
     sl_assert(key->version > 0);
+    sl_assert(count <= block_count);
     if (block_count > pool->slot_count) {
         return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
                               "%s@%" PRIu64 " has %" PRIu64 " bytes; the pool has %" PRIu64,
-                              key->name, key->version, bytes, (uint64_t)pool->slot_count * BLOCK);
+                              key->name, key->version, (uint64_t)block_count * BLOCK,
+                              (uint64_t)pool->slot_count * BLOCK);
     }
     struct sl_objects_pool_version *version = sl_objects_pool_find(pool, key);
     const bool is_new = version == NULL;
-    if (is_new && (version = create(key, bytes, (uint32_t)block_count, digests)) == NULL) {
+    if (is_new && (version = create(key, block_count)) == NULL) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
     }
-    if (version->bytes != bytes ||
-        memcmp(version->digests, digests, block_count * sizeof *digests) != 0) {
+    if (version->block_count != block_count || !take_digests(version, digests, count)) {
         return sl_reason_fail(reason, SL_ERR_EXISTS, "%s@%" PRIu64 " is here with other bytes",
                               key->name, key->version);
     }
     sl_objects_pool_pin(pool, version);
-    int err = fill(pool, version, reason);
+    int err = fill(pool, version, count, reason);
     if (err == 0) {
         if (is_new) {
             version->next = pool->buckets[bucket_of(key)];

@@ -1,6 +1,6 @@
 /* The pool keeps versions of objects in memory of the caller, which it divides into slots of
- * 256 KiB: one for each block of an image. Blocks lie in few runs of adjacent slots. A block equal
- * to the same block of the version before shares its slot.
+ * 256 KiB: one for each block. Blocks lie in few runs of adjacent slots. A block equal to the same
+ * block of the version before shares its slot.
  *
  * A version that is pinned keeps its blocks. The least recently used version without pin and
  * without `keep` gives up blocks for others, from the last to the first, so that what is left is
@@ -35,13 +35,14 @@ struct sl_objects_pool_block {
 
 struct sl_objects_pool_version {
     struct sl_objects_pool_key key; /* its name: `name` */
-    uint64_t bytes;
     uint32_t block_count;
+    uint32_t digest_count;   /* blocks [0, digest_count) have digests */
     uint32_t resident_count; /* blocks [0, resident_count) have slots */
     uint32_t verified_count; /* of these, in any order */
     uint32_t pins;
-    bool keep;   /* do not evict; the owner sets it at any time */
-    void *owner; /* the owner's; NULL at first. The rest is private. */
+    bool keep;           /* do not evict; the owner sets it at any time */
+    uint32_t head_count; /* evicted down to so many blocks, it is freed; the owner sets it */
+    void *owner;         /* the owner's; NULL at first. The rest is private. */
     bool is_retired;
     struct sl_hash_128 *digests; /* [block_count], behind the blocks */
     char name[SL_OBJECTS_NAME_BYTES];
@@ -50,8 +51,8 @@ struct sl_objects_pool_version {
     struct sl_objects_pool_block blocks[];
 };
 
-/* A version has lost blocks; with none left (or an empty image), it is freed after this call. Must
- * not call the pool. */
+/* A version has lost blocks; with none left, it is freed after this call. Must not call the pool.
+ */
 typedef void sl_objects_pool_shrunk_fn(void *context, struct sl_objects_pool_version *version);
 
 struct sl_objects_pool {
@@ -72,13 +73,13 @@ int sl_objects_pool_init(struct sl_objects_pool *pool, void *base, uint64_t byte
 /* Frees all versions, pinned ones too; calls shrunk for each. */
 void sl_objects_pool_fini(struct sl_objects_pool *pool);
 
-/* Finds or adds the version, pins it, and gives each of its blocks a slot; other versions give up
- * blocks where needed. digests[block count] is copied. *out is valid
- * until shrunk says that it is freed. An error changes at most the order of use. Errors, with a
- * reason: TOO_LARGE (larger than the pool), NO_MEMORY (too much is pinned or kept), EXISTS (the
- * version is here with other bytes or digests). */
+/* Finds or adds the version, pins it, and gives each of its first `count` blocks a slot; other
+ * versions give up blocks where needed. digests[count] is copied: those of the other blocks may
+ * follow with a later call. *out is valid until shrunk says that it is freed. An error changes at
+ * most the order of use. Errors, with a reason: TOO_LARGE (block_count: larger than the pool),
+ * NO_MEMORY (too much is pinned or kept), EXISTS (the version is here with other blocks). */
 int sl_objects_pool_reserve(struct sl_objects_pool *pool, const struct sl_objects_pool_key *key,
-                            uint64_t bytes, const struct sl_hash_128 *digests,
+                            uint32_t block_count, const struct sl_hash_128 *digests, uint32_t count,
                             struct sl_objects_pool_version **out, struct sl_reason *reason);
 
 /* NULL: not here, or retired. */

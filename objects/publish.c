@@ -82,7 +82,6 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
         return err;
     }
     const uint64_t deadline_ns = sl_objects_deadline_ns(objects, timeout_ms);
-    sl_objects_withdraw_retired(objects, timeout_ms);
     struct sl_publication *made;
     err = sl_publish_create(objects, options, &made);
     if (err != 0) {
@@ -239,20 +238,17 @@ static int hash(struct sl_publication *publication)
 /* CALLER: the image stays in the caller's memory, which is registered with the manifest. */
 static int take_in_place(struct sl_publication *publication)
 {
-    struct sl_objects_copy *copy = publication->copy;
     const uint32_t count = publication->place_count;
     struct sl_object_extent *extents = calloc(count + 1, sizeof *extents);
     if (extents == NULL) {
         return sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
-    copy->places = publication->places;
-    copy->place_count = count;
-    publication->places = NULL;
     for (uint32_t i = 0; i < count; i++) {
-        extents[i] =
-            (struct sl_object_extent){.base = copy->places[i].base, .bytes = copy->places[i].bytes};
+        const struct sl_objects_place *place = &publication->places[i];
+        extents[i] = (struct sl_object_extent){.base = place->base, .bytes = place->bytes};
     }
-    const int err = sl_objects_copy_register(publication->node->transfer, &copy, 1, extents, count);
+    const int err = sl_objects_copy_register(publication->node->transfer, &publication->copy, 1,
+                                             extents, count);
     free(extents);
     return err;
 }
@@ -263,46 +259,61 @@ struct publish_call {
     bool is_uncertain;
 };
 
+/* The pool has one copy of a version: a fetch of it would wait for this one. */
 static void reserve_here(struct sl_objects *node, struct sl_objects_call *call)
 {
+    struct sl_objects_copy *copy = SL_CONTAINER_OF(call, struct publish_call, call)->copy;
+    struct sl_objects_copy *fetched =
+        sl_objects_copy_find(node, copy->name, copy->version, copy->part);
     struct sl_reason reason = {.text = ""};
-    const int err = sl_objects_copy_reserve(
-        node, SL_CONTAINER_OF(call, struct publish_call, call)->copy, &reason);
+    if (fetched != NULL && fetched->pooled != NULL &&
+        sl_hash_128_equal(fetched->info.digest, copy->info.digest)) {
+        sl_objects_withdraw(node, fetched, "this node publishes it");
+    }
+    const int err = sl_objects_copy_reserve(node, copy, &reason);
     sl_objects_answer(call, err, "%s", reason.text);
 }
 
+/* Nodes may know no other copy: it is not evicted before it is withdrawn or retired. */
 static void verified_here(struct sl_objects *node, struct sl_objects_call *call)
 {
-    sl_objects_copy_set_verified(SL_CONTAINER_OF(call, struct publish_call, call)->copy);
+    struct sl_objects_copy *copy = SL_CONTAINER_OF(call, struct publish_call, call)->copy;
+    for (uint32_t i = 0; i < copy->pooled->block_count; i++) {
+        sl_objects_pool_set_verified(copy->pooled, i);
+    }
+    copy->pooled->keep = true;
+    copy->counts.verified_bytes = copy->info.bytes;
     sl_objects_answer(call, 0, "verified");
 }
 
-/* HOST: the image is copied into slots of the pool. A slot that an older version shares has the
- * bytes already. */
+/* HOST: manifest and image are copied into slots of the pool. A slot that an older version shares
+ * has the bytes already. */
 static int copy_into_pool(struct sl_publication *publication)
 {
     struct sl_objects *node = publication->node;
     struct sl_objects_copy *copy = publication->copy;
     struct publish_call reserve = {.call = {.run = reserve_here}, .copy = copy};
     struct publish_call verified = {.call = {.run = verified_here}, .copy = copy};
+    struct sl_objects_place *from = copy->places;
+    const uint32_t from_count = copy->place_count;
+    copy->places = NULL;
+    copy->place_count = 0;
     int err = sl_objects_copy_open_pool(node);
-    err = err != 0 ? err : sl_objects_copy_register(node->transfer, &copy, 1, NULL, 0);
     err = err != 0 ? err : sl_objects_call(node, &reserve.call);
-    if (err != 0) {
-        return err;
-    }
-    for (uint32_t i = 0; i < copy->place_count; i++) { /* one for each block */
+    for (uint32_t i = 0; err == 0 && i < copy->place_count; i++) { /* one for each block */
         const struct sl_objects_place *place = &copy->places[i];
         if (!copy->pooled->blocks[i].is_verified) {
-            const void *from =
-                sl_objects_place_read(publication->places, publication->place_count, place->offset,
-                                      (uint32_t)place->bytes, place->base);
-            if (from != place->base) {
-                memcpy(place->base, from, place->bytes);
+            const void *at = sl_objects_place_read(from, from_count, place->offset,
+                                                   (uint32_t)place->bytes, place->base);
+            if (at != place->base) {
+                memcpy(place->base, at, place->bytes);
             }
         }
     }
-    return sl_objects_call(node, &verified.call);
+    free(from);
+    free(copy->stored_manifest);
+    copy->stored_manifest = NULL;
+    return err != 0 ? err : sl_objects_call(node, &verified.call);
 }
 
 /* Makes the copy that this node will serve. */
@@ -314,10 +325,13 @@ static int make_copy(struct sl_publication *publication)
                                          .manifest_bytes = (uint32_t)manifest->encoded_bytes};
     int err = sl_objects_copy_create(publication->name, publication->version, publication->part,
                                      &info, &publication->copy);
+    struct sl_objects_copy *copy = publication->copy;
+    err = err != 0
+              ? err
+              : sl_objects_copy_set_places(copy, publication->places, publication->place_count);
     if (err != 0) {
         return err;
     }
-    struct sl_objects_copy *copy = publication->copy;
     copy->info.digest = sl_objects_manifest_encode(manifest, copy->stored_manifest);
     copy->manifest = *manifest;
     sl_objects_manifest_init(manifest);
@@ -342,6 +356,9 @@ static void take_committed(void *ctx, const struct sl_objects_message *answer)
     sl_objects_serve_add(publication->node, copy);
     if (fetched != NULL && fetched->fetch != NULL) { /* peers would wait for that one */
         sl_objects_withdraw(publication->node, fetched, "this node has published it");
+    }
+    if (copy->pooled != NULL) {
+        sl_objects_pool_unpin(&publication->node->pool, copy->pooled);
     }
     if (answer->record.parts[copy->part].holder != publication->node->id) {
         sl_objects_report(publication->node, copy); /* another node published the same bytes */
@@ -396,7 +413,10 @@ static void release_here(struct sl_objects *node, struct sl_objects_call *call)
     if (release->is_uncertain && !sl_objects_copy_exists(node, copy->name, copy->version)) {
         sl_objects_report_none(node, copy->name, copy->version, copy->part);
     }
-    sl_objects_copy_release(node, copy);
+    if (copy->pooled != NULL) {
+        sl_objects_pool_retire(&node->pool, copy->pooled);
+        sl_objects_pool_unpin(&node->pool, copy->pooled);
+    }
     sl_objects_answer(call, 0, "released");
 }
 

@@ -13,6 +13,9 @@
 #define GROWN_NS     SL_CLOCK_NS_PER_MS
 #define GROWN_BLOCKS 64
 #define CHILD_NS     (30 * SL_CLOCK_NS_PER_S) /* from its last WANT */
+/* Slots of a withdrawn copy wait so long for children to stop reading; a READ of one that is
+ * stopped longer gets other bytes, which it refuses. */
+#define GONE_NS      (2 * SL_CLOCK_NS_PER_S)
 
 /* A node that reads a copy. */
 struct child {
@@ -82,12 +85,27 @@ static void fill_have(struct child *child, struct sl_objects_message *have)
 
 static void send_more(struct child *child);
 
+/* A copy in the pool is pinned while children read it; the end of that may free it. */
+static void pin(struct sl_objects *node, struct sl_objects_copy *copy)
+{
+    const bool is_read = !sl_list_empty(&copy->children);
+    if (copy->pooled != NULL && is_read != copy->is_read) {
+        copy->is_read = is_read;
+        (is_read ? sl_objects_pool_pin : sl_objects_pool_unpin)(&node->pool, copy->pooled);
+    }
+}
+
 static void have_sent(void *ctx, int err, const char *reason)
 {
     struct child *child = ctx;
+    struct sl_objects *node = child->node;
+    struct sl_objects_copy *copy = child->copy;
     child->is_sending = false;
-    if (child->copy == NULL || err != 0) { /* it sends WANT again, if it is alive */
+    if (copy == NULL || err != 0) { /* it sends WANT again, if it is alive */
         child_free(child);
+        if (copy != NULL) {
+            pin(node, copy);
+        }
     } else {
         send_more(child);
     }
@@ -120,16 +138,27 @@ static struct child *find_child(struct sl_objects_copy *copy, uint64_t id)
 /* Returns how many are left. */
 static uint32_t forget_silent(struct sl_objects_copy *copy, uint64_t now_ns)
 {
+    const bool is_late =
+        copy->is_withdrawn && copy->pooled != NULL && now_ns - copy->withdrawn_ns > GONE_NS;
     uint32_t count = 0;
     SL_LIST_FOREACH (link, &copy->children) {
         struct child *child = SL_CONTAINER_OF(link, struct child, link);
-        if (now_ns - child->wanted_ns > CHILD_NS) {
+        if (is_late || now_ns - child->wanted_ns > CHILD_NS) {
             child_free(child);
         } else {
             count++;
         }
     }
     return count;
+}
+
+void sl_objects_serve_look(struct sl_objects *node)
+{
+    SL_LIST_FOREACH (link, &node->copies) {
+        struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        (void)forget_silent(copy, sl_reactor_now_ns(node->reactor));
+        pin(node, copy);
+    }
 }
 
 /* WANT */
@@ -155,6 +184,7 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
     child->wanted_ns = now_ns;
     (void)snprintf(child->address, sizeof child->address, "%s", address);
     sl_list_append(&copy->children, &child->link);
+    pin(node, copy);
     node->serve.child_count++;
     divide_rate(node);
     struct sl_objects_message answer = {.is_answer = true, .request = want->request};
@@ -222,6 +252,7 @@ void sl_objects_serve_done(struct sl_objects *node, const struct sl_objects_mess
                                   : NULL;
         if (child != NULL) {
             child_free(child);
+            pin(node, copy);
         }
     }
 }
@@ -297,17 +328,12 @@ void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy
     }
 }
 
-const char *sl_objects_serve_reader(const struct sl_objects_copy *copy)
-{
-    const struct sl_list_link *link = sl_list_first(&copy->children);
-    return link != NULL ? SL_CONTAINER_OF(link, struct child, link)->address : NULL;
-}
-
-void sl_objects_serve_forget(struct sl_objects_copy *copy)
+void sl_objects_serve_forget(struct sl_objects *node, struct sl_objects_copy *copy)
 {
     SL_LIST_FOREACH (link, &copy->children) {
         child_free(SL_CONTAINER_OF(link, struct child, link));
     }
+    pin(node, copy);
 }
 
 void sl_objects_serve_init(struct sl_objects *node)

@@ -39,10 +39,12 @@ void sl_objects_serve_grown(struct sl_objects *node);
 void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy,
                            const char *reason);
 
-/* The address of a child that may still read the copy; NULL: there is none. */
-const char *sl_objects_serve_reader(const struct sl_objects_copy *copy);
+/* Forgets children that have sent nothing for 30 s, and frees copies that only they kept. Every
+ * second. */
+void sl_objects_serve_look(struct sl_objects *node);
 
-/* Forgets the children, before the copy is freed. */
-void sl_objects_serve_forget(struct sl_objects_copy *copy);
+/* Forgets the children, before the copy is freed; a withdrawn one in the pool is freed now, unless
+ * it has other uses. */
+void sl_objects_serve_forget(struct sl_objects *node, struct sl_objects_copy *copy);
 
 #endif

@@ -26,8 +26,8 @@ struct sl_objects_setup {
     /* Of a catalogue on this node: versions that are kept of a name (0: 3), and keepers of a part
      * besides the first one. */
     uint32_t keep_versions, replicas;
-    /* Of a server: publishes a part with the rows of its tables (publish_tables.h). On an offload thread;
-     * waits. NULL: this node is none. */
+    /* Of a server: publishes a part with the rows of its tables (publish_tables.h). On an offload
+     * thread; waits. NULL: this node is none. */
     int (*publish_tables)(void *ctx, struct sl_objects *node,
                           const struct sl_objects_tables_request *request,
                           struct sl_reason *reason);

@@ -162,7 +162,8 @@ int sl_view_wait(struct sl_view *view, uint64_t image_bytes, uint32_t timeout_ms
 static void describe(const struct sl_objects_mapping_image *image, uint32_t index, uint64_t at,
                      struct sl_object_tensor *out, uint64_t *image_offset)
 {
-    sl_objects_manifest_describe(image->manifest, image->places, image->place_count, index, out);
+    sl_objects_manifest_describe(image->manifest, image->places, image->place_count,
+                                 image->image_at, index, out);
     if (image_offset != NULL) {
         *image_offset = at + image->manifest->tensors[index].offset;
     }

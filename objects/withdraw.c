@@ -8,11 +8,7 @@
 #include "objects/fetch.h"
 #include "objects/node.h"
 
-#define POLL_NS     (2 * SL_CLOCK_NS_PER_MS)
-#define RETIRED_MS  2000 /* that a call for another version waits for those of retired ones */
-/* Slots of the pool wait so long for children to stop reading; a READ of one that is stopped longer
- * gets other bytes, which it refuses. Memory of callers waits until it is unregistered. */
-#define CHILDREN_NS (2 * SL_CLOCK_NS_PER_S)
+#define POLL_NS (2 * SL_CLOCK_NS_PER_MS)
 
 void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, const char *reason)
 {
@@ -27,63 +23,61 @@ void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, 
     if (copy->fetch != NULL) {
         sl_objects_fetch_cancel(copy->fetch, reason);
     }
+    if (copy->pooled != NULL) {
+        sl_objects_pool_retire(&node->pool, copy->pooled);
+    }
 }
 
 /* Copies that leave the node's list, until their memory is unregistered. */
 struct drop_call {
     struct sl_objects_call call;
-    const char *name; /* NULL: those in the pool that are withdrawn */
+    const char *name;
     uint64_t version, deadline_ns;
     struct sl_timer timer; /* of the next look whether they are at rest */
     struct sl_list copies;
     bool are_failed; /* only copies that are withdrawn: of a get that failed */
     bool has_failed; /* some of their memory is still registered */
+    bool has_found;
 };
 
 static bool is_dropped(const struct drop_call *drop, const struct sl_objects_copy *copy)
 {
-    return drop->name != NULL ? sl_objects_copy_is_of(copy, drop->name, drop->version) &&
-                                    (copy->is_withdrawn || !drop->are_failed)
-                              : copy->is_withdrawn && copy->pooled != NULL &&
-                                    copy->uses == 1; /* no get of it is open */
+    return sl_objects_copy_is_of(copy, drop->name, drop->version) &&
+           (copy->pooled != NULL ? !drop->are_failed && !copy->is_withdrawn
+                                 : copy->is_withdrawn || !drop->are_failed);
 }
 
 static void look_for_dropped(struct sl_timer *timer, uint64_t now_ns)
 {
     struct drop_call *drop = SL_CONTAINER_OF(timer, struct drop_call, timer);
     struct sl_objects *node = drop->call.node;
-    const char *busy = NULL;
+    bool is_busy = false;
     SL_LIST_FOREACH (link, &node->copies) {
         struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
         if (is_dropped(drop, copy)) {
+            drop->has_found = true;
+            is_busy |= copy->fetch != NULL && copy->pooled == NULL; /* for at most 100 ms */
             sl_objects_withdraw(node, copy, "it was withdrawn");
-            if (copy->fetch != NULL) { /* for at most 100 ms */
-                busy = sl_transfer_name(node->transfer);
-            } else if (copy->pooled != NULL && now_ns - copy->withdrawn_ns < CHILDREN_NS) {
-                const char *reader = sl_objects_serve_reader(copy);
-                busy = reader != NULL ? reader : busy;
-            }
         }
     }
-    if (busy != NULL && now_ns < drop->deadline_ns) {
+    if (is_busy && now_ns < drop->deadline_ns) {
         sl_reactor_arm(node->reactor, timer, POLL_NS);
         return;
     }
-    if (busy != NULL) {
-        sl_objects_answer(&drop->call, SL_ERR_DEADLINE, "%s@%" PRIu64 ": %s still reads it",
-                          drop->name != NULL ? drop->name : "", drop->version, busy);
+    if (is_busy) {
+        sl_objects_answer(&drop->call, SL_ERR_DEADLINE, "%s@%" PRIu64 ": this node still reads it",
+                          drop->name, drop->version);
         return;
     }
     SL_LIST_FOREACH (link, &node->copies) {
         struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
         if (is_dropped(drop, copy)) {
-            sl_objects_serve_forget(copy);
+            sl_objects_serve_forget(node, copy);
             sl_list_append(&drop->copies, link);
         }
     }
-    sl_objects_answer(&drop->call, sl_list_empty(&drop->copies) ? SL_ERR_NOT_FOUND : 0,
-                      "%s@%" PRIu64 ": this node has no copy", drop->name != NULL ? drop->name : "",
-                      drop->version);
+    sl_objects_answer(&drop->call, drop->has_found ? 0 : SL_ERR_NOT_FOUND,
+                      "%s@%" PRIu64 ": this node has no copy", drop->name, drop->version);
 }
 
 static void drop_here(struct sl_objects *node, struct sl_objects_call *call)
@@ -103,7 +97,6 @@ static void dropped_here(struct sl_objects *node, struct sl_objects_call *call)
         if (drop->has_failed) {
             sl_list_append(&node->copies, link);
         } else {
-            sl_objects_copy_release(node, copy);
             sl_objects_copy_put(copy);
         }
     }
@@ -149,9 +142,4 @@ void sl_objects_withdraw_failed(struct sl_objects *node, const char *name, uint6
                                 uint32_t timeout_ms)
 {
     (void)drop(node, name, version, true, timeout_ms);
-}
-
-void sl_objects_withdraw_retired(struct sl_objects *node, uint32_t timeout_ms)
-{
-    (void)drop(node, NULL, 0, false, timeout_ms / 2 < RETIRED_MS ? timeout_ms / 2 : RETIRED_MS);
 }

@@ -9,11 +9,13 @@ struct sl_objects;
 struct sl_objects_copy;
 
 /* On the reactor: sends GONE to the children and DROP to the catalogue, and cancels the fetch. The
- * copy stays in the node's list until its memory is unregistered. */
+ * copy stays in the node's list until its memory is unregistered; one in the pool is freed at once,
+ * or after its last use. */
 void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, const char *reason);
 
-/* A thread of the application: withdraws the node's copies of the version, waits for the end of
- * their fetches, and unregisters their memory. Errors: NOT_FOUND; DEADLINE: peers still read it. */
+/* A thread of the application: withdraws the node's copies of the version. For those in memory of
+ * callers, waits for the end of their fetches, and unregisters the memory. Errors: NOT_FOUND;
+ * DEADLINE: peers still read it. */
 int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint64_t version,
                                 uint32_t timeout_ms);
 
@@ -21,9 +23,5 @@ int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint6
  * published the version since. */
 void sl_objects_withdraw_failed(struct sl_objects *node, const char *name, uint64_t version,
                                 uint32_t timeout_ms);
-
-/* A thread of the application: the same for withdrawn copies in the pool, which the catalogue
- * retired, and which no get uses. Takes at most half of the time. */
-void sl_objects_withdraw_retired(struct sl_objects *node, uint32_t timeout_ms);
 
 #endif

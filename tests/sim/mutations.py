@@ -550,8 +550,11 @@ OBJECT_MUTATIONS = [
     ("objects: copies that are not reported stay", "objects/catalogue.c",
      "        if (node->alives - copy->heard > REPORTS_MISSED &&",
      "        if (node->alives < copy->heard &&"),
-    ("objects: slots are not given back", "objects/copy.c",
-     "        sl_objects_pool_unpin(&node->pool, version);", "        (void)version;"),
+    ("objects: slots are not given back", "objects/cache.c",
+     "        sl_objects_withdraw(node, copy, \"it is not used any more\");\n    }\n"
+     "    sl_objects_pool_unpin(&node->pool, pooled);",
+     "        sl_objects_withdraw(node, copy, \"it is not used any more\");\n    }\n"
+     "    (void)pooled;"),
     ("objects: FIND finds the oldest version", "objects/catalogue_state.c",
      "    return committed(object, object->versions.count - 1, UINT32_MAX);",
      "    return committed(object, 0, 1);"),

@@ -91,12 +91,12 @@ static struct sl_sim_objects_held *find_place(struct sl_sim_objects_app *app)
 }
 
 static void hold(struct sl_sim_objects_app *app, struct sl_sim_objects_held *held, uint32_t content,
-                 uint32_t part, uint64_t version)
+                 uint32_t part, uint64_t version, bool is_certain)
 {
     held->content = content;
     held->version = version;
     held->is_busy = false;
-    if (!app->base.dying) {
+    if (!app->base.dying && is_certain) {
         sl_sim_objects_oracle_hold(app->options.oracle, content, part, app->options.host);
     }
 }
@@ -199,7 +199,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     if (publishing->origin == SL_ORIGIN_HOST) {
         let_go(held);
     }
-    hold(app, held, publishing->content, publishing->part, version);
+    hold(app, held, publishing->content, publishing->part, version, true);
     return 0;
 }
 
@@ -248,9 +248,12 @@ static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint6
         bytes[part] = copy->info.bytes;
         images[part] = malloc(bytes[part]);
         sl_assert(images[part] != NULL);
+        const uint64_t image_at = sl_objects_copy_image_at(copy);
         for (uint32_t i = 0; i < copy->place_count; i++) {
             const struct sl_objects_place *place = &copy->places[i];
-            memcpy(images[part] + place->offset, place->base, place->bytes);
+            if (place->offset >= image_at) {
+                memcpy(images[part] + (place->offset - image_at), place->base, place->bytes);
+            }
         }
     }
     if (is_whole) {
@@ -309,7 +312,8 @@ static void judge_fetched(struct sl_sim_objects_app *app, const struct timing *t
     }
 }
 
-/* Into memory that held has, or else into the pool. */
+/* Into memory that held has, or else into the pool: then half of the gets stay open, and the others
+ * may be evicted. */
 static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, uint32_t timeout_ms,
                struct sl_sim_objects_held *held)
 {
@@ -338,14 +342,21 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
     judge_found(app, &timing, name, version, progress.version, 0);
     judge_fetched(app, &timing, name, progress.version, timeout_ms, err, why);
     const uint32_t content = err == 0 ? judge_bytes(app, name, progress.version) : 0;
-    sl_get_close(&got);
+    const bool stays = content != 0 && count == 0 && sl_sim_chance(&app->base.random, 500);
+    if (!stays) {
+        sl_get_close(&got);
+    }
+    if (err != 0 && count == 0) { /* some parts may be there */
+        (void)sl_object_withdraw(app->node, text, progress.version, PROOF_MS);
+    }
     if (err != 0) {
         let_go(held);
     } else if (content == 0) { /* already gone: its memory is registered until it is withdrawn */
         (void)sl_object_withdraw(app->node, text, progress.version, PROOF_MS);
         let_go(held);
     } else {
-        hold(app, held, content, SL_SIM_OBJECTS_ALL, progress.version);
+        hold(app, held, content, SL_SIM_OBJECTS_ALL, progress.version, count > 0 || stays);
+        held->got = stays ? got : NULL;
     }
     return err;
 }
@@ -403,6 +414,7 @@ static int withdraw(struct sl_sim_objects_app *app, struct sl_sim_objects_held *
     name_of(app->options.oracle->contents[held->content].name, text);
     held->is_busy = true;
     sl_sim_objects_oracle_drop(app->options.oracle, held->content, app->options.host);
+    sl_get_close(&held->got);
     const struct timing timing = begin(app);
     const int err = sl_object_withdraw(app->node, text, held->version, timeout_ms);
     judge(app, &timing, "withdraw", text, timeout_ms, err);

@@ -6,7 +6,6 @@
 
 #include "core/assert.h"
 #include "objects/node.h"
-#include "objects/withdraw.h"
 #include "tests/sim/objects_actions.h"
 #include "tests/sim/random.h"
 #include "transfer/engine.h"
@@ -87,6 +86,9 @@ static void life(void *ctx)
     while (!sl_sim_app_others_ended(&app->base)) {
         sl_sim_app_sleep(&app->base, LOOK_NS);
     }
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++) {
+        sl_get_close(&app->held[i].got);
+    }
     sl_objects_destroy(&app->node);
     sl_transfer_destroy(&app->engine);
 }
@@ -132,7 +134,6 @@ static void lead(struct sl_sim_objects_app *app)
         app->base.stage = SL_SIM_OBJECTS_PROVED;
     } else if (app->base.stage == SL_SIM_OBJECTS_ENDING) {
         sl_sim_objects_withdraw_all(app);
-        sl_objects_withdraw_retired(app->node, app->options.plan->timeout_ms);
         app->base.stage = SL_SIM_OBJECTS_EMPTY;
     } else {
         sl_sim_app_sleep(&app->base, LOOK_NS);

@@ -25,8 +25,9 @@ enum sl_sim_objects_stage {
 struct sl_sim_objects_held {
     uint32_t content; /* 0: this place is free */
     uint64_t version;
-    bool is_busy;    /* a thread is about to withdraw it */
-    uint8_t *memory; /* NULL: in the pool */
+    bool is_busy;       /* a thread is about to withdraw it */
+    uint8_t *memory;    /* NULL: in the pool */
+    struct sl_get *got; /* keeps it there; NULL: it may be evicted */
     uint64_t bytes;
 };
 

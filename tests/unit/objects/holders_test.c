@@ -88,7 +88,7 @@ static void plan_away_and_back(struct sl_objects *node, struct sl_objects_call *
 
 static void look_for_children(struct sl_objects *node, struct sl_objects_call *call)
 {
-    const bool is_read = sl_objects_serve_reader(sl_objects_copy_find(node, "model", 1, 0)) != NULL;
+    const bool is_read = !sl_list_empty(&sl_objects_copy_find(node, "model", 1, 0)->children);
     sl_objects_answer(call, is_read ? 0 : SL_ERR_NOT_FOUND, "it has no children");
 }
 

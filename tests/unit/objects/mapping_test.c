@@ -85,7 +85,8 @@ CASE(mapping_open__shows_the_image_in_one_range)
     const struct sl_objects_mapping_image *image = &fixture->mapping.images[0];
     assert_int_equal(fixture->mapping.image_count, 1);
     assert_int_equal(image->bytes, 2 * BLOCK + 70);
-    sl_objects_manifest_describe(image->manifest, image->places, image->place_count, 0, &tensor);
+    sl_objects_manifest_describe(image->manifest, image->places, image->place_count,
+                                 image->image_at, 0, &tensor);
     const uint8_t *a = tensor.data;
     assert_int_equal(a[0], 'x');
     assert_int_equal(a[BLOCK - 1], 'x');
@@ -94,7 +95,8 @@ CASE(mapping_open__shows_the_image_in_one_range)
     assert_int_equal(a[2 * BLOCK + 5], 'z');
     assert_int_equal(sl_objects_manifest_find(image->manifest, "b"), 1);
     assert_int_equal(sl_objects_manifest_find(image->manifest, "c"), 2);
-    sl_objects_manifest_describe(image->manifest, image->places, image->place_count, 1, &tensor);
+    sl_objects_manifest_describe(image->manifest, image->places, image->place_count,
+                                 image->image_at, 1, &tensor);
     assert_ptr_equal(tensor.data, a + 2 * BLOCK + 64);
 }
 

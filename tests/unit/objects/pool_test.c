@@ -58,7 +58,7 @@ static int reserve(uint64_t number, uint32_t block_count, uint64_t first,
     for (uint32_t i = 0; i < block_count && i < BLOCKS_MAX; i++) {
         digests[i] = (struct sl_hash_128){first + i, 0};
     }
-    return sl_objects_pool_reserve(&pool, &key, block_count * BLOCK, digests, out, &reason);
+    return sl_objects_pool_reserve(&pool, &key, block_count, digests, block_count, out, &reason);
 }
 
 /* A version whose blocks are all verified and, unless it stays pinned, may be evicted. */
@@ -167,7 +167,7 @@ CASE(pool__shares_slots_of_equal_verified_blocks)
         digests[i] = (struct sl_hash_128){i == 2 || i == 5 ? 900 + i : 100 + i, 0};
     }
     const struct sl_objects_pool_key key = key_of(5);
-    assert_int_equal(sl_objects_pool_reserve(&pool, &key, 9 * BLOCK, digests, &two, &reason), 0);
+    assert_int_equal(sl_objects_pool_reserve(&pool, &key, 9, digests, 9, &two, &reason), 0);
     assert_int_equal(pool.free_count, SLOTS - 8 - 3);
     assert_int_equal(two->verified_count, 6);
     for (uint32_t i = 0; i < 8; i++) {
@@ -248,6 +248,32 @@ CASE(pool__fills_an_evicted_version_again)
     assert_int_equal(one->verified_count, 10);
     uint8_t *at;
     assert_int_equal(sl_objects_pool_run(&pool, one, 0, true, &at), 10);
+}
+
+CASE(pool__gives_slots_to_the_first_blocks_and_later_to_the_others)
+{
+    struct sl_objects_pool_version *one = NULL, *again = NULL;
+    struct sl_hash_128 digests[6] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}};
+    const struct sl_objects_pool_key key = key_of(1);
+    assert_int_equal(sl_objects_pool_reserve(&pool, &key, 6, digests, 2, &one, &reason), 0);
+    assert_int_equal(one->resident_count, 2);
+    assert_int_equal(pool.free_count, SLOTS - 2);
+    assert_int_equal(sl_objects_pool_reserve(&pool, &key, 5, digests, 2, &again, &reason),
+                     SL_ERR_EXISTS);
+    assert_int_equal(sl_objects_pool_reserve(&pool, &key, 6, digests, 6, &again, &reason), 0);
+    assert_ptr_equal(again, one);
+    assert_int_equal(one->resident_count, 6);
+    digests[5].high = 1;
+    assert_int_equal(sl_objects_pool_reserve(&pool, &key, 6, digests, 6, &again, &reason),
+                     SL_ERR_EXISTS);
+    sl_objects_pool_unpin(&pool, one);
+    sl_objects_pool_unpin(&pool, one);
+    one->head_count = 2;
+    hold(2, SLOTS - 3, 100, false);
+    assert_int_equal(one->resident_count, 3);
+    hold(3, 1, 200, false);
+    assert_null(sl_objects_pool_find(&pool, &key));
+    assert_int_equal(pool.free_count, 2);
 }
 
 CASE(pool__frees_a_retired_version_with_its_last_pin)
@@ -439,9 +465,8 @@ static void reserve_random(void)
     const struct sl_objects_pool_key key = {names[name], number, part};
     const bool was_new = !version->exists;
     struct sl_objects_pool_version *real = NULL;
-    const uint64_t bytes =
-        version->block_count == 0 ? 0 : version->block_count * BLOCK - 1 - number;
-    const int err = sl_objects_pool_reserve(&pool, &key, bytes, version->digests, &real, &reason);
+    const int err = sl_objects_pool_reserve(&pool, &key, version->block_count, version->digests,
+                                            version->block_count, &real, &reason);
     assert_int_equal(err, model_reserve(version) ? 0 : SL_ERR_NO_MEMORY);
     if (err == 0) {
         assert_true(was_new || real == version->real);

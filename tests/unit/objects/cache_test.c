@@ -1,0 +1,288 @@
+#include "objects/cache.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nodes.h"
+#include "objects/call.h"
+#include "objects/node.h"
+
+/* The pool of a node has 256 slots. Each version has COUNT blocks, and a manifest of one. */
+enum { BLOCK = SL_OBJECTS_BLOCK_BYTES, COUNT = 100, NAMES = 3 };
+
+static struct nodes nodes;
+static uint8_t *bytes[NAMES];
+static const char *const names[NAMES] = {"a", "b", "c"};
+
+/* A use that a test makes on the reactor of node 1. */
+struct user {
+    struct sl_objects_cache_use use;
+    struct sl_objects_call call;
+    struct sl_objects_ask ask;
+    struct sl_objects_message find;
+    struct sl_completion ended;
+    uint32_t grown_count, beginning;
+    int err;
+    char reason[SL_REASON_BYTES];
+};
+
+static void grown(struct sl_objects_cache_use *use)
+{
+    struct user *user = SL_CONTAINER_OF(use, struct user, use);
+    const uint32_t beginning = sl_objects_cache_beginning(use->copy);
+    assert_true(beginning >= user->beginning);
+    user->beginning = beginning;
+    user->grown_count++;
+}
+
+static void ended(struct sl_objects_cache_use *use, int err, const char *reason)
+{
+    struct user *user = SL_CONTAINER_OF(use, struct user, use);
+    user->err = err;
+    (void)snprintf(user->reason, sizeof user->reason, "%s", reason);
+    sl_completion_end(&user->ended);
+}
+
+static void found(struct sl_objects_ask *ask, const struct sl_objects_message *answer, int err,
+                  const char *reason)
+{
+    struct user *user = SL_CONTAINER_OF(ask, struct user, ask);
+    struct sl_objects *node = user->call.node;
+    sl_completion_begin(&user->ended);
+    err = err != 0 ? err
+                   : sl_objects_cache_get(node, &user->use, answer, 0,
+                                          sl_objects_deadline_ns(node, NODES_TIMEOUT));
+    sl_objects_answer(&user->call, err, "%s", reason);
+}
+
+static void find_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct user *user = SL_CONTAINER_OF(call, struct user, call);
+    user->ask.message = &user->find;
+    user->ask.answered = found;
+    sl_objects_ask(node, &user->ask, SL_CLOCK_NEVER);
+}
+
+static void put_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_objects_cache_put(node, &SL_CONTAINER_OF(call, struct user, call)->use);
+    sl_objects_answer(call, 0, "put");
+}
+
+/* Returns the error of sl_objects_cache_get. */
+static int use(struct user *user, uint32_t name)
+{
+    *user = (struct user){.use = {.grown = grown, .ended = ended},
+                          .call.run = find_here,
+                          .find = {.kind = SL_OBJECTS_FIND, .name = names[name], .version = 1}};
+    return sl_objects_call(nodes.node[1], &user->call);
+}
+
+static void put(struct user *user)
+{
+    user->call.run = put_here;
+    nodes_expect(sl_objects_call(nodes.node[1], &user->call));
+}
+
+static int wait(struct user *user)
+{
+    sl_completion_wait(&user->ended);
+    return user->err;
+}
+
+/* Uses it until its end, which is a success. */
+static void fetch(uint32_t name)
+{
+    struct user user;
+    nodes_expect(use(&user, name));
+    assert_int_equal(wait(&user), 0);
+    put(&user);
+}
+
+static void expect_bytes(const struct user *user, uint32_t name)
+{
+    const struct sl_objects_copy *copy = user->use.copy;
+    assert_int_equal(copy->place_count, 1 + COUNT);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_memory_equal(copy->places[1 + i].base, bytes[name] + i * BLOCK, BLOCK);
+    }
+}
+
+/* Node 0 publishes all names, node 1 has a pool. */
+static void begin(uint64_t bytes_per_s)
+{
+    nodes_init(&nodes, 3, bytes_per_s);
+    nodes_expect(sl_objects_copy_open_pool(nodes.node[1]));
+    for (uint32_t i = 0; i < NAMES; i++) {
+        bytes[i] = nodes_bytes(COUNT * BLOCK, i);
+        (void)nodes_publish(nodes.node[0], names[i], SL_ORIGIN_CALLER, bytes[i], COUNT * BLOCK);
+    }
+}
+
+static void end(void)
+{
+    nodes_fini(&nodes);
+    for (uint32_t i = 0; i < NAMES; i++) {
+        free(bytes[i]);
+    }
+}
+
+/* Waits until so many nodes have all of it. */
+static void wait_for_holders(uint32_t name, uint32_t holders)
+{
+    struct sl_object_list *list;
+    uint32_t found;
+    do {
+        (void)usleep(1000);
+        nodes_expect(sl_object_list(nodes.node[0], names[name], NODES_TIMEOUT, &list));
+        found = list->count == 1 ? list->entries[0].holders : 0;
+        sl_object_list_free(&list);
+    } while (found != holders);
+}
+
+static void count_slots(struct sl_objects *node, struct sl_objects_call *call)
+{
+    const bool are_free = node->pool.free_count == node->pool.slot_count;
+    sl_objects_answer(call, are_free ? 0 : SL_ERR_AGAIN, "slots are in use");
+}
+
+static void wait_for_slots(void)
+{
+    struct sl_objects_call count = {.run = count_slots};
+    while (sl_objects_call(nodes.node[1], &count) != 0) {
+        (void)usleep(1000);
+    }
+}
+
+SL_CASE(cache_get__fetches_once_for_all_users_and_keeps_the_copy)
+{
+    struct user first, second, later;
+    begin(100 << 20);
+    nodes_expect(use(&first, 0));
+    nodes_expect(use(&second, 0));
+    assert_ptr_equal(first.use.copy, second.use.copy);
+    assert_int_equal(wait(&first), 0);
+    assert_int_equal(wait(&second), 0);
+    assert_true(first.grown_count > 1);
+    assert_int_equal(first.beginning, COUNT);
+    put(&first);
+    put(&second);
+    wait_for_holders(0, 2);
+    nodes_expect(sl_object_withdraw(nodes.node[0], "a", 1, NODES_TIMEOUT));
+    nodes_expect(use(&later, 0));
+    assert_int_equal(wait(&later), 0);
+    assert_int_equal(later.grown_count, 0);
+    expect_bytes(&later, 0);
+    put(&later);
+    end();
+}
+
+SL_CASE(cache_get__evicts_ends_of_others_and_fetches_them_again)
+{
+    struct user user;
+    begin(0);
+    fetch(0);
+    fetch(1);
+    wait_for_holders(0, 2);
+    fetch(2);
+    wait_for_holders(2, 2);
+    wait_for_holders(0, 1);
+    nodes_expect(use(&user, 0));
+    assert_int_equal(wait(&user), 0);
+    assert_int_equal(user.use.copy->counts.verified_bytes, COUNT * BLOCK);
+    expect_bytes(&user, 0);
+    wait_for_holders(0, 2);
+    wait_for_holders(1, 1);
+    put(&user);
+    end();
+}
+
+SL_CASE(cache_get__fails_if_the_pool_is_in_use)
+{
+    struct user users[NAMES];
+    begin(0);
+    for (uint32_t i = 0; i < NAMES; i++) {
+        nodes_expect(use(&users[i], i));
+        assert_int_equal(wait(&users[i]), i < 2 ? 0 : SL_ERR_NO_MEMORY);
+    }
+    assert_non_null(strstr(users[2].reason, "enlarge the pool"));
+    put(&users[0]);
+    put(&users[2]);
+    fetch(2);
+    expect_bytes(&users[1], 1);
+    put(&users[1]);
+    end();
+}
+
+SL_CASE(cache_get__leaves_memory_of_the_application_alone)
+{
+    struct user user;
+    uint8_t *to = malloc(COUNT * BLOCK);
+    begin(0);
+    nodes_get(nodes.node[1], "a", 1, to, COUNT * BLOCK);
+    assert_int_equal(use(&user, 0), SL_ERR_EXISTS);
+    end();
+    free(to);
+}
+
+SL_CASE(cache__is_not_evicted_while_others_read_it)
+{
+    struct sl_get_progress progress = {0};
+    uint8_t *to = calloc(COUNT, BLOCK);
+    begin(20 << 20);
+    fetch(0);
+    wait_for_holders(0, 2);
+    nodes_expect(sl_object_withdraw(nodes.node[0], "a", 1, NODES_TIMEOUT));
+    struct sl_get *get = nodes_start(nodes.node[2], "a", 1, to, COUNT * BLOCK, NODES_TIMEOUT);
+    while (progress.verified_bytes == 0) {
+        (void)usleep(1000);
+        nodes_expect(sl_get_progress(get, &progress));
+    }
+    fetch(1);
+    fetch(2);
+    nodes_expect(sl_get_wait(get));
+    nodes_expect(sl_get_progress(get, &progress));
+    assert_int_equal(progress.corrupt_blocks, 0);
+    nodes_finish(get);
+    nodes_expect_bytes(to, COUNT * BLOCK, 0);
+    end();
+    free(to);
+}
+
+SL_CASE(cache_put__of_the_last_user_cancels_the_fetch)
+{
+    struct user first, second;
+    begin(20 << 20);
+    nodes_expect(use(&first, 0));
+    nodes_expect(use(&second, 0));
+    put(&first);
+    assert_int_equal(wait(&second), 0);
+    put(&second);
+    nodes_expect(use(&first, 1));
+    put(&first);
+    nodes_expect(sl_object_withdraw(nodes.node[1], "a", 1, NODES_TIMEOUT));
+    wait_for_slots();
+    fetch(1);
+    end();
+}
+
+SL_CASE(cache__keeps_what_is_used_though_it_is_removed)
+{
+    struct user user, late;
+    begin(0);
+    nodes_expect(use(&user, 0));
+    assert_int_equal(wait(&user), 0);
+    wait_for_holders(0, 2);
+    nodes_expect(sl_object_remove(nodes.node[2], "a", 1, NODES_TIMEOUT));
+    assert_int_equal(use(&late, 0), SL_ERR_NOT_FOUND);
+    fetch(1);
+    fetch(2);
+    expect_bytes(&user, 0);
+    put(&user);
+    nodes_expect(sl_object_remove(nodes.node[2], "b", 1, NODES_TIMEOUT));
+    nodes_expect(sl_object_remove(nodes.node[2], "c", 1, NODES_TIMEOUT));
+    wait_for_slots();
+    end();
+}
