@@ -20,6 +20,7 @@
 #define PACED_BURST   16  /* datagrams between two looks at other messages */
 #define RECEIVE_BYTES (32 << 20)
 #define LATE_NS       (10 * SL_CLOCK_NS_PER_MS) /* then datagrams are missing */
+#define LAST_NS       SL_CLOCK_NS_PER_MS        /* the same, behind the last one */
 
 struct header {
     uint32_t magic, index;
@@ -238,7 +239,8 @@ static void take(struct multicast *multicast)
            multicast->datagram.bytes, SL_BENCH_STALENESS_PIECE);
     multicast->got[header->index] = true;
     multicast->got_count++;
-    multicast->due_ns = sl_bench_now_ns() + left * multicast->pace_ns * 3 / 2 + LATE_NS;
+    multicast->due_ns =
+        sl_bench_now_ns() + left * multicast->pace_ns * 3 / 2 + (left > 0 ? LATE_NS : LAST_NS);
 }
 
 static int pull(struct sl_bench_staleness *run, uint64_t above, uint64_t *version,

@@ -1,16 +1,19 @@
-"""starling-bench bulk, train, serving, pslite and ipc, with parameters so small that nothing is measured: they
+"""starling-bench bulk, train, serving, pslite, ipc, objects and staleness, with parameters so small that nothing is measured: they
 start what they need, say what they found, and leave nothing behind."""
 
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import unittest
+import xml.etree.ElementTree
 
 import harness
 
+BENCH = os.path.join(os.path.dirname(__file__), "../../bench")
 QUICK = ["--rounds", 1, "--seconds", 0.2, "--warm-up", 0.02]
 
 
@@ -161,6 +164,7 @@ class BenchTest(harness.StarlingTest):
         self.assertRegex(output, r"(?m)^Time per push: \d+\.\d\d seconds$")
         self.assertEqual(of["torn reads", "pulls"], 0)
         self.assertEqual(of["pushes", "versions"], 8)
+        self.assertGreaterEqual(of["begin of push to visible", "p99"], of["commit to visible", "p50"])
         self.assertGreaterEqual(of["pulls", "versions"], 3)
         self.assertGreaterEqual(of["difference at every step", "most"], of["difference at every step", "mean"])
         return of, output
@@ -172,6 +176,12 @@ class BenchTest(harness.StarlingTest):
         of, output = self.staleness("--mode", "server")
         of, output = self.staleness("--mode", "server", "--subscribe")
         self.assertIn("server with --subscribe", output)
+        done = subprocess.run([sys.executable, os.path.join(BENCH, "staleness_plot.py"), os.path.join(self.folder, "plot.svg"),
+                               os.path.join(self.folder, "report.json")], text=True, capture_output=True, check=True)
+        self.assertIn("server, 3 workers, 0.05 s, loss 0:", done.stdout)
+        self.assertIn("torn reads: 0", done.stdout)
+        root = xml.etree.ElementTree.parse(os.path.join(self.folder, "plot.svg")).getroot()
+        self.assertEqual(len(root.findall("{*}polyline")), 1)
 
     def test_staleness_of_multicast_that_loses_a_third(self):
         of, output = self.staleness("--mode", "multicast", "--loss", 0.3, "--max_time", 120)
