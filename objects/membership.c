@@ -1,8 +1,10 @@
 #include "objects/membership.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "core/assert.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "objects/call.h"
 #include "objects/node.h"
@@ -81,13 +83,28 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
     send_asks(node);
 }
 
+/* A number of its label, or of the boot id of its kernel; without both, no other node has it. */
+static uint64_t host_of(const struct sl_objects *node)
+{
+    char id[64] = "";
+    if (node->setup.host != NULL) {
+        return sl_hash_bytes(node->setup.host, strlen(node->setup.host), 1);
+    }
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    const bool is_read = file != NULL && fgets(id, sizeof id, file) != NULL;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return is_read ? sl_hash_bytes(id, strlen(id), 0) : node->id;
+}
+
 static void attach(struct sl_objects *node)
 {
     struct sl_objects_membership *membership = &node->membership;
     struct sl_objects_message message = {
         .kind = membership->is_attached ? SL_OBJECTS_ALIVE : SL_OBJECTS_ATTACH,
         .term = membership->term,
-        .host = node->id, /* until an agent shares memory with the processes of its host */
+        .host = membership->host,
         .roles = (node->setup.is_keeper ? SL_OBJECTS_ROLE_KEEPER : 0) |
                  (node->setup.agent != NULL ? SL_OBJECTS_ROLE_AGENT : 0),
         .location = node->location,
@@ -275,6 +292,7 @@ void sl_objects_membership_start(struct sl_objects *node, void (*attached_fn)(st
 {
     struct sl_objects_membership *membership = &node->membership;
     membership->attached = attached_fn;
+    membership->host = host_of(node);
     membership->timer.run = timer_passed;
     membership->progress.run = report_progress;
     sl_reactor_arm(node->reactor, &membership->timer, 0);

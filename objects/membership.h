@@ -16,6 +16,7 @@ struct sl_objects_membership {
     struct sl_objects_request request;        /* ATTACH, ALIVE, DETACH */
     struct sl_timer timer;                    /* of the next one, or of the next try */
     bool is_attached, is_asking;
+    uint64_t host; /* equal numbers: nodes share memory */
     uint64_t term;
     uint32_t lease_ms;
     uint64_t reported_ns;                  /* when all copies were */

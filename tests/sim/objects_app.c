@@ -59,11 +59,13 @@ static void create_engine(struct sl_sim_objects_app *app)
 
 static void create_node(struct sl_sim_objects_app *app)
 {
-    char catalogue[SL_SIM_APP_NAME_BYTES];
+    char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES];
     sl_sim_app_name(0, catalogue);
+    sl_sim_app_name(app->options.host, name);
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine = app->engine,
                                                .catalogue = catalogue,
+                                               .host = name,
                                                .pool_bytes = app->options.plan->pool_bytes};
     const struct sl_objects_setup setup = {.reactor = app->base.process.reactors[NODE],
                                            .unix_us = unix_us,

@@ -227,6 +227,43 @@ SL_CASE(cache_get__leaves_memory_of_the_application_alone)
     free(to);
 }
 
+static void take_parents(void *ctx, const struct sl_objects_message *answer)
+{
+    uint64_t *parents = ctx;
+    for (uint32_t i = 0; i < answer->parent_count; i++) {
+        parents[i] = answer->parents[i].node;
+    }
+}
+
+/* Without label the host is that of the kernel. */
+SL_CASE(membership__plans_a_fetch_from_a_node_of_the_same_host)
+{
+    const struct sl_transfer_options engine = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
+    struct sl_objects_message find = {.kind = SL_OBJECTS_FIND, .name = "a", .version = 1};
+    struct sl_objects *same[2];
+    struct sl_get *get;
+    uint64_t parents[SL_OBJECTS_STRIPES] = {0};
+    begin(0);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct sl_objects_options options = {.struct_size = sizeof options,
+                                                   .engine_options = &engine,
+                                                   .catalogue = sl_objects_address(nodes.node[0])};
+        nodes_expect(sl_objects_create(&options, &same[i]));
+    }
+    fetch(0);
+    nodes_expect(sl_get_start(same[0], "a", 1, NULL, 0, NODES_TIMEOUT, &get));
+    nodes_finish(get);
+    wait_for_holders(0, 3);
+    nodes_expect(sl_objects_ask_and_wait(same[1], &find, NODES_TIMEOUT, take_parents, parents));
+    assert_int_equal(parents[0], same[0]->id);
+    assert_int_equal(parents[1], same[0]->id);
+    for (uint32_t i = 0; i < 2; i++) {
+        sl_objects_destroy(&same[i]);
+    }
+    end();
+}
+
 SL_CASE(cache__is_not_evicted_while_others_read_it)
 {
     struct sl_get_progress progress = {0};

@@ -16,10 +16,12 @@ static void add(struct nodes *nodes, uint64_t bytes_per_s)
                                                .endpoints = "tcp://127.0.0.1:0",
                                                .bytes_per_s_max = bytes_per_s,
                                                .insecure = true};
+    const char host[2] = {(char)('a' + nodes->count), '\0'};
     const struct sl_objects_options options = {
         .struct_size = sizeof options,
         .engine_options = &engine,
         .catalogue = nodes->count > 0 ? sl_objects_address(nodes->node[0]) : NULL,
+        .host = host,
         .pool_bytes = 64 << 20};
     assert_true(nodes->count < NODES_MAX);
     nodes_expect(sl_objects_create(&options, &nodes->node[nodes->count]));
