@@ -186,11 +186,12 @@ SL_API int sl_publish_commit(struct sl_publication *publication, uint32_t timeou
 /* Publishes rows of tables of a job whose servers run with --objects: each server takes a snapshot
  * of its shards, and commits and serves a part of the version, with two tensors for each table and
  * shard S: "TABLE/keys.S" (u64, ascending) and "TABLE/rows.S" (f32, a row for each key; of a dense
- * table a key is the number of a block of 1024 elements). origin, part and part_count of the
- * options are not used; it takes over the name. Waits until the version is visible. Errors:
- * NOT_FOUND (a table), UNSUPPORTED (a KV table; a keeper is no server), INVALID (also: not all
- * servers of the job are there), AGAIN (a server came or went), CLOSED, DEADLINE, NO_MEMORY,
- * TOO_LARGE (also: over 64 servers). */
+ * table a key is the number of a block of 1024 elements). A shard's rows are of one moment; all
+ * rows of BSP tables are of one iteration. origin, part and part_count of the options are not used;
+ * it takes over the name. Waits until the version is visible. Errors: NOT_FOUND (a table),
+ * UNSUPPORTED (a KV table; a keeper is no server), INVALID (also: more keepers than servers), AGAIN
+ * (until the deadline: not all servers are there, or iterations end too fast), CLOSED (another
+ * publisher took over), DEADLINE, NO_MEMORY, TOO_LARGE (also: over 64 servers). */
 SL_API int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_options *options,
                              const char *const *tables, uint32_t count, uint32_t timeout_ms,
                              uint64_t *version);

@@ -157,9 +157,11 @@ static const struct field TABLES[] = {M_NAME,
                                       M_PART_COUNT,
                                       ANY(message, epoch),
                                       INT(message, timeout_ms, 1, UINT32_MAX),
+                                      ANY(message, iterations),
                                       STRING(message, tables, TEXT, SL_OBJECTS_TABLES_BYTES),
                                       M_TEXT,
                                       {0}};
+static const struct field TABLES_DONE[] = {ANY(message, iterations), {0}};
 
 static const struct kind {
     const char *name;
@@ -177,7 +179,7 @@ static const struct kind {
     [SL_OBJECTS_DROP] = {"DROP", DROP, NULL},
     [SL_OBJECTS_LIST] = {"LIST", LIST_FROM, LISTED},
     [SL_OBJECTS_REMOVE] = {"REMOVE", OF_NAME, NOTHING},
-    [SL_OBJECTS_TABLES] = {"TABLES", TABLES, NOTHING},
+    [SL_OBJECTS_TABLES] = {"TABLES", TABLES, TABLES_DONE},
     [SL_OBJECTS_RETIRE] = {"RETIRE", OF_BYTES, NULL},
     [SL_OBJECTS_DETACH] = {"DETACH", NOTHING, NOTHING},
     [SL_OBJECTS_STORE] = {"STORE", STORE, NOTHING},

@@ -144,6 +144,7 @@ struct sl_objects_message {
     uint32_t blocks;     /* HOLD: verified blocks of the stored part */
     uint32_t behind;     /* HOLD: versions from the one in use to the newest */
     uint32_t timeout_ms; /* STORE, TABLES: until the publisher gives up */
+    uint32_t iterations; /* TABLES: that the rows have; its answer: that the server has */
     const char *tables;  /* TABLES: names, with commas between them; its `text` is the note */
 
     const char *prefix; /* LIST: of names; list those after `name` and `version` */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/assert.h"
 #include "objects/call.h"
@@ -11,7 +12,8 @@
 #include "objects/publish.h"
 #include "reactor/offload.h"
 
-#define COMMIT_MS 500 /* of one try: the node may end meanwhile */
+#define PAUSE_US  5000 /* before the servers are asked again */
+#define COMMIT_MS 500  /* of one try: the node may end meanwhile */
 
 /* Server */
 
@@ -21,6 +23,7 @@ struct job {
     char address[SL_OBJECTS_ADDRESS_BYTES]; /* of the asker */
     uint32_t number;                        /* of its request */
     struct sl_objects_tables_request request;
+    uint32_t iterations; /* of the server */
     int err;
     struct sl_reason reason;
 };
@@ -32,7 +35,8 @@ static void job_work(struct sl_offload_job *offload_job)
     sl_reason_set(&job->reason, "it came too late");
     job->err = sl_objects_tables_is_over(job->node, &job->request)
                    ? SL_ERR_DEADLINE
-                   : setup->publish_tables(setup->ctx, job->node, &job->request, &job->reason);
+                   : setup->publish_tables(setup->ctx, job->node, &job->request, &job->iterations,
+                                           &job->reason);
 }
 
 static void job_done(struct sl_offload_job *offload_job)
@@ -42,6 +46,7 @@ static void job_done(struct sl_offload_job *offload_job)
     struct sl_objects_message answer = {.kind = SL_OBJECTS_TABLES,
                                         .is_answer = true,
                                         .request = job->number,
+                                        .iterations = job->iterations,
                                         .err = job->job.err != 0 ? job->job.err : job->err,
                                         .text = job->job.err != 0 ? "no thread" : job->reason.text};
     sl_objects_link_send(job->node->link, job->address, &answer, NULL, NULL);
@@ -75,6 +80,7 @@ void sl_objects_tables_receive(struct sl_objects *node, const char *address,
                                  .epoch = message->epoch,
                                  .part = message->part,
                                  .part_count = message->part_count,
+                                 .iterations = message->iterations,
                                  .deadline_ns = sl_objects_deadline_ns(node, message->timeout_ms)}};
     (void)snprintf(job->address, sizeof job->address, "%s", address);
     (void)snprintf(job->request.name, sizeof job->request.name, "%s", message->name);
@@ -150,6 +156,7 @@ struct publish {
     const char *name, *note, *tables;
     uint64_t deadline_ns, version, epoch;
     uint32_t part_count, left;
+    uint32_t iterations, most; /* asked for; the most that a server has */
     struct server {
         struct publish *publish;
         struct sl_objects_request request;
@@ -220,6 +227,9 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
     struct server *server = SL_CONTAINER_OF(request, struct server, request);
     struct publish *publish = server->publish;
     struct sl_objects *node = publish->call.node;
+    if (err == 0) {
+        publish->most = answer->iterations > publish->most ? answer->iterations : publish->most;
+    }
     if (err == 0 && --publish->left > 0) {
         return;
     }
@@ -244,11 +254,37 @@ static void ask_servers(struct sl_objects *node, struct sl_objects_call *call)
                                          .epoch = publish->epoch,
                                          .part = i,
                                          .part_count = publish->part_count,
+                                         .iterations = publish->iterations,
                                          .timeout_ms = timeout_ms};
         server->publish = publish;
         server->request = (struct sl_objects_request){.answered = answered};
         sl_objects_link_request(node->link, &server->request, server->address, &ask, timeout_ms);
     }
+}
+
+/* All shards take their snapshots after the same number of iterations: that of the shard which is
+ * farthest now, or, if others pass that before they are asked, some more. */
+static int publish_at_one_iteration(struct sl_objects *objects, struct publish *publish,
+                                    uint32_t options)
+{
+    const char *tables = publish->tables;
+    uint32_t ahead = 0;
+    int err;
+    do {
+        const uint32_t before = publish->most;
+        err = begin_parts(objects, publish, options);
+        publish->tables = "";
+        err = err != 0 ? err : sl_objects_call(objects, &publish->call);
+        const bool is_waiting = publish->most - before < ahead; /* it trains slowly, or has ended */
+        ahead = is_waiting ? 0 : ahead;
+        const bool is_over = publish->most >= UINT32_MAX - ahead;
+        publish->iterations = is_over ? publish->most : publish->most + ahead;
+        publish->tables = tables;
+        err = err != 0 ? err : sl_objects_call(objects, &publish->call);
+        ahead = 4 * ahead + 1;
+    } while (err == SL_ERR_AGAIN && sl_objects_ms_left(objects, publish->deadline_ns) > 1 &&
+             usleep(PAUSE_US) == 0);
+    return err;
 }
 
 /* Joins the names. Errors: INVALID, TOO_LARGE. */
@@ -293,8 +329,7 @@ int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_option
                                 .tables = names,
                                 .version = options->version,
                                 .deadline_ns = sl_objects_deadline_ns(objects, timeout_ms)};
-    err = begin_parts(objects, publish, options->new_name ? SL_OBJECTS_NEW_NAME : 0);
-    err = err != 0 ? err : sl_objects_call(objects, &publish->call);
+    err = publish_at_one_iteration(objects, publish, options->new_name ? SL_OBJECTS_NEW_NAME : 0);
     *version = err == 0 ? publish->version : *version;
     free(publish);
     return err == 0 ? sl_objects_succeed() : err;

@@ -23,9 +23,10 @@ struct sl_objects_tables {
 /* What a server is asked for. */
 struct sl_objects_tables_request {
     char name[SL_OBJECTS_NAME_BYTES], note[SL_OBJECTS_NOTE_BYTES];
-    char tables[SL_OBJECTS_TABLES_BYTES]; /* with commas between them */
+    char tables[SL_OBJECTS_TABLES_BYTES]; /* with commas between them; "": for *iterations only */
     uint64_t version, epoch;
     uint32_t part, part_count; /* as many as keepers */
+    uint32_t iterations;       /* of BSP that all rows have */
     uint64_t deadline_ns;
 };
 

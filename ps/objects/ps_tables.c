@@ -59,19 +59,28 @@ static int add_all(struct sl_publication *publication, struct sl_process_tables 
 
 int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
                          struct sl_objects *node, const struct sl_objects_tables_request *request,
-                         struct sl_reason *reason)
+                         uint32_t *iterations, struct sl_reason *reason)
 {
     const uint32_t servers = process->options.ps_count;
     struct over over = {.node = node, .request = request};
+    const struct sl_process_tables_read read = {.process = process,
+                                                .ports = ports,
+                                                .names = request->tables,
+                                                .iterations = request->iterations,
+                                                .is_over = is_over,
+                                                .ctx = &over};
     struct sl_process_tables tables;
     struct sl_publication *publication = NULL;
     if (request->part_count != servers) {
-        return sl_reason_fail(reason, SL_ERR_INVALID,
+        return sl_reason_fail(reason,
+                              request->part_count < servers ? SL_ERR_AGAIN : SL_ERR_INVALID,
                               "the job has %u servers, but %u keepers are there", servers,
                               request->part_count);
     }
-    int err =
-        sl_process_tables_read(process, ports, request->tables, is_over, &over, &tables, reason);
+    if (request->tables[0] == '\0') {
+        return sl_process_tables_iterations(&read, iterations);
+    }
+    int err = sl_process_tables_read(&read, &tables, reason);
     if (err != 0) {
         return err;
     }

@@ -6,6 +6,7 @@
 #include "core/assert.h"
 #include "ps/process/state.h"
 #include "ps/server/state.h"
+#include "ps/shard/snapshot.h"
 #include "reactor/port.h"
 
 /* Before the next try, while a checkpoint is written. */
@@ -17,7 +18,8 @@ struct read {
     struct sl_snapshot_rows rows;
     struct sl_process_core *core;
     uint32_t which;
-    bool is_primary;
+    bool is_primary, looks_only; /* only at the iteration */
+    uint32_t iterations;
     struct sl_mailbox_lane *answers;
     uint32_t *left; /* of the reading thread: shards that have not ended */
     int err;
@@ -61,8 +63,10 @@ static void begin_here(void *ctx, uint64_t a, uint64_t b)
     struct read *read = ctx;
     struct sl_server *server = server_of(read);
     read->is_primary = server->role.serves && server->shard != NULL;
-    const int err = read->is_primary ? sl_server_snapshot_read(server, &read->sink) : 0;
-    if (err != 0 || !read->is_primary) {
+    const bool reads = read->is_primary && !read->looks_only;
+    read->iterations = read->is_primary ? sl_shard_snapshot_iterations(server->shard) : 0;
+    const int err = reads ? sl_server_snapshot_read(server, &read->sink) : 0;
+    if (err != 0 || !reads) {
         end(read, err, "a checkpoint is in progress");
     }
 }
@@ -75,9 +79,9 @@ static void cancel_here(void *ctx, uint64_t a, uint64_t b)
     }
 }
 
-/* Reads all shards once. */
-static void read_all(struct read *reads, uint32_t count, struct sl_port *port,
-                     bool (*is_over)(void *ctx), void *ctx)
+/* Runs the reads of all shards once. */
+static void run_all(struct read *reads, uint32_t count, struct sl_port *port,
+                    const struct sl_process_tables_read *options)
 {
     uint32_t left = count;
     bool is_cancelled = false;
@@ -90,23 +94,28 @@ static void read_all(struct read *reads, uint32_t count, struct sl_port *port,
     }
     while (left > 0) {
         sl_port_wait(port);
-        for (uint32_t i = 0; left > 0 && !is_cancelled && i < count && is_over(ctx); i++) {
-            sl_port_post(port, reads[i].core->index,
-                         (struct sl_mail){.run = cancel_here, .ctx = &reads[i]});
-            is_cancelled = i + 1 == count;
+        if (left > 0 && !is_cancelled && options->is_over(options->ctx)) {
+            is_cancelled = true;
+            for (uint32_t i = 0; i < count; i++) {
+                sl_port_post(port, reads[i].core->index,
+                             (struct sl_mail){.run = cancel_here, .ctx = &reads[i]});
+            }
         }
     }
 }
 
-/* Whether a try failed only because of a checkpoint. */
+/* A checkpoint was in the way. */
+static bool is_passing(int err)
+{
+    return err == SL_ERR_EXISTS || err == SL_ERR_CANCELLED;
+}
+
+/* The worst error of the shards. */
 static int result(const struct read *reads, uint32_t count, struct sl_reason *reason)
 {
     int err = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const bool is_worse =
-            err == 0 || ((err == SL_ERR_AGAIN || err == SL_ERR_CANCELLED) &&
-                         reads[i].err != SL_ERR_AGAIN && reads[i].err != SL_ERR_CANCELLED);
-        if (reads[i].err != 0 && is_worse) {
+        if (reads[i].err != 0 && (err == 0 || (is_passing(err) && !is_passing(reads[i].err)))) {
             err = reads[i].err;
             *reason = reads[i].reason;
         }
@@ -139,30 +148,63 @@ static int keep(struct read *reads, uint32_t count, struct sl_process_tables *ou
     return 0;
 }
 
-int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports, const char *names,
-                           bool (*is_over)(void *ctx), void *ctx, struct sl_process_tables *out,
-                           struct sl_reason *reason)
+/* Errors: NO_MEMORY. */
+static int make_reads(const struct sl_process_tables_read *options, bool looks_only,
+                      struct read **out, uint32_t *count, struct sl_port **port)
 {
-    const uint32_t count = process->options.reactor_count * sl_process_hosted_count(process);
-    struct read *reads = calloc(count, sizeof *reads);
-    struct sl_port *port;
-    if (reads == NULL || sl_port_here(ports, &port) != 0) {
+    struct sl_process *process = options->process;
+    const uint32_t cores = process->options.reactor_count;
+    *count = cores * sl_process_hosted_count(process);
+    struct read *reads = calloc(*count, sizeof *reads);
+    if (reads == NULL || sl_port_here(options->ports, port) != 0) {
         free(reads);
-        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
+        return SL_ERR_NO_MEMORY;
     }
+    for (uint32_t i = 0; i < *count; i++) {
+        reads[i] =
+            (struct read){.sink = {.iterations = options->iterations, .take = take, .ended = ended},
+                          .rows = {.names = options->names},
+                          .core = &process->cores[i % cores],
+                          .which = i / cores,
+                          .looks_only = looks_only};
+    }
+    *out = reads;
+    return 0;
+}
+
+int sl_process_tables_iterations(const struct sl_process_tables_read *options, uint32_t *iterations)
+{
+    struct read *reads;
+    struct sl_port *port;
+    uint32_t count, most = 0;
+    const int err = make_reads(options, true, &reads, &count, &port);
+    if (err != 0) {
+        return err;
+    }
+    run_all(reads, count, port, options);
     for (uint32_t i = 0; i < count; i++) {
-        reads[i] = (struct read){.sink = {.take = take, .ended = ended},
-                                 .rows = {.names = names},
-                                 .core = &process->cores[i % process->options.reactor_count],
-                                 .which = i / process->options.reactor_count};
+        most = reads[i].iterations > most ? reads[i].iterations : most;
     }
-    int err;
+    free(reads);
+    *iterations = most;
+    return 0;
+}
+
+int sl_process_tables_read(const struct sl_process_tables_read *options,
+                           struct sl_process_tables *out, struct sl_reason *reason)
+{
+    struct read *reads;
+    struct sl_port *port;
+    uint32_t count;
+    int err = make_reads(options, false, &reads, &count, &port);
+    if (err != 0) {
+        return sl_reason_fail(reason, err, "out of memory");
+    }
     do {
-        read_all(reads, count, port, is_over, ctx);
+        run_all(reads, count, port, options);
         err = result(reads, count, reason);
-    } while ((err == SL_ERR_AGAIN || err == SL_ERR_CANCELLED) && !is_over(ctx) &&
-             usleep(PAUSE_US) == 0);
-    err = err == SL_ERR_AGAIN ? SL_ERR_CANCELLED : err;
+    } while (is_passing(err) && !options->is_over(options->ctx) && usleep(PAUSE_US) == 0);
+    err = is_passing(err) ? SL_ERR_CANCELLED : err;
     err = err != 0 ? err : keep(reads, count, out, reason);
     for (uint32_t i = 0; i < count; i++) {
         sl_snapshot_rows_fini(&reads[i].rows);

@@ -25,6 +25,7 @@
 
 #define PATIENCE_DEFAULT_NS (120 * SL_CLOCK_NS_PER_S)
 #define CHECK_NS            SL_CLOCK_NS_PER_S
+#define ITERATION_NS        (2 * SL_CLOCK_NS_PER_S) /* longest wait for an iteration */
 
 enum step { STEP_CREATE, STEP_WRITE, STEP_FINISH, STEP_DISCARD };
 
@@ -167,6 +168,7 @@ static bool reads_only(const struct sl_server_checkpoint *checkpoint)
 static void reset(struct sl_server_checkpoint *checkpoint)
 {
     sl_timer_disarm(sl_server_timers(checkpoint->server), &checkpoint->watch);
+    sl_shard_snapshot_hold(checkpoint->server->shard, SL_CLOCKS_FINISHED);
     end_own_snapshot(checkpoint);
     struct sl_server_checkpoint_file *file = checkpoint->file;
     checkpoint->file = NULL;
@@ -309,11 +311,33 @@ static bool has_to_wait(const struct sl_server_checkpoint *checkpoint)
            is_for_catch_up(checkpoint) || checkpoint->server->role.has_entries;
 }
 
+/* The shard has not come to the iteration of which a snapshot is wanted. */
+static bool has_to_iterate(const struct sl_server_checkpoint *checkpoint)
+{
+    return reads_only(checkpoint) && sl_shard_snapshot_iterations(checkpoint->server->shard) <
+                                         checkpoint->file->sink->iterations;
+}
+
+/* The shard is past that iteration, or there although it cannot wait. */
+static bool is_past(const struct sl_server_checkpoint *checkpoint)
+{
+    return reads_only(checkpoint) && (sl_shard_snapshot_iterations(checkpoint->server->shard) !=
+                                          checkpoint->file->sink->iterations ||
+                                      has_to_wait(checkpoint));
+}
+
 /* Starts the snapshot if no push is partly applied: it holds the shard and the sessions as they are
  * now. */
 static void begin_snapshot(struct sl_server_checkpoint *checkpoint)
 {
     struct sl_server *server = checkpoint->server;
+    if (has_to_iterate(checkpoint)) {
+        return;
+    }
+    if (is_past(checkpoint)) {
+        give_up(checkpoint, SL_ERR_AGAIN, "the shard is past that iteration");
+        return;
+    }
     if (has_to_wait(checkpoint)) {
         return;
     }
@@ -416,7 +440,7 @@ bool sl_server_checkpoint_is_idle(const struct sl_server *server)
         return true;
     }
     if (checkpoint->stage == WANTED) {
-        return has_to_wait(checkpoint);
+        return has_to_iterate(checkpoint) || (!reads_only(checkpoint) && has_to_wait(checkpoint));
     }
     return checkpoint->jobs_away >= BLOCKS_AWAY || sl_shard_snapshot_waits(server->shard);
 }
@@ -427,6 +451,11 @@ static void check_disk(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server_checkpoint *checkpoint =
         SL_CONTAINER_OF(timer, struct sl_server_checkpoint, watch);
+    if (has_to_iterate(checkpoint) && checkpoint->stage == WANTED &&
+        now_ns - checkpoint->progress_ns >= ITERATION_NS) {
+        give_up(checkpoint, SL_ERR_AGAIN, "the shard does not come to that iteration");
+        return;
+    }
     if (now_ns - checkpoint->progress_ns < checkpoint->options.patience_ns) {
         sl_timer_arm(sl_server_timers(checkpoint->server), timer, now_ns + CHECK_NS);
         return;
@@ -506,7 +535,7 @@ int sl_server_snapshot_read(struct sl_server *server, struct sl_server_snapshot_
     struct sl_server_checkpoint *checkpoint = server->checkpoint;
     sl_reactor_assert_owner(server->options.reactor);
     if (checkpoint->stage != NONE) {
-        return SL_ERR_AGAIN;
+        return SL_ERR_EXISTS;
     }
     struct sl_server_checkpoint_file *file = calloc(1, sizeof *file);
     if (file == NULL) {
@@ -517,6 +546,7 @@ int sl_server_snapshot_read(struct sl_server *server, struct sl_server_snapshot_
     file->sink_err = SL_ERR_CANCELLED; /* unless it is finished */
     sl_reason_set(&file->sink_reason, "the shard ends");
     checkpoint->file = file;
+    sl_shard_snapshot_hold(server->shard, sink->iterations);
     want(checkpoint, 0, 0, 0);
     return 0;
 }

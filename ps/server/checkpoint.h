@@ -31,6 +31,7 @@ struct sl_server_checkpoint_result {
 /* Takes the blocks of a snapshot of the shard that is no checkpoint. Storage of the caller until
  * `ended`. */
 struct sl_server_snapshot_sink {
+    uint32_t iterations; /* BSP iterations that the snapshot has: sl_shard_snapshot_iterations */
     /* On the offload thread. The block is valid during the call. An error ends the snapshot. */
     int (*take)(struct sl_server_snapshot_sink *sink, const struct sl_snapshot_block *block,
                 struct sl_reason *reason);
@@ -60,9 +61,10 @@ int sl_server_checkpoint_open(struct sl_server *server,
 void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint64_t base,
                                 int64_t time_s);
 
-/* Starts a snapshot of the shard, which must exist, for the sink. A checkpoint that begins later
- * ends it with CANCELLED. Errors, without a call of `ended`: AGAIN (a checkpoint or another such
- * snapshot is in progress), NO_MEMORY. */
+/* Starts a snapshot of the shard, which must exist, for the sink: after so many iterations. It ends
+ * with AGAIN if the shard has applied more already, or does not get there within 2 s; with
+ * CANCELLED if a checkpoint begins. Errors, without a call of `ended`: EXISTS (a checkpoint or
+ * another such snapshot is in progress), NO_MEMORY. */
 int sl_server_snapshot_read(struct sl_server *server, struct sl_server_snapshot_sink *sink);
 
 /* Ends that snapshot with CANCELLED, if it is still in progress. */

@@ -89,23 +89,23 @@ static uint32_t least_clock(const struct sl_shard_table *table)
 
 void sl_shard_iteration_update(struct sl_shard *shard)
 {
+    struct sl_shard_iteration_state next = {.clock = SL_CLOCKS_FINISHED};
     if (shard->iteration.due) {
         return;
     }
-    for (uint32_t i = 0; i < shard->table_count; i++) {
+    for (uint32_t i = 0; i < shard->table_count;
+         i++) { /* an iteration of all tables, then the next */
         const struct sl_shard_table *table = shard->tables[i];
         if (table == NULL || table->buffered_count == 0) {
             continue;
         }
         uint32_t clock = least_clock(table);
-        if (clock < sl_clocks_min(&shard->clocks, table->clock_group)) {
-            shard->iteration = (struct sl_shard_iteration_state){
-                .due = true,
-                .table_id = i,
-                .clock = clock,
-            };
-            return;
+        if (clock < sl_clocks_min(&shard->clocks, table->clock_group) && clock < next.clock) {
+            next = (struct sl_shard_iteration_state){.due = true, .table_id = i, .clock = clock};
         }
+    }
+    if (next.due) {
+        shard->iteration = next;
     }
 }
 
@@ -169,8 +169,10 @@ static void apply_entry(struct sl_shard *shard, struct sl_shard_table *table,
  * iteration. */
 static bool is_held(const struct sl_shard *shard)
 {
-    return shard->snapshots.wanted && shard->snapshots.pushes_in_part == 0 &&
-           !shard->iteration.begun;
+    const struct sl_shard_snapshots *snapshots = &shard->snapshots;
+    return (snapshots->wanted ||
+            (snapshots->holds && shard->iteration.clock >= snapshots->hold_clock)) &&
+           snapshots->pushes_in_part == 0 && !shard->iteration.begun;
 }
 
 uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t budget)
@@ -182,9 +184,10 @@ uint32_t sl_shard_apply_iteration(struct sl_shard *shard, uint32_t budget)
         if (iteration->worker == table->queue_count) {
             /* this iteration of this table is complete; others may be due */
             const bool begun = iteration->begun;
+            const uint32_t clock = iteration->clock;
             iteration->due = false;
             sl_shard_iteration_update(shard);
-            iteration->begun = begun && iteration->due;
+            iteration->begun = begun && iteration->due && iteration->clock == clock;
             continue;
         }
         const struct sl_shard_buffered_push *first = table->buffered[iteration->worker].first;

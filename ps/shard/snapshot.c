@@ -99,6 +99,27 @@ static int create(struct sl_shard *shard, struct sl_shard_snapshot **out)
     return 0;
 }
 
+uint32_t sl_shard_snapshot_iterations(const struct sl_shard *shard)
+{
+    uint32_t least = SL_CLOCKS_FINISHED;
+    bool is_any = false;
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        const struct sl_shard_table *table = shard->tables[i];
+        if (table != NULL && table->spec.consistency.mode == SL_CONSISTENCY_BSP) {
+            const uint32_t clock = sl_clocks_min(&shard->clocks, table->clock_group);
+            least = clock < least ? clock : least;
+            is_any = true;
+        }
+    }
+    return shard->iteration.due ? shard->iteration.clock : is_any ? least : 0;
+}
+
+void sl_shard_snapshot_hold(struct sl_shard *shard, uint32_t iterations)
+{
+    shard->snapshots.holds = iterations != SL_CLOCKS_FINISHED;
+    shard->snapshots.hold_clock = iterations;
+}
+
 int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapshot_options *options)
 {
     if (shard->snapshots.current != NULL) {
@@ -108,6 +129,7 @@ int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapsh
     if (shard->snapshots.pushes_in_part > 0 || shard->iteration.begun) {
         return SL_ERR_AGAIN;
     }
+    shard->snapshots.holds = false;
     shard->snapshots.wanted = false;
     struct sl_shard_snapshot *snapshot;
     if (create(shard, &snapshot) != 0) {

@@ -44,6 +44,14 @@ enum sl_shard_snapshot_state {
     SL_SHARD_SNAPSHOT_FAILED,  /* reason: sl_shard_snapshot_why */
 };
 
+/* Number of BSP iterations that all such tables have applied; 0: there is no such table;
+ * SL_CLOCKS_FINISHED: its workers have finished. */
+uint32_t sl_shard_snapshot_iterations(const struct sl_shard *shard);
+
+/* After `iterations` iterations, no other one is applied until a snapshot begins or this is called
+ * with SL_CLOCKS_FINISHED. So snapshots of several shards can be of the same iteration. */
+void sl_shard_snapshot_hold(struct sl_shard *shard, uint32_t iterations);
+
 /* Starts a snapshot of the present state. Errors: EXISTS (the last one has not ended), NO_MEMORY,
  * AGAIN (a push is partly applied, and no other one starts). After AGAIN, call this in each turn
  * until it returns something else, or call sl_shard_snapshot_end. Requests that got AGAIN meanwhile

@@ -52,10 +52,12 @@ struct sl_shard_iteration_state {
 };
 
 struct sl_shard_snapshots {
-    uint64_t order_last;               /* of the last buffered push */
-    uint32_t number_last;              /* of the last snapshot */
-    uint32_t pushes_in_part;           /* partly applied */
-    bool wanted;                       /* no push starts that would be partly applied */
+    uint64_t order_last;     /* of the last buffered push */
+    uint32_t number_last;    /* of the last snapshot */
+    uint32_t pushes_in_part; /* partly applied */
+    bool wanted;             /* no push starts that would be partly applied */
+    bool holds;              /* no iteration from hold_clock on starts */
+    uint32_t hold_clock;
     struct sl_shard_snapshot *current; /* running, done or failed; NULL: none */
     struct sl_snapshot_builder blocks; /* of the present and of earlier snapshots */
 };

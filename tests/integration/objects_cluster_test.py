@@ -103,19 +103,27 @@ class Tables(Cluster):
         self.end_sums(workers)
         self.end(*servers)
 
-    def test_shards_are_of_one_moment_while_a_job_trains(self):
+    def publish_while_training(self, consistency, pause_ms):
+        """Sums of versions that are published while workers add."""
         servers, hosts, catalogue = self.start_cluster()
-        workers = self.start_sums(hosts, "asp", "--iterations", 1000000, "--pause-ms", 1)
+        workers = self.start_sums(hosts, consistency, "--iterations", 1000000, "--pause-ms", pause_ms)
         for worker in workers:
             worker.wait_line("iteration 8")
-        last = 0
-        for _ in range(4):
-            sums = self.sums(self.publish(catalogue)[1])
-            self.assertGreater(max(sums), last)
-            last = max(sums)
+        found = [self.sums(self.publish(catalogue)[1]) for _ in range(4)]
         for worker in workers:
             worker.end()
         self.end(*servers)
+        return found
+
+    def test_a_shard_is_of_one_moment(self):
+        found = self.publish_while_training("asp", 1)
+        self.assertEqual(sorted(map(max, found)), list(map(max, found)))
+
+    def test_all_shards_are_of_one_iteration(self):
+        for pause_ms in (0, 50):
+            found = self.publish_while_training("bsp", pause_ms)
+            self.assertEqual([len(sums) for sums in found], [1] * len(found), found)
+            self.assertEqual(sorted(map(max, found)), list(map(max, found)))
 
 
 if __name__ == "__main__":

@@ -153,6 +153,26 @@ CASE(begin__a_commit_is_in_it_whole_or_not_at_all)
     snapshot_check(still, &stream);
 }
 
+/* Two iterations are due at once: the second one waits for the snapshot. */
+CASE(hold__until_a_snapshot_begins)
+{
+    assert_int_equal(sl_shard_snapshot_iterations(f->shard), 0);
+    sl_shard_snapshot_hold(f->shard, 1);
+    for (uint32_t clock = 0; clock < 2; clock++) {
+        fixture_push_all(f, clock, BSP, 1, 1.0F);
+        fixture_tick_all(f, clock);
+        assert_int_equal(sl_shard_snapshot_iterations(f->shard), clock);
+        while (sl_shard_apply_iteration(f->shard, 100) > 0) {
+        }
+        assert_int_equal(sl_shard_snapshot_iterations(f->shard), 1);
+    }
+    assert_true(sl_shard_iteration_due(f->shard));
+    assert_int_equal(sl_shard_snapshot_begin(f->shard, &snapshot_everything), 0);
+    fixture_commit(f);
+    assert_int_equal(sl_shard_snapshot_iterations(f->shard), 2);
+    snapshot_end(f);
+}
+
 static void buffer_large(struct fixture *f, uint32_t worker, uint32_t clock)
 {
     begin_large(f, worker, clock, BSP);
