@@ -99,16 +99,13 @@ static void done(struct sl_offload_job *base)
     free(job);
 }
 
-/* NULL: no memory; reports that at once. */
+/* NULL: no memory. */
 static struct job *create(struct sl_objects_directory *directory, int (*run)(struct job *job),
                           const struct sl_objects_pool_key *key, uint32_t requests,
                           sl_transfer_done_fn *done_fn, void *ctx)
 {
     struct job *job = calloc(1, sizeof *job + requests * sizeof job->requests[0]);
     if (job == NULL) {
-        if (done_fn != NULL) {
-            done_fn(ctx, SL_ERR_NO_MEMORY, "out of memory");
-        }
         return NULL;
     }
     job->base = (struct sl_offload_job){.work = work, .done = done, .allocates = true};
@@ -121,9 +118,13 @@ static struct job *create(struct sl_objects_directory *directory, int (*run)(str
     return job;
 }
 
-static void post(struct job *job)
+static int post(struct job *job)
 {
+    if (job == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
     sl_offload_post(job->directory->offload, &job->base);
+    return 0;
 }
 
 /* Write */
@@ -165,16 +166,16 @@ static int run_write(struct job *job)
     return err;
 }
 
-void sl_objects_directory_write(struct sl_objects_directory *directory,
-                                const struct sl_objects_copy *copy, sl_transfer_done_fn *done_fn,
-                                void *ctx)
+int sl_objects_directory_write(struct sl_objects_directory *directory,
+                               const struct sl_objects_copy *copy, sl_transfer_done_fn *done_fn,
+                               void *ctx)
 {
     const struct sl_objects_pool_key key = {copy->name, copy->version, copy->part};
     struct job *job = create(directory, run_write, &key, 0, done_fn, ctx);
     if (job != NULL) {
         job->copy = copy;
-        post(job);
     }
+    return post(job);
 }
 
 static int run_commit(struct job *job)
@@ -183,9 +184,9 @@ static int run_commit(struct job *job)
                            "record~", job->record, job->count, &job->reason);
 }
 
-void sl_objects_directory_commit(struct sl_objects_directory *directory,
-                                 const struct sl_objects_record *record, uint32_t part,
-                                 sl_transfer_done_fn *done_fn, void *ctx)
+int sl_objects_directory_commit(struct sl_objects_directory *directory,
+                                const struct sl_objects_record *record, uint32_t part,
+                                sl_transfer_done_fn *done_fn, void *ctx)
 {
     const struct sl_objects_message hold = {.kind = SL_OBJECTS_HOLD,
                                             .name = record->name,
@@ -197,8 +198,8 @@ void sl_objects_directory_commit(struct sl_objects_directory *directory,
     struct job *job = create(directory, run_commit, &key, 0, done_fn, ctx);
     if (job != NULL) {
         job->count = sl_objects_message_encode(&hold, job->record);
-        post(job);
     }
+    return post(job);
 }
 
 /* The record first: without it the data counts for nothing. */
@@ -218,10 +219,7 @@ static int run_remove(struct job *job)
 void sl_objects_directory_remove(struct sl_objects_directory *directory,
                                  const struct sl_objects_pool_key *key)
 {
-    struct job *job = create(directory, run_remove, key, 0, NULL, NULL);
-    if (job != NULL) {
-        post(job);
-    }
+    (void)post(create(directory, run_remove, key, 0, NULL, NULL));
 }
 
 /* Read */
@@ -245,17 +243,17 @@ static int run_read(struct job *job)
     return err;
 }
 
-void sl_objects_directory_read(struct sl_objects_directory *directory,
-                               const struct sl_objects_pool_key *key,
-                               const struct sl_transfer_request *requests, uint32_t count,
-                               sl_transfer_done_fn *done_fn, void *ctx)
+int sl_objects_directory_read(struct sl_objects_directory *directory,
+                              const struct sl_objects_pool_key *key,
+                              const struct sl_transfer_request *requests, uint32_t count,
+                              sl_transfer_done_fn *done_fn, void *ctx)
 {
     struct job *job = create(directory, run_read, key, count, done_fn, ctx);
     if (job != NULL) {
         memcpy(job->requests, requests, count * sizeof requests[0]);
         job->count = count;
-        post(job);
     }
+    return post(job);
 }
 
 /* Start */

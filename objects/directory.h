@@ -43,24 +43,25 @@ bool sl_objects_directory_is_busy(const struct sl_objects_directory *directory);
  */
 
 /* Writes the whole copy, which stays as it is until then. */
-void sl_objects_directory_write(struct sl_objects_directory *directory,
-                                const struct sl_objects_copy *copy, sl_transfer_done_fn *done,
-                                void *ctx);
+int sl_objects_directory_write(struct sl_objects_directory *directory,
+                               const struct sl_objects_copy *copy, sl_transfer_done_fn *done,
+                               void *ctx);
 
 /* Writes the record. */
-void sl_objects_directory_commit(struct sl_objects_directory *directory,
-                                 const struct sl_objects_record *record, uint32_t part,
-                                 sl_transfer_done_fn *done, void *ctx);
+int sl_objects_directory_commit(struct sl_objects_directory *directory,
+                                const struct sl_objects_record *record, uint32_t part,
+                                sl_transfer_done_fn *done, void *ctx);
 
+/* Reads bytes from `remote`, an offset in the data, on to `local`, for each request; done gets
+ * CORRUPT if the file ends before. */
+int sl_objects_directory_read(struct sl_objects_directory *directory,
+                              const struct sl_objects_pool_key *key,
+                              const struct sl_transfer_request *requests, uint32_t count,
+                              sl_transfer_done_fn *done, void *ctx);
+
+/* In the background. */
 void sl_objects_directory_remove(struct sl_objects_directory *directory,
                                  const struct sl_objects_pool_key *key);
-
-/* Reads bytes from `remote`, an offset in the data, on to `local`, for each request. Errors also:
- * CORRUPT (the file ends before). */
-void sl_objects_directory_read(struct sl_objects_directory *directory,
-                               const struct sl_objects_pool_key *key,
-                               const struct sl_transfer_request *requests, uint32_t count,
-                               sl_transfer_done_fn *done, void *ctx);
 
 /* "PATH/NAME/VERSION.PART.data", truncated to bytes. */
 void sl_objects_directory_describe(const struct sl_objects_directory *directory,

@@ -6,6 +6,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "objects/call.h"
+#include "objects/directory.h"
 #include "objects/node.h"
 #include "transfer/async.h"
 
@@ -185,6 +186,22 @@ static void opened(struct sl_objects_peer_use *peer, struct sl_transfer_segment 
     }
 }
 
+/* All of the file: offsets of the stored part are those of the file. */
+static int list_file(struct sl_objects_download *download)
+{
+    const struct sl_objects_copy *copy = download->copy;
+    const uint64_t image_at = sl_objects_copy_image_at(copy);
+    if (!sl_array_make_room(&download->ranges, &download->range_capacity, 2,
+                            sizeof download->ranges[0])) {
+        return SL_ERR_NO_MEMORY;
+    }
+    download->ranges[0] = (struct sl_objects_range){.bytes = copy->info.manifest_bytes};
+    download->ranges[1] = (struct sl_objects_range){
+        .offset = image_at, .address = image_at, .bytes = copy->info.bytes};
+    download->range_count = copy->info.bytes == 0 ? 1 : 2;
+    return 0;
+}
+
 int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *copy, uint64_t id,
                                const char *address, uint64_t deadline_ns,
                                const struct sl_objects_download_events *events, void *ctx,
@@ -207,6 +224,15 @@ int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *
     download->paced.run = paced;
     download->peer.opened = opened;
     sl_list_init(&download->reads);
+    if (id == node->id) {
+        const int err = list_file(download);
+        if (err != 0) {
+            free(download);
+            return err;
+        }
+        *out = download;
+        return 0;
+    }
     *out = download;
     sl_objects_link_peer_get(node->link, &download->peer, address,
                              sl_objects_ms_left(node, deadline_ns));
@@ -368,6 +394,9 @@ int sl_objects_download_read(struct sl_objects_download *download,
                              const struct sl_objects_stretch *stretches, uint32_t count)
 {
     struct sl_objects *node = download->node;
+    const struct sl_objects_copy *copy = download->copy;
+    const struct sl_objects_pool_key key = {copy->name, copy->version, copy->part};
+    const bool is_file = download->id == node->id;
     struct read *read = calloc(1, sizeof *read);
     uint64_t bytes = 0;
     uint32_t request_count = 0;
@@ -377,14 +406,19 @@ int sl_objects_download_read(struct sl_objects_download *download,
         read->stretches[i] = stretches[i];
         bytes += stretches[i].bytes;
     }
-    err = err != 0 ? err : sl_transfer_batch_create(node->transfer, request_count, &read->batch);
+    if (err == 0 && !is_file) {
+        err = sl_transfer_batch_create(node->transfer, request_count, &read->batch);
+    }
     if (err == 0) {
         read->download = download;
         read->count = count;
         read->started_ns = sl_reactor_now_ns(node->reactor);
-        err = sl_transfer_async_submit(
-            sl_objects_link_async(node->link), read->batch, node->requests.items, request_count,
-            sl_objects_ms_left(node, download->deadline_ns), read_over, read);
+        err = is_file ? sl_objects_directory_read(node->directory, &key, node->requests.items,
+                                                  request_count, read_over, read)
+                      : sl_transfer_async_submit(sl_objects_link_async(node->link), read->batch,
+                                                 node->requests.items, request_count,
+                                                 sl_objects_ms_left(node, download->deadline_ns),
+                                                 read_over, read);
     }
     if (err != 0) {
         if (read != NULL && read->batch != NULL) {

@@ -74,7 +74,8 @@ struct sl_objects_download {
     struct sl_timer paced; /* until the next READ may begin */
 };
 
-/* Opens the peer's segment and sends WANT. Errors: NO_MEMORY. */
+/* Opens the peer's segment and sends WANT; with the id of this node, reads its file (store.h).
+ * Errors: NO_MEMORY. */
 int sl_objects_download_create(struct sl_objects *node, struct sl_objects_copy *copy, uint64_t id,
                                const char *address, uint64_t deadline_ns,
                                const struct sl_objects_download_events *events, void *ctx,

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "core/log.h"
+#include "objects/cache.h"
+#include "objects/directory.h"
 #include "objects/download.h"
 #include "objects/node.h"
 
@@ -443,6 +445,18 @@ static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
 
 /* Bytes that have arrived */
 
+/* The file does not count as a whole part any more. */
+static void set_damaged(const struct sl_objects_download *download)
+{
+    const struct sl_objects_copy *copy = download->copy;
+    struct sl_objects_stored *stored =
+        sl_objects_stored_find(download->node, copy->name, copy->version, copy->part);
+    if (download->id == download->node->id && stored != NULL) {
+        stored->has_file = false;
+        sl_objects_report(download->node, copy);
+    }
+}
+
 static void mismatch(struct sl_objects_download *download, const char *what)
 {
     struct sl_objects_fetch *fetch = download->ctx;
@@ -456,6 +470,7 @@ static void mismatch(struct sl_objects_download *download, const char *what)
                 holder != NULL && ++holder->mismatches >= MISMATCHES_MAX
                     ? "; this holder is not used any more: check its memory"
                     : "");
+    set_damaged(download);
     replace(download, reason);
 }
 
@@ -630,6 +645,7 @@ static void arrived(struct sl_objects_download *download,
             fetch->blocks[stretches[i].block] = MISSING;
         }
         fetch->manifest = is_manifest ? MISSING : fetch->manifest;
+        set_damaged(download);
         replace(download, reason);
     }
     for (uint32_t i = 0; download->is_closing && i < SL_OBJECTS_STRIPES; i++) {
@@ -732,6 +748,26 @@ void sl_objects_fetch_free(struct sl_objects_fetch *fetch)
     }
 }
 
+/* A file of this node is the source of both stripes. There are few holders yet. */
+static void use_file(struct sl_objects_fetch *fetch)
+{
+    const struct sl_objects_copy *copy = fetch->copy;
+    const struct sl_objects_stored *stored =
+        sl_objects_stored_in_file(fetch->node, copy->name, copy->version, copy->part);
+    if (stored == NULL) {
+        return;
+    }
+    struct holder *file = &fetch->holders[fetch->holder_count++];
+    *file = (struct holder){.node = fetch->node->id};
+    sl_objects_directory_describe(fetch->node->directory, &stored->key, file->address,
+                                  sizeof file->address);
+    for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
+        if (needs(fetch, i)) {
+            assign(fetch, i, file);
+        }
+    }
+}
+
 void sl_objects_fetch_start(struct sl_objects_fetch *fetch)
 {
     fetch->is_started = true;
@@ -740,6 +776,7 @@ void sl_objects_fetch_start(struct sl_objects_fetch *fetch)
         end_if_complete(fetch);
     }
     follow_plan(fetch);
+    use_file(fetch);
     for (uint32_t i = 0; i < SL_OBJECTS_STRIPES; i++) {
         if (fetch->of_stripe[i] == NULL && needs(fetch, i)) {
             find_parent(fetch, i);

@@ -18,6 +18,31 @@ static void send_asks(struct sl_objects *node);
 
 /* Attaching */
 
+static void report(struct sl_objects *node, struct sl_objects_message *message)
+{
+    message->term = node->membership.term;
+    sl_objects_link_send(node->link, node->membership.catalogue, message, NULL, NULL);
+}
+
+/* A file has all of the part, whatever the pool has. */
+static void report_stored(struct sl_objects *node, const struct sl_objects_stored *stored)
+{
+    const struct sl_objects_part *part = sl_objects_stored_part(stored);
+    struct sl_objects_message message = {
+        .kind = SL_OBJECTS_HOLD,
+        .name = stored->name,
+        .version = stored->key.version,
+        .part = stored->key.part,
+        .blocks = (uint32_t)(sl_objects_block_count(part->manifest_bytes) +
+                             sl_objects_block_count(part->bytes)),
+        .record_count = 1,
+        .record = stored->record,
+    };
+    if (stored->is_kept && stored->has_file && !stored->is_dropped) {
+        report(node, &message);
+    }
+}
+
 /* Again and again: a report may be lost, or overtake another one. What this node does not report
  * any more is forgotten. */
 static void report_all(struct sl_objects *node)
@@ -25,6 +50,9 @@ static void report_all(struct sl_objects *node)
     node->membership.reported_ns = sl_reactor_now_ns(node->reactor);
     SL_LIST_FOREACH (link, &node->copies) {
         sl_objects_report(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link));
+    }
+    SL_LIST_FOREACH (link, &node->stored) {
+        report_stored(node, SL_CONTAINER_OF(link, struct sl_objects_stored, link));
     }
 }
 
@@ -235,16 +263,13 @@ int sl_objects_ask_and_wait(struct sl_objects *node, struct sl_objects_message *
 
 /* Reports */
 
-static void report(struct sl_objects *node, struct sl_objects_message *message)
-{
-    message->term = node->membership.term;
-    sl_objects_link_send(node->link, node->membership.catalogue, message, NULL, NULL);
-}
-
 void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *copy)
 {
-    if (copy->is_withdrawn || !node->membership.is_attached) {
+    if (copy->is_withdrawn || copy->is_uncommitted || !node->membership.is_attached) {
         return; /* its DROP was sent; it is reported then */
+    }
+    if (sl_objects_stored_in_file(node, copy->name, copy->version, copy->part) != NULL) {
+        return; /* all of it is reported */
     }
     struct sl_objects_message message = {
         .kind = SL_OBJECTS_HOLD,
@@ -263,6 +288,9 @@ void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *co
 void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version,
                             uint32_t part)
 {
+    if (sl_objects_stored_in_file(node, name, version, part) != NULL) {
+        return;
+    }
     struct sl_objects_message message = {/* also while a catalogue that knows the copy seems lost */
                                          .kind = SL_OBJECTS_DROP,
                                          .name = name,

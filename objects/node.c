@@ -9,10 +9,12 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "objects/call.h"
+#include "objects/directory.h"
 #include "objects/error.h"
 #include "objects/fetch.h"
 #include "objects/follow.h"
 #include "objects/host.h"
+#include "objects/store.h"
 #include "objects/withdraw.h"
 #include "reactor/offload.h"
 
@@ -45,6 +47,7 @@ static void take_news(struct sl_objects *node, const char *address,
 
 static void retire(struct sl_objects *node, const struct sl_objects_message *message)
 {
+    sl_objects_store_retire(node, message);
     SL_LIST_FOREACH (link, &node->copies) {
         struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
         if (sl_objects_copy_is_of(copy, message->name, message->version) &&
@@ -70,6 +73,7 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
         retire(node, message);
         break;
     case SL_OBJECTS_WANT:
+        sl_objects_store_load(node, message);
         sl_objects_serve_want(node, address, message);
         break;
     case SL_OBJECTS_DONE:
@@ -87,8 +91,7 @@ static void arrived(void *ctx, const char *address, const struct sl_objects_mess
         sl_objects_tables_receive(node, address, message);
         break;
     case SL_OBJECTS_STORE:
-        sl_objects_link_refuse(node->link, address, message, SL_ERR_UNSUPPORTED,
-                               "this node is not a keeper");
+        sl_objects_store_receive(node, address, message);
         break;
     default:
         if (node->host != NULL) {
@@ -149,6 +152,9 @@ static void start_here(struct sl_objects *node, struct sl_objects_call *call)
     if (err == 0 && is_host) {
         err = sl_objects_host_create(node->reactor, node->link, &node->setup, &node->host);
     }
+    if (err == 0 && node->directory != NULL) {
+        err = sl_objects_directory_start(node->directory, node->reactor);
+    }
     if (err == 0) {
         sl_objects_membership_start(node, sl_objects_follow_again);
     }
@@ -189,7 +195,8 @@ static void look_for_end(struct sl_timer *timer, uint64_t now_ns)
 {
     struct leave_call *leave = SL_CONTAINER_OF(timer, struct leave_call, timer);
     struct sl_objects *node = leave->call.node;
-    bool is_busy = node->membership.is_asking || now_ns - leave->since_ns < LEAVE_NS;
+    bool is_busy = node->membership.is_asking || now_ns - leave->since_ns < LEAVE_NS ||
+                   !sl_objects_store_is_over(node);
     SL_LIST_FOREACH (link, &node->copies) {
         is_busy |= SL_CONTAINER_OF(link, struct sl_objects_copy, link)->fetch != NULL;
     }
@@ -214,6 +221,7 @@ static void leave_here(struct sl_objects *node, struct sl_objects_call *call)
         sl_objects_answer(call, 0, "left");
         return;
     }
+    sl_objects_store_stop(node);
     SL_LIST_FOREACH (link, &node->copies) {
         sl_objects_withdraw(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link),
                             "this node ends");
@@ -248,6 +256,7 @@ static void node_free(struct sl_objects *node)
     if (node->tables.offload != NULL) {
         (void)sl_offload_destroy(&node->tables.offload, 0);
     }
+    sl_objects_store_fini(node);
     void *pool = node->pool.base;
     if (pool != NULL) {
         sl_objects_pool_fini(&node->pool); /* frees the copies in it */
@@ -288,6 +297,7 @@ static int start(struct sl_objects *node, const struct sl_objects_options *optio
                    options->catalogue != NULL ? options->catalogue
                                               : sl_transfer_name(node->transfer));
     err = start_reactor(node);
+    err = err != 0 ? err : sl_objects_store_open(node);
     return err != 0 ? err : sl_objects_call(node, &call);
 }
 
@@ -334,6 +344,7 @@ int sl_objects_create_with(const struct sl_objects_options *options,
     }
     sl_list_init(&node->copies);
     sl_list_init(&node->membership.asks);
+    sl_list_init(&node->stored);
     sl_objects_serve_init(node);
     err = only_reads(options) ? 0 : start(node, options);
     if (err != 0) {

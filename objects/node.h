@@ -15,8 +15,10 @@
 #include "objects/publish_tables.h"
 #include "objects/serve.h"
 #include "objects/setup.h"
+#include "objects/stored.h"
 #include "reactor/port.h"
 
+struct sl_objects_directory;
 struct sl_objects_host;
 struct sl_objects_options;
 
@@ -40,6 +42,8 @@ struct sl_objects {
     struct sl_list copies;
     struct sl_objects_follows follows;
     struct sl_objects_serve serve;
+    struct sl_list stored;                  /* struct sl_objects_stored */
+    struct sl_objects_directory *directory; /* of these; NULL: none */
     struct sl_objects_tables tables;
     uint8_t *scratch; /* [SL_OBJECTS_BLOCK_BYTES]: a block that does not lie in one place */
     struct sl_objects_requests {

@@ -27,9 +27,8 @@ int sl_publish_check(const struct sl_publish_options *options)
                                "the note is longer than %d bytes, or has control characters",
                                SL_OBJECTS_NOTE_BYTES - 1);
     }
-    if (options->origin != SL_ORIGIN_HOST && options->origin != SL_ORIGIN_CALLER) {
-        return sl_objects_fail(SL_ERR_INVALID, "origin %d is neither HOST nor CALLER",
-                               (int)options->origin);
+    if ((uint32_t)options->origin > SL_ORIGIN_CALLER) {
+        return sl_objects_fail(SL_ERR_INVALID, "origin %d is not known", (int)options->origin);
     }
     if (options->version > INT64_MAX) {
         return sl_objects_fail(SL_ERR_INVALID, "version %" PRIu64 " is not below 2^63",
@@ -50,6 +49,12 @@ static void take_begun(void *ctx, const struct sl_objects_message *answer)
     struct sl_publication *publication = ctx;
     publication->version = answer->version;
     publication->epoch = answer->epoch;
+    publication->keeper_count = answer->keeper_count;
+    for (uint32_t i = 0; i < answer->keeper_count; i++) {
+        struct sl_publication_keeper *keeper = &publication->keepers[i];
+        publication->is_kept_here |= answer->keepers[i].node == publication->node->id;
+        (void)snprintf(keeper->address, sizeof keeper->address, "%s", answer->keepers[i].address);
+    }
 }
 
 int sl_publish_create(struct sl_objects *objects, const struct sl_publish_options *options,
@@ -235,7 +240,8 @@ static int hash(struct sl_publication *publication)
     return 0;
 }
 
-/* CALLER: the image stays in the caller's memory, which is registered with the manifest. */
+/* CALLER, and for keepers: the image stays in the caller's memory, which is registered with the
+ * manifest. */
 static int take_in_place(struct sl_publication *publication)
 {
     const uint32_t count = publication->place_count;
@@ -286,8 +292,8 @@ static void verified_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_answer(call, 0, "verified");
 }
 
-/* HOST: manifest and image are copied into slots of the pool. A slot that an older version shares
- * has the bytes already. */
+/* HOST, and for a keeper here: manifest and image are copied into slots of the pool. A slot that an
+ * older version shares has the bytes already. */
 static int copy_into_pool(struct sl_publication *publication)
 {
     struct sl_objects *node = publication->node;
@@ -320,9 +326,10 @@ static int copy_into_pool(struct sl_publication *publication)
 static int make_copy(struct sl_publication *publication)
 {
     struct sl_objects_manifest *manifest = &publication->manifest;
-    const struct sl_objects_part info = {.bytes = manifest->image_bytes,
-                                         .holder = publication->node->id,
-                                         .manifest_bytes = (uint32_t)manifest->encoded_bytes};
+    const struct sl_objects_part info = {
+        .bytes = manifest->image_bytes,
+        .holder = publication->keeper_count == 0 ? publication->node->id : 0,
+        .manifest_bytes = (uint32_t)manifest->encoded_bytes};
     int err = sl_objects_copy_create(publication->name, publication->version, publication->part,
                                      &info, &publication->copy);
     struct sl_objects_copy *copy = publication->copy;
@@ -335,8 +342,9 @@ static int make_copy(struct sl_publication *publication)
     copy->info.digest = sl_objects_manifest_encode(manifest, copy->stored_manifest);
     copy->manifest = *manifest;
     sl_objects_manifest_init(manifest);
-    err = publication->origin == SL_ORIGIN_CALLER ? take_in_place(publication)
-                                                  : copy_into_pool(publication);
+    err = publication->origin == SL_ORIGIN_HOST || publication->is_kept_here
+              ? copy_into_pool(publication)
+              : take_in_place(publication);
     if (err == 0 && sl_objects_copy_add_all(copy) != 0) {
         err = sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
@@ -350,6 +358,9 @@ static void take_committed(void *ctx, const struct sl_objects_message *answer)
     struct sl_publication *publication = ctx;
     struct sl_objects_copy *copy = publication->copy;
     sl_objects_copy_set_record(copy, &answer->record);
+    if (publication->is_served) {
+        return;
+    }
     publication->copy = NULL;
     struct sl_objects_copy *fetched =
         sl_objects_copy_find(publication->node, copy->name, copy->version, copy->part);
@@ -394,9 +405,24 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
                    .part_count = 1,
                    .parts = {publication->copy->info}},
     };
-    err = sl_objects_ask_and_wait(publication->node, &commit,
-                                  sl_objects_ms_left(publication->node, deadline_ns),
-                                  take_committed, publication);
+    if (publication->keeper_count > 0) {
+        err = sl_publish_store_send(publication, &commit.record, deadline_ns);
+        commit.record.keeper_count = publication->keeper_count;
+        for (uint32_t i = 0; i < publication->keeper_count; i++) {
+            commit.record.keepers[i] = publication->keepers[i].node;
+        }
+    }
+    err = err != 0 ? err
+                   : sl_objects_ask_and_wait(publication->node, &commit,
+                                             sl_objects_ms_left(publication->node, deadline_ns),
+                                             take_committed, publication);
+    if (err == 0 && publication->is_served) {
+        if (publication->copy->record != NULL) { /* else keepers ask the catalogue */
+            (void)sl_publish_store_send(publication, publication->copy->record, deadline_ns);
+        }
+        err = sl_publish_store_release(publication, !publication->is_kept_here,
+                                       sl_objects_ms_left(publication->node, deadline_ns));
+    }
     if (err != 0) {
         publication->state = err == SL_ERR_DEADLINE ? SL_PUBLICATION_UNCERTAIN : publication->state;
         return err;
@@ -429,7 +455,9 @@ void sl_publish_end(struct sl_publication **publication)
         return;
     }
     const struct sl_reason saved = sl_objects_error_save();
-    if (gone->copy != NULL) { /* not committed: no peer reads it, so nothing is waited for */
+    if (gone->copy != NULL && gone->is_served) {
+        (void)sl_publish_store_release(gone, true, UNUSED_MS);
+    } else if (gone->copy != NULL) { /* not committed: no peer reads it, so nothing is waited for */
         struct publish_call release = {.call = {.run = release_here},
                                        .copy = gone->copy,
                                        .is_uncertain = gone->state == SL_PUBLICATION_UNCERTAIN};

@@ -27,6 +27,14 @@ struct sl_publication {
     /* Has taken over the manifest, and with CALLER the places. NULL before the first commit, and
      * once the node serves it. */
     struct sl_objects_copy *copy;
+    /* That store the part (store.h); none: this node serves it. */
+    struct sl_publication_keeper {
+        uint64_t node;
+        char address[SL_OBJECTS_ADDRESS_BYTES];
+    } keepers[SL_OBJECTS_KEEPERS_MAX];
+    uint32_t keeper_count;
+    bool is_kept_here; /* this node is one of them, and keeps the copy */
+    bool is_served;    /* to keepers: the copy is in the node's list */
 };
 
 /* Errors: INVALID, with the text in sl_objects_last_error. */
@@ -35,5 +43,15 @@ int sl_publish_check(const struct sl_publish_options *options);
 /* A publication without version and epoch. Errors: NO_MEMORY. */
 int sl_publish_create(struct sl_objects *objects, const struct sl_publish_options *options,
                       struct sl_publication **out);
+
+/* A thread of the application: sends STORE to the keepers, and waits for their answers. record: the
+ * one to commit; or with its time: that of the commit. Errors, with the text in
+ * sl_objects_last_error: DEADLINE, and those of keepers: IO, NO_MEMORY, EXISTS; none with time. */
+int sl_publish_store_send(struct sl_publication *publication,
+                          const struct sl_objects_record *record, uint64_t deadline_ns);
+
+/* Ends the use of the copy that was stored. is_over: it is not needed here any more. Errors:
+ * DEADLINE: it is still read. */
+int sl_publish_store_release(struct sl_publication *publication, bool is_over, uint32_t timeout_ms);
 
 #endif

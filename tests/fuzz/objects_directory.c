@@ -63,7 +63,7 @@ static void check(struct sl_objects_directory *directory)
     sl_assert(sl_objects_directory_start(directory, reactor) == 0);
     const struct sl_transfer_request request = {
         .local = bytes, .bytes = part.manifest_bytes < READ_MAX ? part.manifest_bytes : READ_MAX};
-    sl_objects_directory_read(directory, &key, &request, 1, done, &err);
+    sl_assert(sl_objects_directory_read(directory, &key, &request, 1, done, &err) == 0);
     for (is_read = false; !is_read;) {
         (void)sl_reactor_turn(reactor, sl_reactor_now_ns(reactor) + SL_CLOCK_NS_PER_MS);
     }

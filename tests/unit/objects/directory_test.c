@@ -138,13 +138,15 @@ static void fill(struct part *part, const char *name, uint64_t version, uint32_t
 
 static int write_part(const struct part *part)
 {
-    sl_objects_directory_write(world->directory, &part->copy, on_done, NULL);
+    assert_int_equal(sl_objects_directory_write(world->directory, &part->copy, on_done, NULL), 0);
     return result();
 }
 
 static int commit_part(const struct part *part)
 {
-    sl_objects_directory_commit(world->directory, &part->record, part->copy.part, on_done, NULL);
+    assert_int_equal(sl_objects_directory_commit(world->directory, &part->record, part->copy.part,
+                                                 on_done, NULL),
+                     0);
     return result();
 }
 
@@ -162,7 +164,8 @@ static int read_part(const struct part *part)
     const struct sl_transfer_request requests[] = {
         {.local = image, .remote = SL_OBJECTS_BLOCK_BYTES, .bytes = IMAGE},
         {.local = manifest, .remote = 0, .bytes = 100}};
-    sl_objects_directory_read(world->directory, &key, requests, 2, on_done, NULL);
+    assert_int_equal(sl_objects_directory_read(world->directory, &key, requests, 2, on_done, NULL),
+                     0);
     const int err = result();
     if (err == 0) {
         assert_memory_equal(manifest, part->manifest, 100);

@@ -1,0 +1,440 @@
+#include "objects/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "objects/cache.h"
+#include "objects/directory.h"
+#include "objects/error.h"
+#include "objects/node.h"
+#include "objects/withdraw.h"
+
+#define CHECK_NS  SL_CLOCK_NS_PER_S        /* whether a part was committed */
+#define UNSEEN_NS (10 * SL_CLOCK_NS_PER_S) /* after the publisher's end: its lease */
+#define LOAD_NS   (60 * SL_CLOCK_NS_PER_S)
+
+enum stage {
+    FILLING,    /* fetched from the publisher */
+    WRITING,    /* to the directory */
+    STORED,     /* waits for the commit */
+    COMMITTING, /* the record is being written */
+    KEPT
+};
+
+struct stored {
+    struct sl_objects_stored part;
+    struct sl_objects *node;
+    enum stage stage;
+    bool has_job;                    /* of the directory: then freed when that is over */
+    struct sl_objects_cache_use use; /* its copy NULL: the part may leave the pool */
+
+    /* The STORE that is not answered yet; request 0: none. */
+    char address[SL_OBJECTS_ADDRESS_BYTES];
+    uint32_t request;
+
+    /* Until the commit. */
+    uint64_t deadline_ns;                 /* of the publisher; then of its commit */
+    struct sl_objects_peer_use publisher; /* so that its end is known */
+    struct sl_timer check;
+    struct sl_objects_ask find;
+    struct sl_objects_message finding;
+};
+
+static struct stored *of(struct sl_objects_stored *part)
+{
+    return part != NULL ? SL_CONTAINER_OF(part, struct stored, part) : NULL;
+}
+
+/* NULL: no memory. */
+static struct stored *add(struct sl_objects *node, const char *name, uint64_t version,
+                          uint32_t part)
+{
+    struct stored *stored = calloc(1, sizeof *stored);
+    if (stored != NULL) {
+        (void)snprintf(stored->part.name, sizeof stored->part.name, "%s", name);
+        stored->node = node;
+        stored->part.key = (struct sl_objects_pool_key){stored->part.name, version, part};
+        sl_list_append(&node->stored, &stored->part.link);
+    }
+    return stored;
+}
+
+/* The catalogue knows the commit, or the part is dropped. */
+static void stop_check(struct stored *stored)
+{
+    sl_objects_ask_cancel(&stored->find);
+    sl_reactor_disarm(stored->node->reactor, &stored->check);
+    sl_objects_link_peer_put(stored->node->link, &stored->publisher);
+}
+
+static void unuse(struct stored *stored)
+{
+    if (stored->use.copy != NULL) {
+        sl_objects_cache_put(stored->node, &stored->use);
+    }
+}
+
+static void answer(struct stored *stored, int err, const char *reason)
+{
+    struct sl_objects_message message = {.kind = SL_OBJECTS_STORE,
+                                         .is_answer = true,
+                                         .request = stored->request,
+                                         .err = err,
+                                         .text = reason};
+    if (stored->request != 0) {
+        sl_objects_link_send(stored->node->link, stored->address, &message, NULL, NULL);
+        stored->request = 0;
+    }
+}
+
+static void free_stored(struct stored *stored)
+{
+    unuse(stored);
+    sl_list_remove(&stored->part.link);
+    free(stored);
+}
+
+/* The part is not kept any more. */
+static void drop(struct stored *stored, int err, const char *reason)
+{
+    struct sl_objects_copy *copy = stored->use.copy;
+    answer(stored, err, reason);
+    stop_check(stored);
+    if (copy != NULL && copy->is_uncommitted) {
+        sl_objects_withdraw(stored->node, copy, reason);
+    }
+    stored->part.is_dropped = true;
+    if (stored->part.has_file || stored->has_job) {
+        sl_objects_directory_remove(stored->node->directory, &stored->part.key);
+    }
+    if (!stored->has_job) {
+        free_stored(stored);
+    }
+}
+
+/* Fetch and write */
+
+static void check_commit(struct sl_timer *timer, uint64_t now_ns);
+
+static void set_stored(struct stored *stored)
+{
+    stored->stage = STORED;
+    answer(stored, 0, NULL);
+    stored->check.run = check_commit;
+    sl_reactor_arm(stored->node->reactor, &stored->check, CHECK_NS);
+}
+
+static void written(void *ctx, int err, const char *reason)
+{
+    struct stored *stored = ctx;
+    stored->has_job = false;
+    if (stored->part.is_dropped) {
+        free_stored(stored);
+        return;
+    }
+    stored->part.has_file = err == 0;
+    if (stored->stage == KEPT) { /* it was damaged */
+        unuse(stored);
+    } else if (err == 0) {
+        set_stored(stored);
+    } else {
+        drop(stored, err, reason);
+    }
+}
+
+static void filled(struct sl_objects_cache_use *use, int err, const char *reason)
+{
+    struct stored *stored = SL_CONTAINER_OF(use, struct stored, use);
+    struct sl_objects_directory *directory = stored->node->directory;
+    if (err != 0 && stored->stage == FILLING) {
+        drop(stored, err, reason);
+    } else if (stored->part.has_file) { /* it was read from there */
+        unuse(stored);
+    } else if (err != 0) {
+        sl_log_error("objects: %s@%" PRIu64 " part %u is damaged, and not replaced: %s",
+                     stored->part.name, stored->part.key.version, stored->part.key.part, reason);
+        free_stored(stored);
+    } else if (directory == NULL) {
+        set_stored(stored);
+    } else {
+        stored->stage = stored->stage == FILLING ? WRITING : stored->stage;
+        stored->has_job = true;
+        if (sl_objects_directory_write(directory, use->copy, written, stored) != 0) {
+            written(stored, SL_ERR_NO_MEMORY, "out of memory");
+        }
+    }
+}
+
+/* Commit */
+
+static void committed(void *ctx, int err, const char *reason)
+{
+    struct stored *stored = ctx;
+    stored->has_job = false;
+    if (stored->part.is_dropped) {
+        free_stored(stored);
+        return;
+    }
+    if (err != 0) {
+        sl_log_error("objects: %s@%" PRIu64 " part %u is kept in memory only: %s",
+                     stored->part.name, stored->part.key.version, stored->part.key.part, reason);
+    }
+    stored->stage = KEPT;
+    stored->part.is_kept = true;
+    stored->part.has_file = stored->part.has_file && err == 0;
+    stop_check(stored);
+    sl_objects_copy_set_record(stored->use.copy, &stored->part.record);
+    stored->use.copy->is_uncommitted = false;
+    stored->use.copy->pooled->keep = false; /* of a publication: the use keeps it, or the file */
+    sl_objects_report(stored->node, stored->use.copy);
+    answer(stored, err, reason);
+    if (stored->part.has_file) {
+        unuse(stored);
+    }
+}
+
+static void commit(struct stored *stored, const struct sl_objects_record *record)
+{
+    sl_objects_stored_set_record(&stored->part, record);
+    stored->stage = COMMITTING;
+    stored->has_job = stored->part.has_file;
+    if (!stored->part.has_file) {
+        committed(stored, 0, "");
+    } else if (sl_objects_directory_commit(stored->node->directory, &stored->part.record,
+                                           stored->part.key.part, committed, stored) != 0) {
+        committed(stored, SL_ERR_NO_MEMORY, "out of memory");
+    }
+}
+
+static bool is_of(const struct stored *stored, const struct sl_objects_part *part)
+{
+    return sl_hash_128_equal(sl_objects_stored_part(&stored->part)->digest, part->digest);
+}
+
+static void publisher_opened(struct sl_objects_peer_use *use, struct sl_transfer_segment *segment,
+                             int err, const char *reason)
+{
+}
+
+static void publisher_ended(struct sl_objects_peer_use *use, const char *reason)
+{
+    struct stored *stored = SL_CONTAINER_OF(use, struct stored, publisher);
+    const uint64_t now_ns = sl_reactor_now_ns(stored->node->reactor);
+    stored->deadline_ns = now_ns < stored->deadline_ns ? now_ns : stored->deadline_ns;
+}
+
+static void found(struct sl_objects_ask *ask, const struct sl_objects_message *news, int err,
+                  const char *reason)
+{
+    struct stored *stored = SL_CONTAINER_OF(ask, struct stored, find);
+    const uint64_t now_ns = sl_reactor_now_ns(stored->node->reactor);
+    const uint32_t part = stored->part.key.part;
+    const struct sl_objects_record *record = &news->record;
+    if (stored->stage != STORED) {
+        return;
+    }
+    if (err == 0 && news->record_count == 1 && part < record->part_count &&
+        is_of(stored, &record->parts[part])) {
+        commit(stored, record);
+    } else if (err == SL_ERR_NOT_FOUND && now_ns > stored->deadline_ns + UNSEEN_NS) {
+        sl_log_warn("objects: %s@%" PRIu64 " part %u: its publisher ended before the commit; "
+                    "dropped",
+                    stored->part.name, stored->part.key.version, part);
+        drop(stored, SL_ERR_CLOSED, "it was not committed");
+    } else {
+        sl_reactor_arm(stored->node->reactor, &stored->check, CHECK_NS);
+    }
+}
+
+/* Usually the publisher says so before. */
+static void check_commit(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct stored *stored = SL_CONTAINER_OF(timer, struct stored, check);
+    stored->finding = (struct sl_objects_message){.kind = SL_OBJECTS_FIND,
+                                                  .name = stored->part.name,
+                                                  .version = stored->part.key.version,
+                                                  .part = stored->part.key.part};
+    stored->find.message = &stored->finding;
+    stored->find.answered = found;
+    sl_objects_ask(stored->node, &stored->find, now_ns + CHECK_NS);
+}
+
+/* STORE */
+
+/* Fetches the part from its publisher alone. */
+static void begin(struct stored *stored, const struct sl_objects_message *message)
+{
+    struct sl_objects *node = stored->node;
+    const struct sl_objects_peer publisher = {.node = message->node, .address = stored->address};
+    sl_objects_stored_set_record(&stored->part, &message->record);
+    stored->part.record.part_count = message->part_count;
+    stored->part.record.parts[message->part] = message->record.parts[0];
+    const struct sl_objects_message news = {.kind = SL_OBJECTS_NEWS,
+                                            .part = message->part,
+                                            .record_count = 1,
+                                            .record = stored->part.record,
+                                            .parent_count = SL_OBJECTS_STRIPES,
+                                            .parents = {publisher, publisher}};
+    stored->publisher.opened = publisher_opened;
+    stored->publisher.ended = publisher_ended;
+    sl_objects_link_peer_get(node->link, &stored->publisher, stored->address, message->timeout_ms);
+    stored->use.ended = filled;
+    const int err =
+        sl_objects_cache_get(node, &stored->use, &news, message->part, stored->deadline_ns);
+    if (err != 0) {
+        drop(stored, err,
+             err == SL_ERR_EXISTS ? "the keeper has the part in memory of its application"
+                                  : "the pool has no room for the part");
+    } else {
+        stored->use.copy->is_uncommitted = true;
+    }
+}
+
+static void store_again(struct stored *stored, const struct sl_objects_message *message)
+{
+    const bool is_commit = message->record.time_ms != 0;
+    if (stored->stage == KEPT || (stored->stage == STORED && !is_commit)) {
+        answer(stored, 0, NULL);
+    } else if (stored->stage == STORED) {
+        commit(stored, &message->record);
+    } /* else it is answered at the end of the stage */
+}
+
+void sl_objects_store_receive(struct sl_objects *node, const char *address,
+                              const struct sl_objects_message *message)
+{
+    const struct sl_objects_record *record = &message->record;
+    const bool is_commit = record->time_ms != 0;
+    struct stored *stored =
+        of(sl_objects_stored_find(node, record->name, record->version, message->part));
+    int err = 0;
+    const char *reason = "this keeper does not have the part";
+    if (!node->setup.is_keeper && node->setup.agent == NULL) {
+        err = SL_ERR_UNSUPPORTED;
+        reason = "this node is not a keeper";
+    } else if (is_commit && (stored == NULL || message->part >= record->part_count)) {
+        err = SL_ERR_NOT_FOUND;
+    } else if (stored != NULL && !is_of(stored, &record->parts[is_commit ? message->part : 0])) {
+        err = stored->stage < COMMITTING ? SL_ERR_AGAIN : SL_ERR_EXISTS;
+        reason = "the version is stored with other bytes";
+        if (err == SL_ERR_AGAIN) {
+            drop(stored, SL_ERR_CLOSED, "another publisher stores the version");
+        }
+    }
+    if (err != 0) {
+        sl_objects_link_refuse(node->link, address, message, err, reason);
+        return;
+    }
+    const bool is_new = stored == NULL;
+    stored = is_new ? add(node, record->name, record->version, message->part) : stored;
+    if (stored == NULL) {
+        sl_objects_link_refuse(node->link, address, message, SL_ERR_NO_MEMORY, "out of memory");
+        return;
+    }
+    stored->request = message->request;
+    (void)snprintf(stored->address, sizeof stored->address, "%s", address);
+    stored->deadline_ns =
+        sl_reactor_now_ns(node->reactor) + message->timeout_ms * SL_CLOCK_NS_PER_MS;
+    if (is_new) {
+        begin(stored, message);
+    } else {
+        store_again(stored, message);
+    }
+}
+
+void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_message *message)
+{
+    struct stored *stored =
+        of(sl_objects_stored_find(node, message->name, message->version, message->part));
+    if (stored != NULL && stored->stage >= COMMITTING &&
+        sl_hash_128_equal(sl_objects_stored_part(&stored->part)->digest, message->digest)) {
+        drop(stored, SL_ERR_CLOSED, "it was removed");
+    }
+}
+
+/* Files */
+
+void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_message *want)
+{
+    struct stored *stored =
+        of(sl_objects_stored_in_file(node, want->name, want->version, want->part));
+    const struct sl_objects_copy *copy =
+        sl_objects_copy_find(node, want->name, want->version, want->part);
+    if (stored == NULL || stored->use.copy != NULL ||
+        (copy != NULL && copy->verified_count == sl_objects_copy_block_count(copy))) {
+        return;
+    }
+    const struct sl_objects_message news = {.kind = SL_OBJECTS_NEWS,
+                                            .part = want->part,
+                                            .record_count = 1,
+                                            .record = stored->part.record};
+    stored->use.ended = filled;
+    (void)sl_objects_cache_get(node, &stored->use, &news, want->part,
+                               sl_reactor_now_ns(node->reactor) + LOAD_NS);
+}
+
+/* Start and end */
+
+static void add_found(void *ctx, const struct sl_objects_message *hold)
+{
+    struct stored *stored = add(ctx, hold->name, hold->version, hold->part);
+    if (stored != NULL) {
+        sl_objects_stored_set_record(&stored->part, &hold->record);
+        stored->stage = KEPT;
+        stored->part.is_kept = true;
+        stored->part.has_file = true;
+    }
+}
+
+int sl_objects_store_open(struct sl_objects *node)
+{
+    const struct sl_objects_setup *setup = &node->setup;
+    struct sl_reason reason;
+    sl_list_init(&node->stored);
+    if (!setup->is_keeper && setup->agent == NULL) {
+        return 0;
+    }
+    int err = sl_objects_copy_open_pool(node);
+    if (err == 0 && setup->directory != NULL) {
+        err = sl_objects_directory_open(setup->disk, setup->directory, add_found, node,
+                                        &node->directory, &reason);
+        err = err != 0 ? sl_objects_fail(err, "%s", reason.text) : 0;
+    }
+    return err;
+}
+
+void sl_objects_store_stop(struct sl_objects *node)
+{
+    SL_LIST_FOREACH (link, &node->stored) {
+        struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
+        if (stored->part.is_dropped) {
+            continue;
+        }
+        if (stored->stage < COMMITTING) {
+            drop(stored, SL_ERR_CLOSED, "the keeper ends");
+            continue;
+        }
+        stop_check(stored);
+        stored->part.is_dropped = true;
+        if (!stored->has_job) {
+            free_stored(stored);
+        }
+    }
+}
+
+bool sl_objects_store_is_over(const struct sl_objects *node)
+{
+    return sl_list_empty(&node->stored) &&
+           (node->directory == NULL || !sl_objects_directory_is_busy(node->directory));
+}
+
+void sl_objects_store_fini(struct sl_objects *node)
+{
+    SL_LIST_FOREACH (link, &node->stored) { /* of a node that did not start */
+        free_stored(of(SL_CONTAINER_OF(link, struct sl_objects_stored, link)));
+    }
+    sl_objects_directory_close(&node->directory);
+}

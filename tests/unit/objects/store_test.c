@@ -1,0 +1,280 @@
+/* Keepers: parts that outlive their publisher, and with a directory the keeper too. Real engines
+ * over loopback; node 0 hosts the catalogue and is no keeper. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "objects/call.h"
+#include "objects/node.h"
+#include "tests/support/memory_disk.h"
+#include "tests/support/unit.h"
+#include "tests/unit/objects/nodes.h"
+
+#define BYTES (3 * SL_OBJECTS_BLOCK_BYTES + 1000)
+
+static struct nodes nodes;
+static struct memory_disk disks[NODES_MAX]; /* of one node each */
+static uint8_t *bytes, *fetched;
+
+/* The node `index`: a keeper, with a directory if has_disk. */
+static void start(uint32_t index, bool is_keeper, bool has_disk, uint32_t replicas)
+{
+    const struct sl_transfer_options engine = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
+    const struct sl_objects_options options = {
+        .struct_size = sizeof options,
+        .engine_options = &engine,
+        .catalogue = index > 0 ? sl_objects_address(nodes.node[0]) : NULL,
+        .pool_bytes = 8 * SL_OBJECTS_BLOCK_BYTES};
+    const struct sl_objects_setup setup = {.is_keeper = is_keeper,
+                                           .directory = has_disk ? "/c/objects" : NULL,
+                                           .disk = &disks[index].disk,
+                                           .replicas = replicas};
+    nodes_expect(sl_objects_create_with(&options, &setup, &nodes.node[index]));
+    nodes.count = index >= nodes.count ? index + 1 : nodes.count;
+}
+
+static void begin(uint32_t keepers, bool has_disk, uint32_t replicas)
+{
+    start(0, false, false, replicas);
+    for (uint32_t i = 1; i <= keepers; i++) {
+        start(i, true, has_disk, 0);
+    }
+    start(keepers + 1, false, false, 0);
+}
+
+static int setup(void **state)
+{
+    sl_log_setup(SL_LOG_ERROR, "store");
+    memset(&nodes, 0, sizeof nodes);
+    for (uint32_t i = 0; i < NODES_MAX; i++) {
+        memory_disk_init(&disks[i]);
+    }
+    bytes = nodes_bytes(BYTES, 1);
+    fetched = calloc(1, BYTES);
+    assert_non_null(fetched);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    nodes_fini(&nodes);
+    for (uint32_t i = 0; i < NODES_MAX; i++) {
+        memory_disk_fini(&disks[i]);
+    }
+    free(bytes);
+    free(fetched);
+    return 0;
+}
+
+#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+static uint32_t holders_of(const char *name)
+{
+    struct sl_object_list *list;
+    nodes_expect(sl_object_list(nodes.node[0], name, NODES_TIMEOUT, &list));
+    const uint32_t holders = list->count == 1 ? list->entries[0].holders : 0;
+    sl_object_list_free(&list);
+    return holders;
+}
+
+/* Looks at the node's own list: the disk belongs to a thread of it. */
+static void count_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_objects_answer(call, sl_list_empty(&node->stored) ? SL_ERR_NOT_FOUND : 0, "none");
+}
+
+static bool is_stored(uint32_t node)
+{
+    struct sl_objects_call call = {.run = count_here};
+    return sl_objects_call(nodes.node[node], &call) == 0;
+}
+
+static void expect_get(uint32_t node, uint64_t version)
+{
+    memset(fetched, 0, BYTES);
+    nodes_get(nodes.node[node], "llama", version, fetched, BYTES);
+    assert_memory_equal(fetched, bytes, BYTES);
+    nodes_expect(sl_object_withdraw(nodes.node[node], "llama", version, NODES_TIMEOUT));
+}
+
+CASE(store__outlives_the_publisher)
+{
+    begin(1, false, 0);
+    uint8_t *own = nodes_bytes(BYTES, 1);
+    assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_PS, own, BYTES), 1);
+    free(own); /* the memory is the caller's again */
+    nodes_end(&nodes, 2);
+    assert_int_equal(holders_of("llama"), 1);
+    expect_get(0, 1);
+}
+
+CASE(store__is_on_as_many_keepers_as_the_catalogue_says)
+{
+    begin(2, true, 1);
+    assert_int_equal(nodes_publish(nodes.node[3], "llama", SL_ORIGIN_PS, bytes, BYTES), 1);
+    assert_int_equal(holders_of("llama"), 2);
+    for (uint32_t i = 1; i <= 2; i++) {
+        assert_non_null(memory_disk_find(&disks[i], "/c/objects/llama/1.0.data"));
+        assert_non_null(memory_disk_find(&disks[i], "/c/objects/llama/1.0.record"));
+    }
+    nodes_end(&nodes, 1);
+    expect_get(0, 1);
+}
+
+CASE(store__by_a_keeper_itself)
+{
+    begin(1, true, 0);
+    uint8_t *own = nodes_bytes(BYTES, 1);
+    assert_int_equal(nodes_publish(nodes.node[1], "llama", SL_ORIGIN_PS, own, BYTES), 1);
+    free(own);
+    assert_int_equal(holders_of("llama"), 1);
+    assert_non_null(memory_disk_find(&disks[1], "/c/objects/llama/1.0.record"));
+    expect_get(0, 1);
+}
+
+static void restart(uint32_t index)
+{
+    nodes_end(&nodes, index);
+    memory_disk_reopen(&disks[index]);
+    start(index, true, true, 0);
+    while (holders_of("llama") == 0) {
+        (void)usleep(10000);
+    }
+}
+
+CASE(store__outlives_the_keeper_in_its_directory)
+{
+    begin(1, true, 0);
+    assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_PS, bytes, BYTES), 1);
+    nodes_end(&nodes, 2);
+    restart(1);
+    expect_get(0, 1);
+}
+
+CASE(store__reads_back_what_the_pool_had_no_room_for)
+{
+    begin(1, true, 0);
+    for (uint64_t version = 1; version <= 3; version++) { /* the pool has room for one and a half */
+        uint8_t *own = nodes_bytes(BYTES, (uint32_t)version);
+        assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_PS, own, BYTES), version);
+        free(own);
+    }
+    assert_int_equal(holders_of("llama"), 0); /* three of them */
+    for (uint32_t i = 0; i < 6; i++) {
+        memset(fetched, 0, BYTES);
+        nodes_get(nodes.node[0], "llama", 1 + i % 3, fetched, BYTES);
+        nodes_expect_bytes(fetched, BYTES, 1 + i % 3);
+        nodes_expect(sl_object_withdraw(nodes.node[0], "llama", 1 + i % 3, NODES_TIMEOUT));
+    }
+}
+
+CASE(store__is_removed_with_the_version)
+{
+    begin(1, true, 0);
+    assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_PS, bytes, BYTES), 1);
+    nodes_expect(sl_object_remove(nodes.node[0], "llama", 1, NODES_TIMEOUT));
+    while (is_stored(1)) {
+        (void)usleep(1000);
+    }
+    nodes_end(&nodes, 1);
+    assert_null(memory_disk_find(&disks[1], "/c/objects/llama/1.0.data"));
+    assert_null(memory_disk_find(&disks[1], "/c/objects/llama/1.0.record"));
+}
+
+CASE(store__of_damaged_data_comes_from_the_other_keeper)
+{
+    begin(2, true, 1);
+    assert_int_equal(nodes_publish(nodes.node[3], "llama", SL_ORIGIN_PS, bytes, BYTES), 1);
+    nodes_end(&nodes, 3);
+    nodes_end(&nodes, 1);
+    memory_disk_reopen(&disks[1]);
+    struct memory_disk_node *data = memory_disk_find(&disks[1], "/c/objects/llama/1.0.data");
+    data->bytes[2 * SL_OBJECTS_BLOCK_BYTES + 17] ^= 1;
+    sl_log_setup(SL_LOG_OFF, "store");
+    start(1, true, true, 0);
+    nodes_expect(sl_object_wait_held(nodes.node[0], "llama", 1, 2, NODES_TIMEOUT));
+    expect_get(0, 1);
+    expect_get(0, 1);
+}
+
+static int publish(uint32_t node, const char *name, uint32_t timeout_ms)
+{
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = name, .origin = SL_ORIGIN_PS};
+    const struct sl_object_extent extent = {.base = bytes, .bytes = BYTES};
+    struct sl_publication *publication;
+    uint64_t version;
+    int err = sl_publish_begin(nodes.node[node], &options, timeout_ms, &publication);
+    if (err != 0) {
+        return err;
+    }
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    err = sl_publish_commit(publication, timeout_ms, &version);
+    sl_publish_end(&publication);
+    return err;
+}
+
+CASE(store__without_a_commit_is_dropped_after_the_publisher_ended)
+{
+    begin(1, true, 0);
+    const struct sl_publish_options options = {.struct_size = sizeof options,
+                                               .name = "llama",
+                                               .version = 1,
+                                               .origin = SL_ORIGIN_PS,
+                                               .part_count = 2}; /* the other part never comes */
+    const struct sl_object_extent extent = {.base = bytes, .bytes = BYTES};
+    struct sl_publication *publication;
+    uint64_t version;
+    nodes_expect(sl_publish_begin(nodes.node[2], &options, NODES_TIMEOUT, &publication));
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    assert_int_equal(sl_publish_commit(publication, 1000, &version), SL_ERR_DEADLINE);
+    sl_publish_end(&publication);
+    nodes_end(&nodes, 2);
+    sl_log_setup(SL_LOG_OFF, "store");
+    while (is_stored(1)) {
+        (void)usleep(50000);
+    }
+    assert_int_equal(holders_of("llama"), 0);
+}
+
+CASE(store__on_a_full_disk_fails_and_others_continue)
+{
+    begin(1, true, 0);
+    disks[1].bytes_left = BYTES / 2;
+    assert_int_equal(publish(2, "large", NODES_TIMEOUT), SL_ERR_IO);
+    assert_non_null(strstr(sl_objects_last_error(), sl_objects_address(nodes.node[1])));
+    assert_non_null(strstr(sl_objects_last_error(), "/c/objects/large/1.0.data"));
+    assert_int_equal(holders_of("large"), 0);
+    disks[1].bytes_left = UINT64_MAX;
+    assert_int_equal(publish(2, "llama", NODES_TIMEOUT), 0);
+    expect_get(0, 1);
+}
+
+CASE(store__without_a_keeper_names_what_it_waits_for)
+{
+    begin(0, false, 0);
+    assert_int_equal(publish(1, "llama", 500), SL_ERR_DEADLINE);
+    assert_non_null(strstr(sl_objects_last_error(), "no keeper"));
+}
+
+CASE(store__at_a_keeper_that_has_ended_names_it)
+{
+    begin(1, false, 0);
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "llama", .origin = SL_ORIGIN_PS};
+    const struct sl_object_extent extent = {.base = bytes, .bytes = BYTES};
+    struct sl_publication *publication;
+    uint64_t version;
+    char address[64];
+    nodes_expect(sl_publish_begin(nodes.node[2], &options, NODES_TIMEOUT, &publication));
+    (void)snprintf(address, sizeof address, "%s", sl_objects_address(nodes.node[1]));
+    nodes_end(&nodes, 1);
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    assert_int_equal(sl_publish_commit(publication, 1000, &version), SL_ERR_DEADLINE);
+    assert_non_null(strstr(sl_objects_last_error(), address));
+    sl_publish_end(&publication);
+    assert_int_equal(holders_of("llama"), 0);
+}
