@@ -122,7 +122,7 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
         return SL_ERR_TOO_LARGE;
     }
     int fd;
-    int err = sl_shm_socket_open(&fd);
+    int err = sl_unix_socket_open(&fd);
     if (err != 0) {
         return err;
     }

@@ -25,7 +25,7 @@ int sl_shm_handshake_connect(struct sl_shm_conn *conn)
         return is_full ? SL_ERR_AGAIN : is_refused ? SL_ERR_REFUSED : SL_ERR_IO;
     }
     int pid;
-    if (!sl_shm_socket_is_ours(conn->link.fd, &pid)) {
+    if (!sl_unix_socket_is_ours(conn->link.fd, &pid)) {
         sl_transport_warn(&conn->shm->base,
                           "%s: not connected, since process %d, which listens there, is of another "
                           "user",

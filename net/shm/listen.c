@@ -59,7 +59,7 @@ static void take(struct sl_shm_listener *listener, int fd)
     if (fd < 0) {
         return;
     }
-    if (!sl_shm_socket_is_ours(fd, &pid)) {
+    if (!sl_unix_socket_is_ours(fd, &pid)) {
         turn_away(shm, fd, pid, "it is another user's");
         return;
     }
@@ -118,7 +118,7 @@ static int bind_one(int fd, const struct sl_endpoint *endpoint)
 static int open_socket(struct sl_shm *shm, struct sl_endpoint *endpoint, int *out_fd)
 {
     int fd;
-    int err = sl_shm_socket_open(&fd);
+    int err = sl_unix_socket_open(&fd);
     if (err != 0) {
         return err;
     }

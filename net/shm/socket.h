@@ -2,6 +2,7 @@
 #ifndef SL_NET_SHM_SOCKET_H
 #define SL_NET_SHM_SOCKET_H
 
+#include "net/base/unix_socket.h"
 #include "net/shm/state.h"
 
 enum sl_shm_ctrl_msg_kind {
@@ -37,16 +38,10 @@ static_assert(sizeof(struct sl_shm_ctrl_msg) == 24, "note size");
 void sl_shm_socket_address(const struct sl_endpoint *endpoint, struct sockaddr_un *out,
                            socklen_t *out_bytes);
 
-/* Opens a socket above the standard descriptors. Errors: IO, NO_MEMORY. */
-int sl_shm_socket_open(int *out_fd);
-
 /* Adds fd to epoll. `what` is a connection or listener; the lowest bit of the event's data marks a
  * listener. Errors: NO_MEMORY. */
 int sl_shm_socket_watch(struct sl_shm *shm, int fd, void *what, bool is_listener);
 void sl_shm_socket_unwatch(struct sl_shm *shm, int fd);
-
-/* Whether the peer has our user id; *pid is its process id. */
-bool sl_shm_socket_is_ours(int fd, int *pid);
 
 /* Sends a control message, with descriptor fd unless -1. Errors: AGAIN (the peer does not read),
  * CLOSED. */
