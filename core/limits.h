@@ -52,6 +52,7 @@
 #define SL_LIMIT_OBJECTS_PARTS         (1U << 20) /* of all versions */
 #define SL_LIMIT_OBJECTS_NODES         16384
 #define SL_LIMIT_OBJECTS_FOLLOWS       1024       /* names that a node follows */
+#define SL_LIMIT_OBJECTS_READERS       1024       /* sessions of other processes at an agent */
 #define SL_LIMIT_OBJECTS_COPIES        (1U << 22) /* of all parts, on all nodes */
 
 /* Unsent answers of one connection. Credits bound the replies. A peer whose control messages cause

@@ -89,10 +89,11 @@ static inline void sl_objects_board_set_complete(struct sl_objects_board_entry *
     atomic_store_explicit(&entry->complete, version, memory_order_release);
 }
 
-static inline void sl_objects_board_set_skipped(struct sl_objects_board_entry *entry,
+static inline void sl_objects_board_add_skipped(struct sl_objects_board_entry *entry,
                                                 uint64_t count)
 {
-    atomic_store_explicit(&entry->skipped, count, memory_order_relaxed);
+    atomic_store_explicit(&entry->skipped, sl_objects_board_skipped(entry) + count,
+                          memory_order_relaxed);
 }
 
 /* For another name. No reader has the entry. */

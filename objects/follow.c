@@ -1,11 +1,17 @@
 #include "objects/follow.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/log.h"
 #include "objects/node.h"
+#include "objects/pin.h"
+
+#define FETCH_NS (60 * SL_CLOCK_NS_PER_S) /* then it begins anew */
+#define RETRY_NS SL_CLOCK_NS_PER_S
 
 static struct sl_objects_follow *find(const struct sl_objects *node, const char *name)
 {
@@ -27,8 +33,111 @@ static void notify(struct sl_objects_follow *follow, int err, const char *reason
     }
 }
 
-/* After NEWS the catalogue counts this node as a fetcher of the version. The node fetches only when
- * the application asks for a get. A version that it publishes itself is not declined. */
+/* Fetches */
+
+static void look_for_fetch(struct sl_objects_follow *follow);
+
+void sl_objects_follow_completed(struct sl_objects_follow *follow, uint64_t version)
+{
+    if (version > sl_objects_board_complete(follow->entry)) {
+        sl_objects_board_set_complete(follow->entry, version);
+        notify(follow, 0, "");
+    }
+}
+
+static void fetched(struct sl_objects_pin *pin)
+{
+    struct sl_objects_follow *follow = pin->ctx;
+    const uint64_t version = pin->version;
+    const int err = pin->err;
+    if (err != 0) {
+        sl_log_warn("objects: %s@%" PRIu64 ", which is followed, was not fetched: %s", follow->name,
+                    version, pin->reason);
+    } else if (follow->is_kept) {
+        sl_objects_pin_close(&follow->kept);
+        follow->kept = pin;
+        follow->fetching = NULL;
+    }
+    sl_objects_pin_close(&follow->fetching);
+    if (err != 0) {
+        sl_reactor_arm(follow->node->reactor, &follow->retry, RETRY_NS);
+        return;
+    }
+    sl_objects_follow_completed(follow, version);
+    look_for_fetch(follow);
+}
+
+static void fetch(struct sl_objects_follow *follow, const struct sl_objects_message *news)
+{
+    struct sl_objects *node = follow->node;
+    if (follow->announced_count > follow->started_count + 1) {
+        sl_objects_board_add_skipped(follow->entry,
+                                     follow->announced_count - follow->started_count - 1);
+    }
+    follow->started_count = follow->announced_count;
+    const int err = sl_objects_pin_open(node, news, sl_reactor_now_ns(node->reactor) + FETCH_NS,
+                                        &follow->fetching);
+    if (err != 0) {
+        sl_reactor_arm(node->reactor, &follow->retry, RETRY_NS);
+        return;
+    }
+    follow->fetching->ctx = follow;
+    follow->fetching->ended = fetched;
+}
+
+static void found(struct sl_objects_ask *ask, const struct sl_objects_message *answer, int err,
+                  const char *reason)
+{
+    struct sl_objects_follow *follow = SL_CONTAINER_OF(ask, struct sl_objects_follow, find);
+    if (err == 0 && answer->record_count == 1) {
+        fetch(follow, answer);
+    } /* else it was removed */
+}
+
+/* Whether the newest version is neither here nor on its way. */
+static bool wants_fetch(const struct sl_objects_follow *follow)
+{
+    return follow->fetchers > 0 && follow->fetching == NULL &&
+           !sl_list_linked(&follow->find.link) &&
+           sl_objects_board_announced(follow->entry) > sl_objects_board_complete(follow->entry);
+}
+
+static void look_for_fetch(struct sl_objects_follow *follow)
+{
+    if (wants_fetch(follow)) {
+        follow->finding =
+            (struct sl_objects_message){.kind = SL_OBJECTS_FIND,
+                                        .name = follow->name,
+                                        .version = sl_objects_board_announced(follow->entry)};
+        follow->find.message = &follow->finding;
+        follow->find.answered = found;
+        sl_objects_ask(follow->node, &follow->find, SL_CLOCK_NEVER);
+    }
+}
+
+static void retry(struct sl_timer *timer, uint64_t now_ns)
+{
+    look_for_fetch(SL_CONTAINER_OF(timer, struct sl_objects_follow, retry));
+}
+
+static void report_unfound(struct sl_objects_follow *follow)
+{
+    if (sl_list_linked(&follow->find.link)) {
+        sl_objects_ask_cancel(&follow->find);
+        sl_objects_report_none(follow->node, follow->name, follow->finding.version, 0);
+    }
+}
+
+static void stop_fetch(struct sl_objects_follow *follow)
+{
+    report_unfound(follow);
+    sl_reactor_disarm(follow->node->reactor, &follow->retry);
+    sl_objects_pin_close(&follow->fetching);
+    sl_objects_pin_close(&follow->kept);
+}
+
+/* After NEWS the catalogue counts this node as a fetcher of the version. A version that it
+ * publishes itself is not declined. */
 static void decline(struct sl_objects *node, const struct sl_objects_message *news)
 {
     const struct sl_objects_record *record = &news->record;
@@ -44,13 +153,21 @@ void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_mes
     if (news->record_count == 0) {
         return;
     }
-    decline(node, news);
     struct sl_objects_follow *follow = find(node, record->name);
-    if (follow != NULL && record->version > sl_objects_board_announced(follow->entry)) {
+    const bool is_newer =
+        follow != NULL && record->version > sl_objects_board_announced(follow->entry);
+    if (is_newer) {
         const uint64_t now_ns = sl_reactor_now_ns(node->reactor);
         const uint64_t age_ns = news->age_ms * SL_CLOCK_NS_PER_MS;
         sl_objects_board_announce(follow->entry, follow->announced_count++, record->version,
                                   age_ns < now_ns ? now_ns - age_ns : 0);
+    }
+    if (is_newer && wants_fetch(follow)) {
+        fetch(follow, news);
+    } else {
+        decline(node, news);
+    }
+    if (is_newer) {
         notify(follow, 0, "");
     }
 }
@@ -65,9 +182,7 @@ static void followed(struct sl_objects_ask *ask, const struct sl_objects_message
         follow->is_known = true;
         sl_objects_follow_news(follow->node, answer);
     }
-    follow->uses++; /* its users may put it */
     notify(follow, err, reason);
-    sl_objects_follow_put(follow);
 }
 
 static void send(struct sl_objects_follow *follow)
@@ -119,13 +234,15 @@ static int add(struct sl_objects *node, const char *name, struct sl_objects_foll
     made->entry = &((struct sl_objects_board *)(void *)follows->board.base)->entries[index];
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     sl_list_init(&made->waits);
+    made->retry.run = retry;
     follows->items[index] = made;
     send(made);
     *out = made;
     return 0;
 }
 
-int sl_objects_follow_get(struct sl_objects *node, const char *name, struct sl_objects_follow **out)
+int sl_objects_follow_get(struct sl_objects *node, const char *name, bool fetches,
+                          struct sl_objects_follow **out)
 {
     int err = sl_objects_follow_open_board(node);
     struct sl_objects_follow *follow = err == 0 ? find(node, name) : NULL;
@@ -134,15 +251,22 @@ int sl_objects_follow_get(struct sl_objects *node, const char *name, struct sl_o
     }
     if (err == 0) {
         follow->uses++;
+        if (fetches && follow->fetchers++ == 0) {
+            follow->started_count = follow->announced_count - (follow->announced_count > 0);
+            look_for_fetch(follow);
+        }
         *out = follow;
     }
     return err;
 }
 
-void sl_objects_follow_put(struct sl_objects_follow *follow)
+void sl_objects_follow_put(struct sl_objects_follow *follow, bool fetches)
 {
     struct sl_objects *node = follow->node;
     sl_assert(follow->uses > 0);
+    if (fetches && --follow->fetchers == 0) {
+        stop_fetch(follow);
+    }
     if (--follow->uses == 0) {
         sl_assert(sl_list_empty(&follow->waits));
         sl_objects_ask_cancel(&follow->ask);
@@ -150,6 +274,27 @@ void sl_objects_follow_put(struct sl_objects_follow *follow)
         sl_objects_board_clear(follow->entry);
         node->follows.items[follow->index] = NULL;
         free(follow);
+    }
+}
+
+void sl_objects_follow_always(struct sl_objects *node, const char *name, bool is_kept)
+{
+    struct sl_objects_follow *follow;
+    const int err = sl_objects_follow_get(node, name, true, &follow);
+    if (err != 0) {
+        sl_log_error("objects: cannot follow %s: %s", name, sl_err_name(err));
+        return;
+    }
+    follow->is_kept |= is_kept;
+}
+
+void sl_objects_follow_stop(struct sl_objects *node)
+{
+    for (uint32_t i = 0; i < SL_LIMIT_OBJECTS_FOLLOWS; i++) {
+        struct sl_objects_follow *follow = node->follows.items[i];
+        while (follow != NULL && node->follows.items[i] == follow) {
+            sl_objects_follow_put(follow, true);
+        }
     }
 }
 

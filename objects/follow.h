@@ -1,6 +1,9 @@
 /* The names that a node follows at the catalogue, for its sessions: one FOLLOW for each name, and
- * again after a restart of the catalogue. What is announced is on the board (board.h). Owner: the
- * node's reactor. */
+ * again after a restart of the catalogue. What is announced is on the board (board.h).
+ *
+ * With a user that wants it, the node fetches each new version into its pool: one fetch ends before
+ * that of the newest version then begins, and versions in between are skipped. Without, it tells
+ * the catalogue that it does not fetch. Owner: the node's reactor. */
 #ifndef SL_OBJECTS_FOLLOW_H
 #define SL_OBJECTS_FOLLOW_H
 
@@ -10,6 +13,7 @@
 #include "objects/message.h"
 
 struct sl_objects;
+struct sl_objects_pin;
 
 struct sl_objects_follow {
     struct sl_objects *node;
@@ -21,6 +25,14 @@ struct sl_objects_follow {
     struct sl_list waits;
     struct sl_objects_ask ask;
     struct sl_objects_message message;
+
+    uint32_t fetchers;      /* users that want fetches */
+    bool is_kept;           /* the newest complete version stays in the pool */
+    uint64_t started_count; /* announced_count at the start of the last fetch */
+    struct sl_objects_pin *fetching, *kept;
+    struct sl_objects_ask find;
+    struct sl_objects_message finding;
+    struct sl_timer retry;
 };
 
 /* Zero at first. */
@@ -33,20 +45,28 @@ struct sl_objects_follows {
 /* Storage of the waiting one, zero at first. */
 struct sl_objects_follow_wait {
     struct sl_list_link link;
-    /* The follow is known now, or a version is newer than before. Or FOLLOW has failed: an error
-     * of the catalogue. May end this wait, no other. */
+    /* The follow is known now; a newer version is announced, or complete here. Or FOLLOW has
+     * failed: an error of the catalogue. May end this wait, no other, and puts no follow. */
     void (*changed)(struct sl_objects_follow_wait *wait, int err, const char *reason);
 };
 
 /* Creates the board, if there is none yet. Errors: NO_MEMORY, IO. */
 int sl_objects_follow_open_board(struct sl_objects *node);
 
-/* A use of the name; the first one sends FOLLOW. Errors: NO_MEMORY, IO, TOO_LARGE (names). */
-int sl_objects_follow_get(struct sl_objects *node, const char *name,
+/* A use of the name; the first one sends FOLLOW. fetches: the user wants all versions; the node has
+ * its pool. Errors: NO_MEMORY, IO, TOO_LARGE (names). */
+int sl_objects_follow_get(struct sl_objects *node, const char *name, bool fetches,
                           struct sl_objects_follow **out);
 
-/* The last put tells the catalogue. No wait of the user is in the list. */
-void sl_objects_follow_put(struct sl_objects_follow *follow);
+/* fetches: as with get. The last put tells the catalogue. No wait of the user is in the list. */
+void sl_objects_follow_put(struct sl_objects_follow *follow, bool fetches);
+
+/* Follows a name until the node leaves, and fetches; is_kept: the newest complete version stays in
+ * the pool, pinned, until the next one is complete. Logs an error. */
+void sl_objects_follow_always(struct sl_objects *node, const char *name, bool is_kept);
+
+/* A version is complete in this process. */
+void sl_objects_follow_completed(struct sl_objects_follow *follow, uint64_t version);
 
 /* NEWS of the catalogue. */
 void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_message *news);
@@ -54,7 +74,10 @@ void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_mes
 /* The node has attached to a catalogue that knows nothing of it: sends FOLLOW for all names. */
 void sl_objects_follow_again(struct sl_objects *node);
 
-/* After the node's end: no name is followed. */
+/* Before the node leaves: no name is followed any more. */
+void sl_objects_follow_stop(struct sl_objects *node);
+
+/* After its end. */
 void sl_objects_follow_fini(struct sl_objects *node);
 
 #endif

@@ -17,12 +17,21 @@
 struct sockaddr_un;
 uint32_t sl_objects_local_address(const char *name, struct sockaddr_un *out);
 
+/* Agent: on the reactor */
+
+/* Accepts sessions; node->local has them. Errors: IN_USE (another agent of this user has the name),
+ * NO_MEMORY, IO, UNSUPPORTED (a simulated reactor). */
+int sl_objects_local_open(struct sl_objects *node, const char *name);
+
+/* Ends all sessions. No effect if it is not open. */
+void sl_objects_local_close(struct sl_objects *node);
+
 /* Reader */
 
 /* Connects to the agent of this host and user with the name, and sends HELLO. catalogue: that the
  * agent has to have; "": any. *fd, and *board_fd of its board, are the caller's. Errors, with a
- * reason: NOT_FOUND (no process listens), REFUSED (another user's, another catalogue, or too many
- * sessions), VERSION, DEADLINE (the agent is stopped), IO. */
+ * reason: NOT_FOUND (no process listens), REFUSED (another user's, another catalogue), CLOSED (too
+ * many sessions), VERSION, DEADLINE (the agent is stopped), IO. */
 int sl_objects_local_connect(const char *name, const char *catalogue, uint32_t timeout_ms, int *fd,
                              int *board_fd, struct sl_reason *reason);
 

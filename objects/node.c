@@ -144,6 +144,20 @@ static int start_engine(struct sl_objects *node, const struct sl_objects_options
     return err == 0 ? 0 : sl_objects_fail(err, "%s", sl_transfer_last_error());
 }
 
+static void start_agent(struct sl_objects *node, struct sl_objects_call *call)
+{
+    const struct sl_objects_setup *setup = &node->setup;
+    for (uint32_t i = 0; i < setup->follow_count; i++) {
+        sl_objects_follow_always(node, setup->follow[i], false);
+    }
+    for (uint32_t i = 0; i < setup->keep_count; i++) {
+        sl_objects_follow_always(node, setup->keep[i], true);
+    }
+    const int err = sl_objects_local_open(node, setup->agent);
+    sl_objects_answer(call, err, "agent %s cannot start: %s", setup->agent,
+                      err == SL_ERR_IN_USE ? "another process is this agent" : sl_err_name(err));
+}
+
 static void start_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     const bool is_host = strcmp(node->membership.catalogue, sl_transfer_name(node->transfer)) == 0;
@@ -157,6 +171,10 @@ static void start_here(struct sl_objects *node, struct sl_objects_call *call)
     }
     if (err == 0) {
         sl_objects_membership_start(node, sl_objects_follow_again);
+    }
+    if (err == 0 && node->setup.agent != NULL) {
+        start_agent(node, call);
+        return;
     }
     sl_objects_answer(call, err, "cannot start: %s", sl_err_name(err));
 }
@@ -226,6 +244,8 @@ static void leave_here(struct sl_objects *node, struct sl_objects_call *call)
         sl_objects_withdraw(node, SL_CONTAINER_OF(link, struct sl_objects_copy, link),
                             "this node ends");
     }
+    sl_objects_local_close(node);
+    sl_objects_follow_stop(node);
     sl_objects_membership_stop(node);
     leave->since_ns = sl_reactor_now_ns(node->reactor);
     sl_reactor_arm(node->reactor, &leave->timer, 0);
@@ -298,6 +318,12 @@ static int start(struct sl_objects *node, const struct sl_objects_options *optio
                                               : sl_transfer_name(node->transfer));
     err = start_reactor(node);
     err = err != 0 ? err : sl_objects_store_open(node);
+    if (err == 0 && node->setup.agent != NULL) {
+        err = sl_objects_copy_open_pool(node);
+    }
+    if (err == 0 && node->setup.agent != NULL) {
+        memset(node->pool.base, 0, node->pool_bytes); /* no page fault later, in a fetch */
+    }
     return err != 0 ? err : sl_objects_call(node, &call);
 }
 

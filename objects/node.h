@@ -20,6 +20,7 @@
 
 struct sl_objects_directory;
 struct sl_objects_host;
+struct sl_objects_local;
 struct sl_objects_options;
 
 struct sl_objects {
@@ -41,6 +42,7 @@ struct sl_objects {
     struct sl_objects_membership membership;
     struct sl_list copies;
     struct sl_objects_follows follows;
+    struct sl_objects_local *local; /* of an agent; NULL: it is none */
     struct sl_objects_serve serve;
     struct sl_list stored;                  /* struct sl_objects_stored */
     struct sl_objects_directory *directory; /* of these; NULL: none */

@@ -10,10 +10,25 @@
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "core/log.h"
 #include "objects/call.h"
 #include "objects/error.h"
 #include "objects/follow.h"
 #include "objects/node.h"
+#include "objects/pin.h"
+
+#define VIEWS_MAX 64 /* of a session */
+#define STREAM_NS (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
+
+struct view {
+    struct sl_list_link link; /* of session->views */
+    struct sl_objects_session *session;
+    uint64_t number;
+    uint64_t since_ns;
+    struct sl_timer old;
+    struct sl_objects_pin *pin;
+    struct sl_shared memory; /* of the table, while it changes; base NULL: it does not */
+};
 
 struct sl_objects_session {
     struct sl_objects *node;
@@ -21,21 +36,35 @@ struct sl_objects_session {
     sl_objects_session_answered_fn *answered;
     void *ctx;
     struct sl_objects_follow *follow; /* NULL: not yet */
-    struct sl_objects_follow_wait wait;
+    bool fetches;
+    struct sl_list views;
+    uint32_t view_count;
+    uint64_t last_view; /* its number */
 
     struct sl_objects_session_request request; /* in progress; kind 0: none */
     struct sl_timer late;
+    struct sl_objects_follow_wait wait;
+    struct view *opening; /* in the list, not answered yet */
+    struct sl_objects_ask find;
+    struct sl_objects_message finding;
 };
 
 /* Answers */
+
+/* What the request has waited for is over. */
+static void end_request(struct sl_objects_session *session)
+{
+    sl_reactor_disarm(session->node->reactor, &session->late);
+    sl_list_remove(&session->wait.link);
+    session->request.kind = 0;
+    session->opening = NULL;
+}
 
 static void answer(struct sl_objects_session *session, struct sl_objects_session_answer *answer,
                    const int *fds)
 {
     answer->kind = session->request.kind;
-    session->request.kind = 0;
-    sl_reactor_disarm(session->node->reactor, &session->late);
-    sl_list_remove(&session->wait.link);
+    end_request(session);
     session->answered(session->ctx, answer, fds);
 }
 
@@ -51,37 +80,265 @@ static void fail(struct sl_objects_session *session, int err, const char *format
     answer(session, &failed, NULL);
 }
 
-static void late_passed(struct sl_timer *timer, uint64_t now_ns)
+/* Views */
+
+static void close_view(struct view *view)
 {
-    struct sl_objects_session *session = SL_CONTAINER_OF(timer, struct sl_objects_session, late);
-    const struct sl_objects_membership *membership = &session->node->membership;
-    const struct sl_objects_follow *follow = session->follow;
-    if (session->request.kind == SL_OBJECTS_SESSION_FOLLOW) {
-        fail(session, SL_ERR_DEADLINE, "the catalogue at %s has not answered FOLLOW: %s",
-             membership->catalogue,
-             membership->reason[0] != '\0' ? membership->reason : "no answer yet");
+    sl_reactor_disarm(view->session->node->reactor, &view->old);
+    sl_list_remove(&view->link);
+    view->session->view_count--;
+    sl_objects_pin_close(&view->pin);
+    sl_shared_destroy(&view->memory);
+    free(view);
+}
+
+static struct view *find_view(struct sl_objects_session *session)
+{
+    SL_LIST_FOREACH (link, &session->views) {
+        struct view *view = SL_CONTAINER_OF(link, struct view, link);
+        if (view->number == session->request.view) {
+            return view;
+        }
+    }
+    return NULL;
+}
+
+static void old_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    const struct view *view = SL_CONTAINER_OF(timer, struct view, old);
+    sl_log_warn("objects: process %d has a view of %s@%" PRIu64 " open for %" PRIu64
+                " s, and keeps its memory in the pool",
+                view->session->pid, view->session->follow->name, view->pin->version,
+                (uint64_t)((now_ns - view->since_ns) / SL_CLOCK_NS_PER_S));
+}
+
+static void fill_part(struct sl_objects_table *table, uint32_t index,
+                      struct sl_objects_pin_part *part)
+{
+    const struct sl_objects_copy *copy = sl_objects_pin_copy(part);
+    struct sl_objects_table_part *to = &table->parts[index];
+    to->image_bytes = copy->info.bytes;
+    to->manifest_bytes = copy->info.manifest_bytes;
+    to->first_slot = table->slot_count;
+    to->copy = part->own != NULL ? (uintptr_t)copy : 0;
+    to->slot_count = part->own != NULL ? 0 : copy->place_count;
+    for (uint32_t i = 0; i < to->slot_count; i++) {
+        table->slots[table->slot_count++] = copy->pooled->blocks[i].slot;
+    }
+    sl_objects_table_set_verified(to, sl_objects_pin_part_verified(part));
+}
+
+static int make_table(struct view *view)
+{
+    struct sl_objects_pin *pin = view->pin;
+    uint64_t slots = 0;
+    for (uint32_t i = 0; i < pin->part_count; i++) {
+        slots += sl_objects_pin_copy(&pin->parts[i])->place_count;
+    }
+    const int err = sl_shared_create("starling-objects-view",
+                                     sizeof(struct sl_objects_table) + slots * sizeof(uint32_t),
+                                     SL_SHARED_READ, &view->memory);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_objects_table *table = (void *)view->memory.base;
+    table->version = pin->version;
+    table->part_count = pin->part_count;
+    for (uint32_t i = 0; i < pin->part_count; i++) {
+        fill_part(table, i, &pin->parts[i]);
+    }
+    return 0;
+}
+
+static void answer_open(struct sl_objects_session *session, struct view *view)
+{
+    const struct sl_objects *node = session->node;
+    const struct sl_shared *pool =
+        node->pool.base != NULL ? sl_shared_find(node->pool.base, node->pool_bytes) : NULL;
+    const int err = make_table(view);
+    if (err != 0) {
+        fail(session, err, "no memory for the view");
+        close_view(view);
+        return;
+    }
+    struct sl_objects_session_answer opened = {
+        .version = view->pin->version, .view = view->number, .fd_count = pool != NULL ? 2 : 1};
+    const int fds[] = {view->memory.fd, pool != NULL ? pool->fd : -1};
+    view->since_ns = sl_reactor_now_ns(session->node->reactor);
+    if (node->setup.pin_warn_ns != 0) {
+        sl_reactor_arm(session->node->reactor, &view->old, node->setup.pin_warn_ns);
+    }
+    answer(session, &opened, fds);
+    if (view->pin->has_ended) {
+        sl_shared_destroy(&view->memory); /* the reader has it */
+    }
+}
+
+static void answer_wait_view(struct sl_objects_session *session, struct view *view)
+{
+    const struct sl_objects_pin *pin = view->pin;
+    if ((pin->has_ended && pin->err == 0) ||
+        sl_objects_pin_verified(view->pin) >= session->request.image_bytes) {
+        answer(session, &(struct sl_objects_session_answer){.version = pin->version}, NULL);
+    } else if (pin->has_ended) {
+        fail(session, pin->err, "%s@%" PRIu64 ": %s", session->follow->name, pin->version,
+             pin->reason);
+    }
+}
+
+static void grown(struct sl_objects_pin *pin)
+{
+    struct view *view = pin->ctx;
+    struct sl_objects_session *session = view->session;
+    struct sl_objects_table *table = (void *)view->memory.base;
+    for (uint32_t i = 0; table != NULL && i < pin->part_count; i++) {
+        sl_objects_table_set_verified(&table->parts[i],
+                                      sl_objects_pin_part_verified(&pin->parts[i]));
+    }
+    if (session->opening == view) {
+        if ((session->request.options & SL_OBJECTS_OPEN_STREAM) != 0 &&
+            sl_objects_pin_is_placed(pin)) {
+            answer_open(session, view);
+        }
+    } else if (session->request.kind == SL_OBJECTS_SESSION_WAIT_VIEW &&
+               session->request.view == view->number) {
+        answer_wait_view(session, view);
+    }
+}
+
+static void ended(struct sl_objects_pin *pin)
+{
+    struct view *view = pin->ctx;
+    struct sl_objects_session *session = view->session;
+    if (pin->err == 0) {
+        sl_objects_follow_completed(session->follow, pin->version);
+    }
+    if (session->opening != view) {
+        grown(pin);
+    } else if (pin->err == 0) {
+        answer_open(session, view);
     } else {
-        fail(session, SL_ERR_DEADLINE,
-             "%s: no version above %" PRIu64 " in time; the catalogue at %s %s%s", follow->name,
-             session->request.version, membership->catalogue,
-             membership->is_attached ? "answers" : "does not answer: ",
-             membership->is_attached ? "" : membership->reason);
+        fail(session, pin->err, "%s@%" PRIu64 ": %s", session->follow->name, pin->version,
+             pin->reason);
+        close_view(view);
+    }
+}
+
+/* OPEN */
+
+static void open_view(struct sl_objects_session *session, const struct sl_objects_message *news)
+{
+    struct sl_objects *node = session->node;
+    struct view *view = calloc(1, sizeof *view);
+    /* The deadline is the request's; a stream goes on after its answer. */
+    const int err =
+        view == NULL ? SL_ERR_NO_MEMORY
+                     : sl_objects_pin_open(node, news, sl_reactor_now_ns(node->reactor) + STREAM_NS,
+                                           &view->pin);
+    if (err != 0) {
+        free(view);
+        fail(session, err, "%s@%" PRIu64 ": %s", session->follow->name, news->record.version,
+             err == SL_ERR_AGAIN ? "this process fetches it into its own memory just now"
+                                 : "there is no memory for it in the pool");
+        return;
+    }
+    view->session = session;
+    view->number = ++session->last_view;
+    view->old.run = old_passed;
+    view->pin->ctx = view;
+    view->pin->grown = grown;
+    view->pin->ended = ended;
+    session->opening = view;
+    session->view_count++;
+    sl_list_append(&session->views, &view->link);
+    grown(view->pin);
+}
+
+static void found(struct sl_objects_ask *ask, const struct sl_objects_message *answer, int err,
+                  const char *reason)
+{
+    struct sl_objects_session *session = SL_CONTAINER_OF(ask, struct sl_objects_session, find);
+    if (err != 0 || answer->record_count == 0) {
+        fail(session, err != 0 ? err : SL_ERR_NOT_FOUND, "%s@%" PRIu64 ": %s",
+             session->follow->name, session->finding.version, reason);
+    } else {
+        open_view(session, answer);
+    }
+}
+
+static uint64_t newest(const struct sl_objects_session *session)
+{
+    const struct sl_objects_board_entry *entry = session->follow->entry;
+    return session->fetches ? sl_objects_board_complete(entry) : sl_objects_board_announced(entry);
+}
+
+/* 0: there is none yet. */
+static uint64_t choose_version(const struct sl_objects_session *session)
+{
+    const struct sl_objects_board_entry *entry = session->follow->entry;
+    const uint64_t complete = sl_objects_board_complete(entry);
+    const bool is_good =
+        complete != 0 && sl_objects_board_behind(entry, complete) <= session->request.behind_max;
+    return session->request.version != 0 ? session->request.version
+           : is_good                     ? complete
+                                         : newest(session);
+}
+
+/* A version of which this process has something has its record here. */
+static void begin_open(struct sl_objects_session *session, uint64_t version)
+{
+    const struct sl_objects_copy *copy =
+        sl_objects_copy_find(session->node, session->follow->name, version, 0);
+    if (copy != NULL && copy->record != NULL && copy->record->time_ms != 0) {
+        struct sl_objects_message news = {
+            .kind = SL_OBJECTS_NEWS, .record_count = 1, .record = *copy->record};
+        open_view(session, &news);
+        return;
+    }
+    session->finding = (struct sl_objects_message){
+        .kind = SL_OBJECTS_FIND, .name = session->follow->name, .version = version};
+    session->find.message = &session->finding;
+    session->find.answered = found;
+    sl_objects_ask(session->node, &session->find, SL_CLOCK_NEVER);
+}
+
+/* The catalogue may expect that this node fetches. */
+static void cancel_find(struct sl_objects_session *session)
+{
+    if (sl_list_linked(&session->find.link)) {
+        sl_objects_ask_cancel(&session->find);
+        if (sl_objects_copy_find(session->node, session->follow->name, session->finding.version,
+                                 0) == NULL) {
+            sl_objects_report_none(session->node, session->follow->name, session->finding.version,
+                                   0);
+        }
     }
 }
 
 /* Requests */
 
+/* Answers a request if it can be, else waits. */
 static void look(struct sl_objects_session *session)
 {
     const struct sl_objects_follow *follow = session->follow;
-    const uint64_t newest = sl_objects_board_announced(follow->entry);
-    if (session->request.kind == SL_OBJECTS_SESSION_WAIT ? newest > session->request.version
-                                                         : follow->is_known) {
-        answer(session,
-               &(struct sl_objects_session_answer){.version = newest, .board_entry = follow->index},
-               NULL);
-    } else if (!sl_list_linked(&session->wait.link)) {
-        sl_list_append(&session->follow->waits, &session->wait.link);
+    const uint32_t kind = session->request.kind;
+    const uint64_t version =
+        kind == SL_OBJECTS_SESSION_OPEN ? choose_version(session) : newest(session);
+    const bool is_ready = kind == SL_OBJECTS_SESSION_WAIT   ? version > session->request.version
+                          : kind == SL_OBJECTS_SESSION_OPEN ? version != 0
+                                                            : follow->is_known;
+    if (!is_ready) {
+        if (!sl_list_linked(&session->wait.link)) {
+            sl_list_append(&session->follow->waits, &session->wait.link);
+        }
+    } else if (kind == SL_OBJECTS_SESSION_OPEN) {
+        sl_list_remove(&session->wait.link);
+        begin_open(session, version);
+    } else {
+        answer(
+            session,
+            &(struct sl_objects_session_answer){.version = version, .board_entry = follow->index},
+            NULL);
     }
 }
 
@@ -115,12 +372,75 @@ static void hello(struct sl_objects_session *session)
 
 static void follow(struct sl_objects_session *session)
 {
-    const int err = sl_objects_follow_get(session->node, session->request.name, &session->follow);
+    session->fetches = (session->request.options & SL_OBJECTS_FOLLOW_FETCH) != 0;
+    const int err = sl_objects_follow_get(session->node, session->request.name, session->fetches,
+                                          &session->follow);
     if (err != 0) {
         fail(session, err, "%s: cannot follow it: %s", session->request.name, sl_err_name(err));
         return;
     }
     look(session);
+}
+
+static void request_view(struct sl_objects_session *session)
+{
+    struct view *view = find_view(session);
+    if (view == NULL) {
+        fail(session, SL_ERR_NOT_FOUND, "there is no such view");
+    } else if (session->request.kind == SL_OBJECTS_SESSION_WAIT_VIEW) {
+        answer_wait_view(session, view);
+    } else {
+        close_view(view);
+        answer(session, &(struct sl_objects_session_answer){0}, NULL);
+    }
+}
+
+static void resident(struct sl_objects_session *session)
+{
+    struct sl_objects_session_answer resident = {.version = choose_version(session)};
+    const struct sl_objects_copy *copy;
+    for (uint32_t i = 0; i < SL_OBJECTS_PARTS_MAX; i++) {
+        copy = sl_objects_copy_find(session->node, session->follow->name, resident.version, i);
+        if (copy == NULL) {
+            break;
+        }
+        const uint64_t bytes = copy->pooled != NULL ? sl_objects_cache_beginning(copy) *
+                                                          (uint64_t)SL_OBJECTS_BLOCK_BYTES
+                                                    : (copy->fetch == NULL ? copy->info.bytes : 0);
+        resident.resident_bytes += bytes < copy->info.bytes ? bytes : copy->info.bytes;
+        if (bytes < copy->info.bytes) {
+            break;
+        }
+    }
+    answer(session, &resident, NULL);
+}
+
+static void late_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_session *session = SL_CONTAINER_OF(timer, struct sl_objects_session, late);
+    const struct sl_objects_membership *membership = &session->node->membership;
+    const char *name = session->follow->name;
+    struct view *view = session->opening != NULL ? session->opening : find_view(session);
+    if (session->request.kind == SL_OBJECTS_SESSION_FOLLOW || sl_list_linked(&session->find.link)) {
+        cancel_find(session);
+        fail(session, SL_ERR_DEADLINE, "the catalogue at %s has not answered: %s",
+             membership->catalogue,
+             membership->reason[0] != '\0' ? membership->reason : "no answer yet");
+    } else if (view != NULL) {
+        const bool is_opening = view == session->opening;
+        char text[SL_REASON_BYTES];
+        sl_objects_pin_describe(view->pin, text);
+        fail(session, SL_ERR_DEADLINE, "%s@%" PRIu64 ": %s", name, view->pin->version, text);
+        if (is_opening) {
+            close_view(view);
+        }
+    } else {
+        fail(session, SL_ERR_DEADLINE,
+             "%s: no version above %" PRIu64 " in time; the catalogue at %s %s%s", name,
+             session->request.version, membership->catalogue,
+             membership->is_attached ? "answers" : "does not answer: ",
+             membership->is_attached ? "" : membership->reason);
+    }
 }
 
 static bool is_request(const struct sl_objects_session *session,
@@ -152,11 +472,21 @@ int sl_objects_session_request(struct sl_objects_session *session,
     case SL_OBJECTS_SESSION_FOLLOW:
         follow(session);
         break;
+    case SL_OBJECTS_SESSION_OPEN:
+        if (session->view_count == VIEWS_MAX) {
+            fail(session, SL_ERR_TOO_LARGE, "%d views are open: close some", VIEWS_MAX);
+            break;
+        }
+        look(session);
+        break;
     case SL_OBJECTS_SESSION_WAIT:
         look(session);
         break;
+    case SL_OBJECTS_SESSION_RESIDENT:
+        resident(session);
+        break;
     default:
-        fail(session, SL_ERR_UNSUPPORTED, "views are not implemented");
+        request_view(session);
         break;
     }
     return 0;
@@ -176,6 +506,7 @@ int sl_objects_session_create(struct sl_objects *node, int pid,
     made->pid = pid;
     made->answered = answered;
     made->ctx = ctx;
+    sl_list_init(&made->views);
     made->late.run = late_passed;
     made->wait.changed = changed;
     *out = made;
@@ -186,10 +517,13 @@ void sl_objects_session_destroy(struct sl_objects_session **session)
 {
     struct sl_objects_session *gone = *session;
     *session = NULL;
-    sl_reactor_disarm(gone->node->reactor, &gone->late);
-    sl_list_remove(&gone->wait.link);
+    cancel_find(gone);
+    end_request(gone);
+    SL_LIST_FOREACH (link, &gone->views) {
+        close_view(SL_CONTAINER_OF(link, struct view, link));
+    }
     if (gone->follow != NULL) {
-        sl_objects_follow_put(gone->follow);
+        sl_objects_follow_put(gone->follow, gone->fetches);
     }
     free(gone);
 }
@@ -251,7 +585,11 @@ int sl_objects_session_call(struct sl_objects_session *session,
                                 .request = request,
                                 .answer = answer,
                                 .fds = fds};
-    return sl_objects_call(session->node, &call.call);
+    const bool uses_pool = request->kind == SL_OBJECTS_SESSION_OPEN ||
+                           (request->kind == SL_OBJECTS_SESSION_FOLLOW &&
+                            (request->options & SL_OBJECTS_FOLLOW_FETCH) != 0);
+    const int err = uses_pool ? sl_objects_copy_open_pool(session->node) : 0;
+    return err != 0 ? err : sl_objects_call(session->node, &call.call);
 }
 
 void sl_objects_session_close(struct sl_objects_session **session)

@@ -18,6 +18,13 @@ struct sl_objects_setup {
     bool is_keeper;
     /* The name under which this node is the agent of its host; NULL: it is none. */
     const char *agent;
+    /* Of an agent: names that it follows and fetches from the start; of `keep` it also keeps the
+     * newest version in its pool. After pin_warn_ns the log warns of a view that is open (0:
+     * never).
+     */
+    const char *const *follow, *const *keep;
+    uint32_t follow_count, keep_count;
+    uint64_t pin_warn_ns;
     /* Nodes with the same label are on one host; NULL: with the same boot id of the kernel. */
     const char *host;
     /* Where parts are stored, also for the next process; NULL: in memory only. */

@@ -51,7 +51,7 @@ ARROWS = {
     "worker": "net/control+ net/builtin+",
     "worker/train": "worker+ config",
     "transfer": "metastore+ net/control+ net/rma net/builtin+",
-    "objects": "transfer metastore net/wire reactor",
+    "objects": "transfer metastore net/base net/wire reactor",
     "kv": "worker+ ps config",
     "tools/launch": "config",
     "tools/safetensors": "",

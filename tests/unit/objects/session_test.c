@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "nodes.h"
+#include "objects/mapping.h"
 
 static struct nodes nodes;
 static uint8_t *bytes;
@@ -161,5 +162,215 @@ CASE(session__wait_ends_by_its_deadline)
                                                     .timeout_ms = 20};
     assert_int_equal(sl_objects_session_call(session, &wait, &answer, fds), SL_ERR_DEADLINE);
     assert_non_null(strstr(sl_objects_last_error(), "model: no version above 0"));
+    sl_objects_session_close(&session);
+}
+
+/* Views */
+
+static struct sl_objects_session *follow_and_fetch(uint32_t node)
+{
+    const struct sl_objects_session_request made = {.kind = SL_OBJECTS_SESSION_FOLLOW,
+                                                    .timeout_ms = NODES_TIMEOUT,
+                                                    .options = SL_OBJECTS_FOLLOW_FETCH,
+                                                    .name = "model"};
+    struct sl_objects_session *session = open_session(node);
+    struct sl_objects_session_answer answer;
+    nodes_expect(sl_objects_session_call(session, &made, &answer, fds));
+    return session;
+}
+
+/* Opens a view, and maps it. Returns its number. */
+static uint64_t open_view(struct sl_objects_session *session,
+                          const struct sl_objects_session_request *open,
+                          struct sl_objects_mapping *mapping)
+{
+    struct sl_objects_session_request made = *open;
+    struct sl_objects_session_answer answer;
+    struct sl_reason reason;
+    made.kind = SL_OBJECTS_SESSION_OPEN;
+    made.timeout_ms = NODES_TIMEOUT;
+    nodes_expect(sl_objects_session_call(session, &made, &answer, fds));
+    if (sl_objects_mapping_open(mapping, fds[0], answer.fd_count > 1 ? fds[1] : -1, true,
+                                &reason) != 0) {
+        fail_msg("%s", reason.text);
+    }
+    assert_int_equal(mapping->table->version, answer.version);
+    for (uint32_t i = 0; i < answer.fd_count; i++) {
+        (void)close(fds[i]);
+    }
+    return answer.view;
+}
+
+static void expect_view(const struct sl_objects_mapping *mapping, uint32_t seed)
+{
+    static uint8_t image[BYTES];
+    assert_int_equal(mapping->image_count, 1);
+    assert_int_equal(sl_objects_mapping_verified(mapping), BYTES);
+    const struct sl_objects_mapping_image *of = &mapping->images[0];
+    for (uint64_t at = 0; at < BYTES; at += SL_OBJECTS_BLOCK_BYTES) {
+        const uint32_t count =
+            BYTES - at < SL_OBJECTS_BLOCK_BYTES ? (uint32_t)(BYTES - at) : SL_OBJECTS_BLOCK_BYTES;
+        memmove(image + at,
+                sl_objects_place_read(of->places, of->place_count, of->image_at + at, count,
+                                      image + at),
+                count);
+    }
+    nodes_expect_bytes(image, BYTES, seed);
+}
+
+static void close_view(struct sl_objects_session *session, uint64_t view,
+                       struct sl_objects_mapping *mapping)
+{
+    const struct sl_objects_session_request made = {
+        .kind = SL_OBJECTS_SESSION_CLOSE, .timeout_ms = NODES_TIMEOUT, .view = view};
+    struct sl_objects_session_answer answer;
+    sl_objects_mapping_close(mapping);
+    nodes_expect(sl_objects_session_call(session, &made, &answer, fds));
+    assert_int_equal(sl_objects_session_call(session, &made, &answer, fds), SL_ERR_NOT_FOUND);
+}
+
+static uint64_t publish_seed(uint32_t seed)
+{
+    uint8_t *made = nodes_bytes(BYTES, seed);
+    const uint64_t version = nodes_publish(nodes.node[0], "model", SL_ORIGIN_HOST, made, BYTES);
+    free(made);
+    return version;
+}
+
+CASE(session__opens_the_announced_version)
+{
+    const struct sl_objects_session_request newest = {0}, none = {.kind = SL_OBJECTS_SESSION_OPEN,
+                                                                  .timeout_ms = NODES_TIMEOUT,
+                                                                  .version = 7};
+    struct sl_objects_session_answer answer;
+    struct sl_objects_mapping mapping;
+    struct sl_objects_session *session = follow(1, &answer);
+    (void)publish_seed(3);
+    const uint64_t view = open_view(session, &newest, &mapping); /* waits for the first one */
+    expect_view(&mapping, 3);
+    nodes_expect(request(session, SL_OBJECTS_SESSION_RESIDENT, 1, &answer));
+    assert_int_equal(answer.resident_bytes, BYTES);
+    close_view(session, view, &mapping);
+    assert_int_equal(sl_objects_session_call(session, &none, &answer, fds), SL_ERR_NOT_FOUND);
+    sl_objects_session_close(&session);
+}
+
+CASE(session__fetches_what_it_follows)
+{
+    const struct sl_objects_session_request newest = {0}, old = {.version = 2};
+    struct sl_objects_session_answer answer;
+    struct sl_objects_mapping mapping;
+    struct sl_objects_session *session = follow_and_fetch(1);
+    for (uint32_t i = 1; i <= 3; i++) {
+        (void)publish_seed(i);
+        nodes_expect(request(session, SL_OBJECTS_SESSION_WAIT, i - 1, &answer));
+        assert_int_equal(answer.version, i);
+        nodes_expect(request(session, SL_OBJECTS_SESSION_RESIDENT, 0, &answer));
+        assert_int_equal(answer.version, i);
+        assert_int_equal(answer.resident_bytes, BYTES);
+    }
+    uint64_t view = open_view(session, &newest, &mapping);
+    expect_view(&mapping, 3);
+    close_view(session, view, &mapping);
+    view = open_view(session, &old, &mapping);
+    expect_view(&mapping, 2);
+    sl_objects_mapping_close(&mapping);
+    sl_objects_session_close(&session); /* with the view */
+}
+
+CASE(session__open_takes_a_complete_version_that_is_little_behind)
+{
+    const struct sl_objects_session_request newest = {0}, near = {.behind_max = 1};
+    struct sl_objects_session_answer answer;
+    struct sl_objects_mapping mapping;
+    struct sl_objects_session *session = follow(1, &answer);
+    for (uint32_t i = 1; i <= 2; i++) {
+        (void)publish_seed(i);
+        nodes_expect(request(session, SL_OBJECTS_SESSION_WAIT, i - 1, &answer));
+        const uint64_t view = open_view(session, i == 1 ? &newest : &near, &mapping);
+        assert_int_equal(mapping.table->version, 1);
+        close_view(session, view, &mapping);
+    }
+    const uint64_t view = open_view(session, &newest, &mapping);
+    assert_int_equal(mapping.table->version, 2);
+    close_view(session, view, &mapping);
+    sl_objects_session_close(&session);
+}
+
+CASE(session__stream_is_answered_before_all_is_verified)
+{
+    const struct sl_objects_session_request stream = {.options = SL_OBJECTS_OPEN_STREAM};
+    struct sl_objects_session_request wait = {.kind = SL_OBJECTS_SESSION_WAIT_VIEW,
+                                              .timeout_ms = NODES_TIMEOUT};
+    struct sl_objects_session_answer answer;
+    struct sl_objects_mapping mapping;
+    struct sl_objects_session *session = follow(1, &answer);
+    (void)publish_seed(9);
+    wait.view = open_view(session, &stream, &mapping);
+    for (wait.image_bytes = 1; wait.image_bytes < BYTES; wait.image_bytes += 100000) {
+        nodes_expect(sl_objects_session_call(session, &wait, &answer, fds));
+        assert_true(sl_objects_mapping_verified(&mapping) >= wait.image_bytes);
+    }
+    wait.image_bytes = UINT64_MAX; /* all */
+    nodes_expect(sl_objects_session_call(session, &wait, &answer, fds));
+    expect_view(&mapping, 9);
+    close_view(session, wait.view, &mapping);
+    sl_objects_session_close(&session);
+}
+
+CASE(session__view_of_memory_of_the_application)
+{
+    const struct sl_objects_session_request newest = {0};
+    struct sl_objects_session_answer answer;
+    struct sl_objects_mapping mapping;
+    (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, bytes, BYTES);
+    struct sl_objects_session *session = follow(0, &answer);
+    const uint64_t view = open_view(session, &newest, &mapping);
+    const struct sl_objects_mapping_image *image = &mapping.images[0];
+    assert_ptr_equal(
+        sl_objects_place_read(image->places, image->place_count, image->image_at, 1, fds), bytes);
+    expect_view(&mapping, 1);
+    close_view(session, view, &mapping);
+    sl_objects_session_close(&session);
+}
+
+CASE(session__views_keep_their_bytes_while_others_leave_the_pool)
+{
+    enum { VIEWS = 20, ROUNDS = 80 }; /* 80 versions of 768 KiB and more; the pool has 64 MiB */
+    const struct sl_objects_session_request newest = {0};
+    struct sl_objects_session_answer answer;
+    struct sl_objects_mapping mappings[VIEWS], other;
+    struct sl_objects_session *session = follow_and_fetch(1);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        (void)publish_seed(i);
+        nodes_expect(request(session, SL_OBJECTS_SESSION_WAIT, i, &answer));
+        const uint64_t view = open_view(session, &newest, i < VIEWS ? &mappings[i] : &other);
+        if (i >= VIEWS) {
+            expect_view(&other, i);
+            close_view(session, view, &other);
+        }
+    }
+    for (uint32_t i = 0; i < VIEWS; i++) {
+        expect_view(&mappings[i], i);
+        sl_objects_mapping_close(&mappings[i]);
+    }
+    sl_objects_session_close(&session);
+}
+
+CASE(session__has_a_limit_of_views)
+{
+    const struct sl_objects_session_request newest = {.kind = SL_OBJECTS_SESSION_OPEN,
+                                                      .timeout_ms = NODES_TIMEOUT};
+    struct sl_objects_session_answer answer;
+    struct sl_objects_session *session = follow(0, &answer);
+    (void)publish_seed(1);
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < 1000; i++) {
+        err = sl_objects_session_call(session, &newest, &answer, fds);
+        for (uint32_t k = 0; err == 0 && k < answer.fd_count; k++) {
+            (void)close(fds[k]);
+        }
+    }
+    assert_int_equal(err, SL_ERR_TOO_LARGE);
     sl_objects_session_close(&session);
 }

@@ -1,0 +1,60 @@
+/* A pin keeps one version in the node's pool: all of its parts, which are fetched if they are not
+ * there. Parts that lie in memory of the application are used there. Owner: the node's reactor. */
+#ifndef SL_OBJECTS_PIN_H
+#define SL_OBJECTS_PIN_H
+
+#include "objects/cache.h"
+
+struct sl_objects_pin;
+
+struct sl_objects_pin_part {
+    struct sl_objects_pin *pin;
+    struct sl_objects_cache_use use;
+    struct sl_objects_copy *own; /* in memory of the application; NULL: use.copy */
+    uint32_t verified_count;     /* blocks of the image, from the first one on */
+};
+
+struct sl_objects_pin {
+    struct sl_objects *node;
+    void *ctx;
+    void (*grown)(struct sl_objects_pin *pin); /* NULL: of no interest */
+    /* Once, in a later turn than open: 0: all blocks are verified; else a fetch has failed. */
+    void (*ended)(struct sl_objects_pin *pin);
+    uint64_t version;
+    bool has_ended;
+    int err; /* of `ended`, with its reason */
+    char reason[SL_OBJECTS_TEXT_BYTES];
+    /* Private */
+    struct sl_timer timer; /* of `ended`, if nothing is fetched */
+    uint32_t left;         /* parts that have not ended */
+    uint32_t part_count;
+    struct sl_objects_pin_part parts[];
+};
+
+/* news has the record; as sl_objects_cache_get. The callbacks and ctx are set afterwards. They may
+ * close the pin. Errors: those of sl_objects_cache_get; AGAIN (a get into memory of the application
+ * is in progress). */
+int sl_objects_pin_open(struct sl_objects *node, const struct sl_objects_message *news,
+                        uint64_t deadline_ns, struct sl_objects_pin **out);
+
+/* Nulls *pin. NULL is allowed. */
+void sl_objects_pin_close(struct sl_objects_pin **pin);
+
+static inline struct sl_objects_copy *sl_objects_pin_copy(const struct sl_objects_pin_part *part)
+{
+    return part->own != NULL ? part->own : part->use.copy;
+}
+
+/* Whether all manifests are verified, and all blocks have their slots. */
+bool sl_objects_pin_is_placed(const struct sl_objects_pin *pin);
+
+/* Verified bytes of the part's image, from the first one on. */
+uint64_t sl_objects_pin_part_verified(struct sl_objects_pin_part *part);
+
+/* The same of all images taken together. */
+uint64_t sl_objects_pin_verified(struct sl_objects_pin *pin);
+
+/* What is missing of the parts that are fetched; "" if nothing is. */
+void sl_objects_pin_describe(const struct sl_objects_pin *pin, char text[SL_REASON_BYTES]);
+
+#endif
