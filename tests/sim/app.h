@@ -10,6 +10,7 @@
 
 #define SL_SIM_APP_THREADS_MAX 4
 #define SL_SIM_APP_NAME_BYTES  (SL_LIMIT_ENDPOINT_BYTES + 8)
+#define SL_SIM_APP_LEAVING     100 /* a stage: the application ends */
 
 struct sl_sim_app;
 

@@ -60,7 +60,8 @@ static void stepped(struct sl_sim_world *world, uint32_t host)
 
 static void fault(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins)
 {
-    if (begins) {
+    /* A node that ends cleanly loses nothing of others, unless it hosts the catalogue. */
+    if (begins && (fault->kind != SL_SIM_FAULT_LEAVE || fault->a == 0)) {
         const uint64_t until_ns = world->now_ns + fault->duration_ns;
         sl_sim_objects_oracle_touch(&nodes_of(world)->oracle, fault->a, until_ns);
         sl_sim_objects_oracle_touch(&nodes_of(world)->oracle, fault->b, until_ns);
@@ -113,7 +114,7 @@ bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, ui
     sl_sim_objects_oracle_init(&nodes.oracle, plan, nodes.world.network);
     sl_sim_world_run(&nodes.world);
     if (verbose) {
-        printf("%u published, %u fetched\n", nodes.oracle.published, nodes.oracle.fetched);
+        printf("%u published, %u fetched\n", nodes.oracle.committed, nodes.oracle.fetched);
     }
     const bool good = sl_sim_world_fini(&nodes.world);
     sl_sim_objects_oracle_fini(&nodes.oracle);

@@ -156,6 +156,20 @@ static int commit(struct sl_sim_objects_app *app, struct sl_publication *publica
     return err;
 }
 
+/* The error names the publisher. */
+static void judge_publisher(struct sl_sim_objects_app *app, const struct timing *timing,
+                            uint32_t name)
+{
+    for (uint32_t host = 0; host < app->options.plan->node_count; host++) {
+        char address[SL_SIM_APP_NAME_BYTES];
+        sl_sim_app_name(host, address);
+        if (strncmp(sl_objects_last_error(), address, strlen(address)) == 0) {
+            sl_sim_objects_oracle_judge_publisher(app->options.oracle, name, host,
+                                                  timing->since_ns);
+        }
+    }
+}
+
 static int publish(struct sl_sim_objects_app *app, const struct publishing *publishing,
                    struct sl_sim_objects_held *held)
 {
@@ -176,6 +190,7 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     struct sl_object_extent extents[3];
     uint64_t version = 0;
     oracle->attempted[app->options.host][publishing->name] = true;
+    oracle->published[app->options.host][publishing->name] = true;
     oracle->contents[publishing->content].may_go |= publishing->origin == SL_ORIGIN_HOST;
     take_memory(held, oracle->contents[publishing->content].bytes[publishing->part]);
     sl_sim_objects_oracle_fill(publishing->content, publishing->part, held->memory, held->bytes);
@@ -183,6 +198,9 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     int err = sl_publish_begin(app->node, &options, publishing->timeout_ms, &publication);
     judge(app, &timing, "begin", name, publishing->timeout_ms, err);
     judge_reached(app, &timing, "begin", publishing->timeout_ms, err);
+    if (err == SL_ERR_EXISTS && !app->base.dying) {
+        judge_publisher(app, &timing, publishing->name);
+    }
     if (err == 0) {
         err = sl_publish_bytes(publication, extents, cut(app, held, extents));
         sl_assert(err == 0);
@@ -221,7 +239,7 @@ static void act_publish(struct sl_sim_objects_app *app, struct sl_sim_objects_he
     }
     publishing.content = sl_sim_objects_oracle_content(oracle, name, publishing.version);
     if (parts == 1 && sl_sim_chance(&app->base.random, 150)) { /* a number that may be taken */
-        publishing.version = 1 + sl_sim_below(&app->base.random, oracle->published + 1ULL);
+        publishing.version = 1 + sl_sim_below(&app->base.random, oracle->committed + 1ULL);
     }
     (void)publish(app, &publishing, held);
 }

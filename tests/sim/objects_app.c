@@ -88,6 +88,7 @@ static void life(void *ctx)
     while (!sl_sim_app_others_ended(&app->base)) {
         sl_sim_app_sleep(&app->base, LOOK_NS);
     }
+    sl_sim_objects_oracle_drop(app->options.oracle, 0, app->options.host);
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++) {
         sl_get_close(&app->held[i].got);
     }
@@ -165,7 +166,7 @@ static void act(void *ctx)
 static void ended(struct sl_sim_app *base)
 {
     const struct sl_sim_objects_app *app = SL_CONTAINER_OF(base, struct sl_sim_objects_app, base);
-    sl_sim_objects_oracle_end(app->options.oracle, app->options.host);
+    sl_sim_objects_oracle_end(app->options.oracle, app->options.host, base->dying);
 }
 
 static void fini(struct sl_sim_app *base)

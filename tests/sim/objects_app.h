@@ -16,7 +16,7 @@ enum sl_sim_objects_stage {
     SL_SIM_OBJECTS_PROVED,
     SL_SIM_OBJECTS_ENDING, /* withdraws everything */
     SL_SIM_OBJECTS_EMPTY,
-    SL_SIM_OBJECTS_LEAVING,
+    SL_SIM_OBJECTS_LEAVING = SL_SIM_APP_LEAVING,
 };
 
 #define SL_SIM_OBJECTS_HELD_MAX 64

@@ -203,7 +203,7 @@ void sl_sim_objects_oracle_committed(struct sl_sim_objects_oracle *oracle, uint3
 {
     set_version(oracle, content, version);
     oracle->contents[content].acknowledged = true;
-    oracle->published++;
+    oracle->committed++;
 }
 
 /* Holders */
@@ -225,7 +225,8 @@ void sl_sim_objects_oracle_hold(struct sl_sim_objects_oracle *oracle, uint32_t c
                                         .until_ns = SL_CLOCK_NEVER};
 }
 
-static void drop(struct sl_sim_objects_oracle *oracle, uint32_t content, uint32_t host)
+void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t content,
+                                uint32_t host)
 {
     for (uint32_t i = 0; i < oracle->holding_count; i++) {
         struct sl_sim_objects_holding *holding = &oracle->holdings[i];
@@ -236,21 +237,21 @@ static void drop(struct sl_sim_objects_oracle *oracle, uint32_t content, uint32_
     }
 }
 
-void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t content,
-                                uint32_t host)
+void sl_sim_objects_oracle_end(struct sl_sim_objects_oracle *oracle, uint32_t host, bool killed)
 {
-    drop(oracle, content, host);
-}
-
-void sl_sim_objects_oracle_end(struct sl_sim_objects_oracle *oracle, uint32_t host)
-{
-    drop(oracle, 0, host);
+    const uint64_t now_ns = sl_sim_network_now(oracle->network);
+    const struct sl_sim_network_options *network = &oracle->plan->network;
+    const bool has_detached = !killed && sl_sim_objects_oracle_is_certain(oracle, host, now_ns) &&
+                              network->connect_fail_permille + network->break_per_10000 == 0;
+    sl_sim_objects_oracle_drop(oracle, 0, host);
     for (uint32_t name = 0; name < SL_SIM_OBJECTS_NAMES_MAX; name++) {
         if (oracle->attempted[host][name] && oracle->gone_count < SL_SIM_OBJECTS_GONE_MAX) {
             oracle->gone[oracle->gone_count++] = (struct sl_sim_objects_gone){
-                .name = name, .at_ns = sl_sim_network_now(oracle->network)};
+                .name = name,
+                .publisher = oracle->published[host][name] ? host : UINT32_MAX,
+                .until_ns = now_ns + (has_detached ? 0 : LEASE_NS)};
         }
-        oracle->attempted[host][name] = false;
+        oracle->attempted[host][name] = oracle->published[host][name] = false;
     }
 }
 
@@ -262,11 +263,26 @@ void sl_sim_objects_oracle_judge_holders(struct sl_sim_objects_oracle *oracle, u
         possible += oracle->attempted[host][name];
     }
     for (uint32_t i = 0; i < oracle->gone_count; i++) {
-        possible += oracle->gone[i].name == name && oracle->gone[i].at_ns + LEASE_NS > since_ns;
+        possible += oracle->gone[i].name == name && oracle->gone[i].until_ns > since_ns;
     }
     if (holders > possible && oracle->certain_ns[0] <= since_ns) {
         sl_sim_fail(&oracle->breach, "lease", "n%u has %u holders; %u can be", name, holders,
                     possible);
+    }
+}
+
+void sl_sim_objects_oracle_judge_publisher(struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                           uint32_t host, uint64_t since_ns)
+{
+    bool possible = oracle->published[host][name] || oracle->certain_ns[0] > since_ns;
+    for (uint32_t i = 0; i < oracle->gone_count; i++) {
+        const struct sl_sim_objects_gone *gone = &oracle->gone[i];
+        possible = possible ||
+                   (gone->name == name && gone->publisher == host && gone->until_ns > since_ns);
+    }
+    if (!possible) {
+        sl_sim_fail(&oracle->breach, "lease", "n%u is refused: node %u publishes it, and has ended",
+                    name, host);
     }
 }
 

@@ -25,10 +25,12 @@ struct sl_sim_objects_holding {
     uint64_t since_ns, until_ns; /* SL_CLOCK_NEVER: it still does */
 };
 
-/* A process that may have had versions of the name was killed. */
+/* A process that may have had versions of the name has ended; it may be a holder, and the name's
+ * publisher, until then. */
 struct sl_sim_objects_gone {
     uint32_t name;
-    uint64_t at_ns;
+    uint32_t publisher; /* host; UINT32_MAX: it has not tried to publish it */
+    uint64_t until_ns;
 };
 
 #define SL_SIM_OBJECTS_GONE_MAX (SL_SIM_FAULTS_MAX * SL_SIM_OBJECTS_NAMES_MAX)
@@ -46,10 +48,11 @@ struct sl_sim_objects_oracle {
     uint64_t certain_ns[SL_SIM_OBJECTS_NODES_MAX];
     /* Of each process that runs: whether it has tried to publish or fetch the name. */
     bool attempted[SL_SIM_OBJECTS_NODES_MAX][SL_SIM_OBJECTS_NAMES_MAX];
+    bool published[SL_SIM_OBJECTS_NODES_MAX][SL_SIM_OBJECTS_NAMES_MAX]; /* it has tried to */
     struct sl_sim_objects_gone gone[SL_SIM_OBJECTS_GONE_MAX];
     uint32_t gone_count;
     uint32_t removing[SL_SIM_OBJECTS_NAMES_MAX]; /* removes that may still take effect */
-    uint32_t published, fetched;
+    uint32_t committed, fetched;
     struct sl_sim_breach breach;
 };
 
@@ -76,7 +79,7 @@ uint32_t sl_sim_objects_oracle_judge(struct sl_sim_objects_oracle *oracle, uint3
 void sl_sim_objects_oracle_committed(struct sl_sim_objects_oracle *oracle, uint32_t content,
                                      uint64_t version);
 
-/* The node's application has a part of the content, or has begun to give it up. */
+/* The node's application has a part of the content, or has begun to give it up; 0: all. */
 void sl_sim_objects_oracle_hold(struct sl_sim_objects_oracle *oracle, uint32_t content,
                                 uint32_t part, uint32_t host);
 void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t content,
@@ -100,6 +103,10 @@ bool sl_sim_objects_oracle_is_certain(const struct sl_sim_objects_oracle *oracle
 void sl_sim_objects_oracle_judge_holders(struct sl_sim_objects_oracle *oracle, uint32_t name,
                                          uint32_t holders, uint64_t since_ns);
 
+/* A begin was refused because that node publishes the name. */
+void sl_sim_objects_oracle_judge_publisher(struct sl_sim_objects_oracle *oracle, uint32_t name,
+                                           uint32_t host, uint64_t since_ns);
+
 /* The version is being removed; 0: all of the name. */
 void sl_sim_objects_oracle_remove(struct sl_sim_objects_oracle *oracle, uint32_t name,
                                   uint64_t version);
@@ -107,8 +114,8 @@ void sl_sim_objects_oracle_remove(struct sl_sim_objects_oracle *oracle, uint32_t
 /* The remove was answered: what is published from now on stays. */
 void sl_sim_objects_oracle_removed(struct sl_sim_objects_oracle *oracle, uint32_t name);
 
-/* The node's process was killed. */
-void sl_sim_objects_oracle_end(struct sl_sim_objects_oracle *oracle, uint32_t host);
+/* The node's process was killed, or has ended. */
+void sl_sim_objects_oracle_end(struct sl_sim_objects_oracle *oracle, uint32_t host, bool killed);
 
 /* A fault touches the node until then; it needs some time afterwards. */
 void sl_sim_objects_oracle_touch(struct sl_sim_objects_oracle *oracle, uint32_t host,

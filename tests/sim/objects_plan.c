@@ -83,6 +83,19 @@ static void draw_faults(struct sl_sim_objects_plan *plan, uint32_t allowed, uint
     }
 }
 
+/* Drawn apart: the rest of a seed stays as it is. In some seeds nothing fails, but processes end.
+ */
+static void draw_more(struct sl_sim_objects_plan *plan)
+{
+    uint64_t random = sl_hash_key(plan->seed ^ 0x0b1eca);
+    if (sl_sim_chance(&random, 250)) {
+        plan->network.connect_fail_permille = plan->network.break_per_10000 = 0;
+        for (uint32_t i = 0; i < plan->fault_count; i++) {
+            plan->faults[i].kind = SL_SIM_FAULT_LEAVE;
+        }
+    }
+}
+
 void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, uint32_t faults)
 {
     uint64_t random = sl_hash_key(seed ^ 0x0b1ec7);
@@ -90,6 +103,7 @@ void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, u
     draw_size(plan, &random);
     draw_network(plan, faults, &random);
     draw_faults(plan, faults, &random);
+    draw_more(plan);
     plan->calm = plan->fault_count == 0 && plan->network.connect_fail_permille == 0 &&
                  plan->network.break_per_10000 == 0;
 }

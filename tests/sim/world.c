@@ -169,6 +169,9 @@ static void change(struct sl_sim_world *world, const struct sl_sim_fault *fault,
     } else if (fault->kind == SL_SIM_FAULT_KILL_PS && begins && runs) {
         kill_process(world, fault->a, fault->silent);
         world->places[fault->a].start_ns = world->now_ns + fault->duration_ns;
+    } else if (fault->kind == SL_SIM_FAULT_LEAVE && begins && runs) {
+        world->places[fault->a].app->stage = SL_SIM_APP_LEAVING;
+        world->places[fault->a].start_ns = world->now_ns + fault->duration_ns;
     }
 }
 

@@ -36,7 +36,7 @@ struct sl_sim_world {
     struct sl_sim_breach *breach;
     uint64_t seed, random;
     const struct sl_sim_network_options *options; /* one process for each of its hosts */
-    const struct sl_sim_fault *faults;            /* a, b: hosts; KILL_PS: a process */
+    const struct sl_sim_fault *faults;            /* a, b: hosts; KILL_PS, LEAVE: a process */
     uint32_t fault_count;
     bool verbose;
 
