@@ -13,6 +13,7 @@
 #define WINDOW_NS            (20 * SL_CLOCK_NS_PER_MS)
 #define WINDOW_BLOCKS_MIN    4
 #define WINDOW_BLOCKS_MAX    (16 * 1048576 / SL_OBJECTS_BLOCK_BYTES)
+#define IDLE_NS              (500 * SL_CLOCK_NS_PER_MS)
 #define SLOW_NS              (50 * SL_CLOCK_NS_PER_MS)
 #define FIRST_NS             SL_CLOCK_NS_PER_S /* to connect, and for the first block */
 /* A manifest is read at once: a source is not slow that sends 1 MB of it per second. */
@@ -455,7 +456,9 @@ uint64_t sl_objects_download_slow_ns(const struct sl_objects_download *download)
     const uint64_t flying = download->flying_count > 0 ? download->flying_count : 1;
     const uint64_t expected_ns = 4 * flying * block_ns(download);
     const uint64_t first_ns = FIRST_NS + download->copy->info.manifest_bytes * MANIFEST_NS_PER_BYTE;
-    const uint64_t least_ns = download->block_ns == 0 ? first_ns : SLOW_NS;
+    const uint64_t least_ns = download->block_ns == 0      ? first_ns
+                              : download->flying_count > 0 ? SLOW_NS
+                                                           : IDLE_NS;
     const uint64_t from_ns =
         download->arrived_ns > download->pace.due_ns ? download->arrived_ns : download->pace.due_ns;
     return from_ns + (expected_ns > least_ns ? expected_ns : least_ns);

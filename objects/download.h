@@ -106,7 +106,9 @@ int sl_objects_download_read(struct sl_objects_download *download,
                              const struct sl_objects_stretch *stretches, uint32_t count);
 
 /* When the source counts as too slow, if it owes blocks: it has brought nothing for max(50 ms, 4
- * times what the blocks in flight take). */
+ * times what the blocks in flight take). Without blocks in flight it may wait for its own source,
+ * as all nodes below that one do: if they were all to leave it at once, for the same holder, that
+ * would be the source of all from then on. So it has 500 ms. */
 uint64_t sl_objects_download_slow_ns(const struct sl_objects_download *download);
 
 #endif

@@ -132,3 +132,18 @@ SL_CASE(serve__divides_its_rate_among_its_children)
     sl_objects_destroy(&node);
     free(bytes);
 }
+
+SL_CASE(download__is_patient_with_a_source_that_waits_itself)
+{
+    struct sl_objects_copy copy = {.info = {.manifest_bytes = 1}};
+    struct sl_objects_download download = {
+        .copy = &copy, .block_ns = 1, .arrived_ns = SL_CLOCK_NS_PER_S, .flying_count = 1};
+    assert_int_equal(sl_objects_download_slow_ns(&download),
+                     SL_CLOCK_NS_PER_S + 50 * SL_CLOCK_NS_PER_MS);
+    download.flying_count = 0;
+    assert_int_equal(sl_objects_download_slow_ns(&download),
+                     SL_CLOCK_NS_PER_S + 500 * SL_CLOCK_NS_PER_MS);
+    download.pace.rate = 1; /* a block in a hundred hours */
+    sl_objects_pace_take(&download.pace, SL_OBJECTS_BLOCK_BYTES, SL_CLOCK_NS_PER_S);
+    assert_true(sl_objects_download_slow_ns(&download) > 3600 * SL_CLOCK_NS_PER_S);
+}
