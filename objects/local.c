@@ -78,9 +78,9 @@ static void receive(struct reader *reader)
     }
     if (err != 0) {
         if (err != SL_ERR_CLOSED) {
-            sl_log_info("objects: process %d has sent something else than a request; its session "
-                        "ends",
-                        reader->pid);
+            sl_log_debug("objects: process %d has sent something else than a request; its session "
+                         "ends",
+                         reader->pid);
         }
         end_reader(reader);
     }

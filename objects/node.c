@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 #include "core/assert.h"
@@ -318,11 +319,8 @@ static int start(struct sl_objects *node, const struct sl_objects_options *optio
                                               : sl_transfer_name(node->transfer));
     err = start_reactor(node);
     err = err != 0 ? err : sl_objects_store_open(node);
-    if (err == 0 && node->setup.agent != NULL) {
-        err = sl_objects_copy_open_pool(node);
-    }
-    if (err == 0 && node->setup.agent != NULL) {
-        memset(node->pool.base, 0, node->pool_bytes); /* no page fault later, in a fetch */
+    if (err == 0 && node->setup.agent != NULL) { /* no page faults later, in fetches */
+        (void)madvise(node->pool.base, node->pool_bytes, MADV_POPULATE_WRITE);
     }
     return err != 0 ? err : sl_objects_call(node, &call);
 }

@@ -1,0 +1,314 @@
+#include "objects/local.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/limits.h"
+#include "net/base/unix_socket.h"
+#include "nodes.h"
+#include "objects/mapping.h"
+#include "objects/node.h"
+
+enum { BYTES = 2 * SL_OBJECTS_BLOCK_BYTES + 77 };
+
+static struct nodes nodes;
+static struct sl_objects *agent;
+static char name[32];
+static struct sl_reason reason;
+
+static void start_agent(void)
+{
+    static const char *const kept[] = {"kept"};
+    const struct sl_transfer_options engine = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
+    const struct sl_objects_options options = {.struct_size = sizeof options,
+                                               .engine_options = &engine,
+                                               .catalogue = sl_objects_address(nodes.node[0]),
+                                               .pool_bytes = 16 << 20};
+    const struct sl_objects_setup setup = {.agent = name, .keep = kept, .keep_count = 1};
+    nodes_expect(sl_objects_create_with(&options, &setup, &agent));
+}
+
+static int setup(void **state)
+{
+    (void)snprintf(name, sizeof name, "test-%d", (int)getpid());
+    nodes_init(&nodes, 1, 0);
+    start_agent();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    sl_objects_destroy(&agent);
+    nodes_fini(&nodes);
+    return 0;
+}
+
+#define CASE(name) SL_CASE_WITH(name, setup, teardown)
+
+static void expect(int err)
+{
+    if (err != 0) {
+        fail_msg("%s: %s", sl_err_name(err), reason.text);
+    }
+}
+
+static void publish(const char *object, uint32_t seed)
+{
+    uint8_t *bytes = nodes_bytes(BYTES, seed);
+    (void)nodes_publish(nodes.node[0], object, SL_ORIGIN_HOST, bytes, BYTES);
+    free(bytes);
+}
+
+/* A reader: another process would do just this. */
+struct reader {
+    int fd, board_fd, fds[SL_OBJECTS_SESSION_FDS_MAX];
+    struct sl_objects_session_answer answer;
+    struct sl_objects_mapping mapping;
+};
+
+static struct reader connect_reader(void)
+{
+    struct reader reader = {0};
+    expect(
+        sl_objects_local_connect(name, "", NODES_TIMEOUT, &reader.fd, &reader.board_fd, &reason));
+    return reader;
+}
+
+static void disconnect(struct reader *reader)
+{
+    (void)close(reader->fd);
+    (void)close(reader->board_fd);
+}
+
+static int call(struct reader *reader, uint32_t kind, uint64_t version, uint32_t options)
+{
+    struct sl_objects_session_request request = {
+        .kind = kind, .timeout_ms = NODES_TIMEOUT, .version = version, .options = options};
+    (void)snprintf(request.name, sizeof request.name, "%s",
+                   kind == SL_OBJECTS_SESSION_FOLLOW ? "model" : "");
+    return sl_objects_local_call(reader->fd, &request, &reader->answer, reader->fds, &reason);
+}
+
+static struct reader follow(void)
+{
+    struct reader reader = connect_reader();
+    expect(call(&reader, SL_OBJECTS_SESSION_FOLLOW, 0, SL_OBJECTS_FOLLOW_FETCH));
+    return reader;
+}
+
+static void open_view(struct reader *reader)
+{
+    expect(call(reader, SL_OBJECTS_SESSION_OPEN, 0, 0));
+    assert_int_equal(reader->answer.fd_count, 2);
+    expect(
+        sl_objects_mapping_open(&reader->mapping, reader->fds[0], reader->fds[1], false, &reason));
+    (void)close(reader->fds[0]);
+    (void)close(reader->fds[1]);
+}
+
+static void expect_view(const struct reader *reader, uint32_t seed)
+{
+    const struct sl_objects_mapping_image *image = &reader->mapping.images[0];
+    assert_int_equal(sl_objects_mapping_verified(&reader->mapping), BYTES);
+    const uint8_t *memory =
+        sl_objects_place_read(image->places, image->place_count, image->image_at, BYTES, NULL);
+    assert_non_null(memory);
+    nodes_expect_bytes(memory, BYTES, seed);
+}
+
+CASE(local__readers_of_an_agent_share_its_memory)
+{
+    struct reader first = follow(), second = follow();
+    publish("model", 5);
+    expect(call(&first, SL_OBJECTS_SESSION_WAIT, 0, 0));
+    assert_int_equal(first.answer.version, 1);
+    open_view(&first);
+    open_view(&second);
+    expect_view(&first, 5);
+    expect_view(&second, 5);
+    assert_int_equal(first.mapping.table->slots[0], second.mapping.table->slots[0]);
+    sl_objects_mapping_close(&first.mapping);
+    sl_objects_mapping_close(&second.mapping);
+    disconnect(&first);
+    disconnect(&second);
+}
+
+CASE(local__a_second_agent_of_the_name_does_not_start)
+{
+    const struct sl_transfer_options engine = {
+        .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
+    const struct sl_objects_options options = {.struct_size = sizeof options,
+                                               .engine_options = &engine,
+                                               .catalogue = sl_objects_address(nodes.node[0]),
+                                               .pool_bytes = 1 << 20};
+    const struct sl_objects_setup second_setup = {.agent = name};
+    struct sl_objects *second;
+    assert_int_equal(sl_objects_create_with(&options, &second_setup, &second), SL_ERR_IN_USE);
+}
+
+CASE(local__a_view_outlives_the_agent)
+{
+    struct reader reader = follow();
+    publish("model", 6);
+    open_view(&reader);
+    sl_objects_destroy(&agent);
+    expect_view(&reader, 6);
+    assert_int_equal(call(&reader, SL_OBJECTS_SESSION_WAIT, 1, 0), SL_ERR_CLOSED);
+    start_agent();
+    struct reader next = follow();
+    open_view(&next);
+    expect_view(&next, 6);
+    expect_view(&reader, 6);
+    sl_objects_mapping_close(&reader.mapping);
+    sl_objects_mapping_close(&next.mapping);
+    disconnect(&reader);
+    disconnect(&next);
+}
+
+CASE(local__pins_end_with_their_reader)
+{
+    struct reader other = follow();
+    for (uint32_t i = 0; i < 40; i++) { /* 40 versions take 33 MiB; the pool has 16 */
+        struct reader reader = follow();
+        publish("model", i);
+        expect(call(&reader, SL_OBJECTS_SESSION_WAIT, i, 0));
+        open_view(&reader);
+        expect_view(&reader, i);
+        sl_objects_mapping_close(&reader.mapping);
+        disconnect(&reader);
+    }
+    expect(call(&other, SL_OBJECTS_SESSION_RESIDENT, 0, 0));
+    assert_int_equal(other.answer.resident_bytes, BYTES);
+    disconnect(&other);
+}
+
+CASE(local__keeps_the_newest_version_of_a_name)
+{
+    struct sl_objects_session_request wait = {.kind = SL_OBJECTS_SESSION_FOLLOW,
+                                              .timeout_ms = NODES_TIMEOUT,
+                                              .options = SL_OBJECTS_FOLLOW_FETCH,
+                                              .name = "kept"};
+    struct reader kept = connect_reader(), other = follow();
+    publish("kept", 1);
+    expect(sl_objects_local_call(kept.fd, &wait, &kept.answer, kept.fds, &reason));
+    expect(call(&kept, SL_OBJECTS_SESSION_WAIT, 0, 0));
+    for (uint32_t i = 0; i < 40; i++) {
+        publish("model", i);
+        expect(call(&other, SL_OBJECTS_SESSION_WAIT, i, 0));
+    }
+    expect(call(&kept, SL_OBJECTS_SESSION_RESIDENT, 1, 0));
+    assert_int_equal(kept.answer.resident_bytes, BYTES);
+    disconnect(&kept);
+    disconnect(&other);
+}
+
+/* Hostile processes */
+
+static int connect_raw(void)
+{
+    struct sockaddr_un address;
+    const socklen_t bytes = sl_objects_local_address(name, &address);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&address, bytes), 0);
+    return fd;
+}
+
+/* Until the agent closes. */
+static void expect_end(int fd)
+{
+    struct sl_objects_session_answer answer;
+    while (recv(fd, &answer, sizeof answer, 0) > 0) {
+    }
+    (void)close(fd);
+}
+
+CASE(local__what_is_no_request_ends_its_session_alone)
+{
+    struct sl_objects_session_request request = {.kind = SL_OBJECTS_SESSION_WAIT,
+                                                 .timeout_ms = 1000};
+    struct reader other = follow();
+    int fd = connect_raw();
+    (void)send(fd, "mad", 3, MSG_NOSIGNAL);
+    expect_end(fd);
+    fd = connect_raw(); /* no HELLO */
+    (void)send(fd, &request, sizeof request, MSG_NOSIGNAL);
+    expect_end(fd);
+    fd = connect_raw(); /* with a descriptor */
+    request.kind = SL_OBJECTS_SESSION_HELLO;
+    (void)sl_unix_socket_send(fd, &request, sizeof request, &fd, 1);
+    expect_end(fd);
+    struct reader reader = follow(); /* two requests at once */
+    request.kind = SL_OBJECTS_SESSION_WAIT;
+    (void)send(reader.fd, &request, sizeof request, MSG_NOSIGNAL);
+    (void)send(reader.fd, &request, sizeof request, MSG_NOSIGNAL);
+    expect_end(reader.fd);
+    (void)close(reader.board_fd);
+    publish("model", 1);
+    expect(call(&other, SL_OBJECTS_SESSION_WAIT, 0, 0));
+    disconnect(&other);
+}
+
+CASE(local__random_packets_disturb_no_other_session)
+{
+    struct reader other = follow();
+    uint64_t random = 1;
+    for (uint32_t i = 0; i < 300; i++) {
+        struct reader reader = i % 2 == 0 ? follow() : connect_reader();
+        for (uint32_t k = 0; k < 20; k++) {
+            struct sl_objects_session_request request;
+            uint8_t *to = (uint8_t *)&request;
+            for (uint32_t b = 0; b < sizeof request; b++) {
+                random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+                to[b] = (uint8_t)(random >> 56) & (b % 3 == 0 ? 0xff : 0);
+            }
+            request.kind = 1 + (uint32_t)(random >> 33) % SL_OBJECTS_SESSION_RESIDENT;
+            request.timeout_ms = 1 + (uint32_t)(random >> 50) % 5;
+            request.version = i % 4;
+            request.view = k % 4;
+            request.stop_count = (uint32_t)(random >> 40) % 66;
+            request.name[sizeof request.name - 1] = '\0';
+            (void)send(reader.fd, &request, sizeof request, MSG_NOSIGNAL);
+            if (k % 2 == 0) {
+                (void)recv(reader.fd, &reader.answer, sizeof reader.answer, MSG_DONTWAIT);
+            }
+        }
+        disconnect(&reader);
+    }
+    publish("model", 1);
+    expect(call(&other, SL_OBJECTS_SESSION_WAIT, 0, 0));
+    disconnect(&other);
+}
+
+CASE(local__a_reader_that_takes_no_answers_is_ended)
+{
+    const struct sl_objects_session_request hello = {
+        .kind = SL_OBJECTS_SESSION_HELLO, .timeout_ms = 1000, .version = SL_OBJECTS_SESSION_MAGIC};
+    const int fd = connect_raw();
+    while (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) > 0) {
+    }
+    (void)close(fd);
+    struct reader reader = follow();
+    disconnect(&reader);
+}
+
+CASE(local__sessions_have_a_limit)
+{
+    static int fds[SL_LIMIT_OBJECTS_READERS];
+    struct sl_objects_session_answer answer;
+    for (uint32_t i = 0; i < SL_LIMIT_OBJECTS_READERS; i++) {
+        fds[i] = connect_raw();
+    }
+    const int more = connect_raw();
+    assert_true(recv(more, &answer, sizeof answer, 0) <= 0);
+    (void)close(more);
+    for (uint32_t i = 0; i < SL_LIMIT_OBJECTS_READERS; i++) {
+        (void)close(fds[i]);
+    }
+    struct reader reader = follow();
+    disconnect(&reader);
+}
