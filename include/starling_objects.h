@@ -46,9 +46,13 @@ struct sl_objects_options {
     /* The engine to use. It must outlive the node, which takes its notices whose names begin with
      * "objects". NULL: the node creates one with engine_options, which are ignored otherwise. */
     struct sl_transfer *engine;
-    const struct sl_transfer_options *engine_options; /* NULL: all zero, which has no secret */
-    /* Address ("host:port") of the node that hosts the catalogue. NULL, or the address of this
-     * node: this node hosts the catalogue, until destroy. */
+    const struct sl_transfer_options *engine_options; /* NULL: all zero, which has no secret. A
+                                                       * name NULL is on loopback if that is where
+                                                       * the catalogue is */
+    /* Address ("host:port") of the node that hosts the catalogue. The address of this node, or NULL
+     * without the variable STARLING_OBJECTS_CATALOGUE: this node hosts the catalogue, until
+     * destroy. The variable has the address in processes that starling-launch --objects has
+     * started; it is not read if `agent` is given. */
     const char *catalogue;
     /* The agent of this host ("starling-objects serve --agent") whose pool the views of
      * subscriptions are in: its name (its --agent-name), or "off". NULL: the agent "default", if
@@ -60,7 +64,8 @@ struct sl_objects_options {
     const char *location; /* a label: sources with an equal label are preferred; NULL: none */
     /* Bytes of the pool: memory for versions of origin HOST and for gets without extents, allocated
      * with the first of these. A version that this node has published leaves the pool when it is
-     * withdrawn or removed; another one also when it is unused and others need the memory. 0: 1 GiB.
+     * withdrawn or removed; another one also when it is unused and others need the memory. 0: 1
+     * GiB.
      */
     uint64_t pool_bytes;
     /* Limit of the bytes per second that other nodes read here, all together; 0: none. They keep to
@@ -210,9 +215,10 @@ struct sl_get;
  * arrive later. The caller reads them after sl_get_wait returns 0. The node uses the memory, after
  * a failure too, until sl_object_withdraw of the version returns 0 or NOT_FOUND; if this call
  * fails, the node does not use it. count 0: into the pool, where it stays at least until
- * sl_get_close; if the pool has it, nothing is fetched. timeout_ms: of the whole get. Errors: NOT_FOUND, INVALID (extents overlap, or have another size),
- * EXISTS (this node has or gets the version, or has not withdrawn it; or memory is registered
- * already), DEADLINE, TOO_LARGE, NO_MEMORY. */
+ * sl_get_close; if the pool has it, nothing is fetched. timeout_ms: of the whole get. Errors:
+ * NOT_FOUND, INVALID (extents overlap, or have another size), EXISTS (this node has or gets the
+ * version, or has not withdrawn it; or memory is registered already), DEADLINE, TOO_LARGE,
+ * NO_MEMORY. */
 SL_API int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
                         const struct sl_object_extent *extents, uint32_t count, uint32_t timeout_ms,
                         struct sl_get **out);
@@ -251,8 +257,9 @@ SL_API void sl_get_close(struct sl_get **get);
 /* Versions */
 
 /* Stops serving this node's copy, and cancels a get of it. After 0 no node reads memory of the
- * caller: it may be changed or freed. The catalogue deletes a version with its last copy. Errors: NOT_FOUND
- * (this node has no copy), DEADLINE (a node still reads it: call again), INVALID (also version 0).
+ * caller: it may be changed or freed. The catalogue deletes a version with its last copy. Errors:
+ * NOT_FOUND (this node has no copy), DEADLINE (a node still reads it: call again), INVALID (also
+ * version 0).
  */
 SL_API int sl_object_withdraw(struct sl_objects *objects, const char *name, uint64_t version,
                               uint32_t timeout_ms);

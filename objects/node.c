@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "core/assert.h"
+#include "core/endpoint.h"
 #include "core/log.h"
 #include "objects/call.h"
 #include "objects/directory.h"
@@ -134,14 +135,21 @@ static int check_options(const struct sl_objects_options *options)
 
 static int start_engine(struct sl_objects *node, const struct sl_objects_options *options)
 {
-    const struct sl_transfer_options standard = {0};
+    struct sl_transfer_options own = options->engine_options != NULL
+                                         ? *options->engine_options
+                                         : (struct sl_transfer_options){0};
+    struct sl_endpoint catalogue;
     node->transfer = options->engine;
     if (node->transfer != NULL) {
         return 0;
     }
+    if (own.name == NULL && options->catalogue != NULL &&
+        sl_endpoint_parse(options->catalogue, &catalogue, NULL) == 0 &&
+        sl_endpoint_is_loopback(&catalogue)) {
+        own.name = "127.0.0.1:0"; /* where all other processes are */
+    }
     node->owns_transfer = true;
-    const int err = sl_transfer_create(
-        options->engine_options != NULL ? options->engine_options : &standard, &node->transfer);
+    const int err = sl_transfer_create(&own, &node->transfer);
     return err == 0 ? 0 : sl_objects_fail(err, "%s", sl_transfer_last_error());
 }
 
@@ -381,7 +389,15 @@ int sl_objects_create_with(const struct sl_objects_options *options,
 
 int sl_objects_create(const struct sl_objects_options *options, struct sl_objects **out)
 {
-    return sl_objects_create_with(options, NULL, out);
+    sl_assert(options != NULL);
+    struct sl_objects_options own;
+    if (options->struct_size != sizeof own || options->catalogue != NULL ||
+        options->agent != NULL) {
+        return sl_objects_create_with(options, NULL, out);
+    }
+    own = *options;
+    own.catalogue = getenv("STARLING_OBJECTS_CATALOGUE");
+    return sl_objects_create_with(&own, NULL, out);
 }
 
 void sl_objects_destroy(struct sl_objects **objects)

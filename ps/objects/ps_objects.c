@@ -50,6 +50,7 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine_options = &engine,
                                                .catalogue = objects->catalogue,
+                                               .agent = "off",
                                                .pool_bytes = objects->memory_bytes,
                                                .rate_bytes = objects->rate_bytes};
     const struct sl_objects_setup setup = {

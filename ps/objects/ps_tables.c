@@ -72,8 +72,7 @@ int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
     struct sl_process_tables tables;
     struct sl_publication *publication = NULL;
     if (request->part_count != servers) {
-        return sl_reason_fail(reason,
-                              request->part_count < servers ? SL_ERR_AGAIN : SL_ERR_INVALID,
+        return sl_reason_fail(reason, request->part_count < servers ? SL_ERR_AGAIN : SL_ERR_INVALID,
                               "the job has %u servers, but %u keepers are there", servers,
                               request->part_count);
     }

@@ -30,14 +30,14 @@ class Cluster(objects_test.ObjectsTest):
 
     SERVERS, SHARDS, WORKERS = 2, 4, 2
 
-    def start_cluster(self, *extra):
-        hosts = [f"127.0.0.1:{port}" for port in harness.free_ports(self.SERVERS)]
+    def start_cluster(self, *extra, servers=SERVERS, shards=SHARDS):
+        hosts = [f"127.0.0.1:{port}" for port in harness.free_ports(servers)]
         catalogue = f"127.0.0.1:{harness.free_ports(1)[0]}"
-        names = [catalogue] + ["127.0.0.1:0"] * (self.SERVERS - 1)
+        names = [catalogue] + ["127.0.0.1:0"] * (servers - 1)
         servers = [self.start("starling-ps", "--ps-hosts", ",".join(hosts), "--num-workers", self.WORKERS,
-                              "--task-index", i, "--reactors", self.SHARDS // self.SERVERS, "--objects", names[i],
+                              "--task-index", i, "--reactors", shards // servers, "--objects", names[i],
                               "--catalogue", catalogue, "--objects-memory", "64M", *extra)
-                   for i in range(self.SERVERS)]
+                   for i in range(servers)]
         for server in servers:
             server.wait_line("ready")
         return servers, hosts, catalogue
@@ -56,7 +56,7 @@ class Cluster(objects_test.ObjectsTest):
         for worker in workers:
             self.assertEqual(worker.wait(), 0, worker.output)
 
-    def publish(self, catalogue, name="model", tables="sum,sgd"):
+    def publish(self, catalogue, name="model", tables="sum,sgd", shards=SHARDS):
         """Publishes and gets tables; returns {(table, shard): {key: row}}."""
         line = self.entries(catalogue, "put", name, "--tables", tables)[0]
         self.tool(catalogue, "get", f"{name}@{line['version']}", self.path("got"))
@@ -68,7 +68,7 @@ class Cluster(objects_test.ObjectsTest):
                 row_shape, rows = tensors[f"{table}/rows.{kind[5:]}"]
                 self.assertEqual(row_shape, [shape[0], 1])
                 found[table, int(kind[5:])] = dict(zip(keys, rows))
-        self.assertEqual(sorted(found), sorted((t, s) for t in tables.split(",") for s in range(self.SHARDS)))
+        self.assertEqual(sorted(found), sorted((t, s) for t in tables.split(",") for s in range(shards)))
         return line["version"], found
 
     def sums(self, found):
@@ -124,6 +124,59 @@ class Tables(Cluster):
             found = self.publish_while_training("bsp", pause_ms)
             self.assertEqual([len(sums) for sums in found], [1] * len(found), found)
             self.assertEqual(sorted(map(max, found)), list(map(max, found)))
+
+
+class Checkpoints(Cluster):
+    def rows(self, found):
+        return {table: {key: row for (other, _), rows in found.items() if other == table for key, row in rows.items()}
+                for table in ("sum", "sgd")}
+
+    def test_put_and_fetched_and_restored_on_other_numbers_of_shards(self):
+        servers, hosts, catalogue = self.start_cluster("--checkpoint-dir", self.path("saved"))
+        self.end_sums(self.start_sums(hosts, "bsp", "--iterations", 40))
+        rows = self.rows(self.publish(catalogue)[1])
+        self.assertEqual(len(rows["sum"]), self.SHARDS * (1 + 40 * self.WORKERS))
+        self.end(*servers)
+        keeper, catalogue = self.serve()
+        publisher = self.put(catalogue, "job/checkpoint", self.path("saved"))
+        getters = [self.start("starling-objects", "get", "job/checkpoint", self.path(f"fetched{i}"), "--catalogue",
+                              catalogue) for i in range(3)]
+        for i, getter in enumerate(getters):
+            self.assertEqual(getter.wait(), 0, getter.output)
+            self.assertEqual(objects_test.tree(self.path(f"fetched{i}")), objects_test.tree(self.path("saved")))
+        self.end(publisher, keeper)
+        for shards in (1, 3):
+            servers, _, catalogue = self.start_cluster("--checkpoint-dir", self.path(f"fetched{shards - 1}"),
+                                                       "--restore", "newest", servers=1, shards=shards)
+            self.assertEqual(self.rows(self.publish(catalogue, shards=shards)[1]), rows)
+            self.end(*servers)
+
+
+class Launched(Cluster):
+    def test_a_worker_publishes(self):
+        self.run_to_end("starling-worker", "generate", "--out", self.path("data"), "--rows", 2000)
+        data = self.path("data/train.tsv")
+        output = self.run_to_end("starling-launch", "--ps", 2, "--workers", 2, "--ps-reactors", 2, "--objects",
+                                 "--objects-memory", "64M", "--", "--data", data, "--format", "criteo", "--model", "fm",
+                                 "--publish", "fm", "--publish-every", "300ms", "--timeout", "60s")
+        self.assertIn("published fm@", output)
+        self.assertNotIn("no version", output)
+
+    def test_a_worker_that_cannot_publish_trains_on(self):
+        data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 50)
+        output = self.run_to_end("starling-launch", "--catalogue", f"127.0.0.1:{harness.free_ports(1)[0]}", "--",
+                                 "--data", data, "--model", "lr", "--publish", "lr", "--timeout", "1s")
+        self.assertIn("--publish lr: no version", output)
+
+    def test_flags_without_a_catalogue(self):
+        output = self.run_to_end("starling-launch", "--agents", "--", "--data", "d", status=2)
+        self.assertIn("--agents needs --objects", output)
+        output = self.run_to_end("starling-worker", "--ps-hosts", "127.0.0.1:1", "--num-workers", 1, "--data", "d",
+                                 "--publish", "m", status=2)
+        self.assertIn("--catalogue", output)
+        output = self.run_to_end("starling-ps", "--ps-hosts", "127.0.0.1:1,127.0.0.1:2", "--num-workers", 1,
+                                 "--task-index", 1, "--objects", "127.0.0.1:3", status=2)
+        self.assertIn("--catalogue", output)
 
 
 if __name__ == "__main__":

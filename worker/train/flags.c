@@ -169,6 +169,12 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_SECTION, .name = "Output"},
     SL_CLI_OPTION(STRING, &values.report, .name = "report", .metavar = "FILE",
                   .help = "Write a JSON report: worker 0 writes FILE, worker N writes FILE.N."),
+    SL_CLI_OPTION(STRING, &values.publish, .name = "publish", .metavar = "NAME",
+                  .help = "Worker 0 publishes the tables as versions of this object, while it "
+                          "trains and at the end. Needs servers with --objects, and --catalogue."),
+    SL_CLI_OPTION(DURATION, &values.publish_every_ns, .name = "publish-every", .preset = "60s",
+                  .help = "Time between two versions of --publish; --timeout limits each.",
+                  .least = TIMEOUT_LEAST, .most = TIMEOUT_SECONDS_MAX),
     SL_CLI_OPTION(BOOL, &values.training.quiet, .name = "quiet", .help = "Print no progress."),
 };
 
@@ -327,6 +333,11 @@ static int finish(const struct sl_cli *cli, struct sl_reason *reason)
     values.training.barrier_timeout_ms = (uint32_t)(raw.barrier_timeout_ns / SL_CLOCK_NS_PER_MS);
     int err = parse_consistency(raw.consistency, &values.training.consistency, reason);
     err = err != 0 ? err : take_settings(&values.training.optimizer, reason);
+    if (err == 0 && values.publish != NULL && values.settings.objects.catalogue == NULL) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "--publish=%s needs --catalogue, or STARLING_OBJECTS_CATALOGUE",
+                             values.publish);
+    }
     return err != 0 ? err : sl_settings_resolve(SL_PROGRAM_WORKER, cli, &values.settings, reason);
 }
 

@@ -19,7 +19,9 @@ struct sl_flags {
     struct sl_trainer_options training;
     const char *optimizer_name, *protocol_name;
     enum sl_protocol protocol;
-    const char *report; /* or NULL */
+    const char *report;  /* or NULL */
+    const char *publish; /* name of an object; or NULL */
+    uint64_t publish_every_ns;
 };
 
 /* Reads flags and environment. Returns as sl_cli_parse. *out needs fini after an error too. */

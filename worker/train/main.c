@@ -15,6 +15,7 @@
 #include "reactor/topology.h"
 #include "worker/train/flags.h"
 #include "worker/train/generate.h"
+#include "worker/train/publisher.h"
 #include "worker/train/trainer.h"
 
 enum { EXIT_FAILED = 1, EXIT_SIGNAL = 128 };
@@ -366,6 +367,31 @@ static void close_client(struct job *job, int err)
     }
 }
 
+static void start_publisher(const struct job *job, struct sl_publisher **out)
+{
+    const struct sl_flags *flags = &job->flags;
+    const struct sl_security *security = &flags->settings.security;
+    const struct sl_transfer_options engine = {
+        .secret = security->secret.byte_count > 0 ? security->secret.bytes : NULL,
+        .secret_bytes = security->secret.byte_count,
+        .tls_certificate = security->certificate,
+        .tls_key = security->key,
+        .tls_authority = security->authority,
+        .tls_peer_name = security->peer_name,
+    };
+    const struct sl_publisher_options options = {.name = flags->publish,
+                                                 .every_ns = flags->publish_every_ns,
+                                                 .timeout_ms = job->options.step_timeout_ms,
+                                                 .model = job->options.model,
+                                                 .shape = &job->options.shape,
+                                                 .catalogue = flags->settings.objects.catalogue,
+                                                 .engine = &engine};
+    *out = NULL;
+    if (flags->publish != NULL && job->options.worker_index == 0) {
+        sl_publisher_start(&options, out);
+    }
+}
+
 static int run(struct job *job)
 {
     sl_train_report_init(&job->report);
@@ -377,8 +403,11 @@ static int run(struct job *job)
     }
     describe_job(job);
     struct sl_reader *train = job->train;
+    struct sl_publisher *publisher;
     job->train = NULL;
+    start_publisher(job, &publisher);
     int err = sl_trainer_run(&job->options, train, &job->report);
+    sl_publisher_stop(&publisher, err == 0);
     close_client(job, err);
     (void)alarm(0); /* nothing waits for the servers any more */
     int printed = 0;
