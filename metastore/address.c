@@ -1,5 +1,6 @@
 #include "metastore/address.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/endpoint.h"
@@ -57,6 +58,16 @@ int sl_metastore_address_parse(const char *text, struct sl_metastore_address *ou
     }
     *out = address;
     return 0;
+}
+
+bool sl_metastore_address_key(const struct sl_metastore_address *address, const char *room,
+                              const char *name, char key[SL_METASTORE_KEY_BYTES])
+{
+    const char *prefix = address->etcd.prefix; /* "/jobs/a" */
+    const bool has_prefix = prefix[0] != '\0';
+    const int length = snprintf(key, SL_METASTORE_KEY_BYTES, "%s%s%s%s",
+                                has_prefix ? prefix + 1 : "", has_prefix ? "/" : "", room, name);
+    return length < SL_METASTORE_KEY_BYTES;
 }
 
 bool sl_metastore_address_is_loopback(const struct sl_metastore_address *address)

@@ -11,6 +11,7 @@
 #define SL_METASTORE_ADDRESS_H
 
 #include "core/etcd_url.h"
+#include "metastore/metastore.h"
 
 #define SL_METASTORE_URL_BYTES        512
 #define SL_METASTORE_CREDENTIAL_BYTES 128
@@ -36,6 +37,10 @@ struct sl_metastore_address {
 /* Errors: INVALID; reason has the cause and what is accepted. */
 int sl_metastore_address_parse(const char *text, struct sl_metastore_address *out,
                                struct sl_reason *reason);
+
+/* Makes the key `room``name` below the prefix of the address. False: it is too long. */
+bool sl_metastore_address_key(const struct sl_metastore_address *address, const char *room,
+                              const char *name, char key[SL_METASTORE_KEY_BYTES]);
 
 /* Whether only processes of this host reach the store's first server. */
 bool sl_metastore_address_is_loopback(const struct sl_metastore_address *address);

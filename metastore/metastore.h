@@ -19,7 +19,7 @@
 
 #include "core/err.h"
 
-#define SL_METASTORE_KEY_BYTES       256
+#define SL_METASTORE_KEY_BYTES       384
 #define SL_METASTORE_VALUE_BYTES_MAX (512U << 10)
 #define SL_METASTORE_CHANGES_MAX     100 /* per write; etcd allows 128 operations */
 #define SL_METASTORE_REASON_BYTES    256

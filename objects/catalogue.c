@@ -39,6 +39,7 @@ int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *optio
 void sl_objects_catalogue_destroy(struct sl_objects_catalogue **catalogue)
 {
     if (*catalogue != NULL) {
+        (*catalogue)->options.changed = NULL;
         sl_catalogue_clear(*catalogue);
         free(*catalogue);
         *catalogue = NULL;
@@ -296,6 +297,12 @@ static void publish(struct sl_objects_catalogue *catalogue, struct sl_catalogue_
 {
     version->time_ms = time_ms > 0 ? time_ms : 1;
     sl_list_remove(&version->by_touch);
+    if (catalogue->options.changed != NULL) {
+        struct sl_objects_message message = {0};
+        sl_catalogue_record_fill(version, &message);
+        catalogue->options.changed(catalogue->options.ctx, version->object->name,
+                                   version->key.number, &message.record);
+    }
     if (sl_catalogue_newest(version->object) == version) {
         sl_catalogue_plan_announce(catalogue, version);
     }
@@ -471,17 +478,12 @@ static int follow(const struct request *request)
 
 /* Adds a version that an earlier catalogue knew, or that a keeper has on disk. The holders of its
  * parts were its publishers. NULL: not acceptable. */
-static struct sl_catalogue_version *restore(const struct request *request)
+static struct sl_catalogue_version *restore(struct sl_objects_catalogue *catalogue,
+                                            const struct sl_objects_record *record)
 {
-    struct sl_objects_catalogue *catalogue = request->catalogue;
-    const struct sl_objects_message *message = request->message;
-    const struct sl_objects_record *record = &message->record;
     struct sl_catalogue_object *object;
     struct sl_catalogue_version *version;
-    if (message->record_count == 0 || record->version != message->version ||
-        strcmp(record->name, message->name) != 0 || record->time_ms == 0 ||
-        record->epoch > NUMBER_MAX || message->part >= record->part_count ||
-        catalogue->now_ms - request->node->attached_ms >= catalogue->options.lease_ms ||
+    if (record->time_ms == 0 || record->epoch > NUMBER_MAX ||
         sl_catalogue_object_add(catalogue, record->name, &object, NULL) != 0) {
         return NULL;
     }
@@ -505,6 +507,31 @@ static struct sl_catalogue_version *restore(const struct request *request)
     return version;
 }
 
+static struct sl_catalogue_version *restore_held(const struct request *request)
+{
+    const struct sl_objects_catalogue *catalogue = request->catalogue;
+    const struct sl_objects_message *message = request->message;
+    const struct sl_objects_record *record = &message->record;
+    return message->record_count == 0 || record->version != message->version ||
+                   strcmp(record->name, message->name) != 0 ||
+                   message->part >= record->part_count ||
+                   catalogue->now_ms - request->node->attached_ms >= catalogue->options.lease_ms
+               ? NULL
+               : restore(request->catalogue, record);
+}
+
+void sl_objects_catalogue_load(struct sl_objects_catalogue *catalogue,
+                               const struct sl_objects_record *record)
+{
+    struct sl_catalogue_version *version = restore(catalogue, record);
+    catalogue->is_restart = true;
+    if (version != NULL) {
+        version->time_ms = record->time_ms;
+        version->touched_ms = catalogue->now_ms;
+        sl_list_append(&catalogue->by_touch, &version->by_touch);
+    }
+}
+
 static struct sl_catalogue_part *find_part(struct sl_catalogue_version *version, uint32_t part)
 {
     return version != NULL && part < version->part_count ? &version->parts[part] : NULL;
@@ -516,7 +543,7 @@ static int hold(const struct request *request)
     const struct sl_objects_message *message = request->message;
     struct sl_catalogue_copy *copy;
     struct sl_catalogue_version *version = find_version(find_object(request), message->version);
-    struct sl_catalogue_version *restored = version == NULL ? restore(request) : NULL;
+    struct sl_catalogue_version *restored = version == NULL ? restore_held(request) : NULL;
     version = version == NULL ? restored : version;
     struct sl_catalogue_part *part = find_part(version, message->part);
     const bool is_known =

@@ -48,6 +48,10 @@ struct sl_objects_catalogue_options {
     /* Sends a message to the node with this address; keeps nothing of either. A message that cannot
      * be delivered is dropped. */
     void (*send)(void *ctx, const char *address, const struct sl_objects_message *message);
+    /* A version was committed: its record; or it has ended: NULL. What is sent from then on must
+     * not arrive before this is stored. NULL: nothing is stored. */
+    void (*changed)(void *ctx, const char *name, uint64_t version,
+                    const struct sl_objects_record *record);
     void *ctx;
 };
 
@@ -57,6 +61,11 @@ int sl_objects_catalogue_create(const struct sl_objects_catalogue_options *optio
 
 /* Sends nothing. Nulls *catalogue. */
 void sl_objects_catalogue_destroy(struct sl_objects_catalogue **catalogue);
+
+/* Adds a version that an earlier catalogue stored; before the first message. Without a copy it is
+ * forgotten after a lease. */
+void sl_objects_catalogue_load(struct sl_objects_catalogue *catalogue,
+                               const struct sl_objects_record *record);
 
 /* Handles a decoded message from the engine with this address. */
 void sl_objects_catalogue_receive(struct sl_objects_catalogue *catalogue, const char *address,

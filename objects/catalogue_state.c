@@ -228,6 +228,9 @@ void sl_catalogue_version_remove(struct sl_objects_catalogue *catalogue,
                                  struct sl_catalogue_version *version, bool retire)
 {
     struct sl_catalogue_object *object = version->object;
+    if (version->time_ms != 0 && catalogue->options.changed != NULL) {
+        catalogue->options.changed(catalogue->options.ctx, object->name, version->key.number, NULL);
+    }
     for (uint32_t p = 0; p < version->part_count; p++) {
         struct sl_catalogue_part *part = &version->parts[p];
         while (part->copies.count > 0) {
@@ -292,6 +295,9 @@ int sl_catalogue_copy_add(struct sl_objects_catalogue *catalogue, struct sl_cata
         copy->turn = part->copies.count;
         sl_list_append(&part->fetchers, &copy->by_part);
         sl_list_append(&node->copies, &copy->by_node);
+        if (part->version->time_ms != 0) {
+            sl_list_remove(&part->version->by_touch); /* of a version that was loaded */
+        }
     }
     copy->heard = node->alives;
     copy->heard_ms = catalogue->now_ms;

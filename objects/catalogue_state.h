@@ -73,7 +73,7 @@ struct sl_catalogue_version {
     struct sl_catalogue_object *object;
     uint64_t epoch;
     uint64_t time_ms;             /* of the commit; 0: parts are missing */
-    struct sl_list_link by_touch; /* while parts are missing */
+    struct sl_list_link by_touch; /* while parts are missing, or it was loaded and has no copy */
     uint64_t touched_ms;
     uint32_t origin, part_count;
     char note[SL_OBJECTS_NOTE_BYTES];
@@ -111,7 +111,7 @@ struct sl_objects_catalogue {
     uint32_t request;
     struct sl_catalogue_sorted nodes, objects;
     struct sl_list by_expiry; /* nodes */
-    struct sl_list by_touch;  /* versions that miss parts */
+    struct sl_list by_touch;  /* versions that miss parts, or copies */
     struct sl_list replans;   /* parts */
     uint32_t copy_count, part_count;
     /* Scratch of a plan */

@@ -1,23 +1,45 @@
 #include "objects/host.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+#include "core/log.h"
+#include "metastore/held_key.h"
+#include "metastore/remote_metastore.h"
 #include "objects/catalogue.h"
-#include "objects/link.h"
-#include "objects/setup.h"
-#include "reactor/reactor.h"
+#include "objects/journal.h"
+#include "objects/node.h"
 
 /* Nodes that knew an earlier catalogue reconnect, and report their copies, in this time. */
-#define SETTLE_MS 3000
+#define SETTLE_MS  3000
+
+#define TTL_S      10
+#define TICK_NS    (200 * SL_CLOCK_NS_PER_MS)
+#define POLL_NS    SL_CLOCK_NS_PER_S
+#define LEAVE_NS   (2 * SL_CLOCK_NS_PER_S)
+#define END_NS     (2 * SL_CLOCK_NS_PER_S) /* for a store that hangs */
+#define TERM_SHIFT 20                      /* below a term there is room for epochs of names */
 
 struct sl_objects_host {
-    struct sl_reactor *reactor;
-    struct sl_objects_link *link;
-    const struct sl_objects_setup *setup;
-    struct sl_objects_catalogue *catalogue;
-    struct sl_timer timer; /* of the catalogue's next tick */
+    struct sl_objects *node;
+    struct sl_objects_catalogue *catalogue; /* NULL: it is not here */
+    struct sl_timer timer;                  /* of the catalogue's next tick */
+
+    /* With a metadata store. */
+    struct sl_metastore *metastore;     /* NULL: there is none */
+    struct sl_remote_metastore *remote; /* NULL: the metastore is the setup's */
+    struct sl_held_key key;
+    char records[SL_METASTORE_KEY_BYTES];
+    struct sl_objects_journal *journal; /* NULL: the key is another node's */
+    struct sl_timer look;               /* of the key's next tick */
+    uint64_t term;
+    uint64_t leaving_ns; /* since when; 0: not yet */
+    bool has_left;
 };
+
+/* The catalogue */
 
 static uint64_t unix_us(const struct sl_objects_setup *setup)
 {
@@ -31,27 +53,47 @@ static uint64_t unix_us(const struct sl_objects_setup *setup)
 
 static uint64_t unix_ms(void *ctx)
 {
-    return unix_us(((struct sl_objects_host *)ctx)->setup) / 1000;
+    return unix_us(&((struct sl_objects_host *)ctx)->node->setup) / 1000;
+}
+
+static void send_now(void *ctx, const char *address, const struct sl_objects_message *message)
+{
+    const struct sl_objects_host *host = ctx;
+    struct sl_objects_message sent = *message;
+    sl_objects_link_send(host->node->link, address, &sent, NULL, NULL);
 }
 
 static void send(void *ctx, const char *address, const struct sl_objects_message *message)
 {
     struct sl_objects_host *host = ctx;
-    struct sl_objects_message sent = *message;
-    sl_objects_link_send(host->link, address, &sent, NULL, NULL);
+    if (host->journal != NULL) {
+        sl_objects_journal_send(host->journal, address, message);
+    } else {
+        send_now(host, address, message);
+    }
+}
+
+static void changed(void *ctx, const char *name, uint64_t version,
+                    const struct sl_objects_record *record)
+{
+    sl_objects_journal_change(((struct sl_objects_host *)ctx)->journal, name, version, record);
 }
 
 static uint64_t now_ms(const struct sl_objects_host *host)
 {
-    return sl_reactor_now_ns(host->reactor) / SL_CLOCK_NS_PER_MS;
+    return sl_reactor_now_ns(host->node->reactor) / SL_CLOCK_NS_PER_MS;
 }
 
+/* After each use of the catalogue. */
 static void arm(struct sl_objects_host *host)
 {
     const uint64_t next_ms = sl_objects_catalogue_next_ms(host->catalogue);
     const uint64_t left_ms = next_ms > now_ms(host) ? next_ms - now_ms(host) : 0;
-    sl_reactor_arm(host->reactor, &host->timer,
+    sl_reactor_arm(host->node->reactor, &host->timer,
                    next_ms == UINT64_MAX ? SL_CLOCK_NEVER : left_ms * SL_CLOCK_NS_PER_MS);
+    if (host->journal != NULL) {
+        sl_objects_journal_tick(host->journal);
+    }
 }
 
 static void tick(struct sl_timer *timer, uint64_t now_ns)
@@ -61,48 +103,220 @@ static void tick(struct sl_timer *timer, uint64_t now_ns)
     arm(host);
 }
 
-int sl_objects_host_create(struct sl_reactor *reactor, struct sl_objects_link *link,
-                           const struct sl_objects_setup *setup, struct sl_objects_host **out)
+static int open_catalogue(struct sl_objects_host *host)
+{
+    const struct sl_objects_setup *setup = &host->node->setup;
+    const struct sl_objects_catalogue_options options = {
+        .term = host->metastore != NULL ? host->term << TERM_SHIFT : unix_us(setup),
+        .settle_ms = SETTLE_MS,
+        .keep_versions = setup->keep_versions,
+        .replicas = setup->replicas,
+        .unix_ms = unix_ms,
+        .send = send,
+        .changed = host->metastore != NULL ? changed : NULL,
+        .ctx = host};
+    return sl_objects_catalogue_create(&options, now_ms(host), &host->catalogue);
+}
+
+static void close_catalogue(struct sl_objects_host *host)
+{
+    sl_reactor_disarm(host->node->reactor, &host->timer);
+    sl_objects_catalogue_destroy(&host->catalogue);
+    if (host->journal != NULL) {
+        sl_objects_journal_destroy(&host->journal);
+    }
+}
+
+/* The key */
+
+static uint64_t on_now(void *ctx)
+{
+    return sl_reactor_now_ns(((struct sl_objects_host *)ctx)->node->reactor);
+}
+
+static void on_loaded(void *ctx, const struct sl_objects_record *record)
+{
+    struct sl_objects_host *host = ctx;
+    sl_objects_catalogue_load(host->catalogue, record);
+}
+
+static void on_ready(void *ctx)
+{
+    struct sl_objects_host *host = ctx;
+    if (host->leaving_ns != 0) {
+        return;
+    }
+    sl_log_info("objects: hosts the catalogue, as the metadata store says; term %lu",
+                (unsigned long)host->term);
+    sl_objects_membership_move(host->node, host->key.options.value);
+    arm(host);
+}
+
+static void on_failed(void *ctx, const char *why)
+{
+    struct sl_objects_host *host = ctx;
+    sl_held_key_depose(&host->key, why);
+}
+
+static void on_won(void *ctx, uint64_t term)
+{
+    struct sl_objects_host *host = ctx;
+    struct sl_objects_journal_options options = {.metastore = host->metastore,
+                                                 .key = host->key.options.key,
+                                                 .term = term,
+                                                 .timeout_ns = TTL_S * SL_CLOCK_NS_PER_S / 2,
+                                                 .loaded = on_loaded,
+                                                 .ready = on_ready,
+                                                 .send = send_now,
+                                                 .failed = on_failed,
+                                                 .ctx = host};
+    memcpy(options.prefix, host->records, sizeof options.prefix);
+    host->term = term;
+    int err = open_catalogue(host);
+    err = err != 0 ? err : sl_objects_journal_create(&options, &host->journal);
+    if (err != 0) {
+        sl_held_key_depose(&host->key, sl_err_name(err));
+    }
+}
+
+static void on_lost(void *ctx, const char *why)
+{
+    struct sl_objects_host *host = ctx;
+    sl_log_warn("objects: does not host the catalogue any more: %s", why);
+    close_catalogue(host);
+    sl_objects_membership_move(host->node, "");
+}
+
+static void on_seen(void *ctx, const struct sl_metastore_item *item)
+{
+    const struct sl_objects_host *host = ctx;
+    const char *address = item == NULL ? "" : (const char *)item->value;
+    if (!sl_objects_text_is_valid(address, SL_OBJECTS_ADDRESS_BYTES)) {
+        sl_log_warn("objects: %s in the metadata store is no address", host->key.options.key);
+        address = "";
+    }
+    sl_objects_membership_move(host->node, address);
+}
+
+static void on_trouble(void *ctx, int err, const char *reason)
+{
+    struct sl_objects_membership *membership = &((struct sl_objects_host *)ctx)->node->membership;
+    (void)snprintf(membership->trouble, sizeof membership->trouble, "%s%s",
+                   err != 0 ? "the metadata store fails: " : "", reason);
+}
+
+static void look(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_objects_host *host = SL_CONTAINER_OF(timer, struct sl_objects_host, look);
+    sl_reactor_arm(host->node->reactor, timer, TICK_NS);
+    if (host->journal != NULL) {
+        sl_objects_journal_tick(host->journal);
+    }
+    if (host->journal != NULL || !host->node->membership.is_attached) {
+        sl_held_key_tick(&host->key, now_ns);
+    }
+}
+
+static void on_released(void *ctx, int err, const char *reason)
+{
+    ((struct sl_objects_host *)ctx)->has_left = true;
+}
+
+static int open_store(struct sl_objects_host *host, const struct sl_metastore_address *store)
+{
+    struct sl_held_key_options key = {.value = sl_transfer_name(host->node->transfer),
+                                      .campaigns = true,
+                                      .ttl_s = TTL_S,
+                                      .poll_ns = POLL_NS,
+                                      .now_ns = on_now,
+                                      .won = on_won,
+                                      .lost = on_lost,
+                                      .seen = on_seen,
+                                      .trouble = on_trouble,
+                                      .ctx = host};
+    host->metastore = host->node->setup.metastore;
+    if (host->metastore == NULL) {
+        const int err = sl_remote_metastore_create(host->node->reactor, store, &host->remote);
+        if (err != 0) {
+            return err;
+        }
+        host->metastore = sl_remote_metastore_base(host->remote);
+    }
+    key.metastore = host->metastore;
+    (void)sl_metastore_address_key(store, SL_OBJECTS_HOST_KEY, "", key.key);
+    (void)sl_metastore_address_key(store, SL_OBJECTS_RECORD_KEYS, "", host->records);
+    sl_held_key_init(&host->key, &key);
+    host->look.run = look;
+    sl_reactor_arm(host->node->reactor, &host->look, 0);
+    return 0;
+}
+
+/* Public */
+
+int sl_objects_host_create(struct sl_objects *node, const struct sl_metastore_address *store,
+                           struct sl_objects_host **out)
 {
     struct sl_objects_host *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    made->reactor = reactor;
-    made->link = link;
-    made->setup = setup;
+    made->node = node;
     made->timer.run = tick;
-    const struct sl_objects_catalogue_options options = {.term = unix_us(setup),
-                                                         .settle_ms = SETTLE_MS,
-                                                         .keep_versions = setup->keep_versions,
-                                                         .replicas = setup->replicas,
-                                                         .unix_ms = unix_ms,
-                                                         .send = send,
-                                                         .ctx = made};
-    const int err = sl_objects_catalogue_create(&options, now_ms(made), &made->catalogue);
+    const int err = store != NULL ? open_store(made, store) : open_catalogue(made);
     if (err != 0) {
         free(made);
         return err;
     }
-    arm(made);
+    if (store == NULL) {
+        arm(made);
+    }
     *out = made;
     return 0;
+}
+
+void sl_objects_host_receive(struct sl_objects_host *host, const char *address,
+                             const struct sl_objects_message *message)
+{
+    const bool is_held = host->metastore == NULL || (sl_held_key_holds(&host->key, on_now(host)) &&
+                                                     sl_objects_journal_is_ready(host->journal));
+    if (is_held) {
+        sl_objects_catalogue_receive(host->catalogue, address, message, now_ms(host));
+        arm(host);
+    } else if (!message->is_answer) {
+        sl_objects_link_refuse(host->node->link, address, message, SL_ERR_AGAIN,
+                               "this node does not host the catalogue");
+    }
+}
+
+bool sl_objects_host_leave(struct sl_objects_host *host)
+{
+    const uint64_t now_ns = on_now(host);
+    if (host->metastore == NULL) {
+        return true;
+    }
+    if (host->leaving_ns == 0) {
+        host->leaving_ns = now_ns;
+        sl_held_key_release(&host->key, on_released);
+    }
+    return host->has_left || now_ns - host->leaving_ns >= LEAVE_NS;
+}
+
+void sl_objects_host_stop(struct sl_objects_host *host)
+{
+    close_catalogue(host);
+    if (host->metastore != NULL) {
+        sl_held_key_drop(&host->key);
+        sl_reactor_disarm(host->node->reactor, &host->look);
+    }
 }
 
 void sl_objects_host_destroy(struct sl_objects_host **host)
 {
     struct sl_objects_host *gone = *host;
     *host = NULL;
-    sl_reactor_disarm(gone->reactor, &gone->timer);
-    sl_objects_catalogue_destroy(&gone->catalogue);
-    free(gone);
-}
-
-void sl_objects_host_receive(struct sl_objects_host *host, const char *address,
-                             const struct sl_objects_message *message)
-{
-    sl_objects_catalogue_receive(host->catalogue, address, message, now_ms(host));
-    arm(host);
+    if (gone->remote == NULL || sl_remote_metastore_destroy(&gone->remote, END_NS)) {
+        free(gone); /* else a thread hangs in a request, which stays until exit */
+    }
 }
 
 const struct sl_objects_catalogue *sl_objects_host_catalogue(const struct sl_objects_host *host)

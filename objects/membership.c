@@ -21,7 +21,9 @@ static void send_asks(struct sl_objects *node);
 static void report(struct sl_objects *node, struct sl_objects_message *message)
 {
     message->term = node->membership.term;
-    sl_objects_link_send(node->link, node->membership.catalogue, message, NULL, NULL);
+    if (node->membership.catalogue[0] != '\0') {
+        sl_objects_link_send(node->link, node->membership.catalogue, message, NULL, NULL);
+    }
 }
 
 /* A file has all of the part, whatever the pool has. */
@@ -153,7 +155,7 @@ static void timer_passed(struct sl_timer *timer, uint64_t now_ns)
     struct sl_objects_membership *membership =
         SL_CONTAINER_OF(timer, struct sl_objects_membership, timer);
     struct sl_objects *node = SL_CONTAINER_OF(membership, struct sl_objects, membership);
-    if (!membership->is_asking) {
+    if (!membership->is_asking && membership->catalogue[0] != '\0') {
         attach(node);
     }
     sl_reactor_arm(node->reactor, timer, RETRY_NS);
@@ -181,10 +183,14 @@ static void ask_late(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_ask *ask = SL_CONTAINER_OF(timer, struct sl_objects_ask, late);
     const struct sl_objects_membership *membership = &ask->node->membership;
+    const bool is_known = membership->catalogue[0] != '\0';
     char text[SL_REASON_BYTES];
     (void)snprintf(text, sizeof text, "the catalogue at %s has not answered %s: %s",
-                   membership->catalogue, sl_objects_message_name(ask->message->kind),
-                   membership->reason[0] != '\0' ? membership->reason : "no answer yet");
+                   is_known ? membership->catalogue : "an unknown address",
+                   sl_objects_message_name(ask->message->kind),
+                   membership->trouble[0] != '\0'  ? membership->trouble
+                   : membership->reason[0] != '\0' ? membership->reason
+                                                   : "no answer yet");
     sl_objects_ask_cancel(ask);
     ask->answered(ask, NULL, SL_ERR_DEADLINE, text);
 }
@@ -342,10 +348,30 @@ void sl_objects_membership_stop(struct sl_objects *node)
     sl_objects_link_peer_put(node->link, &membership->use);
     sl_reactor_disarm(node->reactor, &membership->timer);
     sl_reactor_disarm(node->reactor, &membership->progress);
-    membership->is_asking = membership->is_attached && node->host == NULL;
+    membership->is_asking = membership->is_attached &&
+                            strcmp(membership->catalogue, sl_transfer_name(node->transfer)) != 0;
     if (membership->is_asking) {
         membership->request.answered = detached;
         sl_objects_link_request(node->link, &membership->request, membership->catalogue, &detach,
                                 DETACH_MS);
     }
+}
+
+void sl_objects_membership_move(struct sl_objects *node, const char *address)
+{
+    struct sl_objects_membership *membership = &node->membership;
+    if (strcmp(membership->catalogue, address) == 0) {
+        return;
+    }
+    lose(node, address[0] != '\0' ? "it has moved" : "no process hosts it");
+    (void)snprintf(membership->catalogue, sizeof membership->catalogue, "%s", address);
+    sl_objects_link_peer_put(node->link, &membership->use);
+    sl_objects_link_cancel(node->link, &membership->request);
+    membership->is_asking = false;
+    SL_LIST_FOREACH (link, &membership->asks) {
+        struct sl_objects_ask *ask = SL_CONTAINER_OF(link, struct sl_objects_ask, link);
+        sl_objects_link_cancel(node->link, &ask->request);
+        ask->is_sent = false;
+    }
+    sl_reactor_arm(node->reactor, &membership->timer, 0);
 }

@@ -11,7 +11,7 @@ struct sl_objects;
 struct sl_objects_copy;
 
 struct sl_objects_membership {
-    char catalogue[SL_OBJECTS_ADDRESS_BYTES]; /* the name of its engine */
+    char catalogue[SL_OBJECTS_ADDRESS_BYTES]; /* the name of its engine; "": not known yet */
     struct sl_objects_peer_use use;           /* of its segment, so that its end is known at once */
     struct sl_objects_request request;        /* ATTACH, ALIVE, DETACH */
     struct sl_timer timer;                    /* of the next one, or of the next try */
@@ -19,10 +19,11 @@ struct sl_objects_membership {
     uint64_t host; /* equal numbers: nodes share memory */
     uint64_t term;
     uint32_t lease_ms;
-    uint64_t reported_ns;                  /* when all copies were */
-    char reason[SL_TRANSFER_REASON_BYTES]; /* why the last one failed */
-    struct sl_list asks;                   /* not answered yet */
-    struct sl_timer progress;              /* of reports about fetches */
+    uint64_t reported_ns;                   /* when all copies were */
+    char reason[SL_TRANSFER_REASON_BYTES];  /* why the last one failed */
+    char trouble[SL_TRANSFER_REASON_BYTES]; /* of the store that names the catalogue; "": none */
+    struct sl_list asks;                    /* not answered yet */
+    struct sl_timer progress;               /* of reports about fetches */
     void (*attached)(struct sl_objects *node);
 };
 
@@ -46,6 +47,9 @@ struct sl_objects_ask {
  * is_asking until that is over. */
 void sl_objects_membership_start(struct sl_objects *node, void (*attached_fn)(struct sl_objects *));
 void sl_objects_membership_stop(struct sl_objects *node);
+
+/* The catalogue is at this address from now on; "": that is not known yet. */
+void sl_objects_membership_move(struct sl_objects *node, const char *address);
 
 /* `answered` runs in a later turn. */
 void sl_objects_ask(struct sl_objects *node, struct sl_objects_ask *ask, uint64_t deadline_ns);

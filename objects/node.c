@@ -10,6 +10,7 @@
 #include "core/assert.h"
 #include "core/endpoint.h"
 #include "core/log.h"
+#include "metastore/address.h"
 #include "objects/call.h"
 #include "objects/directory.h"
 #include "objects/error.h"
@@ -170,10 +171,12 @@ static void start_agent(struct sl_objects *node, struct sl_objects_call *call)
 static void start_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     const bool is_host = strcmp(node->membership.catalogue, sl_transfer_name(node->transfer)) == 0;
+    const bool is_elected = node->membership.catalogue[0] == '\0';
     int err =
         sl_objects_link_create(node->transfer, node->reactor, node->id, arrived, node, &node->link);
-    if (err == 0 && is_host) {
-        err = sl_objects_host_create(node->reactor, node->link, &node->setup, &node->host);
+    if (err == 0 && (is_host || is_elected)) {
+        err = sl_objects_host_create(
+            node, is_elected ? sl_transfer_async_metadata(node->transfer) : NULL, &node->host);
     }
     if (err == 0 && node->directory != NULL) {
         err = sl_objects_directory_start(node->directory, node->reactor);
@@ -227,7 +230,7 @@ static void look_for_end(struct sl_timer *timer, uint64_t now_ns)
     SL_LIST_FOREACH (link, &node->copies) {
         is_busy |= SL_CONTAINER_OF(link, struct sl_objects_copy, link)->fetch != NULL;
     }
-    if (is_busy) {
+    if (is_busy || (node->host != NULL && !sl_objects_host_leave(node->host))) {
         sl_reactor_arm(node->reactor, timer, POLL_NS);
         return;
     }
@@ -236,7 +239,7 @@ static void look_for_end(struct sl_timer *timer, uint64_t now_ns)
     }
     sl_objects_serve_fini(node);
     if (node->host != NULL) {
-        sl_objects_host_destroy(&node->host);
+        sl_objects_host_stop(node->host);
     }
     sl_objects_link_destroy(&node->link, link_ended, &leave->call);
 }
@@ -256,6 +259,7 @@ static void leave_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_local_close(node);
     sl_objects_follow_stop(node);
     sl_objects_membership_stop(node);
+    (void)(node->host != NULL && sl_objects_host_leave(node->host));
     leave->since_ns = sl_reactor_now_ns(node->reactor);
     sl_reactor_arm(node->reactor, &leave->timer, 0);
 }
@@ -284,6 +288,9 @@ static void node_free(struct sl_objects *node)
     }
     if (node->tables.offload != NULL) {
         (void)sl_offload_destroy(&node->tables.offload, 0);
+    }
+    if (node->host != NULL) {
+        sl_objects_host_destroy(&node->host);
     }
     sl_objects_store_fini(node);
     void *pool = node->pool.base;
@@ -322,8 +329,11 @@ static int start(struct sl_objects *node, const struct sl_objects_options *optio
         return sl_objects_fail(SL_ERR_INVALID, "the engine's name has more than %d bytes",
                                SL_OBJECTS_ADDRESS_BYTES - 1);
     }
+    const bool has_etcd =
+        sl_transfer_async_metadata(node->transfer)->kind == SL_METASTORE_ADDRESS_ETCD;
     (void)snprintf(node->membership.catalogue, sizeof node->membership.catalogue, "%s",
                    options->catalogue != NULL ? options->catalogue
+                   : has_etcd                 ? "" /* its key says where the catalogue is */
                                               : sl_transfer_name(node->transfer));
     err = start_reactor(node);
     err = err != 0 ? err : sl_objects_store_open(node);

@@ -38,7 +38,7 @@ struct sl_objects {
     /* The reactor's. */
     uint64_t id; /* random */
     struct sl_objects_link *link;
-    struct sl_objects_host *host; /* the catalogue; NULL: another node hosts it */
+    struct sl_objects_host *host; /* of the catalogue; NULL: another node */
     struct sl_objects_membership membership;
     struct sl_list copies;
     struct sl_objects_follows follows;

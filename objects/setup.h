@@ -10,6 +10,7 @@
 struct sl_disk;
 struct sl_objects;
 struct sl_objects_tables_request;
+struct sl_metastore;
 struct sl_reactor;
 struct sl_reason;
 
@@ -41,6 +42,7 @@ struct sl_objects_setup {
 
     /* Stepped and connected; it outlives the node. NULL: the node starts its own. */
     struct sl_reactor *reactor;
+    struct sl_metastore *metastore; /* instead of the one that the engine names; NULL: that */
     uint64_t (*unix_us)(void *ctx); /* microseconds of Unix time */
     uint64_t (*random)(void *ctx);  /* for the node's id */
     /* Returns when the completion has ended. */

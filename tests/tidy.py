@@ -56,7 +56,7 @@ ARROWS = {
     "tools/launch": "config",
     "tools/safetensors": "",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",
-    "tools/objects": "objects tools/safetensors config",
+    "tools/objects": "objects metastore tools/safetensors config",
     "tools/doctor": "net/builtin+ transfer config",
     "bench": "worker+ ps/table+ objects config",
 }

@@ -110,6 +110,11 @@ static void stopped(struct sl_transfer_call *call)
 {
 }
 
+const struct sl_metastore_address *sl_transfer_async_metadata(const struct sl_transfer *transfer)
+{
+    return &transfer->settings.metadata;
+}
+
 int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *reactor,
                              sl_transfer_arrived_fn *arrived, void *ctx,
                              struct sl_transfer_async **out)

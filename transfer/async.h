@@ -11,6 +11,7 @@
 
 #include <starling_transfer.h>
 
+struct sl_metastore_address;
 struct sl_reactor;
 struct sl_transfer_async;
 
@@ -21,6 +22,9 @@ typedef void sl_transfer_done_fn(void *ctx, int err, const char *reason);
  * enter the application's inbox, from create to destroy. SL_LIMIT_TRANSFER_NOTICES of them may
  * wait; beyond that their senders get AGAIN. `noticed` is valid during the callback. */
 typedef void sl_transfer_arrived_fn(void *ctx, const struct sl_transfer_noticed *noticed);
+
+/* The engine's metadata store. It lives as long as the engine. Any thread. */
+const struct sl_metastore_address *sl_transfer_async_metadata(const struct sl_transfer *transfer);
 
 /* The engine and the reactor outlive *out. Takes a lock. Errors: EXISTS (there is one per engine),
  * NO_MEMORY, TOO_LARGE (too many lanes). */

@@ -69,12 +69,9 @@ void sl_transfer_directory_destroy(struct sl_transfer *transfer)
 static bool make_key(const struct sl_transfer *transfer, const char *name,
                      char key[SL_METASTORE_KEY_BYTES])
 {
-    const char *prefix = transfer->settings.metadata.etcd.prefix; /* "/jobs/a" */
-    const bool has_prefix = prefix[0] != '\0';
-    const int length =
-        snprintf(key, SL_METASTORE_KEY_BYTES, "%s%s" SL_TRANSFER_RECORD_KEY_PREFIX "%s",
-                 has_prefix ? prefix + 1 : "", has_prefix ? "/" : "", name);
-    return name[0] != '\0' && length < SL_METASTORE_KEY_BYTES;
+    return name[0] != '\0' && strlen(name) < SL_LIMIT_ENDPOINT_BYTES &&
+           sl_metastore_address_key(&transfer->settings.metadata, SL_TRANSFER_RECORD_KEY_PREFIX,
+                                    name, key);
 }
 
 /* The engine's own record */

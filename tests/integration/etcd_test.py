@@ -83,7 +83,7 @@ class Etcd:
         """The value under the prefix and the key, or None."""
         asked = base64.b64encode(f"{prefix}{key}".encode()).decode()
         pairs = self._ask("kv/range", key=asked).get("kvs", [])
-        return base64.b64decode(pairs[0]["value"]).decode() if pairs else None
+        return base64.b64decode(pairs[0]["value"]).decode(errors="replace") if pairs else None
 
     def put(self, key, value):
         """Without a prefix."""

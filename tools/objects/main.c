@@ -18,6 +18,7 @@
 #include "core/clock.h"
 #include "core/endpoint.h"
 #include "core/log.h"
+#include "metastore/address.h"
 #include "tools/objects/files_in.h"
 #include "tools/objects/files_out.h"
 
@@ -67,7 +68,8 @@ static bool parse_size(const char *text, void *target)
 static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue",
                   .variable = "STARLING_OBJECTS_CATALOGUE", .metavar = "HOST:PORT",
-                  .help = "Address of the catalogue, which starling-objects serve prints."),
+                  .help = "Address of the catalogue, which starling-objects serve prints. Default: "
+                          "what the etcd of --metadata says."),
     SL_CLI_OPTION(STRING, &flags.name, .name = "name", .metavar = "HOST:PORT",
                   .help = "Where this process listens; port 0: a free one. Default: on loopback if "
                           "the catalogue is there, else this host's address."),
@@ -126,13 +128,22 @@ static sigset_t end_signals(int how)
     return signals;
 }
 
+/* False: --metadata names no etcd, which could name the catalogue. */
+static bool parse_store(struct sl_metastore_address *store)
+{
+    return flags.metadata != NULL && sl_metastore_address_parse(flags.metadata, store, NULL) == 0 &&
+           store->kind == SL_METASTORE_ADDRESS_ETCD;
+}
+
 /* NULL: the host's own address. */
 static const char *default_name(void)
 {
     struct sl_endpoint catalogue;
-    const bool is_local =
-        flags.catalogue == NULL || (sl_endpoint_parse(flags.catalogue, &catalogue, NULL) == 0 &&
-                                    sl_endpoint_is_loopback(&catalogue));
+    struct sl_metastore_address store;
+    const bool is_local = flags.catalogue != NULL
+                              ? sl_endpoint_parse(flags.catalogue, &catalogue, NULL) == 0 &&
+                                    sl_endpoint_is_loopback(&catalogue)
+                              : !parse_store(&store) || sl_metastore_address_is_loopback(&store);
     return is_local ? "127.0.0.1:0" : NULL;
 }
 
@@ -337,13 +348,12 @@ static int list(struct run *run, bool is_prefix, struct sl_object_list **out)
     if (count > 0 || is_prefix) {
         return 0;
     }
-    return newest == 0
-               ? sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND, "the catalogue %s has no \"%s\"",
-                                flags.catalogue, run->name)
-               : sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND,
-                                "%s has no version %" PRIu64 ": the oldest is %" PRIu64
-                                ", the newest %" PRIu64,
-                                run->name, run->version, oldest, newest);
+    return newest == 0 ? sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND,
+                                        "the catalogue has no \"%s\"", run->name)
+                       : sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND,
+                                        "%s has no version %" PRIu64 ": the oldest is %" PRIu64
+                                        ", the newest %" PRIu64,
+                                        run->name, run->version, oldest, newest);
 }
 
 /* Fetches into `base`, and writes the files. */
@@ -516,10 +526,11 @@ static int parse(struct run *run, int argc, char **argv)
                               run->word_count < least ? "an argument is missing"
                                                       : "there is an argument more");
     }
-    if (command->run != run_serve && flags.catalogue == NULL) {
+    struct sl_metastore_address store;
+    if (command->run != run_serve && flags.catalogue == NULL && !parse_store(&store)) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
                               "--catalogue is missing: the address that " PROGRAM
-                              " serve has printed");
+                              " serve has printed; only an etcd in --metadata names it too");
     }
     run->timeout_ms = (uint32_t)((flags.timeout_ns + SL_CLOCK_NS_PER_MS - 1) / SL_CLOCK_NS_PER_MS);
     return command->words_least > 0 ? take_name(run) : 0;

@@ -479,6 +479,34 @@ CASE(restart__learns_from_nodes_what_they_hold)
     assert_int_equal(version, 3);
 }
 
+/* Records that an earlier catalogue stored: numbers keep their contents and are not used again. A
+ * version without a copy is forgotten after a lease. */
+CASE(restart__loads_records)
+{
+    uint64_t epoch, version;
+    (void)publish(1, "llama");
+    const struct sl_objects_record one = record_of("llama", 1);
+    (void)publish(1, "llama");
+    const struct sl_objects_record two = record_of("llama", 2);
+    begin_catalogue(500, 3000);
+    sl_objects_catalogue_load(catalogue, &one);
+    sl_objects_catalogue_load(catalogue, &two);
+    assert_int_equal(attach(1), 0);
+    assert_int_equal(attach(2), 0);
+    assert_int_equal(find(2, "llama", 3)->err, SL_ERR_AGAIN);
+    pass(300, 2);
+    assert_int_equal(find(2, "llama", 3)->err, SL_ERR_AGAIN); /* there was an earlier one */
+    hold(1, "llama", 2, PART_BLOCKS);
+    pass(2700, 2);
+    assert_int_equal(find(2, "llama", 0)->parents[0].node, 1);
+    assert_int_equal(ask(1, commit_of(1, "llama", 2, two.epoch, 99))->err, SL_ERR_EXISTS);
+    pass(LEASE_MS, 2);
+    assert_int_equal(find(2, "llama", 2)->err, 0);
+    assert_int_equal(find(2, "llama", 1)->err, SL_ERR_NOT_FOUND);
+    assert_int_equal(begin(1, "llama", 0, &epoch, &version), 0);
+    assert_int_equal(version, 3);
+}
+
 CASE(restart__of_a_catalogue_that_nobody_knew_takes_a_moment)
 {
     begin_catalogue(500, 3000);

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Objects whose catalogue is where a key in etcd says: its host is killed, etcd is killed. Skipped where there is
+no etcd."""
+
+import os
+import signal
+import time
+
+import etcd_test
+import harness
+import objects_test
+
+
+class EtcdTest(objects_test.ObjectsTest):
+    """Of the tool the option --catalogue is the metadata store."""
+
+    def setUp(self):
+        super().setUp()
+        self.etcd = etcd_test.Etcd(self)
+        self.store = f"{self.etcd.url}/deep"
+
+    def start_objects(self, *words):
+        return self.start("starling-objects", *words, "--metadata", self.store)
+
+    def tool(self, *words, status=0):
+        return self.run_to_end("starling-objects", *words, "--metadata", self.store, status=status)
+
+    def key(self, name="catalogue"):
+        return self.etcd.get(name, "jobs/test/deep/starling/objects/")
+
+    def host(self, other_than=None):
+        """The address of the host, as soon as it is another one."""
+        end = time.monotonic() + harness.DEADLINE_S
+        while time.monotonic() < end:
+            address = self.key()
+            if address not in (None, other_than):
+                return address
+            time.sleep(0.05)
+        raise AssertionError("no process hosts the catalogue")
+
+    def serve_and_put(self, name, content):
+        """The host, which serves nothing, and a publisher."""
+        server = self.start_objects("serve")
+        address = server.wait_line("serves").split(" ")[0]
+        self.assertEqual(self.host(), address)
+        publisher = self.start_objects("put", name, self.file("f", content))
+        publisher.wait_line("serves them")
+        return server, address, publisher
+
+    def check(self, name, content):
+        self.tool("get", name, self.path("out"))
+        self.assertEqual(objects_test.tree(self.path("out"))["f"], content)
+
+
+class Host(EtcdTest):
+    def test_killed(self):
+        content = os.urandom(700000)
+        server, address, publisher = self.serve_and_put("team/m", content)
+        self.assertIsNotNone(self.key("names/team/m@1"))
+        second = self.start_objects("put", "other@5", self.file("g", b"g"))
+        second.wait_line("serves them")
+        server.signal(signal.SIGKILL)
+        server.wait()
+        third = self.start_objects("put", "team/m", self.file("f", content[:-1]))
+        third.wait_line("team/m@2")
+        self.assertNotEqual(self.host(other_than=address), address)
+        self.check("team/m@1", content)
+        self.check("team/m", content[:-1])
+        self.assertIn("other@5", self.tool("ls"))
+        self.end(publisher, second, third)
+
+    def test_ends(self):
+        """Another process hosts it at once, not after the lease."""
+        content = b"1" * 1000
+        server, address, publisher = self.serve_and_put("m", content)
+        self.end(server)
+        self.assertNotEqual(self.host(other_than=address), address)
+        self.check("m", content)
+        self.end(publisher)
+        self.assertIsNone(self.key())
+
+    def test_numbers_outlive_all_processes(self):
+        server, _, publisher = self.serve_and_put("m", b"1")
+        for process in (server, publisher):
+            process.signal(signal.SIGKILL)
+            process.wait()
+        again = self.start_objects("put", "m", self.file("f", b"2"))
+        again.wait_line("m@2")
+        self.end(again)
+
+
+class Store(EtcdTest):
+    def test_killed(self):
+        content = os.urandom(70000)
+        server, _, publisher = self.serve_and_put("m", content)
+        self.etcd.stop()
+        output = self.tool("ls", "--timeout", "3s", status=1)
+        self.assertIn("metadata store", output)
+        self.assertIn(self.etcd.url.split("/")[2], output)
+        self.etcd.start()
+        self.check("m", content)
+        self.end(publisher, server)
+
+
+if __name__ == "__main__":
+    harness.main()
