@@ -300,7 +300,10 @@ static int run_put(struct run *run)
         err = sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND, "%s has no file", run->words[1]);
     }
     err = err != 0 ? err : sl_files_in_read(&files, &run->reason);
-    err = err != 0 ? err : start_node(run, files.bytes + SL_OBJECTS_BLOCK_BYTES);
+    /* The pool has the manifest too: names, and a digest of each block. */
+    err = err != 0 ? err
+                   : start_node(run, files.bytes + files.bytes / 8192 + 512ULL * files.count +
+                                         2ULL * SL_OBJECTS_BLOCK_BYTES);
     err = err != 0 ? err : publish(run, &files, &version);
     if (err == 0) {
         const char *address = sl_objects_address(run->objects);

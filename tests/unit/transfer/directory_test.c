@@ -120,7 +120,7 @@ CASE(segment_open__refuses_a_record_without_an_address)
 
 CASE(segment_open__refuses_a_record_that_is_invalid)
 {
-    char name[SL_TRANSFER_NAME_BYTES];
+    char name[SL_TRANSFER_NAME_BYTES + 8];
     store(fixture, "cut", "127.0.0.1", 1, 7);
     *strchr(fixture->server.pairs[fixture->server.pair_count - 1].value, '}') = '\0';
     store(fixture, "another", "127.0.0.1", 1, 7);
@@ -128,7 +128,7 @@ CASE(segment_open__refuses_a_record_that_is_invalid)
     (void)snprintf(pair->key, sizeof pair->key, "starling/ram/mine");
     expect_not_open(fixture, "cut", SL_ERR_PROTOCOL, "record starling/ram/cut: no JSON");
     expect_not_open(fixture, "mine", SL_ERR_PROTOCOL, "another segment");
-    (void)snprintf(name, sizeof name, "%0250d:1", 0);
+    (void)snprintf(name, sizeof name, "%0256d:1", 0);
     expect_not_open(fixture, name, SL_ERR_INVALID, "a name has");
 }
 
