@@ -342,14 +342,14 @@ static void detached(struct sl_objects_request *request, const struct sl_objects
 void sl_objects_membership_stop(struct sl_objects *node)
 {
     struct sl_objects_membership *membership = &node->membership;
+    const bool is_host = strcmp(membership->catalogue, sl_transfer_name(node->transfer)) == 0;
     struct sl_objects_message detach = {.kind = SL_OBJECTS_DETACH, .term = membership->term};
     sl_assert(sl_list_empty(&membership->asks));
     sl_objects_link_cancel(node->link, &membership->request);
     sl_objects_link_peer_put(node->link, &membership->use);
     sl_reactor_disarm(node->reactor, &membership->timer);
     sl_reactor_disarm(node->reactor, &membership->progress);
-    membership->is_asking = membership->is_attached &&
-                            strcmp(membership->catalogue, sl_transfer_name(node->transfer)) != 0;
+    membership->is_asking = membership->is_attached && !is_host;
     if (membership->is_asking) {
         membership->request.answered = detached;
         sl_objects_link_request(node->link, &membership->request, membership->catalogue, &detach,

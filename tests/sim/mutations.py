@@ -551,7 +551,7 @@ OBJECT_MUTATIONS = [
      "        if (node->alives - copy->heard > REPORTS_MISSED &&",
      "        if (node->alives < copy->heard &&"),
     ("objects: a node that ends does not detach", "objects/membership.c",
-     "membership->is_asking = membership->is_attached && node->host == NULL;",
+     "membership->is_asking = membership->is_attached && !is_host;",
      "membership->is_asking = false;"),
     ("objects: slots are not given back", "objects/cache.c",
      "        sl_objects_withdraw(node, copy, \"it is not used any more\");\n    }\n"
