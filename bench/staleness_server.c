@@ -33,7 +33,8 @@ static int open_node(struct sl_bench_staleness *run, const char *catalogue)
         .struct_size = sizeof options,
         .engine_options = &engine,
         .catalogue = catalogue,
-        .pool_bytes = (SL_BENCH_STALENESS_KEPT + 1) * run->bytes + SL_OBJECTS_BLOCK_BYTES};
+        .pool_bytes = (SL_BENCH_STALENESS_KEPT + 1) *
+                      (run->bytes + 2 * SL_OBJECTS_BLOCK_BYTES)}; /* a rest, and the manifest */
     run->state = server;
     const int err = server != NULL ? sl_objects_create(&options, &server->node) : SL_ERR_NO_MEMORY;
     return err == 0 ? 0 : fail(err, "node");

@@ -64,9 +64,8 @@ struct sl_objects_options {
     const char *location; /* a label: sources with an equal label are preferred; NULL: none */
     /* Bytes of the pool: memory for versions of origin HOST and for gets without extents, allocated
      * with the first of these. A version that this node has published leaves the pool when it is
-     * withdrawn or removed; another one also when it is unused and others need the memory. 0: 1
-     * GiB.
-     */
+     * withdrawn or removed; another one also when it is unused and others need the memory. Each
+     * manifest and each image take whole blocks. 0: 1 GiB. */
     uint64_t pool_bytes;
     /* Limit of the bytes per second that other nodes read here, all together; 0: none. They keep to
      * it, on every transport. */

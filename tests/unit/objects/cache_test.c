@@ -264,28 +264,47 @@ SL_CASE(membership__plans_a_fetch_from_a_node_of_the_same_host)
     end();
 }
 
+/* A child reads the copy of name 0 in node 1, or does so no more. */
+struct child_call {
+    struct sl_objects_call call;
+    bool is_done;
+    uint32_t resident_count;
+};
+
+static void read_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct child_call *child = SL_CONTAINER_OF(call, struct child_call, call);
+    const struct sl_objects_copy *copy = sl_objects_copy_find(node, names[0], 1, 0);
+    struct sl_objects_message message = {.kind = child->is_done ? SL_OBJECTS_DONE : SL_OBJECTS_WANT,
+                                         .node = 77,
+                                         .name = names[0],
+                                         .version = 1,
+                                         .digest = copy->info.digest};
+    child->resident_count = copy->pooled->resident_count;
+    (child->is_done ? sl_objects_serve_done(node, &message)
+                    : sl_objects_serve_want(node, sl_objects_address(nodes.node[2]), &message));
+    sl_objects_answer(call, 0, "read");
+}
+
 SL_CASE(cache__is_not_evicted_while_others_read_it)
 {
-    struct sl_get_progress progress = {0};
-    uint8_t *to = calloc(COUNT, BLOCK);
-    begin(20 << 20);
+    struct child_call child = {.call = {.run = read_here}};
+    begin(0);
     fetch(0);
-    wait_for_holders(0, 2);
-    nodes_expect(sl_object_withdraw(nodes.node[0], "a", 1, NODES_TIMEOUT));
-    struct sl_get *get = nodes_start(nodes.node[2], "a", 1, to, COUNT * BLOCK, NODES_TIMEOUT);
-    while (progress.verified_bytes == 0) {
-        (void)usleep(1000);
-        nodes_expect(sl_get_progress(get, &progress));
-    }
     fetch(1);
+    nodes_expect(sl_objects_call(nodes.node[1], &child.call));
     fetch(2);
-    nodes_expect(sl_get_wait(get));
-    nodes_expect(sl_get_progress(get, &progress));
-    assert_int_equal(progress.corrupt_blocks, 0);
-    nodes_finish(get);
-    nodes_expect_bytes(to, COUNT * BLOCK, 0);
+    child.is_done = true;
+    nodes_expect(sl_objects_call(nodes.node[1], &child.call));
+    assert_int_equal(child.resident_count, 1 + COUNT);
+    fetch(1);
+    nodes_expect(sl_objects_call(nodes.node[1], &child.call));
+    assert_int_equal(child.resident_count, 1 + COUNT);
+    fetch(2);
+    fetch(1);
+    nodes_expect(sl_objects_call(nodes.node[1], &child.call));
+    assert_in_range(child.resident_count, 2, COUNT);
     end();
-    free(to);
 }
 
 SL_CASE(cache_put__of_the_last_user_cancels_the_fetch)
