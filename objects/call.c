@@ -21,15 +21,23 @@ void sl_objects_wait(const struct sl_objects *node, struct sl_completion *comple
     }
 }
 
+int sl_objects_check_engine(const struct sl_objects *node)
+{
+    return node->ports != NULL
+               ? 0
+               : sl_objects_fail(SL_ERR_UNSUPPORTED,
+                                 "this node only reads from agent %s: it has no catalogue",
+                                 node->agent);
+}
+
 int sl_objects_call(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_port *port;
-    if (node->ports == NULL) {
-        return sl_objects_fail(SL_ERR_UNSUPPORTED,
-                               "this node only reads from agent %s: it has no catalogue",
-                               node->agent);
+    int err = sl_objects_check_engine(node);
+    if (err != 0) {
+        return err;
     }
-    const int err = sl_port_here(node->ports, &port);
+    err = sl_port_here(node->ports, &port);
     if (err != 0) {
         return sl_objects_fail(err, "no memory for one more thread");
     }

@@ -34,6 +34,9 @@ int sl_objects_check_timeout(uint32_t timeout_ms);
 int sl_objects_check_name(const char *name);
 int sl_objects_check_size(uint32_t struct_size, size_t bytes);
 
+/* Errors: UNSUPPORTED, with the text: the node only reads from an agent. */
+int sl_objects_check_engine(const struct sl_objects *node);
+
 /* Time; a deadline from now; milliseconds from now, at least 1. Any thread. */
 uint64_t sl_objects_now_ns(const struct sl_objects *node);
 uint64_t sl_objects_deadline_ns(const struct sl_objects *node, uint32_t timeout_ms);

@@ -9,6 +9,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "objects/cache.h"
+#include "objects/call.h"
 #include "objects/error.h"
 #include "objects/node.h"
 
@@ -187,7 +188,10 @@ int sl_objects_copy_add_all(struct sl_objects_copy *copy)
 
 int sl_objects_copy_open_pool(struct sl_objects *node)
 {
-    int err = 0;
+    int err = sl_objects_check_engine(node);
+    if (err != 0) {
+        return err;
+    }
     sl_port_set_lock(node->ports);
     if (node->pool.base == NULL) {
         void *base;
