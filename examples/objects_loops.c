@@ -2,8 +2,10 @@
  * docs/objects.md.
  *
  *   cc objects_loops.c $(pkg-config --cflags --libs starling-objects) -o objects_loops
- *   ./objects_loops train                     prints the address of its catalogue
- *   ./objects_loops act 127.0.0.1:41000       the address that the trainer printed */
+ *   ./objects_loops train                     prints the address of its catalogue, such as:
+ *   ./objects_loops act 127.0.0.1:41000       its views are in its own memory, or
+ *   starling-objects serve --agent --catalogue 127.0.0.1:41000
+ *   ./objects_loops act-by-agent default      in that of the agent, with all actors of the host */
 #include <signal.h>
 #include <starling_objects.h>
 #include <stdio.h>
@@ -24,6 +26,13 @@ static int start(const char *catalogue, struct sl_objects **objects)
                                                .engine_options = &engine,
                                                .catalogue = catalogue,
                                                .pool_bytes = 64 << 20}; /* 4 versions fit */
+    return sl_objects_create(&options, objects);
+}
+
+/* This process needs no catalogue, no engine and no pool. */
+static int start_by_agent(const char *agent, struct sl_objects **objects)
+{
+    const struct sl_objects_options options = {.struct_size = sizeof options, .agent = agent};
     return sl_objects_create(&options, objects);
 }
 
@@ -72,29 +81,23 @@ static bool is_passing(int err)
     return err == SL_ERR_NOT_FOUND || err == SL_ERR_CANCELLED || err == SL_ERR_DEADLINE;
 }
 
-static int act(struct sl_objects *objects, float *weights)
+static int act(struct sl_objects *objects)
 {
-    const struct sl_object_extent extent = {.base = weights, .bytes = WEIGHTS * sizeof *weights};
+    const struct sl_subscribe_options options = {.struct_size = sizeof options, .follow = true};
     struct sl_subscription *subscription = NULL;
-    struct sl_object_tensor tensor;
-    uint64_t version = 0, offset;
-    int err = sl_subscription_open(objects, NAME, NULL, TIMEOUT_MS, &subscription);
+    struct sl_object_tensor weights;
+    uint64_t version = 0;
+    int err = sl_subscription_open(objects, NAME, &options, TIMEOUT_MS, &subscription);
     while (subscription != NULL && version < LAST && (err == 0 || is_passing(err))) {
-        struct sl_get *get = NULL;
+        struct sl_view *view = NULL;
         err = sl_subscription_wait(subscription, version, TIMEOUT_MS, &version);
-        err = err != 0 ? err : sl_get_start(objects, NAME, version, &extent, 1, TIMEOUT_MS, &get);
-        if (err != 0) {
-            continue;
+        err = err != 0 ? err : sl_view_open(subscription, NULL, TIMEOUT_MS, &view);
+        err = err != 0 ? err : sl_view_tensor(view, "weights", &weights, NULL);
+        if (err == 0) {
+            version = sl_view_version(view);
+            use(version, &weights);
         }
-        err = sl_get_wait(get);
-        uint64_t cursor = 0;
-        while (err == 0 && sl_get_next_tensor(get, &cursor, &tensor, &offset) == 0) {
-            use(version, &tensor);
-        }
-        sl_get_close(&get);
-        while (sl_object_withdraw(objects, NAME, version, TIMEOUT_MS) == SL_ERR_DEADLINE) {
-            /* another node still reads the memory */
-        }
+        sl_view_close(&view);
     }
     sl_subscription_close(&subscription);
     return err;
@@ -103,8 +106,9 @@ static int act(struct sl_objects *objects, float *weights)
 int main(int argc, char **argv)
 {
     const bool trains = argc == 2 && strcmp(argv[1], "train") == 0;
-    if (!trains && (argc != 3 || strcmp(argv[1], "act") != 0)) {
-        fprintf(stderr, "usage: %s train | act CATALOGUE\n", argv[0]);
+    const bool has_agent = argc == 3 && strcmp(argv[1], "act-by-agent") == 0;
+    if (!trains && !has_agent && (argc != 3 || strcmp(argv[1], "act") != 0)) {
+        fprintf(stderr, "usage: %s train | act CATALOGUE | act-by-agent AGENT\n", argv[0]);
         return 2;
     }
     sigset_t signals; /* blocked here, and so in the threads of the node */
@@ -113,14 +117,16 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGTERM);
     sigprocmask(trains ? SIG_BLOCK : SIG_UNBLOCK, &signals, NULL);
     struct sl_objects *objects = NULL;
-    float *weights = calloc(WEIGHTS, sizeof *weights);
-    int err = weights != NULL ? start(trains ? NULL : argv[2], &objects) : SL_ERR_NO_MEMORY;
+    float *weights = calloc(WEIGHTS, sizeof *weights); /* of the trainer */
+    int err = weights == NULL ? SL_ERR_NO_MEMORY
+              : has_agent     ? start_by_agent(argv[2], &objects)
+                              : start(trains ? NULL : argv[2], &objects);
     if (err == 0 && trains) {
         printf("%s\n", sl_objects_address(objects));
         fflush(stdout);
         err = train(objects, weights);
     } else if (err == 0) {
-        err = act(objects, weights);
+        err = act(objects);
     }
     if (err != 0) {
         fprintf(stderr, "%s: %s: %s\n", argv[0], sl_err_name(err), sl_objects_last_error());
