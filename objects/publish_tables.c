@@ -13,7 +13,7 @@
 #include "reactor/offload.h"
 
 #define PAUSE_US  5000 /* before the servers are asked again */
-#define COMMIT_MS 500  /* of one try: the node may end meanwhile */
+#define COMMIT_MS 2000 /* of one try: the node may end meanwhile */
 
 /* Server */
 
@@ -97,13 +97,18 @@ int sl_objects_tables_begin(struct sl_objects *node,
     const struct sl_publish_options options = {.struct_size = sizeof options,
                                                .name = request->name,
                                                .note = request->note,
-                                               .origin = SL_ORIGIN_HOST,
+                                               .origin = SL_ORIGIN_PS,
                                                .part = request->part,
                                                .part_count = request->part_count};
     const int err = sl_publish_create(node, &options, out);
     if (err == 0) {
-        (*out)->version = request->version;
-        (*out)->epoch = request->epoch;
+        struct sl_publication *made = *out;
+        made->version = request->version;
+        made->epoch = request->epoch;
+        made->is_kept_here = true;
+        made->keeper_count = 1;
+        (void)snprintf(made->keepers[0].address, sizeof made->keepers[0].address, "%s",
+                       sl_transfer_name(node->transfer));
     }
     return err;
 }

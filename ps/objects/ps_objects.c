@@ -3,6 +3,7 @@
 #include <starling_objects.h>
 
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "core/log.h"
 #include "objects/node.h"
@@ -45,8 +46,11 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
         .tls_peer_name = security->peer_name,
         .insecure = settings->insecure,
     };
-    (void)snprintf(self->directory, sizeof self->directory, "%s/ps-%u",
-                   objects->directory != NULL ? objects->directory : "", process->task_index);
+    if (objects->directory != NULL) { /* which servers of one host share */
+        (void)mkdir(objects->directory, 0700);
+        (void)snprintf(self->directory, sizeof self->directory, "%s/ps-%u", objects->directory,
+                       process->task_index);
+    }
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine_options = &engine,
                                                .catalogue = objects->catalogue,

@@ -126,6 +126,22 @@ class Tables(Cluster):
             self.assertEqual(sorted(map(max, found)), list(map(max, found)))
 
 
+class Directory(Cluster):
+    def test_published_tables_outlive_the_servers(self):
+        servers, hosts, catalogue = self.start_cluster("--objects-dir", self.path("stored"))
+        self.end_sums(self.start_sums(hosts, "bsp", "--iterations", 20))
+        versions = [self.publish(catalogue)[0] for _ in range(4)]
+        self.end(*servers)
+        servers, _, catalogue = self.start_cluster("--objects-dir", self.path("stored"))
+        listed = []
+        while listed != versions[1:]:
+            listed = [entry["version"] for entry in self.entries(catalogue, "ls", "model")]
+        self.tool(catalogue, "get", "model", self.path("again"))
+        self.assertEqual(tensors_of(self.path("again/model.safetensors")),
+                         tensors_of(self.path("got/model.safetensors")))
+        self.end(*servers)
+
+
 class Checkpoints(Cluster):
     def rows(self, found):
         return {table: {key: row for (other, _), rows in found.items() if other == table for key, row in rows.items()}
