@@ -62,20 +62,20 @@ static int parse(int argc, char **argv, struct sl_bench_staleness_options *o)
                                   argv);
 }
 
-static void add_times(struct sl_bench_report *report, const char *quantity,
+static void add_times(struct sl_bench_report *report, const char *name,
                       const struct sl_metric_histogram *times)
 {
     static const struct {
-        const char *name;
+        const char *quantity;
         double share;
     } shares[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}};
-    char name[SL_BENCH_NAME_BYTES];
+    const double mean_ns = times->count > 0 ? (double)times->sum / (double)times->count : 0;
+    (void)sl_bench_report_add(report, name, "mean", "s", mean_ns / (double)SL_CLOCK_NS_PER_S);
     for (uint32_t i = 0; i < 3; i++) {
-        (void)snprintf(name, sizeof name, "%s", quantity);
-        (void)sl_bench_report_add(report, name, shares[i].name, "s",
+        (void)sl_bench_report_add(report, name, shares[i].quantity, "s",
                                   sl_bench_seconds(sl_metric_quantile(times, shares[i].share)));
     }
-    sl_bench_report_histogram(report, quantity, times);
+    sl_bench_report_histogram(report, name, times);
 }
 
 static void add_versions(struct sl_bench_report *report, const struct sl_metric_histogram *behind)

@@ -41,8 +41,9 @@ struct sl_bench_staleness_trainer;
 struct sl_bench_staleness {
     struct sl_bench_staleness_options options;
     const struct sl_bench_staleness_mode *mode;
-    uint64_t bytes;      /* of a version */
-    bool is_distributed; /* over hosts */
+    uint64_t bytes;        /* of a version */
+    bool is_distributed;   /* over hosts */
+    bool is_first_of_host; /* worker */
     struct sl_bench_staleness_place place;
     void *state;                                      /* the mode's */
     uint64_t sent_bytes;                              /* trainer: by the mode, other than by TCP */
@@ -71,7 +72,7 @@ extern const struct sl_bench_staleness_mode sl_bench_staleness_server;
 enum sl_bench_staleness_kind {
     SL_BENCH_STALENESS_CLOCK = 1, /* answer: a: the trainer's clock */
     SL_BENCH_STALENESS_READY,     /* answer, when all are: a: the start, on the trainer's clock */
-    SL_BENCH_STALENESS_PLACE,     /* answer: the place */
+    SL_BENCH_STALENESS_PLACE,     /* answer: a: 1 for the first one of a host; the place */
     SL_BENCH_STALENESS_POST,      /* a: time; b: steps; c: sum of their versions */
     SL_BENCH_STALENESS_END,       /* answer of the worker: LOG */
     SL_BENCH_STALENESS_LOG,       /* a: torn reads; b: its end; struct sl_bench_staleness_use[] */

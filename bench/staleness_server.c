@@ -1,21 +1,28 @@
-/* The server mode: versions are objects, which the trainer publishes from its node, and workers
- * get; polling for the newest, or notified. */
+/* The server mode: versions are objects, which the trainer publishes from its node. The first
+ * worker of each host is its agent, too, which gets every version; workers map what it has. They
+ * poll for the newest, or are notified. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <starling_objects.h>
 
 #include "bench/now.h"
 #include "bench/staleness.h"
+#include "objects/node.h"
 
 #define NAME       "parameters"
 #define TIMEOUT_MS 60000
+#define KEPT       8 /* versions: a fetch that takes longer than so many pushes is cancelled */
 
 struct server {
-    struct sl_objects *node;
+    struct sl_objects *node; /* the trainer's; an agent; NULL */
+
+    /* Worker. */
+    struct sl_objects *reader;
     struct sl_subscription *subscription;
-    uint64_t due_ns, version; /* version: in `memory` */
-    uint8_t *memory;
+    struct sl_view *view; /* NULL: none yet */
+    uint64_t due_ns;
 };
 
 static int fail(int err, const char *what)
@@ -24,27 +31,30 @@ static int fail(int err, const char *what)
     return err;
 }
 
-static int open_node(struct sl_bench_staleness *run, const char *catalogue)
+/* agent: its name, or NULL. */
+static int open_node(struct sl_bench_staleness *run, const char *catalogue, const char *agent)
 {
-    struct server *server = calloc(1, sizeof *server);
+    struct server *server = run->state;
     const struct sl_transfer_options engine = {.name = run->is_distributed ? NULL : "127.0.0.1:0",
                                                .insecure = run->is_distributed};
+    const struct sl_objects_setup setup = {.agent = agent, .keep_versions = KEPT};
     const struct sl_objects_options options = {
         .struct_size = sizeof options,
         .engine_options = &engine,
         .catalogue = catalogue,
-        .pool_bytes = (SL_BENCH_STALENESS_KEPT + 1) *
-                      (run->bytes + 2 * SL_OBJECTS_BLOCK_BYTES)}; /* a rest, and the manifest */
-    run->state = server;
-    const int err = server != NULL ? sl_objects_create(&options, &server->node) : SL_ERR_NO_MEMORY;
+        .agent = "off",
+        .pool_bytes =
+            2ULL * KEPT * (run->bytes + 2 * SL_OBJECTS_BLOCK_BYTES)}; /* a rest, and the manifest */
+    const int err = sl_objects_create_with(&options, &setup, &server->node);
     return err == 0 ? 0 : fail(err, "node");
 }
 
 static int open_trainer(struct sl_bench_staleness *run)
 {
-    const int err = open_node(run, NULL);
+    struct server *server = calloc(1, sizeof *server);
+    run->state = server;
+    const int err = server != NULL ? open_node(run, NULL, NULL) : SL_ERR_NO_MEMORY;
     if (err == 0) {
-        const struct server *server = run->state;
         (void)snprintf(run->place.text, sizeof run->place.text, "%s",
                        sl_objects_address(server->node));
     }
@@ -79,57 +89,59 @@ static int push(struct sl_bench_staleness *run, uint64_t version)
 
 static int open_worker(struct sl_bench_staleness *run)
 {
-    int err = open_node(run, run->place.text);
-    struct server *server = run->state;
-    if (err == 0) {
-        server->memory = malloc(run->bytes);
-        err = server->memory == NULL ? SL_ERR_NO_MEMORY : 0;
+    struct server *server = calloc(1, sizeof *server);
+    static char agent[32];
+    const char *port = strrchr(run->place.text, ':');
+    (void)snprintf(agent, sizeof agent, "staleness-%s", port != NULL ? port + 1 : "");
+    const struct sl_objects_options options = {.struct_size = sizeof options, .agent = agent};
+    const struct sl_subscribe_options follow = {.struct_size = sizeof follow, .follow = true};
+    run->state = server;
+    if (server == NULL) {
+        return SL_ERR_NO_MEMORY;
     }
-    err = err != 0
-              ? err
-              : sl_subscription_open(server->node, NAME, NULL, TIMEOUT_MS, &server->subscription);
-    return err == 0 ? 0 : fail(err, "subscription");
+    int err = run->is_first_of_host ? open_node(run, run->place.text, agent) : 0;
+    if (err == 0) {
+        err = sl_objects_create(&options, &server->reader);
+        err = err != 0 ? err
+                       : sl_subscription_open(server->reader, NAME, &follow, TIMEOUT_MS,
+                                              &server->subscription);
+        err = err != 0 ? fail(err, "subscription") : 0;
+    }
+    return err;
 }
 
 /* Waits for a newer version, or looks for one at the next time of pulls. Errors: DEADLINE. */
-static int look(const struct sl_bench_staleness *run, struct server *server, uint64_t above,
-                uint64_t *version)
+static int look(const struct sl_bench_staleness *run, struct server *server, uint64_t above)
 {
+    uint64_t version;
     if (run->options.subscribe) {
-        return sl_subscription_wait(server->subscription, above, TIMEOUT_MS, version);
+        return sl_subscription_wait(server->subscription, above, TIMEOUT_MS, &version);
     }
     sl_bench_staleness_sleep(run, &server->due_ns);
-    *version = sl_subscription_newest(server->subscription);
-    return *version > above ? 0 : SL_ERR_DEADLINE;
+    return sl_subscription_newest(server->subscription) > above ? 0 : SL_ERR_DEADLINE;
 }
 
 static int pull(struct sl_bench_staleness *run, uint64_t above, uint64_t *version,
                 const uint8_t **memory)
 {
     struct server *server = run->state;
-    const struct sl_object_extent extent = {.base = server->memory, .bytes = run->bytes};
-    for (;;) {
-        struct sl_get *get = NULL;
-        int err = look(run, server, above, version);
-        if (err == 0 && server->version != 0) {
-            err = sl_object_withdraw(server->node, NAME, server->version, TIMEOUT_MS);
-            err = err == SL_ERR_NOT_FOUND ? 0 : err;
-        }
-        if (err == 0) {
-            server->version = *version;
-            err = sl_get_start(server->node, NAME, *version, &extent, 1, TIMEOUT_MS, &get);
-        }
-        err = err != 0 ? err : sl_get_wait(get);
-        sl_get_close(&get);
-        if (err == 0) {
-            *memory = server->memory;
-            return 0;
-        }
-        /* It has been retired in the meantime. */
-        if (err != SL_ERR_DEADLINE && err != SL_ERR_NOT_FOUND && err != SL_ERR_CANCELLED) {
-            return fail(err, "pull");
-        }
+    struct sl_object_tensor tensor;
+    struct sl_view *view = NULL;
+    int err = SL_ERR_DEADLINE;
+    /* It may be retired in the meantime. */
+    while (err == SL_ERR_DEADLINE || err == SL_ERR_CANCELLED || err == SL_ERR_NOT_FOUND) {
+        err = look(run, server, above);
+        err = err != 0 ? err : sl_view_open(server->subscription, NULL, TIMEOUT_MS, &view);
     }
+    err = err != 0 ? err : sl_view_tensor(view, "bytes", &tensor, NULL);
+    if (err != 0) {
+        return fail(err, "pull");
+    }
+    sl_view_close(&server->view);
+    server->view = view;
+    *version = sl_view_version(server->view);
+    *memory = tensor.data;
+    return 0;
 }
 
 const struct sl_bench_staleness_mode sl_bench_staleness_server = {

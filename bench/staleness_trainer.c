@@ -1,6 +1,7 @@
 #include "bench/staleness_trainer.h"
 
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ struct sl_bench_staleness_trainer {
     struct pollfd ends[1 + CONNECTIONS_MAX]; /* the first one listens */
     uint32_t end_count;
     bool is_worker[1 + CONNECTIONS_MAX]; /* from READY to LOG */
-    uint32_t ready_count, log_count;
+    uint32_t ready_count, log_count, host_count;
+    struct sockaddr_in hosts[1 + CONNECTIONS_MAX];
     struct sl_bench_child *children;
     uint32_t child_count;
 
@@ -129,6 +131,19 @@ static int send_pieces(struct sl_bench_staleness_trainer *trainer, int fd,
     return err;
 }
 
+/* Whether no process of the same address has asked for the place before. */
+static bool is_first_of_host(struct sl_bench_staleness_trainer *trainer, uint32_t index)
+{
+    struct sockaddr_in *at = &trainer->hosts[trainer->host_count];
+    socklen_t length = sizeof *at;
+    bool is_first = getpeername(trainer->ends[index].fd, (struct sockaddr *)at, &length) == 0;
+    for (uint32_t i = 0; i < trainer->host_count; i++) {
+        is_first = is_first && trainer->hosts[i].sin_addr.s_addr != at->sin_addr.s_addr;
+    }
+    trainer->host_count += is_first;
+    return is_first;
+}
+
 static int answer(struct sl_bench_staleness_trainer *trainer, uint32_t index,
                   const struct sl_bench_staleness_message *message, const void *payload)
 {
@@ -140,6 +155,7 @@ static int answer(struct sl_bench_staleness_trainer *trainer, uint32_t index,
         return sl_bench_staleness_send(fd, &answer, NULL);
     case SL_BENCH_STALENESS_PLACE:
         answer.bytes = sizeof trainer->run->place;
+        answer.a = is_first_of_host(trainer, index);
         return sl_bench_staleness_send(fd, &answer, &trainer->run->place);
     case SL_BENCH_STALENESS_READY:
         trainer->is_worker[index] = true;

@@ -156,6 +156,7 @@ static int open_run(struct worker *worker)
     err = err != 0 ? err : sl_bench_staleness_send(worker->control, &message, NULL);
     err = err != 0 ? err : sl_bench_staleness_receive(worker->control, &message);
     err = err != 0 ? err : sl_bench_staleness_read(worker->control, &run->place, sizeof run->place);
+    run->is_first_of_host = err == 0 && message.a == 1;
     run->is_distributed = strncmp(run->options.trainer, "127.", 4) != 0;
     err = err != 0 ? err : run->mode->open_worker(run);
     if (err == 0 && pipe(ends) != 0) {
