@@ -12,8 +12,8 @@
 #include "objects/publish.h"
 #include "reactor/offload.h"
 
-#define PAUSE_US  5000 /* before the servers are asked again */
-#define COMMIT_MS 2000 /* of one try: the node may end meanwhile */
+#define PAUSE_US  20000 /* before the servers are asked again */
+#define COMMIT_MS 2000  /* of one try: the node may end meanwhile */
 
 /* Server */
 
@@ -28,12 +28,25 @@ struct job {
     struct sl_reason reason;
 };
 
+static void look_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_objects_answer(call, node->tables.is_closing ? SL_ERR_CLOSED : 0, "this node ends");
+}
+
+/* The deadline has passed, or the node ends. */
+static bool is_over(struct sl_objects *node, const struct sl_objects_tables_request *request)
+{
+    struct sl_objects_call look = {.run = look_here};
+    return sl_clock_now_ns(sl_reactor_clock(node->reactor)) >= request->deadline_ns ||
+           sl_objects_call(node, &look) != 0;
+}
+
 static void job_work(struct sl_offload_job *offload_job)
 {
     struct job *job = (struct job *)offload_job;
     const struct sl_objects_setup *setup = &job->node->setup;
     sl_reason_set(&job->reason, "it came too late");
-    job->err = sl_objects_tables_is_over(job->node, &job->request)
+    job->err = is_over(job->node, &job->request)
                    ? SL_ERR_DEADLINE
                    : setup->publish_tables(setup->ctx, job->node, &job->request, &job->iterations,
                                            &job->reason);
@@ -121,21 +134,8 @@ int sl_objects_tables_commit(struct sl_objects *node,
     int err;
     do {
         err = sl_publish_commit(publication, COMMIT_MS, &version);
-    } while (err == SL_ERR_DEADLINE && !sl_objects_tables_is_over(node, request));
+    } while (err == SL_ERR_DEADLINE && !is_over(node, request));
     return err;
-}
-
-static void look_here(struct sl_objects *node, struct sl_objects_call *call)
-{
-    sl_objects_answer(call, node->tables.is_closing ? SL_ERR_CLOSED : 0, "this node ends");
-}
-
-bool sl_objects_tables_is_over(struct sl_objects *node,
-                               const struct sl_objects_tables_request *request)
-{
-    struct sl_objects_call look = {.run = look_here};
-    return sl_clock_now_ns(sl_reactor_clock(node->reactor)) >= request->deadline_ns ||
-           sl_objects_call(node, &look) != 0;
 }
 
 static void close_here(struct sl_objects *node, struct sl_objects_call *call)

@@ -46,10 +46,6 @@ int sl_objects_tables_commit(struct sl_objects *node,
                              const struct sl_objects_tables_request *request,
                              struct sl_publication *publication);
 
-/* The thread of the hook: the deadline has passed, or the node ends. */
-bool sl_objects_tables_is_over(struct sl_objects *node,
-                               const struct sl_objects_tables_request *request);
-
 /* A thread of the application, at the end of the node: waits until no hook runs. */
 void sl_objects_tables_close(struct sl_objects *node);
 

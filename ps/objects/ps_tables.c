@@ -6,17 +6,6 @@
 #include "ps/process/state.h"
 #include "ps/process/tables.h"
 
-struct over {
-    struct sl_objects *node;
-    const struct sl_objects_tables_request *request;
-};
-
-static bool is_over(void *ctx)
-{
-    const struct over *over = ctx;
-    return sl_objects_tables_is_over(over->node, over->request);
-}
-
 /* Adds TABLE/keys.S and TABLE/rows.S. */
 static int add_table(struct sl_publication *publication, struct sl_snapshot_table_rows *table,
                      uint32_t shard)
@@ -45,7 +34,7 @@ static int add_table(struct sl_publication *publication, struct sl_snapshot_tabl
 static int add_all(struct sl_publication *publication, struct sl_process_tables *tables)
 {
     int err = 0;
-    for (uint32_t i = 0; err == 0 && i < tables->count; i++) {
+    for (uint32_t i = 0; err == 0 && i < tables->shard_count; i++) {
         struct sl_snapshot_rows *shard = &tables->shards[i];
         for (uint32_t t = 0; err == 0 && t < shard->count; t++) {
             err = sl_snapshot_rows_sort(&shard->tables[t]) != 0
@@ -62,13 +51,6 @@ int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
                          uint32_t *iterations, struct sl_reason *reason)
 {
     const uint32_t servers = process->options.ps_count;
-    struct over over = {.node = node, .request = request};
-    const struct sl_process_tables_read read = {.process = process,
-                                                .ports = ports,
-                                                .names = request->tables,
-                                                .iterations = request->iterations,
-                                                .is_over = is_over,
-                                                .ctx = &over};
     struct sl_process_tables tables;
     struct sl_publication *publication = NULL;
     if (request->part_count != servers) {
@@ -76,11 +58,11 @@ int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
                               "the job has %u servers, but %u keepers are there", servers,
                               request->part_count);
     }
-    if (request->tables[0] == '\0') {
-        return sl_process_tables_iterations(&read, iterations);
-    }
-    int err = sl_process_tables_read(&read, &tables, reason);
-    if (err != 0) {
+    int err = sl_process_tables_read(process, ports, request->tables, request->iterations, &tables,
+                                     reason);
+    *iterations = tables.iterations;
+    if (err != 0 || request->tables[0] == '\0') {
+        sl_process_tables_fini(&tables);
         return err;
     }
     err = sl_objects_tables_begin(node, request, &publication);

@@ -9,28 +9,20 @@ struct sl_port_set;
 struct sl_process;
 
 struct sl_process_tables {
-    struct sl_snapshot_rows *shards; /* of each shard that this process serves as primary */
-    uint32_t count;
+    /* Of each shard that this process has; of a backup, and if no table is named, without rows. */
+    struct sl_snapshot_rows *shards;
+    uint32_t shard_count;
+    uint32_t iterations; /* of BSP: the most that a shard had applied before */
 };
 
-struct sl_process_tables_read {
-    struct sl_process *process;
-    struct sl_port_set *ports;  /* to its reactors */
-    const char *names;          /* of the tables, with commas between them */
-    uint32_t iterations;        /* BSP iterations that each shard has to have applied */
-    bool (*is_over)(void *ctx); /* asked at least once a second; true: CANCELLED */
-    void *ctx;
-};
-
-/* Reads the tables into *out, unsorted; waits. The thread of a port. Errors, with a reason: AGAIN
- * (a shard is past that iteration, or does not get there), NOT_FOUND (a table), UNSUPPORTED (a KV
- * table), NO_MEMORY, CANCELLED, those of the snapshot. */
-int sl_process_tables_read(const struct sl_process_tables_read *read, struct sl_process_tables *out,
+/* Reads the tables, named with commas between the names, into *out, unsorted; waits. iterations: of
+ * BSP, that each shard has to have applied. ports: to the process's reactors. The thread of a port.
+ * *out needs fini after an error too. Errors, with a reason: AGAIN (a shard is past that iteration,
+ * or does not get there; a checkpoint is in progress), NOT_FOUND (a table), UNSUPPORTED (a KV
+ * table), NO_MEMORY, those of the snapshot. */
+int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports, const char *names,
+                           uint32_t iterations, struct sl_process_tables *out,
                            struct sl_reason *reason);
-
-/* Sets *iterations to the most that a shard has applied; `names` and `iterations` are not used.
- * Errors: NO_MEMORY. */
-int sl_process_tables_iterations(const struct sl_process_tables_read *read, uint32_t *iterations);
 
 void sl_process_tables_fini(struct sl_process_tables *tables);
 

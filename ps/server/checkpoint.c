@@ -551,15 +551,6 @@ int sl_server_snapshot_read(struct sl_server *server, struct sl_server_snapshot_
     return 0;
 }
 
-void sl_server_snapshot_cancel(struct sl_server *server, const struct sl_server_snapshot_sink *sink)
-{
-    struct sl_server_checkpoint *checkpoint = server->checkpoint;
-    sl_reactor_assert_owner(server->options.reactor);
-    if (reads_only(checkpoint) && checkpoint->file->sink == sink) {
-        give_up(checkpoint, SL_ERR_CANCELLED, "its reader gave it up");
-    }
-}
-
 void sl_server_checkpoint_completed(struct sl_server *server, uint64_t number)
 {
     struct sl_server_checkpoint *checkpoint = server->checkpoint;

@@ -67,10 +67,6 @@ void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint6
  * another such snapshot is in progress), NO_MEMORY. */
 int sl_server_snapshot_read(struct sl_server *server, struct sl_server_snapshot_sink *sink);
 
-/* Ends that snapshot with CANCELLED, if it is still in progress. */
-void sl_server_snapshot_cancel(struct sl_server *server,
-                               const struct sl_server_snapshot_sink *sink);
-
 /* All servers have published the checkpoint: later ones may be based on it. */
 void sl_server_checkpoint_completed(struct sl_server *server, uint64_t number);
 

@@ -8,24 +8,31 @@
 
 #define CAPACITY_LEAST 1024
 
-/* Length of the first name; *names is then at the next one. 0: there is none. */
-static size_t take_name(const char **names)
+/* Length of the first name of a list, whose names have commas between them; 0: it is empty. */
+static size_t name_length(const char *names)
 {
-    *names += **names == ',';
-    const size_t length = strcspn(*names, ",");
-    *names += length;
-    return length;
+    return strcspn(names, ",");
+}
+
+static const char *next_name(const char *names)
+{
+    names += name_length(names);
+    return names + (*names == ',');
+}
+
+static bool is_name(const char *names, const char *name)
+{
+    const size_t length = name_length(names);
+    return strlen(name) == length && memcmp(names, name, length) == 0;
 }
 
 static bool is_wanted(const struct sl_snapshot_rows *rows, const char *name)
 {
     const char *at = rows->names;
-    for (size_t length = take_name(&at); length > 0; length = take_name(&at)) {
-        if (strlen(name) == length && memcmp(at - length, name, length) == 0) {
-            return true;
-        }
+    while (*at != '\0' && !is_name(at, name)) {
+        at = next_name(at);
     }
-    return false;
+    return *at != '\0';
 }
 
 static bool reserve(struct sl_snapshot_table_rows *table, uint64_t capacity)
@@ -100,18 +107,34 @@ static int take_rows(struct sl_snapshot_table_rows *table, const struct sl_snaps
     return 0;
 }
 
+static int take_end(struct sl_snapshot_rows *rows, const struct sl_snapshot_block *block,
+                    struct sl_reason *reason)
+{
+    struct sl_snapshot_end end;
+    if (!sl_snapshot_take_end(block, &end)) {
+        return sl_reason_fail(reason, SL_ERR_CORRUPT, "the end of a snapshot is cut short");
+    }
+    rows->shard = end.shard;
+    for (const char *at = rows->names; *at != '\0'; at = next_name(at)) {
+        uint32_t i = 0;
+        while (i < rows->count && !is_name(at, rows->tables[i].name)) {
+            i++;
+        }
+        if (i == rows->count) {
+            return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "there is no table %.*s",
+                                  (int)name_length(at), at);
+        }
+    }
+    return 0;
+}
+
 int sl_snapshot_rows_take(struct sl_snapshot_rows *rows, const struct sl_snapshot_block *block,
                           struct sl_reason *reason)
 {
-    struct sl_snapshot_end end;
-    int err = sl_snapshot_block_check(block, reason);
-    if (err == 0 && block->kind == SL_SNAPSHOT_TABLE) {
-        return take_table(rows, block, reason);
-    }
-    if (err == 0 && block->kind == SL_SNAPSHOT_END) {
-        rows->has_ended = sl_snapshot_take_end(block, &end);
-        rows->shard = rows->has_ended ? end.shard : 0;
-        return 0;
+    int err = 0;
+    if (block->kind == SL_SNAPSHOT_TABLE || block->kind == SL_SNAPSHOT_END) {
+        return block->kind == SL_SNAPSHOT_TABLE ? take_table(rows, block, reason)
+                                                : take_end(rows, block, reason);
     }
     for (uint32_t i = 0; err == 0 && i < rows->count; i++) {
         struct sl_snapshot_table_rows *table = &rows->tables[i];
@@ -162,23 +185,6 @@ int sl_snapshot_rows_sort(struct sl_snapshot_table_rows *table)
     free(table->values);
     table->values = values;
     table->capacity = table->count;
-    return 0;
-}
-
-int sl_snapshot_rows_check(const struct sl_snapshot_rows *rows, struct sl_reason *reason)
-{
-    const char *at = rows->names;
-    for (size_t length = take_name(&at); length > 0; length = take_name(&at)) {
-        bool is_there = false;
-        for (uint32_t i = 0; i < rows->count; i++) {
-            const char *name = rows->tables[i].name;
-            is_there |= strlen(name) == length && memcmp(at - length, name, length) == 0;
-        }
-        if (!is_there) {
-            return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "there is no table %.*s", (int)length,
-                                  at - length);
-        }
-    }
     return 0;
 }
 

@@ -22,20 +22,16 @@ struct sl_snapshot_rows {
     struct sl_snapshot_table_rows *tables;
     uint32_t count, capacity;
     uint32_t shard; /* known after END */
-    bool has_ended;
 };
 
 /* Takes the next block; keeps nothing of it. Errors, with a reason: CORRUPT, NO_MEMORY, UNSUPPORTED
- * (a wanted table is a KV table). */
+ * (a wanted table is a KV table), NOT_FOUND (at the END: a wanted table was not there). */
 int sl_snapshot_rows_take(struct sl_snapshot_rows *rows, const struct sl_snapshot_block *block,
                           struct sl_reason *reason);
 
 /* Sorts the rows of a table by key; of equal keys the last one stays. Takes as much memory again.
  * Errors: NO_MEMORY, and nothing has changed. */
 int sl_snapshot_rows_sort(struct sl_snapshot_table_rows *table);
-
-/* Checks that all wanted tables were there. Errors, with a reason: NOT_FOUND, naming the table. */
-int sl_snapshot_rows_check(const struct sl_snapshot_rows *rows, struct sl_reason *reason);
 
 void sl_snapshot_rows_fini(struct sl_snapshot_rows *rows);
 
