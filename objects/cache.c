@@ -168,7 +168,6 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
     return err;
 }
 
-/* The catalogue may expect that this node fetches. */
 int sl_objects_cache_get(struct sl_objects *node, struct sl_objects_cache_use *use,
                          const struct sl_objects_message *news, uint32_t part, uint64_t deadline_ns)
 {
@@ -181,9 +180,6 @@ int sl_objects_cache_get(struct sl_objects *node, struct sl_objects_cache_use *u
     if (err != 0 && err != SL_ERR_EXISTS) {
         sl_log_warn("objects: %s@%" PRIu64 " part %u is not fetched: %s", record->name,
                     record->version, part, reason.text);
-    }
-    if (err != 0 && err != SL_ERR_EXISTS &&
-        sl_objects_copy_find(node, record->name, record->version, part) == NULL) {
         sl_objects_report_none(node, record->name, record->version, part);
     }
     return err;
@@ -239,10 +235,10 @@ void sl_objects_cache_shrunk(void *ctx, struct sl_objects_pool_version *version)
     }
     copy->pooled = NULL;
     if (sl_list_linked(&copy->link)) { /* else it is that of a publication */
+        sl_list_remove(&copy->link);
         if (!copy->is_withdrawn) {
             sl_objects_report_none(node, copy->name, copy->version, copy->part);
         }
-        sl_list_remove(&copy->link);
         sl_objects_copy_put(copy);
     }
 }

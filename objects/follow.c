@@ -50,6 +50,7 @@ static void fetched(struct sl_objects_pin *pin)
     struct sl_objects_follow *follow = pin->ctx;
     const uint64_t version = pin->version;
     const int err = pin->err;
+    (void)snprintf(follow->reason, sizeof follow->reason, "%s", pin->reason);
     if (err != 0) {
         sl_log_warn("objects: %s@%" PRIu64 ", which is followed, was not fetched: %s", follow->name,
                     version, pin->reason);
@@ -78,6 +79,7 @@ static void fetch(struct sl_objects_follow *follow, const struct sl_objects_mess
     const int err = sl_objects_pin_open(node, news, sl_reactor_now_ns(node->reactor) + FETCH_NS,
                                         &follow->fetching);
     if (err != 0) {
+        (void)snprintf(follow->reason, sizeof follow->reason, "there is no memory in the pool");
         sl_reactor_arm(node->reactor, &follow->retry, RETRY_NS);
         return;
     }
@@ -136,17 +138,6 @@ static void stop_fetch(struct sl_objects_follow *follow)
     sl_objects_pin_close(&follow->kept);
 }
 
-/* After NEWS the catalogue counts this node as a fetcher of the version. A version that it
- * publishes itself is not declined. */
-static void decline(struct sl_objects *node, const struct sl_objects_message *news)
-{
-    const struct sl_objects_record *record = &news->record;
-    if (record->parts[news->part].holder != node->id &&
-        sl_objects_copy_find(node, record->name, record->version, news->part) == NULL) {
-        sl_objects_report_none(node, record->name, record->version, news->part);
-    }
-}
-
 void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_message *news)
 {
     const struct sl_objects_record *record = &news->record;
@@ -164,8 +155,8 @@ void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_mes
     }
     if (is_newer && wants_fetch(follow)) {
         fetch(follow, news);
-    } else {
-        decline(node, news);
+    } else { /* the catalogue counts this node as a fetcher of the version */
+        sl_objects_report_none(node, record->name, record->version, news->part);
     }
     if (is_newer) {
         notify(follow, 0, "");

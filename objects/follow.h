@@ -33,6 +33,7 @@ struct sl_objects_follow {
     struct sl_objects_ask find;
     struct sl_objects_message finding;
     struct sl_timer retry;
+    char reason[SL_OBJECTS_TEXT_BYTES]; /* why the last fetch failed; "": it did not */
 };
 
 /* Zero at first. */

@@ -186,10 +186,7 @@ static void abandon_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     const struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
     for (uint32_t i = 0; i < get->part_count; i++) {
-        if (sl_objects_copy_find(node, get->name, get->version, i) == NULL &&
-            get->copies[i]->info.holder != node->id) { /* else it may publish it just now */
-            sl_objects_report_none(node, get->name, get->version, i);
-        }
+        sl_objects_report_none(node, get->name, get->version, i);
     }
     sl_objects_answer(call, 0, "abandoned");
 }

@@ -291,10 +291,26 @@ void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *co
     report(node, &message);
 }
 
+/* Its answer may be on the way: the catalogue counts on the copy. */
+static bool is_committing(const struct sl_objects *node, const char *name, uint64_t version,
+                          uint32_t part)
+{
+    bool is = false;
+    SL_LIST_FOREACH (link, &node->membership.asks) {
+        const struct sl_objects_message *message =
+            SL_CONTAINER_OF(link, struct sl_objects_ask, link)->message;
+        is = is || (message->kind == SL_OBJECTS_COMMIT && message->part == part &&
+                    message->record.version == version && strcmp(message->record.name, name) == 0);
+    }
+    return is;
+}
+
 void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version,
                             uint32_t part)
 {
-    if (sl_objects_stored_in_file(node, name, version, part) != NULL) {
+    if (sl_objects_copy_find(node, name, version, part) != NULL ||
+        is_committing(node, name, version, part) ||
+        sl_objects_stored_in_file(node, name, version, part) != NULL) {
         return;
     }
     struct sl_objects_message message = {/* also while a catalogue that knows the copy seems lost */

@@ -64,9 +64,11 @@ int sl_objects_ask_and_wait(struct sl_objects *node, struct sl_objects_message *
                             void (*take)(void *ctx, const struct sl_objects_message *answer),
                             void *ctx);
 
-/* Tells the catalogue how much of a copy this node has; that it has nothing of a part. version 0:
- * that it does not follow the name any more. */
+/* Tells the catalogue how much of a copy this node has. */
 void sl_objects_report(struct sl_objects *node, const struct sl_objects_copy *copy);
+
+/* Tells it that this node has nothing of a part, which it may expect to be fetched; unless it has a
+ * copy, or commits one just now. version 0: that it does not follow the name any more. */
 void sl_objects_report_none(struct sl_objects *node, const char *name, uint64_t version,
                             uint32_t part);
 

@@ -436,7 +436,7 @@ static void release_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     const struct publish_call *release = SL_CONTAINER_OF(call, struct publish_call, call);
     struct sl_objects_copy *copy = release->copy;
-    if (release->is_uncertain && !sl_objects_copy_exists(node, copy->name, copy->version)) {
+    if (release->is_uncertain) {
         sl_objects_report_none(node, copy->name, copy->version, copy->part);
     }
     if (copy->pooled != NULL) {

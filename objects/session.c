@@ -302,16 +302,11 @@ static void begin_open(struct sl_objects_session *session, uint64_t version)
     sl_objects_ask(session->node, &session->find, SL_CLOCK_NEVER);
 }
 
-/* The catalogue may expect that this node fetches. */
 static void cancel_find(struct sl_objects_session *session)
 {
     if (sl_list_linked(&session->find.link)) {
         sl_objects_ask_cancel(&session->find);
-        if (sl_objects_copy_find(session->node, session->follow->name, session->finding.version,
-                                 0) == NULL) {
-            sl_objects_report_none(session->node, session->follow->name, session->finding.version,
-                                   0);
-        }
+        sl_objects_report_none(session->node, session->follow->name, session->finding.version, 0);
     }
 }
 
@@ -435,11 +430,12 @@ static void late_passed(struct sl_timer *timer, uint64_t now_ns)
             close_view(view);
         }
     } else {
+        const char *reason = membership->is_attached ? session->follow->reason : membership->reason;
         fail(session, SL_ERR_DEADLINE,
-             "%s: no version above %" PRIu64 " in time; the catalogue at %s %s%s", name,
+             "%s: no version above %" PRIu64 " in time; the catalogue at %s %s%s%s", name,
              session->request.version, membership->catalogue,
-             membership->is_attached ? "answers" : "does not answer: ",
-             membership->is_attached ? "" : membership->reason);
+             membership->is_attached ? "answers" : "does not answer", reason[0] != '\0' ? ": " : "",
+             reason);
     }
 }
 

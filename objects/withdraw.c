@@ -16,9 +16,7 @@ void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, 
         copy->is_withdrawn = true;
         copy->withdrawn_ns = sl_reactor_now_ns(node->reactor);
         sl_objects_serve_gone(node, copy, reason);
-        if (sl_objects_copy_find(node, copy->name, copy->version, copy->part) == NULL) {
-            sl_objects_report_none(node, copy->name, copy->version, copy->part);
-        } /* else it was published here while it was fetched */
+        sl_objects_report_none(node, copy->name, copy->version, copy->part);
     }
     if (copy->fetch != NULL) {
         sl_objects_fetch_cancel(copy->fetch, reason);
