@@ -14,6 +14,8 @@
 #define FOLLOWED_MAX   3    /* waits of one subscription */
 #define FOLLOW_MS      4000 /* of one of them, at most */
 #define NEWS_MS        3000 /* NEWS takes no longer than that */
+#define VIEWS_MAX      2    /* of one subscription */
+#define VIEW_MS        2000 /* a view stays open, at most */
 #define PROOF_MS       60000
 #define PROOF_ATTEMPTS 120
 #define PROOF_ACTIONS  3
@@ -515,19 +517,25 @@ static void follow(struct sl_sim_objects_app *app, struct sl_subscription *subsc
     }
 }
 
-static void act_follow(struct sl_sim_objects_app *app)
+static int subscribe(struct sl_sim_objects_app *app, uint32_t name, bool fetches,
+                     uint32_t timeout_ms, struct sl_subscription **out)
 {
-    const uint32_t name = sl_sim_below(&app->base.random, app->options.plan->name_count);
-    const uint32_t timeout_ms = draw_timeout(app);
-    struct sl_subscription *subscription;
+    const struct sl_subscribe_options options = {.struct_size = sizeof options, .follow = fetches};
     char text[16];
     name_of(name, text);
     app->options.oracle->attempted[app->options.host][name] = true;
     const struct timing timing = begin(app);
-    const int err = sl_subscription_open(app->node, text, NULL, timeout_ms, &subscription);
+    const int err = sl_subscription_open(app->node, text, &options, timeout_ms, out);
     judge(app, &timing, "subscribe", text, timeout_ms, err);
     judge_reached(app, &timing, "subscribe", timeout_ms, err);
-    if (err == 0) {
+    return err;
+}
+
+static void act_follow(struct sl_sim_objects_app *app)
+{
+    const uint32_t name = sl_sim_below(&app->base.random, app->options.plan->name_count);
+    struct sl_subscription *subscription;
+    if (subscribe(app, name, false, draw_timeout(app), &subscription) == 0) {
         follow(app, subscription, name);
         sl_subscription_close(&subscription);
     }
@@ -544,6 +552,134 @@ static void act_wait_held(struct sl_sim_objects_app *app)
     judge(app, &timing, "wait_held", text, timeout_ms, err);
 }
 
+/* Views */
+
+struct images {
+    uint32_t count;
+    const uint8_t *at[SL_SIM_OBJECTS_PARTS_MAX];
+    uint64_t bytes[SL_SIM_OBJECTS_PARTS_MAX];
+};
+
+static bool is_of_application(const struct sl_sim_objects_app *app, const uint8_t *at)
+{
+    bool is = false;
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++) {
+        const struct sl_sim_objects_held *held = &app->held[i];
+        is = is || (at >= held->memory && at < held->memory + held->bytes);
+    }
+    return is;
+}
+
+/* The images of all parts. False: some lie in memory of the application, which may withdraw it. */
+static bool find_images(const struct sl_sim_objects_app *app, const struct sl_view *view,
+                        struct images *images)
+{
+    struct sl_object_tensor tensor;
+    uint64_t cursor = 0;
+    images->count = 0;
+    while (sl_view_next_tensor(view, &cursor, &tensor, NULL) == 0) {
+        if (tensor.data == NULL || is_of_application(app, tensor.data)) {
+            return false;
+        }
+        sl_assert(images->count < SL_SIM_OBJECTS_PARTS_MAX);
+        images->at[images->count] = tensor.data;
+        images->bytes[images->count++] = tensor.bytes;
+    }
+    return true;
+}
+
+static uint64_t hash_images(const struct images *images)
+{
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < images->count; i++) {
+        hash = sl_hash_bytes(images->at[i], images->bytes[i], hash);
+    }
+    return hash;
+}
+
+/* The bytes of an open view are those of one version, and stay so. */
+static void look_at_view(struct sl_sim_objects_app *app, const struct sl_view *view, uint32_t name)
+{
+    struct sl_sim_objects_oracle *oracle = app->options.oracle;
+    struct images images;
+    if (app->base.dying || !find_images(app, view, &images) ||
+        sl_sim_objects_oracle_judge(oracle, app->options.host, name, sl_view_version(view),
+                                    images.at, images.bytes) == 0) {
+        return;
+    }
+    const uint64_t before = hash_images(&images);
+    sl_sim_app_sleep(&app->base, SL_CLOCK_NS_PER_MS * sl_sim_below(&app->base.random, VIEW_MS));
+    if (!app->base.dying && hash_images(&images) != before) {
+        sl_sim_fail(&oracle->breach, "view", "node %u has a view of n%u@%" PRIu64 " that changes",
+                    app->options.host, name, sl_view_version(view));
+    }
+}
+
+/* Returns the error of the open, or of the wait for all bytes. */
+static int view(struct sl_sim_objects_app *app, struct sl_subscription *subscription, uint32_t name,
+                uint32_t timeout_ms)
+{
+    struct sl_sim_objects_oracle *oracle = app->options.oracle;
+    const struct sl_view_options options = {.struct_size = sizeof options,
+                                            .behind_max =
+                                                sl_sim_chance(&app->base.random, 300) ? 1 : 0,
+                                            .stream = sl_sim_chance(&app->base.random, 300)};
+    const uint64_t newest = sl_subscription_newest(subscription);
+    struct sl_view *opened;
+    const struct timing timing = begin(app);
+    int err = sl_view_open(subscription, &options, timeout_ms, &opened);
+    judge(app, &timing, "view", "", timeout_ms, err);
+    if (err != 0) {
+        return err;
+    }
+    if (options.behind_max == 0 && sl_view_version(opened) < newest && !app->base.dying) {
+        sl_sim_fail(&oracle->breach, "newest",
+                    "node %u has a view of n%u@%" PRIu64 ", but knew %" PRIu64, app->options.host,
+                    name, sl_view_version(opened), newest);
+    }
+    const struct timing waiting = begin(app);
+    err = sl_view_wait(opened, UINT64_MAX, timeout_ms);
+    judge(app, &waiting, "wait for view", "", timeout_ms, err);
+    if (err == 0) {
+        look_at_view(app, opened, name);
+    }
+    sl_view_close(&opened);
+    return err;
+}
+
+static void act_view(struct sl_sim_objects_app *app)
+{
+    const uint32_t name = sl_sim_below(&app->base.random, app->options.plan->name_count);
+    struct sl_subscription *subscription;
+    if (subscribe(app, name, sl_sim_chance(&app->base.random, 500), draw_timeout(app),
+                  &subscription) != 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < VIEWS_MAX && !app->base.dying; i++) {
+        (void)view(app, subscription, name, 1 + sl_sim_below(&app->base.random, FOLLOW_MS));
+    }
+    sl_subscription_close(&subscription);
+}
+
+/* What views and followed names have brought into the pool. */
+static void withdraw_rest(struct sl_sim_objects_app *app)
+{
+    const struct sl_objects_copy *copy = NULL;
+    do {
+        copy = NULL;
+        SL_LIST_FOREACH (link, &app->node->copies) {
+            const struct sl_objects_copy *each =
+                SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+            copy = each->is_withdrawn ? copy : each;
+        }
+        if (copy != NULL) {
+            char name[SL_OBJECTS_NAME_BYTES];
+            (void)snprintf(name, sizeof name, "%s", copy->name);
+            (void)sl_object_withdraw(app->node, name, copy->version, app->options.plan->timeout_ms);
+        }
+    } while (copy != NULL && !app->base.dying);
+}
+
 void sl_sim_objects_withdraw_all(struct sl_sim_objects_app *app)
 {
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX && !app->base.dying; i++) {
@@ -556,6 +692,9 @@ void sl_sim_objects_withdraw_all(struct sl_sim_objects_app *app)
             sl_sim_fail(&app->options.oracle->breach, "withdraw", "node %u: %s", app->options.host,
                         sl_objects_last_error());
         }
+    }
+    if (!app->base.dying) {
+        withdraw_rest(app);
     }
 }
 
@@ -578,6 +717,10 @@ void sl_sim_objects_act(struct sl_sim_objects_app *app)
     }
     if (drawn >= 70 && app->options.plan->removes) {
         act_remove(app);
+        return;
+    }
+    if (drawn >= 55) {
+        act_view(app);
         return;
     }
     struct sl_sim_objects_held *held = find_place(app);
@@ -607,6 +750,24 @@ void sl_sim_objects_prove_publish(struct sl_sim_objects_app *app)
     }
 }
 
+/* False: the pool is too small, or full. */
+static bool prove_view(struct sl_sim_objects_app *app)
+{
+    struct sl_subscription *subscription;
+    int err = subscribe(app, app->options.plan->name_count, true, PROOF_MS, &subscription);
+    if (err == 0) {
+        err = view(app, subscription, app->options.plan->name_count, PROOF_MS);
+        sl_subscription_close(&subscription);
+    }
+    const bool is_full = err == SL_ERR_TOO_LARGE || err == SL_ERR_NO_MEMORY ||
+                         (err == SL_ERR_DEADLINE && strstr(sl_objects_last_error(), "pool"));
+    if (err != 0 && !is_full && !app->base.dying) {
+        sl_sim_fail(&app->options.oracle->breach, "progress", "node %u cannot view: %s",
+                    app->options.host, sl_objects_last_error());
+    }
+    return !is_full;
+}
+
 void sl_sim_objects_prove_get(struct sl_sim_objects_app *app)
 {
     for (uint32_t i = 0; i < PROOF_ACTIONS && !app->base.dying; i++) {
@@ -614,6 +775,9 @@ void sl_sim_objects_prove_get(struct sl_sim_objects_app *app)
         if (place != NULL) {
             act_get(app, place);
         }
+    }
+    if (app->base.dying || (app->options.host % 2 == 1 && prove_view(app))) {
+        return;
     }
     struct sl_sim_objects_held *held = find_place(app);
     sl_assert(held != NULL);

@@ -1,6 +1,6 @@
 /* A process of the simulation of objects: an engine and a node, unmodified, and the application's
  * threads, which are fibers. One thread (life) creates and destroys both; the others publish, get,
- * withdraw, remove and list. Allocates. */
+ * withdraw, remove, list, follow and view. Allocates. */
 #ifndef SL_TESTS_SIM_OBJECTS_APP_H
 #define SL_TESTS_SIM_OBJECTS_APP_H
 

@@ -83,11 +83,14 @@ static void draw_faults(struct sl_sim_objects_plan *plan, uint32_t allowed, uint
     }
 }
 
-/* Drawn apart: the rest of a seed stays as it is. In some seeds nothing fails, but processes end.
- */
+/* Drawn apart: the rest of a seed stays as it is. In some seeds the pool is too small for most; in
+ * some nothing fails, but processes end. */
 static void draw_more(struct sl_sim_objects_plan *plan)
 {
     uint64_t random = sl_hash_key(plan->seed ^ 0x0b1eca);
+    if (sl_sim_chance(&random, 200)) {
+        plan->pool_bytes = (1U + sl_sim_below(&random, 8)) * SL_OBJECTS_BLOCK_BYTES;
+    }
     if (sl_sim_chance(&random, 250)) {
         plan->network.connect_fail_permille = plan->network.break_per_10000 = 0;
         for (uint32_t i = 0; i < plan->fault_count; i++) {
