@@ -63,6 +63,7 @@ void sl_objects_copy_free(struct sl_objects_copy *copy)
     free(copy->stored_manifest);
     free(copy->places);
     free(copy->ranges);
+    free(copy->stops);
     free(copy);
 }
 
@@ -182,6 +183,29 @@ int sl_objects_copy_add_all(struct sl_objects_copy *copy)
     err = err != 0 ? err : add_bytes(copy, image_at, image_at + copy->info.bytes);
     copy->verified_count = err == 0 ? sl_objects_copy_block_count(copy) : 0;
     return err;
+}
+
+/* Stops */
+
+void sl_objects_copy_set_stops(struct sl_objects_copy *copy, const uint64_t *stops, uint32_t count)
+{
+    if (copy->stops == NULL && count > 0 &&
+        (copy->stops = malloc(count * sizeof *copy->stops)) != NULL) {
+        memcpy(copy->stops, stops, count * sizeof *copy->stops);
+        copy->stop_count = count;
+    }
+}
+
+bool sl_objects_copy_stops_behind(const struct sl_objects_copy *copy, uint32_t block)
+{
+    const uint64_t begin = (uint64_t)block * SL_OBJECTS_BLOCK_BYTES;
+    const uint64_t next_end = begin + (uint64_t)SL_OBJECTS_STRIPES * SL_OBJECTS_BLOCK_BYTES;
+    for (uint32_t i = 0; i < copy->stop_count; i++) {
+        if (copy->stops[i] > begin && copy->stops[i] <= next_end) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Slots of the pool */

@@ -63,6 +63,8 @@ struct sl_objects_copy {
     uint32_t range_count, range_capacity;
     uint32_t ranges_sent; /* some child knows this many: they do not change any more */
     struct sl_list children;
+    uint64_t *stops; /* ascending offsets in the image, where READs end; NULL: none */
+    uint32_t stop_count;
     bool is_read; /* they pin it in the pool (serve.c) */
 };
 
@@ -126,6 +128,13 @@ int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block);
 
 /* The same for everything, of a publisher. Any thread, before it is in a list. */
 int sl_objects_copy_add_all(struct sl_objects_copy *copy);
+
+/* READs end at these offsets of the image, so that each piece is verified without waiting for the
+ * next one. No effect if the copy has stops, or without memory for them. */
+void sl_objects_copy_set_stops(struct sl_objects_copy *copy, const uint64_t *stops, uint32_t count);
+
+/* Whether a READ of one stripe ends with this block of it. */
+bool sl_objects_copy_stops_behind(const struct sl_objects_copy *copy, uint32_t block);
 
 /* A thread of the application: allocates the node's pool, once. Errors: those of
  * sl_transfer_memory_create. */

@@ -239,15 +239,15 @@ static void pump(struct sl_objects_download *download)
         return;
     }
     while (download->flying_count < (window = sl_objects_download_window(download))) {
-        const uint32_t count_max =
-            window / 4 < download->blocks_max ? window / 4 : download->blocks_max;
-        uint32_t count = 0;
+        uint32_t count = 0,
+                 count_max = window / 4 < download->blocks_max ? window / 4 : download->blocks_max;
         while (count < count_max && sl_objects_download_next(download, &stretches[count])) {
             const uint32_t block = stretches[count].block;
             if (fetch->blocks[block] == MISSING &&
                 fetch->of_stripe[stripe_of(fetch, block)] == download) {
                 fetch->blocks[block] = FLYING;
                 count++;
+                count_max = sl_objects_copy_stops_behind(fetch->copy, block) ? count : count_max;
             }
         }
         if (count == 0) {

@@ -6,6 +6,7 @@
 #include "core/assert.h"
 #include "objects/fetch.h"
 #include "objects/node.h"
+#include "objects/session.h"
 
 static void end(struct sl_objects_pin *pin, int err, const char *reason)
 {
@@ -156,5 +157,21 @@ void sl_objects_pin_describe(const struct sl_objects_pin *pin, char text[SL_REAS
         if (copy != NULL && copy->fetch != NULL) {
             sl_objects_fetch_describe(copy->fetch, text);
         }
+    }
+}
+
+void sl_objects_pin_set_stops(struct sl_objects_pin *pin, const uint64_t *stops, uint32_t count)
+{
+    uint64_t within[SL_OBJECTS_SESSION_STOPS_MAX], image_at = 0;
+    for (uint32_t i = 0; i < pin->part_count; i++) {
+        struct sl_objects_copy *copy = sl_objects_pin_copy(&pin->parts[i]);
+        uint32_t within_count = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            if (stops[k] > image_at && stops[k] <= image_at + copy->info.bytes) {
+                within[within_count++] = stops[k] - image_at;
+            }
+        }
+        sl_objects_copy_set_stops(copy, within, within_count);
+        image_at += copy->info.bytes;
     }
 }

@@ -54,6 +54,9 @@ uint64_t sl_objects_pin_part_verified(struct sl_objects_pin_part *part);
 /* The same of all images taken together. */
 uint64_t sl_objects_pin_verified(struct sl_objects_pin *pin);
 
+/* Ascending offsets in the images taken together: sl_objects_copy_set_stops. */
+void sl_objects_pin_set_stops(struct sl_objects_pin *pin, const uint64_t *stops, uint32_t count);
+
 /* What is missing of the parts that are fetched; "" if nothing is. */
 void sl_objects_pin_describe(const struct sl_objects_pin *pin, char text[SL_REASON_BYTES]);
 

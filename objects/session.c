@@ -245,6 +245,7 @@ static void open_view(struct sl_objects_session *session, const struct sl_object
     view->session = session;
     view->number = ++session->last_view;
     view->old.run = old_passed;
+    sl_objects_pin_set_stops(view->pin, session->request.stops, session->request.stop_count);
     view->pin->ctx = view;
     view->pin->grown = grown;
     view->pin->ended = ended;

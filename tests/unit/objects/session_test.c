@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "nodes.h"
+#include "objects/copy.h"
 #include "objects/mapping.h"
 
 static struct nodes nodes;
@@ -299,7 +300,8 @@ CASE(session__open_takes_a_complete_version_that_is_little_behind)
 
 CASE(session__stream_is_answered_before_all_is_verified)
 {
-    const struct sl_objects_session_request stream = {.options = SL_OBJECTS_OPEN_STREAM};
+    const struct sl_objects_session_request stream = {
+        .options = SL_OBJECTS_OPEN_STREAM, .stop_count = 2, .stops = {100000, BYTES - 1}};
     struct sl_objects_session_request wait = {.kind = SL_OBJECTS_SESSION_WAIT_VIEW,
                                               .timeout_ms = NODES_TIMEOUT};
     struct sl_objects_session_answer answer;
@@ -316,6 +318,17 @@ CASE(session__stream_is_answered_before_all_is_verified)
     expect_view(&mapping, 9);
     close_view(session, wait.view, &mapping);
     sl_objects_session_close(&session);
+}
+
+CASE(session__reads_end_at_stops)
+{
+    enum { BLOCK = SL_OBJECTS_BLOCK_BYTES };
+    uint64_t stops[] = {1, 5 * BLOCK, 8 * BLOCK + 1};
+    const bool behind[] = {true, false, false, true, true, false, false, true, true, false};
+    const struct sl_objects_copy copy = {.stops = stops, .stop_count = 3};
+    for (uint32_t i = 0; i < 10; i++) {
+        assert_int_equal(sl_objects_copy_stops_behind(&copy, i), behind[i]);
+    }
 }
 
 CASE(session__view_of_memory_of_the_application)
