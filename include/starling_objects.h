@@ -130,7 +130,8 @@ enum sl_object_origin {
     /* Copied into the node's pool: for memory that changes later. The catalogue removes all but the
      * newest 3 of these versions. */
     SL_ORIGIN_HOST = 0,
-    /* Stored by keepers: servers of a job, or `starling-objects serve --dir`. Removed as HOST's. */
+    /* Stored by keepers: servers of a job, or processes of `starling-objects serve --dir`. They
+     * serve it also after the publisher's end. Removed as HOST's. */
     SL_ORIGIN_PS = 1,
     SL_ORIGIN_CALLER = 2 /* served in place, from the caller's memory, until withdraw or remove */
 };
@@ -165,10 +166,11 @@ SL_API int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_
 SL_API int sl_publish_group(struct sl_publication *publication, const char *name);
 
 /* Appends a tensor to the image. The data stays the caller's, and must not be modified before
- * - HOST: sl_publish_commit returns 0, or sl_publish_end returns;
+ * - HOST, PS: sl_publish_commit returns 0, or sl_publish_end returns;
  * - CALLER: sl_object_withdraw returns 0; without a commit that returned 0, sl_publish_end returns.
- * With CALLER, nodes can also read the bytes between tensors that are less than 64 bytes apart.
- * Errors: INVALID (also: after a commit), EXISTS (the tensor's name), TOO_LARGE, NO_MEMORY. */
+ * With CALLER and PS, nodes can also read the bytes between tensors that are less than 64 bytes
+ * apart. Errors: INVALID (also: after a commit), EXISTS (the tensor's name), TOO_LARGE, NO_MEMORY.
+ */
 SL_API int sl_publish_tensor(struct sl_publication *publication,
                              const struct sl_object_tensor *tensor);
 
@@ -177,13 +179,14 @@ SL_API int sl_publish_tensor(struct sl_publication *publication,
 SL_API int sl_publish_bytes(struct sl_publication *publication,
                             const struct sl_object_extent *extents, uint32_t count);
 
-/* Computes digests and copies (HOST) or registers (CALLER) the data on the calling thread, which
- * counts for timeout_ms, then commits. Returns 0, and sets *version, when all parts are committed:
- * the version is visible. After DEADLINE the outcome is unknown: commit again, with the same number
- * and without another copy, or call sl_publish_end. Errors: EXISTS (the number has other bytes),
- * CLOSED (another publisher took over), DEADLINE, NO_MEMORY (also: the pool is full), TOO_LARGE
- * (also CALLER: more than SL_TRANSFER_BUFFERS_MAX, 4096, separate ranges), INVALID, and those of
- * sl_transfer_register. */
+/* Computes digests and copies (HOST) or registers (CALLER, PS) the data on the calling thread,
+ * which counts for timeout_ms; with PS waits until all keepers have stored it; then commits.
+ * Returns 0, and sets *version, when all parts are committed: the version is visible. After
+ * DEADLINE the outcome is unknown: commit again, with the same number and without another copy, or
+ * call sl_publish_end. Errors: EXISTS (the number has other bytes), CLOSED (another publisher took
+ * over), DEADLINE, NO_MEMORY (also: the pool is full), TOO_LARGE (also CALLER, PS: more than
+ * SL_TRANSFER_BUFFERS_MAX, 4096, separate ranges), INVALID, IO (a keeper's disk is full), and those
+ * of sl_transfer_register. */
 SL_API int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms,
                              uint64_t *version);
 

@@ -125,6 +125,103 @@ class Files(ObjectsTest):
         self.end(*publishers, server)
 
 
+class Stored(ObjectsTest):
+    """Keepers have what was put after their publisher has ended, and after their own restart."""
+
+    def start_all(self):
+        self.files = {"a.bin": random.Random(7).randbytes(1_500_000), "b": b"b"}
+        self.server, self.catalogue = self.serve("--replicas", "1")
+        return self.keeper("first"), self.keeper("second")
+
+    def keeper(self, folder):
+        keeper = self.start("starling-objects", "serve", "--dir", self.path(folder), "--catalogue", self.catalogue)
+        keeper.wait_line("serves stored versions")
+        return keeper
+
+    def wait_for(self, condition):
+        end = time.monotonic() + harness.DEADLINE_S
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+
+    def holders(self, name="m"):
+        return [one["holders"] for one in self.entries(self.catalogue, "ls", name)][-1:]
+
+    def store(self):
+        """Until both keepers are attached, one stores the version alone. Returns its number."""
+        words = ("put", "m", self.fill("in", self.files), "--origin", "ps")
+
+        def is_stored():
+            self.assertIn("keepers have stored them", self.tool(self.catalogue, *words))
+            return self.holders() == [2]
+        self.wait_for(is_stored)
+        entry = self.entries(self.catalogue, "stat", "m")[-1]
+        self.assertEqual(entry["origin"], "ps")
+        return entry["version"]
+
+    def check(self, version=""):
+        self.tool(self.catalogue, "get", f"m{version}", self.path("out"))
+        self.assertEqual(tree(self.path("out")), self.files)
+
+    def kill(self, *processes):
+        for process in processes:
+            process.signal(signal.SIGKILL)
+            process.wait()
+
+    def test_a_keeper_is_killed_and_restarts(self):
+        first, second = self.start_all()
+        self.store()
+        self.check()
+        self.kill(second)
+        self.check()
+        self.wait_for(lambda: self.holders() == [1])
+        second = self.keeper("second")
+        self.wait_for(lambda: self.holders() == [2])
+        self.end(first)
+        self.check()
+        self.end(second, self.server)
+
+    def test_all_processes_are_killed_and_restart(self):
+        processes = self.start_all()
+        version = self.store()
+        self.kill(*processes, self.server)
+        self.server, self.catalogue = self.serve()
+        first, second = self.keeper("first"), self.keeper("second")
+        self.wait_for(lambda: self.holders() == [2])
+        self.check(f"@{version}")
+        self.end(first, second, self.server)
+
+    def test_a_damaged_byte_comes_from_the_other_keeper(self):
+        first, second = self.start_all()
+        path = self.path(f"first/m/{self.store()}.0.data")
+        self.end(first)
+        with open(path, "rb") as file:
+            data = file.read()
+        with open(path, "r+b") as file:
+            file.seek(700_000)
+            file.write(bytes([data[700_000] ^ 1]))
+        first = self.keeper("first")
+        self.wait_for(lambda: self.holders() == [2])
+        self.end(second)  # so that the other one is the first source on this host
+        second = self.keeper("second")
+        self.wait_for(lambda: self.holders() == [2])
+        self.check()
+        first.wait_line(f"does not match its digest from {path}")
+        self.wait_for(lambda: self.holders() == [2])
+        with open(path, "rb") as file:
+            self.assertTrue(file.read() == data)  # the keeper has written it again
+        self.end(first, second, self.server)
+
+    def test_a_version_that_was_removed_is_gone(self):
+        first, second = self.start_all()
+        version = self.store()
+        self.tool(self.catalogue, "rm", "m")
+        for folder in ("first", "second"):
+            self.wait_for(lambda: not os.path.exists(self.path(f"{folder}/m/{version}.0.record")))
+        self.tool(self.catalogue, "get", "m", self.path("out"), status=1)
+        self.end(first, second, self.server)
+
+
 class Versions(ObjectsTest):
     def test_newest_older_and_removed(self):
         server, catalogue = self.serve()

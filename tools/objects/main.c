@@ -17,8 +17,10 @@
 #include "config/security.h"
 #include "core/clock.h"
 #include "core/endpoint.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "metastore/address.h"
+#include "objects/node.h"
 #include "tools/objects/files_in.h"
 #include "tools/objects/files_out.h"
 
@@ -31,7 +33,10 @@ static struct {
     uint64_t timeout_ns;
     size_t rate_bytes;
     bool json, insecure, as_bytes;
-    int origin; /* index of "caller|host" */
+    const char *directory;
+    size_t pool_bytes;
+    uint32_t keep_versions, replicas;
+    int origin; /* index of "caller|host|ps" */
     enum sl_log_level log_level;
     struct sl_security_flags security;
 } flags = {.timeout_ns = 60 * SL_CLOCK_NS_PER_S, .log_level = SL_LOG_WARN};
@@ -78,9 +83,23 @@ static const struct sl_cli_option options[] = {
                           "the default), etcd://HOST:PORT,... or http://HOST:PORT/PATH."),
     SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME", .least = 0.001,
                   .most = 3600, .help = "Deadline of a request, and of all of a get. Default: 60s"),
-    SL_CLI_OPTION(CHOICE, &flags.origin, .name = "origin", .choices = "caller|host",
+    SL_CLI_OPTION(CHOICE, &flags.origin, .name = "origin", .choices = "caller|host|ps",
                   .help = "Of put: caller: serve from the memory that the files were read into; "
-                          "host: from the node's pool, after a copy."),
+                          "host: from the node's pool, after a copy; ps: keepers store and serve "
+                          "them, and put ends."),
+    SL_CLI_OPTION(STRING, &flags.directory, .name = "dir", .metavar = "DIR",
+                  .help = "Of serve: be a keeper, which stores what is put with --origin ps below "
+                          "DIR. DIR is created."),
+    SL_CLI_OPTION(PARSED, &flags.pool_bytes, .name = "pool-memory", .parse = parse_size,
+                  .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
+                  .help = "Of serve: memory for the versions that it serves. Default: 1G."),
+    SL_CLI_OPTION(U32, &flags.keep_versions, .name = "keep-versions", .metavar = "N", .least = 1,
+                  .most = SL_LIMIT_OBJECTS_VERSIONS,
+                  .help = "Of serve, with the catalogue: versions that are kept of a name, but for "
+                          "--origin caller. Default: 3."),
+    SL_CLI_OPTION(U32, &flags.replicas, .name = "replicas", .metavar = "N", .most = 15,
+                  .help = "Of serve, with the catalogue: keepers that store a version besides the "
+                          "first one. Default: 0."),
     SL_CLI_OPTION(STRING, &flags.tables, .name = "tables", .metavar = "TABLE,...",
                   .help = "Of put: instead of files, rows of these tables of a job, which its "
                           "servers publish and serve."),
@@ -171,8 +190,12 @@ static int start_node(struct run *run, uint64_t pool_bytes)
                                             .catalogue = flags.catalogue,
                                             .pool_bytes = pool_bytes,
                                             .rate_bytes = flags.rate_bytes};
+    const struct sl_objects_setup setup = {.is_keeper = flags.directory != NULL,
+                                           .directory = flags.directory,
+                                           .keep_versions = flags.keep_versions,
+                                           .replicas = flags.replicas};
     (void)end_signals(SIG_BLOCK); /* for the node's threads */
-    err = sl_objects_create(&node, &run->objects);
+    err = sl_objects_create_with(&node, &setup, &run->objects);
     (void)end_signals(SIG_UNBLOCK);
     explicit_bzero(&security, sizeof security);
     return err == 0 ? 0 : failed(run, err);
@@ -199,7 +222,8 @@ static void print(json_t *object, const char *format, ...)
 
 static void print_entry(const struct sl_object_entry *entry, bool is_long)
 {
-    const char *origin = entry->origin == SL_ORIGIN_CALLER ? "caller" : "host";
+    static const char *const origins[] = {"host", "ps", "caller"};
+    const char *origin = origins[entry->origin];
     const time_t seconds = (time_t)(entry->time_ms / 1000);
     char time[32];
     struct tm parts;
@@ -221,17 +245,21 @@ static void print_entry(const struct sl_object_entry *entry, bool is_long)
 
 static int run_serve(struct run *run)
 {
-    if (flags.catalogue != NULL) {
+    if (flags.catalogue != NULL && flags.directory == NULL) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
-                              "--catalogue=%s: serve hosts a catalogue itself, at --name",
+                              "--catalogue=%s: serve hosts a catalogue itself, at --name; or "
+                              "stores versions, with --dir",
                               flags.catalogue);
     }
-    int err = start_node(run, 0);
+    int err = start_node(run, flags.pool_bytes);
     if (err == 0) {
         const char *address = sl_objects_address(run->objects);
         const sigset_t signals = end_signals(SIG_BLOCK);
-        print(json_pack("{s:s}", "catalogue", address),
-              "%s serves the catalogue until SIGINT or SIGTERM", address);
+        print(json_pack("{s:s, s:s, s:s*}", "name", address, "catalogue",
+                        flags.catalogue != NULL ? flags.catalogue : address, "directory",
+                        flags.directory),
+              "%s serves %s until SIGINT or SIGTERM", address,
+              flags.catalogue == NULL ? "the catalogue" : "stored versions");
         (void)sigwait(&signals, &(int){0});
     }
     return err;
@@ -239,11 +267,12 @@ static int run_serve(struct run *run)
 
 static int publish(struct run *run, const struct sl_files_in *files, uint64_t *version)
 {
+    static const enum sl_object_origin origins[] = {SL_ORIGIN_CALLER, SL_ORIGIN_HOST, SL_ORIGIN_PS};
     const struct sl_publish_options publish_options = {
         .struct_size = sizeof publish_options,
         .name = run->name,
         .version = run->version,
-        .origin = flags.origin == 0 ? SL_ORIGIN_CALLER : SL_ORIGIN_HOST,
+        .origin = origins[flags.origin],
         .take_over = true, /* the process that put the version before is not this one */
     };
     struct sl_publication *publication = NULL;
@@ -306,16 +335,18 @@ static int run_put(struct run *run)
                                          2ULL * SL_OBJECTS_BLOCK_BYTES);
     err = err != 0 ? err : publish(run, &files, &version);
     if (err == 0) {
-        const char *address = sl_objects_address(run->objects);
+        const bool is_stored = flags.origin == 2;
+        const char *server = is_stored ? "keepers" : sl_objects_address(run->objects);
         const sigset_t signals = end_signals(SIG_BLOCK);
         print(json_pack("{s:s, s:I, s:I, s:i, s:s}", "name", run->name, "version",
                         (json_int_t)version, "bytes", (json_int_t)files.bytes, "files",
-                        (int)files.file_count, "served_by", address),
-              "%s@%" PRIu64 ": %" PRIu64
-              " bytes, %u file%s; %s serves them until SIGINT or SIGTERM",
-              run->name, version, files.bytes, files.file_count, sl_log_plural(files.file_count),
-              address);
-        (void)sigwait(&signals, &(int){0});
+                        (int)files.file_count, "served_by", server),
+              "%s@%" PRIu64 ": %" PRIu64 " bytes, %u file%s; %s %s", run->name, version,
+              files.bytes, files.file_count, sl_log_plural(files.file_count), server,
+              is_stored ? "have stored them" : "serves them until SIGINT or SIGTERM");
+        if (!is_stored) {
+            (void)sigwait(&signals, &(int){0});
+        }
     }
     sl_objects_destroy(&run->objects); /* before the memory */
     sl_files_in_fini(&files);
@@ -442,7 +473,8 @@ static int run_watch(struct run *run)
 }
 
 static const struct command commands[] = {
-    {"serve", "", "Hosts the catalogue: names, versions and holders.", 0, 0, false, run_serve},
+    {"serve", "", "Hosts the catalogue: names, versions and holders; or stores versions.", 0, 0,
+     false, run_serve},
     {"put", "NAME[@V] FILE|DIR... | --tables TABLE,...",
      "Publishes files as a version, and serves it until SIGINT or SIGTERM; or tables of a job.", 2,
      UINT32_MAX, true, run_put},
