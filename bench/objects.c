@@ -1,13 +1,16 @@
 /* starling-bench objects: publishing and getting versions, beside hashing and READs of the same
- * bytes; and versions that many processes get at the same time, each with a limited uplink, beside
- * one process, and beside all of them reading from the origin. Each process is forked, in each turn
- * again: this one has no thread. */
+ * bytes; versions that many processes get at the same time, each with a limited uplink, beside one
+ * process, and beside all of them reading from the origin; views of many readers of an agent; and
+ * short versions beside pulls of one row. Each process is forked, in each turn again: this one has
+ * no thread. */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <starling.h>
 #include <starling_objects.h>
 
 #include "bench/bench.h"
@@ -15,7 +18,9 @@
 #include "bench/fork.h"
 #include "bench/now.h"
 #include "bench/options.h"
+#include "bench/ps_process.h"
 #include "bench/staleness.h"
+#include "bench/workload.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "objects/node.h"
@@ -29,8 +34,13 @@
 #define GET_OF_READ     0.55
 #define PUBLISH_OF_HASH 0.8
 
-enum kind { PUBLISH, HASH, GET, READ, FAN_OUT, STAR };
-enum part { PART_ALL, PART_ONE, PART_FAN_OUT, PART_CROWD };
+#define SHORT_BYTES     (64ULL << 10)
+#define SHORTS          200 /* short versions, or pulls of a row, of a turn */
+#define SHORT_PAUSE_NS  (2 * SL_CLOCK_NS_PER_MS)
+
+/* CROWD: nodes that follow. VIEWS, SHORT: the first process is the agent of the others. */
+enum kind { PUBLISH, HASH, GET, READ, FAN_OUT, STAR, CROWD, VIEWS, SHORT, PULL };
+enum part { PART_ALL, PART_ONE, PART_FAN_OUT, PART_CROWD, PART_READERS, PART_SHORT };
 
 struct options {
     struct sl_bench_common common;
@@ -38,14 +48,16 @@ struct options {
     uint64_t megabytes;
     uint64_t getters, getter_megabytes, getter_rate;
     uint64_t crowd, crowd_megabytes, crowd_rate;
+    uint64_t readers, reader_megabytes;
 };
 
 /* What the origin says to the processes of its turn, in memory that they share: the name before its
  * first word, the rest before its second one. */
 struct board {
     char origin[SL_TRANSFER_NAME_BYTES];
-    void *base;            /* of its memory */
-    uint64_t open_ns;      /* when the version became visible */
+    void *base;                                         /* of its memory */
+    uint64_t open_ns;                                   /* when the version became visible */
+    uint64_t begun_ns[SHORTS + 1], seen_ns[SHORTS + 1]; /* short versions: commit, reader */
     int begin[2], read[2]; /* pipes: a byte for the origin: publish; one for each that READs */
 };
 
@@ -54,6 +66,8 @@ struct entry {
     enum kind kind;
     uint64_t bytes, rate; /* rate: of each process, bytes per second; 0: no limit */
     uint32_t getters;
+    uint32_t index; /* of the getter that is forked */
+    int core;       /* PULL: of the server */
     struct board *board;
 };
 
@@ -65,12 +79,14 @@ struct found {
 struct bench {
     struct options options;
     struct sl_bench_contest contest;
-    struct entry entries[10];
+    struct entry entries[14];
     uint32_t entry_count;
 };
 
 static const struct sl_bench_quantity BYTES[] = {{"bytes", "B/s"}};
-static const struct sl_bench_quantity TIMES[] = {{"time", "s"}, {"images from the origin", ""}};
+static const struct sl_bench_quantity TIMES[] = {
+    {"time", "s"}, {"images from the origin", ""}, {"Pss / bytes", ""}}; /* the last: VIEWS */
+static const struct sl_bench_quantity TRIPS[] = {{"p50", "us"}};
 
 /* ---- In processes of a turn ------------------------------------------------------------------ */
 
@@ -111,17 +127,22 @@ static struct sl_transfer *create_engine(uint64_t rate)
     return engine;
 }
 
-/* A host of its own. */
+/* On a host of its own. agent: its name, or NULL. */
 static struct sl_objects *create_node(struct sl_transfer *engine, const char *catalogue,
-                                      uint64_t rate)
+                                      const struct entry *entry, const char *agent)
 {
     char label[32];
     (void)snprintf(label, sizeof label, "%d", (int)getpid());
-    const struct sl_objects_setup setup = {.host = strdup(label)};
+    /* For manifests, and for short versions that become old. */
+    const uint64_t slack = (entry->kind == SHORT ? 256 : 8) * (uint64_t)SL_OBJECTS_BLOCK_BYTES;
+    const struct sl_objects_setup setup = {.agent = agent};
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine = engine,
                                                .catalogue = catalogue,
-                                               .rate_bytes = rate};
+                                               .agent = "off",
+                                               .host = label,
+                                               .pool_bytes = entry->bytes + slack,
+                                               .rate_bytes = entry->rate};
     struct sl_objects *node;
     must(sl_objects_create_with(&options, &setup, &node), "node");
     struct sl_object_list *list; /* when it is answered, the node is attached */
@@ -130,10 +151,11 @@ static struct sl_objects *create_node(struct sl_transfer *engine, const char *ca
     return node;
 }
 
-static void publish(struct sl_objects *node, uint8_t *memory, uint64_t bytes)
+static void publish(struct sl_objects *node, uint8_t *memory, uint64_t bytes,
+                    enum sl_object_origin origin)
 {
     const struct sl_publish_options options = {
-        .struct_size = sizeof options, .name = NAME, .origin = SL_ORIGIN_CALLER};
+        .struct_size = sizeof options, .name = NAME, .origin = origin};
     const struct sl_object_extent extent = {.base = memory, .bytes = bytes};
     struct sl_publication *publication;
     uint64_t version;
@@ -192,13 +214,21 @@ static _Noreturn void run_origin(const struct entry *entry, int to)
 {
     struct board *board = entry->board;
     struct sl_transfer *engine = create_engine(entry->kind == STAR ? entry->rate : 0);
-    struct sl_objects *node = create_node(engine, NULL, entry->rate);
+    struct sl_objects *node = create_node(engine, NULL, entry, NULL);
     uint8_t *memory = allocate(entry->bytes);
     (void)snprintf(board->origin, sizeof board->origin, "%s", sl_objects_address(node));
     board->base = memory;
     sl_bench_fork_tell(to, "", 1);
     wait_for_byte(board->begin);
-    publish(node, memory, entry->bytes);
+    for (uint64_t i = 1; entry->kind == SHORT && i <= SHORTS; i++) {
+        memcpy(memory, &i, sizeof i);
+        sl_bench_sleep_ns(SHORT_PAUSE_NS);
+        board->begun_ns[i] = sl_bench_now_ns();
+        publish(node, memory, entry->bytes, SL_ORIGIN_HOST);
+    }
+    if (entry->kind != SHORT) {
+        publish(node, memory, entry->bytes, SL_ORIGIN_CALLER);
+    }
     board->open_ns = sl_bench_now_ns();
     sl_bench_fork_tell(to, "", 1);
     wait_for_byte(board->begin);
@@ -229,7 +259,7 @@ static _Noreturn void run_getter(const struct entry *entry, int to)
 {
     struct board *board = entry->board;
     struct sl_transfer *engine = create_engine(0);
-    struct sl_objects *node = create_node(engine, board->origin, entry->rate);
+    struct sl_objects *node = create_node(engine, board->origin, entry, NULL);
     struct sl_transfer_segment *segment;
     struct sl_subscription *subscription;
     struct found found = {0};
@@ -253,6 +283,142 @@ static _Noreturn void run_getter(const struct entry *entry, int to)
     }
 }
 
+/* A node that fetches each version. */
+static _Noreturn void run_follower(const struct entry *entry, int to)
+{
+    const struct sl_subscribe_options follow = {.struct_size = sizeof follow, .follow = true};
+    struct sl_objects *node = create_node(create_engine(0), entry->board->origin, entry, NULL);
+    struct sl_subscription *subscription;
+    struct found found = {0};
+    uint64_t version;
+    must(sl_subscription_open(node, NAME, &follow, TIMEOUT_MS, &subscription), "subscription");
+    sl_bench_fork_tell(to, "", 1);
+    must(sl_subscription_wait(subscription, 0, TIMEOUT_MS, &version), "version");
+    found.ended_ns = sl_bench_now_ns();
+    sl_bench_fork_tell(to, &found, sizeof found);
+    for (;;) {
+        (void)pause();
+    }
+}
+
+/* Of memory that processes share by a descriptor: the agent's pool. */
+static uint64_t shared_pss(void)
+{
+    FILE *file = fopen("/proc/self/smaps", "re");
+    char line[512];
+    unsigned long long kilobytes, sum = 0;
+    bool is_shared = false;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strchr(line, '-') != NULL && strchr(line, '-') < line + 17) {
+            is_shared = strstr(line, "memfd:") != NULL;
+        } else if (is_shared && sscanf(line, "Pss: %llu", &kilobytes) == 1) {
+            sum += kilobytes << 10;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return sum;
+}
+
+/* Opens a view of the version, and reads all of it. */
+static void view(struct sl_subscription *subscription, struct found *found)
+{
+    struct sl_view *view;
+    struct sl_object_tensor tensor;
+    uint64_t version, sum = 0;
+    must(sl_subscription_wait(subscription, 0, TIMEOUT_MS, &version), "version");
+    must(sl_view_open(subscription, NULL, TIMEOUT_MS, &view), "view");
+    must(sl_view_tensor(view, "bytes", &tensor, NULL), "tensor");
+    found->ended_ns = sl_bench_now_ns();
+    for (uint64_t at = 0; at < tensor.bytes; at += 4096) {
+        sum += ((const uint8_t *)tensor.data)[at];
+    }
+    __asm__ volatile("" : : "r"(sum));
+}
+
+/* Polls for short versions. */
+static void poll_shorts(struct sl_subscription *subscription, struct board *board)
+{
+    for (uint64_t seen = 0; seen < SHORTS;) {
+        const uint64_t newest = sl_subscription_newest(subscription);
+        const uint64_t now_ns = newest > seen ? sl_bench_now_ns() : 0;
+        while (seen < newest) {
+            board->seen_ns[++seen] = now_ns;
+        }
+        (void)sched_yield();
+    }
+}
+
+/* The agent, which follows the name too, or a reader of it. */
+static _Noreturn void run_reader(const struct entry *entry, int to)
+{
+    struct board *board = entry->board;
+    const struct sl_subscribe_options follow = {.struct_size = sizeof follow, .follow = true};
+    char agent[32];
+    (void)snprintf(agent, sizeof agent, "bench-%d", (int)getppid());
+    const struct sl_objects_options options = {.struct_size = sizeof options, .agent = agent};
+    struct sl_objects *node;
+    struct sl_subscription *subscription;
+    struct found found = {0};
+    if (entry->index == 0) {
+        node = create_node(create_engine(0), board->origin, entry, agent);
+    } else {
+        must(sl_objects_create(&options, &node), "reader");
+    }
+    must(sl_subscription_open(node, NAME, &follow, TIMEOUT_MS, &subscription), "subscription");
+    sl_bench_fork_tell(to, "", 1);
+    if (entry->index > 0 && entry->kind == VIEWS) {
+        view(subscription, &found);
+    } else if (entry->index > 0) {
+        poll_shorts(subscription, board);
+    }
+    sl_bench_fork_tell(to, &found, sizeof found);
+    wait_for_byte(board->read);
+    const uint64_t pss = shared_pss();
+    sl_bench_fork_tell(to, &pss, sizeof pss);
+    for (;;) {
+        (void)pause();
+    }
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const uint64_t *left = a, *right = b;
+    return *left < *right ? -1 : *left > *right;
+}
+
+/* Pulls a row from a server of its own; the median is the time of one. */
+static _Noreturn void run_pulls(const struct entry *entry, int to)
+{
+    const struct sl_bench_ps_options options = {.reactors = 1, .first_core = entry->core};
+    const struct sl_table_spec spec = sl_bench_rows_table("rows", 16, SL_OPTIMIZER_SGD);
+    struct sl_bench_ps *ps = NULL;
+    struct sl_client *client;
+    struct sl_table *table;
+    struct found found = {0};
+    uint64_t times[SHORTS];
+    const uint64_t key = sl_bench_workload_key(0);
+    float row[16];
+    must(sl_bench_ps_start(&options, &ps), "server");
+    const struct sl_client_options connect = {.coordinator = sl_bench_ps_coordinator(ps),
+                                              .task_index = -1,
+                                              .manual_progress = true,
+                                              .disable_shm = true};
+    must(sl_client_create(&connect, &client), "client");
+    must(sl_client_table_open(client, &spec, TIMEOUT_MS, &table), "table");
+    for (uint32_t i = 0; i < 2 * SHORTS; i++) { /* the first half warms up */
+        const uint64_t begun_ns = sl_bench_now_ns();
+        must(sl_client_pull(client, table, &key, 1, row, TIMEOUT_MS), "pull");
+        times[i % SHORTS] = sl_bench_now_ns() - begun_ns;
+    }
+    sl_bench_ps_kill(&ps);
+    qsort(times, SHORTS, sizeof times[0], compare_times);
+    found.ended_ns = times[SHORTS / 2];
+    sl_bench_fork_tell(to, &found, sizeof found);
+    _exit(0);
+}
+
 /* Publishes, or hashes as many bytes in the same blocks. */
 static _Noreturn void run_alone(const struct entry *entry, int to)
 {
@@ -260,10 +426,10 @@ static _Noreturn void run_alone(const struct entry *entry, int to)
     uint8_t *memory = allocate(entry->bytes);
     uint64_t sum = 0;
     struct sl_objects *node =
-        entry->kind == PUBLISH ? create_node(create_engine(0), NULL, 0) : NULL;
+        entry->kind == PUBLISH ? create_node(create_engine(0), NULL, entry, NULL) : NULL;
     found.begun_ns = sl_bench_now_ns();
     if (node != NULL) {
-        publish(node, memory, entry->bytes);
+        publish(node, memory, entry->bytes, SL_ORIGIN_CALLER);
     }
     for (uint64_t at = 0; node == NULL && at < entry->bytes; at += SL_OBJECTS_BLOCK_BYTES) {
         const uint64_t left = entry->bytes - at;
@@ -299,15 +465,23 @@ static int start_and_hear(struct sl_bench_fork *process, const struct entry *ent
     return err != 0 ? err : sl_bench_fork_hear(process, TIMEOUT_MS, &byte, 1);
 }
 
-/* sent: by the origin, in bytes. */
-static int run_group(struct entry *entry, struct sl_bench_fork *getters, struct found *slowest,
-                     uint64_t *sent)
+static void (*getter_of(enum kind kind))(const struct entry *entry, int to)
 {
+    return kind == VIEWS || kind == SHORT ? run_reader : kind == CROWD ? run_follower : run_getter;
+}
+
+/* sent: by the origin, in bytes. pss: of all getters. */
+static int run_group(struct entry *entry, struct sl_bench_fork *getters, struct found *slowest,
+                     uint64_t *sent, uint64_t *pss)
+{
+    static const char bytes[GETTERS_MAX + 1];
+    const bool has_agent = entry->kind == VIEWS || entry->kind == SHORT;
     struct sl_bench_fork origin;
     int err = start_and_hear(&origin, entry, run_origin);
     uint32_t count = 0;
     while (err == 0 && count < entry->getters) {
-        err = start(&getters[count++], entry, run_getter);
+        entry->index = count;
+        err = start(&getters[count++], entry, getter_of(entry->kind));
     }
     char byte;
     for (uint32_t i = 0; err == 0 && i < count; i++) {
@@ -315,12 +489,21 @@ static int run_group(struct entry *entry, struct sl_bench_fork *getters, struct 
     }
     sl_bench_fork_tell(entry->board->begin[1], "", 1);
     err = err != 0 ? err : sl_bench_fork_hear(&origin, TIMEOUT_MS, &byte, 1);
-    static const char bytes[GETTERS_MAX];
-    sl_bench_fork_tell(entry->board->read[1], bytes, count);
+    if (entry->kind == STAR || entry->kind == READ) {
+        sl_bench_fork_tell(entry->board->read[1], bytes, count);
+    }
     for (uint32_t i = 0; err == 0 && i < count; i++) {
         struct found found = {0};
         err = sl_bench_fork_hear(&getters[i], TIMEOUT_MS, &found, sizeof found);
         *slowest = found.ended_ns > slowest->ended_ns ? found : *slowest;
+    }
+    if (has_agent) {
+        sl_bench_fork_tell(entry->board->read[1], bytes, count);
+    }
+    for (uint32_t i = 0; err == 0 && has_agent && i < count; i++) {
+        uint64_t one = 0;
+        err = sl_bench_fork_hear(&getters[i], TIMEOUT_MS, &one, sizeof one);
+        *pss += one;
     }
     sl_bench_fork_tell(entry->board->begin[1], "", 1);
     err = err != 0 ? err : sl_bench_fork_hear(&origin, TIMEOUT_MS, sent, sizeof *sent);
@@ -331,23 +514,39 @@ static int run_group(struct entry *entry, struct sl_bench_fork *getters, struct 
     return err;
 }
 
+static bool is_group(const struct entry *entry)
+{
+    return entry->kind == FAN_OUT || entry->kind == STAR || entry->kind == CROWD ||
+           entry->kind == VIEWS;
+}
+
+static uint64_t median_of_shorts(const struct board *board)
+{
+    uint64_t times[SHORTS];
+    for (uint32_t i = 1; i <= SHORTS; i++) {
+        times[i - 1] = board->seen_ns[i] - board->begun_ns[i];
+    }
+    qsort(times, SHORTS, sizeof times[0], compare_times);
+    return times[SHORTS / 2];
+}
+
 static int run(void *ctx, const struct sl_bench_common *common, double *values)
 {
-    static struct sl_bench_fork getters[GETTERS_MAX];
+    static struct sl_bench_fork getters[GETTERS_MAX + 1];
     struct entry *entry = ctx;
     struct found found = {0};
-    uint64_t sent = 0;
+    uint64_t sent = 0, pss = 0;
     int err;
     memset(entry->board, 0, sizeof *entry->board);
     if (pipe(entry->board->begin) != 0 || pipe(entry->board->read) != 0) {
         return SL_ERR_IO;
     }
-    if (entry->kind == PUBLISH || entry->kind == HASH) {
-        err = start(&getters[0], entry, run_alone);
+    if (entry->kind == PUBLISH || entry->kind == HASH || entry->kind == PULL) {
+        err = start(&getters[0], entry, entry->kind == PULL ? run_pulls : run_alone);
         err = err != 0 ? err : sl_bench_fork_hear(&getters[0], TIMEOUT_MS, &found, sizeof found);
         sl_bench_fork_end(&getters[0]);
     } else {
-        err = run_group(entry, getters, &found, &sent);
+        err = run_group(entry, getters, &found, &sent, &pss);
     }
     for (int i = 0; i < 2; i++) {
         (void)close(entry->board->begin[i]);
@@ -355,9 +554,15 @@ static int run(void *ctx, const struct sl_bench_common *common, double *values)
     }
     if (err != 0) {
         sl_log_error("a process of the turn has ended: %s", sl_err_name(err));
-    } else if (entry->kind == FAN_OUT || entry->kind == STAR) {
+    } else if (entry->kind == SHORT || entry->kind == PULL) {
+        values[0] =
+            (double)(entry->kind == PULL ? found.ended_ns : median_of_shorts(entry->board)) / 1e3;
+    } else if (is_group(entry)) {
         values[0] = sl_bench_seconds(found.ended_ns - entry->board->open_ns);
         values[1] = (double)sent / (double)entry->bytes;
+        if (entry->kind == VIEWS) {
+            values[2] = (double)pss / (double)entry->bytes;
+        }
     } else {
         values[0] = (double)entry->bytes / sl_bench_seconds(found.ended_ns - found.begun_ns);
     }
@@ -369,13 +574,17 @@ static int run(void *ctx, const struct sl_bench_common *common, double *values)
 static void add(struct bench *bench, const struct entry *what, const char *name)
 {
     struct entry *entry = &bench->entries[bench->entry_count++];
-    const bool is_group = what->kind == FAN_OUT || what->kind == STAR;
     const bool is_alone = what->kind == PUBLISH || what->kind == HASH;
+    const bool is_trip = what->kind == SHORT || what->kind == PULL;
     *entry = *what;
     entry->board =
         mmap(NULL, sizeof *entry->board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const struct sl_bench_contestant contestant = {.quantities = is_group ? TIMES : BYTES,
-                                                   .quantity_count = is_group ? 2 : 1,
+    const struct sl_bench_contestant contestant = {.quantities = is_group(what) ? TIMES
+                                                                 : is_trip      ? TRIPS
+                                                                                : BYTES,
+                                                   .quantity_count = what->kind == VIEWS ? 3
+                                                                     : is_group(what)    ? 2
+                                                                                         : 1,
                                                    .transport = is_alone ? NULL : "TCP",
                                                    .run = run,
                                                    .ctx = entry};
@@ -391,11 +600,11 @@ static void group_name(char name[SL_BENCH_NAME_BYTES], const char *what, uint64_
                    (unsigned long long)rate);
 }
 
-static void add_group(struct bench *bench, uint64_t getters, uint64_t megabytes, uint64_t rate,
-                      bool has_star)
+static void add_group(struct bench *bench, enum kind kind, uint64_t getters, uint64_t megabytes,
+                      uint64_t rate)
 {
     char name[SL_BENCH_NAME_BYTES];
-    struct entry entry = {.kind = FAN_OUT,
+    struct entry entry = {.kind = kind,
                           .bytes = megabytes << 20,
                           .rate = rate * 1000000,
                           .getters = (uint32_t)getters};
@@ -404,7 +613,7 @@ static void add_group(struct bench *bench, uint64_t getters, uint64_t megabytes,
     entry.getters = 1;
     group_name(name, "get", 1, megabytes, rate);
     add(bench, &entry, name);
-    if (has_star) {
+    if (kind == FAN_OUT) {
         entry.kind = STAR;
         entry.getters = (uint32_t)getters;
         group_name(name, "star", getters, megabytes, rate);
@@ -425,10 +634,22 @@ static void add_all(struct bench *bench)
         add(bench, &entry, single[i].name);
     }
     if (o->part == PART_ALL || o->part == PART_FAN_OUT) {
-        add_group(bench, o->getters, o->getter_megabytes, o->getter_rate, true);
+        add_group(bench, FAN_OUT, o->getters, o->getter_megabytes, o->getter_rate);
     }
     if (o->part == PART_ALL || o->part == PART_CROWD) {
-        add_group(bench, o->crowd, o->crowd_megabytes, o->crowd_rate, false);
+        add_group(bench, CROWD, o->crowd, o->crowd_megabytes, o->crowd_rate);
+    }
+    for (uint32_t i = 0; i < 2 && (o->part == PART_ALL || o->part == PART_READERS); i++) {
+        const struct entry entry = {.kind = VIEWS,
+                                    .bytes = o->reader_megabytes << 20,
+                                    .getters = 1 + (i == 0 ? (uint32_t)o->readers : 1)};
+        add(bench, &entry, i == 0 ? "views of all readers" : "view of 1 reader");
+    }
+    if (o->part == PART_ALL || o->part == PART_SHORT) {
+        const struct entry entry = {.kind = SHORT, .bytes = SHORT_BYTES, .getters = 2},
+                           pull = {.kind = PULL, .core = o->common.server_core};
+        add(bench, &entry, "64 KB, commit to a polling reader");
+        add(bench, &pull, "pull of a row");
     }
 }
 
@@ -451,23 +672,32 @@ static void conclude(void *ctx, struct sl_bench_report *report)
                            0);
     sl_bench_contest_ratio(&bench->contest, report, "bytes", "get", "READ of 1 MB", GET_OF_READ, 0);
     conclude_group(bench, report, o->getters, o->getter_megabytes, o->getter_rate, 1.3);
+    for (uint32_t i = 0; i < 2; i++) {
+        sl_bench_contest_ratio(&bench->contest, report, TIMES[i].name, "views of all readers",
+                               "view of 1 reader", 0, i == 0 ? 1.2 : 1.01);
+    }
+    sl_bench_contest_ratio(&bench->contest, report, "p50", "64 KB, commit to a polling reader",
+                           "pull of a row", 0, 15);
     conclude_group(bench, report, o->crowd, o->crowd_megabytes, o->crowd_rate, 1.8);
 }
 
 static int parse(int argc, char **argv, struct options *o)
 {
     const struct sl_cli_option table[] = {
-        sl_bench_choice("part", &o->part, "all|one|fan-out|crowd", "What is measured."),
+        sl_bench_choice("part", &o->part, "all|one|fan-out|crowd|readers|short",
+                        "What is measured."),
         sl_bench_number("megabytes", &o->megabytes, 1, 65536,
                         "MiB of the version that one process publishes and gets."),
         sl_bench_number("getters", &o->getters, 2, GETTERS_MAX, "Processes of fan-out."),
         sl_bench_number("getter-megabytes", &o->getter_megabytes, 1, 65536, "MiB that they get."),
         sl_bench_number("getter-rate", &o->getter_rate, 1, 100000,
                         "MB/s that leave each of them, and the origin."),
-        sl_bench_number("crowd", &o->crowd, 2, GETTERS_MAX, "Processes of crowd."),
+        sl_bench_number("crowd", &o->crowd, 2, GETTERS_MAX, "Nodes of crowd, which follow."),
         sl_bench_number("crowd-megabytes", &o->crowd_megabytes, 1, 65536, "MiB that they get."),
         sl_bench_number("crowd-rate", &o->crowd_rate, 1, 100000,
                         "MB/s that leave each of them, and the origin."),
+        sl_bench_number("readers", &o->readers, 2, GETTERS_MAX, "Readers of an agent."),
+        sl_bench_number("reader-megabytes", &o->reader_megabytes, 1, 65536, "MiB of their view."),
     };
     return sl_bench_parse("objects", "Publishing and getting versions, alone and in a crowd.",
                           table, sizeof table / sizeof table[0], &o->common, argc, argv);
@@ -483,7 +713,9 @@ int sl_bench_objects_run(int argc, char **argv)
                                      .getter_rate = 100,
                                      .crowd = 64,
                                      .crowd_megabytes = 10,
-                                     .crowd_rate = 20};
+                                     .crowd_rate = 20,
+                                     .readers = 32,
+                                     .reader_megabytes = 256};
     const int parsed = parse(argc, argv, &bench.options);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;

@@ -137,7 +137,8 @@ class BenchTest(harness.StarlingTest):
 
     def test_objects_alone_and_in_a_crowd(self):
         report, output = self.bench("objects", "--megabytes", 4, "--getters", 3, "--getter-megabytes", 2, "--getter-rate", 20,
-                                    "--crowd", 5, "--crowd-megabytes", 1, "--crowd-rate", 10)
+                                    "--crowd", 5, "--crowd-megabytes", 1, "--crowd-rate", 10, "--readers", 3,
+                                    "--reader-megabytes", 1)
         of = {(figure["name"], figure["quantity"]): figure["samples"][0] for figure in report["figures"]}
         for name in ("publish", "XXH3-128", "get", "READ of 1 MB"):
             self.assertGreater(of[name, "bytes"], 0)
@@ -145,6 +146,12 @@ class BenchTest(harness.StarlingTest):
                              ("get 5 x 1 MiB, uplinks 10 MB/s", 1)):
             self.assertGreater(of[name, "time"], 0)
             self.assertGreaterEqual(of[name, "images from the origin"], images)
+        for name in ("views of all readers", "view of 1 reader"):
+            self.assertGreaterEqual(of[name, "images from the origin"], 1)
+            self.assertLess(of[name, "images from the origin"], 2)
+            self.assertGreaterEqual(of[name, "Pss / bytes"], 1)
+            self.assertLess(of[name, "Pss / bytes"], 4)  # 1 MiB, and the 2 MiB more of the pool
+        self.assertIn("64 KB, commit to a polling reader / pull of a row", output)
         self.assertIn("get / READ of 1 MB", output)
         self.assertIn("get 5 x 1 MiB, uplinks 10 MB/s / get 1 x 1 MiB", output)
 
