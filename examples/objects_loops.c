@@ -75,12 +75,6 @@ static int train(struct sl_objects *objects, float *weights)
     return err;
 }
 
-/* A newer version follows, or the catalogue comes back. */
-static bool is_passing(int err)
-{
-    return err == SL_ERR_NOT_FOUND || err == SL_ERR_CANCELLED || err == SL_ERR_DEADLINE;
-}
-
 static int act(struct sl_objects *objects)
 {
     const struct sl_subscribe_options options = {.struct_size = sizeof options, .follow = true};
@@ -88,7 +82,7 @@ static int act(struct sl_objects *objects)
     struct sl_object_tensor weights;
     uint64_t version = 0;
     int err = sl_subscription_open(objects, NAME, &options, TIMEOUT_MS, &subscription);
-    while (subscription != NULL && version < LAST && (err == 0 || is_passing(err))) {
+    while (subscription != NULL && version < LAST && (err == 0 || err == SL_ERR_DEADLINE)) {
         struct sl_view *view = NULL;
         err = sl_subscription_wait(subscription, version, TIMEOUT_MS, &version);
         err = err != 0 ? err : sl_view_open(subscription, NULL, TIMEOUT_MS, &view);

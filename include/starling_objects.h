@@ -377,9 +377,9 @@ struct sl_view_options {
 
 /* Maps a version read-only: fetches what the pool does not have, and keeps all of it there until
  * close. The bytes never change, also after the version was removed or the agent has ended.
- * options: NULL: all zero. The caller owns *out. Errors: NOT_FOUND (the text names the oldest and
- * the newest version), DEADLINE, TOO_LARGE (the pool), NO_MEMORY (also: other views fill the pool),
- * CANCELLED (removed), INVALID. */
+ * options: NULL: all zero. The caller owns *out. Errors: NOT_FOUND (a given version; the text names
+ * the oldest and the newest), CANCELLED (a given version was removed), DEADLINE, TOO_LARGE (the
+ * pool), NO_MEMORY (also: other views fill the pool), INVALID. */
 SL_API int sl_view_open(struct sl_subscription *subscription, const struct sl_view_options *options,
                         uint32_t timeout_ms, struct sl_view **out);
 

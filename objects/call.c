@@ -99,5 +99,7 @@ uint64_t sl_objects_deadline_ns(const struct sl_objects *node, uint32_t timeout_
 uint32_t sl_objects_ms_left(const struct sl_objects *node, uint64_t deadline_ns)
 {
     const uint64_t now_ns = sl_objects_now_ns(node);
-    return deadline_ns > now_ns ? (uint32_t)((deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS) + 1 : 1;
+    const uint64_t left_ms =
+        deadline_ns > now_ns ? (deadline_ns - now_ns - 1) / SL_CLOCK_NS_PER_MS + 1 : 1;
+    return (uint32_t)left_ms;
 }

@@ -45,6 +45,7 @@ struct sl_objects_session {
     struct sl_timer late;
     struct sl_objects_follow_wait wait;
     struct view *opening; /* in the list, not answered yet */
+    uint64_t tried;       /* OPEN of the newest: this one went away */
     struct sl_objects_ask find;
     struct sl_objects_message finding;
 };
@@ -206,6 +207,14 @@ static void grown(struct sl_objects_pin *pin)
     }
 }
 
+/* Whether a newer version will do: the newest one has gone away. */
+static bool takes_newer(const struct sl_objects_session *session, int err)
+{
+    return session->request.version == 0 && (err == SL_ERR_NOT_FOUND || err == SL_ERR_CANCELLED);
+}
+
+static void look(struct sl_objects_session *session);
+
 static void ended(struct sl_objects_pin *pin)
 {
     struct view *view = pin->ctx;
@@ -217,6 +226,11 @@ static void ended(struct sl_objects_pin *pin)
         grown(pin);
     } else if (pin->err == 0) {
         answer_open(session, view);
+    } else if (takes_newer(session, pin->err)) {
+        session->tried = pin->version;
+        session->opening = NULL;
+        close_view(view);
+        look(session);
     } else {
         fail(session, pin->err, "%s@%" PRIu64 ": %s", session->follow->name, pin->version,
              pin->reason);
@@ -259,9 +273,13 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
                   const char *reason)
 {
     struct sl_objects_session *session = SL_CONTAINER_OF(ask, struct sl_objects_session, find);
-    if (err != 0 || answer->record_count == 0) {
-        fail(session, err != 0 ? err : SL_ERR_NOT_FOUND, "%s@%" PRIu64 ": %s",
-             session->follow->name, session->finding.version, reason);
+    const int failed = err == 0 && answer->record_count == 0 ? SL_ERR_NOT_FOUND : err;
+    if (takes_newer(session, failed)) {
+        session->tried = session->finding.version;
+        look(session);
+    } else if (failed != 0) {
+        fail(session, failed, "%s@%" PRIu64 ": %s", session->follow->name, session->finding.version,
+             reason);
     } else {
         open_view(session, answer);
     }
@@ -280,9 +298,10 @@ static uint64_t choose_version(const struct sl_objects_session *session)
     const uint64_t complete = sl_objects_board_complete(entry);
     const bool is_good =
         complete != 0 && sl_objects_board_behind(entry, complete) <= session->request.behind_max;
+    const uint64_t chosen = is_good && complete > session->tried ? complete : newest(session);
     return session->request.version != 0 ? session->request.version
-           : is_good                     ? complete
-                                         : newest(session);
+           : chosen > session->tried     ? chosen
+                                         : 0;
 }
 
 /* A version of which this process has something has its record here. */
@@ -460,6 +479,7 @@ int sl_objects_session_request(struct sl_objects_session *session,
         return SL_ERR_PROTOCOL;
     }
     session->request = *request;
+    session->tried = 0;
     sl_reactor_arm(session->node->reactor, &session->late,
                    request->timeout_ms * SL_CLOCK_NS_PER_MS);
     switch (request->kind) {

@@ -129,6 +129,29 @@ CASE(view_open__waits_for_the_first_version)
     sl_view_close(&view);
 }
 
+CASE(view_open__of_the_newest_takes_the_next_if_it_was_removed)
+{
+    uint64_t newest;
+    struct sl_view *view;
+    assert_int_equal(publish(1), 1);
+    nodes_expect(sl_subscription_wait(subscription, 0, NODES_TIMEOUT, &newest));
+    nodes_expect(sl_object_remove(nodes.node[0], NAME, 1, NODES_TIMEOUT));
+    assert_int_equal(sl_view_open(subscription, NULL, 100, &view), SL_ERR_DEADLINE);
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = NAME, .version = 2};
+    uint8_t *bytes = nodes_bytes(BYTES, 2);
+    const struct sl_object_extent extent = {bytes, BYTES};
+    struct sl_publication *publication;
+    nodes_expect(sl_publish_begin(nodes.node[0], &options, NODES_TIMEOUT, &publication));
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    nodes_expect(sl_publish_commit(publication, NODES_TIMEOUT, &newest));
+    sl_publish_end(&publication);
+    free(bytes);
+    view = open_newest();
+    expect_view(view, 2, 2);
+    sl_view_close(&view);
+}
+
 CASE(view_open__of_a_number)
 {
     struct sl_view_options options = {.struct_size = sizeof options, .version = 1};
