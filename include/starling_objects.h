@@ -127,8 +127,9 @@ struct sl_object_extent {
 };
 
 enum sl_object_origin {
-    /* Copied into the node's pool: for memory that changes later. The catalogue removes all but the
-     * newest 3 of these versions. */
+    /* Copied into the pool of this host's agent, which serves it also after the publisher's end;
+     * without an agent into the node's pool. For memory that changes later. The catalogue removes
+     * all but the newest 3 of these versions. */
     SL_ORIGIN_HOST = 0,
     /* Stored by keepers: servers of a job, or processes of `starling-objects serve --dir`. They
      * serve it also after the publisher's end. Removed as HOST's. */

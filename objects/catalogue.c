@@ -224,6 +224,24 @@ static void choose_keepers(const struct request *request)
     }
 }
 
+/* Fills in the agent of the sender's host, unless the sender is one. */
+static void choose_agent(const struct request *request)
+{
+    const struct sl_catalogue_sorted *nodes = &request->catalogue->nodes;
+    struct sl_objects_message *out = request->out;
+    const struct sl_catalogue_node *sender = request->node;
+    if (sender->host == 0 || (sender->roles & SL_OBJECTS_ROLE_AGENT) != 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < nodes->count && out->keeper_count == 0; i++) {
+        const struct sl_catalogue_node *node = sl_catalogue_item(nodes, i);
+        if (node->host == sender->host && (node->roles & SL_OBJECTS_ROLE_AGENT) != 0) {
+            out->keepers[out->keeper_count++] =
+                (struct sl_objects_peer){.node = node->key.number, .address = node->address};
+        }
+    }
+}
+
 static int begin(const struct request *request)
 {
     struct sl_objects_catalogue *catalogue = request->catalogue;
@@ -237,6 +255,8 @@ static int begin(const struct request *request)
         if (request->out->keeper_count == 0) {
             return REFUSE(SL_ERR_AGAIN, "no keeper is attached");
         }
+    } else if (message->origin == SL_ORIGIN_HOST && (message->options & SL_OBJECTS_NO_AGENT) == 0) {
+        choose_agent(request);
     }
     if (message->version == 0 && message->part_count > 1) {
         return REFUSE(SL_ERR_INVALID, "a version of several parts needs a number");

@@ -17,7 +17,8 @@
  *   others, and a minute at least.
  * - **Keepers.** With SL_ORIGIN_PS the answer to BEGIN names the keepers that store part k: of n
  *   attached ones, in the order of their ids, number k modulo n and the next options.replicas ones.
- *   Without any it is AGAIN. COMMIT names those that have stored it.
+ *   Without any it is AGAIN. With SL_ORIGIN_HOST it names the agent of the publisher's host, if
+ *   there is one. COMMIT names those that have stored it.
  * - **Copies.** A copy of a part is complete, or fetches. The copy of the publisher is the origin.
  * A node reports its copies each third of a lease; one that it has not reported for a lease is
  * forgotten at its next ALIVE.

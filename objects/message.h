@@ -56,7 +56,8 @@ enum sl_objects_role { SL_OBJECTS_ROLE_KEEPER = 1, SL_OBJECTS_ROLE_AGENT = 2 };
 enum sl_objects_begin {
     SL_OBJECTS_TAKE_OVER = 1,
     SL_OBJECTS_NEW_NAME = 2,
-    SL_OBJECTS_BY_KEEPER = 4 /* not the sender but the first keeper is the publisher of the part */
+    SL_OBJECTS_BY_KEEPER = 4, /* not the sender but the first keeper is the publisher of the part */
+    SL_OBJECTS_NO_AGENT = 8   /* origin HOST: from memory of the publisher */
 };
 
 /* One part of a version. */
@@ -134,7 +135,7 @@ struct sl_objects_message {
     uint32_t other_count;
     struct sl_objects_peer parents[SL_OBJECTS_STRIPES];
     struct sl_objects_peer others[SL_OBJECTS_OTHERS_MAX];
-    uint32_t keeper_count; /* BEGIN's answer: those that are to store the part */
+    uint32_t keeper_count; /* BEGIN's answer: those that are to store the part; HOST: the agent */
     uint32_t keeper_total; /* BEGIN's answer: all keepers that are attached */
     uint32_t bad_count;    /* FIND: sources that failed */
     struct sl_objects_peer keepers[SL_OBJECTS_KEEPERS_MAX];

@@ -100,7 +100,8 @@ int sl_publish_begin(struct sl_objects *objects, const struct sl_publish_options
         .part_count = made->part_count,
         .origin = made->origin,
         .options = (options->take_over ? SL_OBJECTS_TAKE_OVER : 0) |
-                   (options->new_name ? SL_OBJECTS_NEW_NAME : 0),
+                   (options->new_name ? SL_OBJECTS_NEW_NAME : 0) |
+                   (strcmp(objects->agent, SL_OBJECTS_LOCAL_OFF) == 0 ? SL_OBJECTS_NO_AGENT : 0),
     };
     err = sl_objects_ask_and_wait(objects, &begin, sl_objects_ms_left(objects, deadline_ns),
                                   take_begun, made);
@@ -342,9 +343,11 @@ static int make_copy(struct sl_publication *publication)
     copy->info.digest = sl_objects_manifest_encode(manifest, copy->stored_manifest);
     copy->manifest = *manifest;
     sl_objects_manifest_init(manifest);
-    err = publication->origin == SL_ORIGIN_HOST || publication->is_kept_here
-              ? copy_into_pool(publication)
-              : take_in_place(publication);
+    const bool is_host = publication->origin == SL_ORIGIN_HOST;
+    bool is_copied = publication->is_kept_here || (is_host && publication->keeper_count == 0);
+    err = is_copied ? 0 : take_in_place(publication);
+    is_copied |= is_host && err != 0; /* the agent can read a copy, too */
+    err = is_copied ? copy_into_pool(publication) : err;
     if (err == 0 && sl_objects_copy_add_all(copy) != 0) {
         err = sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     }

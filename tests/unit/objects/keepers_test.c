@@ -184,3 +184,24 @@ CASE(commit__of_a_part_with_other_bytes_than_before_replaces_it)
     assert_int_equal(ask(1, second)->err, 0);
     assert_int_equal(holders_of("llama"), 1);
 }
+
+CASE(begin__names_the_agent_of_the_publishers_host)
+{
+    struct sl_objects_message agent = {.kind = SL_OBJECTS_ATTACH,
+                                       .host = 1, /* that of node 1 */
+                                       .roles = SL_OBJECTS_ROLE_AGENT,
+                                       .location = ""};
+    assert_int_equal(ask(9, agent)->err, 0);
+    struct sl_objects_message begin = begin_stored(0);
+    begin.origin = SL_ORIGIN_HOST;
+    const struct sl_objects_message *begun = ask(1, begin);
+    assert_int_equal(begun->keeper_count, 1);
+    assert_int_equal(begun->keepers[0].node, 9);
+    begin.options = SL_OBJECTS_NO_AGENT;
+    assert_int_equal(ask(1, begin)->keeper_count, 0);
+    begin.options = SL_OBJECTS_TAKE_OVER;
+    assert_int_equal(ask(2, begin)->keeper_count, 0); /* another host */
+    assert_int_equal(ask(9, begin)->keeper_count, 0); /* the agent itself */
+    begin.origin = SL_ORIGIN_CALLER;
+    assert_int_equal(ask(1, begin)->keeper_count, 0);
+}

@@ -18,8 +18,7 @@ static struct nodes nodes;
 static struct memory_disk disks[NODES_MAX]; /* of one node each */
 static uint8_t *bytes, *fetched;
 
-/* The node `index`: a keeper, with a directory if has_disk. */
-static void start(uint32_t index, bool is_keeper, bool has_disk, uint32_t replicas)
+static void start_with(uint32_t index, const struct sl_objects_setup *setup)
 {
     const struct sl_transfer_options engine = {
         .name = "127.0.0.1:0", .endpoints = "tcp://127.0.0.1:0", .insecure = true};
@@ -28,12 +27,17 @@ static void start(uint32_t index, bool is_keeper, bool has_disk, uint32_t replic
         .engine_options = &engine,
         .catalogue = index > 0 ? sl_objects_address(nodes.node[0]) : NULL,
         .pool_bytes = 8 * SL_OBJECTS_BLOCK_BYTES};
-    const struct sl_objects_setup setup = {.is_keeper = is_keeper,
-                                           .directory = has_disk ? "/c/objects" : NULL,
-                                           .disk = &disks[index].disk,
-                                           .replicas = replicas};
-    nodes_expect(sl_objects_create_with(&options, &setup, &nodes.node[index]));
+    nodes_expect(sl_objects_create_with(&options, setup, &nodes.node[index]));
     nodes.count = index >= nodes.count ? index + 1 : nodes.count;
+}
+
+/* The node `index`: a keeper, with a directory if has_disk. */
+static void start(uint32_t index, bool is_keeper, bool has_disk, uint32_t replicas)
+{
+    start_with(index, &(struct sl_objects_setup){.is_keeper = is_keeper,
+                                                 .directory = has_disk ? "/c/objects" : NULL,
+                                                 .disk = &disks[index].disk,
+                                                 .replicas = replicas});
 }
 
 static void begin(uint32_t keepers, bool has_disk, uint32_t replicas)
@@ -108,6 +112,30 @@ CASE(store__outlives_the_publisher)
     free(own); /* the memory is the caller's again */
     nodes_end(&nodes, 2);
     assert_int_equal(holders_of("llama"), 1);
+    expect_get(0, 1);
+}
+
+static void attached_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_objects_answer(call, node->membership.is_attached ? 0 : SL_ERR_AGAIN, "not yet");
+}
+
+CASE(store__of_origin_host_is_in_the_pool_of_the_agent)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "store-test-%d", (int)getpid());
+    start(0, false, false, 0);
+    start_with(1, &(struct sl_objects_setup){.agent = name});
+    start(2, false, false, 0);
+    struct sl_objects_call call = {.run = attached_here};
+    while (sl_objects_call(nodes.node[1], &call) != 0) {
+        (void)usleep(1000);
+    }
+    uint8_t *own = nodes_bytes(BYTES, 1);
+    assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_HOST, own, BYTES), 1);
+    assert_true(is_stored(1));
+    free(own);
+    nodes_end(&nodes, 2);
     expect_get(0, 1);
 }
 
