@@ -197,9 +197,9 @@ SL_API int sl_publish_commit(struct sl_publication *publication, uint32_t timeou
  * table a key is the number of a block of 1024 elements). A shard's rows are of one moment; all
  * rows of BSP tables are of one iteration. origin, part and part_count of the options are not used;
  * it takes over the name. Waits until the version is visible. Errors: NOT_FOUND (a table),
- * UNSUPPORTED (a KV table; a keeper is no server), INVALID (also: more keepers than servers), AGAIN
- * (until the deadline: not all servers are there, or iterations end too fast), CLOSED (another
- * publisher took over), DEADLINE, NO_MEMORY, TOO_LARGE (also: over 64 servers). */
+ * UNSUPPORTED (a KV table; a keeper is no server), AGAIN (until the deadline: the keepers have not
+ * each shard of the job once, or iterations end too fast), CLOSED (another publisher took over),
+ * DEADLINE, INVALID, NO_MEMORY, TOO_LARGE (also: over 64 servers). */
 SL_API int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_options *options,
                              const char *const *tables, uint32_t count, uint32_t timeout_ms,
                              uint64_t *version);

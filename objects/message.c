@@ -161,7 +161,8 @@ static const struct field TABLES[] = {M_NAME,
                                       STRING(message, tables, TEXT, SL_OBJECTS_TABLES_BYTES),
                                       M_TEXT,
                                       {0}};
-static const struct field TABLES_DONE[] = {ANY(message, iterations), {0}};
+static const struct field TABLES_DONE[] = {
+    ANY(message, iterations), ANY(message, shards), ANY(message, shard_count), {0}};
 
 static const struct kind {
     const char *name;

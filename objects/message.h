@@ -141,12 +141,13 @@ struct sl_objects_message {
     struct sl_objects_peer keepers[SL_OBJECTS_KEEPERS_MAX];
     uint64_t bad[SL_OBJECTS_OTHERS_MAX];
 
-    uint64_t in_use;     /* HOLD: the version that readers of the node use; 0: none */
-    uint32_t blocks;     /* HOLD: verified blocks of the stored part */
-    uint32_t behind;     /* HOLD: versions from the one in use to the newest */
-    uint32_t timeout_ms; /* STORE, TABLES: until the publisher gives up */
-    uint32_t iterations; /* TABLES: that the rows have; its answer: that the server has */
-    const char *tables;  /* TABLES: names, with commas between them; its `text` is the note */
+    uint64_t in_use;              /* HOLD: the version that readers of the node use; 0: none */
+    uint32_t blocks;              /* HOLD: verified blocks of the stored part */
+    uint32_t behind;              /* HOLD: versions from the one in use to the newest */
+    uint32_t timeout_ms;          /* STORE, TABLES: until the publisher gives up */
+    uint32_t iterations;          /* TABLES: that the rows have; its answer: that the server has */
+    uint32_t shards, shard_count; /* TABLES' answer: that the server has, of all of the job */
+    const char *tables; /* TABLES: names, with commas between them; its `text` is the note */
 
     const char *prefix; /* LIST: of names; list those after `name` and `version` */
     uint32_t more;      /* LIST's answer: 1: entries follow after the last one */

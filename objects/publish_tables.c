@@ -23,7 +23,7 @@ struct job {
     char address[SL_OBJECTS_ADDRESS_BYTES]; /* of the asker */
     uint32_t number;                        /* of its request */
     struct sl_objects_tables_request request;
-    uint32_t iterations; /* of the server */
+    struct sl_objects_tables_state state;
     int err;
     struct sl_reason reason;
 };
@@ -48,7 +48,7 @@ static void job_work(struct sl_offload_job *offload_job)
     sl_reason_set(&job->reason, "it came too late");
     job->err = is_over(job->node, &job->request)
                    ? SL_ERR_DEADLINE
-                   : setup->publish_tables(setup->ctx, job->node, &job->request, &job->iterations,
+                   : setup->publish_tables(setup->ctx, job->node, &job->request, &job->state,
                                            &job->reason);
 }
 
@@ -59,7 +59,9 @@ static void job_done(struct sl_offload_job *offload_job)
     struct sl_objects_message answer = {.kind = SL_OBJECTS_TABLES,
                                         .is_answer = true,
                                         .request = job->number,
-                                        .iterations = job->iterations,
+                                        .iterations = job->state.iterations,
+                                        .shards = job->state.shards,
+                                        .shard_count = job->state.shard_count,
                                         .err = job->job.err != 0 ? job->job.err : job->err,
                                         .text = job->job.err != 0 ? "no thread" : job->reason.text};
     sl_objects_link_send(job->node->link, job->address, &answer, NULL, NULL);
@@ -162,6 +164,7 @@ struct publish {
     uint64_t deadline_ns, version, epoch;
     uint32_t part_count, left;
     uint32_t iterations, most; /* asked for; the most that a server has */
+    uint32_t shards, shard_count;
     struct server {
         struct publish *publish;
         struct sl_objects_request request;
@@ -234,6 +237,8 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
     struct sl_objects *node = publish->call.node;
     if (err == 0) {
         publish->most = answer->iterations > publish->most ? answer->iterations : publish->most;
+        publish->shards += answer->shards;
+        publish->shard_count = answer->shard_count;
     }
     if (err == 0 && --publish->left > 0) {
         return;
@@ -248,6 +253,7 @@ static void ask_servers(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct publish *publish = SL_CONTAINER_OF(call, struct publish, call);
     publish->left = publish->part_count;
+    publish->shards = 0;
     for (uint32_t i = 0; i < publish->part_count; i++) {
         struct server *server = &publish->servers[i];
         const uint32_t timeout_ms = sl_objects_ms_left(node, publish->deadline_ns);
@@ -280,6 +286,10 @@ static int publish_at_one_iteration(struct sl_objects *objects, struct publish *
         err = begin_parts(objects, publish, options);
         publish->tables = "";
         err = err != 0 ? err : sl_objects_call(objects, &publish->call);
+        if (err == 0 && publish->shards != publish->shard_count) {
+            err = sl_objects_fail(SL_ERR_AGAIN, "the keepers have %u shards, the job has %u",
+                                  publish->shards, publish->shard_count);
+        }
         const bool is_waiting = publish->most - before < ahead; /* it trains slowly, or has ended */
         ahead = is_waiting ? 0 : ahead;
         const bool is_over = publish->most >= UINT32_MAX - ahead;

@@ -23,11 +23,17 @@ struct sl_objects_tables {
 /* What a server is asked for. */
 struct sl_objects_tables_request {
     char name[SL_OBJECTS_NAME_BYTES], note[SL_OBJECTS_NOTE_BYTES];
-    char tables[SL_OBJECTS_TABLES_BYTES]; /* with commas between them; "": for *iterations only */
+    char tables[SL_OBJECTS_TABLES_BYTES]; /* with commas between them; "": only for *state */
     uint64_t version, epoch;
-    uint32_t part, part_count; /* as many as keepers */
+    uint32_t part, part_count; /* as many as servers */
     uint32_t iterations;       /* of BSP that all rows have */
     uint64_t deadline_ns;
+};
+
+/* Of a server. */
+struct sl_objects_tables_state {
+    uint32_t iterations;          /* of BSP: the most that one of its shards has applied */
+    uint32_t shards, shard_count; /* its own ones, of all of the job */
 };
 
 /* TABLES: the hook of the setup runs on the offload thread, one request after another. */

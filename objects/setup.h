@@ -10,6 +10,7 @@
 struct sl_disk;
 struct sl_objects;
 struct sl_objects_tables_request;
+struct sl_objects_tables_state;
 struct sl_metastore;
 struct sl_reactor;
 struct sl_reason;
@@ -37,8 +38,8 @@ struct sl_objects_setup {
     /* Of a server: publishes a part with the rows of its tables (publish_tables.h). On an offload
      * thread; waits. NULL: this node is none. */
     int (*publish_tables)(void *ctx, struct sl_objects *node,
-                          const struct sl_objects_tables_request *request, uint32_t *iterations,
-                          struct sl_reason *reason);
+                          const struct sl_objects_tables_request *request,
+                          struct sl_objects_tables_state *state, struct sl_reason *reason);
 
     /* Stepped and connected; it outlives the node. NULL: the node starts its own. */
     struct sl_reactor *reactor;

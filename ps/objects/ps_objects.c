@@ -23,11 +23,11 @@ static struct ps_objects {
 } ps_objects; /* one in a process */
 
 static int publish_tables(void *ctx, struct sl_objects *node,
-                          const struct sl_objects_tables_request *request, uint32_t *iterations,
-                          struct sl_reason *reason)
+                          const struct sl_objects_tables_request *request,
+                          struct sl_objects_tables_state *state, struct sl_reason *reason)
 {
     const struct ps_objects *self = ctx;
-    return sl_ps_tables_publish(self->process, self->ports, node, request, iterations, reason);
+    return sl_ps_tables_publish(self->process, self->ports, node, request, state, reason);
 }
 
 static int start(struct sl_process_beside *beside, struct sl_process *process)

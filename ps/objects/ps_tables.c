@@ -48,19 +48,15 @@ static int add_all(struct sl_publication *publication, struct sl_process_tables 
 
 int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
                          struct sl_objects *node, const struct sl_objects_tables_request *request,
-                         uint32_t *iterations, struct sl_reason *reason)
+                         struct sl_objects_tables_state *state, struct sl_reason *reason)
 {
-    const uint32_t servers = process->options.ps_count;
     struct sl_process_tables tables;
     struct sl_publication *publication = NULL;
-    if (request->part_count != servers) {
-        return sl_reason_fail(reason, request->part_count < servers ? SL_ERR_AGAIN : SL_ERR_INVALID,
-                              "the job has %u servers, but %u keepers are there", servers,
-                              request->part_count);
-    }
     int err = sl_process_tables_read(process, ports, request->tables, request->iterations, &tables,
                                      reason);
-    *iterations = tables.iterations;
+    *state = (struct sl_objects_tables_state){.iterations = tables.iterations,
+                                              .shards = tables.primary_count,
+                                              .shard_count = process->shard_count};
     if (err != 0 || request->tables[0] == '\0') {
         sl_process_tables_fini(&tables);
         return err;

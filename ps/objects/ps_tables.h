@@ -8,11 +8,10 @@
 struct sl_port_set;
 struct sl_process;
 
-/* Waits. ports: to the process's reactors. *iterations: set by a request without tables. Errors,
- * with a reason: AGAIN, INVALID (the version has fewer, or more, parts than the job has servers),
- * those of sl_process_tables_read and of publications. */
+/* Waits. ports: to the process's reactors. Errors, with a reason: those of sl_process_tables_read
+ * and of publications. */
 int sl_ps_tables_publish(struct sl_process *process, struct sl_port_set *ports,
                          struct sl_objects *node, const struct sl_objects_tables_request *request,
-                         uint32_t *iterations, struct sl_reason *reason);
+                         struct sl_objects_tables_state *state, struct sl_reason *reason);
 
 #endif

@@ -13,6 +13,7 @@ struct read {
     struct sl_server_snapshot_sink sink;
     struct sl_snapshot_rows *rows;
     struct sl_server *server;
+    bool is_primary;
     uint32_t iterations; /* before */
     struct sl_mailbox_lane *answers;
     uint32_t *left; /* of the reading thread: shards that have not ended */
@@ -47,9 +48,9 @@ static void begin_here(void *ctx, uint64_t a, uint64_t b)
 {
     struct read *read = ctx;
     struct sl_server *server = read->server;
-    const bool is_primary = server->role.serves && server->shard != NULL;
-    const bool reads = is_primary && read->rows->names[0] != '\0';
-    read->iterations = is_primary ? sl_shard_snapshot_iterations(server->shard) : 0;
+    read->is_primary = server->role.serves && server->shard != NULL;
+    const bool reads = read->is_primary && read->rows->names[0] != '\0';
+    read->iterations = read->is_primary ? sl_shard_snapshot_iterations(server->shard) : 0;
     const int err = reads ? sl_server_snapshot_read(server, &read->sink) : 0;
     if (err != 0 || !reads) {
         ended(&read->sink, err, "a checkpoint is in progress");
@@ -86,6 +87,7 @@ int sl_process_tables_read(struct sl_process *process, struct sl_port_set *ports
         sl_port_wait(port);
     }
     for (uint32_t i = 0; i < count; i++) {
+        out->primary_count += reads[i].is_primary;
         out->iterations =
             reads[i].iterations > out->iterations ? reads[i].iterations : out->iterations;
         if (err == 0 && reads[i].err != 0) {

@@ -12,7 +12,8 @@ struct sl_process_tables {
     /* Of each shard that this process has; of a backup, and if no table is named, without rows. */
     struct sl_snapshot_rows *shards;
     uint32_t shard_count;
-    uint32_t iterations; /* of BSP: the most that a shard had applied before */
+    uint32_t primary_count; /* shards that are no backups */
+    uint32_t iterations;    /* of BSP: the most that a shard had applied before */
 };
 
 /* Reads the tables, named with commas between the names, into *out, unsorted; waits. iterations: of

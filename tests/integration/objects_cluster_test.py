@@ -4,6 +4,7 @@ are put and fetched."""
 
 import json
 import os
+import signal
 import struct
 
 import harness
@@ -96,7 +97,7 @@ class Tables(Cluster):
         self.assertEqual(self.sums(self.publish(catalogue)[1]), {expected})
         listed = self.entries(catalogue, "ls")
         self.assertEqual([entry["version"] for entry in listed][-1], version + 1)
-        self.assertEqual({entry["parts"] for entry in listed}, {self.SERVERS})
+        self.assertEqual({(entry["parts"], entry["origin"]) for entry in listed}, {(self.SERVERS, "ps")})
         self.assertLessEqual(len(listed), 3)
         output = self.tool(catalogue, "put", "model", "--tables", "sum,none", status=1)
         self.assertIn("none", output)
@@ -124,6 +125,23 @@ class Tables(Cluster):
             found = self.publish_while_training("bsp", pause_ms)
             self.assertEqual([len(sums) for sums in found], [1] * len(found), found)
             self.assertEqual(sorted(map(max, found)), list(map(max, found)))
+
+
+class Replicas(Cluster):
+    def test_the_server_that_is_left_publishes_all_shards(self):
+        servers, hosts, catalogue = self.start_cluster("--replicas", "1", "--lease", "1s")
+        workers = self.start_sums(hosts, "bsp", "--iterations", 9)
+        for worker in workers:
+            worker.wait_line("iteration 0")
+        servers[1].signal(signal.SIGKILL)
+        servers[1].wait()
+        while "model@" not in self.run_to_end("starling-objects", "put", "model", "--tables", "sum", "--catalogue",
+                                              catalogue, "--timeout", "2s", status=None):
+            pass
+        rows = self.publish(catalogue)[1]
+        self.assertEqual(len(self.sums(rows)), 1)
+        self.end_sums(workers)
+        self.end(servers[0])
 
 
 class Directory(Cluster):

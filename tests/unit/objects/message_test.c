@@ -41,7 +41,7 @@ static const struct format {
     {SL_OBJECTS_REMOVE, 0, "nQ"},
     {SL_OBJECTS_REMOVE, 1, ""},
     {SL_OBJECTS_TABLES, 0, "nVpcQJIWT"},
-    {SL_OBJECTS_TABLES, 1, "I"},
+    {SL_OBJECTS_TABLES, 1, "III"},
     {SL_OBJECTS_RETIRE, 0, "nVpQQ"},
     {SL_OBJECTS_DETACH, 0, ""},
     {SL_OBJECTS_DETACH, 1, ""},
