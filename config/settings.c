@@ -272,6 +272,9 @@ static const struct row rows[] = {
         .accepts = "an address, HOST:PORT", .metavar = "HOST:PORT",
         .help = "Address of the catalogue of objects. Default: the --objects address of the "
                 "process that hosts the coordinator, which other servers must name here."),
+    ROW(W, objects.agent, STRING, .variable = "STARLING_OBJECTS_AGENT", .skips_empty = true,
+        .metavar = "NAME",
+        .help = "Agent of this host that views of objects are in: its --agent-name."),
     ROW(P | L, objects.memory_bytes, PARSED, .name = "objects-memory", .preset = "1G",
         .parse = parse_size, .accepts = "a number of bytes, such as 500M or 4G", .metavar = "BYTES",
         .help = "Memory of a server for objects. It counts for --memory-limit."),

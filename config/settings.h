@@ -40,6 +40,7 @@ struct sl_settings_flags {
 struct sl_objects_settings {
     const char *name;      /* of this process's engine; NULL: it takes no part in objects */
     const char *catalogue; /* address of its host; NULL: not given. Also of workers */
+    const char *agent;     /* name of the agent of this host; NULL: not given. Not of servers */
     const char *directory; /* of a server; NULL: objects are in memory only */
     size_t memory_bytes, rate_bytes;
     uint32_t keep_versions;

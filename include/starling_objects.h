@@ -52,7 +52,7 @@ struct sl_objects_options {
     /* Address ("host:port") of the node that hosts the catalogue. The address of this node, or NULL
      * without the variable STARLING_OBJECTS_CATALOGUE: this node hosts the catalogue, until
      * destroy. The variable has the address in processes that starling-launch --objects has
-     * started; it is not read if `agent` is given. */
+     * started, as STARLING_OBJECTS_AGENT has the agent; neither is read if agent is given. */
     const char *catalogue;
     /* The agent of this host ("starling-objects serve --agent") whose pool the views of
      * subscriptions are in: its name (its --agent-name), or "off". NULL: the agent "default", if

@@ -407,6 +407,7 @@ int sl_objects_create(const struct sl_objects_options *options, struct sl_object
     }
     own = *options;
     own.catalogue = getenv("STARLING_OBJECTS_CATALOGUE");
+    own.agent = getenv("STARLING_OBJECTS_AGENT");
     return sl_objects_create_with(&own, NULL, out);
 }
 

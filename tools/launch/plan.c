@@ -9,6 +9,8 @@
 #include "config/number.h"
 #include "tools/launch/device.h"
 
+#define AGENT_NAME_MAX 63
+
 static void name_tasks(struct sl_plan_task *tasks, uint32_t count, enum sl_cluster_role role)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -221,7 +223,8 @@ int sl_plan_check(const struct sl_launch_options *options, const struct sl_plan_
     return check_security(options, hosts, reason);
 }
 
-/* A variable, because workers that are programs of the user read it too. */
+/* Variables, because workers that are programs of the user read them too. Jobs of one host have
+ * agents of their own. */
 static int name_catalogue(const struct sl_launch_options *options,
                           const struct sl_plan_hosts *hosts)
 {
@@ -229,15 +232,21 @@ static int name_catalogue(const struct sl_launch_options *options,
     const char *catalogue = given != NULL               ? given
                             : hosts->objects.count != 0 ? hosts->objects.items[0]
                                                         : NULL;
-    return catalogue == NULL || setenv("STARLING_OBJECTS_CATALOGUE", catalogue, 1) == 0
-               ? 0
-               : SL_ERR_NO_MEMORY;
+    if (catalogue == NULL) {
+        return 0;
+    }
+    const size_t length = strlen(catalogue);
+    const char *agent = catalogue + (length > AGENT_NAME_MAX ? length - AGENT_NAME_MAX : 0);
+    const bool is_set = setenv("STARLING_OBJECTS_CATALOGUE", catalogue, 1) == 0 &&
+                        (!options->agents || setenv("STARLING_OBJECTS_AGENT", agent, 1) == 0);
+    return is_set ? 0 : SL_ERR_NO_MEMORY;
 }
 
 static int append_agent(struct sl_plan_task *task, const struct sl_launch_options *options,
                         const char *program)
 {
-    const char *const words[] = {program, "agent"};
+    const char *const words[] = {program, "agent", "--agent-name",
+                                 getenv("STARLING_OBJECTS_AGENT")};
     const int err = sl_words_append_all(&task->argv, words, sizeof words / sizeof words[0]);
     return err != 0 ? err : append_words(&task->argv, &options->agent_flags);
 }

@@ -53,9 +53,9 @@ int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const struct sl_launch_opt
 void sl_plan_hosts_fini(struct sl_plan_hosts *hosts);
 
 /* Appends the program, the cluster flags and the user's arguments for the role to the task's argv;
- * independent of how the host is reached. Sets STARLING_OBJECTS_CATALOGUE for all tasks, if there
- * is a catalogue. Errors, with reason: INVALID (DPDK devices),
- * NO_MEMORY. */
+ * independent of how the host is reached. Sets STARLING_OBJECTS_CATALOGUE, and _AGENT, for all
+ * tasks, if there is a catalogue, and if there are agents. Errors, with reason: INVALID (DPDK
+ * devices), NO_MEMORY. */
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, struct sl_reason *reason);
 

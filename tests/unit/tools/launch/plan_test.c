@@ -145,7 +145,7 @@ SL_CASE(plan_command__servers_with_objects_and_agents)
         "'--objects' 'h:12' '--secret-file' 's' '--keep-versions' '2'",
         "'--ps-hosts' 'h:1,h:2' '--num-workers' '1' '--job-name' 'worker' '--task-index' '0' "
         "'--secret-file' 's' '--data' 'd'",
-        "'agent' '--secret-file' 's'"};
+        "'agent' '--agent-name' 'h:11' '--secret-file' 's'"};
     for (uint32_t i = 0; i < 3; i++) {
         const struct sl_words *argv = &plan.tasks[i + 1].argv;
         char *text = sl_words_quote(argv->items + 1, argv->count - 1);
@@ -156,6 +156,7 @@ SL_CASE(plan_command__servers_with_objects_and_agents)
     assert_string_equal(plan.tasks[3].argv.items[0], "/bin/starling-ps");
     assert_string_equal(getenv("STARLING_OBJECTS_CATALOGUE"), "h:11");
     unsetenv("STARLING_OBJECTS_CATALOGUE");
+    unsetenv("STARLING_OBJECTS_AGENT");
     sl_plan_fini(&plan);
     sl_plan_hosts_fini(&hosts);
     sl_words_fini(&options.ps_flags);
