@@ -102,5 +102,58 @@ class Store(EtcdTest):
         self.end(publisher, server)
 
 
+class Example(EtcdTest):
+    """Mooncake's example: its flags, and its lines."""
+
+    def example(self, command, *flags, program="p2p-store-example"):
+        words = ["example"] if program == "starling-objects" else []
+        return self.start(program, *words, f"--cmd={command}", "--metadata_server", self.store, "--device_name",
+                          "mlx5_2", *flags)
+
+    def trainer(self, *flags):
+        trainer = self.example("trainer", "--local_server_name=127.0.0.1:0", *flags)
+        trainer.wait_line(r"Object registration done: duration (ms) ")
+        return trainer
+
+    def test_trainer_and_inferencers(self):
+        trainer = self.trainer("--file_size_mb", "16", "--hold=1000")
+        inferencers = [self.example("inferencer", "--file_size_mb=16", "--hold", "1", program=program)
+                       for program in ("p2p-store-example", "starling-objects")]
+        for inferencer in inferencers:
+            self.assertEqual(inferencer.wait(), 0, inferencer.output)
+            self.assertRegex(inferencer.output,
+                             r"Object retrieval done: duration \(ms\) \d+ throughput \(GB/s\) [0-9.]+\nALL DONE")
+        self.end(trainer)
+        self.assertIn("foo/bar@1: 16777216 bytes, holders: 1", trainer.output)
+        self.assertTrue(trainer.output.endswith("ALL DONE"), trainer.output)
+
+    def test_trainer_is_killed_when_another_has_all(self):
+        """It hosted the catalogue, too."""
+        trainer = self.trainer("--file_size_mb=8")
+        first = self.example("inferencer", "--file_size_mb=8", "--hold=1000")
+        first.wait_line("Object retrieval done: ")
+        trainer.signal(signal.SIGKILL)
+        trainer.wait()
+        second = self.example("inferencer", "--file_size_mb=8", "--hold=0")
+        self.assertEqual(second.wait(), 0, second.output)
+        self.assertIn("ALL DONE", second.output)
+        self.end(first)
+
+    def test_trainer_is_killed_earlier(self):
+        trainer = self.trainer("--file_size_mb=64", "--rate=4M")
+        inferencers = [self.example("inferencer", "--file_size_mb=64", "--timeout=20s") for _ in range(2)]
+        time.sleep(3)
+        trainer.signal(signal.SIGKILL)
+        trainer.wait()
+        for inferencer in inferencers:
+            self.assertEqual(inferencer.wait(), 1, inferencer.output)
+            self.assertRegex(inferencer.output, "blocks.* missing|missing.* blocks")
+
+    def test_wrong_flags(self):
+        for words, text in ((["--cmd", "other"], "trainer|inferencer"), (["--metadata_server=P2PHANDSHAKE"],
+                            "--catalogue"), (["--metadata_server=http://127.0.0.1:1/m"], "--catalogue")):
+            self.assertIn(text, self.run_to_end("p2p-store-example", *words, status=2))
+
+
 if __name__ == "__main__":
     harness.main()

@@ -21,6 +21,7 @@
 #include "core/log.h"
 #include "metastore/address.h"
 #include "objects/node.h"
+#include "tools/objects/example.h"
 #include "tools/objects/files_in.h"
 #include "tools/objects/files_out.h"
 
@@ -498,7 +499,9 @@ static void print_help(FILE *to)
         (void)fprintf(to, "  " PROGRAM " %s %s\n      %s\n", commands[i].name, commands[i].usage,
                       commands[i].summary);
     }
-    (void)fprintf(to, "\n" PROGRAM " COMMAND --help lists the options.\n");
+    (void)fprintf(to, "  " PROGRAM " example --cmd trainer|inferencer\n"
+                      "      The example of Mooncake's P2P store.\n"
+                      "\n" PROGRAM " COMMAND --help lists the options.\n");
 }
 
 static int fail(const struct run *run, int status)
@@ -590,6 +593,12 @@ static int run_command(const struct command *command, int argc, char **argv)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(basename(argv[0]), "p2p-store-example") == 0) {
+        return sl_example_run(argc, argv);
+    }
+    if (strcmp(name, "example") == 0) {
+        return sl_example_run(argc - 1, argv + 1);
+    }
     for (uint32_t i = 0; i < LENGTH(commands); i++) {
         if (strcmp(commands[i].name, name) == 0) {
             return run_command(&commands[i], argc, argv);
