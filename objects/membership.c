@@ -179,18 +179,27 @@ static void ask_answered(struct sl_objects_request *request,
     ask->answered(ask, answer, err, reason);
 }
 
+const char *sl_objects_membership_place(const struct sl_objects_membership *membership)
+{
+    return membership->catalogue[0] != '\0' ? membership->catalogue : "an unknown address";
+}
+
+const char *sl_objects_membership_reason(const struct sl_objects_membership *membership)
+{
+    return membership->trouble[0] != '\0'  ? membership->trouble
+           : membership->reason[0] != '\0' ? membership->reason
+                                           : "no answer yet";
+}
+
 static void ask_late(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_ask *ask = SL_CONTAINER_OF(timer, struct sl_objects_ask, late);
     const struct sl_objects_membership *membership = &ask->node->membership;
-    const bool is_known = membership->catalogue[0] != '\0';
     char text[SL_REASON_BYTES];
     (void)snprintf(text, sizeof text, "the catalogue at %s has not answered %s: %s",
-                   is_known ? membership->catalogue : "an unknown address",
+                   sl_objects_membership_place(membership),
                    sl_objects_message_name(ask->message->kind),
-                   membership->trouble[0] != '\0'  ? membership->trouble
-                   : membership->reason[0] != '\0' ? membership->reason
-                                                   : "no answer yet");
+                   sl_objects_membership_reason(membership));
     sl_objects_ask_cancel(ask);
     ask->answered(ask, NULL, SL_ERR_DEADLINE, text);
 }

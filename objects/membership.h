@@ -12,9 +12,13 @@ struct sl_objects_copy;
 
 struct sl_objects_membership {
     char catalogue[SL_OBJECTS_ADDRESS_BYTES]; /* the name of its engine; "": not known yet */
-    struct sl_objects_peer_use use;           /* of its segment, so that its end is known at once */
-    struct sl_objects_request request;        /* ATTACH, ALIVE, DETACH */
-    struct sl_timer timer;                    /* of the next one, or of the next try */
+    /* The same for all nodes of one catalogue: its fixed address, or the etcd that says where it
+     * is.
+     */
+    char identity[SL_OBJECTS_NAME_BYTES];
+    struct sl_objects_peer_use use;    /* of its segment, so that its end is known at once */
+    struct sl_objects_request request; /* ATTACH, ALIVE, DETACH */
+    struct sl_timer timer;             /* of the next one, or of the next try */
     bool is_attached, is_asking;
     uint64_t host; /* equal numbers: nodes share memory */
     uint64_t term;
@@ -50,6 +54,10 @@ void sl_objects_membership_stop(struct sl_objects *node);
 
 /* The catalogue is at this address from now on; "": that is not known yet. */
 void sl_objects_membership_move(struct sl_objects *node, const char *address);
+
+/* Why the catalogue does not answer, and its address, for the text of a DEADLINE. */
+const char *sl_objects_membership_reason(const struct sl_objects_membership *membership);
+const char *sl_objects_membership_place(const struct sl_objects_membership *membership);
 
 /* `answered` runs in a later turn. */
 void sl_objects_ask(struct sl_objects *node, struct sl_objects_ask *ask, uint64_t deadline_ns);

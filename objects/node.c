@@ -329,12 +329,17 @@ static int start(struct sl_objects *node, const struct sl_objects_options *optio
         return sl_objects_fail(SL_ERR_INVALID, "the engine's name has more than %d bytes",
                                SL_OBJECTS_ADDRESS_BYTES - 1);
     }
-    const bool has_etcd =
-        sl_transfer_async_metadata(node->transfer)->kind == SL_METASTORE_ADDRESS_ETCD;
-    (void)snprintf(node->membership.catalogue, sizeof node->membership.catalogue, "%s",
-                   options->catalogue != NULL ? options->catalogue
-                   : has_etcd                 ? "" /* its key says where the catalogue is */
-                                              : sl_transfer_name(node->transfer));
+    const struct sl_metastore_address *store = sl_transfer_async_metadata(node->transfer);
+    struct sl_objects_membership *membership = &node->membership;
+    if (options->catalogue == NULL && store->kind == SL_METASTORE_ADDRESS_ETCD) {
+        (void)snprintf(membership->identity, sizeof membership->identity, "etcd://%.100s%.80s",
+                       store->etcd.servers[0], store->etcd.prefix);
+    } else {
+        (void)snprintf(membership->catalogue, sizeof membership->catalogue, "%s",
+                       options->catalogue != NULL ? options->catalogue
+                                                  : sl_transfer_name(node->transfer));
+        memcpy(membership->identity, membership->catalogue, sizeof membership->catalogue);
+    }
     err = start_reactor(node);
     err = err != 0 ? err : sl_objects_store_open(node);
     if (err == 0 && node->setup.agent != NULL) { /* no page faults later, in fetches */

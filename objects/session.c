@@ -374,9 +374,9 @@ static void hello(struct sl_objects_session *session)
         fail(session, SL_ERR_VERSION, "process %d of this host uses another version of the library",
              (int)getpid());
     } else if (session->request.name[0] != '\0' &&
-               strcmp(session->request.name, session->node->membership.catalogue) != 0) {
+               strcmp(session->request.name, session->node->membership.identity) != 0) {
         fail(session, SL_ERR_REFUSED, "the agent has the catalogue at %s",
-             session->node->membership.catalogue);
+             session->node->membership.identity);
     } else if (err != 0) {
         fail(session, err, "the board: %s", sl_err_name(err));
     } else {
@@ -439,8 +439,7 @@ static void late_passed(struct sl_timer *timer, uint64_t now_ns)
     if (session->request.kind == SL_OBJECTS_SESSION_FOLLOW || sl_list_linked(&session->find.link)) {
         cancel_find(session);
         fail(session, SL_ERR_DEADLINE, "the catalogue at %s has not answered: %s",
-             membership->catalogue,
-             membership->reason[0] != '\0' ? membership->reason : "no answer yet");
+             sl_objects_membership_place(membership), sl_objects_membership_reason(membership));
     } else if (view != NULL) {
         const bool is_opening = view == session->opening;
         char text[SL_REASON_BYTES];
@@ -450,10 +449,11 @@ static void late_passed(struct sl_timer *timer, uint64_t now_ns)
             close_view(view);
         }
     } else {
-        const char *reason = membership->is_attached ? session->follow->reason : membership->reason;
+        const char *reason = membership->is_attached ? session->follow->reason
+                                                     : sl_objects_membership_reason(membership);
         fail(session, SL_ERR_DEADLINE,
              "%s: no version above %" PRIu64 " in time; the catalogue at %s %s%s%s", name,
-             session->request.version, membership->catalogue,
+             session->request.version, sl_objects_membership_place(membership),
              membership->is_attached ? "answers" : "does not answer", reason[0] != '\0' ? ": " : "",
              reason);
     }

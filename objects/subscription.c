@@ -72,7 +72,7 @@ static int open_session(const struct sl_subscription *subscription, uint64_t dea
         return err != 0 ? err : sl_objects_connection_call(connection, &hello, &answer, board_fd);
     }
     for (;;) {
-        const int err = sl_objects_local_connect(subscription->agent, node->membership.catalogue,
+        const int err = sl_objects_local_connect(subscription->agent, node->membership.identity,
                                                  sl_objects_ms_left(node, deadline_ns),
                                                  &connection->fd, board_fd, &reason);
         const bool is_late = sl_objects_now_ns(node) >= deadline_ns;
