@@ -50,10 +50,9 @@ struct sl_objects_options {
                                                        * name NULL is on loopback if that is where
                                                        * the catalogue is */
     /* Address ("host:port") of the node that hosts the catalogue; that of this node: this node hosts
-     * it, until destroy. NULL: the variable STARLING_OBJECTS_CATALOGUE, which processes have that
-     * starling-launch --objects has started, as STARLING_OBJECTS_AGENT has the agent (neither is
-     * read if agent is given); else, where the engine's metadata is etcd, the node that a key there
-     * names; else this node. */
+     * it, until destroy. NULL: the variable STARLING_OBJECTS_CATALOGUE that starling-launch sets, as
+     * STARLING_OBJECTS_AGENT for the agent (neither is read if agent is given); else the node that a
+     * key in the engine's metadata names, if that is etcd; else this node. */
     const char *catalogue;
     /* The agent of this host ("starling-objects serve --agent") whose pool the views of
      * subscriptions are in: its name (its --agent-name), or "off". NULL: the agent "default", if
