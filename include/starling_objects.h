@@ -218,7 +218,7 @@ struct sl_get;
  * arrive later. The caller reads them after sl_get_wait returns 0. The node uses the memory, after
  * a failure too, until sl_object_withdraw of the version returns 0 or NOT_FOUND; if this call
  * fails, the node does not use it. count 0: into the pool, where it stays at least until
- * sl_get_close; if the pool has it, nothing is fetched. timeout_ms: of the whole get. Errors:
+ * sl_get_close; nothing is fetched if this node has it. timeout_ms: of the whole get. Errors:
  * NOT_FOUND, INVALID (extents overlap, or have another size), EXISTS (this node has or gets the
  * version, or has not withdrawn it; or memory is registered already), DEADLINE, TOO_LARGE,
  * NO_MEMORY. */
@@ -228,8 +228,7 @@ SL_API int sl_get_start(struct sl_objects *objects, const char *name, uint64_t v
 
 /* Waits for the end of the get, at most until its deadline. 0: all bytes are verified. Errors:
  * DEADLINE (also: all holders have ended), CANCELLED (withdrawn, removed, or published here),
- * CORRUPT (the manifest), NO_MEMORY; with count 0 also TOO_LARGE (the pool), EXISTS (the pool still
- * has an earlier version of this number, with other bytes). */
+ * CORRUPT (the manifest), NO_MEMORY (with count 0 also: the pool is in use). */
 SL_API int sl_get_wait(struct sl_get *get);
 
 struct sl_get_progress {

@@ -3,16 +3,16 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
-#include "objects/cache.h"
 #include "objects/call.h"
 #include "objects/error.h"
 #include "objects/fetch.h"
 #include "objects/node.h"
+#include "objects/pin.h"
 #include "objects/withdraw.h"
 
 #define CLOSE_MS 10000 /* to unregister the memory of a get that failed */
 
-/* A get is one fetch for each part, or one use of the cache. */
+/* A get is one fetch for each part, or a pin of the version in the pool. */
 struct sl_get {
     struct sl_objects *node;
     char name[SL_OBJECTS_NAME_BYTES];
@@ -20,10 +20,7 @@ struct sl_get {
     uint64_t deadline_ns;
     uint32_t part_count;
     struct sl_objects_copy *copies[SL_OBJECTS_PARTS_MAX]; /* used by the get, too */
-    struct pooled_part {
-        struct sl_objects_cache_use use;
-        struct sl_get *get;
-    } * pooled; /* [part_count]; NULL: into memory of the caller */
+    struct sl_objects_pin *pin;                           /* NULL: into memory of the caller */
 
     int start_err;                   /* why the answer to FIND is of no use */
     struct sl_completion completion; /* begun, until all fetches are over */
@@ -74,50 +71,32 @@ static void fetch_over(struct sl_objects *node, struct sl_objects_copy *copy, vo
     sl_completion_end(&get->completion); /* from here on it may be freed */
 }
 
-/* A part is in the pool, or cannot be fetched; then the others count no more. */
-static void use_ended(struct sl_objects_cache_use *use, int err, const char *reason)
+static void pin_ended(struct sl_objects_pin *pin)
 {
-    struct sl_get *get = SL_CONTAINER_OF(use, struct pooled_part, use)->get;
-    if (get->err != 0) {
-        return;
-    }
-    note_error(get, err, reason);
-    if (--get->left == 0 || err != 0) {
-        sl_completion_end(&get->completion);
-    }
-}
-
-static void put_pooled(struct sl_get *get)
-{
-    for (uint32_t i = 0; get->pooled != NULL && i < get->part_count; i++) {
-        sl_objects_cache_put(get->node, &get->pooled[i].use);
-    }
+    struct sl_get *get = pin->ctx;
+    note_error(get, pin->err, pin->reason);
+    sl_completion_end(&get->completion);
 }
 
 /* The answer to FIND, for a get into the pool. */
-static void use_pool(void *ctx, const struct sl_objects_message *answer)
+static void pin_found(void *ctx, const struct sl_objects_message *answer)
 {
     struct sl_get *get = ctx;
     const struct sl_objects_record *record = &answer->record;
-    const uint32_t count = answer->record_count == 1 ? record->part_count : 0;
-    get->version = record->version;
-    get->pooled = calloc(count + 1, sizeof *get->pooled);
-    get->start_err = get->pooled == NULL ? SL_ERR_NO_MEMORY : 0;
-    for (uint32_t i = 0; get->start_err == 0 && i < count; i++) {
-        struct pooled_part *part = &get->pooled[i];
-        *part = (struct pooled_part){.use.ended = use_ended, .get = get};
-        get->start_err = sl_objects_cache_get(get->node, &part->use, answer, i, get->deadline_ns);
-        if (get->start_err == 0) {
-            get->copies[get->part_count++] = part->use.copy;
-            get->bytes += record->parts[i].bytes;
-        }
+    if (answer->record_count == 1) {
+        get->version = record->version;
+        get->start_err = sl_objects_pin_open(get->node, answer, get->deadline_ns, &get->pin);
     }
-    if (get->start_err != 0) {
-        put_pooled(get);
-        get->part_count = 0;
+    if (get->pin == NULL) {
         return;
     }
-    get->left = count;
+    get->pin->ctx = get;
+    get->pin->ended = pin_ended;
+    get->part_count = record->part_count;
+    for (uint32_t i = 0; i < record->part_count; i++) {
+        get->copies[i] = sl_objects_pin_copy(&get->pin->parts[i]);
+        get->bytes += record->parts[i].bytes;
+    }
     sl_completion_begin(&get->completion);
 }
 
@@ -201,10 +180,10 @@ static void cancel_here(struct sl_objects *node, struct sl_objects_call *call)
 static void put_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_get *get = SL_CONTAINER_OF(call, struct get_call, call)->get;
-    put_pooled(get);
-    for (uint32_t i = 0; get->pooled == NULL && i < get->part_count; i++) {
+    for (uint32_t i = 0; get->pin == NULL && i < get->part_count; i++) {
         sl_objects_copy_put(get->copies[i]);
     }
+    sl_objects_pin_close(&get->pin);
     sl_objects_answer(call, 0, "put");
 }
 
@@ -304,15 +283,16 @@ static int find(struct sl_get *get,
     if (err != 0) {
         return err;
     }
-    const char *reason = get->start_err == SL_ERR_EXISTS ? "this node has it in memory of a caller"
-                         : get->start_err == SL_ERR_TOO_LARGE ? "the pool is too small"
-                         : get->start_err == 0                ? "no version yet"
-                         : get->pooled != NULL                ? "the pool is full"
-                                                              : "out of memory";
-    return get->start_err == 0 && get->part_count > 0
-               ? 0
-               : sl_objects_fail(get->start_err != 0 ? get->start_err : SL_ERR_NOT_FOUND, "%s: %s",
-                                 get->name, reason);
+    if (get->start_err == SL_ERR_AGAIN) {
+        return sl_objects_fail(SL_ERR_EXISTS, "%s@%" PRIu64 ": another get fetches it just now",
+                               get->name, get->version);
+    }
+    if (get->start_err != 0) {
+        return sl_objects_fail(get->start_err, "%s@%" PRIu64 ": there is no memory for it",
+                               get->name, get->version);
+    }
+    return get->part_count > 0 ? 0
+                               : sl_objects_fail(SL_ERR_NOT_FOUND, "%s: no version yet", get->name);
 }
 
 /* Frees a get that was not started. The catalogue may expect this node to fetch. */
@@ -328,7 +308,6 @@ static void abandon(struct sl_get *get)
         sl_objects_fetch_free(copy->fetch);
         err = err != 0 ? err : sl_objects_copy_discard(get->node, copy, CLOSE_MS);
     }
-    free(get->pooled);
     free(get);
 }
 
@@ -344,7 +323,7 @@ static int start(struct sl_get *get, const struct sl_object_extent *extents, uin
 static int start_in_pool(struct sl_get *get)
 {
     const int err = sl_objects_copy_open_pool(get->node);
-    return err != 0 ? err : find(get, use_pool);
+    return err != 0 ? err : find(get, pin_found);
 }
 
 int sl_get_start(struct sl_objects *objects, const char *name, uint64_t version,
@@ -433,15 +412,14 @@ void sl_get_close(struct sl_get **get)
     const struct sl_reason saved = sl_objects_error_save();
     struct get_call cancelled = {.call = {.run = cancel_here}, .get = gone};
     struct get_call put = {.call = {.run = put_here}, .get = gone};
-    if (gone->pooled == NULL && !sl_completion_ended(&gone->completion)) {
+    if (gone->pin == NULL && !sl_completion_ended(&gone->completion)) {
         (void)sl_objects_call(gone->node, &cancelled.call);
         sl_objects_wait(gone->node, &gone->completion);
     }
-    if (gone->pooled == NULL && gone->err != 0) {
+    if (gone->pin == NULL && gone->err != 0) {
         sl_objects_withdraw_failed(gone->node, gone->name, gone->version, CLOSE_MS);
     }
     (void)sl_objects_call(gone->node, &put.call);
-    free(gone->pooled);
     free(gone);
     sl_objects_error_restore(&saved);
 }

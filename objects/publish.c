@@ -11,6 +11,7 @@
 #include "objects/error.h"
 #include "objects/withdraw.h"
 
+#define POLL_NS   (2 * SL_CLOCK_NS_PER_MS)
 #define UNUSED_MS 10000 /* to unregister memory that no peer knows */
 
 /* Begin */
@@ -264,21 +265,37 @@ struct publish_call {
     struct sl_objects_call call;
     struct sl_objects_copy *copy;
     bool is_uncertain;
+    uint64_t deadline_ns;
+    struct sl_timer timer;
 };
+
+/* Waits for slots of versions that are withdrawn or retired, as long as nodes read them. */
+static void try_reserve(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct publish_call *reserve = SL_CONTAINER_OF(timer, struct publish_call, timer);
+    struct sl_objects *node = reserve->call.node;
+    struct sl_reason reason = {.text = ""};
+    const int err = sl_objects_copy_reserve(node, reserve->copy, &reason);
+    if (err == SL_ERR_NO_MEMORY && sl_objects_serve_is_ending(node) &&
+        now_ns < reserve->deadline_ns) {
+        sl_reactor_arm(node->reactor, timer, POLL_NS);
+    } else {
+        sl_objects_answer(&reserve->call, err, "%s", reason.text);
+    }
+}
 
 /* The pool has one copy of a version: a fetch of it would wait for this one. */
 static void reserve_here(struct sl_objects *node, struct sl_objects_call *call)
 {
-    struct sl_objects_copy *copy = SL_CONTAINER_OF(call, struct publish_call, call)->copy;
+    struct publish_call *reserve = SL_CONTAINER_OF(call, struct publish_call, call);
+    const struct sl_objects_copy *copy = reserve->copy;
     struct sl_objects_copy *fetched =
         sl_objects_copy_find(node, copy->name, copy->version, copy->part);
-    struct sl_reason reason = {.text = ""};
     if (fetched != NULL && fetched->pooled != NULL &&
         sl_hash_128_equal(fetched->info.digest, copy->info.digest)) {
         sl_objects_withdraw(node, fetched, "this node publishes it");
     }
-    const int err = sl_objects_copy_reserve(node, copy, &reason);
-    sl_objects_answer(call, err, "%s", reason.text);
+    try_reserve(&reserve->timer, sl_reactor_now_ns(node->reactor));
 }
 
 /* Nodes may know no other copy: it is not evicted before it is withdrawn or retired. */
@@ -289,17 +306,19 @@ static void verified_here(struct sl_objects *node, struct sl_objects_call *call)
         sl_objects_pool_set_verified(copy->pooled, i);
     }
     copy->pooled->keep = true;
-    copy->counts.verified_bytes = copy->info.bytes;
     sl_objects_answer(call, 0, "verified");
 }
 
 /* HOST, and for a keeper here: manifest and image are copied into slots of the pool. A slot that an
  * older version shares has the bytes already. */
-static int copy_into_pool(struct sl_publication *publication)
+static int copy_into_pool(struct sl_publication *publication, uint64_t deadline_ns)
 {
     struct sl_objects *node = publication->node;
     struct sl_objects_copy *copy = publication->copy;
-    struct publish_call reserve = {.call = {.run = reserve_here}, .copy = copy};
+    struct publish_call reserve = {.call = {.run = reserve_here},
+                                   .copy = copy,
+                                   .deadline_ns = deadline_ns,
+                                   .timer = {.run = try_reserve}};
     struct publish_call verified = {.call = {.run = verified_here}, .copy = copy};
     struct sl_objects_place *from = copy->places;
     const uint32_t from_count = copy->place_count;
@@ -324,7 +343,7 @@ static int copy_into_pool(struct sl_publication *publication)
 }
 
 /* Makes the copy that this node will serve. */
-static int make_copy(struct sl_publication *publication)
+static int make_copy(struct sl_publication *publication, uint64_t deadline_ns)
 {
     struct sl_objects_manifest *manifest = &publication->manifest;
     const struct sl_objects_part info = {
@@ -347,10 +366,11 @@ static int make_copy(struct sl_publication *publication)
     bool is_copied = publication->is_kept_here || (is_host && publication->keeper_count == 0);
     err = is_copied ? 0 : take_in_place(publication);
     is_copied |= is_host && err != 0; /* the agent can read a copy, too */
-    err = is_copied ? copy_into_pool(publication) : err;
+    err = is_copied ? copy_into_pool(publication, deadline_ns) : err;
     if (err == 0 && sl_objects_copy_add_all(copy) != 0) {
         err = sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
+    copy->counts.verified_bytes = copy->info.bytes;
     publication->state = err == 0 ? SL_PUBLICATION_READY : publication->state;
     return err;
 }
@@ -387,7 +407,7 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
     const uint64_t deadline_ns = sl_objects_deadline_ns(publication->node, timeout_ms);
     if (err == 0 && publication->state == SL_PUBLICATION_OPEN) { /* else it is tried again */
         err = hash(publication);
-        err = err != 0 ? err : make_copy(publication);
+        err = err != 0 ? err : make_copy(publication, deadline_ns);
     } else if (err == 0 && publication->state == SL_PUBLICATION_SEALED) {
         err = sl_objects_fail(SL_ERR_INVALID, "%s: its memory could not be used: begin again",
                               publication->name);

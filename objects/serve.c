@@ -328,6 +328,17 @@ void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy
     }
 }
 
+bool sl_objects_serve_is_ending(const struct sl_objects *node)
+{
+    SL_LIST_FOREACH (link, &node->copies) {
+        const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (copy->is_withdrawn && copy->is_read) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void sl_objects_serve_forget(struct sl_objects *node, struct sl_objects_copy *copy)
 {
     SL_LIST_FOREACH (link, &copy->children) {

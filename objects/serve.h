@@ -43,6 +43,9 @@ void sl_objects_serve_gone(struct sl_objects *node, struct sl_objects_copy *copy
  * second. */
 void sl_objects_serve_look(struct sl_objects *node);
 
+/* Whether children still read a withdrawn copy in the pool: that ends soon. */
+bool sl_objects_serve_is_ending(const struct sl_objects *node);
+
 /* Forgets the children, before the copy is freed; a withdrawn one in the pool is freed now, unless
  * it has other uses. */
 void sl_objects_serve_forget(struct sl_objects *node, struct sl_objects_copy *copy);

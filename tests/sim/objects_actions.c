@@ -366,9 +366,6 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
     if (!stays) {
         sl_get_close(&got);
     }
-    if (err != 0 && count == 0) { /* some parts may be there */
-        (void)sl_object_withdraw(app->node, text, progress.version, PROOF_MS);
-    }
     if (err != 0) {
         let_go(held);
     } else if (content == 0) { /* already gone: its memory is registered until it is withdrawn */

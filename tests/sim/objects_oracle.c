@@ -225,12 +225,21 @@ void sl_sim_objects_oracle_hold(struct sl_sim_objects_oracle *oracle, uint32_t c
                                         .until_ns = SL_CLOCK_NEVER};
 }
 
+/* A withdraw is of a number: of what was removed earlier, too, and of what has the number now. */
+static bool have_one_number(const struct sl_sim_objects_content *a,
+                            const struct sl_sim_objects_content *b)
+{
+    return a->name == b->name && a->version == b->version;
+}
+
 void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t content,
                                 uint32_t host)
 {
     for (uint32_t i = 0; i < oracle->holding_count; i++) {
         struct sl_sim_objects_holding *holding = &oracle->holdings[i];
-        if (holding->host == host && (content == 0 || holding->content == content) &&
+        if (holding->host == host &&
+            (content == 0 ||
+             have_one_number(&oracle->contents[content], &oracle->contents[holding->content])) &&
             holding->until_ns == SL_CLOCK_NEVER) {
             holding->until_ns = sl_sim_network_now(oracle->network);
         }
