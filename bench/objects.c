@@ -58,7 +58,8 @@ struct board {
     void *base;                                         /* of its memory */
     uint64_t open_ns;                                   /* when the version became visible */
     uint64_t begun_ns[SHORTS + 1], seen_ns[SHORTS + 1]; /* short versions: commit, reader */
-    int begin[2], read[2]; /* pipes: a byte for the origin: publish; one for each that READs */
+    /* Pipes. A byte for the origin: publish; a byte for each getter: READ; look at the memory. */
+    int begin[2], read[2], look[2];
 };
 
 /* A contestant. */
@@ -321,20 +322,23 @@ static uint64_t shared_pss(void)
     return sum;
 }
 
-/* Opens a view of the version, and reads all of it. */
-static void view(struct sl_subscription *subscription, struct found *found)
+/* Opens a view of the version. */
+static void open_view(struct sl_subscription *subscription, struct sl_object_tensor *tensor)
 {
     struct sl_view *view;
-    struct sl_object_tensor tensor;
-    uint64_t version, sum = 0;
+    uint64_t version;
     must(sl_subscription_wait(subscription, 0, TIMEOUT_MS, &version), "version");
     must(sl_view_open(subscription, NULL, TIMEOUT_MS, &view), "view");
-    must(sl_view_tensor(view, "bytes", &tensor, NULL), "tensor");
-    found->ended_ns = sl_bench_now_ns();
-    for (uint64_t at = 0; at < tensor.bytes; at += 4096) {
-        sum += ((const uint8_t *)tensor.data)[at];
+    must(sl_view_tensor(view, "bytes", tensor, NULL), "tensor");
+}
+
+static uint64_t touch(const struct sl_object_tensor *tensor)
+{
+    uint64_t sum = 0;
+    for (uint64_t at = 0; at < tensor->bytes; at += 4096) {
+        sum += ((const uint8_t *)tensor->data)[at];
     }
-    __asm__ volatile("" : : "r"(sum));
+    return sum;
 }
 
 /* Polls for short versions. */
@@ -360,6 +364,7 @@ static _Noreturn void run_reader(const struct entry *entry, int to)
     const struct sl_objects_options options = {.struct_size = sizeof options, .agent = agent};
     struct sl_objects *node;
     struct sl_subscription *subscription;
+    struct sl_object_tensor tensor = {0};
     struct found found = {0};
     if (entry->index == 0) {
         node = create_node(create_engine(0), board->origin, entry, agent);
@@ -369,14 +374,17 @@ static _Noreturn void run_reader(const struct entry *entry, int to)
     must(sl_subscription_open(node, NAME, &follow, TIMEOUT_MS, &subscription), "subscription");
     sl_bench_fork_tell(to, "", 1);
     if (entry->index > 0 && entry->kind == VIEWS) {
-        view(subscription, &found);
+        open_view(subscription, &tensor);
+        found.ended_ns = sl_bench_now_ns();
     } else if (entry->index > 0) {
         poll_shorts(subscription, board);
     }
     sl_bench_fork_tell(to, &found, sizeof found);
-    wait_for_byte(board->read);
-    const uint64_t pss = shared_pss();
-    sl_bench_fork_tell(to, &pss, sizeof pss);
+    for (uint32_t i = 0; i < 2; i++) { /* all have a view; all have read it */
+        wait_for_byte(i == 0 ? board->read : board->look);
+        const uint64_t value = i == 0 ? touch(&tensor) : shared_pss();
+        sl_bench_fork_tell(to, &value, sizeof value);
+    }
     for (;;) {
         (void)pause();
     }
@@ -497,13 +505,15 @@ static int run_group(struct entry *entry, struct sl_bench_fork *getters, struct 
         err = sl_bench_fork_hear(&getters[i], TIMEOUT_MS, &found, sizeof found);
         *slowest = found.ended_ns > slowest->ended_ns ? found : *slowest;
     }
-    if (has_agent) {
-        sl_bench_fork_tell(entry->board->read[1], bytes, count);
-    }
-    for (uint32_t i = 0; err == 0 && has_agent && i < count; i++) {
-        uint64_t one = 0;
-        err = sl_bench_fork_hear(&getters[i], TIMEOUT_MS, &one, sizeof one);
-        *pss += one;
+    for (uint32_t step = 0; step < 2 && has_agent; step++) {
+        const struct board *board = entry->board;
+        *pss = 0;
+        sl_bench_fork_tell((step == 0 ? board->read : board->look)[1], bytes, count);
+        for (uint32_t i = 0; err == 0 && i < count; i++) {
+            uint64_t one = 0;
+            err = sl_bench_fork_hear(&getters[i], TIMEOUT_MS, &one, sizeof one);
+            *pss += one;
+        }
     }
     sl_bench_fork_tell(entry->board->begin[1], "", 1);
     err = err != 0 ? err : sl_bench_fork_hear(&origin, TIMEOUT_MS, sent, sizeof *sent);
@@ -538,7 +548,8 @@ static int run(void *ctx, const struct sl_bench_common *common, double *values)
     uint64_t sent = 0, pss = 0;
     int err;
     memset(entry->board, 0, sizeof *entry->board);
-    if (pipe(entry->board->begin) != 0 || pipe(entry->board->read) != 0) {
+    if (pipe(entry->board->begin) != 0 || pipe(entry->board->read) != 0 ||
+        pipe(entry->board->look) != 0) {
         return SL_ERR_IO;
     }
     if (entry->kind == PUBLISH || entry->kind == HASH || entry->kind == PULL) {
@@ -551,6 +562,7 @@ static int run(void *ctx, const struct sl_bench_common *common, double *values)
     for (int i = 0; i < 2; i++) {
         (void)close(entry->board->begin[i]);
         (void)close(entry->board->read[i]);
+        (void)close(entry->board->look[i]);
     }
     if (err != 0) {
         sl_log_error("a process of the turn has ended: %s", sl_err_name(err));
