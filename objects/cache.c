@@ -213,9 +213,10 @@ uint32_t sl_objects_cache_beginning(const struct sl_objects_copy *copy)
 /* Nobody reads the copy, so no child knows its ranges. */
 static void list_again(struct sl_objects_copy *copy)
 {
+    const uint32_t count = sl_objects_cache_beginning(copy);
     copy->range_count = copy->ranges_sent = copy->verified_count = 0;
     (void)sl_objects_copy_add_manifest(copy); /* there are not more ranges than before */
-    for (uint32_t i = 0; i < sl_objects_cache_beginning(copy); i++) {
+    for (uint32_t i = 0; i < count; i++) {
         (void)sl_objects_copy_add_block(copy, i);
     }
 }

@@ -113,7 +113,23 @@ CASE(copy_register__joins_extents_and_no_manifest)
     free(memory);
 }
 
-/* Gaps between tensors; tensors in several blocks and extents; extents cut anywhere. */
+/* Node 2 gets them into its pool, where their manifest has several slots. */
+static void expect_tensors_in_pool(uint64_t version, const uint8_t *from, uint32_t count,
+                                   uint32_t bytes)
+{
+    struct sl_get *get;
+    struct sl_object_tensor tensor;
+    uint64_t cursor = 0, offset;
+    nodes_expect(sl_get_start(nodes.node[2], "model", version, NULL, 0, NODES_TIMEOUT, &get));
+    nodes_expect(sl_get_wait(get));
+    for (uint32_t i = 0; i < count; i++) {
+        nodes_expect(sl_get_next_tensor(get, &cursor, &tensor, &offset));
+        assert_int_equal(offset, 64 * i);
+        assert_memory_equal(tensor.data, from + (size_t)i * bytes, bytes);
+    }
+    sl_get_close(&get);
+}
+
 /* More places than the requests of one batch may have, if it reads several blocks. */
 CASE(get__moves_many_tiny_tensors)
 {
@@ -141,11 +157,13 @@ CASE(get__moves_many_tiny_tensors)
     for (uint32_t i = 0; i < COUNT; i++) {
         assert_memory_equal(to + 64 * i, from + i * BYTES, BYTES);
     }
+    expect_tensors_in_pool(version, from, COUNT, BYTES);
     nodes_fini(&nodes);
     free(from);
     free(to);
 }
 
+/* Gaps between tensors; tensors in several blocks and extents; extents cut anywhere. */
 CASE(get__has_tensors_at_their_places)
 {
     enum { BIG = 3 * BLOCK + 10, ALL = BIG + 54 + 4 + 60 + 6 };
