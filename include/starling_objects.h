@@ -49,10 +49,10 @@ struct sl_objects_options {
     const struct sl_transfer_options *engine_options; /* NULL: all zero, which has no secret. A
                                                        * name NULL is on loopback if that is where
                                                        * the catalogue is */
-    /* Address ("host:port") of the node that hosts the catalogue; that of this node: this node hosts
-     * it, until destroy. NULL: the variable STARLING_OBJECTS_CATALOGUE that starling-launch sets, as
-     * STARLING_OBJECTS_AGENT for the agent (neither is read if agent is given); else the node that a
-     * key in the engine's metadata names, if that is etcd; else this node. */
+    /* Address ("host:port") of the node that hosts the catalogue; that of this node: this node
+     * hosts it, until destroy. NULL: the variable STARLING_OBJECTS_CATALOGUE that starling-launch
+     * sets, as STARLING_OBJECTS_AGENT for the agent (neither is read if agent is given); else the
+     * node that a key in the engine's metadata names, if that is etcd; else this node. */
     const char *catalogue;
     /* The agent of this host ("starling-objects serve --agent") whose pool the views of
      * subscriptions are in: its name (its --agent-name), or "off". NULL: the agent "default", if
@@ -191,18 +191,17 @@ SL_API int sl_publish_bytes(struct sl_publication *publication,
 SL_API int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms,
                              uint64_t *version);
 
-/* Publishes rows of tables of a job whose servers run with --objects: each server takes a snapshot
- * of its shards, and commits and serves a part of the version, with two tensors for each table and
- * shard S: "TABLE/keys.S" (u64, ascending) and "TABLE/rows.S" (f32, a row for each key; of a dense
- * table a key is the number of a block of 1024 elements). A shard's rows are of one moment; all
- * rows of BSP tables are of one iteration. origin, part and part_count of the options are not used;
- * it takes over the name. Waits until the version is visible. Errors: NOT_FOUND (a table),
- * UNSUPPORTED (a KV table; a keeper is no server), AGAIN (until the deadline: the keepers have not
- * each shard of the job once, or iterations end too fast), CLOSED (another publisher took over),
- * DEADLINE, INVALID, NO_MEMORY, TOO_LARGE (also: over 64 servers). */
+/* Publishes rows of tables, "a,b", of a job whose servers run with --objects: each server takes a
+ * snapshot of its shards, and commits and serves a part of the version, with two tensors for each
+ * table and shard S: "TABLE/keys.S" (u64, ascending) and "TABLE/rows.S" (f32, a row for each key;
+ * of a dense table a key is the number of a block of 1024 elements). A shard's rows are of one
+ * moment; all rows of BSP tables are of one iteration. origin, part and part_count of the options
+ * are not used; it takes over the name. Waits until the version is visible. Errors: NOT_FOUND (a
+ * table), UNSUPPORTED (a KV table; a keeper is no server), AGAIN (until the deadline: the keepers
+ * have not each shard of the job once, or iterations end too fast), CLOSED (another publisher took
+ * over), DEADLINE, INVALID, NO_MEMORY, TOO_LARGE (also: over 64 servers). */
 SL_API int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_options *options,
-                             const char *const *tables, uint32_t count, uint32_t timeout_ms,
-                             uint64_t *version);
+                             const char *tables, uint32_t timeout_ms, uint64_t *version);
 
 /* Frees the publication. If its commit returned 0, the node continues to serve the version. If not,
  * the node does not serve it, also after a DEADLINE, and no longer uses the memory. Nulls

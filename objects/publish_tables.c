@@ -302,35 +302,18 @@ static int publish_at_one_iteration(struct sl_objects *objects, struct publish *
     return err;
 }
 
-/* Joins the names. Errors: INVALID, TOO_LARGE. */
-static int join(const char *const *tables, uint32_t count, char to[SL_OBJECTS_TABLES_BYTES])
-{
-    size_t used = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (tables[i] == NULL || tables[i][0] == '\0' || strpbrk(tables[i], ", ") != NULL ||
-            !sl_objects_text_is_valid(tables[i], SL_TABLE_NAME_BYTES)) {
-            return sl_objects_fail(SL_ERR_INVALID, "table %u has a name that no table has", i);
-        }
-        used += (size_t)snprintf(to + used, SL_OBJECTS_TABLES_BYTES - used, "%s%s",
-                                 i > 0 ? "," : "", tables[i]);
-        if (used >= SL_OBJECTS_TABLES_BYTES) {
-            return sl_objects_fail(SL_ERR_TOO_LARGE, "the names of tables have over %d bytes",
-                                   SL_OBJECTS_TABLES_BYTES - 1);
-        }
-    }
-    return count > 0 ? 0 : sl_objects_fail(SL_ERR_INVALID, "no table is named");
-}
-
 int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_options *options,
-                      const char *const *tables, uint32_t count, uint32_t timeout_ms,
-                      uint64_t *version)
+                      const char *tables, uint32_t timeout_ms, uint64_t *version)
 {
     sl_assert(objects != NULL && options != NULL);
     sl_assert(version != NULL);
-    char names[SL_OBJECTS_TABLES_BYTES];
     int err = sl_publish_check(options);
     err = err != 0 ? err : sl_objects_check_timeout(timeout_ms);
-    err = err != 0 ? err : join(tables, count, names);
+    if (err == 0 && (tables == NULL || tables[0] == '\0' ||
+                     !sl_objects_text_is_valid(tables, SL_OBJECTS_TABLES_BYTES))) {
+        err = sl_objects_fail(SL_ERR_INVALID, "names of tables have 1 to %d characters together",
+                              SL_OBJECTS_TABLES_BYTES - 1);
+    }
     if (err != 0) {
         return err;
     }
@@ -341,7 +324,7 @@ int sl_publish_tables(struct sl_objects *objects, const struct sl_publish_option
     *publish = (struct publish){.call = {.run = ask_servers},
                                 .name = options->name,
                                 .note = options->note,
-                                .tables = names,
+                                .tables = tables,
                                 .version = options->version,
                                 .deadline_ns = sl_objects_deadline_ns(objects, timeout_ms)};
     err = publish_at_one_iteration(objects, publish, options->new_name ? SL_OBJECTS_NEW_NAME : 0);

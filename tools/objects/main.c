@@ -291,18 +291,10 @@ static int put_tables(struct run *run)
 {
     const struct sl_publish_options publish_options = {
         .struct_size = sizeof publish_options, .name = run->name, .version = run->version};
-    char names[4096];
-    const char *tables[256];
-    uint32_t count = 0;
     uint64_t version;
-    (void)snprintf(names, sizeof names, "%s", flags.tables);
-    for (char *rest = names, *name;
-         count < LENGTH(tables) && (name = strsep(&rest, ",")) != NULL;) {
-        tables[count++] = name;
-    }
     int err = start_node(run, 0);
     if (err == 0) {
-        err = sl_publish_tables(run->objects, &publish_options, tables, count, run->timeout_ms,
+        err = sl_publish_tables(run->objects, &publish_options, flags.tables, run->timeout_ms,
                                 &version);
         err = err != 0 ? failed(run, err) : 0;
     }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -15,9 +16,7 @@ struct sl_publisher {
     const char *name;
     int every_ms;
     uint32_t timeout_ms;
-    struct sl_table_spec specs[SL_MODEL_TABLES];
-    const char *tables[SL_MODEL_TABLES];
-    uint32_t table_count;
+    char tables[SL_MODEL_TABLES * SL_TABLE_NAME_BYTES]; /* with commas between them */
     struct sl_objects *objects;
     pthread_t thread;
     int end_fd; /* readable: end */
@@ -27,8 +26,7 @@ static void publish(struct sl_publisher *self)
 {
     const struct sl_publish_options options = {.struct_size = sizeof options, .name = self->name};
     uint64_t version;
-    if (sl_publish_tables(self->objects, &options, self->tables, self->table_count,
-                          self->timeout_ms, &version) != 0) {
+    if (sl_publish_tables(self->objects, &options, self->tables, self->timeout_ms, &version) != 0) {
         sl_log_warn("--publish %s: no version: %s", self->name, sl_objects_last_error());
     } else {
         sl_log_info("published %s@%" PRIu64, self->name, version);
@@ -82,9 +80,11 @@ void sl_publisher_start(const struct sl_publisher_options *options, struct sl_pu
     made->name = options->name;
     made->every_ms = (int)(options->every_ns / SL_CLOCK_NS_PER_MS);
     made->timeout_ms = options->timeout_ms;
-    made->table_count = options->model->tables(options->shape, made->specs);
-    for (uint32_t i = 0; i < made->table_count; i++) {
-        made->tables[i] = made->specs[i].name;
+    struct sl_table_spec specs[SL_MODEL_TABLES];
+    const uint32_t count = options->model->tables(options->shape, specs);
+    for (uint32_t i = 0, used = 0; i < count; i++) {
+        used += (uint32_t)snprintf(made->tables + used, sizeof made->tables - used, "%s%s",
+                                   i > 0 ? "," : "", specs[i].name);
     }
     if (!start(made, &node)) {
         sl_log_warn("--publish %s: nothing is published: %s", made->name,
