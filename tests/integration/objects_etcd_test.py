@@ -79,6 +79,21 @@ class Host(EtcdTest):
         self.end(publisher)
         self.assertIsNone(self.key())
 
+    def test_stands_still(self):
+        """It learns that another has the key before it answers anybody."""
+        server, address, publisher = self.serve_and_put("m", b"1")
+        server.signal(signal.SIGSTOP)
+        second = self.start_objects("put", "m", self.file("f", b"2"))
+        second.wait_line("m@2")
+        self.assertNotEqual(self.host(other_than=address), address)
+        server.signal(signal.SIGCONT)
+        third = self.start_objects("put", "m", self.file("f", b"3"))
+        third.wait_line("m@3")
+        for version, content in ((1, b"1"), (2, b"2"), (3, b"3")):
+            self.check(f"m@{version}", content)
+        self.end(publisher, second, third, server)
+        self.assertIn("does not host the catalogue any more", server.output)
+
     def test_numbers_outlive_all_processes(self):
         server, _, publisher = self.serve_and_put("m", b"1")
         for process in (server, publisher):

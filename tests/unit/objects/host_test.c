@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nodes.h"
+#include "tests/unit/metastore/real_etcd.h"
 
 enum { BYTES = 300000 };
 
@@ -76,4 +77,47 @@ CASE(host__keeps_subscriptions)
     nodes_expect(sl_subscription_wait(subscription, 1, NODES_TIMEOUT, &version));
     assert_int_equal(version, 2);
     sl_subscription_close(&subscription);
+}
+
+/* Where etcd says which node hosts the catalogue */
+
+static void add_elected(struct nodes *all, const char *store)
+{
+    const struct sl_transfer_options engine = {.name = "127.0.0.1:0",
+                                               .endpoints = "tcp://127.0.0.1:0",
+                                               .metadata = store,
+                                               .insecure = true};
+    const struct sl_objects_options options = {
+        .struct_size = sizeof options, .engine_options = &engine, .agent = "off"};
+    struct sl_object_list *list;
+    nodes_expect(sl_objects_create(&options, &all->node[all->count]));
+    nodes_expect(sl_object_list(all->node[all->count++], NULL, NODES_TIMEOUT, &list));
+    sl_object_list_free(&list);
+}
+
+SL_CASE(host__etcd_names_the_next_one)
+{
+    static struct real_etcd etcd;
+    static struct nodes all;
+    char store[64];
+    if (!real_etcd_start(&etcd, NULL)) {
+        skip();
+    }
+    (void)snprintf(store, sizeof store, "etcd://127.0.0.1:%u/jobs/a", etcd.port);
+    all = (struct nodes){.count = 0};
+    for (uint32_t i = 0; i < 3; i++) {
+        add_elected(&all, store);
+    }
+    uint8_t *memory = nodes_bytes(BYTES, 3);
+    assert_int_equal(nodes_publish(all.node[1], "model", SL_ORIGIN_CALLER, memory, BYTES), 1);
+    nodes_get(all.node[2], "model", 1, to, BYTES);
+    nodes_end(&all, 0); /* it was the first */
+    assert_int_equal(nodes_publish(all.node[1], "model", SL_ORIGIN_HOST, memory, BYTES), 2);
+    nodes_expect(sl_object_wait_held(all.node[2], "model", 1, 2, NODES_TIMEOUT));
+    nodes_end(&all, 1);
+    nodes_expect(sl_object_wait_held(all.node[2], "model", 1, 1, NODES_TIMEOUT));
+    nodes_expect_bytes(to, BYTES, 3);
+    nodes_fini(&all);
+    free(memory);
+    real_etcd_stop(&etcd);
 }
