@@ -337,6 +337,58 @@ class Loops(ObjectsTest):
             self.assertIn("version 8: weights are ", actor.output)
         self.end(trainer)
 
+    def test_an_actor_reads_from_an_agent(self):
+        name = f"test-{os.getpid()}"
+        actor = self.start("objects_loops", "act-by-agent", name)  # waits for the agent
+        trainer = self.start("objects_loops", "train")
+        catalogue = trainer.wait_line("127.0.0.1:").strip()
+        agent = self.start("starling-objects", "serve", "--agent", "--agent-name", name, "--catalogue", catalogue,
+                           "--pool-memory", "64M")
+        self.assertEqual(actor.wait(), 0, actor.output)
+        self.assertIn("version 8: weights are ", actor.output)
+        self.end(agent, trainer)
+
+
+class Agent(ObjectsTest):
+    def agent(self, catalogue, name, *flags):
+        agent = self.start("starling-objects", "serve", "--agent", "--agent-name", name, "--catalogue", catalogue,
+                           "--pool-memory", "16M", *flags)
+        agent.wait_line("serves readers")
+        return agent
+
+    def watch(self, catalogue, name):
+        return self.start("starling-objects", "watch", "m", "--catalogue", catalogue, "--agent-name", name)
+
+    def kill(self, process):
+        process.signal(signal.SIGKILL)
+        process.wait()
+
+    def test_killed(self):
+        """Readers go on with the next agent; a reader that is killed disturbs nobody."""
+        server, catalogue = self.serve()
+        name = f"test-{os.getpid()}"
+        first = self.put(catalogue, "m@1", self.file("f", b"first"))
+        agent = self.agent(catalogue, name, "--keep", "m")
+        readers = [self.watch(catalogue, name) for _ in range(2)]
+        for reader in readers:
+            reader.wait_line("m@1")
+        self.kill(readers[1])
+        self.kill(agent)
+        agent = self.agent(catalogue, name, "--follow", "m,n")
+        second = self.put(catalogue, "m@2", self.file("f", b"second"))
+        readers[0].wait_line("m@2")
+        self.end(readers[0], second, first, agent, server)
+
+    def test_wrong_words(self):
+        server, catalogue = self.serve()
+        name = f"test-{os.getpid()}"
+        agent = self.agent(catalogue, name)
+        other = self.tool(catalogue, "serve", "--agent", "--agent-name", name, status=1)
+        self.assertIn("another process is this agent", other)
+        self.assertIn("no name", self.tool(catalogue, "serve", "--agent", "--follow", "a b", status=1))
+        self.assertIn("--agent-name", self.tool(catalogue, "serve", "--agent", "--agent-name", "off", status=1))
+        self.end(agent, server)
+
 
 class Connections(ObjectsTest):
     def check(self, flags, refused):

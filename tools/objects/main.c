@@ -34,13 +34,25 @@ static struct {
     uint64_t timeout_ns;
     size_t rate_bytes;
     bool json, insecure, as_bytes;
-    const char *directory;
+    const char *directory, *host;
+    bool agent;
+    const char *agent_name, *follow, *keep;
+    uint64_t pin_warn_ns;
     size_t pool_bytes;
     uint32_t keep_versions, replicas;
     int origin; /* index of "caller|host|ps" */
     enum sl_log_level log_level;
     struct sl_security_flags security;
-} flags = {.timeout_ns = 60 * SL_CLOCK_NS_PER_S, .log_level = SL_LOG_WARN};
+} flags = {.timeout_ns = 60 * SL_CLOCK_NS_PER_S,
+           .pin_warn_ns = 600 * SL_CLOCK_NS_PER_S,
+           .log_level = SL_LOG_WARN};
+
+/* Words of a flag that takes several, with commas between them. */
+struct names {
+    char text[4096];
+    const char *items[256];
+    uint32_t count;
+};
 
 /* One run of the program. */
 struct run {
@@ -94,6 +106,24 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(PARSED, &flags.pool_bytes, .name = "pool-memory", .parse = parse_size,
                   .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
                   .help = "Of serve: memory for the versions that it serves. Default: 1G."),
+    SL_CLI_OPTION(BOOL, &flags.agent, .name = "agent",
+                  .help = "Of serve: be the agent of this host: processes of this user read "
+                          "versions in its memory, which is touched at the start."),
+    SL_CLI_OPTION(STRING, &flags.agent_name, .name = "agent-name", .metavar = "NAME",
+                  .help = "Of serve --agent: its name, for several agents of one host. Of watch: "
+                          "the agent to ask. Default: default."),
+    SL_CLI_OPTION(STRING, &flags.follow, .name = "follow", .metavar = "NAME,...",
+                  .help = "Of serve --agent: fetch every new version of these names, also before "
+                          "the first reader comes."),
+    SL_CLI_OPTION(STRING, &flags.keep, .name = "keep", .metavar = "NAME,...",
+                  .help = "Of serve --agent: as --follow, and keep the newest version in memory."),
+    SL_CLI_OPTION(DURATION, &flags.pin_warn_ns, .name = "pin-warn", .metavar = "TIME", .least = 0,
+                  .most = 1e9,
+                  .help = "Of serve --agent: warn of a view that a process keeps open for so long. "
+                          "0: never. Default: 600s."),
+    SL_CLI_OPTION(STRING, &flags.host, .name = "host", .metavar = "LABEL",
+                  .help = "Processes with the same label are on one host. For tests: by default "
+                          "the kernel tells."),
     SL_CLI_OPTION(U32, &flags.keep_versions, .name = "keep-versions", .metavar = "N", .least = 1,
                   .most = SL_LIMIT_OBJECTS_VERSIONS,
                   .help = "Of serve, with the catalogue: versions that are kept of a name, but for "
@@ -167,11 +197,58 @@ static const char *default_name(void)
     return is_local ? "127.0.0.1:0" : NULL;
 }
 
+static void split(const char *text, struct names *out)
+{
+    (void)snprintf(out->text, sizeof out->text, "%s", text != NULL ? text : "");
+    out->count = 0;
+    for (char *rest = out->text, *name;
+         out->count < LENGTH(out->items) && (name = strsep(&rest, ",")) != NULL;) {
+        if (name[0] != '\0') {
+            out->items[out->count++] = name;
+        }
+    }
+}
+
+/* What serve adds to a node. The names outlive it. */
+static int make_setup(struct run *run, struct sl_objects_setup *out)
+{
+    static struct names follow, keep;
+    const char *agent = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
+    *out = (struct sl_objects_setup){.is_keeper = flags.directory != NULL && !flags.agent,
+                                     .agent = flags.agent ? agent : NULL,
+                                     .follow = follow.items,
+                                     .keep = keep.items,
+                                     .pin_warn_ns = flags.pin_warn_ns,
+                                     .directory = flags.directory,
+                                     .keep_versions = flags.keep_versions,
+                                     .replicas = flags.replicas};
+    split(flags.follow, &follow);
+    split(flags.keep, &keep);
+    out->follow_count = follow.count;
+    out->keep_count = keep.count;
+    if (!sl_objects_text_is_valid(agent, SL_OBJECTS_LOCAL_NAME_BYTES) || agent[0] == '\0' ||
+        strcmp(agent, SL_OBJECTS_LOCAL_OFF) == 0) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID,
+                              "--agent-name=%s: accepted are 1 to %d characters, not \"%s\"", agent,
+                              SL_OBJECTS_LOCAL_NAME_BYTES - 1, SL_OBJECTS_LOCAL_OFF);
+    }
+    for (uint32_t i = 0; i < follow.count + keep.count; i++) {
+        const char *name = i < follow.count ? follow.items[i] : keep.items[i - follow.count];
+        if (!sl_objects_name_is_valid(name)) {
+            return sl_reason_fail(&run->reason, SL_ERR_INVALID, "\"%s\" is no name of an object",
+                                  name);
+        }
+    }
+    return 0;
+}
+
 /* pool_bytes: 0: the default. */
 static int start_node(struct run *run, uint64_t pool_bytes)
 {
     struct sl_security security;
-    int err = sl_security_resolve(&flags.security, &security, &run->reason);
+    struct sl_objects_setup setup;
+    int err = make_setup(run, &setup);
+    err = err != 0 ? err : sl_security_resolve(&flags.security, &security, &run->reason);
     if (err != 0) {
         return err;
     }
@@ -189,12 +266,10 @@ static int start_node(struct run *run, uint64_t pool_bytes)
     const struct sl_objects_options node = {.struct_size = sizeof node,
                                             .engine_options = &engine,
                                             .catalogue = flags.catalogue,
+                                            .agent = flags.agent ? NULL : flags.agent_name,
+                                            .host = flags.host,
                                             .pool_bytes = pool_bytes,
                                             .rate_bytes = flags.rate_bytes};
-    const struct sl_objects_setup setup = {.is_keeper = flags.directory != NULL,
-                                           .directory = flags.directory,
-                                           .keep_versions = flags.keep_versions,
-                                           .replicas = flags.replicas};
     (void)end_signals(SIG_BLOCK); /* for the node's threads */
     err = sl_objects_create_with(&node, &setup, &run->objects);
     (void)end_signals(SIG_UNBLOCK);
@@ -246,21 +321,23 @@ static void print_entry(const struct sl_object_entry *entry, bool is_long)
 
 static int run_serve(struct run *run)
 {
-    if (flags.catalogue != NULL && flags.directory == NULL) {
+    if (flags.catalogue != NULL && flags.directory == NULL && !flags.agent) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
                               "--catalogue=%s: serve hosts a catalogue itself, at --name; or "
-                              "stores versions, with --dir",
+                              "stores versions, with --dir; or is an agent, with --agent",
                               flags.catalogue);
     }
     int err = start_node(run, flags.pool_bytes);
     if (err == 0) {
         const char *address = sl_objects_address(run->objects);
         const sigset_t signals = end_signals(SIG_BLOCK);
-        print(json_pack("{s:s, s:s, s:s*}", "name", address, "catalogue",
+        print(json_pack("{s:s, s:s, s:s*, s:s*}", "name", address, "catalogue",
                         flags.catalogue != NULL ? flags.catalogue : address, "directory",
-                        flags.directory),
+                        flags.directory, "agent", flags.agent ? flags.agent_name : NULL),
               "%s serves %s until SIGINT or SIGTERM", address,
-              flags.catalogue == NULL ? "the catalogue" : "stored versions");
+              flags.catalogue == NULL ? "the catalogue"
+              : flags.agent           ? "readers of this host"
+                                      : "stored versions");
         (void)sigwait(&signals, &(int){0});
     }
     return err;
@@ -466,7 +543,8 @@ static int run_watch(struct run *run)
 }
 
 static const struct command commands[] = {
-    {"serve", "", "Hosts the catalogue: names, versions and holders; or stores versions.", 0, 0,
+    {"serve", "",
+     "Hosts the catalogue: names, versions and holders; or stores versions; or is an agent.", 0, 0,
      false, run_serve},
     {"put", "NAME[@V] FILE|DIR... | --tables TABLE,...",
      "Publishes files as a version, and serves it until SIGINT or SIGTERM; or tables of a job.", 2,
