@@ -75,12 +75,12 @@ static int open_session(const struct sl_subscription *subscription, uint64_t dea
         const int err = sl_objects_local_connect(subscription->agent, node->membership.identity,
                                                  sl_objects_ms_left(node, deadline_ns),
                                                  &connection->fd, board_fd, &reason);
-        const bool is_late = sl_objects_now_ns(node) >= deadline_ns;
-        if (err != SL_ERR_NOT_FOUND || !waits || is_late) {
-            return err == 0
-                       ? 0
-                       : sl_objects_fail(waits && err == SL_ERR_NOT_FOUND ? SL_ERR_DEADLINE : err,
-                                         "%s", reason.text);
+        const bool is_absent = err == SL_ERR_NOT_FOUND || err == SL_ERR_CLOSED;
+        if (err == 0) {
+            return 0;
+        }
+        if (!is_absent || !waits || sl_objects_now_ns(node) >= deadline_ns) {
+            return sl_objects_fail(is_absent && waits ? SL_ERR_DEADLINE : err, "%s", reason.text);
         }
         (void)nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     }
@@ -160,13 +160,11 @@ int sl_objects_subscription_call(struct sl_subscription *subscription,
             request->timeout_ms = sl_objects_ms_left(subscription->node, deadline_ns);
             err = sl_objects_connection_call(subscription->connection, request, answer, fds);
         }
-        const bool is_broken =
-            subscription->connection != NULL && subscription->connection->is_broken;
-        if (is_broken) {
+        if (subscription->connection != NULL && subscription->connection->is_broken) {
             sl_objects_connection_put(subscription->connection);
             subscription->connection = NULL;
         }
-        if (err != SL_ERR_CLOSED || !is_broken ||
+        if (err != SL_ERR_CLOSED || subscription->connection != NULL ||
             sl_objects_now_ns(subscription->node) >= deadline_ns) {
             return err;
         }
