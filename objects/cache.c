@@ -106,13 +106,14 @@ static int add(struct sl_objects *node, const struct sl_objects_record *record, 
     return 0;
 }
 
-/* A version of this number was removed, and another one committed. */
+/* A version of this number was removed, and another one committed; or is to be, but is refused. */
 static struct sl_objects_copy *find(struct sl_objects *node, const struct sl_objects_record *record,
-                                    uint32_t part)
+                                    uint32_t part, bool *is_other)
 {
     struct sl_objects_copy *copy = sl_objects_copy_find(node, record->name, record->version, part);
-    if (copy != NULL && copy->pooled != NULL &&
-        !sl_hash_128_equal(copy->info.digest, record->parts[part].digest)) {
+    *is_other = copy != NULL && !sl_hash_128_equal(copy->info.digest, record->parts[part].digest);
+    if (*is_other && copy->pooled != NULL && record->time_ms != 0) {
+        *is_other = false;
         sl_objects_withdraw(node, copy, "another version has its number");
         return NULL;
     }
@@ -135,10 +136,13 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
                const struct sl_objects_message *news, uint32_t part, uint64_t deadline_ns,
                struct sl_reason *reason)
 {
-    struct sl_objects_copy *copy = find(node, &news->record, part);
+    bool is_other;
+    struct sl_objects_copy *copy = find(node, &news->record, part, &is_other);
     int err = 0;
     if (copy == NULL) {
         err = add(node, &news->record, part, &copy, reason);
+    } else if (is_other) {
+        err = sl_reason_fail(reason, SL_ERR_EXISTS, "the version has other bytes here");
     } else if (copy->pooled == NULL) {
         err = sl_reason_fail(reason, SL_ERR_EXISTS, "it is in memory of the application");
     } else {

@@ -10,9 +10,24 @@
 #include "objects/call.h"
 #include "objects/error.h"
 #include "objects/node.h"
+#include "objects/store.h"
 #include "objects/withdraw.h"
 
 #define HELD_NS (20 * SL_CLOCK_NS_PER_MS) /* between two questions of wait_held */
+
+struct unkeep_call {
+    struct sl_objects_call call;
+    const char *name;
+    uint64_t version;
+    bool was_kept;
+};
+
+static void unkeep_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    struct unkeep_call *unkeep = SL_CONTAINER_OF(call, struct unkeep_call, call);
+    unkeep->was_kept = sl_objects_store_withdraw(node, unkeep->name, unkeep->version);
+    sl_objects_answer(call, 0, "not kept");
+}
 
 int sl_object_withdraw(struct sl_objects *objects, const char *name, uint64_t version,
                        uint32_t timeout_ms)
@@ -23,8 +38,10 @@ int sl_object_withdraw(struct sl_objects *objects, const char *name, uint64_t ve
     if (err == 0 && version == 0) { /* NOT_FOUND would say that the memory is free */
         err = sl_objects_fail(SL_ERR_INVALID, "%s: a withdraw needs the number of a version", name);
     }
+    struct unkeep_call unkeep = {.call = {.run = unkeep_here}, .name = name, .version = version};
+    err = err != 0 ? err : sl_objects_call(objects, &unkeep.call);
     err = err != 0 ? err : sl_objects_withdraw_version(objects, name, version, timeout_ms);
-    return err != 0 ? err : sl_objects_succeed();
+    return err != 0 && !(err == SL_ERR_NOT_FOUND && unkeep.was_kept) ? err : sl_objects_succeed();
 }
 
 int sl_object_remove(struct sl_objects *objects, const char *name, uint64_t version,

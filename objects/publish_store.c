@@ -135,9 +135,8 @@ static void put_here(struct sl_objects *node, struct sl_objects_call *call)
 int sl_publish_store_release(struct sl_publication *publication, bool is_over, uint32_t timeout_ms)
 {
     struct store_call put = {.call = {.run = put_here}, .publication = publication};
-    const int err = is_over ? sl_objects_withdraw_version(publication->node, publication->name,
-                                                          publication->version, timeout_ms)
-                            : 0;
+    const int err =
+        is_over ? sl_objects_withdraw_copy(publication->node, publication->copy, timeout_ms) : 0;
     if (err != 0 && err != SL_ERR_NOT_FOUND) {
         return err;
     }

@@ -230,11 +230,19 @@ static void unpark(struct sl_objects_serve *serve, struct parked *parked)
 void sl_objects_serve_want(struct sl_objects *node, const char *address,
                            const struct sl_objects_message *message)
 {
-    struct sl_objects_copy *copy =
-        sl_objects_copy_find(node, message->name, message->version, message->part);
-    if (copy == NULL) {
+    struct sl_objects_copy *copy = NULL;
+    bool has_other = false;
+    SL_LIST_FOREACH (link, &node->copies) { /* a keeper may store another one just now */
+        struct sl_objects_copy *each = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
+        if (!each->is_withdrawn && each->part == message->part &&
+            sl_objects_copy_is_of(each, message->name, message->version)) {
+            copy = is_wanted(each, message) ? each : copy;
+            has_other |= !is_wanted(each, message);
+        }
+    }
+    if (copy == NULL && !has_other) {
         park(node, address, message);
-    } else if (!is_wanted(copy, message)) {
+    } else if (copy == NULL) {
         sl_objects_link_refuse(node->link, address, message, SL_ERR_EXISTS,
                                "this version has another digest here");
     } else {

@@ -355,6 +355,22 @@ void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_me
     }
 }
 
+bool sl_objects_store_withdraw(struct sl_objects *node, const char *name, uint64_t version)
+{
+    bool was_kept = false;
+    SL_LIST_FOREACH (link, &node->stored) {
+        struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
+        const struct sl_objects_pool_key key = stored->part.key;
+        if (stored->stage >= COMMITTING && !stored->part.is_dropped && key.version == version &&
+            strcmp(stored->part.name, name) == 0) {
+            drop(stored, SL_ERR_CLOSED, "it was withdrawn");
+            sl_objects_report_none(node, name, version, key.part);
+            was_kept = true;
+        }
+    }
+    return was_kept;
+}
+
 /* Files */
 
 void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_message *want)

@@ -32,6 +32,10 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
 /* A RETIRE. */
 void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_message *message);
 
+/* This node's copies of the version are withdrawn: it is not kept any more. Returns whether it was.
+ */
+bool sl_objects_store_withdraw(struct sl_objects *node, const char *name, uint64_t version);
+
 /* Reads the part of a WANT into the pool, if a file has it, and the pool has not. */
 void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_message *want);
 

@@ -33,14 +33,16 @@ struct drop_call {
     uint64_t version, deadline_ns;
     struct sl_timer timer; /* of the next look whether they are at rest */
     struct sl_list copies;
-    bool are_failed; /* only copies that are withdrawn: of a get that failed */
-    bool has_failed; /* some of their memory is still registered */
+    const struct sl_objects_copy *only; /* NULL: all */
+    bool are_failed;                    /* only copies that are withdrawn: of a get that failed */
+    bool has_failed;                    /* some of their memory is still registered */
     bool has_found;
 };
 
 static bool is_dropped(const struct drop_call *drop, const struct sl_objects_copy *copy)
 {
     return sl_objects_copy_is_of(copy, drop->name, drop->version) &&
+           (drop->only == NULL || drop->only == copy) &&
            (copy->pooled != NULL ? !drop->are_failed && !copy->is_withdrawn
                                  : copy->is_withdrawn || !drop->are_failed);
 }
@@ -101,16 +103,13 @@ static void dropped_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_answer(call, 0, "dropped");
 }
 
-static int drop(struct sl_objects *node, const char *name, uint64_t version, bool are_failed,
-                uint32_t timeout_ms)
+static int drop(struct sl_objects *node, const struct drop_call *what, uint32_t timeout_ms)
 {
+    struct drop_call drop = *what;
     const uint64_t deadline_ns = sl_objects_deadline_ns(node, timeout_ms);
-    struct drop_call drop = {.call = {.run = drop_here},
-                             .name = name,
-                             .version = version,
-                             .deadline_ns = deadline_ns,
-                             .are_failed = are_failed,
-                             .timer = {.run = look_for_dropped}};
+    drop.call.run = drop_here;
+    drop.timer.run = look_for_dropped;
+    drop.deadline_ns = deadline_ns;
     sl_list_init(&drop.copies);
     int err = sl_objects_call(node, &drop.call);
     if (err != 0) {
@@ -133,11 +132,20 @@ static int drop(struct sl_objects *node, const char *name, uint64_t version, boo
 int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint64_t version,
                                 uint32_t timeout_ms)
 {
-    return drop(node, name, version, false, timeout_ms);
+    return drop(node, &(struct drop_call){.name = name, .version = version}, timeout_ms);
+}
+
+int sl_objects_withdraw_copy(struct sl_objects *node, const struct sl_objects_copy *copy,
+                             uint32_t timeout_ms)
+{
+    return drop(node,
+                &(struct drop_call){.name = copy->name, .version = copy->version, .only = copy},
+                timeout_ms);
 }
 
 void sl_objects_withdraw_failed(struct sl_objects *node, const char *name, uint64_t version,
                                 uint32_t timeout_ms)
 {
-    (void)drop(node, name, version, true, timeout_ms);
+    (void)drop(node, &(struct drop_call){.name = name, .version = version, .are_failed = true},
+               timeout_ms);
 }

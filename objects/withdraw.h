@@ -15,9 +15,11 @@ void sl_objects_withdraw(struct sl_objects *node, struct sl_objects_copy *copy, 
 
 /* A thread of the application: withdraws the node's copies of the version. For those in memory of
  * callers, waits for the end of their fetches, and unregisters the memory. Errors: NOT_FOUND;
- * DEADLINE: peers still read it. */
+ * DEADLINE: peers still read it. And the same of one copy. */
 int sl_objects_withdraw_version(struct sl_objects *node, const char *name, uint64_t version,
                                 uint32_t timeout_ms);
+int sl_objects_withdraw_copy(struct sl_objects *node, const struct sl_objects_copy *copy,
+                             uint32_t timeout_ms);
 
 /* The same for copies that are withdrawn already, as those of a get that failed: this node may have
  * published the version since. */

@@ -104,6 +104,34 @@ static void expect_get(uint32_t node, uint64_t version)
     nodes_expect(sl_object_withdraw(nodes.node[node], "llama", version, NODES_TIMEOUT));
 }
 
+CASE(store__of_other_bytes_under_a_taken_number_leaves_the_version_alone)
+{
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "llama", .version = 1, .origin = SL_ORIGIN_PS};
+    struct sl_publication *publication;
+    uint64_t version;
+    begin(1, false, 0);
+    assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_CALLER, bytes, BYTES), 1);
+    uint8_t *other = nodes_bytes(BYTES, 2);
+    const struct sl_object_extent extent = {.base = other, .bytes = BYTES};
+    nodes_expect(sl_publish_begin(nodes.node[2], &options, NODES_TIMEOUT, &publication));
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    assert_int_equal(sl_publish_commit(publication, NODES_TIMEOUT, &version), SL_ERR_EXISTS);
+    sl_publish_end(&publication);
+    free(other);
+    expect_get(0, 1);
+    assert_int_equal(holders_of("llama"), 1);
+}
+
+CASE(withdraw__at_a_keeper_ends_what_it_keeps)
+{
+    begin(1, true, 0);
+    assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_PS, bytes, BYTES), 1);
+    nodes_expect(sl_object_withdraw(nodes.node[1], "llama", 1, NODES_TIMEOUT));
+    assert_int_equal(holders_of("llama"), 0);
+    assert_false(is_stored(1));
+}
+
 CASE(store__outlives_the_publisher)
 {
     begin(1, false, 0);
