@@ -9,8 +9,10 @@
 #include "tests/sim/objects_catalogue.h"
 #include "tests/sim/random.h"
 #include "tests/sim/world.h"
+#include "tests/support/memory_disk.h"
 
 #define SETTLE_NS (25 * SL_CLOCK_NS_PER_S) /* after the faults: leases have ended */
+#define UNSEEN_NS (45 * SL_CLOCK_NS_PER_S) /* keepers drop what was not committed */
 #define REST_NS   (15 * SL_CLOCK_NS_PER_S) /* copies that are not reported are forgotten */
 
 struct nodes {
@@ -18,6 +20,7 @@ struct nodes {
     const struct sl_sim_objects_plan *plan;
     struct sl_sim_objects_oracle oracle;
     struct sl_sim_objects_app apps[SL_SIM_OBJECTS_NODES_MAX];
+    struct memory_disk disks[SL_SIM_OBJECTS_KEEPERS_MAX]; /* of nodes 1, 2, ... */
     bool has_proved;
 };
 
@@ -26,11 +29,26 @@ static struct nodes *nodes_of(struct sl_sim_world *world)
     return SL_CONTAINER_OF(world, struct nodes, world);
 }
 
+static bool has_disk(const struct nodes *nodes, uint32_t host)
+{
+    return nodes->plan->has_disks && host - 1 < nodes->plan->keeper_count;
+}
+
 static struct sl_sim_app *start(struct sl_sim_world *world, uint32_t host, uint64_t seed,
                                 uint64_t offset_ns)
 {
     struct nodes *nodes = nodes_of(world);
+    struct memory_disk *disk = has_disk(nodes, host) ? &nodes->disks[host - 1] : NULL;
+    if (disk != NULL && seed % 2 == 0) {
+        memory_disk_restart(disk, seed); /* the machine went down, too */
+    } else if (disk != NULL) {
+        memory_disk_reopen(disk);
+    }
+    if (disk != NULL) {
+        sl_sim_objects_oracle_restart(&nodes->oracle, host);
+    }
     const struct sl_sim_objects_app_options options = {
+        .disk = disk != NULL ? &disk->disk : NULL,
         .network = world->network,
         .oracle = &nodes->oracle,
         .plan = nodes->plan,
@@ -60,8 +78,9 @@ static void stepped(struct sl_sim_world *world, uint32_t host)
 
 static void fault(struct sl_sim_world *world, const struct sl_sim_fault *fault, bool begins)
 {
-    /* A node that ends cleanly loses nothing of others, unless it hosts the catalogue. */
-    if (begins && (fault->kind != SL_SIM_FAULT_LEAVE || fault->a == 0)) {
+    /* A node that ends cleanly loses nothing of others, unless it hosts the catalogue, or keeps. */
+    if (begins &&
+        (fault->kind != SL_SIM_FAULT_LEAVE || fault->a <= nodes_of(world)->plan->keeper_count)) {
         const uint64_t until_ns = world->now_ns + fault->duration_ns;
         sl_sim_objects_oracle_touch(&nodes_of(world)->oracle, fault->a, until_ns);
         sl_sim_objects_oracle_touch(&nodes_of(world)->oracle, fault->b, until_ns);
@@ -84,7 +103,7 @@ static void look(struct sl_sim_world *world)
         sl_sim_world_enter(world, SL_SIM_OBJECTS_ENDING);
     } else if (sl_sim_world_all_are_in(world, SL_SIM_OBJECTS_EMPTY) &&
                world->look_ns == SL_CLOCK_NEVER) {
-        world->look_ns = world->now_ns + REST_NS;
+        world->look_ns = world->now_ns + (nodes->plan->keeper_count > 0 ? UNSEEN_NS : REST_NS);
     } else if (is_due) {
         world->look_ns = SL_CLOCK_NEVER;
         for (uint32_t i = 0; i < nodes->plan->node_count; i++) {
@@ -110,6 +129,9 @@ bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, ui
                                      .fault_count = plan->fault_count,
                                      .verbose = verbose},
                            .plan = plan};
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
+        memory_disk_init(&nodes.disks[i]);
+    }
     sl_sim_world_create(&nodes.world);
     sl_sim_objects_oracle_init(&nodes.oracle, plan, nodes.world.network);
     sl_sim_world_run(&nodes.world);
@@ -118,6 +140,9 @@ bool sl_sim_objects_run(const struct sl_sim_objects_plan *plan, bool verbose, ui
     }
     const bool good = sl_sim_world_fini(&nodes.world);
     sl_sim_objects_oracle_fini(&nodes.oracle);
+    for (uint32_t i = 0; i < SL_SIM_OBJECTS_KEEPERS_MAX; i++) {
+        memory_disk_fini(&nodes.disks[i]);
+    }
     *trace = nodes.world.trace;
     return good;
 }

@@ -7,36 +7,31 @@
 
 #include "core/assert.h"
 #include "objects/node.h"
+#include "objects/publish.h"
+#include "tests/sim/objects_views.h"
 #include "tests/sim/random.h"
 
 #define SLACK_NS       (60 * SL_CLOCK_NS_PER_MS) /* 50 of the engine, and some turns */
 #define POISON         0xdb
 #define FOLLOWED_MAX   3    /* waits of one subscription */
-#define FOLLOW_MS      4000 /* of one of them, at most */
 #define NEWS_MS        3000 /* NEWS takes no longer than that */
-#define VIEWS_MAX      2    /* of one subscription */
-#define VIEW_MS        2000 /* a view stays open, at most */
-#define PROOF_MS       60000
 #define PROOF_ATTEMPTS 120
 #define PROOF_ACTIONS  3
+#define POOL_BYTES     (8 * SL_OBJECTS_BLOCK_BYTES) /* too small to read any file into it */
 #define BACK_OFF_NS    (500 * SL_CLOCK_NS_PER_MS)
 
 /* Calls and their deadlines */
 
-struct timing {
-    uint64_t began_ns, paused_ns; /* by the clock of the process */
-    uint64_t since_ns;            /* by that of the network */
-};
-
-static struct timing begin(const struct sl_sim_objects_app *app)
+struct sl_sim_objects_timing sl_sim_objects_begin(const struct sl_sim_objects_app *app)
 {
-    return (struct timing){.began_ns = sl_sim_process_now(&app->base.process),
-                           .paused_ns = app->base.process.paused_ns,
-                           .since_ns = sl_sim_network_now(app->options.network)};
+    return (struct sl_sim_objects_timing){.began_ns = sl_sim_process_now(&app->base.process),
+                                          .paused_ns = app->base.process.paused_ns,
+                                          .since_ns = sl_sim_network_now(app->options.network)};
 }
 
-static void judge(struct sl_sim_objects_app *app, const struct timing *timing, const char *what,
-                  const char *about, uint32_t timeout_ms, int err)
+void sl_sim_objects_judge(struct sl_sim_objects_app *app,
+                          const struct sl_sim_objects_timing *timing, const char *what,
+                          const char *about, uint32_t timeout_ms, int err)
 {
     if (app->base.dying) {
         return;
@@ -55,8 +50,9 @@ static void judge(struct sl_sim_objects_app *app, const struct timing *timing, c
 }
 
 /* A call that needs the catalogue alone has not ended in good time, without any fault. */
-static void judge_reached(struct sl_sim_objects_app *app, const struct timing *timing,
-                          const char *what, uint32_t timeout_ms, int err)
+void sl_sim_objects_judge_reached(struct sl_sim_objects_app *app,
+                                  const struct sl_sim_objects_timing *timing, const char *what,
+                                  uint32_t timeout_ms, int err)
 {
     if (err == SL_ERR_DEADLINE && timeout_ms >= app->options.plan->timeout_ms && !app->base.dying &&
         sl_sim_objects_oracle_is_certain(app->options.oracle, app->options.host,
@@ -66,7 +62,7 @@ static void judge_reached(struct sl_sim_objects_app *app, const struct timing *t
     }
 }
 
-static uint32_t draw_timeout(struct sl_sim_objects_app *app)
+uint32_t sl_sim_objects_draw_timeout(struct sl_sim_objects_app *app)
 {
     const struct sl_sim_objects_plan *plan = app->options.plan;
     return plan->impatient && sl_sim_chance(&app->base.random, 300)
@@ -74,7 +70,7 @@ static uint32_t draw_timeout(struct sl_sim_objects_app *app)
                : plan->timeout_ms;
 }
 
-static void name_of(uint32_t name, char text[16])
+void sl_sim_objects_name(uint32_t name, char text[16])
 {
     (void)snprintf(text, 16, "n%u", name);
 }
@@ -148,19 +144,19 @@ static int commit(struct sl_sim_objects_app *app, struct sl_publication *publica
 {
     int err = SL_ERR_DEADLINE;
     for (uint32_t i = 0; i < 2 && err == SL_ERR_DEADLINE && !app->base.dying; i++) {
-        const struct timing timing = begin(app);
+        const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
         err = sl_publish_commit(publication, timeout_ms, version);
-        judge(app, &timing, "commit", "", timeout_ms, err);
+        sl_sim_objects_judge(app, &timing, "commit", "", timeout_ms, err);
         if (is_alone) {
-            judge_reached(app, &timing, "commit", timeout_ms, err);
+            sl_sim_objects_judge_reached(app, &timing, "commit", timeout_ms, err);
         }
     }
     return err;
 }
 
 /* The error names the publisher. */
-static void judge_publisher(struct sl_sim_objects_app *app, const struct timing *timing,
-                            uint32_t name)
+static void judge_publisher(struct sl_sim_objects_app *app,
+                            const struct sl_sim_objects_timing *timing, uint32_t name)
 {
     for (uint32_t host = 0; host < app->options.plan->node_count; host++) {
         char address[SL_SIM_APP_NAME_BYTES];
@@ -172,13 +168,22 @@ static void judge_publisher(struct sl_sim_objects_app *app, const struct timing 
     }
 }
 
+static void record_keepers(struct sl_sim_objects_app *app, const struct publishing *publishing,
+                           const struct sl_publication *publication)
+{
+    for (uint32_t i = 0; i < publication->keeper_count; i++) {
+        sl_sim_objects_oracle_store(app->options.oracle, publishing->content, publishing->part,
+                                    publication->keepers[i].node);
+    }
+}
+
 static int publish(struct sl_sim_objects_app *app, const struct publishing *publishing,
                    struct sl_sim_objects_held *held)
 {
     const struct sl_sim_objects_plan *plan = app->options.plan;
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
     char name[16];
-    name_of(publishing->name, name);
+    sl_sim_objects_name(publishing->name, name);
     const struct sl_publish_options options = {
         .struct_size = sizeof options,
         .name = name,
@@ -193,31 +198,37 @@ static int publish(struct sl_sim_objects_app *app, const struct publishing *publ
     uint64_t version = 0;
     oracle->attempted[app->options.host][publishing->name] = true;
     oracle->published[app->options.host][publishing->name] = true;
-    oracle->contents[publishing->content].may_go |= publishing->origin == SL_ORIGIN_HOST;
+    oracle->contents[publishing->content].is_retired |= publishing->origin != SL_ORIGIN_CALLER;
     take_memory(held, oracle->contents[publishing->content].bytes[publishing->part]);
     sl_sim_objects_oracle_fill(publishing->content, publishing->part, held->memory, held->bytes);
-    const struct timing timing = begin(app);
+    const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
     int err = sl_publish_begin(app->node, &options, publishing->timeout_ms, &publication);
-    judge(app, &timing, "begin", name, publishing->timeout_ms, err);
-    judge_reached(app, &timing, "begin", publishing->timeout_ms, err);
+    sl_sim_objects_judge(app, &timing, "begin", name, publishing->timeout_ms, err);
+    if (publishing->origin != SL_ORIGIN_PS || plan->calm) {
+        sl_sim_objects_judge_reached(app, &timing, "begin", publishing->timeout_ms, err);
+    }
     if (err == SL_ERR_EXISTS && !app->base.dying) {
         judge_publisher(app, &timing, publishing->name);
     }
     if (err == 0) {
         err = sl_publish_bytes(publication, extents, cut(app, held, extents));
         sl_assert(err == 0);
-        err = commit(app, publication, options.part_count == 1, publishing->timeout_ms, &version);
+        err = commit(app, publication,
+                     options.part_count == 1 && (publishing->origin != SL_ORIGIN_PS || plan->calm),
+                     publishing->timeout_ms, &version);
         if (err == 0 && !app->base.dying) {
             sl_sim_objects_oracle_committed(oracle, publishing->content, version);
+            record_keepers(app, publishing, publication);
         }
         sl_publish_end(&publication);
+    } else if (options.part_count == 1) {
+        oracle->contents[publishing->content].has_failed = true;
     }
-    if (err != 0) {
+    if (err != 0 || publishing->origin != SL_ORIGIN_CALLER) {
         let_go(held);
+    }
+    if (err != 0 || publishing->origin == SL_ORIGIN_PS) {
         return err;
-    }
-    if (publishing->origin == SL_ORIGIN_HOST) {
-        let_go(held);
     }
     hold(app, held, publishing->content, publishing->part, version, true);
     return 0;
@@ -234,8 +245,11 @@ static void act_publish(struct sl_sim_objects_app *app, struct sl_sim_objects_he
         .part = app->options.host % parts,
         .origin = plan->has_host && sl_sim_chance(&app->base.random, 500) ? SL_ORIGIN_HOST
                                                                           : SL_ORIGIN_CALLER,
-        .timeout_ms = draw_timeout(app),
+        .timeout_ms = sl_sim_objects_draw_timeout(app),
     };
+    if (plan->keeper_count > 0 && sl_sim_chance(&app->base.random, 500)) {
+        publishing.origin = SL_ORIGIN_PS;
+    }
     if (parts > 1) {
         publishing.version = oracle->part_next[name][publishing.part]++;
     }
@@ -257,7 +271,7 @@ static uint32_t judge_bytes(struct sl_sim_objects_app *app, uint32_t name, uint6
     bool is_whole = !app->base.dying;
     char text[16];
     uint32_t content = 0;
-    name_of(name, text);
+    sl_sim_objects_name(name, text);
     for (uint32_t part = 0; part < parts; part++) {
         const struct sl_objects_copy *copy =
             app->node == NULL ? NULL : sl_objects_copy_find(app->node, text, version, part);
@@ -297,8 +311,8 @@ static void judge_progress(struct sl_sim_objects_app *app, struct sl_get *get)
 }
 
 /* A get has found that version of the name (0: none), or has not been able to fetch it. */
-static void judge_found(struct sl_sim_objects_app *app, const struct timing *timing, uint32_t name,
-                        uint64_t wanted, uint64_t version, int err)
+static void judge_found(struct sl_sim_objects_app *app, const struct sl_sim_objects_timing *timing,
+                        uint32_t name, uint64_t wanted, uint64_t version, int err)
 {
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
     const uint64_t since_ns = timing->since_ns;
@@ -319,11 +333,13 @@ static void judge_found(struct sl_sim_objects_app *app, const struct timing *tim
 }
 
 /* Without a fault, what a holder has is fetched. */
-static void judge_fetched(struct sl_sim_objects_app *app, const struct timing *timing,
-                          uint32_t name, uint64_t version, uint32_t timeout_ms, int err,
-                          const char *why)
+static void judge_fetched(struct sl_sim_objects_app *app,
+                          const struct sl_sim_objects_timing *timing, uint32_t name,
+                          uint64_t version, uint32_t timeout_ms, int err, const char *why)
 {
-    if (!app->base.dying && err == SL_ERR_DEADLINE && timeout_ms >= app->options.plan->timeout_ms &&
+    const struct sl_sim_objects_plan *plan = app->options.plan;
+    const bool is_tight = plan->has_disks && plan->pool_bytes < POOL_BYTES; /* for files */
+    if (!app->base.dying && err == SL_ERR_DEADLINE && timeout_ms >= plan->timeout_ms && !is_tight &&
         sl_sim_objects_oracle_is_certain(app->options.oracle, app->options.host,
                                          timing->since_ns) &&
         sl_sim_objects_oracle_exists(app->options.oracle, name, version, timing->since_ns)) {
@@ -342,12 +358,12 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
     struct sl_get *got;
     struct sl_get_progress progress = {0};
     char text[16];
-    name_of(name, text);
+    sl_sim_objects_name(name, text);
     app->options.oracle->attempted[app->options.host][name] = true;
-    const struct timing timing = begin(app);
+    const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
     int err = sl_get_start(app->node, text, version, extents, count, timeout_ms, &got);
-    judge(app, &timing, "get", text, timeout_ms, err);
-    judge_reached(app, &timing, "get", timeout_ms, err);
+    sl_sim_objects_judge(app, &timing, "get", text, timeout_ms, err);
+    sl_sim_objects_judge_reached(app, &timing, "get", timeout_ms, err);
     if (err != 0) {
         judge_found(app, &timing, name, version, 0, err);
         let_go(held);
@@ -356,7 +372,7 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
     char why[256];
     err = sl_get_wait(got);
     (void)snprintf(why, sizeof why, "%s", sl_objects_last_error());
-    judge(app, &timing, "wait", text, timeout_ms, err);
+    sl_sim_objects_judge(app, &timing, "wait", text, timeout_ms, err);
     judge_progress(app, got);
     (void)sl_get_progress(got, &progress);
     judge_found(app, &timing, name, version, progress.version, 0);
@@ -369,7 +385,7 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
     if (err != 0) {
         let_go(held);
     } else if (content == 0) { /* already gone: its memory is registered until it is withdrawn */
-        (void)sl_object_withdraw(app->node, text, progress.version, PROOF_MS);
+        (void)sl_object_withdraw(app->node, text, progress.version, SL_SIM_OBJECTS_PROOF_MS);
         let_go(held);
     } else {
         hold(app, held, content, SL_SIM_OBJECTS_ALL, progress.version, count > 0 || stays);
@@ -381,15 +397,15 @@ static int get(struct sl_sim_objects_app *app, uint32_t name, uint64_t version, 
 /* The size of the newest version. */
 static uint64_t list_newest(struct sl_sim_objects_app *app, uint32_t name, uint64_t *version)
 {
-    const uint32_t timeout_ms = draw_timeout(app);
+    const uint32_t timeout_ms = sl_sim_objects_draw_timeout(app);
     struct sl_object_list *list;
     uint64_t bytes = 0;
     char text[16];
-    name_of(name, text);
-    const struct timing timing = begin(app);
+    sl_sim_objects_name(name, text);
+    const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
     const int err = sl_object_list(app->node, text, timeout_ms, &list);
-    judge(app, &timing, "list", text, timeout_ms, err);
-    judge_reached(app, &timing, "list", timeout_ms, err);
+    sl_sim_objects_judge(app, &timing, "list", text, timeout_ms, err);
+    sl_sim_objects_judge_reached(app, &timing, "list", timeout_ms, err);
     if (err != 0 || app->base.dying) {
         return 0;
     }
@@ -419,7 +435,7 @@ static void act_get(struct sl_sim_objects_app *app, struct sl_sim_objects_held *
         }
         take_memory(held, bytes);
     }
-    (void)get(app, name, version, draw_timeout(app), held);
+    (void)get(app, name, version, sl_sim_objects_draw_timeout(app), held);
 }
 
 /* Withdraw and remove */
@@ -428,13 +444,13 @@ static int withdraw(struct sl_sim_objects_app *app, struct sl_sim_objects_held *
                     uint32_t timeout_ms)
 {
     char text[16];
-    name_of(app->options.oracle->contents[held->content].name, text);
+    sl_sim_objects_name(app->options.oracle->contents[held->content].name, text);
     held->is_busy = true;
     sl_sim_objects_oracle_drop(app->options.oracle, held->content, app->options.host);
     sl_get_close(&held->got);
-    const struct timing timing = begin(app);
+    const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
     const int err = sl_object_withdraw(app->node, text, held->version, timeout_ms);
-    judge(app, &timing, "withdraw", text, timeout_ms, err);
+    sl_sim_objects_judge(app, &timing, "withdraw", text, timeout_ms, err);
     held->is_busy = false;
     /* NOT_FOUND: removed; or the node had fetched what it published, and has withdrawn both. */
     if (err == 0 || err == SL_ERR_NOT_FOUND) {
@@ -453,7 +469,7 @@ static void act_withdraw(struct sl_sim_objects_app *app)
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++, held++) {
         held = held == &app->held[SL_SIM_OBJECTS_HELD_MAX] ? app->held : held;
         if (held->content != 0 && !held->is_busy) {
-            (void)withdraw(app, held, draw_timeout(app));
+            (void)withdraw(app, held, sl_sim_objects_draw_timeout(app));
             return;
         }
     }
@@ -465,21 +481,21 @@ static void act_remove(struct sl_sim_objects_app *app)
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
     const uint32_t index = sl_sim_below(&app->base.random, oracle->content_count);
     const struct sl_sim_objects_content *content = &oracle->contents[index];
-    const uint32_t name = content->name, timeout_ms = draw_timeout(app);
+    const uint32_t name = content->name, timeout_ms = sl_sim_objects_draw_timeout(app);
     char text[16];
     if (index == 0 || name == plan->name_count || content->version == 0) {
         return;
     }
     const uint64_t version = sl_sim_chance(&app->base.random, 200) ? 0 : content->version;
     sl_sim_objects_oracle_remove(oracle, name, version);
-    name_of(name, text);
-    const struct timing timing = begin(app);
+    sl_sim_objects_name(name, text);
+    const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
     const int err = sl_object_remove(app->node, text, version, timeout_ms);
     if ((err == 0 || err == SL_ERR_NOT_FOUND) && !app->base.dying) {
         sl_sim_objects_oracle_removed(oracle, name);
     }
-    judge(app, &timing, "remove", text, timeout_ms, err);
-    judge_reached(app, &timing, "remove", timeout_ms, err);
+    sl_sim_objects_judge(app, &timing, "remove", text, timeout_ms, err);
+    sl_sim_objects_judge_reached(app, &timing, "remove", timeout_ms, err);
 }
 
 /* Follow */
@@ -490,11 +506,11 @@ static void follow(struct sl_sim_objects_app *app, struct sl_subscription *subsc
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
     uint64_t above = 0;
     for (uint32_t i = 0; i < FOLLOWED_MAX && !app->base.dying; i++) {
-        const uint32_t timeout_ms = 1 + sl_sim_below(&app->base.random, FOLLOW_MS);
+        const uint32_t timeout_ms = 1 + sl_sim_below(&app->base.random, SL_SIM_OBJECTS_FOLLOW_MS);
         uint64_t version = 0;
-        const struct timing timing = begin(app);
+        const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
         const int err = sl_subscription_wait(subscription, above, timeout_ms, &version);
-        judge(app, &timing, "follow", "", timeout_ms, err);
+        sl_sim_objects_judge(app, &timing, "follow", "", timeout_ms, err);
         const uint64_t newest = sl_subscription_newest(subscription);
         if (app->base.dying) {
             return;
@@ -514,17 +530,17 @@ static void follow(struct sl_sim_objects_app *app, struct sl_subscription *subsc
     }
 }
 
-static int subscribe(struct sl_sim_objects_app *app, uint32_t name, bool fetches,
-                     uint32_t timeout_ms, struct sl_subscription **out)
+int sl_sim_objects_subscribe(struct sl_sim_objects_app *app, uint32_t name, bool fetches,
+                             uint32_t timeout_ms, struct sl_subscription **out)
 {
     const struct sl_subscribe_options options = {.struct_size = sizeof options, .follow = fetches};
     char text[16];
-    name_of(name, text);
+    sl_sim_objects_name(name, text);
     app->options.oracle->attempted[app->options.host][name] = true;
-    const struct timing timing = begin(app);
+    const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
     const int err = sl_subscription_open(app->node, text, &options, timeout_ms, out);
-    judge(app, &timing, "subscribe", text, timeout_ms, err);
-    judge_reached(app, &timing, "subscribe", timeout_ms, err);
+    sl_sim_objects_judge(app, &timing, "subscribe", text, timeout_ms, err);
+    sl_sim_objects_judge_reached(app, &timing, "subscribe", timeout_ms, err);
     return err;
 }
 
@@ -532,7 +548,8 @@ static void act_follow(struct sl_sim_objects_app *app)
 {
     const uint32_t name = sl_sim_below(&app->base.random, app->options.plan->name_count);
     struct sl_subscription *subscription;
-    if (subscribe(app, name, false, draw_timeout(app), &subscription) == 0) {
+    if (sl_sim_objects_subscribe(app, name, false, sl_sim_objects_draw_timeout(app),
+                                 &subscription) == 0) {
         follow(app, subscription, name);
         sl_subscription_close(&subscription);
     }
@@ -541,121 +558,12 @@ static void act_follow(struct sl_sim_objects_app *app)
 static void act_wait_held(struct sl_sim_objects_app *app)
 {
     const uint32_t name = sl_sim_below(&app->base.random, app->options.plan->name_count);
-    const uint32_t timeout_ms = 1 + sl_sim_below(&app->base.random, FOLLOW_MS);
+    const uint32_t timeout_ms = 1 + sl_sim_below(&app->base.random, SL_SIM_OBJECTS_FOLLOW_MS);
     char text[16];
-    name_of(name, text);
-    const struct timing timing = begin(app);
+    sl_sim_objects_name(name, text);
+    const struct sl_sim_objects_timing timing = sl_sim_objects_begin(app);
     const int err = sl_object_wait_held(app->node, text, 0, 2, timeout_ms);
-    judge(app, &timing, "wait_held", text, timeout_ms, err);
-}
-
-/* Views */
-
-struct images {
-    uint32_t count;
-    const uint8_t *at[SL_SIM_OBJECTS_PARTS_MAX];
-    uint64_t bytes[SL_SIM_OBJECTS_PARTS_MAX];
-};
-
-static bool is_of_application(const struct sl_sim_objects_app *app, const uint8_t *at)
-{
-    bool is = false;
-    for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++) {
-        const struct sl_sim_objects_held *held = &app->held[i];
-        is = is || (at >= held->memory && at < held->memory + held->bytes);
-    }
-    return is;
-}
-
-/* The images of all parts. False: some lie in memory of the application, which may withdraw it. */
-static bool find_images(const struct sl_sim_objects_app *app, const struct sl_view *view,
-                        struct images *images)
-{
-    struct sl_object_tensor tensor;
-    uint64_t cursor = 0;
-    images->count = 0;
-    while (sl_view_next_tensor(view, &cursor, &tensor, NULL) == 0) {
-        if (tensor.data == NULL || is_of_application(app, tensor.data)) {
-            return false;
-        }
-        sl_assert(images->count < SL_SIM_OBJECTS_PARTS_MAX);
-        images->at[images->count] = tensor.data;
-        images->bytes[images->count++] = tensor.bytes;
-    }
-    return true;
-}
-
-static uint64_t hash_images(const struct images *images)
-{
-    uint64_t hash = 0;
-    for (uint32_t i = 0; i < images->count; i++) {
-        hash = sl_hash_bytes(images->at[i], images->bytes[i], hash);
-    }
-    return hash;
-}
-
-/* The bytes of an open view are those of one version, and stay so. */
-static void look_at_view(struct sl_sim_objects_app *app, const struct sl_view *view, uint32_t name)
-{
-    struct sl_sim_objects_oracle *oracle = app->options.oracle;
-    struct images images;
-    if (app->base.dying || !find_images(app, view, &images) ||
-        sl_sim_objects_oracle_judge(oracle, app->options.host, name, sl_view_version(view),
-                                    images.at, images.bytes) == 0) {
-        return;
-    }
-    const uint64_t before = hash_images(&images);
-    sl_sim_app_sleep(&app->base, SL_CLOCK_NS_PER_MS * sl_sim_below(&app->base.random, VIEW_MS));
-    if (!app->base.dying && hash_images(&images) != before) {
-        sl_sim_fail(&oracle->breach, "view", "node %u has a view of n%u@%" PRIu64 " that changes",
-                    app->options.host, name, sl_view_version(view));
-    }
-}
-
-/* Returns the error of the open, or of the wait for all bytes. */
-static int view(struct sl_sim_objects_app *app, struct sl_subscription *subscription, uint32_t name,
-                uint32_t timeout_ms)
-{
-    struct sl_sim_objects_oracle *oracle = app->options.oracle;
-    const struct sl_view_options options = {.struct_size = sizeof options,
-                                            .behind_max =
-                                                sl_sim_chance(&app->base.random, 300) ? 1 : 0,
-                                            .stream = sl_sim_chance(&app->base.random, 300)};
-    const uint64_t newest = sl_subscription_newest(subscription);
-    struct sl_view *opened;
-    const struct timing timing = begin(app);
-    int err = sl_view_open(subscription, &options, timeout_ms, &opened);
-    judge(app, &timing, "view", "", timeout_ms, err);
-    if (err != 0) {
-        return err;
-    }
-    if (options.behind_max == 0 && sl_view_version(opened) < newest && !app->base.dying) {
-        sl_sim_fail(&oracle->breach, "newest",
-                    "node %u has a view of n%u@%" PRIu64 ", but knew %" PRIu64, app->options.host,
-                    name, sl_view_version(opened), newest);
-    }
-    const struct timing waiting = begin(app);
-    err = sl_view_wait(opened, UINT64_MAX, timeout_ms);
-    judge(app, &waiting, "wait for view", "", timeout_ms, err);
-    if (err == 0) {
-        look_at_view(app, opened, name);
-    }
-    sl_view_close(&opened);
-    return err;
-}
-
-static void act_view(struct sl_sim_objects_app *app)
-{
-    const uint32_t name = sl_sim_below(&app->base.random, app->options.plan->name_count);
-    struct sl_subscription *subscription;
-    if (subscribe(app, name, sl_sim_chance(&app->base.random, 500), draw_timeout(app),
-                  &subscription) != 0) {
-        return;
-    }
-    for (uint32_t i = 0; i < VIEWS_MAX && !app->base.dying; i++) {
-        (void)view(app, subscription, name, 1 + sl_sim_below(&app->base.random, FOLLOW_MS));
-    }
-    sl_subscription_close(&subscription);
+    sl_sim_objects_judge(app, &timing, "wait_held", text, timeout_ms, err);
 }
 
 /* What views and followed names have brought into the pool. */
@@ -667,7 +575,9 @@ static void withdraw_rest(struct sl_sim_objects_app *app)
         SL_LIST_FOREACH (link, &app->node->copies) {
             const struct sl_objects_copy *each =
                 SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-            copy = each->is_withdrawn ? copy : each;
+            const bool is_stored =
+                sl_objects_stored_find(app->node, each->name, each->version, each->part) != NULL;
+            copy = each->is_withdrawn || is_stored ? copy : each;
         }
         if (copy != NULL) {
             char name[SL_OBJECTS_NAME_BYTES];
@@ -675,6 +585,16 @@ static void withdraw_rest(struct sl_sim_objects_app *app)
             (void)sl_object_withdraw(app->node, name, copy->version, app->options.plan->timeout_ms);
         }
     } while (copy != NULL && !app->base.dying);
+}
+
+void sl_sim_objects_remove_all(struct sl_sim_objects_app *app)
+{
+    for (uint32_t name = 0; name <= app->options.plan->name_count && !app->base.dying; name++) {
+        char text[16];
+        sl_sim_objects_name(name, text);
+        sl_sim_objects_oracle_remove(app->options.oracle, name, 0);
+        (void)sl_object_remove(app->node, text, 0, SL_SIM_OBJECTS_PROOF_MS);
+    }
 }
 
 void sl_sim_objects_withdraw_all(struct sl_sim_objects_app *app)
@@ -717,7 +637,7 @@ void sl_sim_objects_act(struct sl_sim_objects_app *app)
         return;
     }
     if (drawn >= 55) {
-        act_view(app);
+        sl_sim_objects_act_view(app);
         return;
     }
     struct sl_sim_objects_held *held = find_place(app);
@@ -739,30 +659,12 @@ void sl_sim_objects_prove_publish(struct sl_sim_objects_app *app)
     const struct publishing publishing = {.name = name,
                                           .content = sl_sim_objects_oracle_content(oracle, name, 0),
                                           .origin = SL_ORIGIN_CALLER,
-                                          .timeout_ms = PROOF_MS};
+                                          .timeout_ms = SL_SIM_OBJECTS_PROOF_MS};
     const int err = publish(app, &publishing, held);
     if (err != 0 && !app->base.dying) {
         sl_sim_fail(&oracle->breach, "progress", "node %u cannot publish: %s", app->options.host,
                     sl_objects_last_error());
     }
-}
-
-/* False: the pool is too small, or full. */
-static bool prove_view(struct sl_sim_objects_app *app)
-{
-    struct sl_subscription *subscription;
-    int err = subscribe(app, app->options.plan->name_count, true, PROOF_MS, &subscription);
-    if (err == 0) {
-        err = view(app, subscription, app->options.plan->name_count, PROOF_MS);
-        sl_subscription_close(&subscription);
-    }
-    const bool is_full = err == SL_ERR_TOO_LARGE || err == SL_ERR_NO_MEMORY ||
-                         (err == SL_ERR_DEADLINE && strstr(sl_objects_last_error(), "pool"));
-    if (err != 0 && !is_full && !app->base.dying) {
-        sl_sim_fail(&app->options.oracle->breach, "progress", "node %u cannot view: %s",
-                    app->options.host, sl_objects_last_error());
-    }
-    return !is_full;
 }
 
 void sl_sim_objects_prove_get(struct sl_sim_objects_app *app)
@@ -773,7 +675,7 @@ void sl_sim_objects_prove_get(struct sl_sim_objects_app *app)
             act_get(app, place);
         }
     }
-    if (app->base.dying || (app->options.host % 2 == 1 && prove_view(app))) {
+    if (app->base.dying || (app->options.host % 2 == 1 && sl_sim_objects_prove_view(app))) {
         return;
     }
     struct sl_sim_objects_held *held = find_place(app);
@@ -784,7 +686,7 @@ void sl_sim_objects_prove_get(struct sl_sim_objects_app *app)
         const uint64_t bytes = list_newest(app, app->options.plan->name_count, &version);
         if (bytes > 0) {
             take_memory(held, bytes);
-            err = get(app, app->options.plan->name_count, version, PROOF_MS, held);
+            err = get(app, app->options.plan->name_count, version, SL_SIM_OBJECTS_PROOF_MS, held);
         } else {
             sl_sim_app_sleep(&app->base, BACK_OFF_NS);
         }

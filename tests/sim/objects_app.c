@@ -67,13 +67,19 @@ static void create_node(struct sl_sim_objects_app *app)
                                                .catalogue = catalogue,
                                                .host = name,
                                                .pool_bytes = app->options.plan->pool_bytes};
-    const struct sl_objects_setup setup = {.reactor = app->base.process.reactors[NODE],
+    const bool is_keeper = app->options.host - 1 < app->options.plan->keeper_count;
+    const struct sl_objects_setup setup = {.is_keeper = is_keeper,
+                                           .directory = app->options.disk != NULL ? "/c" : NULL,
+                                           .disk = app->options.disk,
+                                           .replicas = app->options.plan->replicas,
+                                           .reactor = app->base.process.reactors[NODE],
                                            .unix_us = unix_us,
                                            .random = draw,
                                            .wait = sl_sim_app_wait,
                                            .ctx = app};
     int err = sl_objects_create_with(&options, &setup, &app->node);
     sl_assert(err == 0);
+    app->options.oracle->node_ids[app->options.host] = app->node->id;
 }
 
 static void life(void *ctx)
@@ -136,6 +142,9 @@ static void lead(struct sl_sim_objects_app *app)
         }
         app->base.stage = SL_SIM_OBJECTS_PROVED;
     } else if (app->base.stage == SL_SIM_OBJECTS_ENDING) {
+        if (app->options.host == 0) {
+            sl_sim_objects_remove_all(app);
+        }
         sl_sim_objects_withdraw_all(app);
         app->base.stage = SL_SIM_OBJECTS_EMPTY;
     } else {
@@ -199,10 +208,20 @@ void sl_sim_objects_app_start(struct sl_sim_objects_app *app,
 void sl_sim_objects_app_judge_rest(struct sl_sim_objects_app *app)
 {
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
+    if (!sl_list_empty(&app->node->stored)) {
+        sl_sim_fail(
+            &oracle->breach, "rest", "node %u: %s@%" PRIu64 " is stored still", app->options.host,
+            SL_CONTAINER_OF(sl_list_first(&app->node->stored), struct sl_objects_stored, link)
+                ->name,
+            SL_CONTAINER_OF(sl_list_first(&app->node->stored), struct sl_objects_stored, link)
+                ->key.version);
+    }
     SL_LIST_FOREACH (link, &app->node->copies) {
         const struct sl_objects_copy *copy = SL_CONTAINER_OF(link, struct sl_objects_copy, link);
-        sl_sim_fail(&oracle->breach, "rest", "node %u still has %s@%" PRIu64, app->options.host,
-                    copy->name, copy->version);
+        sl_sim_fail(
+            &oracle->breach, "rest", "node %u still has %s@%" PRIu64 " part %u, %u uses%s%s",
+            app->options.host, copy->name, copy->version, copy->part, copy->uses,
+            copy->is_withdrawn ? ", withdrawn" : "", copy->is_uncommitted ? ", uncommitted" : "");
     }
     const struct sl_objects_pool *pool = &app->node->pool;
     if (pool->free_count != pool->slot_count) {

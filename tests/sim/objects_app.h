@@ -46,6 +46,7 @@ struct sl_sim_objects_app_options {
     const struct sl_sim_objects_plan *plan;
     uint32_t host;
     uint64_t seed, offset_ns;
+    const struct sl_disk *disk; /* of a keeper; NULL: none */
     bool verbose;
 };
 

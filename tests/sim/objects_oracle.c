@@ -9,8 +9,9 @@
 #include "core/assert.h"
 #include "tests/sim/random.h"
 
-#define LEASE_NS    (11 * SL_CLOCK_NS_PER_S) /* and a second */
-#define RECOVERY_NS (20 * SL_CLOCK_NS_PER_S) /* a lease, and a new start of the catalogue */
+#define KEEP_VERSIONS 3                        /* of origins but CALLER */
+#define LEASE_NS      (11 * SL_CLOCK_NS_PER_S) /* and a second */
+#define RECOVERY_NS   (20 * SL_CLOCK_NS_PER_S) /* a lease, and a new start of the catalogue */
 
 void sl_sim_objects_oracle_init(struct sl_sim_objects_oracle *oracle,
                                 const struct sl_sim_objects_plan *plan,
@@ -117,11 +118,24 @@ static bool part_is_held(const struct sl_sim_objects_oracle *oracle, uint32_t co
     return false;
 }
 
+/* Newer versions have retired it, or may have. */
+static bool may_be_retired(const struct sl_sim_objects_oracle *oracle,
+                           const struct sl_sim_objects_content *content)
+{
+    uint32_t newer = 0;
+    for (uint32_t i = 1; content->is_retired && i < oracle->content_count; i++) {
+        const struct sl_sim_objects_content *other = &oracle->contents[i];
+        newer += other->name == content->name && other->is_retired && !other->has_failed &&
+                 (other->version == 0 || other->version > content->version);
+    }
+    return newer >= KEEP_VERSIONS;
+}
+
 /* Of each part some node has had it since then, without a break and without a fault. */
 static bool is_held(const struct sl_sim_objects_oracle *oracle, uint32_t index, uint64_t since_ns)
 {
     const struct sl_sim_objects_content *content = &oracle->contents[index];
-    bool held = content->acknowledged && !content->may_go;
+    bool held = content->acknowledged && !content->may_go && !may_be_retired(oracle, content);
     for (uint32_t part = 0; held && part < oracle->plan->part_counts[content->name]; part++) {
         held = part_is_held(oracle, index, part, since_ns);
     }
@@ -164,13 +178,16 @@ static void set_version(struct sl_sim_objects_oracle *oracle, uint32_t index, ui
     }
     content->version = version;
     for (uint32_t i = 1; i < oracle->content_count; i++) {
-        const struct sl_sim_objects_content *other = &oracle->contents[i];
-        if (i != index && other->name == content->name && other->version == version &&
-            is_held(oracle, i, sl_sim_network_now(oracle->network))) {
+        struct sl_sim_objects_content *other = &oracle->contents[i];
+        if (i == index || other->name != content->name || other->version != version) {
+            continue;
+        }
+        if (is_held(oracle, i, sl_sim_network_now(oracle->network))) {
             sl_sim_fail(&oracle->breach, "digest",
                         "n%u@%" PRIu64 " is content %u, and is content %u too", content->name,
                         version, index, i);
         }
+        other->may_go = true; /* nobody had it just then */
     }
 }
 
@@ -232,6 +249,28 @@ static bool have_one_number(const struct sl_sim_objects_content *a,
     return a->name == b->name && a->version == b->version;
 }
 
+void sl_sim_objects_oracle_store(struct sl_sim_objects_oracle *oracle, uint32_t content,
+                                 uint32_t part, uint64_t node)
+{
+    for (uint32_t host = 0; host < oracle->plan->node_count; host++) {
+        if (oracle->node_ids[host] == node) {
+            sl_sim_objects_oracle_hold(oracle, content, part, host);
+            oracle->holdings[oracle->holding_count - 1].is_stored = true;
+        }
+    }
+}
+
+void sl_sim_objects_oracle_restart(struct sl_sim_objects_oracle *oracle, uint32_t host)
+{
+    for (uint32_t i = 0; i < oracle->holding_count; i++) {
+        struct sl_sim_objects_holding *holding = &oracle->holdings[i];
+        if (holding->host == host && holding->is_stored) {
+            holding->since_ns = sl_sim_network_now(oracle->network);
+            holding->until_ns = SL_CLOCK_NEVER;
+        }
+    }
+}
+
 void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t content,
                                 uint32_t host)
 {
@@ -242,6 +281,7 @@ void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t c
              have_one_number(&oracle->contents[content], &oracle->contents[holding->content])) &&
             holding->until_ns == SL_CLOCK_NEVER) {
             holding->until_ns = sl_sim_network_now(oracle->network);
+            holding->is_stored = holding->is_stored && content == 0;
         }
     }
 }
@@ -269,7 +309,7 @@ void sl_sim_objects_oracle_judge_holders(struct sl_sim_objects_oracle *oracle, u
 {
     uint32_t possible = 0;
     for (uint32_t host = 0; host < oracle->plan->node_count; host++) {
-        possible += oracle->attempted[host][name];
+        possible += oracle->attempted[host][name] || host - 1 < oracle->plan->keeper_count;
     }
     for (uint32_t i = 0; i < oracle->gone_count; i++) {
         possible += oracle->gone[i].name == name && oracle->gone[i].until_ns > since_ns;

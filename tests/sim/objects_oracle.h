@@ -13,7 +13,9 @@ struct sl_sim_objects_content {
     uint64_t version; /* 0: not known yet */
     uint64_t bytes[SL_SIM_OBJECTS_PARTS_MAX];
     bool acknowledged; /* a commit of it */
-    bool may_go;       /* removed, or retired by newer ones */
+    bool may_go;       /* removed, or replaced */
+    bool is_retired;   /* not of origin CALLER: newer ones retire it */
+    bool has_failed;   /* no version begins with it */
 };
 
 #define SL_SIM_OBJECTS_ALL UINT32_MAX /* parts of a content */
@@ -22,6 +24,7 @@ struct sl_sim_objects_content {
  */
 struct sl_sim_objects_holding {
     uint32_t content, part, host;
+    bool is_stored;              /* by a keeper */
     uint64_t since_ns, until_ns; /* SL_CLOCK_NEVER: it still does */
 };
 
@@ -51,6 +54,7 @@ struct sl_sim_objects_oracle {
     bool published[SL_SIM_OBJECTS_NODES_MAX][SL_SIM_OBJECTS_NAMES_MAX]; /* it has tried to */
     struct sl_sim_objects_gone gone[SL_SIM_OBJECTS_GONE_MAX];
     uint32_t gone_count;
+    uint64_t node_ids[SL_SIM_OBJECTS_NODES_MAX];
     uint32_t removing[SL_SIM_OBJECTS_NAMES_MAX]; /* removes that may still take effect */
     uint32_t committed, fetched;
     struct sl_sim_breach breach;
@@ -84,6 +88,12 @@ void sl_sim_objects_oracle_hold(struct sl_sim_objects_oracle *oracle, uint32_t c
                                 uint32_t part, uint32_t host);
 void sl_sim_objects_oracle_drop(struct sl_sim_objects_oracle *oracle, uint32_t content,
                                 uint32_t host);
+
+/* The node, which is a keeper, has stored a part of the content. Its process has started, and finds
+ * what the one before has stored. */
+void sl_sim_objects_oracle_store(struct sl_sim_objects_oracle *oracle, uint32_t content,
+                                 uint32_t part, uint64_t node);
+void sl_sim_objects_oracle_restart(struct sl_sim_objects_oracle *oracle, uint32_t host);
 
 /* Versions that are found, in a call that began then. */
 

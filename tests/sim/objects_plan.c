@@ -91,6 +91,11 @@ static void draw_more(struct sl_sim_objects_plan *plan)
     if (sl_sim_chance(&random, 200)) {
         plan->pool_bytes = (1U + sl_sim_below(&random, 8)) * SL_OBJECTS_BLOCK_BYTES;
     }
+    if (sl_sim_chance(&random, 350)) {
+        plan->keeper_count = 1 + sl_sim_below(&random, plan->node_count > 3 ? 3 : 1);
+        plan->replicas = sl_sim_below(&random, 2);
+        plan->has_disks = sl_sim_chance(&random, 500);
+    }
     if (sl_sim_chance(&random, 250)) {
         plan->network.connect_fail_permille = plan->network.break_per_10000 = 0;
         for (uint32_t i = 0; i < plan->fault_count; i++) {
@@ -114,10 +119,12 @@ void sl_sim_objects_plan_make(struct sl_sim_objects_plan *plan, uint64_t seed, u
 void sl_sim_objects_plan_print(const struct sl_sim_objects_plan *plan)
 {
     printf("seed %" PRIu64 ": %u nodes, %u names of %u, %u, %u parts, up to %u bytes; %u threads "
-           "of %u actions, think %u us, impatient %u ms, pool %u bytes%s%s%s%s\n",
+           "of %u actions, think %u us, impatient %u ms, pool %u bytes, %u keepers, %u replicas"
+           "%s%s%s%s%s\n",
            plan->seed, plan->node_count, plan->name_count, plan->part_counts[0],
            plan->part_counts[1], plan->part_counts[2], plan->bytes_max, plan->thread_count,
            plan->action_count, plan->think_us_max, plan->impatient_ms, plan->pool_bytes,
+           plan->keeper_count, plan->replicas, plan->has_disks ? ", disks" : "",
            plan->has_host ? ", origin HOST" : "", plan->impatient ? ", impatient" : "",
            plan->removes ? ", removes" : "", plan->takes_over ? ", takes over" : "");
     printf("delay %u-%u us, late %u/1000, %u B/us, window %u, refused %u/1000, broken %u/10000, "

@@ -7,6 +7,7 @@
 #define SL_SIM_OBJECTS_NODES_MAX   16
 #define SL_SIM_OBJECTS_NAMES_MAX   4 /* with the one of the proof, the last in use */
 #define SL_SIM_OBJECTS_PARTS_MAX   3
+#define SL_SIM_OBJECTS_KEEPERS_MAX 3
 #define SL_SIM_OBJECTS_THREADS_MAX 3 /* of a node's application, besides `life` */
 
 struct sl_sim_objects_plan {
@@ -19,6 +20,9 @@ struct sl_sim_objects_plan {
     uint32_t think_us_max;
     uint32_t timeout_ms, impatient_ms;
     uint32_t pool_bytes;
+    uint32_t keeper_count; /* nodes 1 to this one are keepers */
+    uint32_t replicas;
+    bool has_disks;  /* keepers have */
     uint64_t gap_ns; /* of a turn */
     bool has_host;   /* some publish with SL_ORIGIN_HOST */
     bool impatient;  /* some deadlines pass */
