@@ -191,6 +191,15 @@ CASE(store__by_a_keeper_itself)
     expect_get(0, 1);
 }
 
+CASE(store__by_a_keeper_itself_is_on_the_others_too)
+{
+    begin(2, true, 1);
+    assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_PS, bytes, BYTES), 1);
+    assert_int_equal(holders_of("llama"), 2);
+    nodes_end(&nodes, 2);
+    expect_get(0, 1);
+}
+
 static void restart(uint32_t index)
 {
     nodes_end(&nodes, index);
