@@ -378,7 +378,8 @@ struct sl_view_options {
  * close. The bytes never change, also after the version was removed or the agent has ended.
  * options: NULL: all zero. The caller owns *out. Errors: NOT_FOUND (a given version; the text names
  * the oldest and the newest), CANCELLED (a given version was removed), DEADLINE, TOO_LARGE (the
- * pool), NO_MEMORY (also: other views fill the pool), INVALID. */
+ * pool), NO_MEMORY (also: other views fill the pool), AGAIN (this process gets or publishes it in
+ * its own memory just now), INVALID. */
 SL_API int sl_view_open(struct sl_subscription *subscription, const struct sl_view_options *options,
                         uint32_t timeout_ms, struct sl_view **out);
 

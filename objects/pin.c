@@ -53,7 +53,7 @@ static int open_part(struct sl_objects_pin *pin, const struct sl_objects_message
     }
     struct sl_objects_copy *copy =
         sl_objects_copy_find(pin->node, news->record.name, news->record.version, index);
-    if (copy == NULL || copy->fetch != NULL ||
+    if (copy == NULL || copy->fetch != NULL || copy->is_uncommitted ||
         !sl_hash_128_equal(copy->info.digest, news->record.parts[index].digest)) {
         return SL_ERR_AGAIN;
     }

@@ -33,7 +33,7 @@ struct sl_objects_pin {
 
 /* news has the record; as sl_objects_cache_get. The callbacks and ctx are set afterwards. They may
  * close the pin. Errors: those of sl_objects_cache_get; AGAIN (a get into memory of the application
- * is in progress). */
+ * is in progress, or a publication that keepers store from there). */
 int sl_objects_pin_open(struct sl_objects *node, const struct sl_objects_message *news,
                         uint64_t deadline_ns, struct sl_objects_pin **out);
 

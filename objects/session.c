@@ -252,7 +252,7 @@ static void open_view(struct sl_objects_session *session, const struct sl_object
     if (err != 0) {
         free(view);
         fail(session, err, "%s@%" PRIu64 ": %s", session->follow->name, news->record.version,
-             err == SL_ERR_AGAIN ? "this process fetches it into its own memory just now"
+             err == SL_ERR_AGAIN ? "this process gets or publishes it in its own memory just now"
                                  : "there is no memory for it in the pool");
         return;
     }
