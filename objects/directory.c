@@ -348,6 +348,9 @@ int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
                               sl_objects_directory_found_fn *found, void *ctx,
                               struct sl_objects_directory **out, struct sl_reason *reason)
 {
+    if (strlen(path) >= sizeof(*out)->path) {
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s: the path is too long", path);
+    }
     struct sl_objects_directory *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
