@@ -3,6 +3,7 @@
 #include <starling_objects.h>
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "core/log.h"
@@ -77,9 +78,10 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
         sl_log_error("--objects=%s: %s", objects->name, sl_objects_last_error());
         return err;
     }
-    const bool is_host = objects->catalogue == NULL;
-    sl_log_info("objects at %s; the catalogue is %s%s", sl_objects_address(self->node),
-                is_host ? "here" : "at ", is_host ? "" : objects->catalogue);
+    const char *address = sl_objects_address(self->node);
+    const bool is_host = objects->catalogue == NULL || strcmp(objects->catalogue, address) == 0;
+    sl_log_info("objects at %s; the catalogue is %s%s", address, is_host ? "here" : "at ",
+                is_host ? "" : objects->catalogue);
     return 0;
 }
 
