@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import struct
+import sys
 
 import harness
 import objects_test
@@ -195,6 +196,27 @@ class Launched(Cluster):
                                  "--publish", "fm", "--publish-every", "300ms", "--timeout", "60s")
         self.assertIn("published fm@", output)
         self.assertNotIn("no version", output)
+
+    def test_an_agent_on_the_host(self):
+        """A program in the place of the worker finds the agent and the catalogue in its environment."""
+        os.mkdir(self.path("bin"))
+        for name in ("starling-ps", "starling-objects"):
+            os.symlink(harness.program(name), self.path(f"bin/{name}"))
+        os.chmod(self.file("bin/starling-worker", f"""#!{sys.executable}
+import os, socket, subprocess, time
+name = os.environ["STARLING_OBJECTS_AGENT"]
+subprocess.run(["{self.path("bin/starling-objects")}", "ls"], check=True)
+while True:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as agent:
+        if agent.connect_ex(f"\\0starling-objects/{{os.getuid()}}/{{name}}") == 0:
+            break
+    time.sleep(0.05)
+print("the agent is there")
+"""), 0o700)
+        output = self.run_to_end("starling-launch", "--objects", "--objects-memory", "64M", "--agents", "--bin-dir",
+                                 self.path("bin"))
+        self.assertIn("the agent is there", output)
+        self.assertNotIn("continues without", output)
 
     def test_a_worker_that_cannot_publish_trains_on(self):
         data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 50)

@@ -340,10 +340,10 @@ static void judge(struct supervisor *supervisor)
         }
         if (is_ps) {
             judge_ps(supervisor, process, early);
-        } else if (process->task->role == SL_PLAN_AGENT) {
-            lose(supervisor, process); /* readers continue with what they have */
-        } else {
+        } else if (process->task->role == SL_CLUSTER_WORKER) {
             judge_worker(supervisor, process);
+        } else if (supervisor->phase == RUNNING) {
+            lose(supervisor, process); /* an agent: readers continue with what they have */
         }
     }
     if (supervisor->phase == RUNNING && workers_left(supervisor) == 0) {
