@@ -45,27 +45,39 @@ void sl_objects_follow_completed(struct sl_objects_follow *follow, uint64_t vers
     }
 }
 
+/* Why the newest version is not complete. Logged once, as long as it does not change. */
+static void set_reason(struct sl_objects_follow *follow, uint64_t version, const char *reason)
+{
+    if (strncmp(follow->reason, reason, sizeof follow->reason - 1) != 0) {
+        sl_log_warn("objects: %s@%" PRIu64 " is followed, and was not fetched: %s", follow->name,
+                    version, reason);
+        (void)snprintf(follow->reason, sizeof follow->reason, "%.*s",
+                       (int)sizeof follow->reason - 1, reason);
+    }
+}
+
 static void fetched(struct sl_objects_pin *pin)
 {
     struct sl_objects_follow *follow = pin->ctx;
     const uint64_t version = pin->version;
     const int err = pin->err;
-    (void)snprintf(follow->reason, sizeof follow->reason, "%s", pin->reason);
     if (err != 0) {
-        sl_log_warn("objects: %s@%" PRIu64 ", which is followed, was not fetched: %s", follow->name,
-                    version, pin->reason);
+        set_reason(follow, version, pin->reason);
     } else if (follow->is_kept) {
         sl_objects_pin_close(&follow->kept);
         follow->kept = pin;
         follow->fetching = NULL;
     }
     sl_objects_pin_close(&follow->fetching);
-    if (err != 0) {
-        sl_reactor_arm(follow->node->reactor, &follow->retry, RETRY_NS);
-        return;
+    if (err == 0) {
+        follow->reason[0] = '\0';
+        sl_objects_follow_completed(follow, version);
     }
-    sl_objects_follow_completed(follow, version);
-    look_for_fetch(follow);
+    if (err == 0 || sl_objects_board_announced(follow->entry) > version) {
+        look_for_fetch(follow);
+    } else {
+        sl_reactor_arm(follow->node->reactor, &follow->retry, RETRY_NS);
+    }
 }
 
 static void fetch(struct sl_objects_follow *follow, const struct sl_objects_message *news)
@@ -76,11 +88,14 @@ static void fetch(struct sl_objects_follow *follow, const struct sl_objects_mess
                                      follow->announced_count - follow->started_count - 1);
     }
     follow->started_count = follow->announced_count;
+    struct sl_reason reason;
     const int err = sl_objects_pin_open(node, news, sl_reactor_now_ns(node->reactor) + FETCH_NS,
-                                        &follow->fetching);
+                                        &follow->fetching, &reason);
     if (err != 0) {
-        (void)snprintf(follow->reason, sizeof follow->reason, "there is no memory in the pool");
-        sl_reactor_arm(node->reactor, &follow->retry, RETRY_NS);
+        set_reason(follow, news->record.version, reason.text);
+        if (err != SL_ERR_TOO_LARGE) { /* a newer one may fit */
+            sl_reactor_arm(node->reactor, &follow->retry, RETRY_NS);
+        }
         return;
     }
     follow->fetching->ctx = follow;

@@ -85,7 +85,7 @@ static void pin_found(void *ctx, const struct sl_objects_message *answer)
     const struct sl_objects_record *record = &answer->record;
     if (answer->record_count == 1) {
         get->version = record->version;
-        get->start_err = sl_objects_pin_open(get->node, answer, get->deadline_ns, &get->pin);
+        get->start_err = sl_objects_pin_open(get->node, answer, get->deadline_ns, &get->pin, NULL);
     }
     if (get->pin == NULL) {
         return;

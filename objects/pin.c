@@ -1,5 +1,6 @@
 #include "objects/pin.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -62,14 +63,31 @@ static int open_part(struct sl_objects_pin *pin, const struct sl_objects_message
     return 0;
 }
 
+static int fail(const struct sl_objects *node, const struct sl_objects_record *record, int err,
+                struct sl_reason *reason)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < record->part_count; i++) {
+        bytes += record->parts[i].bytes;
+    }
+    return err == SL_ERR_AGAIN
+               ? sl_reason_fail(reason, err,
+                                "this process gets or publishes it in its own memory just now")
+           : err == SL_ERR_TOO_LARGE
+               ? sl_reason_fail(reason, err,
+                                "%" PRIu64 " bytes do not fit into the pool of %" PRIu64, bytes,
+                                node->pool_bytes)
+               : sl_reason_fail(reason, err, "open views leave no memory for it in the pool");
+}
+
 int sl_objects_pin_open(struct sl_objects *node, const struct sl_objects_message *news,
-                        uint64_t deadline_ns, struct sl_objects_pin **out)
+                        uint64_t deadline_ns, struct sl_objects_pin **out, struct sl_reason *reason)
 {
     const uint32_t part_count = news->record.part_count;
     struct sl_objects_pin *made = calloc(1, sizeof *made + part_count * sizeof made->parts[0]);
-    int err = made != NULL ? 0 : SL_ERR_NO_MEMORY;
-    if (err != 0) {
-        return err;
+    int err = 0;
+    if (made == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     made->node = node;
     made->version = news->record.version;
@@ -80,7 +98,7 @@ int sl_objects_pin_open(struct sl_objects *node, const struct sl_objects_message
     }
     if (err != 0) {
         sl_objects_pin_close(&made);
-        return err;
+        return fail(node, &news->record, err, reason);
     }
     if (made->left == 0) {
         sl_reactor_arm(node->reactor, &made->timer, 0);

@@ -32,10 +32,11 @@ struct sl_objects_pin {
 };
 
 /* news has the record; as sl_objects_cache_get. The callbacks and ctx are set afterwards. They may
- * close the pin. Errors: those of sl_objects_cache_get; AGAIN (a get into memory of the application
- * is in progress, or a publication that keepers store from there). */
+ * close the pin. Errors, with a reason: those of sl_objects_cache_get; AGAIN (a get into memory of
+ * the application is in progress, or a publication that keepers store from there). */
 int sl_objects_pin_open(struct sl_objects *node, const struct sl_objects_message *news,
-                        uint64_t deadline_ns, struct sl_objects_pin **out);
+                        uint64_t deadline_ns, struct sl_objects_pin **out,
+                        struct sl_reason *reason);
 
 /* Nulls *pin. NULL is allowed. */
 void sl_objects_pin_close(struct sl_objects_pin **pin);

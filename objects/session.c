@@ -244,16 +244,16 @@ static void open_view(struct sl_objects_session *session, const struct sl_object
 {
     struct sl_objects *node = session->node;
     struct view *view = calloc(1, sizeof *view);
+    struct sl_reason reason = {.text = "out of memory"};
     /* The deadline is the request's; a stream goes on after its answer. */
     const int err =
         view == NULL ? SL_ERR_NO_MEMORY
                      : sl_objects_pin_open(node, news, sl_reactor_now_ns(node->reactor) + STREAM_NS,
-                                           &view->pin);
+                                           &view->pin, &reason);
     if (err != 0) {
         free(view);
         fail(session, err, "%s@%" PRIu64 ": %s", session->follow->name, news->record.version,
-             err == SL_ERR_AGAIN ? "this process gets or publishes it in its own memory just now"
-                                 : "there is no memory for it in the pool");
+             reason.text);
         return;
     }
     view->session = session;

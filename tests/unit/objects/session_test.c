@@ -387,3 +387,21 @@ CASE(session__has_a_limit_of_views)
     assert_int_equal(err, SL_ERR_TOO_LARGE);
     sl_objects_session_close(&session);
 }
+
+CASE(session__names_both_sizes_if_a_version_does_not_fit)
+{
+    enum { LARGE = 65 << 20 }; /* the pool has 64 MiB */
+    const struct sl_objects_session_request newest = {.kind = SL_OBJECTS_SESSION_OPEN,
+                                                      .timeout_ms = NODES_TIMEOUT};
+    struct sl_objects_session_answer answer;
+    uint8_t *large = calloc(LARGE, 1);
+    assert_non_null(large);
+    (void)nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, large, LARGE);
+    struct sl_objects_session *session = follow(1, &answer);
+    assert_int_equal(sl_objects_session_call(session, &newest, &answer, fds), SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(sl_objects_last_error(), "68157440"));
+    assert_non_null(strstr(sl_objects_last_error(), "67108864"));
+    sl_objects_session_close(&session);
+    nodes_end(&nodes, 0);
+    free(large);
+}
