@@ -203,28 +203,6 @@ void sl_objects_cache_put(struct sl_objects *node, struct sl_objects_cache_use *
     sl_objects_pool_unpin(&node->pool, pooled);
 }
 
-uint32_t sl_objects_cache_beginning(const struct sl_objects_copy *copy)
-{
-    const uint32_t manifest_blocks = sl_objects_copy_manifest_blocks(copy);
-    uint32_t count = 0;
-    while (manifest_blocks + count < copy->pooled->resident_count &&
-           copy->pooled->blocks[manifest_blocks + count].is_verified) {
-        count++;
-    }
-    return count;
-}
-
-/* Nobody reads the copy, so no child knows its ranges. */
-static void list_again(struct sl_objects_copy *copy)
-{
-    const uint32_t count = sl_objects_cache_beginning(copy);
-    copy->range_count = copy->ranges_sent = copy->verified_count = 0;
-    (void)sl_objects_copy_add_manifest(copy); /* there are not more ranges than before */
-    for (uint32_t i = 0; i < count; i++) {
-        (void)sl_objects_copy_add_block(copy, i);
-    }
-}
-
 void sl_objects_cache_shrunk(void *ctx, struct sl_objects_pool_version *version)
 {
     struct sl_objects *node = ctx;
@@ -234,7 +212,8 @@ void sl_objects_cache_shrunk(void *ctx, struct sl_objects_pool_version *version)
     }
     copy->place_count = version->resident_count;
     if (version->resident_count > 0) {
-        list_again(copy);
+        copy->range_count = copy->ranges_sent = 0; /* no child reads it, or knows its ranges */
+        (void)sl_objects_copy_add_first(copy, version->resident_count - version->head_count);
         sl_objects_report(node, copy);
         return;
     }

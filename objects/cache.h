@@ -38,9 +38,6 @@ int sl_objects_cache_get(struct sl_objects *node, struct sl_objects_cache_use *u
 /* A fetch without users is cancelled, and what it has is dropped. */
 void sl_objects_cache_put(struct sl_objects *node, struct sl_objects_cache_use *use);
 
-/* Verified blocks of the image, from the first one on. */
-uint32_t sl_objects_cache_beginning(const struct sl_objects_copy *copy);
-
 /* An event of the pool: it has taken blocks of a copy. */
 void sl_objects_cache_shrunk(void *node, struct sl_objects_pool_version *version);
 

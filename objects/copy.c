@@ -173,15 +173,23 @@ int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block)
     const int err =
         add_bytes(copy, from, from + sl_objects_manifest_block_bytes(&copy->manifest, block));
     copy->verified_count += err == 0 ? 1 : 0;
+    const uint32_t first = sl_objects_copy_manifest_blocks(copy);
+    while (copy->pooled != NULL && first + copy->beginning < copy->pooled->resident_count &&
+           copy->pooled->blocks[first + copy->beginning].is_verified) {
+        copy->beginning++;
+    }
     return err;
 }
 
-int sl_objects_copy_add_all(struct sl_objects_copy *copy)
+int sl_objects_copy_add_first(struct sl_objects_copy *copy, uint32_t count)
 {
     const uint64_t image_at = sl_objects_copy_image_at(copy);
+    const uint64_t bytes = (uint64_t)count * SL_OBJECTS_BLOCK_BYTES;
     int err = sl_objects_copy_add_manifest(copy);
-    err = err != 0 ? err : add_bytes(copy, image_at, image_at + copy->info.bytes);
-    copy->verified_count = err == 0 ? sl_objects_copy_block_count(copy) : 0;
+    err = err != 0 ? err
+                   : add_bytes(copy, image_at,
+                               image_at + (bytes < copy->info.bytes ? bytes : copy->info.bytes));
+    copy->verified_count = copy->beginning = err == 0 ? count : 0;
     return err;
 }
 

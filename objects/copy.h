@@ -58,6 +58,7 @@ struct sl_objects_copy {
     struct sl_objects_fetch *fetch; /* fills it; NULL: whole, failed, or blocks were evicted */
     struct sl_objects_fetch_counts counts; /* of the last fetch */
     uint32_t verified_count;               /* blocks of the image that are listed in `ranges` */
+    uint32_t beginning; /* in the pool: verified blocks of the image from the first one on */
     /* Places of verified bytes, for children, in the order in which they were verified. */
     struct sl_objects_range *ranges;
     uint32_t range_count, range_capacity;
@@ -126,8 +127,18 @@ static inline uint32_t sl_objects_copy_block_count(const struct sl_objects_copy 
 int sl_objects_copy_add_manifest(struct sl_objects_copy *copy);
 int sl_objects_copy_add_block(struct sl_objects_copy *copy, uint32_t block);
 
-/* The same for everything, of a publisher. Any thread, before it is in a list. */
-int sl_objects_copy_add_all(struct sl_objects_copy *copy);
+/* The same for the manifest and the first `count` blocks; nothing is listed yet. Also on any
+ * thread, before the copy is in a list. */
+int sl_objects_copy_add_first(struct sl_objects_copy *copy, uint32_t count);
+
+/* Verified bytes of the image, from the first one on; while it is fetched into memory of a caller,
+ * 0. */
+static inline uint64_t sl_objects_copy_beginning(const struct sl_objects_copy *copy)
+{
+    return copy->verified_count == sl_objects_copy_block_count(copy)
+               ? copy->info.bytes
+               : copy->beginning * (uint64_t)SL_OBJECTS_BLOCK_BYTES;
+}
 
 /* READs end at these offsets of the image, so that each piece is verified without waiting for the
  * next one. No effect if the copy has stops, or without memory for them. */

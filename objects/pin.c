@@ -138,30 +138,14 @@ bool sl_objects_pin_is_placed(const struct sl_objects_pin *pin)
     return true;
 }
 
-uint64_t sl_objects_pin_part_verified(struct sl_objects_pin_part *part)
-{
-    const struct sl_objects_copy *copy = part->use.copy;
-    if (part->own != NULL) {
-        return part->own->info.bytes;
-    }
-    const uint32_t manifest_blocks = sl_objects_copy_manifest_blocks(copy);
-    const uint32_t count = sl_objects_copy_block_count(copy);
-    while (part->verified_count < count && copy->place_count > manifest_blocks &&
-           copy->pooled->blocks[manifest_blocks + part->verified_count].is_verified) {
-        part->verified_count++;
-    }
-    return part->verified_count == count ? copy->info.bytes
-                                         : part->verified_count * (uint64_t)SL_OBJECTS_BLOCK_BYTES;
-}
-
-uint64_t sl_objects_pin_verified(struct sl_objects_pin *pin)
+uint64_t sl_objects_pin_verified(const struct sl_objects_pin *pin)
 {
     uint64_t verified = 0;
     for (uint32_t i = 0; i < pin->part_count; i++) {
-        struct sl_objects_pin_part *part = &pin->parts[i];
-        const uint64_t bytes = sl_objects_pin_part_verified(part);
+        const struct sl_objects_copy *copy = sl_objects_pin_copy(&pin->parts[i]);
+        const uint64_t bytes = sl_objects_copy_beginning(copy);
         verified += bytes;
-        if (bytes < sl_objects_pin_copy(part)->info.bytes) {
+        if (bytes < copy->info.bytes) {
             break;
         }
     }

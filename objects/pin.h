@@ -11,7 +11,6 @@ struct sl_objects_pin_part {
     struct sl_objects_pin *pin;
     struct sl_objects_cache_use use;
     struct sl_objects_copy *own; /* in memory of the application; NULL: use.copy */
-    uint32_t verified_count;     /* blocks of the image, from the first one on */
 };
 
 struct sl_objects_pin {
@@ -49,11 +48,8 @@ static inline struct sl_objects_copy *sl_objects_pin_copy(const struct sl_object
 /* Whether all manifests are verified, and all blocks have their slots. */
 bool sl_objects_pin_is_placed(const struct sl_objects_pin *pin);
 
-/* Verified bytes of the part's image, from the first one on. */
-uint64_t sl_objects_pin_part_verified(struct sl_objects_pin_part *part);
-
-/* The same of all images taken together. */
-uint64_t sl_objects_pin_verified(struct sl_objects_pin *pin);
+/* Verified bytes of all images taken together, from the first one on. */
+uint64_t sl_objects_pin_verified(const struct sl_objects_pin *pin);
 
 /* Ascending offsets in the images taken together: sl_objects_copy_set_stops. */
 void sl_objects_pin_set_stops(struct sl_objects_pin *pin, const uint64_t *stops, uint32_t count);

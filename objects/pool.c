@@ -310,24 +310,6 @@ void sl_objects_pool_retire(struct sl_objects_pool *pool, struct sl_objects_pool
     }
 }
 
-uint32_t sl_objects_pool_run(const struct sl_objects_pool *pool,
-                             const struct sl_objects_pool_version *version, uint32_t block,
-                             bool is_verified, uint8_t **at)
-{
-    sl_assert(block < version->block_count);
-    sl_assert(is_verified || version->pins > 0);
-    const struct sl_objects_pool_block *first = &version->blocks[block];
-    uint32_t count = 0;
-    while (block + count < version->resident_count && first[count].is_verified == is_verified &&
-           first[count].slot == first->slot + count) {
-        count++;
-    }
-    if (count > 0) {
-        *at = pool->base + (size_t)first->slot * BLOCK;
-    }
-    return count;
-}
-
 void sl_objects_pool_set_verified(struct sl_objects_pool_version *version, uint32_t block)
 {
     sl_assert(block < version->resident_count);

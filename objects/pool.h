@@ -95,13 +95,6 @@ void sl_objects_pool_unpin(struct sl_objects_pool *pool, struct sl_objects_pool_
  * now. */
 void sl_objects_pool_retire(struct sl_objects_pool *pool, struct sl_objects_pool_version *version);
 
-/* Returns how many blocks from `block` on lie side by side and are all verified (or all not), and
- * where the first of them is; 0: this block is not, or has no slot. Memory of verified blocks is
- * read-only. For blocks that are not verified, the version must be pinned: they may be written. */
-uint32_t sl_objects_pool_run(const struct sl_objects_pool *pool,
-                             const struct sl_objects_pool_version *version, uint32_t block,
-                             bool is_verified, uint8_t **at);
-
 /* The block has a slot, and its bytes match its digest: they do not change any more. */
 void sl_objects_pool_set_verified(struct sl_objects_pool_version *version, uint32_t block);
 

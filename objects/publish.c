@@ -367,7 +367,7 @@ static int make_copy(struct sl_publication *publication, uint64_t deadline_ns)
     err = is_copied ? 0 : take_in_place(publication);
     is_copied |= is_host && err != 0; /* the agent can read a copy, too */
     err = is_copied ? copy_into_pool(publication, deadline_ns) : err;
-    if (err == 0 && sl_objects_copy_add_all(copy) != 0) {
+    if (err == 0 && sl_objects_copy_add_first(copy, sl_objects_copy_block_count(copy)) != 0) {
         err = sl_objects_fail(SL_ERR_NO_MEMORY, "out of memory");
     }
     copy->counts.verified_bytes = copy->info.bytes;

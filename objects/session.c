@@ -126,7 +126,7 @@ static void fill_part(struct sl_objects_table *table, uint32_t index,
     for (uint32_t i = 0; i < to->slot_count; i++) {
         table->slots[table->slot_count++] = copy->pooled->blocks[i].slot;
     }
-    sl_objects_table_set_verified(to, sl_objects_pin_part_verified(part));
+    sl_objects_table_set_verified(to, sl_objects_copy_beginning(copy));
 }
 
 static int make_table(struct view *view)
@@ -193,8 +193,8 @@ static void grown(struct sl_objects_pin *pin)
     struct sl_objects_session *session = view->session;
     struct sl_objects_table *table = (void *)view->memory.base;
     for (uint32_t i = 0; table != NULL && i < pin->part_count; i++) {
-        sl_objects_table_set_verified(&table->parts[i],
-                                      sl_objects_pin_part_verified(&pin->parts[i]));
+        sl_objects_table_set_verified(
+            &table->parts[i], sl_objects_copy_beginning(sl_objects_pin_copy(&pin->parts[i])));
     }
     if (session->opening == view) {
         if ((session->request.options & SL_OBJECTS_OPEN_STREAM) != 0 &&
@@ -419,10 +419,8 @@ static void resident(struct sl_objects_session *session)
         if (copy == NULL) {
             break;
         }
-        const uint64_t bytes = copy->pooled != NULL ? sl_objects_cache_beginning(copy) *
-                                                          (uint64_t)SL_OBJECTS_BLOCK_BYTES
-                                                    : (copy->fetch == NULL ? copy->info.bytes : 0);
-        resident.resident_bytes += bytes < copy->info.bytes ? bytes : copy->info.bytes;
+        const uint64_t bytes = sl_objects_copy_beginning(copy);
+        resident.resident_bytes += bytes;
         if (bytes < copy->info.bytes) {
             break;
         }

@@ -562,7 +562,7 @@ OBJECT_MUTATIONS = [
      "        (is_read ? sl_objects_pool_pin : sl_objects_pool_unpin)(&node->pool, copy->pooled);",
      "        (void)is_read;"),
     ("objects: blocks that were evicted stay listed", "objects/cache.c",
-     "        list_again(copy);\n", "        (void)list_again;\n"),
+     "(copy, version->resident_count - version->head_count)", "(copy, copy->verified_count)"),
     ("objects: FIND finds the oldest version", "objects/catalogue_state.c",
      "    return committed(object, object->versions.count - 1, UINT32_MAX);",
      "    return committed(object, 0, 1);"),

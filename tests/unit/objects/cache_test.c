@@ -31,7 +31,7 @@ struct user {
 static void grown(struct sl_objects_cache_use *use)
 {
     struct user *user = SL_CONTAINER_OF(use, struct user, use);
-    const uint32_t beginning = sl_objects_cache_beginning(use->copy);
+    const uint32_t beginning = use->copy->beginning;
     assert_true(beginning >= user->beginning);
     user->beginning = beginning;
     user->grown_count++;

@@ -76,10 +76,27 @@ static struct sl_objects_pool_version *hold(uint64_t number, uint32_t block_coun
     return version;
 }
 
+/* Returns how many blocks from `block` on lie side by side and are all verified (or all not), and
+ * where the first of them is. */
+static uint32_t run_of(const struct sl_objects_pool_version *version, uint32_t block,
+                       bool is_verified, uint8_t **at)
+{
+    const struct sl_objects_pool_block *first = &version->blocks[block];
+    uint32_t count = 0;
+    while (block + count < version->resident_count && first[count].is_verified == is_verified &&
+           first[count].slot == first->slot + count) {
+        count++;
+    }
+    if (count > 0) {
+        *at = pool.base + (size_t)first->slot * BLOCK;
+    }
+    return count;
+}
+
 static uint8_t *place(const struct sl_objects_pool_version *version, uint32_t block)
 {
     uint8_t *at = NULL;
-    const uint32_t run = sl_objects_pool_run(&pool, version, block, true, &at);
+    const uint32_t run = run_of(version, block, true, &at);
     return run > 0 ? at : NULL;
 }
 
@@ -88,7 +105,7 @@ static uint32_t count_runs(const struct sl_objects_pool_version *version, bool i
     uint8_t *at;
     uint32_t runs = 0;
     for (uint32_t block = 0; block < version->resident_count; runs++) {
-        block += sl_objects_pool_run(&pool, version, block, is_verified, &at);
+        block += run_of(version, block, is_verified, &at);
     }
     return runs;
 }
@@ -99,15 +116,15 @@ CASE(pool__gives_a_version_one_run_of_slots)
     assert_int_equal(pool.slot_count, SLOTS);
     assert_int_equal(reserve(1, 10, 100, &version), 0);
     uint8_t *at;
-    assert_int_equal(sl_objects_pool_run(&pool, version, 0, false, &at), 10);
+    assert_int_equal(run_of(version, 0, false, &at), 10);
     assert_ptr_equal(at, memory);
-    assert_int_equal(sl_objects_pool_run(&pool, version, 9, false, &at), 1);
-    assert_int_equal(sl_objects_pool_run(&pool, version, 0, true, &at), 0);
+    assert_int_equal(run_of(version, 9, false, &at), 1);
+    assert_int_equal(run_of(version, 0, true, &at), 0);
     sl_objects_pool_set_verified(version, 4);
     sl_objects_pool_set_verified(version, 4);
     assert_int_equal(version->verified_count, 1);
-    assert_int_equal(sl_objects_pool_run(&pool, version, 0, false, &at), 4);
-    assert_int_equal(sl_objects_pool_run(&pool, version, 4, true, &at), 1);
+    assert_int_equal(run_of(version, 0, false, &at), 4);
+    assert_int_equal(run_of(version, 4, true, &at), 1);
     assert_ptr_equal(at, memory + 4 * BLOCK);
     assert_int_equal(pool.free_count, SLOTS - 10);
 }
@@ -247,7 +264,7 @@ CASE(pool__fills_an_evicted_version_again)
     assert_int_equal(one->resident_count, 20);
     assert_int_equal(one->verified_count, 10);
     uint8_t *at;
-    assert_int_equal(sl_objects_pool_run(&pool, one, 0, true, &at), 10);
+    assert_int_equal(run_of(one, 0, true, &at), 10);
 }
 
 CASE(pool__gives_slots_to_the_first_blocks_and_later_to_the_others)
@@ -480,7 +497,7 @@ static void write_random(struct model_version *version)
 {
     for (uint32_t i = 0; i < version->resident_count; i++) {
         uint8_t *at;
-        if (sl_objects_pool_run(&pool, version->real, i, false, &at) == 0) {
+        if (run_of(version->real, i, false, &at) == 0) {
             continue;
         }
         const struct sl_hash_128 *bytes = &version->digests[i];
