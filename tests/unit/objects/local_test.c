@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ static struct nodes nodes;
 static struct sl_objects *agent;
 static char name[32];
 static struct sl_reason reason;
+static uint64_t pin_warn_ns;
 
 static void start_agent(void)
 {
@@ -29,7 +31,8 @@ static void start_agent(void)
                                                .engine_options = &engine,
                                                .catalogue = sl_objects_address(nodes.node[0]),
                                                .pool_bytes = 16 << 20};
-    const struct sl_objects_setup setup = {.agent = name, .keep = kept, .keep_count = 1};
+    const struct sl_objects_setup setup = {
+        .agent = name, .keep = kept, .keep_count = 1, .pin_warn_ns = pin_warn_ns};
     nodes_expect(sl_objects_create_with(&options, &setup, &agent));
 }
 
@@ -207,6 +210,31 @@ CASE(local__keeps_the_newest_version_of_a_name)
     disconnect(&other);
 }
 
+CASE(local__the_log_names_a_view_that_is_open_for_long)
+{
+    char text[4096] = "", expected[64];
+    const int log = memfd_create("log", MFD_CLOEXEC), saved = dup(STDERR_FILENO);
+    sl_objects_destroy(&agent);
+    pin_warn_ns = 1000000;
+    start_agent();
+    pin_warn_ns = 0;
+    struct reader reader = follow();
+    publish("model", 1);
+    assert_int_equal(dup2(log, STDERR_FILENO), STDERR_FILENO);
+    open_view(&reader);
+    (void)snprintf(expected, sizeof expected, "process %d has a view of model@1", (int)getpid());
+    for (uint32_t i = 0; strstr(text, expected) == NULL && i < NODES_TIMEOUT; i++) {
+        (void)usleep(1000);
+        (void)!pread(log, text, sizeof text - 1, 0);
+    }
+    assert_int_equal(dup2(saved, STDERR_FILENO), STDERR_FILENO);
+    assert_non_null(strstr(text, expected));
+    (void)close(log);
+    (void)close(saved);
+    sl_objects_mapping_close(&reader.mapping);
+    disconnect(&reader);
+}
+
 /* Hostile processes */
 
 static int connect_raw(void)
@@ -309,6 +337,12 @@ CASE(local__sessions_have_a_limit)
     for (uint32_t i = 0; i < SL_LIMIT_OBJECTS_READERS; i++) {
         (void)close(fds[i]);
     }
-    struct reader reader = follow();
+    struct reader reader;
+    int err;
+    do { /* until the agent has seen that they are closed */
+        err = sl_objects_local_connect(name, "", NODES_TIMEOUT, &reader.fd, &reader.board_fd,
+                                       &reason);
+    } while (err == SL_ERR_CLOSED);
+    expect(err);
     disconnect(&reader);
 }
