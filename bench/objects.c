@@ -25,21 +25,23 @@
 #include "core/log.h"
 #include "objects/node.h"
 
-#define NAME            "model"
-#define TIMEOUT_MS      600000
-#define READ_BYTES      (1ULL << 20)
-#define READS           16 /* of a batch; two are in flight */
-#define GETTERS_MAX     256
+#define NAME               "model"
+#define TIMEOUT_MS         600000
+#define READ_BYTES         (1ULL << 20)
+#define READS              16 /* of a batch */
+#define BATCHES            2  /* in flight */
+#define GETTERS_MAX        256
 
-#define GET_OF_READ     0.55
-#define PUBLISH_OF_HASH 0.8
+#define GET_OF_READ        0.55
+#define UNVERIFIED_OF_READ 0.85
+#define PUBLISH_OF_HASH    0.8
 
-#define SHORT_BYTES     (64ULL << 10)
-#define SHORTS          200 /* short versions, or pulls of a row, of a turn */
-#define SHORT_PAUSE_NS  (2 * SL_CLOCK_NS_PER_MS)
+#define SHORT_BYTES        (64ULL << 10)
+#define SHORTS             200 /* short versions, or pulls of a row, of a turn */
+#define SHORT_PAUSE_NS     (2 * SL_CLOCK_NS_PER_MS)
 
 /* CROWD: nodes that follow. VIEWS, SHORT: the first process is the agent of the others. */
-enum kind { PUBLISH, HASH, GET, READ, FAN_OUT, STAR, CROWD, VIEWS, SHORT, PULL };
+enum kind { PUBLISH, HASH, GET, GET_UNVERIFIED, READ, FAN_OUT, STAR, CROWD, VIEWS, SHORT, PULL };
 enum part { PART_ALL, PART_ONE, PART_FAN_OUT, PART_CROWD, PART_READERS, PART_SHORT };
 
 struct options {
@@ -136,7 +138,8 @@ static struct sl_objects *create_node(struct sl_transfer *engine, const char *ca
     (void)snprintf(label, sizeof label, "%d", (int)getpid());
     /* For manifests, and for short versions that become old. */
     const uint64_t slack = (entry->kind == SHORT ? 256 : 8) * (uint64_t)SL_OBJECTS_BLOCK_BYTES;
-    const struct sl_objects_setup setup = {.agent = agent};
+    const struct sl_objects_setup setup = {.agent = agent,
+                                           .trusting = entry->kind == GET_UNVERIFIED};
     const struct sl_objects_options options = {.struct_size = sizeof options,
                                                .engine = engine,
                                                .catalogue = catalogue,
@@ -166,12 +169,12 @@ static void publish(struct sl_objects *node, uint8_t *memory, uint64_t bytes,
     sl_publish_end(&publication);
 }
 
-/* READs all of it, two batches in flight. */
+/* READs all of it, some batches in flight. */
 static void read_all(struct sl_transfer *engine, struct sl_transfer_segment *segment, uint64_t from,
                      uint8_t *to, uint64_t bytes)
 {
-    struct sl_transfer_batch *batches[2];
-    for (uint32_t i = 0; i < 2; i++) {
+    struct sl_transfer_batch *batches[BATCHES];
+    for (uint32_t i = 0; i < BATCHES; i++) {
         must(sl_transfer_batch_create(engine, READS, &batches[i]), "batch");
     }
     uint32_t turn = 0;
@@ -187,13 +190,13 @@ static void read_all(struct sl_transfer *engine, struct sl_transfer_segment *seg
                                                            .bytes = length};
             at += length;
         }
-        if (turn >= 2) {
-            must(sl_transfer_batch_wait(batches[turn % 2]), "READ");
+        if (turn >= BATCHES) {
+            must(sl_transfer_batch_wait(batches[turn % BATCHES]), "READ");
         }
-        must(sl_transfer_batch_submit(batches[turn % 2], requests, count, TIMEOUT_MS, NULL),
+        must(sl_transfer_batch_submit(batches[turn % BATCHES], requests, count, TIMEOUT_MS, NULL),
              "READ");
     }
-    for (uint32_t i = 0; i < 2 && i < turn; i++) {
+    for (uint32_t i = 0; i < BATCHES && i < turn; i++) {
         must(sl_transfer_batch_wait(batches[i]), "READ");
     }
 }
@@ -269,7 +272,7 @@ static _Noreturn void run_getter(const struct entry *entry, int to)
     must(sl_transfer_segment_open(engine, board->origin, TIMEOUT_MS, &segment), "segment");
     must(sl_subscription_open(node, NAME, NULL, TIMEOUT_MS, &subscription), "subscription");
     sl_bench_fork_tell(to, "", 1);
-    if (entry->kind == GET || entry->kind == FAN_OUT) {
+    if (entry->kind != STAR && entry->kind != READ) {
         get(node, subscription, memory, entry->bytes, &found);
     } else {
         wait_for_byte(board->read);
@@ -639,8 +642,12 @@ static void add_all(struct bench *bench)
     const struct {
         enum kind kind;
         const char *name;
-    } single[] = {{PUBLISH, "publish"}, {HASH, "XXH3-128"}, {GET, "get"}, {READ, "READ of 1 MB"}};
-    for (uint32_t i = 0; i < 4 && (o->part == PART_ALL || o->part == PART_ONE); i++) {
+    } single[] = {{PUBLISH, "publish"},
+                  {HASH, "XXH3-128"},
+                  {GET, "get"},
+                  {GET_UNVERIFIED, "get without digests"},
+                  {READ, "READ of 1 MB"}};
+    for (uint32_t i = 0; i < 5 && (o->part == PART_ALL || o->part == PART_ONE); i++) {
         const struct entry entry = {
             .kind = single[i].kind, .bytes = o->megabytes << 20, .getters = 1};
         add(bench, &entry, single[i].name);
@@ -683,6 +690,8 @@ static void conclude(void *ctx, struct sl_bench_report *report)
     sl_bench_contest_ratio(&bench->contest, report, "bytes", "publish", "XXH3-128", PUBLISH_OF_HASH,
                            0);
     sl_bench_contest_ratio(&bench->contest, report, "bytes", "get", "READ of 1 MB", GET_OF_READ, 0);
+    sl_bench_contest_ratio(&bench->contest, report, "bytes", "get without digests", "READ of 1 MB",
+                           UNVERIFIED_OF_READ, 0);
     conclude_group(bench, report, o->getters, o->getter_megabytes, o->getter_rate, 1.3);
     for (uint32_t i = 0; i < 2; i++) {
         sl_bench_contest_ratio(&bench->contest, report, TIMES[i].name, "views of all readers",

@@ -596,7 +596,7 @@ static bool block_arrived(struct sl_objects_fetch *fetch, uint32_t block)
                                            sl_objects_copy_image_at(copy) +
                                                (uint64_t)block * SL_OBJECTS_BLOCK_BYTES,
                                            bytes, fetch->node->scratch);
-    if (!sl_objects_manifest_verify(&copy->manifest, block, at)) {
+    if (!fetch->node->setup.trusting && !sl_objects_manifest_verify(&copy->manifest, block, at)) {
         fetch->blocks[block] = MISSING;
         return false;
     }

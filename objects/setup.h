@@ -32,6 +32,7 @@ struct sl_objects_setup {
     /* Where parts are stored, also for the next process; NULL: in memory only. */
     const char *directory;
     const struct sl_disk *disk; /* that has the directory; NULL: the machine's own */
+    bool trusting;              /* digests of blocks are not verified: to measure what they cost */
     /* Of a catalogue on this node: versions that are kept of a name (0: 3), and keepers of a part
      * besides the first one. */
     uint32_t keep_versions, replicas;
