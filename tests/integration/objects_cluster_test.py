@@ -100,6 +100,13 @@ class Tables(Cluster):
         self.assertEqual([entry["version"] for entry in listed][-1], version + 1)
         self.assertEqual({(entry["parts"], entry["origin"]) for entry in listed}, {(self.SERVERS, "ps")})
         self.assertLessEqual(len(listed), 3)
+        version, found = self.publish(catalogue)
+        rows = {key: row for (table, _), part in found.items() if table == "sgd" for key, row in part.items()}
+        keys = [*rows][:100]
+        output = self.run_to_end("rows_reader", "model", "sgd", *keys, 12345,
+                                 env={"STARLING_OBJECTS_CATALOGUE": catalogue})
+        for line in [f"version {version}", "12345 is not there"] + [f"{key} is {rows[key]:.9g}" for key in keys]:
+            self.assertIn(line, output.split("\n"))
         output = self.tool(catalogue, "put", "model", "--tables", "sum,none", status=1)
         self.assertIn("none", output)
         self.end_sums(workers)
