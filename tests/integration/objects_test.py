@@ -379,6 +379,23 @@ class Agent(ObjectsTest):
         readers[0].wait_line("m@2")
         self.end(readers[0], second, first, agent, server)
 
+    def test_staleness(self):
+        server, catalogue = self.serve()
+        name = f"test-{os.getpid()}"
+        agent = self.agent(catalogue, name)
+        first = self.put(catalogue, "m@1", self.file("f", b"first"))
+        watcher = self.start("starling-objects", "watch", "m", "--catalogue", catalogue, "--agent-name", name,
+                             "--staleness", "--json")
+        watcher.wait_line('"version":1')
+        second = self.put(catalogue, "m@3", self.file("f", b"second"))
+        watcher.wait_line('"version":3')
+        self.end(watcher)
+        found = json.loads(watcher.lines[-1])
+        self.assertEqual((found["version"], found["newest"], found["opened"], found["skipped"]), (3, 3, 2, 1))
+        self.assertEqual(sum(found["visible_us_histogram"]), 2)
+        self.assertLessEqual(sum(found["behind_histogram"]), found["measured_us"])
+        self.end(first, second, agent, server)
+
     def test_wrong_words(self):
         server, catalogue = self.serve()
         name = f"test-{os.getpid()}"

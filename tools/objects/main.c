@@ -33,7 +33,7 @@ static struct {
     const char *catalogue, *name, *metadata, *tables;
     uint64_t timeout_ns;
     size_t rate_bytes;
-    bool json, insecure, as_bytes;
+    bool json, insecure, as_bytes, staleness;
     const char *directory, *host;
     bool agent;
     const char *agent_name, *follow, *keep;
@@ -139,6 +139,9 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(PARSED, &flags.rate_bytes, .name = "rate", .parse = parse_size,
                   .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
                   .help = "Bytes per second that other processes read here. Default: no limit."),
+    SL_CLI_OPTION(BOOL, &flags.staleness, .name = "staleness",
+                  .help = "Of watch: read each version, by the agent of this host if there is "
+                          "one, and print at the end how far behind the newest it was."),
     SL_CLI_OPTION(BOOL, &flags.json, .name = "json", .help = "Print a JSON object a line."),
     SL_CLI_OPTION(STRING, &flags.security.secret_file, .name = "secret-file",
                   .variable = "STARLING_SECRET_FILE", .metavar = "FILE",
@@ -519,18 +522,57 @@ static int run_rm(struct run *run)
     return err;
 }
 
+/* The buckets up to the last one that is not 0. */
+static json_t *histogram(const uint64_t *buckets)
+{
+    json_t *array = json_array();
+    uint32_t count = SL_STALENESS_BUCKETS;
+    for (; count > 0 && buckets[count - 1] == 0; count--) {
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        (void)json_array_append_new(array, json_integer((json_int_t)buckets[i]));
+    }
+    return array;
+}
+
+static void print_staleness(const char *name, const struct sl_subscription *subscription)
+{
+    struct sl_staleness s;
+    sl_subscription_staleness(subscription, &s);
+    print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:o, s:o, s:o}", "name",
+                    name, "version", (json_int_t)s.version, "newest", (json_int_t)s.newest,
+                    "behind", (json_int_t)s.behind, "behind_us", (json_int_t)s.behind_us,
+                    "measured_us", (json_int_t)s.measured_us, "behind_mean", s.behind_mean,
+                    "behind_us_mean", s.behind_us_mean, "opened", (json_int_t)s.opened_count,
+                    "skipped", (json_int_t)s.skipped_count, "behind_histogram",
+                    histogram(s.behind_histogram), "behind_us_histogram",
+                    histogram(s.behind_us_histogram), "visible_us_histogram",
+                    histogram(s.visible_us_histogram)),
+          "%s@%" PRIu64 ": %.2f versions and %.6f s behind on average, for %.1f s; %" PRIu64
+          " versions opened, %" PRIu64 " skipped",
+          name, s.version, s.behind_mean, s.behind_us_mean / 1e6, (double)s.measured_us / 1e6,
+          s.opened_count, s.skipped_count);
+}
+
 /* Prints each newest version until a signal comes. */
 static int run_watch(struct run *run)
 {
+    const struct sl_subscribe_options how = {.struct_size = sizeof how, .follow = flags.staleness};
     struct sl_subscription *subscription = NULL;
     uint64_t version = 0;
     int err = start_node(run, 0);
     if (err == 0) {
-        err = sl_subscription_open(run->objects, run->name, NULL, run->timeout_ms, &subscription);
+        err = sl_subscription_open(run->objects, run->name, &how, run->timeout_ms, &subscription);
     }
     const sigset_t signals = end_signals(SIG_BLOCK);
     while (err == 0 && sigtimedwait(&signals, NULL, &(struct timespec){0}) < 0) {
+        struct sl_view *view = NULL;
         err = sl_subscription_wait(subscription, version, POLL_MS, &version);
+        if (err == 0 && flags.staleness) {
+            err = sl_view_open(subscription, NULL, run->timeout_ms, &view);
+            version = err == 0 ? sl_view_version(view) : version;
+            sl_view_close(&view);
+        }
         if (err == 0) {
             print(json_pack("{s:s, s:I}", "name", run->name, "version", (json_int_t)version),
                   "%s@%" PRIu64, run->name, version);
@@ -538,6 +580,9 @@ static int run_watch(struct run *run)
         err = err == SL_ERR_DEADLINE ? 0 : err;
     }
     err = err != 0 && run->objects != NULL ? failed(run, err) : err;
+    if (subscription != NULL && flags.staleness) {
+        print_staleness(run->name, subscription);
+    }
     sl_subscription_close(&subscription);
     return err;
 }
