@@ -27,8 +27,6 @@ struct sl_objects_board_commit {
 struct sl_objects_board_entry {
     _Atomic uint64_t announced; /* the newest version that the catalogue announced; 0: none */
     _Atomic uint64_t complete;  /* the newest one that was complete on this host; 0: none */
-    _Atomic uint64_t skipped;   /* versions that were announced and not fetched, because newer ones
-                                   came; counted if the name is followed with fetch */
     struct sl_objects_board_commit commits[SL_OBJECTS_BOARD_COMMITS]; /* a ring */
 };
 
@@ -44,11 +42,6 @@ static inline uint64_t sl_objects_board_announced(const struct sl_objects_board_
 static inline uint64_t sl_objects_board_complete(const struct sl_objects_board_entry *entry)
 {
     return atomic_load_explicit(&entry->complete, memory_order_acquire);
-}
-
-static inline uint64_t sl_objects_board_skipped(const struct sl_objects_board_entry *entry)
-{
-    return atomic_load_explicit(&entry->skipped, memory_order_relaxed);
 }
 
 /* Reads a place of the ring. Returns its version; 0: none, or it is just being written. */
@@ -89,19 +82,11 @@ static inline void sl_objects_board_set_complete(struct sl_objects_board_entry *
     atomic_store_explicit(&entry->complete, version, memory_order_release);
 }
 
-static inline void sl_objects_board_add_skipped(struct sl_objects_board_entry *entry,
-                                                uint64_t count)
-{
-    atomic_store_explicit(&entry->skipped, sl_objects_board_skipped(entry) + count,
-                          memory_order_relaxed);
-}
-
 /* For another name. No reader has the entry. */
 static inline void sl_objects_board_clear(struct sl_objects_board_entry *entry)
 {
     atomic_store_explicit(&entry->announced, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->complete, 0, memory_order_relaxed);
-    atomic_store_explicit(&entry->skipped, 0, memory_order_relaxed);
     for (uint32_t i = 0; i < SL_OBJECTS_BOARD_COMMITS; i++) {
         atomic_store_explicit(&entry->commits[i].version, 0, memory_order_relaxed);
     }

@@ -83,11 +83,6 @@ static void fetched(struct sl_objects_pin *pin)
 static void fetch(struct sl_objects_follow *follow, const struct sl_objects_message *news)
 {
     struct sl_objects *node = follow->node;
-    if (follow->announced_count > follow->started_count + 1) {
-        sl_objects_board_add_skipped(follow->entry,
-                                     follow->announced_count - follow->started_count - 1);
-    }
-    follow->started_count = follow->announced_count;
     struct sl_reason reason;
     const int err = sl_objects_pin_open(node, news, sl_reactor_now_ns(node->reactor) + FETCH_NS,
                                         &follow->fetching, &reason);
@@ -258,7 +253,6 @@ int sl_objects_follow_get(struct sl_objects *node, const char *name, bool fetche
     if (err == 0) {
         follow->uses++;
         if (fetches && follow->fetchers++ == 0) {
-            follow->started_count = follow->announced_count - (follow->announced_count > 0);
             look_for_fetch(follow);
         }
         *out = follow;

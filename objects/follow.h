@@ -26,9 +26,8 @@ struct sl_objects_follow {
     struct sl_objects_ask ask;
     struct sl_objects_message message;
 
-    uint32_t fetchers;      /* users that want fetches */
-    bool is_kept;           /* the newest complete version stays in the pool */
-    uint64_t started_count; /* announced_count at the start of the last fetch */
+    uint32_t fetchers; /* users that want fetches */
+    bool is_kept;      /* the newest complete version stays in the pool */
     struct sl_objects_pin *fetching, *kept;
     struct sl_objects_ask find;
     struct sl_objects_message finding;

@@ -24,7 +24,6 @@ struct view {
     struct sl_list_link link; /* of session->views */
     struct sl_objects_session *session;
     uint64_t number;
-    uint64_t since_ns;
     struct sl_timer old;
     struct sl_objects_pin *pin;
     struct sl_shared memory; /* of the table, while it changes; base NULL: it does not */
@@ -110,7 +109,7 @@ static void old_passed(struct sl_timer *timer, uint64_t now_ns)
     sl_log_warn("objects: process %d has a view of %s@%" PRIu64 " open for %" PRIu64
                 " s, and keeps its memory in the pool",
                 view->session->pid, view->session->follow->name, view->pin->version,
-                (uint64_t)((now_ns - view->since_ns) / SL_CLOCK_NS_PER_S));
+                (uint64_t)(view->session->node->setup.pin_warn_ns / SL_CLOCK_NS_PER_S));
 }
 
 static void fill_part(struct sl_objects_table *table, uint32_t index,
@@ -165,7 +164,6 @@ static void answer_open(struct sl_objects_session *session, struct view *view)
     struct sl_objects_session_answer opened = {
         .version = view->pin->version, .view = view->number, .fd_count = pool != NULL ? 2 : 1};
     const int fds[] = {view->memory.fd, pool != NULL ? pool->fd : -1};
-    view->since_ns = sl_reactor_now_ns(session->node->reactor);
     if (node->setup.pin_warn_ns != 0) {
         sl_reactor_arm(session->node->reactor, &view->old, node->setup.pin_warn_ns);
     }

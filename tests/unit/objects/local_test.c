@@ -141,6 +141,23 @@ CASE(local__readers_of_an_agent_share_its_memory)
     disconnect(&second);
 }
 
+CASE(local__a_reader_cannot_write_to_what_it_reads)
+{
+    struct reader reader = follow();
+    publish("model", 5);
+    expect(call(&reader, SL_OBJECTS_SESSION_OPEN, 0, 0));
+    const int fds[] = {reader.board_fd, reader.fds[0], reader.fds[1]};
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[i], 0),
+                         MAP_FAILED);
+        assert_int_equal(pwrite(fds[i], "x", 1, 0), -1);
+        assert_int_equal(ftruncate(fds[i], 0), -1);
+    }
+    (void)close(fds[1]);
+    (void)close(fds[2]);
+    disconnect(&reader);
+}
+
 CASE(local__a_second_agent_of_the_name_does_not_start)
 {
     const struct sl_transfer_options engine = {
