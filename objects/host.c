@@ -1,5 +1,6 @@
 #include "objects/host.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,8 +147,9 @@ static void on_ready(void *ctx)
     if (host->leaving_ns != 0) {
         return;
     }
-    sl_log_info("objects: hosts the catalogue, as the metadata store says; term %lu",
-                (unsigned long)host->term);
+    sl_log_info("objects: this node hosts the catalogue, elected by the metadata store (term "
+                "%" PRIu64 ")",
+                host->term);
     sl_objects_membership_move(host->node, host->key.options.value);
     arm(host);
 }
@@ -182,7 +184,7 @@ static void on_won(void *ctx, uint64_t term)
 static void on_lost(void *ctx, const char *why)
 {
     struct sl_objects_host *host = ctx;
-    sl_log_warn("objects: does not host the catalogue any more: %s", why);
+    sl_log_warn("objects: this node does not host the catalogue any more: %s", why);
     close_catalogue(host);
     sl_objects_membership_move(host->node, "");
 }

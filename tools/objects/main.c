@@ -334,13 +334,19 @@ static int run_serve(struct run *run)
     if (err == 0) {
         const char *address = sl_objects_address(run->objects);
         const sigset_t signals = end_signals(SIG_BLOCK);
+        struct sl_metastore_address store;
+        const bool is_elected = flags.catalogue == NULL && parse_store(&store);
         print(json_pack("{s:s, s:s, s:s*, s:s*}", "name", address, "catalogue",
-                        flags.catalogue != NULL ? flags.catalogue : address, "directory",
-                        flags.directory, "agent", flags.agent ? flags.agent_name : NULL),
+                        flags.catalogue != NULL ? flags.catalogue
+                        : is_elected            ? flags.metadata
+                                                : address,
+                        "directory", flags.directory, "agent",
+                        flags.agent ? flags.agent_name : NULL),
               "%s serves %s until SIGINT or SIGTERM", address,
-              flags.catalogue == NULL ? "the catalogue"
-              : flags.agent           ? "readers of this host"
-                                      : "stored versions");
+              is_elected                ? "the catalogue, when etcd names it,"
+              : flags.catalogue == NULL ? "the catalogue"
+              : flags.agent             ? "readers of this host"
+                                        : "stored versions");
         (void)sigwait(&signals, &(int){0});
     }
     return err;
