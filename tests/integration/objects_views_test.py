@@ -71,6 +71,14 @@ class Views(harness.StarlingTest):
         self.replace("catalogue")
         self.expect_newer(newest + 10)
 
+    def test_stopped_agent(self):
+        newest = self.expect_newer(0)
+        for _ in range(2):
+            self.processes["agent"].signal(signal.SIGSTOP)
+            time.sleep(3)  # longer than the readers wait
+            self.processes["agent"].signal(signal.SIGCONT)
+            newest = self.expect_newer(newest + 10)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #define NAME       "stress"
-#define TIMEOUT_MS 5000
+#define TIMEOUT_MS 2000
 #define PRINT_NS   50000000
 
 static uint64_t now_ns(void)
