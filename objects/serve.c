@@ -7,15 +7,18 @@
 #include "core/assert.h"
 #include "objects/node.h"
 
-#define PARKED_NS    (200 * SL_CLOCK_NS_PER_MS)
-#define PARKED_MAX   64
-#define CHILDREN_MAX 1024 /* of a copy */
-#define GROWN_NS     SL_CLOCK_NS_PER_MS
-#define GROWN_BLOCKS 64
-#define CHILD_NS     (30 * SL_CLOCK_NS_PER_S) /* from its last WANT */
+#define PARKED_NS            (200 * SL_CLOCK_NS_PER_MS)
+#define PARKED_MAX           64
+#define CHILDREN_MAX         1024 /* of a copy */
+/* The same of a node with a limited rate. A plan gives it two. If all that miss their own source
+ * for a moment came to it, it would be slow for them and its two, until the end. */
+#define CHILDREN_LIMITED_MAX 4
+#define GROWN_NS             SL_CLOCK_NS_PER_MS
+#define GROWN_BLOCKS         64
+#define CHILD_NS             (30 * SL_CLOCK_NS_PER_S) /* from its last WANT */
 /* Slots of a withdrawn copy wait so long for children to stop reading; a READ of one that is
  * stopped longer gets other bytes, which it refuses. */
-#define GONE_NS      (2 * SL_CLOCK_NS_PER_S)
+#define GONE_NS              (2 * SL_CLOCK_NS_PER_S)
 
 /* A node that reads a copy. */
 struct child {
@@ -172,7 +175,8 @@ static void accept(struct sl_objects *node, struct sl_objects_copy *copy, const 
     if (child != NULL) {
         child_free(child);
     }
-    child = forget_silent(copy, now_ns) < CHILDREN_MAX ? calloc(1, sizeof *child) : NULL;
+    const uint32_t most = node->rate_bytes > 0 ? CHILDREN_LIMITED_MAX : CHILDREN_MAX;
+    child = forget_silent(copy, now_ns) < most ? calloc(1, sizeof *child) : NULL;
     if (child == NULL) {
         sl_objects_link_refuse(node->link, address, want, SL_ERR_AGAIN,
                                "too many processes fetch the version from here");

@@ -85,8 +85,8 @@ static void send(const struct sl_objects_message *message)
     assert_int_equal(sl_transfer_notice_send(peer, &notice, NODES_TIMEOUT), 0);
 }
 
-/* Takes messages until one allows this rate; they may be repeated. */
-static void expect_rate(uint32_t kind, uint64_t rate)
+/* Takes messages until one has this rate and error: HAVE may be repeated. */
+static void expect(uint32_t kind, uint64_t rate, int err)
 {
     static struct sl_objects_message message;
     struct sl_transfer_noticed noticed;
@@ -95,8 +95,12 @@ static void expect_rate(uint32_t kind, uint64_t rate)
         assert_int_equal(sl_transfer_notice_take(stranger, NODES_TIMEOUT, &noticed), 0);
         assert_int_equal(sl_objects_message_decode(noticed.text, noticed.bytes, &message, &reason),
                          0);
-        assert_int_equal(message.err, 0);
-    } while (message.kind != kind || message.rate != rate);
+    } while (message.kind != kind || message.rate != rate || message.err != err);
+}
+
+static void expect_rate(uint32_t kind, uint64_t rate)
+{
+    expect(kind, rate, 0);
 }
 
 SL_CASE(serve__divides_its_rate_among_its_children)
@@ -126,6 +130,12 @@ SL_CASE(serve__divides_its_rate_among_its_children)
     send(&(struct sl_objects_message){
         .kind = SL_OBJECTS_DONE, .name = "model", .version = 1, .node = 1});
     expect_rate(SL_OBJECTS_HAVE, 1001);
+    for (message.node = 3; message.node <= 5; message.node++) {
+        send(&message);
+        expect_rate(SL_OBJECTS_WANT, (1001 + message.node - 2) / (message.node - 1));
+    }
+    send(&message);
+    expect(SL_OBJECTS_WANT, 0, SL_ERR_AGAIN);
 
     sl_transfer_segment_close(&peer);
     sl_transfer_destroy(&stranger);
