@@ -566,6 +566,12 @@ OBJECT_MUTATIONS = [
     ("objects: FIND finds the oldest version", "objects/catalogue_state.c",
      "    return committed(object, object->versions.count - 1, UINT32_MAX);",
      "    return committed(object, 0, 1);"),
+    ("objects: a keeper that starts again does not report its files", "objects/membership.c",
+     "    if (stored->is_kept && stored->has_file && !stored->is_dropped) {",
+     "    if (!stored->is_kept && stored->has_file) {"),
+    ("objects: a keeper answers before it has the part", "objects/store.c",
+     "        stored->use.copy->is_uncommitted = true;",
+     "        stored->use.copy->is_uncommitted = true;\n        answer(stored, 0, NULL);"),
 ]
 
 
