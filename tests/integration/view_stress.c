@@ -80,17 +80,17 @@ static int publish(const char *catalogue, uint64_t bytes)
     struct sl_objects *objects = NULL;
     uint64_t *words = malloc(bytes);
     int err = words != NULL ? sl_objects_create(&options, &objects) : SL_ERR_NO_MEMORY;
-    for (uint64_t version = 1; objects != NULL; version++) {
+    uint64_t version = 1;
+    while (objects != NULL) {
         err = publish_one(objects, version, words, bytes);
         if (err == 0) {
-            report("published", version);
+            report("published", version++);
             continue;
         }
         fprintf(stderr, "publish %" PRIu64 ": %s: %s\n", version, sl_err_name(err),
                 sl_objects_last_error());
         while (find_next(objects, &version) != 0) {
         }
-        version--;
     }
     return err;
 }
