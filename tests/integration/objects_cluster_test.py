@@ -237,9 +237,11 @@ print("the agent is there")
         output = self.run_to_end("starling-worker", "--ps-hosts", "127.0.0.1:1", "--num-workers", 1, "--data", "d",
                                  "--publish", "m", status=2)
         self.assertIn("--catalogue", output)
-        output = self.run_to_end("starling-ps", "--ps-hosts", "127.0.0.1:1,127.0.0.1:2", "--num-workers", 1,
-                                 "--task-index", 1, "--objects", "127.0.0.1:3", status=2)
+        server = ["starling-ps", "--ps-hosts", "127.0.0.1:1,127.0.0.1:2", "--num-workers", 1, "--objects", "127.0.0.1:3"]
+        output = self.run_to_end(*server, "--task-index", 1, status=2)
         self.assertIn("--catalogue", output)
+        output = self.run_to_end(*server, "--task-index", 0, "--memory-limit", "1G", status=2)
+        self.assertIn("--objects-memory", output)
 
 
 if __name__ == "__main__":
