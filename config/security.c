@@ -1,5 +1,7 @@
 #include "config/security.h"
 
+#include <starling_transfer.h>
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,6 +73,18 @@ int sl_security_resolve(const struct sl_security_flags *flags, struct sl_securit
     }
     explicit_bzero(&security, sizeof security);
     return err;
+}
+
+void sl_security_engine(const struct sl_security *security, struct sl_transfer_options *out)
+{
+    *out = (struct sl_transfer_options){
+        .secret = security->secret.byte_count > 0 ? security->secret.bytes : NULL,
+        .secret_bytes = security->secret.byte_count,
+        .tls_certificate = security->certificate,
+        .tls_key = security->key,
+        .tls_authority = security->authority,
+        .tls_peer_name = security->peer_name,
+    };
 }
 
 int sl_security_check_exposure(bool is_allowed, const char *what,

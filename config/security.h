@@ -32,6 +32,10 @@ int sl_security_check_flags(const struct sl_security_flags *flags, struct sl_rea
 int sl_security_resolve(const struct sl_security_flags *flags, struct sl_security *out,
                         struct sl_reason *reason);
 
+/* The options of an engine with this secret and TLS; they point into *security. */
+struct sl_transfer_options;
+void sl_security_engine(const struct sl_security *security, struct sl_transfer_options *out);
+
 /* Refuses an endpoint that other machines can reach, unless there is a secret, or the user allows
  * it (is_allowed). what: "control" or "data", for the reason. Errors: INVALID. */
 int sl_security_check_exposure(bool is_allowed, const char *what,

@@ -36,17 +36,10 @@ static int start(struct sl_process_beside *beside, struct sl_process *process)
     struct ps_objects *self = SL_CONTAINER_OF(beside, struct ps_objects, beside);
     const struct sl_settings *settings = &self->run->settings;
     const struct sl_objects_settings *objects = &settings->objects;
-    const struct sl_security *security = &settings->security;
-    const struct sl_transfer_options engine = {
-        .name = objects->name,
-        .secret = security->secret.byte_count > 0 ? security->secret.bytes : NULL,
-        .secret_bytes = security->secret.byte_count,
-        .tls_certificate = security->certificate,
-        .tls_key = security->key,
-        .tls_authority = security->authority,
-        .tls_peer_name = security->peer_name,
-        .insecure = settings->insecure,
-    };
+    struct sl_transfer_options engine;
+    sl_security_engine(&settings->security, &engine);
+    engine.name = objects->name;
+    engine.insecure = settings->insecure;
     if (objects->directory != NULL) { /* which servers of one host share */
         (void)mkdir(objects->directory, 0700);
         (void)snprintf(self->directory, sizeof self->directory, "%s/ps-%u", objects->directory,

@@ -16,7 +16,6 @@
 #include "config/number.h"
 #include "config/security.h"
 #include "core/clock.h"
-#include "core/endpoint.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "metastore/address.h"
@@ -188,15 +187,12 @@ static bool parse_store(struct sl_metastore_address *store)
            store->kind == SL_METASTORE_ADDRESS_ETCD;
 }
 
-/* NULL: the host's own address. */
+/* NULL: on loopback if that is where the catalogue is, else the host's own address. */
 static const char *default_name(void)
 {
-    struct sl_endpoint catalogue;
     struct sl_metastore_address store;
-    const bool is_local = flags.catalogue != NULL
-                              ? sl_endpoint_parse(flags.catalogue, &catalogue, NULL) == 0 &&
-                                    sl_endpoint_is_loopback(&catalogue)
-                              : !parse_store(&store) || sl_metastore_address_is_loopback(&store);
+    const bool is_local = flags.catalogue == NULL &&
+                          (!parse_store(&store) || sl_metastore_address_is_loopback(&store));
     return is_local ? "127.0.0.1:0" : NULL;
 }
 
@@ -255,17 +251,11 @@ static int start_node(struct run *run, uint64_t pool_bytes)
     if (err != 0) {
         return err;
     }
-    const struct sl_transfer_options engine = {
-        .name = flags.name != NULL ? flags.name : default_name(),
-        .metadata = flags.metadata,
-        .secret = security.secret.byte_count > 0 ? security.secret.bytes : NULL,
-        .secret_bytes = security.secret.byte_count,
-        .tls_certificate = security.certificate,
-        .tls_key = security.key,
-        .tls_authority = security.authority,
-        .tls_peer_name = security.peer_name,
-        .insecure = flags.insecure,
-    };
+    struct sl_transfer_options engine;
+    sl_security_engine(&security, &engine);
+    engine.name = flags.name != NULL ? flags.name : default_name();
+    engine.metadata = flags.metadata;
+    engine.insecure = flags.insecure;
     const struct sl_objects_options node = {.struct_size = sizeof node,
                                             .engine_options = &engine,
                                             .catalogue = flags.catalogue,

@@ -370,15 +370,9 @@ static void close_client(struct job *job, int err)
 static void start_publisher(const struct job *job, struct sl_publisher **out)
 {
     const struct sl_flags *flags = &job->flags;
-    const struct sl_security *security = &flags->settings.security;
-    const struct sl_transfer_options engine = {
-        .secret = security->secret.byte_count > 0 ? security->secret.bytes : NULL,
-        .secret_bytes = security->secret.byte_count,
-        .tls_certificate = security->certificate,
-        .tls_key = security->key,
-        .tls_authority = security->authority,
-        .tls_peer_name = security->peer_name,
-    };
+    struct sl_transfer_options engine;
+    sl_security_engine(&flags->settings.security, &engine);
+    engine.insecure = flags->settings.insecure;
     const struct sl_publisher_options options = {.name = flags->publish,
                                                  .every_ns = flags->publish_every_ns,
                                                  .timeout_ms = job->options.step_timeout_ms,
