@@ -71,7 +71,7 @@ class Bench:
         return path
 
     @contextlib.contextmanager
-    def ps(self, tool=(), polling=False, workers=1):
+    def ps(self, tool=(), polling=False, workers=1, more=()):
         with contextlib.closing(socket.socket()) as probe:
             probe.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -82,7 +82,7 @@ class Bench:
         with open(log_path, "wb") as log:
             process = subprocess.Popen([*tool, self.program("starling-ps"), "--ps-hosts", address, "--worker-hosts",
                                         ",".join(["w"] * workers),
-                                        "--job-name", "ps", "--task-index", "0", "--lease", "3600"],
+                                        "--job-name", "ps", "--task-index", "0", "--lease", "3600", *more],
                                        env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                        preexec_fn=processes.child_setup())
         try:

@@ -211,6 +211,18 @@ class BenchTest(harness.StarlingTest):
         os.kill(children_of(bench.pid)[-1], signal.SIGKILL)
         self.assertEqual(bench.wait(), 1)
 
+    def test_pulls_beside_the_publication_of_a_table(self):
+        path = os.path.join(self.folder, "report.json")
+        done = subprocess.run([sys.executable, os.path.join(BENCH, "tables_publish.py"), "--bin", harness.BIN, "--rows", "2000",
+                               "--dim", "8", "--rounds", "1", "--seconds", "1", "--warm-up", "0.1", "--interval", "0.2",
+                               "--rate", "200", "--json", path], text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("p99 while a table is published / without", done.stdout)
+        with open(path, encoding="utf-8") as file:
+            of = {(figure["name"], figure["quantity"]): figure["samples"][0] for figure in json.load(file)["figures"]}
+        self.assertGreaterEqual(of["publications", "count"], 1)
+        self.assertGreater(of["pulls while a table is published", "requests"], 0)
+
     def test_checkpoint_where_nothing_can_be_written(self):
         nowhere = os.path.join(self.folder, "nowhere")
         output = self.run_to_end("starling-bench", "checkpoint", "--dir", nowhere, *QUICK, status=1)
