@@ -553,6 +553,15 @@ OBJECT_MUTATIONS = [
     ("objects: a node that ends does not detach", "objects/membership.c",
      "membership->is_asking = membership->is_attached && !is_host;",
      "membership->is_asking = false;"),
+    ("objects: a view has the slots of other blocks", "objects/session.c",
+     "copy->pooled->blocks[i].slot;", "copy->pooled->blocks[i / 2].slot;"),
+    ("objects: a slot of two versions is freed with the first of them", "objects/pool.c",
+     "        pool->free_count += --pool->users[block->slot] == 0;\n        block->slot = NONE;",
+     "        pool->users[block->slot] = 0;\n        pool->free_count++;\n"
+     "        block->slot = NONE;"),
+    ("objects: parts that are found in files are not kept", "objects/store.c",
+     "        stored->part.is_kept = true;\n        stored->part.has_file = true;",
+     "        stored->part.is_kept = false;\n        stored->part.has_file = true;"),
     ("objects: slots are not given back", "objects/cache.c",
      "        sl_objects_withdraw(node, copy, \"it is not used any more\");\n    }\n"
      "    sl_objects_pool_unpin(&node->pool, pooled);",

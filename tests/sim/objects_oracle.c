@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "objects/manifest.h"
 #include "tests/sim/random.h"
 
+#define SHARED        (1U << 23)               /* above the numbers of contents */
 #define KEEP_VERSIONS 3                        /* of origins but CALLER */
 #define LEASE_NS      (11 * SL_CLOCK_NS_PER_S) /* and a second */
 #define RECOVERY_NS   (20 * SL_CLOCK_NS_PER_S) /* a lease, and a new start of the catalogue */
@@ -70,9 +72,12 @@ uint32_t sl_sim_objects_oracle_content(struct sl_sim_objects_oracle *oracle, uin
     return oracle->content_count++;
 }
 
+/* Blocks but the first one are equal in some contents: pools share them. */
 static uint64_t word_at(uint32_t content, uint32_t part, uint64_t index)
 {
-    return sl_hash_key((uint64_t)content << 40 | (uint64_t)part << 32 | index);
+    const bool is_first = index < SL_OBJECTS_BLOCK_BYTES / sizeof index;
+    const uint64_t of = is_first ? content : SHARED | content / 64;
+    return sl_hash_key(of << 40 | (uint64_t)part << 32 | index);
 }
 
 void sl_sim_objects_oracle_fill(uint32_t content, uint32_t part, uint8_t *memory, uint64_t bytes)
