@@ -18,6 +18,12 @@ static struct nodes nodes;
 static struct memory_disk disks[NODES_MAX]; /* of one node each */
 static uint8_t *bytes, *fetched;
 
+static void attached_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    sl_objects_answer(call, node->membership.is_attached ? 0 : SL_ERR_AGAIN, "not yet");
+}
+
+/* Returns when the catalogue knows the node. */
 static void start_with(uint32_t index, const struct sl_objects_setup *setup)
 {
     const struct sl_transfer_options engine = {
@@ -29,6 +35,10 @@ static void start_with(uint32_t index, const struct sl_objects_setup *setup)
         .pool_bytes = 8 * SL_OBJECTS_BLOCK_BYTES};
     nodes_expect(sl_objects_create_with(&options, setup, &nodes.node[index]));
     nodes.count = index >= nodes.count ? index + 1 : nodes.count;
+    struct sl_objects_call call = {.run = attached_here};
+    while (sl_objects_call(nodes.node[index], &call) != 0) {
+        (void)usleep(1000);
+    }
 }
 
 /* The node `index`: a keeper, with a directory if has_disk. */
@@ -84,6 +94,14 @@ static uint32_t holders_of(const char *name)
     return holders;
 }
 
+/* Of "llama": reports of nodes are on their way. */
+static void wait_for_holders(uint32_t count)
+{
+    while (holders_of("llama") != count) {
+        (void)usleep(10000);
+    }
+}
+
 /* Looks at the node's own list: the disk belongs to a thread of it. */
 static void count_here(struct sl_objects *node, struct sl_objects_call *call)
 {
@@ -120,7 +138,7 @@ CASE(store__of_other_bytes_under_a_taken_number_leaves_the_version_alone)
     sl_publish_end(&publication);
     free(other);
     expect_get(0, 1);
-    assert_int_equal(holders_of("llama"), 1);
+    wait_for_holders(1);
 }
 
 CASE(withdraw__at_a_keeper_ends_what_it_keeps)
@@ -128,7 +146,7 @@ CASE(withdraw__at_a_keeper_ends_what_it_keeps)
     begin(1, true, 0);
     assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_PS, bytes, BYTES), 1);
     nodes_expect(sl_object_withdraw(nodes.node[1], "llama", 1, NODES_TIMEOUT));
-    assert_int_equal(holders_of("llama"), 0);
+    wait_for_holders(0);
     assert_false(is_stored(1));
 }
 
@@ -143,11 +161,6 @@ CASE(store__outlives_the_publisher)
     expect_get(0, 1);
 }
 
-static void attached_here(struct sl_objects *node, struct sl_objects_call *call)
-{
-    sl_objects_answer(call, node->membership.is_attached ? 0 : SL_ERR_AGAIN, "not yet");
-}
-
 CASE(store__of_origin_host_is_in_the_pool_of_the_agent)
 {
     char name[64];
@@ -155,10 +168,6 @@ CASE(store__of_origin_host_is_in_the_pool_of_the_agent)
     start(0, false, false, 0);
     start_with(1, &(struct sl_objects_setup){.agent = name});
     start(2, false, false, 0);
-    struct sl_objects_call call = {.run = attached_here};
-    while (sl_objects_call(nodes.node[1], &call) != 0) {
-        (void)usleep(1000);
-    }
     uint8_t *own = nodes_bytes(BYTES, 1);
     assert_int_equal(nodes_publish(nodes.node[2], "llama", SL_ORIGIN_HOST, own, BYTES), 1);
     assert_true(is_stored(1));
@@ -205,9 +214,7 @@ static void restart(uint32_t index)
     nodes_end(&nodes, index);
     memory_disk_reopen(&disks[index]);
     start(index, true, true, 0);
-    while (holders_of("llama") == 0) {
-        (void)usleep(10000);
-    }
+    wait_for_holders(1);
 }
 
 CASE(store__outlives_the_keeper_in_its_directory)
