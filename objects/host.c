@@ -57,11 +57,19 @@ static uint64_t unix_ms(void *ctx)
     return unix_us(&((struct sl_objects_host *)ctx)->node->setup) / 1000;
 }
 
+static uint64_t on_now(void *ctx)
+{
+    return sl_reactor_now_ns(((struct sl_objects_host *)ctx)->node->reactor);
+}
+
+/* A host whose lease may have ended sends nothing: there may be another one. */
 static void send_now(void *ctx, const char *address, const struct sl_objects_message *message)
 {
-    const struct sl_objects_host *host = ctx;
+    struct sl_objects_host *host = ctx;
     struct sl_objects_message sent = *message;
-    sl_objects_link_send(host->node->link, address, &sent, NULL, NULL);
+    if (host->metastore == NULL || sl_held_key_holds(&host->key, on_now(host))) {
+        sl_objects_link_send(host->node->link, address, &sent, NULL, NULL);
+    }
 }
 
 static void send(void *ctx, const char *address, const struct sl_objects_message *message)
@@ -129,11 +137,6 @@ static void close_catalogue(struct sl_objects_host *host)
 }
 
 /* The key */
-
-static uint64_t on_now(void *ctx)
-{
-    return sl_reactor_now_ns(((struct sl_objects_host *)ctx)->node->reactor);
-}
 
 static void on_loaded(void *ctx, const struct sl_objects_record *record)
 {

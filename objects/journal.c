@@ -138,7 +138,7 @@ static void write_changes(struct sl_objects_journal *self)
 static void load(struct sl_objects_journal *self)
 {
     self->ask = (struct sl_metastore_request){.kind = SL_METASTORE_READ,
-                                              .timeout_ns = self->options.timeout_ns,
+                                              .timeout_ns = 4 * self->options.timeout_ns,
                                               .is_prefix = true,
                                               .done = on_answer,
                                               .ctx = self};
