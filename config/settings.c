@@ -219,8 +219,6 @@ static const struct row rows[] = {
         .accepts = "the path of a file; unset it for a cluster without a secret", .metavar = "FILE",
         .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its owner only; the "
                 "same for all processes."),
-    ROW(W, insecure, BOOL, .name = "insecure",
-        .help = "Of --publish: listen on a network without a secret."),
     ROW(P | L | A, insecure, BOOL, .name = "insecure",
         .help = "Listen on a network without a secret: everyone who reaches the endpoints can read "
                 "and change the parameters."),

@@ -89,8 +89,8 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
                 "'--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--checkpoint-dir' '/c' "
                 "'--checkpoint-every' '5' '--restore' 'newest' '--restore-fallback' '--x'");
     assert_ends(SL_CLUSTER_WORKER, &options,
-                " '--secret-file' 's' '--insecure' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' "
-                "'--data' 'd'");
+                " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--data' "
+                "'d'");
     sl_words_fini(&options.ps_flags);
     sl_words_fini(&options.worker_flags);
     sl_words_fini(&options.agent_flags);
