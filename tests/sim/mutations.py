@@ -559,6 +559,9 @@ OBJECT_MUTATIONS = [
      "        pool->free_count += --pool->users[block->slot] == 0;\n        block->slot = NONE;",
      "        pool->users[block->slot] = 0;\n        pool->free_count++;\n"
      "        block->slot = NONE;"),
+    ("objects: a slot that is freed is not counted", "objects/pool.c",
+     "        pool->free_count += --pool->users[block->slot] == 0;\n        block->slot = NONE;",
+     "        --pool->users[block->slot];\n        block->slot = NONE;"),
     ("objects: parts that are found in files are not kept", "objects/store.c",
      "        stored->part.is_kept = true;\n        stored->part.has_file = true;",
      "        stored->part.is_kept = false;\n        stored->part.has_file = true;"),

@@ -71,6 +71,7 @@ static const struct sl_objects_catalogue *catalogue_of(const struct nodes *nodes
 static void stepped(struct sl_sim_world *world, uint32_t host)
 {
     struct nodes *nodes = nodes_of(world);
+    sl_sim_objects_app_judge_pool(&nodes->apps[host]);
     if (host == 0 && catalogue_of(nodes) != NULL) {
         sl_sim_objects_catalogue_judge_plans(catalogue_of(nodes), &nodes->oracle);
     }

@@ -205,6 +205,22 @@ void sl_sim_objects_app_start(struct sl_sim_objects_app *app,
     }
 }
 
+void sl_sim_objects_app_judge_pool(struct sl_sim_objects_app *app)
+{
+    const struct sl_objects_pool *pool = app->node != NULL ? &app->node->pool : NULL;
+    uint32_t used = 0;
+    if (pool == NULL || pool->base == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < pool->slot_count; i++) {
+        used += pool->users[i] > 0;
+    }
+    if (used + pool->free_count != pool->slot_count) {
+        sl_sim_fail(&app->options.oracle->breach, "pool", "node %u: %u of %u slots, %u are free",
+                    app->options.host, used, pool->slot_count, pool->free_count);
+    }
+}
+
 void sl_sim_objects_app_judge_rest(struct sl_sim_objects_app *app)
 {
     struct sl_sim_objects_oracle *oracle = app->options.oracle;
