@@ -61,9 +61,9 @@ static void fetched(struct sl_objects_pin *pin)
     struct sl_objects_follow *follow = pin->ctx;
     const uint64_t version = pin->version;
     const int err = pin->err;
-    if (err != 0) {
+    if (err != 0 && err != SL_ERR_CANCELLED) { /* it was not removed */
         set_reason(follow, version, pin->reason);
-    } else if (follow->is_kept) {
+    } else if (err == 0 && follow->is_kept) {
         sl_objects_pin_close(&follow->kept);
         follow->kept = pin;
         follow->fetching = NULL;
@@ -103,7 +103,9 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
     struct sl_objects_follow *follow = SL_CONTAINER_OF(ask, struct sl_objects_follow, find);
     if (err == 0 && answer->record_count == 1) {
         fetch(follow, answer);
-    } /* else it was removed */
+    } else if (sl_objects_board_announced(follow->entry) > follow->finding.version) {
+        look_for_fetch(follow); /* it was removed, and a newer one came meanwhile */
+    }
 }
 
 /* Whether the newest version is neither here nor on its way. */

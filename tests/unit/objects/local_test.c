@@ -1,5 +1,6 @@
 #include "objects/local.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,6 +251,109 @@ CASE(local__the_log_names_a_view_that_is_open_for_long)
     (void)close(saved);
     sl_objects_mapping_close(&reader.mapping);
     disconnect(&reader);
+}
+
+/* A publisher at full rate, and more open views than fit into the pool */
+
+enum { RATE_VERSIONS = 150, RATE_READERS = 6, RATE_VIEWS = 4 };
+
+struct rate_reader {
+    pthread_t thread;
+    uint32_t opened;
+    const char *failed; /* NULL: nothing */
+};
+
+/* The byte at every place of version v is v. */
+static const char *check_rate_view(const struct reader *reader)
+{
+    const struct sl_objects_mapping_image *image = &reader->mapping.images[0];
+    const uint8_t *memory =
+        sl_objects_place_read(image->places, image->place_count, image->image_at, BYTES, NULL);
+    for (uint32_t i = 0; i < BYTES; i++) {
+        if (memory[i] != (uint8_t)reader->answer.version) {
+            return "a view is torn";
+        }
+    }
+    return NULL;
+}
+
+/* Opens the newest version in one of several sessions, and checks the views that are open; some
+ * sessions end with their view. */
+static void *read_at_rate(void *ctx)
+{
+    struct rate_reader *self = ctx;
+    struct reader readers[RATE_VIEWS] = {0};
+    struct sl_reason why;
+    uint64_t version = 0;
+    for (uint32_t i = 0; version < RATE_VERSIONS && self->failed == NULL; i++) {
+        struct sl_objects_session_request request = {.kind = SL_OBJECTS_SESSION_FOLLOW,
+                                                     .timeout_ms = NODES_TIMEOUT,
+                                                     .options = SL_OBJECTS_FOLLOW_FETCH,
+                                                     .name = "rate"};
+        struct reader *reader = &readers[i % RATE_VIEWS];
+        if (reader->fd > 0) {
+            self->failed = check_rate_view(reader);
+            sl_objects_mapping_close(&reader->mapping);
+            disconnect(reader);
+            reader->fd = 0;
+        }
+        int err =
+            sl_objects_local_connect(name, "", NODES_TIMEOUT, &reader->fd, &reader->board_fd, &why);
+        err = err != 0
+                  ? err
+                  : sl_objects_local_call(reader->fd, &request, &reader->answer, reader->fds, &why);
+        request.kind = SL_OBJECTS_SESSION_OPEN;
+        request.name[0] = '\0';
+        err = err != 0
+                  ? err
+                  : sl_objects_local_call(reader->fd, &request, &reader->answer, reader->fds, &why);
+        if (err == SL_ERR_NO_MEMORY) { /* of the pool */
+            disconnect(reader);
+            reader->fd = 0;
+            continue;
+        }
+        err = err != 0 ? err
+                       : sl_objects_mapping_open(&reader->mapping, reader->fds[0], reader->fds[1],
+                                                 false, &why);
+        if (err != 0) {
+            self->failed = sl_err_name(err);
+            return NULL;
+        }
+        (void)close(reader->fds[0]);
+        (void)close(reader->fds[1]);
+        self->opened++;
+        version = reader->answer.version;
+        self->failed = self->failed != NULL ? self->failed : check_rate_view(reader);
+    }
+    for (uint32_t i = 0; i < RATE_VIEWS; i++) {
+        if (readers[i].fd > 0) {
+            self->failed = self->failed != NULL ? self->failed : check_rate_view(&readers[i]);
+            sl_objects_mapping_close(&readers[i].mapping);
+            disconnect(&readers[i]);
+        }
+    }
+    return NULL;
+}
+
+CASE(local__views_are_whole_while_a_publisher_runs_at_full_rate)
+{
+    struct rate_reader readers[RATE_READERS] = {0};
+    uint8_t *bytes = malloc(BYTES);
+    for (uint32_t i = 0; i < RATE_READERS; i++) {
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, read_at_rate, &readers[i]), 0);
+    }
+    for (uint32_t i = 1; i <= RATE_VERSIONS; i++) {
+        memset(bytes, (int)i, BYTES);
+        assert_int_equal(nodes_publish(nodes.node[0], "rate", SL_ORIGIN_HOST, bytes, BYTES), i);
+    }
+    for (uint32_t i = 0; i < RATE_READERS; i++) {
+        assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
+        if (readers[i].failed != NULL) {
+            fail_msg("%s", readers[i].failed);
+        }
+        assert_true(readers[i].opened > 0);
+    }
+    free(bytes);
 }
 
 /* Hostile processes */
