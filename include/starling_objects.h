@@ -150,7 +150,7 @@ struct sl_publish_options {
     uint32_t part;
     uint32_t part_count; /* 0: 1 */
     /* Replace the publisher of the name, whose commits fail with CLOSED from now on. A node is the
-     * publisher from its first sl_publish_begin until 10 s after the node's end. */
+     * publisher from its first sl_publish_begin until its destroy; a killed one, 10 s longer. */
     bool take_over;
     bool new_name; /* EXISTS if the name has a version */
 };
