@@ -297,14 +297,14 @@ class _Part(unittest.TestLoader):
         self._slice = slice(index, None, count)
 
     def loadTestsFromModule(self, module, *args, **options):
-        tests = list(_flat(super().loadTestsFromModule(module, *args, **options)))
+        tests = list(flat(super().loadTestsFromModule(module, *args, **options)))
         return self.suiteClass(tests[self._slice])
 
 
-def _flat(suite):
+def flat(suite):
     for test in suite:
         if isinstance(test, unittest.TestSuite):
-            yield from _flat(test)
+            yield from flat(test)
         else:
             yield test
 
