@@ -8,7 +8,7 @@
 #include "net/base/unix_socket.h"
 #include "objects/local.h"
 
-#define GRACE_MS 100 /* after its timeout the agent says so */
+#define GRACE_MS 50 /* after its timeout the agent says so */
 
 uint32_t sl_objects_local_address(const char *name, struct sockaddr_un *out)
 {

@@ -388,7 +388,9 @@ void sl_objects_membership_move(struct sl_objects *node, const char *address)
     if (strcmp(membership->catalogue, address) == 0) {
         return;
     }
-    lose(node, address[0] != '\0' ? "it has moved" : "no process hosts it");
+    lose(node, address[0] == '\0'                 ? "no process hosts it"
+               : membership->catalogue[0] != '\0' ? "it has moved"
+                                                  : "");
     (void)snprintf(membership->catalogue, sizeof membership->catalogue, "%s", address);
     sl_objects_link_peer_put(node->link, &membership->use);
     sl_objects_link_cancel(node->link, &membership->request);
