@@ -238,7 +238,7 @@ class Parent(Row):
 class LastHolder(Row):
     def test_killed(self):
         self.start_catalogue()
-        publisher, getter, reader, next_publisher = Peer(self, rate=RATE), Peer(self), Peer(self), Peer(self)
+        publisher, getter, reader, next_publisher = Peer(self, rate=RATE // 4), Peer(self), Peer(self), Peer(self)
         publisher.publish(1)
         getter.get(timeout_ms=3000)
         self.fault()
@@ -365,7 +365,7 @@ class Reader(Row):
         publisher.publish(1)
         reader.do("open", "m", 0, 60000)
         publisher.publish(2)
-        other.send("open", "m", 0, CALL_MS)
+        other.send("open", "m", 2, 60000)
         other.answer("no memory", "pool")
         self.fault()
         reader.kill()
