@@ -45,6 +45,7 @@ struct sl_objects {
     struct sl_objects_local *local; /* of an agent; NULL: it is none */
     struct sl_objects_serve serve;
     struct sl_list stored;                  /* struct sl_objects_stored */
+    bool is_leaving;                        /* nothing is stored any more */
     struct sl_objects_directory *directory; /* of these; NULL: none */
     struct sl_objects_tables tables;
     uint8_t *scratch; /* [SL_OBJECTS_BLOCK_BYTES]: a block that does not lie in one place */

@@ -312,7 +312,10 @@ void sl_objects_store_receive(struct sl_objects *node, const char *address,
         of(sl_objects_stored_find(node, record->name, record->version, message->part));
     int err = 0;
     const char *reason = "this keeper does not have the part";
-    if (!node->setup.is_keeper && node->setup.agent == NULL) {
+    if (node->is_leaving) {
+        err = SL_ERR_CLOSED;
+        reason = "this keeper ends";
+    } else if (!node->setup.is_keeper && node->setup.agent == NULL) {
         err = SL_ERR_UNSUPPORTED;
         reason = "this node is not a keeper";
     } else if (is_commit && (stored == NULL || message->part >= record->part_count)) {
@@ -424,6 +427,7 @@ int sl_objects_store_open(struct sl_objects *node)
 
 void sl_objects_store_stop(struct sl_objects *node)
 {
+    node->is_leaving = true;
     SL_LIST_FOREACH (link, &node->stored) {
         struct stored *stored = of(SL_CONTAINER_OF(link, struct sl_objects_stored, link));
         if (stored->part.is_dropped) {

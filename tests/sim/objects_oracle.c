@@ -345,7 +345,8 @@ void sl_sim_objects_oracle_remove(struct sl_sim_objects_oracle *oracle, uint32_t
 {
     for (uint32_t i = 1; i < oracle->content_count; i++) {
         struct sl_sim_objects_content *content = &oracle->contents[i];
-        content->may_go |= content->name == name && (version == 0 || content->version == version);
+        content->may_go |= content->name == name && (version == 0 || content->version == version ||
+                                                     content->version == 0); /* may get it */
     }
     oracle->removing[name]++;
 }
