@@ -17,7 +17,8 @@
 #define NEWS_MS        3000 /* NEWS takes no longer than that */
 #define PROOF_ATTEMPTS 120
 #define PROOF_ACTIONS  3
-#define POOL_BYTES     (8 * SL_OBJECTS_BLOCK_BYTES) /* too small to read any file into it */
+#define POOL_BYTES     (8 * SL_OBJECTS_BLOCK_BYTES)
+#define BYTES_MAX      70000
 #define BACK_OFF_NS    (500 * SL_CLOCK_NS_PER_MS)
 
 /* Calls and their deadlines */
@@ -338,7 +339,8 @@ static void judge_fetched(struct sl_sim_objects_app *app,
                           uint64_t version, uint32_t timeout_ms, int err, const char *why)
 {
     const struct sl_sim_objects_plan *plan = app->options.plan;
-    const bool is_tight = plan->has_disks && plan->pool_bytes < POOL_BYTES; /* for files */
+    const bool is_tight = /* for files: what is in use may fill the pool */
+        plan->has_disks && (plan->pool_bytes < POOL_BYTES || plan->bytes_max > BYTES_MAX);
     if (!app->base.dying && err == SL_ERR_DEADLINE && timeout_ms >= plan->timeout_ms && !is_tight &&
         sl_sim_objects_oracle_is_certain(app->options.oracle, app->options.host,
                                          timing->since_ns) &&
