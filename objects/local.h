@@ -37,7 +37,7 @@ int sl_objects_local_connect(const char *name, const char *catalogue, uint32_t t
 
 /* Makes one request. fds[answer->fd_count] are the caller's. Returns answer->err, with its text as
  * reason; or, and then the connection is of no more use: CLOSED (the agent has ended), PROTOCOL,
- * DEADLINE (the agent has not answered for request->timeout_ms and 0.1 s). */
+ * DEADLINE (the agent has not answered for request->timeout_ms and 0.05 s). */
 int sl_objects_local_call(int fd, const struct sl_objects_session_request *request,
                           struct sl_objects_session_answer *answer,
                           int fds[SL_OBJECTS_SESSION_FDS_MAX], struct sl_reason *reason);

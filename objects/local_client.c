@@ -51,8 +51,10 @@ int sl_objects_local_call(int fd, const struct sl_objects_session_request *reque
         err = SL_ERR_PROTOCOL;
     }
     if (err != 0) {
-        return sl_reason_fail(reason, err, "the agent %s",
-                              err == SL_ERR_DEADLINE ? "does not answer: is its process stopped?"
+        int pid = 0;
+        (void)sl_unix_socket_is_ours(fd, &pid);
+        return sl_reason_fail(reason, err, "the agent, process %d, %s", pid,
+                              err == SL_ERR_DEADLINE ? "does not answer: is it stopped?"
                               : err == SL_ERR_CLOSED ? "has ended"
                                                      : "sends what is no answer");
     }

@@ -83,7 +83,7 @@ class Peer:
 class Row(objects_test.ObjectsTest):
     def setUp(self):
         super().setUp()
-        self.label, self.hosts = f"failures-{random.getrandbits(48):x}", 0
+        self.label, self.hosts = f"failures-{random.getrandbits(40)}", 0
         self.texts, self.late_us, self.torn = [], 0, 0
         self.fault_s, self.recovery_s = None, None
 
@@ -329,18 +329,18 @@ class Agent(Row):
         self.assertEqual(reader.do("open", "m", 0, 60000).version, 1)
         return publisher, agent, reader
 
-    def check(self, reader):
+    def check(self, reader, name):
         """The view is intact, and another one cannot be opened."""
         self.assertEqual(reader.do("check").version, 1)
         reader.send("open", "m", 2, CALL_MS)
-        reader.answer("deadline", "agent")
+        reader.answer("deadline", "agent", name)
 
     def test_killed(self):
         publisher, agent, reader = self.start_all()
         agent.signal(signal.SIGKILL)
         agent.wait()
         publisher.publish(2)
-        self.check(reader)
+        self.check(reader, self.label)
         self.fault()
         self.start_agent()
         self.recover(reader, 2, "open")
@@ -349,7 +349,7 @@ class Agent(Row):
         publisher, agent, reader = self.start_all()
         agent.signal(signal.SIGSTOP)
         publisher.publish(2)
-        self.check(reader)
+        self.check(reader, f"process {agent.pid}")
         self.fault()
         agent.signal(signal.SIGCONT)
         self.recover(reader, 2, "open")
