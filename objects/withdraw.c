@@ -33,7 +33,7 @@ struct drop_call {
     uint64_t version, deadline_ns;
     struct sl_timer timer; /* of the next look whether they are at rest */
     struct sl_list copies;
-    const struct sl_objects_copy *only; /* NULL: all */
+    const struct sl_objects_copy *only; /* NULL: all that are committed */
     bool are_failed;                    /* only copies that are withdrawn: of a get that failed */
     bool has_failed;                    /* some of their memory is still registered */
     bool has_found;
@@ -42,7 +42,7 @@ struct drop_call {
 static bool is_dropped(const struct drop_call *drop, const struct sl_objects_copy *copy)
 {
     return sl_objects_copy_is_of(copy, drop->name, drop->version) &&
-           (drop->only == NULL || drop->only == copy) &&
+           (drop->only != NULL ? drop->only == copy : !copy->is_uncommitted) &&
            (copy->pooled != NULL ? !drop->are_failed && !copy->is_withdrawn
                                  : copy->is_withdrawn || !drop->are_failed);
 }
