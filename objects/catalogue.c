@@ -487,6 +487,9 @@ static int follow(const struct request *request)
     }
     struct sl_catalogue_version *version = sl_catalogue_newest(object);
     made->version = request->message->version;
+    if (made->version > object->last && made->version < NUMBER_MAX) { /* of an earlier catalogue */
+        object->last = made->version;
+    }
     if (version == NULL || version->key.number <= made->version) {
         return 0;
     }

@@ -190,7 +190,10 @@ static void followed(struct sl_objects_ask *ask, const struct sl_objects_message
 
 static void send(struct sl_objects_follow *follow)
 {
-    follow->message = (struct sl_objects_message){.kind = SL_OBJECTS_FOLLOW, .name = follow->name};
+    follow->message =
+        (struct sl_objects_message){.kind = SL_OBJECTS_FOLLOW,
+                                    .name = follow->name,
+                                    .version = sl_objects_board_announced(follow->entry)};
     follow->ask.message = &follow->message;
     follow->ask.answered = followed;
     sl_objects_ask(follow->node, &follow->ask, SL_CLOCK_NEVER);

@@ -79,6 +79,19 @@ CASE(host__keeps_subscriptions)
     sl_subscription_close(&subscription);
 }
 
+CASE(host__continues_numbers_that_subscribers_know)
+{
+    struct sl_subscription *subscription;
+    uint64_t version;
+    nodes_expect(sl_subscription_open(nodes.node[2], "model", NULL, NODES_TIMEOUT, &subscription));
+    nodes_end(&nodes, 1); /* the only holder */
+    restart_host();
+    assert_int_equal(nodes_publish(nodes.node[0], "model", SL_ORIGIN_CALLER, from, BYTES), 2);
+    nodes_expect(sl_subscription_wait(subscription, 1, NODES_TIMEOUT, &version));
+    assert_int_equal(version, 2);
+    sl_subscription_close(&subscription);
+}
+
 /* Where etcd says which node hosts the catalogue */
 
 static void add_elected(struct nodes *all, const char *store)
