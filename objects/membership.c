@@ -175,6 +175,7 @@ static void ask_answered(struct sl_objects_request *request,
         sl_reactor_arm(ask->node->reactor, &membership->timer, RETRY_NS);
         return;
     }
+    membership->reason[0] = '\0'; /* it was that of an earlier try */
     sl_objects_ask_cancel(ask);
     ask->answered(ask, answer, err, reason);
 }

@@ -272,7 +272,7 @@ class Catalogue(Row):
         other.send("get", "m", 0, BYTES, CALL_MS)
         other.answer("deadline", self.catalogue)
         publisher.send("begin", "m", 2, "caller", BYTES, CALL_MS)
-        publisher.answer("deadline", self.catalogue)
+        self.assertNotIn("just started", publisher.answer("deadline", self.catalogue).text)
         self.fault()  # from here on it is not there because its start takes time
         self.restart_catalogue()
         self.recover(reader, [1])
