@@ -352,7 +352,7 @@ void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_me
 {
     struct stored *stored =
         of(sl_objects_stored_find(node, message->name, message->version, message->part));
-    if (stored != NULL && stored->stage >= COMMITTING &&
+    if (stored != NULL && stored->stage >= STORED &&
         sl_hash_128_equal(sl_objects_stored_part(&stored->part)->digest, message->digest)) {
         drop(stored, SL_ERR_CLOSED, "it was removed");
     }
