@@ -5,6 +5,7 @@
 #include "objects/call.h"
 #include "objects/error.h"
 #include "objects/publish.h"
+#include "objects/store.h"
 #include "objects/withdraw.h"
 
 #define RETRY_NS (100 * SL_CLOCK_NS_PER_MS)
@@ -125,6 +126,9 @@ static void put_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct sl_objects_copy *copy =
         SL_CONTAINER_OF(call, struct store_call, call)->publication->copy;
+    if (copy->is_withdrawn) {
+        sl_objects_store_abandon(node, copy);
+    }
     if (copy->pooled != NULL) {
         sl_objects_pool_unpin(&node->pool, copy->pooled);
     }

@@ -374,6 +374,14 @@ bool sl_objects_store_withdraw(struct sl_objects *node, const char *name, uint64
     return was_kept;
 }
 
+void sl_objects_store_abandon(struct sl_objects *node, const struct sl_objects_copy *copy)
+{
+    struct stored *stored = of(sl_objects_stored_find(node, copy->name, copy->version, copy->part));
+    if (stored != NULL && stored->use.copy == copy && stored->stage < COMMITTING) {
+        drop(stored, SL_ERR_CLOSED, "its publication has ended");
+    }
+}
+
 /* Files */
 
 void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_message *want)

@@ -15,6 +15,7 @@
 #include "objects/message.h"
 
 struct sl_objects;
+struct sl_objects_copy;
 
 /* Before the node's start: the pool, and the parts in the directory. Errors, with the text in
  * sl_objects_last_error: those of sl_objects_copy_open_pool and sl_objects_directory_open. */
@@ -35,6 +36,9 @@ void sl_objects_store_retire(struct sl_objects *node, const struct sl_objects_me
 /* This node's copies of the version are withdrawn: it is not kept any more. Returns whether it was.
  */
 bool sl_objects_store_withdraw(struct sl_objects *node, const char *name, uint64_t version);
+
+/* The publication of the copy has ended: without a commit this node does not store it, either. */
+void sl_objects_store_abandon(struct sl_objects *node, const struct sl_objects_copy *copy);
 
 /* Reads the part of a WANT into the pool, if a file has it, and the pool has not. */
 void sl_objects_store_load(struct sl_objects *node, const struct sl_objects_message *want);

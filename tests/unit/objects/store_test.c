@@ -200,6 +200,28 @@ CASE(store__by_a_keeper_itself)
     expect_get(0, 1);
 }
 
+CASE(store__by_a_keeper_itself_that_tries_again)
+{
+    struct sl_publish_options options = {.struct_size = sizeof options,
+                                         .name = "llama",
+                                         .version = 1,
+                                         .origin = SL_ORIGIN_PS,
+                                         .part_count = 2}; /* the other part never comes */
+    const struct sl_object_extent extent = {.base = bytes, .bytes = BYTES};
+    struct sl_publication *publication;
+    uint64_t version;
+    begin(1, false, 0);
+    for (; options.part_count > 0; options.part_count--) {
+        nodes_expect(sl_publish_begin(nodes.node[1], &options, NODES_TIMEOUT, &publication));
+        nodes_expect(sl_publish_bytes(publication, &extent, 1));
+        const int err = sl_publish_commit(publication,
+                                          options.part_count == 2 ? 1000 : NODES_TIMEOUT, &version);
+        assert_int_equal(err, options.part_count == 2 ? SL_ERR_DEADLINE : 0);
+        sl_publish_end(&publication);
+    }
+    expect_get(0, 1);
+}
+
 CASE(store__by_a_keeper_itself_is_on_the_others_too)
 {
     begin(2, true, 1);
