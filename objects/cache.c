@@ -155,6 +155,7 @@ static int get(struct sl_objects *node, struct sl_objects_cache_use *use,
     use->timer.run = timer_passed;
     use->has_ended = false;
     sl_list_append(&copy->cache_uses, &use->link);
+    copy->cache_use_count++;
     if (copy->fetch != NULL) {
         sl_objects_fetch_prolong(copy->fetch, deadline_ns);
     } else if (!is_complete(copy)) {
@@ -182,8 +183,8 @@ int sl_objects_cache_get(struct sl_objects *node, struct sl_objects_cache_use *u
     sl_assert(part < record->part_count);
     const int err = get(node, use, news, part, deadline_ns, &reason);
     if (err != 0 && err != SL_ERR_EXISTS) {
-        sl_log_warn("objects: %s@%" PRIu64 " part %u is not fetched: %s", record->name,
-                    record->version, part, reason.text);
+        sl_log_debug("objects: %s@%" PRIu64 " part %u is not fetched: %s", record->name,
+                     record->version, part, reason.text); /* its users try again */
         sl_objects_report_none(node, record->name, record->version, part);
     }
     return err;
@@ -197,7 +198,7 @@ void sl_objects_cache_put(struct sl_objects *node, struct sl_objects_cache_use *
     use->copy = NULL;
     sl_list_remove(&use->link);
     sl_reactor_disarm(node->reactor, &use->timer);
-    if (copy->fetch != NULL && sl_list_empty(&copy->cache_uses)) {
+    if (--copy->cache_use_count == 0 && copy->fetch != NULL) {
         sl_objects_withdraw(node, copy, "it is not used any more");
     }
     sl_objects_pool_unpin(&node->pool, pooled);

@@ -52,6 +52,7 @@ struct sl_objects_copy {
     /* The pool: the places are slots, one for each block. NULL: memory of a caller. */
     struct sl_objects_pool_version *pooled;
     struct sl_list cache_uses; /* cache.h */
+    uint32_t cache_use_count;
     void (*grown)(
         struct sl_objects_copy *copy); /* it has more verified blocks; NULL: of no interest */
 

@@ -32,6 +32,7 @@ struct sl_objects_local {
     struct sl_timer retry;
     struct sl_list readers;
     uint32_t reader_count;
+    struct sl_log_limit log_limit; /* for lines about those that cannot read */
 };
 
 /* what NULL: the listening socket. */
@@ -39,6 +40,11 @@ static int watch(struct sl_objects_local *local, int fd, struct reader *what)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
     return epoll_ctl(local->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : SL_ERR_NO_MEMORY;
+}
+
+static bool may_log(struct sl_objects_local *local)
+{
+    return sl_log_limit_allows(&local->log_limit, sl_reactor_now_ns(local->node->reactor));
 }
 
 /* Readers */
@@ -105,7 +111,9 @@ static void add_reader(struct sl_objects_local *local, int fd)
                   : NULL;
     }
     if (why != NULL) {
-        sl_log_warn("objects: process %d cannot read here: %s", pid, why);
+        if (may_log(local)) {
+            sl_log_warn("objects: process %d cannot read here: %s", pid, why);
+        }
         (void)close(fd);
         free(made);
         return;
@@ -136,7 +144,9 @@ static void accept_reader(struct sl_objects_local *local)
     if (fd >= 0) {
         add_reader(local, fd);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        sl_log_warn("objects: cannot accept a reader: %s; retrying", strerror(errno));
+        if (may_log(local)) {
+            sl_log_warn("objects: cannot accept a reader: out of descriptors or memory; retrying");
+        }
         (void)epoll_ctl(local->epoll_fd, EPOLL_CTL_DEL, local->fd, NULL);
         sl_reactor_arm(local->node->reactor, &local->retry, RETRY_NS);
     }

@@ -28,9 +28,16 @@ struct user {
     char reason[SL_REASON_BYTES];
 };
 
+static struct user *leaving; /* with the next callback */
+
 static void grown(struct sl_objects_cache_use *use)
 {
     struct user *user = SL_CONTAINER_OF(use, struct user, use);
+    if (user == leaving) {
+        leaving = NULL;
+        sl_objects_cache_put(user->call.node, use);
+        return;
+    }
     const uint32_t beginning = use->copy->beginning;
     assert_true(beginning >= user->beginning);
     user->beginning = beginning;
@@ -69,6 +76,12 @@ static void put_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     sl_objects_cache_put(node, &SL_CONTAINER_OF(call, struct user, call)->use);
     sl_objects_answer(call, 0, "put");
+}
+
+static void leave_here(struct sl_objects *node, struct sl_objects_call *call)
+{
+    leaving = SL_CONTAINER_OF(call, struct user, call);
+    sl_objects_answer(call, 0, "leaving");
 }
 
 /* Returns the error of sl_objects_cache_get. */
@@ -176,6 +189,21 @@ SL_CASE(cache_get__fetches_once_for_all_users_and_keeps_the_copy)
     assert_int_equal(later.grown_count, 0);
     expect_bytes(&later, 0);
     put(&later);
+    end();
+}
+
+SL_CASE(cache_put__in_a_callback_leaves_the_fetch_to_the_others)
+{
+    struct user first, second;
+    begin(50 << 20);
+    nodes_expect(use(&first, 0));
+    nodes_expect(use(&second, 0));
+    first.call.run = leave_here;
+    nodes_expect(sl_objects_call(nodes.node[1], &first.call));
+    assert_int_equal(wait(&second), 0);
+    expect_bytes(&second, 0);
+    assert_null(first.use.copy);
+    put(&second);
     end();
 }
 
