@@ -497,6 +497,16 @@ static int follow(const struct request *request)
     return fetch(request, &version->parts[0]);
 }
 
+static int use(const struct request *request)
+{
+    struct sl_catalogue_follow *made =
+        sl_catalogue_follow_find(find_object(request), request->node);
+    if (made != NULL) {
+        made->in_use = request->message->version;
+    }
+    return 0;
+}
+
 /* Copies */
 
 /* Adds a version that an earlier catalogue knew, or that a keeper has on disk. The holders of its
@@ -594,12 +604,9 @@ static int drop(const struct request *request)
     const struct sl_objects_message *message = request->message;
     const struct sl_catalogue_object *object = find_object(request);
     if (message->version == 0) {
-        SL_LIST_FOREACH (link, &request->node->follows) {
-            struct sl_catalogue_follow *made =
-                SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_node);
-            if (made->object == object) {
-                sl_catalogue_follow_remove(made);
-            }
+        struct sl_catalogue_follow *made = sl_catalogue_follow_find(object, request->node);
+        if (made != NULL) {
+            sl_catalogue_follow_remove(made);
         }
         return 0;
     }
@@ -615,25 +622,6 @@ static int drop(const struct request *request)
 }
 
 /* Lists */
-
-static struct sl_objects_entry entry_of(const struct sl_catalogue_version *version)
-{
-    struct sl_objects_entry entry = {
-        .name = version->object->name,
-        .note = version->note,
-        .version = version->key.number,
-        .time_ms = version->time_ms,
-        .holders = UINT32_MAX,
-        .part_count = version->part_count,
-        .origin = version->origin,
-    };
-    for (uint32_t p = 0; p < version->part_count; p++) {
-        const struct sl_catalogue_part *part = &version->parts[p];
-        entry.bytes += part->info.bytes;
-        entry.holders = part->holder_count < entry.holders ? part->holder_count : entry.holders;
-    }
-    return entry;
-}
 
 /* Entries behind the name and version of the message, as many as fit. */
 static int list(const struct request *request)
@@ -660,9 +648,19 @@ static int list(const struct request *request)
                 request->out->more = 1;
                 return 0;
             }
-            request->out->entries[request->out->entry_count++] = entry_of(version);
+            request->out->entries[request->out->entry_count++] = sl_catalogue_entry_of(version);
         }
     }
+    return 0;
+}
+
+static int followers(const struct request *request)
+{
+    const struct sl_catalogue_object *object = find_object(request);
+    if (object == NULL || is_settling(request->catalogue)) {
+        return refuse_missing(request);
+    }
+    sl_catalogue_list_followers(request->catalogue, object, request->message->after, request->out);
     return 0;
 }
 
@@ -685,12 +683,13 @@ static int remove_versions(const struct request *request)
 /* Messages */
 
 static handler_fn *const HANDLERS[SL_OBJECTS_KINDS] = {
-    [SL_OBJECTS_ATTACH] = alive,  [SL_OBJECTS_ALIVE] = alive,
-    [SL_OBJECTS_BEGIN] = begin,   [SL_OBJECTS_COMMIT] = commit,
-    [SL_OBJECTS_FOLLOW] = follow, [SL_OBJECTS_FIND] = find,
-    [SL_OBJECTS_HOLD] = hold,     [SL_OBJECTS_DROP] = drop,
-    [SL_OBJECTS_LIST] = list,     [SL_OBJECTS_REMOVE] = remove_versions,
-    [SL_OBJECTS_DETACH] = detach,
+    [SL_OBJECTS_ATTACH] = alive,        [SL_OBJECTS_ALIVE] = alive,
+    [SL_OBJECTS_BEGIN] = begin,         [SL_OBJECTS_COMMIT] = commit,
+    [SL_OBJECTS_FOLLOW] = follow,       [SL_OBJECTS_FIND] = find,
+    [SL_OBJECTS_HOLD] = hold,           [SL_OBJECTS_DROP] = drop,
+    [SL_OBJECTS_LIST] = list,           [SL_OBJECTS_REMOVE] = remove_versions,
+    [SL_OBJECTS_DETACH] = detach,       [SL_OBJECTS_USE] = use,
+    [SL_OBJECTS_FOLLOWERS] = followers,
 };
 
 /* Finds, or with ATTACH adds, the sender. Its lease begins again. */

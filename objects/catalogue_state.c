@@ -380,14 +380,25 @@ void sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
     free(node);
 }
 
+struct sl_catalogue_follow *sl_catalogue_follow_find(const struct sl_catalogue_object *object,
+                                                     const struct sl_catalogue_node *node)
+{
+    SL_LIST_FOREACH (link, &node->follows) {
+        struct sl_catalogue_follow *follow =
+            SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_node);
+        if (follow->object == object) {
+            return follow;
+        }
+    }
+    return NULL;
+}
+
 int sl_catalogue_follow_add(struct sl_catalogue_object *object, struct sl_catalogue_node *node,
                             struct sl_catalogue_follow **out, struct sl_reason *reason)
 {
-    SL_LIST_FOREACH (link, &node->follows) {
-        *out = SL_CONTAINER_OF(link, struct sl_catalogue_follow, by_node);
-        if ((*out)->object == object) {
-            return 0;
-        }
+    *out = sl_catalogue_follow_find(object, node);
+    if (*out != NULL) {
+        return 0;
     }
     const int err = check_limit(node->follow_count, SL_LIMIT_OBJECTS_FOLLOWS,
                                 "names that the node follows", reason);
@@ -410,6 +421,53 @@ void sl_catalogue_follow_remove(struct sl_catalogue_follow *follow)
     sl_list_remove(&follow->by_node);
     sl_list_remove(&follow->by_object);
     free(follow);
+}
+
+/* Lists */
+
+struct sl_objects_entry sl_catalogue_entry_of(const struct sl_catalogue_version *version)
+{
+    struct sl_objects_entry entry = {
+        .name = version->object->name,
+        .note = version->note,
+        .version = version->key.number,
+        .time_ms = version->time_ms,
+        .holders = UINT32_MAX,
+        .part_count = version->part_count,
+        .origin = version->origin,
+    };
+    for (uint32_t p = 0; p < version->part_count; p++) {
+        const struct sl_catalogue_part *part = &version->parts[p];
+        entry.bytes += part->info.bytes;
+        entry.holders = part->holder_count < entry.holders ? part->holder_count : entry.holders;
+    }
+    return entry;
+}
+
+void sl_catalogue_list_followers(const struct sl_objects_catalogue *catalogue,
+                                 const struct sl_catalogue_object *object, uint64_t after,
+                                 struct sl_objects_message *out)
+{
+    const struct sl_catalogue_version *newest = sl_catalogue_newest(object);
+    for (uint32_t i = 0;
+         i < catalogue->nodes.count && out->follower_count < SL_OBJECTS_FOLLOWERS_MAX; i++) {
+        const struct sl_catalogue_node *node = sl_catalogue_item(&catalogue->nodes, i);
+        const struct sl_catalogue_follow *follow =
+            node->key.number > after ? sl_catalogue_follow_find(object, node) : NULL;
+        if (follow != NULL) {
+            const uint64_t in_use = follow->in_use;
+            const uint64_t last = in_use != 0 && newest != NULL ? newest->key.number : 0;
+            out->followers[out->follower_count++] = (struct sl_objects_follower){
+                .node = node->key.number,
+                .address = node->address,
+                .location = node->location,
+                .host = node->host,
+                .version = in_use,
+                .behind = last > in_use ? last - in_use : 0,
+                .age_ms = catalogue->now_ms + catalogue->options.lease_ms - node->expires_ms,
+            };
+        }
+    }
 }
 
 void sl_catalogue_clear(struct sl_objects_catalogue *catalogue)

@@ -56,6 +56,7 @@ struct sl_catalogue_follow {
     struct sl_catalogue_node *node;
     struct sl_catalogue_object *object;
     uint64_t version; /* the newest that the node uses or was told of */
+    uint64_t in_use;  /* by its readers; 0: none */
 };
 
 struct sl_catalogue_part {
@@ -193,6 +194,18 @@ void sl_catalogue_node_remove(struct sl_objects_catalogue *catalogue,
 int sl_catalogue_follow_add(struct sl_catalogue_object *object, struct sl_catalogue_node *node,
                             struct sl_catalogue_follow **out, struct sl_reason *reason);
 void sl_catalogue_follow_remove(struct sl_catalogue_follow *follow);
+
+/* NULL: the node does not follow it. */
+struct sl_catalogue_follow *sl_catalogue_follow_find(const struct sl_catalogue_object *object,
+                                                     const struct sl_catalogue_node *node);
+
+/* The item of a list. Its texts are the catalogue's. */
+struct sl_objects_entry sl_catalogue_entry_of(const struct sl_catalogue_version *version);
+
+/* Lists followers in the order of their nodes, those above `after`; fewer than fit are the last. */
+void sl_catalogue_list_followers(const struct sl_objects_catalogue *catalogue,
+                                 const struct sl_catalogue_object *object, uint64_t after,
+                                 struct sl_objects_message *out);
 
 /* Frees everything. */
 void sl_catalogue_clear(struct sl_objects_catalogue *catalogue);

@@ -272,7 +272,10 @@ void sl_objects_follow_put(struct sl_objects_follow *follow, bool fetches)
     if (fetches && --follow->fetchers == 0) {
         stop_fetch(follow);
     }
-    if (--follow->uses == 0) {
+    if (--follow->uses == follow->always) {
+        follow->in_use = 0;
+    }
+    if (follow->uses == 0) {
         sl_assert(sl_list_empty(&follow->waits));
         sl_objects_ask_cancel(&follow->ask);
         sl_objects_report_none(node, follow->name, 0, 0);
@@ -291,6 +294,7 @@ void sl_objects_follow_always(struct sl_objects *node, const char *name, bool is
         return;
     }
     follow->is_kept |= is_kept;
+    follow->always++;
 }
 
 void sl_objects_follow_stop(struct sl_objects *node)

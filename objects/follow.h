@@ -19,7 +19,9 @@ struct sl_objects_follow {
     struct sl_objects *node;
     char name[SL_OBJECTS_NAME_BYTES];
     uint32_t index, uses;
-    bool is_known; /* the catalogue has answered */
+    uint32_t always; /* uses of the node itself: no reader */
+    uint64_t in_use; /* the version of the view that was opened last; 0: no reader has one */
+    bool is_known;   /* the catalogue has answered */
     uint64_t announced_count;
     struct sl_objects_board_entry *entry;
     struct sl_list waits;

@@ -56,6 +56,14 @@ static void report_all(struct sl_objects *node)
     SL_LIST_FOREACH (link, &node->stored) {
         report_stored(node, SL_CONTAINER_OF(link, struct sl_objects_stored, link));
     }
+    for (uint32_t i = 0; i < SL_LIMIT_OBJECTS_FOLLOWS; i++) {
+        const struct sl_objects_follow *follow = node->follows.items[i];
+        if (follow != NULL) {
+            struct sl_objects_message use = {
+                .kind = SL_OBJECTS_USE, .name = follow->name, .version = follow->in_use};
+            report(node, &use);
+        }
+    }
 }
 
 static void attached(struct sl_objects *node, const struct sl_objects_message *answer)

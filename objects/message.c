@@ -60,6 +60,14 @@ static const struct field ENTRY[] = {STRING(entry, name, NAME, SL_OBJECTS_NAME_B
                                      INT(entry, part_count, 1, SL_OBJECTS_PARTS_MAX),
                                      INT(entry, origin, 0, ORIGIN_MAX),
                                      {0}};
+static const struct field FOLLOWER[] = {STRING(follower, address, TEXT, SL_OBJECTS_ADDRESS_BYTES),
+                                        STRING(follower, location, TEXT, SL_OBJECTS_LOCATION_BYTES),
+                                        ANY(follower, node),
+                                        ANY(follower, host),
+                                        ANY(follower, version),
+                                        ANY(follower, behind),
+                                        ANY(follower, age_ms),
+                                        {0}};
 static const struct field RECORD[] = {
     STRING(record, name, NAME, SL_OBJECTS_NAME_BYTES),
     STRING(record, note, TEXT, SL_OBJECTS_NOTE_BYTES),
@@ -122,14 +130,8 @@ static const struct field NEWS[] = {
     ITEMS(message, parents, parent_count, 0, SL_OBJECTS_STRIPES, PEER),
     ITEMS(message, others, other_count, 0, SL_OBJECTS_OTHERS_MAX, PEER),
     {0}};
-static const struct field HOLD[] = {M_NAME,
-                                    M_VERSION,
-                                    M_PART,
-                                    ANY(message, blocks),
-                                    ANY(message, in_use),
-                                    ANY(message, behind),
-                                    M_RECORD(0),
-                                    {0}};
+static const struct field HOLD[] = {M_NAME,      M_VERSION, M_PART, ANY(message, blocks),
+                                    M_RECORD(0), {0}};
 static const struct field LIST_FROM[] = {STRING(message, prefix, TEXT, SL_OBJECTS_NAME_BYTES),
                                          STRING(message, name, TEXT, SL_OBJECTS_NAME_BYTES),
                                          M_NEWEST,
@@ -138,6 +140,9 @@ static const struct field LISTED[] = {
     INT(message, more, 0, 1),
     ITEMS(message, entries, entry_count, 0, SL_OBJECTS_ENTRIES_MAX, ENTRY),
     {0}};
+static const struct field FOLLOWERS[] = {M_NAME, ANY(message, after), {0}};
+static const struct field FOLLOWING[] = {
+    ITEMS(message, followers, follower_count, 0, SL_OBJECTS_FOLLOWERS_MAX, FOLLOWER), {0}};
 static const struct field STORE[] = {
     M_PART, M_PART_COUNT, INT(message, timeout_ms, 1, UINT32_MAX), M_RECORD(1), {0}};
 static const struct field OF_BYTES[] = {
@@ -183,6 +188,8 @@ static const struct kind {
     [SL_OBJECTS_TABLES] = {"TABLES", TABLES, TABLES_DONE},
     [SL_OBJECTS_RETIRE] = {"RETIRE", OF_BYTES, NULL},
     [SL_OBJECTS_DETACH] = {"DETACH", NOTHING, NOTHING},
+    [SL_OBJECTS_USE] = {"USE", OF_NAME, NULL},
+    [SL_OBJECTS_FOLLOWERS] = {"FOLLOWERS", FOLLOWERS, FOLLOWING},
     [SL_OBJECTS_STORE] = {"STORE", STORE, NOTHING},
     [SL_OBJECTS_WANT] = {"WANT", OF_BYTES, HAVE},
     [SL_OBJECTS_DONE] = {"DONE", OF_PART, NULL},

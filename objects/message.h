@@ -27,6 +27,7 @@
 #define SL_OBJECTS_KEEPERS_MAX    16 /* of a version */
 #define SL_OBJECTS_RANGES_MAX     128
 #define SL_OBJECTS_ENTRIES_MAX    8
+#define SL_OBJECTS_FOLLOWERS_MAX  8
 
 /* Numbers of the wire: never renumber, only append. */
 enum sl_objects_kind {
@@ -44,8 +45,10 @@ enum sl_objects_kind {
     SL_OBJECTS_TABLES = 12, /* publisher to keeper: publish rows of these tables as a part */
     SL_OBJECTS_RETIRE = 13, /* catalogue to holders */
     SL_OBJECTS_DETACH = 14, /* node to catalogue: it ends */
-    SL_OBJECTS_STORE = 20,  /* publisher to keeper or agent */
-    SL_OBJECTS_WANT = 21,   /* child to parent */
+    SL_OBJECTS_USE = 15,    /* node to catalogue: the version of a name that its readers use */
+    SL_OBJECTS_FOLLOWERS = 16,
+    SL_OBJECTS_STORE = 20, /* publisher to keeper or agent */
+    SL_OBJECTS_WANT = 21,  /* child to parent */
     SL_OBJECTS_DONE = 22,
     SL_OBJECTS_HAVE = 23, /* parent to child; also the body of the answer to WANT */
     SL_OBJECTS_GONE = 24,
@@ -98,6 +101,14 @@ struct sl_objects_entry {
     uint32_t holders, part_count, origin;
 };
 
+/* A node that follows a name. */
+struct sl_objects_follower {
+    const char *address, *location; /* as in ATTACH; `host` too */
+    uint64_t node, host;
+    uint64_t version, behind; /* in use, 0: none; and from it to the newest */
+    uint64_t age_ms;          /* since its last message */
+};
+
 struct sl_objects_message {
     /* Header */
     uint32_t kind; /* enum sl_objects_kind; an answer has that of its request */
@@ -141,9 +152,7 @@ struct sl_objects_message {
     struct sl_objects_peer keepers[SL_OBJECTS_KEEPERS_MAX];
     uint64_t bad[SL_OBJECTS_OTHERS_MAX];
 
-    uint64_t in_use;              /* HOLD: the version that readers of the node use; 0: none */
     uint32_t blocks;              /* HOLD: verified blocks of the stored part */
-    uint32_t behind;              /* HOLD: versions from the one in use to the newest */
     uint32_t timeout_ms;          /* STORE, TABLES: until the publisher gives up */
     uint32_t iterations;          /* TABLES: that the rows have; its answer: that the server has */
     uint32_t shards, shard_count; /* TABLES' answer: that the server has, of all of the job */
@@ -153,6 +162,10 @@ struct sl_objects_message {
     uint32_t more;      /* LIST's answer: 1: entries follow after the last one */
     uint32_t entry_count;
     struct sl_objects_entry entries[SL_OBJECTS_ENTRIES_MAX];
+
+    uint64_t after;          /* FOLLOWERS: list nodes with higher numbers */
+    uint32_t follower_count; /* its answer: the most, if others may follow */
+    struct sl_objects_follower followers[SL_OBJECTS_FOLLOWERS_MAX];
 
     uint64_t rate; /* HAVE: bytes per second that the child may read; 0: no limit */
     uint32_t range_count;

@@ -167,6 +167,7 @@ static void answer_open(struct sl_objects_session *session, struct view *view)
     if (node->setup.pin_warn_ns != 0) {
         sl_reactor_arm(session->node->reactor, &view->old, node->setup.pin_warn_ns);
     }
+    session->follow->in_use = opened.version;
     answer(session, &opened, fds);
     if (view->pin->has_ended) {
         sl_shared_destroy(&view->memory); /* the reader has it */

@@ -53,6 +53,12 @@ class ObjectsTest(harness.StarlingTest):
         lines = self.tool(catalogue, *words, "--json").splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
+    def wait_for(self, condition):
+        end = time.monotonic() + harness.DEADLINE_S
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+
     def end(self, *processes, number=signal.SIGTERM):
         for process in processes:
             process.signal(number)
@@ -137,12 +143,6 @@ class Stored(ObjectsTest):
         keeper = self.start("starling-objects", "serve", "--dir", self.path(folder), "--catalogue", self.catalogue)
         keeper.wait_line("serves stored versions")
         return keeper
-
-    def wait_for(self, condition):
-        end = time.monotonic() + harness.DEADLINE_S
-        while not condition():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
 
     def holders(self, name="m"):
         return [one["holders"] for one in self.entries(self.catalogue, "ls", name)][-1:]
@@ -379,6 +379,13 @@ class Agent(ObjectsTest):
         readers[0].wait_line("m@2")
         self.end(readers[0], second, first, agent, server)
 
+    def wait_followers(self, catalogue, *expected):
+        def is_reported():
+            entries = self.entries(catalogue, "stat", "m", "--followers")
+            return [(one["in_use"], one["behind"]) for one in entries if "follower" in one] == [*expected]
+
+        self.wait_for(is_reported)
+
     def test_staleness(self):
         server, catalogue = self.serve()
         name = f"test-{os.getpid()}"
@@ -389,11 +396,29 @@ class Agent(ObjectsTest):
         watcher.wait_line('"version":1')
         second = self.put(catalogue, "m@3", self.file("f", b"second"))
         watcher.wait_line('"version":3')
+        self.wait_followers(catalogue, (3, 0))
         self.end(watcher)
+        self.wait_followers(catalogue)
         found = json.loads(watcher.lines[-1])
         self.assertEqual((found["version"], found["newest"], found["opened"], found["skipped"]), (3, 3, 2, 1))
         self.assertEqual(sum(found["visible_us_histogram"]), 2)
         self.assertLessEqual(sum(found["behind_histogram"]), found["measured_us"])
+        self.end(first, second, agent, server)
+
+    def test_reader_that_stands(self):
+        server, catalogue = self.serve()
+        name = f"test-{os.getpid()}"
+        agent = self.agent(catalogue, name, "--follow", "m")
+        first = self.put(catalogue, "m@1", self.file("f", b"first"))
+        self.wait_followers(catalogue, (0, 0))
+        watcher = self.start("starling-objects", "watch", "m", "--catalogue", catalogue, "--agent-name", name,
+                             "--staleness")
+        watcher.wait_line("m@1")
+        watcher.signal(signal.SIGSTOP)
+        second = self.put(catalogue, "m@4", self.file("f", b"second"))
+        self.wait_followers(catalogue, (1, 3))
+        watcher.signal(signal.SIGKILL)
+        self.wait_followers(catalogue, (0, 0))
         self.end(first, second, agent, server)
 
     def test_wrong_words(self):

@@ -32,7 +32,7 @@ static struct {
     const char *catalogue, *name, *metadata, *tables;
     uint64_t timeout_ns;
     size_t rate_bytes;
-    bool json, insecure, as_bytes, staleness;
+    bool json, insecure, as_bytes, staleness, followers;
     const char *directory, *host;
     bool agent;
     const char *agent_name, *follow, *keep;
@@ -141,6 +141,8 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(BOOL, &flags.staleness, .name = "staleness",
                   .help = "Of watch: read each version, by the agent of this host if there is "
                           "one, and print at the end how far behind the newest it was."),
+    SL_CLI_OPTION(BOOL, &flags.followers, .name = "followers",
+                  .help = "Of stat: show also who follows the name, and the version in use there."),
     SL_CLI_OPTION(BOOL, &flags.json, .name = "json", .help = "Print a JSON object a line."),
     SL_CLI_OPTION(STRING, &flags.security.secret_file, .name = "secret-file",
                   .variable = "STARLING_SECRET_FILE", .metavar = "FILE",
@@ -508,6 +510,38 @@ static int run_list(struct run *run)
     return err;
 }
 
+/* On the reactor: the texts are valid during the call. */
+static void print_followers(void *ctx, const struct sl_objects_message *answer)
+{
+    struct sl_objects_message *next = ctx;
+    next->follower_count = answer->follower_count;
+    for (uint32_t i = 0; i < answer->follower_count; i++) {
+        const struct sl_objects_follower *of = &answer->followers[i];
+        char host[20];
+        (void)snprintf(host, sizeof host, "%016" PRIx64, of->host);
+        print(json_pack("{s:s, s:s, s:s, s:I, s:I, s:I}", "follower", of->address, "host", host,
+                        "location", of->location, "in_use", (json_int_t)of->version, "behind",
+                        (json_int_t)of->behind, "last_report_ms", (json_int_t)of->age_ms),
+              "follower %s\n  host: %s\n  location: %s\n  in use: %" PRIu64 "\n  behind: %" PRIu64
+              "\n  last report: %.1f s ago",
+              of->address, host, of->location, of->version, of->behind, (double)of->age_ms / 1e3);
+        next->after = of->node;
+    }
+}
+
+static int run_stat(struct run *run)
+{
+    struct sl_objects_message message = {.kind = SL_OBJECTS_FOLLOWERS, .name = run->name};
+    int err = run_list(run);
+    message.follower_count = flags.followers ? SL_OBJECTS_FOLLOWERS_MAX : 0;
+    while (err == 0 && message.follower_count == SL_OBJECTS_FOLLOWERS_MAX) {
+        err = sl_objects_ask_and_wait(run->objects, &message, run->timeout_ms, print_followers,
+                                      &message);
+        err = err != 0 ? failed(run, err) : 0;
+    }
+    return err;
+}
+
 static int run_rm(struct run *run)
 {
     int err = start_node(run, 0);
@@ -594,7 +628,7 @@ static const struct command commands[] = {
      true, run_get},
     {"ls", "[PREFIX]", "Lists the versions of all names that begin with PREFIX.", 0, 1, false,
      run_list},
-    {"stat", "NAME[@V]", "Describes the versions of a name.", 1, 1, true, run_list},
+    {"stat", "NAME[@V]", "Describes the versions of a name.", 1, 1, true, run_stat},
     {"rm", "NAME[@V]", "Removes a version, or without V all of the name, at all holders.", 1, 1,
      true, run_rm},
     {"watch", "NAME", "Prints the newest version, then newer ones, until SIGINT or SIGTERM.", 1, 1,

@@ -95,7 +95,8 @@ const struct sl_objects_message *ask(uint64_t node, struct sl_objects_message me
     char address[32];
     (void)snprintf(address, sizeof address, "node-%" PRIu64, node);
     message.node = node;
-    if (!message.is_answer && message.kind != SL_OBJECTS_HOLD && message.kind != SL_OBJECTS_DROP) {
+    if (!message.is_answer && message.kind != SL_OBJECTS_HOLD && message.kind != SL_OBJECTS_DROP &&
+        message.kind != SL_OBJECTS_USE) {
         message.request = ++last_request;
     }
     decode(&sent, &message);

@@ -140,6 +140,43 @@ CASE(plan__at_a_commit_spreads_the_version_to_all_followers)
     assert_int_equal(model.nodes[0].sent, BLOCKS);
 }
 
+static const struct sl_objects_message *followers(uint64_t after)
+{
+    return ask(1, (struct sl_objects_message){
+                      .kind = SL_OBJECTS_FOLLOWERS, .name = "llama", .after = after});
+}
+
+CASE(followers__are_listed_with_what_they_use)
+{
+    commit();
+    assert_int_equal(followers(0)->follower_count, 0);
+    for (uint64_t n = 2; n <= 11; n++) {
+        assert_int_equal(attach(n), 0);
+        (void)ask(n, (struct sl_objects_message){.kind = SL_OBJECTS_FOLLOW, .name = "llama"});
+    }
+    (void)ask(3,
+              (struct sl_objects_message){.kind = SL_OBJECTS_USE, .name = "llama", .version = 1});
+    (void)ask(1, (struct sl_objects_message){/* does not follow it */
+                                             .kind = SL_OBJECTS_USE,
+                                             .name = "llama",
+                                             .version = 1});
+    assert_int_equal(publish(1, "llama"), 2);
+    now_ms += 100;
+    const struct sl_objects_message *listed = followers(0);
+    assert_int_equal(listed->follower_count, 8);
+    assert_int_equal(listed->followers[0].version, 0);
+    assert_int_equal(listed->followers[0].behind, 0);
+    const struct sl_objects_follower *third = &listed->followers[1];
+    assert_string_equal(third->address, "node-3");
+    assert_int_equal(third->host, 3);
+    assert_int_equal(third->version, 1);
+    assert_int_equal(third->behind, 1);
+    assert_int_equal(third->age_ms, 100);
+    listed = followers(listed->followers[7].node);
+    assert_int_equal(listed->follower_count, 2);
+    assert_int_equal(listed->followers[1].node, 11);
+}
+
 CASE(plan__of_many_at_once_is_the_same_after_a_tenth_of_a_second)
 {
     commit();

@@ -727,11 +727,12 @@ CASE(receive__refuses_nodes_that_did_not_attach_or_are_elsewhere)
 static struct sl_objects_message random_message(uint64_t *random, uint64_t node)
 {
     static const char *const names[] = {"a", "ab", "b"};
-    static const uint32_t kinds[] = {SL_OBJECTS_ATTACH, SL_OBJECTS_ALIVE,  SL_OBJECTS_BEGIN,
-                                     SL_OBJECTS_COMMIT, SL_OBJECTS_COMMIT, SL_OBJECTS_FOLLOW,
-                                     SL_OBJECTS_FIND,   SL_OBJECTS_FIND,   SL_OBJECTS_NEWS,
-                                     SL_OBJECTS_HOLD,   SL_OBJECTS_HOLD,   SL_OBJECTS_DROP,
-                                     SL_OBJECTS_LIST,   SL_OBJECTS_REMOVE, SL_OBJECTS_DETACH};
+    static const uint32_t kinds[] = {SL_OBJECTS_ATTACH, SL_OBJECTS_ALIVE,    SL_OBJECTS_BEGIN,
+                                     SL_OBJECTS_COMMIT, SL_OBJECTS_COMMIT,   SL_OBJECTS_FOLLOW,
+                                     SL_OBJECTS_FIND,   SL_OBJECTS_FIND,     SL_OBJECTS_NEWS,
+                                     SL_OBJECTS_HOLD,   SL_OBJECTS_HOLD,     SL_OBJECTS_DROP,
+                                     SL_OBJECTS_LIST,   SL_OBJECTS_REMOVE,   SL_OBJECTS_DETACH,
+                                     SL_OBJECTS_USE,    SL_OBJECTS_FOLLOWERS};
     const char *name = names[sl_hash_random(random) % 3];
     const uint64_t version = sl_hash_random(random) % 6;
     const uint32_t part_count = (uint32_t)(1 + sl_hash_random(random) % 2);
