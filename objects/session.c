@@ -409,24 +409,6 @@ static void request_view(struct sl_objects_session *session)
     }
 }
 
-static void resident(struct sl_objects_session *session)
-{
-    struct sl_objects_session_answer resident = {.version = choose_version(session)};
-    const struct sl_objects_copy *copy;
-    for (uint32_t i = 0; i < SL_OBJECTS_PARTS_MAX; i++) {
-        copy = sl_objects_copy_find(session->node, session->follow->name, resident.version, i);
-        if (copy == NULL) {
-            break;
-        }
-        const uint64_t bytes = sl_objects_copy_beginning(copy);
-        resident.resident_bytes += bytes;
-        if (bytes < copy->info.bytes) {
-            break;
-        }
-    }
-    answer(session, &resident, NULL);
-}
-
 static void late_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_session *session = SL_CONTAINER_OF(timer, struct sl_objects_session, late);
@@ -461,7 +443,7 @@ static bool is_request(const struct sl_objects_session *session,
 {
     const bool is_follow = request->kind == SL_OBJECTS_SESSION_FOLLOW;
     return session->request.kind == 0 && request->kind >= SL_OBJECTS_SESSION_HELLO &&
-           request->kind <= SL_OBJECTS_SESSION_RESIDENT && request->timeout_ms >= 1 &&
+           request->kind <= SL_OBJECTS_SESSION_CLOSE && request->timeout_ms >= 1 &&
            request->timeout_ms <= SL_TRANSFER_TIMEOUT_MS_MAX &&
            request->stop_count <= SL_OBJECTS_SESSION_STOPS_MAX &&
            memchr(request->name, '\0', sizeof request->name) != NULL &&
@@ -495,9 +477,6 @@ int sl_objects_session_request(struct sl_objects_session *session,
         break;
     case SL_OBJECTS_SESSION_WAIT:
         look(session);
-        break;
-    case SL_OBJECTS_SESSION_RESIDENT:
-        resident(session);
         break;
     default:
         request_view(session);

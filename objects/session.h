@@ -26,11 +26,10 @@ enum sl_objects_session_kind {
     SL_OBJECTS_SESSION_OPEN = 4,   /* answer: version, view; descriptors of
                                      the table (board.h) and of the pool */
     SL_OBJECTS_SESSION_WAIT_VIEW = 5,
-    SL_OBJECTS_SESSION_CLOSE = 6,
-    SL_OBJECTS_SESSION_RESIDENT = 7
+    SL_OBJECTS_SESSION_CLOSE = 6
 };
 
-#define SL_OBJECTS_SESSION_MAGIC     0x314f5353U /* "SSO1"; a new number if a struct changes */
+#define SL_OBJECTS_SESSION_MAGIC     0x324f5353U /* "SSO2"; a new number if a struct changes */
 #define SL_OBJECTS_SESSION_STOPS_MAX 64
 #define SL_OBJECTS_SESSION_FDS_MAX   2
 #define SL_OBJECTS_FOLLOW_FETCH      1U /* option: fetch every new version */
@@ -39,7 +38,7 @@ enum sl_objects_session_kind {
 struct sl_objects_session_request {
     uint32_t kind;       /* enum sl_objects_session_kind */
     uint32_t timeout_ms; /* answered by then, with DEADLINE; 1 to SL_TRANSFER_TIMEOUT_MS_MAX */
-    /* HELLO: SL_OBJECTS_SESSION_MAGIC. WAIT: the newest one has to be above this. RESIDENT. OPEN;
+    /* HELLO: SL_OBJECTS_SESSION_MAGIC. WAIT: the newest one has to be above this. OPEN;
      * 0: the newest, complete here if followed with fetch, else announced. OPEN waits for the first
      * version of the name. */
     uint64_t version;
@@ -59,9 +58,8 @@ struct sl_objects_session_answer {
     uint32_t kind;
     int32_t err; /* 0 or a negative sl_err; then only `text` is set */
     uint64_t version, view;
-    uint64_t resident_bytes; /* RESIDENT: of the images, in order, are verified here */
-    uint32_t board_entry;    /* FOLLOW: its index */
-    uint32_t fd_count;       /* that come with the packet */
+    uint32_t board_entry; /* FOLLOW: its index */
+    uint32_t fd_count;    /* that come with the packet */
     char text[SL_OBJECTS_TEXT_BYTES];
 };
 

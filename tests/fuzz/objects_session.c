@@ -95,7 +95,7 @@ static void send_request(int fd, struct sl_bytes *input)
 {
     static const char *const names[] = {"a", "b", "", "a b"};
     struct sl_objects_session_request request = {
-        .kind = sl_bytes_u8(input) % (SL_OBJECTS_SESSION_RESIDENT + 2),
+        .kind = sl_bytes_u8(input) % (SL_OBJECTS_SESSION_CLOSE + 2),
         .timeout_ms = sl_bytes_u8(input) % 4,
         .version = sl_bytes_u8(input) % 4,
         .view = sl_bytes_u8(input) % 4,
@@ -145,6 +145,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
         }
     }
     (void)close(fd);
-    call(SL_OBJECTS_SESSION_RESIDENT, "");
+    call(SL_OBJECTS_SESSION_WAIT, "");
     return 0;
 }

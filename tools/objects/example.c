@@ -135,21 +135,14 @@ static int start_node(struct example *example, const struct sl_metastore_address
     const bool is_local =
         store->kind == SL_METASTORE_ADDRESS_NONE || sl_metastore_address_is_loopback(store);
     const bool has_rdma = has_rdma_devices();
-    const struct sl_transfer_options engine = {
-        .name = flags.name != NULL ? flags.name
-                : is_local         ? "127.0.0.1:0"
-                                   : NULL,
-        .metadata = flags.metadata,
-        .nic_priority_matrix = has_rdma ? example->matrix : NULL,
-        .rdma_device = has_rdma ? flags.device : NULL,
-        .secret = security.secret.byte_count > 0 ? security.secret.bytes : NULL,
-        .secret_bytes = security.secret.byte_count,
-        .tls_certificate = security.certificate,
-        .tls_key = security.key,
-        .tls_authority = security.authority,
-        .tls_peer_name = security.peer_name,
-        .insecure = flags.insecure,
-    };
+    const char *standard = is_local ? "127.0.0.1:0" : NULL;
+    struct sl_transfer_options engine;
+    sl_security_engine(&security, &engine);
+    engine.name = flags.name != NULL ? flags.name : standard;
+    engine.metadata = flags.metadata;
+    engine.nic_priority_matrix = has_rdma ? example->matrix : NULL;
+    engine.rdma_device = has_rdma ? flags.device : NULL;
+    engine.insecure = flags.insecure;
     const struct sl_objects_options node = {.struct_size = sizeof node,
                                             .engine_options = &engine,
                                             .catalogue = flags.catalogue,

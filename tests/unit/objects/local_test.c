@@ -203,8 +203,9 @@ CASE(local__pins_end_with_their_reader)
         sl_objects_mapping_close(&reader.mapping);
         disconnect(&reader);
     }
-    expect(call(&other, SL_OBJECTS_SESSION_RESIDENT, 0, 0));
-    assert_int_equal(other.answer.resident_bytes, BYTES);
+    open_view(&other);
+    expect_view(&other, 39);
+    sl_objects_mapping_close(&other.mapping);
     disconnect(&other);
 }
 
@@ -222,8 +223,10 @@ CASE(local__keeps_the_newest_version_of_a_name)
         publish("model", i);
         expect(call(&other, SL_OBJECTS_SESSION_WAIT, i, 0));
     }
-    expect(call(&kept, SL_OBJECTS_SESSION_RESIDENT, 1, 0));
-    assert_int_equal(kept.answer.resident_bytes, BYTES);
+    nodes_expect(sl_object_withdraw(nodes.node[0], "kept", 1, NODES_TIMEOUT));
+    open_view(&kept);
+    expect_view(&kept, 1);
+    sl_objects_mapping_close(&kept.mapping);
     disconnect(&kept);
     disconnect(&other);
 }
@@ -415,7 +418,7 @@ CASE(local__random_packets_disturb_no_other_session)
                 random = random * 6364136223846793005ULL + 1442695040888963407ULL;
                 to[b] = (uint8_t)(random >> 56) & (b % 3 == 0 ? 0xff : 0);
             }
-            request.kind = 1 + (uint32_t)(random >> 33) % SL_OBJECTS_SESSION_RESIDENT;
+            request.kind = 1 + (uint32_t)(random >> 33) % SL_OBJECTS_SESSION_CLOSE;
             request.timeout_ms = 1 + (uint32_t)(random >> 50) % 5;
             request.version = i % 4;
             request.view = k % 4;

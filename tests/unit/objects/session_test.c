@@ -119,7 +119,7 @@ CASE(session__refuses_what_is_no_request)
     struct sl_objects_session_request bad = {.kind = SL_OBJECTS_SESSION_FOLLOW, .timeout_ms = 1};
     struct sl_objects_session_answer answer;
     assert_int_equal(request(session, 0, 0, &answer), SL_ERR_INVALID);
-    assert_int_equal(request(session, SL_OBJECTS_SESSION_RESIDENT + 1, 0, &answer), SL_ERR_INVALID);
+    assert_int_equal(request(session, SL_OBJECTS_SESSION_CLOSE + 1, 0, &answer), SL_ERR_INVALID);
     assert_int_equal(request(session, SL_OBJECTS_SESSION_WAIT, 0, &answer), SL_ERR_INVALID);
     assert_int_equal(sl_objects_session_call(session, &bad, &answer, fds), SL_ERR_INVALID);
     memset(bad.name, 'a', sizeof bad.name); /* no NUL */
@@ -249,8 +249,6 @@ CASE(session__opens_the_announced_version)
     (void)publish_seed(3);
     const uint64_t view = open_view(session, &newest, &mapping); /* waits for the first one */
     expect_view(&mapping, 3);
-    nodes_expect(request(session, SL_OBJECTS_SESSION_RESIDENT, 1, &answer));
-    assert_int_equal(answer.resident_bytes, BYTES);
     close_view(session, view, &mapping);
     assert_int_equal(sl_objects_session_call(session, &none, &answer, fds), SL_ERR_NOT_FOUND);
     sl_objects_session_close(&session);
@@ -266,9 +264,6 @@ CASE(session__fetches_what_it_follows)
         (void)publish_seed(i);
         nodes_expect(request(session, SL_OBJECTS_SESSION_WAIT, i - 1, &answer));
         assert_int_equal(answer.version, i);
-        nodes_expect(request(session, SL_OBJECTS_SESSION_RESIDENT, 0, &answer));
-        assert_int_equal(answer.version, i);
-        assert_int_equal(answer.resident_bytes, BYTES);
     }
     uint64_t view = open_view(session, &newest, &mapping);
     expect_view(&mapping, 3);
