@@ -7,6 +7,7 @@
 
 #include "core/array.h"
 #include "core/assert.h"
+#include "core/log.h"
 #include "objects/call.h"
 #include "objects/error.h"
 #include "objects/withdraw.h"
@@ -479,7 +480,11 @@ void sl_publish_end(struct sl_publication **publication)
     }
     const struct sl_reason saved = sl_objects_error_save();
     if (gone->copy != NULL && gone->is_served) {
-        (void)sl_publish_store_release(gone, true, UNUSED_MS);
+        if (sl_publish_store_release(gone, true, UNUSED_MS) != 0) {
+            sl_log_error("objects: %s@%" PRIu64 ": a keeper still reads its memory: withdraw it "
+                         "before the memory changes: %s",
+                         gone->name, gone->version, sl_objects_last_error());
+        }
     } else if (gone->copy != NULL) { /* not committed: no peer reads it, so nothing is waited for */
         struct publish_call release = {.call = {.run = release_here},
                                        .copy = gone->copy,
