@@ -70,7 +70,7 @@ static int train(struct sl_objects *objects, float *weights)
         err = sl_publish_begin(objects, &options, TIMEOUT_MS, &publication);
         err = err != 0 ? err : sl_publish_tensor(publication, &tensor);
         err = err != 0 ? err : sl_publish_commit(publication, TIMEOUT_MS, &version);
-        sl_publish_end(&publication); /* after a DEADLINE this version is skipped */
+        sl_publish_end(&publication); /* after a DEADLINE readers may see this version, or not */
     }
     return err;
 }
@@ -80,11 +80,11 @@ static int act(struct sl_objects *objects)
     const struct sl_subscribe_options options = {.struct_size = sizeof options, .follow = true};
     struct sl_subscription *subscription = NULL;
     struct sl_object_tensor weights;
-    uint64_t version = 0;
+    uint64_t version = 0, newest; /* in use; announced */
     int err = sl_subscription_open(objects, NAME, &options, TIMEOUT_MS, &subscription);
     while (subscription != NULL && version < LAST && (err == 0 || err == SL_ERR_DEADLINE)) {
         struct sl_view *view = NULL;
-        err = sl_subscription_wait(subscription, version, TIMEOUT_MS, &version);
+        err = sl_subscription_wait(subscription, version, TIMEOUT_MS, &newest);
         err = err != 0 ? err : sl_view_open(subscription, NULL, TIMEOUT_MS, &view);
         err = err != 0 ? err : sl_view_tensor(view, "weights", &weights, NULL);
         if (err == 0) {
