@@ -14,6 +14,7 @@
 
 #define POLL_NS   (2 * SL_CLOCK_NS_PER_MS)
 #define UNUSED_MS 10000 /* to unregister memory that no peer knows */
+#define BEGIN_MS  200   /* to learn of other keepers */
 
 /* Begin */
 
@@ -400,6 +401,31 @@ static void take_committed(void *ctx, const struct sl_objects_message *answer)
     }
 }
 
+/* STORE to all keepers. If one has ended, the catalogue names another one within its lease. */
+static int store(struct sl_publication *publication, const struct sl_objects_record *record,
+                 uint64_t deadline_ns)
+{
+    struct sl_objects_message begin = {.kind = SL_OBJECTS_BEGIN,
+                                       .name = publication->name,
+                                       .version = publication->version,
+                                       .part = publication->part,
+                                       .part_count = publication->part_count,
+                                       .origin = SL_ORIGIN_PS};
+    int err, begin_err = 0;
+    while ((err = sl_publish_store_send(publication, record, deadline_ns)) == SL_ERR_AGAIN) {
+        const uint32_t left_ms = sl_objects_ms_left(publication->node, deadline_ns);
+        if (publication->origin == SL_ORIGIN_PS && !publication->is_kept_here) {
+            begin_err = sl_objects_ask_and_wait(publication->node, &begin,
+                                                left_ms < BEGIN_MS ? left_ms : BEGIN_MS, take_begun,
+                                                publication);
+        }
+        if (begin_err != 0 && begin_err != SL_ERR_DEADLINE) {
+            return begin_err;
+        }
+    }
+    return err;
+}
+
 int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, uint64_t *version)
 {
     sl_assert(publication != NULL && publication->state != SL_PUBLICATION_COMMITTED);
@@ -430,7 +456,8 @@ int sl_publish_commit(struct sl_publication *publication, uint32_t timeout_ms, u
                    .parts = {publication->copy->info}},
     };
     if (publication->keeper_count > 0) {
-        err = sl_publish_store_send(publication, &commit.record, deadline_ns);
+        err = store(publication, &commit.record, deadline_ns);
+        commit.record.epoch = publication->epoch;
         commit.record.keeper_count = publication->keeper_count;
         for (uint32_t i = 0; i < publication->keeper_count; i++) {
             commit.record.keepers[i] = publication->keepers[i].node;

@@ -23,6 +23,7 @@ struct store_call {
         struct sl_publication_keeper *keeper;
         struct sl_objects_request request;
         struct sl_timer retry;
+        char reason[SL_OBJECTS_TEXT_BYTES];
     } targets[SL_OBJECTS_KEEPERS_MAX];
 };
 
@@ -75,15 +76,21 @@ static void answered(struct sl_objects_request *request, const struct sl_objects
                     reason);
         end_one(store);
     } else if (is_passing && now_ns + RETRY_NS < store->deadline_ns) {
+        (void)snprintf(target->reason, sizeof target->reason, "%s", reason);
         sl_reactor_arm(node->reactor, &target->retry, RETRY_NS);
     } else {
         fail(store, target, is_passing ? SL_ERR_DEADLINE : err, reason);
     }
 }
 
-static void send(struct sl_timer *timer, uint64_t now_ns)
+static void retry(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct target *target = SL_CONTAINER_OF(timer, struct target, retry);
+    const struct target *target = SL_CONTAINER_OF(timer, struct target, retry);
+    fail(target->store, target, SL_ERR_AGAIN, target->reason);
+}
+
+static void send(struct target *target)
+{
     struct store_call *store = target->store;
     struct sl_objects *node = store->publication->node;
     store->message.timeout_ms = sl_objects_ms_left(node, store->deadline_ns);
@@ -102,8 +109,8 @@ static void store_here(struct sl_objects *node, struct sl_objects_call *call)
         target->store = store;
         target->keeper = &publication->keepers[i];
         target->request.answered = answered;
-        target->retry.run = send;
-        send(&target->retry, sl_reactor_now_ns(node->reactor));
+        target->retry.run = retry;
+        send(target);
     }
 }
 

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "objects/call.h"
 #include "objects/node.h"
+#include "objects/publish.h"
 #include "tests/support/memory_disk.h"
 #include "tests/support/unit.h"
 #include "tests/unit/objects/nodes.h"
@@ -352,6 +353,25 @@ CASE(store__without_a_keeper_names_what_it_waits_for)
     begin(0, false, 0);
     assert_int_equal(publish(1, "llama", 500), SL_ERR_DEADLINE);
     assert_non_null(strstr(sl_objects_last_error(), "no keeper"));
+}
+
+CASE(store__at_another_keeper_if_one_has_ended)
+{
+    begin(2, false, 0);
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = "llama", .origin = SL_ORIGIN_PS};
+    const struct sl_object_extent extent = {.base = bytes, .bytes = BYTES};
+    struct sl_publication *publication;
+    uint64_t version;
+    nodes_expect(sl_publish_begin(nodes.node[3], &options, NODES_TIMEOUT, &publication));
+    const uint32_t named =
+        strcmp(publication->keepers[0].address, sl_objects_address(nodes.node[1])) == 0 ? 1 : 2;
+    nodes_end(&nodes, named);
+    nodes_expect(sl_publish_bytes(publication, &extent, 1));
+    nodes_expect(sl_publish_commit(publication, NODES_TIMEOUT, &version));
+    sl_publish_end(&publication);
+    assert_true(is_stored(3 - named));
+    expect_get(0, version);
 }
 
 CASE(store__at_a_keeper_that_has_ended_names_it)
