@@ -139,14 +139,19 @@ static int start_engine(struct sl_objects *node, const struct sl_objects_options
     struct sl_transfer_options own = options->engine_options != NULL
                                          ? *options->engine_options
                                          : (struct sl_transfer_options){0};
+    const bool is_handshake = own.metadata == NULL || strcmp(own.metadata, "P2PHANDSHAKE") == 0;
     struct sl_endpoint catalogue;
+    struct sl_reason reason;
     node->transfer = options->engine;
     if (node->transfer != NULL) {
         return 0;
     }
-    if (own.name == NULL && options->catalogue != NULL &&
-        sl_endpoint_parse(options->catalogue, &catalogue, NULL) == 0 &&
-        sl_endpoint_is_loopback(&catalogue)) {
+    const bool is_address = options->catalogue != NULL &&
+                            sl_endpoint_parse(options->catalogue, &catalogue, &reason) == 0;
+    if (options->catalogue != NULL && !is_address && is_handshake) { /* the name is the address */
+        return sl_objects_fail(SL_ERR_INVALID, "catalogue: %s", reason.text);
+    }
+    if (own.name == NULL && is_address && sl_endpoint_is_loopback(&catalogue)) {
         own.name = "127.0.0.1:0"; /* where all other processes are */
     }
     node->owns_transfer = true;

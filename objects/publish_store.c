@@ -54,7 +54,7 @@ static void fail(struct store_call *store, const struct target *failed, int err,
         sl_objects_link_cancel(node->link, &store->targets[i].request);
         sl_reactor_disarm(node->reactor, &store->targets[i].retry);
     }
-    sl_objects_answer(&store->call, err, "%s@%" PRIu64 " is not stored at keeper %s: %s",
+    sl_objects_answer(&store->call, err, "%s@%" PRIu64 " is not stored at %s: %s",
                       store->publication->name, store->publication->version,
                       failed->keeper->address, reason);
 }

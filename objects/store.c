@@ -285,9 +285,13 @@ static void begin(struct stored *stored, const struct sl_objects_message *messag
     const int err =
         sl_objects_cache_get(node, &stored->use, &news, message->part, stored->deadline_ns);
     if (err != 0) {
+        char reason[SL_REASON_BYTES];
+        (void)snprintf(reason, sizeof reason,
+                       "its pool of %" PRIu64 " bytes has no room for %" PRIu64 " more",
+                       node->pool_bytes, stored->part.record.parts[message->part].bytes);
         drop(stored, err,
              err == SL_ERR_EXISTS ? "the keeper has the part in memory of its application"
-                                  : "the pool has no room for the part");
+                                  : reason);
     } else {
         stored->use.copy->is_uncommitted = true;
     }

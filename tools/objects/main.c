@@ -236,8 +236,10 @@ static int make_setup(struct run *run, struct sl_objects_setup *out)
     for (uint32_t i = 0; i < follow.count + keep.count; i++) {
         const char *name = i < follow.count ? follow.items[i] : keep.items[i - follow.count];
         if (!sl_objects_name_is_valid(name)) {
-            return sl_reason_fail(&run->reason, SL_ERR_INVALID, "\"%s\" is no name of an object",
-                                  name);
+            return sl_reason_fail(&run->reason, SL_ERR_INVALID,
+                                  "\"%s\" is no name of an object, which has 1 to %d printable "
+                                  "characters, no blank and no @",
+                                  name, SL_OBJECTS_NAME_BYTES - 1);
         }
     }
     return 0;
@@ -705,11 +707,17 @@ static int parse(struct run *run, int argc, char **argv)
         return sl_reason_fail(&run->reason, SL_ERR_INVALID, "--tables is a flag of put");
     }
     if (run->word_count < least || run->word_count > (has_tables ? 1 : command->words_most)) {
-        return sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s",
-                              run->word_count < least ? "an argument is missing"
-                                                      : "there is an argument more");
+        return run->word_count < least
+                   ? sl_reason_fail(&run->reason, SL_ERR_INVALID, "an argument is missing")
+                   : sl_reason_fail(&run->reason, SL_ERR_INVALID, "unexpected argument \"%s\"",
+                                    run->words[run->word_count - 1]);
     }
     struct sl_metastore_address store;
+    struct sl_reason reason;
+    if (flags.metadata != NULL &&
+        sl_metastore_address_parse(flags.metadata, &store, &reason) != 0) {
+        return sl_reason_fail(&run->reason, SL_ERR_INVALID, "--metadata: %s", reason.text);
+    }
     if (command->run != run_serve && flags.catalogue == NULL && !parse_store(&store)) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
                               "--catalogue is missing: the address that " PROGRAM
