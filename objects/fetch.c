@@ -44,8 +44,6 @@ struct sl_objects_fetch {
     struct sl_list downloads;                                  /* the ones that are closing too */
     struct sl_objects_download *of_stripe[SL_OBJECTS_STRIPES]; /* NULL: none now */
     struct sl_objects_ask find;
-    struct sl_objects_message finding;
-    bool is_finding;
     uint64_t found_ns;
     char last_holder[SL_OBJECTS_ADDRESS_BYTES]; /* that failed, or else was used */
     char last_reason[SL_TRANSFER_REASON_BYTES];
@@ -334,7 +332,6 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
                   const char *reason)
 {
     struct sl_objects_fetch *fetch = SL_CONTAINER_OF(ask, struct sl_objects_fetch, find);
-    fetch->is_finding = false;
     fetch->found_ns = sl_reactor_now_ns(fetch->node->reactor);
     if (err == 0) {
         add_holders(fetch, answer);
@@ -351,9 +348,9 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
 /* Asks for other holders than those that failed. */
 static void find_more(struct sl_objects_fetch *fetch)
 {
-    struct sl_objects_message *find = &fetch->finding;
+    struct sl_objects_message *find = &fetch->find.message;
     const uint64_t now_ns = sl_reactor_now_ns(fetch->node->reactor);
-    if (fetch->is_finding || fetch->is_ending ||
+    if (sl_list_linked(&fetch->find.link) || fetch->is_ending ||
         (fetch->found_ns != 0 && now_ns - fetch->found_ns < FIND_NS)) {
         return; /* a tick tries again */
     }
@@ -366,8 +363,6 @@ static void find_more(struct sl_objects_fetch *fetch)
             find->bad[find->bad_count++] = fetch->holders[i].node;
         }
     }
-    fetch->is_finding = true;
-    fetch->find.message = find;
     fetch->find.answered = found;
     sl_objects_ask(fetch->node, &fetch->find, fetch->deadline_ns);
 }

@@ -103,7 +103,7 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
     struct sl_objects_follow *follow = SL_CONTAINER_OF(ask, struct sl_objects_follow, find);
     if (err == 0 && answer->record_count == 1) {
         fetch(follow, answer);
-    } else if (sl_objects_board_announced(follow->entry) > follow->finding.version) {
+    } else if (sl_objects_board_announced(follow->entry) > follow->find.message.version) {
         look_for_fetch(follow); /* it was removed, and a newer one came meanwhile */
     }
 }
@@ -119,11 +119,10 @@ static bool wants_fetch(const struct sl_objects_follow *follow)
 static void look_for_fetch(struct sl_objects_follow *follow)
 {
     if (wants_fetch(follow)) {
-        follow->finding =
+        follow->find.message =
             (struct sl_objects_message){.kind = SL_OBJECTS_FIND,
                                         .name = follow->name,
                                         .version = sl_objects_board_announced(follow->entry)};
-        follow->find.message = &follow->finding;
         follow->find.answered = found;
         sl_objects_ask(follow->node, &follow->find, SL_CLOCK_NEVER);
     }
@@ -138,7 +137,7 @@ static void report_unfound(struct sl_objects_follow *follow)
 {
     if (sl_list_linked(&follow->find.link)) {
         sl_objects_ask_cancel(&follow->find);
-        sl_objects_report_none(follow->node, follow->name, follow->finding.version, 0);
+        sl_objects_report_none(follow->node, follow->name, follow->find.message.version, 0);
     }
 }
 
@@ -190,11 +189,10 @@ static void followed(struct sl_objects_ask *ask, const struct sl_objects_message
 
 static void send(struct sl_objects_follow *follow)
 {
-    follow->message =
+    follow->ask.message =
         (struct sl_objects_message){.kind = SL_OBJECTS_FOLLOW,
                                     .name = follow->name,
                                     .version = sl_objects_board_announced(follow->entry)};
-    follow->ask.message = &follow->message;
     follow->ask.answered = followed;
     sl_objects_ask(follow->node, &follow->ask, SL_CLOCK_NEVER);
 }

@@ -26,13 +26,11 @@ struct sl_objects_follow {
     struct sl_objects_board_entry *entry;
     struct sl_list waits;
     struct sl_objects_ask ask;
-    struct sl_objects_message message;
 
     uint32_t fetchers; /* users that want fetches */
     bool is_kept;      /* the newest complete version stays in the pool */
     struct sl_objects_pin *fetching, *kept;
     struct sl_objects_ask find;
-    struct sl_objects_message finding;
     struct sl_timer retry;
     char reason[SL_OBJECTS_TEXT_BYTES]; /* why the last fetch failed; "": it did not */
 };

@@ -207,7 +207,7 @@ static void ask_late(struct sl_timer *timer, uint64_t now_ns)
     char text[SL_REASON_BYTES];
     (void)snprintf(text, sizeof text, "the catalogue at %s has not answered %s: %s",
                    sl_objects_membership_place(membership),
-                   sl_objects_message_name(ask->message->kind),
+                   sl_objects_message_name(ask->message.kind),
                    sl_objects_membership_reason(membership));
     sl_objects_ask_cancel(ask);
     ask->answered(ask, NULL, SL_ERR_DEADLINE, text);
@@ -219,10 +219,10 @@ static void send_asks(struct sl_objects *node)
         struct sl_objects_ask *ask = SL_CONTAINER_OF(link, struct sl_objects_ask, link);
         if (!ask->is_sent && node->membership.is_attached) {
             ask->is_sent = true;
-            ask->message->term = node->membership.term;
+            ask->message.term = node->membership.term;
             ask->request.answered = ask_answered;
             sl_objects_link_request(node->link, &ask->request, node->membership.catalogue,
-                                    ask->message, TRY_MS);
+                                    &ask->message, TRY_MS);
         }
     }
 }
@@ -272,13 +272,13 @@ static void ask_here(struct sl_objects *node, struct sl_objects_call *call)
     sl_objects_ask(node, &ask->ask, ask->deadline_ns);
 }
 
-int sl_objects_ask_and_wait(struct sl_objects *node, struct sl_objects_message *message,
+int sl_objects_ask_and_wait(struct sl_objects *node, const struct sl_objects_message *message,
                             uint32_t timeout_ms,
                             void (*take)(void *ctx, const struct sl_objects_message *answer),
                             void *ctx)
 {
     struct ask_call ask = {.call = {.run = ask_here},
-                           .ask = {.message = message, .answered = waited},
+                           .ask = {.message = *message, .answered = waited},
                            .deadline_ns = sl_objects_deadline_ns(node, timeout_ms),
                            .take = take,
                            .ctx = ctx};
@@ -316,7 +316,7 @@ static bool is_committing(const struct sl_objects *node, const char *name, uint6
     bool is = false;
     SL_LIST_FOREACH (link, &node->membership.asks) {
         const struct sl_objects_message *message =
-            SL_CONTAINER_OF(link, struct sl_objects_ask, link)->message;
+            &SL_CONTAINER_OF(link, struct sl_objects_ask, link)->message;
         is = is || (message->kind == SL_OBJECTS_COMMIT && message->part == part &&
                     message->record.version == version && strcmp(message->record.name, name) == 0);
     }

@@ -32,12 +32,12 @@ struct sl_objects_membership {
 };
 
 /* A request to the catalogue that is repeated until an answer comes, or until its deadline. Storage
- * of the asker, as its message, until `answered` or cancel. Zero at first. */
+ * of the asker, with all that its message points to, until `answered` or cancel. Zero at first. */
 struct sl_objects_ask {
     struct sl_list_link link;
     struct sl_objects_request request;
     struct sl_objects *node;
-    struct sl_objects_message *message;
+    struct sl_objects_message message;
     struct sl_timer late;
     bool is_sent;
     /* err 0: answer is set. Else it is that of the answer, or DEADLINE without one. May free *ask.
@@ -67,7 +67,7 @@ void sl_objects_ask_cancel(struct sl_objects_ask *ask);
 
 /* A thread of the application asks the catalogue and waits. take runs on the reactor with an answer
  * that is no error; NULL: nothing in it is of interest. Errors: those of the answer; DEADLINE. */
-int sl_objects_ask_and_wait(struct sl_objects *node, struct sl_objects_message *message,
+int sl_objects_ask_and_wait(struct sl_objects *node, const struct sl_objects_message *message,
                             uint32_t timeout_ms,
                             void (*take)(void *ctx, const struct sl_objects_message *answer),
                             void *ctx);

@@ -46,7 +46,6 @@ struct sl_objects_session {
     struct view *opening; /* in the list, not answered yet */
     uint64_t tried;       /* OPEN of the newest: this one went away */
     struct sl_objects_ask find;
-    struct sl_objects_message finding;
 };
 
 /* Answers */
@@ -274,11 +273,11 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
     struct sl_objects_session *session = SL_CONTAINER_OF(ask, struct sl_objects_session, find);
     const int failed = err == 0 && answer->record_count == 0 ? SL_ERR_NOT_FOUND : err;
     if (takes_newer(session, failed)) {
-        session->tried = session->finding.version;
+        session->tried = session->find.message.version;
         look(session);
     } else if (failed != 0) {
-        fail(session, failed, "%s@%" PRIu64 ": %s", session->follow->name, session->finding.version,
-             reason);
+        fail(session, failed, "%s@%" PRIu64 ": %s", session->follow->name,
+             session->find.message.version, reason);
     } else {
         open_view(session, answer);
     }
@@ -314,9 +313,8 @@ static void begin_open(struct sl_objects_session *session, uint64_t version)
         open_view(session, &news);
         return;
     }
-    session->finding = (struct sl_objects_message){
+    session->find.message = (struct sl_objects_message){
         .kind = SL_OBJECTS_FIND, .name = session->follow->name, .version = version};
-    session->find.message = &session->finding;
     session->find.answered = found;
     sl_objects_ask(session->node, &session->find, SL_CLOCK_NEVER);
 }
@@ -325,7 +323,8 @@ static void cancel_find(struct sl_objects_session *session)
 {
     if (sl_list_linked(&session->find.link)) {
         sl_objects_ask_cancel(&session->find);
-        sl_objects_report_none(session->node, session->follow->name, session->finding.version, 0);
+        sl_objects_report_none(session->node, session->follow->name, session->find.message.version,
+                               0);
     }
 }
 

@@ -40,7 +40,6 @@ struct stored {
     struct sl_objects_peer_use publisher; /* so that its end is known */
     struct sl_timer check;
     struct sl_objects_ask find;
-    struct sl_objects_message finding;
 };
 
 static struct stored *of(struct sl_objects_stored *part)
@@ -253,11 +252,10 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *n
 static void check_commit(struct sl_timer *timer, uint64_t now_ns)
 {
     struct stored *stored = SL_CONTAINER_OF(timer, struct stored, check);
-    stored->finding = (struct sl_objects_message){.kind = SL_OBJECTS_FIND,
-                                                  .name = stored->part.name,
-                                                  .version = stored->part.key.version,
-                                                  .part = stored->part.key.part};
-    stored->find.message = &stored->finding;
+    stored->find.message = (struct sl_objects_message){.kind = SL_OBJECTS_FIND,
+                                                       .name = stored->part.name,
+                                                       .version = stored->part.key.version,
+                                                       .part = stored->part.key.part};
     stored->find.answered = found;
     sl_objects_ask(stored->node, &stored->find, now_ns + CHECK_NS);
 }

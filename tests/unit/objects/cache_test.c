@@ -21,7 +21,6 @@ struct user {
     struct sl_objects_cache_use use;
     struct sl_objects_call call;
     struct sl_objects_ask ask;
-    struct sl_objects_message find;
     struct sl_completion ended;
     uint32_t grown_count, beginning;
     int err;
@@ -67,7 +66,6 @@ static void found(struct sl_objects_ask *ask, const struct sl_objects_message *a
 static void find_here(struct sl_objects *node, struct sl_objects_call *call)
 {
     struct user *user = SL_CONTAINER_OF(call, struct user, call);
-    user->ask.message = &user->find;
     user->ask.answered = found;
     sl_objects_ask(node, &user->ask, SL_CLOCK_NEVER);
 }
@@ -87,9 +85,10 @@ static void leave_here(struct sl_objects *node, struct sl_objects_call *call)
 /* Returns the error of sl_objects_cache_get. */
 static int use(struct user *user, uint32_t name)
 {
-    *user = (struct user){.use = {.grown = grown, .ended = ended},
-                          .call.run = find_here,
-                          .find = {.kind = SL_OBJECTS_FIND, .name = names[name], .version = 1}};
+    *user =
+        (struct user){.use = {.grown = grown, .ended = ended},
+                      .call.run = find_here,
+                      .ask.message = {.kind = SL_OBJECTS_FIND, .name = names[name], .version = 1}};
     return sl_objects_call(nodes.node[1], &user->call);
 }
 
