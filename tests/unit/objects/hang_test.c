@@ -1,6 +1,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +52,7 @@ static struct holder start_holder(bool early)
     const struct holder holder = {.process = fork(), .to = to[1], .from = from[0]};
     assert_true(holder.process >= 0);
     if (holder.process == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no stopped process */
         run_holder(to[0], from[1], early);
     }
     (void)close(to[0]);
