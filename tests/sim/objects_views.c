@@ -20,7 +20,7 @@ static bool is_of_application(const struct sl_sim_objects_app *app, const uint8_
     bool is = false;
     for (uint32_t i = 0; i < SL_SIM_OBJECTS_HELD_MAX; i++) {
         const struct sl_sim_objects_held *held = &app->held[i];
-        is = is || (at >= held->memory && at < held->memory + held->bytes);
+        is = is || (held->memory != NULL && at >= held->memory && at < held->memory + held->bytes);
     }
     return is;
 }
