@@ -234,7 +234,7 @@ static void report_uses(struct sl_objects_link_peer *peer, int err, const char *
             }
             if (has_ended) {
                 use->ended(use, reason);
-            } else {
+            } else if (use->opened != NULL) {
                 use->opened(use, err == 0 ? peer->segment : NULL, err, reason);
             }
             is_all = false;
@@ -428,7 +428,9 @@ void sl_objects_link_refuse(struct sl_objects_link *self, const char *address,
 static void use_failed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_objects_peer_use *use = SL_CONTAINER_OF(timer, struct sl_objects_peer_use, no_memory);
-    use->opened(use, NULL, SL_ERR_NO_MEMORY, "no memory for a peer");
+    if (use->opened != NULL) {
+        use->opened(use, NULL, SL_ERR_NO_MEMORY, "no memory for a peer");
+    }
 }
 
 void sl_objects_link_peer_get(struct sl_objects_link *self, struct sl_objects_peer_use *use,

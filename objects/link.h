@@ -70,6 +70,7 @@ void sl_objects_link_refuse(struct sl_objects_link *link, const char *address,
 /* A use of the peer's segment, for READs. Storage of the caller from get until put, or until
  * opened() runs with an error. */
 struct sl_objects_peer_use {
+    /* NULL: of no interest. */
     void (*opened)(struct sl_objects_peer_use *use, struct sl_transfer_segment *segment, int err,
                    const char *reason);
     /* The peer has ended after opened(): the use is put. NULL: it has to be put. */

@@ -87,11 +87,6 @@ static void lose(struct sl_objects *node, const char *reason)
     (void)snprintf(membership->reason, sizeof membership->reason, "%s", reason);
 }
 
-static void catalogue_opened(struct sl_objects_peer_use *use, struct sl_transfer_segment *segment,
-                             int err, const char *reason)
-{
-}
-
 /* Another one may begin at its address: this node tells it at once what it holds. */
 static void catalogue_ended(struct sl_objects_peer_use *use, const char *reason)
 {
@@ -148,7 +143,6 @@ static void attach(struct sl_objects *node)
         .location = node->location,
     };
     if (membership->use.peer == NULL) {
-        membership->use.opened = catalogue_opened;
         membership->use.ended = catalogue_ended;
         sl_objects_link_peer_get(node->link, &membership->use, membership->catalogue, TRY_MS);
     }

@@ -21,9 +21,9 @@
 int sl_publish_check(const struct sl_publish_options *options)
 {
     const uint32_t part_count = options->part_count == 0 ? 1 : options->part_count;
-    if (options->struct_size != sizeof *options) {
-        return sl_objects_fail(SL_ERR_INVALID, "struct_size is %u, not %zu", options->struct_size,
-                               sizeof *options);
+    const int err = sl_objects_check_size(options->struct_size, sizeof *options);
+    if (err != 0) {
+        return err;
     }
     if (options->note != NULL && !sl_objects_text_is_valid(options->note, SL_OBJECTS_NOTE_BYTES)) {
         return sl_objects_fail(SL_ERR_INVALID,

@@ -213,11 +213,6 @@ static bool is_of(const struct stored *stored, const struct sl_objects_part *par
     return sl_hash_128_equal(sl_objects_stored_part(&stored->part)->digest, part->digest);
 }
 
-static void publisher_opened(struct sl_objects_peer_use *use, struct sl_transfer_segment *segment,
-                             int err, const char *reason)
-{
-}
-
 static void publisher_ended(struct sl_objects_peer_use *use, const char *reason)
 {
     struct stored *stored = SL_CONTAINER_OF(use, struct stored, publisher);
@@ -276,7 +271,6 @@ static void begin(struct stored *stored, const struct sl_objects_message *messag
                                             .record = stored->part.record,
                                             .parent_count = SL_OBJECTS_STRIPES,
                                             .parents = {publisher, publisher}};
-    stored->publisher.opened = publisher_opened;
     stored->publisher.ended = publisher_ended;
     sl_objects_link_peer_get(node->link, &stored->publisher, stored->address, message->timeout_ms);
     stored->use.ended = filled;
