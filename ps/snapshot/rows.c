@@ -121,7 +121,7 @@ static int take_end(struct sl_snapshot_rows *rows, const struct sl_snapshot_bloc
             i++;
         }
         if (i == rows->count) {
-            return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "there is no table %.*s",
+            return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "there is no table \"%.*s\"",
                                   (int)name_length(at), at);
         }
     }

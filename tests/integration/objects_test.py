@@ -330,6 +330,16 @@ class Errors(ObjectsTest):
 
 
 class Loops(ObjectsTest):
+    def test_the_example_needs_no_etcd(self):
+        server, catalogue = self.serve()
+        flags = ("example", "--catalogue", catalogue, "--file_size_mb", 1)
+        trainer = self.start("starling-objects", *flags, "--cmd", "trainer")
+        trainer.wait_line("registration done")
+        self.run_to_end("starling-objects", *flags, "--cmd", "inferencer", "--hold", 0)
+        trainer.signal(signal.SIGTERM)
+        trainer.wait()
+        self.end(server)
+
     def test_a_trainer_and_two_actors(self):
         trainer = self.start("objects_loops", "train")
         catalogue = trainer.wait_line("127.0.0.1:").strip()

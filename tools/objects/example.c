@@ -29,10 +29,7 @@ static struct {
     size_t rate_bytes;
     bool insecure;
     struct sl_security_flags security;
-} flags = {.metadata = "localhost:2379",
-           .file_size_mb = 2048,
-           .hold_ns = UINT64_MAX,
-           .timeout_ns = 60 * SL_CLOCK_NS_PER_S};
+} flags = {.file_size_mb = 2048, .hold_ns = UINT64_MAX, .timeout_ns = 60 * SL_CLOCK_NS_PER_S};
 
 static bool parse_size(const char *text, void *target)
 {
@@ -43,9 +40,9 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(CHOICE, &flags.command, .name = "cmd", .choices = "trainer|inferencer",
                   .help = "The trainer publishes " OBJECT "; inferencers get and serve it."),
     SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata_server", .metavar = "ADDRESS",
-                  .help = "etcd, which also names the catalogue: HOST:PORT,... "
-                          "With --catalogue also http://HOST:PORT/PATH and "
-                          "P2PHANDSHAKE."),
+                  .help = "etcd, which also names the catalogue: HOST:PORT,... Default: "
+                          "localhost:2379. With --catalogue also http://HOST:PORT/PATH and "
+                          "P2PHANDSHAKE, the default then."),
     SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue", .metavar = "HOST:PORT",
                   .help = "Address of the catalogue, if etcd does not name it."),
     SL_CLI_OPTION(STRING, &flags.name, .name = "local_server_name", .metavar = "HOST:PORT",
@@ -252,6 +249,9 @@ static int parse(int argc, char **argv, struct sl_metastore_address *store,
     const int result = sl_cli_parse(&cli, argc, argv, reason);
     if (result != SL_CLI_RUN) {
         return result;
+    }
+    if (flags.metadata == NULL) {
+        flags.metadata = flags.catalogue != NULL ? "P2PHANDSHAKE" : "localhost:2379";
     }
     const int err = sl_metastore_address_parse(flags.metadata, store, reason);
     return err != 0 || flags.catalogue != NULL || store->kind == SL_METASTORE_ADDRESS_ETCD
