@@ -54,7 +54,11 @@ static int get_into(struct sl_objects *objects, const struct sl_object_entry *en
         printf("%.*s\n", (int)entry->bytes, text);
     }
     sl_get_close(&get);
-    return err == 0 ? sl_object_withdraw(objects, entry->name, entry->version, TIMEOUT_MS) : err;
+    int withdrawn; /* before that other nodes may read the text, also if the get failed */
+    do {
+        withdrawn = sl_object_withdraw(objects, entry->name, entry->version, TIMEOUT_MS);
+    } while (withdrawn == SL_ERR_DEADLINE);
+    return err;
 }
 
 static int get_newest(struct sl_objects *objects)

@@ -10,7 +10,8 @@
  * some blocks, as during a get: it serves those that it has verified.
  *
  * Functions return 0 or a negative enum sl_err (starling.h): EXISTS stands for SL_ERR_EXISTS.
- * Outputs are written only on success. struct_size is the size of the struct, else INVALID. Strings
+ * Outputs are written only on success. Options are not NULL, unless a function allows it; their
+ * struct_size is the size of the struct, else INVALID; a member that is 0 has its default. Strings
  * and options are copied by the call. Functions that destroy, end, close or free set the pointer to
  * NULL, and do nothing if it is NULL. Any thread may call any function, but two threads must not
  * use one publication, one get, or one subscription with its views at the same time; except
