@@ -24,6 +24,7 @@ struct node {
     struct reactor_thread thread;
     struct sl_clock clock;
     _Atomic uint64_t ahead_ns; /* of the system's clock */
+    uint64_t turn_ns;          /* time of the reactor's turn in which read_turn ran */
     struct sl_objects_link *link;
     _Atomic enum habit habit;
 
@@ -442,6 +443,22 @@ static void put(void *ctx)
     sl_objects_link_peer_put(f->a.link, &f->use);
 }
 
+static void read_turn(void *ctx)
+{
+    struct node *node = ctx;
+    node->turn_ns = sl_reactor_now_ns(node->thread.reactor);
+}
+
+/* Returns when the reactor has a turn at the new time: one that has begun keeps its own. */
+static void advance(struct node *node, uint64_t seconds)
+{
+    atomic_fetch_add(&node->ahead_ns, seconds * SL_CLOCK_NS_PER_S);
+    const uint64_t now_ns = clock_now(node);
+    do {
+        reactor_thread_run(&node->thread, read_turn, node);
+    } while (node->turn_ns < now_ns);
+}
+
 static void get_and_put(void *ctx)
 {
     get(ctx);
@@ -456,18 +473,16 @@ CASE(link_peer_get__opens_the_segment_once_and_it_closes_when_idle)
     assert_int_equal(fixture->err, 0);
     assert_non_null(fixture->segment);
     assert_int_equal(segment_count(fixture->a.transfer), 1);
-    atomic_fetch_add(&fixture->a.ahead_ns, 100 * SL_CLOCK_NS_PER_S);
+    advance(&fixture->a, 100);
     reactor_thread_run(&fixture->a.thread, put, fixture);
     assert_int_equal(segment_count(fixture->a.transfer), 1);
-    atomic_fetch_add(&fixture->a.ahead_ns, 59 * SL_CLOCK_NS_PER_S);
+    advance(&fixture->a, 50);
     fixture->ended = 0;
     reactor_thread_run(&fixture->a.thread, get_and_put, fixture);
-    atomic_fetch_add(&fixture->a.ahead_ns, 59 * SL_CLOCK_NS_PER_S);
-    reactor_thread_run(&fixture->a.thread, cancel, fixture);
+    advance(&fixture->a, 50);
     reactor_thread_run(&fixture->a.thread, cancel, fixture);
     assert_int_equal(segment_count(fixture->a.transfer), 1);
-    atomic_fetch_add(&fixture->a.ahead_ns, 2 * SL_CLOCK_NS_PER_S);
-    reactor_thread_run(&fixture->a.thread, cancel, fixture);
+    advance(&fixture->a, 20);
     await_segments(&fixture->a, 0);
     assert_int_equal(fixture->ended, 0); /* it was put before it opened */
 }
