@@ -13,7 +13,7 @@ struct sl_publisher;
 struct sl_publisher_options {
     const char *name; /* of the object; outlives the publisher */
     uint64_t every_ns;
-    uint32_t timeout_ms; /* of a version; at the end, the worker waits so long */
+    uint32_t timeout_ms;          /* of a version; at the end, the worker waits so long */
     const struct sl_model *model; /* whose tables are published */
     const struct sl_model_shape *shape;
     const char *catalogue;

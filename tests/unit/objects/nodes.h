@@ -1,5 +1,5 @@
-/* Nodes of one process, each with an engine and a host label of its own, over TCP on loopback. The first one hosts
- * the catalogue. */
+/* Nodes of one process, each with an engine and a host label of its own, over TCP on loopback. The
+ * first one hosts the catalogue. */
 #ifndef SL_TESTS_UNIT_OBJECTS_NODES_H
 #define SL_TESTS_UNIT_OBJECTS_NODES_H
 
