@@ -1,10 +1,10 @@
-/* Flags for secret and TLS, shared by starling-ps, starling-worker and starling-launch. Before
- * start. */
+/* Flags for secret and TLS, shared by all programs. Before start. */
 #ifndef SL_CONFIG_SECURITY_H
 #define SL_CONFIG_SECURITY_H
 
 #include <stdbool.h>
 
+#include "config/cli.h"
 #include "core/endpoint.h"
 #include "core/reason.h"
 #include "core/secret.h"
@@ -14,6 +14,23 @@ struct sl_security_flags {
     const char *secret_file;
     const char *tls_cert, *tls_key, *tls_ca, *tls_name;
 };
+
+/* The rows of these flags in a table of options, for programs without a cluster's settings. flags:
+ * struct sl_security_flags *; is_insecure: bool *. */
+#define SL_SECURITY_OPTIONS(flags, is_insecure)                                                    \
+    SL_CLI_OPTION(STRING, &(flags)->secret_file, .name = "secret-file",                            \
+                  .variable = "STARLING_SECRET_FILE", .metavar = "FILE",                           \
+                  .help = "The shared secret, 16 to 1024 bytes, readable by its owner only."),     \
+        SL_CLI_OPTION(BOOL, is_insecure, .name = "insecure",                                       \
+                      .help = "Listen beyond loopback without a secret."),                         \
+        SL_CLI_OPTION(STRING, &(flags)->tls_cert, .name = "tls-cert", .metavar = "FILE",           \
+                      .help = "Certificate, PEM. Needs --tls-key and --tls-ca."),                  \
+        SL_CLI_OPTION(STRING, &(flags)->tls_key, .name = "tls-key", .metavar = "FILE",             \
+                      .help = "Its key, PEM."),                                                    \
+        SL_CLI_OPTION(STRING, &(flags)->tls_ca, .name = "tls-ca", .metavar = "FILE",               \
+                      .help = "Authority of the peers, PEM."),                                     \
+        SL_CLI_OPTION(STRING, &(flags)->tls_name, .name = "tls-name", .metavar = "NAME",           \
+                      .help = "Name in the peers' certificates.")
 
 struct sl_security {
     struct sl_secret secret; /* byte_count 0: no secret */

@@ -62,19 +62,7 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(PARSED, &flags.rate_bytes, .name = "rate", .parse = parse_size,
                   .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
                   .help = "Bytes per second that other processes read here. Default: no limit."),
-    SL_CLI_OPTION(STRING, &flags.security.secret_file, .name = "secret-file",
-                  .variable = "STARLING_SECRET_FILE", .metavar = "FILE",
-                  .help = "The shared secret."),
-    SL_CLI_OPTION(BOOL, &flags.insecure, .name = "insecure",
-                  .help = "Listen beyond loopback without a secret."),
-    SL_CLI_OPTION(STRING, &flags.security.tls_cert, .name = "tls-cert", .metavar = "FILE",
-                  .help = "Certificate, PEM."),
-    SL_CLI_OPTION(STRING, &flags.security.tls_key, .name = "tls-key", .metavar = "FILE",
-                  .help = "Its key, PEM."),
-    SL_CLI_OPTION(STRING, &flags.security.tls_ca, .name = "tls-ca", .metavar = "FILE",
-                  .help = "Authority of the peers, PEM."),
-    SL_CLI_OPTION(STRING, &flags.security.tls_name, .name = "tls-name", .metavar = "NAME",
-                  .help = "Name in the peers' certificates."),
+    SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
 };
 
 struct example {
