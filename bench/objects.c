@@ -53,8 +53,8 @@ struct options {
     uint64_t readers, reader_megabytes;
 };
 
-/* What the origin says to the processes of its turn, in memory that they share: the name before its
- * first word, the rest before its second one. */
+/* Memory that the origin shares with the processes of its turn. It writes the name before it writes
+ * the first byte to them, and the rest before the second byte. */
 struct board {
     char origin[SL_TRANSFER_NAME_BYTES];
     void *base;                                         /* of its memory */
@@ -74,7 +74,7 @@ struct entry {
     struct board *board;
 };
 
-/* What a getter found. */
+/* The times of a getter. */
 struct found {
     uint64_t begun_ns, ended_ns;
 };

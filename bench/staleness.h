@@ -1,4 +1,4 @@
-/* What the files of starling-bench staleness share. A trainer pushes versions of its parameters,
+/* Parts of starling-bench staleness. A trainer pushes versions of its parameters,
  * all of them as many bytes; workers pull them, take steps, and post which versions the steps used.
  * A mode is a way from the trainer to the workers. Flags and lines are those of SRL's benchmark. */
 #ifndef SL_BENCH_STALENESS_H

@@ -83,7 +83,7 @@ static int open_trainer(struct sl_bench_staleness *run)
     socklen_t length = sizeof any;
     const struct in_addr interface = interface_of(run);
     run->state = multicast;
-    /* Its own port is free for the group, too, of which it receives nothing. */
+    /* The group may get the same port as this socket, which receives nothing of the group. */
     if (multicast == NULL ||
         setsockopt(multicast->fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) != 0 ||
         setsockopt(multicast->fd, IPPROTO_IP, IP_MULTICAST_ALL, &(int){0}, sizeof(int)) != 0 ||

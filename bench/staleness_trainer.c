@@ -41,7 +41,7 @@ struct sl_bench_staleness_trainer {
     struct sl_bench_staleness_found *found;
 };
 
-/* ---- What the workers say -------------------------------------------------------------------- */
+/* ---- Reports of workers ---------------------------------------------------------------------- */
 
 /* 0: none yet. */
 static uint64_t newest_at(const struct sl_bench_staleness_trainer *trainer, uint64_t time_ns)

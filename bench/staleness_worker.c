@@ -11,7 +11,7 @@
 
 #define CLOCKS 8
 
-/* What the thread says. */
+/* A pull, as the thread that pulls reports it. */
 struct pulled {
     uint64_t time_ns, version;
     uint64_t torn; /* pages of another version */

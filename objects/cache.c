@@ -47,7 +47,7 @@ static void grown(struct sl_objects_copy *copy)
     }
 }
 
-/* What a fetch that failed has is dropped: the catalogue must not count on the rest of it. */
+/* A failed fetch drops its blocks: the catalogue must not expect the others from this node. */
 static void fetch_over(struct sl_objects *node, struct sl_objects_copy *copy, void *ctx, int err,
                        const char *reason)
 {

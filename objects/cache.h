@@ -28,7 +28,8 @@ struct sl_objects_cache_use {
 };
 
 /* Finds the part in the pool, or fetches it. news has the record (a NEWS, or the answer to FIND);
- * its plan is used if it is of this part. deadline_ns: of this user; the fetch goes on for others.
+ * its plan is used if it is of this part. deadline_ns: of this use. After it the fetch continues
+ * for other users.
  * Errors: NO_MEMORY; TOO_LARGE (the pool); EXISTS: this process has the part in memory of the
  * application, or publishes it just now. */
 int sl_objects_cache_get(struct sl_objects *node, struct sl_objects_cache_use *use,

@@ -49,8 +49,8 @@ struct sl_objects_catalogue_options {
     /* Sends a message to the node with this address; keeps nothing of either. A message that cannot
      * be delivered is dropped. */
     void (*send)(void *ctx, const char *address, const struct sl_objects_message *message);
-    /* A version was committed: its record; or it has ended: NULL. What is sent from then on must
-     * not arrive before this is stored. NULL: nothing is stored. */
+    /* A version was committed (record), or has ended (record NULL). The receiver stores that before
+     * it delivers any message that is sent after this call. NULL: nothing is stored. */
     void (*changed)(void *ctx, const char *name, uint64_t version,
                     const struct sl_objects_record *record);
     void *ctx;

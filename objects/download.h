@@ -40,7 +40,7 @@ struct sl_objects_pace {
 
 void sl_objects_pace_set(struct sl_objects_pace *pace, uint64_t rate, uint64_t now_ns);
 
-/* A READ of so many bytes begins. What was not read in the last 20 ms may be caught up. */
+/* A READ of `bytes` begins. READs make up for pauses of up to 20 ms. */
 void sl_objects_pace_take(struct sl_objects_pace *pace, uint64_t bytes, uint64_t now_ns);
 
 struct sl_objects_download {

@@ -41,7 +41,7 @@ void sl_objects_fetch_cancel(struct sl_objects_fetch *fetch, const char *reason)
 /* The fetch ends at this time, if that is later than before. */
 void sl_objects_fetch_prolong(struct sl_objects_fetch *fetch, uint64_t deadline_ns);
 
-/* What is missing, and why: the text of a DEADLINE. */
+/* The text of a DEADLINE: names the missing blocks, and the reason. */
 void sl_objects_fetch_describe(const struct sl_objects_fetch *fetch, char text[SL_REASON_BYTES]);
 
 /* Messages of sources. */
