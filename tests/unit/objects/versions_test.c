@@ -219,8 +219,11 @@ CASE(subscription__fetches_nothing)
     nodes_expect(sl_subscription_open(nodes.node[1], "model", NULL, NODES_TIMEOUT, &subscription));
     assert_int_equal(sl_subscription_newest(subscription), 1);
     nodes_expect(sl_object_withdraw(nodes.node[0], "model", 1, NODES_TIMEOUT));
-    nodes_expect(sl_object_list(nodes.node[0], NULL, NODES_TIMEOUT, &list));
-    assert_int_equal(list->count, 0); /* the node that follows is not one that has a copy */
-    sl_object_list_free(&list);
+    size_t count;
+    do { /* the node that follows has no copy, so the catalogue deletes the version */
+        nodes_expect(sl_object_list(nodes.node[0], NULL, NODES_TIMEOUT, &list));
+        count = list->count;
+        sl_object_list_free(&list);
+    } while (count != 0);
     sl_subscription_close(&subscription);
 }
