@@ -21,6 +21,7 @@ import threading
 
 CHUNK_BYTES = 64 << 10
 WAIT_S = 30.0  # for what is asked of the proxy's own thread
+HELD_S = 0.2  # the end of a chunk, which may be the beginning of a string to replace
 LINGER_RESET = struct.pack("ii", 1, 0)  # closing then sends RST
 
 
@@ -64,6 +65,21 @@ class _Replacer:
         keep = next((n for n in range(len(self.old) - 1, 0, -1) if data.endswith(self.old[:n])), 0)
         self.held = data[len(data) - keep:]
         return data[:len(data) - keep]
+
+    def flush(self):
+        data, self.held = self.held, b""
+        return data
+
+    async def read(self, reader):
+        """The next bytes of the stream, changed; b"" at its end."""
+        while True:
+            try:
+                data = await asyncio.wait_for(reader.read(CHUNK_BYTES), HELD_S if self.held else None)
+            except asyncio.TimeoutError:
+                return self.flush()
+            changed = self.feed(data) if data else self.flush()
+            if changed or not data:
+                return changed
 
 
 class Proxy:
@@ -227,7 +243,7 @@ class Proxy:
         """Carries one direction until it ends; that of the other side then goes on."""
         reader, writer = connection.ends[source][0], connection.ends[sink][1]
         replacer = _Replacer(self._replace) if self._replace and source == "target" else None
-        while data := await reader.read(CHUNK_BYTES):
+        while data := await (replacer.read(reader) if replacer else reader.read(CHUNK_BYTES)):
             await self._flows.wait()
             await connection.flows.wait()
             if self._delay_s:
@@ -240,7 +256,7 @@ class Proxy:
                 connection.cut(reset=False)
                 return
             if sink not in connection.told_end:
-                writer.write(replacer.feed(data) if replacer else data)
+                writer.write(data)
                 await writer.drain()
         await self._flows.wait()
         await connection.flows.wait()
