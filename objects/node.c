@@ -23,7 +23,7 @@
 
 #define SPIN_US    20
 #define POOL_BYTES (1ULL << 30)
-#define DESTROY_MS 10000 /* to unregister all memory */
+#define DESTROY_MS 10000 /* to unregister all memory, and for a thread to end */
 #define LEAVE_NS   (10 * SL_CLOCK_NS_PER_MS)
 #define POLL_NS    (2 * SL_CLOCK_NS_PER_MS)
 
@@ -291,8 +291,8 @@ static void node_free(struct sl_objects *node)
         sl_reactor_stop(node->reactor);
         sl_reactor_join(node->reactor);
     }
-    if (node->tables.offload != NULL) {
-        (void)sl_offload_destroy(&node->tables.offload, 0);
+    if (node->tables.offload != NULL) { /* its jobs are done, but its thread has a port */
+        (void)sl_offload_destroy(&node->tables.offload, DESTROY_MS * SL_CLOCK_NS_PER_MS);
     }
     if (node->host != NULL) {
         sl_objects_host_destroy(&node->host);
