@@ -1,0 +1,256 @@
+#include "python/native/client_type.h"
+
+#include "python/native/client.h"
+#include "python/native/errors.h"
+#include "python/native/step.h"
+
+/* Start and end */
+
+/* task, workers: integers or None. Returns false with an exception. */
+static bool read_options(const char *coordinator, PyObject *task, PyObject *workers,
+                         struct sl_client_options *options)
+{
+    if (coordinator == NULL) {
+        (void)sl_native_errors_raise(SL_ERR_INVALID, "connect",
+                                     "coordinator: missing; accepted: 'host:port'");
+        return false;
+    }
+    options->coordinator = coordinator;
+    options->task_index = task == Py_None ? -1 : (int32_t)PyLong_AsLong(task);
+    options->worker_count = workers == Py_None ? 0 : (uint32_t)PyLong_AsUnsignedLong(workers);
+    return PyErr_Occurred() == NULL;
+}
+
+static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"coordinator", "task", "workers", "timeout", NULL};
+    const char *coordinator;
+    PyObject *task, *workers, *timeout;
+    uint32_t timeout_ms;
+    struct sl_client_options options = {0};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "zOOO", names, &coordinator, &task, &workers,
+                                     &timeout) ||
+        !sl_native_errors_timeout(timeout, 0, &timeout_ms) ||
+        !read_options(coordinator, task, workers, &options)) {
+        return NULL;
+    }
+    struct sl_native_client *self = (struct sl_native_client *)PyType_GenericAlloc(type, 0);
+    if (self != NULL) {
+        options.start_timeout_ms = timeout_ms;
+        int err;
+        Py_BEGIN_ALLOW_THREADS;
+        err = sl_client_create(&options, &self->client);
+        Py_END_ALLOW_THREADS;
+        if (err != 0) {
+            (void)sl_native_errors_raise(err, "connect", "");
+            Py_CLEAR(self);
+        } else {
+            self->clock = sl_client_clock(self->client);
+            self->timeout_ms = timeout_ms;
+            self->worker_count = options.worker_count;
+        }
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *end(struct sl_native_client *self, bool finishes)
+{
+    if (self->closed) {
+        Py_RETURN_NONE;
+    }
+    if (self->calls > 0) {
+        PyErr_SetString(PyExc_RuntimeError, "close: a call of this client is under way");
+        return NULL;
+    }
+    self->closed = true;
+    self->calls++;
+    const bool is_idle = sl_native_step_end_all(self);
+    self->calls--;
+    if (!is_idle) {
+        self->closed = false;
+        return NULL;
+    }
+    sl_native_client_end(self, finishes);
+    Py_RETURN_NONE;
+}
+
+static PyObject *close_client(PyObject *self, PyObject *unused)
+{
+    return end((struct sl_native_client *)self, true);
+}
+
+static PyObject *leave_client(PyObject *self, PyObject *unused)
+{
+    return end((struct sl_native_client *)self, false);
+}
+
+/* Without a close: leaves, so that another process may take the worker's place. */
+static void dealloc(PyObject *object)
+{
+    struct sl_native_client *self = (struct sl_native_client *)object;
+    PyObject *raised, *value, *traceback;
+    PyErr_Fetch(&raised, &value, &traceback);
+    if (self->client != NULL) {
+        PyObject *left = end(self, false);
+        if (left == NULL) { /* a signal: the client and its steps go on without an object */
+            PyErr_WriteUnraisable(NULL);
+        }
+        Py_XDECREF(left);
+    }
+    PyErr_Restore(raised, value, traceback);
+    sl_native_python_free(object);
+}
+
+/* The job */
+
+static PyObject *barrier(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name", "count", "timeout", NULL};
+    struct sl_native_client *self = (struct sl_native_client *)object;
+    const char *name;
+    unsigned int count = 0;
+    PyObject *timeout = NULL;
+    uint32_t timeout_ms;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|I$O:barrier", names, &name, &count,
+                                     &timeout) ||
+        !sl_native_errors_timeout(timeout, self->timeout_ms, &timeout_ms) ||
+        !sl_native_client_check(self)) {
+        return NULL;
+    }
+    int err;
+    self->calls++;
+    Py_BEGIN_ALLOW_THREADS;
+    err = sl_client_barrier(self->client, name, count, timeout_ms);
+    Py_END_ALLOW_THREADS;
+    self->calls--;
+    if (err != 0) {
+        return sl_native_errors_raise(err, "barrier", "");
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *checkpoint(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"timeout", NULL};
+    struct sl_native_client *self = (struct sl_native_client *)object;
+    PyObject *timeout = NULL;
+    uint32_t timeout_ms;
+    uint64_t number;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:checkpoint", names, &timeout) ||
+        !sl_native_errors_timeout(timeout, self->timeout_ms, &timeout_ms) ||
+        !sl_native_client_check(self)) {
+        return NULL;
+    }
+    int err;
+    self->calls++;
+    Py_BEGIN_ALLOW_THREADS;
+    err = sl_client_checkpoint(self->client, timeout_ms, &number);
+    Py_END_ALLOW_THREADS;
+    self->calls--;
+    return err == 0 ? PyLong_FromUnsignedLongLong(number)
+                    : sl_native_errors_raise(err, "checkpoint", "");
+}
+
+static PyObject *get_task(PyObject *object, void *closure)
+{
+    const struct sl_native_client *self = (struct sl_native_client *)object;
+    if (!sl_native_client_check(self)) {
+        return NULL;
+    }
+    return PyLong_FromLong(sl_client_task_index(self->client));
+}
+
+static PyObject *get_shard_count(PyObject *object, void *closure)
+{
+    const struct sl_native_client *self = (struct sl_native_client *)object;
+    if (!sl_native_client_check(self)) {
+        return NULL;
+    }
+    return PyLong_FromUnsignedLong(sl_client_shard_count(self->client));
+}
+
+static PyObject *get_values_lost(PyObject *object, void *closure)
+{
+    const struct sl_native_client *self = (struct sl_native_client *)object;
+    if (!sl_native_client_check(self)) {
+        return NULL;
+    }
+    return PyBool_FromLong(sl_client_values_lost(self->client) >= 0);
+}
+
+static PyObject *get_clock(PyObject *object, void *closure)
+{
+    return PyLong_FromUnsignedLong(((struct sl_native_client *)object)->clock);
+}
+
+static PyObject *get_worker_count(PyObject *object, void *closure)
+{
+    return PyLong_FromUnsignedLong(((struct sl_native_client *)object)->worker_count);
+}
+
+static PyObject *get_closed(PyObject *object, void *closure)
+{
+    return PyBool_FromLong(((struct sl_native_client *)object)->closed);
+}
+
+/* Type */
+
+#define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
+
+static PyMethodDef methods[] = {
+    {"close", close_client, METH_NOARGS,
+     "close($self)\n--\n\n"
+     "Ends the client: the worker has finished, and no other worker waits for it.\n\n"
+     "First waits for the steps that are under way. A second close does nothing."},
+    {"leave", leave_client, METH_NOARGS,
+     "leave($self)\n--\n\n"
+     "Ends the client of a worker that stops early: another process may take its place.\n\n"
+     "Client used as a context manager does this after an exception, and the interpreter does\n"
+     "it at its end."},
+    {"barrier", SL_NATIVE_METHOD(barrier), KEYWORDS,
+     "barrier($self, name, count=0, *, timeout=None)\n--\n\n"
+     "Waits until `count` clients are at the barrier of this name; 0: all workers.\n\n"
+     "Raises a StarlingError: DeadlineError, ClosedError. Any thread."},
+    {"checkpoint", SL_NATIVE_METHOD(checkpoint), KEYWORDS,
+     "checkpoint($self, timeout=None)\n--\n\n"
+     "Makes the servers write a checkpoint, waits for it, and returns its number.\n\n"
+     "Raises a StarlingError: UnsupportedError without a checkpoint directory, DeadlineError,\n"
+     "ClosedError. Any thread."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef members[] = {
+    {"task", get_task, NULL, "Index of this worker; -1: a client without a clock.", NULL},
+    {"worker_count", get_worker_count, NULL, "Workers of the job; 0: not known.", NULL},
+    {"clock", get_clock, NULL,
+     "Current iteration: at first the one that this worker begins with, then the one after the\n"
+     "last step that advanced.",
+     NULL},
+    {"shard_count", get_shard_count, NULL, "Shards of the cluster.", NULL},
+    {"values_lost", get_values_lost, NULL,
+     "Whether a server restarted without its part of the values.", NULL},
+    {"closed", get_closed, NULL, "Whether the client was closed.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    SL_NATIVE_SLOT(Py_tp_new, new),
+    SL_NATIVE_SLOT(Py_tp_methods, methods),
+    SL_NATIVE_SLOT(Py_tp_getset, members),
+    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc),
+    {0, NULL},
+};
+
+static PyType_Spec type_spec = {
+    .name = "starling._native.Client",
+    .basicsize = sizeof(struct sl_native_client),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = slots,
+};
+
+bool sl_native_client_type_init(PyObject *module)
+{
+    PyTypeObject *type = sl_native_python_add_type(module, &type_spec);
+    sl_native_client_set_type(type);
+    return type != NULL;
+}

@@ -1,0 +1,17 @@
+/* Table specifications from the arguments that starling.specs makes of Python's. */
+#ifndef SL_NATIVE_SPEC_H
+#define SL_NATIVE_SPEC_H
+
+#include <stdbool.h>
+
+#include "python/native/client.h"
+
+/* Reads (client, name, kind, dim, length, optimizer, initializer, consistency, timeout), with
+ * - optimizer: (kind, {name of a hyper-parameter: value}); the others keep the library's defaults;
+ * - initializer: (kind, value or low or mean, high or standard deviation, seed);
+ * - consistency: (mode, staleness, worker count).
+ * *client and *timeout are borrowed. Returns false with an exception. Needs the GIL. */
+bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,
+                         struct sl_table_spec *spec, PyObject **timeout);
+
+#endif

@@ -1,0 +1,232 @@
+#include "python/native/step.h"
+
+#include <time.h>
+
+#include "python/native/errors.h"
+
+#define WAIT_MS  100 /* between two looks at signals */
+#define PAUSE_NS 10000
+
+struct sl_native_step_array {
+    struct sl_native_step_array *next;
+    Py_buffer view; /* may point into itself: never moved */
+};
+
+static void link_step(struct sl_native_step *step)
+{
+    step->next = step->client->steps;
+    if (step->next != NULL) {
+        step->next->previous = step;
+    }
+    step->client->steps = step;
+}
+
+static void unlink_step(struct sl_native_step *step)
+{
+    struct sl_native_step **from =
+        step->previous == NULL ? &step->client->steps : &step->previous->next;
+    *from = step->next;
+    if (step->next != NULL) {
+        step->next->previous = step->previous;
+    }
+    step->previous = step->next = NULL;
+}
+
+/* Ends a step that is not outstanding: frees the library's step and releases the arrays, which may
+ * run Python code. */
+static void end(struct sl_native_step *step)
+{
+    unlink_step(step);
+    sl_step_destroy(&step->step);
+    while (step->arrays != NULL) {
+        struct sl_native_step_array *array = step->arrays;
+        step->arrays = array->next;
+        PyBuffer_Release(&array->view);
+        PyMem_Free(array);
+    }
+}
+
+static void end_abandoned(struct sl_native_step *step)
+{
+    step->client->abandoned_count--;
+    end(step);
+    PyMem_Free(step);
+}
+
+/* Ends the abandoned steps of this thread that are complete by now. */
+static void collect_abandoned(struct sl_native_client *client)
+{
+    const unsigned long thread = PyThread_get_thread_ident();
+    struct sl_native_step *step = client->abandoned_count > 0 ? client->steps : NULL;
+    while (step != NULL) {
+        if (step->is_abandoned && step->thread == thread &&
+            (step->state != SL_NATIVE_STEP_SUBMITTED || sl_step_done(step->step))) {
+            end_abandoned(step);
+            step = client->steps; /* Python code may have changed the list */
+        } else {
+            step = step->next;
+        }
+    }
+}
+
+struct sl_native_step *sl_native_step_begin(struct sl_native_client *client, uint32_t clock)
+{
+    if (!client->closed) {
+        collect_abandoned(client);
+    }
+    if (!sl_native_client_check(client)) {
+        return NULL;
+    }
+    struct sl_native_step *step = PyMem_Calloc(1, sizeof *step);
+    if (step == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    int err = sl_step_begin(client->client, clock, &step->step);
+    if (err != 0) {
+        PyMem_Free(step);
+        (void)sl_native_errors_raise(err, "step", "");
+        return NULL;
+    }
+    step->client = client;
+    step->thread = PyThread_get_thread_ident();
+    step->clock = clock;
+    link_step(step);
+    return step;
+}
+
+Py_buffer *sl_native_step_array(struct sl_native_step *step)
+{
+    struct sl_native_step_array *array = PyMem_Calloc(1, sizeof *array);
+    if (array == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    array->next = step->arrays;
+    step->arrays = array;
+    return &array->view;
+}
+
+bool sl_native_step_submit(struct sl_native_step *step, uint32_t timeout_ms)
+{
+    int err;
+    step->client->calls++;
+    Py_BEGIN_ALLOW_THREADS;
+    err = sl_step_submit(step->step, timeout_ms);
+    Py_END_ALLOW_THREADS;
+    step->client->calls--;
+    if (err != 0) {
+        (void)sl_native_errors_raise(err, "step", "");
+        return false;
+    }
+    step->state = SL_NATIVE_STEP_SUBMITTED;
+    if (step->advances) {
+        step->client->clock = step->clock + 1;
+    }
+    return true;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Waits until the step is complete, for wait_ms at most. AGAIN: it is not. */
+static int wait_for(struct sl_step *step, uint32_t wait_ms)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    const uint64_t end_ms = now_ms() + wait_ms;
+    while (!sl_step_done(step)) {
+        if (now_ms() >= end_ms) {
+            return SL_ERR_AGAIN;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    return sl_step_wait(step);
+}
+
+static int wait_on(struct sl_native_step *step, uint32_t timeout_ms)
+{
+    while (step->state == SL_NATIVE_STEP_SUBMITTED) {
+        const uint32_t wait_ms = timeout_ms < WAIT_MS ? timeout_ms : WAIT_MS;
+        int err;
+        Py_BEGIN_ALLOW_THREADS;
+        err = wait_for(step->step, wait_ms);
+        Py_END_ALLOW_THREADS;
+        if (err != SL_ERR_AGAIN) {
+            step->state = SL_NATIVE_STEP_COMPLETE;
+            step->err = err;
+        } else if (PyErr_CheckSignals() != 0) {
+            return -1;
+        } else if (timeout_ms <= WAIT_MS) {
+            return 0;
+        } else if (timeout_ms != UINT32_MAX) {
+            timeout_ms -= wait_ms;
+        }
+    }
+    return 1;
+}
+
+int sl_native_step_wait(struct sl_native_step *step, uint32_t timeout_ms)
+{
+    step->client->calls++; /* also while a signal handler runs */
+    step->is_in_use = true;
+    const int result = wait_on(step, timeout_ms);
+    step->is_in_use = false;
+    step->client->calls--;
+    return result;
+}
+
+bool sl_native_step_check(const struct sl_native_step *step, const char *what)
+{
+    if (step->err != 0) {
+        (void)sl_native_errors_raise(step->err, what, sl_step_error(step->step));
+    }
+    return step->err == 0;
+}
+
+void sl_native_step_free(struct sl_native_step **step)
+{
+    struct sl_native_step *freed = *step;
+    *step = NULL;
+    const bool may_end =
+        freed->state != SL_NATIVE_STEP_SUBMITTED && freed->thread == PyThread_get_thread_ident();
+    if (freed->step != NULL && !may_end) {
+        freed->is_abandoned = true;
+        freed->client->abandoned_count++;
+        return;
+    }
+    if (freed->step != NULL) {
+        end(freed);
+    }
+    PyMem_Free(freed);
+}
+
+PyObject *sl_native_step_run(struct sl_native_step *step, PyObject *result, const char *what,
+                             uint32_t timeout_ms)
+{
+    if (result == NULL || !sl_native_step_submit(step, timeout_ms) ||
+        sl_native_step_wait(step, UINT32_MAX) < 0 || !sl_native_step_check(step, what)) {
+        Py_CLEAR(result);
+    }
+    sl_native_step_free(&step);
+    return result;
+}
+
+bool sl_native_step_end_all(struct sl_native_client *client)
+{
+    struct sl_native_step *step;
+    while ((step = client->steps) != NULL) {
+        if (sl_native_step_wait(step, UINT32_MAX) < 0) {
+            return false;
+        }
+        if (step->is_abandoned) {
+            end_abandoned(step);
+        } else {
+            end(step);
+        }
+    }
+    return true;
+}

@@ -1,0 +1,209 @@
+#include "python/native/step_type.h"
+
+#include "python/native/errors.h"
+
+struct step {
+    PyObject_HEAD struct sl_native_client *client;
+    struct sl_native_step *step; /* NULL: complete, or dropped */
+    uint32_t clock, staleness;
+};
+
+static PyTypeObject *step_type;
+
+struct sl_native_step *sl_native_step_type_use(PyObject *object, enum sl_native_step_state state)
+{
+    const struct step *self = (struct step *)object;
+    if (!PyObject_TypeCheck(object, step_type)) {
+        PyErr_Format(PyExc_TypeError, "step: %R; accepted: a starling.Step", object);
+        return NULL;
+    }
+    if (!sl_native_client_check(self->client)) {
+        return NULL;
+    }
+    const char *reason = NULL;
+    if (self->step == NULL) {
+        reason = "this step is complete; begin another";
+    } else if (self->step->thread != PyThread_get_thread_ident()) {
+        reason = "only the thread that began this step may use it; begin one in this thread";
+    } else if (self->step->is_in_use) {
+        reason = "a call of this step is under way";
+    } else if (self->step->state != state) {
+        reason = state == SL_NATIVE_STEP_BUILDING
+                     ? "this step is submitted; begin another"
+                     : "this step is not submitted yet; call submit() first";
+    }
+    if (reason != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, reason);
+        return NULL;
+    }
+    return self->step;
+}
+
+/* Step(client, clock) */
+static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *given;
+    struct sl_native_client *client;
+    unsigned int clock;
+    if (!PyArg_ParseTuple(args, "OI", &given, &clock) ||
+        (client = sl_native_client_of(given)) == NULL) {
+        return NULL;
+    }
+    struct sl_native_step *begun = sl_native_step_begin(client, clock);
+    struct step *self = begun == NULL ? NULL : (struct step *)PyType_GenericAlloc(type, 0);
+    if (self != NULL) {
+        Py_INCREF((PyObject *)client);
+        self->client = client;
+        self->step = begun;
+        self->clock = clock;
+    } else if (begun != NULL) {
+        sl_native_step_free(&begun);
+    }
+    return (PyObject *)self;
+}
+
+static void dealloc(PyObject *object)
+{
+    struct step *self = (struct step *)object;
+    if (self->step != NULL) {
+        sl_native_step_free(&self->step);
+    }
+    Py_XDECREF((PyObject *)self->client);
+    sl_native_python_free(object);
+}
+
+static PyObject *advance(PyObject *object, PyObject *unused)
+{
+    struct sl_native_step *step = sl_native_step_type_use(object, SL_NATIVE_STEP_BUILDING);
+    if (step == NULL) {
+        return NULL;
+    }
+    if (sl_client_task_index(step->client->client) < 0 || step->advances) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        step->advances ? "advance: this step has advanced already"
+                                       : "advance: this client has no task; connect(task=...) or "
+                                         "the launcher gives it one");
+        return NULL;
+    }
+    int err = sl_step_tick(step->step);
+    if (err != 0) {
+        return sl_native_errors_raise(err, "advance", "");
+    }
+    step->advances = step->has_content = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *submit(PyObject *object, PyObject *timeout)
+{
+    uint32_t timeout_ms;
+    struct sl_native_step *step = sl_native_step_type_use(object, SL_NATIVE_STEP_BUILDING);
+    if (step == NULL || !sl_native_errors_timeout(timeout, step->client->timeout_ms, &timeout_ms) ||
+        !sl_native_step_submit(step, timeout_ms)) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *wait_for(PyObject *object, PyObject *timeout)
+{
+    struct step *self = (struct step *)object;
+    uint32_t timeout_ms;
+    if (!sl_native_errors_timeout(timeout, UINT32_MAX, &timeout_ms)) {
+        return NULL;
+    }
+    if (self->step == NULL && sl_native_client_check(self->client)) {
+        Py_RETURN_TRUE;
+    }
+    struct sl_native_step *step = sl_native_step_type_use(object, SL_NATIVE_STEP_SUBMITTED);
+    const int is_complete = step == NULL ? -1 : sl_native_step_wait(step, timeout_ms);
+    if (is_complete != 1) {
+        return is_complete < 0 ? NULL : PyBool_FromLong(0);
+    }
+    self->staleness = sl_step_staleness(step->step);
+    const bool succeeded = sl_native_step_check(step, "step");
+    sl_native_step_free(&self->step);
+    return succeeded ? PyBool_FromLong(1) : NULL;
+}
+
+static PyObject *drop(PyObject *object, PyObject *unused)
+{
+    struct step *self = (struct step *)object;
+    if (self->step != NULL && !self->step->is_in_use) {
+        sl_native_step_free(&self->step);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_has_content(PyObject *object, void *closure)
+{
+    const struct step *self = (struct step *)object;
+    return PyBool_FromLong(self->step != NULL && self->step->has_content);
+}
+
+static PyObject *get_is_submitted(PyObject *object, void *closure)
+{
+    const struct step *self = (struct step *)object;
+    return PyBool_FromLong(self->step == NULL || self->step->state != SL_NATIVE_STEP_BUILDING);
+}
+
+static PyObject *get_done(PyObject *object, void *closure)
+{
+    const struct step *self = (struct step *)object;
+    if (self->step == NULL || self->step->state == SL_NATIVE_STEP_BUILDING) {
+        return PyBool_FromLong(self->step == NULL);
+    }
+    struct sl_native_step *step = sl_native_step_type_use(object, SL_NATIVE_STEP_SUBMITTED);
+    return step == NULL ? NULL : PyBool_FromLong(sl_step_done(step->step));
+}
+
+static PyObject *get_clock(PyObject *object, void *closure)
+{
+    return PyLong_FromUnsignedLong(((struct step *)object)->clock);
+}
+
+static PyObject *get_staleness(PyObject *object, void *closure)
+{
+    return PyLong_FromUnsignedLong(((struct step *)object)->staleness);
+}
+
+static PyMethodDef methods[] = {
+    {"advance", advance, METH_NOARGS,
+     "advance($self)\n--\n\n"
+     "Ends the iteration of the step: operations before it belong to that iteration, operations\n"
+     "after it to the next. At most once a step. Raises RuntimeError without a task."},
+    {"_submit", submit, METH_O, NULL},
+    {"_wait", wait_for, METH_O, NULL},
+    {"_drop", drop, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef members[] = {
+    {"done", get_done, NULL, "Whether the step is complete. Never blocks.", NULL},
+    {"clock", get_clock, NULL, "Iteration of the step.", NULL},
+    {"staleness", get_staleness, NULL,
+     "After the wait: the largest staleness of the pulls, in iterations.", NULL},
+    {"_has_content", get_has_content, NULL, NULL, NULL},
+    {"_is_submitted", get_is_submitted, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    SL_NATIVE_SLOT(Py_tp_new, new),
+    SL_NATIVE_SLOT(Py_tp_methods, methods),
+    SL_NATIVE_SLOT(Py_tp_getset, members),
+    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc),
+    {0, NULL},
+};
+
+static PyType_Spec type_spec = {
+    .name = "starling._native.Step",
+    .basicsize = sizeof(struct step),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = slots,
+};
+
+bool sl_native_step_type_init(PyObject *module)
+{
+    step_type = sl_native_python_add_type(module, &type_spec);
+    return step_type != NULL;
+}

@@ -1,0 +1,141 @@
+"""A client of the servers, and its tables."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import weakref
+from types import TracebackType
+from typing import Any, NoReturn, Optional, Sequence, Tuple, Type, Union
+
+import numpy
+from numpy.typing import NDArray
+
+from . import _native
+from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Zeros
+from .tables import DenseTable, SparseTable, Step
+
+_SPARSE, _DENSE = 0, 1
+_TASKS_MAX = 16384
+_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_open_clients.clear)
+
+
+def connect(coordinator: Optional[str] = None, *, task: Optional[int] = None, workers: Optional[int] = None,
+            timeout: float = 60.0) -> Client:
+    """Connects this process to the servers of a job and returns its Client.
+
+    Without a task the client has no clock.
+
+    coordinator: "host:port" of server 0 or of a scheduler.
+    task: index of this worker, from 0; -1: a client without a clock, as for evaluation.
+    workers: workers of the job; BSP and SSP need it.
+    timeout: seconds; the default of all calls of the client, and the longest wait for the servers.
+
+    Raises InvalidError for a bad setting, DeadlineError, RefusedError
+    (as with another secret), VersionError. Any thread; a client belongs to the process.
+    """
+    if task is not None:
+        _check_integer("task", task, -1, _TASKS_MAX - 1)
+    if workers is not None:
+        _check_integer("workers", workers, 1, _TASKS_MAX)
+    client = Client(coordinator, task, workers, timeout)
+    _open_clients.add(client)
+    return client
+
+
+class Client(_native.Client):
+    """A connection to all servers. starling.connect makes one. Any thread may use it.
+
+    As a context manager it is closed at the end of the block; after an exception it leaves, so that
+    another process may take the worker's place.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def sparse(self, name: str, dim: int, optimizer: Optimizer = SGD(), init: Initializer = Zeros(),
+               consistency: Consistency = ASP, *, timeout: Optional[float] = None) -> SparseTable:
+        """Opens or creates a table of rows by key and returns its SparseTable.
+
+        name: 1 to 63 printable characters without spaces. dim: columns of a row, 1 to 4096.
+        Raises TableMismatch if the table exists with another specification. Any thread.
+        """
+        _check_integer("dim", dim, 1, 4096)
+        return SparseTable(self, name, _SPARSE, dim, 0, *self._specs(optimizer, init, consistency), timeout)
+
+    def dense(self, name: str, length: int, optimizer: Optimizer = SGD(), init: Initializer = Zeros(),
+              consistency: Consistency = ASP, *, timeout: Optional[float] = None) -> DenseTable:
+        """Opens or creates a table that is one array and returns its DenseTable.
+
+        length: elements, 1 to 2**36. Otherwise as sparse.
+        """
+        _check_integer("length", length, 1, 2**36)
+        return DenseTable(self, name, _DENSE, 0, length, *self._specs(optimizer, init, consistency), timeout)
+
+    def _specs(self, optimizer: Optimizer, init: Initializer, consistency: Consistency) -> Tuple[Any, Any, Any]:
+        _check_type("optimizer", optimizer, Optimizer, "SGD(lr=0.01)")
+        _check_type("init", init, Initializer, "Normal(std=0.01)")
+        _check_type("consistency", consistency, Consistency, "ASP")
+        return optimizer._spec(), init._spec(), consistency._spec(self.worker_count)
+
+    def empty(self, shape: Union[int, Sequence[int]]) -> NDArray[numpy.float32]:
+        """Returns a zeroed float32 array in memory that servers of this host and RDMA devices access
+        directly: pulls into it and pushes from it avoid copies.
+
+        At most 64 such arrays exist at a time. The memory lives as long as arrays use it.
+        """
+        sizes: Tuple[int, ...] = (shape,) if isinstance(shape, int) else tuple(shape)
+        for size in sizes:
+            _check_integer("shape", size, 0, 2**48)
+        count = math.prod(sizes)
+        if count == 0:
+            return numpy.empty(sizes, numpy.float32)
+        memory: Any = _native.Memory(self, 4 * count)
+        array: NDArray[numpy.float32] = numpy.frombuffer(memory, numpy.float32)
+        return array.reshape(sizes)
+
+    def step(self, clock: Optional[int] = None) -> Step:
+        """Begins a Step of iteration `clock`; None: the current iteration of this worker."""
+        if clock is None:
+            clock = self.clock
+        _check_integer("clock", clock, 0, 2**32 - 2)
+        return Step(self, clock)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.leave()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Client cannot be pickled: it belongs to its process; "
+                        "call starling.connect in the other process")
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"task {self.task}, {self.shard_count} shards"
+        return f"<starling.Client, {state}>"
+
+
+def _check_integer(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)):
+        raise TypeError(f"{name}: {value!r}; accepted: an integer from {least} to {most}")
+    if not least <= value <= most:
+        raise ValueError(f"{name}: {value}; accepted: {least} to {most}")
+
+
+def _check_type(name: str, value: Any, kind: type, example: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: {value!r}; accepted: a starling.{kind.__name__}, such as starling.{example}")
+
+
+@atexit.register
+def leave_all() -> None:
+    """Ends the open clients of this process, as the interpreter does at its end."""
+    for client in list(_open_clients):
+        if not client.closed:
+            client.leave()

@@ -1,0 +1,221 @@
+"""Optimizers, initializers and consistency modes of tables: immutable, compared by value.
+
+The servers apply the optimizer to the gradients of a push. Members and defaults are those of the C
+API (sl_optimizer_defaults), where docs/training.md and the files ps/optimizer/opt_*.c give formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Dict, Tuple
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Base of the optimizers."""
+
+    _kind: ClassVar[int] = 0
+
+    def _spec(self) -> Tuple[int, Dict[str, float]]:
+        return self._kind, asdict(self)
+
+
+@dataclass(frozen=True)
+class Sum(Optimizer):
+    """Adds: w += g."""
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Stochastic gradient descent: w -= lr * g."""
+
+    lr: float = 0.01
+    _kind: ClassVar[int] = 1
+
+
+@dataclass(frozen=True)
+class Momentum(Optimizer):
+    """SGD with momentum in [0, 1)."""
+
+    lr: float = 0.01
+    momentum: float = 0.9
+    _kind: ClassVar[int] = 2
+
+
+@dataclass(frozen=True)
+class Adagrad(Optimizer):
+    """a += g^2, w -= lr * g / (sqrt(a) + epsilon); a begins with initial_accumulator."""
+
+    lr: float = 0.01
+    epsilon: float = 1e-8
+    initial_accumulator: float = 0.1
+    _kind: ClassVar[int] = 3
+
+
+@dataclass(frozen=True)
+class AdagradDecay(Optimizer):
+    """Adagrad whose accumulator decays by rho every decay_steps steps, to decay_baseline at least."""
+
+    lr: float = 0.01
+    rho: float = 0.9
+    epsilon: float = 1e-8
+    initial_accumulator: float = 0.1
+    decay_steps: int = 100000
+    decay_baseline: float = 0.1
+    _kind: ClassVar[int] = 4
+
+
+@dataclass(frozen=True)
+class RMSProp(Optimizer):
+    """RMSProp with momentum; epsilon is inside the root."""
+
+    lr: float = 0.001
+    momentum: float = 0.0
+    rho: float = 0.9
+    epsilon: float = 1e-7
+    _kind: ClassVar[int] = 5
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Adam. A row that a push does not name does not change."""
+
+    lr: float = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    _kind: ClassVar[int] = 6
+
+
+@dataclass(frozen=True)
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay. A row decays only when a push names it."""
+
+    lr: float = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.01
+    _kind: ClassVar[int] = 7
+
+
+@dataclass(frozen=True)
+class AdamAsync(Optimizer):
+    """Adam for asynchronous training: one bias correction for the table instead of one for a row."""
+
+    lr: float = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    _kind: ClassVar[int] = 8
+
+
+@dataclass(frozen=True)
+class FTRL(Optimizer):
+    """FTRL-Proximal for each coordinate, or for whole rows with FTRLGroup."""
+
+    lr: float = 0.05
+    l1: float = 0.0
+    l2: float = 0.0
+    lr_power: float = -0.5
+    initial_accumulator: float = 0.1
+    _kind: ClassVar[int] = 9
+
+
+@dataclass(frozen=True)
+class FTRLGroup(FTRL):
+    """FTRL-Proximal whose l1 sets whole rows to zero."""
+
+    _kind: ClassVar[int] = 10
+
+
+@dataclass(frozen=True)
+class Initializer:
+    """Base of the initializers. A first value depends on the seed, the key and the column only."""
+
+    def _spec(self) -> Tuple[int, float, float, int]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Zeros(Initializer):
+    """All values are 0."""
+
+    def _spec(self) -> Tuple[int, float, float, int]:
+        return 0, 0.0, 0.0, 0
+
+
+@dataclass(frozen=True)
+class Constant(Initializer):
+    """All values are `value`."""
+
+    value: float
+
+    def _spec(self) -> Tuple[int, float, float, int]:
+        return 1, self.value, 0.0, 0
+
+
+@dataclass(frozen=True)
+class Uniform(Initializer):
+    """Uniform in [low, high)."""
+
+    low: float = -0.05
+    high: float = 0.05
+    seed: int = 0
+
+    def _spec(self) -> Tuple[int, float, float, int]:
+        return 2, self.low, self.high, self.seed
+
+
+@dataclass(frozen=True)
+class Normal(Initializer):
+    """Normal with this mean and standard deviation."""
+
+    std: float = 0.01
+    mean: float = 0.0
+    seed: int = 0
+    _kind: ClassVar[int] = 3
+
+    def _spec(self) -> Tuple[int, float, float, int]:
+        return self._kind, self.mean, self.std, self.seed
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Normal):
+    """Normal, drawn again beyond two standard deviations."""
+
+    _kind: ClassVar[int] = 4
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """Whether a pull waits for slower workers: ASP, BSP or SSP(staleness)."""
+
+    mode: str = "asp"
+    staleness: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("asp", "bsp", "ssp"):
+            raise ValueError(f"mode: {self.mode!r}; accepted: 'asp', 'bsp', 'ssp'")
+        if self.staleness < 0 or (self.staleness and self.mode != "ssp"):
+            raise ValueError(f"staleness: {self.staleness} with {self.mode}; "
+                             "accepted: 0 or more with 'ssp', else 0")
+
+    def _spec(self, workers: int) -> Tuple[int, int, int]:
+        mode = ("asp", "bsp", "ssp").index(self.mode)
+        if mode and not workers:
+            raise ValueError(f"consistency: {self.mode} counts the workers of the job, which are not known; "
+                             "connect(workers=...) or the launcher says how many")
+        return mode, self.staleness, workers if mode else 0
+
+
+ASP = Consistency("asp")
+"""Pulls never wait."""
+
+BSP = Consistency("bsp")
+"""Pulls of an iteration see exactly the pushes of earlier iterations."""
+
+
+def SSP(staleness: int) -> Consistency:  # noqa: N802 - a mode, beside ASP and BSP
+    """Pulls of iteration c wait until all workers have ended iteration c - staleness."""
+    return Consistency("ssp", staleness)

@@ -1,0 +1,226 @@
+"""Tables and steps.
+
+In this module keys are int64 or uint64 (n,), contiguous; other integers are converted. Values are
+contiguous float32: arrays of NumPy or CPU tensors of torch, which are not copied. `timeout` is in
+seconds; None means the client's. A bad argument is a TypeError or ValueError that says what is
+accepted; then nothing is sent. Other errors are of the class StarlingError: DeadlineError,
+ClosedError and others. Any thread may use a table.
+
+With `step`, an operation becomes a part of that step, and takes effect and fails with it.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Optional, Protocol, Sequence, Type, TypeVar, Union, overload
+
+import numpy
+from numpy.typing import NDArray
+
+from . import _native
+
+
+class Tensor(Protocol):
+    """A CPU tensor of torch."""
+
+    def detach(self) -> Any: ...
+
+    def numpy(self) -> Any: ...
+
+
+Floats = Union[NDArray[numpy.float32], Tensor]
+Keys = Union[NDArray[numpy.signedinteger[Any]], NDArray[numpy.unsignedinteger[Any]], Sequence[int], Tensor]
+_Out = TypeVar("_Out", bound=Floats)
+_Seconds = Optional[float]
+
+
+class Table(_native.Table):
+    """Base of the tables. Members: name, client."""
+
+    __slots__ = ()
+
+
+class SparseTable(Table):
+    """A table of rows by key: key -> float32 (dim,). Client.sparse opens it."""
+
+    __slots__ = ()
+
+    @overload
+    def pull(self, keys: Keys, out: None = None, *, step: Optional[Step] = None,
+             timeout: _Seconds = None) -> NDArray[numpy.float32]: ...
+
+    @overload
+    def pull(self, keys: Keys, out: _Out, *, step: Optional[Step] = None, timeout: _Seconds = None) -> _Out: ...
+
+    def pull(self, keys: Keys, out: Any = None, *, step: Optional[Step] = None, timeout: _Seconds = None) -> Any:
+        """Returns the rows of the keys, float32 (n, dim), in their order.
+
+        A key without a row gets the row that the initializer gives it; no row is created.
+        out: (n, dim), receives the rows; it is returned.
+        """
+        return self._pull(step, keys, out, timeout)
+
+    def push(self, keys: Keys, grads: Floats, *, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
+        """Applies gradients, (n, dim), with the table's optimizer.
+
+        Gradients of equal keys are added first. Rows that do not exist are created.
+        """
+        self._push(step, keys, grads, timeout)
+
+    @overload
+    def push_pull(self, keys: Keys, grads: Floats, out: None = None, *, step: Optional[Step] = None,
+                  timeout: _Seconds = None) -> NDArray[numpy.float32]: ...
+
+    @overload
+    def push_pull(self, keys: Keys, grads: Floats, out: _Out, *, step: Optional[Step] = None,
+                  timeout: _Seconds = None) -> _Out: ...
+
+    def push_pull(self, keys: Keys, grads: Floats, out: Any = None, *, step: Optional[Step] = None,
+                  timeout: _Seconds = None) -> Any:
+        """Pushes, then pulls the new rows, in one round trip."""
+        return self._push_pull(step, keys, grads, out, timeout)
+
+    @overload
+    def pull_bags(self, keys: Keys, offsets: Keys, mode: str = "sum", out: None = None, *,
+                  step: Optional[Step] = None, timeout: _Seconds = None) -> NDArray[numpy.float32]: ...
+
+    @overload
+    def pull_bags(self, keys: Keys, offsets: Keys, mode: str, out: _Out, *, step: Optional[Step] = None,
+                  timeout: _Seconds = None) -> _Out: ...
+
+    def pull_bags(self, keys: Keys, offsets: Keys, mode: str = "sum", out: Any = None, *,
+                  step: Optional[Step] = None, timeout: _Seconds = None) -> Any:
+        """Returns the "sum" or "mean" (mode) of the rows of each bag, float32 (bags, dim).
+
+        offsets: integers (bags,), ascending from 0: the first key of each bag, as of
+        torch.nn.EmbeddingBag. An empty bag gives zeros. The servers add: one row per bag and shard
+        travels.
+        """
+        return self._pull_bags(step, keys, offsets, mode, out, timeout)
+
+    def __repr__(self) -> str:
+        return f"<starling.SparseTable {self.name}, dim {self.dim}>"
+
+
+def _length_of(values: Any) -> int:
+    """Returns the first dimension; 0 without one: the extension then says what is accepted."""
+    try:
+        return len(values)
+    except TypeError:
+        return 0
+
+
+class DenseTable(Table):
+    """A table that is one array: float32 (length,). Client.dense opens it.
+
+    Arrays have one dimension. They stand for the elements from `start` on.
+    """
+
+    __slots__ = ()
+
+    @overload
+    def pull(self, out: None = None, *, start: int = 0, count: Optional[int] = None, step: Optional[Step] = None,
+             timeout: _Seconds = None) -> NDArray[numpy.float32]: ...
+
+    @overload
+    def pull(self, out: _Out, *, start: int = 0, count: Optional[int] = None, step: Optional[Step] = None,
+             timeout: _Seconds = None) -> _Out: ...
+
+    def pull(self, out: Any = None, *, start: int = 0, count: Optional[int] = None, step: Optional[Step] = None,
+             timeout: _Seconds = None) -> Any:
+        """Returns `count` elements: by default as many as `out` has, or all from `start` on.
+
+        out: receives the elements; it is returned.
+        """
+        if count is None:
+            count = self.length - start if out is None else _length_of(out)
+        self._check(start, count)
+        return self._dense_pull(step, start, count, out, timeout)
+
+    def push(self, grads: Floats, *, start: int = 0, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
+        """Applies gradients with the table's optimizer."""
+        self._dense_push(step, start, self._count(grads, start), grads, timeout)
+
+    @overload
+    def push_pull(self, grads: Floats, out: None = None, *, start: int = 0, step: Optional[Step] = None,
+                  timeout: _Seconds = None) -> NDArray[numpy.float32]: ...
+
+    @overload
+    def push_pull(self, grads: Floats, out: _Out, *, start: int = 0, step: Optional[Step] = None,
+                  timeout: _Seconds = None) -> _Out: ...
+
+    def push_pull(self, grads: Floats, out: Any = None, *, start: int = 0, step: Optional[Step] = None,
+                  timeout: _Seconds = None) -> Any:
+        """Pushes, then pulls the same elements, in one round trip."""
+        return self._dense_push_pull(step, start, self._count(grads, start), grads, out, timeout)
+
+    def _count(self, values: Any, start: int) -> int:
+        """Returns the number of values, after checking that they are in the table."""
+        count = _length_of(values)
+        self._check(start, count)
+        return count
+
+    def _check(self, start: int, count: int) -> None:
+        if not 0 <= start <= start + count <= self.length:
+            raise ValueError(f"start: {start}, with {count} elements; "
+                             f"accepted: elements 0 to {self.length - 1} of table {self.name}")
+
+    def __repr__(self) -> str:
+        return f"<starling.DenseTable {self.name}, length {self.length}>"
+
+
+class Step(_native.Step):
+    """Operations on any number of tables that are sent together. Client.step begins one.
+
+    Only the thread that began it may use it. As a context manager it is submitted and waited for at
+    the end of the block, as far as that was not done, and dropped after an exception. The arrays of
+    its operations must not change until it is complete; the step keeps them so long.
+    """
+
+    __slots__ = ()
+
+    def pull(self, table: Table, *arguments: Any, **options: Any) -> Any:
+        """Adds table.pull(...). Returns the array, which has its values after the wait."""
+        return self._of(table, "pull")(*arguments, step=self, **options)
+
+    def push(self, table: Table, *arguments: Any, **options: Any) -> None:
+        """Adds table.push(...)."""
+        self._of(table, "push")(*arguments, step=self, **options)
+
+    def push_pull(self, table: Table, *arguments: Any, **options: Any) -> Any:
+        """Adds table.push_pull(...). Returns the array, which has its values after the wait."""
+        return self._of(table, "push_pull")(*arguments, step=self, **options)
+
+    def pull_bags(self, table: SparseTable, *arguments: Any, **options: Any) -> Any:
+        """Adds table.pull_bags(...). Returns the array, which has its values after the wait."""
+        return self._of(table, "pull_bags")(*arguments, step=self, **options)
+
+    @staticmethod
+    def _of(table: Table, name: str) -> Any:
+        if not isinstance(table, Table) or not hasattr(table, name):
+            raise TypeError(f"table: {table!r}; accepted: a table that has {name}")
+        return getattr(table, name)
+
+    def submit(self, timeout: _Seconds = None) -> None:
+        """Sends the step and returns. timeout: seconds until its deadline.
+
+        Raises RuntimeError for a step that was submitted, BusyError if too many are under way.
+        """
+        self._submit(timeout)
+
+    def wait(self, timeout: _Seconds = None) -> bool:
+        """Waits until the step is complete and returns True; or False after `timeout` seconds, and the
+        step continues. None: until its deadline. Raises the step's StarlingError."""
+        return self._wait(timeout)
+
+    def __enter__(self) -> Step:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        if kind is not None or not (self._has_content or self.done):
+            self._drop()
+            return
+        if not self._is_submitted:
+            self._submit(None)
+        self._wait(None)

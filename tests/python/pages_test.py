@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""The Python code of README.md and docs/python.md runs as it stands there."""
+
+import os
+import re
+import unittest
+
+import support
+from support import harness
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+class Pages(unittest.TestCase):
+    def run_blocks(self, page):
+        with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+            blocks = re.findall(r"```python\n(.*?)```", file.read(), re.S)
+        self.assertTrue(blocks)
+        done = support.run_script("\n".join(blocks))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_readme(self):
+        self.assertEqual(self.run_blocks("README.md"), "mean error 0.000\n")
+
+    def test_python_page(self):
+        self.assertEqual(self.run_blocks("docs/python.md"), "mean error 0.000\n")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Values of tables against NumPy's arithmetic, over shared memory and TCP."""
+
+import dataclasses
+import threading
+
+import support
+from support import harness, numpy, starling
+
+SEED = 20
+
+
+def rows_of(random, count, dim):
+    return random.standard_normal((count, dim), numpy.float32)
+
+
+class Sparse(support.ClusterTest):
+    def test_pull_of_missing_keys(self):
+        table = self.sparse(3, init=starling.Constant(0.5))
+        rows = table.pull([7, 9, 7])
+        self.assertEqual(rows.dtype, numpy.float32)
+        self.assert_rows(rows, numpy.full((3, 3), 0.5))
+
+    def test_pull_of_no_keys(self):
+        table = self.sparse(3)
+        self.assertEqual(table.pull([]).shape, (0, 3))
+        table.push(numpy.empty(0, numpy.int64), numpy.empty((0, 3), numpy.float32))
+        self.assertEqual(table.pull_bags([], []).shape, (0, 3))
+
+    def test_pull_into_out(self):
+        table = self.sparse(2, init=starling.Constant(1.5))
+        out = numpy.zeros((2, 2), numpy.float32)
+        self.assertIs(table.pull([1, 2], out), out)
+        self.assert_rows(out, numpy.full((2, 2), 1.5))
+        self.assertIs(table.pull([1, 2], out=out), out)
+
+    def test_kinds_of_keys(self):
+        table = self.sparse(1, starling.Sum())
+        for keys in ([5, 6], (5, 6), range(5, 7), numpy.array([5, 6], numpy.int32), numpy.array([5, 6], numpy.uint8),
+                     numpy.array([5, 0, 6, 0])[::2], numpy.array([5, 6], ">i8"), memoryview(numpy.array([5, 6]))):
+            table.push(keys, numpy.ones((2, 1), numpy.float32))
+        self.assert_rows(table.pull([5, 6]), [[8], [8]])
+
+    def test_negative_keys_are_the_large_ones(self):
+        table = self.sparse(1, starling.Sum())
+        table.push(numpy.array([2**64 - 1], numpy.uint64), numpy.ones((1, 1), numpy.float32))
+        self.assert_rows(table.pull(numpy.array([-1], numpy.int64)), [[1]])
+        self.assert_rows(table.pull(numpy.array([-1], numpy.int32)), [[1]])
+
+    def test_sgd(self):
+        table = self.sparse(4, starling.SGD(lr=0.5))
+        random = numpy.random.default_rng(SEED)
+        weights = numpy.zeros((50, 4), numpy.float32)
+        for _ in range(20):
+            keys = random.permutation(50)[:30]
+            grads = rows_of(random, 30, 4)
+            weights[keys] -= numpy.float32(0.5) * grads
+            table.push(keys, grads)
+        self.assert_rows(table.pull(numpy.arange(50)), weights)
+
+    def test_gradients_of_repeated_keys_are_added(self):
+        table = self.sparse(2, starling.SGD(lr=1.0))
+        table.push([3, 4, 3], numpy.array([[1, 2], [10, 20], [4, 8]], numpy.float32))
+        self.assert_rows(table.pull([3, 4]), [[-5, -10], [-10, -20]])
+
+    def test_adagrad(self):
+        table = self.sparse(3, starling.Adagrad(lr=0.1, epsilon=1e-6, initial_accumulator=0.25))
+        random = numpy.random.default_rng(SEED)
+        weights, squares = numpy.zeros((10, 3), numpy.float32), numpy.full((10, 3), 0.25, numpy.float32)
+        for _ in range(30):
+            grads = rows_of(random, 10, 3)
+            squares += grads * grads
+            weights -= numpy.float32(0.1) * grads / (numpy.sqrt(squares) + numpy.float32(1e-6))
+            table.push(numpy.arange(10), grads)
+        numpy.testing.assert_allclose(table.pull(numpy.arange(10)), weights, rtol=1e-5, atol=1e-6)
+
+    def test_push_pull(self):
+        table = self.sparse(2, starling.Sum())
+        grads = numpy.array([[1, 2], [3, 4]], numpy.float32)
+        self.assert_rows(table.push_pull([1, 2], grads), grads)
+        out = numpy.empty((2, 2), numpy.float32)
+        self.assertIs(table.push_pull([1, 2], grads, out), out)
+        self.assert_rows(out, 2 * grads)
+
+    def test_pull_bags(self):
+        table = self.sparse(4, starling.Sum())
+        random = numpy.random.default_rng(SEED)
+        rows = rows_of(random, 20, 4)
+        table.push(numpy.arange(20), rows)
+        keys = random.integers(0, 20, 12)
+        offsets = numpy.array([0, 5, 5, 9])
+        bags = [keys[0:5], keys[5:5], keys[5:9], keys[9:12]]
+        sums = [rows[bag].sum(axis=0) for bag in bags]
+        means = [rows[bag].mean(axis=0) if len(bag) else numpy.zeros(4) for bag in bags]
+        numpy.testing.assert_allclose(table.pull_bags(keys, offsets), sums, rtol=1e-5, atol=1e-6)
+        numpy.testing.assert_allclose(table.pull_bags(keys, offsets, "mean"), means, rtol=1e-5, atol=1e-6)
+        out = numpy.empty((4, 4), numpy.float32)
+        self.assertIs(table.pull_bags(keys, offsets, mode="sum", out=out), out)
+
+    def test_memory_of_the_client(self):
+        table = self.sparse(16, starling.Sum())
+        keys = numpy.arange(2000)
+        grads, out = self.client.empty((2000, 16)), self.client.empty((2000, 16))
+        self.assert_rows(out, numpy.zeros((2000, 16)))
+        grads[:] = rows_of(numpy.random.default_rng(SEED), 2000, 16)
+        table.push(keys, grads)
+        self.assertIs(table.pull(keys, out), out)
+        self.assert_rows(out, grads)
+        self.assertEqual(self.client.empty((0, 3)).shape, (0, 3))
+        self.assertEqual(self.client.empty(5).shape, (5,))
+
+    def test_seeds_of_initializers(self):
+        normal = starling.Normal(std=0.1, seed=3)
+        rows = [self.client.sparse(f"seeds-{i}", 8, init=normal).pull([1, 2]) for i in range(2)]
+        self.assert_rows(rows[0], rows[1])
+        other = self.client.sparse("seeds-2", 8, init=dataclasses.replace(normal, seed=4)).pull([1, 2])
+        self.assertTrue((rows[0] != other).any())
+        uniform = self.client.sparse("seeds-3", 8, init=starling.Uniform(1.0, 2.0)).pull(range(100))
+        self.assertTrue(((uniform >= 1) & (uniform < 2)).all())
+
+
+class SparseOverTcp(Sparse):
+    shm = False
+
+
+class Dense(support.ClusterTest):
+    def test_push_and_pull(self):
+        table = self.dense(1000, starling.SGD(lr=0.25))
+        grads = numpy.random.default_rng(SEED).standard_normal(1000, numpy.float32)
+        table.push(grads)
+        self.assert_rows(table.pull(), numpy.float32(-0.25) * grads)
+        self.assertEqual(table.length, 1000)
+
+    def test_a_part(self):
+        table = self.dense(100, starling.Sum())
+        table.push(numpy.arange(1, 11, dtype=numpy.float32), start=40)
+        self.assert_rows(table.pull(start=39, count=4), [0, 1, 2, 3])
+        out = numpy.empty(3, numpy.float32)
+        self.assertIs(table.pull(out, start=48), out)
+        self.assert_rows(out, [9, 10, 0])
+        self.assert_rows(table.push_pull(numpy.ones(2, numpy.float32), start=49), [11, 1])
+        self.assertEqual(table.pull(start=100).shape, (0,))
+
+    def test_initializer(self):
+        self.assert_rows(self.dense(5, init=starling.Constant(2.0)).pull(), [2] * 5)
+
+
+class DenseOverTcp(Dense):
+    shm = False
+
+
+class Steps(support.ClusterTest):
+    def test_operations_on_several_tables(self):
+        sparse, dense = self.sparse(2, starling.Sum()), self.client.dense("steps-dense", 4, starling.Sum())
+        with self.client.step() as step:
+            step.push(sparse, [1], numpy.array([[1, 2]], numpy.float32))
+            step.push(dense, numpy.ones(2, numpy.float32), start=1)
+            rows = step.pull(sparse, [1, 2])
+            values = step.pull(dense)
+            bags = step.pull_bags(sparse, [1, 1], [0], "sum")
+        self.assertTrue(step.done)
+        self.assert_rows(rows, [[1, 2], [0, 0]])
+        self.assert_rows(values, [0, 1, 1, 0])
+        self.assert_rows(bags, [[2, 4]])
+
+    def test_submit_and_wait(self):
+        table = self.sparse(1, starling.Sum())
+        step = self.client.step()
+        out = numpy.empty((1, 1), numpy.float32)
+        self.assertIs(step.push_pull(table, [1], numpy.ones((1, 1), numpy.float32), out), out)
+        self.assertFalse(step.done)
+        step.submit(timeout=harness.DEADLINE_S)
+        while not step.wait(timeout=0.001):
+            pass
+        self.assertTrue(step.done)
+        self.assertTrue(step.wait())
+        self.assert_rows(out, [[1]])
+
+    def test_many_under_way(self):
+        table = self.sparse(1, starling.Sum())
+        steps = []
+        for key in range(100):
+            steps.append(self.client.step())
+            steps[-1].push(table, [key], numpy.full((1, 1), key, numpy.float32))
+            steps[-1].submit()
+        for step in steps:
+            self.assertTrue(step.wait())
+        self.assert_rows(table.pull(range(100)), numpy.arange(100).reshape(-1, 1))
+
+    def test_block_that_raises_sends_nothing(self):
+        table = self.sparse(1, starling.Sum())
+        with self.assertRaises(KeyError), self.client.step() as step:
+            step.push(table, [1], numpy.ones((1, 1), numpy.float32))
+            raise KeyError
+        self.assert_rows(table.pull([1]), [[0]])
+
+    def test_block_without_operations(self):
+        with self.client.step() as step:
+            pass
+        self.assertTrue(step.done)
+
+
+class Workers(support.ClusterTest):
+    workers = 2
+
+    def train(self, client, results):
+        table = client.sparse("workers", 3, starling.Adagrad(lr=0.1), starling.Normal(seed=1), starling.BSP)
+        random = numpy.random.default_rng(client.task)
+        rows = table.pull(range(20))
+        for iteration in range(25):
+            assert client.clock == iteration, client.clock
+            keys = numpy.unique(random.integers(0, 20, 10))
+            with client.step() as step:
+                step.push(table, keys, rows[keys] + rows_of(random, keys.size, 3))
+                step.advance()
+                rows = step.pull(table, range(20))
+        results[client.task] = rows
+        client.barrier("trained")
+
+    def test_bsp_repeats_bit_for_bit(self):
+        first = self.run_job(self.cluster)
+        with starling.local_cluster(3, workers=2) as other:
+            second = self.run_job(other)
+        self.assert_rows(first[0], first[1])
+        self.assert_rows(first[0], second[0])
+
+    def run_job(self, cluster):
+        clients = [None, None]
+
+        def connect(task):
+            clients[task] = cluster.connect(task=task, workers=2, timeout=harness.DEADLINE_S)
+
+        results = [None, None]
+        run_threads([lambda task=task: connect(task) for task in range(2)])
+        run_threads([lambda client=client: self.train(client, results) for client in clients])
+        for client in clients:
+            client.close()
+        return results
+
+
+def run_threads(functions):
+    threads = [threading.Thread(target=function) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class Specs(support.ClusterTest):
+    servers = 1
+
+    def test_defaults_are_those_of_the_library(self):
+        """A table that has the library's defaults can be opened with Python's."""
+        kinds = [cls for cls in (starling.Sum, starling.SGD, starling.Momentum, starling.Adagrad,
+                                 starling.AdagradDecay, starling.RMSProp, starling.Adam, starling.AdamW,
+                                 starling.AdamAsync, starling.FTRL, starling.FTRLGroup)]
+        self.assertEqual([cls._kind for cls in kinds], list(range(11)))
+        for cls in kinds:
+            name = f"defaults-{cls.__name__}"
+            starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, 0.0, 0.0, 0), (0, 0, 0), None)
+            self.client.sparse(name, 2, cls())
+
+    def test_all_are_immutable(self):
+        for spec in (starling.SGD(), starling.Normal(), starling.BSP):
+            with self.assertRaises(dataclasses.FrozenInstanceError):
+                spec.lr = 1
+        self.assertEqual(starling.SSP(2), starling.SSP(2))
+
+    def test_every_initializer_and_mode(self):
+        for i, init in enumerate((starling.Zeros(), starling.Constant(1.0), starling.Uniform(), starling.Normal(),
+                                  starling.TruncatedNormal())):
+            self.client.sparse(f"init-{i}", 2, init=init)
+        for i, mode in enumerate((starling.ASP, starling.BSP, starling.SSP(3))):
+            self.client.sparse(f"mode-{i}", 2, consistency=mode)
+
+
+if __name__ == "__main__":
+    harness.main()
