@@ -32,7 +32,7 @@ BAD = "import starling\nstarling.SGD(lr='fast')\n"
 class Types(unittest.TestCase):
     def mypy(self, *paths):
         with tempfile.TemporaryDirectory() as cache:
-            return subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, *paths],
+            return subprocess.run([sys.executable, "-m", "mypy", "--strict", "--exclude", "torch", "--cache-dir", cache, *paths],
                                   capture_output=True, text=True, check=False,
                                   env={**os.environ, "MYPYPATH": os.path.dirname(os.path.dirname(starling.__file__))})
 

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""starling.torch against torch.nn.EmbeddingBag with the same rows."""
+
+import sys
+
+import support
+from support import harness, numpy, starling
+
+try:
+    import torch
+except ImportError:
+    print("skipped: this interpreter has no torch (Debian: python3-torch)")
+    sys.exit(harness.SKIPPED)
+
+import starling.torch  # noqa: E402
+
+KEYS, DIM, RATE = 40, 6, 0.5
+
+
+class Bags(support.ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.random = numpy.random.default_rng(5)
+        self.table = self.sparse(DIM, starling.SGD(lr=RATE), starling.Normal(std=1.0))
+
+    def pair(self, mode):
+        """The module, and torch's with the same rows."""
+        peer = torch.nn.EmbeddingBag(KEYS, DIM, mode=mode)
+        with torch.no_grad():
+            peer.weight.copy_(torch.from_numpy(self.table.pull(range(KEYS))))
+        return starling.torch.EmbeddingBag(self.table, mode), peer
+
+    def compare(self, bag, peer, *batches):
+        """Forward, backward and update by SGD of both are equal."""
+        optimizer = torch.optim.SGD(peer.parameters(), lr=RATE)
+        optimizer.zero_grad()
+        for keys, offsets, weights in batches:
+            got, expected = bag(keys, offsets, weights), peer(keys, offsets, weights)
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+            factors = torch.from_numpy(self.random.standard_normal(tuple(got.shape), numpy.float32))
+            (got * factors).sum().backward()
+            (expected * factors).sum().backward()
+        bag.push()
+        optimizer.step()
+        torch.testing.assert_close(torch.from_numpy(self.table.pull(range(KEYS))), peer.weight.detach(), rtol=1e-4,
+                                   atol=1e-4)
+
+    def batch(self, count):
+        keys = torch.from_numpy(self.random.integers(0, KEYS, count))
+        ends = numpy.sort(self.random.integers(0, count + 1, 7))
+        return keys, torch.from_numpy(numpy.append(0, ends))
+
+    def test_offsets(self):
+        for mode in ("sum", "mean"):
+            bag, peer = self.pair(mode)
+            for count in (1, 30, 200):
+                self.compare(bag, peer, (*self.batch(count), None))
+
+    def test_two_dimensions(self):
+        for mode in ("sum", "mean"):
+            bag, peer = self.pair(mode)
+            for shape in ((1, 1), (5, 4), (30, 2)):
+                self.compare(bag, peer, (torch.from_numpy(self.random.integers(0, KEYS, shape)), None, None))
+
+    def test_weights(self):
+        bag, peer = self.pair("sum")
+        keys, offsets = self.batch(50)
+        weights = torch.from_numpy(self.random.standard_normal(50, numpy.float32))
+        self.compare(bag, peer, (keys, offsets, weights))
+        keys = torch.from_numpy(self.random.integers(0, KEYS, (4, 5)))
+        self.compare(bag, peer, (keys, None, weights[:20].reshape(4, 5)))
+
+    def test_several_batches_before_the_push(self):
+        bag, peer = self.pair("sum")
+        self.compare(bag, peer, (*self.batch(20), None), (*self.batch(30), None))
+
+    def test_evaluation_only_pulls(self):
+        bag, _ = self.pair("sum")
+        before = self.table.pull(range(KEYS))
+        keys, offsets = self.batch(20)
+        with torch.no_grad():
+            bag(keys, offsets)
+        self.assertFalse(bag.eval()(keys, offsets).requires_grad)
+        bag.push()
+        self.assert_rows(self.table.pull(range(KEYS)), before)
+
+    def test_step(self):
+        bag, _ = self.pair("sum")
+        bag(torch.tensor([[3]])).sum().backward()
+        with self.client.step() as step:
+            bag.push(step=step)
+            rows = step.pull(self.table, [3])
+        self.assert_rows(rows, self.table.pull([3]))
+
+    def test_mode(self):
+        with self.assertRaisesRegex(ValueError, "mode: 'max'; accepted: 'mean', 'sum'"):
+            starling.torch.EmbeddingBag(self.table, "max")
+
+
+if __name__ == "__main__":
+    harness.main()
