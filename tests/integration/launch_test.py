@@ -195,7 +195,7 @@ class Local(LaunchTest):
         os.unlink(os.path.join(self.folder, "starling-worker"))
         output = self.launched(status=1)
         self.assertIn("worker/0: cannot run", output)
-        self.assertIn("starling-worker: No such file", output)
+        self.assertIn(f"starling-worker on {socket.gethostname()}: No such file", output)
 
     def test_stubborn_process_is_killed_after_grace(self):
         self.worker("trap '' TERM\ntouch \"$FOLDER/stubborn\"\n"
@@ -633,13 +633,13 @@ class Ssh(LaunchTest):
 
     def test_job(self):
         output = self.by_ssh("# two machines\n\nlearner@node0 ps\nnode1:2\tworker\n[::1] worker\n",
-                             "--ps-reactors", 3, "--port-base", 12000, "--", "it's", "$HOME",
+                             "--ps-reactors", 3, "--port-base", 12000, "--", "-x", "it's", "$HOME",
                              "a  b", '"', env={"STARLING_LOG": "info"})
         self.assertIn("[ps/0] ssh to learner@node0", output)
         self.assertIn("[worker/2] ssh to ::1", output)
         self.assertRegex(output, r"(?m)^\[ps/0\] ps args: .* --reactors 3 --insecure$")
         self.assertRegex(output, r"(?m)^\[worker/1\] worker args: --ps-hosts node0:12000 "
-                         r"--num-workers 3 --job-name worker --task-index 1 it's \$HOME a  b \"$")
+                         r"--num-workers 3 --job-name worker --task-index 1 -x it's \$HOME a  b \"$")
         self.assertIn("[ps/0] drained", output)
         self.ps_is_gone()
 
@@ -786,7 +786,7 @@ class Slurm(LaunchTest):
                            ({"SLURM_NTASKS": "16386"}, "leave 16385 workers"),
                            ({"SLURM_NTASKS": "17409"}, "SLURM_NTASKS=17409"),
                            (self.step(0, 3, SLURM_DISTRIBUTION="plane=2"), "block or cyclic"),
-                           (self.step(0, 3, SLURM_STEP_TASKS_PER_NODE="x"), "where every server is")):
+                           (self.step(0, 3, SLURM_STEP_TASKS_PER_NODE="x"), "where every task is")):
             self.assertIn(words, self.launched("--slurm", env={**self.env, **env}, status=2))
         self.assertIn("srun started 3 tasks",
                       self.launched("--slurm", "--workers", 9, env=self.step(0, 3), status=2))

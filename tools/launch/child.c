@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,9 +62,39 @@ static bool open_pipes(const struct sl_child_options *options, struct ends pipes
     return true;
 }
 
+static bool replaces(const struct sl_words *variables, const char *entry)
+{
+    const size_t bytes = strcspn(entry, "=") + 1;
+    uint32_t i = 0;
+    while (i < variables->count && strncmp(variables->items[i], entry, bytes) != 0) {
+        i++;
+    }
+    return i < variables->count;
+}
+
+/* Returns the child's environment. The caller frees the array, not the strings. NULL: no memory. */
+static char **make_environment(const struct sl_words *variables)
+{
+    uint32_t count = 0;
+    while (environ[count] != NULL) {
+        count++;
+    }
+    char **entries = calloc(count + variables->count + 1, sizeof *entries);
+    uint32_t used = 0;
+    for (uint32_t i = 0; entries != NULL && i < count; i++) {
+        if (!replaces(variables, environ[i])) {
+            entries[used++] = environ[i];
+        }
+    }
+    for (uint32_t i = 0; entries != NULL && i < variables->count; i++) {
+        entries[used++] = variables->items[i];
+    }
+    return entries;
+}
+
 /* Runs in the child until exec: async-signal-safe calls only. */
-static _Noreturn void become(const struct sl_child_options *options, const struct ends *pipes,
-                             pid_t launcher)
+static _Noreturn void become(const struct sl_child_options *options, char **environment,
+                             const struct ends *pipes, pid_t launcher)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -77,7 +109,7 @@ static _Noreturn void become(const struct sl_child_options *options, const struc
     dup2(in, STDIN_FILENO);
     dup2(pipes[OUT].write >= 0 ? pipes[OUT].write : options->log_fd, STDOUT_FILENO);
     dup2(pipes[ERR].write >= 0 ? pipes[ERR].write : options->log_fd, STDERR_FILENO);
-    execvp(options->argv[0], options->argv);
+    execvpe(options->argv[0], options->argv, environment);
     const int failure = errno;
     ssize_t ignored = write(pipes[STATUS].write, &failure, sizeof failure);
     (void)ignored;
@@ -86,7 +118,13 @@ static _Noreturn void become(const struct sl_child_options *options, const struc
 
 static int fail(const char *what, const char *program, int system_errno, struct sl_reason *reason)
 {
-    sl_reason_set(reason, "cannot %s %s: %s", what, program, strerror(system_errno));
+    struct stat status;
+    char host[256] = "";
+    (void)gethostname(host, sizeof host - 1);
+    const bool is_directory =
+        system_errno == EACCES && stat(program, &status) == 0 && S_ISDIR(status.st_mode);
+    sl_reason_set(reason, "cannot %s %.120s on %s: %s", what, program, host,
+                  strerror(is_directory ? EISDIR : system_errno));
     return system_errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
 }
 
@@ -97,16 +135,21 @@ int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
     struct ends pipes[PIPES];
     const pid_t launcher = getpid();
     pid_t pid = -1;
+    char **environment = make_environment(options->variables);
+    if (environment == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
+    }
     if (open_pipes(options, pipes)) {
         pid = fork();
     }
     if (pid == 0) {
-        become(options, pipes, launcher);
+        become(options, environment, pipes, launcher);
     }
+    const int fork_errno = errno;
+    free(environment);
     if (pid < 0) {
-        const int failure = errno;
         close_pipes(pipes);
-        return fail("start", program, failure, reason);
+        return fail("start", program, fork_errno, reason);
     }
     close_fd(&pipes[IN].read);
     close_fd(&pipes[OUT].write);

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "core/reason.h"
+#include "tools/launch/words.h"
 
 struct sl_child {
     pid_t pid; /* 0: not running */
@@ -17,13 +18,15 @@ struct sl_child {
 };
 
 struct sl_child_options {
-    char *const *argv; /* NULL-terminated */
-    int log_fd;        /* for output without a pipe, or -1 */
-    bool show_out;     /* pipe for standard output even with a log */
+    char *const *argv;                /* NULL-terminated */
+    const struct sl_words *variables; /* NAME=VALUE; they replace those of this process */
+    int log_fd;                       /* for output without a pipe, or -1 */
+    bool show_out;                    /* pipe for standard output even with a log */
     bool hold_in; /* standard input is a pipe, which ends when the launcher closes it or dies */
 };
 
-/* Errors, with reason: NOT_FOUND (no such program), IO. */
+/* Errors, with reason, which names the program and this host: NOT_FOUND (no such program), IO,
+ * NO_MEMORY. */
 int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
                    struct sl_reason *reason);
 

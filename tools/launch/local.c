@@ -121,16 +121,21 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
     const bool ipv6 = strchr(options->bind, ':') != NULL;
     const uint32_t count = (uint32_t)options->ps_count;
     const uint32_t port_count = options->objects ? 2 * count : count;
-    uint16_t *ports = calloc(port_count, sizeof *ports);
+    uint16_t *ports = calloc(port_count + 1, sizeof *ports); /* the last one: MASTER_PORT */
     char host[64];
     snprintf(host, sizeof host, ipv6 ? "[%s]" : "%s", options->bind);
     sl_reason_set(reason, "out of memory");
     int err = ports == NULL ? SL_ERR_NO_MEMORY
-                            : sl_local_free_ports(options->bind, port_count, ports, reason);
+                            : sl_local_free_ports(options->bind, port_count + 1, ports, reason);
     for (uint32_t i = 0; err == 0 && i < count; i++) {
         err = sl_plan_hosts_append(hosts, options, host, ports[i], ports[port_count - 1 - i]);
     }
-    hosts->worker_count = (uint32_t)options->worker_count;
+    for (uint64_t i = 0; err == 0 && i < options->worker_count; i++) {
+        err = sl_words_append(&hosts->workers, host);
+    }
+    if (err == 0) {
+        hosts->master_port = options->master_port != 0 ? options->master_port : ports[port_count];
+    }
     hosts->agent_count = options->agents;
     free(ports);
     return err;

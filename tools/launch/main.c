@@ -26,8 +26,8 @@ static const struct sl_cli_option table[] = {
     SL_CLI_OPTION(
         U64, &options.worker_count, .name = "workers", .least = 1, .most = SL_LIMIT_WORKERS,
         .help =
-            "Worker processes. Default: one, or as many as the host list names, or, under Slurm, "
-            "the tasks of the allocation that are left."),
+            "Worker processes: COMMAND, else starling-worker. Default: one, or as many as the host "
+            "list names, or, under Slurm, the tasks of the allocation that are left."),
     SL_CLI_OPTION(U32, &options.ps_reactors, .name = "ps-reactors",
                   .variable = "STARLING_PS_REACTORS", .alias = "NETWORK_PS_CORE_NUMBER", .least = 1,
                   .most = SL_LIMIT_REACTORS,
@@ -81,6 +81,10 @@ static const struct sl_cli_option table[] = {
         .help =
             "On other hosts: server 0 listens on this port, server 1 on the next, and so on; 0: "
             "20000, or, under Slurm, a port derived from the job's number."),
+    SL_CLI_OPTION(U32, &options.master_port, .name = "master-port", .metavar = "PORT", .least = 1,
+                  .most = 65535,
+                  .help = "MASTER_PORT of the workers, where torch.distributed meets on worker 0's "
+                          "host. Default: a free port; on other hosts 29500."),
     {.kind = SL_CLI_SECTION, .name = "Failures"},
     SL_CLI_OPTION(
         U64, &options.restarts, .name = "restart-workers", .metavar = "N", .most = 1e9,
@@ -144,6 +148,15 @@ static int check(const struct sl_cli *cli, struct sl_reason *reason)
     } else if (options.agents && !options.objects && settings->objects.catalogue == NULL) {
         err = sl_reason_fail(reason, SL_ERR_INVALID,
                              "--agents needs --objects, or --catalogue: where objects are listed");
+    } else if (options.is_command && strchr(options.worker_args[0], '=') != NULL) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "%.120s: accepts a command without =; for a variable write: env "
+                             "NAME=VALUE COMMAND",
+                             options.worker_args[0]);
+    } else if (options.is_command && options.worker_devices != NULL) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "--worker-dpdk-device is for starling-worker: a command finds its "
+                             "devices in STARLING_DPDK_DEVICE");
     } else if (is_set("DMLC_ROLE") || is_set("DMLC_PS_ROOT_URI")) {
         err = sl_reason_fail(
             reason, SL_ERR_INVALID,
@@ -168,11 +181,13 @@ static int check(const struct sl_cli *cli, struct sl_reason *reason)
 static int plan_job(struct sl_plan *plan, struct sl_completion *completion,
                     struct sl_reason *reason)
 {
-    if (options.host_list != NULL) {
-        return sl_ssh_plan(&options, plan, reason);
+    const bool is_elsewhere = options.host_list != NULL || options.slurm;
+    if (is_elsewhere && options.master_port == 0) {
+        options.master_port = SL_PLAN_MASTER_PORT;
     }
-    if (options.slurm) {
-        return sl_slurm_plan(&options, plan, completion, reason);
+    if (is_elsewhere) {
+        return options.slurm ? sl_slurm_plan(&options, plan, completion, reason)
+                             : sl_ssh_plan(&options, plan, reason);
     }
     options.ps_count = options.ps_count == 0 ? 1 : options.ps_count;
     options.worker_count = options.worker_count == 0 ? 1 : options.worker_count;
@@ -198,7 +213,8 @@ static int parse(int argc, char **argv, struct sl_reason *reason)
     const struct sl_cli cli = {
         .program = "starling-launch",
         .summary = "Starts a Starling job, supervises it, and ends it.",
-        .usage = "[options] -- [arguments of starling-worker]",
+        .usage = "[options] -- COMMAND [ARG...]\n"
+                 "       starling-launch [options] [-- arguments of starling-worker]",
         .options = all,
         .option_count = (uint32_t)OWN_OPTIONS + shared,
         .given = given,
@@ -218,6 +234,7 @@ int main(int argc, char **argv)
         own++;
     }
     options.worker_args = own < argc ? argv + own + 1 : argv + argc;
+    options.is_command = options.worker_args[0] != NULL && options.worker_args[0][0] != '-';
     sl_log_setup(SL_LOG_INFO, "launch");
     int result = parse(own, argv, &reason);
     if (result == SL_CLI_EXIT_OK) {

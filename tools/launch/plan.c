@@ -8,6 +8,7 @@
 #include "config/hosts.h"
 #include "config/number.h"
 #include "tools/launch/device.h"
+#include "tools/launch/worker_variables.h"
 
 #define AGENT_NAME_MAX 63
 
@@ -43,6 +44,8 @@ void sl_plan_fini(struct sl_plan *plan)
 {
     for (uint32_t i = 0; i < plan->task_count; i++) {
         sl_words_fini(&plan->tasks[i].argv);
+        sl_words_fini(&plan->tasks[i].variables);
+        free(plan->tasks[i].program);
     }
     free(plan->tasks);
     *plan = (struct sl_plan){0};
@@ -66,27 +69,37 @@ int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const struct sl_launch_opt
 void sl_plan_hosts_fini(struct sl_plan_hosts *hosts)
 {
     free(hosts->ps);
+    sl_words_fini(&hosts->workers);
     sl_words_fini(&hosts->objects);
 }
 
-int sl_plan_append_variables(struct sl_words *words)
+static int append_words(struct sl_words *to, const struct sl_words *words)
+{
+    return sl_words_append_all(to, (const char *const *)words->items, words->count);
+}
+
+int sl_plan_append_variables(struct sl_words *words, const struct sl_plan_task *task)
 {
     const char *name;
     bool is_local;
     int err = 0;
     for (uint32_t at = 0; err == 0 && (name = sl_settings_variable(&at, &is_local)) != NULL;) {
         const char *value = getenv(name);
-        char *pair = NULL;
-        if (is_local || value == NULL) {
-            continue;
+        if (!is_local && value != NULL) {
+            err = sl_words_append_format(words, "%s=%s", name, value);
         }
-        if (asprintf(&pair, "%s=%s", name, value) < 0) {
-            return SL_ERR_NO_MEMORY;
-        }
-        err = sl_words_append(words, pair);
-        free(pair);
     }
-    return err;
+    return err != 0 ? err : append_words(words, &task->variables);
+}
+
+void sl_plan_wrap(struct sl_plan_task *task, const struct sl_words *outer, enum sl_plan_stop stop,
+                  const char *host)
+{
+    sl_words_fini(&task->argv);
+    sl_words_fini(&task->variables);
+    task->argv = *outer;
+    task->stop = stop;
+    snprintf(task->where, sizeof task->where, " on %s", host);
 }
 
 /* Appends "--name value"; of a boolean "--name" or "--name=false". */
@@ -149,7 +162,9 @@ int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,
             err = append_flag(&options->ps_flags, passed, given->text);
         }
         if (err == 0 && (of_worker || (is_shared && (programs & SL_PROGRAM_WORKER) != 0))) {
-            err = append_flag(&options->worker_flags, passed, given->text);
+            err = options->is_command
+                      ? sl_worker_variables_append_flag(&options->worker_flags, option, given->text)
+                      : append_flag(&options->worker_flags, passed, given->text);
         }
         if (err == 0 && is_shared && (programs & SL_PROGRAM_AGENT) != 0) {
             err = append_flag(&options->agent_flags, passed, given->text);
@@ -182,18 +197,13 @@ static char *find_program(const char *name, const char *bin_dir)
     return strdup(name);
 }
 
-static int append_words(struct sl_words *argv, const struct sl_words *words)
-{
-    return sl_words_append_all(argv, (const char *const *)words->items, words->count);
-}
-
 static int append_devices(struct sl_plan_task *task, const struct sl_launch_options *options,
                           const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
     const bool is_ps = task->role == SL_CLUSTER_PS;
     return sl_device_append(is_ps ? "--ps-dpdk-device" : "--worker-dpdk-device",
                             is_ps ? options->ps_devices : options->worker_devices, task->index,
-                            hosts->worker_count, &task->argv, reason);
+                            hosts->workers.count, &task->argv, reason);
 }
 
 static int check_security(const struct sl_launch_options *options,
@@ -242,55 +252,55 @@ static int name_catalogue(const struct sl_launch_options *options,
     return is_set ? 0 : SL_ERR_NO_MEMORY;
 }
 
-static int append_agent(struct sl_plan_task *task, const struct sl_launch_options *options,
-                        const char *program)
+static int append_agent(struct sl_plan_task *task, const struct sl_launch_options *options)
 {
-    const char *const words[] = {program, "agent", "--agent-name",
+    const char *const words[] = {task->program, "agent", "--agent-name",
                                  getenv("STARLING_OBJECTS_AGENT")};
     const int err = sl_words_append_all(&task->argv, words, sizeof words / sizeof words[0]);
     return err != 0 ? err : append_words(&task->argv, &options->agent_flags);
 }
 
 static int append_member(struct sl_plan_task *task, const struct sl_launch_options *options,
-                         const struct sl_plan_hosts *hosts, const char *program)
+                         const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
     const bool is_ps = task->role == SL_CLUSTER_PS;
     char workers[16], index[16];
-    snprintf(workers, sizeof workers, "%u", hosts->worker_count);
+    snprintf(workers, sizeof workers, "%u", hosts->workers.count);
     snprintf(index, sizeof index, "%u", task->index);
-    const char *const words[] = {program,
-                                 "--ps-hosts",
-                                 hosts->ps,
-                                 "--num-workers",
-                                 workers,
-                                 "--job-name",
-                                 is_ps ? "ps" : "worker",
-                                 "--task-index",
-                                 index};
+    const char *const words[] = {task->program,           "--ps-hosts",   hosts->ps,
+                                 "--num-workers",         workers,        "--job-name",
+                                 is_ps ? "ps" : "worker", "--task-index", index};
     int err = sl_words_append_all(&task->argv, words, sizeof words / sizeof words[0]);
     if (err == 0 && is_ps && hosts->objects.count > 0) {
         const char *const flag[] = {"--objects", hosts->objects.items[task->index]};
         err = sl_words_append_all(&task->argv, flag, sizeof flag / sizeof flag[0]);
     }
-    return err != 0
-               ? err
-               : append_words(&task->argv, is_ps ? &options->ps_flags : &options->worker_flags);
+    if (err == 0) {
+        err = append_words(&task->argv, is_ps ? &options->ps_flags : &options->worker_flags);
+    }
+    return err != 0 ? err : append_devices(task, options, hosts, reason);
 }
 
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, struct sl_reason *reason)
 {
     const bool is_worker = task->role == SL_CLUSTER_WORKER;
-    char *program = find_program(is_worker ? "starling-worker" : "starling-ps", options->bin_dir);
+    const bool is_command = is_worker && options->is_command;
+    task->program =
+        is_command ? strdup(options->worker_args[0])
+                   : find_program(is_worker ? "starling-worker" : "starling-ps", options->bin_dir);
     sl_reason_set(reason, "out of memory");
-    int err = program == NULL ? SL_ERR_NO_MEMORY : name_catalogue(options, hosts);
-    if (err == 0 && task->role == SL_PLAN_AGENT) {
-        err = append_agent(task, options, program);
-    } else if (err == 0) {
-        err = append_member(task, options, hosts, program);
-        err = err != 0 ? err : append_devices(task, options, hosts, reason);
+    int err = task->program == NULL ? SL_ERR_NO_MEMORY : name_catalogue(options, hosts);
+    if (err == 0 && is_worker) {
+        err = sl_worker_variables_append(&task->variables, options, hosts, task->index);
     }
-    free(program);
+    if (err == 0 && is_command) {
+        err = append_words(&task->variables, &options->worker_flags);
+    } else if (err == 0 && task->role == SL_PLAN_AGENT) {
+        err = append_agent(task, options);
+    } else if (err == 0) {
+        err = append_member(task, options, hosts, reason);
+    }
     for (char **argument = options->worker_args; is_worker && err == 0 && *argument != NULL;
          argument++) {
         err = sl_words_append(&task->argv, *argument);
@@ -303,7 +313,7 @@ int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
 {
     int err = sl_plan_check(options, hosts, reason);
     err = err != 0 ? err
-                   : sl_plan_init(plan, hosts->ps_count, hosts->worker_count, hosts->agent_count);
+                   : sl_plan_init(plan, hosts->ps_count, hosts->workers.count, hosts->agent_count);
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
         err = sl_plan_command(&plan->tasks[i], options, hosts, reason);
     }

@@ -16,15 +16,19 @@ enum sl_plan_stop {
 };
 
 /* Of a task that is an agent: a launcher starts no scheduler. */
-#define SL_PLAN_AGENT SL_CLUSTER_SCHEDULER
-#define SL_PLAN_ROLES 3
+#define SL_PLAN_AGENT       SL_CLUSTER_SCHEDULER
+#define SL_PLAN_ROLES       3
+
+#define SL_PLAN_MASTER_PORT 29500 /* of torch.distributed; on other hosts than this one */
 
 struct sl_plan_task {
     enum sl_cluster_role role;
     uint32_t index;
-    char name[24];        /* "worker/3" */
-    char where[280];      /* "" or " on node7", for messages */
-    struct sl_words argv; /* without terminating NULL */
+    char name[24];             /* "worker/3" */
+    char where[280];           /* "" or " on node7", for messages */
+    struct sl_words argv;      /* without terminating NULL */
+    struct sl_words variables; /* NAME=VALUE, beside the environment of the launcher */
+    char *program;             /* of argv, before it is wrapped */
     enum sl_plan_stop stop;
 };
 
@@ -33,12 +37,13 @@ struct sl_plan {
     uint32_t task_count;
 };
 
-/* Where the servers listen, and how many workers there are. */
+/* Where the servers listen, and where the workers run. */
 struct sl_plan_hosts {
     char *ps; /* "a:1,b:2" */
     uint32_t ps_count;
-    uint32_t worker_count;
     uint32_t agent_count;    /* 0 without --agents */
+    struct sl_words workers; /* hosts by task index, IPv6 in brackets */
+    uint32_t master_port;    /* of MASTER_PORT */
     struct sl_words objects; /* where the servers' engines listen; none without --objects */
 };
 
@@ -53,9 +58,9 @@ int sl_plan_hosts_append(struct sl_plan_hosts *hosts, const struct sl_launch_opt
 void sl_plan_hosts_fini(struct sl_plan_hosts *hosts);
 
 /* Appends the program, the cluster flags and the user's arguments for the role to the task's argv;
- * independent of how the host is reached. Sets STARLING_OBJECTS_CATALOGUE, and _AGENT, for all
- * tasks, if there is a catalogue, and if there are agents. Errors, with reason: INVALID (DPDK
- * devices), NO_MEMORY. */
+ * the user's command has its flags among the variables. Independent of how the host is reached.
+ * Sets STARLING_OBJECTS_CATALOGUE, and _AGENT, for all tasks, if there is a catalogue, and if there
+ * are agents. Errors, with reason: INVALID (DPDK devices), NO_MEMORY. */
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, struct sl_reason *reason);
 
@@ -75,8 +80,12 @@ int sl_plan_fill(struct sl_plan *plan, const struct sl_launch_options *options,
 int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,
                   struct sl_reason *reason);
 
-/* Appends NAME=VALUE, for env(1), for each of the job's variables that is set: for processes that
- * do not inherit this environment. Errors: NO_MEMORY. */
-int sl_plan_append_variables(struct sl_words *words);
+/* Appends NAME=VALUE, for env(1), for each of the job's variables that is set, then the variables
+ * of the task: for processes that do not inherit this environment. Errors: NO_MEMORY. */
+int sl_plan_append_variables(struct sl_words *words, const struct sl_plan_task *task);
+
+/* Replaces the command by `outer`, which it takes over and which sets the variables. */
+void sl_plan_wrap(struct sl_plan_task *task, const struct sl_words *outer, enum sl_plan_stop stop,
+                  const char *host);
 
 #endif

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/reason.h"
+#include "tools/launch/restart_policy.h"
 
 void sl_launch_process_init(struct sl_launch_process *process, const struct sl_plan_task *task)
 {
@@ -84,6 +85,7 @@ static int start_child(struct sl_launch_process *process, int log, bool shown)
     }
     memcpy(argv, words->items, words->count * sizeof *argv);
     const struct sl_child_options options = {.argv = argv,
+                                             .variables = &process->task->variables,
                                              .log_fd = log,
                                              .show_out = shown,
                                              .hold_in = process->task->stop == SL_PLAN_STOP_STDIN};
@@ -142,10 +144,16 @@ void sl_launch_process_ask_to_end(struct sl_launch_process *process, int signal_
 
 bool sl_launch_process_reap(struct sl_launch_process *process)
 {
-    if (process->child.pid == 0 ||
-        waitpid(process->child.pid, &process->wait_status, WNOHANG) != process->child.pid) {
+    siginfo_t info = {0};
+    const pid_t pid = process->child.pid;
+    if (pid == 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid != pid) {
         return false;
     }
+    /* A script may have left processes behind, which its replacement must not meet. Until waitpid
+     * the number of the group belongs to no other process. */
+    kill(-pid, SIGKILL);
+    waitpid(pid, &process->wait_status, 0);
     process->child.pid = 0;
     process->unjudged = true;
     sl_log_forward_fini(&process->out);
@@ -157,6 +165,12 @@ bool sl_launch_process_reap(struct sl_launch_process *process)
 bool sl_launch_process_ended_well(const struct sl_launch_process *process)
 {
     return WIFEXITED(process->wait_status) && WEXITSTATUS(process->wait_status) == 0;
+}
+
+bool sl_launch_process_was_terminated(const struct sl_launch_process *process)
+{
+    const int status = process->wait_status;
+    return WIFSIGNALED(status) ? WTERMSIG(status) == SIGTERM : WEXITSTATUS(status) == 128 + SIGTERM;
 }
 
 void sl_launch_process_describe_end(const struct sl_launch_process *process, const char *what,
@@ -171,6 +185,14 @@ void sl_launch_process_describe_end(const struct sl_launch_process *process, con
     } else if (WEXITSTATUS(status) == 255 && process->task->stop == SL_PLAN_STOP_STDIN) {
         snprintf(text, text_bytes,
                  "%s %s: exit status 255, by which ssh says that it could not connect", name, what);
+    } else if (WEXITSTATUS(status) == SL_RESTART_POLICY_NOT_FOUND) {
+        snprintf(text, text_bytes,
+                 "%s %s: exit status 127: %.120s, or a command that it runs, was not found", name,
+                 what, process->task->program);
+    } else if (WEXITSTATUS(status) == SL_RESTART_POLICY_NOT_EXECUTABLE) {
+        snprintf(text, text_bytes,
+                 "%s %s: exit status 126: %.120s, or a command that it runs, cannot be executed",
+                 name, what, process->task->program);
     } else {
         snprintf(text, text_bytes, "%s %s: exit status %d", name, what, WEXITSTATUS(status));
     }

@@ -45,10 +45,14 @@ int sl_launch_process_start(struct sl_launch_process *process, const char *log_d
 /* Asks a running child to end, as the task specifies. */
 void sl_launch_process_ask_to_end(struct sl_launch_process *process, int signal_number);
 
-/* Returns true if the child has just ended; the rest of its output was then forwarded. */
+/* Returns true if the child has just ended. The processes that it left in its process group are
+ * then killed, and the rest of the output was forwarded. */
 bool sl_launch_process_reap(struct sl_launch_process *process);
 
 bool sl_launch_process_ended_well(const struct sl_launch_process *process);
+
+/* SIGTERM ended it, here or, as ssh and srun report it, on its host. */
+bool sl_launch_process_was_terminated(const struct sl_launch_process *process);
 
 /* Writes "worker/3 on node7 failed: exit status 1"; what: "failed". */
 void sl_launch_process_describe_end(const struct sl_launch_process *process, const char *what,

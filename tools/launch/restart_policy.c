@@ -11,7 +11,9 @@
 enum sl_restart_policy_verdict sl_restart_policy_judge(struct sl_restart_policy *policy,
                                                        int wait_status)
 {
-    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == SL_CLI_EXIT_USAGE) {
+    const int status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 0;
+    if (status == SL_CLI_EXIT_USAGE || status == SL_RESTART_POLICY_NOT_EXECUTABLE ||
+        status == SL_RESTART_POLICY_NOT_FOUND) {
         return SL_RESTART_POLICY_FAIL;
     }
     if (policy->restarts < policy->restarts_max) {

@@ -17,9 +17,13 @@ enum sl_restart_policy_verdict {
     SL_RESTART_POLICY_CONTINUE
 };
 
+/* By which shells, env(1) and the watcher of ssh.c report that a command did not start. */
+#define SL_RESTART_POLICY_NOT_EXECUTABLE 126
+#define SL_RESTART_POLICY_NOT_FOUND      127
+
 /* wait_status: of waitpid, for an end other than exit status 0. Exit status 2 (bad flag or
- * variable) always fails the job: a restart would fail too, as would every other worker. Each
- * RESTART uses up one restart. */
+ * variable), 126 and 127 (the command did not start) always fail the job: a restart would fail
+ * too, as would every other worker. Each RESTART uses up one restart. */
 enum sl_restart_policy_verdict sl_restart_policy_judge(struct sl_restart_policy *policy,
                                                        int wait_status);
 

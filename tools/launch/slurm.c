@@ -20,8 +20,8 @@ struct slurm {
     struct sl_words nodes;
     uint32_t job;
     uint32_t ps_count, worker_count;
-    unsigned port;                    /* of ps 0 */
-    uint32_t ps_node_of[SL_LIMIT_PS]; /* index into nodes */
+    unsigned port;               /* of ps 0 */
+    uint32_t node_of[TASKS_MAX]; /* index into nodes: of the servers, then of the workers */
     struct sl_reason *reason;
 };
 
@@ -118,11 +118,14 @@ static int choose_counts(struct slurm *slurm, uint32_t tasks, bool exactly)
 static int list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
 {
     int err = 0;
-    for (uint32_t i = 0; err == 0 && i < slurm->ps_count; i++) {
-        err = sl_plan_hosts_append(hosts, slurm->options, slurm->nodes.items[slurm->ps_node_of[i]],
-                                   slurm->port + i, slurm->port + 2 * slurm->ps_count + i);
+    for (uint32_t i = 0; err == 0 && i < slurm->ps_count + slurm->worker_count; i++) {
+        const char *node = slurm->nodes.items[slurm->node_of[i]];
+        err = i < slurm->ps_count
+                  ? sl_plan_hosts_append(hosts, slurm->options, node, slurm->port + i,
+                                         slurm->port + 2 * slurm->ps_count + i)
+                  : sl_words_append(&hosts->workers, node);
     }
-    hosts->worker_count = slurm->worker_count;
+    hosts->master_port = slurm->options->master_port;
     return err;
 }
 
@@ -135,14 +138,11 @@ static int wrap_srun(struct sl_plan_task *task, const char *node)
                                  "--quiet", where,       "env"};
     struct sl_words outer = {0};
     int err = sl_words_append_all(&outer, begin, sizeof begin / sizeof begin[0]);
-    err = err != 0 ? err : sl_plan_append_variables(&outer);
+    err = err != 0 ? err : sl_plan_append_variables(&outer, task);
     err = err != 0 ? err
                    : sl_words_append_all(&outer, (const char *const *)task->argv.items,
                                          task->argv.count);
-    sl_words_fini(&task->argv);
-    task->argv = outer;
-    task->stop = SL_PLAN_STOP_TERM;
-    snprintf(task->where, sizeof task->where, " on %s", node);
+    sl_plan_wrap(task, &outer, SL_PLAN_STOP_TERM, node);
     return err;
 }
 
@@ -159,18 +159,18 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
     if (err != 0) {
         return err;
     }
-    for (uint32_t i = 0; i < slurm->ps_count; i++) {
-        slurm->ps_node_of[i] = i % slurm->nodes.count;
+    const uint32_t members = slurm->ps_count + slurm->worker_count, nodes = slurm->nodes.count;
+    for (uint32_t i = 0; i < members; i++) {
+        slurm->node_of[i] = i % nodes;
     }
     struct sl_plan_hosts hosts = {0};
     err = list_hosts(slurm, &hosts);
-    const uint32_t members = slurm->ps_count + slurm->worker_count, nodes = slurm->nodes.count;
     hosts.agent_count = !slurm->options->agents ? 0 : members < nodes ? members : nodes;
     if (err == 0) {
         err = sl_plan_fill(plan, slurm->options, &hosts, slurm->reason);
     }
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
-        const uint32_t node = i < members ? i % nodes : i - members; /* an agent on each */
+        const uint32_t node = i < members ? slurm->node_of[i] : i - members; /* an agent on each */
         err = wrap_srun(&plan->tasks[i], slurm->nodes.items[node]);
     }
     sl_plan_hosts_fini(&hosts);
@@ -195,10 +195,12 @@ static bool take_run(const char **text, uint32_t *tasks, uint32_t *nodes)
     return true;
 }
 
-/* Computes where Slurm placed the first ps_count tasks. "block" fills one node after the other, by
- * the list of tasks per node; "cyclic" deals them out and skips full nodes. */
-static int place_ps(struct slurm *slurm)
+/* Computes where Slurm placed the tasks. "block" fills one node after the other, by the list of
+ * tasks per node; "cyclic" deals them out and skips full nodes. */
+static int place_tasks(struct slurm *slurm)
 {
+    const uint32_t count = slurm->ps_count + slurm->worker_count;
+
     const char *variable = "SLURM_STEP_TASKS_PER_NODE";
     const char *text = getenv(variable);
     const char *distribution = getenv("SLURM_DISTRIBUTION");
@@ -217,20 +219,20 @@ static int place_ps(struct slurm *slurm)
         }
     }
     uint32_t placed = 0;
-    for (bool any = true; any && placed < slurm->ps_count;) {
+    for (bool any = true; any && placed < count;) {
         any = false;
-        for (node = 0; node < slurm->nodes.count && placed < slurm->ps_count; node++) {
+        for (node = 0; node < slurm->nodes.count && placed < count; node++) {
             const uint32_t here = cyclic && room[node] > 0 ? 1 : room[node];
-            for (uint32_t i = 0; i < here && placed < slurm->ps_count; i++) {
-                slurm->ps_node_of[placed++] = node;
+            for (uint32_t i = 0; i < here && placed < count; i++) {
+                slurm->node_of[placed++] = node;
             }
             room[node] -= here;
             any = any || here > 0;
         }
     }
     free(room);
-    if (placed < slurm->ps_count) {
-        return refuse(slurm, SL_ERR_INVALID, variable, "does not say where every server is");
+    if (placed < count) {
+        return refuse(slurm, SL_ERR_INVALID, variable, "does not say where every task is");
     }
     return 0;
 }
@@ -248,7 +250,7 @@ static int plan_completion(struct slurm *slurm, const struct sl_plan_task *task,
     int err = 0;
     completion->worker = task->index;
     for (uint32_t i = 0; err == 0 && i < slurm->ps_count; i++) {
-        snprintf(peer, sizeof peer, "%s:%u", slurm->nodes.items[slurm->ps_node_of[i]], first + i);
+        snprintf(peer, sizeof peer, "%s:%u", slurm->nodes.items[slurm->node_of[i]], first + i);
         err = sl_words_append(&completion->peers, peer);
     }
     return err;
@@ -289,7 +291,7 @@ static int plan_inside(struct slurm *slurm, uint32_t tasks, struct sl_plan *plan
     int err = read_number(slurm, "SLURM_PROCID", TASKS_MAX, &proc);
     err = err != 0 ? err : read_number(slurm, "SLURM_STEP_ID", UINT32_MAX, &step);
     err = err != 0 ? err : choose_counts(slurm, tasks, true);
-    err = err != 0 ? err : place_ps(slurm);
+    err = err != 0 ? err : place_tasks(slurm);
     if (err == 0 && proc >= tasks) {
         err = refuse(slurm, SL_ERR_INVALID, "SLURM_PROCID", "is not below the number of tasks");
     }

@@ -14,14 +14,16 @@
 
 /* Runs around the program on the remote host. ssh forwards no signals, and does not end the remote
  * command when it dies, but standard input ends in both cases. A watcher reads it, asks the program
- * to end at EOF, and kills it after the grace period. $1: working directory; $2: host for ssh; $3:
- * grace period in seconds; the rest: command. */
+ * to end at EOF, and kills it after the grace period. Where setsid(1) exists, the program has its
+ * own process group, which ends with it, as on this host. $1: working directory; $2: host for ssh;
+ * $3: grace period in seconds; the rest: command. */
 static const char script[] =
     "cd \"$1\" || { echo \"starling-launch: cannot enter the working directory $1 on $2: start "
-    "from a directory that every host has\" >&2; exit 127; }; g=$3; shift 3; exec 3<&0; \"$@\" "
-    "3<&- </dev/null & p=$!; { while read -r x; do :; done <&3; kill -TERM $p; while [ $g -gt 0 ] "
-    "&& kill -0 $p; do sleep 1; g=$((g-1)); done; kill -KILL $p; } >/dev/null 2>&1 & w=$!; exec "
-    "3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s";
+    "from a directory that every host has\" >&2; exit 127; }; g=$3; shift 3; exec 3<&0; c=; "
+    "command -v setsid >/dev/null && c=setsid; $c \"$@\" 3<&- </dev/null & p=$!; { while read -r "
+    "x; do :; done <&3; kill -TERM $p; while [ $g -gt 0 ] && kill -0 $p; do sleep 1; g=$((g-1)); "
+    "done; kill -KILL $p; } >/dev/null 2>&1 & w=$!; exec 3<&-; wait $p; s=$?; { kill $w; [ -z "
+    "\"$c\" ] || kill -KILL -$p; } 2>/dev/null; exit $s";
 
 /* The parsed host list: one "user@host" per process, by role. */
 struct host_list {
@@ -212,27 +214,32 @@ static int list_hosts(const struct sl_launch_options *options, const struct host
 {
     char host[300];
     int err = 0;
+    const struct sl_words *workers = &list->targets[SL_CLUSTER_WORKER];
+    for (uint32_t i = 0; err == 0 && i < workers->count; i++) {
+        host_of(workers->items[i], host, sizeof host);
+        err = sl_words_append(&hosts->workers, host);
+    }
     const struct sl_words *ps = &list->targets[SL_CLUSTER_PS];
     for (uint32_t i = 0; err == 0 && i < ps->count; i++) {
         host_of(ps->items[i], host, sizeof host);
         err = sl_plan_hosts_append(hosts, options, host, first_port(options) + i,
                                    first_port(options) + ps->count + i);
     }
-    hosts->worker_count = list->targets[SL_CLUSTER_WORKER].count;
     hosts->agent_count = list->targets[SL_PLAN_AGENT].count;
+    hosts->master_port = options->master_port;
     return err;
 }
 
 /* Builds: sh -c SCRIPT starling DIRECTORY TARGET GRACE env NAME=VALUE... */
 static int begin_remote(const struct sl_launch_options *options, const char *directory,
-                        const char *target, struct sl_words *words)
+                        const char *target, const struct sl_plan_task *task, struct sl_words *words)
 {
     char grace[24];
     const uint64_t grace_s = (options->grace_ns + SL_CLOCK_NS_PER_S - 1) / SL_CLOCK_NS_PER_S;
     snprintf(grace, sizeof grace, "%llu", (unsigned long long)grace_s);
     const char *const begin[] = {"sh", "-c", script, "starling", directory, target, grace, "env"};
     int err = sl_words_append_all(words, begin, sizeof begin / sizeof begin[0]);
-    return err != 0 ? err : sl_plan_append_variables(words);
+    return err != 0 ? err : sl_plan_append_variables(words, task);
 }
 
 /* Wraps the task's local command: ssh's command, the target, one string. */
@@ -241,7 +248,7 @@ static int wrap(const struct sl_launch_options *options, const char *directory, 
 {
     struct sl_words remote = {0}, outer = {0};
     char *text = NULL;
-    int err = begin_remote(options, directory, target, &remote);
+    int err = begin_remote(options, directory, target, task, &remote);
     if (err == 0) {
         err = sl_words_append_all(&remote, (const char *const *)task->argv.items, task->argv.count);
     }
@@ -252,10 +259,7 @@ static int wrap(const struct sl_launch_options *options, const char *directory, 
     err = err != 0 ? err : sl_words_append_all(&outer, (const char *const[]){target, text}, 2);
     free(text);
     sl_words_fini(&remote);
-    sl_words_fini(&task->argv);
-    task->argv = outer;
-    task->stop = SL_PLAN_STOP_STDIN;
-    snprintf(task->where, sizeof task->where, " on %s", target);
+    sl_plan_wrap(task, &outer, SL_PLAN_STOP_STDIN, target);
     return err;
 }
 

@@ -321,6 +321,15 @@ static void end_job(struct supervisor *supervisor)
     ask_role(supervisor, SL_PLAN_AGENT, SIGTERM);
 }
 
+/* A server handles SIGTERM as soon as it has started. Before, it has no parameters to lose: the
+ * workers were done without it. */
+static bool ended_before_its_start(const struct supervisor *supervisor,
+                                   const struct sl_launch_process *process)
+{
+    return supervisor->phase == DRAINING && process->task->role == SL_CLUSTER_PS &&
+           sl_launch_process_was_terminated(process);
+}
+
 /* Evaluates the processes that have ended. All ends are collected first: a ps that ended after the
  * last worker did not end early, in whatever order the two were reaped. */
 static void judge(struct supervisor *supervisor)
@@ -333,7 +342,8 @@ static void judge(struct supervisor *supervisor)
         }
         process->unjudged = false;
         const bool is_ps = process->task->role == SL_CLUSTER_PS;
-        const bool well = sl_launch_process_ended_well(process);
+        const bool well =
+            sl_launch_process_ended_well(process) || ended_before_its_start(supervisor, process);
         supervisor->done_well += process->task->role == SL_CLUSTER_WORKER && well;
         if (supervisor->phase == STOPPING || (well && !(is_ps && early))) {
             continue;

@@ -1,7 +1,9 @@
 #include "tools/launch/words.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,21 @@ int sl_words_append(struct sl_words *words, const char *word)
     }
     words->count++;
     return 0;
+}
+
+int sl_words_append_format(struct sl_words *words, const char *format, ...)
+{
+    char *word = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    const int bytes = vasprintf(&word, format, arguments);
+    va_end(arguments);
+    if (bytes < 0) {
+        return SL_ERR_NO_MEMORY;
+    }
+    int err = sl_words_append(words, word);
+    free(word);
+    return err;
 }
 
 int sl_words_append_all(struct sl_words *words, const char *const *items, uint32_t count)

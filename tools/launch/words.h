@@ -18,6 +18,10 @@ int sl_words_split(const char *text, struct sl_words *out);
 /* Appends a copy of the word. Errors: NO_MEMORY. */
 int sl_words_append(struct sl_words *words, const char *word);
 
+/* Appends a word of printf's format. Errors: NO_MEMORY. */
+int sl_words_append_format(struct sl_words *words, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* Appends copies of `count` words. Errors: NO_MEMORY. */
 int sl_words_append_all(struct sl_words *words, const char *const *items, uint32_t count);
 

@@ -6,12 +6,14 @@
 #include "tools/launch/plan.h"
 
 static char *some_arguments[] = {(char *)"--data", (char *)"d", NULL};
+static char *one_worker[] = {(char *)"w"};
 
 /* The command of the task as one string, behind the program's path. */
 static char *command_of(enum sl_cluster_role role, const struct sl_launch_options *options)
 {
     struct sl_plan plan;
-    const struct sl_plan_hosts hosts = {.ps = (char *)"h:1", .ps_count = 1, .worker_count = 1};
+    const struct sl_plan_hosts hosts = {
+        .ps = (char *)"h:1", .ps_count = 1, .workers = {.items = one_worker, .count = 1}};
     assert_int_equal(sl_plan_init(&plan, 1, 1, 0), 0);
     struct sl_plan_task *task = &plan.tasks[role == SL_CLUSTER_PS ? 0 : 1];
     assert_int_equal(sl_plan_command(task, options, &hosts, NULL), 0);
@@ -96,6 +98,34 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
     sl_words_fini(&options.agent_flags);
 }
 
+/* It need not know the flags of starling-worker. */
+SL_CASE(plan_command__a_command_gets_flags_as_variables)
+{
+    static const char *const arguments[] = {"--secret-file", "s",      "--tls-cert=c",
+                                            "--restore",     "newest", NULL};
+    static char *command[] = {(char *)"python3", (char *)"a b.py", (char *)"--lr=1", NULL};
+    struct sl_launch_options options = {
+        .bin_dir = "/bin", .worker_args = command, .is_command = true};
+    const struct sl_plan_hosts hosts = {
+        .ps = (char *)"h:1", .ps_count = 1, .workers = {.items = one_worker, .count = 1}};
+    struct sl_plan plan;
+    assert_int_equal(collect(arguments, &options, NULL), 0);
+    assert_int_equal(sl_plan_init(&plan, 1, 1, 0), 0);
+    struct sl_plan_task *task = &plan.tasks[1];
+    assert_int_equal(sl_plan_command(task, &options, &hosts, NULL), 0);
+    char *text = sl_words_quote(task->argv.items, task->argv.count);
+    assert_string_equal(text, "'python3' 'a b.py' '--lr=1'");
+    free(text);
+    const uint32_t count = task->variables.count;
+    assert_string_equal(task->variables.items[0], "STARLING_COORDINATOR=h:1");
+    assert_string_equal(task->variables.items[count - 2], "STARLING_SECRET_FILE=s");
+    assert_string_equal(task->variables.items[count - 1], "STARLING_TLS_CERT=c");
+    sl_plan_fini(&plan);
+    sl_words_fini(&options.ps_flags);
+    sl_words_fini(&options.worker_flags);
+    sl_words_fini(&options.agent_flags);
+}
+
 SL_CASE(plan_flags__ps_args_leave_the_launcher_its_flags)
 {
     static const char *const none[] = {NULL};
@@ -131,11 +161,12 @@ SL_CASE(plan_command__servers_with_objects_and_agents)
     static const char *const arguments[] = {"--secret-file", "s", "--keep-versions", "2", NULL};
     struct sl_launch_options options = {
         .bin_dir = "/bin", .worker_args = some_arguments, .objects = true, .agents = true};
-    struct sl_plan_hosts hosts = {.worker_count = 1, .agent_count = 1};
+    struct sl_plan_hosts hosts = {.agent_count = 1};
     struct sl_plan plan;
     struct sl_reason reason;
     assert_int_equal(collect(arguments, &options, &reason), 0);
     options.settings.insecure = true; /* the secret is not here */
+    assert_int_equal(sl_words_append(&hosts.workers, "w"), 0);
     assert_int_equal(sl_plan_hosts_append(&hosts, &options, "h", 1, 11), 0);
     assert_int_equal(sl_plan_hosts_append(&hosts, &options, "h", 2, 12), 0);
     assert_int_equal(sl_plan_fill(&plan, &options, &hosts, &reason), 0);

@@ -32,6 +32,15 @@ SL_CASE(policy_judge__a_bad_flag_is_not_tried_again)
     assert_int_equal(sl_restart_policy_judge(&policy, killed(2)), SL_RESTART_POLICY_RESTART);
 }
 
+SL_CASE(policy_judge__a_command_that_did_not_start_is_not_tried_again)
+{
+    struct sl_restart_policy policy = {.restarts_max = 5, .continues = true};
+    assert_int_equal(sl_restart_policy_judge(&policy, exited(126)), SL_RESTART_POLICY_FAIL);
+    assert_int_equal(sl_restart_policy_judge(&policy, exited(127)), SL_RESTART_POLICY_FAIL);
+    assert_int_equal(sl_restart_policy_judge(&policy, exited(125)), SL_RESTART_POLICY_RESTART);
+    assert_int_equal(sl_restart_policy_judge(&policy, exited(128)), SL_RESTART_POLICY_RESTART);
+}
+
 SL_CASE(policy_delay_ns__doubles_to_a_limit)
 {
     const uint64_t seconds[] = {1, 2, 4, 8, 16, 32, 32};
