@@ -8,8 +8,11 @@
 struct sl_row {
     uint64_t key;
     uint32_t last_step; /* table step of the last push to this row, modulo 2^32; 0: none */
-    uint32_t count;     /* visits by pushes, saturating */
+    uint32_t count;     /* visits by pushes, up to SL_ROW_COUNT_MAX; or SL_ROW_ERASED */
     float values[];
 };
+
+#define SL_ROW_COUNT_MAX (UINT32_MAX - 1)
+#define SL_ROW_ERASED    UINT32_MAX /* the row was erased, and its record is unused */
 
 #endif

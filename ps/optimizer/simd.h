@@ -81,7 +81,7 @@ sl_simd_apply_each(const struct sl_optimizer_visit *visit, const struct sl_optim
         }
         one.count = record->count;
         record->last_step = (uint32_t)one.step;
-        record->count = one.count + (one.count < UINT32_MAX);
+        record->count = one.count + (one.count < SL_ROW_COUNT_MAX);
         apply(&one, w, w + dim, w + floats, all.gradients + (size_t)i * dim);
     }
 }

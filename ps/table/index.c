@@ -42,7 +42,7 @@ static uint32_t find_in_bucket(const struct sl_table_index *index,
     return SL_ROW_NONE;
 }
 
-/* Entries are never removed, so a bucket with room ends the search. */
+/* A bucket with room ends the search: an entry lies behind full buckets only (index_remove.c). */
 static uint32_t find_in_segment(const struct sl_table_index *index,
                                 const struct sl_table_bucket *segment, uint64_t hash, uint64_t key)
 {

@@ -52,6 +52,10 @@ int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t r
 int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash,
                        uint32_t record_index, uint32_t *found);
 
+/* Removes a key. Returns its record index; SL_ROW_NONE: the key is not in the index. Later entries
+ * of the probe run move up, so lookups need no mark in its place. Frees no memory. */
+uint32_t sl_table_index_remove(struct sl_table_index *index, uint64_t key);
+
 /* For bulk inserts of some dozens of keys. The first call computes the hashes and prefetches the
  * buckets. The second, once the buckets are cached, prefetches the start of the likely records. */
 void sl_table_index_fetch_buckets(const struct sl_table_index *index, const uint64_t *keys,

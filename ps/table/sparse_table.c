@@ -1,6 +1,8 @@
 #include "ps/table/sparse_table.h"
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "core/hash.h"
@@ -28,6 +30,12 @@ struct sl_sparse_table {
     struct sl_table_index index;
     size_t touch_bytes;                /* prefix of a record that a lookup prefetches */
     struct sl_sparse_table_hook *hook; /* NULL: none */
+    /* Records of erased rows, linked by last_step. Those that a caller may still hold are not free.
+     */
+    uint32_t free_first;            /* SL_ROW_NONE: none */
+    uint32_t held_first, held_last; /* likewise */
+    uint32_t unused_count;          /* in both lists */
+    struct sl_erased_log erased_log;
 };
 
 static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
@@ -58,6 +66,8 @@ int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
         .sum = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_SIMD_BEST),
         .gather = sl_optimizer_find_gather(SL_OPTIMIZER_SIMD_BEST),
         .budget = {.bytes_max = bytes_max},
+        .free_first = SL_ROW_NONE,
+        .held_first = SL_ROW_NONE,
     };
     sl_assert(table->optimizer != NULL);
     sl_slab_init(&table->records, &table->budget, record_bytes(spec->dim, table->optimizer),
@@ -83,6 +93,7 @@ void sl_sparse_table_destroy(struct sl_sparse_table **table)
     }
     sl_table_index_fini(&(*table)->index);
     sl_slab_fini(&(*table)->records);
+    sl_erased_log_fini(&(*table)->erased_log, &(*table)->budget);
     sl_assert((*table)->budget.bytes == sizeof **table);
     free(*table);
     *table = NULL;
@@ -99,18 +110,34 @@ static void fill_record(const struct sl_sparse_table *table, struct sl_row *reco
     }
 }
 
-/* Writes the next free record, then its index entry, unless the key exists already, for example
- * because it occurs twice. The record is invisible until then, and the next call overwrites the
- * remains of a failure. */
+/* A hook belongs to a snapshot, which expects new rows behind the records that it copies. */
+static bool has_free(const struct sl_sparse_table *table)
+{
+    return table->free_first != SL_ROW_NONE && table->hook == NULL;
+}
+
+/* Removes the first record from the list of free ones and zeroes all but its key. */
+static void take_free(struct sl_sparse_table *table, struct sl_row *record)
+{
+    const size_t kept = offsetof(struct sl_row, last_step);
+    table->free_first = record->last_step;
+    table->unused_count--;
+    memset((uint8_t *)record + kept, 0, table->records.unit_bytes - kept);
+}
+
+/* Writes a free record or the next new one, then its index entry, unless the key exists already,
+ * for example because it occurs twice. The record is invisible until then, and the next call
+ * overwrites the remains of a failure. */
 static int put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool fill,
                uint32_t *record_index)
 {
-    int err = sl_slab_reserve(&table->records);
+    const bool is_free = has_free(table);
+    int err = is_free ? 0 : sl_slab_reserve(&table->records);
     if (err != 0) {
         *record_index = sl_table_index_find_one(&table->index, key);
         return *record_index == SL_ROW_NONE ? err : 0;
     }
-    const uint32_t fresh = table->records.unit_count;
+    const uint32_t fresh = is_free ? table->free_first : table->records.unit_count;
     struct sl_row *record = sl_slab_at(&table->records, fresh);
     record->key = key;
     err = sl_table_index_put(&table->index, key, hash, fresh, record_index);
@@ -118,10 +145,14 @@ static int put(struct sl_sparse_table *table, uint64_t key, uint64_t hash, bool 
         return err;
     }
     if (*record_index == fresh) {
+        if (is_free) {
+            take_free(table, record);
+        } else {
+            table->records.unit_count++;
+        }
         if (fill) {
             fill_record(table, record);
         }
-        table->records.unit_count++;
     }
     return 0;
 }
@@ -326,6 +357,54 @@ void sl_sparse_table_pool(struct sl_sparse_table *table, const uint32_t *records
     }
 }
 
+/* Erasure */
+
+static void erase_record(struct sl_sparse_table *table, uint32_t record_index)
+{
+    struct sl_row *record = record_at(table, record_index);
+    if (table->hook != NULL) {
+        table->hook->before_write(table->hook, &record_index, 1);
+    }
+    sl_erased_log_add(&table->erased_log, &table->budget, record->key);
+    record->count = SL_ROW_ERASED;
+    record->last_step = table->held_first;
+    if (table->held_first == SL_ROW_NONE) {
+        table->held_last = record_index;
+    }
+    table->held_first = record_index;
+    table->unused_count++;
+}
+
+void sl_sparse_table_erase(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count)
+{
+    uint64_t hashes[INSERT_GROUP];
+    for (uint32_t done = 0; done < count; done += INSERT_GROUP) {
+        const uint32_t group = insert_fetch(table, keys + done, count - done, hashes);
+        sl_table_index_fetch_records(&table->index, hashes, group);
+        for (uint32_t i = done; i < done + group; i++) {
+            const uint32_t record_index = sl_table_index_remove(&table->index, keys[i]);
+            if (record_index != SL_ROW_NONE) {
+                erase_record(table, record_index);
+            }
+        }
+    }
+}
+
+void sl_sparse_table_reuse(struct sl_sparse_table *table)
+{
+    if (table->hook != NULL || table->held_first == SL_ROW_NONE) {
+        return;
+    }
+    record_at(table, table->held_last)->last_step = table->free_first;
+    table->free_first = table->held_first;
+    table->held_first = SL_ROW_NONE;
+}
+
+struct sl_erased_log *sl_sparse_table_erased_log(struct sl_sparse_table *table)
+{
+    return &table->erased_log;
+}
+
 void sl_sparse_table_set_hook(struct sl_sparse_table *table, struct sl_sparse_table_hook *hook)
 {
     table->hook = hook;
@@ -344,6 +423,11 @@ const struct sl_optimizer *sl_sparse_table_optimizer(const struct sl_sparse_tabl
 }
 
 uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *table)
+{
+    return table->records.unit_count - table->unused_count;
+}
+
+uint32_t sl_sparse_table_record_count(const struct sl_sparse_table *table)
 {
     return table->records.unit_count;
 }

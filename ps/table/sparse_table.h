@@ -19,12 +19,13 @@
 #include "core/err.h"
 #include "ps/optimizer/optimizer.h"
 #include "ps/optimizer/row.h"
+#include "ps/table/erased_log.h"
 
 struct sl_sparse_table;
 
 #define SL_ROW_NONE UINT32_MAX
 
-/* Observes records before a push changes them. */
+/* Observes records before a push or an erase changes them. */
 struct sl_sparse_table_hook {
     void (*before_write)(struct sl_sparse_table_hook *hook, const uint32_t *records,
                          uint32_t count);
@@ -39,9 +40,10 @@ int sl_sparse_table_create(const struct sl_table_spec *spec, size_t bytes_max,
 void sl_sparse_table_destroy(struct sl_sparse_table **table);
 
 /* Looks up `count` keys in batches and creates missing rows with the initializer. records[count]:
- * record indexes, which never change. Keys may repeat. Prefetches the rows found, up to 512 bytes
- * each: a caller that reads many rows looks up a few hundred keys at a time first. Errors:
- * NO_MEMORY (rows of the keys before the failing one exist; nothing else changed). */
+ * record indexes, which do not change until the row is erased. Keys may repeat. Prefetches the rows
+ * found, up to 512 bytes each: a caller that reads many rows looks up a few hundred keys at a time
+ * first. Errors: NO_MEMORY (rows of the keys before the failing one exist; nothing else changed).
+ */
 int sl_sparse_table_find_or_create(struct sl_sparse_table *table, const uint64_t *keys,
                                    uint32_t count, uint32_t *records);
 
@@ -75,18 +77,31 @@ void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *record
                            const float *gradients, const struct sl_optimizer_state *state,
                            uint64_t step);
 
+/* Removes the rows of the keys; a missing key has no effect. The record of an erased row keeps its
+ * key, and its count is SL_ROW_ERASED, until a new row uses it: not before sl_sparse_table_reuse,
+ * and never while there is a hook. */
+void sl_sparse_table_erase(struct sl_sparse_table *table, const uint64_t *keys, uint32_t count);
+
+/* Lets new rows use the records of rows erased so far: no caller holds their indexes. No effect
+ * while there is a hook. */
+void sl_sparse_table_reuse(struct sl_sparse_table *table);
+
+/* Returns the log of the keys erased. */
+struct sl_erased_log *sl_sparse_table_erased_log(struct sl_sparse_table *table);
+
 /* Adds the rows of each bag to pooled[bag_count][dim]. Bag i has the records [bag_ends[i - 1],
  * bag_ends[i]); bag 0 starts at 0. */
 void sl_sparse_table_pool(struct sl_sparse_table *table, const uint32_t *records,
                           const uint32_t *bag_ends, uint32_t bag_count, float *pooled);
 
-/* Calls hook->before_write before each sl_sparse_table_apply; NULL: no hook. The caller keeps
- * ownership of the hook. */
+/* Calls hook->before_write before each sl_sparse_table_apply and erase; NULL: no hook. The caller
+ * keeps ownership of the hook. */
 void sl_sparse_table_set_hook(struct sl_sparse_table *table, struct sl_sparse_table_hook *hook);
 
 const struct sl_table_spec *sl_sparse_table_spec(const struct sl_sparse_table *table);
 const struct sl_optimizer *sl_sparse_table_optimizer(const struct sl_sparse_table *table);
 uint64_t sl_sparse_table_row_count(const struct sl_sparse_table *table);
+uint32_t sl_sparse_table_record_count(const struct sl_sparse_table *table); /* with erased ones */
 size_t sl_sparse_table_record_bytes(const struct sl_sparse_table *table);
 size_t sl_sparse_table_memory_bytes(const struct sl_sparse_table *table); /* records and index */
 

@@ -301,7 +301,7 @@ static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_s
     static float one_by_one[ROWS][ROW_FLOATS];
     static uint64_t together[ROWS][(sizeof(struct sl_row) / 4 + ROW_FLOATS + 1) / 2];
     static float gradients[VISITS * DIM_MAX];
-    uint32_t counts[ROWS] = {4, UINT32_MAX - 1, 0};
+    uint32_t counts[ROWS] = {4, SL_ROW_COUNT_MAX - 1, 0};
     const struct sl_optimizer *scalar = sl_optimizer_find(spec->kind, SL_OPTIMIZER_SIMD_SCALAR);
     const size_t own = (size_t)dim * (1 + scalar->slots_per_value);
     struct sl_row *records[VISITS];
@@ -329,7 +329,7 @@ static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_s
         const uint32_t row = i * 2 % ROWS;
         float *w = one_by_one[row];
         visit.count = counts[row];
-        counts[row] += counts[row] < UINT32_MAX;
+        counts[row] += counts[row] < SL_ROW_COUNT_MAX;
         scalar->apply(&visit, w, w + dim, w + own, gradients + (size_t)i * dim);
         records[i] = (void *)together[row];
     }
@@ -444,7 +444,7 @@ SL_CASE(optimizer_adam__correction_ends)
     const float g = 0.5F;
     struct row row;
     row_init(&row, &spec, SL_OPTIMIZER_SIMD_BEST, 1, 1);
-    row.count = UINT32_MAX;
+    row.count = SL_ROW_COUNT_MAX;
     row.w[0] = 1.0F;
     row.slots[0] = 0.5F;
     row.slots[1] = 0.25F;

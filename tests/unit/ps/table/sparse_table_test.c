@@ -538,3 +538,173 @@ SL_CASE(table_table_pool__sums_bags)
     sl_sparse_table_pool(table, records, bag_ends, 0, pooled);
     sl_sparse_table_destroy(&table);
 }
+
+/* Keys in four groups: one segment, bucket and tag for all; buckets at the end of a segment, whose
+ * runs go on at its start; ascending; random. */
+static uint64_t erasable_key(uint64_t i, uint64_t *seed)
+{
+    switch (i % 4) {
+    case 0:
+        return key_of_hash(i << 48 | 0x123456789abcULL);
+    case 1:
+        return key_of_hash(i << 14 | (60 + i / 4 % 4));
+    case 2:
+        return i;
+    default:
+        return sl_hash_random(seed);
+    }
+}
+
+#define ERASE_KEYS 3000
+
+struct erase_model {
+    struct sl_sparse_table *table;
+    uint64_t keys[ERASE_KEYS];
+    float first[ERASE_KEYS]; /* values of new rows */
+    float added[ERASE_KEYS];
+    bool there[ERASE_KEYS];
+    uint32_t count;
+};
+
+static void erase_model_check(struct erase_model *model)
+{
+    static uint32_t records[ERASE_KEYS];
+    const bool all = sl_sparse_table_find(model->table, model->keys, ERASE_KEYS, records);
+    assert_int_equal(all, model->count == ERASE_KEYS);
+    assert_int_equal(sl_sparse_table_row_count(model->table), model->count);
+    for (uint32_t i = 0; i < ERASE_KEYS; i++) {
+        assert_int_equal(records[i] != SL_ROW_NONE, model->there[i]);
+        if (model->there[i]) {
+            const struct sl_row *record = sl_sparse_table_record(model->table, records[i]);
+            assert_true(record->key == model->keys[i]);
+            assert_true(record->values[0] == model->first[i] + model->added[i]);
+            assert_int_equal(record->count, model->added[i]);
+        }
+    }
+}
+
+static void erase_model_push(struct erase_model *model, uint32_t i)
+{
+    const struct sl_optimizer_state none = {0};
+    const float one = 1.0F;
+    uint32_t record;
+    assert_int_equal(sl_sparse_table_find_or_create(model->table, &model->keys[i], 1, &record), 0);
+    sl_sparse_table_apply(model->table, &record, 1, &one, &none, 1);
+    model->count += !model->there[i];
+    model->added[i] = model->there[i] ? model->added[i] + 1.0F : 1.0F;
+    model->there[i] = true;
+}
+
+static void erase_model_erase(struct erase_model *model, uint32_t i)
+{
+    sl_sparse_table_erase(model->table, &model->keys[i], 1);
+    model->count -= model->there[i];
+    model->there[i] = false;
+}
+
+/* Random pushes and erases; now most keys are there, now few. */
+SL_CASE(sparse_table_erase__as_a_plain_map)
+{
+    static struct erase_model model;
+    uint64_t seed = 17;
+    struct sl_table_spec spec = spec_of(SL_OPTIMIZER_SUM, 1);
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT,
+                                                    .value = 0.5F}; /* sums of ones stay exact */
+    assert_int_equal(sl_sparse_table_create(&spec, 0, &model.table), 0);
+    for (uint32_t i = 0; i < ERASE_KEYS; i++) {
+        model.keys[i] = erasable_key(i, &seed);
+        model.first[i] = 0.5F;
+    }
+    for (uint32_t op = 0; op < 60000; op++) {
+        const uint32_t i = (uint32_t)(sl_hash_random(&seed) % ERASE_KEYS);
+        const bool fills = op / 10000 % 2 == 0;
+        if (sl_hash_random(&seed) % 8 < (fills ? 6 : 2)) {
+            erase_model_push(&model, i);
+        } else {
+            erase_model_erase(&model, i);
+        }
+        if (op % 100 == 0) {
+            sl_sparse_table_reuse(model.table);
+        }
+        if (op % 5000 == 4999) {
+            erase_model_check(&model);
+        }
+    }
+    assert_true(sl_sparse_table_record_count(model.table) < ERASE_KEYS + 200);
+    for (uint32_t i = 0; i < ERASE_KEYS; i++) {
+        erase_model_erase(&model, i);
+    }
+    erase_model_check(&model);
+    sl_sparse_table_destroy(&model.table);
+}
+
+/* A whole table is erased and filled again, again and again, in the same memory. */
+SL_CASE(sparse_table_erase__memory_does_not_grow)
+{
+    enum { ROWS = 20000 };
+    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_ADAGRAD, 3);
+    uint64_t *keys = malloc(ROWS * sizeof *keys);
+    uint32_t *records = malloc(ROWS * sizeof *records);
+    size_t bytes = 0;
+    for (uint64_t round = 0; round < 10; round++) {
+        for (uint64_t i = 0; i < ROWS; i++) {
+            keys[i] = round * ROWS / 2 + i; /* half of them are new */
+        }
+        assert_int_equal(sl_sparse_table_find_or_create(table, keys, ROWS, records), 0);
+        assert_int_equal(sl_sparse_table_row_count(table), ROWS);
+        assert_int_equal(sl_sparse_table_record_count(table), ROWS);
+        bytes = round == 2 ? sl_sparse_table_memory_bytes(table) : bytes;
+        sl_sparse_table_erase(table, keys, ROWS);
+        assert_int_equal(sl_sparse_table_row_count(table), 0);
+        sl_sparse_table_reuse(table);
+    }
+    assert_true(sl_sparse_table_memory_bytes(table) <= bytes + bytes / 4);
+    free(records);
+    free(keys);
+    sl_sparse_table_destroy(&table);
+}
+
+static uint32_t hooked;
+
+static void note_write(struct sl_sparse_table_hook *hook, const uint32_t *records, uint32_t count)
+{
+    hooked = records[0] + count;
+}
+
+/* A record of an erased row keeps its key. Nobody uses it before reuse, nor while there is a hook,
+ * which sees the record before. */
+SL_CASE(sparse_table_erase__records_wait_for_their_holders)
+{
+    struct sl_sparse_table_hook hook = {.before_write = note_write};
+    struct sl_sparse_table *table = table_of(SL_OPTIMIZER_MOMENTUM, 2);
+    const uint64_t keys[] = {10, 11, 12, 13, 14};
+    const struct sl_optimizer_state none = {0};
+    const float gradient[] = {1.0F, 1.0F};
+    uint32_t records[5];
+    assert_int_equal(sl_sparse_table_find_or_create(table, keys, 3, records), 0);
+    sl_sparse_table_apply(table, records, 1, gradient, &none, 7);
+    sl_sparse_table_erase(table, keys, 1);
+    assert_int_equal(sl_sparse_table_record(table, 0)->count, SL_ROW_ERASED);
+    assert_int_equal(sl_sparse_table_record(table, 0)->key, 10);
+    assert_int_equal(sl_sparse_table_find_or_create(table, &keys[3], 1, &records[3]), 0);
+    assert_int_equal(records[3], 3);
+
+    sl_sparse_table_set_hook(table, &hook);
+    sl_sparse_table_reuse(table);
+    sl_sparse_table_erase(table, &keys[1], 1);
+    assert_int_equal(hooked, 1 + 1);
+    assert_int_equal(sl_sparse_table_find_or_create(table, &keys[4], 1, &records[4]), 0);
+    assert_int_equal(records[4], 4);
+    sl_sparse_table_set_hook(table, NULL);
+
+    sl_sparse_table_reuse(table);
+    assert_int_equal(sl_sparse_table_find_or_create(table, keys, 2, records), 0);
+    assert_true(records[0] + records[1] == 1);
+    const struct sl_row *again = sl_sparse_table_record(table, records[0]);
+    float first[2];
+    sl_initializer_fill(&sl_sparse_table_spec(table)->initializer, 10, 0, 2, first);
+    assert_memory_equal(again->values, first, sizeof first);
+    assert_true(again->values[2] == 0 && again->values[3] == 0);
+    assert_true(again->count == 0 && again->last_step == 0);
+    sl_sparse_table_destroy(&table);
+}
