@@ -111,8 +111,8 @@ int sl_format_decode_header(const uint8_t from[SL_FORMAT_HEADER_BYTES],
     if (!sealed(from, SL_FORMAT_HEADER_BYTES, 0, &header.hash)) {
         return refuse(SL_ERR_CORRUPT, "the checksum of its header does not match", why);
     }
-    if (version != SL_FORMAT_VERSION || zero != 0 || zeros != 0) {
-        return refuse(SL_ERR_VERSION, "its format is of another version than 1", why);
+    if (version == 0 || version > SL_FORMAT_VERSION || zero != 0 || zeros != 0) {
+        return refuse(SL_ERR_VERSION, "its format is of another version than 1 or 2", why);
     }
     *out = header;
     return 0;

@@ -9,6 +9,10 @@
  *                 u64 records[16] by kind, u64 all_hash (of the hashes of the file header and of
  *                 each block header), u64 0, u64 hash of the preceding bytes
  *
+ * base: the checkpoint that the file is based on; 0: it holds everything of its shard, so that
+ * earlier files of the chain are not needed. The checkpoint may have a base in both cases. Version
+ * 1, which is read too, has no ERASED blocks, and the base of the checkpoint in each file.
+ *
  * Hashes are XXH3-64. Those of blocks and of the end are seeded with the file header's hash, so
  * that a block of another file is not accepted. A block header contains its payload's hash, so
  * all_hash covers every byte. Pure; any thread; allocates nothing. */
@@ -22,7 +26,7 @@
 #include "core/err.h"
 #include "ps/snapshot/block.h"
 
-#define SL_FORMAT_VERSION       1
+#define SL_FORMAT_VERSION       2
 #define SL_FORMAT_HEADER_BYTES  64
 #define SL_FORMAT_BLOCK_BYTES   48
 #define SL_FORMAT_END_BYTES     184

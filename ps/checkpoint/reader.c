@@ -91,7 +91,8 @@ static int read_header(struct sl_checkpoint_reader *reader,
     if (err != 0) {
         return refuse(reader, err, "%s", why);
     }
-    if (header->number != manifest->number || header->base != manifest->base ||
+    if (header->number != manifest->number ||
+        (header->base != manifest->base && header->base != 0) ||
         header->shard != reader->entry.shard || header->shard_count != manifest->shard_count) {
         return refuse(reader, SL_ERR_CORRUPT,
                       "it is shard %u of %u of checkpoint %" PRIu64 " with base %" PRIu64
@@ -142,6 +143,31 @@ int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
         return err;
     }
     *out = reader;
+    return 0;
+}
+
+int sl_checkpoint_reader_first(const struct sl_disk *disk, const char *directory,
+                               const struct sl_checkpoint_chain *chain, uint32_t shard,
+                               uint32_t *item, struct sl_reason *reason)
+{
+    uint32_t at = chain->count - 1;
+    for (bool is_full = false; at > 0 && !is_full; at -= !is_full) {
+        const struct sl_checkpoint_manifest *base = &chain->items[at - 1];
+        struct sl_checkpoint_reader *reader;
+        if (shard >= base->shard_count) {
+            return sl_reason_fail(reason, SL_ERR_CORRUPT,
+                                  "checkpoint %" PRIu64 " has %u shards, one based on it has more",
+                                  base->number, base->shard_count);
+        }
+        const int err = sl_checkpoint_reader_open(disk, directory, &chain->items[at], shard, 0,
+                                                  &reader, reason);
+        if (err != 0) {
+            return err;
+        }
+        is_full = reader->header.base == 0;
+        sl_checkpoint_reader_close(&reader);
+    }
+    *item = at;
     return 0;
 }
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "core/reason.h"
-#include "ps/checkpoint/manifest.h"
+#include "ps/checkpoint/directory.h"
 #include "ps/snapshot/block.h"
 #include "reactor/disk.h"
 
@@ -25,6 +25,13 @@ int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
                               const struct sl_checkpoint_manifest *manifest, uint32_t shard,
                               uint32_t kinds, struct sl_checkpoint_reader **out,
                               struct sl_reason *reason);
+
+/* Finds the first file of a chain that a restore of `shard` needs: the last one that holds
+ * everything. *item: its index in the chain. Errors: as above; CORRUPT (a base has fewer shards).
+ */
+int sl_checkpoint_reader_first(const struct sl_disk *disk, const char *directory,
+                               const struct sl_checkpoint_chain *chain, uint32_t shard,
+                               uint32_t *item, struct sl_reason *reason);
 
 /* Returns the next block, owned by the reader until the next call, payload aligned to 8. NULL: the
  * end, and the whole file is intact. Errors, with a reason, repeated on every later call: CORRUPT,

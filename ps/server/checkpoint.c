@@ -286,7 +286,7 @@ static bool make_file(struct sl_server_checkpoint *checkpoint)
         .disk = file->disk,
         .directory = file->directory,
         .number = checkpoint->number,
-        .base = checkpoint->base,
+        .base = sl_shard_snapshot_is_full(checkpoint->server->shard) ? 0 : checkpoint->base,
         .time_s = checkpoint->time_s,
         .shard = shard->index,
         .shard_count = shard->count,

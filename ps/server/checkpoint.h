@@ -57,7 +57,7 @@ int sl_server_checkpoint_open(struct sl_server *server,
 /* Starts a checkpoint of the shard, which must exist. `ended` follows, unless the server is
  * destroyed first. Aborts a checkpoint in progress, whose `ended` is called at once. base: the
  * checkpoint that an incremental one is based on. If the shard does not know the changes since
- * then, the file is full instead, which is equivalent. */
+ * then, the file is full instead: a restore begins with it. */
 void sl_server_checkpoint_begin(struct sl_server *server, uint64_t number, uint64_t base,
                                 int64_t time_s);
 

@@ -83,6 +83,13 @@ static bool is_same_numbering(const struct restore_files *files, uint32_t shard_
     return shard_count == files->shard_count;
 }
 
+/* Moves to the first file of the stream shard that is needed. */
+static int to_first_file(struct restore_files *files)
+{
+    return sl_checkpoint_reader_first(files->disk, files->directory, &files->chain,
+                                      files->stream_shard, &files->item, &files->reason);
+}
+
 /* Reads all manifests before the first file. */
 static int open_chain(struct restore_files *files)
 {
@@ -101,7 +108,7 @@ static int open_chain(struct restore_files *files)
     err = sl_checkpoint_directory_chain(files->disk, files->directory, files->number, range, NULL,
                                         &files->chain, &files->reason);
     files->is_open = err == 0;
-    return err;
+    return err != 0 ? err : to_first_file(files);
 }
 
 static const struct sl_checkpoint_manifest *current(const struct restore_files *files)
@@ -109,20 +116,21 @@ static const struct sl_checkpoint_manifest *current(const struct restore_files *
     return &files->chain.items[files->item];
 }
 
-/* Moves to the file after the reader's. False: none left. */
-static bool to_next_file(struct restore_files *files)
+/* Moves to the file after the reader's. *is_last: none is left. */
+static int to_next_file(struct restore_files *files, bool *is_last)
 {
+    *is_last = false;
     if (files->item + 1 < files->chain.count) {
         files->item++;
-        return true;
+        return 0;
     }
     if (is_same_numbering(files, current(files)->shard_count) ||
         files->stream_shard + 1 == current(files)->shard_count) {
-        return false;
+        *is_last = true;
+        return 0;
     }
-    files->item = 0;
     files->stream_shard++;
-    return true;
+    return to_first_file(files);
 }
 
 /* Reads from the open file, or from the next one. */
@@ -157,9 +165,9 @@ static int read_batch(struct batch *batch)
     }
     if (batch->ends) {
         sl_checkpoint_reader_close(&files->reader);
-        batch->is_last = !to_next_file(files);
+        err = to_next_file(files, &batch->is_last);
     }
-    return 0;
+    return err;
 }
 
 static void batch_work(struct sl_offload_job *job)

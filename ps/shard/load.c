@@ -129,11 +129,41 @@ static int load_rows(struct sl_shard_load *load, struct sl_shard_table *table,
         return sl_shard_load_fail_memory(load, slice);
     }
     for (uint32_t i = 0; i < batch.count; i++) {
+        const uint32_t visits = batch.rows[i].count;
         struct sl_row *record = sl_sparse_table_record(table->sparse, records[i]);
         record->last_step = batch.rows[i].last_step;
-        record->count = batch.rows[i].count;
+        record->count = visits < SL_ROW_COUNT_MAX ? visits : SL_ROW_COUNT_MAX;
         memcpy(record->values, batch.rows[i].floats, floats * sizeof(float));
     }
+    return SL_SHARD_DONE;
+}
+
+/* Erased rows */
+
+static int load_erased(struct sl_shard_load *load, struct sl_shard_table *table,
+                       struct sl_shard_slice *slice)
+{
+    uint64_t keys[SL_SHARD_BATCH_KEYS];
+    uint32_t count = 0;
+    if (table->buffered_count > 0 || load->buffered != NULL) {
+        return sl_shard_load_fail(load, slice, SL_ERR_CORRUPT, "it stands behind buffered pushes");
+    }
+    while (load->left > 0 && count < SL_SHARD_BATCH_KEYS && sl_shard_slice_left(slice) > 0) {
+        uint64_t key;
+        if (!sl_snapshot_take_erased(&load->cursor, &key)) {
+            return sl_shard_load_fail_record(load, slice);
+        }
+        if (sl_partition_owner(key, load->stream_shard_count) != load->stream_shard) {
+            return fail_owner(load, slice, "key", key);
+        }
+        if (sl_partition_owner(key, load->shard->options.count) == load->shard->options.index) {
+            keys[count++] = key;
+        }
+        slice->spent++;
+        load->left--;
+    }
+    sl_sparse_table_erase(table->sparse, keys, count);
+    sl_sparse_table_reuse(table->sparse);
     return SL_SHARD_DONE;
 }
 
@@ -262,6 +292,8 @@ static int load_some(struct sl_shard_load *load, struct sl_shard_slice *slice)
         return load_table(load, slice);
     case SL_SNAPSHOT_ROWS:
         return load_of_table(load, SL_TABLE_SPARSE, load_rows, slice);
+    case SL_SNAPSHOT_ERASED:
+        return load_of_table(load, SL_TABLE_SPARSE, load_erased, slice);
     case SL_SNAPSHOT_DENSE:
         return load_of_table(load, SL_TABLE_DENSE, load_dense, slice);
     case SL_SNAPSHOT_KV:

@@ -1,8 +1,8 @@
 /* The loader restores snapshot streams (ps/snapshot/block.h) into a shard. It opens their tables
- * and inserts or overwrites the rows, dense blocks and KV arrays that this shard owns. It ignores
- * data of other shards, so the number of shards may differ. The shard serves no requests and takes
- * no snapshot meanwhile. After an error the shard is partly loaded: destroy it. Work is sliced as
- * in sl_shard_run. Owner reactor. Allocates what the tables need.
+ * and inserts, overwrites or erases the rows, dense blocks and KV arrays that this shard owns. It
+ * ignores data of other shards, so the number of shards may differ. The shard serves no requests
+ * and takes no snapshot meanwhile. After an error the shard is partly loaded: destroy it. Work is
+ * sliced as in sl_shard_run. Owner reactor. Allocates what the tables need.
  *
  * Same index and count: the shard becomes bit-identical to the one of the snapshot, including
  * counters, worker clocks and buffered pushes. Load the full snapshot and then its incrementals, in

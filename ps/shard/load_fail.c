@@ -18,8 +18,7 @@ int sl_shard_load_fail(const struct sl_shard_load *load, struct sl_shard_slice *
     if (block != NULL) {
         const struct sl_shard_table *table = load->shard->tables[block->table_id % SL_LIMIT_TABLES];
         const bool named = block->kind != SL_SNAPSHOT_TABLE &&
-                           block->kind <= SL_SNAPSHOT_BUFFERED_PUSH &&
-                           block->kind != SL_SNAPSHOT_CLOCKS && table != NULL;
+                           sl_snapshot_kind_is_of_table(block->kind) && table != NULL;
         (void)snprintf(where, sizeof where, ", a block of %s%s%s",
                        sl_snapshot_kind_name(block->kind), named ? " of table " : "",
                        named ? table->spec.name : "");

@@ -47,6 +47,9 @@ static void part_begin(struct sl_shard *shard, struct sl_shard_snapshot_part *pa
     part->pushed_rows = table->pushed_rows;
     part->walks = true;
     if (table->sparse != NULL) {
+        if (base != NULL && base->open) {
+            sl_shard_snapshot_put_erased(shard, table_id, base);
+        }
         sl_copy_sparse_begin(&part->sparse, table->sparse, blocks, table_id, base, table->step);
     } else if (table->kv != NULL) {
         sl_copy_kv_begin(&part->kv, table->kv, blocks, table_id, base);
@@ -147,13 +150,15 @@ int sl_shard_snapshot_begin(struct sl_shard *shard, const struct sl_shard_snapsh
         snapshot->part_count);
     sl_snapshot_builder_begin(&shard->snapshots.blocks, bytes_max,
                               block_bytes_for(bytes_max, snapshot->part_count));
+    snapshot->is_full =
+        options->base == NULL || !sl_shard_snapshot_base_holds(shard, options->base, bytes_max);
     shard->snapshots.blocks.end.shard = shard->options.index;
     shard->snapshots.blocks.end.shard_count = shard->options.count;
     uint32_t part = 0;
     for (uint32_t i = 0; i < shard->table_count; i++) {
         if (shard->tables[i] != NULL) {
             part_begin(shard, &snapshot->parts[part++], i,
-                       sl_shard_snapshot_base_of(options->base, i));
+                       sl_shard_snapshot_base_of(snapshot->is_full ? NULL : options->base, i));
         }
     }
     put_clocks(shard);
@@ -366,6 +371,11 @@ enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shar
     return snapshot->phase == SL_SHARD_SNAPSHOT_PHASE_OVER && blocks->full.first == NULL
                ? SL_SHARD_SNAPSHOT_DONE
                : SL_SHARD_SNAPSHOT_RUNNING;
+}
+
+bool sl_shard_snapshot_is_full(const struct sl_shard *shard)
+{
+    return shard->snapshots.current->is_full;
 }
 
 struct sl_snapshot_builder *sl_shard_snapshot_blocks(struct sl_shard *shard)

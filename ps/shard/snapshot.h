@@ -29,7 +29,8 @@ struct sl_shard_snapshot_base;
 struct sl_shard_snapshot_options {
     size_t bytes_max; /* of the blocks; 0: snapshot_bytes_max of the shard. At least 512 KiB and
                          SL_SHARD_SNAPSHOT_TABLE_BYTES per table */
-    const struct sl_shard_snapshot_base *base; /* NULL: full snapshot. Read only during the call */
+    const struct sl_shard_snapshot_base *base; /* NULL: full snapshot. Read only during the call. A
+                                                  later snapshot has this base or a newer one */
     /* Adds the caller's records to the stream, at a cost of about `budget`, added to *spent.
      * Returns true when all are there. NULL: there are none. */
     bool (*more)(void *ctx, uint32_t budget, uint32_t *spent);
@@ -60,6 +61,10 @@ int sl_shard_snapshot_begin(struct sl_shard *shard,
                             const struct sl_shard_snapshot_options *options);
 
 enum sl_shard_snapshot_state sl_shard_snapshot_state(const struct sl_shard *shard);
+
+/* Returns true when the snapshot in progress has no base. It has none either when a table does not
+ * know the keys erased since the base: it keeps the last SL_ERASED_LOG_KEYS. */
+bool sl_shard_snapshot_is_full(const struct sl_shard *shard);
 
 /* Returns the builder of the snapshot's blocks, for `more`. */
 struct sl_snapshot_builder *sl_shard_snapshot_blocks(struct sl_shard *shard);

@@ -4,7 +4,8 @@
 #include "core/assert.h"
 #include "ps/shard/snapshot_internal.h"
 
-/* For a KV table this ends the generation: later changes have a higher one. */
+/* For a KV table this ends the generation: later changes have a higher one. From the first base on,
+ * a sparse table keeps the keys that it erases. */
 static struct sl_snapshot_base base_of(const struct sl_shard_table *table)
 {
     if (table->kv != NULL) {
@@ -14,12 +15,16 @@ static struct sl_snapshot_base base_of(const struct sl_shard_table *table)
             .count = sl_kv_table_record_count(table->kv),
         };
     }
-    return (struct sl_snapshot_base){
-        .open = true,
-        .step = table->step,
-        .count = table->sparse != NULL ? (uint32_t)sl_sparse_table_row_count(table->sparse)
-                                       : sl_dense_table_block_count(table->dense),
-    };
+    struct sl_snapshot_base base = {.open = true, .step = table->step};
+    if (table->sparse != NULL) {
+        struct sl_erased_log *log = sl_sparse_table_erased_log(table->sparse);
+        log->keeps = true;
+        base.count = sl_sparse_table_record_count(table->sparse);
+        base.erased = log->end;
+    } else {
+        base.count = sl_dense_table_block_count(table->dense);
+    }
+    return base;
 }
 
 int sl_shard_snapshot_base_create(struct sl_shard *shard, struct sl_shard_snapshot_base **out)
@@ -44,4 +49,44 @@ void sl_shard_snapshot_base_destroy(struct sl_shard_snapshot_base **base)
 {
     free(*base);
     *base = NULL;
+}
+
+/* Erased keys */
+
+#define ERASED_SHARE 4 /* of the memory of blocks, at most 1/4 */
+
+bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
+                                  const struct sl_shard_snapshot_base *base, size_t bytes_max)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        const struct sl_shard_table *table = shard->tables[i];
+        const struct sl_snapshot_base *then = sl_shard_snapshot_base_of(base, i);
+        if (table == NULL || table->sparse == NULL || then == NULL || !then->open) {
+            continue;
+        }
+        const struct sl_erased_log *log = sl_sparse_table_erased_log(table->sparse);
+        if (then->erased < log->first) {
+            return false;
+        }
+        bytes += (log->end - then->erased) * sizeof(uint64_t);
+    }
+    return bytes <= bytes_max / ERASED_SHARE;
+}
+
+void sl_shard_snapshot_put_erased(struct sl_shard *shard, uint32_t table_id,
+                                  const struct sl_snapshot_base *base)
+{
+    struct sl_erased_log *log = sl_sparse_table_erased_log(shard->tables[table_id]->sparse);
+    struct sl_snapshot_appender stream;
+    sl_snapshot_appender_init(&stream, &shard->snapshots.blocks, SL_SNAPSHOT_ERASED, table_id, 0);
+    sl_erased_log_forget(log, base->erased);
+    for (uint64_t at = base->erased; at < log->end; at++) {
+        struct sl_snapshot_block *block;
+        while ((block = sl_snapshot_appender_block(&stream)) != NULL &&
+               !sl_snapshot_put_erased(block, sl_erased_log_key(log, at))) {
+            sl_snapshot_appender_close(&stream);
+        }
+    }
+    sl_snapshot_appender_close(&stream);
 }

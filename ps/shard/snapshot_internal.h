@@ -39,7 +39,8 @@ struct sl_shard_snapshot {
     enum sl_shard_snapshot_phase phase;
     bool (*more)(void *ctx, uint32_t budget, uint32_t *spent); /* of the options */
     void *more_ctx;
-    bool failed; /* all memory has been released */
+    bool is_full; /* without a base */
+    bool failed;  /* all memory has been released */
     const char *why;
     uint32_t part; /* current part of the phase */
     struct sl_shard_snapshot_base *base;
@@ -66,6 +67,15 @@ bool sl_shard_snapshot_buffered_run(struct sl_shard *shard, uint32_t budget, uin
 
 /* Frees entries kept outside their queues. */
 void sl_shard_snapshot_buffered_drop(struct sl_shard *shard);
+
+/* Returns true when the tables know all keys that they erased since the base, and the list fits
+ * into the memory of blocks. */
+bool sl_shard_snapshot_base_holds(const struct sl_shard *shard,
+                                  const struct sl_shard_snapshot_base *base, size_t bytes_max);
+
+/* Lists the keys that a sparse table erased since the base, at once: they precede all rows. */
+void sl_shard_snapshot_put_erased(struct sl_shard *shard, uint32_t table_id,
+                                  const struct sl_snapshot_base *base);
 
 /* Returns the table's part of the base; NULL: none. */
 static inline const struct sl_snapshot_base *

@@ -59,16 +59,21 @@ void sl_snapshot_block_begin(struct sl_snapshot_block *block, enum sl_snapshot_k
 const char *sl_snapshot_kind_name(uint8_t kind)
 {
     static const char *const names[SL_SNAPSHOT_KIND_COUNT] = {
-        "?", "table", "rows", "dense", "kv", "clocks", "staged", "sessions", "end",
+        "?", "table", "rows", "dense", "kv", "clocks", "staged", "sessions", "end", "erased",
     };
     return names[kind < SL_SNAPSHOT_KIND_COUNT ? kind : 0];
+}
+
+bool sl_snapshot_kind_is_of_table(uint8_t kind)
+{
+    return (kind >= SL_SNAPSHOT_TABLE && kind <= SL_SNAPSHOT_KV) ||
+           kind == SL_SNAPSHOT_BUFFERED_PUSH || kind == SL_SNAPSHOT_ERASED;
 }
 
 int sl_snapshot_block_check(const struct sl_snapshot_block *block, struct sl_reason *reason)
 {
     const char *name = sl_snapshot_kind_name(block->kind);
-    const bool of_table = (block->kind >= SL_SNAPSHOT_TABLE && block->kind <= SL_SNAPSHOT_KV) ||
-                          block->kind == SL_SNAPSHOT_BUFFERED_PUSH;
+    const bool of_table = sl_snapshot_kind_is_of_table(block->kind);
     if (block->kind == 0 || block->kind >= SL_SNAPSHOT_KIND_COUNT) {
         sl_reason_set(reason, "a block is of kind %u: accepts 1 to %d", block->kind,
                       SL_SNAPSHOT_KIND_COUNT - 1);
@@ -231,6 +236,24 @@ uint32_t sl_snapshot_dense_elements(uint64_t length, uint64_t number)
     }
     const uint64_t left = length - number * SL_PARTITION_BLOCK_ELEMENTS;
     return left < SL_PARTITION_BLOCK_ELEMENTS ? (uint32_t)left : SL_PARTITION_BLOCK_ELEMENTS;
+}
+
+/* ERASED */
+
+bool sl_snapshot_put_erased(struct sl_snapshot_block *block, uint64_t key)
+{
+    if (room(block) < sizeof key) {
+        return false;
+    }
+    struct sl_bytes_writer writer = append(block, sizeof key);
+    sl_bytes_put_u64(&writer, key);
+    return true;
+}
+
+bool sl_snapshot_take_erased(struct sl_bytes *cursor, uint64_t *key)
+{
+    *key = sl_bytes_u64(cursor);
+    return !cursor->bad;
 }
 
 /* KV */

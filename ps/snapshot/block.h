@@ -3,8 +3,9 @@
  * bytes. Any thread, one at a time per block. Only sl_snapshot_block_create and protobuf-c (for a
  * TABLE) allocate.
  *
- * Order: a table's TABLE precedes its other blocks; END is last; SESSIONS, which the server adds,
- * may stand anywhere before END; the rest is in any order. A later record of a key overwrites an
+ * Order: a table's TABLE precedes its other blocks; its ERASED precede its ROWS and
+ * BUFFERED_PUSH; END is last; SESSIONS, which the server adds, may stand anywhere before END; the
+ * rest is in any order. A later record of a key overwrites an
  * earlier one. A table without a TABLE block has not changed.
  *
  * A payload is `count` records, little-endian, each padded with zeros to a multiple of 8 bytes. No
@@ -33,8 +34,9 @@ enum sl_snapshot_kind {
     SL_SNAPSHOT_BUFFERED_PUSH,
     SL_SNAPSHOT_SESSIONS,
     SL_SNAPSHOT_END,
+    SL_SNAPSHOT_ERASED,
 };
-#define SL_SNAPSHOT_KIND_COUNT  9 /* including 0, which is invalid */
+#define SL_SNAPSHOT_KIND_COUNT  10 /* including 0, which is invalid */
 
 #define SL_SNAPSHOT_BLOCK_BYTES (1U << 20) /* maximum payload */
 
@@ -62,6 +64,9 @@ const char *sl_snapshot_kind_name(uint8_t kind);
 
 /* Checks kind, table, length and count of a block header. Errors: CORRUPT, with the reason. */
 int sl_snapshot_block_check(const struct sl_snapshot_block *block, struct sl_reason *reason);
+
+/* Returns true when blocks of this kind belong to a table. */
+bool sl_snapshot_kind_is_of_table(uint8_t kind);
 
 static inline struct sl_bytes sl_snapshot_records(const struct sl_snapshot_block *block)
 {
@@ -115,6 +120,12 @@ static inline size_t sl_snapshot_record_bytes(uint32_t float_count)
 
 /* Returns the elements of block `number` of a dense array; 0: no such block. */
 uint32_t sl_snapshot_dense_elements(uint64_t length, uint64_t number);
+
+/* ERASED, only in incremental snapshots: keys whose rows were erased since the base */
+
+/* Layout: u64 key. A row that was created again later follows in ROWS. Not counted in END. */
+bool sl_snapshot_put_erased(struct sl_snapshot_block *block, uint64_t key);
+bool sl_snapshot_take_erased(struct sl_bytes *cursor, uint64_t *key);
 
 /* KV: a piece of an array */
 
@@ -220,7 +231,7 @@ bool sl_snapshot_take_session(struct sl_bytes *cursor, struct sl_snapshot_sessio
 /* END: record counts, which reveal a truncated stream */
 
 /* Layout: u32 shard, u32 shard_count, u64 records[SL_SNAPSHOT_BUFFERED_PUSH + 1] by kind. SESSIONS
- * are not counted, because the shard does not make those blocks. */
+ * are not counted, because the shard does not make those blocks; nor are ERASED. */
 struct sl_snapshot_end {
     uint32_t shard, shard_count; /* the shard of this snapshot */
     uint64_t records[SL_SNAPSHOT_BUFFERED_PUSH + 1];

@@ -103,8 +103,9 @@ struct sl_snapshot_delta {
 /* State of one table at the time of the base snapshot. */
 struct sl_snapshot_base {
     bool open;
-    uint64_t step;  /* of the table; KV: its generation */
-    uint32_t count; /* records */
+    uint64_t step;   /* of the table; KV: its generation */
+    uint32_t count;  /* records */
+    uint64_t erased; /* sparse: keys erased until then */
 };
 
 /* Returns the selection for a base. It is `all` when base is NULL or the table was not open

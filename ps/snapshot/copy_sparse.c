@@ -5,11 +5,14 @@
 #define AHEAD      8 /* prefetch distance in records */
 #define SCAN_COUNT 4 /* records scanned for one unit of budget */
 
-/* Puts a record and returns the cost. */
+/* Puts a record and returns the cost. A row that no push has visited may use the record of a row
+ * that was erased since the base, so its number does not show that it is new. */
 static uint32_t put(struct sl_copy_sparse *copy, uint32_t number)
 {
     const struct sl_row *record = sl_sparse_table_record(copy->table, number);
-    if (!sl_snapshot_delta_holds(&copy->since, number, record->last_step)) {
+    if (record->count == SL_ROW_ERASED ||
+        (record->last_step != 0 &&
+         !sl_snapshot_delta_holds(&copy->since, number, record->last_step))) {
         return 0;
     }
     const struct sl_snapshot_record entry = {
@@ -22,8 +25,8 @@ static uint32_t put(struct sl_copy_sparse *copy, uint32_t number)
     return copy->record_cost;
 }
 
-/* Copies records before a push changes them. A record outside the delta is marked too: after the
- * push its newer step would make the walk include it. */
+/* Copies records before a push or an erase changes them. A record outside the delta is marked too:
+ * after the push its newer step would make the walk include it. */
 static void before(struct sl_sparse_table_hook *hook, const uint32_t *records, uint32_t count)
 {
     struct sl_copy_sparse *copy = (struct sl_copy_sparse *)hook;
@@ -47,7 +50,7 @@ void sl_copy_sparse_begin(struct sl_copy_sparse *copy, struct sl_sparse_table *t
                           const struct sl_snapshot_base *base, uint64_t step)
 {
     const uint32_t dim = sl_sparse_table_spec(table)->dim;
-    const uint32_t count = (uint32_t)sl_sparse_table_row_count(table);
+    const uint32_t count = sl_sparse_table_record_count(table);
     *copy = (struct sl_copy_sparse){
         .hook = {.before_write = before},
         .table = table,
@@ -59,7 +62,8 @@ void sl_copy_sparse_begin(struct sl_copy_sparse *copy, struct sl_sparse_table *t
     sl_snapshot_appender_init(&copy->stream, blocks, SL_SNAPSHOT_ROWS, table_id,
                               (uint32_t)sl_snapshot_record_bytes(copy->float_count));
     sl_copied_init(&copy->marks, count);
-    if (!copy->since.all && copy->since.span == 0) {
+    const bool reuses = sl_sparse_table_erased_log(table)->end > 0;
+    if (!copy->since.all && copy->since.span == 0 && !reuses) {
         sl_assert(copy->since.count <= count);
         sl_copied_pass(&copy->marks, copy->since.count); /* only new records can be included */
     }

@@ -81,8 +81,10 @@ static int load_blocks(struct part *part, struct sl_checkpoint_reader *reader,
 
 static int load_shard(struct part *part, struct sl_shard *shard, uint32_t index)
 {
-    int err = 0;
-    for (uint32_t i = 0; i < part->chain.count && err == 0; i++) {
+    uint32_t first = 0;
+    int err = sl_checkpoint_reader_first(&part->disk->memory.disk, SL_SIM_DISK_FOLDER, &part->chain,
+                                         index, &first, &part->reason);
+    for (uint32_t i = first; i < part->chain.count && err == 0; i++) {
         struct sl_checkpoint_reader *reader = NULL;
         struct sl_shard_load load;
         err = sl_shard_load_begin(&load, shard, index, part->cluster->plan->shard_count,

@@ -78,7 +78,7 @@ static void put_row(struct maker *maker, const struct sl_row *record)
         .count = record->count,
         .floats = record->values,
     };
-    if (is_new(maker, maker->number++, record->last_step)) {
+    if (is_new(maker, maker->number++, record->last_step) && record->count != SL_ROW_ERASED) {
         put_record(maker, SL_SNAPSHOT_ROWS, &snapshot,
                    table->spec.dim +
                        (uint32_t)sl_optimizer_slot_floats(table->optimizer, table->spec.dim));
@@ -180,7 +180,7 @@ static void put_table(struct maker *maker)
     sl_snapshot_put_table(maker->block, maker->table_id, &snapshot);
     maker->block = NULL;
     if (table->sparse != NULL) {
-        for (uint32_t i = 0; i < sl_sparse_table_row_count(table->sparse); i++) {
+        for (uint32_t i = 0; i < sl_sparse_table_record_count(table->sparse); i++) {
             put_row(maker, sl_sparse_table_record(table->sparse, i));
         }
     } else if (table->dense != NULL) {
@@ -223,7 +223,7 @@ void shard_stream_base_of(const struct sl_shard *shard, struct shard_stream_base
         const struct sl_shard_table *table = shard->tables[id];
         if (table != NULL) {
             out->steps[id] = table->step;
-            out->rows[id] = table->sparse == NULL ? 0 : sl_sparse_table_row_count(table->sparse);
+            out->rows[id] = table->sparse == NULL ? 0 : sl_sparse_table_record_count(table->sparse);
         }
     }
 }
@@ -371,6 +371,9 @@ struct others {
 
 static void compare_row(struct others *others, const struct sl_row *record)
 {
+    if (record->count == SL_ROW_ERASED) {
+        return;
+    }
     const struct sl_shard *shard = others->shards[sl_partition_owner(record->key, others->count)];
     const struct sl_shard_table *table = shard->tables[others->table_id];
     uint32_t number;
@@ -449,7 +452,7 @@ static const char *compare_table(struct sl_shard *const *a, uint32_t a_count, st
         b->seen = 0;
         b->found = NULL;
         if (b->table->sparse != NULL) {
-            for (uint32_t i = 0; i < sl_sparse_table_row_count(b->table->sparse); i++) {
+            for (uint32_t i = 0; i < sl_sparse_table_record_count(b->table->sparse); i++) {
                 compare_row(b, sl_sparse_table_record(b->table->sparse, i));
             }
         } else {

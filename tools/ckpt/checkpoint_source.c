@@ -58,7 +58,7 @@ static int take_table(struct sl_checkpoint_source *source, const struct sl_snaps
         if (sl_message_compare_specs(&table->info.spec, &info->spec, why) != 0) {
             return SL_ERR_CORRUPT;
         }
-        if (number > table->newest || info->step > table->info.step) {
+        if (number > table->newest || (number == table->newest && info->step > table->info.step)) {
             table->info = *info;
             table->newest = number;
         }
@@ -82,7 +82,8 @@ static bool kind_fits(const struct sl_checkpoint_source_table *table, uint8_t ki
     static const uint8_t kinds[] = {[SL_TABLE_SPARSE] = SL_SNAPSHOT_ROWS,
                                     [SL_TABLE_DENSE] = SL_SNAPSHOT_DENSE,
                                     [SL_TABLE_KV] = SL_SNAPSHOT_KV};
-    return kinds[table->info.spec.kind] == kind;
+    return kinds[table->info.spec.kind] == kind ||
+           (kind == SL_SNAPSHOT_ERASED && table->info.spec.kind == SL_TABLE_SPARSE);
 }
 
 /* Validates a block. *visits: pass it to the visitor. */
@@ -146,11 +147,15 @@ static int walk_file(struct sl_checkpoint_source *source,
 static int walk(struct sl_checkpoint_source *source, uint32_t kinds,
                 sl_checkpoint_source_visit_fn visit, void *ctx, struct sl_reason *reason)
 {
+    const struct sl_checkpoint_chain *chain = &source->chain;
+    const uint32_t shard_count = chain->items[chain->count - 1].shard_count;
     int err = 0;
-    for (uint32_t i = 0; err == 0 && i < source->chain.count; i++) {
-        const struct sl_checkpoint_manifest *manifest = &source->chain.items[i];
-        for (uint32_t shard = 0; err == 0 && shard < manifest->shard_count; shard++) {
-            err = walk_file(source, manifest, shard, kinds, visit, ctx, reason);
+    for (uint32_t shard = 0; err == 0 && shard < shard_count; shard++) {
+        uint32_t item = 0;
+        err = sl_checkpoint_reader_first(sl_disk_system(), source->directory, chain, shard, &item,
+                                         reason);
+        for (; err == 0 && item < chain->count; item++) {
+            err = walk_file(source, &chain->items[item], shard, kinds, visit, ctx, reason);
         }
     }
     return err;
@@ -187,8 +192,8 @@ int sl_checkpoint_source_walk(const struct sl_checkpoint_source *source,
 {
     struct sl_checkpoint_source known = *source; /* all tables are known, so none is added */
     return walk(&known,
-                1U << SL_SNAPSHOT_TABLE | 1U << SL_SNAPSHOT_ROWS | 1U << SL_SNAPSHOT_DENSE |
-                    1U << SL_SNAPSHOT_KV,
+                1U << SL_SNAPSHOT_TABLE | 1U << SL_SNAPSHOT_ERASED | 1U << SL_SNAPSHOT_ROWS |
+                    1U << SL_SNAPSHOT_DENSE | 1U << SL_SNAPSHOT_KV,
                 visit, ctx, reason);
 }
 

@@ -1,4 +1,4 @@
-/* Reads a checkpoint: its chain of files, oldest first, and the tables in them. One thread; blocks.
+/* Reads a checkpoint: the files of its chain, and the tables in them. One thread; blocks.
  * Memory for two blocks and the table specifications. */
 #ifndef SL_TOOLS_CKPT_CHECKPOINT_SOURCE_H
 #define SL_TOOLS_CKPT_CHECKPOINT_SOURCE_H
@@ -39,8 +39,9 @@ typedef int (*sl_checkpoint_source_visit_fn)(void *ctx, uint32_t table,
                                              const struct sl_snapshot_block *block,
                                              struct sl_reason *reason);
 
-/* Visits the ROWS, DENSE and KV blocks of all files, the oldest checkpoint first: later records
- * replace earlier ones. Errors: as above, and results of `visit`. */
+/* Visits the ERASED, ROWS, DENSE and KV blocks of the files that a restore needs, shard by shard
+ * and the oldest checkpoint first: later records replace earlier ones. Errors: as above, and
+ * results of `visit`. */
 int sl_checkpoint_source_walk(const struct sl_checkpoint_source *source,
                               sl_checkpoint_source_visit_fn visit, void *ctx,
                               struct sl_reason *reason);

@@ -1,5 +1,5 @@
 /* Exports a checkpoint to a file of tensors. Reads all files of the chain twice, for keys and for
- * values; the newest record of a key counts. Memory: 22 to 43 bytes (50 % more while growing) per
+ * values; the newest record of a key counts. Memory: 30 to 59 bytes (50 % more while growing) per
  * exported key, and a few MiB. One thread; blocks.
  *
  * Tensors:

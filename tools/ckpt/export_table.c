@@ -46,16 +46,53 @@ static uint32_t block_floats(const struct sl_export_table *export, uint64_t numb
 typedef int (*count_fn)(struct sl_export_table *export, struct sl_bytes *cursor,
                         struct sl_reason *reason);
 
+static int add_length(struct sl_export_table *export, uint64_t number, uint32_t length)
+{
+    if (number >= export->lens_capacity) {
+        const uint64_t capacity = export->lens_capacity == 0 ? 256 : export->lens_capacity * 2;
+        uint64_t *lens = realloc(export->lens, capacity * sizeof *lens);
+        if (lens == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
+        export->lens = lens;
+        export->lens_capacity = capacity;
+    }
+    export->lens[number] = length;
+    export->value_count += length;
+    return 0;
+}
+
 static int count_row(struct sl_export_table *export, struct sl_bytes *cursor,
                      struct sl_reason *reason)
 {
     struct sl_snapshot_record record;
+    const uint64_t count = export->rows.count;
     uint64_t number;
     if (!sl_snapshot_take_record(cursor, row_floats(export), &record)) {
         return malformed(export, reason);
     }
-    return sl_key_index_add(&export->rows, record.key, &number) == 0 ? 0
-                                                                     : no_memory(export, reason);
+    if (sl_key_index_add(&export->rows, record.key, &number) != 0 ||
+        (number == count && add_length(export, number, 0) != 0)) {
+        return no_memory(export, reason);
+    }
+    export->value_count += 1 - export->lens[number];
+    export->lens[number] = 1;
+    return 0;
+}
+
+static int count_erased(struct sl_export_table *export, struct sl_bytes *cursor,
+                        struct sl_reason *reason)
+{
+    uint64_t key;
+    uint64_t number;
+    if (!sl_snapshot_take_erased(cursor, &key)) {
+        return malformed(export, reason);
+    }
+    if (sl_key_index_find(&export->rows, key, &number)) {
+        export->value_count -= export->lens[number];
+        export->lens[number] = 0;
+    }
+    return 0;
 }
 
 /* Reads a dense record, whose size depends on its block number. */
@@ -86,22 +123,6 @@ static int count_dense(struct sl_export_table *export, struct sl_bytes *cursor,
     return 0;
 }
 
-static int add_length(struct sl_export_table *export, uint64_t number, uint32_t length)
-{
-    if (number >= export->lens_capacity) {
-        const uint64_t capacity = export->lens_capacity == 0 ? 256 : export->lens_capacity * 2;
-        uint64_t *lens = realloc(export->lens, capacity * sizeof *lens);
-        if (lens == NULL) {
-            return SL_ERR_NO_MEMORY;
-        }
-        export->lens = lens;
-        export->lens_capacity = capacity;
-    }
-    export->lens[number] = length;
-    export->value_count += length;
-    return 0;
-}
-
 static int count_kv(struct sl_export_table *export, struct sl_bytes *cursor,
                     struct sl_reason *reason)
 {
@@ -123,7 +144,8 @@ int sl_export_table_count(struct sl_export_table *export, const struct sl_snapsh
 {
     static const count_fn COUNTS[] = {
         [SL_TABLE_SPARSE] = count_row, [SL_TABLE_DENSE] = count_dense, [SL_TABLE_KV] = count_kv};
-    const count_fn count = COUNTS[export->table->info.spec.kind];
+    const count_fn count =
+        block->kind == SL_SNAPSHOT_ERASED ? count_erased : COUNTS[export->table->info.spec.kind];
     struct sl_bytes cursor = sl_snapshot_records(block);
     for (uint32_t i = 0; i < block->count; i++) {
         int err = count(export, &cursor, reason);
@@ -157,12 +179,32 @@ static uint32_t add(struct describer *describer, const char *suffix, enum sl_ten
     return describer->err == 0 ? describer->tensors->count - 1 : SL_EXPORT_NONE;
 }
 
+/* Turns lengths into offsets; the last array ends at value_count. */
+static void set_offsets(struct sl_export_table *export)
+{
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < export->rows.count; i++) {
+        const uint64_t length = export->lens[i];
+        export->lens[i] = at;
+        at += length;
+    }
+}
+
+/* Returns the length of an array, or whether a row exists, after set_offsets. */
+static uint64_t length_of(const struct sl_export_table *export, uint64_t number)
+{
+    const uint64_t end =
+        number + 1 < export->rows.count ? export->lens[number + 1] : export->value_count;
+    return end - export->lens[number];
+}
+
 static void describe_sparse(struct describer *describer, struct sl_export_table *export, bool slots,
                             enum sl_tensor_type keys)
 {
-    const uint64_t n = export->rows.count;
+    const uint64_t n = export->value_count;
     export->keys = add(describer, ".keys", keys, n, 0);
     export->values = add(describer, ".values", SL_TENSOR_F32, n, export->table->info.spec.dim);
+    set_offsets(export);
     if (slots) {
         if (export->table->slot_floats != 0) {
             export->slots = add(describer, ".slots", SL_TENSOR_F32, n, export->table->slot_floats);
@@ -199,13 +241,7 @@ static void describe_kv(struct describer *describer, struct sl_export_table *exp
     export->keys = add(describer, ".keys", keys, n, 0);
     export->lengths = add(describer, ".lens", SL_TENSOR_I64, n, 0);
     export->values = add(describer, ".values", type, export->value_count, 0);
-    /* Turns lengths into offsets; the last array ends at value_count. */
-    uint64_t at = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        const uint64_t length = export->lens[i];
-        export->lens[i] = at;
-        at += length;
-    }
+    set_offsets(export);
 }
 
 static int check_blocks(const struct sl_export_table *export, struct sl_reason *reason)
@@ -274,9 +310,13 @@ static void write_row(struct output *output, const struct sl_export_table *expor
 {
     const uint32_t dim = export->table->info.spec.dim;
     const uint32_t slots = export->table->slot_floats;
-    uint64_t at = 0;
-    const bool found = sl_key_index_find(&export->rows, record->key, &at);
+    uint64_t number = 0;
+    const bool found = sl_key_index_find(&export->rows, record->key, &number);
     sl_assert(found); /* the first pass has read the same files, with checksums */
+    if (length_of(export, number) == 0) {
+        return; /* erased later */
+    }
+    const uint64_t at = export->lens[number];
     put(output, export->keys, at, &record->key, 1, sizeof record->key);
     put(output, export->values, at * dim, record->floats, dim, sizeof(float));
     put(output, export->slots, at * slots, record->floats + dim, slots, sizeof(float));
@@ -319,6 +359,9 @@ int sl_export_table_write(struct sl_export_table *export, const struct sl_snapsh
     struct sl_snapshot_record record;
     struct sl_snapshot_kv piece;
     uint32_t elements = 0;
+    if (block->kind == SL_SNAPSHOT_ERASED) {
+        return 0;
+    }
     for (uint32_t i = 0; output.err == 0 && i < block->count; i++) {
         switch (block->kind) {
         case SL_SNAPSHOT_ROWS:
@@ -349,8 +392,7 @@ int sl_export_table_end(struct sl_export_table *export, struct sl_tensor_writer 
 {
     struct output output = {.archive = archive, .reason = reason};
     for (uint64_t i = 0; export->lengths != SL_EXPORT_NONE && i < export->rows.count; i++) {
-        const uint64_t end = i + 1 < export->rows.count ? export->lens[i + 1] : export->value_count;
-        const int64_t length = (int64_t)(end - export->lens[i]);
+        const int64_t length = (int64_t)length_of(export, i);
         put(&output, export->lengths, i, &length, 1, sizeof length);
     }
     return output.err;

@@ -12,9 +12,10 @@
 struct sl_export_table {
     const struct sl_checkpoint_source_table *table; /* NULL: not exported */
     struct sl_key_index rows;                       /* sparse and KV */
-    uint64_t *lens;                                 /* KV, [rows.count]: lengths, later offsets */
+    uint64_t *lens; /* [rows.count]: lengths of arrays; sparse: 1, or 0 for an erased row. Later
+                       offsets */
     uint64_t lens_capacity;
-    uint64_t value_count; /* KV: of all arrays */
+    uint64_t value_count; /* of all arrays; sparse: rows that were not erased */
     uint8_t *seen;        /* dense: bitmap of the blocks found */
     /* Tensor indices, or SL_EXPORT_NONE. */
     uint32_t keys, lengths, values, slots, block_slots, steps, counts;

@@ -1,4 +1,5 @@
 /* Files and folders of checkpoints while all is well, and their choice. */
+#include "ps/checkpoint/format.h"
 #include "ps/checkpoint/select.h"
 #include "tests/unit/ps/checkpoint/fixture.h"
 
@@ -165,6 +166,57 @@ CASE(reader__gives_the_kinds_that_are_asked_for)
     assert_null(block);
     sl_checkpoint_reader_close(&reader);
     sl_checkpoint_manifest_fini(&manifest);
+}
+
+/* Files whose shard did not know what changed since the base hold everything: a restore of that
+ * shard begins with the last of them. */
+CASE(reader__first_file_of_a_chain)
+{
+    struct sl_checkpoint_chain chain;
+    struct sl_checkpoint_manifest manifest;
+    uint32_t item;
+    write_whole(disk, 1, 0);
+    write_whole(disk, 2, 1);
+    assert_int_equal(sl_checkpoint_manifest_init(2, &manifest), 0);
+    manifest.number = 3;
+    manifest.base = 2;
+    for (uint32_t shard = 0; shard < 2; shard++) {
+        assert_int_equal(fixture_write_shard(&disk->disk, "/c", 3, shard == 1 ? 0 : 2, shard,
+                                             &manifest.files[shard]),
+                         0);
+    }
+    assert_int_equal(
+        sl_checkpoint_directory_publish(&disk->disk, "/c", &manifest, all_shards, 0, REASON), 0);
+    sl_checkpoint_manifest_fini(&manifest);
+    write_whole(disk, 4, 3);
+    assert_int_equal(
+        sl_checkpoint_directory_chain(&disk->disk, "/c", 4, all_shards, NULL, &chain, REASON), 0);
+    assert_int_equal(sl_checkpoint_reader_first(&disk->disk, "/c", &chain, 0, &item, REASON), 0);
+    assert_int_equal(item, 0);
+    assert_int_equal(sl_checkpoint_reader_first(&disk->disk, "/c", &chain, 1, &item, REASON), 0);
+    assert_int_equal(item, 2);
+    sl_checkpoint_chain_fini(&chain);
+}
+
+static int decode_version(uint8_t version)
+{
+    struct sl_format_header header = {.number = 3, .base = 2, .shard = 1, .shard_count = 2};
+    uint8_t bytes[SL_FORMAT_HEADER_BYTES];
+    const char *why;
+    sl_format_encode_header(&header, bytes);
+    assert_int_equal(bytes[8], SL_FORMAT_VERSION);
+    bytes[8] = version;
+    const uint64_t hash = sl_format_hash_bytes(bytes, sizeof bytes - sizeof hash, 0);
+    memcpy(bytes + sizeof bytes - sizeof hash, &hash, sizeof hash);
+    return sl_format_decode_header(bytes, &header, &why);
+}
+
+CASE(format__versions_that_are_read)
+{
+    assert_int_equal(decode_version(0), SL_ERR_VERSION);
+    assert_int_equal(decode_version(1), 0);
+    assert_int_equal(decode_version(2), 0);
+    assert_int_equal(decode_version(3), SL_ERR_VERSION);
 }
 
 CASE(writer__leaves_what_is_complete_degraded)

@@ -109,7 +109,7 @@ static int load_alone(struct shard_stream *stream, size_t memory_bytes_max)
 }
 
 /* "table NAME", "dense", "row TABLE KEY", "push WORKER CLOCK FIRST HERE OF" (keys), "clock WORKER
- * CLOCK", "end SHARD OF". */
+ * CLOCK", "xerased TABLE KEY", "end SHARD OF". */
 static void append(struct shard_stream *stream, const char *text)
 {
     const char *rest = strchr(text, ' ');
@@ -126,6 +126,10 @@ static void append(struct shard_stream *stream, const char *text)
         break;
     case 'r':
         append_row(stream, n[0], n[1]);
+        break;
+    case 'x':
+        assert_true(
+            sl_snapshot_put_erased(shard_stream_append(stream, SL_SNAPSHOT_ERASED, n[0], 8), n[1]));
         break;
     case 'p':
         append_buffered(stream, 0, n[0], n[1], n[4], n[2], n[3]);
@@ -157,6 +161,10 @@ SL_CASE(shard_load__refuses_what_is_no_image)
          {"table emb", "push 1 4 0 4 10", "push 1 4 5 5 10", "clock 1 4", "end 0 1"}},
         {"worker/1, at iteration 4, has pushed to table emb in iteration 5",
          {"table emb", "push 1 5 0 4 4", "clock 1 4", "end 0 1"}},
+        {"a block of erased of table emb: it stands behind buffered pushes",
+         {"table emb", "push 1 4 0 4 4", "xerased 0 1", "clock 1 4", "end 0 1"}},
+        {"a block of erased of table w: the table is of another kind",
+         {"dense", "xerased 1 0", "end 0 1"}},
         {"worker/2", /* nobody waits for it */
          {"table emb", "push 2 4 0 4 4", "clock 2 4", "end 0 1"}},
         {"pushes of worker/1 go back to iteration 3",

@@ -32,10 +32,18 @@ static struct {
     uint64_t arrays[KV_KEYS];
 } last;
 
+/* What the next files do beside: erase each such row first; state no base, as files that hold
+ * everything do. */
+static struct {
+    uint32_t erase_every; /* 0: none */
+    bool holds_all;
+} files;
+
 static int setup(void **state)
 {
     (void)snprintf(directory, sizeof directory, "/tmp/starling-export-XXXXXX");
     memset(&last, 0, sizeof last);
+    memset(&files, 0, sizeof files);
     return mkdtemp(directory) == NULL
                ? -1
                : snprintf(path, sizeof path, "%s/x.safetensors", directory) < 0;
@@ -130,6 +138,18 @@ static void put_array(struct file *file, uint32_t key)
     last.arrays[key] = file->number;
 }
 
+static void put_erased(struct file *file, uint32_t shard)
+{
+    sl_snapshot_block_begin(file->block, SL_SNAPSHOT_ERASED, SPARSE);
+    for (uint32_t row = 0; files.erase_every > 0 && row < ROWS; row += files.erase_every) {
+        if (sl_partition_owner(key_of(row), SHARDS) == shard) {
+            assert_true(sl_snapshot_put_erased(file->block, key_of(row)));
+            last.rows[row] = 0;
+        }
+    }
+    put(file);
+}
+
 static void put_tables(struct file *file)
 {
     static const uint32_t ids[] = {SPARSE, DENSE, KV};
@@ -147,7 +167,7 @@ static void write_shard(uint64_t number, uint64_t base, uint32_t shard, uint32_t
     const struct sl_checkpoint_writer_options options = {.disk = sl_disk_system(),
                                                          .directory = directory,
                                                          .number = number,
-                                                         .base = base,
+                                                         .base = files.holds_all ? 0 : base,
                                                          .shard = shard,
                                                          .shard_count = SHARDS,
                                                          .compression_level = 1};
@@ -155,6 +175,7 @@ static void write_shard(uint64_t number, uint64_t base, uint32_t shard, uint32_t
     assert_int_equal(sl_snapshot_block_create(SL_SNAPSHOT_BLOCK_BYTES, &file.block), 0);
     assert_int_equal(sl_checkpoint_writer_create(&options, &file.writer, &reason), 0);
     put_tables(&file);
+    put_erased(&file, shard);
     sl_snapshot_block_begin(file.block, SL_SNAPSHOT_ROWS, SPARSE);
     for (uint32_t row = 0; row < ROWS; row++) {
         if (row % every == 0 && sl_partition_owner(key_of(row), SHARDS) == shard) {
@@ -216,14 +237,18 @@ static void *load(const struct sl_safetensors *file, const char *name, uint64_t 
 
 static void check_rows(const struct sl_safetensors *file)
 {
-    uint64_t *keys = load(file, "emb.keys", ROWS);
-    float *values = load(file, "emb.values", ROWS * DIM);
-    float *slots = load(file, "emb.slots", ROWS * SLOTS);
-    int64_t *steps = load(file, "emb.steps", ROWS);
-    int64_t *counts = load(file, "emb.counts", ROWS);
+    uint32_t rows = 0;
+    for (uint32_t row = 0; row < ROWS; row++) {
+        rows += last.rows[row] != 0;
+    }
+    uint64_t *keys = load(file, "emb.keys", rows);
+    float *values = load(file, "emb.values", (uint64_t)rows * DIM);
+    float *slots = load(file, "emb.slots", (uint64_t)rows * SLOTS);
+    int64_t *steps = load(file, "emb.steps", rows);
+    int64_t *counts = load(file, "emb.counts", rows);
     uint32_t found = 0;
     for (uint32_t row = 0; row < ROWS; row++) {
-        for (uint32_t at = 0; at < ROWS; at++) {
+        for (uint32_t at = 0; at < rows; at++) {
             if (keys[at] != key_of(row)) {
                 continue;
             }
@@ -236,7 +261,7 @@ static void check_rows(const struct sl_safetensors *file)
             }
         }
     }
-    assert_int_equal(found, ROWS);
+    assert_int_equal(found, rows);
     free(keys);
     free(values);
     free(slots);
@@ -307,6 +332,38 @@ SL_CASE_WITH(export__takes_new_rows, setup, teardown)
     write_checkpoint(2, 1, 1, 3);
     assert_int_equal(export(2), 0);
     check_all();
+}
+
+/* Rows that were erased, of which every other one came again. */
+SL_CASE_WITH(export__leaves_out_erased_rows, setup, teardown)
+{
+    write_checkpoint(1, 0, 1, 0);
+    files.erase_every = 5;
+    write_checkpoint(2, 1, 10, 2);
+    assert_int_equal(export(2), 0);
+    check_all();
+    assert_int_equal(last.rows[5], 0);
+    assert_int_equal(last.rows[10], 2);
+    files.erase_every = 3;
+    write_checkpoint(3, 2, ROWS, 2);
+    assert_int_equal(export(3), 0);
+    check_all();
+    assert_int_equal(last.rows[30], 0);
+}
+
+/* Files that hold everything, although the checkpoint has a base: what is in that is gone. */
+SL_CASE_WITH(export__begins_with_files_that_hold_everything, setup, teardown)
+{
+    write_checkpoint(1, 0, 1, 0);
+    memset(&last, 0, sizeof last);
+    files.holds_all = true;
+    write_checkpoint(2, 1, 4, 0);
+    files.holds_all = false;
+    write_checkpoint(3, 2, 10, 2);
+    assert_int_equal(export(3), 0);
+    check_all();
+    assert_int_equal(last.rows[1], 0);
+    assert_int_equal(last.rows[4], 2);
 }
 
 SL_CASE_WITH(export__names_a_block_that_is_missing, setup, teardown)
