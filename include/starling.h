@@ -359,6 +359,13 @@ SL_API int sl_step_push(struct sl_step *step, struct sl_table *table, const uint
 SL_API int sl_step_push_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
                              uint32_t key_count, const float *gradients, float *rows);
 
+/* Removes the rows of the keys from a sparse table, with their optimizer slots; a missing key has
+ * no effect. A push creates the row again, with the initializer. Takes effect when it reaches the
+ * shard, in every consistency mode: BSP pushes of the iteration that are already buffered follow
+ * it. Errors: INVALID (a dense or KV table). */
+SL_API int sl_step_erase(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                         uint32_t key_count);
+
 /* Pull or push elements [start, start + count) of a dense table. */
 SL_API int sl_step_dense_pull(struct sl_step *step, struct sl_table *table, uint64_t start,
                               uint64_t count, float *values);

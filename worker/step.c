@@ -181,6 +181,14 @@ int sl_step_push_pull(struct sl_step *step, struct sl_table *table, const uint64
     return sl_step_add_rows(step, SL_REQUEST_PUSH_PULL, table, keys, key_count, gradients, rows);
 }
 
+int sl_step_erase(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                  uint32_t key_count)
+{
+    const struct sl_operation operation = {
+        .op = SL_REQUEST_ERASE, .table = table, .keys = keys, .key_count = key_count};
+    return add_sparse(step, &operation, true);
+}
+
 static bool are_bag_ends(const uint32_t *bag_ends, uint32_t bag_count, uint32_t key_count)
 {
     uint32_t end = 0;

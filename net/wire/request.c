@@ -38,6 +38,7 @@ static const uint16_t shapes[UINT8_MAX + 1] = {
     [SL_REQUEST_KV_PULL] = KNOWN | KV_KEYS | RETURNS_VALUES,
     [SL_REQUEST_KV_PUSH_PULL] = KNOWN | KV_KEYS | KV_VALUES | RETURNS_VALUES,
     [SL_REQUEST_KV_LENGTHS] = KNOWN | KV_KEYS | RETURNS_LENGTHS,
+    [SL_REQUEST_ERASE] = KNOWN | KEYS,
 };
 
 static uint64_t floats_bytes(uint64_t count, uint64_t dim)

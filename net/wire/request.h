@@ -17,6 +17,7 @@
  *   KV_PULL          keys, lens if LENS                                     values[count]
  *   KV_PUSH_PULL     as KV_PUSH                                             values[count]
  *   KV_LENGTHS       keys                                                   u32[key_count]
+ *   ERASE            keys                                                   -
  *
  * In a KV table each key has an array of values; the table's dim is 1 or 4, the bytes of a value. A
  * KV section has at least one key, an array at least one value and at most 2^32 - 1. A section of
@@ -27,6 +28,9 @@
  *
  * A TICK finishes the request's clock for the sender; later sections belong to the next clock. So
  * one request can push, tick, and pull for the next iteration.
+ *
+ * ERASE removes the rows of its keys from a sparse table, at once in every consistency mode. A
+ * missing key has no effect.
  *
  * All keys, and a whole dense range, belong to the shard of the connection. */
 #ifndef SL_NET_WIRE_REQUEST_H
@@ -54,6 +58,7 @@ enum sl_request_op {
     SL_REQUEST_KV_PULL = 10,
     SL_REQUEST_KV_PUSH_PULL = 11,
     SL_REQUEST_KV_LENGTHS = 12,
+    SL_REQUEST_ERASE = 15,
 };
 
 /* Section flag: each key has its own number of values. */

@@ -5,6 +5,7 @@
 
 #include "core/assert.h"
 #include "ps/shard/iteration.h"
+#include "ps/shard/lookup.h"
 #include "ps/shard/section.h"
 #include "ps/shard/snapshot_hooks.h"
 
@@ -35,6 +36,7 @@ void sl_shard_iteration_add(struct sl_shard *shard, struct sl_shard_table *table
         queue->last->next = entry;
     }
     queue->last = entry;
+    table->holds_erased &= table->buffered_count > 0;
     entry->order = ++shard->snapshots.order_last;
     table->buffered_count++;
 }
@@ -115,9 +117,10 @@ bool sl_shard_iteration_due(const struct sl_shard *shard)
 }
 
 /* Applies some records or elements of the entry and returns their number. */
-static uint64_t apply_some(struct sl_shard_table *table, struct sl_shard_iteration_state *iteration,
+static uint64_t apply_some(struct sl_shard *shard, struct sl_shard_table *table,
                            const struct sl_shard_buffered_push *entry, struct sl_shard_slice *slice)
 {
+    const struct sl_shard_iteration_state *iteration = &shard->iteration;
     uint32_t left = sl_shard_slice_left(slice);
     if (table->dense != NULL) {
         uint64_t at = entry->start + iteration->done;
@@ -130,7 +133,12 @@ static uint64_t apply_some(struct sl_shard_table *table, struct sl_shard_iterati
     uint64_t count = entry->count - iteration->done;
     uint64_t paid = (uint64_t)left / table->key_cost + 1;
     count = count < paid ? count : paid;
-    sl_sparse_table_apply(table->sparse, entry->records + iteration->done, (uint32_t)count,
+    uint32_t *records = entry->records + iteration->done;
+    if (table->holds_erased) {
+        const int err = sl_shard_find_again(shard, table, records, (uint32_t)count);
+        sl_assert(err == 0); /* an acknowledged push cannot fail */
+    }
+    sl_sparse_table_apply(table->sparse, records, (uint32_t)count,
                           entry->gradients + iteration->done * table->spec.dim, &iteration->state,
                           iteration->step);
     slice->spent += (uint32_t)count * table->key_cost;
@@ -151,7 +159,7 @@ static void apply_entry(struct sl_shard *shard, struct sl_shard_table *table,
         iteration->state = table->state;
         slice->spent++;
     }
-    iteration->done += apply_some(table, iteration, entry, slice);
+    iteration->done += apply_some(shard, table, entry, slice);
     if (iteration->done < entry->count) {
         return;
     }

@@ -26,8 +26,8 @@ int sl_shard_check_kv_owner(const struct sl_shard *shard, const struct sl_shard_
     return 0;
 }
 
-static int check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
-                       struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
+int sl_shard_check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
+                         struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
 {
     if (sl_shard_owns(shard, keys, count)) {
         return 0;
@@ -64,6 +64,13 @@ static bool limit_memory(const struct sl_shard *shard, struct sl_shard_table *ta
     return shard->memory_bytes > bytes_max;
 }
 
+void sl_shard_count_memory(struct sl_shard *shard, struct sl_shard_table *table)
+{
+    const size_t bytes = sl_sparse_table_memory_bytes(table->sparse);
+    shard->memory_bytes += bytes - table->counted_memory;
+    table->counted_memory = bytes;
+}
+
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
                   uint32_t count, bool initialize, uint32_t *records)
 {
@@ -73,9 +80,23 @@ int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const ui
     int err = initialize
                   ? sl_sparse_table_find_or_create(table->sparse, keys, count, records)
                   : sl_sparse_table_find_or_create_uninit(table->sparse, keys, count, records);
-    size_t bytes = sl_sparse_table_memory_bytes(table->sparse);
-    shard->memory_bytes += bytes - table->counted_memory;
-    table->counted_memory = bytes;
+    sl_shard_count_memory(shard, table);
+    return err;
+}
+
+int sl_shard_find_again(struct sl_shard *shard, struct sl_shard_table *table, uint32_t *records,
+                        uint32_t count)
+{
+    int err = 0;
+    sl_sparse_table_set_bytes_max(table->sparse, 0);
+    for (uint32_t i = 0; i < count && err == 0; i++) {
+        const struct sl_row *record = sl_sparse_table_record(table->sparse, records[i]);
+        if (record->count == SL_ROW_ERASED) {
+            const uint64_t key = record->key;
+            err = sl_sparse_table_find_or_create(table->sparse, &key, 1, &records[i]);
+        }
+    }
+    sl_shard_count_memory(shard, table);
     return err;
 }
 
@@ -83,7 +104,7 @@ int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
                     const struct sl_shard_request *request, struct sl_shard_slice *slice,
                     const uint64_t *keys, uint32_t count, uint32_t *records)
 {
-    int err = check_owner(shard, request, slice, keys, count);
+    int err = sl_shard_check_owner(shard, request, slice, keys, count);
     if (err != 0) {
         return err;
     }

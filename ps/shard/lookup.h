@@ -9,6 +9,10 @@
 int sl_shard_check_kv_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
                             struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count);
 
+/* Checks that this shard owns the keys of a sparse table. Errors: WRONG_SHARD. */
+int sl_shard_check_owner(const struct sl_shard *shard, const struct sl_shard_request *request,
+                         struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count);
+
 /* Returns true when this shard owns all keys. */
 bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count);
 
@@ -22,5 +26,14 @@ int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const ui
 int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
                     const struct sl_shard_request *request, struct sl_shard_slice *slice,
                     const uint64_t *keys, uint32_t count, uint32_t *records);
+
+/* Replaces the records of rows erased since they were looked up: creates these rows again, with
+ * their first values. The shard's limit does not apply, because the push was acknowledged. Errors:
+ * NO_MEMORY (of the system). */
+int sl_shard_find_again(struct sl_shard *shard, struct sl_shard_table *table, uint32_t *records,
+                        uint32_t count);
+
+/* Updates the shard's count of a sparse table's memory. */
+void sl_shard_count_memory(struct sl_shard *shard, struct sl_shard_table *table);
 
 #endif

@@ -59,6 +59,9 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
 {
     struct sl_shard_scratch *scratch = NULL;
     if (table->sparse != NULL) {
+        if (table->buffered_count == 0) {
+            sl_sparse_table_reuse(table->sparse); /* others do not hold records over an erase */
+        }
         scratch = is_small(table, request) ? &shard->small : &shard->large;
         if (scratch->owner != NULL) {
             sl_assert(scratch == &shard->large);

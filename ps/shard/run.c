@@ -5,6 +5,7 @@
 #include "core/assert.h"
 #include "core/reason.h"
 #include "ps/shard/admit.h"
+#include "ps/shard/erase.h"
 #include "ps/shard/iteration.h"
 #include "ps/shard/kv.h"
 #include "ps/shard/lookup.h"
@@ -161,7 +162,8 @@ static int run_admit(struct sl_shard *shard, struct sl_shard_table *table,
         request->phase = SL_SHARD_PHASE_READ;
         return SL_SHARD_DONE;
     }
-    int result = sl_shard_push_begin(shard, table, request, slice);
+    int result = op == SL_REQUEST_ERASE ? sl_shard_erase_begin(shard, request)
+                                        : sl_shard_push_begin(shard, table, request, slice);
     if (result == SL_SHARD_DONE) {
         request->phase = SL_SHARD_PHASE_COLLECT;
     }
@@ -203,7 +205,9 @@ static int run_section(struct sl_shard *shard, struct sl_shard_request *request,
         }
     }
     if (request->phase != SL_SHARD_PHASE_READ) {
-        int result = sl_shard_push_run(shard, table, request, slice);
+        int result = request->view.section.op == SL_REQUEST_ERASE
+                         ? sl_shard_erase_run(shard, table, request, slice)
+                         : sl_shard_push_run(shard, table, request, slice);
         if (result != SL_SHARD_DONE) {
             return result;
         }

@@ -63,7 +63,8 @@ uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t budget);
 
 /* Sets of operations, one bit each. Operations are validated and below 32. */
 #define SL_SHARD_OPS_PUSH_ONLY                                                                     \
-    (1U << SL_REQUEST_PUSH | 1U << SL_REQUEST_DENSE_PUSH | 1U << SL_REQUEST_KV_PUSH)
+    (1U << SL_REQUEST_PUSH | 1U << SL_REQUEST_DENSE_PUSH | 1U << SL_REQUEST_KV_PUSH |              \
+     1U << SL_REQUEST_ERASE)
 #define SL_SHARD_OPS_PUSH_PULL                                                                     \
     (1U << SL_REQUEST_PUSH_PULL | 1U << SL_REQUEST_DENSE_PUSH_PULL | 1U << SL_REQUEST_KV_PUSH_PULL)
 
@@ -151,12 +152,14 @@ static inline bool sl_shard_push_is_small(const struct sl_request_section *secti
            (uint64_t)section->key_count * dim <= SL_SHARD_SMALL_FLOATS;
 }
 
-/* Returns true when a push of this section needs the large scratch. */
+/* Returns true when a push of this section needs the large scratch. An erase owns it too, so that
+ * no other request holds record indexes between its slices. */
 static inline bool sl_shard_push_is_large(const struct sl_request_section *section, uint32_t dim)
 {
     return sl_shard_op_kv(section->op)
                ? section->key_count > SL_SHARD_BATCH_KEYS
-               : !sl_shard_op_dense(section->op) && !sl_shard_push_is_small(section, dim);
+               : section->op == SL_REQUEST_ERASE ||
+                     (!sl_shard_op_dense(section->op) && !sl_shard_push_is_small(section, dim));
 }
 
 #endif

@@ -5,9 +5,9 @@
  *
  * Work is sliced: sl_shard_run spends at most `budget`. Costs: a key 1 per started 256 bytes of
  * its row, 1024 dense elements 16, a section 1. A sparse push of up to 1024 keys and 256 KiB always
- * runs in one slice, so small pushes never wait for working memory. A longer one, and a KV push of
- * more than 256 keys, owns the only large scratch until it is done; others of these get AGAIN and
- * spend nothing. A dense push needs no scratch. Sections of a request run in order. A section that
+ * runs in one slice, so small pushes never wait for working memory. A longer one, an erase, and a
+ * KV push of more than 256 keys own the only large scratch until they are done; others of these get
+ * AGAIN and spend nothing. A dense push needs no scratch. Sections run in order. A section that
  * must wait for clocks (BSP, SSP) parks its request; later requests of the connection may run. */
 #ifndef SL_PS_SHARD_SHARD_H
 #define SL_PS_SHARD_SHARD_H

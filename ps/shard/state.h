@@ -36,6 +36,7 @@ struct sl_shard_table {
     struct sl_shard_push_buffer_queue *buffered; /* [queue_count], by worker */
     uint32_t queue_count; /* at least worker_count; more for joined workers with a higher index */
     uint32_t buffered_count;
+    bool holds_erased; /* buffered pushes may hold records of rows that were erased */
 };
 
 /* The BSP iteration that is being applied. */

@@ -78,7 +78,7 @@ static void write_section(struct sl_bytes_writer *writer, uint32_t shard, uint32
                               FUZZ_REQUEST_KV, input);
         return;
     }
-    uint8_t op = (uint8_t)(1 + what % 8);
+    uint8_t op = what >= 184 ? SL_REQUEST_ERASE : (uint8_t)(1 + what % 8);
     uint8_t count = sl_bytes_u8(input);
     struct sl_request_section section = {.op = op};
     bool dense = op >= SL_REQUEST_DENSE_PULL && op <= SL_REQUEST_DENSE_PUSH_PULL;

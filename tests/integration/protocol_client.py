@@ -32,6 +32,7 @@ WRONG_SHARD, AGAIN, UNSUPPORTED, TOO_LARGE = 10, 11, 14, 15
 PULL, PULL_POOLED, PUSH, PUSH_PULL = 1, 2, 3, 4
 DENSE_PULL, DENSE_PUSH, DENSE_PUSH_PULL, TICK = 5, 6, 7, 8
 KV_PUSH, KV_PULL, KV_PUSH_PULL, KV_LENGTHS = 9, 10, 11, 12
+ERASE = 15
 FLAG_LENS = 1
 
 WAIT_S = 90.0  # for any answer; no wait is endless
@@ -427,6 +428,10 @@ def push_pull(table, keys, rows):
                    returns=len(keys) * table.dim)
 
 
+def erase(table, keys):
+    return Section(ERASE, table.id, _u64(keys), key_count=len(keys))
+
+
 def dense_pull(table, start, count):
     return Section(DENSE_PULL, table.id, start=start, count=count, returns=count)
 
@@ -782,6 +787,9 @@ class Client:
         return self._keyed(
             keys, lambda at: push_pull(table, [keys[i] for i in at], [rows[i] for i in at]),
             table.dim, clock)
+
+    def erase(self, table, keys, clock=0):
+        self._keyed(keys, lambda at: erase(table, [keys[i] for i in at]), table.dim, clock)
 
     def pull_pooled(self, table, bags, clock=0):
         """Each shard sums its part of each bag; the parts are added here."""

@@ -210,6 +210,7 @@ class Parameters(ClusterTest):
         self.check_sparse(client)
         self.check_dense(client)
         self.check_kv(client)
+        self.check_erase(client)
         self.check_sections(client)
         self.check_stats(client)
         client.goodbye()
@@ -252,6 +253,16 @@ class Parameters(ClusterTest):
         found = [[(0, 0, 0)] + [rows[KEYS.index(key)] for key in bag] for bag in bags]
         wanted = [tuple(sum(column) for column in zip(*bag)) for bag in found]
         self.assertEqual(client.pull_pooled(table, bags), wanted)
+
+    def check_erase(self, client):
+        table = client.open(name="erase", dim=1)
+        client.push(table, KEYS, [(i + 1,) for i in range(len(KEYS))])
+        gone = KEYS[::2]
+        client.erase(table, gone + [1234567])
+        self.assertEqual(client.pull(table, KEYS),
+                         [(i + 1 if i % 2 else 0,) for i in range(len(KEYS))])
+        client.push(table, gone, [(5,)] * len(gone))
+        self.assertEqual(client.pull(table, gone), [(5,)] * len(gone))
 
     def check_dense(self, client):
         table = client.open(**DENSE_SUM)

@@ -26,6 +26,10 @@ static void judge_table(struct sl_sim_oracle *oracle, const struct sl_sim_operat
         const uint32_t *at = &operation->watched_at[2 * (size_t)i];
         sl_sim_oracle_final(oracle, operation->units[i], operation->values[(size_t)at[0] * dim],
                             operation->values[(size_t)at[1] * dim]);
+        if (sparse) { /* its bait comes behind the second witness */
+            sl_sim_oracle_final_bait(oracle, operation->units[i],
+                                     operation->values[((size_t)at[1] + 1) * dim]);
+        }
     }
     for (uint32_t i = 0; i < table->shared_count; i++) {
         uint64_t at = sparse ? (uint64_t)i * dim : table->shared[i];

@@ -78,6 +78,9 @@ MUTATIONS = [
     ("writes that a restart may have met are sent again", "worker/shard_conn_connect.c",
      "    sl_shard_conn_fail_writes(conn, text);",
      "    (void)text;"),
+    ("erases have no effect", "ps/shard/erase.c",
+     "        sl_sparse_table_erase(table->sparse, request->view.keys + request->done, count);\n",
+     ""),
     # Staleness.
     ("ssp admits one step early", "ps/shard/admit.c",
      "    return min_clock + consistency->staleness >= clock ||",
@@ -275,8 +278,16 @@ DISK_MUTATIONS = [
      "            keep_number(list, kept, chain.items[k].number);",
      "            keep_number(list, kept, list->items[i].number);"),
     ("disks: adds leave out rows that were changed", "ps/snapshot/copy_sparse.c",
-     "    if (!sl_snapshot_delta_holds(&copy->since, number, record->last_step)) {",
-     "    if (!copy->since.all && number < copy->since.count) {"),
+     "         !sl_snapshot_delta_holds(&copy->since, number, record->last_step))) {",
+     "         !copy->since.all && number < copy->since.count)) {"),
+    ("disks: erased keys are not listed", "ps/shard/snapshot_base.c",
+     "    for (uint64_t at = base->erased; at < log->end; at++) {",
+     "    for (uint64_t at = log->end; at < log->end; at++) {"),
+    ("disks: rows that are erased during a cut are not in it", "ps/table/sparse_table.c",
+     "    if (table->hook != NULL) {\n"
+     "        table->hook->before_write(table->hook, &record_index, 1);",
+     "    if (table->hook != NULL && record_index == SL_ROW_NONE) {\n"
+     "        table->hook->before_write(table->hook, &record_index, 1);"),
     ("disks: what adds to a checkpoint is not loaded", "ps/server/restore.c",
      "    if (files->item + 1 < files->chain.count) {",
      "    if (files->item + 1 < files->chain.count && files->number == 0) {"),

@@ -12,6 +12,7 @@
 #define SHARED_OF_SHARD 8  /* shared keys, of each shard */
 #define SHARED_OF_RANGE 64 /* elements at the head of each dense range */
 #define KEY_TRIES       (1U << 20)
+#define ERASE_BACK      400 /* units that are looked through for one to erase */
 
 static void *grown(void *items, uint32_t count, uint32_t *capacity, size_t item_bytes)
 {
@@ -233,6 +234,7 @@ uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table_index, 
                                .shard = shard,
                                .instance = instance,
                                .clock = clock,
+                               .eraser = SL_SIM_NO_UNIT,
                                .part_first = oracle->part_count,
                                .begun_ns = *oracle->now_ns,
                                .ended_ns = SL_CLOCK_NEVER,
@@ -242,12 +244,40 @@ uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table_index, 
     if (table->spec.kind == SL_TABLE_SPARSE) {
         unit.witness[0] = key_of(oracle, table, shard);
         unit.witness[1] = key_of(oracle, table, shard);
+        unit.bait = key_of(oracle, table, shard);
     } else if (!take_slots(oracle, table, shard, unit.witness)) {
         return SL_SIM_NO_UNIT;
     }
     GROW(oracle, unit);
     oracle->units[oracle->unit_count] = unit;
     return oracle->unit_count++;
+}
+
+uint32_t sl_sim_oracle_erases(struct sl_sim_oracle *oracle, uint32_t index)
+{
+    const struct sl_sim_unit *of = &oracle->units[index];
+    const uint32_t end = index < ERASE_BACK ? 0 : index - ERASE_BACK;
+    for (uint32_t i = index; i > end; i--) {
+        struct sl_sim_unit *unit = &oracle->units[i - 1];
+        if (unit->table == of->table && unit->shard == of->shard &&
+            unit->instance == of->instance && unit->acked && unit->eraser == SL_SIM_NO_UNIT) {
+            unit->eraser = index;
+            return i - 1;
+        }
+    }
+    return SL_SIM_NO_UNIT;
+}
+
+/* An erase of a BSP table may come before the push, which is buffered. */
+bool sl_sim_oracle_is_erased(const struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit,
+                             uint64_t before_ns)
+{
+    if (unit->eraser == SL_SIM_NO_UNIT ||
+        oracle->tables[unit->table].spec.consistency.mode == SL_CONSISTENCY_BSP) {
+        return false;
+    }
+    const struct sl_sim_unit *eraser = &oracle->units[unit->eraser];
+    return eraser->acked && eraser->fate == SL_SIM_FATE_SURE && eraser->ended_ns < before_ns;
 }
 
 void sl_sim_oracle_adds(struct sl_sim_oracle *oracle, uint32_t unit, uint32_t shared,

@@ -48,6 +48,8 @@ enum sl_sim_fate {
 struct sl_sim_unit {
     uint32_t table, shard, instance, clock;
     uint64_t witness[2];             /* keys, or elements of a dense table */
+    uint64_t bait;                   /* sparse: another key of this push only, to be erased later */
+    uint32_t eraser;                 /* the unit whose step erases it; SL_SIM_NO_UNIT: none */
     uint32_t part_first, part_count; /* what it adds to shared keys */
     uint64_t begun_ns;
     uint64_t ended_ns;  /* SL_CLOCK_NEVER: in flight */
@@ -160,6 +162,13 @@ void sl_sim_oracle_crashed(struct sl_sim_oracle *oracle, uint32_t ps);
 uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shard,
                             uint32_t instance, uint32_t clock);
 
+/* Chooses an acknowledged unit like this one whose bait the same step erases. NO_UNIT: none. */
+uint32_t sl_sim_oracle_erases(struct sl_sim_oracle *oracle, uint32_t unit);
+
+/* True: the bait of a unit must be gone, since an erase was acknowledged before that time. */
+bool sl_sim_oracle_is_erased(const struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit,
+                             uint64_t before_ns);
+
 /* It adds `gradient` to that shared key of the table. */
 void sl_sim_oracle_adds(struct sl_sim_oracle *oracle, uint32_t unit, uint32_t shared,
                         int32_t gradient);
@@ -218,6 +227,9 @@ bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle);
 
 /* Everything has ended and was healed; the unit's witnesses are these. */
 void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t unit, float first, float second);
+
+/* And its bait is this. */
+void sl_sim_oracle_final_bait(struct sl_sim_oracle *oracle, uint32_t unit, float value);
 
 /* The shared key is this. Once all units are final. */
 void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shared, float value);

@@ -1,6 +1,7 @@
 /* The end of a run: what every unit must have come to, and what pulls of BSP tables saw of them. */
 #include <inttypes.h>
 
+#include "core/clock.h"
 #include "tests/sim/oracle.h"
 
 static uint32_t epoch_of(const struct sl_sim_oracle *oracle, uint32_t shard)
@@ -76,6 +77,24 @@ void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t index, float fir
     unit->seen = first != 0.0F;
     if (whole) {
         check_fate(oracle, unit);
+    }
+}
+
+void sl_sim_oracle_final_bait(struct sl_sim_oracle *oracle, uint32_t index, float value)
+{
+    const struct sl_sim_unit *unit = &oracle->units[index];
+    const float pushed = unit->seen != 1                         ? 0.0F
+                         : oracle->tables[unit->table].sign != 0 ? 1.0F
+                                                                 : -1.0F;
+    const bool erased = sl_sim_oracle_is_erased(oracle, unit, SL_CLOCK_NEVER);
+    const bool may_be_erased = unit->eraser != SL_SIM_NO_UNIT;
+    if (erased ? value != 0.0F : value != pushed && !(may_be_erased && value == 0.0F)) {
+        sl_sim_oracle_fail(
+            oracle, "erase", "a key that worker/%u pushed once to t%u on shard %u is %g, though %s",
+            oracle->instances[unit->instance].task, unit->table, unit->shard, (double)value,
+            erased          ? "its erase was acknowledged"
+            : may_be_erased ? "its push was carried out once at most"
+                            : "no one erased it");
     }
 }
 

@@ -191,6 +191,27 @@ static void check_presence(const struct rows *rows, const struct sl_sim_unit *un
     }
 }
 
+/* Its third key, which a later step may erase. */
+static void check_bait(struct rows *rows, const struct sl_sim_unit *unit, bool is_there)
+{
+    const struct sum once = {.value = 1, .slot = 1, .visits = 1}, never = {.value = 0};
+    const struct view bait = view_at(rows, unit->bait);
+    const bool is_pushed = is_as(rows, &bait, &once);
+    const bool is_erased = sl_sim_oracle_is_erased(rows->oracle, unit, rows->before_ns);
+    const bool may_lack = !is_there || unit->eraser != SL_SIM_NO_UNIT;
+    if (is_pushed ? !is_there || is_erased : !may_lack || !is_as(rows, &bait, &never)) {
+        sl_sim_oracle_fail(rows->oracle, "erase",
+                           "%s: key %" PRIu64 " of t%u is %g, slot %g, visits %u; its push is %s, "
+                           "its erase %s",
+                           rows->who, unit->bait, rows->table, (double)bait.value,
+                           (double)bait.slot, bait.visits, is_there ? "there" : "not there",
+                           is_erased                        ? "was acknowledged"
+                           : unit->eraser == SL_SIM_NO_UNIT ? "was never sent"
+                                                            : "may be there");
+    }
+    rows->visited += is_pushed;
+}
+
 /* Counts what it adds, if it is there. */
 static void check_unit(struct rows *rows, const struct sl_sim_unit *unit, struct sum *sums)
 {
@@ -213,6 +234,9 @@ static void check_unit(struct rows *rows, const struct sl_sim_unit *unit, struct
     if (rows->windows != NULL) {
         sl_sim_windows_check(rows->windows, rows->oracle, rows->who, unit,
                              is_there || is_aside(rows, unit));
+    }
+    if (is_sparse(rows)) {
+        check_bait(rows, unit, is_there);
     }
     if (is_there) {
         rows->visited += 2;
@@ -264,8 +288,11 @@ static void check_rows(struct rows *rows)
             walk.dim = table->spec.dim;
             walk.float_count =
                 walk.dim + (uint32_t)sl_optimizer_slot_floats(table->optimizer, walk.dim);
-            for (uint32_t k = 0; k < sl_sparse_table_row_count(table->sparse); k++) {
-                check_row(&walk, sl_sparse_table_record(table->sparse, k));
+            for (uint32_t k = 0; k < sl_sparse_table_record_count(table->sparse); k++) {
+                const struct sl_row *record = sl_sparse_table_record(table->sparse, k);
+                if (record->count != SL_ROW_ERASED) {
+                    check_row(&walk, record);
+                }
             }
         }
     }

@@ -89,9 +89,10 @@ static int32_t draw_gradient(struct sl_sim_work *work)
     return (int32_t)sl_sim_below(work->random, 17) - 8;
 }
 
-/* One shard's part of a sparse push: witness, shared keys, witness. */
-static void push_keys(struct sl_sim_work *work, struct sl_sim_operation *operation, uint32_t shard,
-                      int32_t *gradients)
+/* One shard's part of a sparse push: witness, shared keys, witness, bait. Perhaps an earlier bait
+ * is erased in the same step. */
+static void push_keys(struct sl_sim_work *work, struct sl_sim_operation *operation,
+                      struct sl_sim_operation *erase, uint32_t shard, int32_t *gradients)
 {
     struct sl_sim_oracle *oracle = work->oracle;
     const struct sl_sim_table *table = &oracle->tables[operation->table];
@@ -111,19 +112,26 @@ static void push_keys(struct sl_sim_work *work, struct sl_sim_operation *operati
     uint32_t second = add_key(operation, oracle->units[unit].witness[1]);
     gradients[second] = 1;
     watch(operation, unit, first, second);
+    gradients[add_key(operation, oracle->units[unit].bait)] = 1;
+    const bool erases = sl_sim_chance(work->random, 400);
+    const uint32_t erased = erases ? sl_sim_oracle_erases(oracle, unit) : SL_SIM_NO_UNIT;
+    if (erased != SL_SIM_NO_UNIT) {
+        (void)add_key(erase, oracle->units[erased].bait);
+    }
 }
 
 static int push_sparse(struct sl_sim_work *work, struct sl_sim_operation *operation, bool pull_too)
 {
+    struct sl_sim_operation *erase = add_operation(work, operation->table);
     const struct sl_sim_plan *plan = work->oracle->plan;
     uint32_t dim = dim_of(work, operation);
     int32_t *gradients =
-        allocate((size_t)plan->shard_count * (plan->keys_of_push + 2), sizeof *gradients);
+        allocate((size_t)plan->shard_count * (plan->keys_of_push + 3), sizeof *gradients);
     uint32_t sure = sl_sim_below(work->random, plan->shard_count);
     for (uint32_t i = 0; i < plan->shard_count; i++) {
         uint32_t shard = (sure + i) % plan->shard_count;
         if (i == 0 || sl_sim_chance(work->random, 700)) {
-            push_keys(work, operation, shard, gradients);
+            push_keys(work, operation, erase, shard, gradients);
         }
     }
     operation->gradients = allocate((size_t)operation->key_count * dim, sizeof(float));
@@ -132,13 +140,18 @@ static int push_sparse(struct sl_sim_work *work, struct sl_sim_operation *operat
     }
     free(gradients);
     struct sl_table *table = work->tables[operation->table];
+    int err = 0;
     if (!pull_too) {
-        return sl_step_push(work->step, table, operation->keys, operation->key_count,
-                            operation->gradients);
+        err = sl_step_push(work->step, table, operation->keys, operation->key_count,
+                           operation->gradients);
+    } else {
+        operation->values = allocate((size_t)operation->key_count * dim, sizeof(float));
+        err = sl_step_push_pull(work->step, table, operation->keys, operation->key_count,
+                                operation->gradients, operation->values);
     }
-    operation->values = allocate((size_t)operation->key_count * dim, sizeof(float));
-    return sl_step_push_pull(work->step, table, operation->keys, operation->key_count,
-                             operation->gradients, operation->values);
+    return err != 0 || erase->key_count == 0
+               ? err
+               : sl_step_erase(work->step, table, erase->keys, erase->key_count);
 }
 
 /* One range's part of a dense push. False: no witnesses are left. */
@@ -280,6 +293,9 @@ void sl_sim_work_pull_all(struct sl_sim_work *work, uint32_t table)
     for (uint32_t i = 0; i < work->oracle->unit_count; i++) {
         if (work->oracle->units[i].table == table) {
             look_at(work, operation, i);
+            if (of->spec.kind == SL_TABLE_SPARSE) {
+                (void)add_key(operation, work->oracle->units[i].bait);
+            }
         }
     }
     submit_pull(work, operation);

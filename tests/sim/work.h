@@ -6,7 +6,7 @@
 #include "tests/sim/oracle.h"
 #include "tests/sim/process.h"
 
-#define SL_SIM_WORK_OPERATIONS 16
+#define SL_SIM_WORK_OPERATIONS 24
 
 /* A table as a client has opened it. */
 struct sl_sim_operation {

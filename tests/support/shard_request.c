@@ -95,3 +95,12 @@ void shard_request_tick(struct shard_request *request)
     struct sl_request_section section = {.op = SL_REQUEST_TICK};
     put_section(request, &section);
 }
+
+void shard_request_erase(struct shard_request *request, uint16_t table, const uint64_t *keys,
+                         uint32_t key_count)
+{
+    const struct sl_request_section section = {
+        .op = SL_REQUEST_ERASE, .table_id = table, .key_count = key_count};
+    put_section(request, &section);
+    put(request, keys, key_count * sizeof *keys);
+}

@@ -7,18 +7,19 @@
 #include "core/partition.h"
 #include "tests/support/shard_request.h"
 
-#define DENSE   SL_OPTIMIZER_KIND_COUNT /* likewise */
-#define FLOATS  (2 * SL_OPTIMIZER_KIND_COUNT)
-#define BYTES   (FLOATS + 1)
-#define BSP     (FLOATS + 2) /* sparse; the next: dense */
-#define TABLES  (FLOATS + 4)
+#define DENSE     SL_OPTIMIZER_KIND_COUNT /* likewise */
+#define FLOATS    (2 * SL_OPTIMIZER_KIND_COUNT)
+#define BYTES     (FLOATS + 1)
+#define BSP       (FLOATS + 2) /* sparse; the next: dense */
+#define TABLES    (FLOATS + 4)
 
-#define DIM     5
-#define KEYS    400
-#define LENGTH  2500 /* of a dense array, and more of each */
-#define ARRAYS  24
-#define LONGEST 3000 /* values of an array */
-#define NOBODY  UINT32_MAX
+#define DIM       5
+#define KEYS      400
+#define DRAWN_MAX 60   /* keys of a request */
+#define LENGTH    2500 /* of a dense array, and more of each */
+#define ARRAYS    24
+#define LONGEST   3000 /* values of an array */
+#define NOBODY    UINT32_MAX
 
 static struct sl_table_spec spec_of(uint32_t id)
 {
@@ -120,22 +121,36 @@ static void fill(struct shard_work *work, float *values, uint32_t count)
     }
 }
 
-static void push_sparse(struct shard_work *work, uint16_t table, uint32_t worker)
+static uint32_t draw_keys(struct shard_work *work, uint64_t drawn[DRAWN_MAX])
 {
-    uint64_t keys[60];
-    float gradients[60 * DIM];
-    const uint32_t wanted = 1 + draw(work, 60);
-    uint64_t drawn[60];
+    const uint32_t wanted = 1 + draw(work, DRAWN_MAX);
     for (uint32_t i = 0; i < wanted; i++) {
         drawn[i] = draw(work, 20) == 0 ? UINT64_MAX - draw(work, 3) : draw(work, KEYS);
     }
-    for (uint32_t s = 0; s < work->count; s++) {
-        uint32_t count = 0;
-        for (uint32_t i = 0; i < wanted; i++) {
-            if (sl_partition_owner(drawn[i], work->count) == s) {
-                keys[count++] = drawn[i];
-            }
+    return wanted;
+}
+
+/* Those of one shard. */
+static uint32_t keys_of_shard(const struct shard_work *work, uint32_t shard, const uint64_t *drawn,
+                              uint32_t wanted, uint64_t keys[DRAWN_MAX])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < wanted; i++) {
+        if (sl_partition_owner(drawn[i], work->count) == shard) {
+            keys[count++] = drawn[i];
         }
+    }
+    return count;
+}
+
+static void push_sparse(struct shard_work *work, uint16_t table, uint32_t worker)
+{
+    uint64_t keys[DRAWN_MAX];
+    float gradients[DRAWN_MAX * DIM];
+    uint64_t drawn[DRAWN_MAX];
+    const uint32_t wanted = draw_keys(work, drawn);
+    for (uint32_t s = 0; s < work->count; s++) {
+        const uint32_t count = keys_of_shard(work, s, drawn, wanted, keys);
         if (count > 0) {
             fill(work, gradients, count * DIM);
             shard_request_begin(&request, worker == NOBODY ? 0 : work->clocks[worker]);
@@ -236,6 +251,21 @@ void shard_work_run(struct shard_work *work, uint32_t requests)
             push_array(work, table);
         } else {
             work_as(work, draw(work, SHARD_WORK_WORKERS));
+        }
+    }
+}
+
+void shard_work_erase(struct shard_work *work, uint32_t requests)
+{
+    uint64_t keys[DRAWN_MAX];
+    uint64_t drawn[DRAWN_MAX];
+    for (uint32_t i = 0; i < requests; i++) {
+        const uint16_t table = (uint16_t)draw(work, DENSE);
+        const uint32_t wanted = draw_keys(work, drawn);
+        for (uint32_t s = 0; s < work->count; s++) {
+            shard_request_begin(&request, 0);
+            shard_request_erase(&request, table, keys, keys_of_shard(work, s, drawn, wanted, keys));
+            serve(work->shards[s], NOBODY, &request);
         }
     }
 }

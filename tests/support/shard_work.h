@@ -26,6 +26,9 @@ void shard_work_fini(struct shard_work *work);
 /* So many requests. */
 void shard_work_run(struct shard_work *work, uint32_t requests);
 
+/* Erases from tables that do not wait for workers: so many requests. */
+void shard_work_erase(struct shard_work *work, uint32_t requests);
+
 /* Workers that join, leave, are lost and finish too. */
 void shard_work_come_and_go(struct shard_work *work);
 

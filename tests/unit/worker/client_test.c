@@ -76,6 +76,41 @@ SL_CASE(client_push__is_seen_by_the_next_pull)
     on_every_shape(check_push);
 }
 
+/* Erased rows have their first values again, also in the same step; a missing key is no error. */
+static void check_erase(struct sl_client *client)
+{
+    enum { KEYS = 2000, ERASED = 1200, DIM = 2 };
+    static uint64_t keys[KEYS];
+    static float first[KEYS * DIM], pushed[KEYS * DIM], rows[KEYS * DIM], gradients[KEYS * DIM];
+    struct sl_table *table = sparse_table(client, "erased", DIM);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = sl_hash_key(i);
+        gradients[i * DIM] = gradients[i * DIM + 1] = (float)(1 + i);
+    }
+    assert_int_equal(sl_client_pull(client, table, keys, KEYS, first, TIMEOUT_MS), 0);
+    assert_int_equal(
+        sl_client_push_pull(client, table, keys, KEYS - 100, gradients, pushed, TIMEOUT_MS), 0);
+    for (uint32_t round = 0; round < 2; round++) {
+        struct sl_step *step = fixture_step(client, 0);
+        assert_int_equal(sl_step_erase(step, table, keys, ERASED), 0);
+        assert_int_equal(sl_step_erase(step, table, keys + KEYS - 50, 50), 0);
+        assert_int_equal(sl_step_erase(step, table, NULL, 0), 0);
+        assert_int_equal(sl_step_pull(step, table, keys, KEYS, rows), 0);
+        fixture_run(step);
+        assert_memory_equal(rows, first, ERASED * DIM * sizeof(float));
+        assert_memory_equal(rows + ERASED * DIM, pushed + ERASED * DIM,
+                            (KEYS - 100 - ERASED) * DIM * sizeof(float));
+    }
+    assert_int_equal(sl_client_push_pull(client, table, keys, KEYS, gradients, rows, TIMEOUT_MS),
+                     0);
+    assert_memory_equal(rows, pushed, ERASED * DIM * sizeof(float));
+}
+
+SL_CASE(step_erase__removes_rows)
+{
+    on_every_shape(check_erase);
+}
+
 static void check_empty(struct sl_client *client)
 {
     struct sl_table *table = sparse_table(client, "empty", 2);
@@ -319,6 +354,8 @@ SL_CASE(step_submit__refuses_bad_steps)
     sl_step_destroy(&step);
     step = fixture_step(client, 0);
     assert_int_equal(sl_step_pull(step, dense, &key, 1, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_erase(step, dense, &key, 1), SL_ERR_INVALID);
+    assert_int_equal(sl_step_erase(step, sparse, NULL, 1), SL_ERR_INVALID);
     assert_int_equal(sl_step_dense_pull(step, sparse, 0, 1, &value), SL_ERR_INVALID);
     assert_int_equal(sl_step_dense_pull(step, dense, 100, 1, &value), SL_ERR_INVALID);
     assert_int_equal(sl_step_dense_push(step, dense, 1, UINT64_MAX, &value), SL_ERR_INVALID);

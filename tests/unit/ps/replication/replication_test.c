@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pair.h"
+#include "ps/shard/state.h"
 #include "tests/support/unit.h"
 
 /* The primary is gone; the peer goes to the backup, which has taken over. */
@@ -122,6 +123,29 @@ PAIR_CASE(replica__the_log_goes_on_after_a_broken_connection)
     assert_int_equal(take_over(pair, &pair->peer)->kind, SL_MESSAGE_WELCOME);
     stepped_pull(&pair->peer, 21, 0, ASP);
     assert_true(stepped_reply(&pair->peer, 21)->value == 20.0F);
+}
+
+/* An erase is in the log: the backup has not the rows either, and does not erase twice. */
+PAIR_CASE(replica__erased_rows_are_gone_there)
+{
+    struct shard_request *request = &pair->stepped.request;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push_done(&pair->peer, 1, ASP, 10);
+    shard_request_begin(request, 0);
+    shard_request_erase(request, ASP, pair->stepped.keys, 4);
+    stepped_send(&pair->peer, 2, STEPPED_BUDGET);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    const struct sl_shard_table *table = pair->backup->shard->tables[ASP];
+    assert_int_equal(sl_sparse_table_row_count(table->sparse), 6);
+    stepped_push_done(&pair->peer, 3, ASP, 1);
+    assert_true(take_over(pair, &pair->peer)->welcome.resumed);
+    shard_request_begin(request, 0);
+    shard_request_erase(request, ASP, pair->stepped.keys, 4);
+    stepped_send(&pair->peer, 2, STEPPED_BUDGET);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    stepped_pull(&pair->peer, 4, 0, ASP);
+    assert_true(stepped_reply(&pair->peer, 4)->value == 1.0F);
 }
 
 /* A failure that was told is told again at the backup, and not tried anew. */

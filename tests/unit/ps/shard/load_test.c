@@ -241,3 +241,60 @@ SL_CASE(shard_load__then_what_has_changed_since)
     shard_work_fini(&is);
     shard_work_fini(&work);
 }
+
+/* A snapshot of a shard that does nothing meanwhile. *base: what it adds to, or NULL; then of it.
+ */
+static void take(struct sl_shard *shard, struct sl_shard_snapshot_base **base,
+                 struct shard_stream *out)
+{
+    const struct sl_shard_snapshot_options options = {.base = *base};
+    assert_int_equal(sl_shard_snapshot_begin(shard, &options), 0);
+    *out = (struct shard_stream){0};
+    while (shard_stream_snapshot(shard, 1000, out)) {
+    }
+    sl_shard_snapshot_base_destroy(base);
+    sl_shard_snapshot_end(shard, base);
+    assert_non_null(*base);
+}
+
+static uint32_t count_erased(const struct shard_stream *images, uint32_t count)
+{
+    uint32_t keys = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        for (const struct sl_snapshot_block *at = images[i].first; at != NULL; at = at->next) {
+            keys += at->kind == SL_SNAPSHOT_ERASED ? at->count : 0;
+        }
+    }
+    return keys;
+}
+
+/* Three shards, a full snapshot and three incremental ones with erased rows, onto one, two and
+ * three shards: no erased row comes back. */
+SL_CASE(shard_load__erased_rows_stay_erased)
+{
+    struct shard_work work;
+    struct shard_stream images[12]; /* of shard 0 in order, of shard 1, of shard 2 */
+    struct sl_shard_snapshot_base *bases[3] = {NULL};
+    shard_work_init(&work, 3, true, 61);
+    for (uint32_t step = 0; step < 4; step++) {
+        shard_work_run(&work, step == 0 ? 600 : 60);
+        shard_work_erase(&work, 40);
+        shard_work_run(&work, 30);
+        for (uint32_t s = 0; s < 3; s++) {
+            take(work.shards[s], &bases[s], &images[s * 4 + step]);
+        }
+    }
+    assert_true(count_erased(images, 12) > 500);
+    for (uint32_t count = 1; count <= 3; count++) {
+        struct shard_work again;
+        restore(images, 12, count, &again);
+        assert_no_difference(shard_stream_differ(work.shards, 3, again.shards, count));
+        assert_no_difference(shard_stream_differ(again.shards, count, work.shards, 3));
+        shard_work_fini(&again);
+    }
+    for (uint32_t s = 0; s < 3; s++) {
+        sl_shard_snapshot_base_destroy(&bases[s]);
+    }
+    fini_all(images, 12);
+    shard_work_fini(&work);
+}

@@ -100,8 +100,10 @@ static void add_sparse(struct model *model, struct shard_request *request, uint3
         model->keys[i] = draw(model, draw(model, 2) == 0 ? KEYS : 300) * 7919ULL;
     }
     draw_values(model, count * dim);
-    const uint32_t what = draw(model, 5);
-    if (what == 0) {
+    const uint32_t what = draw(model, 6);
+    if (what == 5) {
+        shard_request_erase(request, (uint16_t)table, model->keys, count);
+    } else if (what == 0) {
         shard_request_pull(request, (uint16_t)table, model->keys, count);
     } else {
         shard_request_push(request, what == 1 ? SL_REQUEST_PUSH_PULL : SL_REQUEST_PUSH,
