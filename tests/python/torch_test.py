@@ -92,6 +92,30 @@ class Bags(support.ClusterTest):
             rows = step.pull(self.table, [3])
         self.assert_rows(rows, self.table.pull([3]))
 
+    def test_collection(self):
+        tables = [self.client.sparse(f"collection-{i}", DIM, starling.SGD(lr=RATE), starling.Normal(std=1.0, seed=i))
+                  for i in range(3)]
+        names = ["a", "b", "c"]
+        bags = {name: starling.torch.EmbeddingBag(table, "sum") for name, table in zip(names, tables)}
+        collection = starling.torch.EmbeddingBagCollection(bags)
+        features = {name: self.batch(30) for name in names}
+        before = {name: torch.from_numpy(table.pull(range(KEYS))) for name, table in zip(names, tables)}
+        pooled = collection(features)
+        for name, (keys, offsets) in features.items():
+            expected = torch.nn.functional.embedding_bag(keys, before[name], offsets, mode="sum")
+            torch.testing.assert_close(pooled[name], expected, rtol=1e-5, atol=1e-5)
+        sum(each.sum() for each in pooled.values()).backward()
+        collection.push()
+        for (keys, _), old, table in zip(features.values(), before.values(), tables):
+            counts = torch.bincount(keys, minlength=KEYS).reshape(-1, 1)
+            torch.testing.assert_close(torch.from_numpy(table.pull(range(KEYS))), old - RATE * counts, rtol=1e-5,
+                                       atol=1e-5)
+        collection.push()  # nothing is left
+        with self.assertRaises(KeyError):
+            collection({"d": self.batch(3)})
+        with self.assertRaisesRegex(ValueError, "bags: 2 bags on 1 tables of 1 clients"):
+            starling.torch.EmbeddingBagCollection({"a": bags["a"], "b": bags["a"]})
+
     def test_mode(self):
         with self.assertRaisesRegex(ValueError, "mode: 'max'; accepted: 'mean', 'sum'"):
             starling.torch.EmbeddingBag(self.table, "max")
