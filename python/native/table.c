@@ -238,6 +238,20 @@ static PyObject *pull_bags(PyObject *self, PyObject *args)
     return end(&op, err, result);
 }
 
+static PyObject *erase(PyObject *self, PyObject *args)
+{
+    struct operation op;
+    PyObject *given;
+    struct keys keys = {0};
+    if (!PyArg_ParseTuple(args, "OOO", &op.caller_step, &given, &op.timeout) ||
+        !begin(&op, "erase", self)) {
+        return NULL;
+    }
+    const bool is_kept = keep_keys(&op, given, &keys);
+    int err = is_kept ? sl_step_erase(op.step, op.to, keys.values, keys.count) : 0;
+    return end(&op, err, none_if(is_kept));
+}
+
 /* Operations on the elements of a dense table. starling.DenseTable has checked that they are in the
  * table, and that the arrays have `count` elements or are None. */
 
@@ -375,6 +389,7 @@ static PyMethodDef methods[] = {
     {"_push", push, METH_VARARGS, NULL},
     {"_push_pull", push_pull, METH_VARARGS, NULL},
     {"_pull_bags", pull_bags, METH_VARARGS, NULL},
+    {"_erase", erase, METH_VARARGS, NULL},
     {"_dense_pull", dense_pull, METH_VARARGS, NULL},
     {"_dense_push", dense_push, METH_VARARGS, NULL},
     {"_dense_push_pull", dense_push_pull, METH_VARARGS, NULL},

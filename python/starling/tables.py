@@ -98,6 +98,10 @@ class SparseTable(Table):
         """
         return self._pull_bags(step, keys, offsets, mode, out, timeout)
 
+    def erase(self, keys: Keys, *, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
+        """Removes rows at once. A key without a row is no error."""
+        self._erase(step, keys, timeout)
+
     def __repr__(self) -> str:
         return f"<starling.SparseTable {self.name}, dim {self.dim}>"
 
@@ -194,6 +198,10 @@ class Step(_native.Step):
     def pull_bags(self, table: SparseTable, *arguments: Any, **options: Any) -> Any:
         """Adds table.pull_bags(...). Returns the array, which has its values after the wait."""
         return self._of(table, "pull_bags")(*arguments, step=self, **options)
+
+    def erase(self, table: SparseTable, *arguments: Any, **options: Any) -> None:
+        """Adds table.erase(...)."""
+        self._of(table, "erase")(*arguments, step=self, **options)
 
     @staticmethod
     def _of(table: Table, name: str) -> Any:

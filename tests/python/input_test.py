@@ -84,6 +84,7 @@ class Arrays(support.ClusterTest):
         with self.client.step() as step:
             self.refuses(TypeError, ["table: <starling.DenseTable kind, length 10>", "pull_bags"], step.pull_bags, dense,
                          [1], [0])
+            self.refuses(TypeError, ["table: <starling.DenseTable", "erase"], step.erase, dense, [1])
             self.refuses(TypeError, ["table: 5"], step.pull, 5, [1])
             self.refuses(TypeError, ["table"], step.pull)
 

@@ -200,6 +200,19 @@ class Steps(support.ClusterTest):
         self.assertTrue(step.done)
 
 
+class Writes(support.ClusterTest):
+    def test_erase(self):
+        table = self.sparse(2, starling.Sum(), starling.Constant(0.5))
+        table.push(range(10), numpy.ones((10, 2), numpy.float32))
+        table.erase([3, 4, 77])
+        table.erase([])
+        self.assert_rows(table.pull([3, 5]), [[0.5, 0.5], [1.5, 1.5]])
+        with self.client.step() as step:
+            step.erase(table, [5])
+            rows = step.pull(table, [5, 6])
+        self.assert_rows(rows, [[0.5, 0.5], [1.5, 1.5]])
+
+
 class Workers(support.ClusterTest):
     workers = 2
 
