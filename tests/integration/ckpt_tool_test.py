@@ -5,6 +5,7 @@ words. An interpreter that has NumPy is looked for: this one, or the system's.""
 import json
 import os
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import harness
 import protocol_client
 
 CODES = {"F32": "f", "I64": "q", "U64": "Q", "U8": "B"}
+
+FORMAT_1 = os.path.join(os.path.dirname(os.path.abspath(__file__)), "checkpoint_format_1")
+FORMAT_1_KEYS = [0, 2**64 - 1, 2**63] + [key * key * 7919 + 5 for key in range(37)]
 
 
 def python_with(module):
@@ -404,6 +408,37 @@ class RealPs(checkpoint_test.CheckpointTest):
             for before, after in zip(rows[keys[0]], client.pull(emb, [keys[0]])[0]):
                 self.assertAlmostEqual(after, before - 0.25 / 1.5**0.5, places=6)
         self.drain(ps)
+
+    def open_format_1(self, client):
+        return client.open(name="emb", kind=protocol_client.SPARSE, dim=3, consistency={},
+                           optimizer=self.optimizer(kind=3, lr=0.5, initial_accumulator=0.25), initializer={})
+
+    def test_format_1_and_erased_rows(self):
+        """A checkpoint of format 1 is restored. Rows erased after it are in none of what follows."""
+        os.makedirs(self.checkpoints, exist_ok=True)
+        shutil.copytree(FORMAT_1, self.checkpoints, dirs_exist_ok=True)
+        rows = [tuple((3 * i + column) / 8 for column in range(3)) for i in range(len(FORMAT_1_KEYS))]
+        ps, coordinator = self.cluster(reactors=2, more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            emb = self.open_format_1(client)
+            self.assertEqual(client.pull(emb, FORMAT_1_KEYS), rows)
+            self.ask(client)
+            client.erase(emb, FORMAT_1_KEYS[::2])
+            newest = self.ask(client)
+        self.assertNotEqual(self.manifest(newest)["base"], 0)
+        self.drain(ps)
+        exported = os.path.join(self.folder, "out.safetensors")
+        self.tool("export", self.checkpoints, str(newest), "--out", exported)
+        tensors, _ = read_safetensors(exported)
+        self.assertEqual(rows_of(tensors, "emb"), {key: list(row) for key, row in
+                                                   list(zip(FORMAT_1_KEYS, rows))[1::2]})
+        for reactors in (2, 3, 1):
+            ps, coordinator = self.cluster(reactors=reactors, more=["--restore", "newest"])
+            with self.client(coordinator) as client:
+                emb = self.open_format_1(client)
+                self.assertEqual(client.pull(emb, FORMAT_1_KEYS),
+                                 [row if i % 2 else (0, 0, 0) for i, row in enumerate(rows)])
+            self.drain(ps)
 
     def optimizer(self, **said):
         """As sl_optimizer_defaults has it."""
