@@ -13,6 +13,7 @@ import numpy
 from numpy.typing import NDArray
 
 from . import _native
+from .errors import InvalidError, NotFoundError
 from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Zeros
 from .tables import DenseTable, SparseTable, Step
 
@@ -26,18 +27,28 @@ def connect(coordinator: Optional[str] = None, *, task: Optional[int] = None, wo
             timeout: float = 60.0) -> Client:
     """Connects this process to the servers of a job and returns its Client.
 
-    Without a task the client has no clock.
+    Arguments that are None come from the environment, which starling-launch sets: STARLING_COORDINATOR;
+    RANK and WORLD_SIZE, also of torchrun; SLURM_PROCID and SLURM_NTASKS.
 
     coordinator: "host:port" of server 0 or of a scheduler.
-    task: index of this worker, from 0; -1: a client without a clock, as for evaluation.
+    task: index of this worker, from 0; -1, also without a source: a client without a clock.
     workers: workers of the job; BSP and SSP need it.
     timeout: seconds; the default of all calls of the client, and the longest wait for the servers.
 
-    Raises InvalidError for a bad setting, DeadlineError, RefusedError
+    Raises InvalidError or NotFoundError for a bad or missing setting, DeadlineError, RefusedError
     (as with another secret), VersionError. Any thread; a client belongs to the process.
     """
+    if coordinator is None:
+        coordinator = os.environ.get("STARLING_COORDINATOR")
+    if not coordinator:
+        raise NotFoundError("connect: no coordinator; accepted: the argument coordinator='host:port', the variable "
+                            "STARLING_COORDINATOR, a start by starling-launch, or starling.local_cluster()")
+    if task is None:
+        task = _from_environment(("RANK", "SLURM_PROCID"), 0)
     if task is not None:
         _check_integer("task", task, -1, _TASKS_MAX - 1)
+    if workers is None:
+        workers = _from_environment(("WORLD_SIZE", "SLURM_NTASKS"), 1)
     if workers is not None:
         _check_integer("workers", workers, 1, _TASKS_MAX)
     client = Client(coordinator, task, workers, timeout)
@@ -119,6 +130,17 @@ class Client(_native.Client):
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"task {self.task}, {self.shard_count} shards"
         return f"<starling.Client, {state}>"
+
+
+def _from_environment(variables: Tuple[str, ...], least: int) -> Optional[int]:
+    """Returns the value of the first variable that is set, or None."""
+    for name in variables:
+        text = os.environ.get(name, "")
+        if text and not (text.isdecimal() and least <= int(text) <= _TASKS_MAX):
+            raise InvalidError(f"connect: {name}={text}; accepted: {least} to {_TASKS_MAX}")
+        if text:
+            return int(text)
+    return None
 
 
 def _check_integer(name: str, value: Any, least: int, most: int) -> None:
