@@ -359,6 +359,15 @@ SL_API int sl_step_push(struct sl_step *step, struct sl_table *table, const uint
 SL_API int sl_step_push_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
                              uint32_t key_count, const float *gradients, float *rows);
 
+/* Replaces rows by rows[key_count][dim], and resets what the optimizer keeps of them to its initial
+ * state: a push after it acts as on a new row with these values. Creates missing rows. Of a
+ * repeated key the last row counts. Takes effect when it arrives, in every consistency mode; BSP
+ * pushes that wait for the end of their iteration follow it. AdamAsync's beta powers, which belong
+ * to the table, do not change. Errors: INVALID (not a sparse table of this client; keys or rows
+ * NULL). */
+SL_API int sl_step_assign(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                          uint32_t key_count, const float *rows);
+
 /* Removes the rows of the keys from a sparse table, with their optimizer slots; a missing key has
  * no effect. A push creates the row again, with the initializer. Takes effect when it reaches the
  * shard, in every consistency mode: BSP pushes of the iteration that are already buffered follow
@@ -373,6 +382,12 @@ SL_API int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint
                               uint64_t count, const float *gradients);
 SL_API int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64_t start,
                                    uint64_t count, const float *gradients, float *values);
+
+/* Replaces these elements by values[count], as sl_step_assign. State that an optimizer keeps for a
+ * block of 1024 elements (Adam's count of visits, AdagradDecay's periods) is reset if the range has
+ * the whole block. Errors: INVALID (not a dense table of this client; the range; values NULL). */
+SL_API int sl_step_dense_assign(struct sl_step *step, struct sl_table *table, uint64_t start,
+                                uint64_t count, const float *values);
 
 /* A batch of arrays of a KV table. `values` has lens[0] values of keys[0], then lens[1] values of
  * keys[1] and so on, value_count in all; without lens, value_count / key_count values per key. Keys

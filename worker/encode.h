@@ -3,9 +3,10 @@
  *
  * Splits fall between keys, keys of bags, or dense elements. All occurrences of a key in one push
  * stay in one request, so that the shard visits the row once: a push that must be split has its
- * keys grouped, and the gradients of equal keys are summed here, in their order. KV arrays are
- * split between keys; an array longer than a message is split into chunks. Long dense gradients and
- * KV values are not copied: the request's tail points to the caller's memory.
+ * keys grouped, and the gradients of equal keys are summed here, in their order; an assign keeps
+ * the last row of equal keys. KV arrays are split between keys; an array longer than a message is
+ * split into chunks. Long dense gradients and KV values are not copied: the request's tail points
+ * to the caller's memory.
  *
  * Pure except for the scratch memory. */
 #ifndef SL_WORKER_ENCODE_H

@@ -1,4 +1,4 @@
-/* Rows of sparse tables: pull, push, push_pull. */
+/* Rows of sparse tables: pull, push, push_pull, assign. */
 #include <string.h>
 
 #include "core/assert.h"
@@ -117,13 +117,15 @@ static uint32_t count_runs(const struct sl_encoder_rows *rows)
     return runs;
 }
 
+/* Sums the rows of equal keys; of an assign the last one counts. */
 static void sum_gradients(float *restrict sum, const struct sl_operation *operation,
                           const uint32_t *labels, uint32_t count)
 {
     const float *gradients = operation->gradients;
     uint32_t dim = operation->table->spec.dim;
-    memcpy(sum, gradients + (size_t)labels[0] * dim, dim * sizeof *sum);
-    for (uint32_t i = 1; i < count; i++) {
+    const uint32_t first = operation->op == SL_REQUEST_ASSIGN ? count - 1 : 0;
+    memcpy(sum, gradients + (size_t)labels[first] * dim, dim * sizeof *sum);
+    for (uint32_t i = first + 1; i < count; i++) {
         const float *gradient = gradients + (size_t)labels[i] * dim;
         for (uint32_t column = 0; column < dim; column++) {
             sum[column] += gradient[column];

@@ -36,7 +36,8 @@ struct sl_operation {
     const uint32_t *bag_ends;
     uint32_t key_count, bag_count;
     uint64_t start, count;  /* dense: elements; KV: count values in all */
-    const void *gradients;  /* f32: rows, or elements [start, start + count); KV: values to push */
+    const void *gradients;  /* f32: rows, or elements [start, start + count), to push or assign; */
+                            /* KV: values to push */
     void *values;           /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
     const uint32_t *lens;   /* KV: values of each key; NULL: count / key_count */
     uint32_t command;       /* KV */

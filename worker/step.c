@@ -160,7 +160,7 @@ int sl_step_add_rows(struct sl_step *step, enum sl_request_op op, const struct s
                                            .values = rows};
     return add_sparse(step, &operation,
                       (op == SL_REQUEST_PULL || gradients != NULL) &&
-                          (op == SL_REQUEST_PUSH || rows != NULL));
+                          (op == SL_REQUEST_PUSH || op == SL_REQUEST_ASSIGN || rows != NULL));
 }
 
 int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
@@ -179,6 +179,12 @@ int sl_step_push_pull(struct sl_step *step, struct sl_table *table, const uint64
                       uint32_t key_count, const float *gradients, float *rows)
 {
     return sl_step_add_rows(step, SL_REQUEST_PUSH_PULL, table, keys, key_count, gradients, rows);
+}
+
+int sl_step_assign(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                   uint32_t key_count, const float *rows)
+{
+    return sl_step_add_rows(step, SL_REQUEST_ASSIGN, table, keys, key_count, rows, NULL);
 }
 
 int sl_step_erase(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
@@ -230,8 +236,9 @@ static int add_dense(struct sl_step *step, enum sl_request_op op, const struct s
                                            .count = count,
                                            .gradients = gradients,
                                            .values = values};
-    const bool complete = (op == SL_REQUEST_DENSE_PULL || gradients != NULL) &&
-                          (op == SL_REQUEST_DENSE_PUSH || values != NULL);
+    const bool complete =
+        (op == SL_REQUEST_DENSE_PULL || gradients != NULL) &&
+        (op == SL_REQUEST_DENSE_PUSH || op == SL_REQUEST_DENSE_ASSIGN || values != NULL);
     if (!sl_step_takes(step, table, SL_TABLE_DENSE) || start > table->spec.length ||
         count > table->spec.length - start || (count > 0 && !complete)) {
         return sl_step_refuse(step);
@@ -255,6 +262,12 @@ int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64
                             uint64_t count, const float *gradients, float *values)
 {
     return add_dense(step, SL_REQUEST_DENSE_PUSH_PULL, table, start, count, gradients, values);
+}
+
+int sl_step_dense_assign(struct sl_step *step, struct sl_table *table, uint64_t start,
+                         uint64_t count, const float *values)
+{
+    return add_dense(step, SL_REQUEST_DENSE_ASSIGN, table, start, count, values, NULL);
 }
 
 int sl_step_set_priority(struct sl_step *step, int32_t priority)

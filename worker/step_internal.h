@@ -59,8 +59,8 @@ bool sl_step_takes(const struct sl_step *step, const struct sl_table *table,
 /* Errors: NO_MEMORY; the step is bad then. */
 int sl_step_add(struct sl_step *step, const struct sl_operation *operation);
 
-/* A pull, push or push_pull of rows. gradients, rows: NULL where the operation has none. Errors:
- * INVALID, NO_MEMORY; the step is bad then. */
+/* A pull, push, push_pull or assign of rows. gradients (of an assign: its rows), rows: NULL where
+ * the operation has none. Errors: INVALID, NO_MEMORY; the step is bad then. */
 int sl_step_add_rows(struct sl_step *step, enum sl_request_op op, const struct sl_table *table,
                      const uint64_t *keys, uint32_t key_count, const float *gradients, float *rows);
 

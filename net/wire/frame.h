@@ -13,7 +13,7 @@
 #include "core/limits.h"
 
 #define SL_FRAME_HEADER_BYTES     32
-#define SL_FRAME_PROTOCOL_VERSION 1
+#define SL_FRAME_PROTOCOL_VERSION 2
 #define SL_FRAME_MAGIC            0x534c /* "LS" in memory order: not HTTP, TLS or ps-lite */
 
 enum sl_frame_type {

@@ -17,6 +17,8 @@
  *   KV_PULL          keys, lens if LENS                                     values[count]
  *   KV_PUSH_PULL     as KV_PUSH                                             values[count]
  *   KV_LENGTHS       keys                                                   u32[key_count]
+ *   ASSIGN           keys, then rows f32[key_count][dim]                    -
+ *   DENSE_ASSIGN     values f32[count]                                      -
  *   ERASE            keys                                                   -
  *
  * In a KV table each key has an array of values; the table's dim is 1 or 4, the bytes of a value. A
@@ -58,6 +60,8 @@ enum sl_request_op {
     SL_REQUEST_KV_PULL = 10,
     SL_REQUEST_KV_PUSH_PULL = 11,
     SL_REQUEST_KV_LENGTHS = 12,
+    SL_REQUEST_ASSIGN = 13,
+    SL_REQUEST_DENSE_ASSIGN = 14,
     SL_REQUEST_ERASE = 15,
 };
 
@@ -91,9 +95,9 @@ struct sl_request_view {
     struct sl_request_section section;
     const uint64_t *keys;
     const uint32_t *bag_ends;
-    const float *gradients;
-    const uint32_t *lens; /* KV with LENS */
-    const void *values;   /* KV: pushed values */
+    const float *gradients; /* ASSIGN, DENSE_ASSIGN: the new values */
+    const uint32_t *lens;   /* KV with LENS */
+    const void *values;     /* KV: pushed values */
 };
 
 /* A request whose only section is a PULL. */

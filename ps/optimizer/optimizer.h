@@ -43,8 +43,9 @@ struct sl_optimizer {
     const char *name;         /* as in flags and logs: "adagrad_decay" */
     uint32_t slots_per_value; /* floats stored beside each value */
     uint32_t slots_per_row;   /* floats stored beside each row or dense block */
-    /* Writes the initial slots of a row: slots_per_value * dim floats, slot-major (all of slot 0,
-     * then all of slot 1), then slots_per_row single floats. NULL: zeros. */
+    /* Writes the initial values of slot 0 of `dim` values. NULL: zeros. The other slots
+     * (slot-major: all of slot 0, then all of slot 1), and the slots_per_row single floats behind
+     * them, start as zeros. */
     void (*init)(const struct sl_optimizer_spec *spec, uint32_t dim, float *slots);
     /* Advances the table's state. The caller calls it once per push and table, after the last row
      * or slice of the push (TensorFlow's order: the first push uses beta1 and beta2 unchanged).

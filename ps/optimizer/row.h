@@ -7,8 +7,9 @@
 /* Header of a record, followed by the dim f32 values of the row and then by its optimizer slots. */
 struct sl_row {
     uint64_t key;
-    uint32_t last_step; /* table step of the last push to this row, modulo 2^32; 0: none */
-    uint32_t count;     /* visits by pushes, up to SL_ROW_COUNT_MAX; or SL_ROW_ERASED */
+    uint32_t last_step; /* table step of the last push or assign, modulo 2^32; 0: none */
+    uint32_t count;     /* visits by pushes, up to SL_ROW_COUNT_MAX, since creation or assign; or
+                           SL_ROW_ERASED */
     float values[];
 };
 

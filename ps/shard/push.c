@@ -1,5 +1,6 @@
 /* Push part of a section: looks up records and sums gradients of repeated keys. Then it applies
- * each record once, or buffers the push until the iteration is complete. */
+ * each record once, or buffers the push until the iteration is complete. An assign goes the same
+ * way, but is never buffered: buffered pushes follow it at their commit. */
 #include <string.h>
 
 #include "core/assert.h"
@@ -16,6 +17,11 @@
 static bool is_small(const struct sl_shard_table *table, const struct sl_shard_request *request)
 {
     return table->sparse != NULL && sl_shard_push_is_small(&request->view.section, table->spec.dim);
+}
+
+static bool assigns(const struct sl_shard_request *request)
+{
+    return sl_shard_op_assigns(request->view.section.op);
 }
 
 static int buffer_begin(struct sl_shard *shard, const struct sl_shard_table *table,
@@ -73,7 +79,7 @@ int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
     request->distinct = 0;
     request->done = 0;
     bool is_empty = table->sparse != NULL && request->view.section.key_count == 0;
-    if (!is_empty && sl_shard_buffers_pushes(shard, table, &request->caller)) {
+    if (!is_empty && !assigns(request) && sl_shard_buffers_pushes(shard, table, &request->caller)) {
         int err = buffer_begin(shard, table, request, slice);
         if (err != 0) {
             return err;
@@ -114,7 +120,8 @@ static void add_row(float *restrict sum, const float *restrict row, uint32_t dim
 }
 
 /* Adds one key's record and gradient. The request's own gradients are used until a key repeats. The
- * first repeat copies those so far to `sums`. */
+ * first repeat copies those so far to `sums`. Of a key that repeats in an assign, the last row
+ * counts. */
 static void collect_record(struct sl_shard_request *request, uint32_t dim, uint32_t record,
                            const float *gradient)
 {
@@ -126,7 +133,7 @@ static void collect_record(struct sl_shard_request *request, uint32_t dim, uint3
         memcpy(request->sums, request->view.gradients,
                (size_t)request->distinct * dim * sizeof(float));
     }
-    if (repeats) {
+    if (repeats && !assigns(request)) {
         add_row(request->sums + (size_t)at * dim, gradient, dim);
         return;
     }
@@ -134,7 +141,7 @@ static void collect_record(struct sl_shard_request *request, uint32_t dim, uint3
     if (request->sums != NULL) {
         memcpy(request->sums + (size_t)at * dim, gradient, dim * sizeof(float));
     }
-    request->distinct++;
+    request->distinct += !repeats;
 }
 
 static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
@@ -215,9 +222,14 @@ static int apply_sparse(struct sl_shard_table *table, struct sl_shard_request *r
         uint64_t count = request->distinct - request->done;
         uint64_t paid = (uint64_t)left / table->key_cost + 1;
         count = is_small(table, request) || count < paid ? count : paid;
-        sl_sparse_table_apply(table->sparse, request->records + request->done, (uint32_t)count,
-                              gradients + request->done * table->spec.dim, &request->state,
-                              request->step);
+        const uint32_t *records = request->records + request->done;
+        const float *rows = gradients + request->done * table->spec.dim;
+        if (assigns(request)) {
+            sl_sparse_table_assign(table->sparse, records, (uint32_t)count, rows, request->step);
+        } else {
+            sl_sparse_table_apply(table->sparse, records, (uint32_t)count, rows, &request->state,
+                                  request->step);
+        }
         request->done += count;
         slice->spent += (uint32_t)count * table->key_cost;
     }
@@ -235,8 +247,12 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_request *re
         }
         uint64_t at = section->start + request->done;
         uint64_t count = sl_shard_dense_step(at, section->start + section->count, left);
-        sl_dense_table_apply(table->dense, at, count, request->view.gradients + request->done,
-                             &request->state, request->step);
+        const float *values = request->view.gradients + request->done;
+        if (assigns(request)) {
+            sl_dense_table_assign(table->dense, at, count, values, request->step);
+        } else {
+            sl_dense_table_apply(table->dense, at, count, values, &request->state, request->step);
+        }
         request->done += count;
         slice->spent += (uint32_t)sl_shard_dense_cost(count);
     }
@@ -256,7 +272,7 @@ static void apply_end(struct sl_shard *shard, struct sl_shard_table *table,
                       struct sl_shard_request *request)
 {
     sl_shard_part_end(shard, request);
-    if (table->optimizer->end_push != NULL) {
+    if (table->optimizer->end_push != NULL && !assigns(request)) {
         table->optimizer->end_push(&table->spec.optimizer, &table->state);
     }
     table->pushed_rows += table->sparse != NULL ? request->distinct : request->view.section.count;

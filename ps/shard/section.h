@@ -61,10 +61,12 @@ static inline uint64_t sl_shard_kv_cost(const struct sl_request_section *section
  * one block's part, and never a cut inside a block, because slots may belong to the whole block. */
 uint64_t sl_shard_dense_step(uint64_t at, uint64_t end, uint32_t budget);
 
-/* Sets of operations, one bit each. Operations are validated and below 32. */
+/* Sets of operations, one bit each. Operations are validated and below 32. An assign is a push
+ * whose values replace those of the table. */
+#define SL_SHARD_OPS_ASSIGN (1U << SL_REQUEST_ASSIGN | 1U << SL_REQUEST_DENSE_ASSIGN)
 #define SL_SHARD_OPS_PUSH_ONLY                                                                     \
     (1U << SL_REQUEST_PUSH | 1U << SL_REQUEST_DENSE_PUSH | 1U << SL_REQUEST_KV_PUSH |              \
-     1U << SL_REQUEST_ERASE)
+     1U << SL_REQUEST_ERASE | SL_SHARD_OPS_ASSIGN)
 #define SL_SHARD_OPS_PUSH_PULL                                                                     \
     (1U << SL_REQUEST_PUSH_PULL | 1U << SL_REQUEST_DENSE_PUSH_PULL | 1U << SL_REQUEST_KV_PUSH_PULL)
 
@@ -78,10 +80,15 @@ static inline bool sl_shard_op_pushes(uint8_t op)
     return ((SL_SHARD_OPS_PUSH_ONLY | SL_SHARD_OPS_PUSH_PULL) >> op & 1) != 0;
 }
 
+static inline bool sl_shard_op_assigns(uint8_t op)
+{
+    return (SL_SHARD_OPS_ASSIGN >> op & 1) != 0;
+}
+
 static inline bool sl_shard_op_dense(uint8_t op)
 {
     return op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_DENSE_PUSH ||
-           op == SL_REQUEST_DENSE_PUSH_PULL;
+           op == SL_REQUEST_DENSE_PUSH_PULL || op == SL_REQUEST_DENSE_ASSIGN;
 }
 
 static inline bool sl_shard_op_kv(uint8_t op)

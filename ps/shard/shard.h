@@ -219,8 +219,8 @@ enum sl_shard_result {
  *
  * Push: each record is updated once per section, with the summed gradients of its key. All keys are
  * looked up before the first update, so a failed section has only created rows. Non-finite
- * gradients are applied unchanged. A table's step is the number of its push sections on this shard,
- * including the current one: the first push has step 1.
+ * gradients are applied unchanged. An assign is a push that replaces values and resets slots, and
+ * is never buffered. A table's step counts its push sections on this shard, with the current one.
  *
  * KV tables (ps/table/kv_table.h) never wait for clocks. A pushing section checks all keys before
  * it creates or changes an array: in one slice for up to 256 keys, else with the large scratch.

@@ -26,7 +26,7 @@ struct sl_shard_table {
     struct sl_kv_table *kv;
     const struct sl_optimizer *optimizer;
     struct sl_optimizer_state state;
-    uint64_t step;         /* push sections applied */
+    uint64_t step;         /* push and assign sections applied */
     uint32_t key_cost;     /* of one key, in units of the budget */
     uint32_t clock_group;  /* valid if worker_count > 0 */
     size_t counted_memory; /* memory of the table, as included in the shard's memory_bytes */

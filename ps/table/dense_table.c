@@ -15,8 +15,8 @@
 /* A block of m elements: m values, m floats per optimizer slot, then the block's own slots. Only
  * the last block of a range may have fewer elements than BLOCK. */
 struct block {
-    uint32_t last_step; /* table step of the last push to any part of the block, modulo 2^32 */
-    uint32_t count;     /* visits, saturating */
+    uint32_t last_step; /* table step of the last push or assign to any part, modulo 2^32 */
+    uint32_t count;     /* visits by pushes, saturating */
     uint8_t pad[CACHE_LINE - 2 * sizeof(uint32_t)]; /* aligns values to a cache line */
     float values[];
 };
@@ -173,6 +173,16 @@ void sl_dense_table_read(const struct sl_dense_table *table, uint64_t start, uin
     }
 }
 
+/* Calls the hook, if any, for the blocks of a range. */
+static void before_write(const struct sl_dense_table *table, uint64_t offset, uint64_t count)
+{
+    if (table->hook != NULL && count > 0) {
+        const uint32_t first = (uint32_t)(offset / BLOCK);
+        const uint32_t last = (uint32_t)((offset + count - 1) / BLOCK);
+        table->hook->before_write(table->hook, first, last - first + 1);
+    }
+}
+
 void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t count,
                           const float *gradients, const struct sl_optimizer_state *state,
                           uint64_t step)
@@ -184,11 +194,7 @@ void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t
         .step = step,
     };
     uint64_t offset = start - table->start;
-    if (table->hook != NULL && count > 0) {
-        const uint32_t first = (uint32_t)(offset / BLOCK);
-        const uint32_t last = (uint32_t)((offset + count - 1) / BLOCK);
-        table->hook->before_write(table->hook, first, last - first + 1);
-    }
+    before_write(table, offset, count);
     while (count > 0) {
         struct block *block = block_at(table, offset);
         const uint32_t elements = block_elements(table, offset);
@@ -203,6 +209,43 @@ void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t
         block->last_step = (uint32_t)step;
         block->count += block->count < UINT32_MAX;
         gradients += part;
+        offset += part;
+        count -= part;
+    }
+}
+
+/* Resets the slots of `part` elements of a block; if these are all, also the block's own state. */
+static void reset_slots(const struct sl_dense_table *table, struct block *block, uint32_t elements,
+                        uint64_t first, uint32_t part)
+{
+    const struct sl_optimizer *optimizer = table->optimizer;
+    float *slots = block->values + elements;
+    for (uint32_t slot = 0; slot < optimizer->slots_per_value; slot++) {
+        memset(slots + (size_t)slot * elements + first, 0, part * sizeof *slots);
+    }
+    if (optimizer->init != NULL) {
+        optimizer->init(&table->spec.optimizer, part, slots + first);
+    }
+    if (part == elements) {
+        memset(slots + (size_t)optimizer->slots_per_value * elements, 0,
+               optimizer->slots_per_row * sizeof *slots);
+        block->count = 0;
+    }
+}
+
+void sl_dense_table_assign(struct sl_dense_table *table, uint64_t start, uint64_t count,
+                           const float *values, uint64_t step)
+{
+    assert_inside(table, start, count);
+    uint64_t offset = start - table->start;
+    before_write(table, offset, count);
+    while (count > 0) {
+        struct block *block = block_at(table, offset);
+        const uint32_t part = part_elements(offset, count);
+        memcpy(block->values + offset % BLOCK, values, part * sizeof *values);
+        reset_slots(table, block, block_elements(table, offset), offset % BLOCK, part);
+        block->last_step = (uint32_t)step;
+        values += part;
         offset += part;
         count -= part;
     }

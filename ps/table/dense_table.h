@@ -2,9 +2,11 @@
  * (core/partition.h). One block is one record, values then slots, so a snapshot never separates
  * them. Owner reactor. Only create allocates.
  *
- * A push may name a part of a block; it updates the values and slots of exactly those elements.
+ * A push or an assign may name a part of a block; it updates the values and slots of exactly those
+ * elements.
  * State that an optimizer keeps per row is kept per block: Adam's count and AdagradDecay's counter
- * advance with each visit of any part of a block. The group of FTRL by groups is the visited part.
+ * advance with each visit of any part of a block, and an assign resets them only if it names the
+ * whole block. The group of FTRL by groups is the visited part.
  * A caller that applies a push in slices must cut it at multiples of SL_PARTITION_BLOCK_ELEMENTS of
  * the array, so that each block is visited once. */
 #ifndef SL_PS_TABLE_DENSE_TABLE_H
@@ -28,7 +30,8 @@ struct sl_dense_block {
     float *floats;
 };
 
-/* Observes blocks before a push changes them. Block indexes count from the table's first block. */
+/* Observes blocks before a push or an assign changes them. Block indexes count from the table's
+ * first block. */
 struct sl_dense_table_hook {
     void (*before_write)(struct sl_dense_table_hook *hook, uint32_t first, uint32_t count);
 };
@@ -43,21 +46,24 @@ int sl_dense_table_create(const struct sl_table_spec *spec, uint64_t start, uint
 /* Sets *table to NULL. */
 void sl_dense_table_destroy(struct sl_dense_table **table);
 
-/* Both take element positions of the whole array, inside this table's range (asserted). The caller
- * calls the optimizer's end_push. */
+/* These take element positions of the whole array, inside this table's range (asserted). After
+ * apply the caller calls the optimizer's end_push. Assign replaces values, and resets slots to
+ * their initial values. */
 void sl_dense_table_read(const struct sl_dense_table *table, uint64_t start, uint64_t count,
                          float *values);
 void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t count,
                           const float *gradients, const struct sl_optimizer_state *state,
                           uint64_t step);
+void sl_dense_table_assign(struct sl_dense_table *table, uint64_t start, uint64_t count,
+                           const float *values, uint64_t step);
 
 /* Overwrites block `number` of the whole array: its header, then values and slots in the order of a
  * block. Returns false, without effect, when the table does not hold this block. */
 bool sl_dense_table_put(struct sl_dense_table *table, uint64_t number, uint32_t last_step,
                         uint32_t count, const float *floats);
 
-/* Calls hook->before_write before each sl_dense_table_apply; NULL: no hook. The caller keeps
- * ownership of the hook. */
+/* Calls hook->before_write before each sl_dense_table_apply and sl_dense_table_assign; NULL: no
+ * hook. The caller keeps ownership of the hook. */
 void sl_dense_table_set_hook(struct sl_dense_table *table, struct sl_dense_table_hook *hook);
 
 /* Returns the block at `index`, which is below the block count. */

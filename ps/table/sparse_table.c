@@ -101,13 +101,19 @@ void sl_sparse_table_destroy(struct sl_sparse_table **table)
 
 /* Keys */
 
-static void fill_record(const struct sl_sparse_table *table, struct sl_row *record)
+/* The slots are zeros before. */
+static void init_slots(const struct sl_sparse_table *table, struct sl_row *record)
 {
     const uint32_t dim = table->spec.dim;
-    sl_initializer_fill(&table->spec.initializer, record->key, 0, dim, record->values);
     if (table->optimizer->init != NULL) {
         table->optimizer->init(&table->spec.optimizer, dim, record->values + dim);
     }
+}
+
+static void fill_record(const struct sl_sparse_table *table, struct sl_row *record)
+{
+    sl_initializer_fill(&table->spec.initializer, record->key, 0, table->spec.dim, record->values);
+    init_slots(table, record);
 }
 
 /* A hook belongs to a snapshot, which expects new rows behind the records that it copies. */
@@ -310,6 +316,14 @@ void sl_sparse_table_gather(struct sl_sparse_table *table, const uint32_t *recor
     }
 }
 
+static void before_write(const struct sl_sparse_table *table, const uint32_t *records,
+                         uint32_t count)
+{
+    if (table->hook != NULL) {
+        table->hook->before_write(table->hook, records, count);
+    }
+}
+
 void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
                            const float *gradients, const struct sl_optimizer_state *state,
                            uint64_t step)
@@ -323,9 +337,7 @@ void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *record
         .step = step,
     };
     struct sl_row *visited[VISIT_GROUP];
-    if (table->hook != NULL) {
-        table->hook->before_write(table->hook, records, count);
-    }
+    before_write(table, records, count);
     for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
         const uint32_t left = count - done;
         const struct sl_optimizer_rows rows = {
@@ -335,6 +347,27 @@ void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *record
         };
         find_records(table, records + done, rows.count, bytes, visited);
         table->optimizer->apply_rows(&visit, &rows);
+    }
+}
+
+void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
+                            const float *rows, uint64_t step)
+{
+    const uint32_t dim = table->spec.dim;
+    const size_t slot_bytes = sl_optimizer_slot_floats(table->optimizer, dim) * sizeof *rows;
+    const size_t bytes = prefetch_bytes(dim * sizeof *rows + slot_bytes);
+    const struct places places = places_of(table);
+    before_write(table, records, count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (count - i > PREFETCH_AHEAD) {
+            prefetch(&places, records[i + PREFETCH_AHEAD], bytes);
+        }
+        struct sl_row *record = place_at(&places, records[i]);
+        record->last_step = (uint32_t)step;
+        record->count = 0;
+        memcpy(record->values, rows + (size_t)i * dim, dim * sizeof *rows);
+        memset(record->values + dim, 0, slot_bytes);
+        init_slots(table, record);
     }
 }
 

@@ -25,7 +25,7 @@ struct sl_sparse_table;
 
 #define SL_ROW_NONE UINT32_MAX
 
-/* Observes records before a push or an erase changes them. */
+/* Observes records before a push, an assign or an erase changes them. */
 struct sl_sparse_table_hook {
     void (*before_write)(struct sl_sparse_table_hook *hook, const uint32_t *records,
                          uint32_t count);
@@ -77,6 +77,11 @@ void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *record
                            const float *gradients, const struct sl_optimizer_state *state,
                            uint64_t step);
 
+/* Replaces the values of each record by its row of rows[count][dim], and resets slots and visit
+ * count to those of a new record. */
+void sl_sparse_table_assign(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
+                            const float *rows, uint64_t step);
+
 /* Removes the rows of the keys; a missing key has no effect. The record of an erased row keeps its
  * key, and its count is SL_ROW_ERASED, until a new row uses it: not before sl_sparse_table_reuse,
  * and never while there is a hook. */
@@ -94,8 +99,8 @@ struct sl_erased_log *sl_sparse_table_erased_log(struct sl_sparse_table *table);
 void sl_sparse_table_pool(struct sl_sparse_table *table, const uint32_t *records,
                           const uint32_t *bag_ends, uint32_t bag_count, float *pooled);
 
-/* Calls hook->before_write before each sl_sparse_table_apply and erase; NULL: no hook. The caller
- * keeps ownership of the hook. */
+/* Calls hook->before_write before each sl_sparse_table_apply, assign and erase; NULL: no hook. The
+ * caller keeps ownership of the hook. */
 void sl_sparse_table_set_hook(struct sl_sparse_table *table, struct sl_sparse_table_hook *hook);
 
 const struct sl_table_spec *sl_sparse_table_spec(const struct sl_sparse_table *table);

@@ -81,6 +81,9 @@ static void write_section(struct sl_bytes_writer *writer, uint32_t shard, uint32
     uint8_t op = what >= 184 ? SL_REQUEST_ERASE : (uint8_t)(1 + what % 8);
     uint8_t count = sl_bytes_u8(input);
     struct sl_request_section section = {.op = op};
+    if ((op == SL_REQUEST_PUSH || op == SL_REQUEST_DENSE_PUSH) && (what & 32) != 0) {
+        section.op = op == SL_REQUEST_PUSH ? SL_REQUEST_ASSIGN : SL_REQUEST_DENSE_ASSIGN;
+    }
     bool dense = op >= SL_REQUEST_DENSE_PULL && op <= SL_REQUEST_DENSE_PUSH_PULL;
     if (op != SL_REQUEST_TICK) {
         section.table_id = (uint16_t)((dense ? 2 : 0) + count % 2);

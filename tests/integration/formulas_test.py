@@ -42,6 +42,11 @@ class Row:
         if self.kind == 10:
             self.shrink()
 
+    def assign(self, values):
+        """All but B1 and B2 (kind 8), which belong to the table, begins anew."""
+        t, n, fresh = self.t, self.n, Row(self.kind)
+        self.__dict__.update(fresh.__dict__, w=list(values), n=n + 1, t=t if self.kind == 8 else 0)
+
     def visit(self, i, g):
         h, w = HYPER, self.w
         lr, a, b = h["lr"], self.a, self.b
@@ -127,7 +132,11 @@ class Formulas(ClusterTest):
                 table = self.told.open(name=f"o{kind}", dim=DIM,
                                        optimizer={"kind": kind, **HYPER})
                 row = Row(kind)
-                for _ in range(PUSHES):
+                for i in range(2 * PUSHES):
+                    if i == PUSHES:
+                        values = [0.5, -0.25, 0]
+                        self.told.assign(table, [7], [values])
+                        row.assign(values)
                     gradients = [source.choice((0, 0.25, -1, 1.5)) for _ in range(DIM)]
                     self.told.push(table, [7], [gradients])
                     row.push(gradients)

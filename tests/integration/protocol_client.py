@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 
-VERSION = 1
+VERSION = 2
 MAGIC = 0x534C
 CONTROL, REQUEST, REPLY, CREDIT, DATA = 1, 2, 3, 4, 5
 FLAG_CHECKSUM = 1
@@ -32,6 +32,7 @@ WRONG_SHARD, AGAIN, UNSUPPORTED, TOO_LARGE = 10, 11, 14, 15
 PULL, PULL_POOLED, PUSH, PUSH_PULL = 1, 2, 3, 4
 DENSE_PULL, DENSE_PUSH, DENSE_PUSH_PULL, TICK = 5, 6, 7, 8
 KV_PUSH, KV_PULL, KV_PUSH_PULL, KV_LENGTHS = 9, 10, 11, 12
+ASSIGN, DENSE_ASSIGN = 13, 14
 ERASE = 15
 FLAG_LENS = 1
 
@@ -428,6 +429,14 @@ def push_pull(table, keys, rows):
                    returns=len(keys) * table.dim)
 
 
+def assign(table, keys, rows):
+    return Section(ASSIGN, table.id, _u64(keys) + _f32(_flat(rows)), key_count=len(keys))
+
+
+def dense_assign(table, start, values):
+    return Section(DENSE_ASSIGN, table.id, _f32(values), start=start, count=len(values))
+
+
 def erase(table, keys):
     return Section(ERASE, table.id, _u64(keys), key_count=len(keys))
 
@@ -783,6 +792,10 @@ class Client:
         self._keyed(keys, lambda at: push(table, [keys[i] for i in at], [rows[i] for i in at]),
                     table.dim, clock)
 
+    def assign(self, table, keys, rows, clock=0):
+        self._keyed(keys, lambda at: assign(table, [keys[i] for i in at], [rows[i] for i in at]),
+                    table.dim, clock)
+
     def push_pull(self, table, keys, rows, clock=0):
         return self._keyed(
             keys, lambda at: push_pull(table, [keys[i] for i in at], [rows[i] for i in at]),
@@ -818,6 +831,12 @@ class Client:
         self._dense(table, start, len(values),
                     lambda first, end: dense_push(table, first, values[first - start:end - start]),
                     clock)
+
+    def dense_assign(self, table, start, values, clock=0):
+        self._dense(
+            table, start, len(values),
+            lambda first, end: dense_assign(table, first, values[first - start:end - start]),
+            clock)
 
     def dense_push_pull(self, table, start, values, clock=0):
         return self._dense(

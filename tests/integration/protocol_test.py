@@ -182,6 +182,13 @@ class Page(unittest.TestCase):
         payload = pc.request_payload([pc.push(table, [2], [(0.125, 0, -1)]), pc.tick()])
         self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, 2, 5000000)),
                          self.frame("push-request"))
+        array = Table(7, {"kind": pc.DENSE, "length": 10000})
+        for request_id, name, section in (
+                (5, "assign-request", pc.assign(table, [2], [(0.5, -0.5, 1)])),
+                (6, "dense-assign-request", pc.dense_assign(array, 2048, [1, 2, -1]))):
+            payload = pc.request_payload([section], clock=1)
+            self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, request_id, 5000000)),
+                             self.frame(name))
 
     def test_kv_requests(self):
         table = Table(6, {"kind": pc.KV, "dim": 4})
@@ -241,6 +248,10 @@ class Parameters(ClusterTest):
         self.check_pooled(client, table, doubled)
         got = client.push_pull(table, KEYS, [(0, 0, 1)] * len(KEYS))
         self.assertEqual(got, [(a, b, 2) for a, b, _ in doubled])
+        table = client.open(name="assigned", dim=1)
+        client.push(table, KEYS, [(1,)] * len(KEYS))
+        client.assign(table, [5000, 0, LAST_KEY, 0], [(1,), (2,), (3,), (4,)])
+        self.assertEqual(client.pull(table, [0, LAST_KEY, 5000, 1]), [(4,), (3,), (1,), (1,)])
 
     def check_repeated_keys(self, client, table, rows):
         self.assertEqual(client.pull(table, [0, LAST_KEY, 0]), [rows[0], rows[1], rows[0]])
@@ -276,6 +287,8 @@ class Parameters(ClusterTest):
         self.assertEqual(got, [value + 1 for value in values[1000:6001]])
         self.assertEqual(client.dense_pull(table, 999, 2), [999, 1001])
         self.assertEqual(client.dense_pull(table, 6000, 2), [6001, 6001])
+        client.dense_assign(table, 1000, values[1000:6001])
+        self.assertEqual(client.dense_pull(table, 0, table.length), values)
 
     def check_kv(self, client):
         """Arrays of a KV table, on the shard of each."""
@@ -456,7 +469,7 @@ class Members(ClusterTest):
 
     def test_another_version(self):
         """Be it the frame's or the hello's: an error that names both versions, then the end."""
-        hello = {"protocol_version": 1, "purpose": pc.PURPOSE_CONTROL, "role": pc.ROLE_CLIENT}
+        hello = {"protocol_version": pc.VERSION, "purpose": pc.PURPOSE_CONTROL, "role": pc.ROLE_CLIENT}
         later = pc.encode("Control", {"id": 1, "hello": {**hello, "protocol_version": 77}})
         for data in (pc.frame_bytes(Frame(9, b"\xff" * 40, flags=254), version=77),
                      pc.frame_bytes(Frame(pc.CONTROL, later))):
@@ -464,7 +477,7 @@ class Members(ClusterTest):
             self.assertEqual(pc.check_header(received[:32]), len(received) - 32)
             error = pc.decode("Control", received[32:])["error"]
             self.assertEqual(error["code"], pc.OTHER_VERSION)
-            self.assertRegex(error["text"], r"version 1\b.*version 77\b")
+            self.assertRegex(error["text"], rf"version {pc.VERSION}\b.*version 77\b")
 
     def test_counts_that_members_expect(self):
         with self.refused(pc.INVALID, "5", "2"):
@@ -628,7 +641,7 @@ class Secret(ClusterTest):
     def impostor(self, purpose):
         """Has no secret, and sends back all that the server has sent."""
         connection = self.raw()
-        hello = {"protocol_version": 1, "purpose": purpose, "role": pc.ROLE_CLIENT,
+        hello = {"protocol_version": pc.VERSION, "purpose": purpose, "role": pc.ROLE_CLIENT,
                  "client_id": 5, "nonce": bytes(32)}
         message = pc.encode("Control", {"id": 1, "hello": hello})
         connection.sendall(pc.frame_bytes(Frame(pc.CONTROL, message)))
@@ -899,6 +912,9 @@ class Abuse(ClusterTest):
             "bags descend": Section(pc.PULL_POOLED, table, keys + struct.pack("<II", 1, 0), 1, 2),
             "many bags": Section(pc.PULL_POOLED, table, keys, 1, bag_count=0xFFFFFFFF),
             "padding": Section(pc.PUSH, table, keys + row[:15] + b"\1", key_count=1),
+            "assign to an array": Section(pc.ASSIGN, array, keys, key_count=1),
+            "dense assign to a sparse table": Section(pc.DENSE_ASSIGN, table, row, count=4),
+            "no values": Section(pc.DENSE_ASSIGN, array, count=1),
         }
         cases = {why: make([section]) for why, section in sections.items()}
         zero = bytearray(make([good]))

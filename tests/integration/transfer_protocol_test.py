@@ -394,7 +394,7 @@ class Abuse(EngineTest):
             "empty": message(b""),
             "a message of a parameter server": message(pc.encode("Control", {"id": 1, "barrier": {"name": "x"}})),
             "a message of a target": message(pc.encode("Control", {"id": 1, "fenced": {}})),
-            "a second hello": message(pc.encode("Control", {"id": 1, "hello": {"protocol_version": 1}})),
+            "a second hello": message(pc.encode("Control", {"id": 1, "hello": {"protocol_version": pc.VERSION}})),
             "257 keys": message(pc.encode("Control", {"id": 1, "buffer_released": {"keys": [1] * 257}})),
             "a long text": message(pc.encode("Control", {"id": 1, "notice": {"name": "n", "text": bytes(4097)}})),
             "a fence of lane 0": message(pc.encode("Control", {"id": 1, "fence": {"lane": 0, "epoch": 1}})),

@@ -342,6 +342,8 @@ SL_CASE(step_submit__refuses_bad_steps)
     struct sl_table *sparse = sparse_table(client, "bad", 1);
     const struct sl_table_spec spec = fixture_dense("bad_dense", 100);
     struct sl_table *dense = fixture_table(client, &spec);
+    const struct sl_table_spec kv_spec = {.name = "bad_kv", .kind = SL_TABLE_KV, .dim = 4};
+    struct sl_table *kv = fixture_table(client, &kv_spec);
     uint64_t key = 0;
     float value = 0;
     const uint32_t ends[2] = {1, 0};
@@ -359,6 +361,12 @@ SL_CASE(step_submit__refuses_bad_steps)
     assert_int_equal(sl_step_dense_pull(step, sparse, 0, 1, &value), SL_ERR_INVALID);
     assert_int_equal(sl_step_dense_pull(step, dense, 100, 1, &value), SL_ERR_INVALID);
     assert_int_equal(sl_step_dense_push(step, dense, 1, UINT64_MAX, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_assign(step, dense, &key, 1, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_assign(step, kv, &key, 1, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_assign(step, sparse, &key, 1, NULL), SL_ERR_INVALID);
+    assert_int_equal(sl_step_dense_assign(step, sparse, 0, 1, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_dense_assign(step, kv, 0, 1, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_dense_assign(step, dense, 99, 2, &value), SL_ERR_INVALID);
     assert_int_equal(sl_step_pull(step, sparse, NULL, 1, &value), SL_ERR_INVALID);
     assert_int_equal(sl_step_pull(step, sparse, &key, 1, NULL), SL_ERR_INVALID);
     assert_int_equal(sl_step_pull_pooled(step, sparse, &key, 1, ends, 2, SL_POOLING_SUM, &value),
@@ -369,6 +377,44 @@ SL_CASE(step_submit__refuses_bad_steps)
     assert_int_equal(sl_step_pull(step, sparse, &key, 1, &value), 0);
     assert_int_equal(sl_step_submit(step, 1000), SL_ERR_INVALID); /* for what came before */
     sl_step_destroy(&step);
+}
+
+/* Through sockets and frames, in one step: assigned values are there for the pull behind them, also
+ * where a step is longer than a message, and the last of a key that repeats. */
+SL_CASE(step_assign__replaces_rows_and_elements)
+{
+    enum { ROWS = 100000, LENGTH = 300000 };
+    struct sl_client *client = fixtures[0].client;
+    struct sl_table *sparse = sparse_table(client, "assigned", 2);
+    const struct sl_table_spec spec = fixture_dense("assigned_dense", LENGTH);
+    struct sl_table *dense = fixture_table(client, &spec);
+    uint64_t *keys = malloc(ROWS * sizeof *keys);
+    float *rows = malloc(2 * ROWS * sizeof *rows), *pulled = malloc(2 * ROWS * sizeof *pulled);
+    float *values = malloc(LENGTH * sizeof *values), *after = malloc(LENGTH * sizeof *after);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        keys[i] = i % (ROWS / 2);
+        rows[2 * (size_t)i] = rows[2 * (size_t)i + 1] = (float)i;
+    }
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        values[i] = (float)i;
+    }
+    for (uint32_t round = 0; round < 2; round++) {
+        struct sl_step *step = fixture_step(client, 0);
+        assert_int_equal(sl_step_push(step, sparse, keys, ROWS, rows), 0);
+        assert_int_equal(sl_step_assign(step, sparse, keys, ROWS, rows), 0);
+        assert_int_equal(sl_step_dense_push(step, dense, 0, LENGTH, values), 0);
+        assert_int_equal(sl_step_dense_assign(step, dense, 1, LENGTH - 2, values + 1), 0);
+        assert_int_equal(sl_step_pull(step, sparse, keys, ROWS, pulled), 0);
+        assert_int_equal(sl_step_dense_pull(step, dense, 1, LENGTH - 2, after + 1), 0);
+        fixture_run(step);
+        assert_memory_equal(pulled, rows + ROWS, ROWS * sizeof *rows);
+        assert_memory_equal(after + 1, values + 1, (LENGTH - 2) * sizeof *after);
+    }
+    free(keys);
+    free(rows);
+    free(pulled);
+    free(values);
+    free(after);
 }
 
 /* Several operations on several tables in one step, by both protocols, with each optimizer: the

@@ -88,7 +88,8 @@ static uint8_t *serve_section(struct fixture *fixture, uint32_t shard,
     for (uint32_t i = 0; i < section->key_count; i++) {
         assert_int_equal(sl_partition_owner(view->keys[i], fixture->plan.shard_count), shard);
         if (view->gradients != NULL) {
-            fixture->pushed[view->keys[i]] += view->gradients[i * 3];
+            float *pushed = &fixture->pushed[view->keys[i]];
+            *pushed = (section->op == SL_REQUEST_ASSIGN ? 0 : *pushed) + view->gradients[i * 3];
             fixture->visits[view->keys[i]]++;
         }
         while (section->bag_count > 0 && view->bag_ends[bag] <= i) {
@@ -97,7 +98,7 @@ static uint8_t *serve_section(struct fixture *fixture, uint32_t shard,
         for (uint32_t column = 0; column < 3; column++) {
             if (section->op == SL_REQUEST_PULL_POOLED) {
                 out[bag * 3 + column] += value_of(view->keys[i], column);
-            } else if (section->op != SL_REQUEST_PUSH) {
+            } else if (section->op != SL_REQUEST_PUSH && section->op != SL_REQUEST_ASSIGN) {
                 out[i * 3 + column] = value_of(view->keys[i], column);
             }
         }
@@ -237,21 +238,22 @@ CASE(encode_shard__pulls_every_row_whatever_the_cuts)
     }
 }
 
-/* Pushes keys of which many repeat, cut or not: every gradient counts, and in a push that is cut
- * no key is visited twice. */
-static void check_push(struct fixture *fixture, uint32_t count, bool pull_too)
+/* Pushes keys of which many repeat, cut or not: every gradient counts (of an assign: the last row),
+ * and in a push that is cut no key is visited twice. */
+static void check_push(struct fixture *fixture, uint32_t count, enum sl_request_op op)
 {
+    const bool pull_too = op == SL_REQUEST_PUSH_PULL;
     uint64_t *keys = random_keys(count);
     float *gradients = whole_gradients((uint64_t)count * 3);
     float *rows = calloc((size_t)count * 3 + 1, sizeof *rows);
     float *expected = calloc(KEYS_DISTINCT, sizeof *expected);
     for (uint32_t i = 0; i < count; i++) {
-        expected[keys[i]] += gradients[i * 3];
+        expected[keys[i]] = (op == SL_REQUEST_ASSIGN ? 0 : expected[keys[i]]) + gradients[i * 3];
     }
     memset(fixture->pushed, 0, KEYS_DISTINCT * sizeof(float));
     memset(fixture->visits, 0, KEYS_DISTINCT * sizeof(uint32_t));
     fixture->plan.operation_count = 0;
-    add(fixture, (struct sl_operation){.op = pull_too ? SL_REQUEST_PUSH_PULL : SL_REQUEST_PUSH,
+    add(fixture, (struct sl_operation){.op = op,
                                        .table = &sparse,
                                        .keys = keys,
                                        .key_count = count,
@@ -274,14 +276,16 @@ static void check_push(struct fixture *fixture, uint32_t count, bool pull_too)
 
 CASE(encode_shard__pushes_every_gradient_once)
 {
+    static const enum sl_request_op ops[] = {SL_REQUEST_PUSH, SL_REQUEST_PUSH_PULL,
+                                             SL_REQUEST_ASSIGN};
     for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += 2) {
         fixture->plan.shard_count = shards;
-        for (int pull_too = 0; pull_too < 2; pull_too++) {
-            fixture->plan.batched = pull_too == 0;
-            check_push(fixture, 0, pull_too);
-            check_push(fixture, 1, pull_too);
-            check_push(fixture, 999, pull_too);
-            check_push(fixture, 90001, pull_too);
+        for (uint32_t i = 0; i < 3; i++) {
+            fixture->plan.batched = i == 0;
+            check_push(fixture, 0, ops[i]);
+            check_push(fixture, 1, ops[i]);
+            check_push(fixture, 999, ops[i]);
+            check_push(fixture, 90001, ops[i]);
             assert_true(fixture->list.count > shards);
         }
     }

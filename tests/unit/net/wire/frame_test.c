@@ -47,7 +47,7 @@ SL_CASE(frame_decode__refuses_what_is_no_frame)
         int err;
     } cases[] = {
         {4, 'X', SL_ERR_PROTOCOL},   /* magic */
-        {6, 2, SL_ERR_VERSION},      /* version */
+        {6, 99, SL_ERR_VERSION},     /* version */
         {6, 0, SL_ERR_VERSION},      /**/
         {7, 0, SL_ERR_PROTOCOL},     /* type */
         {7, 6, SL_ERR_PROTOCOL},     /**/

@@ -117,7 +117,10 @@ static void check_frame(const char *name, const uint8_t *bytes, size_t length)
     } else if (strcmp(name, "transfer-request") == 0) {
         check_slices(payload, &frame);
     } else if (frame.type == SL_FRAME_REQUEST) {
-        check_request(payload, frame.payload_bytes, strcmp(name, "kv-request") == 0 ? 4 : 3);
+        const uint32_t dim = strcmp(name, "kv-request") == 0             ? 4
+                             : strcmp(name, "dense-assign-request") == 0 ? 0
+                                                                         : 3;
+        check_request(payload, frame.payload_bytes, dim);
     }
     shown[frame.type]++;
 }
@@ -147,7 +150,7 @@ SL_CASE(protocol_page__shows_frames_as_they_are)
 {
     each_line("hex ", read_hex);
     assert_true(shown[SL_FRAME_CONTROL] > 20);
-    assert_int_equal(shown[SL_FRAME_REQUEST], 4);
+    assert_int_equal(shown[SL_FRAME_REQUEST], 6);
     assert_int_equal(shown[SL_FRAME_REPLY], 7);
     assert_int_equal(shown[SL_FRAME_CREDIT], 1);
     assert_int_equal(shown[SL_FRAME_DATA], 1);
