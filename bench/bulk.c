@@ -160,6 +160,7 @@ static int connect_flow(struct flow *flow)
 {
     const struct transfer *transfer = flow->transfer;
     const struct sl_client_options options = {
+        .struct_size = sizeof options,
         .coordinator = transfer->coordinator,
         .task_index = -1,
         .reactor_count = 1,
@@ -173,6 +174,7 @@ static int connect_flow(struct flow *flow)
         return err;
     }
     struct sl_table_spec spec = {
+        .struct_size = sizeof spec,
         .kind = SL_TABLE_DENSE,
         .length = transfer->bytes / sizeof(float),
         .optimizer = sl_optimizer_defaults(transfer->optimizer),
@@ -262,6 +264,7 @@ static int open_pushes(const struct small *small, const struct sl_bench_common *
         .table =
             {
                 .name = "bulk/beside",
+                .struct_size = sizeof(struct sl_table_spec),
                 .kind = SL_TABLE_DENSE,
                 .length = small->push_bytes / sizeof(float),
                 .optimizer = sl_optimizer_defaults(small->optimizer),

@@ -34,7 +34,8 @@ int sl_bench_checkpoint_connect(const struct sl_bench_checkpoint *bench,
                                 const struct sl_bench_ps *ps, struct sl_client **client,
                                 struct sl_table **table)
 {
-    const struct sl_client_options options = {.coordinator = sl_bench_ps_coordinator(ps),
+    const struct sl_client_options options = {.struct_size = sizeof options,
+                                              .coordinator = sl_bench_ps_coordinator(ps),
                                               .task_index = -1};
     const struct sl_table_spec spec =
         sl_bench_rows_table("checkpoint", bench->options->dim, SL_OPTIMIZER_ADAGRAD);

@@ -123,6 +123,7 @@ static int measure_rounds(struct worker *worker)
 static int open_rows(struct worker *worker)
 {
     const struct sl_table_spec spec = {
+        .struct_size = sizeof spec,
         .name = ROWS_NAME,
         .kind = SL_TABLE_SPARSE,
         .dim = ROW_DIM,

@@ -138,7 +138,8 @@ static int prepare(struct sl_bench_load *load, struct sl_client *client)
 
 int sl_bench_load_prepare(struct sl_bench_load *load, struct sl_client **client)
 {
-    const struct sl_client_options options = {.coordinator = load->options.coordinator,
+    const struct sl_client_options options = {.struct_size = sizeof options,
+                                              .coordinator = load->options.coordinator,
                                               .task_index = -1,
                                               .congestion_control = load->options.congestion};
     int err = sl_client_create(&options, client);

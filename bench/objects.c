@@ -412,7 +412,8 @@ static _Noreturn void run_pulls(const struct entry *entry, int to)
     const uint64_t key = sl_bench_workload_key(0);
     float row[16];
     must(sl_bench_ps_start(&options, &ps), "server");
-    const struct sl_client_options connect = {.coordinator = sl_bench_ps_coordinator(ps),
+    const struct sl_client_options connect = {.struct_size = sizeof connect,
+                                              .coordinator = sl_bench_ps_coordinator(ps),
                                               .task_index = -1,
                                               .manual_progress = true,
                                               .disable_shm = true};

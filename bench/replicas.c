@@ -227,6 +227,7 @@ static int start_ps(const struct options *options, enum replicas replicas, struc
 static int connect_client(const struct options *options, enum way way, struct cluster *cluster)
 {
     const struct sl_client_options client = {
+        .struct_size = sizeof client,
         .coordinator = sl_bench_ps_coordinator(cluster->ps[0]),
         .task_index = -1,
         .manual_progress = true,

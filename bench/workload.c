@@ -80,6 +80,7 @@ struct sl_table_spec sl_bench_rows_table(const char *name, uint64_t dim,
                                          enum sl_optimizer_kind optimizer)
 {
     struct sl_table_spec spec = {
+        .struct_size = sizeof spec,
         .kind = SL_TABLE_SPARSE,
         .dim = (uint32_t)dim,
         .optimizer = sl_optimizer_defaults(optimizer),

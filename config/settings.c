@@ -541,6 +541,7 @@ void sl_settings_client(const struct sl_settings *settings, struct sl_client_opt
     const struct sl_cluster *cluster = &settings->cluster;
     const struct sl_security *security = &settings->security;
     *out = (struct sl_client_options){
+        .struct_size = sizeof *out,
         .task_index = cluster->any_task ? SL_CLIENT_ANY_TASK : (int32_t)cluster->task_index,
         .server_count = cluster->ps_count,
         .worker_count = cluster->worker_count,

@@ -12,7 +12,8 @@
 
 static int push_and_pull(struct sl_client *client)
 {
-    struct sl_table_spec spec = {.name = "example", .kind = SL_TABLE_SPARSE, .dim = DIM};
+    struct sl_table_spec spec = {
+        .struct_size = sizeof spec, .name = "example", .kind = SL_TABLE_SPARSE, .dim = DIM};
     spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
     struct sl_table *table;
     int err = sl_client_table_open(client, &spec, TIMEOUT_MS, &table);
@@ -56,6 +57,7 @@ int main(int argc, char **argv)
         return 2;
     }
     const struct sl_client_options options = {
+        .struct_size = sizeof options,
         .coordinator = argv[1],
         .task_index = -1, /* reads and writes, but takes no part in the workers' clocks */
         .start_timeout_ms = TIMEOUT_MS,

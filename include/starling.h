@@ -30,6 +30,21 @@ extern "C" {
 #define SL_API
 #endif
 
+/* Version of this header. The build reads it here. */
+#define SL_VERSION_MAJOR 0
+#define SL_VERSION_MINOR 1
+#define SL_VERSION_PATCH 0
+#define SL_VERSION       "0.1.0"
+
+/* Returns the version of the library, as SL_VERSION. Static storage. Any thread. */
+SL_API const char *sl_version(void);
+
+/* Structs that begin with struct_size may get more members at their end. The macros SL_..._INIT set
+ * it and zero the rest; so does `{.struct_size = sizeof options, ...}`. Members beyond struct_size
+ * have their default, as if 0: a program built for an older header keeps working. With a newer
+ * header than the library's, the members that the library lacks must be 0. Else, and if struct_size
+ * is 0, the function that takes the struct returns INVALID. */
+
 /* Errors */
 
 /* The absolute values travel on the wire: never renumber, only append. */
@@ -144,6 +159,7 @@ enum sl_table_kind {
 #define SL_TABLE_NAME_BYTES 64 /* includes the terminating NUL */
 
 struct sl_table_spec {
+    size_t struct_size;             /* SL_TABLE_SPEC_INIT sets it */
     char name[SL_TABLE_NAME_BYTES]; /* 1 to 63 bytes of printable ASCII without spaces */
     enum sl_table_kind kind;
     uint32_t dim;    /* sparse: columns of a row, 1 to 4096; dense: 0; KV: bytes of a value: 4 (f32,
@@ -153,6 +169,10 @@ struct sl_table_spec {
     struct sl_initializer_spec initializer; /* dense: the key is the element index; KV: zeros */
     struct sl_consistency_spec consistency; /* KV: ASP, and optimizer SUM */
 };
+#define SL_TABLE_SPEC_INIT                                                                         \
+    {                                                                                              \
+        .struct_size = sizeof(struct sl_table_spec)                                                \
+    }
 
 /* Client */
 
@@ -171,6 +191,7 @@ enum sl_protocol {
 #define SL_CLIENT_ANY_TASK (-2)
 
 struct sl_client_options {
+    size_t struct_size; /* SL_CLIENT_OPTIONS_INIT sets it */
     /* Control endpoint of server 0 or of a scheduler: "host:port" or "tcp://host:port". With a
      * cluster store: a comma-separated list of the endpoints of all processes that may host the
      * coordinator. */
@@ -232,6 +253,10 @@ struct sl_client_options {
      * device, continuously or at intervals, as long as the client exists. Copied. */
     const char *dpdk_device;
 };
+#define SL_CLIENT_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        .struct_size = sizeof(struct sl_client_options)                                            \
+    }
 
 /* Starts the reactors, registers with the coordinator, waits for all servers and connects to every
  * shard. While waiting, logs which processes are missing; logs the reason of a failure. The caller

@@ -175,7 +175,7 @@ def prefix_fits(name, path):
     folder = os.path.basename(os.path.dirname(path))
     words = stem.split("_")
     stems = ["_".join(words[:i]) for i in range(len(words), 0, -1)] + [folder]
-    return any(name.startswith(f"sl_{s}_") for s in stems)
+    return any(name == f"sl_{s}" or name.startswith(f"sl_{s}_") for s in stems)
 
 
 def room_of(path):

@@ -7,6 +7,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/struct_size.h"
 #include "reactor/topology.h"
 #include "worker/client_internal.h"
 #include "worker/control.h"
@@ -134,10 +135,8 @@ static int wait_for_start(struct sl_client *client)
     return err;
 }
 
-int sl_client_create(const struct sl_client_options *options, struct sl_client **out)
+static int create(const struct sl_client_options *options, struct sl_client **out)
 {
-    sl_assert(options != NULL);
-    sl_assert(out != NULL);
     uint32_t count = options->reactor_count == 0 ? 1 : options->reactor_count;
     if (count > SL_LIMIT_REACTORS || (options->manual_progress && count > 1)) {
         sl_log_error("client: reactor_count %u: at most %d", count,
@@ -176,6 +175,20 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
     }
     *out = client;
     return 0;
+}
+
+int sl_client_create(const struct sl_client_options *options, struct sl_client **out)
+{
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    struct sl_reason reason;
+    struct sl_client_options own;
+    int err = sl_struct_size_read(options, &own, sizeof own, "SL_CLIENT_OPTIONS_INIT", &reason);
+    if (err != 0) {
+        sl_log_error("client: %s", reason.text);
+        return err;
+    }
+    return create(&own, out);
 }
 
 /* Sends a finish, so that no other worker waits for this clock. */
@@ -224,8 +237,15 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     sl_assert(client != NULL);
     sl_assert(spec != NULL);
     sl_assert(out != NULL);
+    struct sl_reason reason;
+    struct sl_table_spec own;
+    int err = sl_struct_size_read(spec, &own, sizeof own, "SL_TABLE_SPEC_INIT", &reason);
+    if (err != 0) {
+        sl_log_error("table: %s", reason.text);
+        return err;
+    }
     struct sl_table_opening opening;
-    int err = sl_table_opening_begin(&opening, client, spec, timeout_ms);
+    err = sl_table_opening_begin(&opening, client, &own, timeout_ms);
     if (err != 0) {
         return err;
     }

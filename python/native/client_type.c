@@ -27,7 +27,7 @@ static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
     const char *coordinator;
     PyObject *task, *workers, *timeout;
     uint32_t timeout_ms;
-    struct sl_client_options options = {0};
+    struct sl_client_options options = SL_CLIENT_OPTIONS_INIT;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "zOOO", names, &coordinator, &task, &workers,
                                      &timeout) ||
         !sl_native_errors_timeout(timeout, 0, &timeout_ms) ||

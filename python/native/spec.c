@@ -41,7 +41,7 @@ static bool read_optimizer(int kind, PyObject *values, struct sl_optimizer_spec 
 bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,
                          struct sl_table_spec *spec, PyObject **timeout)
 {
-    *spec = (struct sl_table_spec){0};
+    *spec = (struct sl_table_spec)SL_TABLE_SPEC_INIT;
     struct sl_initializer_spec *initializer = &spec->initializer;
     struct sl_consistency_spec *consistency = &spec->consistency;
     int kind, optimizer, initializer_kind, mode;

@@ -31,6 +31,7 @@ static void check(int err, const char *what)
 static struct sl_table *open_table(struct sl_client *client)
 {
     struct sl_table_spec spec = {
+        .struct_size = sizeof spec,
         .name = "array",
         .kind = SL_TABLE_DENSE,
         .length = COUNT,
@@ -96,8 +97,10 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "stall_client COORDINATOR PID ROUNDS\n");
         return EXIT_USAGE;
     }
-    const struct sl_client_options options = {
-        .coordinator = argv[1], .task_index = -1, .start_timeout_ms = PATIENCE};
+    const struct sl_client_options options = {.struct_size = sizeof options,
+                                              .coordinator = argv[1],
+                                              .task_index = -1,
+                                              .start_timeout_ms = PATIENCE};
     const pid_t ps = (pid_t)strtol(argv[2], NULL, 10);
     const long rounds = strtol(argv[3], NULL, 10);
     struct sl_client *client = NULL;

@@ -214,7 +214,7 @@ static int open_tables(struct worker *worker)
 {
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < TABLE_COUNT; i++) {
-        struct sl_table_spec spec = {.kind = SL_TABLE_SPARSE, .dim = 1};
+        struct sl_table_spec spec = {.struct_size = sizeof spec, .kind = SL_TABLE_SPARSE, .dim = 1};
         (void)snprintf(spec.name, sizeof spec.name, "%s", TABLES[i].name);
         spec.optimizer = TABLES[i].optimizer;
         spec.consistency = worker->job->consistency;
@@ -348,7 +348,8 @@ static bool take_flag(struct job *job, enum flag flag)
 
 int main(int argc, char **argv)
 {
-    struct job job = {.iterations = 100, .timeout_ms = 60000, .record = -1};
+    struct job job = {
+        .client = SL_CLIENT_OPTIONS_INIT, .iterations = 100, .timeout_ms = 60000, .record = -1};
     bool fine = true;
     int flag;
     while (fine && (flag = getopt_long(argc, argv, "", FLAGS, NULL)) != -1) {

@@ -53,6 +53,7 @@ static void start_client(struct sl_sim_worker *worker)
     sl_sim_network_endpoint(from->network, sl_sim_plan_coordinator_host(from->plan), &endpoint);
     sl_endpoint_format(&endpoint, coordinator, sizeof coordinator);
     const struct sl_client_options options = {
+        .struct_size = sizeof options,
         .coordinator = coordinator,
         .task_index = is_observer(worker) ? -1 : (int32_t)from->task,
         .checksum = from->plan->checksum,

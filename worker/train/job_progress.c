@@ -9,6 +9,7 @@ int sl_job_progress_open(struct sl_milestones *milestones, struct sl_client *cli
 {
     /* Row m counts workers that reached milestone m: SUM adds the pushed ones. */
     struct sl_table_spec spec = {
+        .struct_size = sizeof spec,
         .kind = SL_TABLE_SPARSE,
         .dim = 1,
         .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),

@@ -6,13 +6,15 @@
 
 void sl_model_sparse_table(struct sl_table_spec *spec, const char *name, uint32_t dim)
 {
-    *spec = (struct sl_table_spec){.kind = SL_TABLE_SPARSE, .dim = dim};
+    *spec =
+        (struct sl_table_spec){.struct_size = sizeof *spec, .kind = SL_TABLE_SPARSE, .dim = dim};
     (void)snprintf(spec->name, sizeof spec->name, "%s", name);
 }
 
 void sl_model_dense_table(struct sl_table_spec *spec, const char *name, uint64_t length)
 {
-    *spec = (struct sl_table_spec){.kind = SL_TABLE_DENSE, .length = length};
+    *spec = (struct sl_table_spec){
+        .struct_size = sizeof *spec, .kind = SL_TABLE_DENSE, .length = length};
     (void)snprintf(spec->name, sizeof spec->name, "%s", name);
 }
 

@@ -80,7 +80,8 @@ CLIENT_CASE(dense_push_pull__works_within_buffers)
 CLIENT_CASE(kv__works_within_one_buffer)
 {
     enum { ARRAYS = 40, VALUES = 3000 };
-    struct sl_table_spec spec = {.kind = SL_TABLE_KV, .dim = sizeof(float), .name = "kv"};
+    struct sl_table_spec spec = {
+        .struct_size = sizeof spec, .kind = SL_TABLE_KV, .dim = sizeof(float), .name = "kv"};
     spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
     struct sl_table *table = fixture_table(fixture.client, &spec);
     float *values = make_buffer(ARRAYS * VALUES * sizeof *values);

@@ -42,8 +42,10 @@ PEER_CASE(start__takes_dpdk_to_a_ps_that_has_it)
 
 SL_CASE(client_create__refuses_devices_that_are_wrong)
 {
-    const struct sl_client_options options = {
-        .coordinator = "127.0.0.1:1", .task_index = -1, .dpdk_device = "net_null0"};
+    const struct sl_client_options options = {.struct_size = sizeof options,
+                                              .coordinator = "127.0.0.1:1",
+                                              .task_index = -1,
+                                              .dpdk_device = "net_null0"};
     struct sl_client *client = NULL;
     assert_int_equal(sl_client_create(&options, &client), SL_ERR_INVALID);
     assert_null(client);

@@ -172,24 +172,39 @@ SL_CASE(client_create__says_what_is_wrong)
     if (fixture_caller_driven || fixture_shm) {
         return; /* it is the same */
     }
-    const struct sl_client_options nobody = {
-        .coordinator = "127.0.0.1:1", .task_index = -1, .start_timeout_ms = 200};
+    const struct sl_client_options nobody = {.struct_size = sizeof nobody,
+                                             .coordinator = "127.0.0.1:1",
+                                             .task_index = -1,
+                                             .start_timeout_ms = 200};
     check_create(&nobody, SL_ERR_DEADLINE, "could not reach coordinator at tcp://127.0.0.1:1");
-    const struct sl_client_options bad = {.coordinator = "nonsense", .task_index = -1};
+    const struct sl_client_options bad = {
+        .struct_size = sizeof bad, .coordinator = "nonsense", .task_index = -1};
     check_create(&bad, SL_ERR_INVALID, "coordinator: ");
-    const struct sl_client_options none = {.coordinator = NULL, .task_index = -1};
+    const struct sl_client_options none = {
+        .struct_size = sizeof none, .coordinator = NULL, .task_index = -1};
     check_create(&none, SL_ERR_INVALID, "coordinator: not given");
-    const struct sl_client_options low = {.coordinator = "127.0.0.1:1", .task_index = -3};
+    const struct sl_client_options low = {
+        .struct_size = sizeof low, .coordinator = "127.0.0.1:1", .task_index = -3};
     check_create(&low, SL_ERR_INVALID, "task_index -3 is not in -2 to ");
-    const struct sl_client_options secret = {
-        .coordinator = "127.0.0.1:1", .task_index = -1, .secret = "short", .secret_bytes = 5};
+    const struct sl_client_options secret = {.struct_size = sizeof secret,
+                                             .coordinator = "127.0.0.1:1",
+                                             .task_index = -1,
+                                             .secret = "short",
+                                             .secret_bytes = 5};
     check_create(&secret, SL_ERR_INVALID, "a secret of 5 bytes: accepts 16 to 1024");
-    const struct sl_client_options tls = {
-        .coordinator = "127.0.0.1:1", .task_index = -1, .tls_key = "key.pem"};
+    const struct sl_client_options tls = {.struct_size = sizeof tls,
+                                          .coordinator = "127.0.0.1:1",
+                                          .task_index = -1,
+                                          .tls_key = "key.pem"};
     check_create(&tls, SL_ERR_INVALID, "all three or none");
-    const struct sl_client_options many = {
-        .coordinator = "127.0.0.1:1", .task_index = -1, .reactor_count = 1000};
+    const struct sl_client_options many = {.struct_size = sizeof many,
+                                           .coordinator = "127.0.0.1:1",
+                                           .task_index = -1,
+                                           .reactor_count = 1000};
     check_create(&many, SL_ERR_INVALID, "reactor_count 1000");
+    const struct sl_client_options zeros = {.coordinator = "127.0.0.1:1"};
+    check_create(&zeros, SL_ERR_INVALID,
+                 "struct_size is 0: initialize the struct with SL_CLIENT_OPTIONS_INIT");
 }
 
 /* The coordinator says every second or so whom it waits for. */
@@ -201,8 +216,10 @@ SL_CASE(client_create__logs_for_which_ps_it_waits)
     const struct sl_cluster_options options = {.ps_count = 1, .shards_of_ps = 1, .ps_expected = 2};
     struct capture capture = capture_begin();
     struct sl_cluster *cluster = sl_cluster_start(&options);
-    const struct sl_client_options client_options = {
-        .coordinator = sl_cluster_coordinator(cluster), .task_index = -1, .start_timeout_ms = 4000};
+    const struct sl_client_options client_options = {.struct_size = sizeof client_options,
+                                                     .coordinator = sl_cluster_coordinator(cluster),
+                                                     .task_index = -1,
+                                                     .start_timeout_ms = 4000};
     struct sl_client *client = NULL;
     int err = sl_client_create(&client_options, &client);
     sl_cluster_stop(&cluster);

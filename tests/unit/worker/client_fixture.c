@@ -54,6 +54,7 @@ struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape 
                                  int32_t task_index)
 {
     const struct sl_client_options options = {
+        .struct_size = sizeof options,
         .coordinator = sl_cluster_coordinator(cluster),
         .task_index = task_index,
         .reactor_count = fixture_caller_driven ? 1 : shape->reactor_count,
@@ -106,7 +107,7 @@ const char *fixture_way(uint32_t n)
 
 struct sl_table_spec fixture_sparse(const char *name, uint32_t dim)
 {
-    struct sl_table_spec spec = {.kind = SL_TABLE_SPARSE, .dim = dim};
+    struct sl_table_spec spec = {.struct_size = sizeof spec, .kind = SL_TABLE_SPARSE, .dim = dim};
     snprintf(spec.name, sizeof spec.name, "%s", name);
     spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
     return spec;
@@ -114,7 +115,8 @@ struct sl_table_spec fixture_sparse(const char *name, uint32_t dim)
 
 struct sl_table_spec fixture_dense(const char *name, uint64_t length)
 {
-    struct sl_table_spec spec = {.kind = SL_TABLE_DENSE, .length = length};
+    struct sl_table_spec spec = {
+        .struct_size = sizeof spec, .kind = SL_TABLE_DENSE, .length = length};
     snprintf(spec.name, sizeof spec.name, "%s", name);
     spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
     return spec;

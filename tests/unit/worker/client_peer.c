@@ -450,6 +450,7 @@ int peer_setup(void **state)
 int peer_start_client(struct peer_world *world, int32_t task_index)
 {
     const struct sl_client_options options = {
+        .struct_size = sizeof options,
         .coordinator = world->endpoint,
         .task_index = task_index,
         .start_timeout_ms = 1000,

@@ -127,8 +127,10 @@ SL_CASE(client_create__refuses_device_names_that_are_too_long)
     char names[257];
     memset(names, 'm', sizeof names - 1);
     names[sizeof names - 1] = '\0';
-    const struct sl_client_options options = {
-        .coordinator = "127.0.0.1:1", .task_index = -1, .rdma_device = names};
+    const struct sl_client_options options = {.struct_size = sizeof options,
+                                              .coordinator = "127.0.0.1:1",
+                                              .task_index = -1,
+                                              .rdma_device = names};
     struct sl_client *client = NULL;
     assert_int_equal(sl_client_create(&options, &client), SL_ERR_INVALID);
     assert_null(client);

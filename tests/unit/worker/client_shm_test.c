@@ -24,6 +24,7 @@ static void start_cluster(bool is_deaf)
 static struct sl_client *start_client(bool wants_none, int32_t task_index)
 {
     const struct sl_client_options options = {
+        .struct_size = sizeof options,
         .coordinator = sl_cluster_coordinator(cluster),
         .task_index = task_index,
         .manual_progress = true,

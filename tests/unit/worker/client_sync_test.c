@@ -179,7 +179,8 @@ CLIENT_CASE(client__of_another_thread_is_refused)
     assert_int_equal(pthread_create(&thread, NULL, try_a_step, client), 0);
     pthread_join(thread, &refused);
     assert_ptr_equal(refused, client);
-    const struct sl_client_options options = {.coordinator =
+    const struct sl_client_options options = {.struct_size = sizeof options,
+                                              .coordinator =
                                                   sl_cluster_coordinator(fixture.cluster),
                                               .reactor_count = 2,
                                               .manual_progress = true};

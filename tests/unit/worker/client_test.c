@@ -480,7 +480,8 @@ SL_CASE(step_submit__gives_the_same_bits_by_both_protocols)
 SL_CASE(client_create__sends_a_step_in_one_message)
 {
     struct sl_cluster *cluster = fixtures[0].cluster;
-    const struct sl_client_options options = {.coordinator = sl_cluster_coordinator(cluster),
+    const struct sl_client_options options = {.struct_size = sizeof options,
+                                              .coordinator = sl_cluster_coordinator(cluster),
                                               .task_index = -1,
                                               .start_timeout_ms = TIMEOUT_MS};
     struct sl_client *client = NULL;
@@ -501,6 +502,19 @@ SL_CASE(client_create__sends_a_step_in_one_message)
     sl_client_destroy(&client);
 }
 
+/* A program that was built when the options ended behind start_timeout_ms. */
+SL_CASE(client_create__takes_defaults_beyond_struct_size)
+{
+    struct sl_client_options options = {.coordinator = sl_cluster_coordinator(fixtures[0].cluster),
+                                        .task_index = -1,
+                                        .start_timeout_ms = TIMEOUT_MS};
+    options.struct_size = offsetof(struct sl_client_options, congestion_control);
+    memset(&options.congestion_control, 0xee, sizeof options - options.struct_size);
+    struct sl_client *client = NULL;
+    assert_int_equal(sl_client_create(&options, &client), 0);
+    sl_client_destroy(&client);
+}
+
 SL_CASE(client_table_open__checks_what_exists)
 {
     struct sl_client *client = fixtures[1].client;
@@ -513,6 +527,22 @@ SL_CASE(client_table_open__checks_what_exists)
     spec.dim = 0;
     assert_int_equal(sl_client_table_open(client, &spec, TIMEOUT_MS, &other), SL_ERR_INVALID);
     assert_null(other);
+}
+
+/* A program that was built when the specification ended behind `length`. */
+SL_CASE(client_table_open__takes_defaults_beyond_struct_size)
+{
+    struct sl_client *client = fixtures[1].client;
+    struct sl_table_spec spec = fixture_sparse("older", 3);
+    struct sl_table *table;
+    spec.struct_size = offsetof(struct sl_table_spec, optimizer);
+    memset(&spec.optimizer, 0xee, sizeof spec - spec.struct_size);
+    table = fixture_table(client, &spec);
+    spec = fixture_sparse("older", 3);
+    spec.optimizer = (struct sl_optimizer_spec){.kind = SL_OPTIMIZER_SUM};
+    assert_ptr_equal(fixture_table(client, &spec), table); /* the same specification */
+    spec.struct_size = 0;
+    assert_int_equal(sl_client_table_open(client, &spec, TIMEOUT_MS, &table), SL_ERR_INVALID);
 }
 
 SL_CASE(client_stats__count_requests_and_bytes)
