@@ -238,6 +238,22 @@ static PyObject *pull_bags(PyObject *self, PyObject *args)
     return end(&op, err, result);
 }
 
+static PyObject *assign(PyObject *self, PyObject *args)
+{
+    struct operation op;
+    PyObject *given, *rows;
+    struct keys keys = {0};
+    const float *values = NULL;
+    if (!PyArg_ParseTuple(args, "OOOO", &op.caller_step, &given, &rows, &op.timeout) ||
+        !begin(&op, "assign", self)) {
+        return NULL;
+    }
+    const bool is_kept = keep_keys(&op, given, &keys) &&
+                         keep_floats(&op, rows, "rows", rows_of(&op, keys.count), &values);
+    int err = is_kept ? sl_step_assign(op.step, op.to, keys.values, keys.count, values) : 0;
+    return end(&op, err, none_if(is_kept));
+}
+
 static PyObject *erase(PyObject *self, PyObject *args)
 {
     struct operation op;
@@ -323,6 +339,24 @@ static PyObject *dense_push_pull(PyObject *self, PyObject *args)
     return end(&op, err, result);
 }
 
+static PyObject *dense_assign(PyObject *self, PyObject *args)
+{
+    struct operation op;
+    struct range range;
+    PyObject *given;
+    const float *values = NULL;
+    if (!PyArg_ParseTuple(args, "OKnOO", &op.caller_step, &range.start, &range.count, &given,
+                          &op.timeout) ||
+        !begin(&op, "assign", self)) {
+        return NULL;
+    }
+    const bool is_kept = keep_floats(&op, given, "values", elements_of(range), &values);
+    int err = is_kept
+                  ? sl_step_dense_assign(op.step, op.to, range.start, (uint64_t)range.count, values)
+                  : 0;
+    return end(&op, err, none_if(is_kept));
+}
+
 /* Type */
 
 static PyObject *open_table(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -389,9 +423,11 @@ static PyMethodDef methods[] = {
     {"_push", push, METH_VARARGS, NULL},
     {"_push_pull", push_pull, METH_VARARGS, NULL},
     {"_pull_bags", pull_bags, METH_VARARGS, NULL},
+    {"_assign", assign, METH_VARARGS, NULL},
     {"_erase", erase, METH_VARARGS, NULL},
     {"_dense_pull", dense_pull, METH_VARARGS, NULL},
     {"_dense_push", dense_push, METH_VARARGS, NULL},
+    {"_dense_assign", dense_assign, METH_VARARGS, NULL},
     {"_dense_push_pull", dense_push_pull, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

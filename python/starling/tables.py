@@ -98,6 +98,13 @@ class SparseTable(Table):
         """
         return self._pull_bags(step, keys, offsets, mode, out, timeout)
 
+    def assign(self, keys: Keys, rows: Floats, *, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
+        """Replaces rows, (n, dim), and resets what the optimizer remembers of them.
+
+        Takes effect at once in every consistency mode. Rows that do not exist are created.
+        """
+        self._assign(step, keys, rows, timeout)
+
     def erase(self, keys: Keys, *, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
         """Removes rows at once. A key without a row is no error."""
         self._erase(step, keys, timeout)
@@ -158,6 +165,11 @@ class DenseTable(Table):
         """Pushes, then pulls the same elements, in one round trip."""
         return self._dense_push_pull(step, start, self._count(grads, start), grads, out, timeout)
 
+    def assign(self, values: Floats, *, start: int = 0, step: Optional[Step] = None,
+               timeout: _Seconds = None) -> None:
+        """Replaces elements at once, and resets what the optimizer remembers of them."""
+        self._dense_assign(step, start, self._count(values, start), values, timeout)
+
     def _count(self, values: Any, start: int) -> int:
         """Returns the number of values, after checking that they are in the table."""
         count = _length_of(values)
@@ -198,6 +210,10 @@ class Step(_native.Step):
     def pull_bags(self, table: SparseTable, *arguments: Any, **options: Any) -> Any:
         """Adds table.pull_bags(...). Returns the array, which has its values after the wait."""
         return self._of(table, "pull_bags")(*arguments, step=self, **options)
+
+    def assign(self, table: Table, *arguments: Any, **options: Any) -> None:
+        """Adds table.assign(...)."""
+        self._of(table, "assign")(*arguments, step=self, **options)
 
     def erase(self, table: SparseTable, *arguments: Any, **options: Any) -> None:
         """Adds table.erase(...)."""

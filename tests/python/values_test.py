@@ -201,6 +201,24 @@ class Steps(support.ClusterTest):
 
 
 class Writes(support.ClusterTest):
+    def test_assign(self):
+        table = self.sparse(2, starling.Momentum(lr=1.0, momentum=0.5))
+        ones = numpy.ones((1, 2), numpy.float32)
+        table.push([1], ones)
+        table.assign([1, 2], numpy.array([[3, 4], [5, 6]], numpy.float32))
+        self.assert_rows(table.pull([1, 2]), [[3, 4], [5, 6]])
+        table.push([1], ones)
+        self.assert_rows(table.pull([1]), [[2, 3]])  # without the momentum of the first push
+
+    def test_assign_elements(self):
+        table = self.dense(6)
+        with self.client.step() as step:
+            step.assign(table, numpy.array([1, 2], numpy.float32), start=3)
+            values = step.pull(table)
+        self.assert_rows(values, [0, 0, 0, 1, 2, 0])
+        table.assign(numpy.zeros(1, numpy.float32), start=4)
+        self.assert_rows(table.pull(), [0, 0, 0, 1, 0, 0])
+
     def test_erase(self):
         table = self.sparse(2, starling.Sum(), starling.Constant(0.5))
         table.push(range(10), numpy.ones((10, 2), numpy.float32))
