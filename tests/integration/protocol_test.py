@@ -185,7 +185,8 @@ class Page(unittest.TestCase):
         array = Table(7, {"kind": pc.DENSE, "length": 10000})
         for request_id, name, section in (
                 (5, "assign-request", pc.assign(table, [2], [(0.5, -0.5, 1)])),
-                (6, "dense-assign-request", pc.dense_assign(array, 2048, [1, 2, -1]))):
+                (6, "dense-assign-request", pc.dense_assign(array, 2048, [1, 2, -1])),
+                (7, "erase-request", pc.erase(table, [2, 4]))):
             payload = pc.request_payload([section], clock=1)
             self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, request_id, 5000000)),
                              self.frame(name))
@@ -915,6 +916,7 @@ class Abuse(ClusterTest):
             "assign to an array": Section(pc.ASSIGN, array, keys, key_count=1),
             "dense assign to a sparse table": Section(pc.DENSE_ASSIGN, table, row, count=4),
             "no values": Section(pc.DENSE_ASSIGN, array, count=1),
+            "erase of an array": Section(pc.ERASE, array, keys, key_count=1),
         }
         cases = {why: make([section]) for why, section in sections.items()}
         zero = bytearray(make([good]))
