@@ -295,5 +295,61 @@ class RealServers(harness.StarlingTest):
             self.run_to_end("starling-launch", "--ps", 3, "--ps-reactors", 1, "--", "true")
 
 
+class OwnWorker(harness.StarlingTest):
+    """examples/worker.c, which knows its job from the environment alone: 100 iterations of BSP."""
+
+    WORKER = harness.program("example_worker")
+
+    def check(self, output, workers):
+        for index in range(workers):
+            self.assertIn(f"worker {index} of {workers}: {100 * workers}\n", output + "\n")
+
+    def script(self, name, text):
+        path = self.file(name, text)
+        os.chmod(path, stat.S_IRWXU)
+        return path
+
+    def launched(self, *args, env=None):
+        return self.run_to_end("starling-launch", "--ps-reactors", 1, *args, "--", *self.command, env=env)
+
+    command = (WORKER,)
+
+    def test_on_this_machine(self):
+        self.check(self.launched("--ps", 2, "--workers", 3), 3)
+
+    def test_restarted(self):
+        self.command = ("sh", "-c", f"[ $RANK = 0 ] || [ -e ended ] || {{ touch ended; kill -9 $$; }}; exec {self.WORKER}")
+        output = self.launched("--workers", 2, "--restart-workers", 1)
+        self.assertIn("(restart 1 of 1)", output)
+        self.check(output, 2)
+
+    @NEEDS_LOCALHOST
+    def test_by_ssh(self):
+        self.check(self.launched("--ssh", self.script("ssh", FAKE_SSH), "--port-base", harness.free_ports(1)[0],
+                                 "--host-list", self.file("hosts", "localhost ps\nlocalhost:2 worker\n")), 2)
+
+    @NEEDS_LOCALHOST
+    def test_under_slurm(self):
+        self.script("scontrol", FAKE_SCONTROL)
+        self.script("srun", FAKE_SRUN)
+        env = {"PATH": f"{self.folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "4711", "SLURM_NTASKS": "3",
+               "SLURM_JOB_NODELIST": "node[0-1]"}
+        self.check(self.launched("--slurm", "--port-base", harness.free_ports(2)[0], env=env), 2)
+
+    def check_started_by(self, environment):
+        """By another launcher, beside servers that run: environment(index) are its variables of a worker."""
+        servers, flags = self.start_ps(worker_count=2)
+        workers = [self.start("example_worker", env={"STARLING_COORDINATOR": flags[1], **environment(index)})
+                   for index in range(2)]
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+        self.check("\n".join(worker.output for worker in workers), 2)
+        self.drain(servers)
+
+    def test_under_torchrun(self):
+        self.check_started_by(lambda index: {"RANK": str(index), "WORLD_SIZE": "2", "LOCAL_RANK": str(index),
+                                             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"})
+
+
 if __name__ == "__main__":
     harness.main()
