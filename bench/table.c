@@ -154,12 +154,12 @@ struct bench {
     uint64_t rows;
     uint32_t dim;
     struct sl_sparse_table *store;
-    struct sl_optimizer_state powers;
+    struct sl_optimizer_push push;
     struct drawn drawn[DISTRIBUTIONS];
     uint32_t *found;  /* [batch] */
     float *values;    /* [batch][dim] */
     float *gradients; /* [batch][dim] */
-    uint64_t step, random;
+    uint64_t random;
     struct sl_metric_histogram *create; /* ns of one creation */
     struct sl_metric_histogram *serve;  /* ns of a batch that is read between creations */
     struct pauses pauses;
@@ -263,8 +263,8 @@ static void run_batch(struct bench *bench, enum phase phase, const uint64_t *key
         sl_sparse_table_gather(bench->store, records, count, bench->values);
         break;
     case PHASE_UPDATE:
-        sl_sparse_table_apply(bench->store, records, count, bench->gradients, &bench->powers,
-                              ++bench->step);
+        bench->push.step++;
+        sl_sparse_table_apply(bench->store, records, count, bench->gradients, &bench->push);
         break;
     case PHASE_PULL:
         sl_sparse_table_find(bench->store, keys, count, bench->found);
@@ -272,8 +272,8 @@ static void run_batch(struct bench *bench, enum phase phase, const uint64_t *key
         break;
     case PHASE_PUSH:
         sl_sparse_table_find(bench->store, keys, count, bench->found);
-        sl_sparse_table_apply(bench->store, bench->found, count, bench->gradients, &bench->powers,
-                              ++bench->step);
+        bench->push.step++;
+        sl_sparse_table_apply(bench->store, bench->found, count, bench->gradients, &bench->push);
         break;
     case PHASE_COUNT:
         break;
@@ -470,7 +470,8 @@ static int bench_init(struct bench *bench, const struct options *options, uint64
     };
     *bench = (struct bench){
         .options = options, .rows = rows, .dim = (uint32_t)dim, .random = options->seed};
-    sl_optimizer_state_init(&spec.optimizer, &bench->powers);
+    sl_optimizer_state_init(&spec.optimizer, &bench->push.state);
+    bench->push.rate = 1;
     if (allocate(bench) != 0) {
         sl_log_error("no memory for the benchmark");
         return SL_ERR_NO_MEMORY;

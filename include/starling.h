@@ -435,6 +435,13 @@ SL_API int sl_step_kv(struct sl_step *step, struct sl_table *table,
 SL_API int sl_step_kv_lengths(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
                               uint32_t key_count, uint32_t *lens);
 
+/* Multiplies the learning rate of the pushes to sparse and dense tables that are added after this
+ * call, for example for a schedule; 1 when a step begins. A push keeps its rate while it waits for
+ * the end of its iteration (BSP), in backups and checkpoints. SUM has no learning rate, and ignores
+ * it; RMSProp's velocity keeps the rate of each push. Errors: INVALID (not finite and above 0), and
+ * then the step cannot be submitted. */
+SL_API int sl_step_set_rate(struct sl_step *step, float factor);
+
 /* Sets the priority of the step (default 0). Among requests that wait to be sent on a connection, a
  * higher priority goes first, and equal priorities go in order of submission. Not allowed with a
  * tick or finish. */

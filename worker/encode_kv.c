@@ -208,7 +208,6 @@ static int put_section(struct sl_encoder *encoder, const struct sl_operation *op
     }
     section.flags = with_lens ? SL_REQUEST_FLAG_LENS : 0;
     section.key_count = arrays->key_count;
-    section.command = operation->command;
     section.count = arrays->count;
     sl_encoder_put_section(encoder, operation, section);
     sl_bytes_put(&encoder->writer, operation->keys + arrays->key,

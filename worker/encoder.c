@@ -70,6 +70,7 @@ void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_operatio
     if (operation != NULL) {
         section.op = (uint8_t)operation->op;
         section.table_id = (uint16_t)operation->table->id;
+        section.command = operation->command;
     }
     sl_bytes_put(&encoder->writer, &section, sizeof section);
     encoder->prefix.section_count++;

@@ -40,7 +40,7 @@ struct sl_operation {
                             /* KV: values to push */
     void *values;           /* likewise; or pooled bags; KV_LENGTHS: u32[key_count] */
     const uint32_t *lens;   /* KV: values of each key; NULL: count / key_count */
-    uint32_t command;       /* KV */
+    uint32_t command;       /* KV; a push to another table: bits of its rate */
     struct sl_route route;  /* sparse and KV: set by submit */
     const uint64_t *firsts; /* KV: index of each shard's first value; set by submit */
     struct sl_partial *first_partial, **partials_end;

@@ -80,6 +80,7 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
     step->bad = step->tick = step->finish = false;
     step->clock = clock;
     step->priority = 0;
+    step->rate_bits = 0;
     step->on_done = NULL;
     step->operation_count = 0;
     step->err = 0;
@@ -149,6 +150,13 @@ static int add_sparse(struct sl_step *step, const struct sl_operation *operation
     return sl_step_add(step, operation);
 }
 
+/* Of the operation that is added next. */
+static uint32_t rate_bits_of(const struct sl_step *step, enum sl_request_op op)
+{
+    sl_assert(step != NULL);
+    return sl_request_takes_rate(op) ? step->rate_bits : 0;
+}
+
 int sl_step_add_rows(struct sl_step *step, enum sl_request_op op, const struct sl_table *table,
                      const uint64_t *keys, uint32_t key_count, const float *gradients, float *rows)
 {
@@ -157,6 +165,7 @@ int sl_step_add_rows(struct sl_step *step, enum sl_request_op op, const struct s
                                            .keys = keys,
                                            .key_count = key_count,
                                            .gradients = gradients,
+                                           .command = rate_bits_of(step, op),
                                            .values = rows};
     return add_sparse(step, &operation,
                       (op == SL_REQUEST_PULL || gradients != NULL) &&
@@ -235,6 +244,7 @@ static int add_dense(struct sl_step *step, enum sl_request_op op, const struct s
                                            .start = start,
                                            .count = count,
                                            .gradients = gradients,
+                                           .command = rate_bits_of(step, op),
                                            .values = values};
     const bool complete =
         (op == SL_REQUEST_DENSE_PULL || gradients != NULL) &&
@@ -277,6 +287,16 @@ int sl_step_set_priority(struct sl_step *step, int32_t priority)
         return sl_step_refuse(step);
     }
     step->priority = priority;
+    return 0;
+}
+
+int sl_step_set_rate(struct sl_step *step, float factor)
+{
+    sl_assert(step != NULL);
+    if (step->state != SL_STEP_BUILDING || !sl_rate_is_valid(factor)) {
+        return sl_step_refuse(step);
+    }
+    step->rate_bits = sl_rate_to_bits(factor);
     return 0;
 }
 

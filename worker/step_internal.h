@@ -29,7 +29,8 @@ struct sl_step {
     bool tick, finish;
     int32_t priority;
     uint32_t clock;
-    uint32_t tick_at; /* operations before the tick */
+    uint32_t tick_at;   /* operations before the tick */
+    uint32_t rate_bits; /* of the pushes added next: sl_rate_to_bits */
 
     struct sl_operation *operations; /* reused */
     uint32_t operation_count, operation_capacity;

@@ -18,6 +18,7 @@ enum shape {
     KV_VALUES = 1 << 10,
     RETURNS_VALUES = 1 << 11,
     RETURNS_LENGTHS = 1 << 12,
+    RATE = 1 << 13,
 };
 
 /* Operations on arrays of a KV table, with or without values. */
@@ -28,11 +29,11 @@ enum shape {
 static const uint16_t shapes[UINT8_MAX + 1] = {
     [SL_REQUEST_PULL] = KNOWN | KEYS | RETURNS_ROWS,
     [SL_REQUEST_PULL_POOLED] = KNOWN | KEYS | BAGS | RETURNS_BAGS,
-    [SL_REQUEST_PUSH] = KNOWN | KEYS | ROW_GRADIENTS,
-    [SL_REQUEST_PUSH_PULL] = KNOWN | KEYS | ROW_GRADIENTS | RETURNS_ROWS,
+    [SL_REQUEST_PUSH] = KNOWN | KEYS | ROW_GRADIENTS | RATE,
+    [SL_REQUEST_PUSH_PULL] = KNOWN | KEYS | ROW_GRADIENTS | RETURNS_ROWS | RATE,
     [SL_REQUEST_DENSE_PULL] = KNOWN | RANGE | RETURNS_RANGE,
-    [SL_REQUEST_DENSE_PUSH] = KNOWN | RANGE | RANGE_GRADIENTS,
-    [SL_REQUEST_DENSE_PUSH_PULL] = KNOWN | RANGE | RANGE_GRADIENTS | RETURNS_RANGE,
+    [SL_REQUEST_DENSE_PUSH] = KNOWN | RANGE | RANGE_GRADIENTS | RATE,
+    [SL_REQUEST_DENSE_PUSH_PULL] = KNOWN | RANGE | RANGE_GRADIENTS | RETURNS_RANGE | RATE,
     [SL_REQUEST_TICK] = KNOWN,
     [SL_REQUEST_KV_PUSH] = KNOWN | KV_KEYS | KV_VALUES,
     [SL_REQUEST_KV_PULL] = KNOWN | KV_KEYS | RETURNS_VALUES,
@@ -56,6 +57,11 @@ static bool has_lens(const struct sl_request_section *section)
 bool sl_request_pushes(uint8_t op)
 {
     return (shapes[op] & PUSHES) != 0;
+}
+
+bool sl_request_takes_rate(uint8_t op)
+{
+    return (shapes[op] & RATE) != 0;
 }
 
 uint64_t sl_request_structure_bytes(const struct sl_request_section *section)
@@ -179,7 +185,11 @@ static bool section_is_valid(const struct sl_request_section *section)
     const uint32_t keys = (shape & KEYS) != 0 ? 0 : section->key_count;
     const uint32_t bags = (shape & BAGS) != 0 ? 0 : section->bag_count;
     const uint64_t range = (shape & RANGE) != 0 ? 0 : section->start | section->count;
-    if ((section->flags | section->command | keys | bags | range) != 0 || shape == 0) {
+    const uint32_t command = (shape & RATE) != 0 ? 0 : section->command;
+    if ((section->flags | command | keys | bags | range) != 0 || shape == 0) {
+        return false;
+    }
+    if ((shape & RATE) != 0 && !sl_rate_is_valid(sl_rate_from_bits(section->command))) {
         return false;
     }
     if ((shape & RANGE) != 0 && !range_is_valid(section)) {

@@ -45,6 +45,7 @@
 
 #include "core/bytes.h"
 #include "core/err.h"
+#include "core/rate.h"
 #include "net/wire/frame.h"
 
 enum sl_request_op {
@@ -83,7 +84,8 @@ struct sl_request_section {
     uint16_t table_id; /* TICK: 0 */
     uint32_t key_count;
     uint32_t bag_count; /* PULL_POOLED: bags; KV chunk: values of the whole array; else 0 */
-    uint32_t command;   /* KV: passed to the request handler; else 0 */
+    uint32_t command;   /* KV: passed to the request handler; sparse and dense pushes: bits of the
+                           rate, core/rate.h; else 0 */
     uint64_t start;     /* dense: first element; KV chunk: first value; else 0 */
     uint64_t count;     /* dense: elements; KV: values; else 0 */
 };
@@ -121,6 +123,9 @@ uint64_t sl_request_values_bytes(const struct sl_request_section *section, uint3
 /* Whether the operation carries values. */
 bool sl_request_pushes(uint8_t op);
 
+/* Whether the operation has a rate: pushes to sparse and dense tables. */
+bool sl_request_takes_rate(uint8_t op);
+
 /* Byte credits of a request: the larger of its payload and its reply's, plus a frame header. Both
  * sides compute it. */
 static inline uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t reply_bytes)
@@ -132,8 +137,8 @@ static inline uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t 
 int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *out);
 
 /* Reads a section's header and checks what does not depend on the table: a known operation; unused
- * fields 0; a dense range that is not empty and ends below SL_LIMIT_DENSE_ELEMENTS; a KV section of
- * whole arrays or one chunk; table_id below SL_LIMIT_TABLES. Errors: PROTOCOL. */
+ * fields 0; a valid rate; a dense range that is not empty and ends below SL_LIMIT_DENSE_ELEMENTS; a
+ * KV section of whole arrays or one chunk; table_id below SL_LIMIT_TABLES. Errors: PROTOCOL. */
 int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *out);
 
 /* Reads the body of a section and checks:

@@ -50,7 +50,7 @@ static inline struct sl_adam_factors sl_adam_corrected(const struct sl_optimizer
     return (struct sl_adam_factors){
         .beta1 = spec->beta1,
         .beta2 = spec->beta2,
-        .rate = (float)((double)spec->lr / (1.0 - power1)),
+        .rate = (float)((double)visit->lr / (1.0 - power1)),
         .root = (float)(1.0 / sqrt(1.0 - power2)),
         .keep = 1.0F,
         .epsilon = spec->epsilon,

@@ -25,12 +25,9 @@ static inline float sl_ftrl_divide(float step, float curvature)
 
 /* First half of a visit: n' = n + g^2, z += g - (n'^q - n^q) * w / lr, per value. */
 static inline __attribute__((always_inline)) void
-sl_ftrl_accumulate(const struct sl_optimizer_spec *spec, bool square_root, uint32_t dim,
-                   const float *restrict w, float *restrict n, float *restrict z,
-                   const float *restrict g)
+sl_ftrl_accumulate(float q, float lr, bool square_root, uint32_t dim, const float *restrict w,
+                   float *restrict n, float *restrict z, const float *restrict g)
 {
-    const float q = -spec->lr_power;
-    const float lr = spec->lr;
     for (uint32_t i = 0; i < dim; i++) {
         const float next = n[i] + g[i] * g[i];
         const float change =

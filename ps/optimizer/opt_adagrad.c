@@ -12,7 +12,7 @@
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
-    const float lr = visit->spec->lr;
+    const float lr = visit->lr;
     const float epsilon = visit->spec->epsilon;
     for (uint32_t i = 0; i < visit->dim; i++) {
         const float a = s[i] + g[i] * g[i];

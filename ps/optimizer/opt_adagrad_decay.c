@@ -24,7 +24,7 @@ static void discount(const struct sl_optimizer_visit *visit, float *restrict a)
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
-    const float lr = visit->spec->lr;
+    const float lr = visit->lr;
     const float epsilon = visit->spec->epsilon;
     uint32_t periods;
     memcpy(&periods, r, sizeof periods);

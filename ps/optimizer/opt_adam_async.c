@@ -23,7 +23,7 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
     const struct sl_adam_factors factors = {
         .beta1 = spec->beta1,
         .beta2 = spec->beta2,
-        .rate = spec->lr * sqrtf(1.0F - state->beta2_power) / (1.0F - state->beta1_power),
+        .rate = visit->lr * sqrtf(1.0F - state->beta2_power) / (1.0F - state->beta1_power),
         .root = 1.0F,
         .keep = 1.0F,
         .epsilon = spec->epsilon,

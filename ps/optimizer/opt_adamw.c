@@ -11,7 +11,7 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
     struct sl_adam_factors factors = sl_adam_corrected(visit);
-    factors.keep = 1.0F - visit->spec->lr * visit->spec->weight_decay;
+    factors.keep = 1.0F - visit->lr * visit->spec->weight_decay;
     sl_adam_update(&factors, visit->dim, w, s, s + visit->slot_stride, g);
 }
 

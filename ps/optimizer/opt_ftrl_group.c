@@ -36,14 +36,13 @@ static float norm(uint32_t dim, const float *restrict z)
 }
 
 static inline __attribute__((always_inline)) void update(const struct sl_optimizer_spec *spec,
-                                                         bool square_root, uint32_t dim,
+                                                         float lr, bool square_root, uint32_t dim,
                                                          float *restrict w, float *restrict n,
                                                          float *restrict z, const float *restrict g)
 {
     const float q = -spec->lr_power;
-    const float lr = spec->lr;
     const float l2_twice = 2.0F * spec->l2;
-    sl_ftrl_accumulate(spec, square_root, dim, w, n, z, g);
+    sl_ftrl_accumulate(q, lr, square_root, dim, w, n, z, g);
     const float length = norm(dim, z);
     if (length <= spec->l1) {
         for (uint32_t i = 0; i < dim; i++) {
@@ -63,9 +62,9 @@ static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *
 {
     float *z = s + visit->slot_stride;
     if (visit->spec->lr_power == -0.5F) {
-        update(visit->spec, true, visit->dim, w, s, z, g);
+        update(visit->spec, visit->lr, true, visit->dim, w, s, z, g);
     } else {
-        update(visit->spec, false, visit->dim, w, s, z, g);
+        update(visit->spec, visit->lr, false, visit->dim, w, s, z, g);
     }
 }
 

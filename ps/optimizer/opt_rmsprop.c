@@ -10,10 +10,9 @@
 
 #include "ps/optimizer/simd.h"
 
-static void update(const struct sl_optimizer_spec *spec, uint32_t dim, float *restrict w,
+static void update(const struct sl_optimizer_spec *spec, float lr, uint32_t dim, float *restrict w,
                    float *restrict a, float *restrict v, const float *restrict g)
 {
-    const float lr = spec->lr;
     const float rho = spec->rho;
     const float fresh = 1.0F - rho;
     const float momentum = spec->momentum;
@@ -28,7 +27,7 @@ static void update(const struct sl_optimizer_spec *spec, uint32_t dim, float *re
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
-    update(visit->spec, visit->dim, w, s, s + visit->slot_stride, g);
+    update(visit->spec, visit->lr, visit->dim, w, s, s + visit->slot_stride, g);
 }
 
 static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)

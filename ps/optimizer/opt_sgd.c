@@ -6,7 +6,7 @@
 static SL_SIMD_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g)
 {
-    const float lr = visit->spec->lr;
+    const float lr = visit->lr;
     for (uint32_t i = 0; i < visit->dim; i++) {
         w[i] -= lr * g[i];
     }

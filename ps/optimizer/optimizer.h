@@ -22,10 +22,18 @@ struct sl_optimizer_state {
     float beta1_power, beta2_power;
 };
 
+/* What all visits of a push have in common. */
+struct sl_optimizer_push {
+    struct sl_optimizer_state state; /* of the table when the push began */
+    uint64_t step;                   /* global step of the table, with this push */
+    float rate;                      /* multiplies the learning rate; finite, above 0 */
+};
+
 /* One visit: the update of one row, or of adjacent elements of a dense block. */
 struct sl_optimizer_visit {
     const struct sl_optimizer_spec *spec;
     const struct sl_optimizer_state *state;
+    float lr;             /* of this push: kernels use it in place of spec->lr */
     uint32_t dim;         /* values visited */
     uint32_t slot_stride; /* floats between slots: dim of the row, or elements of the block */
     uint32_t count;       /* earlier visits of this row: Adam's t - 1 */
@@ -92,6 +100,14 @@ int sl_optimizer_kind_from_name(const char *name, enum sl_optimizer_kind *out);
 
 void sl_optimizer_state_init(const struct sl_optimizer_spec *spec,
                              struct sl_optimizer_state *state);
+
+/* Returns what the visits of a push have in common; the caller sets the rest. */
+static inline struct sl_optimizer_visit sl_optimizer_visit_of(const struct sl_optimizer_spec *spec,
+                                                              const struct sl_optimizer_push *push)
+{
+    return (struct sl_optimizer_visit){
+        .spec = spec, .state = &push->state, .lr = spec->lr * push->rate, .step = push->step};
+}
 
 static inline size_t sl_optimizer_slot_floats(const struct sl_optimizer *optimizer, uint32_t dim)
 {

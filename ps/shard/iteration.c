@@ -118,7 +118,7 @@ bool sl_shard_iteration_due(const struct sl_shard *shard)
 
 /* Applies some records or elements of the entry and returns their number. */
 static uint64_t apply_some(struct sl_shard *shard, struct sl_shard_table *table,
-                           const struct sl_shard_buffered_push *entry, struct sl_shard_slice *slice)
+                           struct sl_shard_buffered_push *entry, struct sl_shard_slice *slice)
 {
     const struct sl_shard_iteration_state *iteration = &shard->iteration;
     uint32_t left = sl_shard_slice_left(slice);
@@ -126,7 +126,7 @@ static uint64_t apply_some(struct sl_shard *shard, struct sl_shard_table *table,
         uint64_t at = entry->start + iteration->done;
         uint64_t count = sl_shard_dense_step(at, entry->start + entry->count, left);
         sl_dense_table_apply(table->dense, at, count, entry->gradients + iteration->done,
-                             &iteration->state, iteration->step);
+                             &iteration->push);
         slice->spent += (uint32_t)sl_shard_dense_cost(count);
         return count;
     }
@@ -139,8 +139,7 @@ static uint64_t apply_some(struct sl_shard *shard, struct sl_shard_table *table,
         sl_assert(err == 0); /* an acknowledged push cannot fail */
     }
     sl_sparse_table_apply(table->sparse, records, (uint32_t)count,
-                          entry->gradients + iteration->done * table->spec.dim, &iteration->state,
-                          iteration->step);
+                          entry->gradients + iteration->done * table->spec.dim, &iteration->push);
     slice->spent += (uint32_t)count * table->key_cost;
     return count;
 }
@@ -155,8 +154,7 @@ static void apply_entry(struct sl_shard *shard, struct sl_shard_table *table,
     if (!iteration->in_entry) {
         iteration->in_entry = iteration->begun = true;
         iteration->done = 0;
-        iteration->step = ++table->step;
-        iteration->state = table->state;
+        iteration->push = sl_shard_next_push(table, entry->rate);
         slice->spent++;
     }
     iteration->done += apply_some(shard, table, entry, slice);

@@ -95,6 +95,7 @@ static int begin_buffered(struct sl_shard_load *load, struct sl_shard_table *tab
     }
     load->buffered->clock = head->clock;
     load->buffered->start = head->start;
+    load->buffered->rate = head->rate;
     load->buffered->count = (uint32_t)head->count;
     load->buffered_table = load->block->table_id;
     load->buffered_worker = head->worker;
@@ -108,7 +109,8 @@ static bool goes_on(const struct sl_shard_load *load, const struct sl_snapshot_b
     const struct sl_shard_buffered_push *buffered = load->buffered;
     return load->buffered_table == load->block->table_id && load->buffered_worker == head->worker &&
            load->buffered_done == head->first && buffered->clock == head->clock &&
-           buffered->start == head->start && buffered->count == head->count;
+           buffered->start == head->start && buffered->count == head->count &&
+           buffered->rate == head->rate;
 }
 
 /* Looks up the record indexes of the piece's keys, in slices. */

@@ -54,6 +54,7 @@ static int buffer_begin(struct sl_shard *shard, const struct sl_shard_table *tab
     sl_clocks_pushed(&shard->clocks, request->caller.worker);
     buffered->clock = clock;
     buffered->start = section->start;
+    buffered->rate = sl_rate_from_bits(section->command);
     request->buffered = buffered;
     request->records = buffered->records;
     request->sums = buffered->gradients;
@@ -225,10 +226,10 @@ static int apply_sparse(struct sl_shard_table *table, struct sl_shard_request *r
         const uint32_t *records = request->records + request->done;
         const float *rows = gradients + request->done * table->spec.dim;
         if (assigns(request)) {
-            sl_sparse_table_assign(table->sparse, records, (uint32_t)count, rows, request->step);
+            sl_sparse_table_assign(table->sparse, records, (uint32_t)count, rows,
+                                   request->push.step);
         } else {
-            sl_sparse_table_apply(table->sparse, records, (uint32_t)count, rows, &request->state,
-                                  request->step);
+            sl_sparse_table_apply(table->sparse, records, (uint32_t)count, rows, &request->push);
         }
         request->done += count;
         slice->spent += (uint32_t)count * table->key_cost;
@@ -249,9 +250,9 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_request *re
         uint64_t count = sl_shard_dense_step(at, section->start + section->count, left);
         const float *values = request->view.gradients + request->done;
         if (assigns(request)) {
-            sl_dense_table_assign(table->dense, at, count, values, request->step);
+            sl_dense_table_assign(table->dense, at, count, values, request->push.step);
         } else {
-            sl_dense_table_apply(table->dense, at, count, values, &request->state, request->step);
+            sl_dense_table_apply(table->dense, at, count, values, &request->push);
         }
         request->done += count;
         slice->spent += (uint32_t)sl_shard_dense_cost(count);
@@ -301,8 +302,7 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
         }
         request->phase = SL_SHARD_PHASE_APPLY;
         request->done = 0;
-        request->step = ++table->step;
-        request->state = table->state;
+        request->push = sl_shard_next_push(table, sl_rate_from_bits(request->view.section.command));
     }
     int result = table->sparse != NULL ? apply_sparse(table, request, slice)
                                        : apply_dense(table, request, slice);

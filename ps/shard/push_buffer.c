@@ -5,12 +5,12 @@
 
 #include "core/assert.h"
 
-#define ALIGNMENT  64
+#define ALIGNMENT  SL_SHARD_PUSH_BUFFER_ALIGNMENT
 #define PAGE_BYTES 4096
 #define LOOKS      128 /* calls that release a whole unused ring; 0.2 ms each for 256 MiB */
 
 /* Every entry, and the gap at the ring's end, has room for a header. */
-static_assert(sizeof(struct sl_shard_buffered_push) <= ALIGNMENT,
+static_assert(sizeof(struct sl_shard_buffered_push) == ALIGNMENT,
               "an entry's header fits the alignment");
 
 static size_t align(size_t bytes, size_t to)
@@ -86,11 +86,10 @@ struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buf
     if (entry == NULL) {
         return NULL;
     }
-    uint8_t *body = (uint8_t *)entry + ALIGNMENT;
     *entry = (struct sl_shard_buffered_push){
         .bytes = bytes,
-        .records = record_count == 0 ? NULL : (uint32_t *)(void *)body,
-        .gradients = (float *)(void *)(body + records_bytes),
+        .gradients = (float *)(void *)((uint8_t *)entry->records + records_bytes),
+        .rate = 1,
     };
     return entry;
 }

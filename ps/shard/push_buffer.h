@@ -13,19 +13,23 @@
 #include "core/err.h"
 #include "core/warm.h"
 
-/* A buffered push section with repeated keys already summed. Record indexes (sparse) and then
- * gradients follow it. */
+/* Entries are aligned to a cache line. */
+#define SL_SHARD_PUSH_BUFFER_ALIGNMENT 64
+
+/* A buffered push section with repeated keys already summed. Its gradients follow the record
+ * indexes. */
 struct sl_shard_buffered_push {
     size_t bytes;                        /* in the ring, with this header */
     struct sl_shard_buffered_push *next; /* next of the same worker and table */
-    uint32_t *records;                   /* [count] record indexes; NULL: dense */
     float *gradients;                    /* [count][dim]; dense: [count] */
     uint64_t start;                      /* dense: first element */
     uint64_t order;                      /* ascending over all queued pushes of the shard */
     uint32_t count;                      /* distinct keys or elements */
     uint32_t clock;
+    float rate;      /* as in struct sl_optimizer_push */
     uint32_t put_by; /* number of the last snapshot that copied it; 0: none */
     bool freed;
+    _Alignas(SL_SHARD_PUSH_BUFFER_ALIGNMENT) uint32_t records[]; /* [count]; dense: none */
 };
 
 struct sl_shard_push_buffer {
@@ -42,7 +46,7 @@ int sl_shard_push_buffer_init(struct sl_shard_push_buffer *push_buffer, size_t b
 void sl_shard_push_buffer_fini(struct sl_shard_push_buffer *push_buffer);
 
 /* Allocates an entry for record_count record indexes (0: dense) and float_count gradients. Sets
- * bytes, records and gradients; zeroes the other fields. NULL: the ring is full. */
+ * bytes and gradients, rate to 1, and the other fields to 0. NULL: the ring is full. */
 struct sl_shard_buffered_push *sl_shard_push_buffer_get(struct sl_shard_push_buffer *push_buffer,
                                                         uint32_t record_count,
                                                         uint64_t float_count);

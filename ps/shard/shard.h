@@ -100,8 +100,7 @@ struct sl_shard_request {
     uint32_t *records; /* [distinct] record indexes, in the scratch or the buffer entry */
     float *sums; /* gradients of records; NULL: no key repeats, so the view's gradients apply */
     uint32_t distinct;
-    uint64_t step;
-    struct sl_optimizer_state state; /* at the start of the push */
+    struct sl_optimizer_push push;
     /* Section of a KV table: */
     uint32_t key;          /* current key; `done` counts values of the section */
     uint32_t key_done;     /* values of that key done */

@@ -96,6 +96,7 @@ static void put_piece(struct sl_shard_snapshot *snapshot, const struct sl_shard_
         .count = entry->count,
         .start = table->sparse != NULL ? 0 : entry->start,
         .first = snapshot->done,
+        .rate = entry->rate,
     };
     uint64_t *keys;
     float *gradients;

@@ -48,8 +48,7 @@ struct sl_shard_iteration_state {
     uint32_t worker;   /* current queue */
     bool in_entry;     /* its first entry is partly applied */
     uint64_t done;     /* records or elements applied of that entry */
-    uint64_t step;
-    struct sl_optimizer_state state;
+    struct sl_optimizer_push push;
 };
 
 struct sl_shard_snapshots {
@@ -78,6 +77,12 @@ struct sl_shard {
     uint32_t asks_again; /* requests waiting for such a call */
     bool handler_moved;  /* such a call came and is not reported yet */
 };
+
+/* Begins the next step of the table. */
+static inline struct sl_optimizer_push sl_shard_next_push(struct sl_shard_table *table, float rate)
+{
+    return (struct sl_optimizer_push){.state = table->state, .step = ++table->step, .rate = rate};
+}
 
 /* Returns the memory that the limit leaves; SIZE_MAX without a limit. */
 static inline size_t sl_shard_memory_left(const struct sl_shard *shard)

@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
+#include "core/rate.h"
 
 /* shortest piece of an array or push that is put at the end of a block */
 #define PIECE_BYTES_MIN      4096
@@ -366,7 +367,7 @@ uint32_t sl_snapshot_put_buffered_push(struct sl_snapshot_block *block,
     sl_bytes_put_u64(&writer, piece->start);
     sl_bytes_put_u64(&writer, piece->first);
     sl_bytes_put_u32(&writer, here);
-    sl_bytes_put_u32(&writer, 0);
+    sl_bytes_put_u32(&writer, sl_rate_to_bits(piece->rate));
     *keys = dim == 0 ? NULL : sl_bytes_reserve(&writer, here * sizeof(uint64_t));
     *gradients = sl_bytes_reserve(&writer, writer.left);
     return here;
@@ -382,12 +383,12 @@ bool sl_snapshot_take_buffered_push(struct sl_bytes *cursor, uint32_t dim,
     out->start = sl_bytes_u64(cursor);
     out->first = sl_bytes_u64(cursor);
     out->here = sl_bytes_u32(cursor);
-    const uint32_t zero = sl_bytes_u32(cursor);
+    out->rate = sl_rate_from_bits(sl_bytes_u32(cursor));
     *keys = dim == 0 ? NULL : sl_bytes_take_array(cursor, out->here, sizeof(uint64_t));
     *gradients =
         sl_bytes_take_array(cursor, out->here, dim == 0 ? sizeof(float) : dim * sizeof(float));
     return take_padding(cursor, STAGED_HEADER_BYTES + out->here * buffered_item_bytes(dim)) &&
-           zero == 0 && out->here > 0 && out->worker < SL_LIMIT_WORKERS &&
+           sl_rate_is_valid(out->rate) && out->here > 0 && out->worker < SL_LIMIT_WORKERS &&
            out->clock < SL_CLOCKS_FINISHED && out->here <= out->count &&
            out->first <= out->count - out->here && (dim == 0 || out->start == 0);
 }

@@ -177,16 +177,17 @@ bool sl_snapshot_take_clock(struct sl_bytes *cursor, uint32_t *worker,
 
 /* BUFFERED_PUSH: a piece of a push that BSP buffers */
 
-/* Layout: u32 worker, u32 clock, u64 count, u64 start, u64 first, u32 here, u32 0; sparse: u64
- * keys[here], f32 gradients[here][dim]; dense: f32 gradients[here]. A worker's pushes to a table
- * are in order of arrival. The pieces of one push follow each other without other BUFFERED_PUSH
- * records between them. */
+/* Layout: u32 worker, u32 clock, u64 count, u64 start, u64 first, u32 here, u32 rate (0: 1);
+ * sparse: u64 keys[here], f32 gradients[here][dim]; dense: f32 gradients[here]. A worker's pushes
+ * to a table are in order of arrival. The pieces of one push follow each other without other
+ * BUFFERED_PUSH records between them. */
 struct sl_snapshot_buffered_push {
     uint32_t worker, clock;
     uint64_t count; /* distinct keys, or elements, of the whole push; at least 1 */
     uint64_t start; /* dense: first element in the whole array; sparse: 0 */
     uint64_t first; /* position of this piece within `count` */
     uint32_t here;  /* keys or elements in this piece, at least 1; set by put */
+    float rate;     /* of the learning rate; finite, above 0 */
 };
 
 /* Reserves as many keys or elements from `first` on as fit and returns their number n; 0: none. The

@@ -184,15 +184,10 @@ static void before_write(const struct sl_dense_table *table, uint64_t offset, ui
 }
 
 void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t count,
-                          const float *gradients, const struct sl_optimizer_state *state,
-                          uint64_t step)
+                          const float *gradients, const struct sl_optimizer_push *push)
 {
     assert_inside(table, start, count);
-    struct sl_optimizer_visit visit = {
-        .spec = &table->spec.optimizer,
-        .state = state,
-        .step = step,
-    };
+    struct sl_optimizer_visit visit = sl_optimizer_visit_of(&table->spec.optimizer, push);
     uint64_t offset = start - table->start;
     before_write(table, offset, count);
     while (count > 0) {
@@ -206,7 +201,7 @@ void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t
         table->optimizer->apply(
             &visit, values, values + elements,
             block->values + elements * ((size_t)1 + table->optimizer->slots_per_value), gradients);
-        block->last_step = (uint32_t)step;
+        block->last_step = (uint32_t)push->step;
         block->count += block->count < UINT32_MAX;
         gradients += part;
         offset += part;

@@ -52,8 +52,7 @@ void sl_dense_table_destroy(struct sl_dense_table **table);
 void sl_dense_table_read(const struct sl_dense_table *table, uint64_t start, uint64_t count,
                          float *values);
 void sl_dense_table_apply(struct sl_dense_table *table, uint64_t start, uint64_t count,
-                          const float *gradients, const struct sl_optimizer_state *state,
-                          uint64_t step);
+                          const float *gradients, const struct sl_optimizer_push *push);
 void sl_dense_table_assign(struct sl_dense_table *table, uint64_t start, uint64_t count,
                            const float *values, uint64_t step);
 

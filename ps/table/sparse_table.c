@@ -325,17 +325,12 @@ static void before_write(const struct sl_sparse_table *table, const uint32_t *re
 }
 
 void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
-                           const float *gradients, const struct sl_optimizer_state *state,
-                           uint64_t step)
+                           const float *gradients, const struct sl_optimizer_push *push)
 {
     const uint32_t dim = table->spec.dim;
     const size_t bytes = prefetch_bytes(table->records.unit_bytes - sizeof(struct sl_row));
-    const struct sl_optimizer_visit visit = {
-        .spec = &table->spec.optimizer,
-        .state = state,
-        .dim = dim,
-        .step = step,
-    };
+    struct sl_optimizer_visit visit = sl_optimizer_visit_of(&table->spec.optimizer, push);
+    visit.dim = dim;
     struct sl_row *visited[VISIT_GROUP];
     before_write(table, records, count);
     for (uint32_t done = 0; done < count; done += VISIT_GROUP) {

@@ -71,11 +71,10 @@ void sl_sparse_table_rows(const struct sl_sparse_table *table, const uint32_t *r
 void sl_sparse_table_gather(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
                             float *rows);
 
-/* Visits each record in order with its gradients[count][dim]. `step` is the table's global step.
- * The caller calls the optimizer's end_push. */
+/* Visits each record in order with its gradients[count][dim]. The caller calls the optimizer's
+ * end_push. */
 void sl_sparse_table_apply(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
-                           const float *gradients, const struct sl_optimizer_state *state,
-                           uint64_t step);
+                           const float *gradients, const struct sl_optimizer_push *push);
 
 /* Replaces the values of each record by its row of rows[count][dim], and resets slots and visit
  * count to those of a new record. */

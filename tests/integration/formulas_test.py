@@ -30,8 +30,9 @@ class Row:
         self.w, self.a, self.b = [0.0] * DIM, [first] * DIM, [0.0] * DIM
         self.t = self.c = self.n = 0
 
-    def push(self, gradients):
+    def push(self, gradients, rate=1):
         h = HYPER
+        self.lr = h["lr"] * rate
         self.t += 1
         self.n += 1  # the only row of its shard
         if self.kind == 4 and self.n // h["decay_steps"] > self.c:
@@ -49,7 +50,7 @@ class Row:
 
     def visit(self, i, g):
         h, w = HYPER, self.w
-        lr, a, b = h["lr"], self.a, self.b
+        lr, a, b = self.lr, self.a, self.b
         if self.kind == 0:
             w[i] += g
         elif self.kind == 1:
@@ -82,11 +83,11 @@ class Row:
         m[i] = h["beta1"] * m[i] + (1 - h["beta1"]) * g
         v[i] = h["beta2"] * v[i] + (1 - h["beta2"]) * g * g
         if self.kind == 8:
-            self.w[i] -= (h["lr"] * math.sqrt(1 - two) / (1 - one) * m[i]
+            self.w[i] -= (self.lr * math.sqrt(1 - two) / (1 - one) * m[i]
                           / (math.sqrt(v[i]) + h["epsilon"]))
             return
-        keep = 1 - h["lr"] * h["weight_decay"] if self.kind == 7 else 1
-        step = h["lr"] * m[i] / (1 - one) / (math.sqrt(v[i] / (1 - two)) + h["epsilon"])
+        keep = 1 - self.lr * h["weight_decay"] if self.kind == 7 else 1
+        step = self.lr * m[i] / (1 - one) / (math.sqrt(v[i] / (1 - two)) + h["epsilon"])
         self.w[i] = keep * self.w[i] - step
 
     def shrink(self):
@@ -95,7 +96,7 @@ class Row:
         for i in range(DIM):
             self.w[i] = 0.0
             if s > h["l1"]:
-                self.w[i] = z[i] * (h["l1"] - s) / ((self.a[i]**q / h["lr"] + 2 * h["l2"]) * s)
+                self.w[i] = z[i] * (h["l1"] - s) / ((self.a[i]**q / self.lr + 2 * h["l2"]) * s)
 
 
 def share(seed, key, column):
@@ -138,8 +139,9 @@ class Formulas(ClusterTest):
                         self.told.assign(table, [7], [values])
                         row.assign(values)
                     gradients = [source.choice((0, 0.25, -1, 1.5)) for _ in range(DIM)]
-                    self.told.push(table, [7], [gradients])
-                    row.push(gradients)
+                    rate = source.choice((1, 1, 0.5, 3))
+                    self.told.push(table, [7], [gradients], rate=rate)
+                    row.push(gradients, rate)
                     self.assert_close(self.told.pull(table, [7])[0], row.w, f"kind {kind}")
 
     def test_initializers(self):

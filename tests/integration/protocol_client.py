@@ -420,13 +420,19 @@ def pull_pooled(table, bags):
                    returns=len(bags) * table.dim)
 
 
-def push(table, keys, rows):
-    return Section(PUSH, table.id, _u64(keys) + _f32(_flat(rows)), key_count=len(keys))
+def _rate(rate):
+    """The command of a push: the bits of its rate, 0 for 1."""
+    return 0 if rate == 1 else struct.unpack("<I", struct.pack("<f", rate))[0]
 
 
-def push_pull(table, keys, rows):
+def push(table, keys, rows, rate=1):
+    return Section(PUSH, table.id, _u64(keys) + _f32(_flat(rows)), key_count=len(keys),
+                   command=_rate(rate))
+
+
+def push_pull(table, keys, rows, rate=1):
     return Section(PUSH_PULL, table.id, _u64(keys) + _f32(_flat(rows)), key_count=len(keys),
-                   returns=len(keys) * table.dim)
+                   returns=len(keys) * table.dim, command=_rate(rate))
 
 
 def assign(table, keys, rows):
@@ -445,8 +451,9 @@ def dense_pull(table, start, count):
     return Section(DENSE_PULL, table.id, start=start, count=count, returns=count)
 
 
-def dense_push(table, start, values):
-    return Section(DENSE_PUSH, table.id, _f32(values), start=start, count=len(values))
+def dense_push(table, start, values, rate=1):
+    return Section(DENSE_PUSH, table.id, _f32(values), start=start, count=len(values),
+                   command=_rate(rate))
 
 
 def dense_push_pull(table, start, values):
@@ -788,9 +795,10 @@ class Client:
     def pull(self, table, keys, clock=0):
         return self._keyed(keys, lambda at: pull(table, [keys[i] for i in at]), table.dim, clock)
 
-    def push(self, table, keys, rows, clock=0):
-        self._keyed(keys, lambda at: push(table, [keys[i] for i in at], [rows[i] for i in at]),
-                    table.dim, clock)
+    def push(self, table, keys, rows, clock=0, rate=1):
+        self._keyed(
+            keys, lambda at: push(table, [keys[i] for i in at], [rows[i] for i in at], rate),
+            table.dim, clock)
 
     def assign(self, table, keys, rows, clock=0):
         self._keyed(keys, lambda at: assign(table, [keys[i] for i in at], [rows[i] for i in at]),
@@ -827,10 +835,11 @@ class Client:
         return self._dense(table, start, count,
                            lambda first, end: dense_pull(table, first, end - first), clock)
 
-    def dense_push(self, table, start, values, clock=0):
-        self._dense(table, start, len(values),
-                    lambda first, end: dense_push(table, first, values[first - start:end - start]),
-                    clock)
+    def dense_push(self, table, start, values, clock=0, rate=1):
+        self._dense(
+            table, start, len(values),
+            lambda first, end: dense_push(table, first, values[first - start:end - start], rate),
+            clock)
 
     def dense_assign(self, table, start, values, clock=0):
         self._dense(

@@ -186,7 +186,8 @@ class Page(unittest.TestCase):
         for request_id, name, section in (
                 (5, "assign-request", pc.assign(table, [2], [(0.5, -0.5, 1)])),
                 (6, "dense-assign-request", pc.dense_assign(array, 2048, [1, 2, -1])),
-                (7, "erase-request", pc.erase(table, [2, 4]))):
+                (7, "erase-request", pc.erase(table, [2, 4])),
+                (8, "rate-request", pc.push(table, [2], [(0.125, 0, -1)], rate=0.5))):
             payload = pc.request_payload([section], clock=1)
             self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, request_id, 5000000)),
                              self.frame(name))
@@ -364,6 +365,22 @@ class Parameters(ClusterTest):
                 self.assertGreater(part[name], 0, name)
         known = client.control.ask("stats_get", "stats")["tables"]
         self.assertLessEqual({"sum", "array", "s"}, {table["name"] for table in known})
+
+    def test_rate(self):
+        """It scales one push, sparse or dense, of any mode."""
+        self.cluster()
+        client = self.client()
+        sgd = {"kind": 1, "lr": 0.5}
+        for mode in (pc.ASP, pc.BSP):
+            consistency = {"mode": mode, "worker_count": 2 if mode else 0}
+            table = client.open(name=f"rows{mode}", dim=1, optimizer=sgd, consistency=consistency)
+            array = client.open(name=f"array{mode}", kind=pc.DENSE, length=5000, optimizer=sgd,
+                                consistency=consistency)
+            for rate in (1, 0.25, 8):
+                client.push(table, [1, 2], [(2,), (4,)], rate=rate)
+                client.dense_push(array, 0, [2] * 5000, rate=rate)
+            self.assertEqual(client.pull(table, [1, 2]), [(-9.25,), (-18.5,)])
+            self.assertEqual(client.dense_pull(array, 0, 5000), [-9.25] * 5000)
 
     def test_repeated_key_is_one_step(self):
         """With a stateful optimizer, two steps would not equal one with the summed gradient."""
@@ -917,6 +934,11 @@ class Abuse(ClusterTest):
             "dense assign to a sparse table": Section(pc.DENSE_ASSIGN, table, row, count=4),
             "no values": Section(pc.DENSE_ASSIGN, array, count=1),
             "erase of an array": Section(pc.ERASE, array, keys, key_count=1),
+            "a rate below 0": pc.push(self.table, [self.key], [(1, 0, 0)], rate=-1),
+            "an infinite rate": pc.push(self.table, [self.key], [(1, 0, 0)], rate=float("inf")),
+            "no rate": pc.push(self.table, [self.key], [(1, 0, 0)], rate=float("nan")),
+            "a rate of a pull": Section(pc.PULL, table, keys, key_count=1, command=1),
+            "a rate of an assign": Section(pc.ASSIGN, table, keys + row, key_count=1, command=1),
         }
         cases = {why: make([section]) for why, section in sections.items()}
         zero = bytearray(make([good]))

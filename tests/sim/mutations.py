@@ -50,6 +50,11 @@ QUICK = {"replays are carried out again", "ssp admits one step early", "bsp comm
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
+    # Rates of pushes.
+    ("a push that waits for its iteration has no rate", "ps/shard/push.c",
+     "    buffered->rate = sl_rate_from_bits(section->command);\n", ""),
+    ("disks: a buffered push is restored without its rate", "ps/shard/load_clocks.c",
+     "    load->buffered->rate = head->rate;\n", ""),
     # Exactly once.
     ("replays are carried out again", "ps/server/request.c",
      "} else if (!comes_again || !replay(&incoming, &work)) {",

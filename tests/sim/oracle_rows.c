@@ -142,7 +142,7 @@ static bool keeps_aside(const struct sl_shard_table *table,
                         const struct sl_shard_buffered_push *entry, uint64_t at)
 {
     uint32_t number = SL_ROW_NONE;
-    if (entry->records == NULL) {
+    if (table->sparse == NULL) {
         return at >= entry->start && at - entry->start < entry->count &&
                entry->gradients[at - entry->start] != 0; /* others push to the same range */
     }

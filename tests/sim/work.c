@@ -89,6 +89,22 @@ static int32_t draw_gradient(struct sl_sim_work *work)
     return (int32_t)sl_sim_below(work->random, 17) - 8;
 }
 
+/* Sets the rate of the next push, and divides its gradients where there is a learning rate to
+ * multiply: the values are the same, unless a rate is lost. Powers of two keep them exact. */
+static void set_rate(struct sl_sim_work *work, struct sl_sim_operation *operation, uint64_t count)
+{
+    static const float rates[] = {1, 1, 0.5F, 4};
+    const struct sl_sim_oracle *oracle = work->oracle;
+    const enum sl_optimizer_kind kind = oracle->tables[operation->table].spec.optimizer.kind;
+    const uint64_t draw = sl_hash_key(oracle->plan->seed ^ (uint64_t)oracle->unit_count << 32);
+    const float rate = kind == SL_OPTIMIZER_ADAGRAD ? 1 : rates[draw % 4];
+    int err = sl_step_set_rate(work->step, rate);
+    sl_assert(err == 0);
+    for (uint64_t i = 0; kind == SL_OPTIMIZER_SGD && i < count; i++) {
+        operation->gradients[i] /= rate;
+    }
+}
+
 /* One shard's part of a sparse push: witness, shared keys, witness, bait. Perhaps an earlier bait
  * is erased in the same step. */
 static void push_keys(struct sl_sim_work *work, struct sl_sim_operation *operation,
@@ -139,6 +155,7 @@ static int push_sparse(struct sl_sim_work *work, struct sl_sim_operation *operat
         operation->gradients[i] = (float)gradients[i / dim];
     }
     free(gradients);
+    set_rate(work, operation, (uint64_t)operation->key_count * dim);
     struct sl_table *table = work->tables[operation->table];
     int err = 0;
     if (!pull_too) {
@@ -192,6 +209,7 @@ static int push_dense(struct sl_sim_work *work, struct sl_sim_operation *operati
     for (uint32_t range = from; range < to; range++) {
         booked = push_range(work, operation, range) || booked;
     }
+    set_rate(work, operation, operation->count);
     struct sl_table *opened = work->tables[operation->table];
     if (!pull_too) {
         return sl_step_dense_push(work->step, opened, operation->start, operation->count,

@@ -135,6 +135,7 @@ static void put_staged(struct maker *maker, uint32_t worker,
             .count = staged->count,
             .start = staged->start,
             .first = done,
+            .rate = staged->rate,
         };
         uint64_t *keys;
         float *gradients;

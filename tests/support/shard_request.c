@@ -28,6 +28,7 @@ static void put_section(struct shard_request *request, const struct sl_request_s
 void shard_request_begin(struct shard_request *request, uint32_t clock)
 {
     request->bytes = 0;
+    request->rate = 1;
     struct sl_request_prefix prefix = {.clock = clock};
     put(request, &prefix, sizeof prefix);
 }
@@ -53,11 +54,17 @@ void shard_request_pooled(struct shard_request *request, uint16_t table, const u
     put(request, bag_ends, bag_count * sizeof *bag_ends);
 }
 
+static uint32_t rate_bits(const struct shard_request *request, uint8_t op)
+{
+    return sl_request_takes_rate(op) ? sl_rate_to_bits(request->rate) : 0;
+}
+
 void shard_request_push(struct shard_request *request, uint8_t op, uint16_t table,
                         const uint64_t *keys, uint32_t key_count, const float *gradients,
                         uint32_t dim)
 {
-    struct sl_request_section section = {.op = op, .table_id = table, .key_count = key_count};
+    struct sl_request_section section = {
+        .op = op, .table_id = table, .key_count = key_count, .command = rate_bits(request, op)};
     put_section(request, &section);
     put(request, keys, key_count * sizeof *keys);
     put(request, gradients, (size_t)key_count * dim * sizeof *gradients);
@@ -66,8 +73,11 @@ void shard_request_push(struct shard_request *request, uint8_t op, uint16_t tabl
 void shard_request_dense(struct shard_request *request, uint8_t op, uint16_t table, uint64_t start,
                          uint64_t count, const float *gradients)
 {
-    struct sl_request_section section = {
-        .op = op, .table_id = table, .start = start, .count = count};
+    struct sl_request_section section = {.op = op,
+                                         .table_id = table,
+                                         .command = rate_bits(request, op),
+                                         .start = start,
+                                         .count = count};
     put_section(request, &section);
     if (gradients != NULL) {
         put(request, gradients, count * sizeof *gradients);

@@ -8,6 +8,7 @@
 struct shard_request {
     _Alignas(8) uint8_t payload[SL_LIMIT_FRAME_PAYLOAD_BYTES];
     size_t bytes;
+    float rate; /* of the pushes that follow; 1 after begin */
 };
 
 void shard_request_begin(struct shard_request *request, uint32_t clock);

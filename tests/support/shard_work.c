@@ -154,6 +154,7 @@ static void push_sparse(struct shard_work *work, uint16_t table, uint32_t worker
         if (count > 0) {
             fill(work, gradients, count * DIM);
             shard_request_begin(&request, worker == NOBODY ? 0 : work->clocks[worker]);
+            request.rate = draw(work, 4) == 0 ? 0.5F : 1.0F;
             const uint8_t push = worker != NOBODY ? SL_REQUEST_PUSH : SL_REQUEST_PUSH_PULL;
             shard_request_push(&request, draw(work, 8) == 0 ? SL_REQUEST_ASSIGN : push, table, keys,
                                count, gradients, DIM);
@@ -178,6 +179,7 @@ static void push_dense(struct shard_work *work, uint16_t table, uint32_t worker)
         const uint64_t to = end < last ? end : last;
         if (from < to) {
             shard_request_begin(&request, worker == NOBODY ? 0 : work->clocks[worker]);
+            request.rate = draw(work, 4) == 0 ? 2.0F : 1.0F;
             shard_request_dense(
                 &request, draw(work, 8) == 0 ? SL_REQUEST_DENSE_ASSIGN : SL_REQUEST_DENSE_PUSH,
                 table, from, to - from < 1500 ? to - from : 1500, gradients);

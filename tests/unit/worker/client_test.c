@@ -1,5 +1,6 @@
 /* Every operation of the client against real servers, over both protocols, one and several shards,
  * one and several reactors. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -342,7 +343,8 @@ SL_CASE(step_submit__refuses_bad_steps)
     struct sl_table *sparse = sparse_table(client, "bad", 1);
     const struct sl_table_spec spec = fixture_dense("bad_dense", 100);
     struct sl_table *dense = fixture_table(client, &spec);
-    const struct sl_table_spec kv_spec = {.name = "bad_kv", .kind = SL_TABLE_KV, .dim = 4};
+    const struct sl_table_spec kv_spec = {
+        .struct_size = sizeof kv_spec, .name = "bad_kv", .kind = SL_TABLE_KV, .dim = 4};
     struct sl_table *kv = fixture_table(client, &kv_spec);
     uint64_t key = 0;
     float value = 0;
@@ -377,6 +379,47 @@ SL_CASE(step_submit__refuses_bad_steps)
     assert_int_equal(sl_step_pull(step, sparse, &key, 1, &value), 0);
     assert_int_equal(sl_step_submit(step, 1000), SL_ERR_INVALID); /* for what came before */
     sl_step_destroy(&step);
+    static const float rates[] = {0, -0.0F, -1, INFINITY, -INFINITY, NAN};
+    for (uint32_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        step = fixture_step(client, 0);
+        assert_int_equal(sl_step_push(step, sparse, &key, 1, &value), 0);
+        assert_int_equal(sl_step_set_rate(step, rates[i]), SL_ERR_INVALID);
+        assert_int_equal(sl_step_submit(step, 1000), SL_ERR_INVALID);
+        sl_step_destroy(&step);
+    }
+}
+
+/* It holds for the pushes behind it, of its step only, and neither for assigns nor for pulls. */
+SL_CASE(step_set_rate__scales_the_learning_rate)
+{
+    struct sl_client *client = fixtures[0].client;
+    struct sl_table_spec specs[2] = {fixture_sparse("rated", 1), fixture_dense("rated_dense", 10)};
+    struct sl_table *tables[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        specs[i].optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SGD);
+        specs[i].optimizer.lr = 1;
+        tables[i] = fixture_table(client, &specs[i]);
+    }
+    const uint64_t key = 7;
+    const float one = 1, start = 100;
+    float row = 0, rows[2], elements[2];
+    struct sl_step *step = fixture_step(client, 0);
+    assert_int_equal(sl_step_push(step, tables[0], &key, 1, &one), 0);
+    assert_int_equal(sl_step_set_rate(step, 0.5F), 0);
+    assert_int_equal(sl_step_assign(step, tables[0], &key, 1, &start), 0);
+    assert_int_equal(sl_step_push_pull(step, tables[0], &key, 1, &one, &rows[0]), 0);
+    assert_int_equal(sl_step_dense_push_pull(step, tables[1], 3, 1, &one, &elements[0]), 0);
+    assert_int_equal(sl_step_set_rate(step, 2), 0);
+    assert_int_equal(sl_step_push_pull(step, tables[0], &key, 1, &one, &rows[1]), 0);
+    assert_int_equal(sl_step_set_rate(step, 1), 0);
+    assert_int_equal(sl_step_dense_push_pull(step, tables[1], 3, 1, &one, &elements[1]), 0);
+    fixture_run(step);
+    assert_true(rows[0] == 99.5F && rows[1] == 97.5F);
+    assert_true(elements[0] == -0.5F && elements[1] == -1.5F);
+    step = fixture_step(client, 0);
+    assert_int_equal(sl_step_push_pull(step, tables[0], &key, 1, &one, &row), 0);
+    fixture_run(step);
+    assert_true(row == 96.5F);
 }
 
 /* Through sockets and frames, in one step: assigned values are there for the pull behind them, also

@@ -80,6 +80,9 @@ static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
     if (is_kv(section.op) && section.op != SL_REQUEST_KV_LENGTHS) {
         draw_arrays(seed, &section);
     }
+    if (sl_request_takes_rate(section.op) && sl_hash_random(seed) % 2 == 0) {
+        section.command = sl_rate_to_bits(0.25F);
+    }
     if (has_range(section.op)) {
         section.start = sl_hash_random(seed) % (SL_LIMIT_DENSE_ELEMENTS - 50);
         section.count = 1 + sl_hash_random(seed) % 50;
@@ -293,8 +296,16 @@ SL_CASE(request_read_section__wants_unused_fields_zero)
         bad.flags = 1;
         assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
         bad = good;
-        bad.command = 1;
-        assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
+        const bool has_rate = sl_request_takes_rate(op);
+        assert_int_equal(has_rate, sl_request_pushes(op) && op < SL_REQUEST_ASSIGN);
+        bad.command = 1; /* the least f32 above 0 */
+        assert_int_equal(read_one(bad), has_rate ? SL_OK : SL_ERR_PROTOCOL);
+        static const uint32_t rates[] = {0x80000000, 0xbf800000, 0x7f800000, 0x7fc00000,
+                                         0xff800000};
+        for (uint32_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+            bad.command = rates[i]; /* -0, -1, infinite, not a number */
+            assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
+        }
         bad = good;
         bad.table_id = SL_LIMIT_TABLES;
         assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);

@@ -165,6 +165,7 @@ struct row {
     const struct sl_optimizer *optimizer;
     struct sl_optimizer_spec spec;
     struct sl_optimizer_state state;
+    float rate;
     uint32_t dim;
     uint32_t count;
     float w[DIM_MAX + 1];
@@ -178,6 +179,7 @@ static void row_init(struct row *row, const struct sl_optimizer_spec *spec,
     row->optimizer = sl_optimizer_find(spec->kind, form);
     assert_non_null(row->optimizer);
     row->spec = *spec;
+    row->rate = 1;
     row->dim = dim;
     for (uint32_t i = 0; i < dim; i++) {
         row->w[i] = random_float(&seed);
@@ -196,6 +198,7 @@ static void row_push(struct row *row, const float *g, uint64_t step)
     const struct sl_optimizer_visit visit = {
         .spec = &row->spec,
         .state = &row->state,
+        .lr = row->spec.lr * row->rate,
         .dim = row->dim,
         .slot_stride = row->dim,
         .count = row->count,
@@ -214,6 +217,8 @@ static void row_push(struct row *row, const float *g, uint64_t step)
 static void follow_reference(const struct sl_optimizer_spec *spec, uint32_t dim)
 {
     uint64_t seed = 100 * (uint64_t)spec->kind + dim;
+    static const float rates[] = {1, 0.75F, 1.25F, 0.5F};
+    struct sl_optimizer_spec rated = *spec;
     struct row row;
     struct reference reference;
     row_init(&row, spec, SL_OPTIMIZER_SIMD_BEST, dim, seed);
@@ -223,8 +228,10 @@ static void follow_reference(const struct sl_optimizer_spec *spec, uint32_t dim)
         for (uint32_t i = 0; i < dim; i++) {
             g[i] = random_float(&seed);
         }
+        row.rate = rates[t % 4];
+        rated.lr = spec->lr * row.rate;
         row_push(&row, g, 2 * t);
-        reference_push(&reference, spec, dim, g, t, 2 * t);
+        reference_push(&reference, &rated, dim, g, t, 2 * t);
         for (uint32_t i = 0; i < dim; i++) {
             if (fabs((double)row.w[i] - reference.w[i]) > 4e-6 * (1 + fabs(reference.w[i]))) {
                 fail_msg("%s, dim %u, visit %u, column %u: %.9g, not %.9g", row.optimizer->name,
@@ -307,8 +314,12 @@ static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_s
     struct sl_row *records[VISITS];
     uint64_t seed = dim;
     struct sl_optimizer_state powers;
-    struct sl_optimizer_visit visit = {
-        .spec = spec, .state = &powers, .dim = dim, .slot_stride = dim, .step = STEP};
+    struct sl_optimizer_visit visit = {.spec = spec,
+                                       .state = &powers,
+                                       .lr = spec->lr,
+                                       .dim = dim,
+                                       .slot_stride = dim,
+                                       .step = STEP};
     sl_optimizer_state_init(spec, &powers);
     memset(one_by_one, 0, sizeof one_by_one);
     for (uint32_t row = 0; row < ROWS; row++) {
@@ -395,8 +406,11 @@ SL_CASE(optimizer_apply__part_of_a_block)
         for (uint32_t i = 0; i < PART; i++) {
             g[i] = random_float(&seed);
         }
-        const struct sl_optimizer_visit visit = {
-            .spec = &spec, .state = &block.state, .dim = PART, .slot_stride = DIM_MAX};
+        const struct sl_optimizer_visit visit = {.spec = &spec,
+                                                 .state = &block.state,
+                                                 .lr = spec.lr,
+                                                 .dim = PART,
+                                                 .slot_stride = DIM_MAX};
         const size_t own = (size_t)block.optimizer->slots_per_value * DIM_MAX;
         block.optimizer->apply(&visit, block.w + FIRST, block.slots + FIRST, block.slots + own, g);
         row_push(&degraded, g, 0);
@@ -484,8 +498,12 @@ static void check_no_number(enum sl_optimizer_kind kind, enum sl_optimizer_simd 
         *record = (struct sl_row){.key = 1};
         memcpy(record->values, row.w, dim * sizeof(float));
         memcpy(record->values + dim, row.slots, sizeof row.slots);
-        const struct sl_optimizer_visit visit = {
-            .spec = &spec, .state = &row.state, .dim = dim, .slot_stride = dim, .step = 1};
+        const struct sl_optimizer_visit visit = {.spec = &spec,
+                                                 .state = &row.state,
+                                                 .lr = spec.lr,
+                                                 .dim = dim,
+                                                 .slot_stride = dim,
+                                                 .step = 1};
         const struct sl_optimizer_rows rows = {1, &record, g};
         row.optimizer->apply_rows(&visit, &rows);
         row_push(&row, g, 1);

@@ -202,7 +202,7 @@ SL_CASE(snapshot__a_buffered_dense_push)
 {
     struct sl_snapshot_block *block = block_of(256, SL_SNAPSHOT_BUFFERED_PUSH, 1);
     const struct sl_snapshot_buffered_push piece = {
-        .worker = 1, .clock = 2, .count = 5, .start = 77};
+        .worker = 1, .clock = 2, .count = 5, .start = 77, .rate = 0.5F};
     uint64_t *keys;
     float *gradients;
     assert_int_equal(sl_snapshot_put_buffered_push(block, &piece, 0, &keys, &gradients), 5);
@@ -216,7 +216,18 @@ SL_CASE(snapshot__a_buffered_dense_push)
     assert_int_equal(cursor.left, 0);
     assert_null(keys_out);
     assert_true(out.start == 77);
+    assert_true(out.rate == 0.5F);
     assert_true(gradients_out[4] == 5);
+    static const float rates[] = {0.0F, -0.0F, -1.0F, INFINITY, NAN}; /* 0 stands for 1 */
+    for (uint32_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        memcpy(block->payload + 36, &rates[i], sizeof rates[i]);
+        cursor = sl_snapshot_records(block);
+        const bool taken =
+            sl_snapshot_take_buffered_push(&cursor, 0, &out, &keys_out, &gradients_out);
+        assert_int_equal(taken, i == 0);
+        assert_true(!taken || out.rate == 1.0F);
+    }
+    memset(block->payload + 36, 0, sizeof(float));
     block->payload[16]++; /* start: what is sparse has none */
     cursor = sl_snapshot_records(block);
     assert_false(sl_snapshot_take_buffered_push(&cursor, 1, &out, &keys_out, &gradients_out));

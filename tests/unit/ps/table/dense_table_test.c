@@ -136,8 +136,8 @@ static void mirror_fini(struct mirror *mirror)
 }
 
 static void mirror_apply(struct mirror *mirror, const struct sl_optimizer_spec *spec,
-                         const struct sl_optimizer_state *powers, uint64_t start, uint64_t count,
-                         const float *g, uint64_t step)
+                         const struct sl_optimizer_push *push, uint64_t start, uint64_t count,
+                         const float *g)
 {
     for (uint64_t i = start; i < start + count;) {
         const uint64_t block = i / BLOCK;
@@ -145,11 +145,12 @@ static void mirror_apply(struct mirror *mirror, const struct sl_optimizer_spec *
             (block + 1) * BLOCK < start + count ? (block + 1) * BLOCK : start + count;
         const struct sl_optimizer_visit visit = {
             .spec = spec,
-            .state = powers,
+            .state = &push->state,
+            .lr = spec->lr * push->rate,
             .dim = (uint32_t)(end - i),
             .slot_stride = (uint32_t)mirror->length,
             .count = mirror->count[block]++,
-            .step = step,
+            .step = push->step,
         };
         mirror->optimizer->apply(&visit, mirror->w + i, mirror->slots + i, mirror->own + block,
                                  g + (i - start));
@@ -165,18 +166,19 @@ SL_CASE(dense_table_apply__random_ranges)
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         struct sl_table_spec spec = spec_of((enum sl_optimizer_kind)kind, length);
         struct sl_dense_table *table = NULL;
-        struct sl_optimizer_state powers;
+        struct sl_optimizer_push push = {.rate = 1};
         struct mirror mirror;
         uint64_t seed = (uint64_t)kind;
         spec.optimizer.decay_steps = 5;
         assert_int_equal(sl_dense_table_create(&spec, 0, length, 0, &table), 0);
-        sl_optimizer_state_init(&spec.optimizer, &powers);
+        sl_optimizer_state_init(&spec.optimizer, &push.state);
         mirror_init(&mirror, &spec);
-        for (uint64_t step = 0; step < 40; step++) {
+        for (; push.step < 40; push.step++) {
+            push.rate = push.step % 3 == 0 ? 0.5F : 1;
             const uint64_t start = sl_hash_random(&seed) % length;
             const uint64_t count = sl_hash_random(&seed) % (length - start + 1);
-            sl_dense_table_apply(table, start, count, g, &powers, step);
-            mirror_apply(&mirror, &spec.optimizer, &powers, start, count, g, step);
+            sl_dense_table_apply(table, start, count, g, &push);
+            mirror_apply(&mirror, &spec.optimizer, &push, start, count, g);
         }
         sl_dense_table_read(table, 0, length, values);
         assert_memory_equal(values, mirror.w, length * sizeof *values);

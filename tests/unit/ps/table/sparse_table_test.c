@@ -116,8 +116,8 @@ static void hard_keys(uint64_t *keys)
 static void model_push(struct model *model, struct sl_sparse_table *table, const uint64_t *keys,
                        const uint32_t *records, uint32_t count, const float *g, uint64_t step)
 {
-    const struct sl_optimizer_state none = {0};
-    sl_sparse_table_apply(table, records, count, g, &none, step);
+    const struct sl_optimizer_push push = {.step = step, .rate = 1};
+    sl_sparse_table_apply(table, records, count, g, &push);
     for (uint32_t i = 0; i < count; i++) {
         struct model_row *row = model_find(model, keys[i]);
         for (uint32_t column = 0; column < MODEL_DIM; column++) {
@@ -478,8 +478,8 @@ SL_CASE(table_table_apply__as_the_kernel)
                 sl_optimizer_find(spec->kind, SL_OPTIMIZER_SIMD_SCALAR);
             const uint64_t keys[2] = {77, 78};
             uint32_t records[2];
-            struct sl_optimizer_state powers;
-            sl_optimizer_state_init(spec, &powers);
+            struct sl_optimizer_push push = {.rate = 0.5F};
+            sl_optimizer_state_init(spec, &push.state);
             assert_int_equal(sl_sparse_table_find_or_create(table, keys, 2, records), 0);
             sl_sparse_table_gather(table, &records[1], 1, w);
             memset(slots, 0, sizeof slots);
@@ -487,14 +487,15 @@ SL_CASE(table_table_apply__as_the_kernel)
                 optimizer->init(spec, dim, slots);
             }
             for (uint32_t visit_index = 0; visit_index < 3; visit_index++) {
-                const uint64_t step = 150000ULL * visit_index;
+                push.step = 150000ULL * visit_index;
                 const struct sl_optimizer_visit visit = {.spec = spec,
-                                                         .state = &powers,
+                                                         .state = &push.state,
+                                                         .lr = spec->lr * push.rate,
                                                          .dim = dim,
                                                          .slot_stride = dim,
                                                          .count = visit_index,
-                                                         .step = step};
-                sl_sparse_table_apply(table, records, 2, g, &powers, step);
+                                                         .step = push.step};
+                sl_sparse_table_apply(table, records, 2, g, &push);
                 optimizer->apply(&visit, w, slots, slots + optimizer->slots_per_value * dim,
                                  g + dim);
             }
@@ -585,11 +586,11 @@ static void erase_model_check(struct erase_model *model)
 
 static void erase_model_push(struct erase_model *model, uint32_t i)
 {
-    const struct sl_optimizer_state none = {0};
+    const struct sl_optimizer_push push = {.step = 1, .rate = 1};
     const float one = 1.0F;
     uint32_t record;
     assert_int_equal(sl_sparse_table_find_or_create(model->table, &model->keys[i], 1, &record), 0);
-    sl_sparse_table_apply(model->table, &record, 1, &one, &none, 1);
+    sl_sparse_table_apply(model->table, &record, 1, &one, &push);
     model->count += !model->there[i];
     model->added[i] = model->there[i] ? model->added[i] + 1.0F : 1.0F;
     model->there[i] = true;
@@ -678,11 +679,11 @@ SL_CASE(sparse_table_erase__records_wait_for_their_holders)
     struct sl_sparse_table_hook hook = {.before_write = note_write};
     struct sl_sparse_table *table = table_of(SL_OPTIMIZER_MOMENTUM, 2);
     const uint64_t keys[] = {10, 11, 12, 13, 14};
-    const struct sl_optimizer_state none = {0};
+    const struct sl_optimizer_push push = {.step = 7, .rate = 1};
     const float gradient[] = {1.0F, 1.0F};
     uint32_t records[5];
     assert_int_equal(sl_sparse_table_find_or_create(table, keys, 3, records), 0);
-    sl_sparse_table_apply(table, records, 1, gradient, &none, 7);
+    sl_sparse_table_apply(table, records, 1, gradient, &push);
     sl_sparse_table_erase(table, keys, 1);
     assert_int_equal(sl_sparse_table_record(table, 0)->count, SL_ROW_ERASED);
     assert_int_equal(sl_sparse_table_record(table, 0)->key, 10);
