@@ -1,5 +1,7 @@
 #include "python/native/step_type.h"
 
+#include <float.h>
+
 #include "python/native/errors.h"
 
 struct step {
@@ -93,6 +95,24 @@ static PyObject *advance(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *set_rate(PyObject *object, PyObject *given)
+{
+    struct sl_native_step *step = sl_native_step_type_use(object, SL_NATIVE_STEP_BUILDING);
+    const float factor = step == NULL ? -1 : (float)PyFloat_AsDouble(given);
+    if (PyErr_Occurred() != NULL) {
+        return NULL;
+    }
+    if (!(factor > 0 && factor <= FLT_MAX)) {
+        PyErr_Format(PyExc_ValueError, "factor: %R; accepted: a finite number above 0", given);
+        return NULL;
+    }
+    int err = sl_step_set_rate(step->step, factor);
+    if (err != 0) {
+        return sl_native_errors_raise(err, "set_rate", "");
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *submit(PyObject *object, PyObject *timeout)
 {
     uint32_t timeout_ms;
@@ -171,6 +191,10 @@ static PyMethodDef methods[] = {
      "advance($self)\n--\n\n"
      "Ends the iteration of the step: operations before it belong to that iteration, operations\n"
      "after it to the next. At most once a step. Raises RuntimeError without a task."},
+    {"set_rate", set_rate, METH_O,
+     "set_rate($self, factor, /)\n--\n\n"
+     "Scales the learning rate of the pushes that are added after this call.\n\n"
+     "factor: finite, above 0; else ValueError."},
     {"_submit", submit, METH_O, NULL},
     {"_wait", wait_for, METH_O, NULL},
     {"_drop", drop, METH_NOARGS, NULL},

@@ -129,6 +129,11 @@ class Tables(support.ClusterTest):
         self.refuses(ValueError, ["task: -2"], self.cluster.connect, task=-2)
         self.refuses(ValueError, ["workers: 0"], self.cluster.connect, workers=0)
 
+    def test_rate(self):
+        with self.client.step() as step:
+            for bad in (0, -1.0, float("nan"), float("inf"), 1e300, 1e-300):
+                self.refuses(ValueError, ["factor: ", "finite"], step.set_rate, bad)
+
 
 class Objects(support.ClusterTest):
     servers = 1

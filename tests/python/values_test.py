@@ -219,6 +219,15 @@ class Writes(support.ClusterTest):
         table.assign(numpy.zeros(1, numpy.float32), start=4)
         self.assert_rows(table.pull(), [0, 0, 0, 1, 0, 0])
 
+    def test_rate(self):
+        table = self.sparse(1, starling.SGD(lr=1.0))
+        one = numpy.ones((1, 1), numpy.float32)
+        with self.client.step() as step:
+            step.push(table, [1], one)
+            step.set_rate(0.25)
+            step.push(table, [2], one)
+        self.assert_rows(table.pull([1, 2]), [[-1], [-0.25]])
+
     def test_erase(self):
         table = self.sparse(2, starling.Sum(), starling.Constant(0.5))
         table.push(range(10), numpy.ones((10, 2), numpy.float32))
