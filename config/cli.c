@@ -37,14 +37,25 @@ static bool has_name(const struct sl_cli_option *option)
     return option->kind != SL_CLI_SECTION && option->name != NULL;
 }
 
+static const char *dashes_of(const struct sl_cli *cli)
+{
+    return cli->dashes == NULL ? "--" : cli->dashes;
+}
+
+static const char *see_help(const struct sl_cli *cli)
+{
+    return cli->dashes == NULL ? " (see --help)" : "";
+}
+
 /* Finds the option of "--name" or "--name=value". *value: the part after =, or NULL. */
 static const struct sl_cli_option *find(const struct sl_cli *cli, const char *argument,
                                         const char **value)
 {
-    if (strncmp(argument, "--", 2) != 0) {
+    const size_t dashes = strlen(dashes_of(cli));
+    if (strncmp(argument, dashes_of(cli), dashes) != 0) {
         return NULL;
     }
-    const char *name = argument + 2;
+    const char *name = argument + dashes;
     const size_t length = strcspn(name, "=");
     for (uint32_t i = 0; i < cli->option_count; i++) {
         const struct sl_cli_option *option = &cli->options[i];
@@ -103,7 +114,8 @@ static const struct sl_cli_option *nearest(const struct sl_cli *cli, const char 
 
 static int refuse_unknown(const struct parser *parser, const char *argument)
 {
-    const size_t dashes = strspn(argument, "-");
+    const struct sl_cli *cli = parser->cli;
+    const size_t dashes = cli->dashes == NULL ? strspn(argument, "-") : strlen(cli->dashes);
     const char *name = argument + dashes;
     const size_t length = strcspn(name, "=");
     const struct sl_cli_option *closest =
@@ -116,10 +128,11 @@ static int refuse_unknown(const struct parser *parser, const char *argument)
                       "unexpected argument \"%.120s\": only flags are accepted (see --help)",
                       argument);
     } else if (closest != NULL) {
-        sl_reason_set(parser->reason, "unknown flag %.*s; did you mean --%s? (see --help)",
-                      (int)(dashes + length), argument, closest->name);
+        sl_reason_set(parser->reason, "unknown flag %.*s; did you mean %s%s?%s",
+                      (int)(dashes + length), argument, dashes_of(cli), closest->name,
+                      see_help(cli));
     } else {
-        sl_reason_set(parser->reason, "unknown flag %.80s (see --help)", argument);
+        sl_reason_set(parser->reason, "unknown flag %.80s%s", argument, see_help(cli));
     }
     return SL_ERR_INVALID;
 }
@@ -321,7 +334,7 @@ static int take(const struct parser *parser, const struct sl_cli_option *option,
 
 static int parse_argument(struct parser *parser, const char *argument)
 {
-    struct sl_cli_given given = {.dashes = "--"};
+    struct sl_cli_given given = {.dashes = dashes_of(parser->cli)};
     const struct sl_cli_option *option = find(parser->cli, argument, &given.text);
     if (option == NULL) {
         return refuse_unknown(parser, argument);
@@ -332,8 +345,8 @@ static int parse_argument(struct parser *parser, const char *argument)
         given.text = option->kind == SL_CLI_BOOL ? "true" : take_value(parser);
     }
     if (given.text == NULL) {
-        return sl_reason_fail(parser->reason, SL_ERR_INVALID, "--%s needs a value (see --help)",
-                              option->name);
+        return sl_reason_fail(parser->reason, SL_ERR_INVALID, "%s%s needs a value%s", given.dashes,
+                              option->name, see_help(parser->cli));
     }
     int err = take(parser, option, given);
     /* A list takes values up to the next argument that looks like a flag; after "--name=" one. */
@@ -410,7 +423,7 @@ int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reas
                             .given = cli->given != NULL ? cli->given : own,
                             .reason = reason};
     sl_assert(cli->option_count <= SL_CLI_OPTIONS_MAX);
-    if (print_and_exit(cli, argc, argv)) {
+    if (cli->dashes == NULL && print_and_exit(cli, argc, argv)) {
         return SL_CLI_EXIT_OK;
     }
     memset(parser.given, 0, cli->option_count * sizeof *parser.given);

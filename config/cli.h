@@ -67,6 +67,7 @@ struct sl_cli {
     const char *program;
     const char *summary; /* one sentence */
     const char *usage;   /* "[options]" */
+    const char *dashes;  /* before the name of a flag; NULL: "--"; else --help is no flag */
     const struct sl_cli_option *options;
     uint32_t option_count;
     struct sl_cli_given *given; /* [option_count], written by parse; or NULL */

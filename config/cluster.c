@@ -36,6 +36,7 @@ struct sources {
 
 /* An item's value in one source. */
 struct claim {
+    const char *source; /* "DMLC_RANK" */
     const char *prefix; /* start of the text: "DMLC_RANK is" */
     int64_t value;      /* -1: none */
     const char *suffix; /* end of the text, after the value: what it counts; or NULL */
@@ -113,6 +114,12 @@ static int read_flags(struct sources *sources, enum sl_cluster_role program)
         err =
             sl_hosts_append_list(&sources->flag_ps, flags->ps_hosts, "--ps-hosts", sources->reason);
     }
+    if (err == 0 && flags->coordinator != NULL) { /* the form; the client connects to all of them */
+        struct sl_hosts places = {0};
+        err = sl_hosts_append_list(&places, flags->coordinator, "STARLING_COORDINATOR",
+                                   sources->reason);
+        sl_hosts_fini(&places);
+    }
     if (err == 0 && flags->worker_hosts != NULL) {
         err = sl_hosts_count_workers(flags->worker_hosts, "--worker-hosts", &sources->flag_workers,
                                      sources->reason);
@@ -185,7 +192,7 @@ static int compare_ps(const struct sources *sources)
 {
     const struct sl_hosts *flag = &sources->flag_ps;
     const struct sl_hosts *tf = &sources->tf.ps;
-    if (flag->count == 0 || tf->count == 0) {
+    if (flag->count == 0 || tf->count == 0 || sources->flags->takes_first) {
         return 0;
     }
     if (flag->count != tf->count) {
@@ -214,7 +221,7 @@ static int compare_places(const struct sources *sources)
                                       : sources->tf.ps.count != 0 ? sources->tf.ps.items
                                       : sources->map.count != 0   ? &sources->map.entries[0].control
                                                                   : NULL;
-    if (dmlc == NULL || first == NULL) {
+    if (dmlc == NULL || first == NULL || sources->flags->takes_first) {
         return 0;
     }
     char one[SL_LIMIT_ENDPOINT_BYTES], other[SL_LIMIT_ENDPOINT_BYTES];
@@ -230,9 +237,10 @@ static int compare_places(const struct sources *sources)
                   other);
 }
 
-/* Sets *out to the value that all sources agree on; -1: none has it. */
+/* Sets *out to the value that all sources agree on, or that the first has, and its source; -1: none
+ * has it. */
 static int agree(const struct sources *sources, const struct claim *claims, uint32_t count,
-                 int64_t *out)
+                 int64_t *out, const char **source)
 {
     const struct claim *first = NULL;
     for (uint32_t i = 0; i < count; i++) {
@@ -240,7 +248,7 @@ static int agree(const struct sources *sources, const struct claim *claims, uint
         if (other->value < 0) {
             continue;
         }
-        if (first != NULL && first->value != other->value) {
+        if (first != NULL && first->value != other->value && !sources->flags->takes_first) {
             return refuse(sources, "%s %lld%s, but %s %lld%s; they must agree", first->prefix,
                           (long long)first->value, first->suffix == NULL ? "" : first->suffix,
                           other->prefix, (long long)other->value,
@@ -249,6 +257,7 @@ static int agree(const struct sources *sources, const struct claim *claims, uint
         first = first == NULL ? other : first;
     }
     *out = first == NULL ? -1 : first->value;
+    *source = first == NULL ? NULL : first->source;
     return 0;
 }
 
@@ -259,41 +268,46 @@ static int64_t unless_zero(uint32_t value)
 
 static int agree_on_workers(const struct sources *sources, struct sl_cluster *cluster)
 {
+    const struct sl_cluster_flags *flags = sources->flags;
     const struct sl_dmlc *dmlc = sources->dmlc;
     const struct claim claims[] = {
-        {"--num-workers is", unless_zero(sources->flags->worker_count), NULL},
-        {"--worker-hosts names", unless_zero(sources->flag_workers), " workers"},
-        {"TF_CONFIG names", unless_zero(sources->tf.worker_count), " (a chief is one)"},
-        {"DMLC_NUM_WORKER is", dmlc == NULL ? -1 : (int64_t)dmlc->worker_count, NULL},
+        {"--num-workers", "--num-workers is", unless_zero(flags->worker_count), NULL},
+        {"--worker-hosts", "--worker-hosts names", unless_zero(sources->flag_workers), " workers"},
+        {"TF_CONFIG", "TF_CONFIG names", unless_zero(sources->tf.worker_count),
+         " (a chief is one)"},
+        {"DMLC_NUM_WORKER", "DMLC_NUM_WORKER is", dmlc == NULL ? -1 : (int64_t)dmlc->worker_count,
+         NULL},
+        {"WORLD_SIZE", "WORLD_SIZE is", unless_zero(flags->world_size), NULL},
+        {"SLURM_NTASKS", "SLURM_NTASKS is", unless_zero(flags->slurm_tasks), NULL},
     };
     int64_t count = -1;
-    int err = agree(sources, claims, sizeof claims / sizeof claims[0], &count);
+    int err = agree(sources, claims, sizeof claims / sizeof claims[0], &count,
+                    &cluster->worker_count_source);
     if (err == 0 && count >= 0) {
         cluster->worker_count = (uint32_t)count;
-        cluster->worker_count_source = claims[0].value >= 0   ? "--num-workers"
-                                       : claims[1].value >= 0 ? "--worker-hosts"
-                                       : claims[2].value >= 0 ? "TF_CONFIG"
-                                                              : "DMLC_NUM_WORKER";
     }
     return err;
 }
 
-static int agree_on_index(const struct sources *sources, int64_t *out)
+static int agree_on_index(const struct sources *sources, int64_t *out, const char **source)
 {
+    const struct sl_cluster_flags *flags = sources->flags;
     const struct sl_dmlc *dmlc = sources->dmlc;
-    char task[64];
+    const char *dmlc_name = dmlc == NULL || dmlc->rank < 0 ? "" : dmlc->rank_variable;
+    char task[64], rank[32];
     snprintf(task, sizeof task, "TF_CONFIG's \"task\" is %s",
              sources->tf.has_task ? role_names[sources->tf.role] : "nothing");
+    snprintf(rank, sizeof rank, "%s is", dmlc_name);
     const struct claim claims[] = {
-        {"--task-index is", sources->flag_index, NULL},
-        {task, sources->tf.has_task ? (int64_t)sources->tf.task_index : -1,
+        {flags->takes_first ? "--starling-task-index" : "--task-index", "--task-index is",
+         sources->flag_index, NULL},
+        {"TF_CONFIG's task", task, sources->tf.has_task ? (int64_t)sources->tf.task_index : -1,
          " (a chief is worker 0)"},
-        {dmlc == NULL || dmlc->rank < 0                  ? ""
-         : strcmp(dmlc->rank_variable, "DMLC_RANK") == 0 ? "DMLC_RANK is"
-                                                         : "DMLC_WORKER_ID is",
-         dmlc == NULL ? -1 : dmlc->rank, NULL},
+        {dmlc_name, rank, dmlc == NULL ? -1 : dmlc->rank, NULL},
+        {"RANK", "RANK is", flags->world_size == 0 ? -1 : flags->rank, NULL},
+        {"SLURM_PROCID", "SLURM_PROCID is", flags->slurm_tasks == 0 ? -1 : flags->slurm_task, NULL},
     };
-    return agree(sources, claims, sizeof claims / sizeof claims[0], out);
+    return agree(sources, claims, sizeof claims / sizeof claims[0], out, source);
 }
 
 /* Chooses ps or scheduler; the default is the program's role. */
@@ -340,7 +354,11 @@ static int agree_on_role(const struct sources *sources, enum sl_cluster_role pro
  * scheduler they are unknown until they register. */
 static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
 {
-    if (sources->dmlc != NULL) {
+    const bool has_list = sources->flag_ps.count != 0 || sources->tf.ps.count != 0;
+    if (sources->flags->coordinator != NULL) {
+        return 0;
+    }
+    if (sources->dmlc != NULL && !(sources->flags->takes_first && has_list)) {
         cluster->has_scheduler = true;
         cluster->coordinator = sources->dmlc->root;
         cluster->ps_count = sources->dmlc->server_count;
@@ -350,6 +368,12 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
         sources->flag_ps.count != 0 ? &sources->flag_ps : &sources->tf.ps;
     const bool from_map = hosts->count == 0;
     cluster->ps_count = from_map ? sources->map.count : hosts->count;
+    if (cluster->ps_count == 0 && sources->flags->takes_first) {
+        return sl_reason_fail(
+            sources->reason, SL_ERR_NOT_FOUND,
+            "no coordinator: give --starling-coordinator=HOST:PORT, or set STARLING_COORDINATOR, "
+            "TF_CONFIG, or DMLC_PS_ROOT_URI with the other variables of ps-lite");
+    }
     if (cluster->ps_count == 0) {
         return refuse(sources,
                       "no servers: give --ps-hosts host:port,host:port, or TF_CONFIG, or an "
@@ -398,15 +422,8 @@ static int check_map(const struct sources *sources, const struct sl_cluster *clu
         sources->map_path, cluster->task_index, text + strlen("tcp://"));
 }
 
-/* Returns the source of the index, for an error text. */
-static const char *index_source(const struct sources *sources)
-{
-    const bool by_dmlc = sources->flag_index < 0 && !sources->tf.has_task &&
-                         sources->dmlc != NULL && sources->dmlc->rank >= 0;
-    return by_dmlc ? sources->dmlc->rank_variable : "--task-index";
-}
-
-static int choose_task(const struct sources *sources, int64_t index, struct sl_cluster *cluster)
+static int choose_task(const struct sources *sources, int64_t index, const char *source,
+                       struct sl_cluster *cluster)
 {
     const char *role = role_names[cluster->role];
     const bool is_ps = cluster->role == SL_CLUSTER_PS;
@@ -426,10 +443,9 @@ static int choose_task(const struct sources *sources, int64_t index, struct sl_c
     /* The only task of its role, as far as known. */
     index = index < 0 ? 0 : index;
     if (count != 0 && index >= count && !sources->flags->joins) {
-        return refuse(sources, "%s=%lld: there %s %u %s task%s, so it accepts 0 to %u%s",
-                      index_source(sources), (long long)index, count == 1 ? "is" : "are", count,
-                      role, sl_log_plural(count), count - 1,
-                      is_ps ? "" : ", or, with --join, more");
+        return refuse(sources, "%s=%lld: there %s %u %s task%s, so it accepts 0 to %u%s", source,
+                      (long long)index, count == 1 ? "is" : "are", count, role,
+                      sl_log_plural(count), count - 1, is_ps ? "" : ", or, with --join, more");
     }
     if (index >= SL_LIMIT_WORKERS) {
         return refuse(sources, "--task-index=%lld: accepts 0 to %d", (long long)index,
@@ -453,12 +469,13 @@ static int choose(const struct sources *sources, enum sl_cluster_role program,
                   struct sl_cluster *cluster)
 {
     int64_t index = -1;
+    const char *source = NULL;
     int err = compare_places(sources);
     err = err != 0 ? err : agree_on_role(sources, program, &cluster->role);
     err = err != 0 ? err : agree_on_workers(sources, cluster);
-    err = err != 0 ? err : agree_on_index(sources, &index);
+    err = err != 0 ? err : agree_on_index(sources, &index, &source);
     err = err != 0 ? err : choose_ps(sources, cluster);
-    err = err != 0 ? err : choose_task(sources, index, cluster);
+    err = err != 0 ? err : choose_task(sources, index, source, cluster);
     return err != 0 ? err : check_map(sources, cluster);
 }
 

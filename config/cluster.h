@@ -51,6 +51,12 @@ struct sl_cluster_flags {
     const char *endpoint_map;
     int64_t task_index;
     bool joins; /* a worker whose index may exceed the worker count */
+
+    /* Of clients (config/client_options.h). */
+    bool takes_first;         /* of several sources of an item, the first counts; none need agree */
+    const char *coordinator;  /* "host:port,...", the first of the sources; or NULL */
+    int64_t rank, slurm_task; /* RANK, SLURM_PROCID; -1: unset */
+    uint32_t world_size, slurm_tasks; /* WORLD_SIZE, SLURM_NTASKS; without them, no rank counts */
 };
 
 /* Resolves the cluster. The task index counts from 0 within the role; a chief is worker 0. If no

@@ -1,6 +1,8 @@
 #include "config/settings.h"
 
+#include <ctype.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "config/number.h"
@@ -22,7 +24,9 @@ enum {
     L = SL_PROGRAM_LAUNCH,
     D = SL_PROGRAM_DOCTOR,
     A = SL_PROGRAM_AGENT,
-    LOCAL = 16
+    C = SL_PROGRAM_CLIENT,
+    LOCAL = 16,
+    OWN = 128 /* of starling-worker, not of every client */
 };
 
 static bool parse_size(const char *text, void *target)
@@ -44,6 +48,17 @@ static bool parse_congestion_control(const char *text, void *target)
         return false;
     }
     memcpy(target, text, length + 1);
+    return true;
+}
+
+static bool parse_task(const char *text, void *target)
+{
+    uint32_t index = 0;
+    const bool is_any = strcmp(text, "any") == 0, is_none = strcmp(text, "none") == 0;
+    if (!is_any && !is_none && !sl_number_parse_u32(text, 0, SL_LIMIT_WORKERS - 1, &index)) {
+        return false;
+    }
+    *(int32_t *)target = is_any ? SL_CLIENT_ANY_TASK : is_none ? -1 : (int32_t)index;
     return true;
 }
 
@@ -83,6 +98,26 @@ struct row {
     }
 
 static const struct row rows[] = {
+    SECTION("Client"),
+    ROW(C | LOCAL, flags.cluster.coordinator, STRING, .name = "coordinator",
+        .variable = "STARLING_COORDINATOR", .skips_empty = true),
+    ROW(C | LOCAL, task, PARSED, .name = "task-index", .variable = "STARLING_TASK_INDEX",
+        .skips_empty = true, .parse = parse_task,
+        .accepts = "an index from 0 to 16383, any or none"),
+    ROW(C | LOCAL, flags.cluster.rank, I64, .variable = "RANK", .skips_empty = true, .least = 0,
+        .most = SL_LIMIT_WORKERS - 1),
+    ROW(C | LOCAL, flags.cluster.world_size, U32, .variable = "WORLD_SIZE", .skips_empty = true,
+        .least = 1, .most = SL_LIMIT_WORKERS),
+    ROW(C | LOCAL, flags.cluster.slurm_task, I64, .variable = "SLURM_PROCID", .skips_empty = true,
+        .least = 0, .most = SL_LIMIT_WORKERS - 1),
+    ROW(C | LOCAL, flags.cluster.slurm_tasks, U32, .variable = "SLURM_NTASKS", .skips_empty = true,
+        .least = 1, .most = SL_LIMIT_WORKERS),
+    ROW(C, server_count, U32, .name = "num-servers", .least = 1, .most = SL_LIMIT_PS),
+    ROW(C, protocol, CHOICE, .name = "protocol", .choices = "batched|per-table"),
+    ROW(C, start_timeout_ns, DURATION, .name = "start-timeout", .preset = "60s",
+        .least = TIMEOUT_LEAST, .most = UINT32_MAX / 1000),
+    ROW(C, heartbeat_ns, DURATION, .name = "heartbeat", .preset = "0", .least = 0, .most = HOUR),
+
     SECTION("Cluster (or TF_CONFIG, or ps-lite's variables, or an endpoint map)"),
     ROW(P | W, flags.cluster.ps_hosts, STRING, .name = "ps-hosts", .metavar = "HOST:PORT,...",
         .help = "Control endpoints of all servers, by task index, comma-separated."),
@@ -93,13 +128,13 @@ static const struct row rows[] = {
     ROW(P, flags.cluster.job_name, STRING, .name = "job-name", .metavar = "ps|scheduler",
         .help = "Role of this process. A scheduler is the coordinator only; ps-lite's variables "
                 "(DMLC_PS_ROOT_URI and others) then describe the cluster."),
-    ROW(W, flags.cluster.job_name, STRING, .name = "job-name", .metavar = "worker|chief",
+    ROW(W | OWN, flags.cluster.job_name, STRING, .name = "job-name", .metavar = "worker|chief",
         .help = "Role of this process. A chief is worker 0."),
     ROW(P, flags.cluster.task_index, I64, .name = "task-index", .preset = "-1", .least = -1,
         .most = SL_LIMIT_PS - 1,
         .help = "Index of this process among the servers. -1: from another source, or 0 if there "
                 "is one server."),
-    ROW(W, flags.cluster.task_index, I64, .name = "task-index", .preset = "-1", .least = -1,
+    ROW(W | OWN, flags.cluster.task_index, I64, .name = "task-index", .preset = "-1", .least = -1,
         .most = SL_LIMIT_WORKERS - 1,
         .help = "Index of this worker, from 0. -1: from another source, or 0 if there is one "
                 "worker."),
@@ -207,10 +242,11 @@ static const struct row rows[] = {
                 "net_memif0,role=client,socket=/run/m.sock,socket-abstract=no?addr=10.0.0.2. "
                 "After the address: &gateway=G, &mtu=N, &queues=N. May be repeated; several are "
                 "separated by ;."),
-    ROW(P | W | D, flags.dpdk_unused, STRING, .variable = "STARLING_DPDK_EAL_ARGS",
+    ROW(P | W | D | OWN, flags.dpdk_unused, STRING, .variable = "STARLING_DPDK_EAL_ARGS",
         .metavar = "WORDS",
         .help = "Arguments of DPDK's EAL, separated by blanks, such as -m 512."),
-    ROW(P | W | D, flags.dpdk_unused, STRING, .variable = "STARLING_DPDK_MODULE", .metavar = "FILE",
+    ROW(P | W | D | OWN, flags.dpdk_unused, STRING, .variable = "STARLING_DPDK_MODULE",
+        .metavar = "FILE",
         .help = "The plug-in starling-dpdk.so. Default: found beside the program or the library."),
 
     SECTION("Security"),
@@ -338,6 +374,33 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
+/* Gives an option of a client the flag or the variable that it lacks. */
+static void derive_name(struct sl_cli_option *option, char name[SL_SETTINGS_NAME_BYTES])
+{
+    static const char prefix[] = "STARLING_";
+    const size_t prefix_bytes = sizeof prefix - 1;
+    if (option->name != NULL && option->variable == NULL) {
+        (void)snprintf(name, SL_SETTINGS_NAME_BYTES, "%s%s", prefix, option->name);
+        for (char *at = name; *at != '\0'; at++) {
+            *at = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
+        }
+        option->variable = name;
+        option->skips_empty = true;
+    } else if (option->name == NULL && strncmp(option->variable, prefix, prefix_bytes) == 0) {
+        (void)snprintf(name, SL_SETTINGS_NAME_BYTES, "%s", option->variable + prefix_bytes);
+        for (char *at = name; *at != '\0'; at++) {
+            *at = *at == '_' ? '-' : (char)tolower((unsigned char)*at);
+        }
+        option->name = name;
+    }
+}
+
+static bool is_of(const struct row *row, enum sl_program program)
+{
+    return (row->programs & program) != 0 ||
+           (program == SL_PROGRAM_CLIENT && (row->programs & (W | OWN)) == W);
+}
+
 uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
                              struct sl_settings *settings,
                              struct sl_cli_option options[SL_SETTINGS_OPTIONS_MAX])
@@ -346,10 +409,15 @@ uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
     *settings = (struct sl_settings){
         .reactors = core_count < REACTORS_DEFAULT_MAX ? core_count : REACTORS_DEFAULT_MAX,
         .dmlc = {.rank = -1, .worker_id = -1},
+        .task = SL_SETTINGS_NO_TASK,
+        .flags.cluster = {.task_index = -1,
+                          .rank = -1,
+                          .slurm_task = -1,
+                          .takes_first = program == SL_PROGRAM_CLIENT},
     };
     uint32_t count = 0;
     for (size_t i = 0; i < ROWS; i++) {
-        if ((rows[i].programs & program) == 0) {
+        if (!is_of(&rows[i], program)) {
             continue;
         }
         /* A heading replaces one without rows. */
@@ -357,6 +425,9 @@ uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
         count -= is_heading && count > 0 && options[count - 1].kind == SL_CLI_SECTION;
         sl_assert(count < SL_SETTINGS_OPTIONS_MAX);
         options[count] = rows[i].option;
+        if (program == SL_PROGRAM_CLIENT && !is_heading) {
+            derive_name(&options[count], settings->names[count]);
+        }
         options[count++].target = (char *)settings + rows[i].offset;
     }
     return count - (options[count - 1].kind == SL_CLI_SECTION);
@@ -503,6 +574,9 @@ int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
                         struct sl_settings *settings, struct sl_reason *reason)
 {
     const struct sl_settings_flags *flags = &settings->flags;
+    if (settings->task != SL_SETTINGS_NO_TASK) {
+        settings->flags.cluster.task_index = settings->task < 0 ? 0 : settings->task;
+    }
     int err = sl_dmlc_resolve(&settings->dmlc, reason);
     if (err == 0) {
         err = sl_dpdk_settings_read(&flags->dpdk_devices,
@@ -542,8 +616,10 @@ void sl_settings_client(const struct sl_settings *settings, struct sl_client_opt
     const struct sl_security *security = &settings->security;
     *out = (struct sl_client_options){
         .struct_size = sizeof *out,
-        .task_index = cluster->any_task ? SL_CLIENT_ANY_TASK : (int32_t)cluster->task_index,
-        .server_count = cluster->ps_count,
+        .task_index = settings->task != SL_SETTINGS_NO_TASK ? settings->task
+                      : cluster->any_task                   ? SL_CLIENT_ANY_TASK
+                                                            : (int32_t)cluster->task_index,
+        .server_count = settings->server_count != 0 ? settings->server_count : cluster->ps_count,
         .worker_count = cluster->worker_count,
         .reactor_count = settings->reactors,
         .polling = settings->polling,
@@ -559,12 +635,16 @@ void sl_settings_client(const struct sl_settings *settings, struct sl_client_opt
         .tls_authority = security->authority,
         .tls_peer_name = security->peer_name,
         .disable_shm = !settings->uses_shm,
-        .heartbeat_ms = settings->dmlc.heartbeat_interval_s * 1000,
+        .heartbeat_ms = settings->heartbeat_ns != 0
+                            ? (uint32_t)(settings->heartbeat_ns / SL_CLOCK_NS_PER_MS)
+                            : settings->dmlc.heartbeat_interval_s * 1000,
         .disable_rdma = !settings->uses_rdma || settings->rdma.flaw[0] != '\0',
         .rdma_device = unless_empty(settings->rdma.device),
         .has_rdma_gid_index = settings->rdma.has_gid_index,
         .rdma_gid_index = settings->rdma.gid_index,
         .dpdk_device = unless_empty(settings->dpdk.text),
+        .protocol = (enum sl_protocol)settings->protocol,
+        .start_timeout_ms = (uint32_t)(settings->start_timeout_ns / SL_CLOCK_NS_PER_MS),
     };
 }
 

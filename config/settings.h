@@ -24,7 +24,15 @@ enum sl_program {
     SL_PROGRAM_LAUNCH = 4,
     SL_PROGRAM_DOCTOR = 8,
     SL_PROGRAM_AGENT = 32, /* of objects; it has options of its own for these rows */
+    /* Any program with the client library: the rows of workers, and rows of its own. A row has the
+     * flag --starling-NAME and the variable STARLING_NAME, also where workers have one of both. */
+    SL_PROGRAM_CLIENT = 64,
 };
+
+#define SL_SETTINGS_OPTIONS_MAX 80
+#define SL_SETTINGS_NAME_BYTES  40
+
+#define SL_SETTINGS_NO_TASK     (-3) /* the task index has no flag and no variable STARLING_... */
 
 /* As given. Strings point into argv or the environment. */
 struct sl_settings_flags {
@@ -66,6 +74,14 @@ struct sl_settings {
     bool uses_shm, uses_rdma;    /* if possible */
     bool offers_rdma;            /* --rdma */
 
+    /* Clients only. */
+    int32_t task; /* index, SL_CLIENT_ANY_TASK, -1: a client without a clock; SL_SETTINGS_NO_TASK */
+    uint32_t server_count; /* 0: not given */
+    int protocol;          /* enum sl_protocol */
+    uint64_t heartbeat_ns; /* 0: not given */
+    char names[SL_SETTINGS_OPTIONS_MAX]
+              [SL_SETTINGS_NAME_BYTES]; /* derived, of flags or variables */
+
     struct sl_dmlc dmlc; /* as given; sl_dmlc_resolve completes it */
 
     /* Resolved. */
@@ -75,8 +91,6 @@ struct sl_settings {
     struct sl_rdma_settings rdma;
     struct sl_dpdk_settings dpdk;
 };
-
-#define SL_SETTINGS_OPTIONS_MAX 72
 
 /* Zeroes *settings and writes the options of a program, which point into it. core_count: cores
  * available to this process, for the default of reactors. Returns their number. */
@@ -96,7 +110,8 @@ int sl_settings_read(enum sl_program program, uint32_t core_count, struct sl_cli
                      char **argv, struct sl_settings *settings, struct sl_reason *reason);
 
 /* Fills the options of a client that the settings of a worker determine: all but `coordinator`
- * (sl_cluster_places), `protocol` and `start_timeout_ms`. They point into *settings. */
+ * (sl_cluster_places); of a worker also without `protocol` and `start_timeout_ms`. They point into
+ * *settings. */
 void sl_settings_client(const struct sl_settings *settings, struct sl_client_options *out);
 
 /* Erases secrets and frees. */
@@ -114,9 +129,9 @@ const struct sl_cli_given *sl_settings_given(const struct sl_cli *cli, const voi
 /* Returns the programs that have `flag` as an option of this table; 0: none. */
 uint32_t sl_settings_programs(const char *flag);
 
-/* Returns the next environment variable that the programs read, except Slurm's. *next: 0 at first.
- * *is_local: it must not be passed on to other processes; a launcher passes on the
- * others. NULL: no more. */
+/* Returns the next environment variable that the programs read, except Slurm's of the launcher.
+ * *next: 0 at first. *is_local: it must not be passed on to other processes; a launcher passes on
+ * the others. NULL: no more. */
 const char *sl_settings_variable(uint32_t *next, bool *is_local);
 
 #endif

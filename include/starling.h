@@ -252,11 +252,26 @@ struct sl_client_options {
      * reached over TCP if possible. Only one client of a process can use a device; it polls the
      * device, continuously or at intervals, as long as the client exists. Copied. */
     const char *dpdk_device;
+    struct sl_client_settings *settings; /* of sl_client_options_from_env; else NULL */
 };
 #define SL_CLIENT_OPTIONS_INIT                                                                     \
     {                                                                                              \
         .struct_size = sizeof(struct sl_client_options)                                            \
     }
+
+/* Fills the options from flags --starling-NAME=VALUE, which are removed from argv, else from the
+ * environment: docs/configuration.md has the names and the order of the sources. argc NULL: no
+ * flags. `options` needs struct_size, as SL_CLIENT_OPTIONS_INIT sets it, and loses all other
+ * members; a program sets its own after this call. They point into argv, into the environment and
+ * into memory that sl_client_options_fini frees. A failure leaves options and argv as they were.
+ * Errors: INVALID (names flag or variable, value and accepted values), NOT_FOUND (no source has the
+ * coordinator, or no such file), IO, TOO_LARGE, NO_MEMORY. Any thread, while no other thread writes
+ * the environment. */
+SL_API int sl_client_options_from_env(struct sl_client_options *options, int *argc, char **argv);
+
+/* Erases the secret, frees what sl_client_options_from_env has allocated and zeroes the options.
+ * Allowed once the client is created. Any thread. */
+SL_API void sl_client_options_fini(struct sl_client_options *options);
 
 /* Starts the reactors, registers with the coordinator, waits for all servers and connects to every
  * shard. While waiting, logs which processes are missing; logs the reason of a failure. The caller

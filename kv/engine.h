@@ -114,7 +114,8 @@ struct sl_engine {
 
 /* Creates the client and, unless caller_drives, its thread; logs errors. The caller owns *out.
  * Errors: as sl_client_create. */
-int sl_engine_create(const struct sl_join *join, bool caller_drives, struct sl_engine **out);
+int sl_engine_create(const struct sl_client_options *options, bool caller_drives,
+                     struct sl_engine **out);
 
 /* No call may be outstanding and no other thread inside a function of the engine. Sets *engine to
  * NULL. */

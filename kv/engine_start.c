@@ -17,9 +17,9 @@ static int take_port(struct sl_engine *engine)
     return err;
 }
 
-static int join_cluster(struct sl_engine *engine, const struct sl_join *join)
+static int join_cluster(struct sl_engine *engine, const struct sl_client_options *options)
 {
-    int err = sl_client_create(&join->client, &engine->client);
+    int err = sl_client_create(options, &engine->client);
     if (err == 0 && (err = take_port(engine)) != 0) {
         sl_log_error("kv: %s", sl_err_name(err));
         sl_client_destroy(&engine->client);
@@ -39,7 +39,7 @@ static void leave_cluster(struct sl_engine *engine)
 
 struct start {
     struct sl_engine *engine;
-    const struct sl_join *join;
+    const struct sl_client_options *options;
     struct sl_engine_waiter *waiter;
     int err;
     bool over;
@@ -64,7 +64,7 @@ static void *run(void *ctx)
 {
     struct start *start = ctx;
     struct sl_engine *engine = start->engine;
-    int err = join_cluster(engine, start->join);
+    int err = join_cluster(engine, start->options);
     int posted = sl_mailbox_post(
         start->waiter->lane,
         (struct sl_mail){.run = on_started, .ctx = start, .a = (uint64_t)(int64_t)err});
@@ -83,9 +83,10 @@ static void *run(void *ctx)
     return NULL;
 }
 
-static int start_thread(struct sl_engine *engine, const struct sl_join *join)
+static int start_thread(struct sl_engine *engine, const struct sl_client_options *options)
 {
-    struct start start = {.engine = engine, .join = join, .waiter = sl_engine_take_waiter(engine)};
+    struct start start = {
+        .engine = engine, .options = options, .waiter = sl_engine_take_waiter(engine)};
     if (start.waiter == NULL || sl_thread_start(&engine->thread, NULL, run, &start) != 0) {
         if (start.waiter != NULL) {
             sl_engine_give_waiter(engine, start.waiter);
@@ -113,7 +114,8 @@ static void free_engine(struct sl_engine *engine)
     free(engine);
 }
 
-int sl_engine_create(const struct sl_join *join, bool caller_drives, struct sl_engine **out)
+int sl_engine_create(const struct sl_client_options *options, bool caller_drives,
+                     struct sl_engine **out)
 {
     struct sl_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL) {
@@ -121,7 +123,7 @@ int sl_engine_create(const struct sl_join *join, bool caller_drives, struct sl_e
     }
     pthread_mutex_init(&engine->lock, NULL);
     engine->has_thread = !caller_drives;
-    int err = caller_drives ? join_cluster(engine, join) : start_thread(engine, join);
+    int err = caller_drives ? join_cluster(engine, options) : start_thread(engine, options);
     if (err != 0) {
         free_engine(engine);
         return err;

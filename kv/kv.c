@@ -101,15 +101,15 @@ int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
     sl_assert(options != NULL);
     sl_assert(out != NULL);
     struct sl_table_spec spec;
-    struct sl_join join;
+    struct sl_client_options client;
     struct sl_engine *engine;
     uint32_t timeout_ms;
     int err = check_options(options, &spec, &timeout_ms);
-    if (err != 0 || (err = sl_join_read(&join)) != 0) {
+    if (err != 0 || (err = sl_join_read(&client)) != 0) {
         return err;
     }
-    err = sl_engine_create(&join, options->manual_progress, &engine);
-    sl_join_fini(&join);
+    err = sl_engine_create(&client, options->manual_progress, &engine);
+    sl_client_options_fini(&client);
     if (err != 0) {
         return err;
     }
