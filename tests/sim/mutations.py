@@ -55,6 +55,12 @@ MUTATIONS = [
      "    buffered->rate = sl_rate_from_bits(section->command);\n", ""),
     ("disks: a buffered push is restored without its rate", "ps/shard/load_clocks.c",
      "    load->buffered->rate = head->rate;\n", ""),
+    # Assigns.
+    ("disks: an assign keeps the slots", "ps/table/sparse_table.c",
+     "        memset(record->values + dim, 0, slot_bytes);\n        init_slots(table, record);\n", ""),
+    ("disks: incremental checkpoints lack what was assigned", "ps/table/sparse_table.c",
+     "        record->last_step = (uint32_t)step;\n        record->count = 0;",
+     "        record->last_step = record->last_step + (step == 0);\n        record->count = 0;"),
     # Exactly once.
     ("replays are carried out again", "ps/server/request.c",
      "} else if (!comes_again || !replay(&incoming, &work)) {",

@@ -14,7 +14,8 @@
 
 #include "tests/sim/plan.h"
 
-#define SL_SIM_NO_UNIT UINT32_MAX
+#define SL_SIM_NO_UNIT  UINT32_MAX
+#define SL_SIM_ASSIGNED 9 /* in tables whose rows shrink: -9 */
 
 struct sl_shard;
 struct sl_sim_windows;
@@ -50,6 +51,7 @@ struct sl_sim_unit {
     uint64_t witness[2];             /* keys, or elements of a dense table */
     uint64_t bait;                   /* sparse: another key of this push only, to be erased later */
     uint32_t eraser;                 /* the unit whose step erases it; SL_SIM_NO_UNIT: none */
+    bool is_assigned;                /* instead, that step assigns SL_SIM_ASSIGNED to it */
     uint32_t part_first, part_count; /* what it adds to shared keys */
     uint64_t begun_ns;
     uint64_t ended_ns;  /* SL_CLOCK_NEVER: in flight */

@@ -83,16 +83,18 @@ void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t index, float fir
 void sl_sim_oracle_final_bait(struct sl_sim_oracle *oracle, uint32_t index, float value)
 {
     const struct sl_sim_unit *unit = &oracle->units[index];
-    const float pushed = unit->seen != 1                         ? 0.0F
-                         : oracle->tables[unit->table].sign != 0 ? 1.0F
-                                                                 : -1.0F;
+    const float one = oracle->tables[unit->table].sign != 0 ? 1.0F : -1.0F;
+    const float pushed = unit->seen != 1 ? 0.0F : one;
+    const float left = unit->is_assigned ? SL_SIM_ASSIGNED * one : 0.0F;
     const bool erased = sl_sim_oracle_is_erased(oracle, unit, SL_CLOCK_NEVER);
     const bool may_be_erased = unit->eraser != SL_SIM_NO_UNIT;
-    if (erased ? value != 0.0F : value != pushed && !(may_be_erased && value == 0.0F)) {
+    /* In BSP the push may follow an assign. */
+    const bool is_left = value == left || (stages(oracle, unit) && value == left + pushed);
+    if (erased ? value != left : value != pushed && !(may_be_erased && is_left)) {
         sl_sim_oracle_fail(
             oracle, "erase", "a key that worker/%u pushed once to t%u on shard %u is %g, though %s",
             oracle->instances[unit->instance].task, unit->table, unit->shard, (double)value,
-            erased          ? "its erase was acknowledged"
+            erased          ? "its erase or assign was acknowledged"
             : may_be_erased ? "its push was carried out once at most"
                             : "no one erased it");
     }

@@ -2,6 +2,7 @@
  * what the pushes that are there add up to. So nothing in them is of another moment than the rest.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
@@ -191,6 +192,18 @@ static void check_presence(const struct rows *rows, const struct sl_sim_unit *un
     }
 }
 
+/* True: the bait has what was assigned to it, with slots as of a new row, and perhaps, of a push
+ * that BSP had buffered, what was pushed after that. */
+static bool is_as_assigned(struct rows *rows, const struct view *bait)
+{
+    const struct sum alone = {.value = SL_SIM_ASSIGNED};
+    const struct sum pushed = {.value = SL_SIM_ASSIGNED + 1, .slot = 1, .visits = 1};
+    const bool stages = table_of(rows)->spec.consistency.mode == SL_CONSISTENCY_BSP;
+    const bool is_pushed = stages && is_as(rows, bait, &pushed);
+    rows->visited += is_pushed;
+    return is_pushed || is_as(rows, bait, &alone);
+}
+
 /* Its third key, which a later step may erase. */
 static void check_bait(struct rows *rows, const struct sl_sim_unit *unit, bool is_there)
 {
@@ -199,7 +212,11 @@ static void check_bait(struct rows *rows, const struct sl_sim_unit *unit, bool i
     const bool is_pushed = is_as(rows, &bait, &once);
     const bool is_erased = sl_sim_oracle_is_erased(rows->oracle, unit, rows->before_ns);
     const bool may_lack = !is_there || unit->eraser != SL_SIM_NO_UNIT;
-    if (is_pushed ? !is_there || is_erased : !may_lack || !is_as(rows, &bait, &never)) {
+    if (unit->is_assigned && is_as_assigned(rows, &bait)) {
+        return;
+    }
+    const bool is_lost = unit->is_assigned && (is_erased || is_there); /* neither is there */
+    if (is_pushed ? !is_there || is_erased : is_lost || !may_lack || !is_as(rows, &bait, &never)) {
         sl_sim_oracle_fail(rows->oracle, "erase",
                            "%s: key %" PRIu64 " of t%u is %g, slot %g, visits %u; its push is %s, "
                            "its erase %s",
@@ -268,7 +285,9 @@ static void check_row(struct walk *walk, const struct sl_row *record)
 {
     walk->visited += record->count > 0;
     for (uint32_t i = 0; i < walk->float_count; i++) {
-        const float like = record->count == 0 ? 0 : record->values[i / walk->dim * walk->dim];
+        const float first = record->values[i / walk->dim * walk->dim];
+        const bool is_assigned = i < walk->dim && fabsf(first) == SL_SIM_ASSIGNED;
+        const float like = record->count == 0 && !is_assigned ? 0 : first;
         if (record->values[i] != like) {
             sl_sim_oracle_fail(walk->rows->oracle, "one cut",
                                "%s: float %u of row %" PRIu64 " of t%u, which has %u visits, is "

@@ -105,10 +105,13 @@ static void set_rate(struct sl_sim_work *work, struct sl_sim_operation *operatio
     }
 }
 
+/* What a step does to baits of earlier ones after its push. */
+enum { ERASE, ASSIGN, AFTER_COUNT };
+
 /* One shard's part of a sparse push: witness, shared keys, witness, bait. Perhaps an earlier bait
- * is erased in the same step. */
+ * is erased or assigned in the same step. */
 static void push_keys(struct sl_sim_work *work, struct sl_sim_operation *operation,
-                      struct sl_sim_operation *erase, uint32_t shard, int32_t *gradients)
+                      struct sl_sim_operation *const *after, uint32_t shard, int32_t *gradients)
 {
     struct sl_sim_oracle *oracle = work->oracle;
     const struct sl_sim_table *table = &oracle->tables[operation->table];
@@ -132,13 +135,29 @@ static void push_keys(struct sl_sim_work *work, struct sl_sim_operation *operati
     const bool erases = sl_sim_chance(work->random, 400);
     const uint32_t erased = erases ? sl_sim_oracle_erases(oracle, unit) : SL_SIM_NO_UNIT;
     if (erased != SL_SIM_NO_UNIT) {
-        (void)add_key(erase, oracle->units[erased].bait);
+        oracle->units[erased].is_assigned = sl_sim_chance(work->random, 500);
+        (void)add_key(after[oracle->units[erased].is_assigned], oracle->units[erased].bait);
     }
+}
+
+static int assign(struct sl_sim_work *work, struct sl_sim_operation *operation)
+{
+    const bool grows = work->oracle->tables[operation->table].sign != 0;
+    const uint32_t count = operation->key_count * dim_of(work, operation);
+    operation->gradients = allocate(count, sizeof(float));
+    for (uint32_t i = 0; i < count; i++) {
+        operation->gradients[i] = grows ? SL_SIM_ASSIGNED : -SL_SIM_ASSIGNED;
+    }
+    return sl_step_assign(work->step, work->tables[operation->table], operation->keys,
+                          operation->key_count, operation->gradients);
 }
 
 static int push_sparse(struct sl_sim_work *work, struct sl_sim_operation *operation, bool pull_too)
 {
-    struct sl_sim_operation *erase = add_operation(work, operation->table);
+    struct sl_sim_operation *const after[AFTER_COUNT] = {
+        [ERASE] = add_operation(work, operation->table),
+        [ASSIGN] = add_operation(work, operation->table),
+    };
     const struct sl_sim_plan *plan = work->oracle->plan;
     uint32_t dim = dim_of(work, operation);
     int32_t *gradients =
@@ -147,7 +166,7 @@ static int push_sparse(struct sl_sim_work *work, struct sl_sim_operation *operat
     for (uint32_t i = 0; i < plan->shard_count; i++) {
         uint32_t shard = (sure + i) % plan->shard_count;
         if (i == 0 || sl_sim_chance(work->random, 700)) {
-            push_keys(work, operation, erase, shard, gradients);
+            push_keys(work, operation, after, shard, gradients);
         }
     }
     operation->gradients = allocate((size_t)operation->key_count * dim, sizeof(float));
@@ -166,9 +185,10 @@ static int push_sparse(struct sl_sim_work *work, struct sl_sim_operation *operat
         err = sl_step_push_pull(work->step, table, operation->keys, operation->key_count,
                                 operation->gradients, operation->values);
     }
-    return err != 0 || erase->key_count == 0
-               ? err
-               : sl_step_erase(work->step, table, erase->keys, erase->key_count);
+    if (err == 0 && after[ERASE]->key_count > 0) {
+        err = sl_step_erase(work->step, table, after[ERASE]->keys, after[ERASE]->key_count);
+    }
+    return err == 0 && after[ASSIGN]->key_count > 0 ? assign(work, after[ASSIGN]) : err;
 }
 
 /* One range's part of a dense push. False: no witnesses are left. */
