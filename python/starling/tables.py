@@ -55,7 +55,7 @@ class SparseTable(Table):
     def pull(self, keys: Keys, out: Any = None, *, step: Optional[Step] = None, timeout: _Seconds = None) -> Any:
         """Returns the rows of the keys, float32 (n, dim), in their order.
 
-        A key without a row gets the row that the initializer gives it; no row is created.
+        A key without a row gets the row that the initializer gives it.
         out: (n, dim), receives the rows; it is returned.
         """
         return self._pull(step, keys, out, timeout)

@@ -37,7 +37,7 @@ class EmbeddingBag(torch.nn.Module):
 
     The forward pass pulls the rows of the distinct keys of the batch. The backward pass leaves one
     gradient row for each; push() sends them, and the servers apply the table's optimizer. Under
-    no_grad and after eval() the module only pulls, which creates no rows.
+    no_grad and after eval() the module only pulls.
 
     table: as Client.sparse returns it. mode: "mean" or "sum". One thread at a time.
     """
