@@ -2,11 +2,10 @@
  *
  *   cc worker.c $(pkg-config --cflags --libs starling) -o worker
  *   starling-launch --ps 2 --workers 8 -- ./worker          also with --host-list or --slurm
- *
- * With STARLING_COORDINATOR=h1:3333, where servers run already, torchrun starts it too. */
+ *   STARLING_COORDINATOR=h1:3333 srun -n 8 ./worker         servers run already; also under
+ * torchrun */
 #include <starling.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define ITERATIONS 100
 #define DIM        4
@@ -53,20 +52,12 @@ static int train(struct sl_client *client, const struct sl_client_options *optio
     return err;
 }
 
-static uint32_t number(const char *variable)
+int main(int argc, char **argv)
 {
-    const char *text = getenv(variable);
-    return text == NULL ? 0 : (uint32_t)strtoul(text, NULL, 10);
-}
-
-int main(void)
-{
-    const struct sl_client_options options = {.struct_size = sizeof options,
-                                              .coordinator = getenv("STARLING_COORDINATOR"),
-                                              .task_index = (int32_t)number("RANK"),
-                                              .worker_count = number("WORLD_SIZE")};
-    struct sl_client *client;
-    int err = sl_client_create(&options, &client);
+    struct sl_client_options options = SL_CLIENT_OPTIONS_INIT;
+    struct sl_client *client = NULL;
+    int err = sl_client_options_from_env(&options, &argc, argv);
+    err = err != 0 ? err : sl_client_create(&options, &client);
     if (err == 0) {
         err = train(client, &options);
         sl_client_destroy(&client);
@@ -74,5 +65,6 @@ int main(void)
     if (err != 0) {
         fprintf(stderr, "worker: %s\n", sl_err_name(err));
     }
+    sl_client_options_fini(&options);
     return err == 0 ? 0 : 1;
 }

@@ -315,7 +315,12 @@ class OwnWorker(harness.StarlingTest):
     command = (WORKER,)
 
     def test_on_this_machine(self):
-        self.check(self.launched("--ps", 2, "--workers", 3), 3)
+        self.check(self.launched("--ps", 2, "--workers", 3, env={"STARLING_TASK_INDEX": "2", "RANK": "2"}), 3)
+
+    def test_with_a_secret(self):
+        secret = self.file("secret", "0123456789abcdef")
+        os.chmod(secret, 0o600)
+        self.check(self.launched("--workers", 2, "--secret-file", secret), 2)
 
     def test_restarted(self):
         self.command = ("sh", "-c", f"[ $RANK = 0 ] || [ -e ended ] || {{ touch ended; kill -9 $$; }}; exec {self.WORKER}")
@@ -349,6 +354,14 @@ class OwnWorker(harness.StarlingTest):
     def test_under_torchrun(self):
         self.check_started_by(lambda index: {"RANK": str(index), "WORLD_SIZE": "2", "LOCAL_RANK": str(index),
                                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"})
+
+    def test_under_srun(self):
+        self.check_started_by(lambda index: {"SLURM_PROCID": str(index), "SLURM_NTASKS": "2"})
+
+    def test_without_a_source(self):
+        worker = self.start("example_worker", env={"RANK": "0", "WORLD_SIZE": "1"})
+        self.assertEqual(worker.wait(), 1)
+        self.assertIn("worker: not found", worker.output)
 
 
 if __name__ == "__main__":

@@ -244,6 +244,7 @@ int main(int argc, char **argv)
     struct sl_completion completion = SL_COMPLETION_NONE;
     if (result == SL_CLI_RUN) {
         unsetenv("TF_CONFIG"); /* flags describe the cluster */
+        unsetenv("STARLING_TASK_INDEX");
         result = plan_job(&plan, &completion, &reason);
     }
     int status = SL_CLI_EXIT_USAGE;
