@@ -120,6 +120,18 @@ static int measure_rounds(struct worker *worker)
 
 /* ---- In a worker: rows ----------------------------------------------------------------------- */
 
+/* A push of zeros creates the rows, or leaves those of an earlier turn as they are. */
+static int create_rows(struct worker *worker)
+{
+    static const float zeros[ROW_COUNT * ROW_DIM];
+    uint64_t keys[ROW_COUNT];
+    for (uint32_t i = 0; i < ROW_COUNT; i++) {
+        keys[i] = i;
+    }
+    return sl_client_push(sl_kv_client(worker->kv), worker->rows, keys, ROW_COUNT, zeros,
+                          TIMEOUT_MS);
+}
+
 static int open_rows(struct worker *worker)
 {
     const struct sl_table_spec spec = {
@@ -131,7 +143,8 @@ static int open_rows(struct worker *worker)
     };
     struct sl_client *client = sl_kv_client(worker->kv);
     sl_assert(client != NULL);
-    return sl_client_table_open(client, &spec, TIMEOUT_MS, &worker->rows);
+    const int err = sl_client_table_open(client, &spec, TIMEOUT_MS, &worker->rows);
+    return err != 0 ? err : create_rows(worker);
 }
 
 /* Pulls one row at a time until then; times that begin at warm_ns or later count. */

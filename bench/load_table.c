@@ -132,7 +132,7 @@ static int prepare(struct sl_bench_load *load, struct sl_client *client)
     if (err != 0 || load->options.table.kind == SL_TABLE_DENSE) {
         return err != 0 ? err : note_ranges(load);
     }
-    err = sl_bench_rows_create(client, table, load->options.rows);
+    err = sl_bench_rows_create(client, table, load->options.table.dim, load->options.rows);
     return err != 0 ? err : draw_keys(load);
 }
 

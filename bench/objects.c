@@ -410,7 +410,7 @@ static _Noreturn void run_pulls(const struct entry *entry, int to)
     struct found found = {0};
     uint64_t times[SHORTS];
     const uint64_t key = sl_bench_workload_key(0);
-    float row[16];
+    float row[16] = {0};
     must(sl_bench_ps_start(&options, &ps), "server");
     const struct sl_client_options connect = {.struct_size = sizeof connect,
                                               .coordinator = sl_bench_ps_coordinator(ps),
@@ -419,6 +419,7 @@ static _Noreturn void run_pulls(const struct entry *entry, int to)
                                               .disable_shm = true};
     must(sl_client_create(&connect, &client), "client");
     must(sl_client_table_open(client, &spec, TIMEOUT_MS, &table), "table");
+    must(sl_client_push(client, table, &key, 1, row, TIMEOUT_MS), "push"); /* creates the row */
     for (uint32_t i = 0; i < 2 * SHORTS; i++) { /* the first half warms up */
         const uint64_t begun_ns = sl_bench_now_ns();
         must(sl_client_pull(client, table, &key, 1, row, TIMEOUT_MS), "pull");

@@ -74,7 +74,7 @@ uint64_t sl_bench_workload_next(struct sl_bench_workload *workload)
 /* ---- Rows ---------------------------------------------------------------------------------------
  */
 
-#define CREATE_KEYS (64U << 10) /* rows created by one pull */
+#define CREATE_FLOATS (256U << 10) /* gradients, all zero, of one push that creates rows */
 
 struct sl_table_spec sl_bench_rows_table(const char *name, uint64_t dim,
                                          enum sl_optimizer_kind optimizer)
@@ -101,32 +101,33 @@ int sl_bench_rows_finish(struct sl_step *step, int err, const char *what)
     return err;
 }
 
-/* Sums of many rows are asked for, since nobody wants the rows yet. */
 static int create_some(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
-                       uint32_t count, float *sum)
+                       uint32_t count, const float *zeros)
 {
     struct sl_step *step;
     int err = sl_step_begin(client, 0, &step);
     if (err != 0) {
         return err;
     }
-    err = sl_step_pull_pooled(step, table, keys, count, &count, 1, SL_POOLING_SUM, sum);
+    err = sl_step_push(step, table, keys, count, zeros);
     return sl_bench_rows_finish(step, err, "rows cannot be created");
 }
 
-int sl_bench_rows_create(struct sl_client *client, struct sl_table *table, uint64_t rows)
+int sl_bench_rows_create(struct sl_client *client, struct sl_table *table, uint32_t dim,
+                         uint64_t rows)
 {
-    uint64_t *keys = malloc(CREATE_KEYS * sizeof *keys);
-    float *sum = malloc(SL_LIMIT_DIM * sizeof *sum);
-    int err = keys == NULL || sum == NULL ? SL_ERR_NO_MEMORY : 0;
+    const uint32_t most = CREATE_FLOATS / dim;
+    uint64_t *keys = malloc(most * sizeof *keys);
+    float *zeros = calloc(CREATE_FLOATS, sizeof *zeros);
+    int err = keys == NULL || zeros == NULL ? SL_ERR_NO_MEMORY : 0;
     for (uint64_t rank = 0; err == 0 && rank < rows;) {
         uint32_t count = 0;
-        while (count < CREATE_KEYS && rank < rows) {
+        while (count < most && rank < rows) {
             keys[count++] = sl_bench_workload_key(rank++);
         }
-        err = create_some(client, table, keys, count, sum);
+        err = create_some(client, table, keys, count, zeros);
     }
     free(keys);
-    free(sum);
+    free(zeros);
     return err;
 }

@@ -42,7 +42,9 @@ struct sl_table_spec sl_bench_rows_table(const char *name, uint64_t dim,
  * error, logged as "what: ...". */
 int sl_bench_rows_finish(struct sl_step *step, int err, const char *what);
 
-/* Creates the rows of the first `rows` ranks (bench/workload.h) by reading them. Errors, logged. */
-int sl_bench_rows_create(struct sl_client *client, struct sl_table *table, uint64_t rows);
+/* Creates the rows of the first `rows` ranks by pushing gradients of zero. dim: the table's.
+ * Errors, logged. */
+int sl_bench_rows_create(struct sl_client *client, struct sl_table *table, uint32_t dim,
+                         uint64_t rows);
 
 #endif

@@ -376,8 +376,9 @@ SL_API void sl_client_buffer_unregister(struct sl_client *client, void *base);
  * Errors: NO_MEMORY, CLOSED, INVALID (manual_progress, and another thread than the client's). */
 SL_API int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out);
 
-/* Pulls rows[key_count][dim], row-major f32, in the order of keys. Missing rows are created by the
- * table's initializer. Keys may repeat. key_count may be 0. */
+/* Pulls rows[key_count][dim], row-major f32, in the order of keys. A key without a row gets the row
+ * of the table's initializer. No pull creates a row; pushes and assigns do. Keys may repeat.
+ * key_count may be 0. */
 SL_API int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
                         uint32_t key_count, float *rows);
 

@@ -103,7 +103,7 @@ static uint32_t run_length(const struct sl_server_pull *pulls, uint32_t count, u
 
 /* False: no room in the outbox, or an earlier pull of the connection found none. */
 static bool answer_run(struct sl_server *server, const struct sl_server_pull *pulls, uint32_t count,
-                       uint32_t run_bytes, const float *const *rows)
+                       uint32_t run_bytes, const uint64_t *keys, const float *const *rows)
 {
     struct sl_server_conn *conn = pulls->conn;
     uint8_t *frame = sl_server_conn_is_free(conn)
@@ -117,8 +117,9 @@ static bool answer_run(struct sl_server *server, const struct sl_server_pull *pu
                                                         credit_of(pull), pull->reply_bytes);
         header.flags = 0; /* the run as a whole gets its checksums */
         sl_frame_encode(&header, frame);
-        sl_shard_small_pull_write(server->shard, pull->table_id, rows, pull->key_count,
+        sl_shard_small_pull_write(server->shard, pull->table_id, keys, rows, pull->key_count,
                                   frame + SL_FRAME_HEADER_BYTES);
+        keys += pull->key_count;
         rows += pull->key_count;
         frame += SL_FRAME_HEADER_BYTES + pull->reply_bytes;
     }
@@ -139,21 +140,23 @@ static uint32_t keys_of(const struct sl_server_pull *pulls, uint32_t count)
 
 /* Answers pulls of one table; rows NULL: the lookup failed. */
 static void answer_found(struct sl_server *server, struct sl_server_pull *pulls, uint32_t count,
-                         const float *const *rows)
+                         const uint64_t *keys, const float *const *rows)
 {
     while (count > 0) {
         uint32_t run_bytes;
         uint32_t length = run_length(pulls, count, &run_bytes);
         bool is_open = pulls->conn != NULL;
         bool answered =
-            is_open && rows != NULL && answer_run(server, pulls, length, run_bytes, rows);
+            is_open && rows != NULL && answer_run(server, pulls, length, run_bytes, keys, rows);
         for (uint32_t i = 0; is_open && i < length; i++) {
             if (!answered) {
                 answer_one(server, &pulls[i]);
             }
             sl_server_conn_release(pulls[i].conn, &pulls[i].message);
         }
-        rows = rows == NULL ? NULL : rows + keys_of(pulls, length);
+        const uint32_t key_count = keys_of(pulls, length);
+        keys += key_count;
+        rows = rows == NULL ? NULL : rows + key_count;
         pulls += length;
         count -= length;
     }
@@ -171,7 +174,7 @@ static uint32_t answer_table(struct sl_server *server, struct sl_server_pull *pu
     }
     bool found =
         sl_shard_pull_batch_find(server->shard, table_id, keys, keys_of(pulls, length), rows);
-    answer_found(server, pulls, length, found ? rows : NULL);
+    answer_found(server, pulls, length, keys, found ? rows : NULL);
     return length;
 }
 

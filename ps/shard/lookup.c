@@ -100,6 +100,18 @@ int sl_shard_find_again(struct sl_shard *shard, struct sl_shard_table *table, ui
     return err;
 }
 
+int sl_shard_lookup_existing(const struct sl_shard *shard, const struct sl_shard_table *table,
+                             const struct sl_shard_request *request, struct sl_shard_slice *slice,
+                             const uint64_t *keys, uint32_t count, uint32_t *records,
+                             bool *complete)
+{
+    const int err = sl_shard_check_owner(shard, request, slice, keys, count);
+    if (err == 0) {
+        *complete = sl_sparse_table_find(table->sparse, keys, count, records);
+    }
+    return err;
+}
+
 int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
                     const struct sl_shard_request *request, struct sl_shard_slice *slice,
                     const uint64_t *keys, uint32_t count, uint32_t *records)

@@ -27,6 +27,13 @@ int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
                     const struct sl_shard_request *request, struct sl_shard_slice *slice,
                     const uint64_t *keys, uint32_t count, uint32_t *records);
 
+/* As above, without creation: SL_ROW_NONE for a missing key. *complete: no key is missing. Errors:
+ * WRONG_SHARD. */
+int sl_shard_lookup_existing(const struct sl_shard *shard, const struct sl_shard_table *table,
+                             const struct sl_shard_request *request, struct sl_shard_slice *slice,
+                             const uint64_t *keys, uint32_t count, uint32_t *records,
+                             bool *complete);
+
 /* Replaces the records of rows erased since they were looked up: creates these rows again, with
  * their first values. The shard's limit does not apply, because the push was acknowledged. Errors:
  * NO_MEMORY (of the system). */

@@ -34,27 +34,31 @@ bool sl_shard_small_pull_parse(const struct sl_shard *shard, const struct sl_sha
     return out->reply_bytes <= SL_SHARD_SMALL_PULL_BYTES;
 }
 
-bool sl_shard_pull_batch_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
+bool sl_shard_pull_batch_find(const struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
                               uint32_t key_count, const float **rows)
 {
     uint32_t records[SL_SHARD_PULL_BATCH_KEYS];
     sl_assert(key_count <= SL_SHARD_PULL_BATCH_KEYS);
-    struct sl_shard_table *table = shard->tables[table_id];
-    if (shard->iteration.due || !sl_shard_owns(shard, keys, key_count) ||
-        sl_shard_find(shard, table, keys, key_count, true, records) != 0) {
+    const struct sl_shard_table *table = shard->tables[table_id];
+    if (shard->iteration.due || !sl_shard_owns(shard, keys, key_count)) {
         return false;
     }
+    (void)sl_sparse_table_find(table->sparse, keys, key_count, records);
     sl_sparse_table_rows(table->sparse, records, key_count, rows);
     return true;
 }
 
-void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
-                               uint32_t key_count, uint8_t *reply)
+void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
+                               const float *const *rows, uint32_t key_count, uint8_t *reply)
 {
     struct sl_shard_table *table = shard->tables[table_id];
     const size_t bytes = row_bytes(table);
     for (uint32_t i = 0; i < key_count; i++) {
-        memcpy(reply, rows[i], bytes);
+        if (rows[i] == NULL) {
+            sl_sparse_table_first_row(table->sparse, keys[i], (float *)(void *)reply);
+        } else {
+            memcpy(reply, rows[i], bytes);
+        }
         reply += bytes;
     }
     if ((uintptr_t)reply % 8 != 0) {

@@ -24,13 +24,19 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
         }
         uint32_t count =
             sl_shard_batch(key_count - request->done, (uint64_t)left / table->key_cost + 1);
-        int err = sl_shard_lookup(shard, table, request, slice, request->view.keys + request->done,
-                                  count, records);
+        const uint64_t *keys = request->view.keys + request->done;
+        float *into = rows + request->done * table->spec.dim;
+        bool complete;
+        int err =
+            sl_shard_lookup_existing(shard, table, request, slice, keys, count, records, &complete);
         if (err != 0) {
             return err;
         }
-        sl_sparse_table_gather(table->sparse, records, count,
-                               rows + request->done * table->spec.dim);
+        if (complete) {
+            sl_sparse_table_gather(table->sparse, records, count, into);
+        } else {
+            sl_sparse_table_gather_partial(table->sparse, keys, records, count, into);
+        }
         request->done += count;
         slice->spent += count * table->key_cost;
     }
@@ -67,8 +73,10 @@ static int pool_batch(struct sl_shard *shard, struct sl_shard_table *table,
     uint32_t dim = table->spec.dim;
     uint32_t bags = split_bags(request, count, ends);
     count = bags == 0 ? 0 : ends[bags - 1];
-    int err = sl_shard_lookup(shard, table, request, slice, request->view.keys + request->done,
-                              count, records);
+    const uint64_t *keys = request->view.keys + request->done;
+    bool complete;
+    int err =
+        sl_shard_lookup_existing(shard, table, request, slice, keys, count, records, &complete);
     if (err != 0) {
         return err;
     }
@@ -78,7 +86,11 @@ static int pool_batch(struct sl_shard *shard, struct sl_shard_table *table,
     uint32_t fresh = first_start < request->done ? 1 : 0;
     float *into = pooled + (size_t)request->bags_done * dim;
     memset(into + (size_t)fresh * dim, 0, (size_t)(bags - fresh) * dim * sizeof(float));
-    sl_sparse_table_pool(table->sparse, records, ends, bags, into);
+    if (complete) {
+        sl_sparse_table_pool(table->sparse, records, ends, bags, into);
+    } else {
+        sl_sparse_table_pool_partial(table->sparse, keys, records, ends, bags, into);
+    }
     request->done += count;
     bool last_ended = bag_ends[request->bags_done + bags - 1] == request->done;
     request->bags_done += last_ended ? bags : bags - 1;

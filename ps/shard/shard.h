@@ -144,16 +144,16 @@ bool sl_shard_small_pull_parse(const struct sl_shard *shard, const struct sl_sha
                                const uint8_t *payload, size_t payload_bytes,
                                struct sl_shard_small_pull *out);
 
-/* Finds the rows of pulls of one table and creates missing rows. Their keys, at most
+/* Finds the rows of pulls of one table; NULL for a missing row. Their keys, at most
  * SL_SHARD_PULL_BATCH_KEYS, are contiguous. Returns false when some pull cannot run, or not now:
  * begin each of them. */
 #define SL_SHARD_PULL_BATCH_KEYS 256
-bool sl_shard_pull_batch_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
+bool sl_shard_pull_batch_find(const struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
                               uint32_t key_count, const float **rows);
 
-/* Writes the reply to one of these pulls, given its rows. */
-void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
-                               uint32_t key_count, uint8_t *reply);
+/* Writes the reply to one of these pulls, given its keys and their rows. */
+void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
+                               const float *const *rows, uint32_t key_count, uint8_t *reply);
 
 /* Returns true when the reply can be made in chunks, from start to end, each just before it is
  * sent. The request has not run, and contains only a pull of at least 128 KiB: of one dense range,

@@ -112,7 +112,7 @@ static void init_slots(const struct sl_sparse_table *table, struct sl_row *recor
 
 static void fill_record(const struct sl_sparse_table *table, struct sl_row *record)
 {
-    sl_initializer_fill(&table->spec.initializer, record->key, 0, table->spec.dim, record->values);
+    sl_sparse_table_first_row(table, record->key, record->values);
     init_slots(table, record);
 }
 
@@ -228,6 +228,11 @@ bool sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, u
 
 /* Rows */
 
+void sl_sparse_table_first_row(const struct sl_sparse_table *table, uint64_t key, float *row)
+{
+    sl_initializer_fill(&table->spec.initializer, key, 0, table->spec.dim, row);
+}
+
 static struct sl_row *record_at(const struct sl_sparse_table *table, uint32_t record_index)
 {
     sl_assert_slow(record_index < table->records.unit_count);
@@ -298,7 +303,7 @@ void sl_sparse_table_rows(const struct sl_sparse_table *table, const uint32_t *r
 {
     const struct places places = places_of(table);
     for (uint32_t i = 0; i < count; i++) {
-        rows[i] = place_at(&places, records[i])->values;
+        rows[i] = records[i] == SL_ROW_NONE ? NULL : place_at(&places, records[i])->values;
     }
 }
 
@@ -313,6 +318,19 @@ void sl_sparse_table_gather(struct sl_sparse_table *table, const uint32_t *recor
         const uint32_t group = left < VISIT_GROUP ? left : VISIT_GROUP;
         find_records(table, records + done, group, bytes, found);
         table->gather(found, group, dim, rows + (size_t)done * dim);
+    }
+}
+
+void sl_sparse_table_gather_partial(const struct sl_sparse_table *table, const uint64_t *keys,
+                                    const uint32_t *records, uint32_t count, float *rows)
+{
+    const uint32_t dim = table->spec.dim;
+    for (uint32_t i = 0; i < count; i++, rows += dim) {
+        if (records[i] == SL_ROW_NONE) {
+            sl_sparse_table_first_row(table, keys[i], rows);
+        } else {
+            memcpy(rows, record_at(table, records[i])->values, dim * sizeof *rows);
+        }
     }
 }
 
@@ -381,6 +399,21 @@ void sl_sparse_table_pool(struct sl_sparse_table *table, const uint32_t *records
                 prefetch(&places, records[i + PREFETCH_AHEAD], bytes);
             }
             table->sum->apply(&visit, sum, NULL, NULL, place_at(&places, records[i])->values);
+        }
+    }
+}
+
+void sl_sparse_table_pool_partial(const struct sl_sparse_table *table, const uint64_t *keys,
+                                  const uint32_t *records, const uint32_t *bag_ends,
+                                  uint32_t bag_count, float *pooled)
+{
+    const struct sl_optimizer_visit visit = {.dim = table->spec.dim};
+    float row[SL_LIMIT_DIM];
+    uint32_t i = 0;
+    for (uint32_t bag = 0; bag < bag_count; bag++, pooled += table->spec.dim) {
+        for (; i < bag_ends[bag]; i++) {
+            sl_sparse_table_gather_partial(table, &keys[i], &records[i], 1, row);
+            table->sum->apply(&visit, pooled, NULL, NULL, row);
         }
     }
 }

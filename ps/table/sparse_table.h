@@ -63,13 +63,21 @@ bool sl_sparse_table_find(struct sl_sparse_table *table, const uint64_t *keys, u
 
 struct sl_row *sl_sparse_table_record(struct sl_sparse_table *table, uint32_t record_index);
 
-/* Writes the address of each record's row to rows[count]. */
+/* Writes the initializer's row of a key to row[dim]: a new record's values, which a pull of a
+ * missing key receives. */
+void sl_sparse_table_first_row(const struct sl_sparse_table *table, uint64_t key, float *row);
+
+/* Writes the address of each record's row to rows[count]; NULL for SL_ROW_NONE. */
 void sl_sparse_table_rows(const struct sl_sparse_table *table, const uint32_t *records,
                           uint32_t count, const float **rows);
 
 /* Copies the rows to rows[count][dim], with prefetch. */
 void sl_sparse_table_gather(struct sl_sparse_table *table, const uint32_t *records, uint32_t count,
                             float *rows);
+
+/* As above, with the initializer's row for each key whose record is SL_ROW_NONE. */
+void sl_sparse_table_gather_partial(const struct sl_sparse_table *table, const uint64_t *keys,
+                                    const uint32_t *records, uint32_t count, float *rows);
 
 /* Visits each record in order with its gradients[count][dim]. The caller calls the optimizer's
  * end_push. */
@@ -97,6 +105,11 @@ struct sl_erased_log *sl_sparse_table_erased_log(struct sl_sparse_table *table);
  * bag_ends[i]); bag 0 starts at 0. */
 void sl_sparse_table_pool(struct sl_sparse_table *table, const uint32_t *records,
                           const uint32_t *bag_ends, uint32_t bag_count, float *pooled);
+
+/* As above, with the initializer's row for each key whose record is SL_ROW_NONE. */
+void sl_sparse_table_pool_partial(const struct sl_sparse_table *table, const uint64_t *keys,
+                                  const uint32_t *records, const uint32_t *bag_ends,
+                                  uint32_t bag_count, float *pooled);
 
 /* Calls hook->before_write before each sl_sparse_table_apply, assign and erase; NULL: no hook. The
  * caller keeps ownership of the hook. */

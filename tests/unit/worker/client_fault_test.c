@@ -275,12 +275,12 @@ SL_CASE(step_wait__tells_what_the_shard_says)
     struct sl_table *table = fixture_table(client, &spec);
     const uint32_t count = 20000;
     uint64_t *many = malloc(count * sizeof *many);
-    float *values = malloc((size_t)count * 1024 * sizeof *values);
+    float *values = calloc((size_t)count * 1024, sizeof *values);
     for (uint32_t i = 0; i < count; i++) {
         many[i] = i;
     }
     struct sl_step *step = fixture_step(client, 0);
-    assert_int_equal(sl_step_pull(step, table, many, count, values), 0);
+    assert_int_equal(sl_step_push(step, table, many, count, values), 0);
     assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
     assert_int_equal(sl_step_wait(step), SL_ERR_NO_MEMORY);
     assert_contains(sl_step_error(step),

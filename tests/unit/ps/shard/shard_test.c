@@ -4,15 +4,18 @@
 
 #include "core/hash.h"
 #include "core/partition.h"
+#include "ps/optimizer/initializer.h"
 #include "ps/shard/section.h"
 #include "ps/shard/shard.h"
+#include "ps/shard/state.h"
 #include "tests/support/shard_request.h"
 #include "tests/support/unit.h"
 
-#define DIM     4
-#define MANY    3000 /* keys of a push that is sliced */
-#define NOBODY  UINT32_MAX
-#define KEYS_OF 2 /* distinct keys are a half of those of a push with repeats */
+#define DIM         4
+#define MANY        3000 /* keys of a push that is sliced */
+#define NOBODY      UINT32_MAX
+#define ROWS_PULLED 600
+#define KEYS_OF     2 /* distinct keys are a half of those of a push with repeats */
 
 struct fixture {
     struct sl_shard *shard;
@@ -210,7 +213,7 @@ CASE(shard_table_open__says_what_differs)
     assert_int_equal(sl_shard_table_open(f->shard, 4, &spec, &f->reason), SL_ERR_INVALID);
 }
 
-CASE(shard_run__pull_creates_rows_and_keeps_the_order)
+CASE(shard_run__pull_keeps_the_order_of_existing_and_missing_keys)
 {
     uint64_t keys[] = {UINT64_MAX, 0, 5, 0};
     float gradient[DIM] = {1, 2, 3, 4};
@@ -224,6 +227,58 @@ CASE(shard_run__pull_creates_rows_and_keeps_the_order)
         assert_true(rows[DIM + i] == 1.0F + gradient[i]);
         assert_true(rows[2 * DIM + i] == 1.0F);
         assert_true(rows[3 * DIM + i] == 1.0F + gradient[i]);
+    }
+}
+
+static uint64_t row_count(const struct fixture *f, uint32_t table)
+{
+    return sl_sparse_table_row_count(f->shard->tables[table]->sparse);
+}
+
+/* Pulls of every kind, in long and short slices, answer with the row that a push of zeros would
+ * create. None of them creates a row or takes memory; the push creates each row once. */
+CASE(shard_run__pull_never_creates_a_row)
+{
+    struct sl_table_spec spec = sparse_spec("random", SL_OPTIMIZER_SUM);
+    spec.initializer = (struct sl_initializer_spec){
+        .kind = SL_INITIALIZER_UNIFORM, .low = -1.0F, .high = 1.0F, .seed = 7};
+    open_table(f, 3, &spec);
+    uint32_t ends[ROWS_PULLED / 5];
+    for (uint32_t i = 0; i < ROWS_PULLED; i++) {
+        f->keys[i] = i % 2 == 0 ? i : UINT64_MAX - i;
+        ends[i / 5] = i + 1;
+    }
+    memset(f->gradients, 0, sizeof f->gradients);
+    static float pulled[ROWS_PULLED * DIM], pooled[ROWS_PULLED / 5 * DIM];
+    const size_t bytes = sl_sparse_table_memory_bytes(f->shard->tables[3]->sparse);
+    for (uint32_t pushed = 0; pushed <= ROWS_PULLED; pushed += ROWS_PULLED / 3) {
+        shard_request_begin(&f->request, 0);
+        shard_request_push(&f->request, SL_REQUEST_PUSH, 3, f->keys, pushed, f->gradients, DIM);
+        must_run(f, NOBODY, 1000);
+        for (uint32_t budget = 1; budget <= 100000; budget *= 10) {
+            shard_request_begin(&f->request, 0);
+            shard_request_pull(&f->request, 3, f->keys, ROWS_PULLED);
+            must_run(f, NOBODY, budget);
+            if (pushed == 0 && budget == 1) {
+                memcpy(pulled, f->reply, sizeof pulled);
+            }
+            assert_memory_equal(f->reply, pulled, sizeof pulled);
+            shard_request_begin(&f->request, 0);
+            shard_request_pooled(&f->request, 3, f->keys, ROWS_PULLED, ends, ROWS_PULLED / 5);
+            must_run(f, NOBODY, budget);
+            if (pushed == 0 && budget == 1) {
+                memcpy(pooled, f->reply, sizeof pooled);
+            }
+            assert_memory_equal(f->reply, pooled, sizeof pooled);
+            assert_int_equal(row_count(f, 3), pushed);
+        }
+        assert_true(pushed > 0 ||
+                    bytes == sl_sparse_table_memory_bytes(f->shard->tables[3]->sparse));
+    }
+    for (uint32_t i = 0; i < ROWS_PULLED * DIM; i++) {
+        float expected;
+        sl_initializer_fill(&spec.initializer, f->keys[i / DIM], i % DIM, 1, &expected);
+        assert_true(pulled[i] == expected);
     }
 }
 
@@ -372,15 +427,17 @@ CASE(shard_run__no_memory_is_an_error_that_names_the_limit)
     struct sl_table_spec spec = sparse_spec("sum", SL_OPTIMIZER_SUM);
     spec.dim = 1024;
     open_table(f, 0, &spec);
+    static const float gradient[1024] = {1.0F};
     int err = 0;
     for (uint64_t key = 0; key < 8192 && err == 0; key++) {
         shard_request_begin(&f->request, 0);
-        shard_request_pull(&f->request, 0, &key, 1);
+        shard_request_push(&f->request, SL_REQUEST_PUSH, 0, &key, 1, gradient, 1024);
         err = run(f, NOBODY, 100);
     }
     assert_int_equal(err, SL_ERR_NO_MEMORY);
     assert_non_null(strstr(f->reason.text, "4194304"));
-    assert_true(pull_one(f, 0, 0) == 1.0F); /* rows that exist are still served */
+    assert_true(pull_one(f, 0, 0) == 2.0F);    /* rows that exist are still served */
+    assert_true(pull_one(f, 0, 8192) == 1.0F); /* a missing row needs no memory */
 }
 
 /* Without a limit it is the system that has no more: nobody is told of a limit of nothing. */

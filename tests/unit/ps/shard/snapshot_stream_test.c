@@ -99,7 +99,8 @@ CASE(adds__hold_what_is_new)
     sl_shard_snapshot_base_destroy(&next);
 
     snapshot_push_wide(f, 3, 50, 256);
-    (void)fixture_peek(f, ASP, 77); /* creates a row */
+    /* Creates a row, which stays without a step until its iteration is applied. */
+    assert_int_equal(fixture_push(f, 0, 0, BSP, 77, 1.0F), SL_SHARD_DONE);
     push_block(f, 1024 * 3 + 5, 1);
     push_kv(f, 2, 100, 1, 40000);
     push_kv(f, 9, 0, 4, 4);
