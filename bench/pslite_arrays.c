@@ -1,5 +1,6 @@
 #include "bench/pslite_arrays.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ int sl_bench_pslite_arrays_join(const char *table, const struct sl_bench_pslite_
     *memory = NULL;
     int err = sl_kv_create(&options, kv);
     if (err != 0) {
+        fprintf(stderr, "%s\n", sl_last_error());
         return err;
     }
     const uint64_t bytes =

@@ -1,6 +1,7 @@
 #include "core/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -17,6 +18,15 @@
 
 static atomic_int least_level = SL_LOG_INFO;
 
+/* Of sl_log_set. The lock is held while the callback runs: no line reaches a replaced callback.
+ * Without a callback no line takes the lock. */
+static struct {
+    pthread_mutex_t lock;
+    atomic_bool is_set, has_callback;
+    sl_log_fn *callback;
+    void *ctx;
+} sink = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 /* The default, set by setup, set by rename; `process` points to the current name, so that a reader
  * never sees a half-written name. */
 static char names[3][32] = {"starling"};
@@ -24,9 +34,37 @@ static _Atomic(const char *) process = names[0];
 
 void sl_log_setup(enum sl_log_level least, const char *process_name)
 {
-    atomic_store_explicit(&least_level, (int)least, memory_order_relaxed);
+    if (!atomic_load_explicit(&sink.is_set, memory_order_relaxed)) {
+        atomic_store_explicit(&least_level, (int)least, memory_order_relaxed);
+    }
     snprintf(names[1], sizeof names[1], "%s", process_name);
     atomic_store_explicit(&process, names[1], memory_order_release);
+}
+
+void sl_log_set(enum sl_log_level level, sl_log_fn *callback, void *ctx)
+{
+    pthread_mutex_lock(&sink.lock);
+    sink.callback = callback;
+    sink.ctx = ctx;
+    atomic_store_explicit(&sink.has_callback, callback != NULL, memory_order_relaxed);
+    atomic_store_explicit(&sink.is_set, true, memory_order_relaxed);
+    atomic_store_explicit(&least_level, (int)level, memory_order_relaxed);
+    pthread_mutex_unlock(&sink.lock);
+}
+
+/* Returns false if there is no callback. */
+static bool call_back(enum sl_log_level level, const char *text)
+{
+    if (!atomic_load_explicit(&sink.has_callback, memory_order_relaxed)) {
+        return false;
+    }
+    pthread_mutex_lock(&sink.lock);
+    const bool is_called = sink.callback != NULL;
+    if (is_called) {
+        sink.callback(sink.ctx, level, text);
+    }
+    pthread_mutex_unlock(&sink.lock);
+    return is_called;
 }
 
 void sl_log_rename(const char *process_name)
@@ -104,10 +142,13 @@ void sl_log_write(enum sl_log_level level, const char *format, ...)
         text = room - 1;
     }
     blank_control_characters(line + prefix, text);
-    line[prefix + text] = '\n';
-    /* A closed or full stderr has no remedy. */
-    ssize_t written = write(STDERR_FILENO, line, prefix + text + 1);
-    (void)written;
+    line[prefix + text] = '\0';
+    if (!call_back(level, line + prefix)) {
+        line[prefix + text] = '\n';
+        /* A closed or full stderr has no remedy. */
+        ssize_t written = write(STDERR_FILENO, line, prefix + text + 1);
+        (void)written;
+    }
     errno = saved_errno;
 }
 

@@ -1,15 +1,14 @@
-/* Writes log lines to stderr: "2026-01-31T12:00:00.123Z W ps/0 text", one write() each. Any thread;
- * never on the path of a single request. */
+/* Writes log lines to stderr: "2026-01-31T12:00:00.123Z W ps/0 text", one write() each; or
+ * calls the callback of sl_log_set. Any thread; never on the path of a single request. */
 #ifndef SL_CORE_LOG_H
 #define SL_CORE_LOG_H
 
+#include <starling.h> /* enum sl_log_level, sl_log_set */
 #include <stdbool.h>
 #include <stdint.h>
 
-enum sl_log_level { SL_LOG_DEBUG, SL_LOG_INFO, SL_LOG_WARN, SL_LOG_ERROR, SL_LOG_OFF };
-
 /* Sets the lowest printed level, and the process name in each line ("ps/0"; copied). Before start.
- * Defaults: INFO, "starling". */
+ * Defaults: INFO, "starling". A level that the program has set with sl_log_set stays. */
 void sl_log_setup(enum sl_log_level least, const char *process_name);
 
 /* Renames a process that learns its task after setup; only the first call counts. Any thread, one

@@ -2,6 +2,13 @@
 
 #include <stdio.h>
 
+static _Thread_local struct sl_reason last;
+
+struct sl_reason *sl_reason_last(void)
+{
+    return &last;
+}
+
 void sl_reason_vset(struct sl_reason *reason, const char *format, va_list arguments)
 {
     if (reason != NULL) {

@@ -24,4 +24,12 @@ void sl_reason_vset(struct sl_reason *reason, const char *format, va_list argume
 /* Writes the text; its value is err. A macro, so that compilers see which error is returned. */
 #define sl_reason_fail(reason, err, ...) (sl_reason_set((reason), __VA_ARGS__), (err))
 
+/* The reason of the calling thread's last failure in a public function: the text of sl_last_error.
+ * "" before the first. Any thread. */
+struct sl_reason *sl_reason_last(void);
+
+/* The same for a public function that fails: its value is err. The arguments may not be part of
+ * sl_reason_last(). */
+#define sl_reason_report(err, ...) sl_reason_fail(sl_reason_last(), (err), __VA_ARGS__)
+
 #endif

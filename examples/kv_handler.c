@@ -171,7 +171,8 @@ static int work(void)
     struct sl_kv *kv;
     int err = sl_kv_create(&(struct sl_kv_options){0}, &kv);
     if (err != 0) {
-        return 1; /* logged */
+        fprintf(stderr, "%s\n", sl_last_error());
+        return 1;
     }
     uint64_t keys[KEY_COUNT];
     for (uint64_t i = 0; i < KEY_COUNT; i++) {
@@ -229,7 +230,8 @@ int main(int argc, char **argv)
     }
     enum sl_kv_role role;
     if (sl_kv_role(&role) != 0) {
-        return 2; /* logged */
+        fprintf(stderr, "%s\n", sl_last_error());
+        return 2;
     }
     return role == SL_KV_WORKER ? work() : serve(argc, argv);
 }

@@ -69,7 +69,7 @@ int main(int argc, char **argv)
         sl_client_destroy(&client);
     }
     if (err != 0) {
-        fprintf(stderr, "%s: %s\n", argv[0], sl_err_name(err));
+        fprintf(stderr, "%s: %s\n", argv[0], sl_last_error());
     }
     return err == 0 ? 0 : 1;
 }

@@ -63,7 +63,7 @@ int main(int argc, char **argv)
         sl_client_destroy(&client);
     }
     if (err != 0) {
-        fprintf(stderr, "worker: %s\n", sl_err_name(err));
+        fprintf(stderr, "worker: %s\n", sl_last_error());
     }
     sl_client_options_fini(&options);
     return err == 0 ? 0 : 1;

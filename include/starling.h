@@ -7,7 +7,8 @@
  * Memory passed to an operation stays the caller's. It must stay valid and unmodified from
  * sl_step_submit until sl_step_wait returns.
  *
- * Functions return 0 or a negative enum sl_err. Outputs are written only on success.
+ * Functions return 0 or a negative enum sl_err; sl_last_error names the reason of a failure.
+ * Outputs are written only on success.
  *
  * Terms: a server is one `starling-ps` process (ps/0, ps/1 ...); each of its reactors owns one
  * shard of all tables. A worker is a client with a clock: the number of iterations that it has
@@ -72,6 +73,27 @@ enum sl_err {
 /* Returns the short name of an error in lower case, such as "deadline" for SL_ERR_DEADLINE, or
  * "unknown error". Static storage. Any thread. */
 SL_API const char *sl_err_name(int err);
+
+/* Returns the reason of the calling thread's last failure in a function of this header: it names
+ * the argument, table or server, and what is accepted. "" before the first failure. A call that
+ * succeeds does not change it, and the library does not log an error that it returns. Valid until
+ * the thread's next call. Any thread. */
+SL_API const char *sl_last_error(void);
+
+/* Log: what no call returns, such as lost connections, retries, and the processes that a call waits
+ * for. */
+
+enum sl_log_level { SL_LOG_DEBUG, SL_LOG_INFO, SL_LOG_WARN, SL_LOG_ERROR, SL_LOG_OFF };
+
+/* Receives a line: its text without time, process and newline, valid until the callback returns.
+ * Called on any thread, also on threads of the library, one line at a time. It may not block or
+ * call the library. */
+typedef void sl_log_fn(void *ctx, enum sl_log_level level, const char *line);
+
+/* Sets the lowest level that is logged (before: INFO, or what the program's settings say), and a
+ * callback that receives the lines; NULL: standard error. When it returns, the callback before is
+ * not called any more. Each shared library of Starling has a log of its own. Any thread. */
+SL_API void sl_log_set(enum sl_log_level level, sl_log_fn *callback, void *ctx);
 
 /* Tables */
 
@@ -274,9 +296,9 @@ SL_API int sl_client_options_from_env(struct sl_client_options *options, int *ar
 SL_API void sl_client_options_fini(struct sl_client_options *options);
 
 /* Starts the reactors, registers with the coordinator, waits for all servers and connects to every
- * shard. While waiting, logs which processes are missing; logs the reason of a failure. The caller
- * owns *out. Errors: INVALID, DEADLINE (names the missing peers), REFUSED, VERSION, NO_MEMORY. Any
- * thread; a client belongs to the process, not to the thread (except with manual_progress).
+ * shard. While waiting, logs which processes are missing. The caller owns *out. Errors: INVALID,
+ * DEADLINE (names the missing peers), REFUSED, VERSION, NO_MEMORY. Any thread; a client belongs to
+ * the process, not to the thread (except with manual_progress).
  *
  * A broken connection is re-established with back-off, and unacknowledged requests are
  * retransmitted. Meanwhile steps wait, until their deadline at most. A shard keeps the client's
@@ -295,8 +317,8 @@ SL_API void sl_client_destroy(struct sl_client **client);
 SL_API void sl_client_leave(struct sl_client **client);
 
 /* Creates the table on every shard, or checks that it exists with the same specification: if not,
- * returns EXISTS and logs the first property that differs. The client owns *out. Errors: INVALID,
- * EXISTS, DEADLINE, CLOSED, TOO_LARGE (too many tables), NO_MEMORY. Any thread. */
+ * returns EXISTS, and sl_last_error names the first property that differs. The client owns *out.
+ * Errors: INVALID, EXISTS, DEADLINE, CLOSED, TOO_LARGE (too many tables), NO_MEMORY. Any thread. */
 SL_API int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
                                 uint32_t timeout_ms, struct sl_table **out);
 
@@ -308,7 +330,7 @@ SL_API int sl_client_barrier(struct sl_client *client, const char *name, uint32_
 
 /* Makes all servers write a checkpoint of all tables, waits until it is complete, and writes its
  * number. The checkpoint includes all writes acknowledged before this call. Training continues
- * meanwhile. Concurrent calls may share a checkpoint. Logs the reason of a failure. Errors:
+ * meanwhile. Concurrent calls may share a checkpoint. Errors:
  * - UNSUPPORTED: a server has no checkpoint directory
  * - DEADLINE: names the server that is late; the checkpoint may still complete
  * - CLOSED: a server expired or restarted meanwhile, or the job has ended

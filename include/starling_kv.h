@@ -17,7 +17,7 @@ extern "C" {
 
 enum sl_kv_role { SL_KV_SCHEDULER, SL_KV_SERVER, SL_KV_WORKER };
 
-/* Reads DMLC_ROLE. Errors: NOT_FOUND (not set), INVALID; logged. Any thread. */
+/* Reads DMLC_ROLE. Errors: NOT_FOUND (not set), INVALID. Any thread. */
 SL_API int sl_kv_role(enum sl_kv_role *out);
 
 /* Worker */
@@ -37,7 +37,7 @@ struct sl_kv_options {
 /* Joins the cluster that the environment names (DMLC_*; otherwise like starling-worker without
  * flags) and opens the table. Other variables apply as for starling-worker. The caller owns *out.
  * Errors: INVALID, DEADLINE, REFUSED, EXISTS (the table has another value width), NO_MEMORY;
- * logged.
+ * sl_last_error has the reason.
  *
  * Link libstarling_kv only: it includes libstarling. */
 SL_API int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out);

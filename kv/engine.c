@@ -182,6 +182,7 @@ static void poll_jobs(struct sl_engine *engine)
             at = &job->next;
         } else {
             *at = job->next;
+            job->reason = *sl_reason_last();
             wake(job->waiter, err); /* the job may be freed now */
         }
     }

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/reason.h"
 #include "kv/join.h"
 #include "reactor/mailbox.h"
 #include "worker/client_internal.h"
@@ -69,6 +70,7 @@ struct sl_engine_job {
     int (*poll)(struct sl_engine *engine, struct sl_engine_job *job);
     struct sl_engine_job *next;
     struct sl_engine_waiter *waiter;
+    struct sl_reason reason; /* of a failure, for the thread that waits */
 };
 
 #define SL_ENGINE_BUCKETS    1024U

@@ -5,6 +5,7 @@
 #include "core/assert.h"
 #include "core/bytes.h"
 #include "core/clock.h"
+#include "core/reason.h"
 #include "kv/engine.h"
 
 /* Without a thread: queued calls that are sent without a wait. Small, so that a server has work
@@ -221,7 +222,7 @@ static int run_here(struct sl_engine *engine, struct sl_engine_job *job)
 int sl_engine_run_job(struct sl_engine *engine, struct sl_engine_job *job)
 {
     if (is_inside(engine)) {
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID, "kv: a callback may not make this call");
     }
     if (!engine->has_thread) {
         sl_engine_progress(engine);
@@ -237,5 +238,13 @@ int sl_engine_run_job(struct sl_engine *engine, struct sl_engine_job *job)
     }
     int err = engine->stopping ? SL_ERR_CLOSED : SL_ERR_NO_MEMORY;
     sl_engine_unlock(engine);
-    return waiter == NULL ? err : sleep_until_over(engine, waiter);
+    if (waiter == NULL) {
+        return sl_reason_report(err, "kv: %s",
+                                err == SL_ERR_CLOSED ? "it is being destroyed" : "no memory");
+    }
+    err = sleep_until_over(engine, waiter);
+    if (err != 0) {
+        *sl_reason_last() = job->reason;
+    }
+    return err;
 }

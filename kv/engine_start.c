@@ -3,6 +3,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/reason.h"
 #include "core/thread.h"
 #include "kv/engine.h"
 
@@ -21,8 +22,8 @@ static int join_cluster(struct sl_engine *engine, const struct sl_client_options
 {
     int err = sl_client_create(options, &engine->client);
     if (err == 0 && (err = take_port(engine)) != 0) {
-        sl_log_error("kv: %s", sl_err_name(err));
         sl_client_destroy(&engine->client);
+        sl_reason_set(sl_reason_last(), "kv: cannot start its thread: %s", sl_err_name(err));
     }
     return err;
 }
@@ -42,6 +43,7 @@ struct start {
     const struct sl_client_options *options;
     struct sl_engine_waiter *waiter;
     int err;
+    struct sl_reason reason; /* of err */
     bool over;
 };
 
@@ -65,6 +67,7 @@ static void *run(void *ctx)
     struct start *start = ctx;
     struct sl_engine *engine = start->engine;
     int err = join_cluster(engine, start->options);
+    start->reason = *sl_reason_last();
     int posted = sl_mailbox_post(
         start->waiter->lane,
         (struct sl_mail){.run = on_started, .ctx = start, .a = (uint64_t)(int64_t)err});
@@ -91,8 +94,7 @@ static int start_thread(struct sl_engine *engine, const struct sl_client_options
         if (start.waiter != NULL) {
             sl_engine_give_waiter(engine, start.waiter);
         }
-        sl_log_error("kv: no memory for a thread");
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for a thread");
     }
     while (!start.over) {
         sl_mailbox_wait(start.waiter->mailbox, SL_PORT_WAIT_NS);
@@ -100,6 +102,7 @@ static int start_thread(struct sl_engine *engine, const struct sl_client_options
     }
     sl_engine_give_waiter(engine, start.waiter);
     if (start.err != 0) {
+        *sl_reason_last() = start.reason;
         pthread_join(engine->thread, NULL);
     }
     return start.err;

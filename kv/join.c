@@ -37,9 +37,8 @@ int sl_join_read(struct sl_client_options *client)
     *client = (struct sl_client_options)SL_CLIENT_OPTIONS_INIT;
     int err = resolve(client, &reason);
     if (err != 0) {
-        sl_log_error("kv: %s", reason.text);
         sl_client_options_fini(client);
-        return err;
+        return sl_reason_report(err, "kv: %s", reason.text);
     }
     const struct sl_settings *settings = sl_client_options_settings(client);
     (void)pthread_once(&log_once, set_up_log);

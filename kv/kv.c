@@ -7,6 +7,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "core/partition.h"
+#include "core/reason.h"
 #include "kv/engine.h"
 #include "ps/run.h"
 #include "worker/control.h"
@@ -23,8 +24,8 @@ int sl_kv_role(enum sl_kv_role *out)
     sl_assert(out != NULL);
     const char *role_text = getenv("DMLC_ROLE");
     if (role_text == NULL || role_text[0] == '\0') {
-        sl_log_error("kv: DMLC_ROLE is not set: accepts scheduler, server, worker");
-        return SL_ERR_NOT_FOUND;
+        return sl_reason_report(SL_ERR_NOT_FOUND,
+                                "kv: DMLC_ROLE is not set: accepts scheduler, server, worker");
     }
     for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(role_text, names[i]) == 0) {
@@ -32,8 +33,8 @@ int sl_kv_role(enum sl_kv_role *out)
             return 0;
         }
     }
-    sl_log_error("kv: DMLC_ROLE=%s: accepts scheduler, server, worker", role_text);
-    return SL_ERR_INVALID;
+    return sl_reason_report(SL_ERR_INVALID, "kv: DMLC_ROLE=%s: accepts scheduler, server, worker",
+                            role_text);
 }
 
 /* Tables */
@@ -46,10 +47,11 @@ static int check_options(const struct sl_kv_options *options, struct sl_table_sp
     *timeout_ms = options->timeout_ms == 0 ? TIMEOUT_MS : options->timeout_ms;
     if (strlen(name) >= sizeof spec->name || (width != 1 && width != sizeof(float)) ||
         *timeout_ms > SL_STEP_TIMEOUT_MS_MAX) {
-        sl_log_error("kv: table %.80s with values of %u bytes and a timeout of %u ms: accepts "
-                     "names of up to %zu bytes, values of 1 or 4, up to %u ms",
-                     name, width, *timeout_ms, sizeof spec->name - 1, SL_STEP_TIMEOUT_MS_MAX);
-        return SL_ERR_INVALID;
+        return sl_reason_report(
+            SL_ERR_INVALID,
+            "kv: table %.80s with values of %u bytes and a timeout of %u ms: accepts "
+            "names of up to %zu bytes, values of 1 or 4, up to %u ms",
+            name, width, *timeout_ms, sizeof spec->name - 1, SL_STEP_TIMEOUT_MS_MAX);
     }
     *spec = (struct sl_table_spec){
         .kind = SL_TABLE_KV, .dim = width, .optimizer = {.kind = SL_OPTIMIZER_SUM}};
@@ -330,7 +332,8 @@ int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
     sl_assert(kv != NULL);
     sl_assert(name != NULL);
     if (name[0] == '\0' || strlen(name) >= SL_MESSAGE_NAME_BYTES) {
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID, "barrier %.*s: accepts names of 1 to %d bytes",
+                                SL_MESSAGE_NAME_BYTES, name, SL_MESSAGE_NAME_BYTES - 1);
     }
     struct sl_engine *engine = kv->engine;
     struct barrier_job barrier = {
@@ -342,10 +345,11 @@ int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
     };
     int err = sl_engine_run_job(engine, &barrier.job);
     if (err != 0) {
-        sl_log_error("barrier %s: %s", name,
-                     barrier.call.text[0] == '\0' ? sl_err_name(err) : barrier.call.text);
+        return sl_reason_report(err, "barrier %s: %s", name,
+                                barrier.call.text[0] == '\0' ? sl_err_name(err)
+                                                             : barrier.call.text);
     }
-    return err;
+    return 0;
 }
 
 uint32_t sl_kv_rank(const struct sl_kv *kv)

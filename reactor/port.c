@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/reason.h"
 
 #define DRAIN_BUDGET   256
 
@@ -190,7 +191,8 @@ int sl_port_here(struct sl_port_set *set, struct sl_port **out)
         return 0;
     }
     if (set->driven != NULL && !sl_reactor_is_owner(set->driven)) {
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID,
+                                "manual_progress: another thread than the client's calls it");
     }
     pthread_mutex_lock(&set->lock);
     int err = attach(set, &port);
@@ -202,7 +204,7 @@ int sl_port_here(struct sl_port_set *set, struct sl_port **out)
         *out = port;
     }
     pthread_mutex_unlock(&set->lock);
-    return err;
+    return err == 0 ? 0 : sl_reason_report(err, "client: no memory for another thread");
 }
 
 void sl_port_post(struct sl_port *port, uint32_t index, struct sl_mail mail)

@@ -78,7 +78,7 @@ CONFINED = [
      r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/completion\..|transfer/(route|segment)\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
-     r"core/(arena_ahead|shared)\.c|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"
+     r"core/(arena_ahead|log|shared)\.c|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"
      r"net/control/resolve\.c|net/rdma/(cm|device|listen)\.c|net/dpdk/module/(device|memory)\.c|"
      r"bench/transfer_initiator\.c|kv/engine.*",
      "a lock"),

@@ -7,6 +7,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/reason.h"
 #include "core/struct_size.h"
 #include "reactor/topology.h"
 #include "worker/client_internal.h"
@@ -83,7 +84,7 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
 {
     struct sl_reactor **reactors = calloc(count, sizeof(struct sl_reactor *));
     if (reactors == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "client: no memory for %u reactors", count);
     }
     int err = create_reactors(options, count, reactors);
     uint32_t started = 0;
@@ -92,10 +93,10 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
         started += err == 0 ? 1 : 0;
     }
     if (err != 0) {
-        sl_log_error("client: cannot start reactor %u: %s", started, sl_err_name(err));
         stop_reactors(reactors, started);
         destroy_reactors(reactors, count);
-        return err;
+        return sl_reason_report(err, "client: cannot start reactor %u: %s", started,
+                                sl_err_name(err));
     }
     *out = reactors;
     return 0;
@@ -139,9 +140,8 @@ static int create(const struct sl_client_options *options, struct sl_client **ou
 {
     uint32_t count = options->reactor_count == 0 ? 1 : options->reactor_count;
     if (count > SL_LIMIT_REACTORS || (options->manual_progress && count > 1)) {
-        sl_log_error("client: reactor_count %u: at most %d", count,
-                     options->manual_progress ? 1 : SL_LIMIT_REACTORS);
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID, "client: reactor_count %u: at most %d", count,
+                                options->manual_progress ? 1 : SL_LIMIT_REACTORS);
     }
     count = options->manual_progress ? DRIVEN_CLIENT_REACTORS : count;
     char host[SL_SHM_HOST_BYTES];
@@ -149,7 +149,7 @@ static int create(const struct sl_client_options *options, struct sl_client **ou
     struct sl_client_setup setup = {
         .reactor_count = count, .find_transport = sl_builtin_find, .host = host};
     if (getrandom(&setup.client_id, sizeof setup.client_id, 0) != sizeof setup.client_id) {
-        return SL_ERR_IO;
+        return sl_reason_report(SL_ERR_IO, "client: the system gives no random number");
     }
     struct sl_reactor **reactors;
     int err = start_reactors(options, count, &reactors);
@@ -185,8 +185,7 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
     struct sl_client_options own;
     int err = sl_struct_size_read(options, &own, sizeof own, "SL_CLIENT_OPTIONS_INIT", &reason);
     if (err != 0) {
-        sl_log_error("client: %s", reason.text);
-        return err;
+        return sl_reason_report(err, "client: %s", reason.text);
     }
     return create(&own, out);
 }
@@ -241,8 +240,7 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     struct sl_table_spec own;
     int err = sl_struct_size_read(spec, &own, sizeof own, "SL_TABLE_SPEC_INIT", &reason);
     if (err != 0) {
-        sl_log_error("table: %s", reason.text);
-        return err;
+        return sl_reason_report(err, "table: %s", reason.text);
     }
     struct sl_table_opening opening;
     err = sl_table_opening_begin(&opening, client, &own, timeout_ms);
@@ -256,7 +254,7 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     return err;
 }
 
-/* Runs an operation on the coordinator's session; logs its error after `what`. */
+/* Runs an operation on the coordinator's session; reports its error after `what`. */
 static int ask_coordinator(struct sl_client *client, struct sl_control_op *op, uint32_t timeout_ms,
                            const char *what)
 {
@@ -269,9 +267,9 @@ static int ask_coordinator(struct sl_client *client, struct sl_control_op *op, u
     op->deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
     sl_control_op_run(op, port);
     if (op->err != 0) {
-        sl_log_error("%s: %s", what, op->text);
+        return sl_reason_report(op->err, "%s: %s", what, op->text);
     }
-    return op->err;
+    return 0;
 }
 
 int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count,
@@ -281,7 +279,8 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     sl_assert(name != NULL);
     size_t name_bytes = strlen(name);
     if (name_bytes == 0 || name_bytes >= SL_MESSAGE_NAME_BYTES) {
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID, "barrier %.*s: accepts names of 1 to %d bytes",
+                                SL_MESSAGE_NAME_BYTES, name, SL_MESSAGE_NAME_BYTES - 1);
     }
     char what[SL_MESSAGE_NAME_BYTES + 16];
     snprintf(what, sizeof what, "barrier %s", name);
@@ -357,12 +356,7 @@ static int run_rows(struct sl_client *client, enum sl_request_op op, struct sl_t
     }
     err = sl_step_add_rows(step, op, table, keys, key_count, gradients, rows);
     err = err != 0 ? err : sl_step_submit_deferred(step, timeout_ms); /* sent by the wait */
-    if (err == 0) {
-        err = sl_step_wait(step);
-        if (err != 0) {
-            sl_log_debug("%s", sl_step_error(step));
-        }
-    }
+    err = err != 0 ? err : sl_step_wait(step);
     sl_step_destroy(&step);
     return err;
 }

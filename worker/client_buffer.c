@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/reason.h"
 #include "worker/client_internal.h"
 #include "worker/client_io_memory.h"
 
@@ -55,12 +56,15 @@ static int add(struct sl_client *client, const struct sl_client_buffer *buffer)
     for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
         struct sl_client_buffer *slot = &client->buffers[i];
         if (overlap(slot, buffer)) {
-            return SL_ERR_EXISTS;
+            return sl_reason_report(SL_ERR_EXISTS,
+                                    "buffer: %zu bytes at %p overlap a buffer of %zu bytes at %p",
+                                    buffer->bytes, buffer->base, slot->bytes, slot->base);
         }
         free_slot = free_slot == NULL && slot->base == NULL ? slot : free_slot;
     }
     if (free_slot == NULL) {
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_report(SL_ERR_TOO_LARGE, "buffer: the client has %d buffers already",
+                                SL_CLIENT_BUFFERS_MAX);
     }
     *free_slot = *buffer;
     return 0;
@@ -138,9 +142,12 @@ int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out)
     struct sl_port *port;
     struct sl_client_buffer buffer;
     int err = sl_port_here(client->ports, &port);
-    err = err != 0 ? err : make(bytes, &buffer);
     if (err != 0) {
         return err;
+    }
+    err = make(bytes, &buffer);
+    if (err != 0) {
+        return sl_reason_report(err, "buffer: no memory for %zu bytes", bytes);
     }
     err = export_buffer(client, port, &buffer);
     if (err != 0) {

@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/reason.h"
 #include "net/dpdk/device_list.h"
 #include "worker/client_buffer.h"
 #include "worker/client_io_transport.h"
@@ -47,13 +48,13 @@ static void call_ios(struct sl_client *client, struct sl_port *port,
     }
 }
 
-/* Returns AGAIN until the first `count` operations are done, then their first error, logged. */
+/* Returns AGAIN until the first `count` operations are done, then their first error, reported. */
 static int ops_result(const struct sl_client *client, uint32_t count)
 {
     const struct sl_control_op *failed;
     int err = sl_control_op_results(client->ops, count, &failed);
     if (err != 0 && err != SL_ERR_AGAIN) {
-        sl_log_error("client: cannot start: %s", failed->text);
+        return sl_reason_report(err, "client: cannot start: %s", failed->text);
     }
     return err;
 }
@@ -69,7 +70,7 @@ static bool is_in_range(const char *name, uint32_t value, uint32_t min, uint32_t
 {
     bool is_inside = value >= min && value <= max;
     if (!is_inside) {
-        sl_log_error("client: %s %u is not in %u to %u", name, value, min, max);
+        sl_reason_set(sl_reason_last(), "client: %s %u is not in %u to %u", name, value, min, max);
     }
     return is_inside;
 }
@@ -78,17 +79,17 @@ static int check_security(const struct sl_client_options *options)
 {
     if (options->secret != NULL && (options->secret_bytes < SL_SECRET_BYTES_MIN ||
                                     options->secret_bytes > SL_SECRET_BYTES_MAX)) {
-        sl_log_error("client: a secret of %zu bytes: accepts %d to %d", options->secret_bytes,
-                     SL_SECRET_BYTES_MIN, SL_SECRET_BYTES_MAX);
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID, "client: a secret of %zu bytes: accepts %d to %d",
+                                options->secret_bytes, SL_SECRET_BYTES_MIN, SL_SECRET_BYTES_MAX);
     }
     bool all = is_given(options->tls_certificate) && is_given(options->tls_key) &&
                is_given(options->tls_authority);
     bool none = options->tls_certificate == NULL && options->tls_key == NULL &&
                 options->tls_authority == NULL;
     if (!all && !none) {
-        sl_log_error("client: tls_certificate, tls_key and tls_authority: all three or none");
-        return SL_ERR_INVALID;
+        return sl_reason_report(
+            SL_ERR_INVALID,
+            "client: tls_certificate, tls_key and tls_authority: all three or none");
     }
     return 0;
 }
@@ -97,9 +98,8 @@ static int check_options(const struct sl_client_options *options,
                          const struct sl_client_setup *setup)
 {
     if (options->task_index < SL_CLIENT_ANY_TASK || options->task_index >= SL_LIMIT_WORKERS) {
-        sl_log_error("client: task_index %d is not in %d to %d", options->task_index,
-                     SL_CLIENT_ANY_TASK, SL_LIMIT_WORKERS - 1);
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID, "client: task_index %d is not in %d to %d",
+                                options->task_index, SL_CLIENT_ANY_TASK, SL_LIMIT_WORKERS - 1);
     }
     if (!is_in_range("server_count", options->server_count, 0, SL_LIMIT_PS) ||
         !is_in_range("worker_count", options->worker_count, 0, SL_LIMIT_WORKERS) ||
@@ -111,14 +111,14 @@ static int check_options(const struct sl_client_options *options,
     if (options->congestion_control != NULL &&
         strlen(options->congestion_control) >=
             sizeof((struct sl_client_io_options *)0)->congestion_control) {
-        sl_log_error("client: congestion_control %s: accepts names of up to 15 bytes",
-                     options->congestion_control);
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID,
+                                "client: congestion_control %s: accepts names of up to 15 bytes",
+                                options->congestion_control);
     }
     if (options->rdma_device != NULL &&
         strlen(options->rdma_device) >= sizeof((struct sl_client_io_options *)0)->rdma_device) {
-        sl_log_error("client: rdma_device: accepts names of up to 255 bytes in all");
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID,
+                                "client: rdma_device: accepts names of up to 255 bytes in all");
     }
     return check_security(options);
 }
@@ -130,7 +130,7 @@ static int copy_devices(struct sl_client_io_options *to, const struct sl_client_
                   ? sl_dpdk_device_list_create(options->dpdk_device, NULL, &to->devices, &reason)
                   : 0;
     if (err != 0) {
-        sl_log_error("client: dpdk_device: %s", reason.text);
+        sl_reason_set(sl_reason_last(), "client: dpdk_device: %s", reason.text);
     }
     to->transport.dpdk = sl_dpdk_device_list_options(to->devices);
     return err;
@@ -145,7 +145,7 @@ static int copy_coordinator(struct sl_client_io_options *to,
                   : sl_endpoint_list_parse(options->coordinator, &to->coordinator, &to->others,
                                            &to->other_count, &reason);
     if (err != 0) {
-        sl_log_error("client: coordinator: %s", reason.text);
+        sl_reason_set(sl_reason_last(), "client: coordinator: %s", reason.text);
     }
     return err;
 }
@@ -168,7 +168,7 @@ static int copy_security(struct sl_client_io_options *to, const struct sl_client
     to->transport.tls = &to->tls;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i].from != NULL && (*texts[i].to = strdup(texts[i].from)) == NULL) {
-            return SL_ERR_NO_MEMORY;
+            return sl_reason_report(SL_ERR_NO_MEMORY, "client: no memory");
         }
     }
     return 0;
@@ -231,7 +231,7 @@ static int take_ios(struct sl_client *client, const struct sl_client_setup *setu
     client->ios = calloc(client->io_count, sizeof *client->ios);
     client->ops = calloc(client->io_count, sizeof *client->ops);
     if (client->ios == NULL || client->ops == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "client: no memory");
     }
     for (uint32_t i = 0; i < client->io_count; i++) {
         client->ios[i].reactor = setup->reactors[i];
@@ -253,7 +253,7 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     }
     struct sl_client *client = calloc(1, sizeof *client);
     if (client == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "client: no memory");
     }
     client->protocol = options->protocol;
     client->task_index = options->task_index;
@@ -328,8 +328,8 @@ static int fill_conns(struct sl_client *client, const struct sl_message_ps *ps,
     int err = sl_shard_conn_find_address(&client->io_options, client->cluster.ps,
                                          client->cluster.ps_count, ps, &address, &reason);
     if (err != 0) {
-        sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason.text);
-        return err;
+        return sl_reason_report(err, "client: data endpoint of ps/%u: %s", ps->task_index,
+                                reason.text);
     }
     for (uint32_t shard = 0; shard < ps->shard_count; shard++) {
         fill_conn(client, ps, shard, &address, (*next)++);
@@ -423,7 +423,7 @@ static int make_conns(struct sl_client *client)
     }
     client->conns = calloc(shard_count, sizeof *client->conns);
     if (client->conns == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "client: no memory");
     }
     struct sl_shard_conn *next = client->conns;
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
@@ -490,8 +490,9 @@ static int agree_on_clock(struct sl_client *client, struct sl_port *port)
         return SL_ERR_AGAIN;
     }
     if (sl_clock_now_ns(client->clock) >= client->start_deadline_ns) {
-        sl_log_error("client: cannot start: the shards do not agree on a clock for this worker");
-        return SL_ERR_DEADLINE;
+        return sl_reason_report(
+            SL_ERR_DEADLINE,
+            "client: cannot start: the shards do not agree on a clock for this worker");
     }
     client->stage = SL_CLIENT_AGREEING;
     call_ios(client, port, sl_client_io_join);

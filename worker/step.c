@@ -6,6 +6,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/reason.h"
 #include "worker/client_internal.h"
 #include "worker/encode.h"
 #include "worker/scatter.h"
@@ -20,7 +21,7 @@ static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ct
 {
     struct sl_step *step = calloc(1, sizeof *step + client->io_count * sizeof *step->substeps);
     if (step == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "step: no memory");
     }
     step->client = client;
     step->wire.arena = client->io_options.send_arena;
@@ -59,7 +60,7 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
     sl_assert(client != NULL);
     sl_assert(out != NULL);
     if (client->stage != SL_CLIENT_RUNNING) {
-        return SL_ERR_CLOSED;
+        return sl_reason_report(SL_ERR_CLOSED, "step: the client is closed");
     }
     struct sl_port *port;
     int err = sl_port_here(client->ports, &port);
@@ -126,7 +127,8 @@ int sl_step_add(struct sl_step *step, const struct sl_operation *operation)
     if (!sl_array_make_room(&step->operations, &step->operation_capacity, step->operation_count,
                             sizeof *step->operations)) {
         step->bad = true;
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "step: no memory for operation %u",
+                                step->operation_count);
     }
     step->operations[step->operation_count++] = *operation;
     return 0;
@@ -137,14 +139,31 @@ bool sl_step_takes(const struct sl_step *step, const struct sl_table *table,
 {
     sl_assert(step != NULL);
     sl_assert(table != NULL);
-    return step->state == SL_STEP_BUILDING && table->client == step->client &&
-           table->spec.kind == kind;
+    static const char *const names[] = {"sparse", "dense", "KV"};
+    if (step->state != SL_STEP_BUILDING) {
+        sl_reason_set(sl_reason_last(), "table %s: the step is submitted already: begin another",
+                      table->spec.name);
+    } else if (table->client != step->client) {
+        sl_reason_set(sl_reason_last(), "table %s was opened by another client than the step's",
+                      table->spec.name);
+    } else if (table->spec.kind != kind) {
+        sl_reason_set(sl_reason_last(), "table %s is %s: the call accepts %s tables",
+                      table->spec.name, names[table->spec.kind], names[kind]);
+    } else {
+        return true;
+    }
+    return false;
 }
 
 static int add_sparse(struct sl_step *step, const struct sl_operation *operation, bool complete)
 {
-    if (!sl_step_takes(step, operation->table, SL_TABLE_SPARSE) ||
-        (operation->key_count > 0 && (operation->keys == NULL || !complete))) {
+    if (!sl_step_takes(step, operation->table, SL_TABLE_SPARSE)) {
+        return sl_step_refuse(step);
+    }
+    if (operation->key_count > 0 && (operation->keys == NULL || !complete)) {
+        sl_reason_set(sl_reason_last(), "table %s: %u keys, and %s NULL",
+                      operation->table->spec.name, operation->key_count,
+                      operation->keys == NULL ? "the array of keys is" : "an array of rows is");
         return sl_step_refuse(step);
     }
     return sl_step_add(step, operation);
@@ -228,9 +247,16 @@ int sl_step_pull_pooled(struct sl_step *step, struct sl_table *table, const uint
                                            .bag_ends = bag_ends,
                                            .bag_count = bag_count,
                                            .values = pooled};
-    if ((pooling != SL_POOLING_SUM && pooling != SL_POOLING_MEAN) ||
-        (bag_count > 0 && (bag_ends == NULL || pooled == NULL)) ||
-        !are_bag_ends(bag_ends, bag_count, key_count)) {
+    sl_assert(table != NULL);
+    const char *wrong =
+        pooling != SL_POOLING_SUM && pooling != SL_POOLING_MEAN ? "pooling is neither sum nor mean"
+        : bag_count > 0 && (bag_ends == NULL || pooled == NULL) ? "bag_ends or pooled is NULL"
+        : !are_bag_ends(bag_ends, bag_count, key_count)
+            ? "bag_ends must ascend and end with key_count"
+            : NULL;
+    if (wrong != NULL) {
+        sl_reason_set(sl_reason_last(), "table %s, %u keys in %u bags: %s", table->spec.name,
+                      key_count, bag_count, wrong);
         return sl_step_refuse(step);
     }
     return add_sparse(step, &operation, true);
@@ -249,8 +275,14 @@ static int add_dense(struct sl_step *step, enum sl_request_op op, const struct s
     const bool complete =
         (op == SL_REQUEST_DENSE_PULL || gradients != NULL) &&
         (op == SL_REQUEST_DENSE_PUSH || op == SL_REQUEST_DENSE_ASSIGN || values != NULL);
-    if (!sl_step_takes(step, table, SL_TABLE_DENSE) || start > table->spec.length ||
-        count > table->spec.length - start || (count > 0 && !complete)) {
+    if (!sl_step_takes(step, table, SL_TABLE_DENSE)) {
+        return sl_step_refuse(step);
+    }
+    if (start > table->spec.length || count > table->spec.length - start ||
+        (count > 0 && !complete)) {
+        sl_reason_set(sl_reason_last(), "table %s, %llu elements from %llu: %s", table->spec.name,
+                      (unsigned long long)count, (unsigned long long)start,
+                      complete ? "beyond its length" : "an array of values is NULL");
         return sl_step_refuse(step);
     }
     return sl_step_add(step, &operation);
@@ -284,6 +316,8 @@ int sl_step_set_priority(struct sl_step *step, int32_t priority)
 {
     sl_assert(step != NULL);
     if (step->state != SL_STEP_BUILDING || (priority != 0 && (step->tick || step->finish))) {
+        sl_reason_set(sl_reason_last(),
+                      "priority %d: the step is submitted, or has a tick or finish", priority);
         return sl_step_refuse(step);
     }
     step->priority = priority;
@@ -305,6 +339,10 @@ int sl_step_tick(struct sl_step *step)
     sl_assert(step != NULL);
     if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->tick ||
         step->finish || step->priority != 0 || step->clock == SL_REQUEST_CLOCK_FINISHED) {
+        sl_reason_set(sl_reason_last(), "tick of iteration %u: %s", step->clock,
+                      step->client->task_index < 0
+                          ? "the client has no task_index, so no clock"
+                          : "the step is submitted, or has a tick, a finish or a priority");
         return sl_step_refuse(step);
     }
     step->tick = true;
@@ -317,6 +355,10 @@ int sl_step_finish(struct sl_step *step)
     sl_assert(step != NULL);
     if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->tick ||
         step->priority != 0) {
+        sl_reason_set(sl_reason_last(), "finish: %s",
+                      step->client->task_index < 0
+                          ? "the client has no task_index, so no clock"
+                          : "the step is submitted, or has a tick or a priority");
         return sl_step_refuse(step);
     }
     step->finish = true;
@@ -449,23 +491,41 @@ static void post_substeps(struct sl_step *step, uint32_t timeout_ms)
     }
 }
 
+static int check_submission(const struct sl_step *step, uint32_t timeout_ms)
+{
+    const char *wrong = step->state != SL_STEP_BUILDING ? "the step is submitted already"
+                        : step->bad                     ? "an operation was refused before"
+                        : step->operation_count == 0 && !step->tick && !step->finish
+                            ? "the step has no operation"
+                            : NULL;
+    if (wrong != NULL) {
+        return sl_reason_report(SL_ERR_INVALID, "submit: %s", wrong);
+    }
+    if (timeout_ms < 1 || timeout_ms > SL_STEP_TIMEOUT_MS_MAX) {
+        return sl_reason_report(SL_ERR_INVALID, "submit: timeout_ms %u: accepts 1 to %u",
+                                timeout_ms, SL_STEP_TIMEOUT_MS_MAX);
+    }
+    return 0;
+}
+
 int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
 {
     sl_assert(step != NULL);
-    bool is_empty = step->operation_count == 0 && !step->tick && !step->finish;
-    if (step->state != SL_STEP_BUILDING || step->bad || is_empty || timeout_ms < 1 ||
-        timeout_ms > SL_STEP_TIMEOUT_MS_MAX) {
-        return SL_ERR_INVALID;
+    int err = check_submission(step, timeout_ms);
+    if (err != 0) {
+        return err;
     }
     if (step->thread_ctx->steps_out == SL_THREAD_CTX_STEPS_MAX) {
         sl_port_drain(&step->thread_ctx->port);
         if (step->thread_ctx->steps_out == SL_THREAD_CTX_STEPS_MAX) {
-            return SL_ERR_AGAIN;
+            return sl_reason_report(SL_ERR_AGAIN, "submit: %d steps of the thread are outstanding",
+                                    SL_THREAD_CTX_STEPS_MAX);
         }
     }
-    int err = encode(step);
+    err = encode(step);
     if (err != 0) {
-        return err;
+        return sl_reason_report(err, "submit: cannot make the messages of %u operations: %s",
+                                step->operation_count, sl_err_name(err));
     }
     if (step->finish) {
         step->client->finished = true;
@@ -508,12 +568,12 @@ int sl_step_wait(struct sl_step *step)
 {
     sl_assert(step != NULL);
     if (step->state == SL_STEP_BUILDING) {
-        return SL_ERR_INVALID; /* never submitted */
+        return sl_reason_report(SL_ERR_INVALID, "wait: the step was never submitted");
     }
     if (step->state == SL_STEP_SUBMITTED) {
         sl_port_wait_until(&step->thread_ctx->port, is_complete, step);
     }
-    return step->err;
+    return step->err == 0 ? 0 : sl_reason_report(step->err, "%s", step->error);
 }
 
 const char *sl_step_error(const struct sl_step *step)

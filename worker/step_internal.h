@@ -53,7 +53,7 @@ void sl_step_free_all(struct sl_port *port);
 
 /* For operations */
 
-/* Returns whether an operation on the table may be added. */
+/* Returns whether an operation on the table may be added; reports why not. */
 bool sl_step_takes(const struct sl_step *step, const struct sl_table *table,
                    enum sl_table_kind kind);
 
@@ -65,11 +65,11 @@ int sl_step_add(struct sl_step *step, const struct sl_operation *operation);
 int sl_step_add_rows(struct sl_step *step, enum sl_request_op op, const struct sl_table *table,
                      const uint64_t *keys, uint32_t key_count, const float *gradients, float *rows);
 
-/* Marks the step as bad; returns INVALID. */
+/* Marks the step as bad; returns INVALID. The caller has reported the reason. */
 int sl_step_refuse(struct sl_step *step);
 
-/* The checks of sl_step_kv, for callers that check a batch earlier, perhaps on another thread, and
- * add it unchecked later. Any thread. */
+/* The checks of sl_step_kv, which report what is wrong, for callers that check a batch earlier,
+ * perhaps on another thread, and add it unchecked later. Any thread. */
 bool sl_step_kv_is_valid(const struct sl_kv_batch *batch);
 bool sl_step_kv_ascend(const uint64_t *keys, uint32_t key_count);
 int sl_step_kv_add(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch);

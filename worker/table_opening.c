@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
-#include "core/log.h"
 #include "core/reason.h"
 #include "worker/control.h"
 
@@ -13,8 +12,8 @@ int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *c
     struct sl_reason reason;
     int err = sl_message_check_spec(spec, &reason);
     if (err != 0) {
-        sl_log_error("table %.*s: %s", SL_TABLE_NAME_BYTES - 1, spec->name, reason.text);
-        return err;
+        return sl_reason_report(err, "table %.*s: %s", SL_TABLE_NAME_BYTES - 1, spec->name,
+                                reason.text);
     }
     struct sl_port *port;
     err = sl_port_here(client->ports, &port);
@@ -37,7 +36,7 @@ static int ask_shards(struct sl_table_opening *opening, struct sl_port *port)
     struct sl_client *client = opening->client;
     opening->shards = calloc(client->io_count, sizeof *opening->shards);
     if (opening->shards == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "table %s: no memory", opening->spec.name);
     }
     for (uint32_t i = 0; i < client->io_count; i++) {
         opening->shards[i] = (struct sl_control_op){
@@ -52,14 +51,15 @@ static int ask_shards(struct sl_table_opening *opening, struct sl_port *port)
     return SL_ERR_AGAIN;
 }
 
-/* AGAIN, 0 or an error, logged. */
+/* AGAIN, 0 or an error, reported. */
 static int result_of(const struct sl_table_opening *opening, const struct sl_control_op *ops,
                      uint32_t count)
 {
     const struct sl_control_op *failed;
     int err = sl_control_op_results(ops, count, &failed);
     if (err != 0 && err != SL_ERR_AGAIN) {
-        sl_log_error("table %s cannot be opened: %s", opening->spec.name, failed->text);
+        return sl_reason_report(err, "table %s cannot be opened: %s", opening->spec.name,
+                                failed->text);
     }
     return err;
 }
@@ -77,7 +77,7 @@ static int keep_table(struct sl_table_opening *opening, struct sl_table **out)
     }
     sl_port_set_unlock(client->ports);
     if (table == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "table %s: no memory", opening->spec.name);
     }
     *out = table;
     return 0;

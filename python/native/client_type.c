@@ -42,7 +42,7 @@ static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
         err = sl_client_create(&options, &self->client);
         Py_END_ALLOW_THREADS;
         if (err != 0) {
-            (void)sl_native_errors_raise(err, "connect", "");
+            (void)sl_native_errors_raise(err, "connect", sl_last_error());
             Py_CLEAR(self);
         } else {
             self->clock = sl_client_clock(self->client);
@@ -124,7 +124,7 @@ static PyObject *barrier(PyObject *object, PyObject *args, PyObject *kwargs)
     Py_END_ALLOW_THREADS;
     self->calls--;
     if (err != 0) {
-        return sl_native_errors_raise(err, "barrier", "");
+        return sl_native_errors_raise(err, "barrier", sl_last_error());
     }
     Py_RETURN_NONE;
 }
@@ -148,7 +148,7 @@ static PyObject *checkpoint(PyObject *object, PyObject *args, PyObject *kwargs)
     Py_END_ALLOW_THREADS;
     self->calls--;
     return err == 0 ? PyLong_FromUnsignedLongLong(number)
-                    : sl_native_errors_raise(err, "checkpoint", "");
+                    : sl_native_errors_raise(err, "checkpoint", sl_last_error());
 }
 
 static PyObject *get_task(PyObject *object, void *closure)

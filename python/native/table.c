@@ -378,7 +378,7 @@ static PyObject *open_table(PyTypeObject *type, PyObject *args, PyObject *kwargs
     Py_END_ALLOW_THREADS;
     client->calls--;
     if (err != 0) {
-        return sl_native_errors_raise(err, spec.name, "");
+        return sl_native_errors_raise(err, spec.name, sl_last_error());
     }
     struct table *table = (struct table *)PyType_GenericAlloc(type, 0);
     if (table != NULL) {

@@ -186,7 +186,7 @@ static void make_checkpoint(const struct worker *worker, uint32_t iteration)
     }
     int err = sl_client_checkpoint(worker->client, worker->job->timeout_ms, &number);
     if (err != 0) {
-        (void)fprintf(stderr, "sum_worker: no checkpoint: %s\n", sl_err_name(err));
+        (void)fprintf(stderr, "sum_worker: %s\n", sl_last_error());
         _exit(EXIT_FAILURE);
     }
     say("has checkpoint", (uint32_t)number);
@@ -230,7 +230,7 @@ static int run(const struct job *job)
     struct worker worker = {.job = job};
     int err = sl_client_create(&job->client, &worker.client);
     if (err != 0) {
-        (void)fprintf(stderr, "sum_worker: cannot start: %s\n", sl_err_name(err));
+        (void)fprintf(stderr, "sum_worker: %s\n", sl_last_error());
         return EXIT_FAILURE;
     }
     worker.shard_count = sl_client_shard_count(worker.client);

@@ -18,7 +18,7 @@ int sl_job_progress_open(struct sl_milestones *milestones, struct sl_client *cli
     struct sl_table *table;
     int err = sl_client_table_open(client, &spec, timeout_ms, &table);
     if (err != 0) {
-        sl_log_error("table %s could not be opened: %s", spec.name, sl_err_name(err));
+        sl_log_error("%s", sl_last_error());
         return err;
     }
     *milestones =

@@ -297,6 +297,9 @@ static int connect_cluster(struct job *job)
     int err =
         coordinator == NULL ? SL_ERR_NO_MEMORY : sl_client_create(&options, &job->options.client);
     waiting = 0;
+    if (err != 0) {
+        sl_log_error("%s", coordinator == NULL ? "no memory" : sl_last_error());
+    }
     free(coordinator);
     if (err == SL_ERR_INVALID) { /* the coordinator has another configuration */
         sl_log_error("this worker expects %u server%s, and by %s %u worker%s",

@@ -79,7 +79,7 @@ static int open_tables(struct trainer *trainer)
         int err = sl_client_table_open(options->client, spec, options->step_timeout_ms,
                                        &trainer->tables[t]);
         if (err != 0) {
-            sl_log_error("table %s could not be opened: %s", spec->name, sl_err_name(err));
+            sl_log_error("%s", sl_last_error());
             return err;
         }
     }
@@ -145,6 +145,9 @@ static int meet(const struct trainer *trainer, const char *barrier, uint32_t tim
     int err = SL_ERR_CANCELLED;
     if (*options->stop == 0) {
         err = sl_client_barrier(options->client, barrier, 0, timeout_ms);
+        if (err != 0) {
+            sl_log_error("%s", sl_last_error());
+        }
     }
     *options->waiting = 0;
     return err;

@@ -1,4 +1,5 @@
 /* What a client says and does when a ps is late, gone, or was never there. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,14 +141,14 @@ static struct capture capture_begin(void)
     struct capture capture = {.file = tmpfile(), .stderr_kept = dup(STDERR_FILENO)};
     assert_non_null(capture.file);
     dup2(fileno(capture.file), STDERR_FILENO);
-    sl_log_setup(SL_LOG_INFO, "test");
+    sl_log_set(SL_LOG_INFO, NULL, NULL);
     return capture;
 }
 
 static void capture_end(const struct capture *capture, const char *expected)
 {
     static char text[20000];
-    sl_log_setup(SL_LOG_OFF, "test");
+    sl_log_set(SL_LOG_OFF, NULL, NULL);
     dup2(capture->stderr_kept, STDERR_FILENO);
     close(capture->stderr_kept);
     rewind(capture->file);
@@ -157,13 +158,22 @@ static void capture_end(const struct capture *capture, const char *expected)
     assert_contains(text, expected);
 }
 
+static void count_line(void *ctx, enum sl_log_level level, const char *line)
+{
+    (void)level;
+    (void)line;
+    (*(uint32_t *)ctx)++;
+}
+
 static void check_create(const struct sl_client_options *options, int err, const char *expected)
 {
-    struct capture capture = capture_begin();
+    uint32_t errors = 0;
     struct sl_client *client = NULL;
-    int got = sl_client_create(options, &client);
-    capture_end(&capture, expected);
-    assert_int_equal(got, err);
+    sl_log_set(SL_LOG_WARN, count_line, &errors);
+    assert_int_equal(sl_client_create(options, &client), err);
+    sl_log_set(SL_LOG_OFF, NULL, NULL);
+    assert_int_equal(errors, 0);
+    assert_contains(sl_last_error(), expected);
     assert_null(client);
 }
 
@@ -235,18 +245,98 @@ CLIENT_CASE(client_barrier__ends_at_its_deadline)
     assert_int_equal(sl_client_barrier(fixture.client, "", 1, 200), SL_ERR_INVALID);
 }
 
-/* Nothing is made, and nothing waits: the ps say that they have no place for it. The log is set up
- * while nobody writes to it: before they run, and after. */
-SL_CASE(client_checkpoint__fails_where_ps_have_no_folder)
+/* Nothing is made, and nothing waits: the ps say that they have no place for it. */
+CLIENT_CASE(client_checkpoint__fails_where_ps_have_no_folder)
 {
     uint64_t number = 5;
-    struct capture capture = capture_begin();
-    (void)fixture_setup(state);
-    int err = sl_client_checkpoint(fixture.client, TIMEOUT_MS, &number);
-    (void)fixture_teardown(state);
-    capture_end(&capture, "it was started without a directory for checkpoints");
-    assert_int_equal(err, SL_ERR_UNSUPPORTED);
+    assert_int_equal(sl_client_checkpoint(fixture.client, TIMEOUT_MS, &number), SL_ERR_UNSUPPORTED);
+    assert_contains(sl_last_error(), "it was started without a directory for checkpoints");
     assert_int_equal(number, 5);
+}
+
+static void *last_error_of_new_thread(void *ctx)
+{
+    return strcmp(sl_last_error(), "") == 0 ? ctx : NULL;
+}
+
+/* The call failed with INVALID and this reason, which another thread does not see. */
+static void check_refused(int err, const char *expected)
+{
+    pthread_t thread;
+    void *is_empty;
+    assert_int_equal(err, SL_ERR_INVALID);
+    assert_contains(sl_last_error(), expected);
+    assert_int_equal(pthread_create(&thread, NULL, last_error_of_new_thread, &err), 0);
+    assert_int_equal(pthread_join(thread, &is_empty), 0);
+    assert_non_null(is_empty);
+}
+
+CLIENT_CASE(last_error__names_what_a_step_refuses)
+{
+    struct sl_client *client = fixture.client;
+    const struct sl_table_spec sparse_spec = fixture_sparse("errors", 1);
+    const struct sl_table_spec dense_spec = {
+        .struct_size = sizeof dense_spec, .name = "line", .kind = SL_TABLE_DENSE, .length = 4};
+    struct sl_table_spec other_spec = fixture_sparse("errors", 2);
+    struct sl_table *sparse, *dense, *other;
+    struct sl_step *step;
+    const uint64_t two_keys[2] = {2, 1};
+    const uint32_t ends[1] = {1};
+    float two_rows[2] = {0};
+    uint32_t lines = 0;
+    assert_int_equal(sl_client_table_open(client, &sparse_spec, TIMEOUT_MS, &sparse), 0);
+    assert_int_equal(sl_client_table_open(client, &dense_spec, TIMEOUT_MS, &dense), 0);
+    sl_log_set(SL_LOG_ERROR, count_line, &lines);
+    assert_int_equal(sl_client_table_open(client, &other_spec, TIMEOUT_MS, &other), SL_ERR_EXISTS);
+    assert_contains(sl_last_error(), "table errors");
+    other_spec.dim = 0;
+    check_refused(sl_client_table_open(client, &other_spec, TIMEOUT_MS, &other), "table errors");
+    check_refused(sl_client_barrier(client, "", 1, 200), "barrier : accepts names of 1 to");
+    check_refused(sl_client_pull(client, dense, two_keys, 2, two_rows, 200), "table line is dense");
+    check_refused(sl_client_push(client, sparse, two_keys, 2, NULL, 200),
+                  "an array of rows is NULL");
+    check_refused(sl_client_push_pull(client, sparse, NULL, 2, two_rows, two_rows, 200),
+                  "array of two_keys");
+
+    assert_int_equal(sl_step_begin(client, 0, &step), 0);
+    check_refused(sl_step_submit(step, 200), "the step has no operation");
+    check_refused(sl_step_wait(step), "never submitted");
+    check_refused(sl_step_pull(step, sparse, two_keys, 2, NULL), "table errors: 2 keys");
+    check_refused(sl_step_push(step, dense, two_keys, 2, two_rows), "accepts sparse tables");
+    check_refused(sl_step_push_pull(step, sparse, two_keys, 2, two_rows, NULL), "rows is NULL");
+    check_refused(sl_step_assign(step, dense, two_keys, 2, two_rows), "accepts sparse tables");
+    check_refused(sl_step_erase(step, dense, two_keys, 2), "accepts sparse tables");
+    check_refused(sl_step_pull_pooled(step, sparse, two_keys, 2, ends, 1, SL_POOLING_SUM, two_rows),
+                  "end with key_count");
+    check_refused(
+        sl_step_pull_pooled(step, sparse, two_keys, 2, ends, 1, SL_POOLING_NONE, two_rows),
+        "neither sum nor mean");
+    check_refused(sl_step_dense_pull(step, dense, 3, 2, two_rows), "table line, 2 elements from 3");
+    check_refused(sl_step_dense_push(step, dense, 5, 0, two_rows), "beyond its length");
+    check_refused(sl_step_dense_push_pull(step, dense, 0, 2, two_rows, NULL), "values is NULL");
+    check_refused(sl_step_dense_assign(step, sparse, 0, 1, two_rows), "accepts dense tables");
+    check_refused(sl_step_kv(step, sparse, &(struct sl_kv_batch){0}), "KV batch of 0 two_keys");
+    check_refused(sl_step_kv_lengths(step, sparse, two_keys, 2, (uint32_t *)ends), "accepts KV");
+    check_refused(sl_step_tick(step), "no clock");
+    check_refused(sl_step_finish(step), "no clock");
+    check_refused(sl_step_submit(step, 200), "an operation was refused");
+    sl_step_destroy(&step);
+
+    assert_int_equal(sl_step_begin(client, 0, &step), 0);
+    assert_int_equal(sl_step_pull(step, sparse, two_keys, 2, two_rows), 0);
+    check_refused(sl_step_submit(step, 0), "timeout_ms 0: accepts 1 to 4294967");
+    assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
+    check_refused(sl_step_set_priority(step, 1), "priority 1: the step is submitted");
+    assert_int_equal(sl_step_wait(step), 0);
+    assert_contains(sl_last_error(), "priority 1");
+    sl_step_destroy(&step);
+
+    assert_int_equal(sl_client_buffer_register(client, two_rows, sizeof two_rows), 0);
+    assert_int_equal(sl_client_buffer_register(client, two_rows, sizeof two_rows), SL_ERR_EXISTS);
+    assert_contains(sl_last_error(), "overlap a buffer");
+    sl_client_buffer_unregister(client, two_rows);
+    sl_log_set(SL_LOG_OFF, NULL, NULL);
+    assert_int_equal(lines, 0);
 }
 
 /* The coordinator, which ps 0 hosts, goes: what needs it ends in time, and the client can leave. */
