@@ -112,8 +112,7 @@ int sl_client_options_from_env(struct sl_client_options *options, int *argc, cha
     struct sl_reason reason;
     int err = sl_client_options_read(options, argc, argv, &reason);
     if (err != 0) {
-        sl_log_error("client: %s", reason.text);
-        return err;
+        return sl_reason_report(err, "client: %s", reason.text);
     }
     const enum sl_log_level level = sl_client_options_settings(options)->log_level;
     if (level != SL_LOG_INFO) { /* else the program's choice, if it has made one, stays */

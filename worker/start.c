@@ -298,10 +298,11 @@ static int count_shards(const struct sl_message_cluster *cluster, uint32_t *out)
         count += cluster->ps[i].shard_count;
     }
     if (count == 0 || count > SL_LIMIT_SHARDS) {
-        sl_log_error("client: the coordinator says that the cluster has %llu shards; at most %d "
-                     "are possible",
-                     (unsigned long long)count, SL_LIMIT_SHARDS);
-        return SL_ERR_PROTOCOL;
+        return sl_reason_report(
+            SL_ERR_PROTOCOL,
+            "client: the coordinator says that the cluster has %llu shards; at most %d "
+            "are possible",
+            (unsigned long long)count, SL_LIMIT_SHARDS);
     }
     *out = (uint32_t)count;
     return 0;

@@ -328,6 +328,9 @@ int sl_step_set_rate(struct sl_step *step, float factor)
 {
     sl_assert(step != NULL);
     if (step->state != SL_STEP_BUILDING || !sl_rate_is_valid(factor)) {
+        sl_reason_set(sl_reason_last(), "rate %g: %s", (double)factor,
+                      step->state != SL_STEP_BUILDING ? "the step is submitted already"
+                                                      : "accepts finite factors above 0");
         return sl_step_refuse(step);
     }
     step->rate_bits = sl_rate_to_bits(factor);

@@ -296,7 +296,7 @@ CLIENT_CASE(last_error__names_what_a_step_refuses)
     check_refused(sl_client_push(client, sparse, two_keys, 2, NULL, 200),
                   "an array of rows is NULL");
     check_refused(sl_client_push_pull(client, sparse, NULL, 2, two_rows, two_rows, 200),
-                  "array of two_keys");
+                  "array of keys");
 
     assert_int_equal(sl_step_begin(client, 0, &step), 0);
     check_refused(sl_step_submit(step, 200), "the step has no operation");
@@ -315,8 +315,9 @@ CLIENT_CASE(last_error__names_what_a_step_refuses)
     check_refused(sl_step_dense_push(step, dense, 5, 0, two_rows), "beyond its length");
     check_refused(sl_step_dense_push_pull(step, dense, 0, 2, two_rows, NULL), "values is NULL");
     check_refused(sl_step_dense_assign(step, sparse, 0, 1, two_rows), "accepts dense tables");
-    check_refused(sl_step_kv(step, sparse, &(struct sl_kv_batch){0}), "KV batch of 0 two_keys");
+    check_refused(sl_step_kv(step, sparse, &(struct sl_kv_batch){0}), "KV batch of 0 keys");
     check_refused(sl_step_kv_lengths(step, sparse, two_keys, 2, (uint32_t *)ends), "accepts KV");
+    check_refused(sl_step_set_rate(step, -1), "rate -1: accepts finite factors above 0");
     check_refused(sl_step_tick(step), "no clock");
     check_refused(sl_step_finish(step), "no clock");
     check_refused(sl_step_submit(step, 200), "an operation was refused");
