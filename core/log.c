@@ -18,8 +18,8 @@
 
 static atomic_int least_level = SL_LOG_INFO;
 
-/* Of sl_log_set. The lock is held while the callback runs: no line reaches a replaced callback.
- * Without a callback no line takes the lock. */
+/* Of sl_log_redirect. The lock is held while the callback runs: no line reaches a replaced
+ * callback. Without a callback no line takes the lock. */
 static struct {
     pthread_mutex_t lock;
     atomic_bool is_set, has_callback;
@@ -41,7 +41,7 @@ void sl_log_setup(enum sl_log_level least, const char *process_name)
     atomic_store_explicit(&process, names[1], memory_order_release);
 }
 
-void sl_log_set(enum sl_log_level level, sl_log_fn *callback, void *ctx)
+void sl_log_redirect(enum sl_log_level level, sl_log_fn *callback, void *ctx)
 {
     pthread_mutex_lock(&sink.lock);
     sink.callback = callback;

@@ -3,13 +3,16 @@
 #ifndef SL_CORE_LOG_H
 #define SL_CORE_LOG_H
 
-#include <starling.h> /* enum sl_log_level, sl_log_set */
+#include <starling.h> /* enum sl_log_level, sl_log_fn */
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Sets the lowest printed level, and the process name in each line ("ps/0"; copied). Before start.
  * Defaults: INFO, "starling". A level that the program has set with sl_log_set stays. */
 void sl_log_setup(enum sl_log_level least, const char *process_name);
+
+/* The work of sl_log_set, for the libraries that export it. */
+void sl_log_redirect(enum sl_log_level level, sl_log_fn *callback, void *ctx);
 
 /* Renames a process that learns its task after setup; only the first call counts. Any thread, one
  * at a time. */

@@ -168,6 +168,11 @@ int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
     return SL_ERR_UNSUPPORTED;
 }
 
+const char *sl_last_error(void)
+{
+    return "";
+}
+
 void sl_kv_destroy(struct sl_kv **kv)
 {
     *kv = NULL;
