@@ -173,7 +173,7 @@ static int add_sparse(struct sl_step *step, const struct sl_operation *operation
 static uint32_t rate_bits_of(const struct sl_step *step, enum sl_request_op op)
 {
     sl_assert(step != NULL);
-    return sl_request_takes_rate(op) ? step->rate_bits : 0;
+    return sl_request_takes_rate((uint8_t)op) ? step->rate_bits : 0;
 }
 
 int sl_step_add_rows(struct sl_step *step, enum sl_request_op op, const struct sl_table *table,
