@@ -1,12 +1,33 @@
 #include "core/reason.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-static _Thread_local struct sl_reason last;
+static pthread_key_t last_key;
+static pthread_once_t last_once = PTHREAD_ONCE_INIT;
 
+static void make_key(void)
+{
+    (void)pthread_key_create(&last_key, free);
+}
+
+/* Allocated: a library that is loaded at run time has room for few bytes of thread-local storage.
+ */
 struct sl_reason *sl_reason_last(void)
 {
-    return &last;
+    static struct sl_reason shared; /* of threads without memory for their own */
+    (void)pthread_once(&last_once, make_key);
+    struct sl_reason *last = pthread_getspecific(last_key);
+    if (last != NULL) {
+        return last;
+    }
+    last = calloc(1, sizeof *last);
+    if (last == NULL || pthread_setspecific(last_key, last) != 0) {
+        free(last);
+        return &shared;
+    }
+    return last;
 }
 
 void sl_reason_vset(struct sl_reason *reason, const char *format, va_list arguments)

@@ -361,7 +361,7 @@ class OwnWorker(harness.StarlingTest):
     def test_without_a_source(self):
         worker = self.start("example_worker", env={"RANK": "0", "WORLD_SIZE": "1"})
         self.assertEqual(worker.wait(), 1)
-        self.assertIn("worker: not found", worker.output)
+        self.assertIn("worker: client: no coordinator: give --starling-coordinator=", worker.output)
 
 
 if __name__ == "__main__":

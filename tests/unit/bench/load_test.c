@@ -22,7 +22,8 @@ static struct sl_bench_load_options options_for(const struct sl_cluster *cluster
 {
     struct sl_bench_load_options options = {
         .coordinator = sl_cluster_coordinator(cluster),
-        .table = {.name = "rows",
+        .table = {.struct_size = sizeof(struct sl_table_spec),
+                  .name = "rows",
                   .kind = SL_TABLE_SPARSE,
                   .dim = 3,
                   .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
