@@ -545,9 +545,9 @@ SL_API int sl_client_push_pull(struct sl_client *client, struct sl_table *table,
 /* Lists the distinct keys of keys[count] in unique, in the order of first appearance, by a hash:
  * unique[inverse[i]] is keys[i], and counts[u] is the number of appearances of unique[u].
  * unique, inverse and counts are memory of the caller with room for `count` elements; unique may be
- * `keys` itself; inverse and counts may be NULL. No client is needed; the time stays linear for any
- * keys. Errors: INVALID (a NULL array), TOO_LARGE (more than UINT32_MAX keys), NO_MEMORY, IO (no
- * random numbers). Any thread. */
+ * `keys` itself; inverse and counts may be NULL. No client is needed. The hash is seeded by random
+ * numbers, so that no choice of keys is slow. Errors: INVALID (a NULL array), TOO_LARGE (more than
+ * UINT32_MAX keys), NO_MEMORY, IO (no random numbers). Any thread. */
 SL_API int sl_keys_unique(const uint64_t *keys, size_t count, uint64_t *unique, uint32_t *inverse,
                           uint32_t *counts, size_t *unique_count);
 

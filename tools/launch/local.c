@@ -1,9 +1,11 @@
 #include "tools/launch/local.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,8 +55,25 @@ static int hold_port(const char *address, uint16_t port)
     return -failure;
 }
 
-/* Searches ports from a random start, so that simultaneous launchers rarely collide, and holds free
- * ones until all are found. Returns how many; *failure: errno that stopped the search, or 0. */
+/* Reserves the port among the launchers of this machine, by an abstract Unix socket, until this
+ * launcher ends: for some time nothing listens at the port. False: another launcher has it. */
+static bool reserve_port(const char *address, unsigned port)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    const int bytes = snprintf(name.sun_path + 1, sizeof name.sun_path - 1,
+                               "starling-launch/%.64s/%u", address, port);
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 &&
+        bind(fd, (const struct sockaddr *)&name,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)bytes)) != 0) {
+        close(fd);
+        return false;
+    }
+    return true;
+}
+
+/* Searches ports from a random start and holds free ones until all are found. Returns how many;
+ * *failure: errno that stopped the search, or 0. */
 static uint32_t hold_ports(const char *address, unsigned first, unsigned last, uint32_t count,
                            int *held, uint16_t *ports, int *failure)
 {
@@ -76,7 +95,9 @@ static uint32_t hold_ports(const char *address, unsigned first, unsigned last, u
             continue;
         }
         const int fd = hold_port(address, (uint16_t)port);
-        if (fd >= 0) {
+        if (fd >= 0 && !reserve_port(address, port)) {
+            close(fd);
+        } else if (fd >= 0) {
             ports[found] = (uint16_t)port;
             held[found++] = fd;
         } else if (fd != -EADDRINUSE && fd != -EACCES) {

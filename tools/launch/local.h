@@ -11,7 +11,7 @@ int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan,
                   struct sl_reason *reason);
 
 /* Finds `count` free ports of the address, outside of the kernel's range for outgoing connections,
- * so that none is taken before the ps binds it. Errors: as above. */
+ * and reserves them until this process ends: other launchers do not find them. Errors: as above. */
 int sl_local_free_ports(const char *address, uint32_t count, uint16_t *ports,
                         struct sl_reason *reason);
 

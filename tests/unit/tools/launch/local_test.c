@@ -28,3 +28,14 @@ SL_CASE(local_free_ports__more_than_there_are_is_an_error)
     assert_true(err == SL_ERR_IN_USE || err == SL_ERR_IO);
     assert_non_null(strstr(reason.text, address));
 }
+
+SL_CASE(local_free_ports__reserves_them_among_launchers)
+{
+    uint16_t first[8], second[8];
+    struct sl_reason reason;
+    assert_int_equal(sl_local_free_ports("127.0.0.1", 8, first, &reason), 0);
+    assert_int_equal(sl_local_free_ports("127.0.0.1", 8, second, &reason), 0); /* from the same */
+    for (uint32_t i = 0; i < 64; i++) {
+        assert_int_not_equal(first[i / 8], second[i % 8]);
+    }
+}
