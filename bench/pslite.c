@@ -130,7 +130,11 @@ static int parse(struct command *command, enum sl_kv_role *role, int argc, char 
                               "server, worker; on one machine use starling-bench ipc\n");
         return SL_ERR_INVALID;
     }
-    return parsed != SL_CLI_RUN ? parsed : sl_kv_role(role);
+    const int err = parsed == SL_CLI_RUN ? sl_kv_role(role) : 0;
+    if (err != 0) {
+        (void)fprintf(stderr, "starling-bench pslite: %s\n", sl_last_error());
+    }
+    return err != 0 ? err : parsed;
 }
 
 int sl_bench_pslite_run(int argc, char **argv)
