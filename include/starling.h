@@ -362,6 +362,25 @@ struct sl_client_stats {
 };
 SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out);
 
+/* Statistics of a table. All but `steps` are sums over the shards. A checkpoint keeps the counters,
+ * so a restored table continues them. */
+struct sl_table_stats {
+    uint64_t rows;                     /* sparse and KV: keys; dense: elements */
+    uint64_t bytes;                    /* memory of rows, optimizer slots and index */
+    uint64_t pulled_rows, pushed_rows; /* visits: a pull of 10 keys counts 10 */
+    /* A shard counts a step for each push that it has applied to its part of the table, with
+     * whatever number of keys, and for each other write. This is the least count of the shards that
+     * have rows of the table; 0 without rows. A dense table has all its rows from the start, so
+     * steps > 0 means that each shard has applied a write. */
+    uint64_t steps;
+};
+
+/* Asks all shards for a table's statistics. Each shard answers of its own moment; a BSP push counts
+ * when it is applied. Errors: DEADLINE and CLOSED (a shard does not answer), NO_MEMORY. Any thread;
+ * blocks. */
+SL_API int sl_client_table_stats(struct sl_client *client, struct sl_table *table,
+                                 uint32_t timeout_ms, struct sl_table_stats *out);
+
 /* Allocates memory that peers access directly: a server on this machine through shared memory, an
  * RDMA device by DMA. Operations whose arrays lie in it avoid copies between processes, or by a
  * CPU. Short arrays, and arrays that must be sorted by shard, are copied anyway; without shared

@@ -300,6 +300,35 @@ int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t
     return err;
 }
 
+int sl_client_table_stats(struct sl_client *client, struct sl_table *table, uint32_t timeout_ms,
+                          struct sl_table_stats *out)
+{
+    sl_assert(client != NULL);
+    sl_assert(table != NULL);
+    sl_assert(table->client == client);
+    sl_assert(out != NULL);
+    struct sl_port *port;
+    int err = sl_port_here(client->ports, &port);
+    const uint64_t deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    struct sl_table_stats sum = {0};
+    for (uint32_t i = 0; err == 0 && i < client->io_count; i++) {
+        struct sl_control_op op = {.io = &client->ios[i],
+                                   .run = sl_client_io_table_stats,
+                                   .deadline_ns = deadline_ns,
+                                   .name = table->spec.name,
+                                   .table_stats = &sum};
+        sl_control_op_run(&op, port);
+        err = op.err;
+        if (err != 0) {
+            sl_log_error("statistics of table %s: %s", table->spec.name, op.text);
+        }
+    }
+    if (err == 0) {
+        *out = sum;
+    }
+    return err;
+}
+
 int32_t sl_client_task_index(const struct sl_client *client)
 {
     return client->task_index;

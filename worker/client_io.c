@@ -1,6 +1,7 @@
 #include "worker/client_io.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/list.h"
 #include "worker/client_io_transport.h"
@@ -163,6 +164,44 @@ void sl_client_io_table_open(struct sl_control_op *op)
         message.table_open.spec = *op->spec;
         message.table_open.table_id = op->table_id;
         ask(&io->conns[shard], op, &message, table_opened);
+    }
+    sl_control_op_answer_one(op);
+}
+
+/* Statistics of a table */
+
+static void add_table(struct sl_table_stats *sum, const struct sl_message_table_stats *part)
+{
+    if (part->rows > 0 && (sum->rows == 0 || part->steps < sum->steps)) {
+        sum->steps = part->steps;
+    }
+    sum->rows += part->rows;
+    sum->bytes += part->bytes;
+    sum->pulled_rows += part->pulled_rows;
+    sum->pushed_rows += part->pushed_rows;
+}
+
+static void table_counted(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct asked *asked = ctx;
+    if (take_answer(asked, err, reason)) {
+        for (uint32_t i = 0; i < answer->stats.table_count; i++) {
+            const struct sl_message_table_stats *part = &answer->stats.tables[i];
+            if (strcmp(part->name, asked->op->name) == 0) {
+                add_table(asked->op->table_stats, part);
+            }
+        }
+    }
+    finish_answer(asked);
+}
+
+void sl_client_io_table_stats(struct sl_control_op *op)
+{
+    struct sl_client_io *io = op->io;
+    op->left = 1;
+    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
+        struct sl_message message = {.kind = SL_MESSAGE_STATS_GET};
+        ask(&io->conns[shard], op, &message, table_counted);
     }
     sl_control_op_answer_one(op);
 }

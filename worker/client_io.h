@@ -163,6 +163,9 @@ void sl_client_io_begin(struct sl_control_op *op);
 /* Opens table op->table_id with op->spec on this client_io's shards. */
 void sl_client_io_table_open(struct sl_control_op *op);
 
+/* Adds the statistics that the shards have of the table op->name to *op->table_stats. */
+void sl_client_io_table_stats(struct sl_control_op *op);
+
 /* Writes *op->stats. */
 void sl_client_io_stats(struct sl_control_op *op);
 

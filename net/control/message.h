@@ -224,7 +224,7 @@ struct sl_message_barrier {
 
 struct sl_message_table_stats {
     char name[SL_TABLE_NAME_BYTES];
-    uint64_t rows, bytes, pulled_rows, pushed_rows;
+    uint64_t rows, bytes, pulled_rows, pushed_rows, steps;
 };
 
 struct sl_message_stats {

@@ -33,7 +33,8 @@
     COPY(requests) COPY(bytes_in) COPY(bytes_out) COPY(stalls) COPY(degraded_writes)               \
     COPY(degraded_ms) COPY(degraded_shards)
 
-#define SL_MESSAGE_COPY_TABLE_STATS COPY(rows) COPY(bytes) COPY(pulled_rows) COPY(pushed_rows)
+#define SL_MESSAGE_COPY_TABLE_STATS                                                                \
+    COPY(rows) COPY(bytes) COPY(pulled_rows) COPY(pushed_rows) COPY(steps)
 
 #define SL_MESSAGE_COPY_FILE COPY(shard) COPY(bytes) COPY(hash) COPY(rows)
 

@@ -272,6 +272,7 @@ int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
         stats->bytes = table_memory(table);
         stats->pulled_rows = table->pulled_rows;
         stats->pushed_rows = table->pushed_rows;
+        stats->steps = table->step;
     }
     out->tables = tables;
     out->table_count = count;

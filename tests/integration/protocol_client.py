@@ -146,7 +146,8 @@ SCHEMA = {
         "degraded_ms": (7, "uint"), "degraded_shards": (8, "uint")},
     "StatsTable": {
         "name": (1, "string"), "rows": (2, "uint"), "bytes": (3, "uint"),
-        "pulled_rows": (4, "uint"), "pushed_rows": (5, "uint")},
+        "pulled_rows": (4, "uint"), "pushed_rows": (5, "uint"),
+        "steps": (6, "uint")},
     "Goodbye": {},
     "Challenge": {"nonce": (1, "bytes")},
     "Proof": {"proof": (1, "bytes")},

@@ -361,6 +361,7 @@ class Parameters(ClusterTest):
             self.assertGreater(tables["sum"]["pulled_rows"], tables["sum"]["rows"])
             self.assertGreater(tables["sum"]["pushed_rows"], tables["sum"]["rows"])
             self.assertGreater(tables["sum"]["bytes"], 12 * tables["sum"]["rows"])
+            self.assertGreater(tables["sum"]["steps"], 1)
             for name in ("requests", "bytes_in", "bytes_out"):
                 self.assertGreater(part[name], 0, name)
         known = client.control.ask("stats_get", "stats")["tables"]

@@ -605,6 +605,34 @@ SL_CASE(client_stats__count_requests_and_bytes)
     assert_true(after.bytes_received - before.bytes_received >= 32 + 50 * 64);
 }
 
+SL_CASE(client_table_stats__sums_rows_and_takes_the_least_steps)
+{
+    struct sl_client *client = fixtures[0].client;
+    struct sl_table *table = sparse_table(client, "counted", 4);
+    const uint32_t shard_count = sl_client_shard_count(client);
+    struct sl_table_stats stats = {.rows = 9};
+    uint64_t keys[200];
+    static float rows[200 * 4];
+    for (uint32_t i = 0; i < 200; i++) {
+        keys[i] = i;
+    }
+    assert_int_equal(sl_client_pull(client, table, keys, 200, rows, TIMEOUT_MS), 0);
+    assert_int_equal(sl_client_table_stats(client, table, TIMEOUT_MS, &stats), 0);
+    assert_int_equal(stats.rows, 0); /* a pull creates none */
+    assert_int_equal(stats.pulled_rows, 200);
+    assert_int_equal(stats.pushed_rows, 0);
+    assert_int_equal(stats.steps, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(sl_client_push(client, table, keys, 200, rows, TIMEOUT_MS), 0);
+    }
+    assert_int_equal(sl_client_push(client, table, keys, 1, rows, TIMEOUT_MS), 0);
+    assert_int_equal(sl_client_table_stats(client, table, TIMEOUT_MS, &stats), 0);
+    assert_int_equal(stats.rows, 200);
+    assert_true(stats.bytes >= 200 * (16 + 4 * sizeof(float)));
+    assert_int_equal(stats.pushed_rows, 601);
+    assert_int_equal(stats.steps, shard_count > 1 ? 3 : 4);
+}
+
 SL_UNIT_SETUP()
 {
     sl_log_setup(SL_LOG_OFF, "test");

@@ -582,6 +582,8 @@ CASE(shard_stats__counts_rows_and_visits)
     assert_int_equal(message.stats.tables[1].rows, 100);
     assert_int_equal(message.stats.tables[1].pushed_rows, 100);
     assert_int_equal(message.stats.tables[1].pulled_rows, 200);
+    assert_int_equal(message.stats.tables[1].steps, 1);
+    assert_int_equal(message.stats.tables[2].steps, 0);
     assert_int_equal(message.stats.tables[2].rows, 5000);
     sl_message_fini(&message);
 }
