@@ -372,13 +372,30 @@ class Pages(harness.StarlingTest):
             return file.read()
 
     def test_configuration_has_all(self):
-        page = re.sub(r"## Client library\n.*?(?=\n## )", "", self.page("configuration.md"), flags=re.DOTALL)
+        page = self.page("configuration.md").replace(self.client_library(), "")
         known = set().union(*(self.settings(*command) for command in self.HELP))
         self.assertGreater(len(known), 100)
         documented = set(re.findall(r"`(--[a-z0-9-]+)", page)) - {"--help", "--version", "--name"}
         documented |= set(re.findall(r"`((?:STARLING|DMLC|PS|WORKER|NETWORK|MC|NCCL|TF)_[A-Z0-9_]+)[`=]", page))
         build = {"STARLING_BENCH", "STARLING_DPDK", "STARLING_SANITIZE"}
         self.assertEqual(documented - build, known)
+
+    def client_library(self):
+        return re.search(r"## Client library\n.*?(?=\n## )", self.page("configuration.md"), re.DOTALL).group()
+
+    def test_client_library_has_the_documented_flags(self):
+        flags = set(re.findall(r"`(--starling-[a-z-]+)", self.client_library()))
+        self.assertGreater(len(flags), 7)
+        for flag in flags:
+            self.assertNotIn("unknown flag", self.run_to_end("example_worker", f"{flag}=?", status=1))
+
+    def test_client_library_has_the_documented_variables(self):
+        pairs = re.findall(r"\| `(--starling-[a-z-]+)(?:=N)?` \| `([A-Z_]+)` \|", self.client_library())
+        self.assertEqual(len(pairs), 4)
+        for flag, variable in pairs:
+            self.assertIn(f"{flag}=?: accepts", self.run_to_end("example_worker", f"{flag}=?", status=1))
+            self.assertIn(f"{variable}=?: accepts",
+                          self.run_to_end("example_worker", env={variable: "?"}, status=1))
 
     def test_man_pages_have_all(self):
         for command in self.HELP:
