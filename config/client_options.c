@@ -9,7 +9,7 @@
 #define DASHES "--starling-"
 #define MACRO  "SL_CLIENT_OPTIONS_INIT"
 
-/* What the options point into. */
+/* Settings that the options point into. */
 struct sl_client_settings {
     struct sl_settings settings;
     char *coordinator;

@@ -45,7 +45,7 @@ struct sl_cluster {
 /* Values of the flags; NULL (task_index: -1): not given. */
 struct sl_cluster_flags {
     const char *ps_hosts;     /* "host:port,host:port" */
-    const char *worker_hosts; /* likewise; only the count is used, ports are optional */
+    const char *worker_hosts; /* HOST[:PORT],...: only the count is used */
     uint32_t worker_count;    /* --num-workers; 0: not given */
     const char *job_name;     /* "ps", "worker", "chief" or, with a scheduler, "scheduler" */
     const char *endpoint_map;

@@ -265,7 +265,7 @@ struct sl_get_progress {
     bool done;                 /* sl_get_wait returns at once */
 };
 
-/* What has arrived so far; does not wait. */
+/* Reports the bytes that have arrived so far; does not wait. */
 SL_API int sl_get_progress(struct sl_get *get, struct sl_get_progress *out);
 
 /* Sets *out to the next tensor of a get that succeeded, in the order of the images, and

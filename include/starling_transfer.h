@@ -57,10 +57,10 @@ struct sl_transfer_options {
      * address), "etcd://h:p,h:p", "etcds://", "h:p" (etcd), "http://h:p/path", "https://". NULL:
      * "P2PHANDSHAKE". */
     const char *metadata;
-    /* What moves data, up to 16, with commas between them: tcp://address:port for each address of
-     * this host to use (if several, connections come from them too), shm://, rdma://address:port
-     * (0.0.0.0: all devices), one dpdk://; no RDMA and DPDK with TLS. Without tcp://, TCP at the
-     * name's host is added. NULL: shm, RDMA unless the name is on loopback, DPDK if dpdk_device. */
+    /* Up to 16 transports, comma-separated: tcp://address:port for each address of this host to
+     * use (if several, connections come from them too), shm://, rdma://address:port (0.0.0.0: all
+     * devices), one dpdk://; no RDMA and DPDK with TLS. Without tcp://, TCP at the name's host is
+     * added. NULL: shm, RDMA unless the name is on loopback, DPDK if dpdk_device. */
     const char *endpoints;
     const char *nic_priority_matrix; /* JSON text; NULL: discovered */
     const char *rdma_device;         /* names, with commas: 0.0.0.0 means these; NULL: all */

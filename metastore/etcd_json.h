@@ -8,7 +8,7 @@
 
 #define SL_ETCD_JSON_PAGE 256 /* items per page of a READ */
 
-/* What to do about an answer with a status other than 200. */
+/* Treatment of an answer whose status is not 200. */
 enum sl_etcd_json_remedy {
     SL_ETCD_JSON_FINAL,
     SL_ETCD_JSON_ELSEWHERE,   /* try another server, or this one later */

@@ -149,7 +149,7 @@ int sl_catalogue_version_add(struct sl_objects_catalogue *catalogue,
                              uint32_t part_count, struct sl_catalogue_version **out,
                              struct sl_reason *reason);
 
-/* What all parts of a record have in common. */
+/* Takes the values that all parts of a record share. */
 void sl_catalogue_version_set(struct sl_catalogue_version *version,
                               const struct sl_objects_record *record);
 

@@ -54,7 +54,7 @@ uint64_t sl_objects_pin_verified(const struct sl_objects_pin *pin);
 /* Ascending offsets in the images taken together: sl_objects_copy_set_stops. */
 void sl_objects_pin_set_stops(struct sl_objects_pin *pin, const uint64_t *stops, uint32_t count);
 
-/* What is missing of the parts that are fetched; "" if nothing is. */
+/* Writes which bytes of the fetched parts are missing; "": none. */
 void sl_objects_pin_describe(const struct sl_objects_pin *pin, char text[SL_REASON_BYTES]);
 
 #endif

@@ -20,7 +20,7 @@ struct sl_objects_tables {
     bool is_closing;
 };
 
-/* What a server is asked for. */
+/* A request to a server. */
 struct sl_objects_tables_request {
     char name[SL_OBJECTS_NAME_BYTES], note[SL_OBJECTS_NOTE_BYTES];
     char tables[SL_OBJECTS_TABLES_BYTES]; /* with commas between them; "": only for *state */

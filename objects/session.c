@@ -50,7 +50,7 @@ struct sl_objects_session {
 
 /* Answers */
 
-/* What the request has waited for is over. */
+/* Ends the wait of a request. */
 static void end_request(struct sl_objects_session *session)
 {
     sl_reactor_disarm(session->node->reactor, &session->late);

@@ -7,7 +7,7 @@
 #include "net/transport.h"
 #include "ps/process/process.h"
 
-/* What the process options point into. */
+/* Memory that the process options point into. */
 struct sl_run {
     struct sl_settings settings;
     struct sl_transport_tls tls;

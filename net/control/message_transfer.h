@@ -27,7 +27,7 @@ enum sl_message_buffer_access { /* bits */
                                 SL_MESSAGE_BUFFER_WRITE = 2
 };
 
-/* What a transport needs to reach the buffer without the target's processor. */
+/* Keys with which a transport reaches the buffer without the target's processor. */
 struct sl_message_token {
     uint16_t endpoint; /* index of the first endpoint, in `endpoints`, that it is valid for */
     uint8_t byte_count;

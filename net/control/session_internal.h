@@ -47,7 +47,7 @@ enum sl_session_probe {
     SL_SESSION_PROBE_STOPPED /* by this side: says nothing about the path */
 };
 
-/* What is known of the preferred path; zeros: nothing. */
+/* State of the preferred path; zeros: unknown. */
 struct sl_session_preferred_state {
     bool failed;       /* since the last welcome; cause: preferred_last_error */
     uint64_t from_ns;  /* end of the pause */

@@ -139,7 +139,7 @@ struct sl_rdma_watch {
     struct sl_silence silence;
 };
 
-/* What an ENDED connection waits for, in this order. */
+/* Stages of the end of a connection, in this order. */
 enum sl_rdma_end_step {
     SL_RDMA_END_FIN,        /* the peer's FIN is answered */
     SL_RDMA_END_BUFFERS,    /* the queue pair, in the error state, has returned its buffers */

@@ -1,4 +1,4 @@
-/* What wakes the transport: descriptors and timers. Owner reactor. */
+/* Descriptors and timers that wake the transport. Owner reactor. */
 #ifndef SL_NET_RDMA_WAKE_H
 #define SL_NET_RDMA_WAKE_H
 

@@ -22,7 +22,7 @@ struct sl_optimizer_state {
     float beta1_power, beta2_power;
 };
 
-/* What all visits of a push have in common. */
+/* Values that all visits of a push share. */
 struct sl_optimizer_push {
     struct sl_optimizer_state state; /* of the table when the push began */
     uint64_t step;                   /* global step of the table, with this push */

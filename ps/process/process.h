@@ -37,7 +37,7 @@ struct sl_process_checkpoint {
     const struct sl_disk *disk; /* outlives the run; NULL: the real one */
 };
 
-/* What else the process does while its servers run. Main thread. */
+/* Further work of the process while its servers run. Main thread. */
 struct sl_process_beside {
     /* The reactors run, and the process is a member of its cluster. Errors, which end the process,
      * are logged. */

@@ -56,7 +56,7 @@ struct sl_replication_entry_head {
 static_assert(sizeof(struct sl_replication_entry_head) == 64, "entry head size");
 static_assert(offsetof(struct sl_replication_entry_head, zeros) == 48, "entry head layout");
 
-/* What an entry owns until it ends. */
+/* Memory that an entry owns until it ends. */
 enum sl_replication_entry_owned {
     SL_REPLICATION_OWNS_NOTHING,
     SL_REPLICATION_OWNS_REQUEST, /* the entry lies behind it, in its memory; else on the heap */

@@ -85,7 +85,7 @@ struct sl_server_hooks {
     bool (*give_back)(struct sl_server *server);
 };
 
-/* What the server does with requests while the backup is slow. */
+/* Treatment of requests while the backup is slow. */
 enum sl_server_log_room {
     SL_SERVER_LOG_HAS_ROOM,
     SL_SERVER_LOG_FULL,     /* requests that write wait */
