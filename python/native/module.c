@@ -1,4 +1,4 @@
-/* The extension module starling._native: the types. */
+/* The extension module starling._native: the types, and calls that need no client. */
 #include "python/native/arrays.h"
 #include "python/native/client_type.h"
 #include "python/native/errors.h"
@@ -6,8 +6,35 @@
 #include "python/native/step_type.h"
 #include "python/native/table.h"
 
+/* unique(keys, unique, inverse, counts): arrays that starling.unique has made. Returns the number
+ * of distinct keys. */
+static PyObject *unique(PyObject *module, PyObject *args)
+{
+    Py_buffer keys, found, inverse, counts;
+    size_t count = 0;
+    if (!PyArg_ParseTuple(args, "y*w*w*w*", &keys, &found, &inverse, &counts)) {
+        return NULL;
+    }
+    int err;
+    Py_BEGIN_ALLOW_THREADS;
+    err = sl_keys_unique(keys.buf, (size_t)keys.len / sizeof(uint64_t), found.buf, inverse.buf,
+                         counts.buf, &count);
+    Py_END_ALLOW_THREADS;
+    PyBuffer_Release(&keys);
+    PyBuffer_Release(&found);
+    PyBuffer_Release(&inverse);
+    PyBuffer_Release(&counts);
+    return err == 0 ? PyLong_FromSize_t(count)
+                    : sl_native_errors_raise(err, "unique", sl_last_error());
+}
+
+static PyMethodDef functions[] = {
+    {"unique", unique, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "starling._native",
-                                        .m_size = -1};
+                                        .m_size = -1, .m_methods = functions};
 
 PyMODINIT_FUNC PyInit__native(void);
 

@@ -357,6 +357,30 @@ static PyObject *dense_assign(PyObject *self, PyObject *args)
     return end(&op, err, none_if(is_kept));
 }
 
+static PyObject *stats(PyObject *self, PyObject *timeout)
+{
+    const struct table *table = (struct table *)self;
+    struct sl_native_client *client = table->client;
+    struct sl_table_stats stats;
+    uint32_t timeout_ms;
+    if (!sl_native_errors_timeout(timeout, client->timeout_ms, &timeout_ms) ||
+        !sl_native_client_check(client)) {
+        return NULL;
+    }
+    int err;
+    client->calls++;
+    Py_BEGIN_ALLOW_THREADS;
+    err = sl_client_table_stats(client->client, table->table, timeout_ms, &stats);
+    Py_END_ALLOW_THREADS;
+    client->calls--;
+    if (err != 0) {
+        return sl_native_errors_raise(err, "stats", sl_last_error());
+    }
+    return Py_BuildValue("KKKKK", (unsigned long long)stats.rows, (unsigned long long)stats.bytes,
+                         (unsigned long long)stats.pulled_rows,
+                         (unsigned long long)stats.pushed_rows, (unsigned long long)stats.steps);
+}
+
 /* Type */
 
 static PyObject *open_table(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -429,6 +453,7 @@ static PyMethodDef methods[] = {
     {"_dense_push", dense_push, METH_VARARGS, NULL},
     {"_dense_assign", dense_assign, METH_VARARGS, NULL},
     {"_dense_push_pull", dense_push_pull, METH_VARARGS, NULL},
+    {"_stats", stats, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

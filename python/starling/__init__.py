@@ -31,10 +31,11 @@ from .cluster import LocalCluster, local_cluster
 from .errors import (BusyError, CancelledError, ClosedError, CorruptError, DeadlineError, ForkError, InvalidError,
                      NoMemoryError, NotFoundError, ProtocolError, RefusedError, StarlingError, SystemCallError,
                      TableMismatch, TooLargeError, UnsupportedError, VersionError)
+from .keys import unique
 from .specs import (ASP, BSP, FTRL, SGD, SSP, Adagrad, AdagradDecay, Adam, AdamAsync, AdamW, Consistency, Constant,
                     FTRLGroup, Initializer, Momentum, Normal, Optimizer, RMSProp, Sum, TruncatedNormal, Uniform,
                     Zeros)
-from .tables import DenseTable, SparseTable, Step
+from .tables import DenseTable, SparseTable, Step, TableStats
 
 __version__ = _native.version
 __all__ = [
@@ -42,7 +43,7 @@ __all__ = [
     "CancelledError", "Client", "ClosedError", "Consistency", "Constant", "CorruptError", "DeadlineError",
     "DenseTable", "FTRLGroup", "ForkError", "Initializer", "InvalidError", "LocalCluster", "Momentum",
     "NoMemoryError", "Normal", "NotFoundError", "Optimizer", "ProtocolError", "RMSProp", "RefusedError",
-    "SparseTable", "StarlingError", "Step", "Sum", "SystemCallError", "TableMismatch",
+    "SparseTable", "StarlingError", "Step", "Sum", "SystemCallError", "TableMismatch", "TableStats",
     "TooLargeError", "TruncatedNormal", "Uniform", "UnsupportedError", "VersionError", "Zeros", "connect",
-    "local_cluster",
+    "local_cluster", "unique",
 ]

@@ -1,8 +1,10 @@
 """Types of the extension module."""
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 version: str
+
+def unique(*arrays: Any) -> int: ...
 
 class Client:
     def __new__(cls, coordinator: Optional[str], task: Optional[int], workers: Optional[int],
@@ -65,4 +67,5 @@ class Table:
     def _dense_push(self, *arguments: Any) -> None: ...
     def _dense_assign(self, *arguments: Any) -> None: ...
     def _dense_push_pull(self, *arguments: Any) -> Any: ...
+    def _stats(self, timeout: Optional[float]) -> Tuple[int, int, int, int, int]: ...
 

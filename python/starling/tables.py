@@ -12,7 +12,7 @@ With `step`, an operation becomes a part of that step, and takes effect and fail
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Optional, Protocol, Sequence, Type, TypeVar, Union, overload
+from typing import Any, NamedTuple, Optional, Protocol, Sequence, Type, TypeVar, Union, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -34,10 +34,24 @@ _Out = TypeVar("_Out", bound=Floats)
 _Seconds = Optional[float]
 
 
+class TableStats(NamedTuple):
+    """Statistics of a table on all shards. A checkpoint keeps them."""
+
+    rows: int  #: keys that have a row; of a dense table: elements
+    bytes: int  #: memory of the rows and of what the optimizer remembers
+    pulled_rows: int  #: visits: a pull of 10 keys counts 10
+    pushed_rows: int
+    steps: int  #: pushes and other writes, of the shard with rows that has applied the fewest
+
+
 class Table(_native.Table):
     """Base of the tables. Members: name, client."""
 
     __slots__ = ()
+
+    def stats(self, timeout: _Seconds = None) -> TableStats:
+        """Asks all shards for the table's TableStats. Each answers of its own moment."""
+        return TableStats(*self._stats(timeout))
 
 
 class SparseTable(Table):

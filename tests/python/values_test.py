@@ -74,6 +74,20 @@ class Sparse(support.ClusterTest):
             table.push(numpy.arange(10), grads)
         numpy.testing.assert_allclose(table.pull(numpy.arange(10)), weights, rtol=1e-5, atol=1e-6)
 
+    def test_stats(self):
+        table = self.sparse(2, starling.Sum())
+        self.assertEqual(table.stats(), (0, table.stats().bytes, 0, 0, 0))
+        keys = numpy.arange(100)
+        table.pull(keys)
+        table.push(keys, numpy.ones((100, 2), numpy.float32))
+        table.push(keys, numpy.ones((100, 2), numpy.float32))
+        stats = table.stats(timeout=harness.DEADLINE_S)
+        self.assertEqual(stats[:1] + stats[2:], (100, 100, 200, 2))
+        self.assertGreaterEqual(stats.bytes, 100 * 2 * 4)
+        self.client.close()
+        with self.assertRaises(starling.ClosedError):
+            table.stats()
+
     def test_push_pull(self):
         table = self.sparse(2, starling.Sum())
         grads = numpy.array([[1, 2], [3, 4]], numpy.float32)
@@ -143,6 +157,14 @@ class Dense(support.ClusterTest):
 
     def test_initializer(self):
         self.assert_rows(self.dense(5, init=starling.Constant(2.0)).pull(), [2] * 5)
+
+
+    def test_stats(self):
+        table = self.dense(10)
+        table.pull(count=4)
+        self.assertEqual((table.stats().rows, table.stats().pulled_rows, table.stats().steps), (10, 4, 0))
+        table.push(numpy.ones(10, numpy.float32))
+        self.assertEqual((table.stats().pushed_rows, table.stats().steps), (10, 1))
 
 
 class DenseOverTcp(Dense):
@@ -276,6 +298,28 @@ class Workers(support.ClusterTest):
         for client in clients:
             client.close()
         return results
+
+
+class Unique(support.unittest.TestCase):
+    def test_keys(self):
+        random = numpy.random.default_rng(SEED)
+        for keys in (random.integers(-50, 50, 1000), random.integers(0, 2**64, 9, numpy.uint64), numpy.arange(3, dtype=numpy.int8),
+                     [5, 5, 3], [], numpy.arange(10)[::2]):
+            found, inverse, counts = starling.unique(keys)
+            keys = numpy.asarray(keys, getattr(keys, "dtype", numpy.int64))
+            expected, first, expected_counts = numpy.unique(keys, return_index=True, return_counts=True)
+            order = numpy.argsort(first)  # of first appearance
+            numpy.testing.assert_array_equal(found, expected[order])
+            numpy.testing.assert_array_equal(counts, expected_counts[order])
+            numpy.testing.assert_array_equal(found[inverse], keys)
+            self.assertEqual(found.dtype, numpy.uint64 if keys.dtype == numpy.uint64 else numpy.int64)
+            self.assertEqual((inverse.dtype, counts.dtype), (numpy.int64, numpy.int64))
+
+    def test_bad_keys(self):
+        for bad in (numpy.ones(2), numpy.ones((2, 2), int), "keys", None):
+            with self.assertRaises((TypeError, ValueError)) as raised:
+                starling.unique(bad)
+            self.assertIn("keys: ", str(raised.exception))
 
 
 def run_threads(functions):
