@@ -540,6 +540,10 @@ SL_API bool sl_step_done(struct sl_step *step);
  * - REFUSED, NOT_FOUND, WRONG_SHARD, NO_MEMORY, PROTOCOL */
 SL_API int sl_step_wait(struct sl_step *step);
 
+/* The same for at most timeout_ms; 0 only looks. Errors: also AGAIN: the step is not complete. It
+ * continues, and its arrays stay in use. */
+SL_API int sl_step_wait_for(struct sl_step *step, uint32_t timeout_ms);
+
 /* After a failed wait: names the server, the shard and the reason; else "". Valid until
  * sl_step_destroy. */
 SL_API const char *sl_step_error(const struct sl_step *step);

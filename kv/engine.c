@@ -213,6 +213,6 @@ void sl_engine_rest(struct sl_engine *engine)
     if (engine->jobs != NULL) {
         sl_port_wait(engine->port); /* any mail may complete a job */
     } else {
-        sl_port_wait_until(engine->port, has_work, engine);
+        (void)sl_port_wait_until(engine->port, SL_CLOCK_NEVER, has_work, engine);
     }
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/list.h"
 #include "core/reason.h"
 
 #define DRAIN_BUDGET   256
@@ -232,27 +233,74 @@ static bool is_second_call(void *ctx)
     return before;
 }
 
+static void wait_for_mail(struct sl_port *port, uint64_t timeout_ns)
+{
+    if (sl_mailbox_drain(port->mailbox, DRAIN_BUDGET) == 0) {
+        sl_mailbox_wait(port->mailbox, timeout_ns < SL_PORT_WAIT_NS ? timeout_ns : SL_PORT_WAIT_NS);
+        sl_port_drain(port);
+    }
+}
+
+/* The wait of a driving thread. */
+struct driven_wait {
+    struct sl_timer timer;
+    bool is_over;
+    bool (*done)(void *ctx);
+    void *ctx;
+};
+
+static void time_is_over(struct sl_timer *timer, uint64_t now_ns)
+{
+    SL_CONTAINER_OF(timer, struct driven_wait, timer)->is_over = true;
+}
+
+static bool is_done_or_over(void *ctx)
+{
+    const struct driven_wait *wait = ctx;
+    return wait->done(wait->ctx) || wait->is_over;
+}
+
+static bool drive_until(struct sl_reactor *reactor, uint64_t timeout_ns, bool (*done)(void *ctx),
+                        void *ctx)
+{
+    struct driven_wait wait = {.timer = {.run = time_is_over}, .done = done, .ctx = ctx};
+    if (timeout_ns != SL_CLOCK_NEVER) {
+        sl_timer_arm(sl_reactor_timers(reactor), &wait.timer,
+                     sl_clock_now_ns(sl_reactor_clock(reactor)) + timeout_ns);
+    }
+    sl_reactor_drive_until(reactor, is_done_or_over, &wait);
+    sl_reactor_disarm(reactor, &wait.timer);
+    return done(ctx);
+}
+
 void sl_port_wait(struct sl_port *port)
 {
     if (port->driven != NULL) {
         bool asked = false;
         sl_reactor_drive_until(port->driven, is_second_call, &asked);
-    } else if (sl_mailbox_drain(port->mailbox, DRAIN_BUDGET) == 0) {
-        sl_mailbox_wait(port->mailbox, SL_PORT_WAIT_NS);
-        sl_port_drain(port);
+    } else {
+        wait_for_mail(port, SL_PORT_WAIT_NS);
     }
 }
 
-void sl_port_wait_until(struct sl_port *port, bool (*done)(void *ctx), void *ctx)
+bool sl_port_wait_until(struct sl_port *port, uint64_t timeout_ns, bool (*done)(void *ctx),
+                        void *ctx)
 {
     if (port->driven != NULL) {
-        sl_reactor_drive_until(port->driven, done, ctx);
-        return;
+        return drive_until(port->driven, timeout_ns, done, ctx);
     }
     sl_port_drain(port);
+    const struct sl_clock *clock = sl_clock_system();
+    const uint64_t until_ns =
+        timeout_ns == SL_CLOCK_NEVER ? SL_CLOCK_NEVER : sl_clock_now_ns(clock) + timeout_ns;
     while (!done(ctx)) {
-        sl_port_wait(port);
+        const uint64_t now_ns = sl_clock_now_ns(clock);
+        if (now_ns >= until_ns) {
+            return false;
+        }
+        wait_for_mail(port, until_ns - now_ns);
     }
+    return true;
 }
 
 void sl_port_catch_up(struct sl_port *port, uint64_t now_ns)

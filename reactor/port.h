@@ -76,8 +76,10 @@ void sl_port_drain(struct sl_port *port);
 /* Runs mail; sleeps until there is some; may return early. */
 void sl_port_wait(struct sl_port *port);
 
-/* The same until done(ctx), which mail makes true. done must not use a port. */
-void sl_port_wait_until(struct sl_port *port, bool (*done)(void *ctx), void *ctx);
+/* The same until done(ctx), which mail makes true, for at most timeout_ns; may be SL_CLOCK_NEVER.
+ * Returns the last done(ctx). done must not use a port. */
+bool sl_port_wait_until(struct sl_port *port, uint64_t timeout_ns, bool (*done)(void *ctx),
+                        void *ctx);
 
 /* For a driving thread only; no effect otherwise. catch_up, before posting: processes events since
  * the thread last drove, such as a closed connection. kick, after posting: sends at once, not with

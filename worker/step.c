@@ -567,16 +567,27 @@ static bool is_complete(void *ctx)
     return step->state == SL_STEP_COMPLETE;
 }
 
-int sl_step_wait(struct sl_step *step)
+static int wait_until(struct sl_step *step, uint64_t timeout_ns)
 {
     sl_assert(step != NULL);
     if (step->state == SL_STEP_BUILDING) {
         return sl_reason_report(SL_ERR_INVALID, "wait: the step was never submitted");
     }
-    if (step->state == SL_STEP_SUBMITTED) {
-        sl_port_wait_until(&step->thread_ctx->port, is_complete, step);
+    if (step->state == SL_STEP_SUBMITTED &&
+        !sl_port_wait_until(&step->thread_ctx->port, timeout_ns, is_complete, step)) {
+        return sl_reason_report(SL_ERR_AGAIN, "wait: the step is not complete yet");
     }
     return step->err == 0 ? 0 : sl_reason_report(step->err, "%s", step->error);
+}
+
+int sl_step_wait(struct sl_step *step)
+{
+    return wait_until(step, SL_CLOCK_NEVER);
+}
+
+int sl_step_wait_for(struct sl_step *step, uint32_t timeout_ms)
+{
+    return wait_until(step, timeout_ms * SL_CLOCK_NS_PER_MS);
 }
 
 const char *sl_step_error(const struct sl_step *step)

@@ -1,13 +1,8 @@
 #include "python/native/step.h"
 
-#include <sched.h>
-#include <time.h>
-
 #include "python/native/errors.h"
 
-#define WAIT_MS  100    /* between two looks at signals */
-#define SPIN_NS  100000 /* most replies of a server nearby arrive within this time */
-#define PAUSE_NS 50000
+#define WAIT_MS 100 /* between two looks at signals */
 
 struct sl_native_step_array {
     struct sl_native_step_array *next;
@@ -128,39 +123,13 @@ bool sl_native_step_submit(struct sl_native_step *step, uint32_t timeout_ms)
     return true;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-/* Waits until the step is complete, for wait_ms at most. AGAIN: it is not. */
-static int wait_for(struct sl_step *step, uint32_t wait_ms)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    const uint64_t begin_ns = now_ns();
-    while (!sl_step_done(step)) {
-        const uint64_t waited_ns = now_ns() - begin_ns;
-        if (waited_ns >= wait_ms * UINT64_C(1000000)) {
-            return SL_ERR_AGAIN;
-        }
-        if (waited_ns < SPIN_NS) {
-            (void)sched_yield();
-        } else {
-            (void)nanosleep(&pause, NULL);
-        }
-    }
-    return sl_step_wait(step);
-}
-
 static int wait_on(struct sl_native_step *step, uint32_t timeout_ms)
 {
     while (step->state == SL_NATIVE_STEP_SUBMITTED) {
         const uint32_t wait_ms = timeout_ms < WAIT_MS ? timeout_ms : WAIT_MS;
         int err;
         Py_BEGIN_ALLOW_THREADS;
-        err = wait_for(step->step, wait_ms);
+        err = sl_step_wait_for(step->step, wait_ms);
         Py_END_ALLOW_THREADS;
         if (err != SL_ERR_AGAIN) {
             step->state = SL_NATIVE_STEP_COMPLETE;

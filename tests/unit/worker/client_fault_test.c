@@ -73,6 +73,30 @@ CLIENT_CASE(step_wait__ends_at_the_deadline_and_names_the_shard)
     }
 }
 
+CLIENT_CASE(step_wait_for__returns_while_the_step_continues)
+{
+    struct sl_table *table = table_of_ones("wait_for");
+    struct sl_step *step = fixture_step(fixture.client, 0);
+    assert_int_equal(sl_step_wait_for(step, 10), SL_ERR_INVALID); /* never submitted */
+    sl_step_destroy(&step);
+    sl_cluster_pause(fixture.cluster, 1);
+    memset(rows, 0, sizeof rows);
+    step = submit_pull(table, TIMEOUT_MS);
+    assert_int_equal(sl_step_wait_for(step, 0), SL_ERR_AGAIN);
+    assert_int_equal(sl_step_wait_for(step, 20), SL_ERR_AGAIN);
+    assert_contains(sl_last_error(), "the step is not complete yet");
+    sl_cluster_resume(fixture.cluster, 1);
+    int err;
+    while ((err = sl_step_wait_for(step, 1)) == SL_ERR_AGAIN) {
+    }
+    assert_int_equal(err, 0);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        assert_true(rows[i] == 1);
+    }
+    assert_int_equal(sl_step_wait_for(step, 0), 0);
+    sl_step_destroy(&step);
+}
+
 /* More requests than there are credits: some wait in the client when the deadline comes. */
 CLIENT_CASE(step_wait__ends_at_the_deadline_without_credit_too)
 {
