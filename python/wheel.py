@@ -44,9 +44,9 @@ def content(build):
     """{path in the wheel: bytes} of the package."""
     found = {}
     package = os.path.join(build, "python", "starling")
-    for path in glob.glob(os.path.join(package, "*.py*")) + [os.path.join(package, "py.typed")]:
-        with open(path, "rb") as file:
-            found[f"starling/{os.path.basename(path)}"] = file.read()
+    for path in [name for each in ("*.py*", "py.typed", "torch/*.py") for name in glob.glob(each, root_dir=package)]:
+        with open(os.path.join(package, path), "rb") as file:
+            found[f"starling/{path}"] = file.read()
     found["starling/_native.abi3.so"] = stripped(os.path.join(package, "_native.abi3.so"))
     found["starling/libstarling.so.0"] = stripped(os.path.join(build, "worker", "libstarling.so.0"))
     for name in PROGRAMS:

@@ -188,6 +188,11 @@ static PyObject *get_worker_count(PyObject *object, void *closure)
     return PyLong_FromUnsignedLong(((struct sl_native_client *)object)->worker_count);
 }
 
+static PyObject *get_timeout(PyObject *object, void *closure)
+{
+    return PyFloat_FromDouble(((struct sl_native_client *)object)->timeout_ms / 1000.0);
+}
+
 static PyObject *get_closed(PyObject *object, void *closure)
 {
     return PyBool_FromLong(((struct sl_native_client *)object)->closed);
@@ -226,6 +231,7 @@ static PyGetSetDef members[] = {
      "Current iteration: at first the one that this worker begins with, then the one after the\n"
      "last step that advanced.",
      NULL},
+    {"timeout", get_timeout, NULL, "Seconds; the default of all calls of the client.", NULL},
     {"shard_count", get_shard_count, NULL, "Shards of the cluster.", NULL},
     {"values_lost", get_values_lost, NULL,
      "Whether a server restarted without its part of the values.", NULL},

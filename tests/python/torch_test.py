@@ -1,18 +1,9 @@
 #!/usr/bin/env python3
 """starling.torch against torch.nn.EmbeddingBag with the same rows."""
 
-import sys
-
 import support
 from support import harness, numpy, starling
-
-try:
-    import torch
-except ImportError:
-    print("skipped: this interpreter has no torch (Debian: python3-torch)")
-    sys.exit(harness.SKIPPED)
-
-import starling.torch  # noqa: E402
+from torch_support import torch
 
 KEYS, DIM, RATE = 40, 6, 0.5
 

@@ -1,4 +1,4 @@
-"""Embeddings on Starling's servers, for models of torch. Needs torch (Debian: python3-torch)."""
+"""Embeddings whose rows are those of sparse tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 import torch
 import torch.nn.functional as functional
 
-from .client import Client
-from .tables import SparseTable, Step
+from ..client import Client
+from ..tables import SparseTable, Step
 
 _MODES = ("mean", "sum")
 

@@ -1,0 +1,6 @@
+"""Models of torch on Starling's servers. Needs torch (Debian: python3-torch)."""
+
+from .dense import DenseParameters
+from .embedding import EmbeddingBag, EmbeddingBagCollection
+
+__all__ = ["DenseParameters", "EmbeddingBag", "EmbeddingBagCollection"]
