@@ -114,12 +114,6 @@ static int read_flags(struct sources *sources, enum sl_cluster_role program)
         err =
             sl_hosts_append_list(&sources->flag_ps, flags->ps_hosts, "--ps-hosts", sources->reason);
     }
-    if (err == 0 && flags->coordinator != NULL) { /* the form; the client connects to all of them */
-        struct sl_hosts places = {0};
-        err = sl_hosts_append_list(&places, flags->coordinator, "STARLING_COORDINATOR",
-                                   sources->reason);
-        sl_hosts_fini(&places);
-    }
     if (err == 0 && flags->worker_hosts != NULL) {
         err = sl_hosts_count_workers(flags->worker_hosts, "--worker-hosts", &sources->flag_workers,
                                      sources->reason);
@@ -372,7 +366,8 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
         return sl_reason_fail(
             sources->reason, SL_ERR_NOT_FOUND,
             "no coordinator: give --starling-coordinator=HOST:PORT, or set STARLING_COORDINATOR, "
-            "TF_CONFIG, or DMLC_PS_ROOT_URI with the other variables of ps-lite");
+            "TF_CONFIG, or DMLC_PS_ROOT_URI with the other variables of ps-lite, or start this "
+            "program with starling-launch");
     }
     if (cluster->ps_count == 0) {
         return refuse(sources,
@@ -437,8 +432,9 @@ static int choose_task(const struct sources *sources, int64_t index, const char 
     }
     if (index < 0 && count > 1) {
         return refuse(
-            sources, "no task index for this %s of %u: give --task-index, or \"task\" in TF_CONFIG",
-            role, count);
+            sources,
+            "no task index for this %s of %u: give --task-index%s, or \"task\" in TF_CONFIG", role,
+            count, sources->flags->takes_first ? ", RANK and WORLD_SIZE" : "");
     }
     /* The only task of its role, as far as known. */
     index = index < 0 ? 0 : index;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/hosts.h"
 #include "config/number.h"
 #include "core/assert.h"
 #include "core/clock.h"
@@ -62,6 +63,16 @@ static bool parse_task(const char *text, void *target)
     return true;
 }
 
+/* Checks the form; the client connects to all of them. */
+static bool parse_places(const char *text, void *target)
+{
+    struct sl_hosts places = {0};
+    int err = sl_hosts_append_list(&places, text, "", NULL);
+    sl_hosts_fini(&places);
+    *(const char **)target = text;
+    return err == 0;
+}
+
 static bool parse_path(const char *text, void *target)
 {
     *(const char **)target = text;
@@ -99,8 +110,9 @@ struct row {
 
 static const struct row rows[] = {
     SECTION("Client"),
-    ROW(C | LOCAL, flags.cluster.coordinator, STRING, .name = "coordinator",
-        .variable = "STARLING_COORDINATOR", .skips_empty = true),
+    ROW(C | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator",
+        .variable = "STARLING_COORDINATOR", .skips_empty = true, .parse = parse_places,
+        .accepts = "HOST:PORT, or several, separated by commas"),
     ROW(C | LOCAL, task, PARSED, .name = "task-index", .variable = "STARLING_TASK_INDEX",
         .skips_empty = true, .parse = parse_task,
         .accepts = "an index from 0 to 16383, any or none"),

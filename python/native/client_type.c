@@ -4,52 +4,62 @@
 #include "python/native/errors.h"
 #include "python/native/step.h"
 
+#define FLAGS_MAX 16
+
 /* Start and end */
 
-/* task, workers: integers or None. Returns false with an exception. */
-static bool read_options(const char *coordinator, PyObject *task, PyObject *workers,
-                         struct sl_client_options *options)
+/* Reads the options from flags of the library, a tuple, and from the environment. They point into
+ * the flags. Returns false with an exception. */
+static bool read_options(PyObject *flags, struct sl_client_options *options)
 {
-    if (coordinator == NULL) {
-        (void)sl_native_errors_raise(SL_ERR_INVALID, "connect",
-                                     "coordinator: missing; accepted: 'host:port'");
-        return false;
+    char *argv[FLAGS_MAX + 1] = {NULL};
+    int argc = 1;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(flags) && argc < FLAGS_MAX; i++) {
+        const char *flag = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(flags, i), NULL);
+        if (flag == NULL) {
+            return false;
+        }
+        argv[argc++] = (char *)(uintptr_t)flag;
     }
-    options->coordinator = coordinator;
-    options->task_index = task == Py_None ? -1 : (int32_t)PyLong_AsLong(task);
-    options->worker_count = workers == Py_None ? 0 : (uint32_t)PyLong_AsUnsignedLong(workers);
-    return PyErr_Occurred() == NULL;
+    int err = sl_client_options_from_env(options, &argc, argv);
+    if (err != 0) {
+        (void)sl_native_errors_raise(err, "connect", sl_last_error());
+    }
+    return err == 0;
 }
 
+static int create(const struct sl_client_options *options, struct sl_client **out)
+{
+    int err;
+    Py_BEGIN_ALLOW_THREADS;
+    err = sl_client_create(options, out);
+    Py_END_ALLOW_THREADS;
+    return err;
+}
+
+/* Client(flags, timeout) */
 static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"coordinator", "task", "workers", "timeout", NULL};
-    const char *coordinator;
-    PyObject *task, *workers, *timeout;
-    uint32_t timeout_ms;
+    PyObject *flags, *timeout;
     struct sl_client_options options = SL_CLIENT_OPTIONS_INIT;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "zOOO", names, &coordinator, &task, &workers,
-                                     &timeout) ||
-        !sl_native_errors_timeout(timeout, 0, &timeout_ms) ||
-        !read_options(coordinator, task, workers, &options)) {
+    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &flags, &timeout) ||
+        !read_options(flags, &options)) {
         return NULL;
     }
-    struct sl_native_client *self = (struct sl_native_client *)PyType_GenericAlloc(type, 0);
-    if (self != NULL) {
-        options.start_timeout_ms = timeout_ms;
-        int err;
-        Py_BEGIN_ALLOW_THREADS;
-        err = sl_client_create(&options, &self->client);
-        Py_END_ALLOW_THREADS;
-        if (err != 0) {
-            (void)sl_native_errors_raise(err, "connect", sl_last_error());
-            Py_CLEAR(self);
-        } else {
-            self->clock = sl_client_clock(self->client);
-            self->timeout_ms = timeout_ms;
-            self->worker_count = options.worker_count;
-        }
+    struct sl_native_client *self = NULL;
+    if (sl_native_errors_timeout(timeout, options.start_timeout_ms, &options.start_timeout_ms)) {
+        self = (struct sl_native_client *)PyType_GenericAlloc(type, 0);
     }
+    int err = self == NULL ? 0 : create(&options, &self->client);
+    if (err != 0) {
+        (void)sl_native_errors_raise(err, "connect", sl_last_error());
+        Py_CLEAR(self);
+    } else if (self != NULL) {
+        self->clock = sl_client_clock(self->client);
+        self->timeout_ms = options.start_timeout_ms;
+        self->worker_count = options.worker_count;
+    }
+    sl_client_options_fini(&options);
     return (PyObject *)self;
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 import os
+import re
 import weakref
 from types import TracebackType
 from typing import Any, NoReturn, Optional, Sequence, Tuple, Type, Union
@@ -13,47 +14,54 @@ import numpy
 from numpy.typing import NDArray
 
 from . import _native
-from .errors import InvalidError, NotFoundError
+from .errors import StarlingError, of
 from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Zeros
 from .tables import DenseTable, SparseTable, Step
 
 _SPARSE, _DENSE = 0, 1
-_TASKS_MAX = 16384
+_Path = Union[str, "os.PathLike[str]"]
+# Argument of connect -> flag of sl_client_options_from_env.
+_FLAGS = {"coordinator": "coordinator", "task": "task-index", "workers": "num-workers", "secret_file": "secret-file",
+          "tls_certificate": "tls-cert", "tls_key": "tls-key", "tls_authority": "tls-ca"}
 _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_open_clients.clear)
 
 
 def connect(coordinator: Optional[str] = None, *, task: Optional[int] = None, workers: Optional[int] = None,
-            timeout: float = 60.0) -> Client:
+            timeout: Optional[float] = None, secret_file: Optional[_Path] = None, tls_certificate: Optional[_Path] = None,
+            tls_key: Optional[_Path] = None, tls_authority: Optional[_Path] = None) -> Client:
     """Connects this process to the servers of a job and returns its Client.
 
-    Arguments that are None come from the environment, which starling-launch sets: STARLING_COORDINATOR;
-    RANK and WORLD_SIZE, also of torchrun; SLURM_PROCID and SLURM_NTASKS.
+    Arguments that are None, and all other options, come from the environment, which starling-launch,
+    torchrun and Slurm set: docs/configuration.md lists the variables.
 
     coordinator: "host:port" of server 0 or of a scheduler.
-    task: index of this worker, from 0; -1, also without a source: a client without a clock.
+    task: index of this worker, from 0; -1: a client without a clock. Without a source: worker 0.
     workers: workers of the job; BSP and SSP need it.
     timeout: seconds; the default of all calls of the client, and the longest wait for the servers.
+    secret_file: file with the cluster's secret.
+    tls_certificate, tls_key, tls_authority: PEM files for TLS; all three, or none.
 
     Raises InvalidError or NotFoundError for a bad or missing setting, DeadlineError, RefusedError
-    (as with another secret), VersionError. Any thread; a client belongs to the process.
+    (another secret), VersionError. Any thread; a client belongs to the process.
     """
-    if coordinator is None:
-        coordinator = os.environ.get("STARLING_COORDINATOR")
-    if not coordinator:
-        raise NotFoundError("connect: no coordinator; accepted: the argument coordinator='host:port', the variable "
-                            "STARLING_COORDINATOR, a start by starling-launch, or starling.local_cluster()")
-    if task is None:
-        task = _from_environment(("RANK", "SLURM_PROCID"), 0)
-    if task is not None:
-        _check_integer("task", task, -1, _TASKS_MAX - 1)
-    if workers is None:
-        workers = _from_environment(("WORLD_SIZE", "SLURM_NTASKS"), 1)
-    if workers is not None:
-        _check_integer("workers", workers, 1, _TASKS_MAX)
-    client = Client(coordinator, task, workers, timeout)
+    given = {"coordinator": coordinator, "task": "none" if task == -1 else task, "workers": workers,
+             "secret_file": secret_file, "tls_certificate": tls_certificate, "tls_key": tls_key,
+             "tls_authority": tls_authority}
+    try:
+        client = Client(tuple(f"--starling-{_FLAGS[name]}={value}" for name, value in given.items() if value is not None),
+                        timeout)
+    except StarlingError as error:
+        raise of(error.code, _in_words_of_connect(str(error))) from None
     _open_clients.add(client)
     return client
+
+
+def _in_words_of_connect(text: str) -> str:
+    """Replaces the library's flags by the arguments that they come from. Flags in parentheses are servers'."""
+    arguments = {flag: name for name, flag in _FLAGS.items()}
+    return re.sub(rf"(?<!\()--(?:starling-)?({'|'.join(arguments)})", lambda found: arguments[found[1]],
+                  text.replace("client: ", "", 1))
 
 
 class Client(_native.Client):
@@ -130,17 +138,6 @@ class Client(_native.Client):
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"task {self.task}, {self.shard_count} shards"
         return f"<starling.Client, {state}>"
-
-
-def _from_environment(variables: Tuple[str, ...], least: int) -> Optional[int]:
-    """Returns the value of the first variable that is set, or None."""
-    for name in variables:
-        text = os.environ.get(name, "")
-        if text and not (text.isdecimal() and least <= int(text) <= _TASKS_MAX):
-            raise InvalidError(f"connect: {name}={text}; accepted: {least} to {_TASKS_MAX}")
-        if text:
-            return int(text)
-    return None
 
 
 def _check_integer(name: str, value: Any, least: int, most: int) -> None:

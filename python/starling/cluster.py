@@ -129,10 +129,9 @@ class LocalCluster:
         """Process ids of the servers."""
         return [server.process.pid for server in self._servers if server.process is not None]
 
-    def connect(self, *, task: int = -1, workers: Optional[int] = None, timeout: float = 60.0) -> Client:
+    def connect(self, *, task: int = -1, workers: Optional[int] = None, **options: Any) -> Client:
         """starling.connect to these servers. task: -1 is a client without a clock."""
-        return connect(self.coordinator, task=task, workers=self.workers if workers is None else workers,
-                       timeout=timeout)
+        return connect(self.coordinator, task=task, workers=self.workers if workers is None else workers, **options)
 
     def close(self) -> None:
         """Ends the servers, which answer what they have received and write a last checkpoint if they

@@ -35,7 +35,7 @@ class ClosedError(StarlingError, ConnectionError):
 
 
 class RefusedError(StarlingError, ConnectionError):
-    """No process listens at the address, or the peer refused the connection, as with another secret."""
+    """The cluster refused this process: it has another secret, or none."""
 
     code = -5
 

@@ -126,8 +126,8 @@ class Tables(support.ClusterTest):
         self.refuses(TypeError, ["consistency: 'bsp'"], self.client.sparse, "t", 2, consistency="bsp")
         self.refuses(starling.InvalidError, ["t: "], self.client.sparse, "t", 2, starling.SGD(lr=-1.0))
         self.refuses(ValueError, ["staleness: -1"], starling.SSP, -1)
-        self.refuses(ValueError, ["task: -2"], self.cluster.connect, task=-2)
-        self.refuses(ValueError, ["workers: 0"], self.cluster.connect, workers=0)
+        self.refuses(ValueError, ["task=-2: accepts an index from 0 to 16383"], self.cluster.connect, task=-2)
+        self.refuses(ValueError, ["workers=0: accepts a whole number from 1 to 16384"], self.cluster.connect, workers=0)
 
     def test_rate(self):
         with self.client.step() as step:

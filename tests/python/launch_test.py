@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
-"""A script under starling-launch, and the variables that connect reads."""
+"""A script under starling-launch."""
 
-import os
 import sys
-import unittest
-from unittest import mock
 
 import support
-from support import harness, starling
+from support import harness
 
 SCRIPT = """
 import os
@@ -34,23 +31,6 @@ class Launch(harness.StarlingTest):
                                  script)
         for task in range(3):
             self.assertIn(f"worker {task} of 3 pulled 6.0", output)
-
-
-class Environment(unittest.TestCase):
-    def refuses(self, kind, words, **variables):
-        with mock.patch.dict(os.environ, variables), self.assertRaises(kind) as raised:
-            starling.connect()
-        for word in words:
-            self.assertIn(word, str(raised.exception))
-
-    def test_no_source_of_the_coordinator(self):
-        self.refuses(starling.NotFoundError, ["coordinator", "STARLING_COORDINATOR", "starling-launch"])
-
-    def test_bad_values(self):
-        place = {"STARLING_COORDINATOR": "127.0.0.1:1"}
-        self.refuses(starling.InvalidError, ["RANK=one", "0 to 16384"], RANK="one", **place)
-        self.refuses(starling.InvalidError, ["WORLD_SIZE=0", "1 to 16384"], WORLD_SIZE="0", **place)
-        self.refuses(starling.InvalidError, ["SLURM_PROCID=-1"], SLURM_PROCID="-1", **place)
 
 
 if __name__ == "__main__":

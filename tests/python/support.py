@@ -20,7 +20,7 @@ except ImportError:
 import starling  # noqa: E402
 
 for name in list(os.environ):
-    if name.startswith((*harness.OWN_VARIABLES, "STARLING_COORDINATOR", "RANK", "WORLD_SIZE")):
+    if name.startswith(harness.OWN_VARIABLES):
         del os.environ[name]
 
 

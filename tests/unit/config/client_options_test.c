@@ -265,7 +265,7 @@ SL_CASE_WITH(client_options__bad_values_name_source_value_and_accepted, clear, c
     refuse(SL_ERR_INVALID, "--starling-task-index=-4",
            WORDS("--starling-task-index=-4", "an index from 0 to 16383, any or none"));
     refuse(SL_ERR_INVALID, "--starling-coordinator=nowhere",
-           WORDS("STARLING_COORDINATOR", "nowhere"));
+           WORDS("--starling-coordinator=nowhere", "accepts HOST:PORT"));
     refuse(SL_ERR_INVALID, "--starling-reactor=1",
            WORDS("unknown flag --starling-reactor", "did you mean --starling-reactors?"));
     refuse(SL_ERR_INVALID, "--starling-protocol", WORDS("--starling-protocol needs a value"));
