@@ -8,7 +8,7 @@ import os
 import re
 import weakref
 from types import TracebackType
-from typing import Any, NoReturn, Optional, Sequence, Tuple, Type, Union
+from typing import Any, NoReturn, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy
 from numpy.typing import NDArray
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from . import _native
 from .errors import StarlingError, of
 from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Zeros
-from .tables import DenseTable, SparseTable, Step
+from .tables import DenseTable, SparseTable, Step, Table
 
+_Table = TypeVar("_Table", bound=Table)
 _SPARSE, _DENSE = 0, 1
 _Path = Union[str, "os.PathLike[str]"]
 # Argument of connect -> flag of sl_client_options_from_env.
@@ -81,7 +82,7 @@ class Client(_native.Client):
         Raises TableMismatch if the table exists with another specification. Any thread.
         """
         _check_integer("dim", dim, 1, 4096)
-        return SparseTable(self, name, _SPARSE, dim, 0, *self._specs(optimizer, init, consistency), timeout)
+        return self._open(SparseTable, (name, _SPARSE, dim, 0), optimizer, init, consistency, timeout)
 
     def dense(self, name: str, length: int, optimizer: Optimizer = SGD(), init: Initializer = Zeros(),
               consistency: Consistency = ASP, *, timeout: Optional[float] = None) -> DenseTable:
@@ -90,13 +91,16 @@ class Client(_native.Client):
         length: elements, 1 to 2**36. Otherwise as sparse.
         """
         _check_integer("length", length, 1, 2**36)
-        return DenseTable(self, name, _DENSE, 0, length, *self._specs(optimizer, init, consistency), timeout)
+        return self._open(DenseTable, (name, _DENSE, 0, length), optimizer, init, consistency, timeout)
 
-    def _specs(self, optimizer: Optimizer, init: Initializer, consistency: Consistency) -> Tuple[Any, Any, Any]:
+    def _open(self, kind: Type[_Table], what: Tuple[str, int, int, int], optimizer: Optimizer, init: Initializer,
+              consistency: Consistency, timeout: Optional[float]) -> _Table:
         _check_type("optimizer", optimizer, Optimizer, "SGD(lr=0.01)")
         _check_type("init", init, Initializer, "Normal(std=0.01)")
         _check_type("consistency", consistency, Consistency, "ASP")
-        return optimizer._spec(), init._spec(), consistency._spec(self.worker_count)
+        table = kind(self, *what, optimizer._spec(), init._spec(), consistency._spec(self.worker_count), timeout)
+        table.optimizer, table.consistency = optimizer, consistency
+        return table
 
     def empty(self, shape: Union[int, Sequence[int]]) -> NDArray[numpy.float32]:
         """Returns a zeroed float32 array in memory that servers of this host and RDMA devices access

@@ -18,6 +18,7 @@ import numpy
 from numpy.typing import NDArray
 
 from . import _native
+from .specs import Consistency, Optimizer
 
 
 class Tensor(Protocol):
@@ -45,9 +46,11 @@ class TableStats(NamedTuple):
 
 
 class Table(_native.Table):
-    """Base of the tables. Members: name, client."""
+    """Base of the tables. Members: name, client; optimizer and consistency, as it was opened."""
 
-    __slots__ = ()
+    __slots__ = ("optimizer", "consistency")
+    optimizer: Optimizer
+    consistency: Consistency
 
     def stats(self, timeout: _Seconds = None) -> TableStats:
         """Asks all shards for the table's TableStats. Each answers of its own moment."""

@@ -60,6 +60,22 @@ class Bags(support.ClusterTest):
         self.compare(bag, peer, (keys, offsets, weights))
         keys = torch.from_numpy(self.random.integers(0, KEYS, (4, 5)))
         self.compare(bag, peer, (keys, None, weights[:20].reshape(4, 5)))
+        given = [weights[:20].reshape(4, 5).clone().requires_grad_() for _ in (bag, peer)]
+        for each, of_each in zip((bag, peer), given):
+            each(keys, None, of_each).square().sum().backward()
+        torch.testing.assert_close(*(each.grad for each in given), rtol=1e-4, atol=1e-4)
+
+    def test_empty_input(self):
+        bag, peer = self.pair("sum")
+        keys, offsets = torch.empty(0, dtype=torch.long), torch.zeros(3, dtype=torch.long)
+        self.compare(bag, peer, (keys, offsets, None), (keys, offsets[:0], None))
+
+    def test_backward_after_push(self):
+        bag, _ = self.pair("sum")
+        pooled = bag(torch.tensor([[3]]))
+        bag.push()
+        with self.assertRaisesRegex(RuntimeError, "backward, table test_backward_after_push: .* else forward again"):
+            pooled.sum().backward()
 
     def test_several_batches_before_the_push(self):
         bag, peer = self.pair("sum")

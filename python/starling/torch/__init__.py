@@ -2,5 +2,6 @@
 
 from .dense import DenseParameters
 from .embedding import EmbeddingBag, EmbeddingBagCollection
+from .optimizer import Optimizer
 
-__all__ = ["DenseParameters", "EmbeddingBag", "EmbeddingBagCollection"]
+__all__ = ["DenseParameters", "EmbeddingBag", "EmbeddingBagCollection", "Optimizer"]

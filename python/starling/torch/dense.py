@@ -56,6 +56,15 @@ class DenseParameters:
             sleep(_POLL_S)
         self.table.pull(self.values)
 
+    def parameters(self) -> List[torch.nn.Parameter]:
+        """Returns the parameters, in the order of `values`."""
+        return [each for _, each in self._named]
+
+    def _check_finite(self) -> None:
+        for name, each in self._named:
+            if each.grad is not None:
+                check_finite(f"parameter {name}", each.grad)
+
     def push(self, *, step: Optional[Step] = None) -> None:
         """Pushes the gradients of the parameters as one push of the table; zeros for a parameter without
         one, and nothing if none has one. The gradients stay until zero_grad().
@@ -79,6 +88,13 @@ class DenseParameters:
         self.table.pull(self.values, step=step)
         for change in self._changes:
             change.zero_()
+
+
+def check_finite(what: str, grad: torch.Tensor) -> None:
+    """Raises FloatingPointError if a gradient is not finite."""
+    if not grad.isfinite().all():
+        raise FloatingPointError(f"gradient of {what}: NaN or infinite; nothing was sent; "
+                                 "zero_grad() forgets the gradients")
 
 
 def _trainable(module: torch.nn.Module) -> List[Tuple[str, torch.nn.Parameter]]:

@@ -2,42 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as functional
 
 from ..client import Client
+from ..keys import unique
 from ..tables import SparseTable, Step
+from .dense import check_finite
 
 _MODES = ("mean", "sum")
+_NEEDS_GRADIENT = torch.empty(0, requires_grad=True)
 
 
-class _Batch(NamedTuple):
-    """What a forward pass looks up: bags of the rows of distinct keys."""
+class Lookup(NamedTuple):
+    """Keys of a forward pass: distinct[inverse] is keys."""
 
-    distinct: torch.Tensor
+    keys: torch.Tensor
+    distinct: Any
     inverse: torch.Tensor
-    offsets: Optional[torch.Tensor]
-    weights: Optional[torch.Tensor]
 
 
-def _batch_of(keys: torch.Tensor, offsets: Optional[torch.Tensor] = None,
-              weights: Optional[torch.Tensor] = None) -> _Batch:
-    if keys.dim() == 2 and offsets is None:
-        offsets = torch.arange(0, keys.numel(), max(keys.shape[1], 1))[:keys.shape[0]]
-        keys = keys.reshape(-1)
-        weights = None if weights is None else weights.reshape(-1)
-    distinct, inverse = torch.unique(keys, return_inverse=True)
-    return _Batch(distinct, inverse, offsets, weights)
+def look_up(keys: torch.Tensor) -> Lookup:
+    keys = keys.reshape(-1)
+    distinct, inverse, _ = unique(keys)
+    return Lookup(keys, distinct, torch.from_numpy(inverse))
+
+
+class _Rows(torch.autograd.Function):
+    """Pulled rows as tensors whose gradients go to the bags. uses: (bag, its pushes, keys) of each."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, uses: List[Tuple[EmbeddingBag, int, torch.Tensor]],
+                *pulled: Any) -> Tuple[torch.Tensor, ...]:
+        ctx.uses = uses
+        ctx.set_materialize_grads(False)
+        tensors = tuple(torch.from_numpy(rows) for rows in pulled)
+        ctx.mark_non_differentiable(*(rows for (bag, *_), rows in zip(uses, tensors) if not bag.training))
+        return tensors
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> Tuple[None, ...]:
+        for (bag, pushes, keys), grad in zip(ctx.uses, grads):
+            if grad is not None:
+                bag._add(keys, grad, pushes)
+        return (None,) * (2 + len(grads))
 
 
 class EmbeddingBag(torch.nn.Module):
     """torch.nn.EmbeddingBag whose rows are those of a SparseTable.
 
-    The forward pass pulls the rows of the distinct keys of the batch. The backward pass leaves one
-    gradient row for each; push() sends them, and the servers apply the table's optimizer. Under
-    no_grad and after eval() the module only pulls.
+    The forward pass pulls the rows of the distinct keys of the batch. The backward pass leaves a gradient
+    for each key; Optimizer.step() or push() sends them, and the servers apply the table's optimizer.
+    Under no_grad and after eval() the module only pulls.
 
     table: as Client.sparse returns it. mode: "mean" or "sum". One thread at a time.
     """
@@ -48,7 +66,9 @@ class EmbeddingBag(torch.nn.Module):
             raise ValueError(f"mode: {mode!r}; accepted: 'mean', 'sum'")
         self.table = table
         self.mode = mode
-        self._passes: List[Tuple[torch.Tensor, torch.Tensor]] = []  # keys and rows, until the push
+        self._grads: List[Tuple[torch.Tensor, torch.Tensor]] = []  # keys and gradients, until the push
+        self._pushes = 0  # so far; a backward pass belongs to the push after its forward pass
+        self._prefetched: Optional[Tuple[Lookup, Any]] = None  # rows that a Pipeline has pulled
 
     def forward(self, keys: torch.Tensor, offsets: Optional[torch.Tensor] = None,
                 per_sample_weights: Optional[torch.Tensor] = None) -> torch.Tensor:
@@ -58,28 +78,50 @@ class EmbeddingBag(torch.nn.Module):
         per_sample_weights: float32 of the shape of keys, with mode "sum". Raises what the table's pull
         raises, and what torch.nn.functional.embedding_bag raises.
         """
-        batch = _batch_of(keys, offsets, per_sample_weights)
-        return self._pool(batch, self.table.pull(batch.distinct.numpy()))
+        return _forward(self.table.client, [self], [(keys, offsets, per_sample_weights)])[0]
 
-    def _pool(self, batch: _Batch, pulled: Any) -> torch.Tensor:
-        rows: torch.Tensor = torch.from_numpy(pulled)
-        if self.training and torch.is_grad_enabled():
-            rows.requires_grad_()
-            self._passes.append((batch.distinct, rows))
-        return functional.embedding_bag(batch.inverse, rows, batch.offsets, mode=self.mode,
-                                        per_sample_weights=batch.weights)
+    def _pull(self, keys: torch.Tensor, step: Step) -> Tuple[Lookup, Any]:
+        """Returns the rows that were prefetched for these keys, or adds a pull to the step."""
+        if self._prefetched is not None and self.training and torch.is_grad_enabled():
+            expected = self._prefetched[0].keys
+            if expected.dtype == keys.dtype and torch.equal(expected, keys.reshape(-1)):
+                return self._prefetched
+        lookup = look_up(keys)
+        return lookup, step.pull(self.table, lookup.distinct)
+
+    def _add(self, keys: torch.Tensor, grad: torch.Tensor, pushes: int) -> None:
+        """Keeps the gradient of a backward pass, which is sparse: a row for each key."""
+        if pushes != self._pushes:
+            raise RuntimeError(f"backward, table {self.table.name}: the gradients since its forward pass were pushed "
+                               "already; accepted: backward before step() or push(), else forward again")
+        self._grads.append((keys, grad._values()))
+
+    def _check_finite(self) -> None:
+        for _, grads in self._grads:
+            check_finite(f"table {self.table.name}", grads)
+
+    def _take(self) -> Optional[Tuple[torch.Tensor, torch.Tensor]]:
+        """Ends the batch: returns its keys and gradients, or None."""
+        taken, self._grads = self._grads, []
+        self._pushes += 1
+        self._prefetched = None
+        if len(taken) > 1:
+            return torch.cat([keys for keys, _ in taken]), torch.cat([grads for _, grads in taken])
+        return taken[0] if taken else None
 
     def push(self, *, step: Optional[Step] = None) -> None:
         """Pushes the gradients of all backward passes since the last push, as one push of the table.
 
-        With a step it becomes a part of that step. Forward passes without a backward pass are
-        forgotten.
+        With a step it becomes a part of that step. A later backward pass of an earlier forward pass
+        raises RuntimeError.
         """
-        passes = [(keys, rows.grad) for keys, rows in self._passes if rows.grad is not None]
-        self._passes.clear()
-        if passes:
-            self.table.push(torch.cat([keys for keys, _ in passes]), torch.cat([grads for _, grads in passes]),
-                            step=step)
+        taken = self._take()
+        if taken is not None:
+            self.table.push(*taken, step=step)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients."""
+        self._grads.clear()
 
     def extra_repr(self) -> str:
         return f"{self.table.name}, dim={self.table.dim}, mode={self.mode}"
@@ -108,10 +150,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         features: the arguments of EmbeddingBag.forward for each name: (keys,), (keys, offsets) or
         (keys, offsets, per_sample_weights). Raises KeyError for an unknown name.
         """
-        batches = [(self.bags[name], _batch_of(*given)) for name, given in features.items()]
-        with self._client.step() as step:
-            pulled = [step.pull(bag.table, batch.distinct.numpy()) for bag, batch in batches]
-        return {name: bag._pool(batch, rows) for name, (bag, batch), rows in zip(features, batches, pulled)}
+        pooled = _forward(self._client, [self.bags[name] for name in features], features.values())
+        return dict(zip(features, pooled))
 
     def push(self, *, step: Optional[Step] = None) -> None:
         """Pushes the gradients of all bags, in one step: the caller's, or one of its own."""
@@ -121,3 +161,29 @@ class EmbeddingBagCollection(torch.nn.Module):
         else:
             for bag in self.bags.values():
                 bag.push(step=step)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients of all bags."""
+        for bag in self.bags.values():
+            bag.zero_grad()
+
+
+def _forward(client: Client, bags: Sequence[EmbeddingBag], inputs: Collection[Tuple[Any, ...]]) -> List[torch.Tensor]:
+    """The forward pass of several bags, as one step. inputs: the arguments of EmbeddingBag.forward."""
+    with client.step() as step:
+        pulled = [bag._pull(given[0], step) for bag, given in zip(bags, inputs)]
+    arrays = [rows for _, rows in pulled]
+    if torch.is_grad_enabled() and any(bag.training for bag in bags):
+        uses = [(bag, bag._pushes, lookup.keys) for bag, (lookup, _) in zip(bags, pulled)]
+        tensors = _Rows.apply(_NEEDS_GRADIENT, uses, *arrays)
+    else:
+        tensors = [torch.from_numpy(rows) for rows in arrays]
+    return [_pool(bag.mode, lookup, rows, *given)
+            for bag, (lookup, _), rows, given in zip(bags, pulled, tensors, inputs)]
+
+
+def _pool(mode: str, lookup: Lookup, rows: torch.Tensor, keys: torch.Tensor, offsets: Optional[torch.Tensor] = None,
+          weights: Optional[torch.Tensor] = None) -> torch.Tensor:
+    # sparse: the gradient has a row for each key. The servers add those of equal keys, faster than torch.
+    return functional.embedding_bag(lookup.inverse.view(keys.shape), rows, offsets, mode=mode, sparse=True,
+                                    per_sample_weights=weights)

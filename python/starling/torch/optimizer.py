@@ -1,0 +1,124 @@
+"""The optimizer of a model on Starling's servers."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any, Callable, Dict, Iterable, List, Optional, Union
+
+import torch
+
+from ..client import Client
+from ..tables import Step
+from .dense import DenseParameters
+from .embedding import EmbeddingBag, EmbeddingBagCollection
+
+Part = Union[EmbeddingBag, DenseParameters]
+_PARTS = "accepted: EmbeddingBag, EmbeddingBagCollection and DenseParameters of one client, each table once"
+
+
+class Optimizer(torch.optim.Optimizer):
+    """A torch.optim.Optimizer whose updates happen on the servers.
+
+    step() pushes the gradients of all parts, ends the iteration of a client that has a task, and pulls
+    the dense values: one message per shard. The servers apply the optimizers of the tables.
+
+    param_groups has a group for each table, with its name and learning rate `lr`, which schedulers may
+    change; with 0 nothing is pushed. Gradients of several backward passes are pushed together: those
+    of embeddings until step() or zero_grad(), those of dense parameters until zero_grad().
+
+    parts: an iterable of EmbeddingBag, EmbeddingBagCollection and DenseParameters. check_finite: step()
+    raises FloatingPointError for a gradient that is NaN or infinite, before anything is sent.
+    Raises ValueError or TypeError for other parts. Only the thread that made it may use it.
+    """
+
+    def __init__(self, parts: Iterable[Union[Part, EmbeddingBagCollection]], check_finite: bool = False) -> None:
+        self._parts = _flat(parts)
+        self._client: Client = self._parts[0].table.client
+        self._check_finite = check_finite
+        self._thread = threading.get_ident()
+        self._prefetch: Optional[Callable[[Step], None]] = None  # adds pulls of a Pipeline
+        super().__init__([_group(part) for part in self._parts], {})
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """Raises TypeError: the parts are given to Optimizer()."""
+        if len(self.param_groups) == len(self._parts):
+            raise TypeError("add_param_group: an Optimizer has a group for each table; give all parts to Optimizer()")
+        super().add_param_group(param_group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients of all parts. set_to_none: of dense parameters, as in torch."""
+        super().zero_grad(set_to_none)
+        for part in self._parts:
+            if isinstance(part, EmbeddingBag):
+                part.zero_grad()
+
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Pushes the gradients, ends the iteration, pulls the dense values, and waits for that.
+
+        closure: computes the loss again, which is returned. Raises a StarlingError: after it the
+        gradients of embeddings are gone, and may or may not have been applied. FloatingPointError and
+        ValueError, for a bad learning rate, come before anything is sent.
+        """
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("step: only the thread that made this Optimizer may use it; make one in this thread")
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        rates = [_rate(part, group) for part, group in zip(self._parts, self.param_groups)]
+        if self._check_finite:
+            for part in self._parts:
+                part._check_finite()
+        with self._client.step() as step:
+            self._add(step, rates)
+        return loss
+
+    def _add(self, step: Step, rates: List[float]) -> None:
+        current = 1.0
+        for part, rate in zip(self._parts, rates):
+            if rate not in (0, current):
+                step.set_rate(rate)
+                current = rate
+            if rate > 0:
+                part.push(step=step)
+            elif isinstance(part, EmbeddingBag):
+                part._take()
+        if self._client.task >= 0:
+            step.advance()
+        for part in self._parts:
+            if isinstance(part, DenseParameters):
+                part.pull(step=step)
+        if self._prefetch is not None:
+            self._prefetch(step)
+
+
+def _flat(parts: Iterable[Union[Part, EmbeddingBagCollection]]) -> List[Part]:
+    """Returns the parts with the bags of collections, after checking them."""
+    flat: List[Part] = []
+    for part in parts:
+        flat += part.bags.values() if isinstance(part, EmbeddingBagCollection) else [part]
+    for part in flat:
+        if not isinstance(part, (EmbeddingBag, DenseParameters)):
+            raise TypeError(f"parts: {part!r}; {_PARTS}")
+        if getattr(part.table.optimizer, "lr", 0) <= 0:
+            raise ValueError(f"parts: table {part.table.name} has the optimizer {part.table.optimizer}; "
+                             "accepted: optimizers with a learning rate above 0")
+    tables, clients = {part.table.name for part in flat}, {part.table.client for part in flat}
+    if len(tables) != len(flat) or len(clients) != 1:
+        raise ValueError(f"parts: {len(flat)} parts on {len(tables)} tables of {len(clients)} clients; {_PARTS}")
+    return flat
+
+
+def _group(part: Part) -> Dict[str, Any]:
+    # torch wants at least one parameter in a group.
+    parameters = part.parameters() if isinstance(part, DenseParameters) else [torch.empty(0, requires_grad=True)]
+    return {"params": parameters, "lr": part.table.optimizer.lr, "name": part.table.name}
+
+
+def _rate(part: Part, group: Dict[str, Any]) -> float:
+    rate: float = group["lr"] / part.table.optimizer.lr
+    if not 0 <= rate < math.inf:
+        raise ValueError(f"lr of table {part.table.name}: {group['lr']}; accepted: a finite number, 0 or more")
+    return rate
