@@ -1,6 +1,7 @@
 """What the tests of starling.torch share."""
 
 import sys
+import threading
 import unittest
 
 from support import harness, starling
@@ -14,12 +15,14 @@ except ImportError:
 import starling.torch  # noqa: E402
 
 KEYS, DIM, NAMES = 30, 4, ("a", "b")
+_seed_lock = threading.Lock()
 
 
 def head(seed=0):
     """A model above the pooled rows of the tables NAMES."""
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(len(NAMES) * DIM, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1))
+    with _seed_lock:  # the generator is that of all threads
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Linear(len(NAMES) * DIM, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1))
 
 
 def batches(count, seed=0, size=8):
