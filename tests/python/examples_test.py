@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""The scripts and the notebook of python/examples on small generated data: under starling-launch, under torchrun with
+a restart, and their errors."""
+
+import json
+import os
+import re
+import sys
+
+import support
+from support import harness, numpy, starling
+
+try:
+    import torch.distributed.run  # noqa: F401
+except ImportError:
+    print("skipped: this interpreter has no torch (Debian: python3-torch)")
+    sys.exit(harness.SKIPPED)
+
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python", "examples")
+
+# Runs the example that its arguments name. Worker 1 ends in its tenth step, once.
+ENDS_ONCE = """
+import os, runpy, sys
+os.environ.pop("LD_PRELOAD", None)
+import starling.torch
+
+step, steps = starling.torch.Optimizer.step, [0]
+
+def counted(self, *arguments):
+    steps[0] += 1
+    if steps[0] == 10 and os.environ["RANK"] == "1" and not os.path.exists("ended"):
+        open("ended", "w").close()
+        os._exit(3)
+    return step(self, *arguments)
+
+starling.torch.Optimizer.step = counted
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+class Examples(harness.StarlingTest):
+    def setUp(self):
+        super().setUp()
+        random = numpy.random.default_rng(3)
+        weights = random.normal(0, 1, (6, 10))
+        for name, rows in ("train", 4000), ("test", 1000):
+            values = random.integers(0, 10, (rows, 6))
+            labels = random.random(rows) < 1 / (1 + numpy.exp(-weights[range(6), values].sum(1)))
+            lines = (f"{int(label)} " + " ".join(f"{10 * field + value}:1" for field, value in enumerate(row))
+                     for label, row in zip(labels, values))
+            self.file(name, "\n".join(lines) + "\n")
+        self.rows = ["--train", self.path("train"), "--test", self.path("test"), "--lr", "0.1"]
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def python(self, script, *arguments, env=None, status=0):
+        return self.run_to_end(sys.executable, "-u", os.path.join(EXAMPLES, script), *arguments, status=status,
+                               env={**support.PRELOAD, **(env or {})})
+
+    def launch(self, script, *arguments, flags=()):
+        preload = [f"{name}={value}" for name, value in support.PRELOAD.items() if value]
+        return self.run_to_end("starling-launch", "--ps", 1, "--workers", 2, *flags, "--", "env", *preload,
+                               sys.executable, "-u", os.path.join(EXAMPLES, script), *arguments)
+
+    def auc(self, output, name="test AUC"):
+        found = re.search(rf"{name} (\d\.\d+)", output)
+        self.assertTrue(found, output)
+        return float(found[1])
+
+    def test_deepfm(self):
+        alone = self.auc(self.python("deepfm_adult.py", *self.rows, "--embeddings", "torch"))
+        self.assertGreater(alone, 0.8)
+        for mode in "asp", "bsp":
+            output = self.launch("deepfm_adult.py", *self.rows, "--consistency", mode)
+            self.assertAlmostEqual(self.auc(output), alone, delta=0.02, msg=output)
+
+    def test_dlrm_and_checkpoints(self):
+        self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 4000, "--test-rows", 1000)
+        checkpoints = os.path.join(self.folder, "checkpoints")
+        output = self.launch("dlrm_criteo.py", "--train", self.path("train.tsv"), "--test", self.path("test.tsv"),
+                             "--planted", self.path("planted.json"), "--checkpoint",
+                             flags=["--checkpoint-dir", checkpoints, "--checkpoint-every", 0])
+        self.assertGreater(self.auc(output), 0.6)
+        self.assertGreater(self.auc(output, "AUC of the generating model"), self.auc(output))
+        self.assertTrue(harness.visible(checkpoints))
+
+    def test_restart_under_torchrun(self):
+        script = self.file("ends_once.py", ENDS_ONCE)
+        with starling.local_cluster(workers=2) as cluster:
+            output = self.run_to_end(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--redirects", 1, "--tee", 1,
+                                     "--monitor_interval", 1,
+                                     "--max_restarts", 1, "--master_port", harness.free_ports(1)[0], script,
+                                     os.path.join(EXAMPLES, "deepfm_adult.py"), *self.rows, "--consistency", "bsp",
+                                     env={**support.PRELOAD, "STARLING_COORDINATOR": cluster.coordinator})
+        self.assertRegex(output, r"worker 1 continues with batch \d+ of 93")
+        self.assertGreater(self.auc(output), 0.8)
+
+    def test_notebook(self):
+        with open(os.path.join(EXAMPLES, "notebook.ipynb"), encoding="utf-8") as file:
+            notebook = json.load(file)
+        self.assertEqual((notebook["nbformat"], notebook["nbformat_minor"]), (4, 5))
+        cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        done = support.run_script("\n".join(cells))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("equal rows: True", done.stdout)
+        self.assertGreater(self.auc(done.stdout), self.auc(done.stdout, "of the hidden vectors") - 0.05)
+
+    def test_bad_input(self):
+        bad = self.file("bad", "1 3:1 17:1\n0 3:0.5 17:1\n")
+        uneven = self.file("uneven", "1 3:1 17:1\n0 3:1\n")
+        for train, words in ((bad, r"bad:2: '0 3:0.5 17:1'; accepted: a label 0"),
+                             (uneven, "uneven: rows of 2 and of 1 features; accepted: the same"),
+                             (self.path("absent"), "absent: No such file"),
+                             (self.path("test"), "test: 1000 rows; accepted: at least 2000")):
+            output = self.python("deepfm_adult.py", "--train", train, "--test", self.path("test"), "--embeddings",
+                                 "torch", "--batch", 2000 if train == self.path("test") else 1, status=1)
+            self.assertRegex(output, words)
+
+
+if __name__ == "__main__":
+    harness.main()
