@@ -67,7 +67,7 @@ enum sl_err {
     SL_ERR_UNSUPPORTED = -14, /* not built in, or not possible on this machine */
     SL_ERR_TOO_LARGE = -15,   /* larger than a limit */
     SL_ERR_CORRUPT = -16,     /* a checksum does not match, or parameters were lost */
-    SL_ERR_CANCELLED = -17,   /* aborted because the process is shutting down */
+    SL_ERR_CANCELLED = -17,   /* interrupted by the caller, or by the end of the process */
 };
 
 /* Returns the short name of an error in lower case, such as "deadline" for SL_ERR_DEADLINE, or
@@ -276,6 +276,19 @@ struct sl_client_options {
      * device, continuously or at intervals, as long as the client exists. Copied. */
     const char *dpdk_device;
     struct sl_client_settings *settings; /* of sl_client_options_from_env; else NULL */
+    /* Asked at least every 100 ms on a thread that waits in sl_client_create,
+     * sl_client_table_open, sl_client_barrier, sl_client_checkpoint, sl_client_table_stats,
+     * sl_step_wait or sl_step_wait_for; true ends that call with CANCELLED. It may use the client,
+     * as a signal handler of an interpreter does. NULL: never. After CANCELLED the client is
+     * usable, and the call may be repeated:
+     * - a step continues, and must be waited for again before it is destroyed;
+     * - a barrier is left, unless all have reached it meanwhile;
+     * - a checkpoint may still complete;
+     * - sl_client_create has freed everything.
+     *
+     * sl_client_pull and the like are not interrupted, since their arrays would stay in use. */
+    bool (*interrupted)(void *ctx);
+    void *interrupted_ctx;
 };
 #define SL_CLIENT_OPTIONS_INIT                                                                     \
     {                                                                                              \

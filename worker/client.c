@@ -15,6 +15,7 @@
 #include "worker/start.h"
 #include "worker/step_internal.h"
 #include "worker/table_opening.h"
+#include "worker/wait.h"
 
 #define SPIN_US           20
 #define FINISH_TIMEOUT_MS 2000
@@ -131,7 +132,10 @@ static int wait_for_start(struct sl_client *client)
     struct sl_port *port = port_of_caller(client);
     int err;
     while ((err = sl_start_poll(client)) == SL_ERR_AGAIN) {
-        sl_port_wait(port);
+        err = sl_wait_ops(client, port, client->ops, client->op_count);
+        if (err != 0) {
+            return sl_reason_report(err, "client: interrupted");
+        }
     }
     return err;
 }
@@ -199,7 +203,7 @@ static void finish_clock(struct sl_client *client)
     }
     int err = sl_step_finish(step);
     err = err != 0 ? err : sl_step_submit(step, FINISH_TIMEOUT_MS);
-    err = err != 0 ? err : sl_step_wait(step);
+    err = err != 0 ? err : sl_step_wait_through(step);
     if (err != 0) {
         sl_log_warn("client: a shard was not told that this worker has finished: %s",
                     sl_step_error(step)[0] == '\0' ? sl_err_name(err) : sl_step_error(step));
@@ -249,12 +253,27 @@ int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *s
     }
     struct sl_port *port = port_of_caller(client);
     while ((err = sl_table_opening_poll(&opening, out)) == SL_ERR_AGAIN) {
-        sl_port_wait(port);
+        err = sl_wait_ops(client, port, opening.ops, opening.op_count);
+        if (err != 0) {
+            free(opening.shards);
+            return sl_reason_report(err, "table %s: interrupted", own.name);
+        }
     }
     return err;
 }
 
-/* Runs an operation on the coordinator's session; reports its error after `what`. */
+/* Runs an operation; reports its error after `what`. */
+static int run_op(struct sl_client *client, struct sl_port *port, struct sl_control_op *op,
+                  const char *what)
+{
+    sl_control_op_post(op, port);
+    int err = sl_wait_ops(client, port, op, 1);
+    if (err != 0) {
+        return sl_reason_report(err, "%s: interrupted", what);
+    }
+    return op->err == 0 ? 0 : sl_reason_report(op->err, "%s: %s", what, op->text);
+}
+
 static int ask_coordinator(struct sl_client *client, struct sl_control_op *op, uint32_t timeout_ms,
                            const char *what)
 {
@@ -265,11 +284,7 @@ static int ask_coordinator(struct sl_client *client, struct sl_control_op *op, u
     }
     op->io = &client->ios[0];
     op->deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
-    sl_control_op_run(op, port);
-    if (op->err != 0) {
-        return sl_reason_report(op->err, "%s: %s", what, op->text);
-    }
-    return 0;
+    return run_op(client, port, op, what);
 }
 
 int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count,
@@ -311,17 +326,15 @@ int sl_client_table_stats(struct sl_client *client, struct sl_table *table, uint
     int err = sl_port_here(client->ports, &port);
     const uint64_t deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
     struct sl_table_stats sum = {0};
+    char what[SL_TABLE_NAME_BYTES + 32];
+    snprintf(what, sizeof what, "statistics of table %s", table->spec.name);
     for (uint32_t i = 0; err == 0 && i < client->io_count; i++) {
         struct sl_control_op op = {.io = &client->ios[i],
                                    .run = sl_client_io_table_stats,
                                    .deadline_ns = deadline_ns,
                                    .name = table->spec.name,
                                    .table_stats = &sum};
-        sl_control_op_run(&op, port);
-        err = op.err;
-        if (err != 0) {
-            sl_log_error("statistics of table %s: %s", table->spec.name, op.text);
-        }
+        err = run_op(client, port, &op, what);
     }
     if (err == 0) {
         *out = sum;
@@ -385,7 +398,7 @@ static int run_rows(struct sl_client *client, enum sl_request_op op, struct sl_t
     }
     err = sl_step_add_rows(step, op, table, keys, key_count, gradients, rows);
     err = err != 0 ? err : sl_step_submit_deferred(step, timeout_ms); /* sent by the wait */
-    err = err != 0 ? err : sl_step_wait(step);
+    err = err != 0 ? err : sl_step_wait_through(step);
     sl_step_destroy(&step);
     return err;
 }

@@ -35,12 +35,15 @@ struct sl_client {
     uint64_t start_deadline_ns;
     uint32_t start_clock; /* requested, finally agreed: sl_client_clock */
     bool finished;
+    bool (*interrupted)(void *ctx); /* of the options */
+    void *interrupted_ctx;
 
     struct sl_port_set *ports; /* each in a struct sl_thread_ctx */
     struct sl_client_io *ios;
     uint32_t io_count;
     uint32_t first_io;         /* first with shards: 1 with control_apart, else 0 */
     struct sl_control_op *ops; /* one per client_io, for start and close */
+    uint32_t op_count;         /* of the stage */
 
     struct sl_message_cluster cluster;
     struct sl_shard_conn *conns;

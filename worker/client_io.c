@@ -98,8 +98,9 @@ void sl_client_io_connect(struct sl_control_op *op)
     sl_control_op_answer_one(op);
 }
 
-/* The shard that an answer comes from. */
+/* A request to one shard. */
 struct asked {
+    struct sl_list_link link; /* of op->asked */
     struct sl_control_op *op;
     struct sl_shard_conn *conn;
 };
@@ -117,6 +118,7 @@ static bool take_answer(struct asked *asked, int err, const char *reason)
 static void finish_answer(struct asked *asked)
 {
     struct sl_control_op *op = asked->op;
+    sl_list_remove(&asked->link);
     free(asked);
     sl_control_op_answer_one(op);
 }
@@ -136,6 +138,7 @@ static void ask(struct sl_shard_conn *conn, struct sl_control_op *op, struct sl_
         return;
     }
     *asked = (struct asked){.op = op, .conn = conn};
+    sl_list_append(&op->asked, &asked->link);
     sl_session_request(conn->session, message, sl_client_io_time_left(conn->io, op->deadline_ns),
                        answer, asked);
 }
@@ -258,6 +261,19 @@ void sl_client_io_stats(struct sl_control_op *op)
         }
     }
     sl_control_op_answer(op);
+}
+
+void sl_client_io_cancel(struct sl_control_op *op)
+{
+    struct sl_client_io *io = op->io;
+    for (uint32_t shard = io->first_shard; shard < io->shard_count; shard += io->shard_stride) {
+        sl_shard_conn_cancel(&io->conns[shard], op);
+    }
+    SL_LIST_FOREACH (link, &op->asked) {
+        struct asked *asked = SL_CONTAINER_OF(link, struct asked, link);
+        sl_session_cancel(asked->conn->session, asked);
+    }
+    sl_control_cancel(op);
 }
 
 /* Closing */

@@ -173,6 +173,10 @@ void sl_client_io_stats(struct sl_control_op *op);
  * sl_client_io_start allocated. No error. */
 void sl_client_io_close(struct sl_control_op *op);
 
+/* Fails the operation with CANCELLED before this returns, unless it is done. Not for
+ * sl_client_io_close. */
+void sl_client_io_cancel(struct sl_control_op *op);
+
 /* For shard connections, substeps and control */
 
 static inline struct sl_shard_conn *sl_client_io_conn(const struct sl_client_io *io, uint32_t shard)

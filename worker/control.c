@@ -366,3 +366,23 @@ void sl_control_leave(struct sl_client_io *io)
         sl_session_close(&io->coordinator.session);
     }
 }
+
+void sl_control_cancel(struct sl_control_op *op)
+{
+    struct sl_client_io *io = op->io;
+    if (io->coordinator.session == NULL) {
+        return;
+    }
+    if (op->run == sl_control_barrier) {
+        struct sl_message message = {.kind = SL_MESSAGE_BARRIER, .barrier = {.leaves = true}};
+        snprintf(message.barrier.name, sizeof message.barrier.name, "%s", op->name);
+        (void)sl_session_notify(io->coordinator.session, &message); /* fails if not connected */
+    }
+    sl_session_cancel(io->coordinator.session, op);
+    if (io->coordinator.joining == op) {
+        io->coordinator.joining = NULL;
+        sl_control_leave(io);
+        sl_control_op_fail(op, SL_ERR_CANCELLED, "%s: interrupted", io->options->coordinator_name);
+        sl_control_op_answer(op);
+    }
+}

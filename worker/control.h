@@ -21,6 +21,10 @@ void sl_control_barrier(struct sl_control_op *op);
  * errors of the coordinator. */
 void sl_control_checkpoint(struct sl_control_op *op);
 
+/* Fails the operation with CANCELLED if it waits for the coordinator. One that joins disconnects,
+ * one at a barrier leaves the barrier. */
+void sl_control_cancel(struct sl_control_op *op);
+
 /* Disconnects from the coordinator. No operation may be outstanding. */
 void sl_control_leave(struct sl_client_io *io);
 

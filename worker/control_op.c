@@ -73,6 +73,7 @@ static void deliver(void *ctx, uint64_t a, uint64_t b)
 void sl_control_op_post(struct sl_control_op *op, struct sl_port *port)
 {
     op->answers = port->lanes[op->io->index].from;
+    sl_list_init(&op->asked);
     sl_port_post(port, op->io->index, (struct sl_mail){.run = deliver, .ctx = op});
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/list.h"
 #include "net/control/message.h"
 #include "reactor/port.h"
 
@@ -41,12 +42,13 @@ struct sl_control_op {
 
     /* The reactor's, while running. */
     struct sl_mailbox_lane *answers;
-    uint32_t left; /* outstanding answers of peers */
+    uint32_t left;        /* outstanding answers of peers */
+    struct sl_list asked; /* requests to shards: client_io.c */
 
     /* The result: the first error. */
     int err;
     char text[SL_CONTROL_OP_TEXT_BYTES]; /* names peer and cause */
-    bool done;                           /* set on the caller's thread */
+    bool done, returned; /* set on the caller's thread; returned: after a cancellation */
 };
 
 /* Records an error unless one is recorded. On the reactor, or on the caller's thread before

@@ -374,6 +374,15 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op)
     }
 }
 
+void sl_shard_conn_cancel(struct sl_shard_conn *conn, const struct sl_control_op *op)
+{
+    if (conn->opening == op) {
+        sl_shard_conn_close(conn);
+        sl_control_op_fail(conn->opening, SL_ERR_CANCELLED, "%s: interrupted", conn->name);
+        opened(conn);
+    }
+}
+
 void sl_shard_conn_close(struct sl_shard_conn *conn)
 {
     conn->state = SL_SHARD_CONN_CLOSED;

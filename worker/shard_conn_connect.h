@@ -31,6 +31,9 @@ void sl_shard_conn_open(struct sl_shard_conn *conn, struct sl_control_op *op);
 /* Closes the session, with a goodbye if it is open. No request may be left. */
 void sl_shard_conn_close(struct sl_shard_conn *conn);
 
+/* If the operation waits for the first welcome, closes and fails the operation with CANCELLED. */
+void sl_shard_conn_cancel(struct sl_shard_conn *conn, const struct sl_control_op *op);
+
 /* Sets the shard's address. If another server serves the shard now, reconnects at once; else the
  * next connection uses it. */
 void sl_shard_conn_set_address(struct sl_shard_conn *conn, const struct sl_shard_address *address);

@@ -43,16 +43,17 @@ static void call_io(struct sl_client *client, struct sl_port *port, uint32_t ind
 static void call_ios(struct sl_client *client, struct sl_port *port,
                      void (*run)(struct sl_control_op *op))
 {
+    client->op_count = client->io_count;
     for (uint32_t i = 0; i < client->io_count; i++) {
         call_io(client, port, i, run);
     }
 }
 
-/* Returns AGAIN until the first `count` operations are done, then their first error, reported. */
-static int ops_result(const struct sl_client *client, uint32_t count)
+/* Returns AGAIN until the operations of the stage are done, then their first error, reported. */
+static int ops_result(const struct sl_client *client)
 {
     const struct sl_control_op *failed;
-    int err = sl_control_op_results(client->ops, count, &failed);
+    int err = sl_control_op_results(client->ops, client->op_count, &failed);
     if (err != 0 && err != SL_ERR_AGAIN) {
         return sl_reason_report(err, "client: cannot start: %s", failed->text);
     }
@@ -257,6 +258,8 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     }
     client->protocol = options->protocol;
     client->task_index = options->task_index;
+    client->interrupted = options->interrupted;
+    client->interrupted_ctx = options->interrupted_ctx;
     client->clock = sl_reactor_clock(setup->reactors[0]);
     uint32_t timeout_ms =
         options->start_timeout_ms == 0 ? START_TIMEOUT_MS : options->start_timeout_ms;
@@ -507,6 +510,7 @@ static int next_stage(struct sl_client *client, struct sl_port *port)
     switch (client->stage) {
     case SL_CLIENT_STARTING:
         client->stage = SL_CLIENT_JOINING;
+        client->op_count = 1;
         call_io(client, port, 0, sl_control_join);
         return SL_ERR_AGAIN;
     case SL_CLIENT_JOINING:
@@ -546,7 +550,7 @@ int sl_start_poll(struct sl_client *client)
         return err;
     }
     sl_port_drain(port);
-    err = ops_result(client, client->stage == SL_CLIENT_JOINING ? 1 : client->io_count);
+    err = ops_result(client);
     return err == 0 ? next_stage(client, port) : err;
 }
 
@@ -567,7 +571,7 @@ bool sl_start_close_poll(struct sl_client *client)
     int err = sl_port_here(client->ports, &port);
     sl_assert(err == 0);
     sl_port_drain(port);
-    if (ops_result(client, client->io_count) == SL_ERR_AGAIN) {
+    if (ops_result(client) == SL_ERR_AGAIN) {
         return false;
     }
     client->stage = SL_CLIENT_CLOSED;

@@ -11,6 +11,7 @@
 #include "worker/encode.h"
 #include "worker/scatter.h"
 #include "worker/step_internal.h"
+#include "worker/wait.h"
 
 static_assert(2 * SL_THREAD_CTX_STEPS_MAX + 64 <= SL_LIMIT_LANE_MAILS, "a lane is never full");
 
@@ -573,9 +574,14 @@ static int wait_until(struct sl_step *step, uint64_t timeout_ns)
     if (step->state == SL_STEP_BUILDING) {
         return sl_reason_report(SL_ERR_INVALID, "wait: the step was never submitted");
     }
-    if (step->state == SL_STEP_SUBMITTED &&
-        !sl_port_wait_until(&step->thread_ctx->port, timeout_ns, is_complete, step)) {
-        return sl_reason_report(SL_ERR_AGAIN, "wait: the step is not complete yet");
+    const int err =
+        step->state == SL_STEP_SUBMITTED
+            ? sl_wait_until(step->client, &step->thread_ctx->port, timeout_ns, is_complete, step)
+            : 0;
+    if (err != 0) {
+        return sl_reason_report(err, "wait: %s",
+                                err == SL_ERR_AGAIN ? "the step is not complete yet"
+                                                    : "interrupted: the step continues");
     }
     return step->err == 0 ? 0 : sl_reason_report(step->err, "%s", step->error);
 }
@@ -588,6 +594,14 @@ int sl_step_wait(struct sl_step *step)
 int sl_step_wait_for(struct sl_step *step, uint32_t timeout_ms)
 {
     return wait_until(step, timeout_ms * SL_CLOCK_NS_PER_MS);
+}
+
+int sl_step_wait_through(struct sl_step *step)
+{
+    if (step->state == SL_STEP_SUBMITTED) {
+        (void)sl_port_wait_until(&step->thread_ctx->port, SL_CLOCK_NEVER, is_complete, step);
+    }
+    return sl_step_wait(step);
 }
 
 const char *sl_step_error(const struct sl_step *step)

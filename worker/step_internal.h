@@ -51,6 +51,9 @@ struct sl_step {
 /* Frees the steps of a port, all of them destroyed; the port is in a struct sl_thread_ctx. */
 void sl_step_free_all(struct sl_port *port);
 
+/* sl_step_wait that `interrupted` does not end, for callers that may not leave a step behind. */
+int sl_step_wait_through(struct sl_step *step);
+
 /* For operations */
 
 /* Returns whether an operation on the table may be added; reports why not. */

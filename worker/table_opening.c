@@ -27,6 +27,8 @@ int sl_table_opening_begin(struct sl_table_opening *opening, struct sl_client *c
         .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
         .spec = &opening->spec,
     };
+    opening->ops = &opening->coordinator;
+    opening->op_count = 1;
     sl_control_op_post(&opening->coordinator, port);
     return 0;
 }
@@ -38,6 +40,8 @@ static int ask_shards(struct sl_table_opening *opening, struct sl_port *port)
     if (opening->shards == NULL) {
         return sl_reason_report(SL_ERR_NO_MEMORY, "table %s: no memory", opening->spec.name);
     }
+    opening->ops = opening->shards;
+    opening->op_count = client->io_count;
     for (uint32_t i = 0; i < client->io_count; i++) {
         opening->shards[i] = (struct sl_control_op){
             .io = &client->ios[i],
@@ -52,11 +56,10 @@ static int ask_shards(struct sl_table_opening *opening, struct sl_port *port)
 }
 
 /* AGAIN, 0 or an error, reported. */
-static int result_of(const struct sl_table_opening *opening, const struct sl_control_op *ops,
-                     uint32_t count)
+static int result_of(const struct sl_table_opening *opening)
 {
     const struct sl_control_op *failed;
-    int err = sl_control_op_results(ops, count, &failed);
+    int err = sl_control_op_results(opening->ops, opening->op_count, &failed);
     if (err != 0 && err != SL_ERR_AGAIN) {
         return sl_reason_report(err, "table %s cannot be opened: %s", opening->spec.name,
                                 failed->text);
@@ -89,15 +92,10 @@ int sl_table_opening_poll(struct sl_table_opening *opening, struct sl_table **ou
     int err = sl_port_here(opening->client->ports, &port);
     sl_assert(err == 0); /* begin has created it */
     sl_port_drain(port);
-    err = result_of(opening, &opening->coordinator, 1);
-    if (err != 0) {
-        return err;
+    err = result_of(opening);
+    if (err == 0) {
+        err = opening->shards == NULL ? ask_shards(opening, port) : keep_table(opening, out);
     }
-    if (opening->shards == NULL) {
-        return ask_shards(opening, port);
-    }
-    err = result_of(opening, opening->shards, opening->client->io_count);
-    err = err != 0 ? err : keep_table(opening, out);
     if (err != SL_ERR_AGAIN) {
         free(opening->shards);
         opening->shards = NULL;

@@ -10,6 +10,8 @@ struct sl_table_opening {
     struct sl_table_spec spec;
     struct sl_control_op coordinator;
     struct sl_control_op *shards; /* one per client_io, after the coordinator's answer */
+    struct sl_control_op *ops;    /* outstanding: the coordinator's or the shards' */
+    uint32_t op_count;
 };
 
 /* Begins to open a table; never blocks. The caller owns *opening and keeps it until poll returns

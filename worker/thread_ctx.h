@@ -2,7 +2,7 @@
  * (reactor/port.h), with the steps of that thread.
  *
  * Its work is bounded so that no lane is ever full: a step posts one mail to each reactor and
- * receives at most two; a control operation, one and one. */
+ * receives at most two; a control operation, one and one, and as many when it is cancelled. */
 #ifndef SL_WORKER_THREAD_CTX_H
 #define SL_WORKER_THREAD_CTX_H
 

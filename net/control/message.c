@@ -241,6 +241,7 @@ static void build_barrier(struct build *build, const struct sl_message_barrier *
     build->barrier.name = text(from->name, sizeof from->name);
     build->barrier.count = from->count;
     build->barrier.timeout_ms = from->timeout_ms;
+    build->barrier.leave = from->leaves;
     build->control.barrier = &build->barrier;
 }
 

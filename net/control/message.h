@@ -220,6 +220,7 @@ struct sl_message_barrier {
     char name[SL_MESSAGE_NAME_BYTES];
     uint32_t count;      /* 0: every worker of the job */
     uint32_t timeout_ms; /* 0: unknown */
+    bool leaves;         /* the sender waits no more; no answer */
 };
 
 struct sl_message_table_stats {

@@ -269,6 +269,7 @@ static bool read_barrier(const struct sl_message_memory *memory, const Starling_
 {
     to->count = from->count;
     to->timeout_ms = from->timeout_ms;
+    to->leaves = from->leave != 0;
     return holds(from->count <= SL_LIMIT_WORKERS, "barrier: a count outside its range") &&
            copy_text(memory, from->name, TEXT_NAME, to->name, sizeof to->name) &&
            holds(to->name[0] != '\0', "barrier: no name");

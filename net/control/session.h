@@ -158,8 +158,8 @@ void sl_session_set_preferred(struct sl_session *session,
  * changes. */
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
 
-/* Sends a message that has no answer: HEARTBEAT, CHECKPOINT_PART, CHECKPOINT_DONE, BUFFER_RELEASED.
- * Errors: CLOSED (not welcomed), NO_MEMORY. */
+/* Sends a message that has no answer: HEARTBEAT, CHECKPOINT_PART, CHECKPOINT_DONE, BUFFER_RELEASED,
+ * or a BARRIER that leaves. Errors: CLOSED (not welcomed), NO_MEMORY. */
 int sl_session_notify(struct sl_session *session, struct sl_message *message);
 
 /* Receives the answer, valid during the call: Register: Cluster; TableOpen: TableOpened; Barrier:
@@ -185,6 +185,10 @@ void sl_session_close(struct sl_session **session);
  * must own no memory. */
 void sl_session_request(struct sl_session *session, struct sl_message *message, uint64_t timeout_ns,
                         sl_session_answer_fn *answer, void *ctx);
+
+/* Answers the request with this ctx, if there is one, with CANCELLED, before this returns. An
+ * answer of the peer is dropped. */
+void sl_session_cancel(struct sl_session *session, const void *ctx);
 
 /* Replaces the content of an unsent request of the same kind; its id stays. Returns false if there
  * is none. */

@@ -182,6 +182,18 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
     start_deadline(request);
 }
 
+void sl_session_cancel(struct sl_session *session, const void *ctx)
+{
+    sl_reactor_assert_owner(session->reactor);
+    struct sl_session_request **at = &session->requests;
+    while (*at != NULL && (*at)->ctx != ctx) {
+        at = &(*at)->next;
+    }
+    if (*at != NULL) {
+        finish(at, NULL, SL_ERR_CANCELLED, "interrupted");
+    }
+}
+
 bool sl_session_request_renew(struct sl_session *session, const struct sl_message *message)
 {
     struct sl_session_request *at = session->requests;

@@ -191,6 +191,21 @@ static bool check_count(struct sl_coordinator *coordinator,
     return true;
 }
 
+/* barrier: may be NULL. */
+static void leave(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier,
+                  const struct sl_coordinator_member *member)
+{
+    for (uint32_t i = 0; barrier != NULL && i < barrier->arrived; i++) {
+        if (barrier->arrivals[i].member == member) {
+            arrival_remove(barrier, i);
+            break;
+        }
+    }
+    if (barrier != NULL && barrier->arrived == 0) {
+        barrier_free(coordinator, barrier);
+    }
+}
+
 void sl_coordinator_barrier_arrive(struct sl_coordinator *coordinator,
                                    struct sl_coordinator_member *member,
                                    const struct sl_message *message, uint64_t now_ns)
@@ -201,6 +216,10 @@ void sl_coordinator_barrier_arrive(struct sl_coordinator *coordinator,
         return;
     }
     struct sl_coordinator_barrier *barrier = barrier_find(coordinator, asked->name);
+    if (asked->leaves) {
+        leave(coordinator, barrier, member);
+        return;
+    }
     if (!check_count(coordinator, member, barrier, message)) {
         return;
     }
@@ -229,15 +248,7 @@ void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
     for (struct sl_coordinator_barrier *barrier = coordinator->barriers.first; barrier != NULL;
          barrier = next) {
         next = barrier->next;
-        for (uint32_t i = 0; i < barrier->arrived; i++) {
-            if (barrier->arrivals[i].member == member) {
-                arrival_remove(barrier, i);
-                break;
-            }
-        }
-        if (barrier->arrived == 0) {
-            barrier_free(coordinator, barrier);
-        }
+        leave(coordinator, barrier, member);
     }
 }
 

@@ -144,6 +144,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         random_message_name(seed, to->barrier.name, sizeof to->barrier.name);
         to->barrier.count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
         to->barrier.timeout_ms = (uint32_t)sl_hash_random(seed);
+        to->barrier.leaves = sl_hash_random(seed) % 2 == 0;
         break;
     case SL_MESSAGE_CHALLENGE:
         random_bytes(seed, to->challenge.nonce, sizeof to->challenge.nonce);

@@ -65,6 +65,21 @@ static struct sl_message patient(const char *name, uint32_t count, uint64_t id, 
     return message;
 }
 
+CASE(coordinator_barrier__is_left)
+{
+    workers_join(f);
+    struct sl_message leave = barrier_message("b", 0, 0);
+    leave.barrier.leaves = true;
+    say(f, 1, leave); /* it is not there */
+    say(f, 1, barrier_message("b", 2, 1));
+    say(f, 1, barrier_message("c", 2, 2));
+    say(f, 1, leave);
+    say(f, 2, barrier_message("b", 3, 1)); /* the barrier is forgotten: another count */
+    expect_nothing(f);
+    say(f, 2, barrier_message("c", 2, 2));
+    expect_count(f, 2);
+}
+
 CASE(coordinator_barrier__names_the_missing_to_who_gives_up)
 {
     workers_join(f);
