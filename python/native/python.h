@@ -6,7 +6,7 @@
 #include <Python.h>
 #include <starling.h>
 
-/* The pointer of a function with keyword arguments, in a table of methods. */
+/* The pointer of a function with other arguments than a tuple, in a table of methods. */
 #define SL_NATIVE_METHOD(function) ((PyCFunction)(void (*)(void))(function))
 
 /* An entry of a table of slots. */

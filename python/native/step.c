@@ -180,17 +180,6 @@ void sl_native_step_free(struct sl_native_step **step)
     PyMem_Free(freed);
 }
 
-PyObject *sl_native_step_run(struct sl_native_step *step, PyObject *result, const char *what,
-                             uint32_t timeout_ms)
-{
-    if (result == NULL || !sl_native_step_submit(step, timeout_ms) ||
-        sl_native_step_wait(step, UINT32_MAX) < 0 || !sl_native_step_check(step, what)) {
-        Py_CLEAR(result);
-    }
-    sl_native_step_free(&step);
-    return result;
-}
-
 bool sl_native_step_end_all(struct sl_native_client *client)
 {
     struct sl_native_step *step;

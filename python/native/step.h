@@ -51,11 +51,6 @@ bool sl_native_step_check(const struct sl_native_step *step, const char *what);
 /* Frees a step that may end here, and abandons another. Sets *step to NULL. */
 void sl_native_step_free(struct sl_native_step **step);
 
-/* Submits, waits, frees: a call of one step. Consumes `result`, which is returned after success.
- * result NULL: an exception is set, and the step is only freed. */
-PyObject *sl_native_step_run(struct sl_native_step *step, PyObject *result, const char *what,
-                             uint32_t timeout_ms);
-
 /* Waits for all submitted steps of a client that closes, and ends all. Returns false with the
  * exception of a signal handler; then some are left. */
 bool sl_native_step_end_all(struct sl_native_client *client);

@@ -1,7 +1,8 @@
 #include "python/native/table.h"
 
+#include <stddef.h>
 #include <stdio.h>
-#include <string.h>
+#include <structmember.h>
 
 #include "python/native/arrays.h"
 #include "python/native/errors.h"
@@ -15,90 +16,54 @@ struct table {
     struct sl_table_spec spec;
 };
 
-/* An operation from the reading of its arguments to its result. */
-struct operation {
+/* Operations; starling/tables.py counts them likewise. */
+enum kind { PULL, PUSH, PUSH_PULL, ASSIGN, ERASE, PULL_SUMS, PULL_MEANS, KINDS };
+
+static const struct {
     const char *name;
+    const char *sent[2]; /* the argument whose values are sent, of sparse and of dense tables */
+    bool returns;        /* an array of values */
+} OPERATIONS[KINDS] = {
+    [PULL] = {.name = "pull", .returns = true},
+    [PUSH] = {.name = "push", .sent = {"grads", "grads"}},
+    [PUSH_PULL] = {.name = "push_pull", .sent = {"grads", "grads"}, .returns = true},
+    [ASSIGN] = {.name = "assign", .sent = {"rows", "values"}},
+    [ERASE] = {.name = "erase"},
+    [PULL_SUMS] = {.name = "pull_bags", .returns = true},
+    [PULL_MEANS] = {.name = "pull_bags", .returns = true},
+};
+
+/* Arguments of _run. */
+enum {
+    KIND,
+    STEP,    /* of the caller; None: a step of its own */
+    TIMEOUT, /* None: the client's */
+    WHERE,   /* keys; of a dense table the first element */
+    EXTENT,  /* offsets of bags; of a dense table the number of elements, which starling.DenseTable
+              * has checked */
+    SENT,    /* values that are sent */
+    OUT,     /* None: a new array */
+    ARGUMENTS
+};
+
+/* An operation with its arrays, which the step keeps. */
+struct operation {
     const struct table *table;
-    PyObject *caller_step, *timeout; /* arguments; None: a step of its own, the client's timeout */
-    struct sl_native_step *native;
-    struct sl_step *step;
-    struct sl_table *to;
+    enum kind kind;
+    struct sl_native_step *step;
+    const uint64_t *keys;
+    uint64_t start, count; /* start: of a dense table; count: of keys or elements */
+    const uint32_t *ends;  /* of bags */
+    uint32_t bag_count;
+    const float *sent;
+    float *out;
 };
 
-/* Begins an operation with the arguments `caller_step` and `timeout`. Returns false with an
- * exception. */
-static bool begin(struct operation *operation, const char *name, PyObject *self)
+/* Arrays. The functions return false or NULL with an exception. */
+
+static bool keep_keys(struct operation *operation, PyObject *given)
 {
-    const struct table *table = (struct table *)self;
-    operation->name = name;
-    operation->table = table;
-    if (operation->caller_step == Py_None) {
-        operation->native = sl_native_step_begin(table->client, table->client->clock);
-    } else if (operation->timeout != Py_None) {
-        PyErr_Format(PyExc_TypeError, "timeout: not accepted with a step; submit takes it");
-        return false;
-    } else {
-        operation->native =
-            sl_native_step_type_use(operation->caller_step, SL_NATIVE_STEP_BUILDING);
-    }
-    if (operation->native == NULL) {
-        return false;
-    }
-    if (operation->native->client != table->client) {
-        PyErr_Format(PyExc_ValueError, "table: %s was opened by another client than this step's",
-                     table->spec.name);
-        return false;
-    }
-    operation->step = operation->native->step;
-    operation->to = table->table;
-    operation->native->is_in_use = true; /* conversion of arrays may run other Python code */
-    table->client->calls++;
-    return true;
-}
-
-/* Ends an operation. `result`: what it returns, consumed; NULL: an exception is set. err: of adding
- * it to the step. */
-static PyObject *end(const struct operation *operation, int err, PyObject *result)
-{
-    const struct table *table = operation->table;
-    char what[SL_TABLE_NAME_BYTES + 32];
-    (void)snprintf(what, sizeof what, "%s, table %s", operation->name, table->spec.name);
-    if (result != NULL && err != 0) {
-        Py_CLEAR(result);
-        (void)sl_native_errors_raise(err, what, "");
-    }
-    uint32_t timeout_ms = 0;
-    if (result != NULL &&
-        !sl_native_errors_timeout(operation->timeout, table->client->timeout_ms, &timeout_ms)) {
-        Py_CLEAR(result);
-    }
-    operation->native->has_content |= result != NULL;
-    operation->native->is_in_use = false;
-    table->client->calls--;
-    if (operation->caller_step != Py_None) {
-        return result;
-    }
-    return sl_native_step_run(operation->native, result, what, timeout_ms);
-}
-
-static PyObject *none_if(bool succeeded)
-{
-    if (succeeded) {
-        Py_RETURN_NONE;
-    }
-    return NULL;
-}
-
-/* Arrays of an operation, which the step keeps. The functions return false with an exception. */
-
-struct keys {
-    const uint64_t *values;
-    uint32_t count;
-};
-
-static bool keep_keys(const struct operation *operation, PyObject *given, struct keys *out)
-{
-    Py_buffer *view = sl_native_step_array(operation->native);
+    Py_buffer *view = sl_native_step_array(operation->step);
     if (view == NULL || !sl_native_arrays_keys(given, "keys", view)) {
         return false;
     }
@@ -107,254 +72,191 @@ static bool keep_keys(const struct operation *operation, PyObject *given, struct
                      view->shape[0], (unsigned long)UINT32_MAX);
         return false;
     }
-    *out = (struct keys){.values = view->buf, .count = (uint32_t)view->shape[0]};
+    operation->keys = view->buf;
+    operation->count = (uint64_t)view->shape[0];
     return true;
 }
 
-static struct sl_native_shape rows_of(const struct operation *operation, Py_ssize_t count)
+static bool keep_bags(struct operation *operation, PyObject *offsets)
 {
-    return (struct sl_native_shape){.rows = count, .columns = operation->table->spec.dim};
+    Py_buffer *view = sl_native_step_array(operation->step);
+    if (view == NULL || !sl_native_arrays_bag_ends(offsets, (Py_ssize_t)operation->count, view)) {
+        return false;
+    }
+    operation->ends = view->buf;
+    operation->bag_count = (uint32_t)view->shape[0];
+    return true;
 }
 
-static bool keep_floats(const struct operation *operation, PyObject *given, const char *name,
-                        struct sl_native_shape shape, const float **out)
+static bool keep_sent(struct operation *operation, PyObject *given, struct sl_native_shape shape)
 {
-    Py_buffer *view = sl_native_step_array(operation->native);
+    const char *name = OPERATIONS[operation->kind].sent[operation->table->spec.kind];
+    Py_buffer *view = sl_native_step_array(operation->step);
     if (view == NULL || !sl_native_arrays_floats(given, name, shape, false, view)) {
         return false;
     }
-    *out = view->buf;
+    operation->sent = view->buf;
     return true;
 }
 
-/* Returns the array that receives values: a new reference to `out`, or a new array if `out` is
- * None; or NULL with an exception. */
-static PyObject *keep_out(const struct operation *operation, PyObject *out,
-                          struct sl_native_shape shape, float **values)
+/* Returns a new reference to the array that receives values. */
+static PyObject *keep_out(struct operation *operation, PyObject *out, struct sl_native_shape shape)
 {
-    Py_buffer *view = sl_native_step_array(operation->native);
+    Py_buffer *view = sl_native_step_array(operation->step);
     if (view == NULL) {
         return NULL;
     }
-    PyObject *array = out == Py_None ? sl_native_arrays_new(shape) : out;
-    if (array == out) {
-        Py_INCREF(array);
-    }
+    PyObject *array = out == Py_None ? sl_native_arrays_new(shape) : Py_NewRef(out);
     if (array != NULL && sl_native_arrays_floats(array, "out", shape, true, view)) {
-        *values = view->buf;
+        operation->out = view->buf;
         return array;
     }
     Py_XDECREF(array);
     return NULL;
 }
 
-/* Operations on rows */
-
-static PyObject *pull(PyObject *self, PyObject *args)
+/* Returns the result of the operation. */
+static PyObject *keep_arrays(struct operation *operation, PyObject *const *args)
 {
-    struct operation op;
-    PyObject *given, *out;
-    struct keys keys = {0};
-    float *rows = NULL;
-    if (!PyArg_ParseTuple(args, "OOOO", &op.caller_step, &given, &out, &op.timeout) ||
-        !begin(&op, "pull", self)) {
+    const struct sl_table_spec *spec = &operation->table->spec;
+    struct sl_native_shape shape = {.columns = -1};
+    if (spec->kind == SL_TABLE_DENSE) {
+        operation->start = PyLong_AsUnsignedLongLongMask(args[WHERE]);
+        shape.rows = PyNumber_AsSsize_t(args[EXTENT], PyExc_OverflowError);
+        operation->count = (uint64_t)shape.rows;
+        if (PyErr_Occurred() != NULL) {
+            return NULL;
+        }
+    } else {
+        const bool has_bags = operation->kind == PULL_SUMS || operation->kind == PULL_MEANS;
+        if (!keep_keys(operation, args[WHERE]) ||
+            (has_bags && !keep_bags(operation, args[EXTENT]))) {
+            return NULL;
+        }
+        shape.rows = has_bags ? operation->bag_count : (Py_ssize_t)operation->count;
+        shape.columns = spec->dim;
+    }
+    if (OPERATIONS[operation->kind].sent[0] != NULL && !keep_sent(operation, args[SENT], shape)) {
         return NULL;
     }
-    PyObject *result =
-        keep_keys(&op, given, &keys) ? keep_out(&op, out, rows_of(&op, keys.count), &rows) : NULL;
-    int err = result == NULL ? 0 : sl_step_pull(op.step, op.to, keys.values, keys.count, rows);
-    return end(&op, err, result);
+    return OPERATIONS[operation->kind].returns ? keep_out(operation, args[OUT], shape)
+                                               : Py_NewRef(Py_None);
 }
 
-static PyObject *push(PyObject *self, PyObject *args)
+/* The library's calls, which add the operation to the step. */
+
+static int add_rows(const struct operation *op, struct sl_step *step, struct sl_table *to)
 {
-    struct operation op;
-    PyObject *given, *grads;
-    struct keys keys = {0};
-    const float *gradients = NULL;
-    if (!PyArg_ParseTuple(args, "OOOO", &op.caller_step, &given, &grads, &op.timeout) ||
-        !begin(&op, "push", self)) {
+    const uint32_t count = (uint32_t)op->count;
+    switch (op->kind) {
+    case PULL:
+        return sl_step_pull(step, to, op->keys, count, op->out);
+    case PUSH:
+        return sl_step_push(step, to, op->keys, count, op->sent);
+    case PUSH_PULL:
+        return sl_step_push_pull(step, to, op->keys, count, op->sent, op->out);
+    case ASSIGN:
+        return sl_step_assign(step, to, op->keys, count, op->sent);
+    case ERASE:
+        return sl_step_erase(step, to, op->keys, count);
+    default:
+        return sl_step_pull_pooled(step, to, op->keys, count, op->ends, op->bag_count,
+                                   op->kind == PULL_SUMS ? SL_POOLING_SUM : SL_POOLING_MEAN,
+                                   op->out);
+    }
+}
+
+static int add_elements(const struct operation *op, struct sl_step *step, struct sl_table *to)
+{
+    switch (op->kind) {
+    case PULL:
+        return sl_step_dense_pull(step, to, op->start, op->count, op->out);
+    case PUSH:
+        return sl_step_dense_push(step, to, op->start, op->count, op->sent);
+    case PUSH_PULL:
+        return sl_step_dense_push_pull(step, to, op->start, op->count, op->sent, op->out);
+    default:
+        return sl_step_dense_assign(step, to, op->start, op->count, op->sent);
+    }
+}
+
+/* Returns the step of the operation, the caller's or one of its own; or NULL with an exception. */
+static struct sl_native_step *find_step(const struct table *table, PyObject *const *args)
+{
+    if (args[STEP] == Py_None) {
+        return sl_native_step_begin(table->client, table->client->clock);
+    }
+    if (args[TIMEOUT] != Py_None) {
+        PyErr_Format(PyExc_TypeError, "timeout: not accepted with a step; submit takes it");
         return NULL;
     }
-    const bool is_kept = keep_keys(&op, given, &keys) &&
-                         keep_floats(&op, grads, "grads", rows_of(&op, keys.count), &gradients);
-    int err = is_kept ? sl_step_push(op.step, op.to, keys.values, keys.count, gradients) : 0;
-    return end(&op, err, none_if(is_kept));
-}
-
-static PyObject *push_pull(PyObject *self, PyObject *args)
-{
-    struct operation op;
-    PyObject *given, *grads, *out, *result = NULL;
-    struct keys keys = {0};
-    const float *gradients = NULL;
-    float *rows = NULL;
-    if (!PyArg_ParseTuple(args, "OOOOO", &op.caller_step, &given, &grads, &out, &op.timeout) ||
-        !begin(&op, "push_pull", self)) {
+    struct sl_native_step *step = sl_native_step_type_use(args[STEP], SL_NATIVE_STEP_BUILDING);
+    if (step != NULL && step->client != table->client) {
+        PyErr_Format(PyExc_ValueError, "table: %s was opened by another client than this step's",
+                     table->spec.name);
         return NULL;
     }
-    if (keep_keys(&op, given, &keys) &&
-        keep_floats(&op, grads, "grads", rows_of(&op, keys.count), &gradients)) {
-        result = keep_out(&op, out, rows_of(&op, keys.count), &rows);
-    }
-    int err = result == NULL
-                  ? 0
-                  : sl_step_push_pull(op.step, op.to, keys.values, keys.count, gradients, rows);
-    return end(&op, err, result);
+    return step;
 }
 
-static bool parse_mode(const char *mode, enum sl_pooling *out)
+static void raise_error(const struct operation *operation, int err, const char *reason)
 {
-    *out = strcmp(mode, "mean") == 0 ? SL_POOLING_MEAN : SL_POOLING_SUM;
-    if (*out == SL_POOLING_SUM && strcmp(mode, "sum") != 0) {
-        PyErr_Format(PyExc_ValueError, "mode: '%s'; accepted: 'sum', 'mean'", mode);
-        return false;
-    }
-    return true;
+    char what[SL_TABLE_NAME_BYTES + 32];
+    (void)snprintf(what, sizeof what, "%s, table %s", OPERATIONS[operation->kind].name,
+                   operation->table->spec.name);
+    (void)sl_native_errors_raise(err, what, reason);
 }
 
-static PyObject *pull_bags(PyObject *self, PyObject *args)
+/* Adds the operation to its step. Returns its result, or NULL with an exception. */
+static PyObject *add(struct operation *operation, PyObject *const *args)
 {
-    struct operation op;
-    PyObject *given, *offsets, *out, *result = NULL;
-    const char *mode;
-    struct keys keys = {0};
-    enum sl_pooling pooling;
-    float *pooled = NULL;
-    if (!PyArg_ParseTuple(args, "OOOsOO", &op.caller_step, &given, &offsets, &mode, &out,
-                          &op.timeout) ||
-        !parse_mode(mode, &pooling) || !begin(&op, "pull_bags", self)) {
+    const struct table *table = operation->table;
+    struct sl_native_step *step = operation->step;
+    int err = 0;
+    step->is_in_use = true; /* conversion of arrays may run other Python code */
+    table->client->calls++;
+    PyObject *result = keep_arrays(operation, args);
+    if (result != NULL) {
+        err = (table->spec.kind == SL_TABLE_DENSE ? add_elements : add_rows)(operation, step->step,
+                                                                             table->table);
+    }
+    step->is_in_use = false;
+    table->client->calls--;
+    if (err != 0) {
+        Py_CLEAR(result);
+        raise_error(operation, err, sl_last_error());
+    }
+    step->has_content |= result != NULL;
+    return result;
+}
+
+/* _run(KIND, STEP, ...) */
+static PyObject *run(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    const struct table *table = (struct table *)self;
+    const long kind = count == ARGUMENTS ? PyLong_AsLong(args[KIND]) : -1;
+    uint32_t timeout_ms;
+    if (kind < 0 || kind >= KINDS) {
+        return PyErr_Format(PyExc_SystemError, "_run: %zd arguments, operation %ld", count, kind);
+    }
+    if (!sl_native_errors_timeout(args[TIMEOUT], table->client->timeout_ms, &timeout_ms)) {
         return NULL;
     }
-    Py_buffer *ends = sl_native_step_array(op.native);
-    if (ends != NULL && keep_keys(&op, given, &keys) &&
-        sl_native_arrays_bag_ends(offsets, keys.count, ends)) {
-        result = keep_out(&op, out, rows_of(&op, ends->shape[0]), &pooled);
+    struct operation operation = {.table = table, .kind = (enum kind)kind};
+    struct sl_native_step *step = operation.step = find_step(table, args);
+    PyObject *result = step == NULL ? NULL : add(&operation, args);
+    if (step == NULL || args[STEP] != Py_None) {
+        return result;
     }
-    int err = result == NULL
-                  ? 0
-                  : sl_step_pull_pooled(op.step, op.to, keys.values, keys.count, ends->buf,
-                                        (uint32_t)ends->shape[0], pooling, pooled);
-    return end(&op, err, result);
-}
-
-static PyObject *assign(PyObject *self, PyObject *args)
-{
-    struct operation op;
-    PyObject *given, *rows;
-    struct keys keys = {0};
-    const float *values = NULL;
-    if (!PyArg_ParseTuple(args, "OOOO", &op.caller_step, &given, &rows, &op.timeout) ||
-        !begin(&op, "assign", self)) {
-        return NULL;
+    if (result != NULL &&
+        (!sl_native_step_submit(step, timeout_ms) || sl_native_step_wait(step, UINT32_MAX) < 0)) {
+        Py_CLEAR(result);
+    } else if (result != NULL && step->err != 0) {
+        Py_CLEAR(result);
+        raise_error(&operation, step->err, sl_step_error(step->step));
     }
-    const bool is_kept = keep_keys(&op, given, &keys) &&
-                         keep_floats(&op, rows, "rows", rows_of(&op, keys.count), &values);
-    int err = is_kept ? sl_step_assign(op.step, op.to, keys.values, keys.count, values) : 0;
-    return end(&op, err, none_if(is_kept));
-}
-
-static PyObject *erase(PyObject *self, PyObject *args)
-{
-    struct operation op;
-    PyObject *given;
-    struct keys keys = {0};
-    if (!PyArg_ParseTuple(args, "OOO", &op.caller_step, &given, &op.timeout) ||
-        !begin(&op, "erase", self)) {
-        return NULL;
-    }
-    const bool is_kept = keep_keys(&op, given, &keys);
-    int err = is_kept ? sl_step_erase(op.step, op.to, keys.values, keys.count) : 0;
-    return end(&op, err, none_if(is_kept));
-}
-
-/* Operations on the elements of a dense table. starling.DenseTable has checked that they are in the
- * table, and that the arrays have `count` elements or are None. */
-
-/* Elements [start, start + count). */
-struct range {
-    unsigned long long start;
-    Py_ssize_t count;
-};
-
-static struct sl_native_shape elements_of(struct range range)
-{
-    return (struct sl_native_shape){.rows = range.count, .columns = -1};
-}
-
-static PyObject *dense_pull(PyObject *self, PyObject *args)
-{
-    struct operation op;
-    struct range range;
-    PyObject *out;
-    float *values = NULL;
-    if (!PyArg_ParseTuple(args, "OKnOO", &op.caller_step, &range.start, &range.count, &out,
-                          &op.timeout) ||
-        !begin(&op, "pull", self)) {
-        return NULL;
-    }
-    PyObject *result = keep_out(&op, out, elements_of(range), &values);
-    int err = result == NULL
-                  ? 0
-                  : sl_step_dense_pull(op.step, op.to, range.start, (uint64_t)range.count, values);
-    return end(&op, err, result);
-}
-
-static PyObject *dense_push(PyObject *self, PyObject *args)
-{
-    struct operation op;
-    struct range range;
-    PyObject *grads;
-    const float *gradients = NULL;
-    if (!PyArg_ParseTuple(args, "OKnOO", &op.caller_step, &range.start, &range.count, &grads,
-                          &op.timeout) ||
-        !begin(&op, "push", self)) {
-        return NULL;
-    }
-    const bool is_kept = keep_floats(&op, grads, "grads", elements_of(range), &gradients);
-    int err =
-        is_kept ? sl_step_dense_push(op.step, op.to, range.start, (uint64_t)range.count, gradients)
-                : 0;
-    return end(&op, err, none_if(is_kept));
-}
-
-static PyObject *dense_push_pull(PyObject *self, PyObject *args)
-{
-    struct operation op;
-    struct range range;
-    PyObject *grads, *out, *result = NULL;
-    const float *gradients = NULL;
-    float *values = NULL;
-    if (!PyArg_ParseTuple(args, "OKnOOO", &op.caller_step, &range.start, &range.count, &grads, &out,
-                          &op.timeout) ||
-        !begin(&op, "push_pull", self)) {
-        return NULL;
-    }
-    if (keep_floats(&op, grads, "grads", elements_of(range), &gradients)) {
-        result = keep_out(&op, out, elements_of(range), &values);
-    }
-    int err = result == NULL ? 0
-                             : sl_step_dense_push_pull(op.step, op.to, range.start,
-                                                       (uint64_t)range.count, gradients, values);
-    return end(&op, err, result);
-}
-
-static PyObject *dense_assign(PyObject *self, PyObject *args)
-{
-    struct operation op;
-    struct range range;
-    PyObject *given;
-    const float *values = NULL;
-    if (!PyArg_ParseTuple(args, "OKnOO", &op.caller_step, &range.start, &range.count, &given,
-                          &op.timeout) ||
-        !begin(&op, "assign", self)) {
-        return NULL;
-    }
-    const bool is_kept = keep_floats(&op, given, "values", elements_of(range), &values);
-    int err = is_kept
-                  ? sl_step_dense_assign(op.step, op.to, range.start, (uint64_t)range.count, values)
-                  : 0;
-    return end(&op, err, none_if(is_kept));
+    sl_native_step_free(&step);
+    return result;
 }
 
 static PyObject *stats(PyObject *self, PyObject *timeout)
@@ -420,55 +322,27 @@ static void dealloc(PyObject *self)
     sl_native_python_free(self);
 }
 
-static PyObject *get_name(PyObject *self, void *closure)
-{
-    return PyUnicode_FromString(((struct table *)self)->spec.name);
-}
-
-static PyObject *get_dim(PyObject *self, void *closure)
-{
-    return PyLong_FromUnsignedLong(((struct table *)self)->spec.dim);
-}
-
-static PyObject *get_length(PyObject *self, void *closure)
-{
-    return PyLong_FromUnsignedLongLong(((struct table *)self)->spec.length);
-}
-
-static PyObject *get_client(PyObject *self, void *closure)
-{
-    PyObject *client = (PyObject *)((struct table *)self)->client;
-    Py_INCREF((PyObject *)client);
-    return client;
-}
-
 static PyMethodDef methods[] = {
-    {"_pull", pull, METH_VARARGS, NULL},
-    {"_push", push, METH_VARARGS, NULL},
-    {"_push_pull", push_pull, METH_VARARGS, NULL},
-    {"_pull_bags", pull_bags, METH_VARARGS, NULL},
-    {"_assign", assign, METH_VARARGS, NULL},
-    {"_erase", erase, METH_VARARGS, NULL},
-    {"_dense_pull", dense_pull, METH_VARARGS, NULL},
-    {"_dense_push", dense_push, METH_VARARGS, NULL},
-    {"_dense_assign", dense_assign, METH_VARARGS, NULL},
-    {"_dense_push_pull", dense_push_pull, METH_VARARGS, NULL},
+    {"_run", SL_NATIVE_METHOD(run), METH_FASTCALL, NULL},
     {"_stats", stats, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef members[] = {
-    {"name", get_name, NULL, "Name of the table.", NULL},
-    {"dim", get_dim, NULL, "Columns of a row; 0: a dense table.", NULL},
-    {"length", get_length, NULL, "Elements; 0: a sparse table.", NULL},
-    {"client", get_client, NULL, "The client that opened the table.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef members[] = {
+    {"name", T_STRING_INPLACE, offsetof(struct table, spec.name), READONLY, "Name of the table."},
+    {"dim", T_UINT, offsetof(struct table, spec.dim), READONLY,
+     "Columns of a row; 0: a dense table."},
+    {"length", T_ULONGLONG, offsetof(struct table, spec.length), READONLY,
+     "Elements; 0: a sparse table."},
+    {"client", T_OBJECT, offsetof(struct table, client), READONLY,
+     "The client that opened the table."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot slots[] = {
     SL_NATIVE_SLOT(Py_tp_new, open_table),
     SL_NATIVE_SLOT(Py_tp_methods, methods),
-    SL_NATIVE_SLOT(Py_tp_getset, members),
+    SL_NATIVE_SLOT(Py_tp_members, members),
     SL_NATIVE_SLOT(Py_tp_dealloc, dealloc),
     {0, NULL},
 };

@@ -33,6 +33,9 @@ Floats = Union[NDArray[numpy.float32], Tensor]
 Keys = Union[NDArray[numpy.signedinteger[Any]], NDArray[numpy.unsignedinteger[Any]], Sequence[int], Tensor]
 _Out = TypeVar("_Out", bound=Floats)
 _Seconds = Optional[float]
+# Operations of native/table.c.
+_PULL, _PUSH, _PUSH_PULL, _ASSIGN, _ERASE = range(5)
+_PULL_BAGS = {"sum": 5, "mean": 6}
 
 
 class TableStats(NamedTuple):
@@ -75,14 +78,14 @@ class SparseTable(Table):
         A key without a row gets the row that the initializer gives it.
         out: (n, dim), receives the rows; it is returned.
         """
-        return self._pull(step, keys, out, timeout)
+        return self._run(_PULL, step, timeout, keys, None, None, out)
 
     def push(self, keys: Keys, grads: Floats, *, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
         """Applies gradients, (n, dim), with the table's optimizer.
 
         Gradients of equal keys are added first. Rows that do not exist are created.
         """
-        self._push(step, keys, grads, timeout)
+        self._run(_PUSH, step, timeout, keys, None, grads, None)
 
     @overload
     def push_pull(self, keys: Keys, grads: Floats, out: None = None, *, step: Optional[Step] = None,
@@ -95,7 +98,7 @@ class SparseTable(Table):
     def push_pull(self, keys: Keys, grads: Floats, out: Any = None, *, step: Optional[Step] = None,
                   timeout: _Seconds = None) -> Any:
         """Pushes, then pulls the new rows, in one round trip."""
-        return self._push_pull(step, keys, grads, out, timeout)
+        return self._run(_PUSH_PULL, step, timeout, keys, None, grads, out)
 
     @overload
     def pull_bags(self, keys: Keys, offsets: Keys, mode: str = "sum", out: None = None, *,
@@ -113,18 +116,20 @@ class SparseTable(Table):
         torch.nn.EmbeddingBag. An empty bag gives zeros. The servers add: one row per bag and shard
         travels.
         """
-        return self._pull_bags(step, keys, offsets, mode, out, timeout)
+        if mode not in _PULL_BAGS:
+            raise ValueError(f"mode: {mode!r}; accepted: 'sum', 'mean'")
+        return self._run(_PULL_BAGS[mode], step, timeout, keys, offsets, None, out)
 
     def assign(self, keys: Keys, rows: Floats, *, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
         """Replaces rows, (n, dim), and resets what the optimizer remembers of them.
 
         Takes effect at once in every consistency mode. Rows that do not exist are created.
         """
-        self._assign(step, keys, rows, timeout)
+        self._run(_ASSIGN, step, timeout, keys, None, rows, None)
 
     def erase(self, keys: Keys, *, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
         """Removes rows at once. A key without a row is no error."""
-        self._erase(step, keys, timeout)
+        self._run(_ERASE, step, timeout, keys, None, None, None)
 
     def __repr__(self) -> str:
         return f"<starling.SparseTable {self.name}, dim {self.dim}>"
@@ -163,11 +168,11 @@ class DenseTable(Table):
         if count is None:
             count = self.length - start if out is None else _length_of(out)
         self._check(start, count)
-        return self._dense_pull(step, start, count, out, timeout)
+        return self._run(_PULL, step, timeout, start, count, None, out)
 
     def push(self, grads: Floats, *, start: int = 0, step: Optional[Step] = None, timeout: _Seconds = None) -> None:
         """Applies gradients with the table's optimizer."""
-        self._dense_push(step, start, self._count(grads, start), grads, timeout)
+        self._run(_PUSH, step, timeout, start, self._count(grads, start), grads, None)
 
     @overload
     def push_pull(self, grads: Floats, out: None = None, *, start: int = 0, step: Optional[Step] = None,
@@ -180,12 +185,12 @@ class DenseTable(Table):
     def push_pull(self, grads: Floats, out: Any = None, *, start: int = 0, step: Optional[Step] = None,
                   timeout: _Seconds = None) -> Any:
         """Pushes, then pulls the same elements, in one round trip."""
-        return self._dense_push_pull(step, start, self._count(grads, start), grads, out, timeout)
+        return self._run(_PUSH_PULL, step, timeout, start, self._count(grads, start), grads, out)
 
     def assign(self, values: Floats, *, start: int = 0, step: Optional[Step] = None,
                timeout: _Seconds = None) -> None:
         """Replaces elements at once, and resets what the optimizer remembers of them."""
-        self._dense_assign(step, start, self._count(values, start), values, timeout)
+        self._run(_ASSIGN, step, timeout, start, self._count(values, start), values, None)
 
     def _count(self, values: Any, start: int) -> int:
         """Returns the number of values, after checking that they are in the table."""

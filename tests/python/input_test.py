@@ -69,6 +69,7 @@ class Arrays(support.ClusterTest):
         self.refuses(ValueError, ["offsets: the first is 1"], bags, [1, 2], [1])
         self.refuses(ValueError, ["offsets: 4 for 3 keys"], bags, [1, 2, 3], [0, 4])
         self.refuses(ValueError, ["offsets: 0 bags for 1 keys"], bags, [1], [])
+        self.refuses(TypeError, ["offsets: NoneType"], bags, [1], None)
         self.refuses(ValueError, ["mode: 'max'", "'sum', 'mean'"], bags, [1], [0], "max")
 
     def test_dense_range(self):
