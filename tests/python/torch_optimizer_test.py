@@ -199,24 +199,6 @@ class Errors(ModelTest):
 class Workers(ModelTest):
     workers = 4
 
-    def run_job(self, steps):
-        """Trains with all workers of a BSP job. Returns the values that each has at the end."""
-        values = {}
-
-        def run(task):
-            with self.connect(task=task) as client:
-                model = Model(client, ADAGRAD, starling.BSP, seed=task)
-                model.train(batches(steps, seed=task))
-                values[task] = model.values()
-
-        threads = [threading.Thread(target=run, args=(task,)) for task in range(self.workers)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(harness.DEADLINE_S)
-        self.assertEqual(len(values), self.workers)
-        return values
-
     def test_bsp_repeats_bit_for_bit(self):
         first = self.run_job(12)
         self.setUp()

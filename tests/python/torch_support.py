@@ -98,3 +98,24 @@ class ModelTest(unittest.TestCase):
     def assert_close(self, model, peer):
         for got, expected in zip(model.values(), peer.values()):
             torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+    def run_job(self, steps, loader=lambda model, given: given):
+        """Trains with all workers of a BSP job. Returns the values that each has at the end.
+
+        loader(model, batches): what the worker iterates over.
+        """
+        values = {}
+
+        def run(task):
+            with self.connect(task=task) as client:
+                model = Model(client, starling.Adagrad(lr=0.1), starling.BSP, seed=task)
+                model.train(loader(model, batches(steps, seed=task)))
+                values[task] = model.values()
+
+        threads = [threading.Thread(target=run, args=(task,)) for task in range(self.workers)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(harness.DEADLINE_S)
+        self.assertEqual(len(values), self.workers)
+        return values

@@ -3,5 +3,6 @@
 from .dense import DenseParameters
 from .embedding import EmbeddingBag, EmbeddingBagCollection
 from .optimizer import Optimizer
+from .pipeline import Pipeline
 
-__all__ = ["DenseParameters", "EmbeddingBag", "EmbeddingBagCollection", "Optimizer"]
+__all__ = ["DenseParameters", "EmbeddingBag", "EmbeddingBagCollection", "Optimizer", "Pipeline"]

@@ -37,7 +37,7 @@ class Optimizer(torch.optim.Optimizer):
         self._client: Client = self._parts[0].table.client
         self._check_finite = check_finite
         self._thread = threading.get_ident()
-        self._prefetch: Optional[Callable[[Step], None]] = None  # adds pulls of a Pipeline
+        self._run: Optional[Callable[[Step], None]] = None  # runs a step together with a Pipeline
         super().__init__([_group(part) for part in self._parts], {})
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
@@ -53,7 +53,6 @@ class Optimizer(torch.optim.Optimizer):
             if isinstance(part, EmbeddingBag):
                 part.zero_grad()
 
-    @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Pushes the gradients, ends the iteration, pulls the dense values, and waits for that.
 
@@ -73,6 +72,8 @@ class Optimizer(torch.optim.Optimizer):
                 part._check_finite()
         with self._client.step() as step:
             self._add(step, rates)
+            if self._run is not None:
+                self._run(step)
         return loss
 
     def _add(self, step: Step, rates: List[float]) -> None:
@@ -90,8 +91,6 @@ class Optimizer(torch.optim.Optimizer):
         for part in self._parts:
             if isinstance(part, DenseParameters):
                 part.pull(step=step)
-        if self._prefetch is not None:
-            self._prefetch(step)
 
 
 def _flat(parts: Iterable[Union[Part, EmbeddingBagCollection]]) -> List[Part]:

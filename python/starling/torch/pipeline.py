@@ -1,0 +1,144 @@
+"""Pulls of rows before the batch that needs them."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Union
+
+from ..client import _check_integer
+from ..tables import Step
+from .embedding import EmbeddingBag, EmbeddingBagCollection, Lookup, look_up
+from .optimizer import Optimizer
+
+_AHEAD_MAX = 64
+KeysOf = Callable[[Any], Mapping[Union[EmbeddingBag, EmbeddingBagCollection], Any]]
+
+
+class Pipeline:
+    """Iterates over the batches of a loader, and pulls their rows early. Each iteration is an epoch.
+
+    ahead=0 is exact: optimizer.step() pushes this batch, pulls the rows of the next one in the same
+    message, and loads the batch after it meanwhile. All values are those of training without it.
+    ahead=n, for tables in ASP and SSP: pulls leave n batches earlier, so that they travel during the
+    computation; rows lack the updates of the last n batches.
+
+    A forward pass uses the rows if its keys equal those of keys_of; others it pulls as usual. So do
+    evaluation, and a batch that no step() precedes. An error of the loader or of keys_of is raised
+    after the batches before it. An iteration that ends early leaves nothing behind. Rows that other
+    calls write between step() and the next forward pass are not seen. The loader is up to
+    max(ahead, 2) batches ahead: give one that draws random numbers a generator of its own.
+
+    loader: an iterable of batches. keys_of(batch): the keys of each EmbeddingBag as its forward pass gets
+    them; of an EmbeddingBagCollection its features: {name: keys or (keys, ...)}. ahead: 0 to 64.
+    Raises ValueError for an `ahead` that the tables do not allow. The optimizer's thread.
+    """
+
+    def __init__(self, loader: Iterable[Any], keys_of: KeysOf, optimizer: Optimizer, ahead: int = 0) -> None:
+        _check_integer("ahead", ahead, 0, _AHEAD_MAX)
+        for part in optimizer._parts:
+            if ahead and isinstance(part, EmbeddingBag) and part.table.consistency.mode == "bsp":
+                raise ValueError(f"ahead: {ahead}, and table {part.table.name} is BSP, whose pulls see all earlier "
+                                 "pushes; accepted: 0, or tables in ASP or SSP")
+        self._loader = loader
+        self._keys_of = keys_of
+        self._optimizer = optimizer
+        self._ahead = ahead
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch = _Epoch(iter(self._loader), self._keys_of, self._optimizer, self._ahead)
+        self._optimizer._run = epoch.run
+        current: Optional[_Batch] = None
+        try:
+            while (current := epoch.next()) is not None:
+                current.prefetch()
+                yield current.batch
+                current.forget()
+        finally:
+            if self._optimizer._run == epoch.run:
+                self._optimizer._run = None
+            if current is not None:
+                current.forget()
+
+
+class _Batch:
+    """A batch of the loader, and the rows of its keys when they are pulled."""
+
+    def __init__(self, batch: Any, keys: Mapping[Any, Any]) -> None:
+        self.batch = batch
+        self.lookups: Dict[EmbeddingBag, Lookup] = {}
+        self.rows: Optional[List[Any]] = None
+        self.step: Optional[Step] = None  # that pulls the rows; None: they are here
+        for part, each in keys.items():
+            if isinstance(part, EmbeddingBag):
+                self.lookups[part] = look_up(each)
+            elif isinstance(part, EmbeddingBagCollection):
+                for name, given in each.items():
+                    self.lookups[part.bags[name]] = look_up(given[0] if isinstance(given, tuple) else given)
+            else:
+                raise TypeError(f"keys_of: a key {part!r}; accepted: EmbeddingBag, EmbeddingBagCollection")
+
+    def pull(self, step: Step) -> List[Any]:
+        return [step.pull(bag.table, lookup.distinct) for bag, lookup in self.lookups.items()]
+
+    def prefetch(self) -> None:
+        """Gives the rows to the bags."""
+        if self.step is not None:
+            self.step.wait()
+        if self.rows is not None:
+            for (bag, lookup), rows in zip(self.lookups.items(), self.rows):
+                bag._prefetched = lookup, rows
+
+    def forget(self) -> None:
+        for bag in self.lookups:
+            bag._prefetched = None
+
+
+class _Epoch:
+    """One iteration of a Pipeline: the batches that are loaded, and not yielded yet."""
+
+    def __init__(self, batches: Iterator[Any], keys_of: KeysOf, optimizer: Optimizer, ahead: int) -> None:
+        self._batches = batches
+        self._keys_of = keys_of
+        self._optimizer = optimizer
+        self._ahead = ahead
+        self._loaded: Deque[_Batch] = collections.deque()
+        self._error: Optional[Exception] = None
+
+    def next(self) -> Optional[_Batch]:
+        """Returns the next batch, or None at the end, after loading as many as shall follow it."""
+        for _ in range(max(self._ahead, 1) + 1 - len(self._loaded)):
+            self._load()
+        if self._loaded:
+            return self._loaded.popleft()
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def _load(self) -> None:
+        try:
+            batch = next(self._batches)
+            loaded = _Batch(batch, self._keys_of(batch))
+            if self._ahead:
+                loaded.step = self._optimizer._client.step()
+                loaded.rows = loaded.pull(loaded.step)
+                loaded.step.submit()
+        except StopIteration:
+            self._batches = iter(())
+        except Exception as error:  # of user code, mostly: its turn comes after the batches before it
+            self._batches, self._error = iter(()), error
+        else:
+            self._loaded.append(loaded)
+
+    def run(self, step: Step) -> None:
+        """Runs the step of the optimizer, with the pull of the next batch if that is exact."""
+        if self._ahead or not self._loaded:
+            return  # step() runs it
+        rows = self._loaded[0].pull(step)
+        step.submit()
+        if len(self._loaded) == 1:
+            self._load()  # while the servers work
+        step.wait()
+        self._loaded[0].rows = rows
