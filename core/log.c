@@ -41,15 +41,33 @@ void sl_log_setup(enum sl_log_level least, const char *process_name)
     atomic_store_explicit(&process, names[1], memory_order_release);
 }
 
-void sl_log_redirect(enum sl_log_level level, sl_log_fn *callback, void *ctx)
+static void lock(void)
 {
     pthread_mutex_lock(&sink.lock);
+}
+
+static void unlock(void)
+{
+    pthread_mutex_unlock(&sink.lock);
+}
+
+/* A forked child lacks the thread that might hold the lock: no thread holds it during a fork. */
+static void free_lock_in_children(void)
+{
+    (void)pthread_atfork(lock, unlock, unlock);
+}
+
+void sl_log_redirect(enum sl_log_level level, sl_log_fn *callback, void *ctx)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, free_lock_in_children);
+    lock();
     sink.callback = callback;
     sink.ctx = ctx;
     atomic_store_explicit(&sink.has_callback, callback != NULL, memory_order_relaxed);
     atomic_store_explicit(&sink.is_set, true, memory_order_relaxed);
     atomic_store_explicit(&least_level, (int)level, memory_order_relaxed);
-    pthread_mutex_unlock(&sink.lock);
+    unlock();
 }
 
 /* Returns false if there is no callback. */
@@ -58,12 +76,12 @@ static bool call_back(enum sl_log_level level, const char *text)
     if (!atomic_load_explicit(&sink.has_callback, memory_order_relaxed)) {
         return false;
     }
-    pthread_mutex_lock(&sink.lock);
+    lock();
     const bool is_called = sink.callback != NULL;
     if (is_called) {
         sink.callback(sink.ctx, level, text);
     }
-    pthread_mutex_unlock(&sink.lock);
+    unlock();
     return is_called;
 }
 

@@ -2,6 +2,7 @@
 #include "python/native/arrays.h"
 #include "python/native/client_type.h"
 #include "python/native/errors.h"
+#include "python/native/log.h"
 #include "python/native/memory.h"
 #include "python/native/step_type.h"
 #include "python/native/table.h"
@@ -29,6 +30,7 @@ static PyObject *unique(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef functions[] = {
+    {"log_to", sl_native_log_to, METH_VARARGS, NULL},
     {"unique", unique, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

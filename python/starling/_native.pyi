@@ -4,6 +4,7 @@ from typing import Any, Optional, Tuple
 
 version: str
 
+def log_to(pipe: int, level: int) -> None: ...
 def unique(*arrays: Any) -> int: ...
 
 class Client:

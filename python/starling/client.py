@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Optional, Sequence, Tuple, Type, TypeVar, Unio
 import numpy
 from numpy.typing import NDArray
 
-from . import _native
+from . import _log, _native
 from .errors import StarlingError, of
 from .specs import ASP, SGD, Consistency, Initializer, Optimizer, Zeros
 from .tables import DenseTable, SparseTable, Step, Table
@@ -49,6 +49,7 @@ def connect(coordinator: Optional[str] = None, *, task: Optional[int] = None, wo
     given = {"coordinator": coordinator, "task": "none" if task == -1 else task, "workers": workers,
              "secret_file": secret_file, "tls_certificate": tls_certificate, "tls_key": tls_key,
              "tls_authority": tls_authority}
+    _log.start()
     try:
         client = Client(tuple(f"--starling-{_FLAGS[name]}={value}" for name, value in given.items() if value is not None),
                         timeout)

@@ -6,21 +6,12 @@ import os
 import signal
 import sys
 import threading
-import time
 import weakref
 
 import support
-from support import harness, numpy, starling
+from support import harness, numpy, starling, wait_until
 
 ALARM_S = 0.05
-
-
-def wait_until(condition, what):
-    end = time.monotonic() + harness.DEADLINE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited in vain: {what}")
-        time.sleep(0.01)
 
 
 class Interrupts(support.ClusterTest):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 # The sanitizers' run time is for interpreters; the servers have their own.
@@ -22,6 +23,14 @@ import starling  # noqa: E402
 for name in list(os.environ):
     if name.startswith(harness.OWN_VARIABLES):
         del os.environ[name]
+
+
+def wait_until(condition, what):
+    end = time.monotonic() + harness.DEADLINE_S
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"waited in vain: {what}")
+        time.sleep(0.01)
 
 
 def run_script(text):
