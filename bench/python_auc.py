@@ -36,36 +36,47 @@ def row(name, consistency, values, reference, most):
           f"{difference:+.4f} | {'yes' if abs(difference) <= most else 'NO'} |", flush=True)
 
 
+def deepfm(options, example, launch):
+    adult = [os.path.join(options.adult, f"adult.{part}.libsvm") for part in ("train", "test")]
+    seeds = range(options.seeds)
+    alone = [auc(example([], "deepfm_adult.py", *adult, "--seed", seed, "--embeddings", "torch")) for seed in seeds]
+    for mode in MODES:
+        row("DeepFM", mode, [auc(example(launch, "deepfm_adult.py", *adult, "--seed", seed, "--consistency", mode))
+                             for seed in seeds], alone, 0.003)
+
+
+def dlrm(options, example, launch):
+    with tempfile.TemporaryDirectory() as log:
+        run([os.path.join(options.build, "bin", "starling-worker"), "generate", "--out", log,
+             "--rows", str(options.rows)], options.build)
+        train, test, planted = [os.path.join(log, name) for name in ("train.tsv", "test.tsv", "planted.json")]
+        for mode in MODES:
+            output = example(launch, "dlrm_criteo.py", train, test, "--planted", planted, "--consistency", mode)
+            row("DLRM", mode, [auc(output)], [auc(output, "AUC of the generating model")], 0.005)
+
+
+MODELS = {"deepfm": deepfm, "dlrm": dlrm}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--adult", required=True, metavar="DIR", help="with adult.train.libsvm and adult.test.libsvm")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="build folder")
     parser.add_argument("--python", default="/usr/bin/python3", help="interpreter with torch")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="what to train")
     parser.add_argument("--seeds", type=int, default=3, help="seeds of DeepFM, from 0")
     parser.add_argument("--rows", type=int, default=1000000, help="rows of the generated log that DLRM trains on")
     options = parser.parse_args()
-    launch = [os.path.join(options.build, "bin", "starling-launch"), "--ps", "1", "--workers", "8", "--"]
-    adult = [os.path.join(options.adult, f"adult.{part}.libsvm") for part in ("train", "test")]
-    seeds = range(options.seeds)
 
-    def example(script, train, test, *arguments, start=()):
+    def example(start, script, train, test, *arguments):
         return run([*start, options.python, os.path.join(EXAMPLES, script), "--train", train, "--test", test,
                     *map(str, arguments)], options.build)
 
     print("| model | consistency | test AUC | reference | difference | within the target |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
-    alone = [auc(example("deepfm_adult.py", *adult, "--seed", seed, "--embeddings", "torch")) for seed in seeds]
-    for mode in MODES:
-        values = [auc(example("deepfm_adult.py", *adult, "--seed", seed, "--consistency", mode, start=launch))
-                  for seed in seeds]
-        row("DeepFM", mode, values, alone, 0.003)
-    with tempfile.TemporaryDirectory() as log:
-        run([os.path.join(options.build, "bin", "starling-worker"), "generate", "--out", log,
-             "--rows", str(options.rows)], options.build)
-        paths = [os.path.join(log, name) for name in ("train.tsv", "test.tsv", "planted.json")]
-        for mode in MODES:
-            output = example("dlrm_criteo.py", *paths[:2], "--planted", paths[2], "--consistency", mode, start=launch)
-            row("DLRM", mode, [auc(output)], [auc(output, "AUC of the generating model")], 0.005)
+    launch = [os.path.join(options.build, "bin", "starling-launch"), "--ps", "1", "--workers", "8", "--"]
+    for model in options.models:
+        MODELS[model](options, example, launch)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,8 @@ def main():
     options.add_argument("--embeddings", choices=("starling", "torch"), default="starling",
                          help="torch: one process without servers, for comparison")
     args = options.parse_args()
+    if args.checkpoint and args.embeddings == "torch":
+        options.error("--checkpoint: servers write checkpoints; accepted: without --embeddings torch")
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)  # a core for each worker
     with starling.connect() if args.embeddings == "starling" else contextlib.nullcontext() as client:

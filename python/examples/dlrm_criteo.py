@@ -54,6 +54,7 @@ class DLRM(torch.nn.Module):
                                           torch.nn.Linear(32, dim)),
             "top": torch.nn.Sequential(torch.nn.Linear(dim + WORDS * (WORDS + 1) // 2, 64), torch.nn.ReLU(),
                                        torch.nn.Linear(64, 1))})
+        torch.nn.init.normal_(self.dense["bottom"][0].weight, std=0.1)
         rows, columns = torch.tril_indices(WORDS + 1, WORDS + 1, -1)
         self.pairs = rows * (WORDS + 1) + columns
 

@@ -11,14 +11,20 @@ import starling
 CONSISTENCY = {"asp": starling.ASP, "bsp": starling.BSP}
 
 
+def positive(text):
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text}; accepted: an integer above 0")
+    return int(text)
+
+
 def parser(description, **defaults):
     """The arguments that both examples have; `defaults` has a value for each."""
     result = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     result.add_argument("--train", required=True, metavar="FILE", help="rows to train on; workers share them")
     result.add_argument("--test", required=True, metavar="FILE", help="rows that worker 0 evaluates at the end")
-    result.add_argument("--epochs", type=int, help="passes over the rows")
-    result.add_argument("--batch", type=int, help="rows of a batch of one worker")
-    result.add_argument("--dim", type=int, help="columns of an embedding")
+    result.add_argument("--epochs", type=positive, help="passes over the rows")
+    result.add_argument("--batch", type=positive, help="rows of a batch of one worker")
+    result.add_argument("--dim", type=positive, help="columns of an embedding")
     result.add_argument("--lr", type=float, help="learning rate of Adagrad")
     result.add_argument("--seed", type=int, default=0, help="of first values and of the order of the rows")
     result.add_argument("--consistency", choices=CONSISTENCY, default="asp", help="whether workers wait for each other")

@@ -17,8 +17,9 @@ except ImportError:
     sys.exit(harness.SKIPPED)
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python", "examples")
+DEEPFM, DLRM = (os.path.join(EXAMPLES, name) for name in ("deepfm_adult.py", "dlrm_criteo.py"))
 
-# Runs the example that its arguments name. Worker 1 ends in its tenth step, once.
+# Runs the example that its arguments name. Worker 1 ends in its 40th step, in the second epoch, once.
 ENDS_ONCE = """
 import os, runpy, sys
 os.environ.pop("LD_PRELOAD", None)
@@ -28,7 +29,7 @@ step, steps = starling.torch.Optimizer.step, [0]
 
 def counted(self, *arguments):
     steps[0] += 1
-    if steps[0] == 10 and os.environ["RANK"] == "1" and not os.path.exists("ended"):
+    if steps[0] == 40 and os.environ["RANK"] == "1" and not os.path.exists("ended"):
         open("ended", "w").close()
         os._exit(3)
     return step(self, *arguments)
@@ -57,13 +58,14 @@ class Examples(harness.StarlingTest):
         return os.path.join(self.folder, name)
 
     def python(self, script, *arguments, env=None, status=0):
-        return self.run_to_end(sys.executable, "-u", os.path.join(EXAMPLES, script), *arguments, status=status,
+        return self.run_to_end(sys.executable, "-u", script, *arguments, status=status,
                                env={**support.PRELOAD, **(env or {})})
 
-    def launch(self, script, *arguments, flags=()):
+    def launch(self, *command, flags=(), status=0):
+        """Runs a script, and its arguments, as two workers."""
         preload = [f"{name}={value}" for name, value in support.PRELOAD.items() if value]
         return self.run_to_end("starling-launch", "--ps", 1, "--workers", 2, *flags, "--", "env", *preload,
-                               sys.executable, "-u", os.path.join(EXAMPLES, script), *arguments)
+                               sys.executable, "-u", *command, status=status)
 
     def auc(self, output, name="test AUC"):
         found = re.search(rf"{name} (\d\.\d+)", output)
@@ -71,21 +73,29 @@ class Examples(harness.StarlingTest):
         return float(found[1])
 
     def test_deepfm(self):
-        alone = self.auc(self.python("deepfm_adult.py", *self.rows, "--embeddings", "torch"))
+        alone = self.auc(self.python(DEEPFM, *self.rows, "--embeddings", "torch"))
         self.assertGreater(alone, 0.8)
         for mode in "asp", "bsp":
-            output = self.launch("deepfm_adult.py", *self.rows, "--consistency", mode)
+            output = self.launch(DEEPFM, *self.rows, "--consistency", mode)
             self.assertAlmostEqual(self.auc(output), alone, delta=0.02, msg=output)
 
-    def test_dlrm_and_checkpoints(self):
+    def test_dlrm(self):
         self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 4000, "--test-rows", 1000)
-        checkpoints = os.path.join(self.folder, "checkpoints")
-        output = self.launch("dlrm_criteo.py", "--train", self.path("train.tsv"), "--test", self.path("test.tsv"),
-                             "--planted", self.path("planted.json"), "--checkpoint",
-                             flags=["--checkpoint-dir", checkpoints, "--checkpoint-every", 0])
+        output = self.launch(DLRM, "--train", self.path("train.tsv"), "--test", self.path("test.tsv"), "--planted",
+                             self.path("planted.json"), "--batch", 64)
         self.assertGreater(self.auc(output), 0.6)
         self.assertGreater(self.auc(output, "AUC of the generating model"), self.auc(output))
-        self.assertTrue(harness.visible(checkpoints))
+
+    def test_job_that_ended_continues_from_its_checkpoint(self):
+        script = self.file("ends_once.py", ENDS_ONCE)
+        command = [script, DEEPFM, *self.rows, "--consistency", "bsp", "--checkpoint"]
+        flags = ["--checkpoint-dir", self.path("checkpoints"), "--checkpoint-every", 0]
+        self.assertIn("epoch 1", self.launch(*command, flags=flags, status=1))
+        output = self.launch(*command, flags=[*flags, "--restore", "newest"])
+        for task in range(2):
+            found = re.search(rf"worker {task} continues with batch (\d+) of 93", output)
+            self.assertTrue(found and int(found[1]) >= 31, output)
+        self.assertGreater(self.auc(output), 0.8)
 
     def test_restart_under_torchrun(self):
         script = self.file("ends_once.py", ENDS_ONCE)
@@ -93,7 +103,7 @@ class Examples(harness.StarlingTest):
             output = self.run_to_end(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--redirects", 1, "--tee", 1,
                                      "--monitor_interval", 1,
                                      "--max_restarts", 1, "--master_port", harness.free_ports(1)[0], script,
-                                     os.path.join(EXAMPLES, "deepfm_adult.py"), *self.rows, "--consistency", "bsp",
+                                     DEEPFM, *self.rows, "--consistency", "bsp",
                                      env={**support.PRELOAD, "STARLING_COORDINATOR": cluster.coordinator})
         self.assertRegex(output, r"worker 1 continues with batch \d+ of 93")
         self.assertGreater(self.auc(output), 0.8)
@@ -115,7 +125,7 @@ class Examples(harness.StarlingTest):
                              (uneven, "uneven: rows of 2 and of 1 features; accepted: the same"),
                              (self.path("absent"), "absent: No such file"),
                              (self.path("test"), "test: 1000 rows; accepted: at least 2000")):
-            output = self.python("deepfm_adult.py", "--train", train, "--test", self.path("test"), "--embeddings",
+            output = self.python(DEEPFM, "--train", train, "--test", self.path("test"), "--embeddings",
                                  "torch", "--batch", 2000 if train == self.path("test") else 1, status=1)
             self.assertRegex(output, words)
 
