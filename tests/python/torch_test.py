@@ -65,6 +65,15 @@ class Bags(support.ClusterTest):
             each(keys, None, of_each).square().sum().backward()
         torch.testing.assert_close(*(each.grad for each in given), rtol=1e-4, atol=1e-4)
 
+    def test_memory_of_keys_is_used_again(self):
+        bag, _ = self.pair("sum")
+        keys, before = torch.tensor([[3, 4]]), self.table.pull(range(KEYS))
+        bag(keys).sum().backward()
+        keys.fill_(7)
+        bag.push()
+        before[3:5] -= RATE
+        self.assert_rows(self.table.pull(range(KEYS)), before)
+
     def test_empty_input(self):
         bag, peer = self.pair("sum")
         keys, offsets = torch.empty(0, dtype=torch.long), torch.zeros(3, dtype=torch.long)

@@ -25,8 +25,8 @@ class Lookup(NamedTuple):
 
 
 def look_up(keys: torch.Tensor) -> Lookup:
-    keys = keys.reshape(-1)
-    distinct, inverse, _ = unique(keys)
+    keys = keys.reshape(-1).clone()  # the caller may use the memory of a batch again
+    distinct, inverse, _ = unique(keys.numpy())
     return Lookup(keys, distinct, torch.from_numpy(inverse))
 
 
@@ -117,7 +117,8 @@ class EmbeddingBag(torch.nn.Module):
         """
         taken = self._take()
         if taken is not None:
-            self.table.push(*taken, step=step)
+            keys, grads = taken
+            self.table.push(keys.numpy(), grads.numpy(), step=step)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients."""
