@@ -32,7 +32,7 @@ struct sl_client {
     int32_t task_index;
     struct sl_client_io_options io_options;
     const struct sl_clock *clock;
-    uint64_t start_deadline_ns;
+    uint64_t deadline_ns; /* of the start, then of the close */
     uint32_t start_clock; /* requested, finally agreed: sl_client_clock */
     bool finished;
     bool (*interrupted)(void *ctx); /* of the options */

@@ -9,8 +9,7 @@
 #include "worker/shard_conn_connect.h"
 #include "worker/shard_conn_restore.h"
 
-#define CLOSE_TIMEOUT_NS (2 * SL_CLOCK_NS_PER_S)
-#define CLOSE_LOOK_NS    SL_CLOCK_NS_PER_MS
+#define CLOSE_LOOK_NS SL_CLOCK_NS_PER_MS
 
 static void retry(struct sl_timer *timer, uint64_t now_ns)
 {
@@ -316,7 +315,7 @@ static void finish_closing(struct sl_client_io *io)
 static void check_closed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, closing.timer);
-    bool is_quiet = connections_left(io) == 0 || now_ns >= io->closing.until_ns;
+    bool is_quiet = connections_left(io) == 0 || now_ns >= io->closing.op->deadline_ns;
     if (is_quiet && io->mails_out == 0) {
         finish_closing(io);
     } else {
@@ -334,7 +333,6 @@ void sl_client_io_close(struct sl_control_op *op)
     sl_reactor_disarm(io->reactor, &io->retry);
     uint64_t now_ns = sl_reactor_now_ns(io->reactor);
     io->closing.op = op;
-    io->closing.until_ns = now_ns + CLOSE_TIMEOUT_NS;
     io->closing.timer = (struct sl_timer){.run = check_closed};
     check_closed(&io->closing.timer, now_ns);
 }

@@ -127,7 +127,6 @@ struct sl_client_io {
 
     struct {
         struct sl_control_op *op;
-        uint64_t until_ns;
         struct sl_timer timer;
     } closing;
 
@@ -169,8 +168,8 @@ void sl_client_io_table_stats(struct sl_control_op *op);
 /* Writes *op->stats. */
 void sl_client_io_stats(struct sl_control_op *op);
 
-/* Sends a goodbye on every connection, waits up to 2 s until all are closed, and frees what
- * sl_client_io_start allocated. No error. */
+/* Sends a goodbye on every connection, waits until all are closed or the deadline has passed, and
+ * frees what sl_client_io_start allocated. No error. */
 void sl_client_io_close(struct sl_control_op *op);
 
 /* Fails the operation with CANCELLED before this returns, unless it is done. Not for

@@ -17,6 +17,8 @@
 #include "worker/step_internal.h"
 
 #define START_TIMEOUT_MS 60000
+#define CLOSE_TIMEOUT_NS (2 * SL_CLOCK_NS_PER_S)
+#define ABORT_TIMEOUT_NS (50 * SL_CLOCK_NS_PER_MS) /* if the start failed or was interrupted */
 
 /* Size of the send arena. Beyond it messages use the heap and are copied. Unused pages take no
  * memory. */
@@ -31,7 +33,7 @@ static void call_io(struct sl_client *client, struct sl_port *port, uint32_t ind
     *op = (struct sl_control_op){
         .io = &client->ios[index],
         .run = run,
-        .deadline_ns = client->start_deadline_ns,
+        .deadline_ns = client->deadline_ns,
         .cluster = &client->cluster,
         .conns = client->conns,
         .shard_count = client->shard_count,
@@ -263,7 +265,7 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     client->clock = sl_reactor_clock(setup->reactors[0]);
     uint32_t timeout_ms =
         options->start_timeout_ms == 0 ? START_TIMEOUT_MS : options->start_timeout_ms;
-    client->start_deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    client->deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
     struct sl_port *port;
     err = copy_coordinator(&client->io_options, options);
     if (err == 0) {
@@ -493,7 +495,7 @@ static int agree_on_clock(struct sl_client *client, struct sl_port *port)
         call_ios(client, port, sl_client_io_begin);
         return SL_ERR_AGAIN;
     }
-    if (sl_clock_now_ns(client->clock) >= client->start_deadline_ns) {
+    if (sl_clock_now_ns(client->clock) >= client->deadline_ns) {
         return sl_reason_report(
             SL_ERR_DEADLINE,
             "client: cannot start: the shards do not agree on a clock for this worker");
@@ -561,6 +563,9 @@ void sl_start_close_begin(struct sl_client *client)
     struct sl_port *port;
     int err = sl_port_here(client->ports, &port);
     sl_assert(err == 0);
+    client->deadline_ns =
+        sl_clock_now_ns(client->clock) +
+        (client->stage == SL_CLIENT_RUNNING ? CLOSE_TIMEOUT_NS : ABORT_TIMEOUT_NS);
     client->stage = SL_CLIENT_CLOSING;
     call_ios(client, port, sl_client_io_close);
 }

@@ -36,7 +36,9 @@ static void finish_clock(struct sl_client *client)
         return;
     }
     if (sl_step_finish(step) == 0 && sl_step_submit(step, FINISH_TIMEOUT_MS) == 0) {
-        (void)sl_step_wait(step);
+        while (!sl_step_done(step)) {
+            (void)sl_step_wait(step); /* a signal may interrupt it */
+        }
     }
     sl_step_destroy(&step);
 }

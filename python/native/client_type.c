@@ -49,6 +49,7 @@ static PyObject *new (PyTypeObject *type, PyObject *args, PyObject *kwargs)
     struct sl_native_client *self = NULL;
     if (sl_native_errors_timeout(timeout, options.start_timeout_ms, &options.start_timeout_ms)) {
         self = (struct sl_native_client *)PyType_GenericAlloc(type, 0);
+        options.interrupted = sl_native_errors_interrupted;
     }
     int err = self == NULL ? 0 : create(&options, &self->client);
     if (err != 0) {
@@ -81,7 +82,7 @@ static PyObject *end(struct sl_native_client *self, bool finishes)
         return NULL;
     }
     sl_native_client_end(self, finishes);
-    Py_RETURN_NONE;
+    return PyErr_Occurred() != NULL ? NULL : Py_NewRef(Py_None); /* a signal during the end */
 }
 
 static PyObject *close_client(PyObject *self, PyObject *unused)

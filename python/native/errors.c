@@ -30,6 +30,14 @@ PyObject *sl_native_errors_raise(int err, const char *what, const char *reason)
     return NULL;
 }
 
+bool sl_native_errors_interrupted(void *unused)
+{
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const bool is_raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(state);
+    return is_raised;
+}
+
 bool sl_native_errors_timeout(PyObject *seconds, uint32_t default_ms, uint32_t *out)
 {
     if (seconds == NULL || seconds == Py_None) {

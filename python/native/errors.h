@@ -14,6 +14,10 @@ bool sl_native_errors_init(void);
  * library's last error of this thread. Returns NULL. */
 PyObject *sl_native_errors_raise(int err, const char *what, const char *reason);
 
+/* The library's option `interrupted`: runs the handlers of signals that came, and returns whether
+ * one has raised an exception. Takes the GIL itself. */
+bool sl_native_errors_interrupted(void *unused);
+
 /* Converts seconds to milliseconds, rounded up. NULL and None: default_ms. Returns false with a
  * TypeError or ValueError that names the argument `timeout`. */
 bool sl_native_errors_timeout(PyObject *seconds, uint32_t default_ms, uint32_t *out);

@@ -2,8 +2,6 @@
 
 #include "python/native/errors.h"
 
-#define WAIT_MS 100 /* between two looks at signals */
-
 struct sl_native_step_array {
     struct sl_native_step_array *next;
     Py_buffer view; /* may point into itself: never moved */
@@ -123,36 +121,26 @@ bool sl_native_step_submit(struct sl_native_step *step, uint32_t timeout_ms)
     return true;
 }
 
-static int wait_on(struct sl_native_step *step, uint32_t timeout_ms)
-{
-    while (step->state == SL_NATIVE_STEP_SUBMITTED) {
-        const uint32_t wait_ms = timeout_ms < WAIT_MS ? timeout_ms : WAIT_MS;
-        int err;
-        Py_BEGIN_ALLOW_THREADS;
-        err = sl_step_wait_for(step->step, wait_ms);
-        Py_END_ALLOW_THREADS;
-        if (err != SL_ERR_AGAIN) {
-            step->state = SL_NATIVE_STEP_COMPLETE;
-            step->err = err;
-        } else if (PyErr_CheckSignals() != 0) {
-            return -1;
-        } else if (timeout_ms <= WAIT_MS) {
-            return 0;
-        } else if (timeout_ms != UINT32_MAX) {
-            timeout_ms -= wait_ms;
-        }
-    }
-    return 1;
-}
-
 int sl_native_step_wait(struct sl_native_step *step, uint32_t timeout_ms)
 {
+    if (step->state != SL_NATIVE_STEP_SUBMITTED) {
+        return 1;
+    }
+    int err;
     step->client->calls++; /* also while a signal handler runs */
     step->is_in_use = true;
-    const int result = wait_on(step, timeout_ms);
+    Py_BEGIN_ALLOW_THREADS;
+    err = timeout_ms == UINT32_MAX ? sl_step_wait(step->step)
+                                   : sl_step_wait_for(step->step, timeout_ms);
+    Py_END_ALLOW_THREADS;
     step->is_in_use = false;
     step->client->calls--;
-    return result;
+    if (err == SL_ERR_AGAIN || PyErr_Occurred() != NULL) {
+        return err == SL_ERR_AGAIN ? 0 : -1;
+    }
+    step->state = SL_NATIVE_STEP_COMPLETE;
+    step->err = err;
+    return 1;
 }
 
 bool sl_native_step_check(const struct sl_native_step *step, const char *what)

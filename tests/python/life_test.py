@@ -86,18 +86,6 @@ class Interrupts(support.ClusterTest):
         self.resume_server()
         client.close()
 
-    def test_many_moments(self):
-        random = numpy.random.default_rng(7)
-        keys = numpy.arange(500)
-        for _ in range(100):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3))
-                while True:
-                    self.table.pull(keys)
-            except KeyboardInterrupt:
-                pass
-        self.assertEqual(self.table.pull(keys).shape, (500, 2))
-
 
 class Memory(support.ClusterTest):
     servers = 1
