@@ -16,14 +16,16 @@ struct sl_server_conn;
 struct sl_server_request;
 
 enum sl_replication_entry_kind {
-    SL_REPLICATION_ENTRY_WRITE = 1, /* a write has ended; body: its request payload, or empty */
-    SL_REPLICATION_ENTRY_SESSION,   /* the session's client has confirmed it */
-    SL_REPLICATION_ENTRY_TABLE,     /* body: the TableOpen message, padded to 8 bytes */
-    SL_REPLICATION_ENTRY_JOIN,      /* body: the Join message, padded likewise */
-    SL_REPLICATION_ENTRY_END,       /* a client's session has ended */
-    SL_REPLICATION_ENTRY_EXPIRED,   /* a worker without a session has expired */
+    /* A write has ended. Body: its sections from body_first on, behind a prefix; or empty. */
+    SL_REPLICATION_ENTRY_WRITE = 1,
+    SL_REPLICATION_ENTRY_SESSION, /* the session's client has confirmed it */
+    SL_REPLICATION_ENTRY_TABLE,   /* body: the TableOpen message, padded to 8 bytes */
+    SL_REPLICATION_ENTRY_JOIN,    /* body: the Join message, padded likewise */
+    SL_REPLICATION_ENTRY_END,     /* a client's session has ended */
+    SL_REPLICATION_ENTRY_EXPIRED, /* a worker without a session has expired */
     /* Body: payload of a block of the snapshot (ps/snapshot/block.h). */
     SL_REPLICATION_ENTRY_SNAPSHOT,
+    SL_REPLICATION_ENTRY_PART, /* sections of a write that has not ended; body: likewise */
 };
 
 /* Start of an entry's frame, little-endian; the body follows. The frame is a REQUEST; its id is the
@@ -34,15 +36,15 @@ struct sl_replication_entry_head {
         uint8_t role;       /* sl_message_role of the client; 0: its session has ended */
         uint8_t block_kind; /* SNAPSHOT */
     };
-    uint8_t has_clock;  /* WRITE: the client is a worker */
+    uint8_t has_clock;  /* WRITE, PART: the client is a worker */
     uint8_t is_expired; /* END: the client expired */
     union {
         uint32_t task_index; /* of the client */
         uint32_t table_id;   /* SNAPSHOT */
     };
     uint64_t client_id;
-    uint64_t request_id; /* WRITE */
-    uint32_t first;      /* WRITE: sections [first, end) took effect since the log began */
+    uint64_t request_id; /* WRITE, PART */
+    uint32_t first;      /* WRITE, PART: sections [first, end) took effect since the log began */
     union {
         uint32_t end;
         uint32_t record_count; /* SNAPSHOT */
@@ -50,7 +52,7 @@ struct sl_replication_entry_head {
     uint32_t error;         /* WRITE: failed with this sl_err, as a positive number; 0: done */
     uint32_t message_bytes; /* TABLE, JOIN: size of the body without padding */
     uint32_t body_bytes;
-    uint32_t zero;
+    uint32_t body_first; /* WRITE, PART: the body's first section */
     uint64_t zeros[2];
 };
 static_assert(sizeof(struct sl_replication_entry_head) == 64, "entry head size");

@@ -411,9 +411,17 @@ static struct sl_replication_entry_head head_of(struct sl_server_request *reques
         clean(request->server, request);
         head.first = request->effect_first;
         head.end = section_end;
-        head.body_bytes = request->payload_bytes;
+        head.body_first = request->logged_sections;
+        head.body_bytes = request->payload_bytes - request->logged_bytes;
     }
     return head;
+}
+
+/* Returns the sections that are not in the log, as a request of their own. */
+static const uint8_t *rest_of(const struct sl_server_request *request)
+{
+    return memmove(request->payload + request->logged_bytes, request->payload,
+                   sizeof(struct sl_request_prefix));
 }
 
 /* Turns the request into an entry: it leaves its list and session, and its client may wait for
@@ -426,7 +434,7 @@ static void take_request(struct sl_server_request *request, uint32_t section_end
         .owned = SL_REPLICATION_OWNS_REQUEST,
         .request = request,
         .head = head_of(request, section_end, err),
-        .body = request->payload,
+        .body = rest_of(request),
     };
     entry->bytes = sl_server_buffers_size(&server->memory.buffers, request->payload);
     if (request->reply != NULL) {
@@ -447,17 +455,48 @@ static void take_payload(struct sl_server_request *request, uint32_t section_end
         entry->head = head_of(request, section_end, 0);
         entry->bytes += sl_server_buffers_size(&server->memory.buffers, request->payload);
         entry->owned = SL_REPLICATION_OWNS_BUFFER;
-        entry->body = entry->buffer = request->payload;
+        entry->body = rest_of(request);
+        entry->buffer = request->payload;
         request->payload = NULL;
         append(server, entry);
     }
 }
 
+/* A later request may undo what these sections did, so the backup must execute them before it. */
+void sl_replication_log_part(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    const struct sl_shard_request *work = &request->work;
+    const uint32_t end = request->payload_bytes - work->effect_left;
+    struct sl_replication_entry_head head = head_of(request, work->effect_end, 0);
+    head.kind = SL_REPLICATION_ENTRY_PART;
+    head.body_bytes = end - request->logged_bytes;
+    struct sl_replication_entry *entry = make(server, sizeof *entry + head.body_bytes);
+    if (entry == NULL) {
+        return;
+    }
+    struct sl_request_prefix prefix;
+    memcpy(&prefix, request->payload, sizeof prefix);
+    prefix.section_count = work->effect_end - request->logged_sections;
+    uint8_t *body = (uint8_t *)(entry + 1);
+    memcpy(body, request->payload + request->logged_bytes, head.body_bytes);
+    memcpy(body, &prefix, sizeof prefix);
+    entry->head = head;
+    entry->body = body;
+    prefix.section_count = work->prefix.section_count - work->effect_end;
+    prefix.clock = work->prefix.clock;
+    memcpy(request->payload, &prefix, sizeof prefix);
+    request->logged_bytes = end - (uint32_t)sizeof prefix;
+    request->logged_sections = request->effect_first = work->effect_end;
+    request->session->sent_id = request->id;
+    request->session->sent_sections = work->effect_end;
+    append(server, entry);
+}
+
 bool sl_replication_log_done(struct sl_server_request *request)
 {
     const bool waits = request->server->replica->link == SL_REPLICATION_IN_SYNC;
-    const uint32_t section_end =
-        sl_shard_skips_writes(&request->work) ? 0 : request->work.prefix.section_count;
+    const uint32_t section_end = request->work.effect_end;
     sl_assert(request->stage == SL_SERVER_REQUEST_DONE);
     if (waits) {
         sl_server_scheduler_remove(request);

@@ -34,6 +34,7 @@ void sl_replication_log_resend(struct sl_server *server);
 bool sl_replication_log_is_empty(const struct sl_replication_log *log);
 
 /* Hooks of the log (ps/server/hooks.h). */
+void sl_replication_log_part(struct sl_server_request *request);
 bool sl_replication_log_done(struct sl_server_request *request);
 bool sl_replication_log_ended(struct sl_server_request *request, uint32_t section_end, int err);
 void sl_replication_log_refused(const struct sl_server_session *session, uint64_t request_id,

@@ -274,8 +274,21 @@ static bool end_write(struct sl_server *server, const struct sl_replication_entr
     return true;
 }
 
-/* Returns the first section to apply. The snapshot that this backup started from may contain
- * earlier ones. */
+/* Records the sections that a write has applied so far: a client that retries it skips them. */
+static bool continue_write(struct sl_server *server, const struct sl_replication_entry_head *head)
+{
+    struct sl_server_session *session = session_of(server, head);
+    if (session == NULL) {
+        return false;
+    }
+    sl_server_session_arrived(session, head->request_id);
+    session->begun_id = head->request_id;
+    session->begun_sections = head->end;
+    return true;
+}
+
+/* Returns the first section to apply. The snapshot that this backup started from, or an entry
+ * since, may contain earlier ones. */
 static uint32_t written_before(const struct sl_server *server,
                                const struct sl_replication_entry_head *head)
 {
@@ -300,11 +313,12 @@ static bool begin_write(struct sl_server *server, struct sl_server_request *requ
     }
     int err = sl_shard_begin(server->shard, &caller, body_of(request), head->body_bytes,
                              &request->work, &reason);
-    if (err != 0 || head->first > head->end || head->end > request->work.sections_left) {
+    if (err != 0 || head->body_first > head->first || head->first > head->end ||
+        head->end - head->body_first > request->work.sections_left) {
         return fail(server, "%.200s", err != 0 ? reason.text : "it has fewer sections");
     }
-    sl_shard_skip_writes_before(&request->work, written_before(server, head));
-    sl_shard_apply_only(&request->work, head->end);
+    sl_shard_skip_writes_before(&request->work, written_before(server, head) - head->body_first);
+    sl_shard_apply_only(&request->work, head->end - head->body_first);
     server->replica->backup.progress = SL_REPLICATION_PROGRESS_RUNS;
     return true;
 }
@@ -424,6 +438,7 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
     }
     switch (head.kind) {
     case SL_REPLICATION_ENTRY_WRITE:
+    case SL_REPLICATION_ENTRY_PART:
         return begin_write(server, request, &head);
     case SL_REPLICATION_ENTRY_SESSION:
         return confirm_session(server, &head);
@@ -454,7 +469,8 @@ static bool finish(struct sl_server *server, const struct sl_server_request *req
 {
     struct sl_replication_backup *backup = &server->replica->backup;
     const struct sl_replication_entry_head head = head_of(request);
-    if (head.kind == SL_REPLICATION_ENTRY_WRITE && !end_write(server, &head)) {
+    if ((head.kind == SL_REPLICATION_ENTRY_WRITE && !end_write(server, &head)) ||
+        (head.kind == SL_REPLICATION_ENTRY_PART && !continue_write(server, &head))) {
         return false;
     }
     backup->position = request->id;

@@ -250,6 +250,7 @@ const struct sl_server_hooks sl_replication_hooks = {
     .frame = sl_replication_receiver_arrive,
     .leave = leave,
     .expired = sl_replication_expired,
+    .write_part = sl_replication_log_part,
     .write_done = sl_replication_log_done,
     .write_ended = sl_replication_log_ended,
     .write_refused = sl_replication_log_refused,

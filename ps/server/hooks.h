@@ -49,6 +49,10 @@ struct sl_server_hooks {
     /* A worker expired while this server does not serve. */
     void (*expired)(struct sl_server *server, const struct sl_message_expired *expired);
 
+    /* (logs) Sections of a request have written, and it is not complete. Later requests may run
+     * before it continues. */
+    void (*write_part)(struct sl_server_request *request);
+
     /* (logs) A request that writes, or has written before its connection broke, is complete. True:
      * the hook owns it, outside of any list, until the backup has it; then it is resumed and
      * answered. False: answer it now. */

@@ -585,6 +585,9 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
     if (result == SL_SHARD_DONE) {
         return complete(request);
     }
+    if (session != NULL && server->role.logs && request->work.effect_end > request->effect_first) {
+        server->options.hooks->write_part(request);
+    }
     return result == SL_SHARD_PARKED ? SL_SERVER_WAITS : SL_SERVER_CONTINUES;
 }
 

@@ -39,9 +39,11 @@ struct sl_server_request {
     bool is_long;     /* the payload arrived in a sink */
     bool is_runnable; /* waits only for its turn */
     struct sl_shard_request work;
-    /* Sections that took effect before the session ended, without those in the backup's
-     * snapshot. */
-    uint32_t effect_first, effect_end;
+    uint32_t effect_first; /* earlier sections are in the log, or in the backup's snapshot */
+    uint32_t effect_end;   /* of the sections that took effect before the session ended */
+    /* Sections in the log; and where the others begin in the payload, with room for a prefix, which
+     * lies at the payload's start until then. */
+    uint32_t logged_sections, logged_bytes;
 };
 
 /* Where the reply to a request goes. */

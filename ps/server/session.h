@@ -57,7 +57,7 @@ struct sl_server_session {
      * was loaded from. */
     uint32_t begun_sections;
     uint64_t begun_id; /* that write; 0: none */
-    uint64_t sent_id;  /* the same as in the backup's snapshot */
+    uint64_t sent_id;  /* the same as in the backup's snapshot, or in the log since */
     uint32_t sent_sections;
 
     struct sl_timer lease; /* armed while disconnected */

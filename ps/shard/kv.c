@@ -403,6 +403,9 @@ int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
     if (result == SL_SHARD_DONE) {
         sl_shard_kv_drop(shard, request);
         sl_shard_part_end(shard, request);
+        if (pushes) {
+            sl_shard_section_wrote(request);
+        }
         table->step += pushes;
         table->pushed_rows += pushes ? request->view.section.key_count : 0;
         table->pulled_rows += sl_shard_op_pulls(op) ? request->view.section.key_count : 0;

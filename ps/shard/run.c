@@ -155,6 +155,7 @@ static int tick(struct sl_shard *shard, struct sl_shard_request *request,
                              request->prefix.clock, sl_clocks_of(&shard->clocks, worker));
     }
     request->prefix.clock = sl_shard_clock_after(request->prefix.clock);
+    sl_shard_section_wrote(request);
     sl_shard_iteration_update(shard);
     return SL_SHARD_DONE;
 }
@@ -223,6 +224,7 @@ static int run_section(struct sl_shard *shard, struct sl_shard_request *request,
         if (result != SL_SHARD_DONE) {
             return result;
         }
+        sl_shard_section_wrote(request);
         request->phase = SL_SHARD_PHASE_READ;
         request->done = 0;
     }

@@ -109,6 +109,13 @@ static inline uint32_t sl_shard_sections_done(const struct sl_shard_request *req
     return request->prefix.section_count - request->sections_left;
 }
 
+/* The current section has done its writes. */
+static inline void sl_shard_section_wrote(struct sl_shard_request *request)
+{
+    request->effect_end = sl_shard_sections_done(request) + 1;
+    request->effect_left = (uint32_t)request->cursor.left;
+}
+
 /* Returns true when the current section has begun to run. */
 static inline bool sl_shard_has_begun(const struct sl_shard_request *request)
 {

@@ -81,7 +81,8 @@ struct sl_shard_request {
     bool writes;      /* contains a push or a tick */
     bool in_part;     /* its push is partly applied between slices */
     bool reads;       /* false: it only writes, without a reply: sl_shard_apply_only */
-    uint32_t write_from, write_to; /* sections whose writes are not skipped: [from, to) */
+    uint32_t write_from, write_to;    /* sections whose writes are not skipped: [from, to) */
+    uint32_t effect_end, effect_left; /* end of the last section that wrote; bytes behind it */
     struct sl_request_view view;
     bool plain;           /* waits for no clock and needs no shared working memory */
     uint64_t cost;        /* of the whole request, in units of the budget */

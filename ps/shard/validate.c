@@ -108,7 +108,7 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
     request->caller = *caller;
     request->in_section = request->out_of_line = request->writes = request->in_part = false;
     request->reads = request->plain = true;
-    request->write_from = 0;
+    request->write_from = request->effect_end = 0;
     request->write_to = UINT32_MAX;
     request->phase = SL_SHARD_PHASE_NEW;
     request->cost = request->push_cost = 0;

@@ -356,6 +356,11 @@ REPLICA_MUTATIONS = [
      "    backup->received = backup->acked = backup->position;",
      "    backup->position -= resumed && backup->position > 0;\n"
      "    backup->received = backup->acked = backup->position;"),
+    ("replicas: a request is logged when it is complete", "ps/server/request.c",
+     "request->work.effect_end > request->effect_first) {",
+     "request->work.effect_end > request->work.prefix.section_count) {"),
+    ("replicas: a backup repeats what a request has done in part", "ps/replication/receiver.c",
+     "    session->begun_sections = head->end;\n", "    session->begun_sections = 0;\n"),
     ("replicas: writes that have failed are not logged", "ps/replication/log.c",
      "    if (request->payload == NULL ||",
      "    if (request->list == NULL ||"),

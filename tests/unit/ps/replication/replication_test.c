@@ -165,22 +165,28 @@ PAIR_CASE(replica__failures_are_remembered_too)
     assert_non_null(strstr(reply->text, "failed before"));
 }
 
-/* worker/0 pushes, ticks, pulls and pushes again, in one request: it waits for worker/1 with the
- * pull. Table 0 is BSP. */
-static void begin_in_part(struct pair *pair)
+/* worker/0 pushes, ticks, pulls, pushes and ticks again, in one request: it waits for worker/1 with
+ * the pull. Table 0 is BSP. */
+static void send_in_part(struct pair *pair)
 {
     const float ones[STEPPED_DIM] = {1, 1, 1, 1};
     const uint64_t key = 3;
     struct shard_request *request = &pair->stepped.request;
-    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
-    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     shard_request_begin(request, 0);
     shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
     shard_request_tick(request);
     shard_request_pull(request, 0, &key, 1);
     shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
+    shard_request_tick(request);
     stepped_send(&pair->peer, 1, STEPPED_BUDGET);
     turns(pair, 50);
+}
+
+static void begin_in_part(struct pair *pair)
+{
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    send_in_part(pair);
 }
 
 /* What a worker that is lost has done in part, others have seen: it is done at the backup too. */
@@ -215,6 +221,50 @@ PAIR_CASE(replica__what_was_done_in_part_is_done_there)
     stepped_tick_done(&pair->other, 3, 1);
     stepped_pull(&pair->other, 4, 2, 0);
     assert_int_equal(stepped_reply(&pair->other, 4)->status, 0);
+}
+
+/* worker/1 erases the row while worker/0's request waits. At the backup too its first push comes
+ * before the erase, and is not repeated. */
+PAIR_CASE(replica__what_waits_comes_before_what_overtook_it)
+{
+    struct shard_request *request = &pair->stepped.request;
+    const uint64_t key = 3;
+    begin(pair, 0);
+    begin_in_part(pair);
+    stepped_join(&pair->other, &pair->stepped, 1, 8);
+    shard_request_begin(request, 0);
+    shard_request_erase(request, ASP, &key, 1);
+    stepped_send(&pair->other, 1, STEPPED_BUDGET);
+    stepped_expect_ok(&pair->other, 1);
+    assert_int_equal(pair->peer.reply_count, 0);
+    assert_true(take_over(pair, &pair->peer)->welcome.resumed);
+    pair->other.hello.shard = 1;
+    assert_true(stepped_again(&pair->other)->welcome.resumed);
+    send_in_part(pair);
+    stepped_tick_done(&pair->other, 2, 0);
+    stepped_expect_ok(&pair->peer, 1);
+    shard_request_begin(request, 0);
+    shard_request_pull(request, ASP, &key, 1);
+    stepped_send(&pair->other, 3, STEPPED_BUDGET);
+    assert_true(stepped_reply(&pair->other, 3)->value == 1.0F);
+}
+
+PAIR_CASE(replica__the_rest_follows_what_was_done_in_part)
+{
+    struct shard_request *request = &pair->stepped.request;
+    const uint64_t key = 3;
+    begin(pair, 0);
+    begin_in_part(pair);
+    stepped_join(&pair->other, &pair->stepped, 1, 8);
+    stepped_tick_done(&pair->other, 1, 0);
+    stepped_expect_ok(&pair->peer, 1);
+    assert_true(take_over(pair, &pair->peer)->welcome.resumed);
+    assert_int_equal(pair->failed_count, 0);
+    assert_int_equal(pair->peer.answer.welcome.clock, 2);
+    shard_request_begin(request, 0);
+    shard_request_pull(request, ASP, &key, 1);
+    stepped_send(&pair->peer, 2, STEPPED_BUDGET);
+    assert_true(stepped_reply(&pair->peer, 2)->value == 2.0F);
 }
 
 PAIR_CASE(replica__a_backup_that_comes_later_gets_an_snapshot)
@@ -391,8 +441,8 @@ PAIR_CASE(replica__the_rest_of_a_request_follows_the_snapshot)
     turns(pair, 5);
     pair->peer.hello.shard = 1;
     assert_true(stepped_again(&pair->peer)->welcome.resumed);
-    assert_int_equal(pair->peer.answer.welcome.clock, 1);
-    shard_request_begin(request, 1);
+    assert_int_equal(pair->peer.answer.welcome.clock, 2);
+    shard_request_begin(request, 2);
     shard_request_pull(request, ASP, &key, 1);
     stepped_send(&pair->peer, 2, STEPPED_BUDGET);
     assert_true(stepped_reply(&pair->peer, 2)->value == 2.0F);
