@@ -22,6 +22,11 @@ import starling.torch
 KEYS_MAX = 1 << 20  # of torch's embeddings, which need a size
 
 
+def features(keys):
+    """What the embeddings look up: the sum of the weights of a row, and the vector of each key."""
+    return {"weight": (keys,), "vector": (keys.reshape(-1, 1),)}
+
+
 class DeepFM(torch.nn.Module):
     """logit = sum of weights + products of all pairs of vectors + tower(vectors)"""
 
@@ -34,7 +39,7 @@ class DeepFM(torch.nn.Module):
 
     def forward(self, keys):
         """keys: (rows, fields). Returns (rows,)."""
-        found = self.embeddings({"weight": (keys,), "vector": (keys.reshape(-1, 1),)})  # bags: a row; a single key
+        found = self.embeddings(features(keys))
         vectors = found["vector"].view(self.shape)
         pairs = (vectors.sum(1).square() - vectors.square().sum(1)).sum(1) / 2
         return (found["weight"] + self.tower(vectors.flatten(1))).squeeze(1) + pairs
@@ -91,7 +96,11 @@ def train(args, client, model, optimizer, data, count):
     if begin > 0:
         print(f"worker {task} continues with batch {begin} of {args.epochs * count}", flush=True)
     loss_sum, seconds = 0.0, time.monotonic()
-    for number, (labels, keys) in enumerate(batches(data, args, count, begin, task), begin + 1):
+    loader = batches(data, args, count, begin, task)
+    if client:  # the next batch's rows arrive with the answer to this batch's gradients
+        loader = starling.torch.Pipeline(loader, lambda batch: {model.embeddings: features(batch[1])}, optimizer,
+                                         args.ahead)
+    for number, (labels, keys) in enumerate(loader, begin + 1):
         optimizer.zero_grad()
         loss = functional.binary_cross_entropy_with_logits(model(keys), labels, reduction="sum")
         loss.backward()

@@ -43,6 +43,11 @@ def tensors(rows):
             torch.from_numpy(numpy.array(keys, numpy.int64)))
 
 
+def features(keys):
+    """What EmbeddingBagCollection looks up: for each table a bag of one key a row."""
+    return {str(i): (keys[:, i:i + 1],) for i in range(WORDS)}
+
+
 class DLRM(torch.nn.Module):
     """A tower for the counts; products of all pairs of its output and the 26 vectors; a tower above them."""
 
@@ -61,7 +66,7 @@ class DLRM(torch.nn.Module):
     def forward(self, classes, keys):
         """classes: (rows, 13); keys: (rows, 26). Returns (rows,)."""
         bottom = self.dense["bottom"](classes + CLASSES * torch.arange(COUNTS))
-        words = self.embeddings({str(i): (keys[:, i:i + 1],) for i in range(WORDS)})
+        words = self.embeddings(features(keys))
         vectors = torch.stack([bottom, *words.values()], 1)
         products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1).index_select(1, self.pairs)
         return self.dense["top"](torch.cat([bottom, products], 1)).squeeze(1)
@@ -84,11 +89,14 @@ def train(args, client, model, optimizer, data, count):
     begin, loss_sum, seconds = client.clock, 0.0, time.monotonic()
     if begin > 0:
         print(f"worker {client.task} continues with batch {begin} of {args.epochs * count}", flush=True)
-    for number, (labels, classes, keys) in enumerate(batches(data, args, count, begin, client.task), begin + 1):
+    loader = batches(data, args, count, begin, client.task)
+    pipeline = starling.torch.Pipeline(loader, lambda batch: {model.embeddings: features(batch[2])}, optimizer,
+                                       args.ahead)
+    for number, (labels, classes, keys) in enumerate(pipeline, begin + 1):
         optimizer.zero_grad()
         loss = functional.binary_cross_entropy_with_logits(model(classes, keys), labels, reduction="sum")
         loss.backward()
-        optimizer.step()  # pushes all gradients, ends the iteration, pulls the towers
+        optimizer.step()  # pushes all gradients, ends the iteration, pulls the towers and the next rows
         loss_sum += loss.item()
         if number % count == 0 and client.task == 0:
             print(f"epoch {number // count}: loss {loss_sum / (count * args.batch):.4f}", flush=True)

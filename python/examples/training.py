@@ -28,6 +28,7 @@ def parser(description, **defaults):
     result.add_argument("--lr", type=float, help="learning rate of Adagrad")
     result.add_argument("--seed", type=int, default=0, help="of first values and of the order of the rows")
     result.add_argument("--consistency", choices=CONSISTENCY, default="asp", help="whether workers wait for each other")
+    result.add_argument("--ahead", type=int, default=0, help="in asp: batches by which the pulls of rows run ahead")
     result.add_argument("--checkpoint", action="store_true",
                         help="write a checkpoint after each epoch; servers need --checkpoint-dir")
     result.set_defaults(**defaults)

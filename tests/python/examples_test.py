@@ -82,7 +82,7 @@ class Examples(harness.StarlingTest):
     def test_dlrm(self):
         self.run_to_end("starling-worker", "generate", "--out", self.folder, "--rows", 4000, "--test-rows", 1000)
         output = self.launch(DLRM, "--train", self.path("train.tsv"), "--test", self.path("test.tsv"), "--planted",
-                             self.path("planted.json"), "--batch", 64)
+                             self.path("planted.json"), "--batch", 64, "--ahead", 1)
         self.assertGreater(self.auc(output), 0.6)
         self.assertGreater(self.auc(output, "AUC of the generating model"), self.auc(output))
 
