@@ -5,6 +5,7 @@
 #define SL_BENCH_BENCH_H
 
 int sl_bench_bulk_run(int argc, char **argv);
+int sl_bench_calls_run(int argc, char **argv);
 int sl_bench_checkpoint_run(int argc, char **argv);
 int sl_bench_dpdk_run(int argc, char **argv);
 int sl_bench_ipc_run(int argc, char **argv);

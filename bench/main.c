@@ -44,6 +44,7 @@ static int run_train(int argc, char **argv)
 static const struct benchmark benchmarks[] = {
     {"bulk", "dense pulls and pushes from 64 KB to 64 MB, beside bare sockets and iperf3",
      sl_bench_bulk_run},
+    {"calls", "calls of the client library, one at a time", sl_bench_calls_run},
     {"checkpoint", "what checkpoints cost a ps that serves, what they hold, and how fast they load",
      sl_bench_checkpoint_run},
     {"dpdk", "frames over DPDK's memif, beside TCP", sl_bench_dpdk_run},
