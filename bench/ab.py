@@ -26,6 +26,7 @@ CASES = {
     "push": (["push", "--keys", "1,100", *LOAD], "requests"),
     "bulk": ([*BULK, "--over", "tcp"], "bytes"),
     "bulk-shm": ([*BULK, "--over", "shm"], "bytes"),
+    "calls": (["calls"], "rows"),
     "table": (["table", "--rows", "1M", "--dim", "16", "--keys", "uniform"], "per key"),
     "ipc": (["ipc", "--part", "goodput"], "goodput"),
     "replicas": (["replicas", "--rows", "20000"], "pushes"),

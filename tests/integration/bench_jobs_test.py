@@ -54,6 +54,12 @@ class BenchTest(harness.StarlingTest):
         for figure in report["figures"]:
             self.assertEqual(len(figure["samples"]), 1, figure)
 
+    def test_calls(self):
+        report, output = self.bench("calls", "--rows", 100, "--keys", 50, "--short-keys", 2)
+        for name in ("pull, 50 keys", "push, 50 keys", "assign, 50 keys", "pull, 2 keys"):
+            self.assertIn(name, self.names(report))
+        self.assertIn("assign, 50 keys / push, 50 keys", output)
+
     def test_bulk_sizes_that_are_none(self):
         output = self.run_to_end("starling-bench", "bulk", "--sizes=3", status=2)
         self.assertIn("accepts 1 to 8 sizes", output)
