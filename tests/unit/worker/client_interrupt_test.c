@@ -16,7 +16,7 @@ struct interrupt {
 static bool is_interrupted(void *ctx)
 {
     struct interrupt *interrupt = ctx;
-    if (!interrupt->is_on || !pthread_equal(interrupt->thread, pthread_self())) {
+    if (!pthread_equal(interrupt->thread, pthread_self()) || !interrupt->is_on) {
         return false;
     }
     if (interrupt->user != NULL) {
