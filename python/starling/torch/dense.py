@@ -35,8 +35,8 @@ class DenseParameters:
         self.values = torch.cat([each.detach().reshape(-1) for _, each in self._named])
         self.table = client.dense(name, self.values.numel(), optimizer, consistency=consistency)
         self._initialize(client)
-        self._views = [view.view(each.shape) for view, (_, each) in
-                       zip(self.values.split([each.numel() for _, each in self._named]), self._named)]
+        sections = torch.split(self.values, [each.numel() for _, each in self._named])
+        self._views = [section.view(each.shape) for section, (_, each) in zip(sections, self._named)]
         for view, (_, each) in zip(self._views, self._named):
             each.data = view
         # Empty views, through which pull() tells autograd that the parameters have changed.

@@ -34,7 +34,7 @@ class _Rows(torch.autograd.Function):
     """Pulled rows as tensors whose gradients go to the bags. uses: (bag, its pushes, keys) of each."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: torch.Tensor, uses: List[Tuple[EmbeddingBag, int, torch.Tensor]],
+    def forward(ctx: Any, anchor: torch.Tensor, uses: List[Tuple[EmbeddingBag, int, torch.Tensor]],  # type: ignore
                 *pulled: Any) -> Tuple[torch.Tensor, ...]:
         ctx.uses = uses
         ctx.set_materialize_grads(False)

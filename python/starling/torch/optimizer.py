@@ -101,7 +101,7 @@ def _flat(parts: Iterable[Union[Part, EmbeddingBagCollection]]) -> List[Part]:
     for part in flat:
         if not isinstance(part, (EmbeddingBag, DenseParameters)):
             raise TypeError(f"parts: {part!r}; {_PARTS}")
-        if getattr(part.table.optimizer, "lr", 0) <= 0:
+        if _table_rate(part) <= 0:
             raise ValueError(f"parts: table {part.table.name} has the optimizer {part.table.optimizer}; "
                              "accepted: optimizers with a learning rate above 0")
     tables, clients = {part.table.name for part in flat}, {part.table.client for part in flat}
@@ -112,12 +112,17 @@ def _flat(parts: Iterable[Union[Part, EmbeddingBagCollection]]) -> List[Part]:
 
 def _group(part: Part) -> Dict[str, Any]:
     # torch wants at least one parameter in a group.
-    parameters = part.parameters() if isinstance(part, DenseParameters) else [torch.empty(0, requires_grad=True)]
-    return {"params": parameters, "lr": part.table.optimizer.lr, "name": part.table.name}
+    parameters = part.parameters() if isinstance(part, DenseParameters) else torch.empty(0, requires_grad=True)
+    return {"params": parameters, "lr": _table_rate(part), "name": part.table.name}
+
+
+def _table_rate(part: Part) -> float:
+    """Returns the learning rate that the table was opened with; 0: its optimizer has none."""
+    return getattr(part.table.optimizer, "lr", 0.0)
 
 
 def _rate(part: Part, group: Dict[str, Any]) -> float:
-    rate: float = group["lr"] / part.table.optimizer.lr
+    rate: float = group["lr"] / _table_rate(part)
     if not 0 <= rate < math.inf:
         raise ValueError(f"lr of table {part.table.name}: {group['lr']}; accepted: a finite number, 0 or more")
     return rate
