@@ -1,5 +1,8 @@
 #include "python/native/client_type.h"
 
+#include <stddef.h>
+#include <structmember.h>
+
 #include "python/native/client.h"
 #include "python/native/errors.h"
 #include "python/native/step.h"
@@ -189,24 +192,9 @@ static PyObject *get_values_lost(PyObject *object, void *closure)
     return PyBool_FromLong(sl_client_values_lost(self->client) >= 0);
 }
 
-static PyObject *get_clock(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLong(((struct sl_native_client *)object)->clock);
-}
-
-static PyObject *get_worker_count(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLong(((struct sl_native_client *)object)->worker_count);
-}
-
 static PyObject *get_timeout(PyObject *object, void *closure)
 {
     return PyFloat_FromDouble(((struct sl_native_client *)object)->timeout_ms / 1000.0);
-}
-
-static PyObject *get_closed(PyObject *object, void *closure)
-{
-    return PyBool_FromLong(((struct sl_native_client *)object)->closed);
 }
 
 /* Type */
@@ -235,27 +223,30 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef members[] = {
-    {"task", get_task, NULL, "Index of this worker; -1: a client without a clock.", NULL},
-    {"worker_count", get_worker_count, NULL, "Workers of the job; 0: not known.", NULL},
-    {"clock", get_clock, NULL,
+static PyMemberDef members[] = {
+    {"worker_count", T_UINT, offsetof(struct sl_native_client, worker_count), READONLY,
+     "Workers of the job; 0: not known."},
+    {"clock", T_UINT, offsetof(struct sl_native_client, clock), READONLY,
      "Current iteration: at first the one that this worker begins with, then the one after the\n"
-     "last step that advanced.",
-     NULL},
+     "last step that advanced."},
+    {"closed", T_BOOL, offsetof(struct sl_native_client, closed), READONLY,
+     "Whether the client was closed."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"task", get_task, NULL, "Index of this worker; -1: a client without a clock.", NULL},
     {"timeout", get_timeout, NULL, "Seconds; the default of all calls of the client.", NULL},
     {"shard_count", get_shard_count, NULL, "Shards of the cluster.", NULL},
     {"values_lost", get_values_lost, NULL,
      "Whether a server restarted without its part of the values.", NULL},
-    {"closed", get_closed, NULL, "Whether the client was closed.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot slots[] = {
-    SL_NATIVE_SLOT(Py_tp_new, new),
-    SL_NATIVE_SLOT(Py_tp_methods, methods),
-    SL_NATIVE_SLOT(Py_tp_getset, members),
-    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc),
-    {0, NULL},
+    SL_NATIVE_SLOT(Py_tp_new, new),         SL_NATIVE_SLOT(Py_tp_methods, methods),
+    SL_NATIVE_SLOT(Py_tp_members, members), SL_NATIVE_SLOT(Py_tp_getset, properties),
+    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc), {0, NULL},
 };
 
 static PyType_Spec type_spec = {

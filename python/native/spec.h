@@ -7,8 +7,7 @@
 #include "python/native/client.h"
 
 /* Reads (client, name, kind, dim, length, optimizer, initializer, consistency, timeout), with
- * - optimizer: (kind, {name of a hyper-parameter: value}); the others keep the library's defaults;
- * - initializer: (kind, value or low or mean, high or standard deviation, seed);
+ * - optimizer, initializer: (kind, {name of a member: value}); the others keep their defaults;
  * - consistency: (mode, staleness, worker count).
  * *client and *timeout are borrowed. Returns false with an exception. Needs the GIL. */
 bool sl_native_spec_read(PyObject *args, struct sl_native_client **client,

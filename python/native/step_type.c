@@ -1,6 +1,8 @@
 #include "python/native/step_type.h"
 
 #include <float.h>
+#include <stddef.h>
+#include <structmember.h>
 
 #include "python/native/errors.h"
 
@@ -176,16 +178,6 @@ static PyObject *get_done(PyObject *object, void *closure)
     return step == NULL ? NULL : PyBool_FromLong(sl_step_done(step->step));
 }
 
-static PyObject *get_clock(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLong(((struct step *)object)->clock);
-}
-
-static PyObject *get_staleness(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLong(((struct step *)object)->staleness);
-}
-
 static PyMethodDef methods[] = {
     {"advance", advance, METH_NOARGS,
      "advance($self)\n--\n\n"
@@ -201,22 +193,24 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef members[] = {
+static PyMemberDef members[] = {
+    {"clock", T_UINT, offsetof(struct step, clock), READONLY, "Iteration of the step."},
+    {"staleness", T_UINT, offsetof(struct step, staleness), READONLY,
+     "After the wait: the largest staleness of the pulls, in iterations."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef properties[] = {
     {"done", get_done, NULL, "Whether the step is complete. Never blocks.", NULL},
-    {"clock", get_clock, NULL, "Iteration of the step.", NULL},
-    {"staleness", get_staleness, NULL,
-     "After the wait: the largest staleness of the pulls, in iterations.", NULL},
     {"_has_content", get_has_content, NULL, NULL, NULL},
     {"_is_submitted", get_is_submitted, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot slots[] = {
-    SL_NATIVE_SLOT(Py_tp_new, new),
-    SL_NATIVE_SLOT(Py_tp_methods, methods),
-    SL_NATIVE_SLOT(Py_tp_getset, members),
-    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc),
-    {0, NULL},
+    SL_NATIVE_SLOT(Py_tp_new, new),         SL_NATIVE_SLOT(Py_tp_methods, methods),
+    SL_NATIVE_SLOT(Py_tp_members, members), SL_NATIVE_SLOT(Py_tp_getset, properties),
+    SL_NATIVE_SLOT(Py_tp_dealloc, dealloc), {0, NULL},
 };
 
 static PyType_Spec type_spec = {

@@ -1,5 +1,7 @@
 """Exceptions that stand for the error numbers of libstarling."""
 
+from typing import Optional
+
 
 class StarlingError(Exception):
     """Base of all errors that libstarling reports. Its text says what failed and why.
@@ -9,101 +11,72 @@ class StarlingError(Exception):
 
     code = 0
 
+    def __init_subclass__(cls, code: Optional[int] = None) -> None:
+        cls.code = cls.code if code is None else code
 
-class InvalidError(StarlingError, ValueError):
+
+class InvalidError(StarlingError, ValueError, code=-1):
     """An argument or option is out of range."""
 
-    code = -1
 
-
-class NoMemoryError(StarlingError, MemoryError):
+class NoMemoryError(StarlingError, MemoryError, code=-2):
     """Out of memory, or a server reached its memory limit."""
 
-    code = -2
 
-
-class DeadlineError(StarlingError, TimeoutError):
+class DeadlineError(StarlingError, TimeoutError, code=-3):
     """The deadline passed first. The text names the process that was waited for."""
 
-    code = -3
 
-
-class ClosedError(StarlingError, ConnectionError):
+class ClosedError(StarlingError, ConnectionError, code=-4):
     """The client is closed, or a server restarted: it may or may not have applied a write."""
 
-    code = -4
 
-
-class RefusedError(StarlingError, ConnectionError):
+class RefusedError(StarlingError, ConnectionError, code=-5):
     """The cluster refused this process: it has another secret, or none."""
 
-    code = -5
 
-
-class ProtocolError(StarlingError):
+class ProtocolError(StarlingError, code=-6):
     """The peer violated the protocol."""
 
-    code = -6
 
-
-class VersionError(StarlingError):
+class VersionError(StarlingError, code=-7):
     """The peer speaks another version of the protocol."""
 
-    code = -7
 
-
-class NotFoundError(StarlingError, LookupError):
+class NotFoundError(StarlingError, LookupError, code=-8):
     """No such host, file or variable; for connect: no source names the coordinator."""
 
-    code = -8
 
-
-class TableMismatch(StarlingError, ValueError):
+class TableMismatch(StarlingError, ValueError, code=-9):
     """The table exists with another specification. The text names the first difference."""
 
-    code = -9
 
-
-class BusyError(StarlingError):
+class BusyError(StarlingError, code=-11):
     """Too many steps are under way in this thread: wait for one of them."""
 
-    code = -11
 
-
-class SystemCallError(StarlingError):
+class SystemCallError(StarlingError, code=-12):
     """The operating system reported an error."""
 
-    code = -12
 
-
-class UnsupportedError(StarlingError):
+class UnsupportedError(StarlingError, code=-14):
     """Not built in, or not possible on this machine, or not configured."""
 
-    code = -14
 
-
-class TooLargeError(StarlingError, ValueError):
+class TooLargeError(StarlingError, ValueError, code=-15):
     """Larger than a limit."""
 
-    code = -15
 
-
-class CorruptError(StarlingError):
+class CorruptError(StarlingError, code=-16):
     """A checksum does not match, or parameters were lost."""
 
-    code = -16
 
-
-class CancelledError(StarlingError):
+class CancelledError(StarlingError, code=-17):
     """Ended because the process or the job shuts down."""
 
-    code = -17
 
-
-class ForkError(StarlingError):
+class ForkError(StarlingError, code=-18):
     """The client belongs to the process that this one was forked from: connect in this process."""
-
-    code = -18
 
 
 _CLASSES = {cls.code: cls for cls in StarlingError.__subclasses__()}

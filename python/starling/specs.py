@@ -11,13 +11,16 @@ from typing import ClassVar, Dict, Tuple
 
 
 @dataclass(frozen=True)
-class Optimizer:
-    """Base of the optimizers."""
-
-    _kind: ClassVar[int] = 0
+class _Spec:
+    _kind: ClassVar[int] = 0  # in the C API
 
     def _spec(self) -> Tuple[int, Dict[str, float]]:
         return self._kind, asdict(self)
+
+
+@dataclass(frozen=True)
+class Optimizer(_Spec):
+    """Base of the optimizers."""
 
 
 @dataclass(frozen=True)
@@ -130,19 +133,13 @@ class FTRLGroup(FTRL):
 
 
 @dataclass(frozen=True)
-class Initializer:
+class Initializer(_Spec):
     """Base of the initializers. A first value depends on the seed, the key and the column only."""
-
-    def _spec(self) -> Tuple[int, float, float, int]:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Zeros(Initializer):
     """All values are 0."""
-
-    def _spec(self) -> Tuple[int, float, float, int]:
-        return 0, 0.0, 0.0, 0
 
 
 @dataclass(frozen=True)
@@ -150,9 +147,7 @@ class Constant(Initializer):
     """All values are `value`."""
 
     value: float
-
-    def _spec(self) -> Tuple[int, float, float, int]:
-        return 1, self.value, 0.0, 0
+    _kind: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
@@ -162,9 +157,7 @@ class Uniform(Initializer):
     low: float = -0.05
     high: float = 0.05
     seed: int = 0
-
-    def _spec(self) -> Tuple[int, float, float, int]:
-        return 2, self.low, self.high, self.seed
+    _kind: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
@@ -175,9 +168,6 @@ class Normal(Initializer):
     mean: float = 0.0
     seed: int = 0
     _kind: ClassVar[int] = 3
-
-    def _spec(self) -> Tuple[int, float, float, int]:
-        return self._kind, self.mean, self.std, self.seed
 
 
 @dataclass(frozen=True)

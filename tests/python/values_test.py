@@ -341,7 +341,7 @@ class Specs(support.ClusterTest):
         self.assertEqual([cls._kind for cls in kinds], list(range(11)))
         for cls in kinds:
             name = f"defaults-{cls.__name__}"
-            starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, 0.0, 0.0, 0), (0, 0, 0), None)
+            starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, {}), (0, 0, 0), None)
             self.client.sparse(name, 2, cls())
 
     def test_all_are_immutable(self):
