@@ -249,16 +249,10 @@ static PyType_Slot slots[] = {
     SL_NATIVE_SLOT(Py_tp_dealloc, dealloc), {0, NULL},
 };
 
-static PyType_Spec type_spec = {
-    .name = "starling._native.Client",
-    .basicsize = sizeof(struct sl_native_client),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-    .slots = slots,
-};
-
 bool sl_native_client_type_init(PyObject *module)
 {
-    PyTypeObject *type = sl_native_python_add_type(module, &type_spec);
+    PyTypeObject *type = sl_native_python_add_type(module, "starling._native.Client",
+                                                   sizeof(struct sl_native_client), slots);
     sl_native_client_set_type(type);
     return type != NULL;
 }

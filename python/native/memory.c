@@ -59,14 +59,8 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec type_spec = {
-    .name = "starling._native.Memory",
-    .basicsize = sizeof(struct memory),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
-
 bool sl_native_memory_init(PyObject *module)
 {
-    return sl_native_python_add_type(module, &type_spec) != NULL;
+    return sl_native_python_add_type(module, "starling._native.Memory", sizeof(struct memory),
+                                     slots) != NULL;
 }

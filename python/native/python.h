@@ -15,10 +15,16 @@
         id, (void *)(function)                                                                     \
     }
 
-/* Creates a type and adds it to the module. Returns a new reference, or NULL with an exception. */
-static inline PyTypeObject *sl_native_python_add_type(PyObject *module, PyType_Spec *spec)
+/* Creates a type, of objects of so many bytes, and adds it to the module. Returns a new reference,
+ * or NULL with an exception. */
+static inline PyTypeObject *sl_native_python_add_type(PyObject *module, const char *name,
+                                                      size_t bytes, PyType_Slot *slots)
 {
-    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
+    PyType_Spec spec = {.name = name,
+                        .basicsize = (int)bytes,
+                        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                        .slots = slots};
+    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(&spec);
     if (type != NULL && PyModule_AddType(module, type) != 0) {
         Py_CLEAR(type);
     }

@@ -213,15 +213,9 @@ static PyType_Slot slots[] = {
     SL_NATIVE_SLOT(Py_tp_dealloc, dealloc), {0, NULL},
 };
 
-static PyType_Spec type_spec = {
-    .name = "starling._native.Step",
-    .basicsize = sizeof(struct step),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-    .slots = slots,
-};
-
 bool sl_native_step_type_init(PyObject *module)
 {
-    step_type = sl_native_python_add_type(module, &type_spec);
+    step_type =
+        sl_native_python_add_type(module, "starling._native.Step", sizeof(struct step), slots);
     return step_type != NULL;
 }

@@ -347,14 +347,8 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec type_spec = {
-    .name = "starling._native.Table",
-    .basicsize = sizeof(struct table),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-    .slots = slots,
-};
-
 bool sl_native_table_init(PyObject *module)
 {
-    return sl_native_python_add_type(module, &type_spec) != NULL;
+    return sl_native_python_add_type(module, "starling._native.Table", sizeof(struct table),
+                                     slots) != NULL;
 }

@@ -12,7 +12,10 @@ from typing import ClassVar, Dict, Tuple
 
 @dataclass(frozen=True)
 class _Spec:
-    _kind: ClassVar[int] = 0  # in the C API
+    _kind: ClassVar[int]  # in the C API
+
+    def __init_subclass__(cls, kind: int = 0) -> None:
+        cls._kind = kind
 
     def _spec(self) -> Tuple[int, Dict[str, float]]:
         return self._kind, asdict(self)
@@ -29,34 +32,31 @@ class Sum(Optimizer):
 
 
 @dataclass(frozen=True)
-class SGD(Optimizer):
+class SGD(Optimizer, kind=1):
     """Stochastic gradient descent: w -= lr * g."""
 
     lr: float = 0.01
-    _kind: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
-class Momentum(Optimizer):
+class Momentum(Optimizer, kind=2):
     """SGD with momentum in [0, 1)."""
 
     lr: float = 0.01
     momentum: float = 0.9
-    _kind: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
-class Adagrad(Optimizer):
+class Adagrad(Optimizer, kind=3):
     """a += g^2, w -= lr * g / (sqrt(a) + epsilon); a begins with initial_accumulator."""
 
     lr: float = 0.01
     epsilon: float = 1e-8
     initial_accumulator: float = 0.1
-    _kind: ClassVar[int] = 3
 
 
 @dataclass(frozen=True)
-class AdagradDecay(Optimizer):
+class AdagradDecay(Optimizer, kind=4):
     """Adagrad whose accumulator decays by rho every decay_steps steps, to decay_baseline at least."""
 
     lr: float = 0.01
@@ -65,56 +65,42 @@ class AdagradDecay(Optimizer):
     initial_accumulator: float = 0.1
     decay_steps: int = 100000
     decay_baseline: float = 0.1
-    _kind: ClassVar[int] = 4
 
 
 @dataclass(frozen=True)
-class RMSProp(Optimizer):
+class RMSProp(Optimizer, kind=5):
     """RMSProp with momentum; epsilon is inside the root."""
 
     lr: float = 0.001
     momentum: float = 0.0
     rho: float = 0.9
     epsilon: float = 1e-7
-    _kind: ClassVar[int] = 5
 
 
 @dataclass(frozen=True)
-class Adam(Optimizer):
+class Adam(Optimizer, kind=6):
     """Adam. A row that a push does not name does not change."""
 
     lr: float = 0.001
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
-    _kind: ClassVar[int] = 6
 
 
 @dataclass(frozen=True)
-class AdamW(Optimizer):
+class AdamW(Adam, kind=7):
     """Adam with decoupled weight decay. A row decays only when a push names it."""
 
-    lr: float = 0.001
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
     weight_decay: float = 0.01
-    _kind: ClassVar[int] = 7
 
 
 @dataclass(frozen=True)
-class AdamAsync(Optimizer):
+class AdamAsync(Adam, kind=8):
     """Adam for asynchronous training: one bias correction for the table instead of one for a row."""
 
-    lr: float = 0.001
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-    _kind: ClassVar[int] = 8
-
 
 @dataclass(frozen=True)
-class FTRL(Optimizer):
+class FTRL(Optimizer, kind=9):
     """FTRL-Proximal for each coordinate, or for whole rows with FTRLGroup."""
 
     lr: float = 0.05
@@ -122,14 +108,11 @@ class FTRL(Optimizer):
     l2: float = 0.0
     lr_power: float = -0.5
     initial_accumulator: float = 0.1
-    _kind: ClassVar[int] = 9
 
 
 @dataclass(frozen=True)
-class FTRLGroup(FTRL):
+class FTRLGroup(FTRL, kind=10):
     """FTRL-Proximal whose l1 sets whole rows to zero."""
-
-    _kind: ClassVar[int] = 10
 
 
 @dataclass(frozen=True)
@@ -143,38 +126,33 @@ class Zeros(Initializer):
 
 
 @dataclass(frozen=True)
-class Constant(Initializer):
+class Constant(Initializer, kind=1):
     """All values are `value`."""
 
     value: float
-    _kind: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
-class Uniform(Initializer):
+class Uniform(Initializer, kind=2):
     """Uniform in [low, high)."""
 
     low: float = -0.05
     high: float = 0.05
     seed: int = 0
-    _kind: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
-class Normal(Initializer):
+class Normal(Initializer, kind=3):
     """Normal with this mean and standard deviation."""
 
     std: float = 0.01
     mean: float = 0.0
     seed: int = 0
-    _kind: ClassVar[int] = 3
 
 
 @dataclass(frozen=True)
-class TruncatedNormal(Normal):
+class TruncatedNormal(Normal, kind=4):
     """Normal, drawn again beyond two standard deviations."""
-
-    _kind: ClassVar[int] = 4
 
 
 @dataclass(frozen=True)
