@@ -108,6 +108,24 @@ class Ends(PipelineTest):
     def test_empty_loader(self):
         self.assertEqual(list(self.pipeline([])), [])
 
+    def test_batches_without_keys(self):
+        bag = starling.torch.EmbeddingBag(self.connect().sparse("none", 2, starling.SGD(lr=0.1)))
+        optimizer = starling.torch.Optimizer([bag])
+        for _ in starling.torch.Pipeline([1, 2, 3], lambda batch: {}, optimizer):
+            optimizer.step()
+
+    def test_failed_step(self):
+        pipeline = iter(self.pipeline(batches(3)))
+        self.model.train([next(pipeline)])
+        batch = next(pipeline)
+        self.model.train([batch])
+        with unittest.mock.patch.object(starling.Step, "wait", side_effect=starling.DeadlineError("late")):
+            with self.assertRaises(starling.DeadlineError):
+                self.model.train([batch])
+        self.model.train([next(pipeline)])  # pulls as usual
+        given = batches(3)
+        self.assert_expected([given[0], given[1], given[1], given[2]])
+
     def test_errors_of_the_loader_and_of_keys_of(self):
         def loader(error):
             yield from batches(3)

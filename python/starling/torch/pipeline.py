@@ -134,11 +134,13 @@ class _Epoch:
 
     def run(self, step: Step) -> None:
         """Runs the step of the optimizer, with the pull of the next batch if that is exact."""
-        if self._ahead or not self._loaded:
+        following = self._loaded[0] if self._loaded and not self._ahead else None
+        if following is None or not following.lookups:
             return  # step() runs it
-        rows = self._loaded[0].pull(step)
+        following.rows = None  # until the step has succeeded
+        rows = following.pull(step)
         step.submit()
         if len(self._loaded) == 1:
             self._load()  # while the servers work
         step.wait()
-        self._loaded[0].rows = rows
+        following.rows = rows
