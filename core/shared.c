@@ -134,20 +134,25 @@ static struct created *take_created(const uint8_t *base)
     return created;
 }
 
-void sl_shared_destroy(struct sl_shared *shared)
+void sl_shared_keep(struct sl_shared *shared)
 {
-    if (shared->base == NULL) {
-        return;
-    }
     struct created *created = take_created(shared->base);
     sl_assert(created != NULL);
-    munmap(created->shared.base, created->shared.bytes);
     if (created->hold.at_peers != NULL) {
         munmap(created->hold.at_peers, created->shared.bytes);
     }
     close(created->shared.fd);
     free(created);
     *shared = (struct sl_shared){.fd = -1};
+}
+
+void sl_shared_destroy(struct sl_shared *shared)
+{
+    const struct sl_shared gone = *shared;
+    if (gone.base != NULL) {
+        sl_shared_keep(shared);
+        munmap(gone.base, gone.bytes);
+    }
 }
 
 static bool holds(const struct sl_shared *shared, const void *at, size_t bytes)

@@ -33,6 +33,8 @@ int sl_shared_create(const char *name, size_t bytes, enum sl_shared_access acces
 
 /* By the creator: unmaps and closes the memory. Peers keep their mappings. */
 void sl_shared_destroy(struct sl_shared *shared);
+/* The same, but leaves the memory mapped at its base: the caller unmaps it. */
+void sl_shared_keep(struct sl_shared *shared);
 
 /* Returns the memory, created by this process and not revoked, that holds [at, at + bytes); NULL:
  * none. The result is a copy of the creator's struct, valid until destroy. */

@@ -413,6 +413,9 @@ SL_API int sl_client_table_stats(struct sl_client *client, struct sl_table *tabl
 SL_API int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out);
 /* Frees the buffer and sets *buffer to NULL. No outstanding step may use it. */
 SL_API void sl_client_buffer_free(struct sl_client *client, void **buffer);
+/* Makes the buffer ordinary memory, which the caller owns and unmaps: munmap(buffer, bytes). For
+ * memory that outlives the client. No outstanding step may use it. Any thread. */
+SL_API void sl_client_buffer_keep(struct sl_client *client, const void *buffer);
 
 /* Registers the caller's memory, of any alignment, as such a buffer for RDMA. A server on this
  * machine cannot map it, so shared memory copies it. The caller keeps it mapped until it is

@@ -116,8 +116,9 @@ static int export_buffer(struct sl_client *client, struct sl_port *port,
     return err;
 }
 
-/* Frees the slot once no client_io uses the buffer. */
-static void unexport_buffer(struct sl_client *client, void *base, bool is_callers)
+/* Takes the buffer out of its slot once no client_io uses it. */
+static struct sl_client_buffer unexport_buffer(struct sl_client *client, const void *base,
+                                               bool is_callers)
 {
     struct sl_port *port;
     int err = sl_port_here(client->ports, &port);
@@ -131,7 +132,7 @@ static void unexport_buffer(struct sl_client *client, void *base, bool is_caller
     sl_port_set_lock(client->ports);
     *slot = (struct sl_client_buffer){.base = NULL};
     sl_port_set_unlock(client->ports);
-    unmake(&buffer);
+    return buffer;
 }
 
 int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out)
@@ -163,8 +164,19 @@ void sl_client_buffer_free(struct sl_client *client, void **buffer)
     sl_assert(client != NULL);
     sl_assert(buffer != NULL);
     if (*buffer != NULL) {
-        unexport_buffer(client, *buffer, false);
+        struct sl_client_buffer freed = unexport_buffer(client, *buffer, false);
+        unmake(&freed);
         *buffer = NULL;
+    }
+}
+
+void sl_client_buffer_keep(struct sl_client *client, const void *buffer)
+{
+    sl_assert(client != NULL);
+    sl_assert(buffer != NULL);
+    struct sl_client_buffer kept = unexport_buffer(client, buffer, false);
+    if (kept.shared.base != NULL) {
+        sl_shared_keep(&kept.shared);
     }
 }
 
@@ -184,5 +196,5 @@ void sl_client_buffer_unregister(struct sl_client *client, void *base)
 {
     sl_assert(client != NULL);
     sl_assert(base != NULL);
-    unexport_buffer(client, base, true);
+    (void)unexport_buffer(client, base, true);
 }

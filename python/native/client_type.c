@@ -5,6 +5,7 @@
 
 #include "python/native/client.h"
 #include "python/native/errors.h"
+#include "python/native/memory.h"
 #include "python/native/step.h"
 
 #define FLAGS_MAX 16
@@ -84,7 +85,16 @@ static PyObject *end(struct sl_native_client *self, bool finishes)
         self->closed = false;
         return NULL;
     }
-    sl_native_client_end(self, finishes);
+    sl_native_memory_keep_all(self);
+    struct sl_client *client = self->client;
+    self->client = NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    if (finishes) {
+        sl_client_destroy(&client);
+    } else {
+        sl_client_leave(&client);
+    }
+    Py_END_ALLOW_THREADS;
     return PyErr_Occurred() != NULL ? NULL : Py_NewRef(Py_None); /* a signal during the end */
 }
 

@@ -1,10 +1,12 @@
 #include "python/native/memory.h"
 
-#include "python/native/client.h"
+#include <sys/mman.h>
+
 #include "python/native/errors.h"
 
-struct memory {
-    PyObject_HEAD struct sl_native_client *client;
+struct sl_native_memory {
+    PyObject_HEAD struct sl_native_client *client; /* NULL: it has ended */
+    struct sl_native_memory *next;                 /* of the client */
     void *base;
     Py_ssize_t bytes;
 };
@@ -24,14 +26,15 @@ static PyObject *allocate(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (err != 0) {
         return sl_native_errors_raise(err, "empty", "");
     }
-    struct memory *memory = (struct memory *)PyType_GenericAlloc(type, 0);
+    struct sl_native_memory *memory = (struct sl_native_memory *)PyType_GenericAlloc(type, 0);
     if (memory == NULL) {
         sl_client_buffer_free(client->client, &base);
         return NULL;
     }
     Py_INCREF((PyObject *)client);
-    client->memory_count++;
     memory->client = client;
+    memory->next = client->memories;
+    client->memories = memory;
     memory->base = base;
     memory->bytes = bytes;
     return (PyObject *)memory;
@@ -39,17 +42,36 @@ static PyObject *allocate(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static int get_buffer(PyObject *self, Py_buffer *view, int flags)
 {
-    const struct memory *memory = (struct memory *)self;
+    const struct sl_native_memory *memory = (struct sl_native_memory *)self;
     return PyBuffer_FillInfo(view, self, memory->base, memory->bytes, 0, flags);
 }
 
 static void dealloc(PyObject *self)
 {
-    struct memory *memory = (struct memory *)self;
-    sl_client_buffer_free(memory->client->client, &memory->base);
-    sl_native_client_drop_memory(memory->client);
-    Py_DECREF((PyObject *)memory->client);
+    struct sl_native_memory *memory = (struct sl_native_memory *)self;
+    if (memory->client == NULL) {
+        (void)munmap(memory->base, (size_t)memory->bytes);
+    } else {
+        struct sl_native_memory **at = &memory->client->memories;
+        while (*at != memory) {
+            at = &(*at)->next;
+        }
+        *at = memory->next;
+        sl_client_buffer_free(memory->client->client, &memory->base);
+        Py_DECREF((PyObject *)memory->client);
+    }
     sl_native_python_free(self);
+}
+
+void sl_native_memory_keep_all(struct sl_native_client *client)
+{
+    while (client->memories != NULL) {
+        struct sl_native_memory *memory = client->memories;
+        client->memories = memory->next;
+        memory->client = NULL;
+        sl_client_buffer_keep(client->client, memory->base);
+        Py_DECREF((PyObject *)client);
+    }
 }
 
 static PyType_Slot slots[] = {
@@ -61,6 +83,6 @@ static PyType_Slot slots[] = {
 
 bool sl_native_memory_init(PyObject *module)
 {
-    return sl_native_python_add_type(module, "starling._native.Memory", sizeof(struct memory),
-                                     slots) != NULL;
+    return sl_native_python_add_type(module, "starling._native.Memory",
+                                     sizeof(struct sl_native_memory), slots) != NULL;
 }

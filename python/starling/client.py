@@ -107,7 +107,8 @@ class Client(_native.Client):
         """Returns a zeroed float32 array in memory that servers of this host and RDMA devices access
         directly: pulls into it and pushes from it avoid copies.
 
-        At most 64 such arrays exist at a time. The memory lives as long as arrays use it.
+        At most 64 such arrays exist at a time. The memory lives as long as arrays use it, also after the
+        client is closed.
         """
         sizes: Tuple[int, ...] = (shape,) if isinstance(shape, int) else tuple(shape)
         for size in sizes:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""connect: its arguments, the variables, secrets, TLS and other versions."""
+"""connect: its arguments, the variables, secrets, TLS and other versions; close with arrays in use."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import unittest
 from unittest import mock
 
 import support
-from support import harness, starling
+from support import harness, numpy, starling
 
 import protocol_client as pc  # after support, which adds its folder
 
@@ -145,6 +145,53 @@ class OtherVersion(unittest.TestCase):
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
         self.assertIn("version", str(raised.exception))
+
+
+class Close(support.ClusterTest):
+    """A client ends although arrays of its memory are in use."""
+
+    workers = 2
+
+    def setUp(self):
+        pass
+
+    def mappings(self):
+        with open("/proc/self/maps", encoding="utf-8") as file:
+            return file.read().count("starling-buffer")
+
+    def table(self, client):
+        return client.sparse("t", 2, starling.Sum(), consistency=starling.BSP)
+
+    def test_no_worker_waits_and_arrays_stay(self):
+        closed, other = self.connect(task=0, workers=2), self.connect(task=1, workers=2)
+        before = self.mappings()
+        array = self.table(closed).pull([1], closed.empty((1, 2)))
+        table = self.table(other)
+        part = array[0, 1:]
+        array[:] = 7
+        closed.close()
+        other.barrier("all that are left")
+        for _ in range(3):
+            with other.step() as step:
+                step.push(table, [1], numpy.ones((1, 2), numpy.float32))
+                step.advance()
+                rows = step.pull(table, [1])
+        self.assert_rows(rows, [[3, 3]])
+        self.assert_rows(array, [[7, 7]])
+        self.assertEqual(self.mappings(), before + 1)
+        del array
+        part += 1
+        self.assert_rows(part, [8])
+        del part
+        self.assertEqual(self.mappings(), before)
+
+    def test_another_process_takes_the_place_of_one_that_left(self):
+        client = self.connect(task=0, workers=2)
+        array = self.table(client).pull([1], client.empty((1, 2)))
+        array[:] = 7
+        client.leave()
+        self.connect(task=0, workers=2).leave()
+        self.assert_rows(array, [[7, 7]])
 
 
 if __name__ == "__main__":

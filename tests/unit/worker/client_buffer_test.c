@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/log.h"
 #include "tests/unit/worker/client_fixture.h"
@@ -42,6 +43,23 @@ CLIENT_CASE(buffer_create__makes_zeros_until_there_are_too_many)
     sl_client_buffer_free(fixture.client, &none);
     assert_int_equal(sl_client_buffer_create(fixture.client, SIZE_MAX - 5000, &none),
                      SL_ERR_NO_MEMORY);
+}
+
+CLIENT_CASE(buffer_keep__leaves_memory_that_outlives_the_client)
+{
+    void *buffers[SL_CLIENT_BUFFERS_MAX + 1];
+    for (uint32_t i = 0; i <= SL_CLIENT_BUFFERS_MAX; i++) { /* a kept one leaves its place */
+        buffers[i] = make_buffer(5000);
+        memset(buffers[i], (int)i + 1, 5000);
+        sl_client_buffer_keep(fixture.client, buffers[i]);
+    }
+    sl_client_destroy(&fixture.client);
+    for (uint32_t i = 0; i <= SL_CLIENT_BUFFERS_MAX; i++) {
+        const uint8_t *bytes = buffers[i];
+        assert_int_equal(bytes[0], i + 1);
+        assert_int_equal(bytes[4999], i + 1);
+        assert_int_equal(munmap(buffers[i], 5000), 0);
+    }
 }
 
 #define LENGTH 1000003U /* several messages to each shard, and an odd element */
