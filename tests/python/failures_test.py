@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""kill -9 of workers, of servers, and of a whole job: what a script sees, and the values afterwards."""
+
+import os
+import signal
+import sys
+
+import support
+from support import harness, numpy, starling
+
+ITERATIONS, STOP, LEASE_S = 10, 6, 6
+
+# A worker of a BSP job, which obeys the lines of its standard input. Its gradients depend on the rows that it pulls and
+# on the iteration, its rates on the iteration.
+WORKER = """
+import hashlib, os, sys
+os.environ.pop("LD_PRELOAD", None)
+import numpy, starling
+
+client = starling.connect(sys.argv[1], task=int(sys.argv[2]), workers=2)
+table = client.sparse("t", 3, starling.Adagrad(lr=0.1), starling.Normal(std=1.0, seed=1), starling.BSP)
+print("begins with", client.clock)
+
+def push(advances):
+    random = numpy.random.default_rng([client.task, client.clock])
+    keys = numpy.unique(random.integers(0, 20, 10))
+    rows = table.pull(keys)
+    with client.step() as step:
+        step.set_rate(1 / (2 + client.clock))
+        step.push(table, keys, rows + random.standard_normal(rows.shape, numpy.float32))
+        if advances:
+            step.advance()
+
+for line in sys.stdin:
+    command, *argument = line.split()
+    if command == "push":
+        push(advances=False)
+    elif command == "advance":
+        while client.clock < int(argument[0]):
+            push(advances=True)
+    elif command == "skip":
+        with client.step() as step:
+            step.advance()
+    elif command == "checkpoint":
+        client.checkpoint()
+    elif command == "end":
+        client.barrier("end")
+        print("values", hashlib.sha256(table.pull(range(20)).tobytes()).hexdigest())
+        client.barrier("pulled")
+        client.close()
+        break
+    print("done", command)
+"""
+
+
+class Jobs(harness.StarlingTest):
+    """Jobs of two workers, whose values equal those of a job that nothing disturbed."""
+
+    def start_servers(self, count, *flags):
+        self.servers, self.flags = self.start_ps(count, 2, extra=["--lease", LEASE_S, *flags])
+        for server in self.servers:
+            server.wait_line("ready")
+        self.coordinator = self.flags[1].split(",")[0]
+
+    def start_worker(self, task, clock=0):
+        worker = self.start(sys.executable, "-u", self.file("worker.py", WORKER), self.coordinator, task, env=support.PRELOAD,
+                            commands=True)
+        worker.wait_line(f"begins with {clock}")
+        worker.seen = 0
+        return worker
+
+    def command(self, worker, line):
+        worker.write(line + "\n")
+        _, worker.seen = worker.wait_match(f"done {line.split()[0]}$", worker.seen)
+
+    def start_job(self, stop):
+        """Both workers, at the begin of iteration `stop`."""
+        self.workers = [self.start_worker(task) for task in range(2)]
+        for worker in self.workers:
+            worker.write(f"advance {stop}\n")
+        for worker in self.workers:
+            _, worker.seen = worker.wait_match("done advance$", worker.seen)
+
+    def end_job(self):
+        """Returns the values at the end."""
+        for worker in self.workers:
+            worker.write(f"advance {ITERATIONS}\nend\n")
+        values = {worker.wait_line("values") for worker in self.workers}
+        for worker in self.workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+        self.assertEqual(len(values), 1, values)
+        return values.pop()
+
+    def kill(self, *processes):
+        for process in processes:
+            process.signal(signal.SIGKILL)
+        for process in processes:
+            self.assertEqual(process.wait(), -signal.SIGKILL, process.output)
+
+    def undisturbed(self, *commands):
+        """The values of a job whose worker 1 also obeys these commands in iteration STOP."""
+        self.start_servers(2)
+        self.start_job(STOP)
+        for command in commands:
+            self.command(self.workers[1], command)
+        values = self.end_job()
+        self.drain(self.servers)
+        return values
+
+    def test_worker(self):
+        """Another process takes its task, and repeats the iteration that it had not ended."""
+        expected = self.undisturbed()
+        self.start_servers(2)
+        self.start_job(STOP)
+        self.command(self.workers[1], "push")
+        self.kill(self.workers[1])
+        self.servers[0].wait_line("worker/1 is disconnected")
+        self.workers[1] = self.start_worker(1, STOP)
+        self.assertEqual(self.end_job(), expected)
+
+    def test_server_with_a_backup(self):
+        """Its backup has the pushes that wait for the end of their iteration, with their rates."""
+        expected = self.undisturbed()
+        self.start_servers(2, "--replicas", 1)
+        for owner in range(2):
+            self.servers[0].wait_line(f"ps/{1 - owner} has the backups of the shards of ps/{owner}: they are in sync")
+        self.start_job(STOP)
+        self.command(self.workers[0], f"advance {STOP + 1}")
+        self.kill(self.servers[1])
+        self.assertEqual(self.end_job(), expected)
+        self.servers[0].wait_line("ps/0 serves the shards of ps/1 from now on")
+
+    def kill_job(self, *commands):
+        """Kills all processes of a job after a checkpoint in iteration STOP, and the commands of worker 0 before it."""
+        checkpoints = ["--checkpoint-dir", os.path.join(self.folder, "checkpoints"), "--checkpoint-every", 0]
+        self.start_servers(2, *checkpoints)
+        self.start_job(STOP)
+        for command in (*commands, "checkpoint"):
+            self.command(self.workers[0], command)
+        self.command(self.workers[1], f"advance {STOP + 1}")
+        self.kill(*self.workers, *self.servers)
+        self.start_servers(2, *checkpoints, "--restore", "newest")
+
+    def test_whole_job(self):
+        """The restored job has the values and the clocks of the checkpoint."""
+        expected = self.undisturbed()
+        self.kill_job()
+        self.workers = [self.start_worker(task, STOP) for task in range(2)]
+        self.assertEqual(self.end_job(), expected)
+
+    def test_whole_job_within_an_iteration(self):
+        """The restored job has the pushes that wait for the end of their iteration, with their rates. The worker that had
+        not ended the iteration misses it, as one that is replaced (docs/training.md)."""
+        expected = self.undisturbed("skip")
+        self.kill_job(f"advance {STOP + 1}")
+        self.workers = [self.start_worker(task, STOP + 1) for task in range(2)]
+        self.assertEqual(self.end_job(), expected)
+
+
+class ServerDuringAStep(harness.StarlingTest):
+    """kill -9 of a server without a backup that has not answered a step."""
+
+    def setUp(self):
+        super().setUp()
+        (self.server,), self.flags = self.start_ps()
+        self.server.wait_line("ready")
+        self.client = starling.connect(self.flags[1], task=-1, timeout=harness.DEADLINE_S)
+        self.addCleanup(self.client.leave)
+        self.table = self.client.sparse("t", 2, starling.Sum(), starling.Constant(0.5))
+
+    def kill(self):
+        self.server.signal(signal.SIGKILL)
+        self.server.wait()
+
+    def begin(self, *operations, timeout=None):
+        """Submits a step that the server does not answer any more."""
+        self.server.signal(signal.SIGSTOP)
+        step = self.client.step()
+        results = [getattr(step, name)(self.table, [7], *arguments) for name, *arguments in operations]
+        step.submit(timeout)
+        self.kill()
+        return step, results
+
+    def restart(self):
+        host, port = self.flags[1].split(":")
+        harness.wait_unheard(host, int(port))
+        self.server = self.start("starling-ps", *self.flags, "--job-name", "ps", "--task-index", 0)
+
+    def test_pull_continues_when_it_is_back(self):
+        step, (rows,) = self.begin(("pull",))
+        self.assertFalse(step.wait(0.01))
+        self.restart()
+        self.assertTrue(step.wait())
+        numpy.testing.assert_array_equal(rows, [[0.5, 0.5]])
+
+    def test_push_is_applied_once_or_names_the_server(self):
+        ones = numpy.ones((1, 2), numpy.float32)
+        step, _ = self.begin(("push", ones))
+        self.restart()
+        try:
+            step.wait()
+            applied = 1
+        except starling.ClosedError as error:
+            self.assertIn("ps/0", str(error))
+            applied = 0
+        numpy.testing.assert_array_equal(self.table.pull([7]), 0.5 + applied * ones)
+
+    def test_deadline_names_it(self):
+        step, _ = self.begin(("pull",), timeout=0.5)
+        with self.assertRaises(starling.DeadlineError) as raised:
+            step.wait()
+        self.assertIn("ps/0", str(raised.exception))
+
+
+if __name__ == "__main__":
+    harness.main()
