@@ -3,6 +3,8 @@
 #ifndef SL_CORE_RATE_H
 #define SL_CORE_RATE_H
 
+#include <starling.h> /* struct sl_optimizer_spec */
+
 #include <float.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,6 +30,14 @@ static inline float sl_rate_from_bits(uint32_t bits)
         memcpy(&rate, &bits, sizeof rate);
     }
     return rate;
+}
+
+/* Whether the learning rate times this rate, in f32, is finite and above 0. SUM, which KV tables
+ * have, has no learning rate. */
+static inline bool sl_rate_suits(uint32_t bits, const struct sl_optimizer_spec *optimizer)
+{
+    return bits == 0 || optimizer->kind == SL_OPTIMIZER_SUM ||
+           sl_rate_is_valid(optimizer->lr * sl_rate_from_bits(bits));
 }
 
 #endif

@@ -513,7 +513,8 @@ SL_API int sl_step_kv_lengths(struct sl_step *step, struct sl_table *table, cons
  * call, for example for a schedule; 1 when a step begins. A push keeps its rate while it waits for
  * the end of its iteration (BSP), in backups and checkpoints. SUM has no learning rate, and ignores
  * it; RMSProp's velocity keeps the rate of each push. Errors: INVALID (not finite and above 0), and
- * then the step cannot be submitted. */
+ * then the step cannot be submitted. A push returns the same if the table's lr times the factor is
+ * not finite and above 0 in f32. */
 SL_API int sl_step_set_rate(struct sl_step *step, float factor);
 
 /* Sets the priority of the step (default 0). Among requests that wait to be sent on a connection, a

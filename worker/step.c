@@ -125,6 +125,14 @@ int sl_step_refuse(struct sl_step *step)
 
 int sl_step_add(struct sl_step *step, const struct sl_operation *operation)
 {
+    const struct sl_table_spec *spec = &operation->table->spec;
+    if (!sl_rate_suits(operation->command, &spec->optimizer)) {
+        sl_reason_set(
+            sl_reason_last(),
+            "table %s, lr %g, rate %g: accepts products that are finite and above 0 in f32",
+            spec->name, (double)spec->optimizer.lr, (double)sl_rate_from_bits(operation->command));
+        return sl_step_refuse(step);
+    }
     if (!sl_array_make_room(&step->operations, &step->operation_capacity, step->operation_count,
                             sizeof *step->operations)) {
         step->bad = true;

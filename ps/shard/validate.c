@@ -1,6 +1,7 @@
 /* Checks form, tables, dense ranges and reply size of a whole request before any change. */
 
 #include "core/assert.h"
+#include "core/rate.h"
 #include "core/reason.h"
 #include "ps/shard/admit.h"
 
@@ -74,6 +75,12 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_request *
         static const char *const names[SL_TABLE_KIND_COUNT] = {"sparse", "dense", "KV"};
         return sl_shard_fail(shard, request, slice, SL_ERR_PROTOCOL, "operation %u on a %s table",
                              section.op, names[table->spec.kind]);
+    }
+    if (!sl_rate_suits(section.command, &table->spec.optimizer)) {
+        return sl_shard_fail(shard, request, slice, SL_ERR_INVALID,
+                             "rate %g: its product with lr %g is not finite and above 0 in f32",
+                             (double)sl_rate_from_bits(section.command),
+                             (double)table->spec.optimizer.lr);
     }
     if (read_body(cursor, values, table, &request->view) != 0) {
         return sl_shard_fail(shard, request, slice, SL_ERR_PROTOCOL,

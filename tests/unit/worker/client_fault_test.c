@@ -295,6 +295,19 @@ static void check_refused(int err, const char *expected)
     assert_non_null(is_empty);
 }
 
+CLIENT_CASE(last_error__names_a_rate_whose_product_with_lr_is_zero)
+{
+    struct sl_table_spec spec = fixture_dense("slow", 4);
+    spec.optimizer = (struct sl_optimizer_spec){.kind = SL_OPTIMIZER_SGD, .lr = 1e-8F};
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    const float gradient = 1;
+    struct sl_step *step = fixture_step(fixture.client, 0);
+    assert_int_equal(sl_step_set_rate(step, 1e-38F), 0);
+    check_refused(sl_step_dense_push(step, table, 0, 1, &gradient),
+                  "table slow, lr 1e-08, rate 1e-38");
+    sl_step_destroy(&step);
+}
+
 CLIENT_CASE(last_error__names_what_a_step_refuses)
 {
     struct sl_client *client = fixture.client;

@@ -104,6 +104,29 @@ CASE(rate__of_a_push_that_waits_for_its_iteration)
     assert_true(values[7] == 0.5F - 2 * 5.5F && values[6] == 0.5F);
 }
 
+CASE(rate__whose_product_with_the_learning_rate_is_not_positive_and_finite)
+{
+    static const float lrs[] = {1e30F, 1e-30F, 1e30F}, rates[] = {1e30F, 1e-30F, 1e-30F};
+    static const float gradients[100] = {1};
+    const struct sl_shard_client nobody = {.has_clock = false};
+    for (uint32_t i = 0; i < 6; i++) {
+        open_table(f, 4 + i, SL_OPTIMIZER_SGD, lrs[i % 3], i >= 3, SL_CONSISTENCY_ASP);
+        shard_request_begin(&f->request, 0);
+        f->request.rate = rates[i % 3];
+        if (i >= 3) {
+            shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH, (uint16_t)(4 + i), 0, 100,
+                                gradients);
+        } else {
+            shard_request_push(&f->request, SL_REQUEST_PUSH, (uint16_t)(4 + i), &(uint64_t){5}, 1,
+                               gradients, DIM);
+        }
+        const int err = sl_shard_begin(f->shard, &nobody, f->request.payload, f->request.bytes,
+                                       &f->work, &f->reason);
+        assert_int_equal(err, i % 3 == 2 ? 0 : SL_ERR_INVALID);
+        assert_true(err == 0 || strstr(f->reason.text, "its product with lr 1e") != NULL);
+    }
+}
+
 /* In slices, and as another copy of the shard follows it. */
 CASE(rate__of_a_long_push)
 {
