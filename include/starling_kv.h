@@ -3,7 +3,8 @@
  * arrays by ascending u64 keys, asynchronously, and waits for timestamps. A server adds pushes up,
  * or passes requests to a handler of the program.
  *
- * Functions return 0 or a negative enum sl_err. Outputs are written only on success. */
+ * Functions return 0 or a negative enum sl_err; sl_last_error has the reason of a failure. Outputs
+ * are written only on success. */
 #ifndef STARLING_KV_H
 #define STARLING_KV_H
 
@@ -36,8 +37,7 @@ struct sl_kv_options {
 
 /* Joins the cluster that the environment names (DMLC_*; otherwise like starling-worker without
  * flags) and opens the table. Other variables apply as for starling-worker. The caller owns *out.
- * Errors: INVALID, DEADLINE, REFUSED, EXISTS (the table has another value width), NO_MEMORY;
- * sl_last_error has the reason.
+ * Errors: INVALID, DEADLINE, REFUSED, EXISTS (the table has another value width), NO_MEMORY.
  *
  * Link libstarling_kv only: it includes libstarling. */
 SL_API int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out);

@@ -114,8 +114,8 @@ struct sl_engine {
     struct sl_engine_job *jobs;
 };
 
-/* Creates the client and, unless caller_drives, its thread; logs errors. The caller owns *out.
- * Errors: as sl_client_create. */
+/* Creates the client and, unless caller_drives, its thread. The caller owns *out. Errors: as
+ * sl_client_create. */
 int sl_engine_create(const struct sl_client_options *options, bool caller_drives,
                      struct sl_engine **out);
 

@@ -122,7 +122,7 @@ int sl_engine_create(const struct sl_client_options *options, bool caller_drives
 {
     struct sl_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for an engine");
     }
     pthread_mutex_init(&engine->lock, NULL);
     engine->has_thread = !caller_drives;

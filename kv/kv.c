@@ -86,7 +86,7 @@ static int open_table(struct sl_engine *engine, const struct sl_table_spec *spec
     struct open_job open = {.job.poll = poll_open, .spec = spec, .timeout_ms = timeout_ms};
     struct sl_kv *kv = calloc(1, sizeof *kv);
     if (kv == NULL) {
-        return SL_ERR_NO_MEMORY;
+        return sl_reason_report(SL_ERR_NO_MEMORY, "kv: no memory for table %s", spec->name);
     }
     int err = sl_engine_run_job(engine, &open.job);
     if (err != 0) {
@@ -155,6 +155,13 @@ void sl_kv_destroy(struct sl_kv **kv)
 
 /* Calls */
 
+static int begin(struct sl_kv *kv, const struct sl_kv_call *call, uint32_t *lengths,
+                 uint64_t *timestamp)
+{
+    int err = sl_engine_begin(kv, call, lengths, timestamp);
+    return err == 0 ? 0 : sl_reason_report(err, "kv: begin: %s", sl_err_name(err));
+}
+
 int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *timestamp)
 {
     sl_assert(kv != NULL);
@@ -163,13 +170,22 @@ int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *times
     if (!sl_step_kv_is_valid(&call->batch)) {
         return SL_ERR_INVALID;
     }
-    return sl_engine_begin(kv, call, NULL, timestamp);
+    return begin(kv, call, NULL, timestamp);
 }
 
 int sl_kv_wait(struct sl_kv *kv, uint64_t timestamp)
 {
     sl_assert(kv != NULL);
-    return sl_engine_wait(kv->engine, timestamp);
+    int err = sl_engine_wait(kv->engine, timestamp);
+    if (err != 0) {
+        char text[SL_ENGINE_TEXT_BYTES];
+        (void)sl_engine_result(kv->engine, timestamp, text, sizeof text);
+        sl_reason_set(sl_reason_last(), "kv: timestamp %llu: %s", (unsigned long long)timestamp,
+                      text[0] != '\0'         ? text
+                      : err == SL_ERR_INVALID ? "never begun, or waited for in a callback"
+                                              : sl_err_name(err));
+    }
+    return err;
 }
 
 bool sl_kv_done(struct sl_kv *kv, uint64_t timestamp)
@@ -226,12 +242,15 @@ int sl_kv_push_pull(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count,
 int sl_kv_lengths(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, uint32_t *lens)
 {
     sl_assert(kv != NULL);
-    if (key_count > 0 && (keys == NULL || lens == NULL || !sl_step_kv_ascend(keys, key_count))) {
+    if (key_count > 0 && (keys == NULL || lens == NULL)) {
+        return sl_reason_report(SL_ERR_INVALID, "kv: keys or lens is NULL");
+    }
+    if (!sl_step_kv_ascend(keys, key_count)) {
         return SL_ERR_INVALID;
     }
     const struct sl_kv_call call = {.batch = {.keys = keys, .key_count = key_count}};
     uint64_t timestamp;
-    int err = key_count == 0 ? 0 : sl_engine_begin(kv, &call, lens, &timestamp);
+    int err = key_count == 0 ? 0 : begin(kv, &call, lens, &timestamp);
     return err == 0 && key_count > 0 ? sl_kv_wait(kv, timestamp) : err;
 }
 

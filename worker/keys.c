@@ -5,6 +5,7 @@
 
 #include "core/err.h"
 #include "core/hash.h"
+#include "core/reason.h"
 
 /* A hash table of numbers of keys, at most half full, with linear probing. Two random numbers,
  * drawn for each call, choose the slots: no list of keys collides in every call. */
@@ -49,15 +50,18 @@ int sl_keys_unique(const uint64_t *keys, size_t count, uint64_t *unique, uint32_
                    uint32_t *counts, size_t *unique_count)
 {
     if (unique_count == NULL || (count > 0 && (keys == NULL || unique == NULL))) {
-        return SL_ERR_INVALID;
+        return sl_reason_report(SL_ERR_INVALID, "keys_unique: %s is NULL",
+                                unique_count == NULL ? "unique_count" : "keys or unique");
     }
     if (count > UINT32_MAX) {
-        return SL_ERR_TOO_LARGE;
+        return sl_reason_report(SL_ERR_TOO_LARGE, "keys_unique: %zu keys: accepts at most %u",
+                                count, UINT32_MAX);
     }
     struct numbering numbering;
     int err = init(&numbering, count);
     if (err != 0) {
-        return err;
+        return sl_reason_report(err, "keys_unique of %zu keys: %s", count,
+                                err == SL_ERR_IO ? "no random numbers" : "no memory");
     }
     uint32_t found = 0;
     for (size_t i = 0; i < count; i++) {

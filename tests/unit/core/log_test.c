@@ -127,3 +127,49 @@ SL_CASE(log_limit_allows__eight_lines_a_second)
         assert_int_equal(limit.suppressed, 12);
     }
 }
+
+struct heard {
+    enum sl_log_level level;
+    char line[64];
+    uint32_t count;
+};
+
+static void hear(void *ctx, enum sl_log_level level, const char *line)
+{
+    struct heard *heard = ctx;
+    heard->level = level;
+    heard->count++;
+    (void)snprintf(heard->line, sizeof heard->line, "%s", line);
+}
+
+/* The last case: its level stays for the process. */
+SL_CASE(log_redirect__passes_lines_without_time_and_newline)
+{
+    char line[256];
+    struct heard first = {.level = SL_LOG_OFF}, second = first;
+    sl_log_setup(SL_LOG_INFO, "test");
+    sl_log_redirect(SL_LOG_WARN, hear, &first);
+    capture(SL_LOG_INFO, "too low", line, sizeof line);
+    assert_int_equal(first.count, 0);
+    capture(SL_LOG_WARN, "heard", line, sizeof line);
+    assert_string_equal(line, "");
+    assert_string_equal(first.line, "heard");
+    assert_int_equal(first.level, SL_LOG_WARN);
+
+    sl_log_redirect(SL_LOG_DEBUG, hear, &second);
+    capture(SL_LOG_DEBUG, "replaced", line, sizeof line);
+    assert_int_equal(first.count, 1);
+    assert_int_equal(second.count, 1);
+    assert_int_equal(second.level, SL_LOG_DEBUG);
+    assert_string_equal(second.line, "replaced");
+
+    sl_log_redirect(SL_LOG_ERROR, NULL, NULL);
+    capture(SL_LOG_WARN, "below", line, sizeof line);
+    assert_string_equal(line, "");
+    capture(SL_LOG_ERROR, "loud", line, sizeof line);
+    assert_non_null(strstr(line, " E test loud\n"));
+    assert_int_equal(second.count, 1);
+    sl_log_setup(SL_LOG_INFO, "test");
+    capture(SL_LOG_WARN, "below", line, sizeof line);
+    assert_string_equal(line, ""); /* the program's level stays */
+}

@@ -313,6 +313,35 @@ KV_CASE(begin__refuses_bad_batches)
     assert_int_equal(sl_kv_push(fixture->kv, keys, 0, NULL, values, 0), 0);
 }
 
+static void check_refused(int err, const char *expected)
+{
+    assert_int_equal(err, SL_ERR_INVALID);
+    if (strstr(sl_last_error(), expected) == NULL) {
+        fail_msg("'%s' does not contain '%s'", sl_last_error(), expected);
+    }
+}
+
+KV_CASE(last_error__names_what_a_call_refuses)
+{
+    const uint64_t keys[] = {2, 1};
+    float values[2] = {0};
+    uint32_t lens[2];
+    struct sl_kv *kv = fixture_table(fixture->kv, 4), *other;
+    struct sl_kv_options options = fixture_options(NULL);
+    options.value_bytes = 3;
+    check_refused(sl_kv_open(kv, &options, &other), "values of 3 bytes");
+    check_refused(sl_kv_push(kv, keys, 2, NULL, values, 2), "KV batch of 2 keys and 2 values");
+    check_refused(sl_kv_pull(kv, NULL, 2, NULL, values, 2), "KV batch of 2 keys");
+    check_refused(sl_kv_push_pull(kv, keys, 1, NULL, NULL, NULL, 1), "push or pull be given");
+    check_refused(sl_kv_lengths(kv, NULL, 2, lens), "keys or lens is NULL");
+    check_refused(sl_kv_lengths(kv, keys, 2, lens), "keys[1] is 1 after 2");
+    check_refused(sl_kv_wait(kv, UINT64_MAX), "never begun");
+    check_refused(sl_kv_barrier(kv, "", 1000), "names of 1 to");
+    assert_int_equal(sl_kv_pull(kv, keys, 1, NULL, values, 1), SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(sl_last_error(), "shard"));
+    sl_kv_destroy(&kv);
+}
+
 KV_CASE(wait__tells_why_it_failed)
 {
     struct calls calls = {.kv = fixture_table(fixture->kv, 4), .key = 3, .one = 1};

@@ -56,7 +56,9 @@ SL_CASE(keys_unique__refuses_null_arrays)
     size_t found = 7;
     assert_int_equal(sl_keys_unique(NULL, 1, unique, NULL, NULL, &found), SL_ERR_INVALID);
     assert_int_equal(sl_keys_unique(keys, 1, NULL, NULL, NULL, &found), SL_ERR_INVALID);
+    assert_string_equal(sl_last_error(), "keys_unique: keys or unique is NULL");
     assert_int_equal(sl_keys_unique(keys, 1, unique, NULL, NULL, NULL), SL_ERR_INVALID);
+    assert_string_equal(sl_last_error(), "keys_unique: unique_count is NULL");
     assert_int_equal(found, 7);
     assert_int_equal(sl_keys_unique(NULL, 0, NULL, NULL, NULL, &found), 0);
     assert_int_equal(found, 0);
