@@ -87,6 +87,12 @@ class Interrupts(support.ClusterTest):
         client.close()
 
 
+def anonymous_bytes():
+    """Memory of this process that is neither files nor shared."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith("RssAnon"))
+
+
 class Memory(support.ClusterTest):
     servers = 1
 
@@ -122,6 +128,25 @@ class Memory(support.ClusterTest):
         self.assertEqual(after[:5], counts[:5])
         self.assertLess(abs(after[5] - counts[5]), 100, "references to None")
         self.assertLess(grown, 100)
+
+    def test_many_steps(self):
+        """100,000 steps without growth."""
+        sanitized = "STARLING_SANITIZED" in os.environ  # then slow, and freed memory is kept
+        count, first = 10_000 if sanitized else 100_000, 5_000
+        table = self.sparse(1, starling.Sum())
+        keys, one, out = numpy.array([1]), numpy.ones((1, 1), numpy.float32), numpy.empty((1, 1), numpy.float32)
+
+        def use():
+            with self.client.step() as step:
+                step.push_pull(table, keys, one, out)
+
+        self.blocks(use, first)
+        counts, bytes_before = [sys.getrefcount(each) for each in (keys, one, out, table, self.client)], anonymous_bytes()
+        self.assertLess(self.blocks(use, count), 100)
+        self.assertEqual([sys.getrefcount(each) for each in (keys, one, out, table, self.client)], counts)
+        if not sanitized:
+            self.assertLess(anonymous_bytes() - bytes_before, 20 * count)
+        self.assert_rows(out, [[50 + first + 50 + count]])
 
     def test_dropped_steps(self):
         table = self.sparse(4)

@@ -3,9 +3,12 @@
 
 import dataclasses
 import threading
+from unittest import mock
 
 import support
 from support import harness, numpy, starling
+
+import formulas_test  # after support, which adds its folder
 
 SEED = 20
 
@@ -222,6 +225,34 @@ class Steps(support.ClusterTest):
         self.assertTrue(step.done)
 
 
+OPTIMIZERS = (starling.Sum, starling.SGD, starling.Momentum, starling.Adagrad, starling.AdagradDecay, starling.RMSProp,
+              starling.Adam, starling.AdamW, starling.AdamAsync, starling.FTRL, starling.FTRLGroup)
+
+
+class Optimizers(support.ClusterTest):
+    servers = 1  # the formulas are those of a shard
+
+    def test_formulas(self):
+        """Each optimizer, with hyper-parameters that differ from all defaults, equals the f64 arithmetic of
+        integration/formulas_test.py, which follows docs/protocol.md."""
+        with mock.patch.dict(formulas_test.HYPER, lr_power=-0.75):
+            for optimizer in OPTIMIZERS:
+                with self.subTest(optimizer.__name__):
+                    self.check(optimizer)
+
+    def check(self, optimizer):
+        hyper = {field.name: formulas_test.HYPER[field.name] for field in dataclasses.fields(optimizer)}
+        for field in dataclasses.fields(optimizer):
+            self.assertNotEqual(hyper[field.name], field.default)
+        table = self.client.sparse(optimizer.__name__, formulas_test.DIM, optimizer(**hyper))
+        row = formulas_test.Row(optimizer._kind)
+        random = numpy.random.default_rng(SEED)
+        for _ in range(50):
+            grads = rows_of(random, 1, formulas_test.DIM)
+            row.push(grads[0].tolist())
+            numpy.testing.assert_allclose(table.push_pull([7], grads)[0], row.w, rtol=1e-4, atol=1e-5)
+
+
 class Writes(support.ClusterTest):
     def test_assign(self):
         table = self.sparse(2, starling.Momentum(lr=1.0, momentum=0.5))
@@ -263,7 +294,7 @@ class Writes(support.ClusterTest):
 
 
 class Workers(support.ClusterTest):
-    workers = 2
+    workers = 8
 
     def train(self, client, results):
         table = client.sparse("workers", 3, starling.Adagrad(lr=0.1), starling.Normal(seed=1), starling.BSP)
@@ -281,19 +312,19 @@ class Workers(support.ClusterTest):
 
     def test_bsp_repeats_bit_for_bit(self):
         first = self.run_job(self.cluster)
-        with starling.local_cluster(3, workers=2) as other:
+        with starling.local_cluster(3, workers=self.workers) as other:
             second = self.run_job(other)
-        self.assert_rows(first[0], first[1])
-        self.assert_rows(first[0], second[0])
+        for rows in first[1:] + second:
+            self.assert_rows(rows, first[0])
 
     def run_job(self, cluster):
-        clients = [None, None]
+        clients = [None] * self.workers
 
         def connect(task):
-            clients[task] = cluster.connect(task=task, workers=2, timeout=harness.DEADLINE_S)
+            clients[task] = cluster.connect(task=task, workers=self.workers, timeout=harness.DEADLINE_S)
 
-        results = [None, None]
-        run_threads([lambda task=task: connect(task) for task in range(2)])
+        results = [None] * self.workers
+        run_threads([lambda task=task: connect(task) for task in range(self.workers)])
         run_threads([lambda client=client: self.train(client, results) for client in clients])
         for client in clients:
             client.close()
@@ -335,11 +366,8 @@ class Specs(support.ClusterTest):
 
     def test_defaults_are_those_of_the_library(self):
         """A table that has the library's defaults can be opened with Python's."""
-        kinds = [cls for cls in (starling.Sum, starling.SGD, starling.Momentum, starling.Adagrad,
-                                 starling.AdagradDecay, starling.RMSProp, starling.Adam, starling.AdamW,
-                                 starling.AdamAsync, starling.FTRL, starling.FTRLGroup)]
-        self.assertEqual([cls._kind for cls in kinds], list(range(11)))
-        for cls in kinds:
+        self.assertEqual([cls._kind for cls in OPTIMIZERS], list(range(11)))
+        for cls in OPTIMIZERS:
             name = f"defaults-{cls.__name__}"
             starling.SparseTable(self.client, name, 0, 2, 0, (cls._kind, {}), (0, {}), (0, 0, 0), None)
             self.client.sparse(name, 2, cls())
