@@ -23,6 +23,7 @@ static const char *const names[] = {
     [-SL_ERR_TOO_LARGE] = "too large",
     [-SL_ERR_CORRUPT] = "corrupt",
     [-SL_ERR_CANCELLED] = "cancelled",
+    [-SL_ERR_FORKED] = "forked",
 };
 
 const char *sl_err_name(int err)

@@ -10,6 +10,9 @@
  * Functions return 0 or a negative enum sl_err; sl_last_error names the reason of a failure.
  * Outputs are written only on success.
  *
+ * A forked child creates clients of its own. With an object of its parent a call returns FORKED,
+ * and ending it has no effect beyond the pointer; the parent does not notice.
+ *
  * Terms: a server is one `starling-ps` process (ps/0, ps/1 ...); each of its reactors owns one
  * shard of all tables. A worker is a client with a clock: the number of iterations that it has
  * finished (ticked). A process that sends the coordinator no heartbeat for one lease expires: the
@@ -68,6 +71,7 @@ enum sl_err {
     SL_ERR_TOO_LARGE = -15,   /* larger than a limit */
     SL_ERR_CORRUPT = -16,     /* a checksum does not match, or parameters were lost */
     SL_ERR_CANCELLED = -17,   /* interrupted by the caller, or by the end of the process */
+    SL_ERR_FORKED = -18,      /* the object belongs to the process that this one was forked from */
 };
 
 /* Returns the short name of an error in lower case, such as "deadline" for SL_ERR_DEADLINE, or

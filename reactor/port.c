@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/fork.h"
 #include "core/list.h"
 #include "core/reason.h"
 
@@ -20,14 +21,32 @@ struct sl_port_set {
     uint32_t reactor_count;
     struct sl_reactor *driven;
     size_t port_bytes;
+    uint32_t fork_count;
     struct sl_port *ports; /* all of them */
 };
+
+bool sl_port_set_is_forked(const struct sl_port_set *set)
+{
+    return set->fork_count != sl_fork_count();
+}
+
+int sl_port_set_check(const struct sl_port_set *set)
+{
+    return sl_port_set_is_forked(set)
+               ? sl_reason_report(SL_ERR_FORKED,
+                                  "the client belongs to the process that this one was forked "
+                                  "from: create another in this process")
+               : 0;
+}
 
 /* Thread exit: the port can be reused. */
 static void detach(void *value)
 {
     struct sl_port *port = value;
     struct sl_port_set *set = port->set;
+    if (sl_port_set_is_forked(set)) {
+        return;
+    }
     pthread_mutex_lock(&set->lock);
     port->attached = false;
     pthread_mutex_unlock(&set->lock);
@@ -45,6 +64,7 @@ int sl_port_set_create(struct sl_reactor *const *reactors, uint32_t reactor_coun
     set->reactor_count = reactor_count;
     set->driven = driven;
     set->port_bytes = port_bytes;
+    set->fork_count = sl_fork_count();
     if (pthread_key_create(&set->key, detach) != 0) {
         free(set);
         return SL_ERR_NO_MEMORY;
@@ -186,6 +206,10 @@ void sl_port_close(struct sl_port **port)
 
 int sl_port_here(struct sl_port_set *set, struct sl_port **out)
 {
+    int err = sl_port_set_check(set);
+    if (err != 0) {
+        return err;
+    }
     struct sl_port *port = pthread_getspecific(set->key);
     if (port != NULL) {
         *out = port;
@@ -196,7 +220,7 @@ int sl_port_here(struct sl_port_set *set, struct sl_port **out)
                                 "manual_progress: another thread than the client's calls it");
     }
     pthread_mutex_lock(&set->lock);
-    int err = attach(set, &port);
+    err = attach(set, &port);
     if (err == 0 && pthread_setspecific(set->key, port) != 0) {
         err = SL_ERR_NO_MEMORY;
     }

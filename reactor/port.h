@@ -50,12 +50,18 @@ int sl_port_set_create(struct sl_reactor *const *reactors, uint32_t reactor_coun
  * for each port before it is freed. Sets *set to NULL. */
 void sl_port_set_destroy(struct sl_port_set **set, void (*port_fini)(struct sl_port *port));
 
+/* Returns whether this process was forked from the one that created the set. Any thread. */
+bool sl_port_set_is_forked(const struct sl_port_set *set);
+
+/* Reports FORKED in such a process; else returns 0. Any thread. */
+int sl_port_set_check(const struct sl_port_set *set);
+
 /* The set's lock, for other data that the threads share. Not on the data path. Any thread. */
 void sl_port_set_lock(struct sl_port_set *set);
 void sl_port_set_unlock(struct sl_port_set *set);
 
 /* Returns the calling thread's port. Errors: NO_MEMORY, TOO_LARGE (too many threads), INVALID
- * (another thread drives). */
+ * (another thread drives), FORKED. */
 int sl_port_here(struct sl_port_set *set, struct sl_port **out);
 
 /* Creates a port of a reactor that is not in the set: answers go to its mailbox. It has no thread:

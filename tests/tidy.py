@@ -74,7 +74,7 @@ CONFINED = [
     (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|metastore/etcd_json\.c", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
-     r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
+     r"core/spsc\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
      r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/completion\..|transfer/(route|segment)\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",

@@ -211,10 +211,18 @@ static void finish_clock(struct sl_client *client)
     sl_step_destroy(&step);
 }
 
+/* In a forked child: leaves the memory as it is, since the parent's threads were changing it. */
+static bool drop_forked(struct sl_client **client)
+{
+    const bool is_forked = sl_port_set_is_forked((*client)->ports);
+    *client = is_forked ? NULL : *client;
+    return is_forked;
+}
+
 void sl_client_destroy(struct sl_client **client)
 {
     sl_assert(client != NULL);
-    if (*client == NULL) {
+    if (*client == NULL || drop_forked(client)) {
         return;
     }
     bool counts = (*client)->task_index >= 0 && (*client)->start_clock != SL_REQUEST_CLOCK_FINISHED;
@@ -227,7 +235,7 @@ void sl_client_destroy(struct sl_client **client)
 void sl_client_leave(struct sl_client **client)
 {
     sl_assert(client != NULL);
-    if (*client != NULL) {
+    if (*client != NULL && !drop_forked(client)) {
         close_and_free(client);
     }
 }

@@ -116,12 +116,15 @@ static int export_buffer(struct sl_client *client, struct sl_port *port,
     return err;
 }
 
-/* Takes the buffer out of its slot once no client_io uses it. */
+/* Takes the buffer out of its slot once no client_io uses it. In a forked child returns none. */
 static struct sl_client_buffer unexport_buffer(struct sl_client *client, const void *base,
                                                bool is_callers)
 {
     struct sl_port *port;
     int err = sl_port_here(client->ports, &port);
+    if (err == SL_ERR_FORKED) {
+        return (struct sl_client_buffer){.base = NULL};
+    }
     sl_assert(err == 0); /* out of memory for a thread's first call, or not the driving thread */
     sl_port_set_lock(client->ports);
     struct sl_client_buffer *slot = find(client, base);

@@ -66,7 +66,7 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
     struct sl_port *port;
     int err = sl_port_here(client->ports, &port);
     if (err != 0) {
-        return err == SL_ERR_INVALID ? err : SL_ERR_NO_MEMORY;
+        return err == SL_ERR_TOO_LARGE ? SL_ERR_NO_MEMORY : err;
     }
     struct sl_thread_ctx *thread_ctx = sl_thread_ctx_of(port);
     struct sl_step *step = thread_ctx->free_steps;
@@ -107,8 +107,11 @@ void sl_step_destroy(struct sl_step **step)
     if (ended == NULL) {
         return;
     }
-    sl_assert(ended->state == SL_STEP_BUILDING || ended->state == SL_STEP_COMPLETE);
     *step = NULL;
+    if (sl_port_set_is_forked(ended->client->ports)) {
+        return;
+    }
+    sl_assert(ended->state == SL_STEP_BUILDING || ended->state == SL_STEP_COMPLETE);
     ended->state = SL_STEP_FREE;
     if (ended->substeps_out == 0) {
         recycle(ended);
@@ -117,10 +120,16 @@ void sl_step_destroy(struct sl_step **step)
 
 /* Operations */
 
+static bool is_building(const struct sl_step *step)
+{
+    return step->state == SL_STEP_BUILDING && !sl_port_set_is_forked(step->client->ports);
+}
+
 int sl_step_refuse(struct sl_step *step)
 {
     step->bad = true;
-    return SL_ERR_INVALID;
+    int err = sl_port_set_check(step->client->ports);
+    return err != 0 ? err : SL_ERR_INVALID;
 }
 
 int sl_step_add(struct sl_step *step, const struct sl_operation *operation)
@@ -149,7 +158,7 @@ bool sl_step_takes(const struct sl_step *step, const struct sl_table *table,
     sl_assert(step != NULL);
     sl_assert(table != NULL);
     static const char *const names[] = {"sparse", "dense", "KV"};
-    if (step->state != SL_STEP_BUILDING) {
+    if (!is_building(step)) {
         sl_reason_set(sl_reason_last(), "table %s: the step is submitted already: begin another",
                       table->spec.name);
     } else if (table->client != step->client) {
@@ -324,7 +333,7 @@ int sl_step_dense_assign(struct sl_step *step, struct sl_table *table, uint64_t 
 int sl_step_set_priority(struct sl_step *step, int32_t priority)
 {
     sl_assert(step != NULL);
-    if (step->state != SL_STEP_BUILDING || (priority != 0 && (step->tick || step->finish))) {
+    if (!is_building(step) || (priority != 0 && (step->tick || step->finish))) {
         sl_reason_set(sl_reason_last(),
                       "priority %d: the step is submitted, or has a tick or finish", priority);
         return sl_step_refuse(step);
@@ -336,10 +345,10 @@ int sl_step_set_priority(struct sl_step *step, int32_t priority)
 int sl_step_set_rate(struct sl_step *step, float factor)
 {
     sl_assert(step != NULL);
-    if (step->state != SL_STEP_BUILDING || !sl_rate_is_valid(factor)) {
+    if (!is_building(step) || !sl_rate_is_valid(factor)) {
         sl_reason_set(sl_reason_last(), "rate %g: %s", (double)factor,
-                      step->state != SL_STEP_BUILDING ? "the step is submitted already"
-                                                      : "accepts finite factors above 0");
+                      sl_rate_is_valid(factor) ? "the step is submitted already"
+                                               : "accepts finite factors above 0");
         return sl_step_refuse(step);
     }
     step->rate_bits = sl_rate_to_bits(factor);
@@ -349,8 +358,8 @@ int sl_step_set_rate(struct sl_step *step, float factor)
 int sl_step_tick(struct sl_step *step)
 {
     sl_assert(step != NULL);
-    if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->tick ||
-        step->finish || step->priority != 0 || step->clock == SL_REQUEST_CLOCK_FINISHED) {
+    if (!is_building(step) || step->client->task_index < 0 || step->tick || step->finish ||
+        step->priority != 0 || step->clock == SL_REQUEST_CLOCK_FINISHED) {
         sl_reason_set(sl_reason_last(), "tick of iteration %u: %s", step->clock,
                       step->client->task_index < 0
                           ? "the client has no task_index, so no clock"
@@ -365,8 +374,7 @@ int sl_step_tick(struct sl_step *step)
 int sl_step_finish(struct sl_step *step)
 {
     sl_assert(step != NULL);
-    if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->tick ||
-        step->priority != 0) {
+    if (!is_building(step) || step->client->task_index < 0 || step->tick || step->priority != 0) {
         sl_reason_set(sl_reason_last(), "finish: %s",
                       step->client->task_index < 0
                           ? "the client has no task_index, so no clock"
@@ -523,7 +531,8 @@ static int check_submission(const struct sl_step *step, uint32_t timeout_ms)
 int sl_step_submit_deferred(struct sl_step *step, uint32_t timeout_ms)
 {
     sl_assert(step != NULL);
-    int err = check_submission(step, timeout_ms);
+    int err = sl_port_set_check(step->client->ports);
+    err = err != 0 ? err : check_submission(step, timeout_ms);
     if (err != 0) {
         return err;
     }
@@ -564,6 +573,9 @@ int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
 bool sl_step_done(struct sl_step *step)
 {
     sl_assert(step != NULL);
+    if (sl_port_set_is_forked(step->client->ports)) {
+        return true; /* sl_step_wait returns at once */
+    }
     if (step->state == SL_STEP_SUBMITTED) {
         sl_port_drain(&step->thread_ctx->port);
     }
@@ -579,13 +591,16 @@ static bool is_complete(void *ctx)
 static int wait_until(struct sl_step *step, uint64_t timeout_ns)
 {
     sl_assert(step != NULL);
+    int err = sl_port_set_check(step->client->ports);
+    if (err != 0) {
+        return err;
+    }
     if (step->state == SL_STEP_BUILDING) {
         return sl_reason_report(SL_ERR_INVALID, "wait: the step was never submitted");
     }
-    const int err =
-        step->state == SL_STEP_SUBMITTED
-            ? sl_wait_until(step->client, &step->thread_ctx->port, timeout_ns, is_complete, step)
-            : 0;
+    err = step->state == SL_STEP_SUBMITTED
+              ? sl_wait_until(step->client, &step->thread_ctx->port, timeout_ns, is_complete, step)
+              : 0;
     if (err != 0) {
         return sl_reason_report(err, "wait: %s",
                                 err == SL_ERR_AGAIN ? "the step is not complete yet"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/fork.h"
 #include "net/shm/handshake.h"
 #include "net/shm/imported.h"
 #include "net/shm/receive.h"
@@ -133,6 +134,7 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     }
     sl_shm_socket_address(endpoint, &conn->address, &conn->address_bytes);
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
+    sl_fork_register(fd);
     try_connect(conn);
     *out = &conn->base;
     return 0;
@@ -185,7 +187,7 @@ static void finish(struct sl_shm_conn *conn)
     if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
-    close(conn->link.fd); /* the upper layer no longer uses the peer's memory */
+    sl_fork_close(conn->link.fd); /* the upper layer no longer uses the peer's memory */
     if (conn->receive.claims_open > 0) {
         sl_list_append(&shm->kept, &conn->alive);
     } else {
@@ -315,7 +317,7 @@ static struct sl_shm_conn *settle(struct sl_shm *shm, struct sl_shm_conn *moved)
 static void drop(void *ctx)
 {
     struct sl_shm_conn *moved = ctx;
-    close(moved->link.fd);
+    sl_fork_close(moved->link.fd);
     unmap(&moved->link);
     free(moved);
 }

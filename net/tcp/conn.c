@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/fork.h"
 #include "core/reason.h"
 #include "net/tcp/receive.h"
 #include "net/tcp/send.h"
@@ -196,7 +197,7 @@ void sl_tcp_conn_finish(struct sl_tcp_conn *conn)
     sl_assert(conn->ops_in_flight == 0);
     sl_tcp_receive_drop(conn);
     sl_tcp_tls_destroy(&conn->tls);
-    close(conn->fd);
+    sl_fork_close(conn->fd);
     conn->fd = -1;
     if (!conn->accept_pending) {
         sl_conn_report_closed(&conn->base, conn->end_err);
@@ -287,6 +288,7 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
         unlink_and_spare(conn);
         return SL_ERR_NO_MEMORY;
     }
+    sl_fork_register(fd);
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
     conn->address = address;
     conn->connecting = true;
@@ -452,7 +454,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
 static void drop(void *ctx)
 {
     struct sl_tcp_conn *moved = ctx;
-    close(moved->fd);
+    sl_fork_close(moved->fd);
     sl_tcp_tls_destroy(&moved->tls);
     free(moved->receive.first); /* one heap block, or NULL */
     free(moved);

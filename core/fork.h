@@ -1,0 +1,19 @@
+/* Forked children: a process forked from one that uses the library has its memory and descriptors,
+ * but none of its threads. */
+#ifndef SL_CORE_FORK_H
+#define SL_CORE_FORK_H
+
+#include <stdint.h>
+
+/* Returns the number of forks between the process that first called this function and the calling
+ * one. An object that keeps it knows in a forked child that it is the parent's. Any thread. */
+uint32_t sl_fork_count(void);
+
+/* A forked child closes the descriptor at once: else the peer of a connection would not notice the
+ * end of the parent. sl_fork_close must close it. Any thread. */
+void sl_fork_register(int fd);
+
+/* Closes a descriptor, registered or not. Any thread. */
+void sl_fork_close(int fd);
+
+#endif
