@@ -119,7 +119,7 @@ def evaluate(args, model):
 
 
 def main():
-    options = parser(__doc__.partition("\n")[0], epochs=1, batch=256, dim=16, lr=0.05)
+    options = parser(__doc__.partition("\n")[0], epochs=1, batch=256, dim=16, lr=0.02)
     options.add_argument("--planted", metavar="FILE", help="planted.json of the log: prints the AUC to compare with")
     args = options.parse_args()
     torch.manual_seed(args.seed)
