@@ -137,6 +137,8 @@ class Ends(PipelineTest):
             self.assertEqual(self.client.clock, 3)
             with self.assertRaises(KeyError):
                 self.model.train(starling.torch.Pipeline([1], lambda batch: {}[batch], self.model.optimizer, ahead))
+            with self.assertRaisesRegex(RuntimeError, "StopIteration"):
+                self.model.train(starling.torch.Pipeline([1], lambda batch: next(iter([])), self.model.optimizer, ahead))
             self.model.train(self.pipeline(batches(2), ahead))
             if ahead == 0:
                 self.assert_expected(batches(3), batches(2))

@@ -11,6 +11,7 @@ from .embedding import EmbeddingBag, EmbeddingBagCollection, Lookup, look_up
 from .optimizer import Optimizer
 
 _AHEAD_MAX = 64
+_END = object()
 KeysOf = Callable[[Any], Mapping[Union[EmbeddingBag, EmbeddingBagCollection], Any]]
 
 
@@ -18,15 +19,15 @@ class Pipeline:
     """Iterates over the batches of a loader, and pulls their rows early. Each iteration is an epoch.
 
     ahead=0 is exact: optimizer.step() pushes this batch, pulls the rows of the next one in the same
-    message, and loads the batch after it meanwhile. All values are those of training without it.
+    message, and loads the batch after it meanwhile. Values equal those without it, unless another
+    worker or call writes the rows between step() and the next forward pass.
     ahead=n, for tables in ASP and SSP: pulls leave n batches earlier, so that they travel during the
     computation; rows lack the updates of the last n batches.
 
-    A forward pass uses the rows if its keys equal those of keys_of; others it pulls as usual. So do
-    evaluation, and a batch that no step() precedes. An error of the loader or of keys_of is raised
-    after the batches before it. An iteration that ends early leaves nothing behind. Rows that other
-    calls write between step() and the next forward pass are not seen. The loader is up to
-    max(ahead, 2) batches ahead: give one that draws random numbers a generator of its own.
+    A forward pass with the keys of keys_of uses these rows. Others pull as usual; so do evaluation
+    and, if ahead is 0, a batch without a step() before it. An error of the loader or of keys_of is
+    raised after the batches before it. An iteration that ends early leaves nothing behind. The loader
+    is up to max(ahead, 2) batches ahead: give a random one its own torch.Generator.
 
     loader: an iterable of batches. keys_of(batch): the keys of each EmbeddingBag as its forward pass gets
     them; of an EmbeddingBagCollection its features: {name: keys or (keys, ...)}. ahead: 0 to 64.
@@ -53,7 +54,7 @@ class Pipeline:
         current: Optional[_Batch] = None
         try:
             while (current := epoch.next()) is not None:
-                current.prefetch()
+                current.hand_over()
                 yield current.batch
                 current.forget()
         finally:
@@ -64,13 +65,13 @@ class Pipeline:
 
 
 class _Batch:
-    """A batch of the loader, and the rows of its keys when they are pulled."""
+    """A batch of the loader, and the rows of its keys if they are pulled early."""
 
     def __init__(self, batch: Any, keys: Mapping[Any, Any]) -> None:
         self.batch = batch
         self.lookups: Dict[EmbeddingBag, Lookup] = {}
-        self.rows: Optional[List[Any]] = None
-        self.step: Optional[Step] = None  # that pulls the rows; None: they are here
+        self.rows: Optional[List[Any]] = None  # None: not pulled
+        self.step: Optional[Step] = None  # the pull to wait for, if ahead > 0
         for part, each in keys.items():
             if isinstance(part, EmbeddingBag):
                 self.lookups[part] = look_up(each)
@@ -83,8 +84,8 @@ class _Batch:
     def pull(self, step: Step) -> List[Any]:
         return [step.pull(bag.table, lookup.distinct) for bag, lookup in self.lookups.items()]
 
-    def prefetch(self) -> None:
-        """Gives the rows to the bags."""
+    def hand_over(self) -> None:
+        """Waits for the rows and gives them to the bags."""
         if self.step is not None:
             self.step.wait()
         if self.rows is not None:
@@ -119,24 +120,25 @@ class _Epoch:
 
     def _load(self) -> None:
         try:
-            batch = next(self._batches)
+            batch = next(self._batches, _END)
+            if batch is _END:
+                self._batches = iter(())
+                return
             loaded = _Batch(batch, self._keys_of(batch))
             if self._ahead:
                 loaded.step = self._optimizer._client.step()
                 loaded.rows = loaded.pull(loaded.step)
                 loaded.step.submit()
-        except StopIteration:
-            self._batches = iter(())
         except Exception as error:  # of user code, mostly: its turn comes after the batches before it
             self._batches, self._error = iter(()), error
         else:
             self._loaded.append(loaded)
 
     def run(self, step: Step) -> None:
-        """Runs the step of the optimizer, with the pull of the next batch if that is exact."""
+        """If ahead is 0, adds the pull of the next batch to the optimizer's step, and runs it."""
         following = self._loaded[0] if self._loaded and not self._ahead else None
         if following is None or not following.lookups:
-            return  # step() runs it
+            return  # Optimizer.step() runs it
         following.rows = None  # until the step has succeeded
         rows = following.pull(step)
         step.submit()
