@@ -19,6 +19,8 @@ from .client import Client, connect, leave_all
 from .errors import DeadlineError, StarlingError
 
 _LINES_KEPT = 50
+_STARTS = 5  # another process may take a port before the server does
+_PORT_TAKEN = "could not start: in use"
 _END_S = 15  # longest wait for servers that write a last checkpoint
 # Variables of another job would contradict the flags.
 _OTHER_JOBS = ("DMLC_", "TF_CONFIG", "STARLING_COORDINATOR", "STARLING_CLUSTER_STORE")
@@ -102,27 +104,38 @@ class LocalCluster:
     """
 
     def __init__(self, count: int, workers: int, flags: Sequence[str], timeout: float) -> None:
+        self.workers = workers
+        self._servers: List[_Server] = []
+        _open_clusters.add(self)
+        end = time.monotonic() + timeout
+        for starts_left in reversed(range(_STARTS)):
+            self._start(count, flags)
+            try:
+                self._wait_ready(end)
+                return
+            except BaseException as error:
+                self._end(signal.SIGKILL)
+                if starts_left == 0 or _PORT_TAKEN not in str(error):
+                    raise
+
+    def _start(self, count: int, flags: Sequence[str]) -> None:
         ports = _free_ports(count)
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
-        command = [_program(), "--ps-hosts", hosts, "--num-workers", str(workers), "--job-name", "ps", *flags]
+        command = [_program(), "--ps-hosts", hosts, "--num-workers", str(self.workers), "--job-name", "ps", *flags]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_OTHER_JOBS)}
         self.coordinator = f"127.0.0.1:{ports[0]}"
-        self.workers = workers
         self._servers = [_Server([*command, "--task-index", str(index)], environment) for index in range(count)]
-        _open_clusters.add(self)
-        try:
-            self._wait_ready(time.monotonic() + timeout)
-        except BaseException:
-            self._end(signal.SIGKILL)
-            raise
 
     def _wait_ready(self, end: float) -> None:
-        for index, server in enumerate(self._servers):
-            while not server.is_decided.wait(0.1):
-                if time.monotonic() > end:
+        waiting = dict(enumerate(self._servers))
+        while waiting:
+            for index, server in list(waiting.items()):
+                if server.is_decided.wait(0.02):
+                    del waiting[index]
+                    if not server.is_running:
+                        raise StarlingError(f"local_cluster: ps/{index} ended: {' / '.join(server.lines)}")
+                elif time.monotonic() > end:
                     raise DeadlineError(f"local_cluster: ps/{index} is not ready: {' / '.join(server.lines)}")
-            if not server.is_running:
-                raise StarlingError(f"local_cluster: ps/{index} ended: {' / '.join(server.lines)}")
 
     @property
     def pids(self) -> List[int]:

@@ -4,8 +4,10 @@
 import gc
 import os
 import signal
+import socket
 import sys
 import threading
+import unittest.mock
 import weakref
 
 import support
@@ -199,6 +201,19 @@ class Threads(support.ClusterTest):
         thread.join()
         with found[0] as cluster, cluster.connect() as client:
             self.assertEqual(client.sparse("t", 2).pull([1]).shape, (1, 2))
+
+    def test_port_that_another_process_takes(self):
+        free_ports = starling.cluster._free_ports
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            for index in range(2):
+                chosen = free_ports(2)
+                chosen[index] = taken.getsockname()[1]
+                with unittest.mock.patch.object(starling.cluster, "_free_ports", side_effect=[chosen, free_ports(2)]):
+                    with starling.local_cluster(2) as cluster, cluster.connect() as client:
+                        self.assertEqual(client.shard_count, 2)
+            with unittest.mock.patch.object(starling.cluster, "_free_ports", return_value=chosen):
+                with self.assertRaisesRegex(starling.StarlingError, "ps/1.*in use"):
+                    starling.local_cluster(2)
 
 
 # What a script does at its end, after it has printed the servers' process ids.
