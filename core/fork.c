@@ -46,11 +46,16 @@ void sl_fork_register(int fd)
     }
 }
 
-void sl_fork_close(int fd)
+void sl_fork_unregister(int fd)
 {
     if (fd < DESCRIPTORS_MAX) {
         atomic_fetch_and_explicit(&registered[fd / 64], ~(UINT64_C(1) << (fd % 64)),
                                   memory_order_relaxed);
     }
+}
+
+void sl_fork_close(int fd)
+{
+    sl_fork_unregister(fd);
     (void)close(fd);
 }

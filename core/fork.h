@@ -10,10 +10,11 @@
 uint32_t sl_fork_count(void);
 
 /* A forked child closes the descriptor at once: else the peer of a connection would not notice the
- * end of the parent. sl_fork_close must close it. Any thread. */
+ * end of the parent. It is unregistered before it is closed. Any thread. */
 void sl_fork_register(int fd);
+void sl_fork_unregister(int fd);
 
-/* Closes a descriptor, registered or not. Any thread. */
+/* Unregisters and closes a descriptor. Any thread. */
 void sl_fork_close(int fd);
 
 #endif

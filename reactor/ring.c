@@ -9,6 +9,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/fork.h"
 #include "core/limits.h"
 #include "core/log.h"
 
@@ -63,6 +64,9 @@ static int setup(struct sl_ring *ring, uint32_t entries, enum sl_ring_setup best
         io_uring_queue_exit(&ring->uring);
         return setup_failed(ENOSYS);
     }
+    /* A ring holds the connections of its requests in flight: a forked child keeps none of it. */
+    (void)io_uring_ring_dontfork(&ring->uring);
+    sl_fork_register(ring->uring.ring_fd);
     ring->deferred_taskrun = (ring->uring.flags & IORING_SETUP_DEFER_TASKRUN) != 0;
     ring->taskrun_flag = (ring->uring.flags & IORING_SETUP_TASKRUN_FLAG) != 0;
     return 0;
@@ -140,6 +144,7 @@ int sl_ring_init_at_best(struct sl_ring *ring, uint32_t entries, enum sl_ring_se
 
 void sl_ring_fini(struct sl_ring *ring)
 {
+    sl_fork_unregister(ring->uring.ring_fd);
     io_uring_queue_exit(&ring->uring);
 }
 

@@ -24,7 +24,7 @@ static PyObject *allocate(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     int err = sl_client_buffer_create(client->client, (size_t)bytes, &base);
     if (err != 0) {
-        return sl_native_errors_raise(err, "empty", "");
+        return sl_native_errors_raise(err, "empty", sl_last_error());
     }
     struct sl_native_memory *memory = (struct sl_native_memory *)PyType_GenericAlloc(type, 0);
     if (memory == NULL) {

@@ -80,7 +80,7 @@ struct sl_native_step *sl_native_step_begin(struct sl_native_client *client, uin
     int err = sl_step_begin(client->client, clock, &step->step);
     if (err != 0) {
         PyMem_Free(step);
-        (void)sl_native_errors_raise(err, "step", "");
+        (void)sl_native_errors_raise(err, "step", sl_last_error());
         return NULL;
     }
     step->client = client;
@@ -111,7 +111,7 @@ bool sl_native_step_submit(struct sl_native_step *step, uint32_t timeout_ms)
     Py_END_ALLOW_THREADS;
     step->client->calls--;
     if (err != 0) {
-        (void)sl_native_errors_raise(err, "step", "");
+        (void)sl_native_errors_raise(err, "step", sl_last_error());
         return false;
     }
     step->state = SL_NATIVE_STEP_SUBMITTED;

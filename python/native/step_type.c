@@ -91,7 +91,7 @@ static PyObject *advance(PyObject *object, PyObject *unused)
     }
     int err = sl_step_tick(step->step);
     if (err != 0) {
-        return sl_native_errors_raise(err, "advance", "");
+        return sl_native_errors_raise(err, "advance", sl_last_error());
     }
     step->advances = step->has_content = true;
     Py_RETURN_NONE;
@@ -110,7 +110,7 @@ static PyObject *set_rate(PyObject *object, PyObject *given)
     }
     int err = sl_step_set_rate(step->step, factor);
     if (err != 0) {
-        return sl_native_errors_raise(err, "set_rate", "");
+        return sl_native_errors_raise(err, "set_rate", sl_last_error());
     }
     Py_RETURN_NONE;
 }

@@ -33,7 +33,7 @@ class Forks(ClusterTest):
         try:
             call()
         except starling.ForkError as error:
-            return "forked" in str(error)
+            return "forked from: create another" in str(error)
         return False
 
     def test_calls_of_a_child(self):
