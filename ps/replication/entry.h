@@ -20,12 +20,12 @@ enum sl_replication_entry_kind {
     SL_REPLICATION_ENTRY_WRITE = 1,
     SL_REPLICATION_ENTRY_SESSION, /* the session's client has confirmed it */
     SL_REPLICATION_ENTRY_TABLE,   /* body: the TableOpen message, padded to 8 bytes */
-    SL_REPLICATION_ENTRY_JOIN,    /* body: the Join message, padded likewise */
+    SL_REPLICATION_ENTRY_JOIN,    /* body: the Join message, padded to 8 bytes */
     SL_REPLICATION_ENTRY_END,     /* a client's session has ended */
     SL_REPLICATION_ENTRY_EXPIRED, /* a worker without a session has expired */
     /* Body: payload of a block of the snapshot (ps/snapshot/block.h). */
     SL_REPLICATION_ENTRY_SNAPSHOT,
-    SL_REPLICATION_ENTRY_PART, /* sections of a write that has not ended; body: likewise */
+    SL_REPLICATION_ENTRY_PART, /* sections of a write that has not ended; body as of WRITE */
 };
 
 /* Start of an entry's frame, little-endian; the body follows. The frame is a REQUEST; its id is the

@@ -16,8 +16,8 @@ struct sl_native_client {
     bool closed;
     uint32_t calls;                    /* blocking calls that threads are in */
     uint32_t abandoned_count;          /* steps without a Python object */
-    struct sl_native_step *steps;      /* all, linked */
-    struct sl_native_memory *memories; /* likewise */
+    struct sl_native_step *steps;      /* all of the client, linked */
+    struct sl_native_memory *memories; /* all of the client, linked */
     uint32_t clock;                    /* iteration of the next step; starts at sl_client_clock */
     uint32_t timeout_ms;               /* default of calls without a timeout */
     uint32_t worker_count;             /* workers of the job; 0: not known */

@@ -16,7 +16,7 @@ struct table {
     struct sl_table_spec spec;
 };
 
-/* Operations; starling/tables.py counts them likewise. */
+/* Operations. starling/tables.py has the same numbers. */
 enum kind { PULL, PUSH, PUSH_PULL, ASSIGN, ERASE, PULL_SUMS, PULL_MEANS, KINDS };
 
 static const struct {

@@ -68,7 +68,7 @@ class Lines(unittest.TestCase):
             logging.getLogger("starling").addHandler(Interrupt())
             with self.assertRaises(KeyboardInterrupt):
                 os.kill(self.cluster.pids[1], signal.SIGKILL)
-                table.pull(range(100), timeout=5)  # an interrupted step goes on so long, and leave waits for it
+                table.pull(range(100), timeout=5)  # leave() waits for the interrupted step
         self.assertEqual(logs.records[0].levelno, logging.WARNING)
         self.assertIn("WARNING:starling:ps/1 shard 0", logs.output[0])
 
