@@ -53,6 +53,8 @@ ARROWS = {
     "transfer": "metastore+ net/control+ net/rma net/builtin+",
     "objects": "transfer metastore net/base net/wire reactor",
     "kv": "worker+ ps config",
+    "serve": "serve/engine+ objects+ transfer+ reactor config",
+    "serve/engine": "objects worker/train",
     "tools/launch": "config",
     "tools/safetensors": "",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",
@@ -72,7 +74,9 @@ CONFINED = [
     (r"#include <rte_", r"net/dpdk/module/.*", "DPDK"),
     (r"#include <curl/", r"metastore/http\.c", "libcurl"),
     (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|metastore/etcd_json\.c", "OpenSSL"),
-    (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
+    (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*|serve/engine/onnx\..*", "protobuf-c"),
+    (r"#include <cblas", r"serve/engine/.*", "OpenBLAS"),
+    (r"#include <microhttpd", r"serve/http.*", "libmicrohttpd"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
      r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/completion\..|transfer/(route|segment)\..",
@@ -83,7 +87,7 @@ CONFINED = [
      r"bench/transfer_initiator\.c|kv/engine.*",
      "a lock"),
     (r"#include <Python.h>", r"python/native/python\.h", "Python.h"),
-    (r"#include \"config/", r"config/.*|bench/.*|tools/.*|kv/.*|ps/run.*|worker/train/(main|flags|generate)\..*",
+    (r"#include \"config/", r"config/.*|bench/.*|tools/.*|kv/.*|serve/[^/]*|ps/run.*|worker/train/(main|flags|generate)\..*",
      "config"),
 ]
 FORBIDDEN = [
@@ -95,7 +99,7 @@ FORBIDDEN = [
 # Where variables of the environment are read, and the table that has them all: what is not in it, a
 # launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and TMPDIR the system's.
 VARIABLE_TABLE = "config/settings.c"
-VARIABLE_FOLDERS = ("config", "core", "kv", "metastore", "net", "objects", "ps", "reactor", "tools", "worker")
+VARIABLE_FOLDERS = ("config", "core", "kv", "metastore", "net", "objects", "ps", "reactor", "serve", "tools", "worker")
 VARIABLE = re.compile(r'"((?:STARLING|NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
                       r'getenv\("(?!SLURM_|PATH"|TMPDIR")(\w+)"\)')
 # Identifiers of words that docs/glossary.md has replaced, and what to say instead.
