@@ -1,0 +1,171 @@
+/* A graph is an ONNX model in memory: values, and nodes, each of which computes values with one
+ * operator. The reader (onnx.h) fills it, the plan (graph_plan.h) checks it, infers shapes and
+ * gives each computed value its place in the scratch; the operators (graph_ops.c) compute.
+ *
+ * The first dimension of inputs and outputs counts rows. A value with has_rows has one block of
+ * memory per row, one after another; its shape is that of one row: usually with shape[0] = 1. After
+ * a Reshape of [N, 7, 64] to [-1, 64] it has shape [7, 64], and the tensor's first dimension is
+ * rows * 7. Weights, constants and what is computed of them alone have no rows.
+ *
+ * Pure, without I/O. A graph has one owner; after the plan it does not change. */
+#ifndef SL_SERVE_ENGINE_GRAPH_H
+#define SL_SERVE_ENGINE_GRAPH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <starling_objects.h>
+
+#include "core/reason.h"
+
+#define SL_GRAPH_NODES_MAX    65536
+#define SL_GRAPH_VALUES_MAX   262144
+#define SL_GRAPH_OPERANDS_MAX 256 /* inputs or outputs of a node */
+#define SL_GRAPH_ELEMENTS_MAX                                                                      \
+    (1ULL << 31) /* of a value, or of its row: also each dimension, so the                         \
+                    product of two cannot overflow */
+#define SL_GRAPH_RANK_MAX     SL_OBJECTS_RANK_MAX
+#define SL_GRAPH_NONE         UINT32_MAX /* an optional input or output that is absent */
+#define SL_GRAPH_PARAMS_BYTES 128
+
+enum sl_graph_kind {
+    SL_GRAPH_INPUT,    /* in the scratch, written by the caller */
+    SL_GRAPH_COMPUTED, /* in the scratch */
+    SL_GRAPH_WEIGHT,   /* in the view: its bytes are valid during `run`, not yet during `infer` */
+    SL_GRAPH_CONSTANT  /* small, in the graph: valid during `infer` too. All of i64 are constants */
+};
+
+struct sl_graph_value {
+    const char *name;
+    enum sl_graph_kind kind;
+    uint32_t type; /* SL_OBJECT_F32, SL_OBJECT_I64 or SL_OBJECT_BOOL */
+    uint32_t rank;
+    uint64_t shape[SL_GRAPH_RANK_MAX]; /* of one row if has_rows */
+    bool has_rows;
+    uint64_t bytes;          /* of one row if has_rows; set by the plan */
+    const void *data;        /* of weights and constants */
+    uint64_t scratch_offset; /* of inputs and computed values */
+};
+
+/* These are ONNX's numbers. */
+enum sl_graph_attribute_type {
+    SL_GRAPH_FLOAT = 1,
+    SL_GRAPH_INT = 2,
+    SL_GRAPH_STRING = 3,
+    SL_GRAPH_TENSOR = 4,
+    SL_GRAPH_FLOATS = 6,
+    SL_GRAPH_INTS = 7
+};
+
+struct sl_graph_attribute {
+    const char *name;
+    enum sl_graph_attribute_type type;
+    float f;
+    int64_t i;
+    const char *text;
+    const int64_t *ints; /* [count] */
+    const float *floats; /* [count] */
+    uint32_t count;
+};
+
+struct sl_graph_op;
+
+struct sl_graph_node {
+    const char *name; /* "" if the model gives none: then errors name the first output */
+    const char *op_type;
+    const struct sl_graph_op *op;     /* set by the plan */
+    const uint32_t *inputs, *outputs; /* indices of values, or SL_GRAPH_NONE */
+    uint32_t input_count, output_count;
+    const struct sl_graph_attribute *attributes;
+    uint32_t attribute_count;
+    /* Set by the plan. */
+    double flops;           /* of one row */
+    uint64_t scratch_bytes; /* of the node's own, during its run */
+    uint64_t scratch_offset;
+    union {
+        uint64_t words[SL_GRAPH_PARAMS_BYTES / 8]; /* zero before infer */
+        uint8_t bytes[SL_GRAPH_PARAMS_BYTES];
+    } params; /* a struct of the operator, which infer copies in and run copies out, so that run
+                 need not look at attributes and shapes again */
+};
+
+struct sl_graph {
+    uint32_t opset;      /* 11 to 17 */
+    uint32_t fixed_rows; /* the only number of rows; 0: any */
+    struct sl_graph_value *values;
+    struct sl_graph_node *nodes; /* in topological order */
+    uint32_t value_count, node_count;
+    const uint32_t *inputs, *outputs; /* indices of values */
+    uint32_t input_count, output_count;
+};
+
+/* What an operator gets to check a node. The values that are absent are NULL. */
+struct sl_graph_infer {
+    const struct sl_graph *graph;
+    struct sl_graph_node *node;                 /* infer sets its params */
+    const struct sl_graph_value *const *inputs; /* [node->input_count]; checked: each dimension is 1
+                                                   or more, elements are within the limit */
+    struct sl_graph_value *const *outputs;      /* [node->output_count] */
+    uint32_t rows_max;                          /* of a run */
+    double flops;           /* set by infer: of one row, a multiplication and an addition are two */
+    uint64_t scratch_bytes; /* set by infer if the node needs memory of its own for a run */
+    struct sl_reason *reason;
+};
+
+/* What an operator gets to compute a node: addresses of the values, at multiples of 64 (weights
+ * too); absent ones are NULL. */
+struct sl_graph_run {
+    const void *const *inputs;
+    void *const *outputs;
+    void *scratch; /* infer's scratch_bytes */
+    uint32_t rows; /* 1 to rows_max */
+    struct sl_reason *reason;
+};
+
+struct sl_graph_op {
+    const char *name;                /* op_type */
+    uint32_t inputs_min, inputs_max; /* those up to inputs_min are never absent */
+    uint32_t outputs_max;            /* the first one is never absent */
+    bool in_place; /* output 0 may lie where input 0 lies if both have the same bytes: element i
+                      depends on element i only */
+    /* The attributes that are accepted, all optional, up to one without name. The plan refuses
+     * others, and those of another type. */
+    struct {
+        const char *name;
+        enum sl_graph_attribute_type type;
+    } attributes[8];
+    /* Checks attributes, types and shapes of the inputs; sets type, rank, shape and has_rows of
+     * each output (the plan checks its size), flops, scratch_bytes and params. Errors, by
+     * sl_graph_fail: INVALID (not ONNX), UNSUPPORTED (not here). */
+    int (*infer)(struct sl_graph_infer *infer);
+    /* Errors: INVALID (a value of an input). */
+    int (*run)(const struct sl_graph_node *node, const struct sl_graph_run *run);
+};
+
+/* NULL: there is none. Any thread. */
+const struct sl_graph_op *sl_graph_op_find(const char *op_type);
+
+/* The attribute, or `absent`. Any thread. */
+int64_t sl_graph_attribute_int(const struct sl_graph_node *node, const char *name, int64_t absent);
+float sl_graph_attribute_float(const struct sl_graph_node *node, const char *name, float absent);
+/* NULL: absent. */
+const struct sl_graph_attribute *sl_graph_attribute_find(const struct sl_graph_node *node,
+                                                         const char *name);
+
+/* The product of the dimensions from `begin` to before `end`: of a checked value within
+ * SL_GRAPH_ELEMENTS_MAX. */
+static inline uint64_t sl_graph_elements(const struct sl_graph_value *value, uint32_t begin,
+                                         uint32_t end)
+{
+    uint64_t product = 1;
+    for (uint32_t i = begin; i < end; i++) {
+        product *= value->shape[i];
+    }
+    return product;
+}
+
+/* Writes the text, after the node's name and operator; its value is err. */
+int sl_graph_fail(const struct sl_graph_infer *infer, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif
