@@ -419,7 +419,7 @@ int sl_objects_download_read(struct sl_objects_download *download,
                       : sl_transfer_async_submit(sl_objects_link_async(node->link), read->batch,
                                                  node->requests.items, request_count,
                                                  sl_objects_ms_left(node, download->deadline_ns),
-                                                 read_over, read);
+                                                 NULL, read_over, read);
     }
     if (err != 0) {
         if (read != NULL && read->batch != NULL) {

@@ -549,7 +549,8 @@ int sl_objects_link_create(struct sl_transfer *transfer, struct sl_reactor *reac
     for (uint32_t i = 0; i < BUCKETS; i++) {
         sl_list_init(&made->buckets[i]);
     }
-    const int err = sl_transfer_async_create(transfer, reactor, arrive, made, &made->async);
+    const int err =
+        sl_transfer_async_create(transfer, reactor, NOTICE_NAME, arrive, made, &made->async);
     if (err != 0) {
         free(made);
         return err;

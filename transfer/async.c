@@ -116,9 +116,10 @@ const struct sl_metastore_address *sl_transfer_async_metadata(const struct sl_tr
 }
 
 int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *reactor,
-                             sl_transfer_arrived_fn *arrived, void *ctx,
+                             const char *prefix, sl_transfer_arrived_fn *arrived, void *ctx,
                              struct sl_transfer_async **out)
 {
+    sl_assert(prefix != NULL);
     sl_assert(arrived != NULL);
     struct sl_transfer_async *made = calloc(1, sizeof *made);
     int err = made != NULL ? sl_port_open(transfer->ports, reactor, &made->port) : SL_ERR_NO_MEMORY;
@@ -144,7 +145,7 @@ int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *re
         struct take *take = &made->takes[i];
         take->take = (struct sl_transfer_take){
             .call = {.run = sl_transfer_inbox_take, .io = &transfer->ios[0]},
-            .is_outside = true,
+            .outside_prefix = prefix,
             .out = &take->noticed};
         start(made, &take->take.call, arrive, NULL, NULL);
     }
@@ -269,10 +270,11 @@ static void cancelled(struct sl_transfer_call *call)
 
 int sl_transfer_async_submit(struct sl_transfer_async *async, struct sl_transfer_batch *batch,
                              const struct sl_transfer_request *requests, uint32_t count,
-                             uint32_t timeout_ms, sl_transfer_done_fn *done, void *ctx)
+                             uint32_t timeout_ms, const struct sl_transfer_notice *notice,
+                             sl_transfer_done_fn *done, void *ctx)
 {
     sl_assert(batch->calls_left == 0);
-    const int err = sl_transfer_batch_prepare(batch, requests, count, timeout_ms, NULL);
+    const int err = sl_transfer_batch_prepare(batch, requests, count, timeout_ms, notice);
     if (err != 0) {
         return err;
     }

@@ -18,7 +18,7 @@ struct sl_transfer_async;
 /* The call has ended: err 0 or an error with its reason, which is valid during the callback. */
 typedef void sl_transfer_done_fn(void *ctx, int err, const char *reason);
 
-/* A notice whose name begins with "objects" has arrived; in the order of arrival. Those do not
+/* A notice whose name begins with the prefix has arrived; in the order of arrival. Those do not
  * enter the application's inbox, from create to destroy. SL_LIMIT_TRANSFER_NOTICES of them may
  * wait; beyond that their senders get AGAIN. `noticed` is valid during the callback. */
 typedef void sl_transfer_arrived_fn(void *ctx, const struct sl_transfer_noticed *noticed);
@@ -26,10 +26,11 @@ typedef void sl_transfer_arrived_fn(void *ctx, const struct sl_transfer_noticed 
 /* The engine's metadata store. It lives as long as the engine. Any thread. */
 const struct sl_metastore_address *sl_transfer_async_metadata(const struct sl_transfer *transfer);
 
-/* The engine and the reactor outlive *out. Takes a lock. Errors: EXISTS (there is one per engine),
- * NO_MEMORY, TOO_LARGE (too many lanes). */
+/* prefix: of the notices that the reactor takes, "objects" or "serve"; static storage. The engine
+ * and the reactor outlive *out. Takes a lock. Errors: EXISTS (there is one per engine), NO_MEMORY,
+ * TOO_LARGE (too many lanes). */
 int sl_transfer_async_create(struct sl_transfer *transfer, struct sl_reactor *reactor,
-                             sl_transfer_arrived_fn *arrived, void *ctx,
+                             const char *prefix, sl_transfer_arrived_fn *arrived, void *ctx,
                              struct sl_transfer_async **out);
 
 /* From now on no notice arrives, and no function but close may be called. Segments that are being
@@ -58,12 +59,13 @@ int sl_transfer_async_send(struct sl_transfer_async *async, struct sl_transfer_s
                            const struct sl_transfer_notice *notice, uint32_t timeout_ms,
                            sl_transfer_done_fn *done, void *ctx);
 
-/* As sl_transfer_batch_submit; `done` gets the error of the first request that failed. From then
- * on, and before the first submission, sl_transfer_batch_status, _error and _free do not wait; in
- * between none of them may be called. */
+/* As sl_transfer_batch_submit; notice: NULL: none. `done` gets the error of the first request that
+ * failed, else that of the notice. From then on, and before the first submission,
+ * sl_transfer_batch_status, _error and _free do not wait; in between none of them may be called. */
 int sl_transfer_async_submit(struct sl_transfer_async *async, struct sl_transfer_batch *batch,
                              const struct sl_transfer_request *requests, uint32_t count,
-                             uint32_t timeout_ms, sl_transfer_done_fn *done, void *ctx);
+                             uint32_t timeout_ms, const struct sl_transfer_notice *notice,
+                             sl_transfer_done_fn *done, void *ctx);
 
 /* The batch ends soon, at the latest 50 ms later. No effect on one that is over. */
 void sl_transfer_async_cancel(struct sl_transfer_async *async, struct sl_transfer_batch *batch);

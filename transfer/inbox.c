@@ -13,8 +13,6 @@
 #define REMEMBER_NS (SL_TRANSFER_TIMEOUT_MS_MAX * SL_CLOCK_NS_PER_MS)
 #define SENDERS_MAX SL_LIMIT_TRANSFER_SEGMENTS
 
-#define OUTSIDE     "objects" /* how the names of notices for a reactor outside begin */
-
 struct notice {
     struct sl_list_link link;
     char sender[SL_TRANSFER_NAME_BYTES];
@@ -97,13 +95,15 @@ void sl_transfer_inbox_take(struct sl_transfer_io *io, struct sl_transfer_call *
     struct sl_transfer_take *take = SL_CONTAINER_OF(call, struct sl_transfer_take, call);
     struct sl_transfer_inbox *inbox = &io->inbox;
     struct sl_transfer_inbox_queue *queue =
-        take->is_outside ? &inbox->outside : &inbox->application;
-    inbox->has_outside = inbox->has_outside || take->is_outside;
+        take->outside_prefix != NULL ? &inbox->outside : &inbox->application;
+    if (take->outside_prefix != NULL) {
+        inbox->outside_prefix = take->outside_prefix;
+    }
     take->timer.run = take_late;
     sl_list_append(&queue->takers, &take->link);
     if (queue->count > 0) {
         give(io, queue);
-    } else if (!take->is_outside) {
+    } else if (take->outside_prefix == NULL) {
         sl_reactor_arm(io->reactor, &take->timer, take->timeout_ms * SL_CLOCK_NS_PER_MS);
     }
 }
@@ -112,7 +112,7 @@ void sl_transfer_inbox_stop(struct sl_transfer_io *io, struct sl_transfer_call *
 {
     struct sl_transfer_inbox *inbox = &io->inbox;
     struct sl_list_link *link;
-    inbox->has_outside = false;
+    inbox->outside_prefix = NULL;
     queue_fini(&inbox->outside);
     while ((link = sl_list_pop(&inbox->outside.takers)) != NULL) {
         struct sl_transfer_take *take = SL_CONTAINER_OF(link, struct sl_transfer_take, link);
@@ -192,14 +192,18 @@ static struct notice *notice_create(const struct sl_message_notice *from)
     return made;
 }
 
+static bool is_for_outside(const struct sl_transfer_inbox *inbox, const char *name)
+{
+    const char *prefix = inbox->outside_prefix;
+    return prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
 int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,
                           const struct sl_message_notice *notice)
 {
     struct sl_transfer_inbox *inbox = &io->inbox;
     struct sl_transfer_inbox_queue *queue =
-        inbox->has_outside && strncmp(notice->name, OUTSIDE, strlen(OUTSIDE)) == 0
-            ? &inbox->outside
-            : &inbox->application;
+        is_for_outside(inbox, notice->name) ? &inbox->outside : &inbox->application;
     struct sender *sender = remember_sender(io, client_id);
     if (sender == NULL) {
         return SL_ERR_NO_MEMORY;

@@ -1,5 +1,5 @@
 /* The inbox holds the notices that peers have sent, on the engine's first reactor, until the
- * application takes them, or, those whose name begins with "objects", a reactor outside. A peer
+ * application takes them, or, those whose name begins with its prefix, a reactor outside. A peer
  * that reconnects may send a notice again: the inbox remembers the last sequence of each, until a
  * while after its disconnect, so each notice is taken once. Owner reactor. Allocates. */
 #ifndef SL_TRANSFER_INBOX_H
@@ -11,7 +11,9 @@
 /* A call on the first reactor: takes the oldest notice. */
 struct sl_transfer_take {
     struct sl_transfer_call call; /* run: sl_transfer_inbox_take */
-    bool is_outside;              /* for the reactor outside; timeout_ms is ignored: none */
+    /* For the reactor outside: how the names of its notices begin; timeout_ms is ignored: none.
+     * NULL: for the application. */
+    const char *outside_prefix;
     uint32_t timeout_ms;
     struct sl_transfer_noticed *out;
     struct sl_list_link link; /* private, like the timer */

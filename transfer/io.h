@@ -25,8 +25,8 @@ struct sl_transfer_inbox {
         uint32_t count;
         struct sl_list takers; /* calls that wait for one */
     } application, outside;
-    bool has_outside;       /* a reactor outside the engine takes notices (async.h) */
-    struct sl_list senders; /* what is known of them */
+    const char *outside_prefix; /* of a reactor outside the engine (async.h); NULL: there is none */
+    struct sl_list senders;     /* what is known of them */
     uint32_t sender_count;
 };
 

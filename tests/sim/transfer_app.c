@@ -192,7 +192,8 @@ static void async_ended(void *ctx)
 static void create_outside(struct sl_sim_transfer_app *app)
 {
     struct sl_reactor *outside = app->base.process.reactors[app->options.plan->reactor_count];
-    const int err = sl_transfer_async_create(app->engine, outside, arrived, app, &app->async);
+    const int err =
+        sl_transfer_async_create(app->engine, outside, "objects", arrived, app, &app->async);
     sl_assert(err == 0);
 }
 

@@ -68,7 +68,8 @@ static void set_up(struct fixture *f)
     pair_init(&f->pair, BYTES, &options);
     reactor_thread_init(&f->outside, "outside", NULL);
     assert_int_equal(
-        sl_transfer_async_create(f->pair.here, f->outside.reactor, arrive, f, &f->here), 0);
+        sl_transfer_async_create(f->pair.here, f->outside.reactor, "objects", arrive, f, &f->here),
+        0);
     reactor_thread_start(&f->outside);
 }
 
@@ -122,7 +123,8 @@ static void done(void *ctx, int err, const char *reason)
 static void create_there(void *ctx)
 {
     struct fixture *f = ctx;
-    f->end.err = sl_transfer_async_create(f->pair.there, f->outside.reactor, arrive, f, &f->there);
+    f->end.err =
+        sl_transfer_async_create(f->pair.there, f->outside.reactor, "serve", arrive, f, &f->there);
 }
 
 /* Segments */
@@ -229,7 +231,7 @@ static void submit_read(void *ctx)
     const struct sl_transfer_request request =
         pair_request(&f->pair, SL_TRANSFER_READ, 0, 0, BYTES);
     assert_int_equal(sl_transfer_async_submit(f->here, f->pair.batch, &request, 1, PAIR_TIMEOUT_MS,
-                                              done, &f->end),
+                                              NULL, done, &f->end),
                      0);
 }
 
@@ -240,16 +242,16 @@ static void submit_beyond(void *ctx)
         pair_request(&f->pair, SL_TRANSFER_READ, 0, 0, 100),
         pair_request(&f->pair, SL_TRANSFER_READ, 0, BYTES - 50, 100)};
     assert_int_equal(sl_transfer_async_submit(f->here, f->pair.batch, requests, 2, PAIR_TIMEOUT_MS,
-                                              done, &f->end),
+                                              NULL, done, &f->end),
                      0);
 }
 
 static void submit_nothing(void *ctx)
 {
     struct fixture *f = ctx;
-    assert_int_equal(
-        sl_transfer_async_submit(f->here, f->pair.batch, NULL, 0, PAIR_TIMEOUT_MS, done, &f->end),
-        SL_ERR_INVALID);
+    assert_int_equal(sl_transfer_async_submit(f->here, f->pair.batch, NULL, 0, PAIR_TIMEOUT_MS,
+                                              NULL, done, &f->end),
+                     SL_ERR_INVALID);
 }
 
 CASE(async_submit__ends_by_mail_with_the_first_error)
@@ -267,6 +269,30 @@ CASE(async_submit__ends_by_mail_with_the_first_error)
     assert_int_equal(status.state, SL_TRANSFER_COMPLETED);
     /* The same batch may then be used by a thread that waits. */
     pair_move(&fixture->pair, SL_TRANSFER_READ, 0, 0, BYTES);
+}
+
+static void write_with_notice(void *ctx)
+{
+    struct fixture *f = ctx;
+    const uint32_t number = 1;
+    const struct sl_transfer_request request =
+        pair_request(&f->pair, SL_TRANSFER_WRITE, 0, 0, BYTES);
+    const struct sl_transfer_notice notice = {
+        .name = "written", .text = &number, .bytes = sizeof number};
+    assert_int_equal(sl_transfer_async_submit(f->here, f->pair.batch, &request, 1, PAIR_TIMEOUT_MS,
+                                              &notice, done, &f->end),
+                     0);
+}
+
+CASE(async_submit__sends_the_notice_after_the_writes)
+{
+    struct sl_transfer_noticed noticed;
+    pair_fill(fixture->pair.local.base, BYTES, 6);
+    run_and_wait(fixture, write_with_notice);
+    assert_int_equal(fixture->end.err, 0);
+    assert_int_equal(sl_transfer_notice_take(fixture->pair.there, PAIR_TIMEOUT_MS, &noticed), 0);
+    assert_string_equal(noticed.name, "written");
+    pair_expect(fixture->pair.remote.base, BYTES, 6);
 }
 
 static atomic_bool goes_on;
@@ -324,20 +350,20 @@ CASE(async_arrived__gets_notices_by_their_name)
     reactor_thread_run(&fixture->outside, create_there, fixture);
     assert_int_equal(fixture->end.err, 0);
     for (uint32_t i = 1; i <= 100; i++) {
-        assert_int_equal(send_number(fixture, "objects", i), 0);
+        assert_int_equal(send_number(fixture, "serve", i), 0);
     }
-    assert_int_equal(send_number(fixture, "other", 1), 0);
+    assert_int_equal(send_number(fixture, "objects", 1), 0);
     await_arrived(fixture, 100);
     assert_false(fixture->disordered);
     assert_string_equal(fixture->sender, sl_transfer_name(fixture->pair.here));
     assert_int_equal(sl_transfer_notice_take(fixture->pair.there, PAIR_TIMEOUT_MS, &noticed), 0);
-    assert_string_equal(noticed.name, "other");
+    assert_string_equal(noticed.name, "objects");
     assert_int_equal(sl_transfer_notice_take(fixture->pair.there, 10, &noticed), SL_ERR_DEADLINE);
     /* Afterwards the application gets them. */
     run_and_wait(fixture, destroy_there);
-    assert_int_equal(send_number(fixture, "objects", 1), 0);
+    assert_int_equal(send_number(fixture, "serve", 1), 0);
     assert_int_equal(sl_transfer_notice_take(fixture->pair.there, PAIR_TIMEOUT_MS, &noticed), 0);
-    assert_string_equal(noticed.name, "objects");
+    assert_string_equal(noticed.name, "serve");
 }
 
 static void hold_outside(void *ctx)
@@ -361,16 +387,16 @@ CASE(async_arrived__is_bounded)
     atomic_store(&goes_on, false);
     assert_int_equal(pthread_create(&thread, NULL, hold_thread, fixture), 0);
     while (err == 0 && sent < 2 * SL_LIMIT_TRANSFER_NOTICES) {
-        err = send_number(fixture, "objects", sent + 1);
+        err = send_number(fixture, "serve", sent + 1);
         sent += err == 0 ? 1 : 0;
     }
     assert_int_equal(err, SL_ERR_AGAIN);
     assert_true(sent >= SL_LIMIT_TRANSFER_NOTICES);
-    assert_int_equal(send_number(fixture, "other", 1), 0);
+    assert_int_equal(send_number(fixture, "objects", 1), 0);
     atomic_store(&goes_on, true);
     pthread_join(thread, NULL);
     await_arrived(fixture, sent);
-    assert_int_equal(send_number(fixture, "objects", sent + 1), 0);
+    assert_int_equal(send_number(fixture, "serve", sent + 1), 0);
     await_arrived(fixture, sent + 1);
     assert_false(fixture->disordered);
 }
@@ -391,7 +417,7 @@ static void send_many(void *ctx)
     for (f->begun = 0; f->begun < MANY; f->begun++) {
         const uint32_t number = f->begun + 1;
         const struct sl_transfer_notice notice = {
-            .name = "objects", .text = &number, .bytes = sizeof number};
+            .name = "serve", .text = &number, .bytes = sizeof number};
         assert_int_equal(
             sl_transfer_async_send(f->here, f->pair.segment, &notice, PAIR_TIMEOUT_MS, sent, f), 0);
     }
@@ -413,7 +439,8 @@ static void create_again(void *ctx)
 {
     struct fixture *f = ctx;
     struct sl_transfer_async *other = NULL;
-    f->end.err = sl_transfer_async_create(f->pair.here, f->outside.reactor, arrive, f, &other);
+    f->end.err =
+        sl_transfer_async_create(f->pair.here, f->outside.reactor, "serve", arrive, f, &other);
     assert_null(other);
 }
 
@@ -447,9 +474,9 @@ static void leave_calls(void *ctx)
     struct fixture *f = ctx;
     const struct sl_transfer_request request =
         pair_request(&f->pair, SL_TRANSFER_READ, 0, 0, BYTES);
-    const struct sl_transfer_notice notice = {.name = "other"};
+    const struct sl_transfer_notice notice = {.name = "objects"};
     assert_int_equal(sl_transfer_async_submit(f->here, f->pair.batch, &request, 1, PAIR_TIMEOUT_MS,
-                                              done_first, f),
+                                              NULL, done_first, f),
                      0);
     assert_int_equal(
         sl_transfer_async_send(f->here, f->pair.segment, &notice, PAIR_TIMEOUT_MS, done_first, f),
