@@ -354,6 +354,19 @@ SL_API int sl_subscription_wait(struct sl_subscription *subscription, uint64_t a
                                 uint32_t timeout_ms, uint64_t *version);
 
 /* First close its views. */
+/* What this host has of the newest announced version, and what the rest costs: for estimates of the
+ * time of a load. Only reads memory. */
+struct sl_residency {
+    uint64_t version; /* sl_subscription_newest */
+    uint64_t bytes;   /* verified, in the pool: of its images, from the beginning */
+    /* A READ of x MiB takes about read_us + x mib_us, by the last 64 READs of this host. 0: none
+     * yet. */
+    double read_us, mib_us;
+};
+
+SL_API void sl_subscription_residency(const struct sl_subscription *subscription,
+                                      struct sl_residency *out);
+
 SL_API void sl_subscription_close(struct sl_subscription **subscription);
 
 #define SL_STALENESS_BUCKETS 44 /* [0]: 0; [i]: 2^(i - 1) to 2^i - 1; [43]: also all above */
@@ -412,6 +425,9 @@ SL_API int sl_view_open(struct sl_subscription *subscription, const struct sl_vi
 SL_API void sl_view_close(struct sl_view **view);
 
 SL_API uint64_t sl_view_version(const struct sl_view *view);
+
+/* The note of the version. Valid until close. */
+SL_API const char *sl_view_note(const struct sl_view *view);
 
 /* Waits until the first image_bytes bytes of the images of all parts are verified; if it is above
  * the version's size, all bytes. Without `stream` returns 0 at once. Errors: DEADLINE, INVALID,

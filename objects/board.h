@@ -27,11 +27,14 @@ struct sl_objects_board_commit {
 struct sl_objects_board_entry {
     _Atomic uint64_t announced; /* the newest version that the catalogue announced; 0: none */
     _Atomic uint64_t complete;  /* the newest one that was complete on this host; 0: none */
+    /* Of the images of the newest announced version, from the beginning: in the pool. */
+    _Atomic uint64_t resident_bytes;
     struct sl_objects_board_commit commits[SL_OBJECTS_BOARD_COMMITS]; /* a ring */
 };
 
 struct sl_objects_board {
-    struct sl_objects_board_entry entries[SL_LIMIT_OBJECTS_FOLLOWS];
+    _Alignas(4096) struct sl_objects_board_entry entries[SL_LIMIT_OBJECTS_FOLLOWS]; /* pages */
+    _Atomic uint64_t read_ns, mib_ns; /* what READs cost of late (cost.h); 0: not known */
 };
 
 static inline uint64_t sl_objects_board_announced(const struct sl_objects_board_entry *entry)
@@ -52,6 +55,18 @@ static inline uint64_t sl_objects_board_commit(const struct sl_objects_board_ent
     const uint64_t version = atomic_load_explicit(&commit->version, memory_order_acquire);
     *time_ns = atomic_load_explicit(&commit->time_ns, memory_order_acquire);
     return atomic_load_explicit(&commit->version, memory_order_relaxed) == version ? version : 0;
+}
+
+static inline uint64_t sl_objects_board_resident(const struct sl_objects_board_entry *entry)
+{
+    return atomic_load_explicit(&entry->resident_bytes, memory_order_relaxed);
+}
+
+static inline void sl_objects_board_cost(const struct sl_objects_board *board, uint64_t *read_ns,
+                                         uint64_t *mib_ns)
+{
+    *read_ns = atomic_load_explicit(&board->read_ns, memory_order_relaxed);
+    *mib_ns = atomic_load_explicit(&board->mib_ns, memory_order_relaxed);
 }
 
 /* How many announced versions are newer than this one; beyond the ring, those of the ring. */
@@ -82,11 +97,25 @@ static inline void sl_objects_board_set_complete(struct sl_objects_board_entry *
     atomic_store_explicit(&entry->complete, version, memory_order_release);
 }
 
+static inline void sl_objects_board_set_resident(struct sl_objects_board_entry *entry,
+                                                 uint64_t bytes)
+{
+    atomic_store_explicit(&entry->resident_bytes, bytes, memory_order_relaxed);
+}
+
+static inline void sl_objects_board_set_cost(struct sl_objects_board *board, uint64_t read_ns,
+                                             uint64_t mib_ns)
+{
+    atomic_store_explicit(&board->read_ns, read_ns, memory_order_relaxed);
+    atomic_store_explicit(&board->mib_ns, mib_ns, memory_order_relaxed);
+}
+
 /* For another name. No reader has the entry. */
 static inline void sl_objects_board_clear(struct sl_objects_board_entry *entry)
 {
     atomic_store_explicit(&entry->announced, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->complete, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->resident_bytes, 0, memory_order_relaxed);
     for (uint32_t i = 0; i < SL_OBJECTS_BOARD_COMMITS; i++) {
         atomic_store_explicit(&entry->commits[i].version, 0, memory_order_relaxed);
     }

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "objects/fetch.h"
 #include "objects/node.h"
+#include "objects/resident.h"
 #include "objects/withdraw.h"
 
 static bool is_complete(const struct sl_objects_copy *copy)
@@ -216,6 +217,7 @@ void sl_objects_cache_shrunk(void *ctx, struct sl_objects_pool_version *version)
         copy->range_count = copy->ranges_sent = 0; /* no child reads it, or knows its ranges */
         (void)sl_objects_copy_add_first(copy, version->resident_count - version->head_count);
         sl_objects_report(node, copy);
+        sl_objects_resident_changed(node, copy->name);
         return;
     }
     copy->pooled = NULL;
@@ -224,6 +226,7 @@ void sl_objects_cache_shrunk(void *ctx, struct sl_objects_pool_version *version)
         if (!copy->is_withdrawn) {
             sl_objects_report_none(node, copy->name, copy->version, copy->part);
         }
+        sl_objects_resident_changed(node, copy->name);
         sl_objects_copy_put(copy);
     }
 }

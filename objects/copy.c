@@ -197,9 +197,11 @@ int sl_objects_copy_add_first(struct sl_objects_copy *copy, uint32_t count)
 
 void sl_objects_copy_set_stops(struct sl_objects_copy *copy, const uint64_t *stops, uint32_t count)
 {
-    if (copy->stops == NULL && count > 0 &&
-        (copy->stops = malloc(count * sizeof *copy->stops)) != NULL) {
-        memcpy(copy->stops, stops, count * sizeof *copy->stops);
+    uint64_t *made = count > 0 ? malloc(count * sizeof *made) : NULL;
+    if (made != NULL) {
+        memcpy(made, stops, count * sizeof *made);
+        free(copy->stops);
+        copy->stops = made;
         copy->stop_count = count;
     }
 }

@@ -142,7 +142,7 @@ static inline uint64_t sl_objects_copy_beginning(const struct sl_objects_copy *c
 }
 
 /* READs end at these offsets of the image, so that each piece is verified without waiting for the
- * next one. No effect if the copy has stops, or without memory for them. */
+ * next one. Replaces earlier ones; no effect without stops, or without memory for them. */
 void sl_objects_copy_set_stops(struct sl_objects_copy *copy, const uint64_t *stops, uint32_t count);
 
 /* Whether a READ of one stripe ends with this block of it. */

@@ -8,6 +8,7 @@
 #include "objects/call.h"
 #include "objects/directory.h"
 #include "objects/node.h"
+#include "objects/resident.h"
 #include "transfer/async.h"
 
 #define WINDOW_NS            (20 * SL_CLOCK_NS_PER_MS)
@@ -27,6 +28,7 @@ struct read {
     struct sl_objects_download *download;
     struct sl_transfer_batch *batch;
     uint64_t started_ns;
+    uint64_t bytes;
     uint32_t count;
     struct sl_objects_stretch stretches[SL_OBJECTS_READ_BLOCKS];
 };
@@ -372,6 +374,8 @@ static void measure(struct sl_objects_download *download, const struct read *rea
     download->block_ns =
         download->block_ns == 0 ? block_ns : (3 * download->block_ns + block_ns) / 4;
     download->arrived_ns = now_ns;
+    sl_objects_cost_add(&download->node->cost, read->bytes, now_ns - since_ns);
+    sl_objects_resident_cost(download->node);
 }
 
 static void read_over(void *ctx, int err, const char *reason)
@@ -412,6 +416,7 @@ int sl_objects_download_read(struct sl_objects_download *download,
     }
     if (err == 0) {
         read->download = download;
+        read->bytes = bytes;
         read->count = count;
         read->started_ns = sl_reactor_now_ns(node->reactor);
         err = is_file ? sl_objects_directory_read(node->directory, &key, node->requests.items,

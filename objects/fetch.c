@@ -9,6 +9,7 @@
 #include "objects/directory.h"
 #include "objects/download.h"
 #include "objects/node.h"
+#include "objects/resident.h"
 
 #define HOLDERS_MAX    16
 #define MISMATCHES_MAX 2                          /* then a holder is not used any more */
@@ -483,6 +484,7 @@ static void tell_grown(struct sl_objects_fetch *fetch)
 {
     if (fetch->copy->grown != NULL) {
         fetch->copy->grown(fetch->copy);
+        sl_objects_resident_changed(fetch->node, fetch->copy->name);
     }
 }
 

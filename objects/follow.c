@@ -9,20 +9,10 @@
 #include "core/log.h"
 #include "objects/node.h"
 #include "objects/pin.h"
+#include "objects/resident.h"
 
 #define FETCH_NS (60 * SL_CLOCK_NS_PER_S) /* then it begins anew */
 #define RETRY_NS SL_CLOCK_NS_PER_S
-
-static struct sl_objects_follow *find(const struct sl_objects *node, const char *name)
-{
-    for (uint32_t i = 0; i < SL_LIMIT_OBJECTS_FOLLOWS; i++) {
-        struct sl_objects_follow *follow = node->follows.items[i];
-        if (follow != NULL && strcmp(follow->name, name) == 0) {
-            return follow;
-        }
-    }
-    return NULL;
-}
 
 static void notify(struct sl_objects_follow *follow, int err, const char *reason)
 {
@@ -155,7 +145,7 @@ void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_mes
     if (news->record_count == 0) {
         return;
     }
-    struct sl_objects_follow *follow = find(node, record->name);
+    struct sl_objects_follow *follow = sl_objects_follow_find(&node->follows, record->name);
     const bool is_newer =
         follow != NULL && record->version > sl_objects_board_announced(follow->entry);
     if (is_newer) {
@@ -170,6 +160,7 @@ void sl_objects_follow_news(struct sl_objects *node, const struct sl_objects_mes
         sl_objects_report_none(node, record->name, record->version, news->part);
     }
     if (is_newer) {
+        sl_objects_resident_changed(node, follow->name);
         notify(follow, 0, "");
     }
 }
@@ -249,7 +240,8 @@ int sl_objects_follow_get(struct sl_objects *node, const char *name, bool fetche
                           struct sl_objects_follow **out)
 {
     int err = sl_objects_follow_open_board(node);
-    struct sl_objects_follow *follow = err == 0 ? find(node, name) : NULL;
+    struct sl_objects_follow *follow =
+        err == 0 ? sl_objects_follow_find(&node->follows, name) : NULL;
     if (err == 0 && follow == NULL) {
         err = add(node, name, &follow);
     }

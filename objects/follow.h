@@ -7,6 +7,8 @@
 #ifndef SL_OBJECTS_FOLLOW_H
 #define SL_OBJECTS_FOLLOW_H
 
+#include <string.h>
+
 #include "core/shared.h"
 #include "objects/board.h"
 #include "objects/membership.h"
@@ -41,6 +43,19 @@ struct sl_objects_follows {
     struct sl_objects_follow
         *items[SL_LIMIT_OBJECTS_FOLLOWS]; /* by index on the board; NULL: free */
 };
+
+/* NULL: the name is not followed. */
+static inline struct sl_objects_follow *
+sl_objects_follow_find(const struct sl_objects_follows *follows, const char *name)
+{
+    for (uint32_t i = 0; i < SL_LIMIT_OBJECTS_FOLLOWS; i++) {
+        struct sl_objects_follow *follow = follows->items[i];
+        if (follow != NULL && strcmp(follow->name, name) == 0) {
+            return follow;
+        }
+    }
+    return NULL;
+}
 
 /* Storage of the waiting one, zero at first. */
 struct sl_objects_follow_wait {

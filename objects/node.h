@@ -7,6 +7,7 @@
 #define SL_OBJECTS_NODE_H
 
 #include "objects/copy.h"
+#include "objects/cost.h"
 #include "objects/follow.h"
 #include "objects/link.h"
 #include "objects/local.h"
@@ -53,6 +54,7 @@ struct sl_objects {
         struct sl_transfer_request *items;
         uint32_t capacity;
     } requests;                  /* download.c: of the batch that is being made */
+    struct sl_objects_cost cost; /* of READs */
     struct sl_objects_pool pool; /* base NULL: not used yet; opened under the lock of the ports */
 };
 

@@ -162,6 +162,8 @@ static void answer_open(struct sl_objects_session *session, struct view *view)
     }
     struct sl_objects_session_answer opened = {
         .version = view->pin->version, .view = view->number, .fd_count = pool != NULL ? 2 : 1};
+    (void)snprintf(opened.text, sizeof opened.text, "%s",
+                   sl_objects_pin_copy(&view->pin->parts[0])->note);
     const int fds[] = {view->memory.fd, pool != NULL ? pool->fd : -1};
     if (node->setup.pin_warn_ns != 0) {
         sl_reactor_arm(session->node->reactor, &view->old, node->setup.pin_warn_ns);

@@ -29,7 +29,7 @@ enum sl_objects_session_kind {
     SL_OBJECTS_SESSION_CLOSE = 6
 };
 
-#define SL_OBJECTS_SESSION_MAGIC     0x324f5353U /* "SSO2"; a new number if a struct changes */
+#define SL_OBJECTS_SESSION_MAGIC     0x334f5353U /* "SSO3"; a new number if a struct changes */
 #define SL_OBJECTS_SESSION_STOPS_MAX 64
 #define SL_OBJECTS_SESSION_FDS_MAX   2
 #define SL_OBJECTS_FOLLOW_FETCH      1U /* option: fetch every new version */
@@ -58,9 +58,9 @@ struct sl_objects_session_answer {
     uint32_t kind;
     int32_t err; /* 0 or a negative sl_err; then only `text` is set */
     uint64_t version, view;
-    uint32_t board_entry; /* FOLLOW: its index */
-    uint32_t fd_count;    /* that come with the packet */
-    char text[SL_OBJECTS_TEXT_BYTES];
+    uint32_t board_entry;             /* FOLLOW: its index */
+    uint32_t fd_count;                /* that come with the packet */
+    char text[SL_OBJECTS_TEXT_BYTES]; /* of an error; OPEN: the version's note */
 };
 
 /* On the reactor */

@@ -280,6 +280,21 @@ uint64_t sl_subscription_newest(const struct sl_subscription *subscription)
     return newest > subscription->newest_min ? newest : subscription->newest_min;
 }
 
+void sl_subscription_residency(const struct sl_subscription *subscription, struct sl_residency *out)
+{
+    uint64_t read_ns = 0, mib_ns = 0;
+    sl_assert(subscription != NULL);
+    sl_assert(out != NULL);
+    if (subscription->entry != NULL) {
+        sl_objects_board_cost((const void *)subscription->board.base, &read_ns, &mib_ns);
+    }
+    *out = (struct sl_residency){
+        .version = sl_subscription_newest(subscription),
+        .bytes = subscription->entry != NULL ? sl_objects_board_resident(subscription->entry) : 0,
+        .read_us = (double)read_ns / SL_CLOCK_NS_PER_US,
+        .mib_us = (double)mib_ns / SL_CLOCK_NS_PER_US};
+}
+
 int sl_subscription_wait(struct sl_subscription *subscription, uint64_t above, uint32_t timeout_ms,
                          uint64_t *version)
 {

@@ -17,6 +17,7 @@ struct sl_view {
     struct sl_subscription *subscription;
     struct sl_objects_connection *connection;
     uint64_t id, version;
+    char note[SL_OBJECTS_NOTE_BYTES];
     struct sl_objects_mapping mapping;
     struct view_table { /* that sl_view_rows has looked up last */
         char name[SL_OBJECTS_TENSOR_NAME_BYTES];
@@ -95,6 +96,7 @@ int sl_view_open(struct sl_subscription *subscription, const struct sl_view_opti
     made->connection = subscription->connection;
     made->id = answer.view;
     made->version = answer.version;
+    (void)snprintf(made->note, sizeof made->note, "%s", answer.text);
     err = sl_objects_mapping_open(&made->mapping, fds[0], answer.fd_count > 1 ? fds[1] : -1,
                                   made->connection->session != NULL, &reason);
     for (uint32_t i = 0; i < answer.fd_count; i++) {
@@ -134,6 +136,12 @@ uint64_t sl_view_version(const struct sl_view *view)
 {
     sl_assert(view != NULL);
     return view->version;
+}
+
+const char *sl_view_note(const struct sl_view *view)
+{
+    sl_assert(view != NULL);
+    return view->note;
 }
 
 int sl_view_wait(struct sl_view *view, uint64_t image_bytes, uint32_t timeout_ms)

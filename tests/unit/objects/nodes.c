@@ -69,7 +69,7 @@ uint64_t nodes_publish(struct sl_objects *node, const char *name, enum sl_object
                        void *memory, size_t bytes)
 {
     const struct sl_publish_options options = {
-        .struct_size = sizeof options, .name = name, .origin = origin};
+        .struct_size = sizeof options, .name = name, .note = name, .origin = origin};
     const struct sl_object_extent extent = {.base = memory, .bytes = bytes};
     struct sl_publication *publication;
     uint64_t version;

@@ -29,7 +29,7 @@ void nodes_expect(int err);
 uint8_t *nodes_bytes(size_t bytes, uint32_t seed);
 void nodes_expect_bytes(const uint8_t *memory, size_t bytes, uint32_t seed);
 
-/* Publishes the bytes as one version. Returns its number. */
+/* Publishes the bytes as one version, whose note is the name. Returns its number. */
 uint64_t nodes_publish(struct sl_objects *node, const char *name, enum sl_object_origin origin,
                        void *memory, size_t bytes);
 

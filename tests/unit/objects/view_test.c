@@ -390,6 +390,36 @@ CASE(subscription__fetches_ahead_if_it_follows)
     sl_subscription_close(&following);
 }
 
+/* Another version takes the last blocks of the pool of 4 MB. */
+CASE(subscription_residency__says_what_the_pool_has)
+{
+    struct sl_residency residency;
+    struct sl_subscription *other;
+    struct sl_view *view;
+    const size_t bytes = 12 * SL_OBJECTS_BLOCK_BYTES;
+    uint8_t *memory = nodes_bytes(bytes, 2);
+    sl_subscription_residency(subscription, &residency);
+    assert_int_equal(residency.version, 0);
+    assert_int_equal(residency.bytes, 0);
+    assert_true(residency.mib_us == 0);
+    assert_int_equal(publish(1), 1);
+    view = open_newest();
+    assert_string_equal(sl_view_note(view), NAME);
+    sl_subscription_residency(subscription, &residency);
+    assert_int_equal(residency.version, 1);
+    assert_int_equal(residency.bytes, BYTES);
+    assert_true(residency.mib_us > 0);
+    sl_view_close(&view);
+    assert_int_equal(nodes_publish(nodes.node[0], "other", SL_ORIGIN_HOST, memory, bytes), 1);
+    nodes_expect(sl_subscription_open(reader, "other", NULL, NODES_TIMEOUT, &other));
+    nodes_expect(sl_view_open(other, NULL, NODES_TIMEOUT, &view));
+    sl_subscription_residency(subscription, &residency);
+    assert_int_equal(residency.bytes, 2 * SL_OBJECTS_BLOCK_BYTES);
+    sl_view_close(&view);
+    sl_subscription_close(&other);
+    free(memory);
+}
+
 CASE(subscription_wait__says_whether_the_catalogue_answers)
 {
     uint64_t version;
