@@ -44,6 +44,7 @@ struct sl_graph_value {
     bool has_rows;
     uint64_t bytes;          /* of one row if has_rows; set by the plan */
     const void *data;        /* of weights and constants */
+    uint64_t image_end;      /* of weights: where their bytes end in the images */
     uint64_t scratch_offset; /* of inputs and computed values */
 };
 
@@ -71,7 +72,7 @@ struct sl_graph_attribute {
 struct sl_graph_op;
 
 struct sl_graph_node {
-    const char *name; /* "" if the model gives none: then errors name the first output */
+    const char *name; /* if the model gives none, that of its first output */
     const char *op_type;
     const struct sl_graph_op *op;     /* set by the plan */
     const uint32_t *inputs, *outputs; /* indices of values, or SL_GRAPH_NONE */

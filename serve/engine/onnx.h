@@ -1,0 +1,27 @@
+/* The ONNX reader makes a graph of the bytes of an ONNX model, and writes a graph as a model
+ * without its weights: the tensor ".graph" of a published model. Bytes are not trusted; an error
+ * names the node or the tensor.
+ *
+ * Accepted: opset 11 to 17; tensors of f32, f16 and bf16 (widened to f32), i64 and bool; no
+ * subgraphs, no external data. A tensor of f32 above SL_ONNX_CONSTANT_BYTES is a weight, all other
+ * tensors are constants. Constant nodes become constants or weights. */
+#ifndef SL_SERVE_ENGINE_ONNX_H
+#define SL_SERVE_ENGINE_ONNX_H
+
+#include "serve/engine/graph.h"
+#include "serve/engine/graph_memory.h"
+
+#define SL_ONNX_CONSTANT_BYTES     64U
+#define SL_ONNX_CONSTANT_BYTES_MAX (1U << 20) /* of i64 and bool */
+
+/* Reads a model whose weights have data, or one that sl_onnx_write has written: there they have
+ * none. The graph lies in the memory, and points into `bytes` nowhere. Errors: INVALID, UNSUPPORTED
+ * (an opset, a type), TOO_LARGE (a limit), NO_MEMORY (also: the memory's limit). */
+int sl_onnx_read(const void *bytes, size_t count, bool has_weights, struct sl_graph_memory *memory,
+                 struct sl_graph *out, struct sl_reason *reason);
+
+/* The bytes lie in the memory. Errors: NO_MEMORY. */
+int sl_onnx_write(const struct sl_graph *graph, struct sl_graph_memory *memory, uint8_t **bytes,
+                  size_t *count);
+
+#endif
