@@ -1,0 +1,67 @@
+/* Bodies of inference requests: a number, the length of the JSON, the JSON and binary tensors. Any
+ * bytes are an error with a reason, or a request whose answer, which repeats its inputs, is JSON
+ * with the binary tensors behind it. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "serve/http_body.h"
+#include "tests/fuzz/input.h"
+
+#define INPUT_BYTES_MAX (1U << 20)
+
+static struct sl_serve_request request;
+static struct sl_http_body body;
+
+static void answer(void)
+{
+    request.output = request.input;
+    request.output_count = request.input_count;
+    memcpy(request.outputs, request.inputs, sizeof request.outputs);
+    struct sl_reason reason = {""};
+    char *text;
+    size_t bytes, json_bytes;
+    if (sl_http_body_answer(&body, &request, &text, &bytes, &json_bytes, &reason) != 0) {
+        sl_assert(reason.text[0] != '\0');
+        return;
+    }
+    json_error_t error;
+    json_t *root =
+        json_loadb(text, json_bytes == 0 ? bytes : json_bytes, JSON_DECODE_INT_AS_REAL, &error);
+    sl_assert(json_array_size(json_object_get(root, "outputs")) > 0);
+    json_decref(root);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
+{
+    struct sl_bytes in = sl_bytes_over(bytes, byte_count);
+    struct sl_reason reason = {""};
+    const struct sl_bytes json = fuzz_input_piece(&in, UINT16_MAX);
+    char *text = malloc(json.left + 1); /* of that length: a reader beyond it is found */
+    memcpy(text, json.next, json.left);
+    text[json.left] = '\0';
+    memset(&request, 0, sizeof request);
+    request.model[0] = 'm';
+    if (sl_http_body_parse(text, json.left, &body, &request, &reason) != 0) {
+        sl_assert(reason.text[0] != '\0');
+    } else if (request.input_bytes <= INPUT_BYTES_MAX) {
+        request.input = malloc(request.input_bytes);
+        memset(request.input, 0, request.input_bytes);
+        if (body.binary_bytes <= in.left) {
+            for (uint64_t at = 0, piece = 1; at < body.binary_bytes; at += piece, piece = 7) {
+                piece = piece < body.binary_bytes - at ? piece : body.binary_bytes - at;
+                sl_http_body_put_binary(&body, &request, at, in.next + at, piece);
+            }
+        }
+        if (sl_http_body_read_elements(&body, &request, &reason) == 0) {
+            answer();
+        } else {
+            sl_assert(reason.text[0] != '\0');
+        }
+        free(request.input);
+    }
+    free(text);
+    return 0;
+}
