@@ -48,14 +48,21 @@ static inline void sl_list_remove(struct sl_list_link *link)
     }
 }
 
+/* Inserts the link before `next`, which may be the head of a list, after removing it from its list.
+ */
+static inline void sl_list_insert(struct sl_list_link *next, struct sl_list_link *link)
+{
+    sl_list_remove(link);
+    link->prev = next->prev;
+    link->next = next;
+    next->prev->next = link;
+    next->prev = link;
+}
+
 /* Appends the link, after removing it from its list. */
 static inline void sl_list_append(struct sl_list *list, struct sl_list_link *link)
 {
-    sl_list_remove(link);
-    link->prev = list->head.prev;
-    link->next = &list->head;
-    list->head.prev->next = link;
-    list->head.prev = link;
+    sl_list_insert(&list->head, link);
 }
 
 /* Inserts the link before all others, after removing it from its list. */

@@ -55,7 +55,14 @@ struct sl_serve_request {
     const uint8_t *output; /* valid until the gateway's release of the request */
     uint32_t queue_us, load_us, compute_us;
 
-    struct sl_list_link link; /* the gateway's */
+    /* The gateway's own. */
+    struct sl_list_link link, due_link;
+    uint64_t due_ns;          /* admission.h */
+    uint64_t cost_ns;         /* balance.h: of the request while it waits */
+    uint64_t output_at_least; /* bytes that the outputs need, as a worker has said; 0: unknown */
+    uint32_t tries;           /* workers that it was sent to */
+    struct sl_serve_model *model_state; /* NULL: not looked up yet */
+    struct sl_serve_flight *flight;     /* NULL: at no worker */
 };
 
 #endif
