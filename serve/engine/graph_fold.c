@@ -64,8 +64,7 @@ static const float *elements(const struct folding *folding, uint32_t at, uint64_
 {
     const struct sl_graph_value *value = at != SL_GRAPH_NONE ? &folding->graph->values[at] : NULL;
     return value != NULL && (value->kind == SL_GRAPH_WEIGHT || value->kind == SL_GRAPH_CONSTANT) &&
-                   value->type == SL_OBJECT_F32 &&
-                   sl_graph_elements(value, 0, value->rank) == count
+                   value->type == SL_OBJECT_F32 && sl_graph_elements(value, 0, value->rank) == count
                ? value->data
                : NULL;
 }
