@@ -1,7 +1,6 @@
 #include "serve/engine/graph_plan.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/assert.h"
@@ -18,40 +17,6 @@ struct planner {
 
 #define NEVER  UINT32_MAX       /* nothing reads it */
 #define AT_END (UINT32_MAX - 1) /* an output of the model */
-
-const struct sl_graph_attribute *sl_graph_attribute_find(const struct sl_graph_node *node,
-                                                         const char *name)
-{
-    for (uint32_t i = 0; i < node->attribute_count; i++) {
-        if (strcmp(node->attributes[i].name, name) == 0) {
-            return &node->attributes[i];
-        }
-    }
-    return NULL;
-}
-
-int64_t sl_graph_attribute_int(const struct sl_graph_node *node, const char *name, int64_t absent)
-{
-    const struct sl_graph_attribute *a = sl_graph_attribute_find(node, name);
-    return a != NULL ? a->i : absent;
-}
-
-float sl_graph_attribute_float(const struct sl_graph_node *node, const char *name, float absent)
-{
-    const struct sl_graph_attribute *a = sl_graph_attribute_find(node, name);
-    return a != NULL ? a->f : absent;
-}
-
-int sl_graph_fail(const struct sl_graph_infer *infer, int err, const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return sl_reason_fail(infer->reason, err, "node \"%s\" (%s): %s", infer->node->name,
-                          infer->node->op_type, text);
-}
 
 /* ---- Shapes ---------------------------------------------------------------------------------- */
 

@@ -1,0 +1,60 @@
+/* The operators of a graph: a table per file, each ended by an entry without name; and what their
+ * checks have in common. A value with rows is one tensor in memory, whose first dimension is rows *
+ * shape[0]. Pure; any thread. */
+#ifndef SL_SERVE_ENGINE_GRAPH_OPS_H
+#define SL_SERVE_ENGINE_GRAPH_OPS_H
+
+#include <string.h>
+
+#include "core/assert.h"
+#include "serve/engine/graph.h"
+
+extern const struct sl_graph_op sl_graph_ops_elementwise[];
+extern const struct sl_graph_op sl_graph_ops_layout[];
+extern const struct sl_graph_op sl_graph_ops_matrix[];
+extern const struct sl_graph_op sl_graph_ops_normalize[];
+extern const struct sl_graph_op sl_graph_ops_window[];
+
+/* An entry of an operator with one output; the attributes that it accepts come last. */
+#define SL_GRAPH_OPS_ENTRY(op_type, least, most, replaces_input, check, compute, ...)              \
+    {                                                                                              \
+        .name = (op_type), .inputs_min = (least), .inputs_max = (most), .outputs_max = 1,          \
+        .in_place = (replaces_input), .attributes = {__VA_ARGS__}, .infer = (check),               \
+        .run = (compute)                                                                           \
+    }
+
+/* Keep a struct from infer to run. */
+static inline void sl_graph_ops_save(struct sl_graph_node *node, const void *params, size_t bytes)
+{
+    sl_assert(bytes <= sizeof node->params);
+    memcpy(node->params.bytes, params, bytes);
+}
+static inline void sl_graph_ops_load(const struct sl_graph_node *node, void *params, size_t bytes)
+{
+    memcpy(params, node->params.bytes, bytes);
+}
+
+/* How often a run computes the block of a value: for each row, or once. */
+static inline uint64_t sl_graph_ops_blocks(const struct sl_graph_run *run, bool has_rows)
+{
+    return has_rows ? run->rows : 1;
+}
+
+/* Whether the node has the optional input. */
+static inline bool sl_graph_ops_has(const struct sl_graph_infer *infer, uint32_t input)
+{
+    return input < infer->node->input_count && infer->inputs[input] != NULL;
+}
+
+/* All inputs are f32. */
+int sl_graph_ops_check_f32(const struct sl_graph_infer *infer);
+
+/* Type, shape and rows of output 0 are those of the value. */
+void sl_graph_ops_set_output(const struct sl_graph_infer *infer,
+                             const struct sl_graph_value *value);
+
+/* The attribute "axis": -rank to limit, counted from the end if it is negative. */
+int sl_graph_ops_axis(const struct sl_graph_infer *infer, int64_t absent, uint32_t rank,
+                      uint32_t limit, uint32_t *axis);
+
+#endif

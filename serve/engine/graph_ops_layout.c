@@ -1,0 +1,199 @@
+/* Operators that move elements, or give them another shape. A block of the output has the elements
+ * of a block of the input. */
+#include <inttypes.h>
+
+#include "serve/engine/graph_ops.h"
+
+/* Chunks of a concatenation: a node keeps the bytes of each. */
+#define CONCAT_MAX 28
+
+struct copy {
+    uint64_t bytes; /* of a block */
+    bool has_rows;
+};
+
+/* The output is the input. */
+static int infer_copy(struct sl_graph_infer *infer)
+{
+    const struct sl_graph_value *x = infer->inputs[0];
+    const struct copy p = {x->bytes, x->has_rows};
+    sl_graph_ops_save(infer->node, &p, sizeof p);
+    sl_graph_ops_set_output(infer, x);
+    return 0;
+}
+
+static int run_copy(const struct sl_graph_node *node, const struct sl_graph_run *run)
+{
+    struct copy p;
+    sl_graph_ops_load(node, &p, sizeof p);
+    if (run->outputs[0] != run->inputs[0]) {
+        memcpy(run->outputs[0], run->inputs[0], p.bytes * sl_graph_ops_blocks(run, p.has_rows));
+    }
+    return 0;
+}
+
+/* Dropout drops nothing unless it trains. */
+static int infer_dropout(struct sl_graph_infer *infer)
+{
+    const struct sl_graph_value *trains = sl_graph_ops_has(infer, 2) ? infer->inputs[2] : NULL;
+    if (trains != NULL && (trains->kind != SL_GRAPH_CONSTANT || *(const uint8_t *)trains->data)) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "training_mode must be the constant false");
+    }
+    return infer_copy(infer);
+}
+
+static int infer_flatten(struct sl_graph_infer *infer)
+{
+    const struct sl_graph_value *x = infer->inputs[0];
+    uint32_t axis;
+    int err = sl_graph_ops_axis(infer, 1, x->rank, x->rank, &axis);
+    if (err == 0 && axis == 0 && x->has_rows) {
+        err = sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "axis 0 would join the rows of requests");
+    }
+    if (err != 0) {
+        return err;
+    }
+    (void)infer_copy(infer);
+    infer->outputs[0]->rank = 2;
+    infer->outputs[0]->shape[0] = sl_graph_elements(x, 0, axis);
+    infer->outputs[0]->shape[1] = sl_graph_elements(x, axis, x->rank);
+    return 0;
+}
+
+/* Fills the output's dimensions but one of -1, whose index is *open, and the product of the others.
+ */
+static int read_shape(const struct sl_graph_infer *infer, uint32_t *open, uint64_t *product)
+{
+    const struct sl_graph_value *x = infer->inputs[0], *shape = infer->inputs[1];
+    struct sl_graph_value *output = infer->outputs[0];
+    const bool allows_zero = sl_graph_attribute_int(infer->node, "allowzero", 0) != 0;
+    *open = SL_GRAPH_NONE;
+    *product = 1;
+    for (uint32_t i = 0; i < output->rank; i++) {
+        int64_t size = ((const int64_t *)shape->data)[i];
+        if (size == 0 && i < x->rank && !allows_zero) {
+            size = (int64_t)x->shape[i];
+        } else if (i == 0 && x->has_rows && size > 0 && infer->graph->fixed_rows > 0 &&
+                   size % infer->graph->fixed_rows == 0) {
+            size /= infer->graph->fixed_rows;
+        } else if (size == -1 && *open == SL_GRAPH_NONE) {
+            *open = i;
+            continue;
+        } else if (i == 0 && x->has_rows) {
+            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                                 "dimension 0 of the shape is %" PRId64
+                                 ", but counts rows of requests: it must be 0 or -1",
+                                 size);
+        }
+        if (size < 1 || (uint64_t)size > SL_GRAPH_ELEMENTS_MAX / *product) {
+            return sl_graph_fail(infer, SL_ERR_INVALID,
+                                 "dimension %u of the shape is %" PRId64
+                                 ", but must be a size, 0, or once -1",
+                                 i, size);
+        }
+        output->shape[i] = (uint64_t)size;
+        *product *= (uint64_t)size;
+    }
+    return 0;
+}
+
+static int infer_reshape(struct sl_graph_infer *infer)
+{
+    const struct sl_graph_value *x = infer->inputs[0], *shape = infer->inputs[1];
+    const uint64_t elements = sl_graph_elements(x, 0, x->rank);
+    struct sl_graph_value *output = infer->outputs[0];
+    uint32_t open;
+    uint64_t product;
+    if (shape->kind != SL_GRAPH_CONSTANT || shape->type != SL_OBJECT_I64 || shape->rank != 1 ||
+        shape->shape[0] > SL_GRAPH_RANK_MAX) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "%s, the shape, must be a constant list of at most %d int64",
+                             shape->name, SL_GRAPH_RANK_MAX);
+    }
+    (void)infer_copy(infer);
+    output->rank = (uint32_t)shape->shape[0];
+    int err = read_shape(infer, &open, &product);
+    if (err == 0 && open != SL_GRAPH_NONE) {
+        output->shape[open] = elements / product;
+        product *= output->shape[open];
+    }
+    if (err == 0 && product != elements) {
+        err = sl_graph_fail(infer, SL_ERR_INVALID,
+                            "a shape of %" PRIu64 " elements for an input of %" PRIu64, product,
+                            elements);
+    }
+    return err;
+}
+
+struct concat {
+    uint64_t outer; /* how often the chunks of all inputs follow each other, in a block */
+    uint32_t chunk_bytes[CONCAT_MAX];
+    bool has_rows;
+};
+
+static int infer_concat(struct sl_graph_infer *infer)
+{
+    const struct sl_graph_value *x = infer->inputs[0];
+    struct sl_graph_value *output = infer->outputs[0];
+    const uint64_t type_bytes = x->bytes / sl_graph_elements(x, 0, x->rank);
+    struct concat p = {.has_rows = x->has_rows};
+    uint32_t axis;
+    if (x->rank == 0 || infer->node->input_count > CONCAT_MAX ||
+        sl_graph_attribute_find(infer->node, "axis") == NULL) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "an axis is needed, and at most %d inputs that are no scalars",
+                             CONCAT_MAX);
+    }
+    int err = sl_graph_ops_axis(infer, 0, x->rank, x->rank - 1, &axis);
+    if (err != 0) {
+        return err;
+    }
+    sl_graph_ops_set_output(infer, x);
+    output->shape[axis] = 0;
+    for (uint32_t i = 0; i < infer->node->input_count; i++) {
+        const struct sl_graph_value *part = infer->inputs[i];
+        bool fits = part->rank == x->rank && part->type == x->type &&
+                    part->has_rows == x->has_rows && !(x->has_rows && axis == 0);
+        for (uint32_t j = 0; fits && j < x->rank; j++) {
+            fits = j == axis || part->shape[j] == x->shape[j];
+        }
+        const uint64_t bytes = sl_graph_elements(part, axis, part->rank) * type_bytes;
+        if (!fits || bytes > UINT32_MAX) {
+            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                                 "%s must have the type, the rows and the shape of %s except in "
+                                 "axis %u, which must not count rows",
+                                 part->name, x->name, axis);
+        }
+        p.chunk_bytes[i] = (uint32_t)bytes;
+        output->shape[axis] += part->shape[axis];
+    }
+    p.outer = sl_graph_elements(x, 0, axis);
+    sl_graph_ops_save(infer->node, &p, sizeof p);
+    return 0;
+}
+
+static int run_concat(const struct sl_graph_node *node, const struct sl_graph_run *run)
+{
+    struct concat p;
+    sl_graph_ops_load(node, &p, sizeof p);
+    uint8_t *out = run->outputs[0];
+    for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.outer; i++) {
+        for (uint32_t part = 0; part < node->input_count; part++) {
+            const uint64_t bytes = p.chunk_bytes[part];
+            memcpy(out, (const uint8_t *)run->inputs[part] + i * bytes, bytes);
+            out += bytes;
+        }
+    }
+    return 0;
+}
+
+const struct sl_graph_op sl_graph_ops_layout[] = {
+    SL_GRAPH_OPS_ENTRY("Identity", 1, 1, true, infer_copy, run_copy),
+    SL_GRAPH_OPS_ENTRY("Dropout", 1, 3, true, infer_dropout, run_copy, {"ratio", SL_GRAPH_FLOAT},
+                       {"seed", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Flatten", 1, 1, true, infer_flatten, run_copy, {"axis", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Reshape", 2, 2, true, infer_reshape, run_copy, {"allowzero", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Concat", 1, CONCAT_MAX, false, infer_concat, run_concat,
+                       {"axis", SL_GRAPH_INT}),
+    {.name = NULL},
+};

@@ -1,0 +1,484 @@
+#!/usr/bin/env python3
+"""Operators and models of ONNX on the engine, beside NumPy in double precision.
+
+Models are made by onnx.helper with weights from a seed. The program onnx_run computes them with the operators of
+serve/engine; evaluate() below is the reference, written from the operators' specification.
+"""
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+SEED = 20240607
+TOLERANCE = 1e-4
+ROWS_MAX = 5
+
+
+# ---- The reference: every value has all rows in its first dimension ----
+
+def matmul(x, attributes, a, b):
+    return np.matmul(a, b)
+
+
+def gemm(x, attributes, a, b, c=0.0):
+    a = a.T if attributes.get("transA", 0) else a
+    b = b.T if attributes.get("transB", 0) else b
+    return attributes.get("alpha", 1.0) * (a @ b) + attributes.get("beta", 1.0) * c
+
+
+def padding(attributes, size, kernel):
+    """Strides, dilations, and pads [(begin, end), (begin, end)]."""
+    strides = attributes.get("strides", [1, 1])
+    dilations = attributes.get("dilations", [1, 1])
+    given = attributes.get("pads", [0, 0, 0, 0])
+    pads = [(given[i], given[i + 2]) for i in range(2)]
+    auto_pad = attributes.get("auto_pad", b"NOTSET").decode()
+    if auto_pad == "VALID":
+        pads = [(0, 0), (0, 0)]
+    elif auto_pad.startswith("SAME"):
+        for i in range(2):
+            out = -(-size[i] // strides[i])
+            total = max(0, (out - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 - size[i])
+            more, less = (total + 1) // 2, total // 2
+            pads[i] = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+    return strides, dilations, pads
+
+
+def windows(x, attributes, kernel, fill):
+    """[N, C, out, out, kernel, kernel]: the elements of each window."""
+    size = x.shape[2:]
+    strides, dilations, pads = padding(attributes, size, kernel)
+    extra, counts = [0, 0], []
+    for i in range(2):
+        room = size[i] + sum(pads[i]) - (kernel[i] - 1) * dilations[i] - 1
+        count = room // strides[i] + 1
+        if attributes.get("ceil_mode", 0) and room % strides[i] and count * strides[i] < size[i] + pads[i][0]:
+            extra[i] = count * strides[i] - room
+            count += 1
+        counts.append(count)
+    wide = np.pad(x, [(0, 0), (0, 0), (pads[0][0], pads[0][1] + extra[0]), (pads[1][0], pads[1][1] + extra[1])],
+                  constant_values=fill)
+    out = np.empty(x.shape[:2] + tuple(counts) + tuple(kernel))
+    for y in range(counts[0]):
+        for z in range(counts[1]):
+            for i in range(kernel[0]):
+                for j in range(kernel[1]):
+                    out[:, :, y, z, i, j] = wide[:, :, y * strides[0] + i * dilations[0],
+                                                 z * strides[1] + j * dilations[1]]
+    return out
+
+
+def conv(x, attributes, data, filters, bias=None):
+    groups = attributes.get("group", 1)
+    columns = windows(data, attributes, filters.shape[2:], 0.0)
+    inputs, outputs = data.shape[1] // groups, filters.shape[0] // groups
+    parts = [np.einsum("ncyxij,fcij->nfyx", columns[:, g * inputs:(g + 1) * inputs],
+                       filters[g * outputs:(g + 1) * outputs], optimize=True) for g in range(groups)]
+    out = np.concatenate(parts, axis=1)
+    return out if bias is None else out + bias[:, None, None]
+
+
+def max_pool(x, attributes, data):
+    return windows(data, attributes, attributes["kernel_shape"], -np.inf).max(axis=(4, 5))
+
+
+def average_pool(x, attributes, data):
+    kernel = attributes["kernel_shape"]
+    sums = windows(data, attributes, kernel, 0.0).sum(axis=(4, 5))
+    ones = np.ones_like(data)
+    if attributes.get("count_include_pad", 0):
+        _, _, pads = padding(attributes, data.shape[2:], kernel)
+        ones = np.pad(ones, [(0, 0), (0, 0)] + pads, constant_values=1.0)
+        attributes = {**attributes, "pads": [0, 0, 0, 0], "auto_pad": b"NOTSET"}
+        counts = windows(ones, attributes, kernel, 0.0)[:, :, :sums.shape[2], :sums.shape[3]]
+        return sums / counts.sum(axis=(4, 5))
+    return sums / windows(ones, attributes, kernel, 0.0).sum(axis=(4, 5))
+
+
+def batch_normalization(x, attributes, data, scale, bias, mean, variance):
+    shape = [1, -1] + [1] * (data.ndim - 2)
+    scale, bias, mean, variance = (v.reshape(shape) for v in (scale, bias, mean, variance))
+    return (data - mean) / np.sqrt(variance + attributes.get("epsilon", 1e-5)) * scale + bias
+
+
+def softmax(opset, attributes, data):
+    if opset >= 13:
+        axes = attributes.get("axis", -1)
+    else:
+        axes = tuple(range(attributes.get("axis", 1) % data.ndim, data.ndim))
+    e = np.exp(data - data.max(axis=axes, keepdims=True))
+    return e / e.sum(axis=axes, keepdims=True)
+
+
+def clip(x, attributes, data, low=None, high=None):
+    data = data if low is None else np.maximum(data, low)
+    return data if high is None else np.minimum(data, high)
+
+
+def flatten(x, attributes, data):
+    axis = attributes.get("axis", 1) % (data.ndim + 1) if attributes.get("axis", 1) >= 0 else \
+        attributes["axis"] + data.ndim
+    return data.reshape(math.prod(data.shape[:axis]), -1)
+
+
+def reshape(x, attributes, data, shape):
+    return data.reshape([data.shape[i] if size == 0 else size for i, size in enumerate(shape)])
+
+
+OPERATORS = {
+    "MatMul": matmul, "Gemm": gemm, "Conv": conv, "MaxPool": max_pool, "AveragePool": average_pool,
+    "BatchNormalization": batch_normalization, "Softmax": softmax, "Clip": clip, "Flatten": flatten,
+    "Reshape": reshape,
+    "GlobalAveragePool": lambda x, a, v: v.mean(axis=tuple(range(2, v.ndim)), keepdims=True),
+    "Relu": lambda x, a, v: np.maximum(v, 0),
+    "Sigmoid": lambda x, a, v: 1 / (1 + np.exp(-v)),
+    "Tanh": lambda x, a, v: np.tanh(v),
+    "Add": lambda x, a, v, w: v + w,
+    "Sub": lambda x, a, v, w: v - w,
+    "Mul": lambda x, a, v, w: v * w,
+    "Div": lambda x, a, v, w: v / w,
+    "Concat": lambda x, a, *v: np.concatenate(v, axis=a["axis"]),
+    "Identity": lambda x, a, v: v,
+    "Dropout": lambda x, a, v, *more: v,
+}
+
+
+def evaluate(model, inputs):
+    """The outputs of the model, in double precision."""
+    opset = model.opset_import[0].version
+    values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    values = {name: v.astype(np.float64) if v.dtype == np.float32 else v for name, v in values.items()}
+    for info, data in zip(model.graph.input, inputs):
+        values[info.name] = data.astype(np.float64)
+    for node in model.graph.node:
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        operands = [values[name] if name else None for name in node.input]
+        values[node.output[0]] = OPERATORS[node.op_type](opset, attributes, *operands)
+    return [values[info.name] for info in model.graph.output]
+
+
+# ---- Models ----
+
+class Builder:
+    """Nodes in a row, each with an output of its own."""
+
+    def __init__(self, *input_shapes, opset=13, rows="N", seed=SEED):
+        self.random = np.random.default_rng(seed)
+        self.opset = opset
+        self.shapes = input_shapes
+        self.rows = rows
+        self.nodes, self.weights = [], []
+        self.inputs = [f"in{i}" for i in range(len(input_shapes))]
+
+    def weight(self, *shape, scale=1.0, shift=0.0):
+        data = (self.random.standard_normal(shape) * scale + shift).astype(np.float32)
+        return self.constant(data)
+
+    def constant(self, data):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(data), name))
+        return name
+
+    def add(self, op_type, *inputs, **attributes):
+        output = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op_type, inputs, [output], name=f"{op_type}_{len(self.nodes)}", **attributes))
+        return output
+
+    def model(self, *outputs):
+        graph = helper.make_graph(
+            self.nodes, "graph",
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [self.rows, *shape])
+             for name, shape in zip(self.inputs, self.shapes)],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs], self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)])
+
+    def data(self, rows):
+        return [self.random.standard_normal((rows, *shape)).astype(np.float32) for shape in self.shapes]
+
+
+def one(op_type, shapes, weights=(), opset=13, constants=(), **attributes):
+    """A model of one node: its inputs are those of the model, then weights of these shapes, then constants."""
+    b = Builder(*shapes, opset=opset)
+    operands = b.inputs + [b.weight(*shape) for shape in weights]
+    operands += [b.constant(c) if c is not None else "" for c in constants]
+    return b, b.model(b.add(op_type, *operands, **attributes))
+
+
+def mlp(widths, opset=13):
+    b = Builder((widths[0],), opset=opset)
+    x = b.inputs[0]
+    for before, width in zip(widths, widths[1:]):
+        x = b.add("Gemm", x, b.weight(width, before, scale=before ** -0.5), b.weight(width), transB=1)
+        x = b.add("Relu", x)
+    return b, b.model(b.add("Softmax", x))
+
+
+class ResNet:
+    """He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, table 1."""
+
+    def __init__(self, blocks, has_bottleneck, size, width):
+        self.b = Builder((3, size, size), opset=11)
+        x = self.normalized(self.b.inputs[0], 3, width, 7, 2, True)
+        x = self.b.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+        channels = width
+        for stage, count in enumerate(blocks):
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                x, channels = self.block(x, channels, width << stage, stride, has_bottleneck)
+        x = self.b.add("Flatten", self.b.add("GlobalAveragePool", x))
+        x = self.b.add("Gemm", x, self.b.weight(10, channels, scale=channels ** -0.5), self.b.weight(10), transB=1)
+        self.model = self.b.model(x)
+
+    def normalized(self, x, channels, filters, kernel, stride, rectified):
+        pad = kernel // 2
+        weight = self.b.weight(filters, channels, kernel, kernel, scale=(channels * kernel * kernel) ** -0.5)
+        x = self.b.add("Conv", x, weight, kernel_shape=[kernel, kernel], strides=[stride, stride],
+                       pads=[pad, pad, pad, pad])
+        variance = self.b.constant(self.b.random.uniform(0.5, 1.5, filters).astype(np.float32))
+        x = self.b.add("BatchNormalization", x, self.b.weight(filters, scale=0.2, shift=1), self.b.weight(filters, scale=0.1),
+                       self.b.weight(filters, scale=0.1), variance)
+        return self.b.add("Relu", x) if rectified else x
+
+    def block(self, x, channels, width, stride, has_bottleneck):
+        out = width * 4 if has_bottleneck else width
+        if has_bottleneck:
+            y = self.normalized(x, channels, width, 1, 1, True)
+            y = self.normalized(y, width, width, 3, stride, True)
+            y = self.normalized(y, width, out, 1, 1, False)
+        else:
+            y = self.normalized(x, channels, width, 3, stride, True)
+            y = self.normalized(y, width, out, 3, 1, False)
+        if stride > 1 or channels != out:
+            x = self.normalized(x, channels, out, 1, stride, False)
+        return self.b.add("Relu", self.b.add("Add", y, x)), out
+
+
+# ---- Tests ----
+
+class Runner:
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="onnx_test_")
+        self.process = subprocess.Popen([os.path.join(os.environ["STARLING_BIN"], "onnx_run")], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        if self.process.wait() != 0:
+            raise RuntimeError("onnx_run failed")
+        shutil.rmtree(self.folder)
+
+    def run(self, model, inputs, rows, rows_max=ROWS_MAX):
+        """The bytes of the outputs as f32, or the text of the error."""
+        paths = [os.path.join(self.folder, name) for name in ("model", "inputs", "outputs")]
+        with open(paths[0], "wb") as file:
+            file.write(model.SerializeToString())
+        with open(paths[1], "wb") as file:
+            for data in inputs:
+                file.write(data.tobytes())
+        self.process.stdin.write(f"{paths[0]} {rows} {rows_max} {paths[1]} {paths[2]}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().rstrip("\n")
+        return np.fromfile(paths[2], dtype=np.float32) if answer == "ok" else answer
+
+
+class Operators(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.runner = Runner()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.runner.close()
+
+    def check(self, made, rows=(1, 3, 5)):
+        builder, model = made
+        for count in rows:
+            data = builder.data(count)
+            got = self.runner.run(model, data, count)
+            self.assertIsInstance(got, np.ndarray, got)
+            want = np.concatenate([v.ravel() for v in evaluate(model, data)])
+            self.assertEqual(got.shape, want.shape)
+            self.assertLess(np.max(np.abs(got - want) / np.maximum(1, np.abs(want))), TOLERANCE)
+
+    def refused(self, made, *texts):
+        builder, model = made
+        answer = self.runner.run(model, builder.data(1), 1)
+        self.assertIsInstance(answer, str, "accepted")
+        for text in (model.graph.node[0].op_type, *texts):
+            self.assertIn(text, answer)
+
+    def test_elementwise(self):
+        for op_type in ("Relu", "Sigmoid", "Tanh", "Identity", "Dropout"):
+            self.check(one(op_type, [(7, 3)]))
+        self.check(one("Clip", [(40,)], opset=11, constants=[np.float32(-0.5), np.float32(0.25)]))
+        self.check(one("Clip", [(40,)], constants=[None, np.float32(0.25)]))
+        self.check(one("Clip", [(40,)]))
+        self.check(one("Dropout", [(4,)], opset=11, ratio=0.5))
+        self.check(one("Dropout", [(4,)], constants=[np.float32(0.5), np.bool_(False)]))
+
+    def test_broadcast(self):
+        shapes = [[(3, 4), (3, 4)], [(3, 4), (1, 4)], [(3, 1), (1, 4)], [(1, 1), (5, 6)], [(), ()]]
+        for op_type in ("Add", "Sub", "Mul", "Div"):
+            for pair in shapes:
+                self.check(one(op_type, pair))
+            for shape in [(6,), (1, 6), (1, 1, 6), (5, 1), (1, 4, 5, 6), (1, 4, 1, 6), (4, 1, 1), (1,), ()]:
+                self.check(one(op_type, [(4, 5, 6)], [shape]))
+        b = Builder((4, 5))
+        self.check((b, b.model(b.add("Sub", b.weight(4, 1), b.inputs[0]))))
+        b = Builder((4, 5))
+        same = b.add("Mul", b.inputs[0], b.inputs[0])
+        self.check((b, b.model(b.add("Add", same, same), same)))
+
+    def test_matmul(self):
+        self.check(one("MatMul", [(7,)], [(7, 5)]))
+        self.check(one("MatMul", [(7,)], [(7,)]))
+        self.check(one("MatMul", [(3, 7)], [(7, 5)]))
+        self.check(one("MatMul", [(2, 3, 7)], [(7, 5)]))
+        self.check(one("MatMul", [(2, 3, 7)], [(2, 7, 5)]))
+        self.check(one("MatMul", [(2, 3, 7), (2, 7, 5)]))
+        self.check(one("MatMul", [(2, 3, 7), (1, 7, 5)]))
+        self.check(one("MatMul", [(9, 300)], [(300, 400)]))
+        b = Builder((7, 5))
+        self.check((b, b.model(b.add("MatMul", b.weight(3, 7), b.inputs[0]))))
+        self.refused(one("MatMul", [(7,)], [(8, 5)]), "7 columns", "8 rows")
+        self.refused(one("MatMul", [(7,), (5,)]), "rows of requests")
+
+    def test_gemm(self):
+        for c in ([], [()], [(5,)], [(1, 5)], [(1,)]):
+            self.check(one("Gemm", [(7,)], [(7, 5), *c], alpha=0.5, beta=2.0))
+            self.check(one("Gemm", [(7,)], [(5, 7), *c], transB=1))
+        self.check(one("Gemm", [(600,)], [(900, 600), (900,)], transB=1))
+        self.check(one("Gemm", [(600,)], [(600, 900), (900,)]))
+        b = Builder((7,))
+        product = b.add("Gemm", b.weight(7, 3), b.weight(7, 5), b.weight(3, 1), transA=1)
+        self.check((b, b.model(b.add("MatMul", b.add("Gemm", b.inputs[0], b.weight(7, 3)), product))))
+        b = Builder((7,), (1,))
+        self.check((b, b.model(b.add("Gemm", b.inputs[0], b.weight(7, 5), b.inputs[1]))))
+        self.refused(one("Gemm", [(7,)], [(7, 5), (4,)]), "a row of 5")
+        self.refused(one("Gemm", [(7,)], [(7, 5)], transA=1), "rows of requests")
+
+    def test_conv(self):
+        two = [4, 3]
+        for attributes in ({}, {"pads": [1, 2, 0, 3]}, {"strides": [2, 3]}, {"dilations": [2, 1], "pads": [3, 0, 0, 0]},
+                           {"auto_pad": "VALID"}, {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+                           {"auto_pad": "SAME_LOWER", "strides": [3, 2]}, {"strides": [7, 9], "kernel_shape": two},
+                           {"pads": [9, 9, 9, 9], "strides": [5, 4]}):
+            self.check(one("Conv", [(4, 9, 11)], [(6, 4, 4, 3), (6,)], **attributes))
+            self.check(one("Conv", [(4, 9, 11)], [(6, 2, 4, 3)], group=2, **attributes))
+        self.check(one("Conv", [(6, 5, 5)], [(6, 1, 3, 3), (6,)], group=6, pads=[1, 1, 1, 1]))
+        self.check(one("Conv", [(6, 5, 7)], [(12, 6, 1, 1), (12,)]))
+        self.check(one("Conv", [(6, 5, 7)], [(12, 6, 1, 1)], strides=[2, 2]))
+        self.check(one("Conv", [(6, 5, 7)], [(12, 6, 1, 1)], pads=[0, 0, 1, 1]))
+        self.check(one("Conv", [(16, 70, 70)], [(20, 16, 3, 3)], pads=[1, 1, 1, 1]), rows=(2,))  # columns in parts
+
+    def test_conv_refused(self):
+        def conv(**attributes):
+            return one("Conv", [(4, 9, 11)], [(6, 4, 3, 3)], **attributes)
+        self.refused(conv(pads=[-1, 0, 0, 0]), "pads has -1")
+        self.refused(conv(pads=[0, 0]), "pads has 2 numbers, but must have 4")
+        self.refused(conv(pads=[2 ** 31, 0, 0, 0]), "pads has 2147483648")
+        self.refused(conv(pads=[2 ** 31 - 1, 0, 2 ** 31 - 1, 0]), "padded")
+        self.refused(conv(pads=[2 ** 31 - 20, 0, 0, 0]), "large")
+        self.refused(conv(strides=[0, 1]), "strides has 0")
+        self.refused(conv(dilations=[5, 1]), "a window of 11 over 9")
+        self.refused(conv(dilations=[2 ** 31 - 1, 2 ** 31 - 1]), "a window of 4294967295")
+        self.refused(conv(auto_pad="SOME"), "SOME", "SAME_UPPER")
+        self.refused(conv(kernel_shape=[3, 2]), "kernel_shape")
+        self.refused(conv(group=3), "group 3")
+        self.refused(conv(group=-1), "group -1")
+        self.refused(one("Conv", [(4, 9)], [(6, 4, 3)]), "accepted are 4")
+        self.refused(one("Conv", [(4, 9, 9)], [(6, 4, 3, 3), (5,)]), "[6]")
+
+    def test_pool(self):
+        for attributes in ({}, {"pads": [1, 2, 0, 1]}, {"strides": [2, 3]}, {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
+                           {"strides": [2, 2], "ceil_mode": 1}, {"strides": [3, 4], "ceil_mode": 1, "pads": [1, 1, 1, 1]},
+                           {"strides": [4, 2], "pads": [2, 2, 2, 2], "ceil_mode": 1}, {"auto_pad": "VALID"}):
+            self.check(one("MaxPool", [(4, 10, 11)], kernel_shape=[3, 3], **attributes))
+            self.check(one("AveragePool", [(4, 10, 11)], kernel_shape=[3, 3], **attributes))
+            self.check(one("AveragePool", [(4, 10, 11)], kernel_shape=[3, 3], count_include_pad=1, **attributes))
+        self.check(one("MaxPool", [(4, 10, 11)], kernel_shape=[2, 3], dilations=[3, 2]))
+        self.check(one("GlobalAveragePool", [(4, 10, 11)]))
+        self.check(one("GlobalAveragePool", [(4, 10)]))
+        self.refused(one("MaxPool", [(4, 5, 5)], kernel_shape=[2, 2], pads=[2, 0, 0, 0]), "smaller than the window of 2")
+        self.refused(one("MaxPool", [(4, 5, 5)], kernel_shape=[0, 2]), "kernel_shape has 0")
+        self.refused(one("MaxPool", [(4, 5, 5)]), "kernel_shape")
+        self.refused(one("MaxPool", [(4, 5, 5)], kernel_shape=[6, 6]), "a window of 6 over 5")
+
+    def test_normalize(self):
+        for shape in ((6,), (6, 5), (6, 5, 4)):
+            b = Builder(shape)
+            variance = b.constant(np.linspace(0.1, 2, 6, dtype=np.float32))
+            self.check((b, b.model(b.add("BatchNormalization", b.inputs[0], b.weight(6), b.weight(6), b.weight(6), variance,
+                                         epsilon=0.01))))
+        for opset in (11, 13):
+            self.check(one("Softmax", [(6, 5, 4)], opset=opset))
+            for axis in (1, 2, 3, -1, -2):
+                self.check(one("Softmax", [(6, 5, 4)], opset=opset, axis=axis))
+        self.check(one("Softmax", [(3, 5)], constants=[]))
+        self.refused(one("Softmax", [(6,)], axis=0), "rows of requests")
+        self.refused(one("Softmax", [(6,)], axis=2), "axis is 2", "-2 to 1")
+        self.refused(one("BatchNormalization", [(6,)], [(6,), (6,), (5,), (6,)]), "must be [6]")
+
+    def test_layout(self):
+        for axis in (1, 2, 3, -1, 4):
+            b = Builder((2, 3, 5))
+            self.check((b, b.model(b.add("Reshape", b.add("Flatten", b.inputs[0], axis=axis), b.constant([-1, 30])))))
+        for shape in ([0, -1], [-1, 30], [0, 5, 6], [-1, 2, 3, 5], [0, 0, 15], [0, 0, 0, 5], [0, 1, -1]):
+            self.check(one("Reshape", [(2, 3, 5)], constants=[np.int64(shape)]))
+        b = Builder((4, 6))  # rows become four times as many, and then as before
+        x = b.add("Reshape", b.inputs[0], b.constant([-1, 6]))
+        x = b.add("Gemm", x, b.weight(6, 5), b.weight(5))
+        self.check((b, b.model(b.add("Reshape", x, b.constant([-1, 20])))))
+        self.check(one("Concat", [(2, 3), (5, 3), (1, 3)], axis=1))
+        self.check(one("Concat", [(2, 3), (2, 1)], axis=-1))
+        self.refused(one("Reshape", [(6,)], constants=[np.int64([3, 2])]), "0 or -1")
+        self.refused(one("Reshape", [(6,)], constants=[np.int64([0, 5])]), "5 elements", "6")
+        self.refused(one("Reshape", [(6,)], constants=[np.int64([-1, -1])]), "once -1")
+        self.refused(one("Reshape", [(6,)], constants=[np.int64([-1, 2 ** 40, 2 ** 40])]), "dimension 1")
+        self.refused(one("Reshape", [(6,)], constants=[np.int64([0, -1, 4])]), "elements")
+        self.refused(one("Reshape", [(6,)], [(2,)]), "constant")
+        self.refused(one("Concat", [(2, 3), (2, 4)], axis=1), "shape")
+        self.refused(one("Concat", [(2,), (2,)], axis=0), "rows")
+        self.refused(one("Concat", [(2,), (2,)], axis=5), "axis is 5")
+        self.refused(one("Flatten", [(2, 3)], axis=0), "rows")
+
+    def test_fixed_rows(self):
+        b = Builder((6,), rows=4)
+        model = b.model(b.add("Reshape", b.inputs[0], b.constant([4, 2, 3])))
+        data = b.data(4)
+        got = self.runner.run(model, data, 4, 4)
+        self.assertIsInstance(got, np.ndarray, got)
+        np.testing.assert_array_equal(got, data[0].ravel())
+
+    def test_broadcast_refused(self):
+        self.refused(one("Add", [(3, 4)], [(5, 4)]), "3 elements", "5")
+        self.refused(one("Add", [(4,)], [(2, 4)]), "rows")
+        self.refused(one("Add", [(4,)], [(1, 2, 4)]), "rows")
+
+    def test_mlp(self):
+        self.check(mlp([40, 300, 200, 10]))
+
+    def test_resnet_18(self):
+        net = ResNet([2, 2, 2, 2], False, 64, 8)
+        self.check((net.b, net.model), rows=(2,))
+
+    def test_resnet_50(self):
+        net = ResNet([3, 4, 6, 3], True, 64, 8)
+        self.check((net.b, net.model), rows=(2,))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
