@@ -8,13 +8,12 @@
 #include "core/key_index.h"
 #include "serve/engine/engine.h"
 #include "serve/engine/graph.h"
+#include "serve/engine/graph_image.h"
 #include "serve/engine/graph_memory.h"
 #include "serve/engine/graph_plan.h"
 #include "serve/engine/onnx.h"
 
-#define GRAPH_TENSOR    ".graph"
-#define GRAPH_BYTES_MAX (16U << 20)
-#define MEMORY_MAX      (256U << 20) /* of an open model, which its messages and arrays take */
+#define MEMORY_MAX (256U << 20) /* of an open model, which its messages and arrays take */
 
 struct model {
     struct sl_graph_memory memory;
@@ -69,18 +68,20 @@ static int read_image(struct model *model, const struct sl_engine_image *image, 
         const char *name = image->tensors[i].name;
         uint64_t number;
         err = sl_key_index_add(&names, sl_hash_bytes(name, strlen(name), 0), &number);
-        if (strcmp(name, GRAPH_TENSOR) == 0) {
+        if (strcmp(name, SL_GRAPH_IMAGE_NAME) == 0) {
             graph = &image->tensors[i];
             *graph_end = image->offsets[i] + graph->bytes;
         }
     }
     if (err != 0) {
         err = fail_memory(reason);
-    } else if (graph == NULL || graph->type != SL_OBJECT_U8 || graph->bytes > GRAPH_BYTES_MAX) {
+    } else if (graph == NULL || graph->type != SL_OBJECT_U8 ||
+               graph->bytes > SL_GRAPH_IMAGE_BYTES_MAX) {
         err = sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
-                             "the version has no tensor \"" GRAPH_TENSOR "\" of u8 with at most %u "
+                             "the version has no tensor \"" SL_GRAPH_IMAGE_NAME
+                             "\" of u8 with at most %u "
                              "bytes: it is no model of starling-serve deploy",
-                             GRAPH_BYTES_MAX);
+                             SL_GRAPH_IMAGE_BYTES_MAX);
     } else {
         err = sl_onnx_read(graph->data, graph->bytes, false, &model->memory, &model->graph, reason);
         err = err != 0 ? err : bind_weights(model, image, &names, reason);

@@ -1,4 +1,4 @@
-/* Runs ONNX models with the operators of serve/engine, for onnx_test.py. Each line of
+/* Runs ONNX models as they are deployed and opened, for onnx_test.py. Each line of
  * the standard input is "MODEL ROWS ROWS_MAX INPUTS OUTPUTS": the file INPUTS has the rows of all
  * inputs as f32, one input after another, and OUTPUTS gets those of all outputs. The answer is a
  * line: "ok", or why the model is refused. */
@@ -8,7 +8,8 @@
 
 #include "core/assert.h"
 #include "serve/engine/blas.h"
-#include "serve/engine/graph_plan.h"
+#include "serve/engine/graph_fold.h"
+#include "serve/engine/graph_image.h"
 #include "serve/engine/onnx.h"
 
 #define PATH_BYTES 512
@@ -25,83 +26,49 @@ static uint8_t *read_file(const char *path, size_t *bytes)
     return data;
 }
 
-/* Operators get addresses at multiples of 64, as in a view: exactly as many bytes as the value has,
- * so that a sanitizer sees what lies beyond. */
-static void align_weights(struct sl_graph *graph)
+/* Weights lie at multiples of 64, as in a view: exactly as many bytes as there are, so that a
+ * sanitizer sees what lies beyond. */
+static void align_weights(struct sl_graph_image *image)
 {
-    for (uint32_t i = 0; i < graph->value_count; i++) {
-        struct sl_graph_value *value = &graph->values[i];
-        if (value->kind == SL_GRAPH_WEIGHT) {
-            void *copy;
-            sl_assert(posix_memalign(&copy, 64, value->bytes) == 0);
-            value->data = memcpy(copy, value->data, value->bytes);
-        }
+    for (uint32_t i = 0; i < image->count; i++) {
+        void *copy;
+        sl_assert(posix_memalign(&copy, 64, image->tensors[i].bytes) == 0);
+        image->tensors[i].data = memcpy(copy, image->tensors[i].data, image->tensors[i].bytes);
     }
 }
 
-static void free_weights(struct sl_graph *graph)
+static void free_weights(struct sl_graph_image *image)
 {
-    for (uint32_t i = 0; i < graph->value_count; i++) {
-        if (graph->values[i].kind == SL_GRAPH_WEIGHT) {
-            free((void *)graph->values[i].data);
-        }
+    for (uint32_t i = 0; i < image->count; i++) {
+        free((void *)image->tensors[i].data);
     }
 }
 
-static void *address(const struct sl_graph *graph, uint32_t value, uint8_t *scratch)
+static int run_model(void *model, uint32_t rows, const char *inputs, const char *outputs,
+                     struct sl_reason *reason)
 {
-    if (value == SL_GRAPH_NONE) {
-        return NULL;
-    }
-    const struct sl_graph_value *of = &graph->values[value];
-    return of->kind == SL_GRAPH_WEIGHT || of->kind == SL_GRAPH_CONSTANT
-               ? (void *)of->data
-               : scratch + of->scratch_offset;
-}
-
-static int run_node(const struct sl_graph *graph, const struct sl_graph_node *node,
-                    uint8_t *scratch, uint32_t rows, struct sl_reason *reason)
-{
-    const void *inputs[SL_GRAPH_OPERANDS_MAX];
-    void *outputs[SL_GRAPH_OPERANDS_MAX];
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        inputs[i] = address(graph, node->inputs[i], scratch);
-    }
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        outputs[i] = address(graph, node->outputs[i], scratch);
-    }
-    const struct sl_graph_run run = {.inputs = inputs,
-                                     .outputs = outputs,
-                                     .scratch = scratch + node->scratch_offset,
-                                     .rows = rows,
-                                     .reason = reason};
-    return node->op->run(node, &run);
-}
-
-static int run_model(struct sl_graph *graph, const struct sl_graph_plan *plan, uint32_t rows,
-                     const char *inputs, const char *outputs, struct sl_reason *reason)
-{
+    const struct sl_engine_info *info = sl_engine_graph.info(model);
     void *scratch;
     size_t bytes, at = 0;
     uint8_t *data = read_file(inputs, &bytes);
-    sl_assert(posix_memalign(&scratch, 64, plan->scratch_bytes) == 0);
-    memset(scratch, 0xff, plan->scratch_bytes); /* NaN: what nobody has written */
-    for (uint32_t i = 0; i < graph->input_count; i++) {
-        const struct sl_graph_value *input = &graph->values[graph->inputs[i]];
-        sl_assert(at + input->bytes * rows <= bytes);
-        memcpy((uint8_t *)scratch + input->scratch_offset, data + at, input->bytes * rows);
-        at += input->bytes * rows;
+    sl_assert(posix_memalign(&scratch, 64, info->scratch_bytes) == 0);
+    memset(scratch, 0xff, info->scratch_bytes); /* NaN: what nobody has written */
+    for (uint32_t i = 0; i < info->input_count; i++) {
+        const struct sl_engine_tensor *input = &info->inputs[i];
+        sl_assert(at + input->row_bytes * rows <= bytes);
+        memcpy((uint8_t *)scratch + input->scratch_offset, data + at, input->row_bytes * rows);
+        at += input->row_bytes * rows;
     }
     int err = 0;
-    for (uint32_t i = 0; err == 0 && i < graph->node_count; i++) {
-        err = run_node(graph, &graph->nodes[i], scratch, rows, reason);
+    for (uint32_t i = 0; err == 0 && i < info->layer_count; i++) {
+        err = sl_engine_graph.run(model, scratch, i, rows, reason);
     }
     FILE *file = fopen(outputs, "wb");
     sl_assert(file != NULL);
-    for (uint32_t i = 0; err == 0 && i < graph->output_count; i++) {
-        const struct sl_graph_value *output = &graph->values[graph->outputs[i]];
-        sl_assert(fwrite((uint8_t *)scratch + output->scratch_offset, output->bytes, rows, file) ==
-                  rows);
+    for (uint32_t i = 0; err == 0 && i < info->output_count; i++) {
+        const struct sl_engine_tensor *output = &info->outputs[i];
+        sl_assert(fwrite((uint8_t *)scratch + output->scratch_offset, output->row_bytes, rows,
+                         file) == rows);
     }
     (void)fclose(file);
     free(scratch);
@@ -113,17 +80,24 @@ static int run_file(const char *path, uint32_t rows, uint32_t rows_max, const ch
                     const char *outputs, struct sl_reason *reason)
 {
     struct sl_graph_memory memory;
-    struct sl_graph graph = {0};
-    struct sl_graph_plan plan;
+    struct sl_graph graph;
+    struct sl_graph_image image;
     size_t bytes;
+    void *opened;
     uint8_t *model = read_file(path, &bytes);
     sl_graph_memory_init(&memory, 1U << 30);
     int err = sl_onnx_read(model, bytes, true, &memory, &graph, reason);
-    err = err != 0 ? err : sl_graph_plan_make(&graph, rows_max, 0, &memory, &plan, reason);
+    err = err != 0 ? err : sl_graph_fold(&graph, &memory);
+    err = err != 0 ? err : sl_graph_image_make(&graph, &memory, &image, reason);
     if (err == 0) {
-        align_weights(&graph);
-        err = run_model(&graph, &plan, rows, inputs, outputs, reason);
-        free_weights(&graph);
+        align_weights(&image);
+        const struct sl_engine_image of = sl_graph_image_of(&image);
+        err = sl_engine_graph.open(&of, rows_max, reason, &opened);
+        if (err == 0) {
+            err = run_model(opened, rows, inputs, outputs, reason);
+            sl_engine_graph.close(&opened);
+        }
+        free_weights(&image);
     }
     sl_graph_memory_fini(&memory);
     free(model);

@@ -1,0 +1,49 @@
+/* starling-serve: the roles of model serving. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/cli.h"
+#include "serve/deploy.h"
+
+#define PROGRAM    "starling-serve"
+#define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
+
+static const struct {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the role */
+} roles[] = {
+    {"deploy", "Publishes ONNX models for workers to serve.", sl_serve_deploy_run},
+};
+
+static void print_help(FILE *to)
+{
+    (void)fprintf(to, PROGRAM ": serves models.\n\n");
+    for (uint32_t i = 0; i < LENGTH(roles); i++) {
+        (void)fprintf(to, "  " PROGRAM " %s\n      %s\n", roles[i].name, roles[i].summary);
+    }
+    (void)fprintf(to, "\n" PROGRAM " ROLE --help lists the options.\n");
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    for (uint32_t i = 0; i < LENGTH(roles); i++) {
+        if (strcmp(roles[i].name, name) == 0) {
+            return roles[i].run(argc - 1, argv + 1);
+        }
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        print_help(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        (void)printf(PROGRAM " %s\n", STARLING_VERSION);
+        return EXIT_SUCCESS;
+    }
+    if (argc > 1) {
+        (void)fprintf(stderr, PROGRAM ": unknown role \"%s\"\n", name);
+    }
+    print_help(stderr);
+    return SL_CLI_EXIT_USAGE;
+}
