@@ -5,6 +5,7 @@
 
 #include "config/cli.h"
 #include "serve/deploy.h"
+#include "serve/local.h"
 
 #define PROGRAM    "starling-serve"
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
@@ -22,7 +23,7 @@ static void print_help(FILE *to)
     for (uint32_t i = 0; i < LENGTH(roles); i++) {
         (void)fprintf(to, "  " PROGRAM " %s\n      %s\n", roles[i].name, roles[i].summary);
     }
-    (void)fprintf(to, "\n" PROGRAM " ROLE --help lists the options.\n");
+    (void)fprintf(to, "\n" PROGRAM " ROLE --help lists the options. Without a role:\n\n");
 }
 
 int main(int argc, char **argv)
@@ -35,11 +36,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         print_help(stdout);
-        return EXIT_SUCCESS;
     }
-    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
-        (void)printf(PROGRAM " %s\n", STARLING_VERSION);
-        return EXIT_SUCCESS;
+    if (name[0] == '-') {
+        return sl_serve_local_run(argc, argv);
     }
     if (argc > 1) {
         (void)fprintf(stderr, PROGRAM ": unknown role \"%s\"\n", name);

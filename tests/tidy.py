@@ -53,7 +53,7 @@ ARROWS = {
     "transfer": "metastore+ net/control+ net/rma net/builtin+",
     "objects": "transfer metastore net/base net/wire reactor",
     "kv": "worker+ ps config",
-    "serve": "serve/engine+ objects+ transfer+ reactor config",
+    "serve": "serve/engine+ objects+ transfer+ reactor tools/launch config",
     "serve/engine": "objects worker/train",
     "tools/launch": "config",
     "tools/safetensors": "",

@@ -1,0 +1,299 @@
+#include "serve/local.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/cli.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "tools/launch/child.h"
+
+#define PROGRAM     "starling-serve"
+#define LENGTH(of)  (uint32_t)(sizeof(of) / sizeof((of)[0]))
+#define WORKERS_MAX 256
+#define PATIENCE_MS 10000                    /* then the log says what is waited for */
+#define GRACE_NS    (60 * SL_CLOCK_NS_PER_S) /* for a child that was asked to end */
+#define RESTART_NS  SL_CLOCK_NS_PER_S
+
+enum { STORAGE, GATEWAY, FIRST_WORKER };
+
+static struct {
+    const char *models, *http, *token_file, *tls_cert, *tls_key, *pool_bytes, *keep;
+    const char *strategy, *batch_max, *schedule;
+    uint32_t workers;
+    bool insecure;
+} flags = {.http = "127.0.0.1:8080"};
+
+static const struct sl_cli_option options[] = {
+    SL_CLI_OPTION(STRING, &flags.models, .name = "models", .metavar = "DIR",
+                  .help = "Where " PROGRAM " deploy --dir has stored models. Required."),
+    SL_CLI_OPTION(U32, &flags.workers, .name = "workers", .metavar = "N", .least = 1,
+                  .most = WORKERS_MAX, .help = "Processes that compute. Default: one a core."),
+    SL_CLI_OPTION(STRING, &flags.http, .name = "http", .metavar = "HOST:PORT",
+                  .help = "Where the gateway serves HTTP."),
+    SL_CLI_OPTION(STRING, &flags.token_file, .name = "http-token-file", .metavar = "FILE",
+                  .help = "As of the gateway: see " PROGRAM " gateway --help."),
+    SL_CLI_OPTION(STRING, &flags.tls_cert, .name = "tls-cert", .metavar = "FILE",
+                  .help = "As of the gateway."),
+    SL_CLI_OPTION(STRING, &flags.tls_key, .name = "tls-key", .metavar = "FILE",
+                  .help = "As of the gateway."),
+    SL_CLI_OPTION(BOOL, &flags.insecure, .name = "insecure", .help = "As of the gateway."),
+    SL_CLI_OPTION(STRING, &flags.strategy, .name = "strategy", .metavar = "RULE",
+                  .help = "As of the gateway."),
+    SL_CLI_OPTION(STRING, &flags.pool_bytes, .name = "pool-memory", .metavar = "BYTES",
+                  .help = "Memory for models, shared by the workers. Default: 1G."),
+    SL_CLI_OPTION(STRING, &flags.keep, .name = "keep", .metavar = "MODEL,...",
+                  .help = "Models that stay in that memory."),
+    SL_CLI_OPTION(STRING, &flags.batch_max, .name = "batch-max", .metavar = "N",
+                  .help = "As of a worker: see " PROGRAM " worker --help."),
+    SL_CLI_OPTION(STRING, &flags.schedule, .name = "schedule", .metavar = "RULE",
+                  .help = "As of a worker."),
+};
+
+struct child {
+    char name[24];
+    struct sl_child process; /* pid 0: it has ended */
+    char address[128];       /* the first word that it prints, when it is ready */
+    uint64_t started_ns;
+};
+
+struct run {
+    char objects[4096], serve[4096]; /* paths of the programs */
+    char agent[64];
+    struct child children[FIRST_WORKER + WORKERS_MAX];
+    uint32_t count; /* of those that were started */
+    sigset_t signals;
+    struct sl_reason reason;
+};
+
+static uint64_t now_ns(void)
+{
+    return sl_clock_now_ns(sl_clock_system());
+}
+
+/* ---- Children -------------------------------------------------------------------------------- */
+
+static int add_flag(struct sl_words *words, const char *name, const char *value)
+{
+    return value == NULL ? 0 : sl_words_append_format(words, "--%s=%s", name, value);
+}
+
+static int make_words(const struct run *run, uint32_t index, struct sl_words *words)
+{
+    const struct {
+        const char *name, *value;
+    } named[3][8] = {
+        {{"name", "127.0.0.1:0"},
+         {"agent-name", run->agent},
+         {"dir", flags.models},
+         {"pool-memory", flags.pool_bytes},
+         {"keep", flags.keep}},
+        {{"listen", "127.0.0.1:0"},
+         {"catalogue", run->children[STORAGE].address},
+         {"http", flags.http},
+         {"http-token-file", flags.token_file},
+         {"tls-cert", flags.tls_cert},
+         {"tls-key", flags.tls_key},
+         {"strategy", flags.strategy},
+         {"insecure", flags.insecure ? "true" : NULL}},
+        {{"gateway", run->children[GATEWAY].address},
+         {"agent-name", run->agent},
+         {"batch-max", flags.batch_max},
+         {"schedule", flags.schedule}},
+    };
+    const uint32_t kind = index < FIRST_WORKER ? index : FIRST_WORKER;
+    int err = sl_words_append(words, kind == STORAGE ? run->objects : run->serve);
+    err = err != 0 ? err
+                   : sl_words_append(words, kind == STORAGE   ? "serve"
+                                            : kind == GATEWAY ? "gateway"
+                                                              : "worker");
+    err = err != 0 || kind != STORAGE ? err : sl_words_append(words, "--agent");
+    for (uint32_t i = 0; err == 0 && i < LENGTH(named[0]) && named[kind][i].name != NULL; i++) {
+        err = add_flag(words, named[kind][i].name, named[kind][i].value);
+    }
+    return err;
+}
+
+static int start(struct run *run, uint32_t index)
+{
+    struct child *child = &run->children[index];
+    struct sl_words words = {0}, variables = {0};
+    if (index < FIRST_WORKER) {
+        (void)snprintf(child->name, sizeof child->name, index == STORAGE ? "storage" : "gateway");
+    } else {
+        (void)snprintf(child->name, sizeof child->name, "worker %u", index - FIRST_WORKER);
+    }
+    child->started_ns = now_ns();
+    int err = make_words(run, index, &words);
+    char **argv = err == 0 ? calloc(words.count + 1, sizeof *argv) : NULL;
+    if (argv != NULL) {
+        memcpy(argv, words.items, words.count * sizeof *argv);
+        const struct sl_child_options child_options = {
+            .argv = argv, .variables = &variables, .log_fd = STDERR_FILENO, .show_out = true};
+        err = sl_child_start(&child_options, &child->process, &run->reason);
+    } else {
+        err = sl_reason_fail(&run->reason, SL_ERR_NO_MEMORY, "out of memory");
+    }
+    free(argv);
+    sl_words_fini(&words);
+    return err;
+}
+
+/* Whether the child has ended. flags: of waitpid. */
+static bool reap(struct run *run, struct child *child, int how)
+{
+    int status;
+    if (child->process.pid == 0 || waitpid(child->process.pid, &status, how) <= 0) {
+        return false;
+    }
+    (void)close(child->process.out);
+    child->process.pid = 0;
+    sl_reason_set(&run->reason, "the %s has ended, %s %d", child->name,
+                  WIFSIGNALED(status) ? "by signal" : "with status",
+                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    return true;
+}
+
+/* Waits until the child prints its line, whose first word is its address. */
+static int await(struct run *run, struct child *child)
+{
+    struct pollfd polled = {.fd = child->process.out, .events = POLLIN};
+    char line[1024] = "";
+    size_t used = 0;
+    while (strchr(line, '\n') == NULL && used < sizeof line - 1) {
+        if (poll(&polled, 1, PATIENCE_MS) == 0) {
+            sl_log_warn("waiting for the %s, for %llu s", child->name,
+                        (unsigned long long)((now_ns() - child->started_ns) / SL_CLOCK_NS_PER_S));
+            continue;
+        }
+        const ssize_t got = read(child->process.out, line + used, sizeof line - 1 - used);
+        if (got <= 0) {
+            (void)reap(run, child, 0);
+            return SL_ERR_CLOSED;
+        }
+        used += (size_t)got;
+        line[used] = '\0';
+    }
+    (void)snprintf(child->address, sizeof child->address, "%.*s", (int)strcspn(line, " \n"), line);
+    return 0;
+}
+
+/* Asks the child to end, and waits for it. */
+static void end(struct run *run, struct child *child)
+{
+    const uint64_t kill_ns = now_ns() + GRACE_NS;
+    if (child->process.pid == 0) {
+        return;
+    }
+    (void)kill(child->process.pid, SIGTERM);
+    while (!reap(run, child, WNOHANG)) {
+        if (now_ns() > kill_ns) {
+            sl_log_warn("the %s is killed: it has not ended by itself", child->name);
+            (void)kill(child->process.pid, SIGKILL);
+        }
+        (void)sigtimedwait(&run->signals, NULL, &(struct timespec){.tv_nsec = 100000000});
+    }
+}
+
+/* ---- Run ------------------------------------------------------------------------------------- */
+
+/* A worker is started again, at most once a second. */
+static int look_after(struct run *run)
+{
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < run->count; i++) {
+        struct child *child = &run->children[i];
+        if (reap(run, child, WNOHANG)) {
+            if (i < FIRST_WORKER) {
+                return SL_ERR_CLOSED;
+            }
+            sl_log_warn("%s, and is started again", run->reason.text);
+        }
+        if (child->process.pid == 0 && now_ns() - child->started_ns >= RESTART_NS) {
+            err = start(run, i);
+        }
+    }
+    return err;
+}
+
+static int serve(struct run *run)
+{
+    int err = 0, signal_number = 0;
+    while (err == 0 && run->count < FIRST_WORKER + flags.workers) {
+        err = start(run, run->count);
+        err = err != 0 ? err : await(run, &run->children[run->count++]);
+    }
+    if (err == 0) {
+        (void)sigprocmask(SIG_BLOCK, &run->signals, NULL); /* until here, signals end all at once */
+        (void)printf("http://%s serves the models of %s with %u worker%s until SIGINT or SIGTERM\n",
+                     flags.http, flags.models, flags.workers, sl_log_plural(flags.workers));
+        (void)fflush(stdout);
+    }
+    while (err == 0 && signal_number != SIGINT && signal_number != SIGTERM) {
+        signal_number = sigtimedwait(&run->signals, NULL, &(struct timespec){.tv_sec = 1});
+        err = look_after(run);
+    }
+    const struct sl_reason reason = run->reason;
+    for (uint32_t i = GATEWAY; i < run->count; i++) { /* the gateway answers what it has accepted */
+        end(run, &run->children[i]);
+    }
+    end(run, &run->children[STORAGE]);
+    run->reason = reason;
+    return err;
+}
+
+/* The programs lie beside this one, or are found by PATH. */
+static void find_programs(struct run *run)
+{
+    char path[4000];
+    const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 1);
+    char *slash = bytes > 0 ? (path[bytes] = '\0', strrchr(path, '/')) : NULL;
+    const int length = slash != NULL ? (int)(slash - path) + 1 : 0;
+    (void)snprintf(run->objects, sizeof run->objects, "%.*sstarling-objects", length, path);
+    (void)snprintf(run->serve, sizeof run->serve, "%.*s" PROGRAM, length, path);
+    if (access(run->objects, X_OK) != 0) {
+        (void)snprintf(run->objects, sizeof run->objects, "starling-objects");
+    }
+    (void)snprintf(run->agent, sizeof run->agent, "serve-%d", (int)getpid());
+}
+
+int sl_serve_local_run(int argc, char **argv)
+{
+    static struct run run;
+    const struct sl_cli cli = {.program = PROGRAM,
+                               .summary = "Serves models on this machine.",
+                               .usage = "--models DIR [options]",
+                               .options = options,
+                               .option_count = LENGTH(options)};
+    int err = sl_cli_parse(&cli, argc, argv, &run.reason);
+    if (err == SL_CLI_EXIT_OK) {
+        return EXIT_SUCCESS;
+    }
+    if (err == 0 && flags.models == NULL) {
+        err = sl_reason_fail(&run.reason, SL_ERR_INVALID, "--models is missing");
+    }
+    if (err != 0) {
+        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
+        return SL_CLI_EXIT_USAGE;
+    }
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    flags.workers = flags.workers != 0                  ? flags.workers
+                    : cores > 0 && cores <= WORKERS_MAX ? (uint32_t)cores
+                                                        : 1;
+    find_programs(&run);
+    (void)sigemptyset(&run.signals);
+    (void)sigaddset(&run.signals, SIGCHLD);
+    (void)sigaddset(&run.signals, SIGINT);
+    (void)sigaddset(&run.signals, SIGTERM);
+    err = serve(&run);
+    if (err != 0) {
+        (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
+    }
+    return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
