@@ -139,7 +139,7 @@ int sl_bench_contest_report(struct sl_bench_contest *contest, const char *benchm
 {
     struct sl_bench_report *report = sl_bench_report_create(benchmark, setting);
     int err = sl_bench_contest_run(contest->contestants, contest->count, common, report);
-    if (err == 0) {
+    if (err == 0 && conclude != NULL) {
         conclude(ctx, report);
     }
     err = err != 0 ? err : sl_bench_report_finish(report, common);

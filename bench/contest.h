@@ -57,8 +57,8 @@ void sl_bench_contest_ratio(const struct sl_bench_contest *contest, struct sl_be
                             double most);
 
 /* The report of the contest, from its creation to its end; contestants that were added are gone
- * then. conclude adds to it what the figures are held against. Errors, logged: of the first run
- * that failed, NO_MEMORY, and those of sl_bench_report_finish. */
+ * then. conclude (NULL: none) adds to it what the figures are held against. Errors, logged: of the
+ * first run that failed, NO_MEMORY, and those of sl_bench_report_finish. */
 int sl_bench_contest_report(struct sl_bench_contest *contest, const char *benchmark,
                             const char *setting,
                             void (*conclude)(void *ctx, struct sl_bench_report *report), void *ctx,

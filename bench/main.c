@@ -48,6 +48,8 @@ static const struct benchmark benchmarks[] = {
     {"checkpoint", "what checkpoints cost a ps that serves, what they hold, and how fast they load",
      sl_bench_checkpoint_run},
     {"dpdk", "frames over DPDK's memif, beside TCP", sl_bench_dpdk_run},
+    {"engine", "an ONNX model in a loop, without requests; the grouping of layers",
+     sl_bench_engine_run},
     {"ipc", "shared memory, TCP over loopback and memcpy in turns, beside ps-lite's figures",
      sl_bench_ipc_run},
     {"objects", "versions that one process or many get, beside READs, hashing and a star",

@@ -60,7 +60,7 @@ ARROWS = {
     "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",
     "tools/objects": "objects metastore tools/safetensors config",
     "tools/doctor": "net/builtin+ transfer config",
-    "bench": "worker+ ps/table+ objects config",
+    "bench": "worker+ ps/table+ objects serve/engine serve config",
     "python": "",
 }
 

@@ -1,0 +1,168 @@
+/* starling-bench engine: an ONNX model that one process computes in a loop, as a worker does
+ * without requests; and the grouping of 200 layers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "bench/contest.h"
+#include "bench/now.h"
+#include "bench/options.h"
+#include "core/assert.h"
+#include "core/hash.h"
+#include "serve/engine/blas.h"
+#include "serve/engine/graph_fold.h"
+#include "serve/engine/graph_image.h"
+#include "serve/engine/onnx.h"
+#include "serve/schedule.h"
+
+#define LAYERS             200
+#define MODEL_MEMORY_BYTES (8ULL << 30)
+
+struct bench {
+    const char *path;
+    uint64_t rows;
+    struct sl_bench_common common;
+    struct sl_bench_contest contest;
+    struct sl_graph_memory memory;
+    struct sl_graph graph;
+    struct sl_graph_image image;
+    void *model;
+    uint8_t *scratch;
+    struct sl_serve_layer layers[LAYERS];
+    struct sl_serve_search search;
+};
+
+static const struct sl_bench_quantity ROWS[] = {{"rows", "1/s"}, {"batch", "ms"}};
+static const struct sl_bench_quantity TIME[] = {{"time", "ms"}};
+
+/* ---- The model ------------------------------------------------------------------------------- */
+
+static int read_model(struct bench *bench, struct sl_reason *reason)
+{
+    FILE *file = fopen(bench->path, "rb");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0) {
+        return sl_reason_fail(reason, SL_ERR_NOT_FOUND, "cannot be read");
+    }
+    const size_t bytes = (size_t)ftell(file);
+    uint8_t *data = malloc(bytes + 1);
+    rewind(file);
+    int err = data != NULL && fread(data, 1, bytes, file) == bytes
+                  ? sl_onnx_read(data, bytes, true, &bench->memory, &bench->graph, reason)
+                  : sl_reason_fail(reason, SL_ERR_IO, "cannot be read");
+    (void)fclose(file);
+    free(data);
+    return err;
+}
+
+static int open_model(struct bench *bench)
+{
+    struct sl_reason reason = {.text = "out of memory"};
+    sl_blas_init();
+    sl_graph_memory_init(&bench->memory, MODEL_MEMORY_BYTES);
+    int err = read_model(bench, &reason);
+    err = err != 0 ? err : sl_graph_fold(&bench->graph, &bench->memory);
+    err =
+        err != 0 ? err : sl_graph_image_make(&bench->graph, &bench->memory, &bench->image, &reason);
+    if (err == 0) {
+        const struct sl_engine_image image = sl_graph_image_of(&bench->image);
+        err = sl_engine_graph.open(&image, (uint32_t)bench->rows, &reason, &bench->model);
+    }
+    if (err != 0) {
+        (void)fprintf(stderr, "starling-bench engine: %s: %s\n", bench->path, reason.text);
+        return err;
+    }
+    const uint64_t bytes = sl_engine_graph.info(bench->model)->scratch_bytes;
+    sl_assert(posix_memalign((void **)&bench->scratch, 64, bytes + 1) == 0);
+    memset(bench->scratch, 0, bytes);
+    return 0;
+}
+
+static double run_for(struct bench *bench, double seconds, uint64_t *batches)
+{
+    const struct sl_engine_info *info = sl_engine_graph.info(bench->model);
+    const uint64_t begin_ns = sl_bench_now_ns();
+    double passed = 0;
+    for (*batches = 0; passed < seconds || *batches == 0; ++*batches) {
+        for (uint32_t layer = 0; layer < info->layer_count; layer++) {
+            struct sl_reason reason;
+            const int err = sl_engine_graph.run(bench->model, bench->scratch, layer,
+                                                (uint32_t)bench->rows, &reason);
+            sl_assert(err == 0);
+        }
+        passed = (double)(sl_bench_now_ns() - begin_ns) / SL_CLOCK_NS_PER_S;
+    }
+    return passed;
+}
+
+static int run_model(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    uint64_t batches;
+    (void)run_for(ctx, common->warm_up, &batches);
+    const double seconds = run_for(ctx, common->seconds, &batches);
+    values[0] = (double)(batches * ((struct bench *)ctx)->rows) / seconds;
+    values[1] = 1000 * seconds / (double)batches;
+    return 0;
+}
+
+/* ---- The grouping ---------------------------------------------------------------------------- */
+
+/* Layers of 100 KB to 2 MB and 50 us to 1 ms, over a source of 1 GB/s. */
+static int run_grouping(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct bench *bench = ctx;
+    const struct sl_serve_costs costs = {.transfer_us = 20, .byte_us = 0.001, .group_us = 5};
+    struct sl_serve_schedule schedule;
+    uint64_t seed = 1;
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        bench->layers[i] = (struct sl_serve_layer){
+            .missing_bytes = 1e5 + (double)(sl_hash_random(&seed) % 1900000),
+            .compute_us = 50 + (double)(sl_hash_random(&seed) % 950)};
+    }
+    const uint64_t begin_ns = sl_bench_now_ns();
+    sl_serve_schedule_plan(SL_SERVE_OPTIMAL, 0, &costs, bench->layers, LAYERS, &bench->search,
+                           &schedule);
+    values[0] = (double)(sl_bench_now_ns() - begin_ns) / SL_CLOCK_NS_PER_MS;
+    return 0;
+}
+
+int sl_bench_engine_run(int argc, char **argv)
+{
+    static struct bench bench;
+    bench.common = sl_bench_common_defaults();
+    bench.rows = 1;
+    const struct sl_cli_option table[] = {
+        sl_bench_text("model", &bench.path, "FILE", "An ONNX model. Required."),
+        sl_bench_number("rows", &bench.rows, 1, 65536, "Rows that are computed together."),
+    };
+    const int parsed = sl_bench_parse("engine", "A model in a loop, without requests.", table,
+                                      sizeof table / sizeof table[0], &bench.common, argc, argv);
+    if (parsed != SL_CLI_RUN) {
+        return parsed < 0 ? 2 : 0;
+    }
+    if (bench.path == NULL) {
+        (void)fprintf(stderr, "starling-bench engine: --model is missing\n");
+        return 2;
+    }
+    if (open_model(&bench) != 0) {
+        return 1;
+    }
+    (void)sl_bench_contest_add(
+        &bench.contest,
+        &(struct sl_bench_contestant){
+            .quantities = ROWS, .quantity_count = 2, .run = run_model, .ctx = &bench},
+        "engine");
+    (void)sl_bench_contest_add(
+        &bench.contest,
+        &(struct sl_bench_contestant){
+            .quantities = TIME, .quantity_count = 1, .run = run_grouping, .ctx = &bench},
+        "grouping of 200 layers");
+    char setting[256];
+    (void)snprintf(setting, sizeof setting, "%.200s, %u rows", bench.path, (unsigned)bench.rows);
+    const int err =
+        sl_bench_contest_report(&bench.contest, "engine", setting, NULL, NULL, &bench.common);
+    sl_engine_graph.close(&bench.model);
+    sl_graph_memory_fini(&bench.memory);
+    free(bench.scratch);
+    return err == 0 ? 0 : 1;
+}
