@@ -54,7 +54,7 @@ ARROWS = {
     "objects": "transfer metastore net/base net/wire reactor",
     "kv": "worker+ ps config",
     "serve": "serve/engine+ objects+ transfer+ reactor tools/launch config",
-    "serve/engine": "objects worker/train",
+    "serve/engine": "objects worker/train ps/optimizer",
     "tools/launch": "config",
     "tools/safetensors": "",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",

@@ -67,6 +67,6 @@ struct sl_engine {
 };
 
 extern const struct sl_engine sl_engine_graph; /* ONNX */
-extern const struct sl_engine sl_engine_ctr;   /* models of starling-worker: lr, fm, deepfm */
+extern const struct sl_engine sl_engine_ctr;   /* of starling-worker: ctr.h */
 
 #endif

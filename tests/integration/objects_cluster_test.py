@@ -201,7 +201,7 @@ class Launched(Cluster):
         output = self.run_to_end("starling-launch", "--ps", 2, "--workers", 2, "--ps-reactors", 2, "--objects",
                                  "--objects-memory", "64M", "--", "--data", data, "--format", "criteo", "--model", "fm",
                                  "--publish", "fm", "--publish-every", "300ms", "--timeout", "60s")
-        self.assertIn("published fm@", output)
+        self.assertRegex(output, r"published fm@\d+ \(model=fm fields=39 factors=\d+ hidden=\d+,\d+ seed=\d+\)")
         self.assertNotIn("no version", output)
 
     def test_an_agent_on_the_host(self):

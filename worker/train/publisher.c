@@ -11,12 +11,14 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "worker/train/model_note.h"
 
 struct sl_publisher {
     const char *name;
     int every_ms;
     uint32_t timeout_ms;
     char tables[SL_MODEL_TABLES * SL_TABLE_NAME_BYTES]; /* with commas between them */
+    char note[SL_MODEL_NOTE_BYTES];
     struct sl_objects *objects;
     pthread_t thread;
     int end_fd; /* readable: end */
@@ -24,12 +26,13 @@ struct sl_publisher {
 
 static void publish(struct sl_publisher *self)
 {
-    const struct sl_publish_options options = {.struct_size = sizeof options, .name = self->name};
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = self->name, .note = self->note};
     uint64_t version;
     if (sl_publish_tables(self->objects, &options, self->tables, self->timeout_ms, &version) != 0) {
         sl_log_warn("--publish %s: no version: %s", self->name, sl_objects_last_error());
     } else {
-        sl_log_info("published %s@%" PRIu64, self->name, version);
+        sl_log_info("published %s@%" PRIu64 " (%s)", self->name, version, self->note);
     }
 }
 
@@ -80,6 +83,7 @@ void sl_publisher_start(const struct sl_publisher_options *options, struct sl_pu
     made->name = options->name;
     made->every_ms = (int)(options->every_ns / SL_CLOCK_NS_PER_MS);
     made->timeout_ms = options->timeout_ms;
+    sl_model_note_write(options->model, options->shape, made->note);
     struct sl_table_spec specs[SL_MODEL_TABLES];
     const uint32_t count = options->model->tables(options->shape, specs);
     for (uint32_t i = 0, used = 0; i < count; i++) {
