@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/cli.h"
+#include "serve/client.h"
 #include "serve/deploy.h"
 #include "serve/local.h"
 
@@ -14,6 +15,7 @@ static const struct {
     const char *name, *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the role */
 } roles[] = {
+    {"client", "Sends the requests of a list, and prints latencies.", sl_serve_client_run},
     {"deploy", "Publishes ONNX models for workers to serve.", sl_serve_deploy_run},
 };
 

@@ -72,7 +72,7 @@ CONFINED = [
     (r"#include <liburing", r"reactor/ring.*|net/(tcp|shm)/.*|bench/bare_.*", "liburing"),
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
     (r"#include <rte_", r"net/dpdk/module/.*", "DPDK"),
-    (r"#include <curl/", r"metastore/http\.c", "libcurl"),
+    (r"#include <curl/", r"metastore/http\.c|serve/client\.c", "libcurl"),
     (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|metastore/etcd_json\.c", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*|serve/engine/onnx\..*", "protobuf-c"),
     (r"#include <cblas", r"serve/engine/.*", "OpenBLAS"),
