@@ -22,10 +22,10 @@
 #define PEER_BYTE_NS     1000 /* 1 s for about 1 MiB */
 #define SWEEP_NS         SL_CLOCK_NS_PER_S
 
-struct sl_http {
+struct sl_serve_http {
     struct MHD_Daemon *daemon;
     struct sl_reactor *reactor;
-    const struct sl_http_handler *handler;
+    const struct sl_serve_http_handler *handler;
     void *ctx;
     struct sl_secret token;
     struct sl_ring_watch watch;
@@ -48,7 +48,7 @@ static struct peer *peer_of(struct MHD_Connection *connection)
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
-static void peer_waits(struct sl_http *http, struct peer *peer, uint64_t bytes)
+static void peer_waits(struct sl_serve_http *http, struct peer *peer, uint64_t bytes)
 {
     peer->since_ns = sl_reactor_now_ns(http->reactor);
     peer->bytes = bytes;
@@ -58,7 +58,7 @@ static void peer_waits(struct sl_http *http, struct peer *peer, uint64_t bytes)
 static void on_connection(void *ctx, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
-    struct sl_http *http = ctx;
+    struct sl_serve_http *http = ctx;
     struct peer *peer = *context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED && (peer = calloc(1, sizeof *peer)) != NULL) {
         *context = peer;
@@ -74,7 +74,7 @@ static void on_connection(void *ctx, struct MHD_Connection *connection, void **c
 
 /* ---- the loop ---- */
 
-static void run(struct sl_http *http)
+static void run(struct sl_serve_http *http)
 {
     MHD_UNSIGNED_LONG_LONG ms;
     (void)MHD_run(http->daemon);
@@ -87,18 +87,18 @@ static void run(struct sl_http *http)
 
 static void on_readable(struct sl_ring_watch *watch)
 {
-    run(SL_CONTAINER_OF(watch, struct sl_http, watch));
+    run(SL_CONTAINER_OF(watch, struct sl_serve_http, watch));
 }
 
 static void on_run(struct sl_timer *timer, uint64_t now_ns)
 {
-    run(SL_CONTAINER_OF(timer, struct sl_http, run));
+    run(SL_CONTAINER_OF(timer, struct sl_serve_http, run));
 }
 
 /* libmicrohttpd then sees that the peer has ended. */
 static void on_sweep(struct sl_timer *timer, uint64_t now_ns)
 {
-    struct sl_http *http = SL_CONTAINER_OF(timer, struct sl_http, sweep);
+    struct sl_serve_http *http = SL_CONTAINER_OF(timer, struct sl_serve_http, sweep);
     SL_LIST_FOREACH (link, &http->peers) {
         const struct peer *peer = SL_CONTAINER_OF(link, struct peer, link);
         const uint64_t end_ns = peer->since_ns + PEER_NS + peer->bytes * PEER_BYTE_NS;
@@ -111,22 +111,22 @@ static void on_sweep(struct sl_timer *timer, uint64_t now_ns)
 
 /* ---- calls ---- */
 
-const char *sl_http_header(const struct sl_http_call *call, const char *name)
+const char *sl_serve_http_header(const struct sl_serve_http_call *call, const char *name)
 {
     return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
 }
 
 /* Whether the caller has shown the token; else replies. */
-static bool check_token(const struct sl_http *http, struct sl_http_call *call)
+static bool check_token(const struct sl_serve_http *http, struct sl_serve_http_call *call)
 {
     static const char bearer[] = "Bearer ";
-    const char *shown = sl_http_header(call, "Authorization");
+    const char *shown = sl_serve_http_header(call, "Authorization");
     if (http->token.byte_count == 0) {
         return true;
     }
     if (shown == NULL || strncasecmp(shown, bearer, sizeof bearer - 1) != 0) {
-        sl_http_add_header(call, "WWW-Authenticate", "Bearer");
-        sl_http_reply_error(call, 401, "a token is needed: Authorization: Bearer TOKEN");
+        sl_serve_http_add_header(call, "WWW-Authenticate", "Bearer");
+        sl_serve_http_reply_error(call, 401, "a token is needed: Authorization: Bearer TOKEN");
         return false;
     }
     shown += sizeof bearer - 1;
@@ -136,15 +136,16 @@ static bool check_token(const struct sl_http *http, struct sl_http_call *call)
         differences |= (unsigned)(uint8_t)shown[i] ^ http->token.bytes[i % http->token.byte_count];
     }
     if (differences != 0) {
-        sl_http_reply_error(call, 403, "the token is not that of this server");
+        sl_serve_http_reply_error(call, 403, "the token is not that of this server");
     }
     return differences == 0;
 }
 
-static struct sl_http_call *begin(struct sl_http *http, struct MHD_Connection *connection,
-                                  const char *path, const char *method)
+static struct sl_serve_http_call *begin(struct sl_serve_http *http,
+                                        struct MHD_Connection *connection, const char *path,
+                                        const char *method)
 {
-    struct sl_http_call *call = calloc(1, http->handler->call_bytes);
+    struct sl_serve_http_call *call = calloc(1, http->handler->call_bytes);
     if (call == NULL) {
         return NULL;
     }
@@ -154,10 +155,10 @@ static struct sl_http_call *begin(struct sl_http *http, struct MHD_Connection *c
     call->path = path;
     call->is_post = strcmp(method, "POST") == 0;
     call->begun_ns = sl_reactor_now_ns(http->reactor);
-    const char *length = sl_http_header(call, "Content-Length");
-    const char *coding = sl_http_header(call, "Content-Encoding");
+    const char *length = sl_serve_http_header(call, "Content-Length");
+    const char *coding = sl_serve_http_header(call, "Content-Encoding");
     if (length == NULL) {
-        const bool chunked = sl_http_header(call, "Transfer-Encoding") != NULL;
+        const bool chunked = sl_serve_http_header(call, "Transfer-Encoding") != NULL;
         call->body_bytes = chunked ? SL_HTTP_UNKNOWN_BYTES : 0;
     } else if (!sl_number_parse_u64(length, 0, SL_HTTP_UNKNOWN_BYTES - 1, &call->body_bytes)) {
         call->body_bytes = SL_HTTP_UNKNOWN_BYTES - 1; /* too large, then */
@@ -166,21 +167,22 @@ static struct sl_http_call *begin(struct sl_http *http, struct MHD_Connection *c
         return call;
     }
     if (!call->is_post && strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
-        sl_http_add_header(call, "Allow", "GET, HEAD, POST");
-        sl_http_reply_error(call, 405, "method %.16s: GET, HEAD and POST are accepted", method);
+        sl_serve_http_add_header(call, "Allow", "GET, HEAD, POST");
+        sl_serve_http_reply_error(call, 405, "method %.16s: GET, HEAD and POST are accepted",
+                                  method);
     } else if (call->body_bytes != SL_HTTP_UNKNOWN_BYTES &&
                call->body_bytes > http->handler->body_bytes_max) {
-        sl_http_reply_error(call, 413, "the body has %s bytes: at most %llu are accepted", length,
-                            (unsigned long long)http->handler->body_bytes_max);
+        sl_serve_http_reply_error(call, 413, "the body has %s bytes: at most %llu are accepted",
+                                  length, (unsigned long long)http->handler->body_bytes_max);
     } else if (coding != NULL && strcasecmp(coding, "identity") != 0) {
-        sl_http_reply_error(call, 415, "Content-Encoding: %.32s is not accepted", coding);
+        sl_serve_http_reply_error(call, 415, "Content-Encoding: %.32s is not accepted", coding);
     } else {
         http->handler->begin(http->ctx, call);
     }
     return call;
 }
 
-static enum MHD_Result send_reply(struct sl_http *http, struct sl_http_call *call)
+static enum MHD_Result send_reply(struct sl_serve_http *http, struct sl_serve_http_call *call)
 {
     struct MHD_Response *response = MHD_create_response_from_buffer(
         call->reply_bytes, call->body != NULL ? call->body : "",
@@ -202,8 +204,8 @@ static enum MHD_Result send_reply(struct sl_http *http, struct sl_http_call *cal
 }
 
 /* A piece of the body has arrived. MHD_NO: closes the connection. */
-static enum MHD_Result receive(struct sl_http *http, struct sl_http_call *call, const char *piece,
-                               size_t bytes)
+static enum MHD_Result receive(struct sl_serve_http *http, struct sl_serve_http_call *call,
+                               const char *piece, size_t bytes)
 {
     struct peer *peer = peer_of(call->connection);
     peer->bytes += bytes;
@@ -222,8 +224,8 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
                                   const char *method, const char *version, const char *piece,
                                   size_t *piece_bytes, void **context)
 {
-    struct sl_http *http = ctx;
-    struct sl_http_call *call = *context;
+    struct sl_serve_http *http = ctx;
+    struct sl_serve_http_call *call = *context;
     struct peer *peer = peer_of(connection);
     if (peer == NULL) {
         return MHD_NO;
@@ -235,7 +237,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         }
         peer_waits(http, peer, 0);
         /* A reply before the end of the body ends the connection, and may get lost. */
-        const bool early = call->status == 413 || sl_http_header(call, "Expect") != NULL;
+        const bool early = call->status == 413 || sl_serve_http_header(call, "Expect") != NULL;
         return call->status != 0 && early ? send_reply(http, call) : MHD_YES;
     }
     if (*piece_bytes > 0) {
@@ -260,8 +262,8 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
 static void on_completed(void *ctx, struct MHD_Connection *connection, void **context,
                          enum MHD_RequestTerminationCode code)
 {
-    struct sl_http *http = ctx;
-    struct sl_http_call *call = *context;
+    struct sl_serve_http *http = ctx;
+    struct sl_serve_http_call *call = *context;
     if (call != NULL) {
         *context = NULL;
         http->handler->free(http->ctx, call);
@@ -272,9 +274,10 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **co
     }
 }
 
-void sl_http_add_header(struct sl_http_call *call, const char *name, const char *format, ...)
+void sl_serve_http_add_header(struct sl_serve_http_call *call, const char *name, const char *format,
+                              ...)
 {
-    struct sl_http_header *header = &call->headers[call->headers[0].name != NULL];
+    struct sl_serve_http_header *header = &call->headers[call->headers[0].name != NULL];
     sl_assert(header->name == NULL);
     va_list arguments;
     va_start(arguments, format);
@@ -283,8 +286,8 @@ void sl_http_add_header(struct sl_http_call *call, const char *name, const char 
     header->name = name;
 }
 
-void sl_http_reply(struct sl_http_call *call, uint32_t status, const char *type, char *body,
-                   size_t bytes)
+void sl_serve_http_reply(struct sl_serve_http_call *call, uint32_t status, const char *type,
+                         char *body, size_t bytes)
 {
     sl_assert(call->status == 0);
     call->status = status;
@@ -298,7 +301,8 @@ void sl_http_reply(struct sl_http_call *call, uint32_t status, const char *type,
     }
 }
 
-void sl_http_reply_error(struct sl_http_call *call, uint32_t status, const char *format, ...)
+void sl_serve_http_reply_error(struct sl_serve_http_call *call, uint32_t status, const char *format,
+                               ...)
 {
     struct sl_reason reason;
     va_list arguments;
@@ -315,7 +319,7 @@ void sl_http_reply_error(struct sl_http_call *call, uint32_t status, const char 
     json_t *object = json_pack("{s:o}", "error", text);
     char *body = json_dumps(object, JSON_COMPACT);
     json_decref(object);
-    sl_http_reply(call, status, "application/json", body, body != NULL ? strlen(body) : 0);
+    sl_serve_http_reply(call, status, "application/json", body, body != NULL ? strlen(body) : 0);
 }
 
 /* ---- settings ---- */
@@ -336,11 +340,11 @@ static int read_pem(const char *path, char **out, struct sl_reason *reason)
     return 0;
 }
 
-int sl_http_settings_resolve(const struct sl_http_flags *flags, const struct sl_security *security,
-                             bool is_insecure, struct sl_http_settings *out,
-                             struct sl_reason *reason)
+int sl_serve_http_settings_resolve(const struct sl_serve_http_flags *flags,
+                                   const struct sl_security *security, bool is_insecure,
+                                   struct sl_serve_http_settings *out, struct sl_reason *reason)
 {
-    struct sl_http_settings settings = {0};
+    struct sl_serve_http_settings settings = {0};
     struct sl_reason why;
     int err = sl_endpoint_parse(flags->address, &settings.endpoint, &why);
     if (err != 0 || settings.endpoint.scheme != SL_ENDPOINT_TCP) {
@@ -360,14 +364,14 @@ int sl_http_settings_resolve(const struct sl_http_flags *flags, const struct sl_
         err = err != 0 ? err : read_pem(security->key, &settings.key, reason);
     }
     if (err != 0) {
-        sl_http_settings_fini(&settings);
+        sl_serve_http_settings_fini(&settings);
         return err;
     }
     *out = settings;
     return 0;
 }
 
-void sl_http_settings_fini(struct sl_http_settings *settings)
+void sl_serve_http_settings_fini(struct sl_serve_http_settings *settings)
 {
     free(settings->certificate);
     if (settings->key != NULL) {
@@ -400,7 +404,7 @@ static int open_listener(const struct sl_endpoint *endpoint, struct sl_reason *r
     return fd;
 }
 
-static int start_daemon(struct sl_http *http, const struct sl_http_settings *settings,
+static int start_daemon(struct sl_serve_http *http, const struct sl_serve_http_settings *settings,
                         struct sl_reason *reason)
 {
     const int fd = open_listener(&settings->endpoint, reason);
@@ -430,12 +434,12 @@ static int start_daemon(struct sl_http *http, const struct sl_http_settings *set
     return 0;
 }
 
-int sl_http_create(struct sl_reactor *reactor, const struct sl_http_settings *settings,
-                   const struct sl_http_handler *handler, void *ctx, struct sl_http **out,
-                   struct sl_reason *reason)
+int sl_serve_http_create(struct sl_reactor *reactor, const struct sl_serve_http_settings *settings,
+                         const struct sl_serve_http_handler *handler, void *ctx,
+                         struct sl_serve_http **out, struct sl_reason *reason)
 {
     sl_reactor_assert_owner(reactor);
-    struct sl_http *http = calloc(1, sizeof *http);
+    struct sl_serve_http *http = calloc(1, sizeof *http);
     if (http == NULL) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for HTTP");
     }
@@ -458,9 +462,9 @@ int sl_http_create(struct sl_reactor *reactor, const struct sl_http_settings *se
     return 0;
 }
 
-void sl_http_destroy(struct sl_http **to_destroy)
+void sl_serve_http_destroy(struct sl_serve_http **to_destroy)
 {
-    struct sl_http *http = *to_destroy;
+    struct sl_serve_http *http = *to_destroy;
     if (http == NULL) {
         return;
     }
@@ -476,12 +480,12 @@ void sl_http_destroy(struct sl_http **to_destroy)
     *to_destroy = NULL;
 }
 
-uint16_t sl_http_port(const struct sl_http *http)
+uint16_t sl_serve_http_port(const struct sl_serve_http *http)
 {
     return http->port;
 }
 
-void sl_http_quiesce(struct sl_http *http)
+void sl_serve_http_quiesce(struct sl_serve_http *http)
 {
     const int listener = MHD_quiesce_daemon(http->daemon);
     if (listener >= 0) {
@@ -489,7 +493,7 @@ void sl_http_quiesce(struct sl_http *http)
     }
 }
 
-uint32_t sl_http_call_count(const struct sl_http *http)
+uint32_t sl_serve_http_call_count(const struct sl_serve_http *http)
 {
     return http->call_count;
 }

@@ -18,8 +18,8 @@
 #define TEXT_BYTES_FIRST 4096
 #define JSON_HEADER      "Inference-Header-Content-Length"
 
-struct sl_http_routes {
-    struct sl_http *http;
+struct sl_serve_http_routes {
+    struct sl_serve_http *http;
     struct sl_serve_gateway *gateway;
     uint64_t text_bytes;
     uint64_t phase_us[3];                    /* sums: queue, load, compute */
@@ -28,8 +28,8 @@ struct sl_http_routes {
 };
 
 struct call {
-    struct sl_http_call http;
-    struct sl_http_routes *routes;
+    struct sl_serve_http_call http;
+    struct sl_serve_http_routes *routes;
     const struct route *route;
     struct sl_serve_request request;
     struct sl_http_body body;
@@ -44,10 +44,11 @@ struct call {
 struct route {
     const char *begin, *end; /* end NULL: no model */
     bool is_post;
-    void (*run)(struct sl_http_routes *routes, struct call *call); /* at the end of the body */
+    void (*run)(struct sl_serve_http_routes *routes,
+                struct call *call); /* at the end of the body */
 };
 
-static struct call *call_of(struct sl_http_call *http)
+static struct call *call_of(struct sl_serve_http_call *http)
 {
     return SL_CONTAINER_OF(http, struct call, http);
 }
@@ -56,8 +57,8 @@ static void reply_json(struct call *call, json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT);
     json_decref(value);
-    sl_http_reply(&call->http, text != NULL ? 200 : 500, JSON, text,
-                  text != NULL ? strlen(text) : 0);
+    sl_serve_http_reply(&call->http, text != NULL ? 200 : 500, JSON, text,
+                        text != NULL ? strlen(text) : 0);
 }
 
 /* ---- requests to the gateway ---- */
@@ -77,10 +78,10 @@ static void reply_failure(struct call *call, int err, const char *text, uint32_t
         status = statuses[i].err == err ? statuses[i].status : status;
     }
     if (status == 503) {
-        sl_http_add_header(&call->http, "Retry-After", "%u",
-                           (retry_ms + 999) / 1000 + (retry_ms == 0));
+        sl_serve_http_add_header(&call->http, "Retry-After", "%u",
+                                 (retry_ms + 999) / 1000 + (retry_ms == 0));
     }
-    sl_http_reply_error(&call->http, status, "%s", text);
+    sl_serve_http_reply_error(&call->http, status, "%s", text);
 }
 
 static void reply_answer(struct call *call)
@@ -95,10 +96,10 @@ static void reply_answer(struct call *call)
         return;
     }
     if (json_bytes > 0) {
-        sl_http_add_header(&call->http, JSON_HEADER, "%zu", json_bytes);
+        sl_serve_http_add_header(&call->http, JSON_HEADER, "%zu", json_bytes);
     }
-    sl_http_reply(&call->http, 200, json_bytes > 0 ? "application/octet-stream" : JSON, text,
-                  bytes);
+    sl_serve_http_reply(&call->http, 200, json_bytes > 0 ? "application/octet-stream" : JSON, text,
+                        bytes);
 }
 
 /* The answer to a description is JSON. */
@@ -110,10 +111,11 @@ static void reply_description(struct call *call)
     if (text != NULL) {
         memcpy(text, request->output + (bytes > 0 ? request->outputs[0].offset : 0), bytes);
     }
-    sl_http_reply(&call->http, text != NULL ? 200 : 503, JSON, text, text != NULL ? bytes : 0);
+    sl_serve_http_reply(&call->http, text != NULL ? 200 : 503, JSON, text,
+                        text != NULL ? bytes : 0);
 }
 
-static uint32_t find_unloaded(const struct sl_http_routes *routes, const char *model)
+static uint32_t find_unloaded(const struct sl_serve_http_routes *routes, const char *model)
 {
     uint32_t i = 0;
     while (i < routes->unloaded_count && strcmp(routes->unloaded[i], model) != 0) {
@@ -122,7 +124,7 @@ static uint32_t find_unloaded(const struct sl_http_routes *routes, const char *m
     return i;
 }
 
-static void set_loaded(struct sl_http_routes *routes, const char *model)
+static void set_loaded(struct sl_serve_http_routes *routes, const char *model)
 {
     const uint32_t i = find_unloaded(routes, model);
     if (i < routes->unloaded_count) {
@@ -134,7 +136,7 @@ static void set_loaded(struct sl_http_routes *routes, const char *model)
 static void on_done(struct sl_serve_request *request)
 {
     struct call *call = request->ctx;
-    struct sl_http_routes *routes = call->routes;
+    struct sl_serve_http_routes *routes = call->routes;
     const uint32_t us[] = {request->queue_us, request->load_us, request->compute_us};
     for (size_t i = 0; i < sizeof us / sizeof us[0]; i++) {
         routes->phase_us[i] += us[i];
@@ -147,7 +149,7 @@ static void on_done(struct sl_serve_request *request)
         reply_description(call);
     } else {
         set_loaded(routes, request->model);
-        sl_http_reply(&call->http, 200, JSON, NULL, 0);
+        sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
     }
     sl_serve_gateway_release(routes->gateway, request);
     call->is_submitted = false;
@@ -238,7 +240,7 @@ static void decode_text(struct call *call)
     }
 }
 
-static void receive(void *ctx, struct sl_http_call *http, const void *piece, size_t bytes)
+static void receive(void *ctx, struct sl_serve_http_call *http, const void *piece, size_t bytes)
 {
     struct call *call = call_of(http);
     const size_t left = call->json_bytes - call->text_bytes;
@@ -254,7 +256,7 @@ static void receive(void *ctx, struct sl_http_call *http, const void *piece, siz
         return;
     }
     if (bytes > call->body.binary_bytes - call->binary_at) {
-        sl_http_reply_error(http, 400, "the body has more bytes than its inputs");
+        sl_serve_http_reply_error(http, 400, "the body has more bytes than its inputs");
         return;
     }
     sl_http_body_put_binary(&call->body, &call->request, call->binary_at,
@@ -264,7 +266,7 @@ static void receive(void *ctx, struct sl_http_call *http, const void *piece, siz
 
 /* ---- routes ---- */
 
-static void run_infer(struct sl_http_routes *routes, struct call *call)
+static void run_infer(struct sl_serve_http_routes *routes, struct call *call)
 {
     if (call->json_bytes == SIZE_MAX) {
         decode_text(call);
@@ -273,29 +275,29 @@ static void run_infer(struct sl_http_routes *routes, struct call *call)
         return;
     }
     if (!call->is_parsed || call->binary_at != call->body.binary_bytes) {
-        sl_http_reply_error(&call->http, 400, "the body ends before its %s",
-                            call->is_parsed ? "binary tensors do" : JSON_HEADER);
+        sl_serve_http_reply_error(&call->http, 400, "the body ends before its %s",
+                                  call->is_parsed ? "binary tensors do" : JSON_HEADER);
         return;
     }
     submit(call, SL_SERVE_INFER);
 }
 
-static void run_describe(struct sl_http_routes *routes, struct call *call)
+static void run_describe(struct sl_serve_http_routes *routes, struct call *call)
 {
     submit(call, SL_SERVE_DESCRIBE);
 }
 
-static void run_load(struct sl_http_routes *routes, struct call *call)
+static void run_load(struct sl_serve_http_routes *routes, struct call *call)
 {
     submit(call, SL_SERVE_LOAD);
 }
 
-static void run_unload(struct sl_http_routes *routes, struct call *call)
+static void run_unload(struct sl_serve_http_routes *routes, struct call *call)
 {
     const struct sl_object_entry *entry;
     const char *model = call->request.model;
     if (sl_serve_gateway_versions(routes->gateway, model, &entry) == 0) {
-        sl_http_reply_error(&call->http, 404, "model \"%s\" is unknown", model);
+        sl_serve_http_reply_error(&call->http, 404, "model \"%s\" is unknown", model);
         return;
     }
     if (find_unloaded(routes, model) == routes->unloaded_count) {
@@ -306,10 +308,10 @@ static void run_unload(struct sl_http_routes *routes, struct call *call)
         }
         memcpy(routes->unloaded[routes->unloaded_count++], model, SL_OBJECTS_NAME_BYTES);
     }
-    sl_http_reply(&call->http, 200, JSON, NULL, 0);
+    sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
 }
 
-static void run_model_ready(struct sl_http_routes *routes, struct call *call)
+static void run_model_ready(struct sl_serve_http_routes *routes, struct call *call)
 {
     const struct sl_object_entry *entry;
     const struct sl_serve_request *request = &call->request;
@@ -320,16 +322,16 @@ static void run_model_ready(struct sl_http_routes *routes, struct call *call)
     struct sl_serve_gateway_stats stats;
     sl_serve_gateway_stats(routes->gateway, &stats);
     if (count == 0) {
-        sl_http_reply_error(&call->http, 404, "model \"%s\", or this version, is unknown",
-                            request->model);
+        sl_serve_http_reply_error(&call->http, 404, "model \"%s\", or this version, is unknown",
+                                  request->model);
     } else if (stats.workers == 0) {
         reply_failure(call, SL_ERR_AGAIN, "no worker has joined", 0);
     } else {
-        sl_http_reply(&call->http, 200, JSON, NULL, 0);
+        sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
     }
 }
 
-static void run_index(struct sl_http_routes *routes, struct call *call)
+static void run_index(struct sl_serve_http_routes *routes, struct call *call)
 {
     json_t *wanted = json_loadb(call->text != NULL ? call->text : "", call->text_bytes, 0, NULL);
     const bool only_ready = json_is_true(json_object_get(wanted, "ready"));
@@ -355,19 +357,19 @@ static void run_index(struct sl_http_routes *routes, struct call *call)
     reply_json(call, models);
 }
 
-static void run_server(struct sl_http_routes *routes, struct call *call)
+static void run_server(struct sl_serve_http_routes *routes, struct call *call)
 {
     reply_json(call,
                json_pack("{s:s,s:s,s:[s,s]}", "name", "starling-serve", "version", STARLING_VERSION,
                          "extensions", "binary_tensor_data", "model_repository"));
 }
 
-static void run_live(struct sl_http_routes *routes, struct call *call)
+static void run_live(struct sl_serve_http_routes *routes, struct call *call)
 {
     reply_json(call, json_pack("{s:b}", "live", 1));
 }
 
-static void run_ready(struct sl_http_routes *routes, struct call *call)
+static void run_ready(struct sl_serve_http_routes *routes, struct call *call)
 {
     struct sl_serve_gateway_stats stats;
     sl_serve_gateway_stats(routes->gateway, &stats);
@@ -382,7 +384,7 @@ static void run_ready(struct sl_http_routes *routes, struct call *call)
     }
 }
 
-static void run_metrics(struct sl_http_routes *routes, struct call *call)
+static void run_metrics(struct sl_serve_http_routes *routes, struct call *call)
 {
     struct sl_serve_gateway_stats stats;
     sl_serve_gateway_stats(routes->gateway, &stats);
@@ -420,7 +422,7 @@ static void run_metrics(struct sl_http_routes *routes, struct call *call)
     if (file == NULL || fclose(file) != 0) {
         bytes = 0;
     }
-    sl_http_reply(&call->http, 200, "text/plain; version=0.0.4", text, bytes);
+    sl_serve_http_reply(&call->http, 200, "text/plain; version=0.0.4", text, bytes);
 }
 
 #define MODELS     "/v2/models/"
@@ -469,8 +471,8 @@ static bool read_model(struct call *call, const char *model, size_t bytes)
         }
         if (version != NULL &&
             !sl_number_parse_u64(version, 1, INT64_MAX, &call->request.version)) {
-            sl_http_reply_error(&call->http, 400, "version \"%s\" is not a number of 1 or more",
-                                version);
+            sl_serve_http_reply_error(&call->http, 400,
+                                      "version \"%s\" is not a number of 1 or more", version);
             return false;
         }
         if (strlen(text) < sizeof call->request.model) {
@@ -478,8 +480,8 @@ static bool read_model(struct call *call, const char *model, size_t bytes)
             return true;
         }
     }
-    sl_http_reply_error(&call->http, 404, "a model's name has at most %d bytes",
-                        SL_OBJECTS_NAME_BYTES - 1);
+    sl_serve_http_reply_error(&call->http, 404, "a model's name has at most %d bytes",
+                              SL_OBJECTS_NAME_BYTES - 1);
     return false;
 }
 
@@ -487,20 +489,21 @@ static bool read_model(struct call *call, const char *model, size_t bytes)
 static bool read_headers(struct call *call)
 {
     struct sl_serve_request *request = &call->request;
-    const char *timeout = sl_http_header(&call->http, "Starling-Timeout-Ms");
-    const char *json = sl_http_header(&call->http, JSON_HEADER);
+    const char *timeout = sl_serve_http_header(&call->http, "Starling-Timeout-Ms");
+    const char *json = sl_serve_http_header(&call->http, JSON_HEADER);
     uint32_t timeout_ms = TIMEOUT_MS;
     uint64_t json_bytes = SIZE_MAX;
     if (timeout != NULL && !sl_number_parse_u32(timeout, 1, TIMEOUT_MS_MAX, &timeout_ms)) {
-        sl_http_reply_error(&call->http, 400, "Starling-Timeout-Ms: %.32s: 1 to %d is accepted",
-                            timeout, TIMEOUT_MS_MAX);
+        sl_serve_http_reply_error(&call->http, 400,
+                                  "Starling-Timeout-Ms: %.32s: 1 to %d is accepted", timeout,
+                                  TIMEOUT_MS_MAX);
         return false;
     }
     const uint64_t most = call->http.body_bytes < SL_SERVE_BODY_BYTES_MAX ? call->http.body_bytes
                                                                           : SL_SERVE_BODY_BYTES_MAX;
     if (json != NULL && !sl_number_parse_u64(json, 1, most, &json_bytes)) {
-        sl_http_reply_error(&call->http, 400,
-                            JSON_HEADER ": %.32s: 1 to the length of the body is accepted", json);
+        sl_serve_http_reply_error(
+            &call->http, 400, JSON_HEADER ": %.32s: 1 to the length of the body is accepted", json);
         return false;
     }
     call->json_bytes = json_bytes;
@@ -509,10 +512,10 @@ static bool read_headers(struct call *call)
     return true;
 }
 
-static void begin(void *ctx, struct sl_http_call *http)
+static void begin(void *ctx, struct sl_serve_http_call *http)
 {
     struct call *call = call_of(http);
-    struct sl_http_routes *routes = ctx;
+    struct sl_serve_http_routes *routes = ctx;
     const char *model = NULL;
     size_t bytes = 0;
     call->routes = routes;
@@ -520,13 +523,14 @@ static void begin(void *ctx, struct sl_http_call *http)
         call->route = matches(&table[i], http->path, &model, &bytes) ? &table[i] : NULL;
     }
     if (call->route == NULL) {
-        sl_http_reply_error(http, 404, "path %.200s: see /v2 and docs/serving.md", http->path);
+        sl_serve_http_reply_error(http, 404, "path %.200s: see /v2 and docs/serving.md",
+                                  http->path);
         return;
     }
     if (http->is_post != call->route->is_post) {
-        sl_http_add_header(http, "Allow", "%s", call->route->is_post ? "POST" : "GET, HEAD");
-        sl_http_reply_error(http, 405, "path %.200s: the method is %s", http->path,
-                            call->route->is_post ? "POST" : "GET");
+        sl_serve_http_add_header(http, "Allow", "%s", call->route->is_post ? "POST" : "GET, HEAD");
+        sl_serve_http_reply_error(http, 405, "path %.200s: the method is %s", http->path,
+                                  call->route->is_post ? "POST" : "GET");
         return;
     }
     if (!read_headers(call) || (call->route->end != NULL && !read_model(call, model, bytes))) {
@@ -534,20 +538,20 @@ static void begin(void *ctx, struct sl_http_call *http)
     }
     if (strcmp(call->route->begin, MODELS) == 0 &&
         find_unloaded(routes, call->request.model) < routes->unloaded_count) {
-        sl_http_reply_error(http, 404, "model \"%s\" was unloaded from this gateway: load it",
-                            call->request.model);
+        sl_serve_http_reply_error(http, 404, "model \"%s\" was unloaded from this gateway: load it",
+                                  call->request.model);
     }
 }
 
-static void end(void *ctx, struct sl_http_call *http)
+static void end(void *ctx, struct sl_serve_http_call *http)
 {
     call_of(http)->route->run(ctx, call_of(http));
 }
 
-static void free_call(void *ctx, struct sl_http_call *http)
+static void free_call(void *ctx, struct sl_serve_http_call *http)
 {
     struct call *call = call_of(http);
-    struct sl_http_routes *routes = ctx;
+    struct sl_serve_http_routes *routes = ctx;
     if (call->routes == NULL) {
         return; /* refused before `begin` */
     }
@@ -559,7 +563,7 @@ static void free_call(void *ctx, struct sl_http_call *http)
     free_text(call);
 }
 
-static const struct sl_http_handler handler = {
+static const struct sl_serve_http_handler handler = {
     .call_bytes = sizeof(struct call),
     .body_bytes_max = SL_SERVE_BODY_BYTES_MAX,
     .begin = begin,
@@ -568,16 +572,17 @@ static const struct sl_http_handler handler = {
     .free = free_call,
 };
 
-int sl_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gateway *gateway,
-                          const struct sl_http_settings *settings, struct sl_http_routes **out,
-                          struct sl_reason *reason)
+int sl_serve_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gateway *gateway,
+                                const struct sl_serve_http_settings *settings,
+                                struct sl_serve_http_routes **out, struct sl_reason *reason)
 {
-    struct sl_http_routes *routes = calloc(1, sizeof *routes);
+    struct sl_serve_http_routes *routes = calloc(1, sizeof *routes);
     if (routes == NULL) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for HTTP");
     }
     routes->gateway = gateway;
-    const int err = sl_http_create(reactor, settings, &handler, routes, &routes->http, reason);
+    const int err =
+        sl_serve_http_create(reactor, settings, &handler, routes, &routes->http, reason);
     if (err != 0) {
         free(routes);
         return err;
@@ -586,18 +591,18 @@ int sl_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gateway *g
     return 0;
 }
 
-void sl_http_routes_destroy(struct sl_http_routes **to_destroy)
+void sl_serve_http_routes_destroy(struct sl_serve_http_routes **to_destroy)
 {
-    struct sl_http_routes *routes = *to_destroy;
+    struct sl_serve_http_routes *routes = *to_destroy;
     if (routes != NULL) {
-        sl_http_destroy(&routes->http);
+        sl_serve_http_destroy(&routes->http);
         free(routes->unloaded);
         free(routes);
         *to_destroy = NULL;
     }
 }
 
-struct sl_http *sl_http_routes_server(struct sl_http_routes *routes)
+struct sl_serve_http *sl_serve_http_routes_server(struct sl_serve_http_routes *routes)
 {
     return routes->http;
 }

@@ -10,18 +10,18 @@
 #include "serve/gateway.h"
 #include "serve/http.h"
 
-struct sl_http_routes;
+struct sl_serve_http_routes;
 
-/* Listens. On the reactor, which the gateway has too. Errors: those of sl_http_create. */
-int sl_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gateway *gateway,
-                          const struct sl_http_settings *settings, struct sl_http_routes **out,
-                          struct sl_reason *reason);
+/* Listens. On the reactor, which the gateway has too. Errors: those of sl_serve_http_create. */
+int sl_serve_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gateway *gateway,
+                                const struct sl_serve_http_settings *settings,
+                                struct sl_serve_http_routes **out, struct sl_reason *reason);
 
 /* Ends all connections, and cancels requests. On the reactor, before sl_serve_gateway_stop. Nulls
  * *routes. */
-void sl_http_routes_destroy(struct sl_http_routes **routes);
+void sl_serve_http_routes_destroy(struct sl_serve_http_routes **routes);
 
 /* For the port, and to drain. */
-struct sl_http *sl_http_routes_server(struct sl_http_routes *routes);
+struct sl_serve_http *sl_serve_http_routes_server(struct sl_serve_http_routes *routes);
 
 #endif

@@ -65,7 +65,7 @@ class Client(harness.StarlingTest):
         self.server.running = self.server.most = 0
         self.server.requests = []
         self.server.gate.set()
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
         self.address = "127.0.0.1:%d" % self.server.server_port

@@ -150,8 +150,8 @@ struct fixture {
     struct sl_clock clock;
     _Atomic uint64_t ahead_ns; /* of the system's clock */
     struct sl_serve_gateway gateway;
-    struct sl_http_settings settings;
-    struct sl_http_routes *routes;
+    struct sl_serve_http_settings settings;
+    struct sl_serve_http_routes *routes;
     uint16_t port;
     int fd;
     char answer[8192], *body;
@@ -172,10 +172,10 @@ static void start(void *ctx)
     f->gateway.timer.run = on_timer;
     f->gateway.workers = 1;
     sl_list_init(&f->gateway.requests);
-    assert_int_equal(
-        sl_http_routes_create(f->thread.reactor, &f->gateway, &f->settings, &f->routes, &reason),
-        0);
-    f->port = sl_http_port(sl_http_routes_server(f->routes));
+    assert_int_equal(sl_serve_http_routes_create(f->thread.reactor, &f->gateway, &f->settings,
+                                                 &f->routes, &reason),
+                     0);
+    f->port = sl_serve_http_port(sl_serve_http_routes_server(f->routes));
 }
 
 static void dial(struct fixture *f)
@@ -206,7 +206,7 @@ static void set_up(struct fixture *f, const char *token)
 static void stop(void *ctx)
 {
     struct fixture *f = ctx;
-    sl_http_routes_destroy(&f->routes);
+    sl_serve_http_routes_destroy(&f->routes);
 }
 
 static void tear_down(struct fixture *f)
@@ -489,32 +489,34 @@ SL_CASE_USING(http_routes__the_token_is_needed, struct fixture, set_up, tear_dow
 
 SL_CASE(http_settings__beyond_loopback_need_a_token_or_leave)
 {
-    struct sl_http_flags flags = {.address = "0.0.0.0:80"};
+    struct sl_serve_http_flags flags = {.address = "0.0.0.0:80"};
     struct sl_security security = {0};
-    struct sl_http_settings settings;
+    struct sl_serve_http_settings settings;
     struct sl_reason reason;
-    assert_int_equal(sl_http_settings_resolve(&flags, &security, false, &settings, &reason),
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, false, &settings, &reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason.text, "--http-token-file"));
-    assert_int_equal(sl_http_settings_resolve(&flags, &security, true, &settings, &reason), 0);
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, true, &settings, &reason),
+                     0);
     flags.address = "here";
-    assert_int_equal(sl_http_settings_resolve(&flags, &security, true, &settings, &reason),
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, true, &settings, &reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason.text, "--http here"));
 
     char path[] = "/tmp/http-token-XXXXXX";
     const int fd = mkstemp(path);
     assert_int_equal(write(fd, "0123456789abcdef\n", 17), 17);
-    flags = (struct sl_http_flags){.address = "[::]:0", .token_file = path};
-    assert_int_equal(sl_http_settings_resolve(&flags, &security, false, &settings, &reason), 0);
+    flags = (struct sl_serve_http_flags){.address = "[::]:0", .token_file = path};
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, false, &settings, &reason),
+                     0);
     assert_int_equal(settings.token.byte_count, 16);
-    sl_http_settings_fini(&settings);
+    sl_serve_http_settings_fini(&settings);
     assert_int_equal(fchmod(fd, 0644), 0);
-    assert_int_equal(sl_http_settings_resolve(&flags, &security, false, &settings, &reason),
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, false, &settings, &reason),
                      SL_ERR_INVALID);
     security = (struct sl_security){.tls = true, .certificate = "/nowhere.pem", .key = path};
-    flags = (struct sl_http_flags){.address = "127.0.0.1:0"};
-    assert_int_equal(sl_http_settings_resolve(&flags, &security, false, &settings, &reason),
+    flags = (struct sl_serve_http_flags){.address = "127.0.0.1:0"};
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, false, &settings, &reason),
                      SL_ERR_IO);
     assert_non_null(strstr(reason.text, "/nowhere.pem"));
     assert_int_equal(close(fd), 0);
@@ -601,7 +603,7 @@ CASE(http__a_request_that_computes_is_not_disconnected)
 static void quiesce(void *ctx)
 {
     struct fixture *f = ctx;
-    sl_http_quiesce(sl_http_routes_server(f->routes));
+    sl_serve_http_quiesce(sl_serve_http_routes_server(f->routes));
 }
 
 CASE(http__quiesce_ends_nothing_but_the_listener)
