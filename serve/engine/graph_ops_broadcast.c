@@ -4,13 +4,12 @@
 
 #include "serve/engine/graph_ops.h"
 
-/* Dimension `axis`, from the last that takes part: 1 in front of the first. */
-static uint64_t dimension(const struct sl_graph_value *value, uint32_t kept, uint32_t axis)
+/* Dimension `axis`, from the last; 1 in front of the first. */
+static uint64_t dimension(const struct sl_graph_value *value, uint32_t axis)
 {
-    return axis + kept < value->rank ? value->shape[value->rank - kept - axis - 1] : 1;
+    return axis < value->rank ? value->shape[value->rank - axis - 1] : 1;
 }
 
-/* rank: of the output, with the kept dimensions. */
 static int check_rows(const struct sl_graph_infer *infer, uint32_t rank)
 {
     const struct sl_graph_value *a = infer->inputs[0], *b = infer->inputs[1];
@@ -46,17 +45,16 @@ static void add_axis(struct sl_graph_ops_broadcast *to, uint64_t size, const uin
     to->axes[to->rank++].step[1] = (uint32_t)step[1];
 }
 
-int sl_graph_ops_broadcast_infer(const struct sl_graph_infer *infer, uint32_t kept,
+int sl_graph_ops_broadcast_infer(const struct sl_graph_infer *infer,
                                  struct sl_graph_ops_broadcast *out)
 {
     const struct sl_graph_value *a = infer->inputs[0], *b = infer->inputs[1];
     struct sl_graph_value *output = infer->outputs[0];
-    const uint32_t longer = a->rank > b->rank ? a->rank : b->rank;
-    const uint32_t rank = longer > kept ? longer - kept : 0;
+    const uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
     uint64_t elements[3] = {1, 1, 1}; /* of a, b and the output */
     *out = (struct sl_graph_ops_broadcast){0};
     for (uint32_t axis = 0; axis < rank; axis++) {
-        const uint64_t sizes[2] = {dimension(a, kept, axis), dimension(b, kept, axis)};
+        const uint64_t sizes[2] = {dimension(a, axis), dimension(b, axis)};
         const uint64_t size = sizes[0] == 1 ? sizes[1] : sizes[0];
         if (sizes[1] != 1 && sizes[1] != size) {
             return sl_graph_fail(infer, SL_ERR_INVALID,
@@ -85,5 +83,5 @@ int sl_graph_ops_broadcast_infer(const struct sl_graph_infer *infer, uint32_t ke
     output->type = SL_OBJECT_F32;
     output->rank = rank;
     output->has_rows = a->has_rows || b->has_rows;
-    return rank > 0 ? check_rows(infer, longer) : 0;
+    return check_rows(infer, rank);
 }

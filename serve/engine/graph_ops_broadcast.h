@@ -16,17 +16,16 @@ struct sl_graph_ops_broadcast {
     } axes[SL_GRAPH_RANK_MAX];  /* from the last dimension */
 };
 
-/* Sets type, shape and rows of output 0, but for the last `kept` dimensions of both inputs, which
- * take no part: the caller appends those of the output. Errors: INVALID, UNSUPPORTED. */
-int sl_graph_ops_broadcast_infer(const struct sl_graph_infer *infer, uint32_t kept,
+/* Sets type, shape and rows of output 0. Errors: INVALID, UNSUPPORTED, TOO_LARGE. */
+int sl_graph_ops_broadcast_infer(const struct sl_graph_infer *infer,
                                  struct sl_graph_ops_broadcast *broadcast);
 
-/* Element of each input at which item i of the axes from `first_axis` on begins. */
+/* The element of each input at which line i begins: the elements of axis 0. */
 static inline void sl_graph_ops_broadcast_locate(const struct sl_graph_ops_broadcast *broadcast,
-                                                 uint32_t first_axis, uint64_t i, uint64_t at[2])
+                                                 uint64_t i, uint64_t at[2])
 {
     at[0] = at[1] = 0;
-    for (uint32_t axis = first_axis; axis < broadcast->rank; axis++) {
+    for (uint32_t axis = 1; axis < broadcast->rank; axis++) {
         const uint64_t index = i % broadcast->axes[axis].size;
         at[0] += index * broadcast->axes[axis].step[0];
         at[1] += index * broadcast->axes[axis].step[1];

@@ -83,7 +83,7 @@ static int infer_binary(struct sl_graph_infer *infer)
 {
     struct sl_graph_ops_broadcast p;
     int err = sl_graph_ops_check_f32(infer);
-    err = err != 0 ? err : sl_graph_ops_broadcast_infer(infer, 0, &p);
+    err = err != 0 ? err : sl_graph_ops_broadcast_infer(infer, &p);
     if (err == 0) {
         sl_graph_ops_save(infer->node, &p, sizeof p);
         infer->flops = (double)p.out_row;
@@ -107,7 +107,7 @@ static int run_binary(const struct sl_graph_node *node, const struct sl_graph_ru
     for (uint64_t row = 0; row < rows; row++) {
         for (uint64_t i = 0; i < p.out_row / size; i++) {
             uint64_t at[2];
-            sl_graph_ops_broadcast_locate(&p, 1, i, at);
+            sl_graph_ops_broadcast_locate(&p, i, at);
             loop(out, a + row * p.row_step[0] + at[0], b + row * p.row_step[1] + at[1],
                  p.axes[0].step, size);
             out += size;

@@ -1,95 +1,12 @@
-/* MatMul and Gemm. Rows that are multiplied with the same matrix are one product. */
+/* MatMul and Gemm: rows of requests times a matrix of the model, all rows in one product. */
 #include <inttypes.h>
 
 #include "serve/engine/blas.h"
 #include "serve/engine/graph_ops.h"
-#include "serve/engine/graph_ops_broadcast.h"
 
-/* OpenBLAS counts with int. */
-static int check_sizes(const struct sl_graph_infer *infer, uint64_t m, uint64_t n, uint64_t k)
-{
-    if (m > INT32_MAX / infer->rows_max || n > INT32_MAX || k > INT32_MAX) {
-        return sl_graph_fail(infer, SL_ERR_TOO_LARGE,
-                             "a product of %" PRIu64 " x %" PRIu64 " x %" PRIu64
-                             " elements: a dimension has more than %d",
-                             m * infer->rows_max, k, n, INT32_MAX);
-    }
-    return 0;
-}
-
-struct matmul {
-    struct sl_graph_ops_broadcast batch; /* its items are matrices */
-    uint32_t m, n, k;
-    bool is_shared; /* all of `a` is multiplied with one matrix; m: rows of `a` in a block */
-};
-
-static int infer_matmul(struct sl_graph_infer *infer)
-{
-    const struct sl_graph_value *a = infer->inputs[0], *b = infer->inputs[1];
-    struct sl_graph_value *output = infer->outputs[0];
-    struct matmul p;
-    if (a->rank == 0 || b->rank == 0) {
-        return sl_graph_fail(infer, SL_ERR_INVALID, "the inputs must have a dimension or more");
-    }
-    if ((a->has_rows && a->rank == 1) || (b->has_rows && b->rank < 3)) {
-        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "the sums would be over rows of requests");
-    }
-    const uint64_t m = a->rank > 1 ? a->shape[a->rank - 2] : 1;
-    const uint64_t n = b->rank > 1 ? b->shape[b->rank - 1] : 1;
-    const uint64_t k = a->shape[a->rank - 1], b_k = b->shape[b->rank > 1 ? b->rank - 2 : 0];
-    if (k != b_k) {
-        return sl_graph_fail(infer, SL_ERR_INVALID,
-                             "%s has %" PRIu64 " columns, %s has %" PRIu64 " rows: must be equal",
-                             a->name, k, b->name, b_k);
-    }
-    int err = sl_graph_ops_check_f32(infer);
-    err = err != 0 ? err : sl_graph_ops_broadcast_infer(infer, 2, &p.batch);
-    if (err != 0) {
-        return err;
-    }
-    const uint64_t a_rows = sl_graph_elements(a, 0, a->rank) / k;
-    p.is_shared = !b->has_rows && sl_graph_elements(b, 0, b->rank) == k * n;
-    p.m = (uint32_t)(p.is_shared ? a_rows : m);
-    p.n = (uint32_t)n;
-    p.k = (uint32_t)k;
-    if (a->rank > 1) {
-        output->shape[output->rank++] = m;
-    }
-    if (b->rank > 1) {
-        output->shape[output->rank++] = n;
-    }
-    sl_graph_ops_save(infer->node, &p, sizeof p);
-    infer->flops = 2.0 * (double)p.batch.out_row * (double)m * (double)n * (double)k;
-    return check_sizes(infer, p.m, n, k);
-}
-
-static int run_matmul(const struct sl_graph_node *node, const struct sl_graph_run *run)
-{
-    struct matmul p;
-    sl_graph_ops_load(node, &p, sizeof p);
-    const float *a = run->inputs[0], *b = run->inputs[1];
-    float *out = run->outputs[0];
-    const uint32_t *step = p.batch.row_step;
-    const uint64_t rows = step[0] + step[1] > 0 ? run->rows : 1;
-    struct sl_blas_product product = {.m = p.m, .n = p.n, .k = p.k, .alpha = 1};
-    if (p.is_shared) {
-        product.m *= rows;
-        sl_blas_multiply(&product, a, b, out);
-        return 0;
-    }
-    const uint64_t a_matrix = (uint64_t)p.m * p.k, b_matrix = (uint64_t)p.k * p.n;
-    for (uint64_t i = 0; i < rows * p.batch.out_row; i++) {
-        const uint64_t row = i / p.batch.out_row;
-        uint64_t at[2];
-        sl_graph_ops_broadcast_locate(&p.batch, 0, i % p.batch.out_row, at);
-        sl_blas_multiply(&product, a + (row * step[0] + at[0]) * a_matrix,
-                         b + (row * step[1] + at[1]) * b_matrix, out + i * p.m * p.n);
-    }
-    return 0;
-}
-
+/* out[m][n] = alpha x[m][k] matrix[k][n] + beta c */
 struct gemm {
-    struct sl_blas_product product; /* m: of a row if `a` has rows */
+    struct sl_blas_product product; /* m: in a block */
     float beta;
     bool has_rows, c_has_rows, c_has_columns; /* c repeats what it does not have */
 };
@@ -97,61 +14,71 @@ struct gemm {
 /* c is broadcast to the output. */
 static int infer_c(const struct sl_graph_infer *infer, struct gemm *p)
 {
-    const struct sl_graph_value *c = infer->inputs[2], *output = infer->outputs[0];
+    const struct sl_graph_value *x = infer->inputs[0], *c = infer->inputs[2];
     const uint64_t columns = c->rank > 0 ? c->shape[c->rank - 1] : 1;
-    const uint64_t rows = c->rank > 1 ? c->shape[0] : 1;
-    p->c_has_columns = columns > 1;
-    p->c_has_rows = c->has_rows || rows > 1;
-    if (c->rank > 2 || (columns != 1 && columns != p->product.n) ||
-        (p->c_has_rows && (rows != p->product.m || c->has_rows != output->has_rows)) ||
-        (c->has_rows && c->rank != 2)) {
+    const uint64_t rows = c->rank == 2 ? c->shape[0] : 1;
+    const bool is_row = !c->has_rows && rows == 1;
+    const bool is_whole = c->rank == 2 && c->has_rows == x->has_rows && rows == p->product.m;
+    if (c->rank > 2 || (columns != 1 && columns != p->product.n) || !(is_row || is_whole)) {
         return sl_graph_fail(infer, SL_ERR_INVALID,
                              "%s must be a scalar, a row of %" PRIu64 ", or as the output", c->name,
                              p->product.n);
     }
+    p->c_has_rows = !is_row;
+    p->c_has_columns = columns > 1;
+    p->beta = sl_graph_attribute_float(infer->node, "beta", 1);
+    p->product.beta = 1; /* the output holds beta c before the product is added */
     return 0;
+}
+
+/* Shared by both: x [..., k] and the matrix [k, n], or [n, k] if it is transposed. */
+static int infer_product(struct sl_graph_infer *infer, bool is_transposed, float alpha)
+{
+    const struct sl_graph_value *x = infer->inputs[0], *matrix = infer->inputs[1];
+    if (x->rank < 2 || matrix->rank != 2 || matrix->has_rows) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "%s must have 2 dimensions or more, and %s 2 that do not count rows",
+                             x->name, matrix->name);
+    }
+    const uint64_t k = x->shape[x->rank - 1], n = matrix->shape[is_transposed ? 0 : 1];
+    const uint64_t m = sl_graph_elements(x, 0, x->rank - 1);
+    if (k != matrix->shape[is_transposed ? 1 : 0]) {
+        return sl_graph_fail(infer, SL_ERR_INVALID,
+                             "%s has %" PRIu64 " columns, but %s %" PRIu64 " %s", x->name, k,
+                             matrix->name, matrix->shape[is_transposed ? 1 : 0],
+                             is_transposed ? "columns (transB)" : "rows");
+    }
+    if (m > INT32_MAX / infer->rows_max || n > INT32_MAX || k > INT32_MAX) {
+        return sl_graph_fail(infer, SL_ERR_TOO_LARGE,
+                             "%" PRIu64 " x %" PRIu64 " times %" PRIu64 " x %" PRIu64
+                             ": each must be below 2^31 / %u",
+                             m, k, k, n, infer->rows_max);
+    }
+    struct gemm p = {
+        .product = {.m = m, .n = n, .k = k, .alpha = alpha, .b_transposed = is_transposed},
+        .has_rows = x->has_rows};
+    int err = sl_graph_ops_check_f32(infer);
+    err = err != 0 || !sl_graph_ops_has(infer, 2) ? err : infer_c(infer, &p);
+    sl_graph_ops_set_output(infer, x);
+    infer->outputs[0]->shape[x->rank - 1] = n;
+    infer->flops = 2.0 * (double)m * (double)n * (double)k;
+    sl_graph_ops_save(infer->node, &p, sizeof p);
+    return err;
+}
+
+static int infer_matmul(struct sl_graph_infer *infer)
+{
+    return infer_product(infer, false, 1);
 }
 
 static int infer_gemm(struct sl_graph_infer *infer)
 {
-    const struct sl_graph_value *a = infer->inputs[0], *b = infer->inputs[1];
-    const bool a_transposed = sl_graph_attribute_int(infer->node, "transA", 0) != 0;
-    const bool b_transposed = sl_graph_attribute_int(infer->node, "transB", 0) != 0;
-    if (a->rank != 2 || b->rank != 2) {
-        return sl_graph_fail(infer, SL_ERR_INVALID, "the inputs A and B must be matrices");
+    if (infer->inputs[0]->rank != 2 || sl_graph_attribute_int(infer->node, "transA", 0) != 0) {
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "%s must be a matrix, and transA 0",
+                             infer->inputs[0]->name);
     }
-    const uint64_t k = a->shape[a_transposed ? 0 : 1], b_k = b->shape[b_transposed ? 1 : 0];
-    if (b->has_rows || (a->has_rows && a_transposed)) {
-        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "the sums would be over rows of requests");
-    }
-    if (k != b_k) {
-        return sl_graph_fail(infer, SL_ERR_INVALID,
-                             "%s has %" PRIu64 " columns, %s has %" PRIu64
-                             " rows (after transA and transB): must be equal",
-                             a->name, k, b->name, b_k);
-    }
-    struct gemm p = {
-        .product = {.m = a->shape[a_transposed ? 1 : 0],
-                    .n = b->shape[b_transposed ? 0 : 1],
-                    .k = k,
-                    .alpha = sl_graph_attribute_float(infer->node, "alpha", 1),
-                    .a_transposed = a_transposed,
-                    .b_transposed = b_transposed},
-        .has_rows = a->has_rows,
-    };
-    sl_graph_ops_set_output(infer, a);
-    infer->outputs[0]->shape[0] = p.product.m;
-    infer->outputs[0]->shape[1] = p.product.n;
-    infer->flops = 2.0 * (double)p.product.m * (double)p.product.n * (double)k;
-    int err = sl_graph_ops_check_f32(infer);
-    err = err != 0 ? err : check_sizes(infer, p.product.m, p.product.n, k);
-    if (err == 0 && sl_graph_ops_has(infer, 2)) {
-        p.beta = sl_graph_attribute_float(infer->node, "beta", 1);
-        p.product.beta = 1;
-        err = infer_c(infer, &p);
-    }
-    sl_graph_ops_save(infer->node, &p, sizeof p);
-    return err;
+    return infer_product(infer, sl_graph_attribute_int(infer->node, "transB", 0) != 0,
+                         sl_graph_attribute_float(infer->node, "alpha", 1));
 }
 
 static int run_gemm(const struct sl_graph_node *node, const struct sl_graph_run *run)
@@ -172,7 +99,7 @@ static int run_gemm(const struct sl_graph_node *node, const struct sl_graph_run 
 }
 
 const struct sl_graph_op sl_graph_ops_matrix[] = {
-    SL_GRAPH_OPS_ENTRY("MatMul", 2, 2, false, infer_matmul, run_matmul),
+    SL_GRAPH_OPS_ENTRY("MatMul", 2, 2, false, infer_matmul, run_gemm),
     SL_GRAPH_OPS_ENTRY("Gemm", 2, 3, false, infer_gemm, run_gemm, {"alpha", SL_GRAPH_FLOAT},
                        {"beta", SL_GRAPH_FLOAT}, {"transA", SL_GRAPH_INT},
                        {"transB", SL_GRAPH_INT}),

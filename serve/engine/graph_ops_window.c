@@ -1,4 +1,5 @@
-/* Operators that move a window over the positions of each plane: Conv, MaxPool, AveragePool. */
+/* Operators that move a window over the positions of each plane [H, W]: Conv, MaxPool, AveragePool.
+ */
 #include <inttypes.h>
 #include <math.h>
 
@@ -11,18 +12,18 @@
 #define COLUMNS_BYTES (1U << 20)
 
 struct axis {
-    uint32_t in, out, kernel, stride, dilation, pad_begin, pad_end;
+    uint32_t in, out, kernel, stride, dilation, pads[2]; /* at the begin, at the end */
 };
 
-/* Positions o, from begin to before end, at which tap `tap` of the window lies in the plane: at
- * 0 <= o * stride + offset < in. */
+/* Positions o, from begin to before end, at which a tap of the window lies in the plane: at
+ * o * stride + offset. */
 struct range {
     int64_t begin, end, offset;
 };
 
 static struct range range_of(const struct axis *axis, uint64_t tap)
 {
-    const int64_t offset = (int64_t)tap * axis->dilation - axis->pad_begin;
+    const int64_t offset = (int64_t)(tap * axis->dilation) - axis->pads[0];
     const int64_t stride = axis->stride, out = axis->out;
     const int64_t begin = offset >= 0 ? 0 : (stride - 1 - offset) / stride;
     const int64_t end = offset >= axis->in ? 0 : (axis->in - 1 - offset) / stride + 1;
@@ -30,6 +31,24 @@ static struct range range_of(const struct axis *axis, uint64_t tap)
     range.end = end < range.begin ? range.begin : end < out ? end : out;
     return range;
 }
+
+/* Elements that a window covers, with those between its taps. */
+static uint64_t covered(const struct axis *axis)
+{
+    return (uint64_t)(axis->kernel - 1) * axis->dilation + 1;
+}
+
+static uint64_t plane_elements(const struct axis axes[AXES])
+{
+    return (uint64_t)axes[0].in * axes[1].in;
+}
+
+static uint64_t position_count(const struct axis axes[AXES])
+{
+    return (uint64_t)axes[0].out * axes[1].out;
+}
+
+/* Infer */
 
 /* Fills out[count] from an attribute of so many numbers. */
 static int read_ints(const struct sl_graph_infer *infer, const char *name, uint32_t count,
@@ -52,93 +71,75 @@ static int read_ints(const struct sl_graph_infer *infer, const char *name, uint3
     return 0;
 }
 
-/* Sets the pads so that out = in / stride, rounded up. */
-static void pad_to_same(struct axis *axis, uint64_t window, bool more_at_begin)
+/* Sets the pads so that out = in / stride, rounded up; of an odd sum the greater is more_at. */
+static void pad_to_same(struct axis *axis, uint32_t more_at)
 {
     const uint64_t out = ((uint64_t)axis->in + axis->stride - 1) / axis->stride;
-    const uint64_t covered = (out - 1) * axis->stride + window;
-    const uint64_t pads = covered > axis->in ? covered - axis->in : 0;
-    axis->pad_begin = (uint32_t)((pads + more_at_begin) / 2);
-    axis->pad_end = (uint32_t)(pads - axis->pad_begin);
+    const uint64_t needed = (out - 1) * axis->stride + covered(axis);
+    const uint64_t sum = needed > axis->in ? needed - axis->in : 0;
+    axis->pads[more_at] = (uint32_t)((sum + 1) / 2);
+    axis->pads[1 - more_at] = (uint32_t)(sum / 2);
 }
 
-static int infer_axis(const struct sl_graph_infer *infer, const char *auto_pad, bool rounds_up,
-                      struct axis *axis)
+static int infer_positions(const struct sl_graph_infer *infer, bool rounds_up, struct axis *axis)
 {
-    const uint64_t window = (uint64_t)(axis->kernel - 1) * axis->dilation + 1;
-    if (strncmp(auto_pad, "SAME_", 5) == 0 && window <= SL_GRAPH_ELEMENTS_MAX) {
-        pad_to_same(axis, window, strcmp(auto_pad, "SAME_LOWER") == 0);
-    } else if (strcmp(auto_pad, "NOTSET") != 0) {
-        axis->pad_begin = axis->pad_end = 0;
-    }
-    const uint64_t padded = (uint64_t)axis->in + axis->pad_begin + axis->pad_end;
-    if (window > padded || padded > SL_GRAPH_ELEMENTS_MAX) {
+    const uint64_t end = (uint64_t)axis->in + axis->pads[0], padded = end + axis->pads[1];
+    if (covered(axis) > padded || padded > SL_GRAPH_ELEMENTS_MAX) {
         return sl_graph_fail(infer, SL_ERR_INVALID,
                              "a window of %" PRIu64 " over %" PRIu64
-                             " padded elements: it must be smaller or equal, and they at most %llu",
-                             window, padded, SL_GRAPH_ELEMENTS_MAX);
+                             " padded elements: it must not be longer, and they at most %llu",
+                             covered(axis), padded, SL_GRAPH_ELEMENTS_MAX);
     }
-    const uint64_t room = padded - window;
-    uint64_t out = room / axis->stride + 1;
-    if (rounds_up && room % axis->stride != 0 &&
-        out * axis->stride < (uint64_t)axis->in + axis->pad_begin) {
-        out++; /* a window that begins before the pad at the end */
-    }
-    axis->out = (uint32_t)out;
+    const uint64_t room = padded - covered(axis), out = room / axis->stride + 1;
+    /* One more if it begins before the pad at the end. */
+    const bool has_more = rounds_up && room % axis->stride != 0 && out * axis->stride < end;
+    axis->out = (uint32_t)(out + has_more);
     return 0;
 }
 
-/* Sets type, rows, and shape of the output
- * but for its channels. */
+/* Sets the output, except its channels. */
 static int infer_axes(const struct sl_graph_infer *infer, const uint32_t kernel[AXES],
                       struct axis axes[AXES])
 {
+    static const char *const auto_pads[] = {"SAME_LOWER", "SAME_UPPER", "NOTSET", "VALID"};
     const struct sl_graph_value *x = infer->inputs[0];
     const struct sl_graph_attribute *given = sl_graph_attribute_find(infer->node, "auto_pad");
-    const char *auto_pad = given != NULL ? given->text : "NOTSET";
     const bool rounds_up = sl_graph_attribute_int(infer->node, "ceil_mode", 0) != 0;
-    uint32_t strides[AXES], dilations[AXES], pads[2 * AXES];
-    int err = read_ints(infer, "strides", AXES, 1, 1, strides);
+    uint32_t strides[AXES], dilations[AXES], pads[2 * AXES], choice = 0;
+    while (choice < 4 && strcmp(given != NULL ? given->text : "NOTSET", auto_pads[choice]) != 0) {
+        choice++;
+    }
+    int err = choice < 4 ? sl_graph_ops_check_f32(infer)
+                         : sl_graph_fail(infer, SL_ERR_INVALID,
+                                         "auto_pad is %s, but must be NOTSET, VALID, SAME_UPPER or "
+                                         "SAME_LOWER",
+                                         given->text);
+    err = err != 0 ? err : read_ints(infer, "strides", AXES, 1, 1, strides);
     err = err != 0 ? err : read_ints(infer, "dilations", AXES, 1, 1, dilations);
     err = err != 0 ? err : read_ints(infer, "pads", 2 * AXES, 0, 0, pads);
-    if (err == 0 && strcmp(auto_pad, "NOTSET") != 0 && strcmp(auto_pad, "VALID") != 0 &&
-        strcmp(auto_pad, "SAME_UPPER") != 0 && strcmp(auto_pad, "SAME_LOWER") != 0) {
-        err = sl_graph_fail(infer, SL_ERR_INVALID,
-                            "auto_pad is \"%s\", but must be NOTSET, VALID, SAME_UPPER or "
-                            "SAME_LOWER",
-                            auto_pad);
-    }
     sl_graph_ops_set_output(infer, x);
     for (uint32_t i = 0; err == 0 && i < AXES; i++) {
-        struct axis *axis = &axes[i];
-        *axis = (struct axis){.in = (uint32_t)x->shape[2 + i],
-                              .kernel = kernel[i],
-                              .stride = strides[i],
-                              .dilation = dilations[i],
-                              .pad_begin = pads[i],
-                              .pad_end = pads[AXES + i]};
-        err = infer_axis(infer, auto_pad, rounds_up, axis);
-        infer->outputs[0]->shape[2 + i] = axis->out;
+        axes[i] = (struct axis){.in = (uint32_t)x->shape[2 + i],
+                                .kernel = kernel[i],
+                                .stride = strides[i],
+                                .dilation = dilations[i]};
+        if (choice < 2 && covered(&axes[i]) <= SL_GRAPH_ELEMENTS_MAX) {
+            pad_to_same(&axes[i], choice);
+        } else if (choice == 2) {
+            axes[i].pads[0] = pads[i];
+            axes[i].pads[1] = pads[AXES + i];
+        }
+        err = infer_positions(infer, rounds_up, &axes[i]);
+        infer->outputs[0]->shape[2 + i] = axes[i].out;
     }
     return err;
-}
-
-static int check_input(const struct sl_graph_infer *infer)
-{
-    const struct sl_graph_value *x = infer->inputs[0];
-    if (x->rank != 4) {
-        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                             "%s has %u dimensions; accepted are 4: [N, C, H, W]", x->name,
-                             x->rank);
-    }
-    return sl_graph_ops_check_f32(infer);
 }
 
 /* Conv: for each group, filters [filters][taps] times columns [taps][positions]. */
 
 struct conv {
     struct axis axes[AXES];
-    uint32_t images; /* of a row */
+    uint32_t images; /* of a block */
     uint32_t groups;
     uint32_t channels, filters, taps; /* of a group */
     uint32_t lines;                   /* of the output that are computed together */
@@ -150,13 +151,12 @@ static int check_filters(const struct sl_graph_infer *infer, int64_t groups)
 {
     const struct sl_graph_value *x = infer->inputs[0], *w = infer->inputs[1];
     const struct sl_graph_value *bias = sl_graph_ops_has(infer, 2) ? infer->inputs[2] : NULL;
-    if (w->rank != 4 || w->has_rows || groups < 1 || groups > INT32_MAX ||
+    if (x->rank != 4 || w->rank != 4 || w->has_rows || groups < 1 || groups > INT32_MAX ||
         w->shape[1] * (uint64_t)groups != x->shape[1] || w->shape[0] % (uint64_t)groups != 0) {
-        return sl_graph_fail(
-            infer, SL_ERR_INVALID,
-            "%s must be [M, C / group, ...] with M a multiple of group, for %" PRIu64
-            " channels and group %" PRId64,
-            w->name, x->shape[1], groups);
+        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
+                             "group %" PRId64 ": %s must be [N, C, H, W], and %s [M, C / group, "
+                             "kernel, kernel] with M a multiple of group",
+                             groups, x->name, w->name);
     }
     if (bias != NULL && (bias->rank != 1 || bias->shape[0] != w->shape[0] || bias->has_rows)) {
         return sl_graph_fail(infer, SL_ERR_INVALID, "%s must be [%" PRIu64 "]", bias->name,
@@ -168,57 +168,56 @@ static int check_filters(const struct sl_graph_infer *infer, int64_t groups)
 static int infer_conv(struct sl_graph_infer *infer)
 {
     const struct sl_graph_value *x = infer->inputs[0], *w = infer->inputs[1];
+    const struct sl_graph_attribute *given = sl_graph_attribute_find(infer->node, "kernel_shape");
     const int64_t groups = sl_graph_attribute_int(infer->node, "group", 1);
-    uint32_t kernel[AXES] = {0}, given[AXES];
-    int err = check_input(infer);
-    err = err != 0 ? err : check_filters(infer, groups);
-    for (uint32_t i = 0; err == 0 && i < AXES; i++) {
-        kernel[i] = (uint32_t)w->shape[2 + i];
-    }
-    err = err != 0 ? err : read_ints(infer, "kernel_shape", AXES, 0, 0, given);
-    if (err == 0 && sl_graph_attribute_find(infer->node, "kernel_shape") != NULL &&
-        memcmp(given, kernel, sizeof *kernel * (AXES)) != 0) {
-        err = sl_graph_fail(infer, SL_ERR_INVALID, "kernel_shape is not that of %s", w->name);
-    }
-    struct conv p = {
-        .images = (uint32_t)x->shape[0], .groups = (uint32_t)groups, .has_rows = x->has_rows};
-    err = err != 0 ? err : infer_axes(infer, kernel, p.axes);
+    int err = check_filters(infer, groups);
     if (err != 0) {
         return err;
     }
-    const struct axis *vertical = &p.axes[0], *horizontal = &p.axes[1];
-    const uint64_t taps = sl_graph_elements(w, 1, w->rank);
-    const uint64_t positions = (uint64_t)vertical->out * horizontal->out;
-    if (taps * horizontal->out > INT32_MAX || positions > INT32_MAX) {
-        return sl_graph_fail(infer, SL_ERR_TOO_LARGE,
-                             "filters of %" PRIu64 " elements at %" PRIu64
-                             " positions are too large",
-                             taps, positions);
+    const uint32_t kernel[AXES] = {(uint32_t)w->shape[2], (uint32_t)w->shape[3]};
+    struct conv p = {.images = (uint32_t)x->shape[0],
+                     .groups = (uint32_t)groups,
+                     .channels = (uint32_t)w->shape[1],
+                     .filters = (uint32_t)(w->shape[0] / (uint64_t)groups),
+                     .taps = (uint32_t)sl_graph_elements(w, 1, w->rank),
+                     .has_rows = x->has_rows};
+    if (given != NULL &&
+        (given->count != AXES || given->ints[0] != kernel[0] || given->ints[1] != kernel[1])) {
+        return sl_graph_fail(infer, SL_ERR_INVALID, "kernel_shape must be [%u, %u], that of %s",
+                             kernel[0], kernel[1], w->name);
     }
-    const uint64_t fitting = COLUMNS_BYTES / sizeof(float) / (taps * horizontal->out);
-    p.channels = (uint32_t)w->shape[1];
-    p.filters = (uint32_t)w->shape[0] / p.groups;
-    p.taps = (uint32_t)taps;
-    p.is_direct = taps == p.channels && positions == (uint64_t)vertical->in * horizontal->in &&
-                  vertical->stride == 1 && horizontal->stride == 1;
-    p.lines = p.is_direct || fitting >= vertical->out ? vertical->out
-              : fitting > 0                           ? (uint32_t)fitting
-                                                      : 1;
-    infer->scratch_bytes = p.is_direct ? 0 : taps * horizontal->out * p.lines * sizeof(float);
+    err = infer_axes(infer, kernel, p.axes);
+    if (err != 0) {
+        return err;
+    }
+    const uint64_t positions = position_count(p.axes);
+    const uint64_t line_floats = (uint64_t)p.taps * p.axes[1].out;
+    if (line_floats > INT32_MAX || positions > INT32_MAX) {
+        return sl_graph_fail(infer, SL_ERR_TOO_LARGE,
+                             "filters of %u elements at %" PRIu64 " positions are too large",
+                             p.taps, positions);
+    }
+    const uint64_t fitting = COLUMNS_BYTES / sizeof(float) / line_floats;
+    p.lines = fitting >= p.axes[0].out ? p.axes[0].out : fitting > 0 ? (uint32_t)fitting : 1;
+    p.is_direct = p.taps == p.channels && positions == plane_elements(p.axes) &&
+                  p.axes[0].stride == 1 && p.axes[1].stride == 1;
+    if (p.is_direct) {
+        p.lines = p.axes[0].out;
+    } else {
+        infer->scratch_bytes = line_floats * p.lines * sizeof(float);
+    }
     infer->outputs[0]->shape[1] = w->shape[0];
-    infer->flops = 2.0 * (double)x->shape[0] * (double)w->shape[0] * (double)(taps * positions);
+    infer->flops = 2.0 * (double)(x->shape[0] * w->shape[0]) * (double)p.taps * (double)positions;
     sl_graph_ops_save(infer->node, &p, sizeof p);
     return 0;
 }
 
-/* One line of the output: the elements of a line of the input that a tap meets. */
+/* A line of the output: what a tap meets in a line of the input; 0 in the pads. */
 static void copy_line(float *restrict to, const float *restrict line, const struct axis *axis,
                       const struct range *range)
 {
-    for (int64_t o = 0; o < range->begin; o++) {
-        to[o] = 0;
-    }
-    if (axis->stride == 1) {
+    memset(to, 0, (size_t)range->begin * sizeof *to);
+    if (axis->stride == 1) { /* so that the loop is vectorised */
         for (int64_t o = range->begin; o < range->end; o++) {
             to[o] = line[o + range->offset];
         }
@@ -227,40 +226,26 @@ static void copy_line(float *restrict to, const float *restrict line, const stru
             to[o] = line[o * axis->stride + range->offset];
         }
     }
-    for (int64_t o = range->end; o < axis->out; o++) {
-        to[o] = 0;
-    }
+    memset(to + range->end, 0, (size_t)(axis->out - range->end) * sizeof *to);
 }
 
-/* columns[channel, tap][line, position], for output lines from `begin` on; 0 in the pads. */
+/* columns[channel, tap][line, position], for `lines` lines of the output from `begin` on. */
 static void collect_columns(const struct conv *p, const float *planes, uint32_t begin,
                             uint32_t lines, float *columns)
 {
     const struct axis *vertical = &p->axes[0], *horizontal = &p->axes[1];
-    const uint64_t plane = (uint64_t)vertical->in * horizontal->in;
-    for (uint32_t channel = 0; channel < p->channels; channel++) {
-        for (uint64_t tap = 0; tap < (uint64_t)vertical->kernel * horizontal->kernel; tap++) {
-            const struct range rows = range_of(vertical, tap / horizontal->kernel);
-            const struct range range = range_of(horizontal, tap % horizontal->kernel);
-            for (int64_t line = begin; line < (int64_t)begin + lines; line++) {
-                if (line >= rows.begin && line < rows.end) {
-                    const int64_t row = line * vertical->stride + rows.offset;
-                    copy_line(columns, planes + channel * plane + row * horizontal->in, horizontal,
-                              &range);
-                } else {
-                    memset(columns, 0, horizontal->out * sizeof *columns);
-                }
-                columns += horizontal->out;
-            }
-        }
-    }
-}
-
-static void fill_bias(float *out, const float *bias, uint64_t filters, uint64_t positions)
-{
-    for (uint64_t filter = 0; filter < filters; filter++) {
-        for (uint64_t i = 0; i < positions; i++) {
-            *out++ = bias[filter];
+    const struct range nothing = {0};
+    for (uint32_t tap = 0; tap < p->taps; tap++) {
+        const uint32_t in_line = tap % horizontal->kernel, line_of = tap / horizontal->kernel;
+        const struct range rows = range_of(vertical, line_of % vertical->kernel);
+        const struct range range = range_of(horizontal, in_line);
+        const float *plane = planes + line_of / vertical->kernel * plane_elements(p->axes);
+        for (int64_t line = begin; line < (int64_t)begin + lines; line++) {
+            const bool is_inside = line >= rows.begin && line < rows.end;
+            const int64_t row = is_inside ? line * vertical->stride + rows.offset : 0;
+            copy_line(columns, plane + row * horizontal->in, horizontal,
+                      is_inside ? &range : &nothing);
+            columns += horizontal->out;
         }
     }
 }
@@ -269,34 +254,28 @@ static int run_conv(const struct sl_graph_node *node, const struct sl_graph_run 
 {
     struct conv p;
     sl_graph_ops_load(node, &p, sizeof p);
-    const struct axis *vertical = &p.axes[0], *horizontal = &p.axes[1];
-    const uint64_t positions = (uint64_t)vertical->out * horizontal->out;
-    const uint64_t plane = (uint64_t)vertical->in * horizontal->in;
-    const float *in = run->inputs[0], *filters = run->inputs[1];
-    const float *bias = node->input_count > 2 ? run->inputs[2] : NULL;
+    const uint64_t positions = position_count(p.axes);
+    const float *in = run->inputs[0], *bias = node->input_count > 2 ? run->inputs[2] : NULL;
     float *out = run->outputs[0];
-    struct sl_blas_product product = {.m = p.filters,
-                                      .k = p.taps,
-                                      .alpha = 1,
-                                      .beta = bias != NULL ? 1 : 0,
-                                      .c_stride = positions};
+    struct sl_blas_product product = {
+        .m = p.filters, .k = p.taps, .alpha = 1, .beta = bias != NULL, .c_stride = positions};
     for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.images * p.groups; i++) {
         const uint64_t filter = i % p.groups * p.filters;
-        if (bias != NULL) {
-            fill_bias(out, bias + filter, p.filters, positions);
+        for (uint64_t f = 0; bias != NULL && f < p.filters; f++) {
+            for (uint64_t j = 0; j < positions; j++) {
+                out[f * positions + j] = bias[filter + f];
+            }
         }
-        for (uint32_t line = 0; line < vertical->out; line += p.lines) {
-            const uint32_t left = vertical->out - line;
-            const uint32_t lines = left < p.lines ? left : p.lines;
-            product.n = (uint64_t)lines * horizontal->out;
-            product.b_stride = product.n;
+        for (uint32_t line = 0; line < p.axes[0].out; line += p.lines) {
+            const uint32_t left = p.axes[0].out - line, lines = left < p.lines ? left : p.lines;
+            product.n = product.b_stride = (uint64_t)lines * p.axes[1].out;
             if (!p.is_direct) {
                 collect_columns(&p, in, line, lines, run->scratch);
             }
-            sl_blas_multiply(&product, filters + filter * p.taps, p.is_direct ? in : run->scratch,
-                             out + (uint64_t)line * horizontal->out);
+            sl_blas_multiply(&product, (const float *)run->inputs[1] + filter * p.taps,
+                             p.is_direct ? in : run->scratch, out + (uint64_t)line * p.axes[1].out);
         }
-        in += p.channels * plane;
+        in += p.channels * plane_elements(p.axes);
         out += p.filters * positions;
     }
     return 0;
@@ -306,43 +285,41 @@ static int run_conv(const struct sl_graph_node *node, const struct sl_graph_run 
 
 struct pool {
     struct axis axes[AXES];
-    uint32_t planes; /* of a row */
-    bool has_rows, counts_pads;
+    uint32_t planes; /* of a block */
+    bool has_rows, takes_max, counts_pads;
 };
 
 static int infer_pool(struct sl_graph_infer *infer)
 {
     const struct sl_graph_value *x = infer->inputs[0];
-    uint32_t kernel[AXES];
-    int err = check_input(infer);
-    err = err != 0 ? err : read_ints(infer, "kernel_shape", AXES, 1, 0, kernel);
-    if (err != 0) {
-        return err;
-    }
     struct pool p = {
-        .planes = (uint32_t)(x->shape[0] * x->shape[1]),
         .has_rows = x->has_rows,
+        .takes_max = strcmp(infer->node->op_type, "MaxPool") == 0,
         .counts_pads = sl_graph_attribute_int(infer->node, "count_include_pad", 0) != 0,
     };
-    err = infer_axes(infer, kernel, p.axes);
-    infer->flops = p.planes;
-    for (uint32_t i = 0; err == 0 && i < AXES; i++) {
-        const struct axis *axis = &p.axes[i];
-        const uint64_t window = (uint64_t)(axis->kernel - 1) * axis->dilation + 1;
-        infer->flops *= (double)axis->out * axis->kernel;
-        if (axis->pad_begin >= window || axis->pad_end >= window) {
+    uint32_t kernel[AXES];
+    int err = x->rank == 4
+                  ? read_ints(infer, "kernel_shape", AXES, 1, 0, kernel)
+                  : sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "%s must be [N, C, H, W]", x->name);
+    err = err != 0 ? err : infer_axes(infer, kernel, p.axes);
+    for (uint32_t i = 0; err == 0 && i < 2 * AXES; i++) {
+        const struct axis *axis = &p.axes[i % AXES];
+        if (axis->pads[i / AXES] >= covered(axis)) { /* else each window meets the plane */
             err = sl_graph_fail(infer, SL_ERR_INVALID,
-                                "pads %u and %u"
-                                " must be smaller than the window of %" PRIu64,
-                                axis->pad_begin, axis->pad_end, window);
+                                "a pad of %u must be smaller than the window of %" PRIu64,
+                                axis->pads[i / AXES], covered(axis));
         }
     }
-    sl_graph_ops_save(infer->node, &p, sizeof p);
+    if (err == 0) {
+        p.planes = (uint32_t)(x->shape[0] * x->shape[1]);
+        infer->flops = (double)p.planes * (double)position_count(p.axes) * kernel[0] * kernel[1];
+        sl_graph_ops_save(infer->node, &p, sizeof p);
+    }
     return err;
 }
 
 /* Combines each element of the output, which is set already, with those of its window. */
-static void pool_plane(const struct pool *p, bool takes_max, const float *in, float *out)
+static void pool_plane(const struct pool *p, const float *in, float *out)
 {
     const struct axis *vertical = &p->axes[0], *horizontal = &p->axes[1];
     for (uint64_t tap = 0; tap < (uint64_t)vertical->kernel * horizontal->kernel; tap++) {
@@ -354,57 +331,40 @@ static void pool_plane(const struct pool *p, bool takes_max, const float *in, fl
             float *restrict to = out + line * horizontal->out;
             for (int64_t o = range.begin; o < range.end; o++) {
                 const float x = from[o * horizontal->stride + range.offset];
-                to[o] = !takes_max ? to[o] + x : to[o] > x ? to[o] : x;
+                to[o] = !p->takes_max ? to[o] + x : to[o] > x ? to[o] : x;
             }
         }
     }
-}
-
-static int run_max_pool(const struct sl_graph_node *node, const struct sl_graph_run *run)
-{
-    struct pool p;
-    sl_graph_ops_load(node, &p, sizeof p);
-    const uint64_t plane = (uint64_t)p.axes[0].in * p.axes[1].in;
-    const uint64_t positions = (uint64_t)p.axes[0].out * p.axes[1].out;
-    const float *in = run->inputs[0];
-    float *out = run->outputs[0];
-    for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.planes; i++) {
-        for (uint64_t j = 0; j < positions; j++) {
-            out[j] = -INFINITY;
-        }
-        pool_plane(&p, true, in, out);
-        in += plane;
-        out += positions;
-    }
-    return 0;
 }
 
 /* Elements of the window at position o, with those of the pads or without. */
 static int64_t window_elements(const struct axis *axis, uint32_t o, bool counts_pads)
 {
-    const int64_t begin = (int64_t)o * axis->stride - axis->pad_begin, end = begin + axis->kernel;
+    const int64_t begin = (int64_t)o * axis->stride - axis->pads[0], end = begin + axis->kernel;
     const int64_t first = counts_pads ? begin : 0;
-    const int64_t last = (int64_t)axis->in + (counts_pads ? axis->pad_end : 0);
+    const int64_t last = (int64_t)axis->in + (counts_pads ? axis->pads[1] : 0);
     return (end < last ? end : last) - (begin > first ? begin : first);
 }
 
-static int run_average_pool(const struct sl_graph_node *node, const struct sl_graph_run *run)
+static int run_pool(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
     struct pool p;
     sl_graph_ops_load(node, &p, sizeof p);
-    const struct axis *vertical = &p.axes[0], *horizontal = &p.axes[1];
+    const uint64_t positions = position_count(p.axes);
     const float *in = run->inputs[0];
     float *out = run->outputs[0];
     for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.planes; i++) {
-        memset(out, 0, (uint64_t)vertical->out * horizontal->out * sizeof *out);
-        pool_plane(&p, false, in, out);
-        for (uint32_t y = 0; y < vertical->out; y++) {
-            const int64_t lines = window_elements(vertical, y, p.counts_pads);
-            for (uint32_t x = 0; x < horizontal->out; x++) {
-                *out++ /= (float)(lines * window_elements(horizontal, x, p.counts_pads));
-            }
+        for (uint64_t j = 0; j < positions; j++) {
+            out[j] = p.takes_max ? -INFINITY : 0;
         }
-        in += (uint64_t)vertical->in * horizontal->in;
+        pool_plane(&p, in, out);
+        for (uint64_t j = 0; !p.takes_max && j < positions; j++) {
+            const uint32_t line = (uint32_t)(j / p.axes[1].out), o = (uint32_t)(j % p.axes[1].out);
+            out[j] /= (float)(window_elements(&p.axes[0], line, p.counts_pads) *
+                              window_elements(&p.axes[1], o, p.counts_pads));
+        }
+        in += plane_elements(p.axes);
+        out += positions;
     }
     return 0;
 }
@@ -414,11 +374,11 @@ const struct sl_graph_op sl_graph_ops_window[] = {
                        {"dilations", SL_GRAPH_INTS}, {"group", SL_GRAPH_INT},
                        {"kernel_shape", SL_GRAPH_INTS}, {"pads", SL_GRAPH_INTS},
                        {"strides", SL_GRAPH_INTS}),
-    SL_GRAPH_OPS_ENTRY(
-        "MaxPool", 1, 1, false, infer_pool, run_max_pool, {"auto_pad", SL_GRAPH_STRING},
-        {"ceil_mode", SL_GRAPH_INT}, {"dilations", SL_GRAPH_INTS}, {"kernel_shape", SL_GRAPH_INTS},
-        {"pads", SL_GRAPH_INTS}, {"storage_order", SL_GRAPH_INT}, {"strides", SL_GRAPH_INTS}),
-    SL_GRAPH_OPS_ENTRY("AveragePool", 1, 1, false, infer_pool, run_average_pool,
+    SL_GRAPH_OPS_ENTRY("MaxPool", 1, 1, false, infer_pool, run_pool, {"auto_pad", SL_GRAPH_STRING},
+                       {"ceil_mode", SL_GRAPH_INT}, {"dilations", SL_GRAPH_INTS},
+                       {"kernel_shape", SL_GRAPH_INTS}, {"pads", SL_GRAPH_INTS},
+                       {"storage_order", SL_GRAPH_INT}, {"strides", SL_GRAPH_INTS}),
+    SL_GRAPH_OPS_ENTRY("AveragePool", 1, 1, false, infer_pool, run_pool,
                        {"auto_pad", SL_GRAPH_STRING}, {"ceil_mode", SL_GRAPH_INT},
                        {"count_include_pad", SL_GRAPH_INT}, {"kernel_shape", SL_GRAPH_INTS},
                        {"pads", SL_GRAPH_INTS}, {"strides", SL_GRAPH_INTS}),
