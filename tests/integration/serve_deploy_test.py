@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""starling-serve deploy: models that are published to a directory and to a storage, what their objects have, and
+files that are refused, with nothing published."""
+
+import os
+import sys
+
+import harness
+import objects_test
+
+try:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(harness.SKIPPED)
+
+
+def weight(name, *shape):
+    return numpy_helper.from_array(np.random.default_rng(len(name)).standard_normal(shape).astype(np.float32), name)
+
+
+def mlp(op_type="Relu", **attributes):
+    """x [N, 32] -> Gemm -> an operator -> MatMul -> y [N, 8]."""
+    nodes = [helper.make_node("Gemm", ["x", "w1", "b1"], ["h"], name="first"),
+             helper.make_node(op_type, ["h"], ["r"], name="middle", **attributes),
+             helper.make_node("MatMul", ["r", "w2"], ["y"], name="second")]
+    graph = helper.make_graph(nodes, "mlp", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 32])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 8])],
+                              [weight("w1", 32, 64), weight("b1", 64), weight("w2", 64, 8)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+
+
+class Deploy(objects_test.ObjectsTest):
+    def save(self, name, model):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        onnx.save(model, path)
+        return path
+
+    def deploy(self, *words, status=0):
+        return self.run_to_end("starling-serve", "deploy", *words, status=status)
+
+    def names(self, catalogue):
+        return [f"{entry['name']}@{entry['version']}" for entry in self.entries(catalogue, "ls")]
+
+    def test_directory(self):
+        self.save("models/small.onnx", mlp())
+        self.save("models/other.onnx", mlp("Tanh"))
+        output = self.deploy(self.path("models"), "--dir", self.path("store"))
+        self.assertIn("small@1: ", output)
+        self.assertIn(", 2 layers, ", output)
+        self.deploy(self.path("models/small.onnx"), "--dir", self.path("store"))
+        server, catalogue = self.serve("--dir", self.path("store"))
+        self.assertEqual(self.names(catalogue), ["other@1", "small@1", "small@2"])
+        bytes_of_weights = (32 * 64 + 64 + 64 * 8) * 4
+        for entry in self.entries(catalogue, "ls"):
+            self.assertGreater(entry["bytes"], bytes_of_weights)
+            self.assertLess(entry["bytes"], bytes_of_weights + 1024)
+        self.end(server)
+
+    def test_storage(self):
+        path = self.save("small.onnx", mlp())
+        server, catalogue = self.serve("--dir", self.path("store"))
+        self.deploy(path, "--catalogue", catalogue)
+        self.deploy(path, "--catalogue", catalogue, "--name", "team/model")
+        self.assertEqual(self.names(catalogue), ["small@1", "team/model@1"])
+        self.end(server)
+
+    def check_refused(self, path, *texts):
+        """One good model and a bad one: none is published."""
+        good = self.save("good/a.onnx", mlp())
+        server, catalogue = self.serve("--dir", self.path("store"))
+        output = self.deploy(good, path, "--catalogue", catalogue, status=1)
+        for text in (path, *texts):
+            self.assertIn(text, output)
+        self.assertEqual(self.names(catalogue), [])
+        self.end(server)
+
+    def test_operator_that_is_not_supported(self):
+        self.check_refused(self.save("bad.onnx", mlp("Hardmax")), 'node "middle" (Hardmax)', "not supported")
+
+    def test_attribute_of_another_type(self):
+        self.check_refused(self.save("bad.onnx", mlp("Softmax", axis=1.0)), 'node "middle" (Softmax)', '"axis"')
+
+    def test_file_that_ends_early(self):
+        data = mlp().SerializeToString()
+        self.check_refused(self.file("bad.onnx", data[:-5]), "no ONNX model")
+
+    def test_files(self):
+        os.mkdir(self.path("empty"))
+        for words, text in ((["none.onnx"], "none.onnx"), ([self.path("empty")], "no file ends with .onnx")):
+            self.assertIn(text, self.deploy(*words, "--dir", "store", status=1))
+        self.assertFalse(os.path.exists(self.path("store")))
+
+    def test_model_that_is_larger_than_the_pool(self):
+        path = self.save("small.onnx", mlp())
+        output = self.deploy(path, "--dir", "store", "--pool-memory", "4096", status=1)
+        self.assertRegex(output, r"has \d+ bytes, the pool \(--pool-memory\) 4096")
+
+    def test_names(self):
+        paths = [self.save("a/m.onnx", mlp()), self.save("b/m.onnx", mlp())]
+        self.assertIn('are both named "m"', self.deploy(*paths, "--dir", "store", status=1))
+        self.assertIn("--name", self.deploy(*paths, "--dir", "store", "--name", "x", status=1))
+        self.assertIn("no @", self.deploy(paths[0], "--dir", "store", "--name", "x@1", status=1))
+
+    def test_command_line(self):
+        for words in ([], ["m.onnx"], ["m.onnx", "--dir", "d", "--catalogue", "c:1"], ["--dir", "d"]):
+            self.assertIn("usage: starling-serve deploy", self.deploy(*words, status=2))
+
+
+if __name__ == "__main__":
+    harness.main()
