@@ -66,7 +66,7 @@ struct sl_engine {
     void (*close)(void **model);
 };
 
-extern const struct sl_engine sl_engine_graph; /* ONNX */
+extern const struct sl_engine sl_engine_graph; /* ONNX; first call sl_blas_init (blas.h) */
 extern const struct sl_engine sl_engine_ctr;   /* of starling-worker: ctr.h */
 
 #endif
