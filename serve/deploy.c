@@ -129,8 +129,9 @@ static int add_file(struct run *run, const char *path)
     }
     for (uint32_t i = 0; i < run->file_count; i++) {
         if (strcmp(run->files[i].name, file->name) == 0) {
-            return sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s and %s are both named \"%s\"",
-                                  run->files[i].path, path, file->name);
+            return sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s and %s are both named \"%s\"%s",
+                                  run->files[i].path, path, file->name,
+                                  flags.name != NULL ? ": --name is for one model" : "");
         }
     }
     file->path = strdup(path);
@@ -326,10 +327,6 @@ static int deploy(struct run *run, char **paths, uint32_t count)
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < count; i++) {
         err = add_path(run, paths[i]);
-    }
-    if (err == 0 && flags.name != NULL && run->file_count > 1) {
-        err = sl_reason_fail(&run->reason, SL_ERR_INVALID, "--name names one model, of %u",
-                             run->file_count);
     }
     for (uint32_t i = 0; err == 0 && run->file_count > 1 && i < run->file_count; i++) {
         err = prepare(run, &run->files[i], &model);
