@@ -94,7 +94,7 @@ static void settle(struct sl_objects_link_peer *peer)
         return;
     }
     if (peer->segment != NULL) {
-        sl_transfer_async_close(self->async, &peer->segment);
+        sl_transfer_async_close(self->async, &peer->segment, NULL, NULL);
     }
     if (!peer->is_watched) { /* else the close ends the watch */
         sl_reactor_disarm(self->reactor, &peer->news);

@@ -34,6 +34,7 @@ static void set_due(struct sl_serve_admission *admission, struct sl_serve_reques
 
 static void join(struct sl_serve_admission *admission, struct sl_serve_request *request)
 {
+    request->is_waiting = true;
     admission->waiting_count++;
     admission->waiting_ns += request->cost_ns;
     set_due(admission, request, request->deadline_ns);
@@ -42,6 +43,7 @@ static void join(struct sl_serve_admission *admission, struct sl_serve_request *
 static void leave(struct sl_serve_admission *admission, struct sl_serve_request *request)
 {
     sl_list_remove(&request->link);
+    request->is_waiting = false;
     admission->waiting_count--;
     admission->waiting_ns -= request->cost_ns;
 }
@@ -88,7 +90,7 @@ struct sl_serve_request *sl_serve_admission_first(const struct sl_serve_admissio
 
 void sl_serve_admission_run(struct sl_serve_admission *admission, struct sl_serve_request *request)
 {
-    sl_assert(sl_list_linked(&request->link));
+    sl_assert(request->is_waiting);
     leave(admission, request);
     admission->running_count++;
     set_due(admission, request, request->deadline_ns + SL_SERVE_GRACE_NS);
@@ -97,7 +99,7 @@ void sl_serve_admission_run(struct sl_serve_admission *admission, struct sl_serv
 void sl_serve_admission_wait_again(struct sl_serve_admission *admission,
                                    struct sl_serve_request *request)
 {
-    sl_assert(!sl_list_linked(&request->link));
+    sl_assert(!request->is_waiting);
     admission->running_count--;
     sl_list_prepend(&admission->waiting, &request->link);
     join(admission, request);
@@ -107,7 +109,7 @@ void sl_serve_admission_end(struct sl_serve_admission *admission, struct sl_serv
 {
     sl_assert(sl_list_linked(&request->due_link));
     sl_list_remove(&request->due_link);
-    if (sl_list_linked(&request->link)) {
+    if (request->is_waiting) {
         leave(admission, request);
     } else {
         admission->running_count--;

@@ -6,6 +6,7 @@
 #include "config/cli.h"
 #include "serve/client.h"
 #include "serve/deploy.h"
+#include "serve/gateway_run.h"
 #include "serve/local.h"
 
 #define PROGRAM    "starling-serve"
@@ -16,6 +17,7 @@ static const struct {
     int (*run)(int argc, char **argv); /* argv[0] is the role */
 } roles[] = {
     {"client", "Sends the requests of a list, and prints latencies.", sl_serve_client_run},
+    {"gateway", "Serves models over HTTP, by workers that join.", sl_serve_gateway_run},
     {"deploy", "Publishes ONNX models for workers to serve.", sl_serve_deploy_run},
 };
 

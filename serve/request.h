@@ -37,7 +37,7 @@ struct sl_serve_request {
     uint64_t arrived_ns, deadline_ns;
     struct sl_serve_tensor inputs[SL_SERVE_TENSORS_MAX];
     uint32_t input_count;
-    uint8_t *input; /* memory of the gateway (sl_serve_gateway_memory), 64-byte aligned */
+    uint8_t *input; /* memory of sl_serve_gateway_memory; the gateway's from `submit` on */
     uint64_t input_bytes;
     void (*done)(struct sl_serve_request *request);
     void *ctx;
@@ -57,12 +57,14 @@ struct sl_serve_request {
 
     /* The gateway's own. */
     struct sl_list_link link, due_link;
-    uint64_t due_ns;          /* admission.h */
-    uint64_t cost_ns;         /* balance.h: of the request while it waits */
-    uint64_t output_at_least; /* bytes that the outputs need, as a worker has said; 0: unknown */
-    uint32_t tries;           /* workers that it was sent to */
-    struct sl_serve_model *model_state; /* NULL: not looked up yet */
-    struct sl_serve_flight *flight;     /* NULL: at no worker */
+    uint64_t due_ns;  /* when it has to be answered, also by DEADLINE */
+    uint64_t cost_ns; /* expected, while it waits */
+    uint64_t rows;
+    uint64_t output_room;           /* bytes of the outputs, as a worker has said; 0: unknown */
+    uint32_t tries;                 /* times that it was sent to a worker */
+    bool is_waiting;                /* for a worker */
+    struct sl_serve_model *state;   /* of the model; NULL: the model is not known yet */
+    struct sl_serve_flight *flight; /* to a worker and back; NULL: not sent */
 };
 
 #endif

@@ -215,15 +215,21 @@ void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer
 
 static void closed(struct sl_transfer_call *call)
 {
+    sl_transfer_done_fn *const done = call->done;
+    void *const ctx = call->ctx;
     sl_transfer_segment_free(SL_CONTAINER_OF(call, struct sl_transfer_segment, call));
+    if (done != NULL) {
+        done(ctx, 0, "closed");
+    }
 }
 
-void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer_segment **segment)
+void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer_segment **segment,
+                             sl_transfer_done_fn *done, void *ctx)
 {
     struct sl_transfer_segment *gone = *segment;
     *segment = NULL;
     sl_transfer_segment_prepare_close(gone);
-    start(async, &gone->call, closed, NULL, NULL);
+    start(async, &gone->call, closed, done, ctx);
 }
 
 /* Notices */

@@ -51,8 +51,9 @@ void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer
                              sl_transfer_done_fn *done, void *ctx);
 
 /* As sl_transfer_segment_close, in the background. No batch or notice to the segment may be in
- * progress. Nulls *segment. */
-void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer_segment **segment);
+ * progress. done(ctx, 0, ...) runs when it is closed; NULL: not wanted. Nulls *segment. */
+void sl_transfer_async_close(struct sl_transfer_async *async, struct sl_transfer_segment **segment,
+                             sl_transfer_done_fn *done, void *ctx);
 
 /* As sl_transfer_notice_send. */
 int sl_transfer_async_send(struct sl_transfer_async *async, struct sl_transfer_segment *segment,

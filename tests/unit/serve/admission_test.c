@@ -144,7 +144,7 @@ static void run_end(struct run *run, struct running *each)
         sl_serve_balance_end(&each->use);
         each->is_running = false;
     } else {
-        each->request.model_state->waiting--;
+        each->request.state->waiting--;
     }
     sl_serve_admission_end(&run->admission, &each->request);
 }
@@ -164,7 +164,7 @@ static void run_join_or_leave(struct run *run)
             SL_CONTAINER_OF(SL_CONTAINER_OF(link, struct sl_serve_use, link), struct running, use);
         sl_serve_balance_end(&each->use);
         each->is_running = false;
-        each->request.model_state->waiting++;
+        each->request.state->waiting++;
         sl_serve_admission_wait_again(&run->admission, &each->request);
     }
     sl_serve_balance_leave(&run->balance, worker);
@@ -175,17 +175,17 @@ static void run_arrive(struct run *run)
     uint64_t expected_ns = 0;
     struct running *each = &run->requests[run->count++];
     struct sl_serve_request *request = &each->request;
-    request->model_state =
+    request->state =
         sl_serve_balance_model(&run->balance, (const char[]){(char)('a' + draw(run, 20)), '\0'});
     request->arrived_ns = run->now_ns;
     request->deadline_ns = run->now_ns + draw(run, 200) * MS;
-    const bool is_known = sl_serve_balance_expect(&run->balance, request->model_state, 1,
-                                                  run->now_ns, &expected_ns, &request->cost_ns);
+    const bool is_known = sl_serve_balance_expect(&run->balance, request->state, 1, run->now_ns,
+                                                  &expected_ns, &request->cost_ns);
     each->is_accepted =
         sl_serve_admission_offer(&run->admission, request, expected_ns,
                                  is_known ? run->balance.worker_count : 0, run->now_ns) == 0;
     run->refused += each->is_accepted ? 0 : 1;
-    request->model_state->waiting += each->is_accepted ? 1 : 0;
+    request->state->waiting += each->is_accepted ? 1 : 0;
 }
 
 static void run_dispatch(struct run *run)
@@ -193,16 +193,16 @@ static void run_dispatch(struct run *run)
     struct sl_serve_request *request;
     while ((request = sl_serve_admission_first(&run->admission)) != NULL) {
         struct running *each = SL_CONTAINER_OF(request, struct running, request);
-        each->use = (struct sl_serve_use){.model = request->model_state};
-        each->use.worker = sl_serve_balance_choose(&run->balance, request->model_state, 1,
-                                                   run->now_ns, &each->use.cost_ns);
+        each->use = (struct sl_serve_use){.model = request->state};
+        each->use.worker = sl_serve_balance_choose(&run->balance, request->state, 1, run->now_ns,
+                                                   &each->use.cost_ns);
         if (each->use.worker == NULL) {
             return;
         }
         each->is_running = true;
         each->ends_ns = run->now_ns + draw(run, 40) * MS;
         each->use.is_received = draw(run, 2) == 0;
-        request->model_state->waiting--;
+        request->state->waiting--;
         sl_serve_admission_run(&run->admission, request);
         sl_serve_balance_begin(&run->balance, &each->use);
         assert_true(each->use.worker->use_count <= each->use.worker->slots);

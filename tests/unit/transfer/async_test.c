@@ -141,7 +141,7 @@ static void open_there(void *ctx)
 static void close_there(void *ctx)
 {
     struct fixture *f = ctx;
-    sl_transfer_async_close(f->here, &f->segment);
+    sl_transfer_async_close(f->here, &f->segment, done, &f->end);
     assert_null(f->segment);
 }
 
@@ -177,10 +177,10 @@ CASE(async_open__reports_its_end_by_mail)
     assert_int_equal(fixture->end.err, 0);
     assert_non_null(fixture->segment);
     assert_int_equal(segment_count(fixture->pair.here), 2);
-    reactor_thread_run(&fixture->outside, close_there, fixture);
-    while (segment_count(fixture->pair.here) > 1) {
-        (void)usleep(100);
-    }
+    fixture->end.err = -1;
+    run_and_wait(fixture, close_there);
+    assert_int_equal(fixture->end.err, 0);
+    assert_int_equal(segment_count(fixture->pair.here), 1);
 }
 
 CASE(async_open__fails_by_mail_and_leaves_nothing)
@@ -203,8 +203,9 @@ static void watch_there(void *ctx)
 
 static void watch_and_close(void *ctx)
 {
-    watch_there(ctx);
-    close_there(ctx);
+    struct fixture *f = ctx;
+    watch_there(f);
+    sl_transfer_async_close(f->here, &f->segment, NULL, NULL);
 }
 
 CASE(async_watch__reports_the_end_of_the_peer_or_the_close)
@@ -220,7 +221,7 @@ CASE(async_watch__reports_the_end_of_the_peer_or_the_close)
     sl_completion_wait(&fixture->end.completion);
     assert_int_equal(fixture->end.err, SL_ERR_CLOSED);
     assert_true(fixture->end.reason[0] != '\0');
-    reactor_thread_run(&fixture->outside, close_there, fixture);
+    run_and_wait(fixture, close_there);
 }
 
 /* Batches */
