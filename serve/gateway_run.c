@@ -7,6 +7,7 @@
 
 #include "config/cli.h"
 #include "config/number.h"
+#include "config/security.h"
 #include "core/log.h"
 #include "reactor/completion.h"
 #include "reactor/reactor.h"
@@ -229,7 +230,7 @@ static int parse(int argc, char **argv, struct sl_security *security)
     sl_log_setup(flags.log_level, "gateway");
     err = sl_security_resolve(&flags.security, security, &run.reason);
     return err != 0 ? err
-                    : sl_serve_http_settings_resolve(&flags.http, security, flags.insecure,
+                    : sl_serve_http_settings_resolve(&flags.http, flags.insecure,
                                                      &run.http_settings, &run.reason);
 }
 

@@ -340,8 +340,7 @@ static int read_pem(const char *path, char **out, struct sl_reason *reason)
     return 0;
 }
 
-int sl_serve_http_settings_resolve(const struct sl_serve_http_flags *flags,
-                                   const struct sl_security *security, bool is_insecure,
+int sl_serve_http_settings_resolve(const struct sl_serve_http_flags *flags, bool is_insecure,
                                    struct sl_serve_http_settings *out, struct sl_reason *reason)
 {
     struct sl_serve_http_settings settings = {0};
@@ -359,9 +358,12 @@ int sl_serve_http_settings_resolve(const struct sl_serve_http_flags *flags,
                              "--insecure when the network is trusted",
                              flags->address);
     }
-    if (err == 0 && security->tls) {
-        err = read_pem(security->certificate, &settings.certificate, reason);
-        err = err != 0 ? err : read_pem(security->key, &settings.key, reason);
+    if (err == 0 && (flags->certificate != NULL) != (flags->key != NULL)) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "--http-tls-cert and --http-tls-key go together");
+    } else if (err == 0 && flags->key != NULL) {
+        err = read_pem(flags->certificate, &settings.certificate, reason);
+        err = err != 0 ? err : read_pem(flags->key, &settings.key, reason);
     }
     if (err != 0) {
         sl_serve_http_settings_fini(&settings);
@@ -428,7 +430,7 @@ static int start_daemon(struct sl_serve_http *http, const struct sl_serve_http_s
         (void)close(fd);
         return sl_reason_fail(
             reason, SL_ERR_INVALID, "HTTP cannot be started%s",
-            settings->certificate != NULL ? ": is --tls-key the key of --tls-cert?" : "");
+            settings->certificate != NULL ? ": is --http-tls-key the key of --http-tls-cert?" : "");
     }
     http->port = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
     return 0;

@@ -10,8 +10,10 @@
 
 #include <stdbool.h>
 
-#include "config/security.h"
+#include "config/cli.h"
 #include "core/endpoint.h"
+#include "core/reason.h"
+#include "core/secret.h"
 
 #define SL_HTTP_CONNECTIONS_MAX 1024
 #define SL_HTTP_UNKNOWN_BYTES   UINT64_MAX
@@ -24,6 +26,7 @@ struct sl_reactor;
 struct sl_serve_http_flags {
     const char *address; /* "host:port"; port 0: a free one */
     const char *token_file;
+    const char *certificate, *key; /* files */
 };
 
 #define SL_HTTP_OPTIONS(flags)                                                                     \
@@ -31,7 +34,11 @@ struct sl_serve_http_flags {
                   .preset = "127.0.0.1:8080", .help = "Address for HTTP. Port 0: any free port."), \
         SL_CLI_OPTION(STRING, &(flags)->token_file, .name = "http-token-file", .metavar = "FILE",  \
                       .help = "Token, 16 to 1024 bytes, that HTTP callers show (Authorization: "   \
-                              "Bearer). Needed beyond loopback, unless --insecure is given.")
+                              "Bearer). Needed beyond loopback, unless --insecure is given."),     \
+        SL_CLI_OPTION(STRING, &(flags)->certificate, .name = "http-tls-cert", .metavar = "FILE",   \
+                      .help = "Certificate for HTTPS, PEM. Needs --http-tls-key."),                \
+        SL_CLI_OPTION(STRING, &(flags)->key, .name = "http-tls-key", .metavar = "FILE",            \
+                      .help = "Its key, PEM.")
 
 struct sl_serve_http_settings {
     struct sl_endpoint endpoint;
@@ -41,8 +48,7 @@ struct sl_serve_http_settings {
 
 /* Checks the address, and reads token, certificate and key. The caller frees with fini. Errors:
  * INVALID (also: beyond loopback without a token, and not is_insecure), NOT_FOUND, IO. */
-int sl_serve_http_settings_resolve(const struct sl_serve_http_flags *flags,
-                                   const struct sl_security *security, bool is_insecure,
+int sl_serve_http_settings_resolve(const struct sl_serve_http_flags *flags, bool is_insecure,
                                    struct sl_serve_http_settings *out, struct sl_reason *reason);
 void sl_serve_http_settings_fini(struct sl_serve_http_settings *settings);
 

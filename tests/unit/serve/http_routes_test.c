@@ -490,16 +490,14 @@ SL_CASE_USING(http_routes__the_token_is_needed, struct fixture, set_up, tear_dow
 SL_CASE(http_settings__beyond_loopback_need_a_token_or_leave)
 {
     struct sl_serve_http_flags flags = {.address = "0.0.0.0:80"};
-    struct sl_security security = {0};
     struct sl_serve_http_settings settings;
     struct sl_reason reason;
-    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, false, &settings, &reason),
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, false, &settings, &reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason.text, "--http-token-file"));
-    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, true, &settings, &reason),
-                     0);
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, true, &settings, &reason), 0);
     flags.address = "here";
-    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, true, &settings, &reason),
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, true, &settings, &reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason.text, "--http here"));
 
@@ -507,17 +505,18 @@ SL_CASE(http_settings__beyond_loopback_need_a_token_or_leave)
     const int fd = mkstemp(path);
     assert_int_equal(write(fd, "0123456789abcdef\n", 17), 17);
     flags = (struct sl_serve_http_flags){.address = "[::]:0", .token_file = path};
-    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, false, &settings, &reason),
-                     0);
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, false, &settings, &reason), 0);
     assert_int_equal(settings.token.byte_count, 16);
     sl_serve_http_settings_fini(&settings);
     assert_int_equal(fchmod(fd, 0644), 0);
-    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, false, &settings, &reason),
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, false, &settings, &reason),
                      SL_ERR_INVALID);
-    security = (struct sl_security){.tls = true, .certificate = "/nowhere.pem", .key = path};
-    flags = (struct sl_serve_http_flags){.address = "127.0.0.1:0"};
-    assert_int_equal(sl_serve_http_settings_resolve(&flags, &security, false, &settings, &reason),
-                     SL_ERR_IO);
+    flags = (struct sl_serve_http_flags){.address = "127.0.0.1:0", .certificate = "/nowhere.pem"};
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, false, &settings, &reason),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(reason.text, "--http-tls-key"));
+    flags.key = path;
+    assert_int_equal(sl_serve_http_settings_resolve(&flags, false, &settings, &reason), SL_ERR_IO);
     assert_non_null(strstr(reason.text, "/nowhere.pem"));
     assert_int_equal(close(fd), 0);
     assert_int_equal(unlink(path), 0);
