@@ -13,7 +13,8 @@
 #include "serve/engine/engine.h"
 #include "serve/request.h"
 
-#define SL_SERVE_BATCH_ROWS_MAX 256 /* --batch-max */
+#define SL_SERVE_BATCH_ROWS_MAX    256 /* --batch-max */
+#define SL_SERVE_DESCRIPTION_BYTES 16384
 
 /* A request at a worker. */
 struct sl_serve_item {

@@ -8,6 +8,7 @@
 #include "serve/deploy.h"
 #include "serve/gateway_run.h"
 #include "serve/local.h"
+#include "serve/worker_run.h"
 
 #define PROGRAM    "starling-serve"
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
@@ -18,6 +19,7 @@ static const struct {
 } roles[] = {
     {"client", "Sends the requests of a list, and prints latencies.", sl_serve_client_run},
     {"gateway", "Serves models over HTTP, by workers that join.", sl_serve_gateway_run},
+    {"worker", "Computes requests of gateways.", sl_serve_worker_run},
     {"deploy", "Publishes ONNX models for workers to serve.", sl_serve_deploy_run},
 };
 
