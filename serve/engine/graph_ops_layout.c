@@ -152,17 +152,17 @@ static int infer_concat(struct sl_graph_infer *infer)
     output->shape[axis] = 0;
     for (uint32_t i = 0; i < infer->node->input_count; i++) {
         const struct sl_graph_value *part = infer->inputs[i];
-        bool fits = part->rank == x->rank && part->type == x->type &&
+        bool fits = part != NULL && part->rank == x->rank && part->type == x->type &&
                     part->has_rows == x->has_rows && !(x->has_rows && axis == 0);
         for (uint32_t j = 0; fits && j < x->rank; j++) {
             fits = j == axis || part->shape[j] == x->shape[j];
         }
-        const uint64_t bytes = sl_graph_elements(part, axis, part->rank) * type_bytes;
+        const uint64_t bytes = fits ? sl_graph_elements(part, axis, part->rank) * type_bytes : 0;
         if (!fits || bytes > UINT32_MAX) {
             return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                                 "%s must have the type, the rows and the shape of %s except in "
-                                 "axis %u, which must not count rows",
-                                 part->name, x->name, axis);
+                                 "input %u must have the type, the rows and the shape of %s except "
+                                 "in axis %u, which must not count rows",
+                                 i, x->name, axis);
         }
         p.chunk_bytes[i] = (uint32_t)bytes;
         output->shape[axis] += part->shape[axis];

@@ -448,6 +448,7 @@ class Operators(unittest.TestCase):
         self.refused(one("Reshape", [(6,)], [(2,)]), "constant")
         self.refused(one("Concat", [(2, 3), (2, 4)], axis=1), "shape")
         self.refused(one("Concat", [(2,), (2,)], axis=0), "rows")
+        self.refused(one("Concat", [(2,)], constants=[None, np.zeros((2, 2), np.float32)], axis=1), "input 1")
         self.refused(one("Concat", [(2,), (2,)], axis=5), "axis is 5")
         self.refused(one("Flatten", [(2, 3)], axis=0), "rows")
 
