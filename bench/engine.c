@@ -57,11 +57,11 @@ static int read_model(struct bench *bench, struct sl_reason *reason)
 
 static int open_model(struct bench *bench)
 {
-    struct sl_reason reason = {.text = "out of memory"};
+    struct sl_reason reason;
     sl_blas_init();
     sl_graph_memory_init(&bench->memory, MODEL_MEMORY_BYTES);
     int err = read_model(bench, &reason);
-    err = err != 0 ? err : sl_graph_fold(&bench->graph, &bench->memory);
+    err = err != 0 ? err : sl_graph_fold(&bench->graph, &bench->memory, &reason);
     err =
         err != 0 ? err : sl_graph_image_make(&bench->graph, &bench->memory, &bench->image, &reason);
     if (err == 0) {

@@ -2,15 +2,11 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <starling_objects.h>
 
@@ -25,13 +21,11 @@
 #include "serve/engine/engine.h"
 #include "serve/engine/graph_fold.h"
 #include "serve/engine/graph_image.h"
-#include "serve/engine/onnx.h"
+#include "serve/onnx_file.h"
 #include "serve/request.h"
 
-#define PROGRAM        "starling-serve deploy"
-#define LENGTH(of)     (uint32_t)(sizeof(of) / sizeof((of)[0]))
-#define SUFFIX         ".onnx"
-#define FILE_BYTES_MAX INT32_MAX /* a limit of protobuf's */
+#define PROGRAM    "starling-serve deploy"
+#define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
 
 static struct {
     const char *name, *directory, *catalogue, *metadata;
@@ -61,7 +55,8 @@ static const struct sl_cli_option options[] = {
                   .help = "Publish to this directory, from which starling-objects serve --dir DIR "
                           "serves later. No process may use it now. DIR is created."),
     SL_CLI_OPTION(STRING, &flags.name, .name = "name", .metavar = "NAME",
-                  .help = "Name of the model. Default: the file's name without " SUFFIX "."),
+                  .help = "Name of the model. Default: the file's name without " SL_ONNX_FILE_SUFFIX
+                          "."),
     SL_CLI_OPTION(PARSED, &flags.pool_bytes, .name = "pool-memory", .parse = parse_size,
                   .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
                   .help = "Refuse models that do not fit into a pool of this size: the agents' "
@@ -116,8 +111,9 @@ static int add_file(struct run *run, const char *path)
     struct file *file = &run->files[run->file_count];
     const char *name = flags.name != NULL ? flags.name : basename(path);
     size_t length = strlen(name);
-    const size_t suffix = strlen(SUFFIX);
-    if (flags.name == NULL && length > suffix && strcmp(name + length - suffix, SUFFIX) == 0) {
+    const size_t suffix = strlen(SL_ONNX_FILE_SUFFIX);
+    if (flags.name == NULL && length > suffix &&
+        strcmp(name + length - suffix, SL_ONNX_FILE_SUFFIX) == 0) {
         length -= suffix;
     }
     (void)snprintf(file->name, sizeof file->name, "%.*s", (int)length, name);
@@ -144,7 +140,7 @@ static int add_file(struct run *run, const char *path)
 static int is_model(const struct dirent *entry)
 {
     const char *dot = strrchr(entry->d_name, '.');
-    return dot != NULL && dot > entry->d_name && strcmp(dot, SUFFIX) == 0;
+    return dot != NULL && dot > entry->d_name && strcmp(dot, SL_ONNX_FILE_SUFFIX) == 0;
 }
 
 /* Adds a file, or all models of a directory. */
@@ -157,9 +153,9 @@ static int add_path(struct run *run, const char *path)
     }
     const int count = scandir(path, &entries, is_model, alphasort);
     if (count <= 0) {
-        return sl_reason_fail(&run->reason, count < 0 ? sl_err_from_errno(errno) : SL_ERR_NOT_FOUND,
-                              "%s: %s", path,
-                              count < 0 ? strerror(errno) : "no file ends with " SUFFIX);
+        return sl_reason_fail(
+            &run->reason, count < 0 ? sl_err_from_errno(errno) : SL_ERR_NOT_FOUND, "%s: %s", path,
+            count < 0 ? strerror(errno) : "no file ends with " SL_ONNX_FILE_SUFFIX);
     }
     int err = 0;
     for (int i = 0; i < count; i++) {
@@ -176,37 +172,6 @@ static int add_path(struct run *run, const char *path)
 }
 
 /* ---- Models ---------------------------------------------------------------------------------- */
-
-/* Reads the graph of a file, with its weights, into the model's memory. */
-static int read_file(const char *path, struct model *model, struct sl_reason *reason)
-{
-    struct stat status;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        const int system_errno = errno;
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        return sl_reason_fail(reason, sl_err_from_errno(system_errno), "%s",
-                              strerror(system_errno));
-    }
-    void *bytes = MAP_FAILED;
-    const size_t count = (size_t)status.st_size;
-    int err = 0;
-    if (count == 0 || count > FILE_BYTES_MAX) {
-        err = sl_reason_fail(reason, SL_ERR_INVALID, "a model has 1 to %d bytes, not %zu",
-                             FILE_BYTES_MAX, count);
-    } else if ((bytes = mmap(NULL, count, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED) {
-        err = sl_reason_fail(reason, SL_ERR_IO, "cannot be mapped: %s", strerror(errno));
-    } else {
-        /* The messages hold a copy of the bytes; f16 becomes twice as large. */
-        sl_graph_memory_init(&model->memory, (64U << 20) + 4 * count);
-        err = sl_onnx_read(bytes, count, true, &model->memory, &model->graph, reason);
-        (void)munmap(bytes, count);
-    }
-    (void)close(fd);
-    return err;
-}
 
 static int check_tensors(const struct sl_engine_tensor *tensors, uint32_t count, const char *what,
                          struct sl_reason *reason)
@@ -256,10 +221,11 @@ static int prepare(struct run *run, const struct file *file, struct model *model
 {
     struct sl_reason reason;
     *model = (struct model){0};
-    int err = read_file(file->path, model, &reason);
-    if (err == 0 && sl_graph_fold(&model->graph, &model->memory) != 0) {
-        err = sl_reason_fail(&reason, SL_ERR_NO_MEMORY, "no memory to fold nodes");
+    int err = sl_onnx_file_read(file->path, &model->memory, &model->graph, &run->reason);
+    if (err != 0) {
+        return err;
     }
+    err = sl_graph_fold(&model->graph, &model->memory, &reason);
     err =
         err != 0 ? err : sl_graph_image_make(&model->graph, &model->memory, &model->image, &reason);
     err = err != 0 ? err : check(model, &reason);

@@ -7,6 +7,7 @@
 #include "serve/client.h"
 #include "serve/deploy.h"
 #include "serve/gateway_run.h"
+#include "serve/generate.h"
 #include "serve/local.h"
 #include "serve/worker_run.h"
 
@@ -21,6 +22,7 @@ static const struct {
     {"gateway", "Serves models over HTTP, by workers that join.", sl_serve_gateway_run},
     {"worker", "Computes requests of gateways.", sl_serve_worker_run},
     {"deploy", "Publishes ONNX models for workers to serve.", sl_serve_deploy_run},
+    {"generate", "Makes models of templates, with other weights.", sl_serve_generate_run},
 };
 
 static void print_help(FILE *to)

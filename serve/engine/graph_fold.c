@@ -190,7 +190,7 @@ static int fold_nodes(struct folding *folding)
     return 0;
 }
 
-int sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory)
+int sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory, struct sl_reason *reason)
 {
     const uint32_t count = graph->value_count;
     struct folding folding = {
@@ -208,13 +208,15 @@ int sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory)
         folding.renames[i] = i;
     }
     count_uses(&folding);
-    const int err = fold_nodes(&folding);
+    if (fold_nodes(&folding) != 0) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for folded weights");
+    }
     count_uses(&folding);
-    for (uint32_t i = 0; err == 0 && i < count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         struct sl_graph_value *value = &graph->values[i];
         if (folding.uses[i] == 0 && value->kind != SL_GRAPH_INPUT) {
             value->kind = SL_GRAPH_COMPUTED; /* by no node: neither written nor placed */
         }
     }
-    return err;
+    return 0;
 }

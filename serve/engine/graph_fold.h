@@ -8,6 +8,6 @@
 #include "serve/engine/graph_memory.h"
 
 /* Before the plan. A node that is not as expected stays as it is. Errors: NO_MEMORY. */
-int sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory);
+int sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory, struct sl_reason *reason);
 
 #endif

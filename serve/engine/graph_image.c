@@ -55,7 +55,7 @@ int sl_graph_image_make(const struct sl_graph *graph, struct sl_graph_memory *me
         .groups = sl_graph_memory_take(memory, count_max, sizeof(char *)),
     };
     if (is_there == NULL || image.tensors == NULL || image.offsets == NULL ||
-        image.groups == NULL || sl_onnx_write(graph, memory, &bytes, &byte_count) != 0) {
+        image.groups == NULL || sl_onnx_write(graph, false, memory, &bytes, &byte_count) != 0) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the model's image");
     }
     if (byte_count > SL_GRAPH_IMAGE_BYTES_MAX) {

@@ -541,6 +541,7 @@ int sl_onnx_read(const void *bytes, size_t count, bool has_weights, struct sl_gr
 struct writer {
     struct sl_graph_memory *memory;
     const struct sl_graph *graph;
+    bool has_weights;
     bool failed; /* no memory; then arrays are NULL or not filled */
 };
 
@@ -621,7 +622,7 @@ static void write_tensor(struct writer *writer, const struct sl_graph_value *val
     for (uint32_t i = 0; !writer->failed && i < value->rank; i++) {
         dims[i] = (int64_t)value->shape[i];
     }
-    if (value->kind == SL_GRAPH_CONSTANT) {
+    if (value->kind == SL_GRAPH_CONSTANT || writer->has_weights) {
         to->has_raw_data = true;
         to->raw_data = (ProtobufCBinaryData){.len = value->bytes, .data = (uint8_t *)value->data};
     }
@@ -681,10 +682,10 @@ static void write_graph(struct writer *writer, Onnx__GraphProto *to)
     }
 }
 
-int sl_onnx_write(const struct sl_graph *graph, struct sl_graph_memory *memory, uint8_t **bytes,
-                  size_t *count)
+int sl_onnx_write(const struct sl_graph *graph, bool has_weights, struct sl_graph_memory *memory,
+                  uint8_t **bytes, size_t *count)
 {
-    struct writer writer = {.memory = memory, .graph = graph};
+    struct writer writer = {.memory = memory, .graph = graph, .has_weights = has_weights};
     Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT;
     Onnx__OperatorSetIdProto *opsets[] = {&opset};
     Onnx__GraphProto to = ONNX__GRAPH_PROTO__INIT;

@@ -1,6 +1,6 @@
-/* The ONNX reader makes a graph of the bytes of an ONNX model, and writes a graph as a model
- * without its weights: the tensor ".graph" of a published model. Bytes are not trusted; an error
- * names the node or the tensor.
+/* The ONNX reader makes a graph of the bytes of an ONNX model, and writes a graph as a
+ * model: without its weights it is the tensor ".graph" of a published model. Bytes are not trusted;
+ * an error names the node or the tensor.
  *
  * Accepted: opset 11 to 17; tensors of f32, f16 and bf16 (widened to f32), i64 and bool; no
  * subgraphs, no external data. A tensor of f32 above SL_ONNX_CONSTANT_BYTES is a weight, all other
@@ -20,8 +20,9 @@
 int sl_onnx_read(const void *bytes, size_t count, bool has_weights, struct sl_graph_memory *memory,
                  struct sl_graph *out, struct sl_reason *reason);
 
-/* The bytes lie in the memory. Errors: NO_MEMORY. */
-int sl_onnx_write(const struct sl_graph *graph, struct sl_graph_memory *memory, uint8_t **bytes,
-                  size_t *count);
+/* Writes a model, with the data of its weights or without. The bytes lie in the memory. Errors:
+ * NO_MEMORY. */
+int sl_onnx_write(const struct sl_graph *graph, bool has_weights, struct sl_graph_memory *memory,
+                  uint8_t **bytes, size_t *count);
 
 #endif

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """starling-serve deploy: models that are published to a directory and to a storage, what their objects have, and
-files that are refused, with nothing published."""
+files that are refused, with nothing published. starling-serve generate: models of templates, and bad lists."""
 
 import os
 import sys
@@ -32,13 +32,15 @@ def mlp(op_type="Relu", **attributes):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
 
 
-class Deploy(objects_test.ObjectsTest):
+class ModelsTest(objects_test.ObjectsTest):
     def save(self, name, model):
         path = self.path(name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         onnx.save(model, path)
         return path
 
+
+class Deploy(ModelsTest):
     def deploy(self, *words, status=0):
         return self.run_to_end("starling-serve", "deploy", *words, status=status)
 
@@ -108,6 +110,64 @@ class Deploy(objects_test.ObjectsTest):
     def test_command_line(self):
         for words in ([], ["m.onnx"], ["m.onnx", "--dir", "d", "--catalogue", "c:1"], ["--dir", "d"]):
             self.assertIn("usage: starling-serve deploy", self.deploy(*words, status=2))
+
+
+class Generate(ModelsTest):
+    def setUp(self):
+        super().setUp()
+        self.save("templates/mlp.onnx", mlp())
+        self.save("templates/mlp-wide.onnx", mlp("Tanh"))
+
+    def generate(self, text, out, *words, status=0):
+        return self.run_to_end("starling-serve", "generate", self.file("list.txt", text), "--templates",
+                               self.path("templates"), "--out", self.path(out), *words, status=status)
+
+    def weights(self, path):
+        """{name: array}, and the operator in the middle."""
+        graph = onnx.load(self.path(path)).graph
+        return {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}, graph.node[1].op_type
+
+    def test_variants(self):
+        self.generate("model_name\nmlp-1, 7\nmlp-2\nmlp-wide-1\n", "out")
+        self.assertEqual(sorted(os.listdir(self.path("out"))), ["mlp-1.onnx", "mlp-2.onnx", "mlp-wide-1.onnx"])
+        template, _ = self.weights("templates/mlp.onnx")
+        one, op = self.weights("out/mlp-1.onnx")
+        two, _ = self.weights("out/mlp-2.onnx")
+        self.assertEqual(op, "Relu")
+        self.assertEqual(self.weights("out/mlp-wide-1.onnx")[1], "Tanh")
+        self.assertEqual(sorted(one), ["b1", "w1", "w2"])
+        for name, weights in one.items():
+            ratio = weights / template[name]
+            self.assertGreaterEqual(ratio.min(), 1 - 1 / 16 - 1e-6)
+            self.assertLessEqual(ratio.max(), 1 + 1 / 16 + 1e-6)
+            self.assertGreater(ratio.std(), 0.03)
+            self.assertLess((weights == two[name]).mean(), 0.01)
+        output = self.run_to_end("starling-serve", "deploy", self.path("out"), "--dir", self.path("store"))
+        self.assertIn("mlp-wide-1@1: ", output)
+
+    def test_seed(self):
+        for out, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+            self.generate("model_name\nmlp-1\n", out, "--seed", seed)
+        contents = []
+        for out in "abc":
+            with open(self.path(f"{out}/mlp-1.onnx"), "rb") as file:
+                contents.append(file.read())
+        self.assertEqual(contents[0], contents[1])
+        self.assertNotEqual(contents[0], contents[2])
+
+    def test_bad_lists(self):
+        for text, reason in (("", "list.txt: accepted are"), ("model_name\n", "list.txt: accepted are"),
+                             ("model_name\nmlp-1\nresnet18-1\n", 'list.txt:3: no template for "resnet18-1"'),
+                             ("model_name\nmlp-1\nmlp-1\n", 'list.txt:3: "mlp-1" is there twice'),
+                             ("model_name\nmlp 1\n", 'list.txt:2: "mlp 1" is no name'),
+                             ("model_name\n../mlp\n", 'list.txt:2: "../mlp" is no name'),
+                             ("model_name\n\n", 'list.txt:2: "" is no name')):
+            self.assertIn(reason, self.generate(text, "out", status=1))
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_command_line(self):
+        for words in ([], ["list.txt"], ["list.txt", "--out", "o"], ["list.txt", "--templates", "t"]):
+            self.assertIn("is missing", self.run_to_end("starling-serve", "generate", *words, status=2))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ static void fold(struct wire *parts)
     struct wire model = model_finish(parts, 13);
     assert_int_equal(sl_onnx_read(model.bytes, model.count, true, &memory, &graph, &reason), 0);
     wire_free(&model);
-    assert_int_equal(sl_graph_fold(&graph, &memory), 0);
+    assert_int_equal(sl_graph_fold(&graph, &memory, &reason), 0);
 }
 
 static const float *input_of(uint32_t node, uint32_t i)

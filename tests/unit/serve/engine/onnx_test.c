@@ -97,7 +97,7 @@ SL_CASE_WITH(onnx_write__is_read_again, set_up, tear_down)
     attribute_ints(&attributes, "axes", DIMS(3, -1));
     model_node(&parts, "Some", "some", "shape,,w", "s", &attributes);
     assert_int_equal(read_model(finish(&parts)), 0);
-    assert_int_equal(sl_onnx_write(&graph, &memory, &bytes, &count), 0);
+    assert_int_equal(sl_onnx_write(&graph, false, &memory, &bytes, &count), 0);
     assert_in_range(count, 1, 400);
     assert_int_equal(sl_onnx_read(bytes, count, false, &memory, &graph, &reason), 0);
     assert_int_equal(value_of("w")->kind, SL_GRAPH_WEIGHT);
