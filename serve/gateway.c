@@ -9,7 +9,7 @@
 #include "reactor/reactor.h"
 #include "serve/admission.h"
 #include "serve/flight.h"
-#include "serve/models.h"
+#include "serve/listing.h"
 
 #define MEMORY_BYTES    (256ULL << 20)
 #define MEMORY_FREE_MS  2000
@@ -26,7 +26,7 @@ struct sl_serve_gateway {
     struct sl_serve_gateway_options options;
     struct sl_serve_balance balance;
     struct sl_serve_admission admission;
-    struct sl_serve_models models;
+    struct sl_serve_listing listing;
     struct sl_serve_remote_events events;
     struct sl_list remotes;
     struct sl_list unlisted; /* accepted requests for models that the list lacks */
@@ -142,7 +142,7 @@ static void fail_late(struct sl_serve_gateway *gateway, struct sl_serve_request 
     char text[SL_SERVE_TEXT_BYTES];
     if (request->state == NULL) {
         (void)snprintf(text, sizeof text, "the catalogue does not answer: %.400s",
-                       gateway->models.reason);
+                       gateway->listing.reason);
     } else if (flight == NULL && gateway->stats.workers == 0) {
         (void)snprintf(text, sizeof text, "no worker has joined");
     } else {
@@ -457,7 +457,7 @@ static bool is_listed(const struct sl_serve_gateway *gateway,
                       const struct sl_serve_request *request)
 {
     const struct sl_object_entry *first;
-    const uint64_t count = sl_serve_models_find(&gateway->models, request->model, &first);
+    const uint64_t count = sl_serve_listing_find(&gateway->listing, request->model, &first);
     bool is_found = count > 0 && request->version == 0;
     for (uint64_t i = 0; i < count && !is_found; i++) {
         is_found = first[i].version == request->version;
@@ -469,7 +469,7 @@ static bool is_listed(const struct sl_serve_gateway *gateway,
 static int not_found(const struct sl_serve_gateway *gateway, struct sl_serve_request *request)
 {
     const struct sl_object_entry *first;
-    const uint64_t count = sl_serve_models_find(&gateway->models, request->model, &first);
+    const uint64_t count = sl_serve_listing_find(&gateway->listing, request->model, &first);
     char *text = request->text;
     size_t length = (size_t)snprintf(text, sizeof request->text,
                                      count > 0 ? "model %s has no version %llu; it has:"
@@ -483,10 +483,10 @@ static int not_found(const struct sl_serve_gateway *gateway, struct sl_serve_req
 }
 
 /* Whether the list is newer than a moment before the request. */
-static bool is_fresh(const struct sl_serve_models *models, const struct sl_serve_request *request)
+static bool is_fresh(const struct sl_serve_listing *listing, const struct sl_serve_request *request)
 {
-    return models->list != NULL &&
-           models->listed_ns + SL_SERVE_MODELS_FRESH_NS >= request->arrived_ns;
+    return listing->list != NULL &&
+           listing->listed_ns + SL_SERVE_LISTING_FRESH_NS >= request->arrived_ns;
 }
 
 /* Errors: AGAIN, DEADLINE, NOT_FOUND, NO_MEMORY, with the text. */
@@ -502,14 +502,14 @@ static int admit(struct sl_serve_gateway *gateway, struct sl_serve_request *requ
         return request->err = SL_ERR_AGAIN;
     }
     if (!is_listed(gateway, request)) {
-        if (is_fresh(&gateway->models, request)) {
+        if (is_fresh(&gateway->listing, request)) {
             return not_found(gateway, request);
         }
         const int err = sl_serve_admission_offer(&gateway->admission, request, 0, 0, now_ns);
         if (err == 0) {
             sl_serve_admission_run(&gateway->admission, request);
             sl_list_append(&gateway->unlisted, &request->link);
-            sl_serve_models_refresh(&gateway->models);
+            sl_serve_listing_refresh(&gateway->listing);
         }
         return err;
     }
@@ -543,11 +543,11 @@ static void listed(void *ctx)
         if (request->state != NULL) {
             request->state->waiting++;
             sl_serve_admission_wait_again(&gateway->admission, request);
-        } else if (is_fresh(&gateway->models, request)) {
+        } else if (is_fresh(&gateway->listing, request)) {
             fail(gateway, request, not_found(gateway, request), request->text);
         } else {
             sl_list_append(&gateway->unlisted, link);
-            sl_serve_models_refresh(&gateway->models);
+            sl_serve_listing_refresh(&gateway->listing);
         }
     }
     dispatch(gateway);
@@ -622,13 +622,13 @@ void sl_serve_gateway_drain(struct sl_serve_gateway *gateway, void (*drained)(vo
 
 const struct sl_object_list *sl_serve_gateway_models(const struct sl_serve_gateway *gateway)
 {
-    return gateway->models.list;
+    return gateway->listing.list;
 }
 
 uint64_t sl_serve_gateway_versions(const struct sl_serve_gateway *gateway, const char *model,
                                    const struct sl_object_entry **first)
 {
-    return sl_serve_models_find(&gateway->models, model, first);
+    return sl_serve_listing_find(&gateway->listing, model, first);
 }
 
 void sl_serve_gateway_stats(const struct sl_serve_gateway *gateway,
@@ -640,7 +640,7 @@ void sl_serve_gateway_stats(const struct sl_serve_gateway *gateway,
     out->memory_bytes = gateway->ranges.bytes;
     out->memory_in_use = gateway->ranges.used_bytes;
     out->is_draining = gateway->is_draining;
-    out->has_models = gateway->models.list != NULL;
+    out->has_models = gateway->listing.list != NULL;
 }
 
 void sl_serve_gateway_workers(const struct sl_serve_gateway *gateway,
@@ -654,16 +654,26 @@ void sl_serve_gateway_workers(const struct sl_serve_gateway *gateway,
 
 /* Start and end */
 
+static void end_threads(struct sl_serve_gateway *gateway)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        if (gateway->offloads[i] != NULL) {
+            (void)sl_offload_destroy(&gateway->offloads[i], SL_CLOCK_NS_PER_S);
+        }
+    }
+}
+
 static void async_ended(void *ctx)
 {
     struct sl_serve_gateway *gateway = ctx;
+    end_threads(gateway);
     gateway->ended(gateway->ended_ctx);
 }
 
 static void look_for_stop(struct sl_serve_gateway *gateway)
 {
     if (gateway->is_stopping && gateway->async != NULL && sl_list_empty(&gateway->remotes) &&
-        sl_serve_models_stop(&gateway->models)) {
+        sl_serve_listing_stop(&gateway->listing)) {
         sl_reactor_disarm(gateway->reactor, &gateway->due);
         sl_reactor_disarm(gateway->reactor, &gateway->next_turn);
         sl_transfer_async_destroy(&gateway->async, async_ended, gateway);
@@ -700,15 +710,11 @@ void sl_serve_gateway_destroy(struct sl_serve_gateway **gateway)
     struct sl_serve_gateway *gone = *gateway;
     *gateway = NULL;
     sl_serve_flights_fini(&gone->flights);
-    for (uint32_t i = 0; i < 2; i++) {
-        if (gone->offloads[i] != NULL) {
-            (void)sl_offload_destroy(&gone->offloads[i], SL_CLOCK_NS_PER_S);
-        }
-    }
+    end_threads(gone);
     if (gone->memory != NULL) {
         (void)sl_transfer_memory_free(gone->transfer, (void **)&gone->memory, MEMORY_FREE_MS);
     }
-    sl_object_list_free(&gone->models.list);
+    sl_object_list_free(&gone->listing.list);
     sl_serve_balance_fini(&gone->balance);
     free(gone);
 }
@@ -769,14 +775,14 @@ int sl_serve_gateway_create(const struct sl_serve_gateway_options *options,
         .lost = lost,
         .ended = remote_ended,
         .ctx = made};
-    made->models =
-        (struct sl_serve_models){.objects = options->objects,
-                                 .reactor = made->reactor,
-                                 .post = options->post != NULL ? options->post : post_list,
-                                 .post_ctx = options->post != NULL ? options->post_ctx : made,
-                                 .listed = listed,
-                                 .ctx = made};
-    sl_serve_models_start(&made->models);
+    made->listing =
+        (struct sl_serve_listing){.objects = options->objects,
+                                  .reactor = made->reactor,
+                                  .post = options->post != NULL ? options->post : post_list,
+                                  .post_ctx = options->post != NULL ? options->post_ctx : made,
+                                  .listed = listed,
+                                  .ctx = made};
+    sl_serve_listing_start(&made->listing);
     *out = made;
     return 0;
 }

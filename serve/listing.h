@@ -1,15 +1,15 @@
 /* The gateway's list of the versions of all objects, from the catalogue: every 2 s, and soon after
  * it was asked for. Owner: the gateway's reactor. */
-#ifndef SL_SERVE_MODELS_H
-#define SL_SERVE_MODELS_H
+#ifndef SL_SERVE_LISTING_H
+#define SL_SERVE_LISTING_H
 
 #include <starling_objects.h>
 
 #include "reactor/offload.h"
 
-#define SL_SERVE_MODELS_FRESH_NS 100000000ULL
+#define SL_SERVE_LISTING_FRESH_NS 100000000ULL
 
-struct sl_serve_models {
+struct sl_serve_listing {
     struct sl_objects *objects;
     struct sl_reactor *reactor;
     void (*post)(void *ctx, struct sl_offload_job *job);
@@ -29,16 +29,16 @@ struct sl_serve_models {
 };
 
 /* The members above `list` are set, the rest is zero. */
-void sl_serve_models_start(struct sl_serve_models *models);
+void sl_serve_listing_start(struct sl_serve_listing *listing);
 
 /* Asks for a list, at most every 100 ms. */
-void sl_serve_models_refresh(struct sl_serve_models *models);
+void sl_serve_listing_refresh(struct sl_serve_listing *listing);
 
 /* The number of versions of a name, the first of which is *first. */
-uint64_t sl_serve_models_find(const struct sl_serve_models *models, const char *name,
-                              const struct sl_object_entry **first);
+uint64_t sl_serve_listing_find(const struct sl_serve_listing *listing, const char *name,
+                               const struct sl_object_entry **first);
 
 /* No list is asked for any more. False: one still is; `listed` runs when it has come. */
-bool sl_serve_models_stop(struct sl_serve_models *models);
+bool sl_serve_listing_stop(struct sl_serve_listing *listing);
 
 #endif
