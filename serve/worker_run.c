@@ -1,4 +1,5 @@
 #include "serve/worker_run.h"
+#include "serve/engine/blas.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -221,6 +222,7 @@ static int start(struct run *run)
     const struct sl_objects_options node = {.struct_size = sizeof node, .agent = flags.agent};
     const struct sl_reactor_options reactor = {.name = "serve-worker", .core = -1};
     int err = start_engine(run);
+    sl_blas_init();
     if (err == 0 && sl_objects_create(&node, &run->objects) != 0) {
         err = sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s", sl_objects_last_error());
     }
