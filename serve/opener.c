@@ -7,8 +7,11 @@
 
 #define OPEN_MS   200 /* then another model may be opened first */
 #define AHEAD_MAX 2   /* models that are open, and wait for the one that computes */
-#define RETRY_NS  (10 * SL_CLOCK_NS_PER_MS)  /* between opens of a model that failed */
-#define IDLE_NS   (100 * SL_CLOCK_NS_PER_MS) /* then an open model is closed */
+#define RETRY_NS  (10 * SL_CLOCK_NS_PER_MS) /* between opens of a model that failed */
+#define IDLE_NS                                                                                    \
+    (20 * SL_CLOCK_NS_PER_MS)      /* then an open model is closed: others may wait for its        \
+                                      memory, and to open it again takes less than 1 ms */
+#define PRESS_NS SL_CLOCK_NS_PER_S /* after an open for which the pool had no room */
 
 static uint64_t now(const struct sl_serve_opener *opener)
 {
@@ -45,6 +48,7 @@ static int fail(struct sl_serve_opener *opener, struct sl_serve_known *known, in
 {
     known->reason = opener->reason;
     known->retry_ns = now(opener) + RETRY_NS;
+    opener->pressed_ns = err == SL_ERR_NO_MEMORY ? now(opener) : opener->pressed_ns;
     if (may_pass(known, err)) {
         return 0;
     }
@@ -120,13 +124,14 @@ static bool may_begin(const struct sl_serve_known *known)
            (!known->is_running || sl_serve_version_is_complete(known->current));
 }
 
-/* A model with old versions; or without requests, while another one computes, or after a while. */
-static struct sl_serve_known *find_closing(const struct sl_serve_opener *opener, bool is_computing)
+/* A model with old versions; or without requests, after a while, or at once if the pool is full. */
+static struct sl_serve_known *find_closing(const struct sl_serve_opener *opener)
 {
+    const bool is_full = opener->pressed_ns != 0 && now(opener) < opener->pressed_ns + PRESS_NS;
     SL_LIST_FOREACH (link, &opener->models->opened) {
         struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
         const bool is_unused = known->waiting == 0 && !known->is_running &&
-                               (is_computing || now(opener) >= known->used_ns + IDLE_NS);
+                               (is_full || now(opener) >= known->used_ns + IDLE_NS);
         while (is_unused && known->current != NULL) {
             sl_serve_known_drop(known);
         }
@@ -143,7 +148,7 @@ static struct sl_serve_known *find_cold(const struct sl_serve_opener *opener)
     uint32_t ahead = 0;
     SL_LIST_FOREACH (link, &opener->models->opened) {
         const struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
-        ahead += known->current != NULL && !known->is_running;
+        ahead += known->current != NULL && known->waiting > 0 && !known->is_running;
     }
     SL_LIST_FOREACH (link, opener->queue) {
         struct sl_serve_known *known =
@@ -178,12 +183,12 @@ static struct sl_serve_known *find_outdated(const struct sl_serve_opener *opener
     return NULL;
 }
 
-void sl_serve_opener_next(struct sl_serve_opener *opener, bool is_computing)
+void sl_serve_opener_next(struct sl_serve_opener *opener)
 {
     if (opener->known != NULL) {
         return;
     }
-    struct sl_serve_known *known = find_closing(opener, is_computing);
+    struct sl_serve_known *known = find_closing(opener);
     const bool opens = known == NULL;
     known = known == NULL ? find_cold(opener) : known;
     known = known == NULL ? find_outdated(opener) : known;

@@ -21,6 +21,7 @@ struct sl_serve_opener {
     /* Private */
     struct sl_offload_job job;
     struct sl_serve_known *known; /* NULL: there is no job */
+    uint64_t pressed_ns;          /* when the pool last had no room; 0: never */
     struct sl_serve_open open;    /* name NULL: only closes */
     struct sl_serve_search search;
     struct sl_list old; /* versions that are closed first */
@@ -35,8 +36,7 @@ static inline bool sl_serve_opener_is_busy(const struct sl_serve_opener *opener)
     return opener->known != NULL;
 }
 
-/* Begins the next job, if there is none and something is to be done. is_computing: a model without
- * requests is closed at once, not after a while. */
-void sl_serve_opener_next(struct sl_serve_opener *opener, bool is_computing);
+/* Begins the next job, if there is none and something is to be done. */
+void sl_serve_opener_next(struct sl_serve_opener *opener);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define ARENA_BYTES SL_SERVE_BODY_BYTES_MAX
 #define WAIT_NS     (20 * SL_CLOCK_NS_PER_MS) /* for all bytes of a model, of LOAD */
-#define TICK_NS     (5 * SL_CLOCK_NS_PER_MS)  /* while requests wait */
+#define TICK_NS     (5 * SL_CLOCK_NS_PER_MS)  /* while requests wait, or models are open */
 #define REPORT_NS   (50 * SL_CLOCK_NS_PER_MS) /* between LOADs */
 #define LEAVE_NS    (2 * SL_CLOCK_NS_PER_S)   /* for the gateways' answers to LEAVE */
 #define END_NS      (10 * SL_CLOCK_NS_PER_S)  /* for a job in progress */
@@ -574,11 +574,11 @@ static void step(struct sl_timer *timer, uint64_t now_ns)
     worker->is_woken = false;
     expire(worker);
     compute_next(worker);
-    sl_serve_opener_next(&worker->opener, worker->computing.known != NULL);
+    sl_serve_opener_next(&worker->opener);
     report(worker);
     if (!leave(worker) && !worker->is_woken) {
-        sl_reactor_arm(worker->options.reactor, timer,
-                       sl_list_empty(&worker->queue) ? REPORT_NS : TICK_NS);
+        const bool is_idle = sl_list_empty(&worker->queue) && sl_list_empty(&worker->models.opened);
+        sl_reactor_arm(worker->options.reactor, timer, is_idle ? REPORT_NS : TICK_NS);
     }
 }
 
