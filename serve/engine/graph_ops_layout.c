@@ -71,25 +71,23 @@ static int read_shape(const struct sl_graph_infer *infer, uint32_t *open, uint64
     *product = 1;
     for (uint32_t i = 0; i < output->rank; i++) {
         int64_t size = ((const int64_t *)shape->data)[i];
-        if (size == 0 && i < x->rank && !allows_zero) {
-            size = (int64_t)x->shape[i];
-        } else if (i == 0 && x->has_rows && size > 0 && infer->graph->fixed_rows > 0 &&
-                   size % infer->graph->fixed_rows == 0) {
-            size /= infer->graph->fixed_rows;
-        } else if (size == -1 && *open == SL_GRAPH_NONE) {
+        if (size == -1 && *open == SL_GRAPH_NONE) {
             *open = i;
             continue;
-        } else if (i == 0 && x->has_rows) {
-            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                                 "dimension 0 of the shape is %" PRId64
-                                 ", but counts rows of requests: it must be 0 or -1",
-                                 size);
+        }
+        if (size == 0 && i < x->rank && !allows_zero) {
+            size = (int64_t)x->shape[i];
+        } else if (i == 0 && x->has_rows) { /* a number is known if the model has fixed rows */
+            const int64_t rows = infer->graph->fixed_rows;
+            size = rows > 0 && size % rows == 0 ? size / rows : 0;
         }
         if (size < 1 || (uint64_t)size > SL_GRAPH_ELEMENTS_MAX / *product) {
-            return sl_graph_fail(infer, SL_ERR_INVALID,
-                                 "dimension %u of the shape is %" PRId64
-                                 ", but must be a size, 0, or once -1",
-                                 i, size);
+            return sl_graph_fail(
+                infer, SL_ERR_INVALID,
+                "dimension %u of the shape is %" PRId64
+                ", but must be a size, 0 as in the input, or once -1; dimension 0, "
+                "if it counts rows, 0 or -1",
+                i, ((const int64_t *)shape->data)[i]);
         }
         output->shape[i] = (uint64_t)size;
         *product *= (uint64_t)size;
