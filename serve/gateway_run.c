@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "config/cli.h"
 #include "config/number.h"
 #include "config/security.h"
 #include "core/log.h"
+#include "core/rlimit.h"
 #include "reactor/completion.h"
 #include "reactor/reactor.h"
 #include "serve/http_routes.h"
@@ -246,6 +248,8 @@ int sl_serve_gateway_run(int argc, char **argv)
         (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
         return SL_CLI_EXIT_USAGE;
     }
+    sl_rlimit_raise(RLIMIT_NOFILE); /* a connection is a descriptor */
+    sl_rlimit_raise(RLIMIT_MEMLOCK);
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);

@@ -31,7 +31,8 @@ struct sl_serve_http {
     struct sl_ring_watch watch;
     struct sl_timer run, sweep;
     struct sl_list peers;
-    uint32_t call_count;
+    uint32_t peer_count, call_count;
+    bool has_room_again; /* after SL_HTTP_CONNECTIONS_MAX */
     uint16_t port;
 };
 
@@ -66,9 +67,11 @@ static void on_connection(void *ctx, struct MHD_Connection *connection, void **c
             MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         peer_waits(http, peer, 0);
         sl_list_append(&http->peers, &peer->link);
+        http->peer_count++;
     } else if (code == MHD_CONNECTION_NOTIFY_CLOSED && peer != NULL) {
         sl_list_remove(&peer->link);
         free(peer);
+        http->has_room_again |= http->peer_count-- == SL_HTTP_CONNECTIONS_MAX;
     }
 }
 
@@ -77,7 +80,10 @@ static void on_connection(void *ctx, struct MHD_Connection *connection, void **c
 static void run(struct sl_serve_http *http)
 {
     MHD_UNSIGNED_LONG_LONG ms;
-    (void)MHD_run(http->daemon);
+    do {
+        http->has_room_again = false; /* then it accepts in the next run */
+        (void)MHD_run(http->daemon);
+    } while (http->has_room_again);
     if (MHD_get_timeout(http->daemon, &ms) == MHD_YES) {
         sl_reactor_arm(http->reactor, &http->run, ms * SL_CLOCK_NS_PER_MS);
     } else {

@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/rlimit.h"
 #include "tests/support/reactor_thread.h"
 #include "tests/support/unit.h"
 
@@ -186,7 +188,9 @@ static void dial(struct fixture *f)
     const struct sockaddr_in address = {.sin_family = AF_INET,
                                         .sin_port = htons(f->port),
                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct timeval patience = {.tv_sec = 30};
     f->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(setsockopt(f->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     assert_int_equal(connect(f->fd, (const struct sockaddr *)&address, sizeof address), 0);
 }
 
@@ -597,6 +601,35 @@ CASE(http__a_request_that_computes_is_not_disconnected)
     reactor_thread_run(&f->thread, let_go, f);
     assert_true(hear(f));
     expect(f, 200, "");
+}
+
+CASE(http__a_full_server_accepts_again_when_peers_have_ended)
+{
+    struct fixture *f = fixture;
+    static int fds[SL_HTTP_CONNECTIONS_MAX];
+    struct rlimit limit;
+    sl_rlimit_raise(RLIMIT_NOFILE);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_cur < 2 * SL_HTTP_CONNECTIONS_MAX + 64) {
+        print_message("this process may open too few files\n");
+        skip();
+    }
+    static const char begun[] =
+        "POST /v2/models/echo/infer HTTP/1.1\r\nContent-Length: 100\r\n\r\n";
+    for (size_t i = 0; i < SL_HTTP_CONNECTIONS_MAX; i++) {
+        say(f, begun, sizeof begun - 1);
+        fds[i] = f->fd;
+        f->fd = 0;
+        dial(f);
+    }
+    static const char question[] = "GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n";
+    say(f, question, sizeof question - 1);
+    pass(f, 12);
+    assert_true(hear(f));
+    expect(f, 200, "");
+    for (size_t i = 0; i < SL_HTTP_CONNECTIONS_MAX; i++) {
+        assert_int_equal(close(fds[i]), 0);
+    }
 }
 
 static void quiesce(void *ctx)
