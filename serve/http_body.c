@@ -163,12 +163,12 @@ static int set_shape(const char *datatype, const json_t *shape, struct sl_serve_
         tensor->type++;
     }
     if (tensor->type == DATATYPE_COUNT) {
-        return INVALID("input \"%s\": datatype \"%.32s\" is none of BOOL, INT8 to INT64, UINT8 to "
+        return INVALID("input `%s`: datatype `%.32s` is none of BOOL, INT8 to INT64, UINT8 to "
                        "UINT64, FP16, BF16, FP32, FP64",
                        tensor->name, datatype);
     }
     if (json_array_size(shape) > SL_OBJECTS_RANK_MAX) {
-        return INVALID("input \"%s\": shape has more than %d dimensions", tensor->name,
+        return INVALID("input `%s`: shape has more than %d dimensions", tensor->name,
                        SL_OBJECTS_RANK_MAX);
     }
     tensor->rank = (uint32_t)json_array_size(shape);
@@ -177,12 +177,11 @@ static int set_shape(const char *datatype, const json_t *shape, struct sl_serve_
         const json_int_t length = json_integer_value(json_array_get(shape, i)); /* or 0 */
         tensor->shape[i] = (uint64_t)length;
         if (length < 1) {
-            return INVALID("input \"%s\": shape[%u] is not an integer of 1 or more", tensor->name,
-                           i);
+            return INVALID("input `%s`: shape[%u] is not an integer of 1 or more", tensor->name, i);
         }
         if (__builtin_mul_overflow(tensor->bytes, tensor->shape[i], &tensor->bytes) ||
             tensor->bytes > SL_SERVE_BODY_BYTES_MAX) {
-            return TOO_LARGE("input \"%s\": its shape has more than %llu bytes", tensor->name,
+            return TOO_LARGE("input `%s`: its shape has more than %llu bytes", tensor->name,
                              SL_SERVE_BODY_BYTES_MAX);
         }
     }
@@ -195,29 +194,29 @@ static int set_source(const struct sl_serve_tensor *tensor, const json_t *data,
                       struct sl_reason *reason)
 {
     if ((data == NULL) == (binary_bytes == NULL)) {
-        return INVALID("input \"%s\" has neither data nor binary_data_size, or both", tensor->name);
+        return INVALID("input `%s` has neither data nor binary_data_size, or both", tensor->name);
     }
     if (data == NULL) {
         return json_integer_value(binary_bytes) == (json_int_t)tensor->bytes
                    ? 0
-                   : INVALID("input \"%s\": binary_data_size is %lld, but its shape and datatype "
+                   : INVALID("input `%s`: binary_data_size is %lld, but its shape and datatype "
                              "have %llu bytes",
                              tensor->name, (long long)json_integer_value(binary_bytes),
                              (unsigned long long)tensor->bytes);
     }
     if (only_binary(tensor->type)) {
-        return INVALID("input \"%s\": %s is accepted as binary data only", tensor->name,
+        return INVALID("input `%s`: %s is accepted as binary data only", tensor->name,
                        datatypes[tensor->type].name);
     }
     const json_int_t index = json_integer_value(json_array_get(data, 0)); /* of take_elements */
     if (index < 0 || index >= SL_SERVE_TENSORS_MAX || taken[index].next == NULL) {
-        return INVALID("input \"%s\": data is not an array of values", tensor->name);
+        return INVALID("input `%s`: data is not an array of values", tensor->name);
     }
     *elements = taken[index];
     taken[index].next = NULL;
     return elements->left >= tensor->bytes / sl_objects_type_bytes(tensor->type)
                ? 0
-               : INVALID("input \"%s\": data has fewer values than its shape", tensor->name);
+               : INVALID("input `%s`: data has fewer values than its shape", tensor->name);
 }
 
 static int read_input(json_t *item, struct sl_bytes *taken, struct sl_http_body *body,
@@ -234,7 +233,7 @@ static int read_input(json_t *item, struct sl_bytes *taken, struct sl_http_body 
     int err = read_name(&fields, tensor->name);
     for (uint32_t i = 0; err == 0 && i < index; i++) {
         if (strcmp(request->inputs[i].name, tensor->name) == 0) {
-            err = INVALID("input \"%s\" is given twice", tensor->name);
+            err = INVALID("input `%s` is given twice", tensor->name);
         }
     }
     if ((err = err != 0 ? err : parameters.err) != 0 ||
@@ -261,7 +260,7 @@ static int read_output(json_t *item, struct sl_http_body *body, struct sl_reason
     output->binary = binary == NULL ? body->binary_output : json_is_true(binary);
     for (uint32_t i = 0; err == 0 && i < index; i++) {
         if (strcmp(body->outputs[i].name, output->name) == 0) {
-            return INVALID("output \"%s\" is asked for twice", output->name);
+            return INVALID("output `%s` is asked for twice", output->name);
         }
     }
     return err != 0 ? err : parameters.err;
@@ -402,8 +401,8 @@ int sl_http_body_read_elements(const struct sl_http_body *body, struct sl_serve_
         const bool nested = tensor->rank > 1 && text[1 + strspn(text + 1, SPACES)] == '[';
         if (!(nested ? read_array(&reader, 1, tensor->shape[0])
                      : read_array(&reader, tensor->rank, count))) {
-            return INVALID("input \"%s\": data is not an array of %llu values of %s, flat or "
-                           "nested as its shape: see \"%.32s\" after %llu values",
+            return INVALID("input `%s`: data is not an array of %llu values of %s, flat or "
+                           "nested as its shape: see `%.32s` after %llu values",
                            tensor->name, (unsigned long long)count, datatypes[tensor->type].name,
                            reader.at, (unsigned long long)(reader.to - to) / reader.element_bytes);
         }
@@ -544,7 +543,7 @@ int sl_http_body_answer(const struct sl_http_body *body, const struct sl_serve_r
     for (uint32_t i = 0; i < count; i++) {
         bool binary;
         if (output_at(body, request, i, &binary) == NULL) {
-            return INVALID("output \"%s\": the model has no such output", body->outputs[i].name);
+            return INVALID("output `%s`: the model has no such output", body->outputs[i].name);
         }
     }
     char *text = NULL;

@@ -297,7 +297,7 @@ static void run_unload(struct sl_serve_http_routes *routes, struct call *call)
     const struct sl_object_entry *entry;
     const char *model = call->request.model;
     if (sl_serve_gateway_versions(routes->gateway, model, &entry) == 0) {
-        sl_serve_http_reply_error(&call->http, 404, "model \"%s\" is unknown", model);
+        sl_serve_http_reply_error(&call->http, 404, "model `%s` is unknown", model);
         return;
     }
     if (find_unloaded(routes, model) == routes->unloaded_count) {
@@ -322,7 +322,7 @@ static void run_model_ready(struct sl_serve_http_routes *routes, struct call *ca
     struct sl_serve_gateway_stats stats;
     sl_serve_gateway_stats(routes->gateway, &stats);
     if (count == 0) {
-        sl_serve_http_reply_error(&call->http, 404, "model \"%s\", or this version, is unknown",
+        sl_serve_http_reply_error(&call->http, 404, "model `%s`, or this version, is unknown",
                                   request->model);
     } else if (stats.workers == 0) {
         reply_failure(call, SL_ERR_AGAIN, "no worker has joined", 0);
@@ -471,8 +471,8 @@ static bool read_model(struct call *call, const char *model, size_t bytes)
         }
         if (version != NULL &&
             !sl_number_parse_u64(version, 1, INT64_MAX, &call->request.version)) {
-            sl_serve_http_reply_error(&call->http, 400,
-                                      "version \"%s\" is not a number of 1 or more", version);
+            sl_serve_http_reply_error(&call->http, 400, "version `%s` is not a number of 1 or more",
+                                      version);
             return false;
         }
         if (strlen(text) < sizeof call->request.model) {
@@ -538,7 +538,7 @@ static void begin(void *ctx, struct sl_serve_http_call *http)
     }
     if (strcmp(call->route->begin, MODELS) == 0 &&
         find_unloaded(routes, call->request.model) < routes->unloaded_count) {
-        sl_serve_http_reply_error(http, 404, "model \"%s\" was unloaded from this gateway: load it",
+        sl_serve_http_reply_error(http, 404, "model `%s` was unloaded from this gateway: load it",
                                   call->request.model);
     }
 }

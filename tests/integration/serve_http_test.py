@@ -103,13 +103,14 @@ class Oip:
 
 class Http(harness.StarlingTest):
     def start_all(self, *flags, models=(("mlp", 1),), worker_count=1):
-        folder = os.path.join(self.folder, "objects")
-        os.makedirs(folder, exist_ok=True)
         self.models = {name: Model(seed) for name, seed in models}
         self.agent = f"serve-{os.getpid()}-{self.id().rsplit('.', 1)[1]}"
-        self.storage = self.start("starling-objects", "serve", "--dir", folder, "--name", "127.0.0.1:0", "--agent",
-                                  "--agent-name", self.agent, "--pool-memory", "64M")
-        self.catalogue = self.storage.wait_line("serves the catalogue").split(" ")[0]
+        storage = self.start("starling-objects", "serve", "--dir", os.path.join(self.folder, "objects"), "--name",
+                             "127.0.0.1:0")
+        self.catalogue = storage.wait_line("serves the catalogue").split(" ")[0]
+        agent = self.start("starling-objects", "serve", "--agent", "--agent-name", self.agent, "--catalogue",
+                           self.catalogue, "--pool-memory", "64M")
+        agent.wait_line("serves readers of this host")
         for name, model in self.models.items():
             self.deploy(name, model)
         self.gateway = self.start("starling-serve", "gateway", "--listen", "127.0.0.1:0", "--catalogue", self.catalogue,
@@ -205,17 +206,17 @@ class Protocol(Http):
         tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0, 0, 0, 0]}
         for body, words in [
                 ("", "JSON"), ("[", "JSON"), ({}, "inputs"), ({"inputs": []}, "inputs"),
-                ({"inputs": [tensor, tensor]}, '"x" is given twice'),
-                ({"inputs": [{**tensor, "name": "z"}]}, '"'),
-                ({"inputs": [{**tensor, "shape": [1, 5]}]}, '"x"'),
-                ({"inputs": [{**tensor, "shape": [1, 2, 2]}]}, '"x"'),
-                ({"inputs": [{**tensor, "shape": [2, 2]}]}, '"x"'),
-                ({"inputs": [{**tensor, "datatype": "INT32"}]}, '"x"'),
+                ({"inputs": [tensor, tensor]}, '`x` is given twice'),
+                ({"inputs": [{**tensor, "name": "z"}]}, '`z`'),
+                ({"inputs": [{**tensor, "shape": [1, 5]}]}, '`x`'),
+                ({"inputs": [{**tensor, "shape": [1, 2, 2]}]}, '`x`'),
+                ({"inputs": [{**tensor, "shape": [2, 2]}]}, '`x`'),
+                ({"inputs": [{**tensor, "datatype": "INT32"}]}, '`x`'),
                 ({"inputs": [{**tensor, "datatype": "FP31"}]}, "FP31"),
-                ({"inputs": [{**tensor, "data": [1, 2, 3]}]}, '"x"'),
-                ({"inputs": [{**tensor, "data": [[1, 2], [3, 4]]}]}, '"x"'),
+                ({"inputs": [{**tensor, "data": [1, 2, 3]}]}, '`x`'),
+                ({"inputs": [{**tensor, "data": [[1, 2], [3, 4]]}]}, '`x`'),
                 ({"inputs": [tensor, {**tensor, "name": "more"}]}, "more"),
-                ({"inputs": [tensor], "outputs": [{"name": "z"}]}, '"z"')]:
+                ({"inputs": [tensor], "outputs": [{"name": "z"}]}, '`z`')]:
             text = body if isinstance(body, str) else json.dumps(body)
             status, answer = oip.ask("POST", "/v2/models/mlp/infer", text)
             self.assertEqual(status, 400, (body, answer))

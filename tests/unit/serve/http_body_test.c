@@ -78,7 +78,7 @@ SL_CASE(http_body_parse__reads_nested_data)
 SL_CASE(http_body_parse__data_as_a_value_or_escaped_is_no_array_of_elements)
 {
     refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"FP32\",\"d\\u0061ta\":[0]"),
-            "\"x\": data is not an array of values");
+            "`x`: data is not an array of values");
     refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"FP32\",\"data\":0"),
             "inputs[0].data is of another type: an array is accepted");
     /* Strings with brackets and quotes, and data of another member. */
@@ -113,7 +113,7 @@ SL_CASE(http_body_parse__names_the_field)
     refused(SL_ERR_INVALID, input_of("\"sjape\":[1],\"datatype\":\"FP32\""),
             "inputs[0].shape is missing");
     refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"BYTES\",\"data\":[\"a\"]"),
-            "\"BYTES\" is none of BOOL");
+            "`BYTES` is none of BOOL");
     refused(SL_ERR_INVALID, input_of("\"shape\":[1],\"datatype\":\"FP16\",\"data\":[1]"),
             "FP16 is accepted as binary");
     refused(SL_ERR_INVALID, input_of("\"shape\":1,\"datatype\":\"FP32\",\"data\":[1]"), "shape");
@@ -127,11 +127,11 @@ SL_CASE(http_body_parse__names_the_field)
     refused(SL_ERR_INVALID,
             "{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]},"
             "{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]}]}",
-            "\"x\" is given twice");
+            "`x` is given twice");
     refused(SL_ERR_INVALID,
             "{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]}],"
             "\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}]}",
-            "\"y\" is asked for twice");
+            "`y` is asked for twice");
     refused(SL_ERR_INVALID,
             "{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"BOOL\",\"data\":[true]}],"
             "\"outputs\":[{\"nam\":\"y\"}]}",
@@ -142,11 +142,11 @@ SL_CASE(http_body_parse__allocates_nothing_for_a_gigantic_shape)
 {
     refused(SL_ERR_TOO_LARGE,
             input_of("\"shape\":[4294967296,4294967296,16],\"datatype\":\"FP32\",\"data\":[1]"),
-            "\"x\"");
+            "`x`");
     refused(SL_ERR_TOO_LARGE, input_of("\"shape\":[16777217],\"datatype\":\"FP32\",\"data\":[1]"),
-            "\"x\"");
+            "`x`");
     refused(SL_ERR_INVALID, input_of("\"shape\":[1000],\"datatype\":\"FP32\",\"data\":[1]"),
-            "\"x\": data has fewer values");
+            "`x`: data has fewer values");
 }
 
 SL_CASE(http_body_parse__refuses_values_that_the_type_lacks)
@@ -236,7 +236,7 @@ SL_CASE(http_body_put_binary__takes_pieces_of_any_length)
     refused(SL_ERR_INVALID,
             input_of("\"shape\":[3],\"datatype\":\"FP32\","
                      "\"parameters\":{\"binary_data_size\":11}"),
-            "\"x\": binary_data_size is 11");
+            "`x`: binary_data_size is 11");
     refused(SL_ERR_INVALID,
             input_of("\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1],"
                      "\"parameters\":{\"binary_data_size\":4}"),
@@ -325,7 +325,7 @@ SL_CASE(http_body_answer__refuses_an_output_that_the_model_lacks)
     size_t bytes, json_bytes;
     assert_int_equal(sl_http_body_answer(&body, &request, &text, &bytes, &json_bytes, &reason),
                      SL_ERR_INVALID);
-    assert_non_null(strstr(reason.text, "\"z\""));
+    assert_non_null(strstr(reason.text, "`z`"));
 }
 
 SL_CASE(http_body_answer__has_null_for_values_that_are_not_finite)

@@ -71,7 +71,7 @@ static void compute(struct sl_serve_request *request)
     } else if (strcmp(request->model, "damaged") == 0) {
         refuse(request, SL_ERR_CORRUPT, "block 3");
     } else if (strcmp(request->model, "strict") == 0) {
-        refuse(request, SL_ERR_INVALID, "input \"x\" has another type");
+        refuse(request, SL_ERR_INVALID, "input `x` has another type");
     } else if (strcmp(request->model, "echo") != 0 && strcmp(request->model, "team/model") != 0) {
         refuse(request, SL_ERR_NOT_FOUND, "model \xff is unknown");
     } else if (request->kind == SL_SERVE_DESCRIBE) {
@@ -395,7 +395,7 @@ CASE(http_routes__each_error_has_its_status)
     ask(f, "POST /v2/models/echo/infer", "", "");
     expect(f, 400, "not a JSON object");
     ask(f, "POST /v2/models/strict/infer", "", X);
-    expect(f, 400, "input \\\"x\\\" has another type");
+    expect(f, 400, "input `x` has another type");
     ask(f, "POST /v2/models/none/infer", "", X);
     expect(f, 404, "");
     ask(f, "POST /v2/models/late/infer", "", X);
@@ -405,9 +405,9 @@ CASE(http_routes__each_error_has_its_status)
     ask(f, "POST /v2/models/damaged/infer", "", X);
     expect(f, 503, "block 3");
     ask(f, "POST /v2/models/echo/versions/x/infer", "", X);
-    expect(f, 400, "version \\\"x\\\"");
+    expect(f, 400, "version `x`");
     ask(f, "POST /v2/models/echo/versions/0/infer", "", X);
-    expect(f, 400, "version \\\"0\\\"");
+    expect(f, 400, "version `0`");
     static const char *const timeouts[] = {"0", "3600001", "-1", "1s", "", "1e3"};
     for (size_t i = 0; i < sizeof timeouts / sizeof timeouts[0]; i++) {
         char header[64];
@@ -438,7 +438,7 @@ CASE(http_routes__a_body_above_the_limit_is_refused_before_it_is_sent)
     dial(f);
     ask(f, "POST /v2/models/echo/infer", "", /* a shape that is larger */
         "{\"inputs\":[{\"name\":\"x\",\"shape\":[16777217],\"datatype\":\"FP32\",\"data\":[1]}]}");
-    expect(f, 413, "input \\\"x\\\"");
+    expect(f, 413, "input `x`");
 }
 
 CASE(http_routes__repository)
