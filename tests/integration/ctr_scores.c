@@ -1,6 +1,7 @@
 /* Scores a test file with the newest version of a model that a worker has published, as a server
- * does: ctr_scores CATALOGUE NAME FILE prints the AUC and the mean logistic loss. The file is in
- * the format of Criteo. */
+ * does: ctr_scores CATALOGUE NAME FILE prints the keys of the first example, the AUC, and the mean
+ * logistic loss. The file is in the format of Criteo. */
+#include <inttypes.h>
 #include <math.h>
 #include <starling_objects.h>
 #include <stdio.h>
@@ -64,6 +65,9 @@ static void add(struct scores *scores, const struct sl_reader_row *row)
     const struct sl_engine_tensor *keys = &scores->info->inputs[0], *values = &keys[1];
     uint8_t *to = scores->scratch;
     sl_assert(row->feature_count == keys->shape[1]);
+    for (uint32_t i = 0; i < row->feature_count && scores->auc.count + scores->rows == 0; i++) {
+        printf("key %" PRIu64 "\n", row->keys[i]);
+    }
     memcpy(to + keys->scratch_offset + scores->rows * keys->row_bytes, row->keys, keys->row_bytes);
     memcpy(to + values->scratch_offset + scores->rows * values->row_bytes, row->values,
            values->row_bytes);
