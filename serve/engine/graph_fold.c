@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "serve/engine/onnx.h"
+
 struct folding {
     struct sl_graph *graph;
     struct sl_graph_memory *memory;
@@ -87,7 +89,6 @@ static bool find_conv_bn(const struct folding *folding, const struct sl_graph_no
     if (!is(conv, "Conv") || w == SL_GRAPH_NONE || conv->output_count != 1 ||
         bn->input_count != 5 || bn->output_count != 1 || bn->outputs[0] == SL_GRAPH_NONE ||
         folding->uses[conv->outputs[0]] != 1 || folding->uses[w] != 1 ||
-        bn->inputs[2] == SL_GRAPH_NONE || folding->uses[bn->inputs[2]] != 1 ||
         sl_graph_attribute_int(bn, "training_mode", 0) != 0) {
         return false;
     }
@@ -120,7 +121,8 @@ static void multiply(const struct conv_bn *of, float *weights, float *bias)
     }
 }
 
-/* Makes the Conv compute the output of the BatchNormalization, whose shift becomes the bias. */
+/* Makes the Conv compute the output of the BatchNormalization. Its own output, which nothing reads
+ * any more, becomes the bias. */
 static int fold_bn(struct folding *folding, struct sl_graph_node *conv,
                    const struct sl_graph_node *bn, const struct conv_bn *of)
 {
@@ -136,9 +138,17 @@ static int fold_bn(struct folding *folding, struct sl_graph_node *conv,
     multiply(of, weights, bias);
     inputs[0] = conv->inputs[0];
     inputs[1] = conv->inputs[1];
-    inputs[2] = bn->inputs[2];
+    inputs[2] = conv->outputs[0];
     values[inputs[1]].data = weights;
-    values[inputs[2]].data = bias;
+    const uint64_t bias_bytes = of->channels * sizeof *bias;
+    values[inputs[2]] = (struct sl_graph_value){
+        .name = values[inputs[2]].name,
+        .kind = bias_bytes > SL_ONNX_CONSTANT_BYTES ? SL_GRAPH_WEIGHT : SL_GRAPH_CONSTANT,
+        .type = SL_OBJECT_F32,
+        .rank = 1,
+        .shape = {of->channels},
+        .bytes = bias_bytes,
+        .data = bias};
     conv->inputs = inputs;
     conv->input_count = 3;
     conv->outputs = bn->outputs;

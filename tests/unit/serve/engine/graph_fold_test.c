@@ -96,7 +96,7 @@ SL_CASE_WITH(graph_fold__batch_normalization, set_up, tear_down)
     for (uint32_t i = 0; i < graph.value_count; i++) { /* what nothing reads is not published */
         const char *name = graph.values[i].name;
         assert_true(graph.values[i].kind != SL_GRAPH_WEIGHT || strcmp(name, "w") == 0 ||
-                    strcmp(name, "b") == 0);
+                    strcmp(name, "n") == 0);
     }
 }
 
