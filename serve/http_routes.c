@@ -86,11 +86,14 @@ static void reply_failure(struct call *call, int err, const char *text, uint32_t
 
 static void reply_answer(struct call *call)
 {
+    const struct sl_serve_request *request = &call->request;
     struct sl_reason reason;
     char *text;
     size_t bytes, json_bytes;
-    const int err =
-        sl_http_body_answer(&call->body, &call->request, &text, &bytes, &json_bytes, &reason);
+    call->routes->phase_us[0] += request->queue_us;
+    call->routes->phase_us[1] += request->load_us;
+    call->routes->phase_us[2] += request->compute_us;
+    const int err = sl_http_body_answer(&call->body, request, &text, &bytes, &json_bytes, &reason);
     if (err != 0) {
         reply_failure(call, err, reason.text, 0);
         return;
@@ -128,8 +131,8 @@ static void set_loaded(struct sl_serve_http_routes *routes, const char *model)
 {
     const uint32_t i = find_unloaded(routes, model);
     if (i < routes->unloaded_count) {
-        memcpy(routes->unloaded[i], routes->unloaded[--routes->unloaded_count],
-               sizeof routes->unloaded[i]);
+        memmove(routes->unloaded[i], routes->unloaded[--routes->unloaded_count],
+                sizeof routes->unloaded[i]);
     }
 }
 
@@ -137,18 +140,16 @@ static void on_done(struct sl_serve_request *request)
 {
     struct call *call = request->ctx;
     struct sl_serve_http_routes *routes = call->routes;
-    const uint32_t us[] = {request->queue_us, request->load_us, request->compute_us};
-    for (size_t i = 0; i < sizeof us / sizeof us[0]; i++) {
-        routes->phase_us[i] += us[i];
-    }
     if (request->err != 0) {
         reply_failure(call, request->err, request->text, request->retry_ms);
     } else if (request->kind == SL_SERVE_INFER) {
         reply_answer(call);
-    } else if (request->kind == SL_SERVE_DESCRIBE) {
+    } else if (call->route->end[0] == '\0') {
         reply_description(call);
-    } else {
-        set_loaded(routes, request->model);
+    } else { /* ready, load */
+        if (request->kind == SL_SERVE_LOAD) {
+            set_loaded(routes, request->model);
+        }
         sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
     }
     sl_serve_gateway_release(routes->gateway, request);
@@ -311,26 +312,6 @@ static void run_unload(struct sl_serve_http_routes *routes, struct call *call)
     sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
 }
 
-static void run_model_ready(struct sl_serve_http_routes *routes, struct call *call)
-{
-    const struct sl_object_entry *entry;
-    const struct sl_serve_request *request = &call->request;
-    uint64_t count = sl_serve_gateway_versions(routes->gateway, request->model, &entry);
-    for (; count > 0 && request->version != 0 && entry->version != request->version; entry++) {
-        count--;
-    }
-    struct sl_serve_gateway_stats stats;
-    sl_serve_gateway_stats(routes->gateway, &stats);
-    if (count == 0) {
-        sl_serve_http_reply_error(&call->http, 404, "model `%s`, or this version, is unknown",
-                                  request->model);
-    } else if (stats.workers == 0) {
-        reply_failure(call, SL_ERR_AGAIN, "no worker has joined", 0);
-    } else {
-        sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
-    }
-}
-
 static void run_index(struct sl_serve_http_routes *routes, struct call *call)
 {
     json_t *wanted = json_loadb(call->text != NULL ? call->text : "", call->text_bytes, 0, NULL);
@@ -434,7 +415,7 @@ static const struct route table[] = {
     {"/v2/health/live", NULL, false, run_live},
     {"/v2/health/ready", NULL, false, run_ready},
     {MODELS, "/infer", true, run_infer},
-    {MODELS, "/ready", false, run_model_ready},
+    {MODELS, "/ready", false, run_describe},
     {MODELS, "", false, run_describe},
     {REPOSITORY "index", NULL, true, run_index},
     {REPOSITORY "models/", "/load", true, run_load},
@@ -485,12 +466,13 @@ static bool read_model(struct call *call, const char *model, size_t bytes)
     return false;
 }
 
-/* Reads the headers of requests for models. False: replied. */
+/* False: replied. */
 static bool read_headers(struct call *call)
 {
     struct sl_serve_request *request = &call->request;
     const char *timeout = sl_serve_http_header(&call->http, "Starling-Timeout-Ms");
-    const char *json = sl_serve_http_header(&call->http, JSON_HEADER);
+    const char *json =
+        call->route->run == run_infer ? sl_serve_http_header(&call->http, JSON_HEADER) : NULL;
     uint32_t timeout_ms = TIMEOUT_MS;
     uint64_t json_bytes = SIZE_MAX;
     if (timeout != NULL && !sl_number_parse_u32(timeout, 1, TIMEOUT_MS_MAX, &timeout_ms)) {

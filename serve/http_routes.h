@@ -1,9 +1,10 @@
 /* The Open Inference Protocol, version 2, over HTTP: the front end of a gateway. Beside its paths:
  * /metrics, for Prometheus. Owner: the reactor of the gateway.
  *
- * A request has until Starling-Timeout-Ms (1 to 3,600,000; default 1,000) after its head to be
- * answered. `load` waits until all bytes of a model are in the pool of a host, and `unload` makes
- * this gateway refuse the model until `load`; its bytes leave pools when others need the memory. */
+ * A model is ready if a worker can open it. A request has until Starling-Timeout-Ms (1 to
+ * 3,600,000; default 1,000) after its head to be answered. `load` waits until all bytes of a model
+ * are in the pool of a host, and `unload` makes this gateway refuse the model until `load`; its
+ * bytes leave pools when others need the memory. */
 #ifndef SL_SERVE_HTTP_ROUTES_H
 #define SL_SERVE_HTTP_ROUTES_H
 

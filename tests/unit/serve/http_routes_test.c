@@ -56,14 +56,18 @@ static void refuse(struct sl_serve_request *request, int err, const char *text)
     (void)snprintf(request->text, sizeof request->text, "%s", text);
 }
 
-static void compute(struct sl_serve_request *request)
+static void compute(const struct sl_serve_gateway *gateway, struct sl_serve_request *request)
 {
     static const char description[] = "{\"name\":\"echo\",\"inputs\":[]}";
     request->answered_version = request->version != 0 ? request->version : 7;
     request->queue_us = 10;
     request->load_us = 20;
     request->compute_us = 30;
-    if (strcmp(request->model, "late") == 0) {
+    if (gateway->workers == 0) {
+        refuse(request, SL_ERR_AGAIN, "no worker has joined");
+    } else if (request->version == 8) {
+        refuse(request, SL_ERR_NOT_FOUND, "model echo has no version 8; it has: 3 7");
+    } else if (strcmp(request->model, "late") == 0) {
         refuse(request, SL_ERR_DEADLINE, "20 ms in the queue, 981 ms for loading");
     } else if (strcmp(request->model, "busy") == 0) {
         request->retry_ms = 1200;
@@ -91,7 +95,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     while (!gateway->is_holding && !sl_list_empty(&gateway->requests)) {
         struct sl_serve_request *request =
             SL_CONTAINER_OF(sl_list_pop(&gateway->requests), struct sl_serve_request, link);
-        compute(request);
+        compute(gateway, request);
         request->done(request);
     }
 }
@@ -300,17 +304,18 @@ CASE(http_routes__server_health_and_metadata)
     ask(f, "GET /v2/models/echo/versions/7/ready", "", "");
     expect(f, 200, "");
     ask(f, "GET /v2/models/echo/versions/8/ready", "", "");
-    expect(f, 404, "echo");
+    expect(f, 404, "it has: 3 7");
     ask(f, "GET /v2/models/none/ready", "", "");
-    expect(f, 404, "none");
+    expect(f, 404, "unknown");
     ask(f, "GET /v2/models/echo", "", "");
     expect(f, 200, "{\"name\":\"echo\",\"inputs\":[]}");
     ask(f, "GET /v2/models/nothing", "", "");
     expect(f, 404, "model ? is unknown"); /* no UTF-8 */
+    ask(f, "POST /v2/models/echo/infer", "", X);
     ask(f, "GET /metrics", "", "");
     expect(f, 200, "text/plain; version=0.0.4");
     expect(f, 200, "\nstarling_serve_requests_total{result=\"answered\"} 5\n");
-    expect(f, 200, "\nstarling_serve_phase_seconds_total{phase=\"load\"} 4e-05\n");
+    expect(f, 200, "\nstarling_serve_phase_seconds_total{phase=\"load\"} 2e-05\n");
 }
 
 CASE(http_routes__infer_with_json)
