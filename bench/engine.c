@@ -14,7 +14,7 @@
 #include "serve/engine/graph_fold.h"
 #include "serve/engine/graph_image.h"
 #include "serve/engine/onnx.h"
-#include "serve/schedule.h"
+#include "serve/worker/schedule.h"
 
 #define LAYERS             200
 #define MODEL_MEMORY_BYTES (8ULL << 30)

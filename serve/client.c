@@ -14,7 +14,7 @@
 #include "core/array.h"
 #include "core/clock.h"
 #include "objects/manifest.h"
-#include "serve/http_body.h"
+#include "serve/base/request.h"
 
 #define PROGRAM                "starling-serve client"
 #define USAGE                  "request_list.txt HOST:PORT [options]"
@@ -207,13 +207,10 @@ static uint32_t complete_input(json_t *input, uint32_t rows, uint64_t *bytes)
 {
     json_t *shape = json_object_get(input, "shape");
     const char *datatype = json_string_value(json_object_get(input, "datatype"));
-    uint32_t type = 0;
-    while (datatype != NULL && sl_http_body_datatype(type) != NULL &&
-           strcmp(sl_http_body_datatype(type), datatype) != 0) {
-        type++;
-    }
-    const uint32_t element_bytes =
-        sl_http_body_datatype(type) != NULL && datatype != NULL ? sl_objects_type_bytes(type) : 0;
+    uint32_t type;
+    const uint32_t element_bytes = datatype != NULL && sl_serve_request_type(datatype, &type)
+                                       ? sl_objects_type_bytes(type)
+                                       : 0;
     *bytes = element_bytes;
     for (size_t i = 0; i < json_array_size(shape); i++) {
         const json_int_t length = json_integer_value(json_array_get(shape, i));

@@ -18,11 +18,11 @@
 #include "core/log.h"
 #include "objects/message.h"
 #include "objects/node.h"
+#include "serve/base/request.h"
 #include "serve/engine/engine.h"
 #include "serve/engine/graph_fold.h"
 #include "serve/engine/graph_image.h"
 #include "serve/onnx_file.h"
-#include "serve/request.h"
 
 #define PROGRAM    "starling-serve deploy"
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))

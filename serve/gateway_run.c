@@ -13,7 +13,7 @@
 #include "core/rlimit.h"
 #include "reactor/completion.h"
 #include "reactor/reactor.h"
-#include "serve/http_routes.h"
+#include "serve/http/http_routes.h"
 
 #define PROGRAM      "starling-serve gateway"
 #define LENGTH(of)   (uint32_t)(sizeof(of) / sizeof((of)[0]))

@@ -17,9 +17,9 @@
 #include "objects/local.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
+#include "serve/base/message.h"
 #include "serve/engine/blas.h"
-#include "serve/message.h"
-#include "serve/worker.h"
+#include "serve/worker/worker.h"
 
 #define PROGRAM    "starling-serve worker"
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
@@ -67,7 +67,8 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.gateways, .name = "gateway", .metavar = "HOST:PORT,...",
                   .help = "Gateways that the worker joins, by the addresses that they print. "
                           "Required."),
-    SL_CLI_OPTION(STRING, &flags.agent, .name = "agent-name", .metavar = "NAME",
+    SL_CLI_OPTION(STRING, &flags.agent, .name = "agent-name", .variable = "STARLING_OBJECTS_AGENT",
+                  .skips_empty = true, .metavar = "NAME",
                   .help = "The agent of this host (starling-objects serve --agent) in whose memory "
                           "models are. Default: default."),
     SL_CLI_OPTION(STRING, &flags.listen, .name = "listen", .metavar = "HOST:PORT",

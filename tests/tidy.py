@@ -53,14 +53,18 @@ ARROWS = {
     "transfer": "metastore+ net/control+ net/rma net/builtin+",
     "objects": "transfer metastore net/base net/wire reactor",
     "kv": "worker+ ps config",
-    "serve": "serve/engine+ objects+ transfer+ reactor tools/launch config",
+    "serve/base": "objects",
+    "serve/gateway": "serve/base objects+ transfer+ reactor",
+    "serve/worker": "serve/base serve/engine objects+ transfer+ reactor",
+    "serve/http": "serve/gateway+ reactor config",
+    "serve": "serve/http+ serve/worker+ serve/engine+ tools/launch config",
     "serve/engine": "objects worker/train ps/optimizer",
     "tools/launch": "config",
     "tools/safetensors": "",
     "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",
     "tools/objects": "objects metastore tools/safetensors config",
     "tools/doctor": "net/builtin+ transfer config",
-    "bench": "worker+ ps/table+ objects serve/engine serve config",
+    "bench": "worker+ ps/table+ objects serve/engine serve/worker config",
     "python": "",
 }
 
@@ -76,7 +80,7 @@ CONFINED = [
     (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|metastore/etcd_json\.c", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*|serve/engine/onnx\..*", "protobuf-c"),
     (r"#include <cblas", r"serve/engine/.*", "OpenBLAS"),
-    (r"#include <microhttpd", r"serve/http.*", "libmicrohttpd"),
+    (r"#include <microhttpd", r"serve/http/.*", "libmicrohttpd"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
      r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/completion\..|transfer/(route|segment)\..",
@@ -87,7 +91,7 @@ CONFINED = [
      r"bench/transfer_initiator\.c|kv/engine.*",
      "a lock"),
     (r"#include <Python.h>", r"python/native/python\.h", "Python.h"),
-    (r"#include \"config/", r"config/.*|bench/.*|tools/.*|kv/.*|serve/[^/]*|ps/run.*|worker/train/(main|flags|generate)\..*",
+    (r"#include \"config/", r"config/.*|bench/.*|tools/.*|kv/.*|serve/([^/]*|http/.*)|ps/run.*|worker/train/(main|flags|generate)\..*",
      "config"),
 ]
 FORBIDDEN = [
@@ -174,11 +178,12 @@ def functions(code):
 
 def prefix_fits(name, path):
     """sl_<file>_, sl_<folder>_, or a leading part of the file's name: shard/snapshot_base.c may have
-    sl_snapshot_base_, sl_snapshot_ and sl_shard_."""
+    sl_snapshot_base_, sl_snapshot_ and sl_shard_. All of serve/ may have sl_serve_."""
     stem = os.path.splitext(os.path.basename(path))[0]
     folder = os.path.basename(os.path.dirname(path))
     words = stem.split("_")
     stems = ["_".join(words[:i]) for i in range(len(words), 0, -1)] + [folder]
+    stems += ["serve"] if path.startswith("serve/") else []
     return any(name == f"sl_{s}" or name.startswith(f"sl_{s}_") for s in stems)
 
 

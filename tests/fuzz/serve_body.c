@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "serve/http_body.h"
+#include "serve/http/http_body.h"
 #include "tests/fuzz/input.h"
 
 #define INPUT_BYTES_MAX (1U << 20)

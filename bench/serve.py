@@ -1,0 +1,411 @@
+#!/usr/bin/env python3
+"""Model serving: cold models under each schedule, resident models beside the engine in a loop, more models than memory,
+and memory. Needs python3-onnx."""
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import processes  # bench/processes.py
+import report
+
+PARTS = ("cold", "schedules", "resident", "zipf", "many", "memory")
+RULES = ("optimal", "layer", "32768000", "whole")
+MIB = 1 << 20
+WAIT = 120  # seconds, for what is not measured
+
+
+class Process:
+    """A program that prints a line when it is ready; its first word is its address."""
+
+    def __init__(self, words, core=-1, environment=None):
+        self.child = subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+                                      env={**os.environ, **(environment or {})}, preexec_fn=processes.child_setup(core))
+        self.line = self.child.stdout.readline()
+        if not self.line:
+            raise report.Failure(f"{' '.join(words)} has ended")
+        self.address = self.line.split()[0]
+
+    def end(self):
+        self.child.send_signal(signal.SIGTERM)
+        self.child.wait(WAIT)
+        self.child.stdout.close()
+
+
+class Serving:
+    """Storage with an agent, and for each name of `fronts` a gateway with workers of these flags. source: "memory": the
+    storage is another process, its files in the page cache; "disk": the same, and drop() empties that; "TCP": the same
+    as memory, without shared memory."""
+
+    def __init__(self, options, models, pool, fronts, source="memory", workers=1, gateway=()):
+        self.stack, self.source = contextlib.ExitStack(), source
+        self.options, self.connections = options, {}
+        shm = {"STARLING_SHM": "0"} if source == "TCP" else {}
+        name = f"bench-{os.getpid()}-{len(self.connections)}-{random.randrange(1 << 30)}"
+        try:
+            storage = self.start("starling-objects", "serve", "--name=127.0.0.1:0", f"--dir={models}", environment=shm)
+            self.agent = self.start("starling-objects", "serve", "--agent", f"--agent-name={name}", "--name=127.0.0.1:0",
+                                    f"--catalogue={storage.address}", f"--pool-memory={pool}", environment=shm)
+            self.workers, self.urls = {}, {}
+            for front, flags in fronts.items():
+                gate = self.start("starling-serve", "gateway", "--http=127.0.0.1:0", "--listen=127.0.0.1:0",
+                                  f"--catalogue={storage.address}", *gateway)
+                self.urls[front] = re.search(r"http://([\w.:]+)", gate.line).group(1)
+                self.workers[front] = [
+                    self.start("starling-serve", "worker", f"--gateway={gate.address}", f"--agent-name={name}", *flags,
+                               core=options.server_core) for _ in range(workers)]
+                self.wait_ready(front)
+        except BaseException:
+            self.stack.close()
+            raise
+
+    def start(self, program, *words, core=-1, environment=None):
+        process = Process([os.path.join(self.options.bin, program), *words], core, environment)
+        self.stack.callback(process.end)
+        return process
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    def ask(self, front, method, path, body=b"", head=0):
+        """Status, answer and seconds."""
+        connection = self.connections.get(front)
+        if connection is None:
+            connection = self.connections[front] = http.client.HTTPConnection(self.urls[front])
+        headers = {"Starling-Timeout-Ms": str(WAIT * 1000)}
+        if head:
+            headers["Inference-Header-Content-Length"] = str(head)
+        begun = time.perf_counter()
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        data = response.read()
+        return response.status, data, time.perf_counter() - begun
+
+    def wait_ready(self, front):
+        ends = time.monotonic() + WAIT
+        while self.ask(front, "GET", "/v2/health/ready")[0] != 200:
+            if time.monotonic() > ends:
+                raise report.Failure("the gateway is not ready")
+            time.sleep(0.02)
+
+    def infer(self, front, model, shape):
+        """Seconds, and the parameters of the answer."""
+        data = bytes(4 * product(shape))
+        text = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": shape,
+                                       "parameters": {"binary_data_size": len(data)}}],
+                           "parameters": {"binary_data_output": True}}).encode()
+        status, answer, seconds = self.ask(front, "POST", f"/v2/models/{model}/infer", text + data, len(text))
+        if status != 200:
+            raise report.Failure(f"{model}: {status} {answer[:300]!r}")
+        found = re.search(rb'"parameters": ?(\{[^{}]*queue_us[^{}]*\})', answer)
+        return seconds, json.loads(found.group(1)) if found else {}
+
+    def load(self, front, model):
+        status, answer, seconds = self.ask(front, "POST", f"/v2/repository/models/{model}/load")
+        if status != 200:
+            raise report.Failure(f"load of {model}: {status} {answer[:300]!r}")
+        return seconds
+
+    def drop(self):
+        """Empties the page cache, if the source is the disk."""
+        if self.source == "disk":
+            os.sync()
+            with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
+                file.write("1")
+
+
+def product(shape):
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+class Models:
+    """Deployed models. Those of a kind have the same bytes, under many names."""
+
+    def __init__(self, options, folder):
+        self.options, self.folder, self.dir = options, folder, os.path.join(folder, "models")
+        self.files = {}
+
+    def file(self, kind):
+        if kind not in self.files:
+            import serve_models  # needs python3-onnx
+            path = os.path.join(self.folder, f"{kind}.onnx")
+            {"mlp": lambda: serve_models.mlp(path, 1024, 8), "small": lambda: serve_models.mlp(path, 512, 4),
+             "large": lambda: serve_models.mlp(path, 2048, 16),
+             "resnet": lambda: serve_models.resnet50(path, self.options.pixels)}[kind]()
+            self.files[kind] = path
+        return self.files[kind]
+
+    def deploy(self, kind, names):
+        links = os.path.join(self.folder, f"links-{kind}")
+        os.makedirs(links, exist_ok=True)
+        for name in names:
+            os.symlink(self.file(kind), os.path.join(links, f"{name}.onnx"))
+        done = subprocess.run([os.path.join(self.options.bin, "starling-serve"), "deploy", links, f"--dir={self.dir}"],
+                              check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode != 0:
+            raise report.Failure(done.stdout[-1000:])
+        return self
+
+    def requests(self, names, batch):
+        path = os.path.join(self.folder, "request_list.txt")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("model_name, batch_size, send_interval\n")
+            file.writelines(f"{name}, {batch}, 0\n" for name in names)
+        return path
+
+
+def client(options, url, path, *flags):
+    """What starling-serve client measured."""
+    done = subprocess.run([os.path.join(options.bin, "starling-serve"), "client", path, url, "--json", "--timeout-ms=60000",
+                           *flags], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          preexec_fn=processes.child_setup(options.client_core))
+    if done.returncode != 0:
+        raise report.Failure(f"client: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+class Figures:
+    """Samples and ratios of all rounds."""
+
+    def __init__(self):
+        self.figures, self.ratios = {}, {}
+
+    def add(self, name, quantity, unit, value, transport=""):
+        self.figures.setdefault((name, quantity, unit, transport), []).append(value)
+        return value
+
+    def ratio(self, name, value, least=0, most=0):
+        self.ratios.setdefault((name, least, most), []).append(value)
+
+
+# ---- Parts -----------------------------------------------------------------------------------------------------
+
+
+def measure_cold(options, models, figures):
+    """A model whose load and compute take about equally long: optimal, and reading all before computing."""
+    models.deploy("mlp", ["a", "b", "c"])
+    with Serving(options, models.dir, 40 * MIB, {"optimal": ["--schedule=optimal"], "whole": ["--schedule=whole"]}) as serving:
+        def cold():
+            serving.load("optimal", "b")
+            serving.load("optimal", "c")
+
+        for front in RULES[0], RULES[3]:  # the workers learn
+            for _ in range(4):
+                cold()
+                serving.infer(front, "a", [8, 1024])
+        loads = []
+        for _ in range(5):
+            cold()
+            loads.append(serving.load("optimal", "a"))
+        load = sorted(loads)[2]
+        rows = 32
+        for candidate in (1, 2, 4, 8, 12, 16, 20, 24, 28, 32):
+            serving.infer("optimal", "a", [candidate, 1024])
+            if min(serving.infer("optimal", "a", [candidate, 1024])[0] for _ in range(3)) >= load:
+                rows = candidate
+                break
+        for _ in range(options.rounds):
+            cold()
+            load = figures.add("load alone", "time", "ms", 1000 * serving.load("optimal", "a"))
+            compute = figures.add(f"compute alone, {rows} rows", "time", "ms",
+                                  1000 * serving.infer("optimal", "a", [rows, 1024])[0])
+            times = {}
+            for front in serving.urls:
+                cold()
+                times[front] = figures.add(f"cold, {rows} rows, {front}", "first answer", "ms",
+                                           1000 * serving.infer(front, "a", [rows, 1024])[0])
+            figures.ratio("cold: optimal / the longer of load and compute", times["optimal"] / max(load, compute), most=1.2)
+            figures.ratio("cold: optimal / reading all, then computing", times["optimal"] / times["whole"], most=0.65)
+
+
+def measure_schedules(options, models, figures):
+    shapes = {"resnet": [1, 3, options.pixels, options.pixels], "large": [8, 2048]}
+    models.deploy("resnet", ["resnet", "filler1"]).deploy("large", ["large", "filler2"])
+    for source in ("memory", "disk", "TCP"):
+        with Serving(options, models.dir, 300 * MIB, {rule: [f"--schedule={rule}"] for rule in RULES}, source) as serving:
+            for kind, shape in shapes.items():
+                def cold():
+                    serving.load("whole", "filler2")
+                    serving.load("whole", "filler1" if kind == "large" else "filler2")
+                    serving.drop()
+
+                for rule in RULES:
+                    for _ in range(2):
+                        cold()
+                        serving.infer(rule, kind, shape)
+                for number in range(options.rounds):
+                    times = {}
+                    for i in range(len(RULES)):
+                        rule = RULES[(i + number) % len(RULES)]
+                        cold()
+                        times[rule] = figures.add(f"{kind} from {source}, {rule}", "first answer", "ms",
+                                                  1000 * serving.infer(rule, kind, shape)[0], "TCP" if source == "TCP" else "")
+                    best = min(value for rule, value in times.items() if rule != "optimal")
+                    figures.ratio(f"{kind} from {source}: optimal / the best fixed rule", times["optimal"] / best, most=1.05)
+
+
+def run_engine(options, path, rows):
+    """Milliseconds of a batch, on the worker's core."""
+    raw = os.path.join(os.path.dirname(path), "engine.json")
+    done = subprocess.run([os.path.join(options.bin, "starling-bench"), "engine", f"--model={path}", f"--rows={rows}",
+                           "--rounds=1", "--seconds=1", "--json", raw], check=False, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, preexec_fn=processes.child_setup(options.server_core))
+    if done.returncode != 0:
+        raise report.Failure(done.stdout)
+    with open(raw, encoding="utf-8") as file:
+        return {figure["quantity"]: figure["samples"][0] for figure in json.load(file)["figures"]}
+
+
+def measure_resident(options, models, figures):
+    models.deploy("mlp", ["a"])
+    path = models.requests(["a"], 32)
+    single = os.path.join(models.folder, "single.txt")
+    with open(single, "w", encoding="ascii") as file:
+        file.write("model_name, batch_size, send_interval\na, 1, 0\n")
+    with Serving(options, models.dir, 100 * MIB, {"cost": []}) as serving:
+        url = serving.urls["cost"]
+        client(options, url, path, "--mode=max", "--concurrency=4", "--requests=50")
+        for _ in range(options.rounds):
+            engine = run_engine(options, models.file("mlp"), 32)
+            one = run_engine(options, models.file("mlp"), 1)
+            served = client(options, url, path, "--mode=max", "--concurrency=4", "--requests=300")
+            alone = client(options, url, single, "--mode=one", "--requests=500")
+            figures.add("engine, 32 rows", "rows", "1/s", engine["rows"])
+            figures.add("served, 32 rows", "rows", "1/s", 32 * served["answers_per_s"])
+            figures.add("engine, 1 row", "time", "ms", one["batch"])
+            figures.add("served, 1 row", "p50", "ms", alone["p50_ms"])
+            figures.add("added by HTTP, gateway and worker, 1 row", "p50", "us", 1000 * (alone["p50_ms"] - one["batch"]))
+            figures.ratio("served / the engine in a loop, 32 rows", 32 * served["answers_per_s"] / engine["rows"], least=0.85)
+
+
+def measure_zipf(options, models, figures):
+    names = [f"m{i}" for i in range(options.models)]
+    models.deploy("mlp", names)
+    path = models.requests(names, 8)
+    rules = {rule: [f"--schedule={rule}"] for rule in ("optimal", "whole")}
+    with Serving(options, models.dir, options.pool_models * 33 * MIB, rules) as serving:
+        for front in rules:
+            client(options, serving.urls[front], path, "--mode=max", "--concurrency=8", "--zipf=1", "--requests=100")
+        for number in range(options.rounds):
+            rates = {}
+            for front in sorted(rules, reverse=bool(number % 2)):
+                result = client(options, serving.urls[front], path, "--mode=max", "--concurrency=8", "--zipf=1",
+                                f"--seed={number + 1}", f"--requests={options.requests}")
+                rates[front] = figures.add(f"{options.models} models, pool for {options.pool_models}, {front}", "answers", "1/s",
+                                           result["answers_per_s"])
+                figures.add(f"{options.models} models, pool for {options.pool_models}, {front}", "p99", "ms", result["p99_ms"])
+            figures.ratio("Zipf 1: optimal / whole, answers", rates["optimal"] / rates["whole"], least=1.3)
+
+
+def measure_many(options, models, figures):
+    names = [f"s{i}" for i in range(1000)]
+    models.deploy("small", names)  # 4 MB
+    with Serving(options, models.dir, 10 * 5 * MIB, {"cost": []}) as serving:
+        order = names * 2
+        for _ in range(options.rounds):
+            times = []
+            for name in random.Random(1).sample(order, 300):
+                seconds, _ = serving.infer("cost", name, [1, 512])
+                times.append(1000 * seconds)
+            times.sort()
+            figures.add("1000 models, 10 resident, cold", "p50", "ms", times[len(times) // 2])
+            figures.add("1000 models, 10 resident, cold", "p99", "ms", times[len(times) * 99 // 100])
+            figures.ratio("1000 models: p99 / p50 of cold requests", times[len(times) * 99 // 100] / times[len(times) // 2], most=3)
+
+
+def private_bytes(pid):
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        found = dict(re.findall(r"^(\w+): +(\d+) kB", file.read(), re.M))
+    return 1024 * (int(found["Private_Dirty"]) + int(found["Private_Clean"]))
+
+
+def measure_memory(options, models, figures):
+    names = [f"k{i}" for i in range(20)]
+    models.deploy("small", names)
+    with Serving(options, models.dir, 8 * 5 * MIB, {"cost": []}) as serving:
+        worker = serving.workers["cost"][0].child.pid
+
+        def load(count):
+            for i in range(count):
+                serving.infer("cost", names[i % len(names)], [1, 512])
+
+        load(20)
+        early = private_bytes(worker)
+        load(1000)
+        late = private_bytes(worker)
+        figures.add("private memory of a worker, 20 loads", "memory", "B", early)
+        figures.add("private memory of a worker, 1020 loads", "memory", "B", late)
+        figures.ratio("memory after 1020 loads / after 20", late / early, most=1.02)
+
+
+# ---- The whole -------------------------------------------------------------------------------------------------
+
+
+def finish(figures, options):
+    setting = "one worker on a core of its own; gateway, storage, agent and client share the others"
+    report.finish({"benchmark": "serve", "setting": setting, "build": "starling", "rounds": options.rounds,
+                   "rounds_left_out": 0, "rounds_disturbed": 0, "seconds": 0, "warm_up": 0,
+                   "server_core": options.server_core, "client_core": options.client_core,
+                   "figures": [{"name": name, "quantity": quantity, "unit": unit, "transport": transport, "samples": samples}
+                               for (name, quantity, unit, transport), samples in figures.figures.items()],
+                   "ratios": [{"name": name, "transport": "", "least": least, "most": most, "samples": samples}
+                              for (name, least, most), samples in figures.ratios.items()],
+                   "distributions": []}, options)
+
+
+def parse_arguments(argv):
+    cores = sorted(os.sched_getaffinity(0))
+    parser = argparse.ArgumentParser(prog="serve.py", description=__doc__)
+    parser.add_argument("--bin", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin"))
+    parser.add_argument("--part", choices=("all", *PARTS), default="all", help="what is measured")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--models", type=int, default=100, help="of zipf")
+    parser.add_argument("--pool-models", type=int, default=10, help="of zipf: so many fit into the pool")
+    parser.add_argument("--requests", type=int, default=400, help="of zipf, a round")
+    parser.add_argument("--pixels", type=int, default=224, help="of ResNet-50")
+    for flag in ("--json", "--compare", "--plot"):
+        parser.add_argument(flag, help="of the report")
+    parser.add_argument("--server-core", type=int, default=cores[0])
+    parser.add_argument("--client-core", type=int, default=cores[-1])
+    return parser.parse_args(argv)
+
+
+def run(options, folder):
+    figures = Figures()
+    for part in PARTS:
+        if options.part in ("all", part):
+            models = Models(options, os.path.join(folder, part))
+            os.mkdir(models.folder)
+            globals()[f"measure_{part}"](options, models, figures)
+    finish(figures, options)
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    options.bin = os.path.abspath(options.bin)
+    try:
+        report.check("serve", options)
+        processes.run_in_folder("starling-bench-serve-", lambda folder: run(options, folder))
+    except (report.Failure, ImportError, OSError) as failure:
+        print(f"serve.py: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

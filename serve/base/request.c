@@ -1,0 +1,23 @@
+#include "serve/base/request.h"
+
+#include <string.h>
+
+/* By enum sl_object_type; the last ones have no name in the protocol. */
+static const char *const datatypes[] = {"BOOL",   "UINT8", "INT8",   "UINT16", "INT16",
+                                        "UINT32", "INT32", "UINT64", "INT64",  "FP16",
+                                        "BF16",   "FP32",  "FP64"};
+#define DATATYPE_COUNT (sizeof datatypes / sizeof datatypes[0])
+
+const char *sl_serve_request_datatype(uint32_t type)
+{
+    return type < DATATYPE_COUNT ? datatypes[type] : NULL;
+}
+
+bool sl_serve_request_type(const char *datatype, uint32_t *type)
+{
+    *type = 0;
+    while (*type < DATATYPE_COUNT && strcmp(datatypes[*type], datatype) != 0) {
+        ++*type;
+    }
+    return *type < DATATYPE_COUNT;
+}

@@ -1,0 +1,590 @@
+#include "serve/http/http_routes.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/number.h"
+#include "core/array.h"
+#include "core/assert.h"
+#include "core/clock.h"
+#include "serve/http/http_body.h"
+
+#define JSON             "application/json"
+#define TIMEOUT_MS       1000
+#define TIMEOUT_MS_MAX   3600000
+#define TEXT_BYTES_MAX   (256ULL << 20) /* of the JSON of all bodies that are being received */
+#define TEXT_BYTES_FIRST 4096
+#define JSON_HEADER      "Inference-Header-Content-Length"
+
+struct sl_serve_http_routes {
+    struct sl_serve_http *http;
+    struct sl_serve_gateway *gateway;
+    uint64_t text_bytes;
+    uint64_t phase_us[3];                    /* sums: queue, load, compute */
+    char (*unloaded)[SL_OBJECTS_NAME_BYTES]; /* models that are refused */
+    uint32_t unloaded_count, unloaded_capacity;
+};
+
+struct call {
+    struct sl_serve_http_call http;
+    struct sl_serve_http_routes *routes;
+    const struct route *route;
+    struct sl_serve_request request;
+    struct sl_http_body body;
+    char *text; /* JSON, as far as received */
+    size_t text_bytes, text_capacity;
+    size_t json_bytes; /* of the JSON; SIZE_MAX: all of the body */
+    uint64_t binary_at;
+    bool is_parsed, is_submitted;
+};
+
+/* A path: `begin` alone, or with a model's name and perhaps a version before `end`. */
+struct route {
+    const char *begin, *end; /* end NULL: no model */
+    bool is_post;
+    void (*run)(struct sl_serve_http_routes *routes,
+                struct call *call); /* at the end of the body */
+};
+
+static struct call *call_of(struct sl_serve_http_call *http)
+{
+    return SL_CONTAINER_OF(http, struct call, http);
+}
+
+static void reply_json(struct call *call, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    json_decref(value);
+    sl_serve_http_reply(&call->http, text != NULL ? 200 : 500, JSON, text,
+                        text != NULL ? strlen(text) : 0);
+}
+
+/* ---- requests to the gateway ---- */
+
+static void reply_failure(struct call *call, int err, const char *text, uint32_t retry_ms)
+{
+    static const struct {
+        int err;
+        uint32_t status;
+    } statuses[] = {
+        {SL_ERR_INVALID, 400},   {SL_ERR_NOT_FOUND, 404}, {SL_ERR_TOO_LARGE, 413},
+        {SL_ERR_AGAIN, 503},     {SL_ERR_CORRUPT, 503},   {SL_ERR_CANCELLED, 503},
+        {SL_ERR_NO_MEMORY, 503}, {SL_ERR_DEADLINE, 504},
+    };
+    uint32_t status = 500;
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
+        status = statuses[i].err == err ? statuses[i].status : status;
+    }
+    if (status == 503) {
+        sl_serve_http_add_header(&call->http, "Retry-After", "%u",
+                                 (retry_ms + 999) / 1000 + (retry_ms == 0));
+    }
+    sl_serve_http_reply_error(&call->http, status, "%s", text);
+}
+
+static void reply_answer(struct call *call)
+{
+    const struct sl_serve_request *request = &call->request;
+    struct sl_reason reason;
+    char *text;
+    size_t bytes, json_bytes;
+    call->routes->phase_us[0] += request->queue_us;
+    call->routes->phase_us[1] += request->load_us;
+    call->routes->phase_us[2] += request->compute_us;
+    const int err = sl_http_body_answer(&call->body, request, &text, &bytes, &json_bytes, &reason);
+    if (err != 0) {
+        reply_failure(call, err, reason.text, 0);
+        return;
+    }
+    if (json_bytes > 0) {
+        sl_serve_http_add_header(&call->http, JSON_HEADER, "%zu", json_bytes);
+    }
+    sl_serve_http_reply(&call->http, 200, json_bytes > 0 ? "application/octet-stream" : JSON, text,
+                        bytes);
+}
+
+/* The answer to a description is JSON. */
+static void reply_description(struct call *call)
+{
+    const struct sl_serve_request *request = &call->request;
+    const size_t bytes = request->output_count == 1 ? request->outputs[0].bytes : 0;
+    char *text = malloc(bytes + 1);
+    if (text != NULL) {
+        memcpy(text, request->output + (bytes > 0 ? request->outputs[0].offset : 0), bytes);
+    }
+    sl_serve_http_reply(&call->http, text != NULL ? 200 : 503, JSON, text,
+                        text != NULL ? bytes : 0);
+}
+
+static uint32_t find_unloaded(const struct sl_serve_http_routes *routes, const char *model)
+{
+    uint32_t i = 0;
+    while (i < routes->unloaded_count && strcmp(routes->unloaded[i], model) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static void set_loaded(struct sl_serve_http_routes *routes, const char *model)
+{
+    const uint32_t i = find_unloaded(routes, model);
+    if (i < routes->unloaded_count) {
+        memmove(routes->unloaded[i], routes->unloaded[--routes->unloaded_count],
+                sizeof routes->unloaded[i]);
+    }
+}
+
+static void on_done(struct sl_serve_request *request)
+{
+    struct call *call = request->ctx;
+    struct sl_serve_http_routes *routes = call->routes;
+    if (request->err != 0) {
+        reply_failure(call, request->err, request->text, request->retry_ms);
+    } else if (request->kind == SL_SERVE_INFER) {
+        reply_answer(call);
+    } else if (call->route->end[0] == '\0') {
+        reply_description(call);
+    } else { /* ready, load */
+        if (request->kind == SL_SERVE_LOAD) {
+            set_loaded(routes, request->model);
+        }
+        sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
+    }
+    sl_serve_gateway_release(routes->gateway, request);
+    call->is_submitted = false;
+    request->input = NULL;
+}
+
+static void submit(struct call *call, enum sl_serve_kind kind)
+{
+    call->request.kind = kind;
+    call->request.done = on_done;
+    call->request.ctx = call;
+    call->is_submitted = true;
+    sl_serve_gateway_submit(call->routes->gateway, &call->request);
+}
+
+/* ---- bodies ---- */
+
+static void free_text(struct call *call)
+{
+    call->routes->text_bytes -= call->text_capacity;
+    free(call->text);
+    call->text = NULL;
+    call->text_capacity = 0;
+}
+
+/* Appends to the JSON, and a NUL behind it. False: there is no memory; replied. */
+static bool append_text(struct call *call, const void *piece, size_t bytes)
+{
+    const size_t needed = call->text_bytes + bytes + 1;
+    if (needed > call->text_capacity) {
+        size_t capacity = call->text_capacity > 0 ? call->text_capacity : TEXT_BYTES_FIRST;
+        while (capacity < needed) {
+            capacity *= 2;
+        }
+        const uint64_t total = call->routes->text_bytes + capacity - call->text_capacity;
+        char *text = total <= TEXT_BYTES_MAX ? realloc(call->text, capacity) : NULL;
+        if (text == NULL) {
+            reply_failure(call, SL_ERR_AGAIN, "too many large JSON bodies are being received", 0);
+            return false;
+        }
+        call->text = text;
+        call->text_capacity = capacity;
+        call->routes->text_bytes = total;
+    }
+    memcpy(call->text + call->text_bytes, piece, bytes);
+    call->text_bytes += bytes;
+    call->text[call->text_bytes] = '\0';
+    return true;
+}
+
+/* The JSON of an inference is complete: decodes it. */
+static int decode(struct call *call, struct sl_reason *reason)
+{
+    struct sl_serve_request *request = &call->request;
+    const bool is_announced = call->json_bytes != SIZE_MAX;
+    int err = sl_http_body_parse(call->text, call->text_bytes, &call->body, request, reason);
+    if (err != 0) {
+        return err;
+    }
+    if (!is_announced && call->body.binary_bytes > 0) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "inputs with binary_data_size need the header " JSON_HEADER);
+    }
+    if (is_announced && call->http.body_bytes != SL_HTTP_UNKNOWN_BYTES &&
+        call->http.body_bytes - call->json_bytes != call->body.binary_bytes) {
+        return sl_reason_fail(reason, SL_ERR_INVALID,
+                              "the body has %llu bytes behind its JSON, the binary_data_size of "
+                              "its inputs are %llu together",
+                              (unsigned long long)(call->http.body_bytes - call->json_bytes),
+                              (unsigned long long)call->body.binary_bytes);
+    }
+    request->input = sl_serve_gateway_memory(call->routes->gateway, request->input_bytes);
+    if (request->input == NULL) {
+        return sl_reason_fail(reason, SL_ERR_AGAIN, "the gateway has no memory for the inputs");
+    }
+    err = sl_http_body_read_elements(&call->body, request, reason);
+    free_text(call);
+    return err;
+}
+
+static void decode_text(struct call *call)
+{
+    struct sl_reason reason;
+    call->is_parsed = true;
+    const int err = append_text(call, "", 0) ? decode(call, &reason) : 0;
+    if (err != 0) {
+        reply_failure(call, err, reason.text, 0);
+    }
+}
+
+static void receive(void *ctx, struct sl_serve_http_call *http, const void *piece, size_t bytes)
+{
+    struct call *call = call_of(http);
+    const size_t left = call->json_bytes - call->text_bytes;
+    const size_t json = call->is_parsed ? 0 : bytes < left ? bytes : left;
+    if (json > 0 && !append_text(call, piece, json)) {
+        return;
+    }
+    if (!call->is_parsed && call->text_bytes == call->json_bytes) {
+        decode_text(call);
+    }
+    bytes -= json;
+    if (http->status != 0 || bytes == 0) {
+        return;
+    }
+    if (bytes > call->body.binary_bytes - call->binary_at) {
+        sl_serve_http_reply_error(http, 400, "the body has more bytes than its inputs");
+        return;
+    }
+    sl_http_body_put_binary(&call->body, &call->request, call->binary_at,
+                            (const uint8_t *)piece + json, bytes);
+    call->binary_at += bytes;
+}
+
+/* ---- routes ---- */
+
+static void run_infer(struct sl_serve_http_routes *routes, struct call *call)
+{
+    if (call->json_bytes == SIZE_MAX) {
+        decode_text(call);
+    }
+    if (call->http.status != 0) {
+        return;
+    }
+    if (!call->is_parsed || call->binary_at != call->body.binary_bytes) {
+        sl_serve_http_reply_error(&call->http, 400, "the body ends before its %s",
+                                  call->is_parsed ? "binary tensors do" : JSON_HEADER);
+        return;
+    }
+    submit(call, SL_SERVE_INFER);
+}
+
+static void run_describe(struct sl_serve_http_routes *routes, struct call *call)
+{
+    submit(call, SL_SERVE_DESCRIBE);
+}
+
+static void run_load(struct sl_serve_http_routes *routes, struct call *call)
+{
+    submit(call, SL_SERVE_LOAD);
+}
+
+static void run_unload(struct sl_serve_http_routes *routes, struct call *call)
+{
+    const struct sl_object_entry *entry;
+    const char *model = call->request.model;
+    if (sl_serve_gateway_versions(routes->gateway, model, &entry) == 0) {
+        sl_serve_http_reply_error(&call->http, 404, "model `%s` is unknown", model);
+        return;
+    }
+    if (find_unloaded(routes, model) == routes->unloaded_count) {
+        if (!sl_array_make_room(&routes->unloaded, &routes->unloaded_capacity,
+                                routes->unloaded_count, sizeof *routes->unloaded)) {
+            reply_failure(call, SL_ERR_NO_MEMORY, "no memory", 0);
+            return;
+        }
+        memcpy(routes->unloaded[routes->unloaded_count++], model, SL_OBJECTS_NAME_BYTES);
+    }
+    sl_serve_http_reply(&call->http, 200, JSON, NULL, 0);
+}
+
+static void run_index(struct sl_serve_http_routes *routes, struct call *call)
+{
+    json_t *wanted = json_loadb(call->text != NULL ? call->text : "", call->text_bytes, 0, NULL);
+    const bool only_ready = json_is_true(json_object_get(wanted, "ready"));
+    json_decref(wanted);
+    const struct sl_object_list *list = sl_serve_gateway_models(routes->gateway);
+    if (list == NULL) {
+        reply_failure(call, SL_ERR_AGAIN, "the catalogue has not answered yet", 0);
+        return;
+    }
+    json_t *models = json_array();
+    for (uint64_t i = 0; i < list->count; i++) {
+        const struct sl_object_entry *entry = &list->entries[i];
+        const bool is_ready = find_unloaded(routes, entry->name) == routes->unloaded_count;
+        char version[24];
+        (void)snprintf(version, sizeof version, "%llu", (unsigned long long)entry->version);
+        if (is_ready || !only_ready) {
+            (void)json_array_append_new(models, json_pack("{s:s,s:s,s:s,s:s}", "name", entry->name,
+                                                          "version", version, "state",
+                                                          is_ready ? "READY" : "UNAVAILABLE",
+                                                          "reason", is_ready ? "" : "unloaded"));
+        }
+    }
+    reply_json(call, models);
+}
+
+static void run_server(struct sl_serve_http_routes *routes, struct call *call)
+{
+    reply_json(call,
+               json_pack("{s:s,s:s,s:[s,s]}", "name", "starling-serve", "version", STARLING_VERSION,
+                         "extensions", "binary_tensor_data", "model_repository"));
+}
+
+static void run_live(struct sl_serve_http_routes *routes, struct call *call)
+{
+    reply_json(call, json_pack("{s:b}", "live", 1));
+}
+
+static void run_ready(struct sl_serve_http_routes *routes, struct call *call)
+{
+    struct sl_serve_gateway_stats stats;
+    sl_serve_gateway_stats(routes->gateway, &stats);
+    const char *missing = stats.is_draining    ? "the gateway is ending"
+                          : !stats.has_models  ? "the catalogue has not answered yet"
+                          : stats.workers == 0 ? "no worker has joined"
+                                               : NULL;
+    if (missing != NULL) {
+        reply_failure(call, SL_ERR_AGAIN, missing, 0);
+    } else {
+        reply_json(call, json_pack("{s:b}", "ready", 1));
+    }
+}
+
+static void run_metrics(struct sl_serve_http_routes *routes, struct call *call)
+{
+    struct sl_serve_gateway_stats stats;
+    sl_serve_gateway_stats(routes->gateway, &stats);
+    const struct {
+        const char *name, *type, *labels;
+        double value;
+    } rows[] = {
+        {"requests_total", "counter", "{result=\"answered\"}", (double)stats.answered},
+        {"requests_total", NULL, "{result=\"refused\"}", (double)stats.refused},
+        {"requests_total", NULL, "{result=\"late\"}", (double)stats.late},
+        {"requests_total", NULL, "{result=\"failed\"}", (double)stats.failed},
+        {"requests_total", NULL, "{result=\"cancelled\"}", (double)stats.cancelled},
+        {"phase_seconds_total", "counter", "{phase=\"queue\"}", (double)routes->phase_us[0] / 1e6},
+        {"phase_seconds_total", NULL, "{phase=\"load\"}", (double)routes->phase_us[1] / 1e6},
+        {"phase_seconds_total", NULL, "{phase=\"compute\"}", (double)routes->phase_us[2] / 1e6},
+        {"repeated_total", "counter", "", (double)stats.repeated},
+        {"lost_workers_total", "counter", "", (double)stats.lost_workers},
+        {"requests", "gauge", "{state=\"waiting\"}", stats.waiting},
+        {"requests", NULL, "{state=\"running\"}", stats.running},
+        {"workers", "gauge", "", stats.workers},
+        {"input_bytes", "gauge", "{of=\"limit\"}", (double)stats.memory_bytes},
+        {"input_bytes", NULL, "{of=\"use\"}", (double)stats.memory_in_use},
+        {"unloaded_models", "gauge", "", routes->unloaded_count},
+    };
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    for (size_t i = 0; file != NULL && i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].type != NULL) {
+            (void)fprintf(file, "# TYPE starling_serve_%s %s\n", rows[i].name, rows[i].type);
+        }
+        (void)fprintf(file, "starling_serve_%s%s %.15g\n", rows[i].name, rows[i].labels,
+                      rows[i].value);
+    }
+    if (file == NULL || fclose(file) != 0) {
+        bytes = 0;
+    }
+    sl_serve_http_reply(&call->http, 200, "text/plain; version=0.0.4", text, bytes);
+}
+
+#define MODELS     "/v2/models/"
+#define REPOSITORY "/v2/repository/"
+
+static const struct route table[] = {
+    {"/v2", NULL, false, run_server},
+    {"/v2/", NULL, false, run_server},
+    {"/v2/health/live", NULL, false, run_live},
+    {"/v2/health/ready", NULL, false, run_ready},
+    {MODELS, "/infer", true, run_infer},
+    {MODELS, "/ready", false, run_describe},
+    {MODELS, "", false, run_describe},
+    {REPOSITORY "index", NULL, true, run_index},
+    {REPOSITORY "models/", "/load", true, run_load},
+    {REPOSITORY "models/", "/unload", true, run_unload},
+    {"/metrics", NULL, false, run_metrics},
+};
+
+/* Whether the path is one of the route; sets where the model's name begins, and its length. */
+static bool matches(const struct route *route, const char *path, const char **model, size_t *bytes)
+{
+    const size_t length = strlen(path), begin = strlen(route->begin);
+    if (route->end == NULL) {
+        return strcmp(path, route->begin) == 0;
+    }
+    const size_t end = strlen(route->end);
+    *model = path + begin;
+    *bytes = length - begin - end; /* only if the path is long enough */
+    return length > begin + end && strncmp(path, route->begin, begin) == 0 &&
+           strcmp(path + length - end, route->end) == 0;
+}
+
+/* Reads NAME or NAME/versions/V. False: replied. */
+static bool read_model(struct call *call, const char *model, size_t bytes)
+{
+    static const char between[] = "/versions/";
+    char text[SL_OBJECTS_NAME_BYTES + sizeof between + 24];
+    if (bytes < sizeof text) {
+        memcpy(text, model, bytes);
+        text[bytes] = '\0';
+        char *version = strstr(text, between);
+        if (version != NULL) {
+            *version = '\0';
+            version += sizeof between - 1;
+        }
+        if (version != NULL &&
+            !sl_number_parse_u64(version, 1, INT64_MAX, &call->request.version)) {
+            sl_serve_http_reply_error(&call->http, 400, "version `%s` is not a number of 1 or more",
+                                      version);
+            return false;
+        }
+        if (strlen(text) < sizeof call->request.model) {
+            memcpy(call->request.model, text, strlen(text) + 1);
+            return true;
+        }
+    }
+    sl_serve_http_reply_error(&call->http, 404, "a model's name has at most %d bytes",
+                              SL_OBJECTS_NAME_BYTES - 1);
+    return false;
+}
+
+/* False: replied. */
+static bool read_headers(struct call *call)
+{
+    struct sl_serve_request *request = &call->request;
+    const char *timeout = sl_serve_http_header(&call->http, "Starling-Timeout-Ms");
+    const char *json =
+        call->route->run == run_infer ? sl_serve_http_header(&call->http, JSON_HEADER) : NULL;
+    uint32_t timeout_ms = TIMEOUT_MS;
+    uint64_t json_bytes = SIZE_MAX;
+    if (timeout != NULL && !sl_number_parse_u32(timeout, 1, TIMEOUT_MS_MAX, &timeout_ms)) {
+        sl_serve_http_reply_error(&call->http, 400,
+                                  "Starling-Timeout-Ms: %.32s: 1 to %d is accepted", timeout,
+                                  TIMEOUT_MS_MAX);
+        return false;
+    }
+    const uint64_t most = call->http.body_bytes < SL_SERVE_BODY_BYTES_MAX ? call->http.body_bytes
+                                                                          : SL_SERVE_BODY_BYTES_MAX;
+    if (json != NULL && !sl_number_parse_u64(json, 1, most, &json_bytes)) {
+        sl_serve_http_reply_error(
+            &call->http, 400, JSON_HEADER ": %.32s: 1 to the length of the body is accepted", json);
+        return false;
+    }
+    call->json_bytes = json_bytes;
+    request->arrived_ns = call->http.begun_ns;
+    request->deadline_ns = request->arrived_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
+    return true;
+}
+
+static void begin(void *ctx, struct sl_serve_http_call *http)
+{
+    struct call *call = call_of(http);
+    struct sl_serve_http_routes *routes = ctx;
+    const char *model = NULL;
+    size_t bytes = 0;
+    call->routes = routes;
+    for (size_t i = 0; call->route == NULL && i < sizeof table / sizeof table[0]; i++) {
+        call->route = matches(&table[i], http->path, &model, &bytes) ? &table[i] : NULL;
+    }
+    if (call->route == NULL) {
+        sl_serve_http_reply_error(http, 404, "path %.200s: see /v2 and docs/serving.md",
+                                  http->path);
+        return;
+    }
+    if (http->is_post != call->route->is_post) {
+        sl_serve_http_add_header(http, "Allow", "%s", call->route->is_post ? "POST" : "GET, HEAD");
+        sl_serve_http_reply_error(http, 405, "path %.200s: the method is %s", http->path,
+                                  call->route->is_post ? "POST" : "GET");
+        return;
+    }
+    if (!read_headers(call) || (call->route->end != NULL && !read_model(call, model, bytes))) {
+        return;
+    }
+    if (strcmp(call->route->begin, MODELS) == 0 &&
+        find_unloaded(routes, call->request.model) < routes->unloaded_count) {
+        sl_serve_http_reply_error(http, 404, "model `%s` was unloaded from this gateway: load it",
+                                  call->request.model);
+    }
+}
+
+static void end(void *ctx, struct sl_serve_http_call *http)
+{
+    call_of(http)->route->run(ctx, call_of(http));
+}
+
+static void free_call(void *ctx, struct sl_serve_http_call *http)
+{
+    struct call *call = call_of(http);
+    struct sl_serve_http_routes *routes = ctx;
+    if (call->routes == NULL) {
+        return; /* refused before `begin` */
+    }
+    if (call->is_submitted) {
+        sl_serve_gateway_cancel(routes->gateway, &call->request);
+    } else if (call->request.input != NULL) {
+        sl_serve_gateway_memory_free(routes->gateway, call->request.input);
+    }
+    free_text(call);
+}
+
+static const struct sl_serve_http_handler handler = {
+    .call_bytes = sizeof(struct call),
+    .body_bytes_max = SL_SERVE_BODY_BYTES_MAX,
+    .begin = begin,
+    .receive = receive,
+    .end = end,
+    .free = free_call,
+};
+
+int sl_serve_http_routes_create(struct sl_reactor *reactor, struct sl_serve_gateway *gateway,
+                                const struct sl_serve_http_settings *settings,
+                                struct sl_serve_http_routes **out, struct sl_reason *reason)
+{
+    struct sl_serve_http_routes *routes = calloc(1, sizeof *routes);
+    if (routes == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for HTTP");
+    }
+    routes->gateway = gateway;
+    const int err =
+        sl_serve_http_create(reactor, settings, &handler, routes, &routes->http, reason);
+    if (err != 0) {
+        free(routes);
+        return err;
+    }
+    *out = routes;
+    return 0;
+}
+
+void sl_serve_http_routes_destroy(struct sl_serve_http_routes **to_destroy)
+{
+    struct sl_serve_http_routes *routes = *to_destroy;
+    if (routes != NULL) {
+        sl_serve_http_destroy(&routes->http);
+        free(routes->unloaded);
+        free(routes);
+        *to_destroy = NULL;
+    }
+}
+
+struct sl_serve_http *sl_serve_http_routes_server(struct sl_serve_http_routes *routes)
+{
+    return routes->http;
+}

@@ -1,0 +1,198 @@
+#include "serve/worker/opener.h"
+
+#include <inttypes.h>
+
+#include "core/log.h"
+#include "serve/worker/pending.h"
+
+#define OPEN_MS   200 /* then another model may be opened first */
+#define AHEAD_MAX 2   /* models that are open, and wait for the one that computes */
+#define RETRY_NS  (10 * SL_CLOCK_NS_PER_MS) /* between opens of a model that failed */
+#define IDLE_NS                                                                                    \
+    (20 * SL_CLOCK_NS_PER_MS)      /* then an open model is closed: others may wait for its        \
+                                      memory, and to open it again takes less than 1 ms */
+#define PRESS_NS SL_CLOCK_NS_PER_S /* after an open for which the pool had no room */
+
+static uint64_t now(const struct sl_serve_opener *opener)
+{
+    return sl_reactor_now_ns(opener->options->reactor);
+}
+
+/* ---- The job --------------------------------------------------------------------------------- */
+
+static void work(struct sl_offload_job *job)
+{
+    struct sl_serve_opener *opener = SL_CONTAINER_OF(job, struct sl_serve_opener, job);
+    SL_LIST_FOREACH (link, &opener->old) {
+        struct sl_serve_version *old = SL_CONTAINER_OF(link, struct sl_serve_version, link);
+        sl_list_remove(link);
+        sl_serve_version_close(&old);
+    }
+    sl_subscription_close(&opener->spare);
+    opener->made = NULL;
+    opener->err = opener->open.name != NULL
+                      ? sl_serve_version_open(&opener->open, &opener->subscription, &opener->made,
+                                              &opener->reason)
+                      : 0;
+}
+
+/* Errors that may pass: the pool is full of other views; the catalogue or the agent is away. */
+static bool may_pass(const struct sl_serve_known *known, int err)
+{
+    return err == SL_ERR_NO_MEMORY || err == SL_ERR_DEADLINE || err == SL_ERR_CLOSED ||
+           err == SL_ERR_AGAIN || (err == SL_ERR_CANCELLED && known->wanted == 0);
+}
+
+/* Returns the error for requests; 0: they wait, or an older version answers them. */
+static int fail(struct sl_serve_opener *opener, struct sl_serve_known *known, int err)
+{
+    known->reason = opener->reason;
+    known->retry_ns = now(opener) + RETRY_NS;
+    opener->pressed_ns = err == SL_ERR_NO_MEMORY ? now(opener) : opener->pressed_ns;
+    if (may_pass(known, err)) {
+        return 0;
+    }
+    if (known->current != NULL) {
+        known->bad = sl_subscription_newest(known->subscription);
+        sl_log_warn("serve: %s: version %" PRIu64 " cannot be opened, version %" PRIu64
+                    " goes on: %s",
+                    known->name, known->bad, known->current->number, known->reason.text);
+        return 0;
+    }
+    return err == SL_ERR_CANCELLED ? SL_ERR_NOT_FOUND
+           : err == SL_ERR_INVALID ? SL_ERR_CORRUPT /* the model, not the request */
+                                   : err;
+}
+
+static void done(struct sl_offload_job *job)
+{
+    struct sl_serve_opener *opener = SL_CONTAINER_OF(job, struct sl_serve_opener, job);
+    struct sl_serve_known *known = opener->known;
+    int err = job->err != 0 ? job->err : opener->err;
+    opener->known = NULL;
+    known->is_opening = false;
+    opener->models->subscription_count += known->subscription != opener->subscription;
+    known->subscription = opener->subscription;
+    if (err != 0) {
+        err = fail(opener, known, err);
+    } else if (opener->made != NULL) {
+        sl_serve_known_opened(opener->models, known, opener->made, now(opener));
+    }
+    if (known->current != NULL || !sl_list_empty(&known->old)) {
+        sl_list_append(&opener->models->opened, &known->opened);
+    } else {
+        sl_list_remove(&known->opened);
+    }
+    opener->opened(opener->ctx, known, err);
+}
+
+/* Closes the old versions of the model, and opens another one if `opens`. */
+static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, bool opens)
+{
+    const struct sl_serve_worker_options *options = opener->options;
+    opener->known = known;
+    opener->job = (struct sl_offload_job){.work = work, .done = done, .allocates = true};
+    opener->open = (struct sl_serve_open){.objects = options->objects,
+                                          .name = opens ? known->name : NULL,
+                                          .number = known->wanted,
+                                          .engines = options->engines,
+                                          .engine_count = options->engine_count,
+                                          .rows_max = options->batch_max,
+                                          .rule = options->rule,
+                                          .rule_bytes = options->rule_bytes,
+                                          .profile = &known->profile,
+                                          .flops_per_us = opener->models->flops_per_us,
+                                          .search = &opener->search,
+                                          .timeout_ms = OPEN_MS};
+    sl_list_init(&opener->old);
+    sl_list_append_all(&opener->old, &known->old);
+    opener->subscription = known->subscription;
+    opener->spare = NULL;
+    if (opens && known->subscription == NULL) {
+        opener->spare = sl_serve_known_spare(opener->models);
+    }
+    known->is_opening = true;
+    opener->post(opener->ctx, &opener->job);
+}
+
+/* ---- The choice ------------------------------------------------------------------------------ */
+
+/* Whether a job may use the model's subscription, perhaps beside one that computes. */
+static bool may_begin(const struct sl_serve_known *known)
+{
+    return !known->is_opening &&
+           (!known->is_running || sl_serve_version_is_complete(known->current));
+}
+
+/* A model with old versions; or without requests, after a while, or at once if the pool is full. */
+static struct sl_serve_known *find_closing(const struct sl_serve_opener *opener)
+{
+    const bool is_full = opener->pressed_ns != 0 && now(opener) < opener->pressed_ns + PRESS_NS;
+    SL_LIST_FOREACH (link, &opener->models->opened) {
+        struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
+        const bool is_unused = known->waiting == 0 && !known->is_running &&
+                               (is_full || now(opener) >= known->used_ns + IDLE_NS);
+        while (is_unused && known->current != NULL) {
+            sl_serve_known_drop(known);
+        }
+        if (!sl_list_empty(&known->old) && may_begin(known)) {
+            return known;
+        }
+    }
+    return NULL;
+}
+
+/* The model of the oldest request that has none open. */
+static struct sl_serve_known *find_cold(const struct sl_serve_opener *opener)
+{
+    uint32_t ahead = 0;
+    SL_LIST_FOREACH (link, &opener->models->opened) {
+        const struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
+        ahead += known->current != NULL && known->waiting > 0 && !known->is_running;
+    }
+    SL_LIST_FOREACH (link, opener->queue) {
+        struct sl_serve_known *known =
+            SL_CONTAINER_OF(link, struct sl_serve_pending, item.link)->known;
+        if (ahead < AHEAD_MAX && known->current == NULL && may_begin(known) &&
+            known->retry_ns <= now(opener)) {
+            return known;
+        }
+    }
+    return NULL;
+}
+
+/* An open model that has a newer version. */
+static struct sl_serve_known *find_outdated(const struct sl_serve_opener *opener)
+{
+    SL_LIST_FOREACH (link, &opener->models->opened) {
+        struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
+        if (known->current == NULL || known->wanted != 0 || !may_begin(known) ||
+            known->retry_ns > now(opener)) {
+            continue;
+        }
+        const uint64_t newest = sl_subscription_newest(known->subscription);
+        const bool is_old = newest > (known->newer != NULL ? known->newer : known->current)->number;
+        if (is_old && newest != known->bad) {
+            if (known->newer != NULL) {
+                sl_list_append(&known->old, &known->newer->link);
+                known->newer = NULL;
+            }
+            return known;
+        }
+    }
+    return NULL;
+}
+
+void sl_serve_opener_next(struct sl_serve_opener *opener)
+{
+    if (opener->known != NULL) {
+        return;
+    }
+    struct sl_serve_known *known = find_closing(opener);
+    const bool opens = known == NULL;
+    known = known == NULL ? find_cold(opener) : known;
+    known = known == NULL ? find_outdated(opener) : known;
+    if (known != NULL) {
+        begin(opener, known, opens);
+    }
+}
