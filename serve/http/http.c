@@ -16,7 +16,7 @@
 #include "reactor/ring.h"
 
 #define BACKLOG          1024
-#define CONNECTION_BYTES (64U << 10) /* of each connection: heads, and a piece of a body */
+#define CONNECTION_BYTES (128U << 10) /* of each connection: heads, and a piece of a body */
 #define PEM_BYTES_MAX    (64U << 10)
 #define PEER_NS          (10 * SL_CLOCK_NS_PER_S)
 #define PEER_BYTE_NS     1000 /* 1 s for about 1 MiB */
