@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <starling_objects.h>
@@ -100,7 +100,7 @@ struct run {
     const char *gateways[SL_SERVE_PEERS_MAX];
     uint32_t gateway_count;
     char host[SL_SERVE_LABEL_BYTES];
-    int signals; /* signalfd of SIGINT and SIGTERM */
+    int signalled; /* eventfd: SIGINT or SIGTERM has come */
     struct sl_ring_watch watch;
     struct sl_objects *objects;
     struct sl_transfer *transfer;
@@ -112,7 +112,7 @@ struct run {
 
 static int check_flags(struct run *run)
 {
-    char name[SL_SERVE_LABEL_BYTES] = "";
+    char name[32] = "";
     if (flags.gateways == NULL || strlen(flags.gateways) >= sizeof run->names) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
                               "--gateway is missing: the address that " PROGRAM
@@ -129,15 +129,15 @@ static int check_flags(struct run *run)
         }
         run->gateways[run->gateway_count++] = item;
     }
-    (void)gethostname(name, sizeof name - 1);
-    (void)snprintf(run->host, sizeof run->host, "%.31s/%.31s", name, flags.agent);
-    if (flags.host != NULL) {
-        (void)snprintf(run->host, sizeof run->host, "%s", flags.host);
-    }
-    if (!sl_objects_text_is_valid(run->host, sizeof run->host)) {
+    if (flags.host != NULL && !sl_objects_text_is_valid(flags.host, sizeof run->host)) {
         return sl_reason_fail(&run->reason, SL_ERR_INVALID,
                               "--host=%s: accepted are up to %d characters", flags.host,
                               SL_SERVE_LABEL_BYTES - 1);
+    }
+    (void)gethostname(name, sizeof name - 1);
+    (void)snprintf(run->host, sizeof run->host, "%s/%.31s", name, flags.agent);
+    if (flags.host != NULL) {
+        (void)snprintf(run->host, sizeof run->host, "%s", flags.host);
     }
     return 0;
 }
@@ -154,25 +154,33 @@ static bool has_ended(void *ctx)
     return ((struct run *)ctx)->has_ended;
 }
 
-static void signalled(struct sl_ring_watch *watch)
+static void readable(struct sl_ring_watch *watch)
 {
     struct run *run = SL_CONTAINER_OF(watch, struct run, watch);
-    struct signalfd_siginfo info;
-    if (read(run->signals, &info, sizeof info) == (ssize_t)sizeof info && !run->is_ending) {
+    uint64_t count;
+    if (read(run->signalled, &count, sizeof count) == (ssize_t)sizeof count && !run->is_ending) {
         sl_log_info("serve: the worker answers what it has, and ends");
         run->is_ending = true;
         sl_serve_worker_drain(run->worker, drained, run);
     }
 }
 
-static void block_signals(struct run *run)
+static int signalled = -1;
+
+static void on_signal(int number)
 {
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    const uint64_t one = 1;
+    (void)!write(signalled, &one, sizeof one);
+}
+
+/* A handler, since OpenBLAS has threads that block no signal. */
+static int catch_signals(struct run *run)
+{
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    run->signalled = signalled = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    return signalled >= 0 ? 0 : sl_reason_fail(&run->reason, SL_ERR_IO, "no eventfd");
 }
 
 /* ---- Run ------------------------------------------------------------------------------------- */
@@ -180,7 +188,7 @@ static void block_signals(struct run *run)
 /* False: a signal came first. */
 static bool wait_for_agent(struct run *run)
 {
-    struct pollfd polled = {.fd = run->signals, .events = POLLIN};
+    struct pollfd polled = {.fd = run->signalled, .events = POLLIN};
     struct sl_reason reason;
     bool has_warned = false;
     int fd, board_fd;
@@ -253,7 +261,7 @@ static int serve(struct run *run)
 {
     int err = start(run);
     if (err == 0) {
-        sl_ring_watch(sl_reactor_ring(run->reactor), &run->watch, run->signals, signalled);
+        sl_ring_watch(sl_reactor_ring(run->reactor), &run->watch, run->signalled, readable);
         sl_serve_worker_start(run->worker);
         (void)printf("%s computes models for %s until SIGINT or SIGTERM\n",
                      sl_transfer_name(run->transfer), flags.gateways);
@@ -290,8 +298,8 @@ int sl_serve_worker_run(int argc, char **argv)
         return SL_CLI_EXIT_USAGE;
     }
     sl_log_setup(flags.log_level, PROGRAM);
-    block_signals(&run);
-    err = wait_for_agent(&run) ? serve(&run) : 0;
+    err = catch_signals(&run);
+    err = err == 0 && wait_for_agent(&run) ? serve(&run) : err;
     if (err != 0) {
         (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
     }
