@@ -1,9 +1,13 @@
 #include "objects/directory.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "reactor/offload.h"
@@ -11,6 +15,7 @@
 struct sl_objects_directory {
     const struct sl_disk *disk;
     char path[SL_DISK_PATH_BYTES];
+    int lock; /* the directory, open; -1: not locked */
     struct sl_offload *offload;
     uint32_t job_count;
 };
@@ -344,6 +349,29 @@ static int scan(const struct sl_objects_directory *directory, sl_objects_directo
     return err;
 }
 
+/* Locks the machine's own directory until it is closed or the process ends. A file system without
+ * locks is accepted. */
+static int lock(struct sl_objects_directory *directory, struct sl_reason *reason)
+{
+    directory->lock = open(directory->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory->lock >= 0 && flock(directory->lock, LOCK_EX | LOCK_NB) != 0 &&
+        errno == EWOULDBLOCK) {
+        return sl_reason_fail(reason, SL_ERR_EXISTS,
+                              "%s: another process stores versions in this directory; end it, or "
+                              "publish to its catalogue",
+                              directory->path);
+    }
+    return 0;
+}
+
+static void free_directory(struct sl_objects_directory *directory)
+{
+    if (directory->lock >= 0) {
+        (void)close(directory->lock);
+    }
+    free(directory);
+}
+
 int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
                               sl_objects_directory_found_fn *found, void *ctx,
                               struct sl_objects_directory **out, struct sl_reason *reason)
@@ -356,11 +384,13 @@ int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     made->disk = disk != NULL ? disk : sl_disk_system();
+    made->lock = -1;
     (void)snprintf(made->path, sizeof made->path, "%s", path);
     int err = ignore(sl_disk_make_subdir(made->disk, path, reason), SL_ERR_EXISTS);
+    err = err != 0 || disk != NULL ? err : lock(made, reason);
     err = err != 0 ? err : scan(made, found, ctx, reason);
     if (err != 0) {
-        free(made);
+        free_directory(made);
         return err;
     }
     *out = made;
@@ -383,7 +413,7 @@ void sl_objects_directory_close(struct sl_objects_directory **directory)
         if ((*directory)->offload != NULL) {
             (void)sl_offload_destroy(&(*directory)->offload, 0);
         }
-        free(*directory);
+        free_directory(*directory);
         *directory = NULL;
     }
 }

@@ -23,8 +23,8 @@ struct sl_objects_directory;
 typedef void sl_objects_directory_found_fn(void *ctx, const struct sl_objects_message *hold);
 
 /* Makes the directory if there is none, removes what is incomplete, and reports each part. Blocks:
- * before the node's start. disk NULL: the machine's own. Errors, with a reason: NO_MEMORY, and
- * those of the disk. */
+ * before the node's start. disk NULL: the machine's own, which is locked until close. Errors, with
+ * a reason: EXISTS (another process has it), NO_MEMORY, and those of the disk. */
 int sl_objects_directory_open(const struct sl_disk *disk, const char *path,
                               sl_objects_directory_found_fn *found, void *ctx,
                               struct sl_objects_directory **out, struct sl_reason *reason);

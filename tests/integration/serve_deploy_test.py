@@ -70,6 +70,14 @@ class Deploy(ModelsTest):
         self.assertEqual(self.names(catalogue), ["small@1", "team/model@1"])
         self.end(server)
 
+    def test_directory_that_is_served(self):
+        path = self.save("small.onnx", mlp())
+        server, catalogue = self.serve("--dir", self.path("store"))
+        output = self.deploy(path, "--dir", self.path("store"), status=1)
+        self.assertIn("another process stores versions in this directory", output)
+        self.end(server)
+        self.deploy(path, "--dir", self.path("store"))
+
     def check_refused(self, path, *texts):
         """One good model and a bad one: none is published."""
         good = self.save("good/a.onnx", mlp())
