@@ -6,6 +6,7 @@
 #include "config/cli.h"
 #include "serve/client.h"
 #include "serve/deploy.h"
+#include "serve/engine/blas.h"
 #include "serve/gateway_run.h"
 #include "serve/generate.h"
 #include "serve/local.h"
@@ -37,6 +38,7 @@ static void print_help(FILE *to)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    sl_blas_init();
     for (uint32_t i = 0; i < LENGTH(roles); i++) {
         if (strcmp(roles[i].name, name) == 0) {
             return roles[i].run(argc - 1, argv + 1);

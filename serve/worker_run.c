@@ -18,7 +18,6 @@
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 #include "serve/base/message.h"
-#include "serve/engine/blas.h"
 #include "serve/worker/worker.h"
 
 #define PROGRAM    "starling-serve worker"
@@ -230,7 +229,6 @@ static int start(struct run *run)
     static const struct sl_engine *const engines[] = {&sl_engine_graph, &sl_engine_ctr};
     const struct sl_objects_options node = {.struct_size = sizeof node, .agent = flags.agent};
     const struct sl_reactor_options reactor = {.name = "serve-worker", .core = -1};
-    sl_blas_init(); /* before there are threads */
     int err = start_engine(run);
     if (err == 0 && sl_objects_create(&node, &run->objects) != 0) {
         err = sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s", sl_objects_last_error());

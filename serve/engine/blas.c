@@ -9,10 +9,17 @@
 /* A block of b that stays in the cache while each row of `a` is multiplied with it. */
 #define BLOCK_FLOATS (256U * 1024 / sizeof(float))
 
+/* Exported by the variant that starts threads when it is loaded. They do not block signals, so one
+ * of them would receive a SIGTERM that the program reads from a signalfd. */
+int blas_thread_shutdown_(void) __attribute__((weak));
+
 void sl_blas_init(void)
 {
     sl_blas_choose_kernels();
     openblas_set_num_threads(1);
+    if (blas_thread_shutdown_ != NULL) {
+        (void)blas_thread_shutdown_();
+    }
 }
 
 /* A block is some rows of b: of all columns if b is transposed, else a part of the sum. */

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Makes OpenBLAS use one thread, and the kernels for this processor. Before start: while no thread
- * multiplies. */
+/* Makes OpenBLAS use the calling thread alone and the kernels for this processor, and ends threads
+ * that it has started. Before start: while the program has no other thread. */
 void sl_blas_init(void);
 
 /* c[m][n] = alpha a[m][k] b[k][n] + beta c. Dimensions are 1 to INT32_MAX. */

@@ -209,18 +209,18 @@ static int run_binary(const struct sl_graph_node *node, const struct sl_graph_ru
     return 0;
 }
 
-#define BINARY(name, value)                                                                        \
+#define BINARY(name, operator)                                                                     \
     static void name##_loop(float *out, const float *a, const float *b, const uint32_t steps[2],   \
                             uint64_t count)                                                        \
     {                                                                                              \
         if (steps[0] == 0) {                                                                       \
             const float x = *a;                                                                    \
-            LOOP(const float y = b[i], value)                                                      \
+            LOOP(const float y = b[i], x operator y)                                               \
         } else if (steps[1] == 0) {                                                                \
             const float y = *b;                                                                    \
-            LOOP(const float x = a[i], value)                                                      \
+            LOOP(const float x = a[i], x operator y)                                               \
         } else {                                                                                   \
-            LOOP(const float x = a[i]; const float y = b[i], value)                                \
+            LOOP(const float x = a[i]; const float y = b[i], x operator y)                         \
         }                                                                                          \
     }                                                                                              \
     static int name(const struct sl_graph_node *node, const struct sl_graph_run *run)              \
@@ -228,10 +228,10 @@ static int run_binary(const struct sl_graph_node *node, const struct sl_graph_ru
         return run_binary(node, run, name##_loop);                                                 \
     }
 
-BINARY(run_add, x + y)
-BINARY(run_sub, x - y)
-BINARY(run_mul, x *y)
-BINARY(run_div, x / y)
+BINARY(run_add, +)
+BINARY(run_sub, -)
+BINARY(run_mul, *)
+BINARY(run_div, /)
 
 const struct sl_graph_op sl_graph_ops_elementwise[] = {
     SL_GRAPH_OPS_ENTRY("Relu", 1, 1, true, infer_unary, run_relu),
