@@ -27,6 +27,7 @@
 #define PROGRAM    "starling-objects"
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
 #define POLL_MS    200
+#define KEPT_MS    10000 /* then the log says what is waited for */
 
 static struct {
     const char *catalogue, *name, *metadata, *tables;
@@ -115,7 +116,8 @@ static const struct sl_cli_option options[] = {
                   .help = "Of serve --agent: fetch every new version of these names, also before "
                           "the first reader comes."),
     SL_CLI_OPTION(STRING, &flags.keep, .name = "keep", .metavar = "NAME,...",
-                  .help = "Of serve --agent: as --follow, and keep the newest version in memory."),
+                  .help = "Of serve --agent: as --follow, and keep the newest version in memory. "
+                          "The address is printed when those that exist are there."),
     SL_CLI_OPTION(DURATION, &flags.pin_warn_ns, .name = "pin-warn", .metavar = "TIME", .least = 0,
                   .most = 1e9,
                   .help = "Of serve --agent: warn of a view that a process keeps open for so long. "
@@ -304,6 +306,39 @@ static void print_entry(const struct sl_object_entry *entry, bool is_long)
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
+/* Whether the name has no version, or its newest one is in the agent's pool. */
+static bool is_kept(struct run *run, const char *name, struct sl_subscription *subscription)
+{
+    uint64_t version;
+    const int err = sl_object_wait_held(run->objects, name, 0, 1, KEPT_MS);
+    return err == SL_ERR_NOT_FOUND ||
+           (err == 0 && sl_subscription_wait(subscription, 0, KEPT_MS, &version) == 0);
+}
+
+/* Waits for the names that an agent keeps. */
+static int await_kept(struct run *run)
+{
+    const struct sl_subscribe_options follow = {.struct_size = sizeof follow, .follow = true};
+    const char *agent = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
+    const struct sl_objects_options reader_options = {.struct_size = sizeof reader_options,
+                                                      .agent = agent};
+    struct sl_objects *reader = NULL;
+    struct names kept;
+    split(flags.keep, &kept);
+    int err = kept.count > 0 ? sl_objects_create(&reader_options, &reader) : 0;
+    for (uint32_t i = 0; err == 0 && i < kept.count; i++) {
+        struct sl_subscription *subscription = NULL;
+        err = sl_subscription_open(reader, kept.items[i], &follow, KEPT_MS, &subscription);
+        while (err == 0 && !is_kept(run, kept.items[i], subscription)) {
+            sl_log_warn("waiting for %s: %s", kept.items[i], sl_objects_last_error());
+        }
+        sl_subscription_close(&subscription);
+    }
+    err = err == 0 ? 0 : failed(run, err);
+    sl_objects_destroy(&reader);
+    return err;
+}
+
 static int run_serve(struct run *run)
 {
     if (flags.catalogue != NULL && flags.directory == NULL && !flags.agent) {
@@ -313,6 +348,7 @@ static int run_serve(struct run *run)
                               flags.catalogue);
     }
     int err = start_node(run, flags.pool_bytes);
+    err = err == 0 && flags.agent ? await_kept(run) : err;
     if (err == 0) {
         const char *address = sl_objects_address(run->objects);
         const sigset_t signals = end_signals(SIG_BLOCK);
