@@ -59,7 +59,8 @@ static const struct sl_cli_option options[] = {
 struct child {
     char name[24];
     struct sl_child process; /* pid 0: it has ended */
-    char address[128];       /* the first word that it prints, when it is ready */
+    char line[512];          /* that it prints when it is ready */
+    char address[128];       /* the first word of it */
     uint64_t started_ns;
 };
 
@@ -164,23 +165,31 @@ static bool reap(struct run *run, struct child *child, int how)
 static int await(struct run *run, struct child *child)
 {
     struct pollfd polled = {.fd = child->process.out, .events = POLLIN};
-    char line[1024] = "";
     size_t used = 0;
-    while (strchr(line, '\n') == NULL && used < sizeof line - 1) {
+    child->line[0] = '\0';
+    while (strchr(child->line, '\n') == NULL && used < sizeof child->line - 1) {
         if (poll(&polled, 1, PATIENCE_MS) == 0) {
             sl_log_warn("waiting for the %s, for %llu s", child->name,
                         (unsigned long long)((now_ns() - child->started_ns) / SL_CLOCK_NS_PER_S));
             continue;
         }
-        const ssize_t got = read(child->process.out, line + used, sizeof line - 1 - used);
+        const ssize_t got =
+            read(child->process.out, child->line + used, sizeof child->line - 1 - used);
         if (got <= 0) {
             (void)reap(run, child, 0);
             return SL_ERR_CLOSED;
         }
         used += (size_t)got;
-        line[used] = '\0';
+        child->line[used] = '\0';
     }
-    (void)snprintf(child->address, sizeof child->address, "%.*s", (int)strcspn(line, " \n"), line);
+    child->line[strcspn(child->line, "\n")] = '\0';
+    const size_t length = strcspn(child->line, " ");
+    if (length >= sizeof child->address) {
+        return sl_reason_fail(&run->reason, SL_ERR_PROTOCOL, "the %s prints no address",
+                              child->name);
+    }
+    memcpy(child->address, child->line, length);
+    child->address[length] = '\0';
     return 0;
 }
 
@@ -231,8 +240,10 @@ static int serve(struct run *run)
     }
     if (err == 0) {
         (void)sigprocmask(SIG_BLOCK, &run->signals, NULL); /* until here, signals end all at once */
-        (void)printf("http://%s serves the models of %s with %u worker%s until SIGINT or SIGTERM\n",
-                     flags.http, flags.models, flags.workers, sl_log_plural(flags.workers));
+        const char *url = strstr(run->children[GATEWAY].line, "http");
+        (void)printf("%s serves the models of %s with %u worker%s until SIGINT or SIGTERM\n",
+                     url != NULL ? url : flags.http, flags.models, flags.workers,
+                     sl_log_plural(flags.workers));
         (void)fflush(stdout);
     }
     while (err == 0 && signal_number != SIGINT && signal_number != SIGTERM) {
