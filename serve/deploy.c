@@ -196,10 +196,14 @@ static int check(struct model *model, struct sl_reason *reason)
     const struct sl_engine_image image = sl_graph_image_of(&model->image);
     const uint32_t rows = model->graph.fixed_rows > 0 ? model->graph.fixed_rows : 1;
     void *opened;
-    if (flags.pool_bytes > 0 && model->image.bytes > flags.pool_bytes) {
+    /* A version takes whole blocks, and one more for its manifest. */
+    const uint64_t needed =
+        (model->image.bytes / SL_OBJECTS_BLOCK_BYTES + 2) * SL_OBJECTS_BLOCK_BYTES;
+    if (flags.pool_bytes > 0 && needed > flags.pool_bytes) {
         return sl_reason_fail(reason, SL_ERR_TOO_LARGE,
-                              "the model has %" PRIu64 " bytes, the pool (--pool-memory) %zu",
-                              model->image.bytes, flags.pool_bytes);
+                              "the model takes %" PRIu64 " bytes of a pool, which has %zu "
+                              "(--pool-memory)",
+                              needed, flags.pool_bytes);
     }
     int err = sl_engine_graph.open(&image, rows, reason, &opened);
     if (err != 0) {
