@@ -29,7 +29,7 @@ static void forget(struct sl_serve_known_models *models, struct sl_serve_known *
     sl_list_remove(&known->link);
     sl_list_remove(&known->opened);
     sl_list_remove(&known->changed);
-    free(known->profile.shares);
+    free(known->profile.layers);
     free(known);
     models->count--;
 }
@@ -113,8 +113,7 @@ void sl_serve_known_change(struct sl_serve_known_models *models, struct sl_serve
 void sl_serve_known_opened(struct sl_serve_known_models *models, struct sl_serve_known *known,
                            struct sl_serve_version *version, uint64_t now_ns)
 {
-    memcpy(known->profile.stops, version->stops, sizeof version->stops);
-    known->profile.stop_count = version->stop_count;
+    known->profile.head = version->head;
     known->number = version->number;
     known->bytes = version->bytes;
     known->resident_bytes = 0; /* until the next look */
@@ -145,9 +144,9 @@ void sl_serve_known_learn(struct sl_serve_known_models *models, struct sl_serve_
     double sum_us = 1e-3, flops = 0;
     float weight = (float)LEARN;
     if (profile->layer_count != info->layer_count) {
-        free(profile->shares);
-        profile->shares = calloc(info->layer_count + 1, sizeof *profile->shares);
-        profile->layer_count = profile->shares != NULL ? info->layer_count : 0;
+        free(profile->layers);
+        profile->layers = calloc(info->layer_count + 1, sizeof *profile->layers);
+        profile->layer_count = profile->layers != NULL ? info->layer_count : 0;
         weight = 1;
     }
     for (uint32_t i = 0; i < info->layer_count; i++) {
@@ -156,10 +155,10 @@ void sl_serve_known_learn(struct sl_serve_known_models *models, struct sl_serve_
     }
     for (uint32_t i = 0; i < profile->layer_count; i++) {
         const float share = (float)(times->layers[i] / sum_us);
-        profile->shares[i] += (share - profile->shares[i]) * weight;
+        profile->layers[i].share += (share - profile->layers[i].share) * weight;
+        profile->layers[i].image_end = info->layers[i].image_end;
     }
     sl_objects_cost_add(&known->runs, rows, times->run_ns);
-    profile->run_us = sl_serve_known_run_ns(known, 1) / SL_CLOCK_NS_PER_US;
     models->flops_per_us += LEARN * (flops / sum_us - models->flops_per_us);
     sl_serve_known_change(models, known);
 }

@@ -86,10 +86,26 @@ static void done(struct sl_offload_job *job)
     opener->opened(opener->ctx, known, err);
 }
 
+/* Of the requests that wait for the model. */
+static uint32_t rows_of(const struct sl_serve_opener *opener, const struct sl_serve_known *known)
+{
+    uint64_t rows = 0;
+    SL_LIST_FOREACH (link, opener->queue) {
+        const struct sl_serve_item *item = SL_CONTAINER_OF(link, struct sl_serve_item, link);
+        if (item->model == known && item->input_count > 0 && item->inputs[0].rank > 0) {
+            rows += item->inputs[0].shape[0];
+            rows = rows < opener->options->batch_max ? rows : opener->options->batch_max;
+        }
+    }
+    return rows > 0 ? (uint32_t)rows : 1;
+}
+
 /* Closes the old versions of the model, and opens another one if `opens`. */
 static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, bool opens)
 {
     const struct sl_serve_worker_options *options = opener->options;
+    const uint32_t rows = rows_of(opener, known);
+    known->profile.run_us = sl_serve_known_run_ns(known, rows) / SL_CLOCK_NS_PER_US;
     opener->known = known;
     opener->job = (struct sl_offload_job){.work = work, .done = done, .allocates = true};
     opener->open = (struct sl_serve_open){.objects = options->objects,
@@ -102,6 +118,7 @@ static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, 
                                           .rule_bytes = options->rule_bytes,
                                           .profile = &known->profile,
                                           .flops_per_us = opener->models->flops_per_us,
+                                          .rows = rows,
                                           .search = &opener->search,
                                           .timeout_ms = OPEN_MS};
     sl_list_init(&opener->old);

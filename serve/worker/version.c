@@ -21,78 +21,63 @@ static int failed(struct sl_reason *reason, int err)
 
 /* Schedule */
 
-/* Chooses the groups, whose ends become the stops, and sets wait_for. */
+/* Chooses the groups of layers, whose ends become the stops. */
 static void plan(const struct sl_serve_open *open, const struct sl_residency *residency,
-                 struct sl_serve_version *version, struct sl_serve_layer *layers)
+                 const struct sl_serve_profile *profile, struct sl_serve_version *version)
 {
-    const struct sl_engine_info *info = version->info;
-    const bool is_known = open->profile->layer_count == info->layer_count;
+    struct sl_serve_layer *layers = calloc(profile->layer_count + 1, sizeof *layers);
     const bool is_measured = residency->mib_us > 0;
     const struct sl_serve_costs costs = {.transfer_us = is_measured ? residency->read_us : READ_US,
                                          .byte_us =
                                              (is_measured ? residency->mib_us : MIB_US) / MIB,
                                          .group_us = GROUP_US};
     struct sl_serve_schedule schedule;
-    uint64_t here = residency->version == version->number ? residency->bytes : 0;
-    for (uint32_t i = 0; i < info->layer_count; i++) {
-        const uint64_t end = info->layers[i].image_end;
+    uint64_t here = residency->bytes;
+    version->resident = here;
+    version->stop_count = 0;
+    for (uint32_t i = 0; layers != NULL && i < profile->layer_count; i++) {
+        const uint64_t end = profile->layers[i].image_end;
         layers[i].missing_bytes = end > here ? (double)(end - here) : 0;
-        layers[i].compute_us = is_known ? open->profile->shares[i] * open->profile->run_us
-                                        : info->layers[i].flops / open->flops_per_us;
+        layers[i].compute_us = profile->layers[i].share * profile->run_us;
         here = end > here ? end : here;
     }
-    sl_serve_schedule_plan(open->rule, open->rule_bytes, &costs, layers, info->layer_count,
-                           open->search, &schedule);
-    uint32_t group = 0;
-    for (uint32_t i = 0; i < info->layer_count; i++) {
-        group += group < schedule.group_count && i == schedule.ends[group];
-        version->wait_for[i] = layers[i].missing_bytes > 0
-                                   ? info->layers[schedule.ends[group] - 1].image_end
-                                   : info->layers[i].image_end;
+    if (layers != NULL) { /* else each layer waits for its own bytes */
+        sl_serve_schedule_plan(open->rule, open->rule_bytes, &costs, layers, profile->layer_count,
+                               open->search, &schedule);
+        version->stop_count = schedule.group_count;
     }
-    for (uint32_t i = 0; i < schedule.group_count; i++) {
-        version->stops[i] = info->layers[schedule.ends[i] - 1].image_end;
+    for (uint32_t i = 0; i < version->stop_count; i++) {
+        version->stops[i] = profile->layers[schedule.ends[i] - 1].image_end;
     }
-    version->stop_count = schedule.group_count;
+    free(layers);
 }
 
-/* Opens a view of the version whose READs end at the stops. */
-static int open_view(struct sl_subscription *subscription, uint64_t number, const uint64_t *stops,
-                     uint32_t stop_count, uint32_t timeout_ms, struct sl_view **out)
+static bool is_profile_of(const struct sl_serve_profile *profile, const struct sl_engine_info *info)
 {
-    const struct sl_view_options options = {.struct_size = sizeof options,
-                                            .version = number,
-                                            .stream = true,
-                                            .stop_count = stop_count,
-                                            .stops = stops};
-    return sl_view_open(subscription, &options, timeout_ms, out);
+    bool is_same = profile->layer_count == info->layer_count;
+    for (uint32_t i = 0; is_same && i < info->layer_count; i++) {
+        is_same = profile->layers[i].image_end == info->layers[i].image_end;
+    }
+    return is_same;
 }
 
-/* The view was opened with the stops of the last open. If others are better now, another view of
- * the version brings them to the agent; without it bytes would only come in other pieces. */
-static int schedule(const struct sl_serve_open *open, const struct sl_residency *residency,
-                    struct sl_subscription *subscription, struct sl_serve_version *version,
-                    struct sl_reason *reason)
+/* A model that has not run yet: FLOPs say how long layers take. Its bytes come as the agent likes,
+ * since the view was opened before the layers were known. */
+static int plan_unknown(const struct sl_serve_open *open, const struct sl_residency *residency,
+                        struct sl_serve_version *version, struct sl_reason *reason)
 {
-    const uint32_t count = version->info->layer_count;
-    struct sl_serve_layer *layers = calloc(count + 1, sizeof *layers);
-    struct sl_view *view = NULL;
-    version->wait_for = calloc(count + 1, sizeof *version->wait_for);
-    if (layers == NULL || version->wait_for == NULL) {
-        free(layers);
+    const struct sl_engine_info *info = version->info;
+    struct sl_serve_profile profile = {.layer_count = info->layer_count, .run_us = 1};
+    profile.layers = calloc(info->layer_count + 1, sizeof *profile.layers);
+    if (profile.layers == NULL) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
-    plan(open, residency, version, layers);
-    free(layers);
-    const struct sl_serve_profile *before = open->profile;
-    if (version->stop_count > 1 &&
-        (version->stop_count != before->stop_count ||
-         memcmp(version->stops, before->stops, version->stop_count * sizeof version->stops[0]) !=
-             0) &&
-        open_view(subscription, version->number, version->stops, version->stop_count,
-                  open->timeout_ms, &view) == 0) {
-        sl_view_close(&view);
+    for (uint32_t i = 0; i < info->layer_count; i++) {
+        profile.layers[i].image_end = info->layers[i].image_end;
+        profile.layers[i].share = (float)(info->layers[i].flops * open->rows / open->flops_per_us);
     }
+    plan(open, residency, &profile, version);
+    free(profile.layers);
     return 0;
 }
 
@@ -123,6 +108,7 @@ static int read_image(const struct sl_serve_open *open, struct sl_serve_version 
                                       .count = count,
                                       .bytes = version->bytes,
                                       .note = sl_view_note(version->view)};
+    version->head = needed;
     const int err = needed > 0 ? sl_view_wait(version->view, needed, open->timeout_ms) : 0;
     return err == 0 ? 0 : failed(reason, err);
 }
@@ -172,6 +158,26 @@ static int open_engine(const struct sl_serve_open *open, struct sl_serve_version
     return err;
 }
 
+/* The first READ brings only what an engine's open reads, so that this is there early. */
+static int open_view(const struct sl_serve_open *open, struct sl_subscription *subscription,
+                     struct sl_serve_version *version, struct sl_reason *reason)
+{
+    uint64_t stops[SL_SERVE_GROUPS_MAX] = {open->profile->head > 0 ? open->profile->head : 1};
+    uint32_t stop_count = 1;
+    for (uint32_t i = 0; i < version->stop_count && stop_count < SL_SERVE_GROUPS_MAX; i++) {
+        if (version->stops[i] > stops[0]) {
+            stops[stop_count++] = version->stops[i];
+        }
+    }
+    const struct sl_view_options options = {.struct_size = sizeof options,
+                                            .version = open->number,
+                                            .stream = true,
+                                            .stop_count = stop_count,
+                                            .stops = stops};
+    const int err = sl_view_open(subscription, &options, open->timeout_ms, &version->view);
+    return err == 0 ? 0 : failed(reason, err);
+}
+
 int sl_serve_version_open(const struct sl_serve_open *open, struct sl_subscription **subscription,
                           struct sl_serve_version **out, struct sl_reason *reason)
 {
@@ -185,10 +191,13 @@ int sl_serve_version_open(const struct sl_serve_open *open, struct sl_subscripti
                         : sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
     }
     sl_subscription_residency(*subscription, &residency);
-    err = open_view(*subscription, open->number, open->profile->stops, open->profile->stop_count,
-                    open->timeout_ms, &made->view);
-    err = err != 0 ? failed(reason, err) : open_engine(open, made, reason);
-    err = err != 0 ? err : schedule(open, &residency, *subscription, made, reason);
+    residency.bytes = open->number == 0 || open->number == residency.version ? residency.bytes : 0;
+    plan(open, &residency, open->profile, made);
+    err = open_view(open, *subscription, made, reason);
+    err = err != 0 ? err : open_engine(open, made, reason);
+    if (err == 0 && !is_profile_of(open->profile, made->info)) {
+        err = plan_unknown(open, &residency, made, reason);
+    }
     if (err != 0) {
         sl_serve_version_close(&made);
         return err;
@@ -208,11 +217,25 @@ void sl_serve_version_close(struct sl_serve_version **version)
         gone->engine->close(&gone->model);
     }
     sl_view_close(&gone->view);
-    free(gone->wait_for);
     free(gone);
 }
 
 /* Run */
+
+/* Bytes of the images that must be there before the layer runs: those of its group. */
+static uint64_t bytes_before(const struct sl_serve_version *version, uint32_t layer)
+{
+    const uint64_t end = version->info->layers[layer].image_end;
+    if (layer + 1 == version->info->layer_count) {
+        return version->bytes; /* also what no layer reads: the version is complete then */
+    }
+    for (uint32_t i = 0; end > version->resident && i < version->stop_count; i++) {
+        if (version->stops[i] >= end) {
+            return version->stops[i];
+        }
+    }
+    return end;
+}
 
 /* Waits for bytes of the images, if they are not known to be there. */
 static int wait_for(struct sl_serve_version *version, uint64_t bytes, uint64_t deadline_ns,
@@ -246,9 +269,7 @@ int sl_serve_version_run(struct sl_serve_version *version, const struct sl_serve
     sl_serve_batch_gather(info, batch, scratch);
     for (uint32_t i = 0; i < info->layer_count; i++) {
         const uint64_t asked_ns = sl_clock_now_ns(clock);
-        const bool is_last = i + 1 == info->layer_count;
-        int err = wait_for(version, is_last ? version->bytes : version->wait_for[i], deadline_ns,
-                           clock, reason);
+        int err = wait_for(version, bytes_before(version, i), deadline_ns, clock, reason);
         const uint64_t ready_ns = sl_clock_now_ns(clock);
         err =
             err != 0 ? err : version->engine->run(version->model, scratch, i, batch->rows, reason);

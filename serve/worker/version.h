@@ -11,14 +11,15 @@
 
 #define SL_SERVE_LAYERS_MAX 4096
 
-/* What is known of a model from earlier versions, opens and runs. Zero at first: then the FLOPs say
- * how long layers take. */
+/* What is known of a model from earlier runs. Zero at first. */
 struct sl_serve_profile {
     uint32_t layer_count;
-    float *shares; /* [layer_count]: of the time of a run; the sum is 1 */
+    struct sl_serve_profile_layer {
+        uint64_t image_end;
+        float share; /* of run_us */
+    } * layers;
     double run_us; /* of a run with as many rows as are expected */
-    uint32_t stop_count;
-    uint64_t stops[SL_SERVE_GROUPS_MAX]; /* of the last open */
+    uint64_t head; /* bytes of the images that an engine's open reads; 0: unknown */
 };
 
 struct sl_serve_version {
@@ -28,9 +29,10 @@ struct sl_serve_version {
     void *model;
     const struct sl_engine_info *info;
     uint64_t number;
-    uint64_t bytes;     /* of all images */
-    uint64_t verified;  /* bytes from the beginning that may be read */
-    uint64_t *wait_for; /* [layer_count]: bytes that must be verified before the layer runs */
+    uint64_t bytes;    /* of all images */
+    uint64_t verified; /* bytes from the beginning that may be read */
+    uint64_t head;     /* bytes that the engine's open has read */
+    uint64_t resident; /* bytes that were in the pool before it was opened */
     uint32_t stop_count;
     uint64_t stops[SL_SERVE_GROUPS_MAX]; /* bytes where groups end */
 };
@@ -45,6 +47,7 @@ struct sl_serve_open {
     uint64_t rule_bytes;
     const struct sl_serve_profile *profile;
     double flops_per_us; /* measured with other models */
+    uint32_t rows;       /* that are expected */
     struct sl_serve_search *search;
     uint32_t timeout_ms;
 };

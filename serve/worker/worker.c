@@ -221,6 +221,7 @@ static struct sl_serve_pending *find_ready(struct sl_serve_worker *worker)
             break;
         case SL_SERVE_LOAD:
             if (!known->is_running && sl_serve_version_is_complete(known->current)) {
+                known->used_ns = 0; /* to be closed: its bytes stay in the pool */
                 dequeue(pending);
                 sl_serve_pending_answer(pending, 0, known->current->number, 0, "%s", "");
             } else {
