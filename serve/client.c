@@ -395,7 +395,9 @@ static void print_results(struct client *client, double seconds)
     static const struct {
         const char *name;
         double share;
-    } quantiles[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1}};
+    } quantiles[] = {
+        {"p50_ms", 0.5}, {"p90_ms", 0.9}, {"p99_ms", 0.99}, {"p999_ms", 0.999}, {"max_ms", 1}};
+    static const char *const phases[] = {"queue_mean_ms", "load_mean_ms", "compute_mean_ms"};
     const uint32_t count = client->answer_count;
     const double divisor = count > 0 ? count : 1;
     double sum = 0, squares = 0;
@@ -405,7 +407,10 @@ static void print_results(struct client *client, double seconds)
     }
     const double mean = sum / divisor;
     const double stdev = count > 1 ? sqrt(fmax(squares - mean * sum, 0) / (count - 1)) : 0;
-    json_t *errors = json_object(), *latencies = json_object();
+    json_t *errors = json_object();
+    json_t *root = json_pack("{s:i,s:i,s:o,s:f,s:f,s:f,s:f}", "requests", client->request_count,
+                             "answers", count, "errors", errors, "seconds", seconds,
+                             "answers_per_s", count / seconds, "mean_ms", mean, "stdev_ms", stdev);
     for (uint32_t status = 0; status < STATUSES; status++) {
         char text[8];
         (void)snprintf(text, sizeof text, "%u", status);
@@ -415,19 +420,16 @@ static void print_results(struct client *client, double seconds)
     }
     qsort(client->latencies_ms, count, sizeof *client->latencies_ms, by_value);
     for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++) {
-        json_object_set_new(latencies, quantiles[i].name,
+        json_object_set_new(root, quantiles[i].name,
                             json_real(quantile(client, quantiles[i].share)));
     }
-    json_t *root = json_pack("{s:i,s:i,s:o,s:f,s:f,s:f,s:f,s:o,s:{s:f,s:f,s:f}}", "requests",
-                             client->request_count, "answers", count, "errors", errors, "seconds",
-                             seconds, "answers_per_second", count / seconds, "mean_ms", mean,
-                             "stdev_ms", stdev, "latency_ms", latencies, "phase_mean_ms", "queue",
-                             client->phases_ms[0] / divisor, "load", client->phases_ms[1] / divisor,
-                             "compute", client->phases_ms[2] / divisor);
+    for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++) {
+        json_object_set_new(root, phases[i], json_real(client->phases_ms[i] / divisor));
+    }
     if (!client->json) {
         (void)printf("Average Latency: %f (%f)\n", mean, stdev);
     }
-    (void)json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    (void)json_dumpf(root, stdout, (client->json ? 0 : JSON_INDENT(2)) | JSON_REAL_PRECISION(9));
     (void)putchar('\n');
     json_decref(root);
 }
