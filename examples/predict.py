@@ -33,7 +33,7 @@ def feature_key(field, text):
         value = int(text, 16)
     elif text:
         value = int(text)
-        value = value & MASK if value <= 2 else math.floor(math.log(value + 1) ** 2)
+        value = value & MASK if value <= 2 else math.floor(math.log(value + 1) * math.log(value + 1))
     return mix(mix((field << 1 | (not text)) + 1) ^ mix(value))
 
 

@@ -241,9 +241,11 @@ static int serve(struct run *run)
     if (err == 0) {
         (void)sigprocmask(SIG_BLOCK, &run->signals, NULL); /* until here, signals end all at once */
         const char *url = strstr(run->children[GATEWAY].line, "http");
-        (void)printf("%s serves the models of %s with %u worker%s until SIGINT or SIGTERM\n",
-                     url != NULL ? url : flags.http, flags.models, flags.workers,
-                     sl_log_plural(flags.workers));
+        (void)printf(
+            "%s serves the models of %s with %u worker%s until SIGINT or SIGTERM; more by " PROGRAM
+            " deploy --catalogue %s\n",
+            url != NULL ? url : flags.http, flags.models, flags.workers,
+            sl_log_plural(flags.workers), run->children[STORAGE].address);
         (void)fflush(stdout);
     }
     while (err == 0 && signal_number != SIGINT && signal_number != SIGTERM) {

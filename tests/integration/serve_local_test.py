@@ -60,6 +60,19 @@ class Local(Http):
         self.all.signal(signal.SIGTERM)
         self.assertEqual(self.all.wait(), 0)
 
+    def test_a_version_that_is_deployed_meanwhile_takes_over(self):
+        self.serve("--workers", "1")
+        self.infer("mlp")
+        catalogue = self.all.wait_line("deploy --catalogue").split()[-1]
+        model = self.models["mlp"] = Model(7)
+        path = os.path.join(self.folder, "mlp.onnx")
+        model.save(path)
+        self.run_to_end("starling-serve", "deploy", path, "--catalogue", catalogue)
+        client, end = self.ready(), time.monotonic() + harness.DEADLINE_S
+        while client.infer("mlp", {"x": ("FP32", X)})[1].get("model_version") != "2":
+            self.assertLess(time.monotonic(), end)
+        self.infer("mlp")
+
     def test_a_killed_worker_is_replaced(self):
         self.serve("--workers", "1")
         self.infer("mlp")

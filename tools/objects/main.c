@@ -102,7 +102,8 @@ static const struct sl_cli_option options[] = {
                           "them, and put ends."),
     SL_CLI_OPTION(STRING, &flags.directory, .name = "dir", .metavar = "DIR",
                   .help = "Of serve: be a keeper, which stores what is put with --origin ps below "
-                          "DIR. DIR is created."),
+                          "DIR. DIR is created. With --agent and --catalogue only what is put with "
+                          "--origin host is stored."),
     SL_CLI_OPTION(PARSED, &flags.pool_bytes, .name = "pool-memory", .parse = parse_size,
                   .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
                   .help = "Of serve: memory for the versions that it serves. Default: 1G."),
@@ -205,7 +206,8 @@ static int make_setup(struct run *run, struct sl_objects_setup *out)
 {
     static struct names follow, keep;
     const char *agent = flags.agent_name != NULL ? flags.agent_name : SL_OBJECTS_LOCAL_DEFAULT;
-    *out = (struct sl_objects_setup){.is_keeper = flags.directory != NULL && !flags.agent,
+    *out = (struct sl_objects_setup){.is_keeper = flags.directory != NULL &&
+                                                  (!flags.agent || flags.catalogue == NULL),
                                      .agent = flags.agent ? agent : NULL,
                                      .follow = follow.items,
                                      .keep = keep.items,
