@@ -18,7 +18,7 @@ import time
 import processes  # bench/processes.py
 import report
 
-PARTS = ("cold", "schedules", "resident", "zipf", "many", "memory")
+PARTS = ("cold", "schedules", "resident", "http", "zipf", "many", "memory")
 RULES = ("optimal", "layer", "32768000", "whole")
 MIB = 1 << 20
 WAIT = 120  # seconds, for what is not measured
@@ -145,6 +145,7 @@ class Models:
             import serve_models  # needs python3-onnx
             path = os.path.join(self.folder, f"{kind}.onnx")
             {"mlp": lambda: serve_models.mlp(path, 1024, 8), "small": lambda: serve_models.mlp(path, 512, 4),
+             "tiny": lambda: serve_models.mlp(path, 64, 1),
              "large": lambda: serve_models.mlp(path, 2048, 16),
              "resnet": lambda: serve_models.resnet50(path, self.options.pixels)}[kind]()
             self.files[kind] = path
@@ -291,6 +292,21 @@ def measure_resident(options, models, figures):
             figures.add("served, 1 row", "p50", "ms", alone["p50_ms"])
             figures.add("added by HTTP, gateway and worker, 1 row", "p50", "us", 1000 * (alone["p50_ms"] - one["batch"]))
             figures.ratio("served / the engine in a loop, 32 rows", 32 * served["answers_per_s"] / engine["rows"], least=0.85)
+
+
+def measure_http(options, models, figures):
+    """A model whose computation takes no time, beside libmicrohttpd with a constant answer."""
+    path = models.deploy("tiny", ["t"]).requests(["t"], 1)
+    with Serving(options, models.dir, 10 * MIB, {"cost": []}) as serving:
+        urls = {"starling-serve": serving.urls["cost"], "libmicrohttpd": serving.start("bare_http").address}
+        for number in range(options.rounds):
+            rates = {}
+            for name in sorted(urls, reverse=bool(number % 2)):
+                result = client(options, urls[name], path, "--mode=max", "--concurrency=16", "--requests=10000")
+                rates[name] = figures.add(f"64 values, {name}", "answers", "1/s", result["answers_per_s"])
+                result = client(options, urls[name], path, "--mode=one", "--requests=1000")
+                figures.add(f"64 values, {name}", "p50", "us", 1000 * result["p50_ms"])
+            figures.ratio("starling-serve / libmicrohttpd with a constant answer", rates["starling-serve"] / rates["libmicrohttpd"])
 
 
 def measure_zipf(options, models, figures):

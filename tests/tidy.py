@@ -80,7 +80,7 @@ CONFINED = [
     (r"#include <openssl/", r"net/control/auth\.c|net/tcp/tls.*|metastore/etcd_json\.c", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*|serve/engine/onnx\..*", "protobuf-c"),
     (r"#include <cblas", r"serve/engine/.*", "OpenBLAS"),
-    (r"#include <microhttpd", r"serve/http/.*", "libmicrohttpd"),
+    (r"#include <microhttpd", r"serve/http/.*|bench/bare_http\.c", "libmicrohttpd"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
      r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/completion\..|transfer/(route|segment)\..",
