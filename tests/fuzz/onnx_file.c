@@ -103,5 +103,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         free_tensors(&image);
     }
     sl_graph_memory_fini(&memory);
+    sl_graph_memory_init(&memory, MEMORY_MAX);
+    (void)sl_onnx_read(bytes, count, false, &memory, &graph, &reason);
+    sl_graph_memory_fini(&memory);
     return 0;
 }
