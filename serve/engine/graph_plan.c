@@ -1,6 +1,7 @@
 #include "serve/engine/graph_plan.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
@@ -12,11 +13,7 @@ struct planner {
     struct sl_graph_memory *memory;
     struct sl_reason *reason;
     uint32_t rows_max;
-    uint32_t *last_uses; /* [value]: the last node that reads it, or NEVER */
 };
-
-#define NEVER  UINT32_MAX       /* nothing reads it */
-#define AT_END (UINT32_MAX - 1) /* an output of the model */
 
 /* ---- Shapes ---------------------------------------------------------------------------------- */
 
@@ -146,63 +143,11 @@ static int infer_shapes(const struct planner *planner)
 
 /* ---- Scratch --------------------------------------------------------------------------------- */
 
-/* Ranges of the scratch that are free, ascending, none next to another; all behind `end` is free
- * too. */
-struct scratch {
-    struct range {
-        uint64_t offset, bytes;
-    } * ranges;
-    uint32_t count;
-    uint64_t end;
+/* Memory of a value, or of a node for its run. */
+struct buffer {
+    uint64_t bytes, offset;
+    uint32_t first, last; /* nodes during which its bytes are needed */
 };
-
-/* Takes the smallest range that suffices. */
-static uint64_t take(struct scratch *scratch, uint64_t bytes)
-{
-    uint32_t best = scratch->count;
-    for (uint32_t i = 0; i < scratch->count; i++) {
-        if (scratch->ranges[i].bytes >= bytes &&
-            (best == scratch->count || scratch->ranges[i].bytes < scratch->ranges[best].bytes)) {
-            best = i;
-        }
-    }
-    if (best == scratch->count) {
-        scratch->end += bytes;
-        return scratch->end - bytes;
-    }
-    struct range *range = &scratch->ranges[best];
-    const uint64_t offset = range->offset;
-    range->offset += bytes;
-    range->bytes -= bytes;
-    if (range->bytes == 0) {
-        scratch->count--;
-        memmove(range, range + 1, (scratch->count - best) * sizeof *range);
-    }
-    return offset;
-}
-
-/* There is room for a range for each value that is alive, and one more. */
-static void give(struct scratch *scratch, uint64_t offset, uint64_t bytes)
-{
-    uint32_t at = 0;
-    while (at < scratch->count && scratch->ranges[at].offset < offset) {
-        at++;
-    }
-    struct range *range = &scratch->ranges[at];
-    memmove(range + 1, range, (scratch->count - at) * sizeof *range);
-    *range = (struct range){.offset = offset, .bytes = bytes};
-    scratch->count++;
-    if (at + 1 < scratch->count && offset + bytes == range[1].offset) {
-        range->bytes += range[1].bytes;
-        scratch->count--;
-        memmove(range + 1, range + 2, (scratch->count - at - 1) * sizeof *range);
-    }
-    if (at > 0 && range[-1].offset + range[-1].bytes == offset) {
-        range[-1].bytes += range->bytes;
-        scratch->count--;
-        memmove(range, range + 1, (scratch->count - at) * sizeof *range);
-    }
-}
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -214,54 +159,9 @@ static uint64_t bytes_of(const struct planner *planner, const struct sl_graph_va
     return round_up(value->bytes * (value->has_rows ? planner->rows_max : 1));
 }
 
-/* The first output may lie where the first input lies, which nothing reads later. */
-static bool can_replace_input(const struct planner *planner, uint32_t number)
+static bool is_placed(const struct sl_graph_value *value)
 {
-    const struct sl_graph_node *node = &planner->graph->nodes[number];
-    if (!node->op->in_place || is_absent(node->inputs, node->input_count, 0) ||
-        planner->last_uses[node->inputs[0]] != number) {
-        return false;
-    }
-    const struct sl_graph_value *in = &planner->graph->values[node->inputs[0]];
-    const struct sl_graph_value *out = &planner->graph->values[node->outputs[0]];
-    return (in->kind == SL_GRAPH_INPUT || in->kind == SL_GRAPH_COMPUTED) &&
-           in->has_rows == out->has_rows && in->bytes == out->bytes;
-}
-
-/* Places the outputs and the memory of a node, then frees what nothing reads later. */
-static void place_node(const struct planner *planner, struct scratch *scratch, uint32_t number)
-{
-    struct sl_graph_node *node = &planner->graph->nodes[number];
-    struct sl_graph_value *values = planner->graph->values;
-    const bool replaces = can_replace_input(planner, number);
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        if (node->outputs[i] != SL_GRAPH_NONE) {
-            struct sl_graph_value *value = &values[node->outputs[i]];
-            value->scratch_offset = i == 0 && replaces ? values[node->inputs[0]].scratch_offset
-                                                       : take(scratch, bytes_of(planner, value));
-        }
-    }
-    if (node->scratch_bytes > 0) {
-        const uint64_t bytes = round_up(node->scratch_bytes);
-        node->scratch_offset = take(scratch, bytes);
-        give(scratch, node->scratch_offset, bytes);
-    }
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        const uint32_t at = node->inputs[i];
-        if (at == SL_GRAPH_NONE || planner->last_uses[at] != number) {
-            continue;
-        }
-        planner->last_uses[at] = NEVER; /* so that a second input of this name frees nothing */
-        if (values[at].kind <= SL_GRAPH_COMPUTED && !(replaces && at == node->inputs[0])) {
-            give(scratch, values[at].scratch_offset, bytes_of(planner, &values[at]));
-        }
-    }
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        const uint32_t at = node->outputs[i];
-        if (at != SL_GRAPH_NONE && planner->last_uses[at] == NEVER) {
-            give(scratch, values[at].scratch_offset, bytes_of(planner, &values[at]));
-        }
-    }
+    return value->kind == SL_GRAPH_INPUT || value->kind == SL_GRAPH_COMPUTED;
 }
 
 /* No value and no memory of a node is above the limit, so that no sum overflows. */
@@ -271,8 +171,7 @@ static int check_sizes(const struct planner *planner)
     const char *name = NULL;
     for (uint32_t i = 0; i < graph->value_count; i++) {
         const struct sl_graph_value *value = &graph->values[i];
-        const bool is_placed = value->kind == SL_GRAPH_INPUT || value->kind == SL_GRAPH_COMPUTED;
-        if (is_placed && bytes_of(planner, value) > SL_GRAPH_PLAN_SCRATCH_MAX) {
+        if (is_placed(value) && bytes_of(planner, value) > SL_GRAPH_PLAN_SCRATCH_MAX) {
             name = value->name;
         }
     }
@@ -287,42 +186,144 @@ static int check_sizes(const struct planner *planner)
                                          name, SL_GRAPH_PLAN_SCRATCH_MAX, planner->rows_max);
 }
 
-static int place_values(struct planner *planner, uint64_t *scratch_bytes)
+static void extend(struct buffer *buffer, uint32_t node)
+{
+    buffer->last = node > buffer->last ? node : buffer->last;
+}
+
+/* The first output may lie where the first input lies, which nothing reads later. */
+static bool can_replace_input(const struct planner *planner, const struct buffer *values,
+                              uint32_t number)
+{
+    const struct sl_graph_node *node = &planner->graph->nodes[number];
+    if (!node->op->in_place || is_absent(node->inputs, node->input_count, 0)) {
+        return false;
+    }
+    const struct sl_graph_value *in = &planner->graph->values[node->inputs[0]];
+    const struct sl_graph_value *out = &planner->graph->values[node->outputs[0]];
+    return is_placed(in) && values[node->inputs[0]].last == number &&
+           in->has_rows == out->has_rows && in->bytes == out->bytes;
+}
+
+/* Fills the buffers of values and nodes. owners[value]: the value whose buffer it has: itself, or
+ * the one that it replaces. */
+static void find_buffers(const struct planner *planner, struct buffer *values, struct buffer *nodes,
+                         uint32_t *owners)
 {
     const struct sl_graph *graph = planner->graph;
-    struct scratch scratch = {.ranges = sl_graph_memory_take(
-                                  planner->memory, graph->value_count + 2, sizeof *scratch.ranges)};
-    planner->last_uses =
-        sl_graph_memory_take(planner->memory, graph->value_count, sizeof *planner->last_uses);
-    if (scratch.ranges == NULL || planner->last_uses == NULL) {
-        return sl_reason_fail(planner->reason, SL_ERR_NO_MEMORY, "no memory for the model's plan");
-    }
-    memset(planner->last_uses, 0xff, graph->value_count * sizeof *planner->last_uses);
     for (uint32_t i = 0; i < graph->node_count; i++) {
         const struct sl_graph_node *node = &graph->nodes[i];
+        nodes[i] = (struct buffer){.bytes = round_up(node->scratch_bytes), .first = i, .last = i};
+        for (uint32_t j = 0; j < node->output_count; j++) {
+            if (node->outputs[j] != SL_GRAPH_NONE) {
+                values[node->outputs[j]].first = values[node->outputs[j]].last = i;
+            }
+        }
         for (uint32_t j = 0; j < node->input_count; j++) {
             if (node->inputs[j] != SL_GRAPH_NONE) {
-                planner->last_uses[node->inputs[j]] = i;
+                extend(&values[node->inputs[j]], i);
             }
         }
     }
     for (uint32_t i = 0; i < graph->output_count; i++) {
-        planner->last_uses[graph->outputs[i]] = AT_END;
+        extend(&values[graph->outputs[i]], graph->node_count);
     }
-    for (uint32_t i = 0; i < graph->input_count; i++) {
-        struct sl_graph_value *value = &graph->values[graph->inputs[i]];
-        value->scratch_offset = take(&scratch, bytes_of(planner, value));
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        owners[i] = i;
+        values[i].bytes = is_placed(&graph->values[i]) ? bytes_of(planner, &graph->values[i]) : 0;
     }
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        place_node(planner, &scratch, i);
+        if (can_replace_input(planner, values, i)) {
+            const uint32_t output = graph->nodes[i].outputs[0];
+            owners[output] = owners[graph->nodes[i].inputs[0]];
+            extend(&values[owners[output]], values[output].last);
+            values[output].bytes = 0;
+        }
     }
-    *scratch_bytes = scratch.end;
-    return scratch.end <= SL_GRAPH_PLAN_SCRATCH_MAX
+}
+
+/* Larger ones first; among equals the order in memory, so that a plan is always the same. */
+static int compare_buffers(const void *a, const void *b)
+{
+    const struct buffer *const *one = a, *const *other = b;
+    return (*one)->bytes != (*other)->bytes ? ((*one)->bytes < (*other)->bytes ? 1 : -1)
+                                            : (*one > *other) - (*one < *other);
+}
+
+/* Where the buffer fits among those that are needed at the same time: in the smallest gap, else
+ * behind them. placed: by offset. */
+static uint64_t find_offset(const struct buffer *buffer, struct buffer *const *placed,
+                            uint32_t count)
+{
+    uint64_t end = 0, best = UINT64_MAX, best_bytes = UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct buffer *other = placed[i];
+        if (other->first > buffer->last || buffer->first > other->last) {
+            continue;
+        }
+        const uint64_t gap = other->offset > end ? other->offset - end : 0;
+        if (gap >= buffer->bytes && gap < best_bytes) {
+            best = end;
+            best_bytes = gap;
+        }
+        const uint64_t other_end = other->offset + other->bytes;
+        end = other_end > end ? other_end : end;
+    }
+    return best != UINT64_MAX ? best : end;
+}
+
+/* Places the buffers, the largest first, which leaves small gaps (Pisarchyk and Lee 2020: greedy by
+ * size). Returns the size of all. */
+static uint64_t place_buffers(struct buffer *buffers, uint32_t count, struct buffer **sorted,
+                              struct buffer **placed)
+{
+    uint64_t end = 0;
+    uint32_t sorted_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (buffers[i].bytes > 0) {
+            sorted[sorted_count++] = &buffers[i];
+        }
+    }
+    qsort(sorted, sorted_count, sizeof *sorted, compare_buffers);
+    for (uint32_t i = 0; i < sorted_count; i++) {
+        struct buffer *buffer = sorted[i];
+        buffer->offset = find_offset(buffer, placed, i);
+        end = buffer->offset + buffer->bytes > end ? buffer->offset + buffer->bytes : end;
+        uint32_t at = i;
+        for (; at > 0 && placed[at - 1]->offset > buffer->offset; at--) {
+            placed[at] = placed[at - 1];
+        }
+        placed[at] = buffer;
+    }
+    return end;
+}
+
+static int place_values(const struct planner *planner, uint64_t *scratch_bytes)
+{
+    struct sl_graph *graph = planner->graph;
+    const uint32_t count = graph->value_count + graph->node_count;
+    struct buffer *values = sl_graph_memory_take(planner->memory, count, sizeof *values);
+    struct buffer **sorted = sl_graph_memory_take(planner->memory, count, sizeof *sorted);
+    struct buffer **placed = sl_graph_memory_take(planner->memory, count, sizeof *placed);
+    uint32_t *owners = sl_graph_memory_take(planner->memory, graph->value_count, sizeof *owners);
+    if (values == NULL || sorted == NULL || placed == NULL || owners == NULL) {
+        return sl_reason_fail(planner->reason, SL_ERR_NO_MEMORY, "no memory for the model's plan");
+    }
+    struct buffer *nodes = values + graph->value_count;
+    find_buffers(planner, values, nodes, owners);
+    *scratch_bytes = place_buffers(values, count, sorted, placed);
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        graph->values[i].scratch_offset = values[owners[i]].offset;
+    }
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        graph->nodes[i].scratch_offset = nodes[i].offset;
+    }
+    return *scratch_bytes <= SL_GRAPH_PLAN_SCRATCH_MAX
                ? 0
                : sl_reason_fail(planner->reason, SL_ERR_TOO_LARGE,
                                 "the model needs %" PRIu64 " bytes for the values of %u rows: at "
                                 "most %llu are accepted",
-                                scratch.end, planner->rows_max, SL_GRAPH_PLAN_SCRATCH_MAX);
+                                *scratch_bytes, planner->rows_max, SL_GRAPH_PLAN_SCRATCH_MAX);
 }
 
 /* ---- Layers ---------------------------------------------------------------------------------- */
