@@ -419,8 +419,10 @@ static void lost(void *ctx, struct sl_serve_remote *remote, const char *reason)
     }
     gateway->stats.workers--;
     gateway->stats.lost_workers += remote->has_left ? 0 : 1;
-    sl_log_info("serve: worker %s has %s: %s; %u requests go to others", remote->worker.name,
-                remote->has_left ? "left" : "ended", reason, remote->worker.use_count);
+    if (!gateway->is_stopping) {
+        sl_log_info("serve: worker %s has %s: %s; %u requests go to others", remote->worker.name,
+                    remote->has_left ? "left" : "ended", reason, remote->worker.use_count);
+    }
     remote->worker.is_leaving = true;
     while ((link = sl_list_first(&remote->worker.uses)) != NULL) {
         struct sl_serve_use *use = SL_CONTAINER_OF(link, struct sl_serve_use, link);

@@ -24,14 +24,16 @@ static void listed(struct sl_offload_job *job)
     struct sl_serve_listing *listing = listing_of(job);
     listing->is_asking = false;
     memcpy(listing->reason, listing->next_reason, sizeof listing->reason);
-    if (listing->next != NULL) {
+    const bool has_come = listing->next != NULL;
+    if (has_come) {
         sl_object_list_free(&listing->list);
         listing->list = listing->next;
         listing->next = NULL;
         listing->listed_ns = listing->asked_ns;
     }
     if (!listing->is_stopped) {
-        sl_reactor_arm(listing->reactor, &listing->timer, EVERY_NS);
+        sl_reactor_arm(listing->reactor, &listing->timer,
+                       has_come ? EVERY_NS : SL_SERVE_LISTING_FRESH_NS);
     }
     listing->listed(listing->ctx);
 }
