@@ -20,7 +20,7 @@
 #define SPIN_US      20
 #define REPLIES_NS   (2 * SL_CLOCK_NS_PER_S) /* for the last replies to leave */
 #define POLL_NS      (2 * SL_CLOCK_NS_PER_MS)
-#define PATIENCE_NS  (10 * SL_CLOCK_NS_PER_S) /* then the log says what is waited for */
+#define PATIENCE_NS  (2 * SL_CLOCK_NS_PER_S) /* then the log says what is waited for */
 #define MEMORY_LEAST (SL_SERVE_BODY_BYTES_MAX + 64)
 
 static struct {
@@ -81,6 +81,7 @@ static struct run {
     struct sl_serve_http_routes *routes;
     struct sl_timer waiting, replies;
     uint64_t drained_ns;
+    const char *missing; /* what the log has said that it waits for */
 } run;
 
 /* ---- On the reactor -------------------------------------------------------------------------- */
@@ -89,10 +90,15 @@ static void tell_waiting(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_serve_gateway_stats stats;
     sl_serve_gateway_stats(run.gateway, &stats);
-    if (!stats.has_models) {
+    const char *missing = !stats.has_models    ? "catalogue"
+                          : stats.workers == 0 ? "worker"
+                                               : "nothing";
+    const bool is_new = missing != run.missing;
+    run.missing = missing;
+    if (is_new && !stats.has_models) {
         sl_log_warn("waiting for the catalogue%s%s", flags.catalogue != NULL ? " at " : "",
                     flags.catalogue != NULL ? flags.catalogue : "");
-    } else if (stats.workers == 0) {
+    } else if (is_new && stats.workers == 0) {
         sl_log_warn("waiting for a worker: starling-serve worker --gateway %s",
                     sl_transfer_name(run.transfer));
     }

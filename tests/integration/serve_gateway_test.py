@@ -22,7 +22,7 @@ class Load:
     def __init__(self, test, address, count=3):
         self.test, self.address, self.ends = test, address, False
         self.statuses, self.wrong, self.late_s = {}, [], 0.0
-        self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(count)]
+        self.threads = [threading.Thread(target=self.run, args=(i,), daemon=True) for i in range(count)]
         for thread in self.threads:
             thread.start()
 
@@ -67,7 +67,7 @@ class Load:
 class Gateways(harness.StarlingTest):
     def setUp(self):
         super().setUp()
-        self.agent = f"gateway-{os.getpid()}-{self.id().rsplit('.', 1)[1]}"
+        self.agent = f"gateway-{os.getpid()}-{self.id().rsplit('.', 1)[1][:32]}"
         self.models = {f"m{i}": serve_http_test.Model(i) for i in range(3)}
         folder, files = os.path.join(self.folder, "objects"), os.path.join(self.folder, "models")
         os.makedirs(files)
