@@ -30,6 +30,7 @@ struct sl_transfer_async {
     struct take takes[TAKES];
     struct sl_transfer_call stopping;
     bool is_ending;
+    bool ends_with_process; /* new segments do */
     void (*destroyed)(void *ctx);
     void *destroyed_ctx;
 };
@@ -195,9 +196,20 @@ int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, ui
         return err;
     }
     segment->out = out;
+    segment->ends_with_process = async->ends_with_process;
     sl_list_append(&async->openings, &segment->opening);
     start(async, &segment->call, opened, done, ctx);
     return sl_transfer_succeed();
+}
+
+void sl_transfer_async_end_with_process(struct sl_transfer_async *async)
+{
+    async->ends_with_process = true;
+}
+
+uint64_t sl_transfer_async_incarnation(const struct sl_transfer_segment *segment)
+{
+    return segment->incarnation;
 }
 
 static void watched(struct sl_transfer_call *call)

@@ -45,6 +45,13 @@ void sl_transfer_async_destroy(struct sl_transfer_async **async, void (*ended)(v
 int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, uint32_t timeout_ms,
                            struct sl_transfer_segment **out, sl_transfer_done_fn *done, void *ctx);
 
+/* Segments that are opened from now on are also closed for good as soon as their connection is lost
+ * and no process listens at the address any more. */
+void sl_transfer_async_end_with_process(struct sl_transfer_async *async);
+
+/* Of the process that has the open segment. Another process of its name has another one. */
+uint64_t sl_transfer_async_incarnation(const struct sl_transfer_segment *segment);
+
 /* done(ctx, ...) runs once, when the segment is closed for good: CLOSED, with the reason: its peer
  * has ended, or was unreachable for 5 s; CANCELLED: by the function below. Once per segment. */
 void sl_transfer_async_watch(struct sl_transfer_async *async, struct sl_transfer_segment *segment,

@@ -513,6 +513,7 @@ static void open_session(struct sl_transfer_segment *segment)
         /* A process listens there, or has ended: the store or the user of the reactor outside has
          * its address from it. */
         .ends_if_refused = engine->directory != NULL || segment->call.async != NULL,
+        .ends_with_process = segment->ends_with_process,
         .secret = &engine->settings.secret,
     };
     segment->until_ns = now_ns + options.start_timeout_ns + SL_CLOCK_NS_PER_MS;

@@ -19,6 +19,7 @@ struct sl_transfer_segment {
     struct sl_transfer_segment **out;
     struct sl_list_link opening;
     _Atomic bool is_abandoned; /* set there: it ends soon */
+    bool ends_with_process;    /* set there: closed for good once no process listens any more */
 
     /* The home reactor's. */
     struct sl_transfer_lookup lookup; /* of its record: incarnation 0: any; the first reactor's */

@@ -375,8 +375,9 @@ static void closed_early(struct sl_session *session, int err)
 {
     if (session->is_preferred && err != SL_ERR_CANCELLED) {
         attempt_failed(session, last_error_name(session, err));
-    } else if (session->options.ends_if_refused && !session->was_welcomed &&
-               err == SL_ERR_REFUSED) {
+    } else if (err == SL_ERR_REFUSED &&
+               (session->was_welcomed ? session->options.ends_with_process
+                                      : session->options.ends_if_refused)) {
         sl_session_end_because(session, err, last_error_name(session, err));
     } else if (may_change(err)) {
         sl_session_set_last_error(session, last_error_name(session, err));

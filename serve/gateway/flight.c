@@ -118,7 +118,7 @@ void sl_serve_flight_look(struct sl_serve_flight *flight)
         return;
     }
     if (flight->left_memory != NULL) {
-        flight->flights->free_memory(flight->flights->ctx, flight->left_memory);
+        flight->flights->free_memory(flight->flights->memory_ctx, flight->left_memory);
         flight->left_memory = NULL;
     }
     if (sl_list_linked(&flight->use.link)) {

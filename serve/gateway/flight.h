@@ -26,7 +26,8 @@ struct sl_serve_flights {
     struct sl_transfer *transfer;
     uint64_t next_id;
     struct sl_list free;
-    void (*free_memory)(void *ctx, uint8_t *memory); /* of inputs */
+    void (*free_memory)(void *ctx, uint8_t *memory); /* of inputs; ctx: memory_ctx */
+    void *memory_ctx;
     void (*sent)(void *ctx, struct sl_serve_flight *flight, int err, const char *reason);
     void *ctx;
 };

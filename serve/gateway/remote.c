@@ -131,13 +131,20 @@ static void opened(void *ctx, int err, const char *reason)
     struct sl_serve_remote *remote = ctx;
     remote->is_busy = false;
     if (err != 0) {
-        sl_log_warn("serve: worker %s cannot join: %s", remote->worker.name, reason);
+        if (remote->tries == 0) {
+            sl_log_warn("serve: worker %s cannot join: %s", remote->worker.name, reason);
+        }
         sl_serve_remote_lose(remote, reason);
         return;
     }
+    const uint64_t incarnation = sl_transfer_async_incarnation(remote->segment);
+    const bool is_other = remote->incarnation != 0 && remote->incarnation != incarnation;
+    remote->incarnation = is_other ? 0 : incarnation;
     remote->ends++;
     sl_transfer_async_watch(remote->events->async, remote->segment, watched, remote);
-    if (remote->is_lost) {
+    if (is_other) { /* it has to join by itself, with an arena of its own */
+        sl_serve_remote_lose(remote, "another process has its name");
+    } else if (remote->is_lost) {
         sl_serve_remote_look(remote);
     } else {
         remote->is_joined = true;

@@ -42,6 +42,9 @@ struct sl_serve_remote {
     struct sl_serve_ranges inputs, outputs; /* of join's arena; of output_base */
     uint8_t *output_base;
     uint32_t outputs_read; /* requests whose outputs are read; the gateway's */
+    struct sl_timer again; /* until it begins again by itself; the gateway's, like `tries` */
+    uint32_t tries;
+    uint64_t incarnation; /* of the process that has joined; 0: not known yet, any */
     /* Private */
     bool is_joined, is_lost;
     bool has_left;  /* its LEAVE was answered */

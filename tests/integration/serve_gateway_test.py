@@ -12,7 +12,7 @@ import numpy as np
 
 import harness
 
-TIMEOUT_MS = 500
+TIMEOUT_MS = 2000
 HANGS_S = 20  # an answer that takes so long is none; the machine may be loaded
 
 
@@ -108,7 +108,7 @@ class Gateways(harness.StarlingTest):
         load.more(5, 503)
         self.start_worker(join)
         load.more(50)
-        load.end(503, 504)
+        load.end(503)
 
     def test_two_gateways_share_workers_and_no_state(self):
         one, join_one, address_one = self.start_gateway()
