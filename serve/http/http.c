@@ -17,6 +17,7 @@
 
 #define BACKLOG          1024
 #define CONNECTION_BYTES (128U << 10) /* of each connection: heads, and a piece of a body */
+#define DISCARDED        4 /* times the limit: so much of a body that is too large is read */
 #define PEM_BYTES_MAX    (64U << 10)
 #define PEER_NS          (10 * SL_CLOCK_NS_PER_S)
 #define PEER_BYTE_NS     1000 /* 1 s for about 1 MiB */
@@ -147,6 +148,12 @@ static bool check_token(const struct sl_serve_http *http, struct sl_serve_http_c
     return differences == 0;
 }
 
+static void reply_too_large(const struct sl_serve_http *http, struct sl_serve_http_call *call)
+{
+    sl_serve_http_reply_error(call, 413, "the body is too large: at most %llu bytes are accepted",
+                              (unsigned long long)http->handler->body_bytes_max);
+}
+
 static struct sl_serve_http_call *begin(struct sl_serve_http *http,
                                         struct MHD_Connection *connection, const char *path,
                                         const char *method)
@@ -178,8 +185,7 @@ static struct sl_serve_http_call *begin(struct sl_serve_http *http,
                                   method);
     } else if (call->body_bytes != SL_HTTP_UNKNOWN_BYTES &&
                call->body_bytes > http->handler->body_bytes_max) {
-        sl_serve_http_reply_error(call, 413, "the body has %s bytes: at most %llu are accepted",
-                                  length, (unsigned long long)http->handler->body_bytes_max);
+        reply_too_large(http, call);
     } else if (coding != NULL && strcasecmp(coding, "identity") != 0) {
         sl_serve_http_reply_error(call, 415, "Content-Encoding: %.32s is not accepted", coding);
     } else {
@@ -215,10 +221,12 @@ static enum MHD_Result receive(struct sl_serve_http *http, struct sl_serve_http_
 {
     struct peer *peer = peer_of(call->connection);
     peer->bytes += bytes;
-    if (peer->bytes > http->handler->body_bytes_max) {
-        return MHD_NO; /* in chunks, since its length was checked */
+    if (peer->bytes > DISCARDED * http->handler->body_bytes_max) {
+        return MHD_NO;
     }
-    if (call->status == 0) {
+    if (call->status == 0 && peer->bytes > http->handler->body_bytes_max) { /* in chunks */
+        reply_too_large(http, call);
+    } else if (call->status == 0) {
         http->handler->receive(http->ctx, call, piece, bytes);
     }
     return MHD_YES;
@@ -243,7 +251,9 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
         }
         peer_waits(http, peer, 0);
         /* A reply before the end of the body ends the connection, and may get lost. */
-        const bool early = call->status == 413 || sl_serve_http_header(call, "Expect") != NULL;
+        const bool early = sl_serve_http_header(call, "Expect") != NULL ||
+                           (call->body_bytes != SL_HTTP_UNKNOWN_BYTES &&
+                            call->body_bytes > DISCARDED * http->handler->body_bytes_max);
         return call->status != 0 && early ? send_reply(http, call) : MHD_YES;
     }
     if (*piece_bytes > 0) {

@@ -185,6 +185,7 @@ static bool append_text(struct call *call, const void *piece, size_t bytes)
         while (capacity < needed) {
             capacity *= 2;
         }
+        capacity = capacity <= SL_SERVE_BODY_BYTES_MAX ? capacity : SL_SERVE_BODY_BYTES_MAX + 1;
         const uint64_t total = call->routes->text_bytes + capacity - call->text_capacity;
         char *text = total <= TEXT_BYTES_MAX ? realloc(call->text, capacity) : NULL;
         if (text == NULL) {

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import ssl
 import struct
 import subprocess
@@ -242,9 +241,11 @@ class Protocol(Http):
         self.assertEqual(oip.headers["Allow"], "POST")
         self.assertEqual(oip.json("PUT", "/v2/models/mlp")[0], 405)
         self.assertEqual(oip.json("GET", "/v1/models/mlp")[0], 404)
-        with socket.create_connection(self.address.split(":")) as peer:
-            peer.sendall(b"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 67108865\r\n\r\n")
-            self.assertIn(b" 413 ", peer.recv(4096))
+        status, answer = oip.json("POST", "/v2/models/mlp/infer", headers={"Content-Length": str(1 << 50)})
+        self.assertEqual(status, 413)
+        oip.connection.close()
+        status, answer = oip.ask("POST", "/v2/models/mlp/infer", bytes((64 << 20) + 1))
+        self.assertEqual((status, json.loads(answer)["error"].count("67108864")), (413, 1))
         self.check(oip.infer("mlp", {"x": ("FP32", x)})[1], self.models["mlp"], x)
 
     def test_repository_and_new_versions(self):

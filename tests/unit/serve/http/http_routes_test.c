@@ -432,15 +432,31 @@ CASE(http_routes__each_error_has_its_status)
     expect(f, 415, "gzip");
 }
 
-CASE(http_routes__a_body_above_the_limit_is_refused_before_it_is_sent)
+CASE(http_routes__a_body_above_the_limit_is_refused)
 {
     struct fixture *f = fixture;
-    static const char head[] = "POST /v2/models/echo/infer HTTP/1.1\r\nHost: a\r\n"
-                               "Expect: 100-continue\r\nContent-Length: 67108865\r\n\r\n";
-    say(f, head, sizeof head - 1);
-    assert_true(hear(f));
-    expect(f, 413, "67108864");
-    dial(f);
+    static const char *const heads[] = {
+        /* Before it is sent. */
+        "Expect: 100-continue\r\nContent-Length: 67108865\r\n\r\n",
+        "Content-Length: 1000000000000\r\n\r\n",
+        /* After it was sent. */
+        "Content-Length: 67108865\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n4000001\r\n",
+    };
+    static char zeros[1 << 20];
+    char head[256];
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        const int bytes = snprintf(
+            head, sizeof head, "POST /v2/models/echo/infer HTTP/1.1\r\nHost: a\r\n%s", heads[i]);
+        dial(f);
+        say(f, head, (size_t)bytes);
+        for (size_t mib = 0; i >= 2 && mib < 64; mib++) {
+            say(f, zeros, sizeof zeros);
+        }
+        say(f, "x\r\n0\r\n\r\n", i == 2 ? 1 : i == 3 ? 8 : 0);
+        assert_true(hear(f));
+        expect(f, 413, "67108864");
+    }
     ask(f, "POST /v2/models/echo/infer", "", /* a shape that is larger */
         "{\"inputs\":[{\"name\":\"x\",\"shape\":[16777217],\"datatype\":\"FP32\",\"data\":[1]}]}");
     expect(f, 413, "input `x`");
