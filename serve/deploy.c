@@ -16,6 +16,7 @@
 #include "core/array.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "objects/manifest.h"
 #include "objects/message.h"
 #include "objects/node.h"
 #include "serve/base/request.h"
@@ -173,21 +174,27 @@ static int add_path(struct run *run, const char *path)
 
 /* ---- Models ---------------------------------------------------------------------------------- */
 
+static int check_name(const char *name, const char *what, uint32_t bytes, struct sl_reason *reason)
+{
+    return name[0] != '\0' && sl_objects_text_is_valid(name, bytes)
+               ? 0
+               : sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
+                                "%s \"%s\": a name has 1 to %u printable characters", what, name,
+                                bytes - 1);
+}
+
 static int check_tensors(const struct sl_engine_tensor *tensors, uint32_t count, const char *what,
                          struct sl_reason *reason)
 {
+    int err = 0;
     if (count > SL_SERVE_TENSORS_MAX) {
         return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%u %ss: at most %d are served", count,
                               what, SL_SERVE_TENSORS_MAX);
     }
-    for (uint32_t i = 0; i < count; i++) {
-        if (!sl_objects_text_is_valid(tensors[i].name, SL_SERVE_TENSOR_NAME)) {
-            return sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
-                                  "%s \"%s\": a name has 1 to %d printable characters", what,
-                                  tensors[i].name, SL_SERVE_TENSOR_NAME - 1);
-        }
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = check_name(tensors[i].name, what, SL_SERVE_TENSOR_NAME, reason);
     }
-    return 0;
+    return err;
 }
 
 /* Opens the model as a worker will. */
@@ -205,7 +212,11 @@ static int check(struct model *model, struct sl_reason *reason)
                               "(--pool-memory)",
                               needed, flags.pool_bytes);
     }
-    int err = sl_engine_graph.open(&image, rows, reason, &opened);
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < image.count; i++) {
+        err = check_name(image.tensors[i].name, "tensor", SL_OBJECTS_TENSOR_NAME_BYTES, reason);
+    }
+    err = err != 0 ? err : sl_engine_graph.open(&image, rows, reason, &opened);
     if (err != 0) {
         return err;
     }

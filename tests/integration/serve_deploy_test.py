@@ -98,6 +98,17 @@ class Deploy(ModelsTest):
         data = mlp().SerializeToString()
         self.check_refused(self.file("bad.onnx", data[:-5]), "no ONNX model")
 
+    def test_names_that_are_too_long(self):
+        for old, new in (("w2", "w" * 256), ("y", "y" * 64)):
+            model = mlp()
+            for names in (model.graph.initializer, model.graph.output):
+                for item in names:
+                    item.name = new if item.name == old else item.name
+            node = model.graph.node[2]
+            node.input[1] = new if old == "w2" else "w2"
+            node.output[0] = new if old == "y" else "y"
+            self.check_refused(self.save("bad.onnx", model), new, "printable characters")
+
     def test_files(self):
         os.mkdir(self.path("empty"))
         for words, text in ((["none.onnx"], "none.onnx"), ([self.path("empty")], "no file ends with .onnx")):
