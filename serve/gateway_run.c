@@ -121,8 +121,9 @@ static void stopped(void *ctx)
 
 static void look_at_replies(struct sl_timer *timer, uint64_t now_ns)
 {
-    if (sl_serve_http_call_count(sl_serve_http_routes_server(run.routes)) > 0 &&
-        now_ns - run.drained_ns < REPLIES_NS) {
+    const uint32_t calls = sl_serve_http_call_count(sl_serve_http_routes_server(run.routes));
+    if ((calls > 0 && now_ns - run.drained_ns < REPLIES_NS) ||
+        !sl_serve_gateway_is_idle(run.gateway)) {
         sl_reactor_arm(run.reactor, timer, POLL_NS);
         return;
     }

@@ -264,6 +264,11 @@ void sl_serve_gateway_drain(struct sl_serve_gateway *gateway, void (*drained)(vo
     look_for_end(gateway);
 }
 
+bool sl_serve_gateway_is_idle(const struct sl_serve_gateway *gateway)
+{
+    return sl_list_empty(&gateway->dispatch.admission.due) && sl_list_empty(&gateway->refused);
+}
+
 const struct sl_object_list *sl_serve_gateway_models(const struct sl_serve_gateway *gateway)
 {
     return gateway->listing.list;

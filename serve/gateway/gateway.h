@@ -42,6 +42,9 @@ int sl_serve_gateway_create(const struct sl_serve_gateway_options *options,
 void sl_serve_gateway_stop(struct sl_serve_gateway *gateway, void (*ended)(void *ctx), void *ctx);
 void sl_serve_gateway_destroy(struct sl_serve_gateway **gateway);
 
+/* Whether `done` of every submitted request has run. */
+bool sl_serve_gateway_is_idle(const struct sl_serve_gateway *gateway);
+
 /* Refuses further requests. drained(ctx) runs once none is in progress, in a later turn. */
 void sl_serve_gateway_drain(struct sl_serve_gateway *gateway, void (*drained)(void *ctx),
                             void *ctx);

@@ -35,6 +35,7 @@ struct sl_serve_http {
     uint32_t peer_count, call_count;
     bool has_room_again; /* after SL_HTTP_CONNECTIONS_MAX */
     uint16_t port;
+    bool is_ending;
 };
 
 /* A connection. It waits for the peer: for a head, a body, or until a reply is taken. */
@@ -241,7 +242,8 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     struct sl_serve_http *http = ctx;
     struct sl_serve_http_call *call = *context;
     struct peer *peer = peer_of(connection);
-    if (peer == NULL) {
+    const bool is_replied = call != NULL && call->status != 0;
+    if (peer == NULL || (http->is_ending && !is_replied)) {
         return MHD_NO;
     }
     if (call == NULL) {
@@ -487,6 +489,7 @@ void sl_serve_http_destroy(struct sl_serve_http **to_destroy)
         return;
     }
     sl_reactor_assert_owner(http->reactor);
+    http->is_ending = true;      /* a request that comes now is not begun */
     (void)MHD_run(http->daemon); /* resumes what was replied to */
     sl_ring_watch_end(&http->watch);
     MHD_stop_daemon(http->daemon);
