@@ -11,12 +11,11 @@
 #include "core/clock.h"
 #include "serve/http/http_body.h"
 
-#define JSON             "application/json"
-#define TIMEOUT_MS       1000
-#define TIMEOUT_MS_MAX   3600000
-#define TEXT_BYTES_MAX   (256ULL << 20) /* of the JSON of all bodies that are being received */
-#define TEXT_BYTES_FIRST 4096
-#define JSON_HEADER      "Inference-Header-Content-Length"
+#define JSON           "application/json"
+#define TIMEOUT_MS     1000
+#define TIMEOUT_MS_MAX 3600000
+#define TEXT_BYTES_MAX (256ULL << 20) /* of the JSON of all bodies that are being received */
+#define JSON_HEADER    "Inference-Header-Content-Length"
 
 struct sl_serve_http_routes {
     struct sl_serve_http *http;
@@ -34,7 +33,7 @@ struct call {
     struct sl_serve_request request;
     struct sl_http_body body;
     char *text; /* JSON, as far as received */
-    size_t text_bytes, text_capacity;
+    uint32_t text_bytes, text_capacity;
     size_t json_bytes; /* of the JSON; SIZE_MAX: all of the body */
     uint64_t binary_at;
     bool is_parsed, is_submitted;
@@ -179,25 +178,17 @@ static void free_text(struct call *call)
 /* Appends to the JSON, and a NUL behind it. False: there is no memory; replied. */
 static bool append_text(struct call *call, const void *piece, size_t bytes)
 {
-    const size_t needed = call->text_bytes + bytes + 1;
-    if (needed > call->text_capacity) {
-        size_t capacity = call->text_capacity > 0 ? call->text_capacity : TEXT_BYTES_FIRST;
-        while (capacity < needed) {
-            capacity *= 2;
-        }
-        capacity = capacity <= SL_SERVE_BODY_BYTES_MAX ? capacity : SL_SERVE_BODY_BYTES_MAX + 1;
-        const uint64_t total = call->routes->text_bytes + capacity - call->text_capacity;
-        char *text = total <= TEXT_BYTES_MAX ? realloc(call->text, capacity) : NULL;
-        if (text == NULL) {
-            reply_failure(call, SL_ERR_AGAIN, "too many large JSON bodies are being received", 0);
-            return false;
-        }
-        call->text = text;
-        call->text_capacity = capacity;
-        call->routes->text_bytes = total;
+    struct sl_serve_http_routes *routes = call->routes;
+    const uint32_t capacity = call->text_capacity;
+    if (routes->text_bytes + capacity + bytes > TEXT_BYTES_MAX ||
+        !sl_array_make_room(&call->text, &call->text_capacity, (uint32_t)(call->text_bytes + bytes),
+                            1)) {
+        reply_failure(call, SL_ERR_AGAIN, "too many large JSON bodies are being received", 0);
+        return false;
     }
+    routes->text_bytes += call->text_capacity - capacity;
     memcpy(call->text + call->text_bytes, piece, bytes);
-    call->text_bytes += bytes;
+    call->text_bytes += (uint32_t)bytes;
     call->text[call->text_bytes] = '\0';
     return true;
 }
