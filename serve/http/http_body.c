@@ -10,32 +10,32 @@
 #include "core/assert.h"
 #include "objects/manifest.h"
 
-#define ALIGNMENT      64
-#define SPACES         " \t\n\r"
+#define ALIGNMENT 64
+#define SPACES    " \t\n\r"
 
-#define INVALID(...)   sl_reason_fail(reason, SL_ERR_INVALID, __VA_ARGS__)
-#define TOO_LARGE(...) sl_reason_fail(reason, SL_ERR_TOO_LARGE, __VA_ARGS__)
-
-/* The range of the integers of each enum sl_object_type. */
-static const struct {
-    int64_t least;
-    uint64_t most;
-} ranges[] = {
-    [SL_OBJECT_BOOL] = {0, 1},
-    [SL_OBJECT_U8] = {0, UINT8_MAX},
-    [SL_OBJECT_I8] = {INT8_MIN, INT8_MAX},
-    [SL_OBJECT_U16] = {0, UINT16_MAX},
-    [SL_OBJECT_I16] = {INT16_MIN, INT16_MAX},
-    [SL_OBJECT_U32] = {0, UINT32_MAX},
-    [SL_OBJECT_I32] = {INT32_MIN, INT32_MAX},
-    [SL_OBJECT_U64] = {0, UINT64_MAX},
-    [SL_OBJECT_I64] = {INT64_MIN, INT64_MAX},
-};
+static bool is_signed(uint32_t type)
+{
+    return type == SL_OBJECT_I8 || type == SL_OBJECT_I16 || type == SL_OBJECT_I32 ||
+           type == SL_OBJECT_I64;
+}
 
 static bool only_binary(uint32_t type)
 {
     return type == SL_OBJECT_F16 || type == SL_OBJECT_BF16;
 }
+
+/* What is read of a body, and the first error. */
+struct parser {
+    struct sl_http_body *body;
+    struct sl_serve_request *request;
+    struct sl_bytes taken[SL_SERVE_TENSORS_MAX]; /* text of the N-th array of elements */
+    char of[24];                                 /* "", or as "inputs[1].": before a field's name */
+    struct sl_reason *reason;
+    int err;
+};
+
+#define REFUSE(parser, error, ...)                                                                 \
+    ((parser)->err = sl_reason_fail((parser)->reason, SL_ERR_##error, __VA_ARGS__))
 
 /* ---- the JSON without elements ---- */
 
@@ -59,8 +59,8 @@ static const char *skip_array(const char *at, const char *end)
 }
 
 /* Copies the JSON with [N] in place of the N-th array that is a member `data`. */
-static int take_elements(const char *text, size_t bytes, struct sl_bytes *elements,
-                         struct sl_bytes_writer *json, struct sl_reason *reason)
+static void take_elements(struct parser *parser, const char *text, size_t bytes,
+                          struct sl_bytes_writer *json)
 {
     static const char name[] = "\"data\"";
     const char *const end = text + bytes;
@@ -74,210 +74,189 @@ static int take_elements(const char *text, size_t bytes, struct sl_bytes *elemen
             continue;
         }
         if (count == SL_SERVE_TENSORS_MAX) {
-            return INVALID("more than %d tensors have data", SL_SERVE_TENSORS_MAX);
+            REFUSE(parser, INVALID, "more than %d tensors have data", SL_SERVE_TENSORS_MAX);
+            return;
         }
         char index[8];
         sl_bytes_put(json, next, (size_t)(array - next));
         sl_bytes_put(json, index, (size_t)snprintf(index, sizeof index, "[%u]", count));
         next = skip_array(array, end);
-        elements[count++] = sl_bytes_over(array, (size_t)(next - array));
+        parser->taken[count++] = sl_bytes_over(array, (size_t)(next - array));
     }
-    return json->bad ? TOO_LARGE("the JSON without the data of its tensors has more than %u bytes",
-                                 SL_HTTP_BODY_JSON_BYTES)
-                     : 0;
+    if (json->bad) {
+        REFUSE(parser, TOO_LARGE, "the JSON without the data of its tensors has more than %u bytes",
+               SL_HTTP_BODY_JSON_BYTES);
+    }
 }
 
 /* ---- fields ---- */
 
-/* An object whose members are read, and the first error. */
-struct fields {
-    json_t *object;    /* NULL: no members */
-    const char *array; /* that it is in; NULL: none */
-    uint32_t index;
-    struct sl_reason *reason;
-    int err;
-};
-
 /* Returns a member; NULL if it is missing, or of another type. JSON_TRUE: either boolean. */
-static json_t *member(struct fields *fields, const char *name, json_type type, bool required)
+static json_t *member(struct parser *parser, const json_t *object, const char *name, json_type type,
+                      bool required)
 {
     static const char *const types[] = {
         [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "an array",     [JSON_STRING] = "a string",
         [JSON_INTEGER] = "an integer", [JSON_TRUE] = "true or false",
     };
-    json_t *value = json_object_get(fields->object, name);
+    json_t *value = json_object_get(object, name);
     if (value == NULL ? !required
                       : json_typeof(value) == type || (type == JSON_TRUE && json_is_false(value))) {
         return value;
     }
-    char of[32] = "";
-    if (fields->array != NULL) {
-        (void)snprintf(of, sizeof of, "%s[%u].", fields->array, fields->index);
-    }
-    fields->err = sl_reason_fail(fields->reason, SL_ERR_INVALID, "%s%s is %s: %s is accepted", of,
-                                 name, value == NULL ? "missing" : "of another type", types[type]);
+    REFUSE(parser, INVALID, "%s%s is %s: %s is accepted", parser->of, name,
+           value == NULL ? "missing" : "of another type", types[type]);
     return NULL;
 }
 
-/* The member `parameters`, whose members are optional. */
-static struct fields parameters_of(struct fields *fields)
+static json_t *parameter(struct parser *parser, const json_t *object, const char *name,
+                         json_type type)
 {
-    struct fields parameters = *fields;
-    parameters.object = member(fields, "parameters", JSON_OBJECT, false);
-    return parameters;
+    const json_t *parameters = member(parser, object, "parameters", JSON_OBJECT, false);
+    return member(parser, parameters, name, type, false);
 }
 
-/* Reads a member `name` of 1 to SL_SERVE_TENSOR_NAME - 1 bytes. */
-static int read_name(struct fields *fields, char *to)
+static void read_name(struct parser *parser, const json_t *item, char *to)
 {
-    struct sl_reason *reason = fields->reason;
-    const json_t *name = member(fields, "name", JSON_STRING, true);
+    const json_t *name = member(parser, item, "name", JSON_STRING, true);
     const size_t length = json_string_length(name);
-    if (fields->err != 0) {
-        return fields->err;
+    if (parser->err == 0 && (length == 0 || length >= SL_SERVE_TENSOR_NAME)) {
+        REFUSE(parser, INVALID, "%sname has 1 to %d bytes", parser->of, SL_SERVE_TENSOR_NAME - 1);
+    } else if (parser->err == 0) {
+        memcpy(to, json_string_value(name), length + 1);
     }
-    if (length == 0 || length >= SL_SERVE_TENSOR_NAME) {
-        return INVALID("%s[%u].name has 1 to %d bytes", fields->array, fields->index,
-                       SL_SERVE_TENSOR_NAME - 1);
-    }
-    memcpy(to, json_string_value(name), length + 1);
-    return 0;
 }
 
-static int set_shape(const char *datatype, const json_t *shape, struct sl_serve_tensor *tensor,
-                     struct sl_reason *reason)
+static void set_shape(struct parser *parser, const char *datatype, const json_t *shape,
+                      struct sl_serve_tensor *tensor)
 {
+    const size_t rank = json_array_size(shape);
     if (!sl_serve_request_type(datatype, &tensor->type)) {
-        return INVALID("input `%s`: datatype `%.32s` is none of BOOL, INT8 to INT64, UINT8 to "
-                       "UINT64, FP16, BF16, FP32, FP64",
-                       tensor->name, datatype);
+        REFUSE(parser, INVALID,
+               "input `%s`: datatype `%.32s` is none of BOOL, INT8 to INT64, UINT8 to UINT64, "
+               "FP16, BF16, FP32, FP64",
+               tensor->name, datatype);
+    } else if (rank > SL_OBJECTS_RANK_MAX) {
+        REFUSE(parser, INVALID, "input `%s`: shape has more than %d dimensions", tensor->name,
+               SL_OBJECTS_RANK_MAX);
     }
-    if (json_array_size(shape) > SL_OBJECTS_RANK_MAX) {
-        return INVALID("input `%s`: shape has more than %d dimensions", tensor->name,
-                       SL_OBJECTS_RANK_MAX);
-    }
-    tensor->rank = (uint32_t)json_array_size(shape);
     tensor->bytes = sl_objects_type_bytes(tensor->type);
-    for (uint32_t i = 0; i < tensor->rank; i++) {
-        const json_int_t length = json_integer_value(json_array_get(shape, i)); /* or 0 */
-        tensor->shape[i] = (uint64_t)length;
+    for (tensor->rank = 0; parser->err == 0 && tensor->rank < rank; tensor->rank++) {
+        const json_int_t length =
+            json_integer_value(json_array_get(shape, tensor->rank)); /* or 0 */
+        tensor->shape[tensor->rank] = (uint64_t)length;
         if (length < 1) {
-            return INVALID("input `%s`: shape[%u] is not an integer of 1 or more", tensor->name, i);
-        }
-        if (__builtin_mul_overflow(tensor->bytes, tensor->shape[i], &tensor->bytes) ||
-            tensor->bytes > SL_SERVE_BODY_BYTES_MAX) {
-            return TOO_LARGE("input `%s`: its shape has more than %llu bytes", tensor->name,
-                             SL_SERVE_BODY_BYTES_MAX);
+            REFUSE(parser, INVALID, "input `%s`: shape[%u] is not an integer of 1 or more",
+                   tensor->name, tensor->rank);
+        } else if (__builtin_mul_overflow(tensor->bytes, (uint64_t)length, &tensor->bytes) ||
+                   tensor->bytes > SL_SERVE_BODY_BYTES_MAX) {
+            REFUSE(parser, TOO_LARGE, "input `%s`: its shape has more than %llu bytes",
+                   tensor->name, SL_SERVE_BODY_BYTES_MAX);
         }
     }
-    return 0;
 }
 
 /* Sets *elements to the text of data; leaves it as it is if the tensor is binary. */
-static int set_source(const struct sl_serve_tensor *tensor, const json_t *data,
-                      const json_t *binary_bytes, struct sl_bytes *taken, struct sl_bytes *elements,
-                      struct sl_reason *reason)
+static void set_source(struct parser *parser, const struct sl_serve_tensor *tensor,
+                       const json_t *data, const json_t *binary_bytes, struct sl_bytes *elements)
 {
-    if ((data == NULL) == (binary_bytes == NULL)) {
-        return INVALID("input `%s` has neither data nor binary_data_size, or both", tensor->name);
-    }
-    if (data == NULL) {
-        return json_integer_value(binary_bytes) == (json_int_t)tensor->bytes
-                   ? 0
-                   : INVALID("input `%s`: binary_data_size is %lld, but its shape and datatype "
-                             "have %llu bytes",
-                             tensor->name, (long long)json_integer_value(binary_bytes),
-                             (unsigned long long)tensor->bytes);
-    }
-    if (only_binary(tensor->type)) {
-        return INVALID("input `%s`: %s is accepted as binary data only", tensor->name,
-                       sl_serve_request_datatype(tensor->type));
-    }
     const json_int_t index = json_integer_value(json_array_get(data, 0)); /* of take_elements */
-    if (index < 0 || index >= SL_SERVE_TENSORS_MAX || taken[index].next == NULL) {
-        return INVALID("input `%s`: data is not an array of values", tensor->name);
+    if ((data == NULL) == (binary_bytes == NULL)) {
+        REFUSE(parser, INVALID, "input `%s` has neither data nor binary_data_size, or both",
+               tensor->name);
+    } else if (data == NULL) {
+        if (json_integer_value(binary_bytes) != (json_int_t)tensor->bytes) {
+            REFUSE(parser, INVALID,
+                   "input `%s`: binary_data_size is %lld, but its shape and datatype have %llu "
+                   "bytes",
+                   tensor->name, (long long)json_integer_value(binary_bytes),
+                   (unsigned long long)tensor->bytes);
+        }
+    } else if (only_binary(tensor->type)) {
+        REFUSE(parser, INVALID, "input `%s`: %s is accepted as binary data only", tensor->name,
+               sl_serve_request_datatype(tensor->type));
+    } else if (index < 0 || index >= SL_SERVE_TENSORS_MAX || parser->taken[index].next == NULL) {
+        REFUSE(parser, INVALID, "input `%s`: data is not an array of values", tensor->name);
+    } else if (parser->taken[index].left < tensor->bytes / sl_objects_type_bytes(tensor->type)) {
+        REFUSE(parser, INVALID, "input `%s`: data has fewer values than its shape", tensor->name);
+    } else {
+        *elements = parser->taken[index];
+        parser->taken[index].next = NULL;
     }
-    *elements = taken[index];
-    taken[index].next = NULL;
-    return elements->left >= tensor->bytes / sl_objects_type_bytes(tensor->type)
-               ? 0
-               : INVALID("input `%s`: data has fewer values than its shape", tensor->name);
 }
 
-static int read_input(json_t *item, struct sl_bytes *taken, struct sl_http_body *body,
-                      struct sl_serve_request *request, struct sl_reason *reason)
+static void read_input(struct parser *parser, uint32_t index, const json_t *item)
 {
-    const uint32_t index = request->input_count++;
+    struct sl_serve_request *request = parser->request;
     struct sl_serve_tensor *tensor = &request->inputs[index];
-    struct fields fields = {item, "inputs", index, reason, 0};
-    struct fields parameters = parameters_of(&fields);
-    const json_t *binary = member(&parameters, "binary_data_size", JSON_INTEGER, false);
-    const json_t *datatype = member(&fields, "datatype", JSON_STRING, true);
-    const json_t *shape = member(&fields, "shape", JSON_ARRAY, true);
-    const json_t *data = member(&fields, "data", JSON_ARRAY, false);
-    int err = read_name(&fields, tensor->name);
-    for (uint32_t i = 0; err == 0 && i < index; i++) {
+    (void)snprintf(parser->of, sizeof parser->of, "inputs[%u].", index);
+    const json_t *binary = parameter(parser, item, "binary_data_size", JSON_INTEGER);
+    const json_t *datatype = member(parser, item, "datatype", JSON_STRING, true);
+    const json_t *shape = member(parser, item, "shape", JSON_ARRAY, true);
+    const json_t *data = member(parser, item, "data", JSON_ARRAY, false);
+    read_name(parser, item, tensor->name);
+    for (uint32_t i = 0; parser->err == 0 && i < index; i++) {
         if (strcmp(request->inputs[i].name, tensor->name) == 0) {
-            err = INVALID("input `%s` is given twice", tensor->name);
+            REFUSE(parser, INVALID, "input `%s` is given twice", tensor->name);
         }
     }
-    if ((err = err != 0 ? err : parameters.err) != 0 ||
-        (err = set_shape(json_string_value(datatype), shape, tensor, reason)) != 0 ||
-        (err = set_source(tensor, data, binary, taken, &body->elements[index], reason)) != 0) {
-        return err;
+    if (parser->err == 0) {
+        set_shape(parser, json_string_value(datatype), shape, tensor);
     }
-    body->binary_bytes += data == NULL ? tensor->bytes : 0;
-    tensor->offset = request->input_bytes;
-    request->input_bytes += (tensor->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    return request->input_bytes <= SL_SERVE_BODY_BYTES_MAX
-               ? 0
-               : TOO_LARGE("the inputs have more than %llu bytes", SL_SERVE_BODY_BYTES_MAX);
+    if (parser->err == 0) {
+        set_source(parser, tensor, data, binary, &parser->body->elements[index]);
+    }
+    if (parser->err == 0) {
+        parser->body->binary_bytes += data == NULL ? tensor->bytes : 0;
+        tensor->offset = request->input_bytes;
+        request->input_bytes += (tensor->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        request->input_count = index + 1;
+        if (request->input_bytes > SL_SERVE_BODY_BYTES_MAX) {
+            REFUSE(parser, TOO_LARGE, "the inputs have more than %llu bytes",
+                   SL_SERVE_BODY_BYTES_MAX);
+        }
+    }
 }
 
-static int read_output(json_t *item, struct sl_http_body *body, struct sl_reason *reason)
+static void read_output(struct parser *parser, uint32_t index, const json_t *item)
 {
-    const uint32_t index = body->output_count++;
+    struct sl_http_body *body = parser->body;
     struct sl_http_body_output *output = &body->outputs[index];
-    struct fields fields = {item, "outputs", index, reason, 0};
-    struct fields parameters = parameters_of(&fields);
-    const json_t *binary = member(&parameters, "binary_data", JSON_TRUE, false);
-    const int err = read_name(&fields, output->name);
+    (void)snprintf(parser->of, sizeof parser->of, "outputs[%u].", index);
+    const json_t *binary = parameter(parser, item, "binary_data", JSON_TRUE);
+    read_name(parser, item, output->name);
     output->binary = binary == NULL ? body->binary_output : json_is_true(binary);
-    for (uint32_t i = 0; err == 0 && i < index; i++) {
+    for (uint32_t i = 0; parser->err == 0 && i < index; i++) {
         if (strcmp(body->outputs[i].name, output->name) == 0) {
-            return INVALID("output `%s` is asked for twice", output->name);
+            REFUSE(parser, INVALID, "output `%s` is asked for twice", output->name);
         }
     }
-    return err != 0 ? err : parameters.err;
+    body->output_count = index + 1;
 }
 
-static int read_fields(json_t *root, struct sl_bytes *taken, struct sl_http_body *body,
-                       struct sl_serve_request *request, struct sl_reason *reason)
+static void read_fields(struct parser *parser, const json_t *root)
 {
-    struct fields fields = {root, NULL, 0, reason, 0};
-    struct fields parameters = parameters_of(&fields);
-    const json_t *binary = member(&parameters, "binary_data_output", JSON_TRUE, false);
-    const json_t *outputs = member(&fields, "outputs", JSON_ARRAY, false);
-    const json_t *id = member(&fields, "id", JSON_STRING, false);
-    const json_t *inputs = member(&fields, "inputs", JSON_ARRAY, true);
+    struct sl_http_body *body = parser->body;
+    const json_t *outputs = member(parser, root, "outputs", JSON_ARRAY, false);
+    const json_t *id = member(parser, root, "id", JSON_STRING, false);
+    const json_t *inputs = member(parser, root, "inputs", JSON_ARRAY, true);
     const size_t input_count = json_array_size(inputs), output_count = json_array_size(outputs);
-    int err = fields.err != 0 ? fields.err : parameters.err;
-    if (err == 0 && (json_string_length(id) >= sizeof body->id || input_count == 0 ||
-                     input_count > SL_SERVE_TENSORS_MAX || output_count > SL_SERVE_TENSORS_MAX)) {
-        err = INVALID("accepted are 1 to %d inputs, at most %d outputs, an id of at most %d bytes",
-                      SL_SERVE_TENSORS_MAX, SL_SERVE_TENSORS_MAX, SL_HTTP_BODY_ID_BYTES - 1);
-    }
-    if (err == 0 && id != NULL) {
+    body->binary_output = json_is_true(parameter(parser, root, "binary_data_output", JSON_TRUE));
+    if (parser->err == 0 &&
+        (json_string_length(id) >= sizeof body->id || input_count == 0 ||
+         input_count > SL_SERVE_TENSORS_MAX || output_count > SL_SERVE_TENSORS_MAX)) {
+        REFUSE(parser, INVALID,
+               "accepted are 1 to %d inputs, at most %d outputs, an id of at most %d bytes",
+               SL_SERVE_TENSORS_MAX, SL_SERVE_TENSORS_MAX, SL_HTTP_BODY_ID_BYTES - 1);
+    } else if (parser->err == 0 && id != NULL) {
         memcpy(body->id, json_string_value(id), json_string_length(id) + 1);
     }
-    body->binary_output = json_is_true(binary);
-    for (size_t i = 0; err == 0 && i < input_count; i++) {
-        err = read_input(json_array_get(inputs, i), taken, body, request, reason);
+    for (uint32_t i = 0; parser->err == 0 && i < input_count; i++) {
+        read_input(parser, i, json_array_get(inputs, i));
     }
-    for (size_t i = 0; err == 0 && i < output_count; i++) {
-        err = read_output(json_array_get(outputs, i), body, reason);
+    for (uint32_t i = 0; parser->err == 0 && i < output_count; i++) {
+        read_output(parser, i, json_array_get(outputs, i));
     }
-    return err;
 }
 
 int sl_http_body_parse(const char *text, size_t bytes, struct sl_http_body *body,
@@ -285,24 +264,25 @@ int sl_http_body_parse(const char *text, size_t bytes, struct sl_http_body *body
 {
     char json[SL_HTTP_BODY_JSON_BYTES];
     struct sl_bytes_writer writer = sl_bytes_writer_over(json, sizeof json);
-    struct sl_bytes taken[SL_SERVE_TENSORS_MAX] = {0};
+    struct parser parser = {.body = body, .request = request, .reason = reason};
+    json_error_t error;
     sl_assert(text[bytes] == '\0');
     *body = (struct sl_http_body){0};
     request->input_count = 0;
     request->input_bytes = 0;
-    int err = take_elements(text, bytes, taken, &writer, reason);
-    if (err != 0) {
-        return err;
+    take_elements(&parser, text, bytes, &writer);
+    if (parser.err != 0) {
+        return parser.err;
     }
-    json_error_t error;
     json_t *root = json_loadb(json, sizeof json - writer.left, JSON_REJECT_DUPLICATES, &error);
-    if (!json_is_object(root)) {
-        err = INVALID("the body is not a JSON object: %s", root == NULL ? error.text : "an array");
+    if (json_is_object(root)) {
+        read_fields(&parser, root);
     } else {
-        err = read_fields(root, taken, body, request, reason);
+        REFUSE(&parser, INVALID, "the body is not a JSON object: %s",
+               root == NULL ? error.text : "an array");
     }
     json_decref(root);
-    return err;
+    return parser.err;
 }
 
 /* ---- elements ---- */
@@ -329,7 +309,9 @@ static size_t read_element(const char *at, uint32_t type, uint8_t *to)
         const int64_t below = negative ? strtoll(at, &end, 10) : 0;
         const uint64_t value = negative ? (uint64_t)below : strtoull(at, &end, 10);
         memcpy(to, &value, bytes); /* little-endian: core/bytes.h */
-        fits = errno == 0 && (negative ? below >= ranges[type].least : value <= ranges[type].most);
+        const uint64_t most = UINT64_MAX >> (64 - 8 * bytes) >> is_signed(type);
+        fits =
+            errno == 0 && (negative ? is_signed(type) && ~(uint64_t)below <= most : value <= most);
     }
     return fits && *at != '+' && end == at + length ? length : 0;
 }
@@ -385,11 +367,12 @@ int sl_http_body_read_elements(const struct sl_http_body *body, struct sl_serve_
         const bool nested = tensor->rank > 1 && text[1 + strspn(text + 1, SPACES)] == '[';
         if (!(nested ? read_array(&reader, 1, tensor->shape[0])
                      : read_array(&reader, tensor->rank, count))) {
-            return INVALID("input `%s`: data is not an array of %llu values of %s, flat or "
-                           "nested as its shape: see `%.32s` after %llu values",
-                           tensor->name, (unsigned long long)count,
-                           sl_serve_request_datatype(tensor->type), reader.at,
-                           (unsigned long long)(reader.to - to) / reader.element_bytes);
+            return sl_reason_fail(reason, SL_ERR_INVALID,
+                                  "input `%s`: data is not an array of %llu values of %s, flat or "
+                                  "nested as its shape: see `%.32s` after %llu values",
+                                  tensor->name, (unsigned long long)count,
+                                  sl_serve_request_datatype(tensor->type), reader.at,
+                                  (unsigned long long)(reader.to - to) / reader.element_bytes);
         }
     }
     return 0;
@@ -440,7 +423,7 @@ static void put_element(FILE *file, uint32_t type, const uint8_t *at)
         (void)(isfinite(f32) ? fprintf(file, "%.9g", (double)f32) : fputs("null", file));
     } else if (type == SL_OBJECT_F64) {
         (void)(isfinite(f64) ? fprintf(file, "%.17g", f64) : fputs("null", file));
-    } else if (ranges[type].least < 0) {
+    } else if (is_signed(type)) {
         (void)fprintf(file, "%lld", (long long)(bits << unused_bits) >> unused_bits);
     } else {
         (void)fprintf(file, "%llu", (unsigned long long)bits);
@@ -529,7 +512,9 @@ int sl_http_body_answer(const struct sl_http_body *body, const struct sl_serve_r
     for (uint32_t i = 0; i < count; i++) {
         bool binary;
         if (output_at(body, request, i, &binary) == NULL) {
-            return INVALID("output `%s`: the model has no such output", body->outputs[i].name);
+            return sl_reason_fail(reason, SL_ERR_INVALID,
+                                  "output `%s`: the model has no such output",
+                                  body->outputs[i].name);
         }
     }
     char *text = NULL;
