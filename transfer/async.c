@@ -207,6 +207,11 @@ void sl_transfer_async_end_with_process(struct sl_transfer_async *async)
     async->ends_with_process = true;
 }
 
+uint64_t sl_transfer_async_own_incarnation(const struct sl_transfer *transfer)
+{
+    return transfer->incarnation;
+}
+
 uint64_t sl_transfer_async_incarnation(const struct sl_transfer_segment *segment)
 {
     return segment->incarnation;

@@ -49,7 +49,9 @@ int sl_transfer_async_open(struct sl_transfer_async *async, const char *name, ui
  * and no process listens at the address any more. */
 void sl_transfer_async_end_with_process(struct sl_transfer_async *async);
 
-/* Of the process that has the open segment. Another process of its name has another one. */
+/* A random number of an engine: of this one, and of the one that has the open segment. Another
+ * process of the same name has another one. */
+uint64_t sl_transfer_async_own_incarnation(const struct sl_transfer *transfer);
 uint64_t sl_transfer_async_incarnation(const struct sl_transfer_segment *segment);
 
 /* done(ctx, ...) runs once, when the segment is closed for good: CLOSED, with the reason: its peer

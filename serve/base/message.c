@@ -112,6 +112,7 @@ static void join(struct pass *pass, struct sl_serve_message *message)
     check(pass, "host", sl_objects_text_is_valid(message->host, sizeof message->host));
     range(pass, "arena", &message->arena_address, &message->arena_bytes);
     NUMBER(batch_max, 1, UINT32_MAX);
+    NUMBER(incarnation, 1, ANY);
 }
 
 static void leave(struct pass *pass, struct sl_serve_message *message)

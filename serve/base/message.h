@@ -56,7 +56,8 @@ struct sl_serve_message {
     char host[SL_SERVE_LABEL_BYTES]; /* workers of one label share a pool */
     /* The worker's memory for inputs. The sum does not overflow. */
     uint64_t arena_address, arena_bytes;
-    uint32_t batch_max; /* rows that the worker computes together, > 0 */
+    uint32_t batch_max;   /* rows that the worker computes together, > 0 */
+    uint64_t incarnation; /* of the worker's engine: no other process of its name has the arena */
 
     /* LOAD */
     uint32_t queue_count; /* requests that the worker has: waiting, loading, computing */

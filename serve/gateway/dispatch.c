@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "reactor/reactor.h"
 
-#define AGAIN_MAX       10 /* attempts to reach a worker that was lost */
+#define AGAIN_MAX       60 /* attempts to reach a worker that was lost */
 #define AGAIN_NS        SL_CLOCK_NS_PER_S
 #define TRIES_MAX       3
 #define OUTPUT_ROOM_MIN (64ULL << 10)
@@ -279,7 +279,7 @@ static void begin_again(struct sl_timer *timer, uint64_t now_ns)
     if (remote->next.batch_max > 0) {
         remote->join = remote->next;
         remote->next.batch_max = 0;
-        remote->incarnation = remote->tries = 0;
+        remote->tries = 0;
     }
     sl_serve_remote_begin(remote);
 }
@@ -290,6 +290,7 @@ static void take_join(struct sl_serve_dispatch *dispatch, const char *name,
     struct sl_serve_remote *remote = find_remote(dispatch, name);
     struct sl_serve_join join = {.arena_address = message->arena_address,
                                  .arena_bytes = message->arena_bytes,
+                                 .incarnation = message->incarnation,
                                  .batch_max = message->batch_max};
     (void)snprintf(join.host, sizeof join.host, "%s", message->host);
     if (remote != NULL) { /* whatever was sent to it before is lost */
@@ -398,7 +399,7 @@ static void lost(void *ctx, struct sl_serve_remote *remote, const char *reason)
 static void remote_ended(void *ctx, struct sl_serve_remote *remote)
 {
     struct sl_serve_dispatch *dispatch = ctx;
-    const bool has_ended = dispatch->is_stopping || remote->has_left || remote->incarnation == 0 ||
+    const bool has_ended = dispatch->is_stopping || remote->has_left || remote->is_replaced ||
                            remote->tries == AGAIN_MAX;
     if (remote->next.batch_max > 0 || !has_ended) {
         remote->tries++;

@@ -137,12 +137,10 @@ static void opened(void *ctx, int err, const char *reason)
         sl_serve_remote_lose(remote, reason);
         return;
     }
-    const uint64_t incarnation = sl_transfer_async_incarnation(remote->segment);
-    const bool is_other = remote->incarnation != 0 && remote->incarnation != incarnation;
-    remote->incarnation = is_other ? 0 : incarnation;
     remote->ends++;
     sl_transfer_async_watch(remote->events->async, remote->segment, watched, remote);
-    if (is_other) { /* it has to join by itself, with an arena of its own */
+    if (sl_transfer_async_incarnation(remote->segment) != remote->join.incarnation) {
+        remote->is_replaced = true; /* the other one has to join by itself */
         sl_serve_remote_lose(remote, "another process has its name");
     } else if (remote->is_lost) {
         sl_serve_remote_look(remote);
@@ -185,7 +183,7 @@ static void created(struct sl_offload_job *job)
 void sl_serve_remote_begin(struct sl_serve_remote *remote)
 {
     sl_assert(remote->segment == NULL && remote->output_base == NULL);
-    remote->is_lost = remote->has_left = false;
+    remote->is_lost = remote->has_left = remote->is_replaced = false;
     struct sl_serve_balance_worker worker = {.batch_max = remote->join.batch_max};
     (void)snprintf(worker.name, sizeof worker.name, "%s", remote->worker.name);
     (void)snprintf(worker.host, sizeof worker.host, "%s", remote->join.host);

@@ -34,7 +34,7 @@ struct sl_serve_remote {
     struct sl_serve_balance_worker worker;
     struct sl_serve_join {
         char host[SL_SERVE_LABEL_BYTES];
-        uint64_t arena_address, arena_bytes;
+        uint64_t arena_address, arena_bytes, incarnation;
         uint32_t batch_max;
     } join, next; /* next.batch_max > 0: it has joined once more */
     const struct sl_serve_remote_events *events;
@@ -42,9 +42,9 @@ struct sl_serve_remote {
     struct sl_serve_ranges inputs, outputs; /* of join's arena; of output_base */
     uint8_t *output_base;
     uint32_t outputs_read; /* requests whose outputs are read; the gateway's */
+    bool is_replaced;      /* another process has its name */
     struct sl_timer again; /* until it begins again by itself; the gateway's, like `tries` */
     uint32_t tries;
-    uint64_t incarnation; /* of the process that has joined; 0: not known yet, any */
     /* Private */
     bool is_joined, is_lost;
     bool has_left;  /* its LEAVE was answered */

@@ -118,10 +118,12 @@ bool sl_serve_peer_tell(struct sl_serve_peer *peer)
 static void join(struct sl_serve_peer *peer)
 {
     struct sl_serve_message *join = peer->message;
-    *join = (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_JOIN,
-                                      .arena_address = (uintptr_t)peer->arena,
-                                      .arena_bytes = peer->arena_bytes,
-                                      .batch_max = peer->batch_max};
+    *join =
+        (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_JOIN,
+                                  .arena_address = (uintptr_t)peer->arena,
+                                  .arena_bytes = peer->arena_bytes,
+                                  .batch_max = peer->batch_max,
+                                  .incarnation = sl_transfer_async_own_incarnation(peer->transfer)};
     (void)snprintf(join->host, sizeof join->host, "%s", peer->host);
     const bool is_told = sl_serve_peer_tell(peer);
     sl_assert(is_told); /* nothing else was sent since it was opened */

@@ -212,8 +212,9 @@ static struct sl_serve_pending *find_ready(struct sl_serve_worker *worker)
         struct sl_serve_pending *pending = pending_of(link);
         struct sl_serve_known *known = pending->known;
         take_over(known);
-        if (known->current == NULL) {
-            continue;
+        if (known->current == NULL ||
+            (known->is_opening && !sl_serve_version_is_complete(known->current))) {
+            continue; /* the opener uses the subscription */
         }
         switch (pending->item.kind) {
         case SL_SERVE_DESCRIBE:

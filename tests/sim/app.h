@@ -8,7 +8,7 @@
 #include "tests/sim/fiber.h"
 #include "tests/sim/process.h"
 
-#define SL_SIM_APP_THREADS_MAX 4
+#define SL_SIM_APP_THREADS_MAX 8
 #define SL_SIM_APP_NAME_BYTES  (SL_LIMIT_ENDPOINT_BYTES + 8)
 #define SL_SIM_APP_LEAVING     100 /* a stage: the application ends */
 

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/objects.h"
+#include "tests/sim/serve.h"
 #include "tests/sim/transfer.h"
 
 #define REPLAY_EVERY 64 /* of so many seeds one is run twice */
@@ -22,6 +23,7 @@ struct flags {
     struct sl_sim_choice choice;
     bool transfer; /* transfer engines, and no cluster */
     bool objects;  /* nodes of objects, and no cluster */
+    bool serve;    /* gateways and workers of model serving, and no cluster */
     bool twice;    /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
@@ -55,6 +57,7 @@ static void usage(void)
         "                packets, disks and replicas\n"
         "  --transfer    transfer engines, and no cluster\n"
         "  --objects     nodes of objects, and no cluster\n"
+        "  --serve       gateways and workers of model serving, and no cluster\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
         "  --traces FILE writes each seed's hash over all that happened: equal hashes show that a\n"
@@ -74,6 +77,7 @@ static bool parse_bare(const char *text, struct flags *flags)
                        : strcmp(text, "--link") == 0      ? &flags->choice.link
                        : strcmp(text, "--transfer") == 0  ? &flags->transfer
                        : strcmp(text, "--objects") == 0   ? &flags->objects
+                       : strcmp(text, "--serve") == 0     ? &flags->serve
                                                           : NULL;
     if (flag != NULL) {
         *flag = true;
@@ -119,8 +123,8 @@ static bool parse(int argc, char **argv, struct flags *flags)
     }
     const struct sl_sim_choice *choice = &flags->choice;
     const bool others = choice->packets || choice->disks || choice->replicas;
-    if ((choice->link && others) || (flags->transfer && flags->objects) ||
-        ((flags->transfer || flags->objects) && (others || choice->link))) {
+    const int apps = flags->transfer + flags->objects + flags->serve;
+    if ((choice->link && others) || apps > 1 || (apps == 1 && (others || choice->link))) {
         return false;
     }
     return (seeded && flags->first <= flags->last) || flags->minutes > 0;
@@ -146,6 +150,16 @@ static bool run_objects(const struct flags *flags, uint64_t seed, bool verbose, 
     return sl_sim_objects_run(&plan, verbose, trace);
 }
 
+static bool run_serve(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
+{
+    static struct sl_sim_serve_plan plan;
+    sl_sim_serve_plan_make(&plan, seed, flags->choice.faults);
+    if (verbose) {
+        sl_sim_serve_plan_print(&plan);
+    }
+    return sl_sim_serve_run(&plan, verbose, trace);
+}
+
 /* True when all was well; *trace: the hash over all that happened. */
 static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
 {
@@ -156,6 +170,9 @@ static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uin
     }
     if (flags->objects) {
         return run_objects(flags, seed, verbose, trace);
+    }
+    if (flags->serve) {
+        return run_serve(flags, seed, verbose, trace);
     }
     sl_sim_plan_make(&plan, seed, &flags->choice);
     if (verbose) {
@@ -185,12 +202,12 @@ static void set_replay(const struct flags *flags, uint64_t seed)
         snprintf(faults, sizeof faults, " --faults 0x%x", flags->choice.faults);
     }
     snprintf(replay, sizeof replay,
-             "replay: starling-sim%s%s%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
+             "replay: starling-sim%s%s%s%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
              flags->choice.packets ? " --transport dpdk" : "",
              flags->choice.strangers ? " --strangers" : "", flags->choice.disks ? " --disks" : "",
              flags->choice.replicas ? " --replicas" : "", flags->choice.link ? " --link" : "",
-             flags->transfer ? " --transfer" : "", flags->objects ? " --objects" : "", seed,
-             faults);
+             flags->transfer ? " --transfer" : "", flags->objects ? " --objects" : "",
+             flags->serve ? " --serve" : "", seed, faults);
 }
 
 static void on_abort(int signal_number)

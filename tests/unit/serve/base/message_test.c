@@ -41,6 +41,7 @@ static void make_full(uint32_t kind)
         message.arena_address = INT64_MAX;
         message.arena_bytes = 64 << 20;
         message.batch_max = 32;
+        message.incarnation = 7;
         break;
     case SL_SERVE_MESSAGE_LOAD:
         message.queue_count = 3;

@@ -11,6 +11,7 @@
 #include "serve/base/message.h"
 #include "tests/support/reactor_thread.h"
 #include "tests/support/unit.h"
+#include "transfer/async.h"
 
 #define TIMEOUT_MS  60000
 #define ARENA_BYTES (1U << 20)
@@ -119,7 +120,9 @@ static void join(struct worker *worker)
                                             .host = "host",
                                             .arena_address = (uintptr_t)worker->arena,
                                             .arena_bytes = ARENA_BYTES,
-                                            .batch_max = 4});
+                                            .batch_max = 4,
+                                            .incarnation =
+                                                sl_transfer_async_own_incarnation(worker->engine)});
 }
 
 static struct worker *start_worker(struct fixture *f, uint32_t index)
@@ -618,7 +621,9 @@ CASE(gateway_arena__is_shared_by_turns)
                                             .host = "host",
                                             .arena_address = (uintptr_t)worker->arena,
                                             .arena_bytes = 1024,
-                                            .batch_max = 4});
+                                            .batch_max = 4,
+                                            .incarnation =
+                                                sl_transfer_async_own_incarnation(worker->engine)});
     AWAIT(fixture, lost_workers == 1);
     AWAIT(fixture, workers == 1);
     struct call *first = submit(fixture, 0, "a", 0, 1000, LONG_NS);

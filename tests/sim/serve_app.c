@@ -1,0 +1,426 @@
+#include "tests/sim/serve_app.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "objects/node.h"
+#include "tests/sim/random.h"
+#include "transfer/engine.h"
+
+#define LOOK_NS      (50 * SL_CLOCK_NS_PER_MS)
+#define UNIX_US      1700000000000000
+#define PUBLISH_MS   20000
+#define ARENA_BYTES  (64U << 10)
+/* Reactors: two groups. */
+#define ENGINE       0
+#define NODE         1
+#define SERVE_ENGINE 2
+#define SERVE        3
+
+/* Seams */
+
+static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
+{
+    return scheme == SL_ENDPOINT_TCP ? &sl_sim_transport_ops : NULL;
+}
+
+static uint64_t draw(void *ctx)
+{
+    return sl_hash_random(&((struct sl_sim_serve_app *)ctx)->base.random) | 1;
+}
+
+static uint64_t unix_us(void *ctx)
+{
+    const struct sl_sim_serve_app *app = ctx;
+    return UNIX_US + sl_sim_network_now(app->options.network) / SL_CLOCK_NS_PER_US;
+}
+
+static void serve_name(uint32_t host, char name[SL_SIM_APP_NAME_BYTES])
+{
+    char address[SL_LIMIT_ENDPOINT_BYTES];
+    sl_sim_network_address(host, address, sizeof address);
+    (void)snprintf(name, SL_SIM_APP_NAME_BYTES, "%s:%d", address, SL_SIM_PORT_BASE + 1);
+}
+
+struct in_turn {
+    void (*run)(void *ctx);
+    void *ctx;
+    struct sl_completion completion;
+};
+
+static void run_in_turn(void *ctx, uint64_t a, uint64_t b)
+{
+    struct in_turn *turn = ctx;
+    turn->run(turn->ctx);
+    sl_completion_end(&turn->completion);
+}
+
+void sl_sim_serve_app_run(struct sl_sim_serve_app *app, void (*run)(void *ctx), void *ctx)
+{
+    struct in_turn turn = {.run = run, .ctx = ctx};
+    sl_completion_begin(&turn.completion);
+    const int err = sl_mailbox_post(app->lane, (struct sl_mail){.run = run_in_turn, .ctx = &turn});
+    sl_assert(err == 0);
+    sl_sim_app_wait(&app->base, &turn.completion);
+}
+
+/* Jobs */
+
+static void post(struct sl_sim_serve_jobs *jobs, struct sl_offload_job *job)
+{
+    job->next = NULL;
+    *jobs->last = job;
+    jobs->last = &job->next;
+    if (!sl_completion_ended(&jobs->idle)) {
+        sl_completion_end(&jobs->idle);
+    }
+}
+
+static void post_of_gateway(void *ctx, struct sl_offload_job *job)
+{
+    post(&((struct sl_sim_serve_app *)ctx)->jobs[0], job);
+}
+
+static void post_of_worker(void *ctx, bool computes, struct sl_offload_job *job)
+{
+    post(&((struct sl_sim_serve_app *)ctx)->jobs[computes ? 1 : 0], job);
+}
+
+static void job_done(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_offload_job *job = ctx;
+    job->done(job);
+}
+
+static void run_jobs(void *ctx)
+{
+    struct sl_sim_serve_jobs *jobs = ctx;
+    struct sl_sim_serve_app *app = jobs->app;
+    while (!app->jobs_end) {
+        struct sl_offload_job *job = jobs->first;
+        if (job == NULL) {
+            sl_completion_begin(&jobs->idle);
+            sl_sim_app_wait(&app->base, &jobs->idle);
+            continue;
+        }
+        jobs->first = job->next;
+        jobs->last = jobs->first == NULL ? &jobs->first : jobs->last;
+        job->err = 0;
+        job->work(job);
+        const int err = sl_mailbox_post(app->lane, (struct sl_mail){.run = job_done, .ctx = job});
+        sl_assert(err == 0);
+    }
+}
+
+static void end_jobs(struct sl_sim_serve_app *app)
+{
+    app->jobs_end = true;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!sl_completion_ended(&app->jobs[i].idle)) {
+            sl_completion_end(&app->jobs[i].idle);
+        }
+    }
+    while (!sl_sim_app_others_ended(&app->base)) {
+        sl_sim_app_sleep(&app->base, SL_CLOCK_NS_PER_MS);
+    }
+}
+
+/* The thread `life` */
+
+static struct sl_transfer *create_engine(struct sl_sim_serve_app *app, const char *name,
+                                         uint32_t reactor)
+{
+    char endpoint[SL_LIMIT_ENDPOINT_BYTES + 16], address[SL_LIMIT_ENDPOINT_BYTES];
+    struct sl_transfer *engine;
+    sl_sim_network_rail_address(app->options.host, 0, address, sizeof address);
+    (void)snprintf(endpoint, sizeof endpoint, "tcp://%s:0", address);
+    const struct sl_transfer_options options = {
+        .name = name, .endpoints = endpoint, .reactor_count = 1, .insecure = true};
+    const struct sl_transfer_setup setup = {
+        .reactors = &app->base.process.reactors[reactor],
+        .find_transport = find_transport,
+        .medium = sl_sim_network_medium(app->options.network, app->options.host, 0),
+        .random = draw,
+        .wait = sl_sim_app_wait,
+        .ctx = app,
+    };
+    const int err = sl_transfer_create_with(&options, &setup, &engine);
+    sl_assert(err == 0);
+    return engine;
+}
+
+static void create_node(struct sl_sim_serve_app *app)
+{
+    char catalogue[SL_SIM_APP_NAME_BYTES], name[SL_SIM_APP_NAME_BYTES];
+    sl_sim_app_name(0, catalogue);
+    sl_sim_app_name(app->options.host, name);
+    app->engine = create_engine(app, name, ENGINE);
+    const bool is_store = app->options.role == SL_SIM_SERVE_STORE;
+    const struct sl_objects_options options = {
+        .struct_size = sizeof options,
+        .engine = app->engine,
+        .catalogue = catalogue,
+        .host = name,
+        .agent = "off",
+        .pool_bytes = is_store ? 64U << 20 : app->options.plan->pool_bytes};
+    const struct sl_objects_setup setup = {.reactor = app->base.process.reactors[NODE],
+                                           .unix_us = unix_us,
+                                           .random = draw,
+                                           .wait = sl_sim_app_wait,
+                                           .ctx = app};
+    int err = sl_objects_create_with(&options, &setup, &app->node);
+    sl_assert(err == 0);
+    err = sl_objects_copy_open_pool(app->node); /* it waits under a lock: other fibers would not */
+    sl_assert(err == 0);
+}
+
+static void create_gateway(struct sl_sim_serve_app *app)
+{
+    const struct sl_sim_serve_plan *plan = app->options.plan;
+    const struct sl_serve_gateway_options options = {.transfer = app->serve_engine,
+                                                     .objects = app->node,
+                                                     .reactor = app->reactor,
+                                                     .strategy = plan->is_basic ? SL_SERVE_BASIC
+                                                                                : SL_SERVE_COST,
+                                                     .memory_bytes = 1U << 20,
+                                                     .post = post_of_gateway,
+                                                     .post_ctx = app};
+    struct sl_reason reason;
+    const int err = sl_serve_gateway_create(&options, &app->gateway, &reason);
+    sl_assert(err == 0);
+}
+
+static void create_worker(struct sl_sim_serve_app *app)
+{
+    const struct sl_sim_serve_plan *plan = app->options.plan;
+    const struct sl_engine *engine =
+        sl_sim_serve_engine(app->options.host - 1 - plan->gateway_count, app);
+    static char names[SL_SIM_SERVE_GATEWAYS_MAX][SL_SIM_APP_NAME_BYTES];
+    static const char *const gateways[SL_SIM_SERVE_GATEWAYS_MAX] = {names[0], names[1]};
+    char host[SL_SERVE_LABEL_BYTES];
+    (void)snprintf(host, sizeof host, "host %u", app->options.host);
+    for (uint32_t i = 0; i < plan->gateway_count; i++) {
+        serve_name(1 + i, names[i]);
+    }
+    const struct sl_serve_worker_options options = {.transfer = app->serve_engine,
+                                                    .objects = app->node,
+                                                    .reactor = app->reactor,
+                                                    .gateways = gateways,
+                                                    .gateway_count = plan->gateway_count,
+                                                    .host = host,
+                                                    .batch_max = plan->batch_max,
+                                                    .engines = &engine,
+                                                    .engine_count = 1,
+                                                    .core = -1,
+                                                    .arena_bytes = ARENA_BYTES,
+                                                    .post = post_of_worker,
+                                                    .post_ctx = app};
+    struct sl_reason reason;
+    const int err = sl_serve_worker_create(&options, &app->worker, &reason);
+    sl_assert(err == 0);
+}
+
+static void start_worker_here(void *ctx)
+{
+    sl_serve_worker_start(((struct sl_sim_serve_app *)ctx)->worker);
+}
+
+static void on_ended(void *ctx)
+{
+    sl_completion_end(&((struct sl_sim_serve_app *)ctx)->ended);
+}
+
+static void drain_worker_here(void *ctx)
+{
+    struct sl_sim_serve_app *app = ctx;
+    sl_serve_worker_drain(app->worker, on_ended, app);
+}
+
+static void stop_gateway_here(void *ctx)
+{
+    struct sl_sim_serve_app *app = ctx;
+    sl_serve_gateway_stop(app->gateway, on_ended, app);
+}
+
+/* Ends gateway or worker, with the jobs that this takes. */
+static void end_serving(struct sl_sim_serve_app *app)
+{
+    sl_completion_begin(&app->ended);
+    sl_sim_serve_app_run(app, app->gateway != NULL ? stop_gateway_here : drain_worker_here, app);
+    sl_sim_app_wait(&app->base, &app->ended);
+    end_jobs(app);
+    if (app->gateway != NULL) {
+        sl_serve_gateway_destroy(&app->gateway);
+    } else {
+        sl_serve_worker_destroy(&app->worker);
+    }
+}
+
+static void judge_pins(struct sl_sim_serve_app *app)
+{
+    for (uint32_t i = 0; i < SL_OBJECTS_POOL_BUCKETS; i++) {
+        for (const struct sl_objects_pool_version *version = app->node->pool.buckets[i];
+             version != NULL; version = version->next) {
+            const struct sl_objects_copy *copy = version->owner;
+            const uint32_t children = copy != NULL && copy->is_read ? 1 : 0;
+            if (version->pins > children && app->options.role == SL_SIM_SERVE_WORKER) {
+                sl_sim_fail(&app->options.oracle->breach, "rest", "worker %u: %s has %u pins",
+                            app->options.host, version->name, version->pins);
+            }
+        }
+    }
+}
+
+static bool clients_have_ended(const struct sl_sim_serve_app *app)
+{
+    bool have = true;
+    for (uint32_t i = 3; i < app->base.thread_count; i++) { /* after life and jobs */
+        have = have && sl_sim_fiber_ended(app->base.threads[i].fiber);
+    }
+    return have && (app->base.stage == SL_SIM_SERVE_LEAVING || app->base.dying);
+}
+
+static void life(void *ctx)
+{
+    struct sl_sim_serve_app *app = ctx;
+    const enum sl_sim_serve_role role = app->options.role;
+    char name[SL_SIM_APP_NAME_BYTES];
+    create_node(app);
+    if (role != SL_SIM_SERVE_STORE) {
+        serve_name(app->options.host, name);
+        app->serve_engine = create_engine(app, name, SERVE_ENGINE);
+        (role == SL_SIM_SERVE_GATEWAY ? create_gateway : create_worker)(app);
+    }
+    if (role == SL_SIM_SERVE_WORKER) {
+        sl_sim_serve_app_run(app, start_worker_here, app);
+        app->base.stage = SL_SIM_SERVE_DONE;
+    }
+    app->is_ready = true;
+    while (!clients_have_ended(app)) {
+        sl_sim_app_sleep(&app->base, LOOK_NS);
+    }
+    if (role != SL_SIM_SERVE_STORE) {
+        end_serving(app);
+        judge_pins(app);
+    } else {
+        end_jobs(app);
+    }
+    sl_objects_destroy(&app->node);
+    sl_transfer_destroy(&app->engine);
+    if (app->serve_engine != NULL) {
+        sl_transfer_destroy(&app->serve_engine);
+    }
+    sl_mailbox_lane_close(&app->lane);
+}
+
+/* The publisher */
+
+static void publish(struct sl_sim_serve_app *app, uint32_t model, uint64_t version)
+{
+    const uint64_t bytes = app->options.plan->model_bytes / 8 * 8;
+    uint8_t *weights = malloc(bytes);
+    const uint64_t head[2] = {model, version};
+    char name[16];
+    struct sl_publication *publication;
+    uint64_t made;
+    sl_assert(weights != NULL);
+    sl_sim_serve_engine_fill(model, version, weights, bytes);
+    (void)snprintf(name, sizeof name, "m%u", model);
+    const struct sl_publish_options options = {
+        .struct_size = sizeof options, .name = name, .version = version};
+    const struct sl_object_tensor tensors[2] = {{".stub", SL_OBJECT_U64, 1, {2}, head, sizeof head},
+                                                {"w", SL_OBJECT_U8, 1, {bytes}, weights, bytes}};
+    app->options.oracle->newest[model] = version;
+    int err = sl_publish_begin(app->node, &options, PUBLISH_MS, &publication);
+    for (uint32_t i = 0; i < 2 && err == 0; i++) {
+        err = sl_publish_tensor(publication, &tensors[i]);
+        sl_assert(err == 0);
+    }
+    if (err == 0) {
+        err = sl_publish_commit(publication, PUBLISH_MS, &made);
+        sl_publish_end(&publication);
+    }
+    if (err != 0 && !app->base.dying) {
+        sl_sim_fail(&app->options.oracle->breach, "publish", "%s", sl_objects_last_error());
+    }
+    free(weights);
+}
+
+static void publisher(void *ctx)
+{
+    struct sl_sim_serve_app *app = ctx;
+    const struct sl_sim_serve_plan *plan = app->options.plan;
+    while (!app->is_ready && !app->base.dying) {
+        sl_sim_app_sleep(&app->base, LOOK_NS);
+    }
+    for (uint64_t version = 1; version <= 1 + plan->version_count; version++) {
+        for (uint32_t model = 0; model < plan->model_count && !app->base.dying; model++) {
+            publish(app, model, version);
+            if (version > 1) {
+                sl_sim_app_sleep(&app->base,
+                                 sl_sim_below(&app->base.random, 200) * SL_CLOCK_NS_PER_MS);
+            }
+        }
+        app->options.oracle->is_published = true;
+    }
+    app->base.stage = SL_SIM_SERVE_DONE;
+}
+
+/* Outside of threads */
+
+static void ended(struct sl_sim_app *base)
+{
+}
+
+static void fini(struct sl_sim_app *base)
+{
+}
+
+void sl_sim_serve_app_start(struct sl_sim_serve_app *app,
+                            const struct sl_sim_serve_app_options *options)
+{
+    static const struct sl_sim_app_actions actions = {.ended = ended, .fini = fini};
+    struct sl_sim_process *process = &app->base.process;
+    *app = (struct sl_sim_serve_app){.base = {.actions = &actions, .random = options->seed},
+                                     .options = *options};
+    char name[16];
+    (void)snprintf(name, sizeof name, "s%u", options->host % 100);
+    sl_sim_process_init(process, options->network, options->host, name, 2,
+                        sl_hash_random(&app->base.random), options->offset_ns,
+                        options->plan->gap_ns);
+    sl_sim_process_add(process, name, 2, sl_hash_random(&app->base.random));
+    app->reactor = process->reactors[SERVE];
+    const int err = sl_mailbox_lane_open(sl_reactor_mailbox(app->reactor), &app->lane);
+    sl_assert(err == 0);
+    sl_sim_app_thread(&app->base, life, app);
+    for (uint32_t i = 0; i < 2; i++) {
+        app->jobs[i] = (struct sl_sim_serve_jobs){.app = app, .last = &app->jobs[i].first};
+        sl_sim_app_thread(&app->base, run_jobs, &app->jobs[i]);
+    }
+    if (options->role == SL_SIM_SERVE_STORE) {
+        sl_sim_app_thread(&app->base, publisher, app);
+    }
+    for (uint32_t i = 0; options->role == SL_SIM_SERVE_GATEWAY && i < options->plan->client_count;
+         i++) {
+        app->clients[i] =
+            (struct sl_sim_serve_client){.app = app, .requests_left = options->plan->request_count};
+        sl_sim_app_thread(&app->base, sl_sim_serve_client_run, &app->clients[i]);
+    }
+}
+
+void sl_sim_serve_app_judge_pool(struct sl_sim_serve_app *app)
+{
+    const struct sl_objects_pool *pool = app->node != NULL ? &app->node->pool : NULL;
+    uint32_t used = 0;
+    if (pool == NULL || pool->base == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < pool->slot_count; i++) {
+        used += pool->users[i] > 0;
+    }
+    if (used + pool->free_count != pool->slot_count) {
+        sl_sim_fail(&app->options.oracle->breach, "pool", "process %u: %u of %u slots, %u are free",
+                    app->options.host, used, pool->slot_count, pool->free_count);
+    }
+}

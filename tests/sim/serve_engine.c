@@ -1,0 +1,135 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "tests/sim/random.h"
+#include "tests/sim/serve_app.h"
+
+#define LAYERS 3
+
+struct model {
+    struct sl_sim_serve_app *app;
+    uint64_t head[2]; /* model, version */
+    const uint8_t *weights;
+    uint64_t bytes, offset; /* of them, in the image */
+    struct sl_engine_tensor input, output;
+    struct sl_engine_layer layers[LAYERS];
+    struct sl_engine_info info;
+};
+
+static uint64_t word(uint32_t model, uint64_t version, uint64_t index)
+{
+    return sl_hash_key((uint64_t)model << 32 ^ version) + index * 0x9e3779b97f4a7c15ULL;
+}
+
+void sl_sim_serve_engine_fill(uint32_t model, uint64_t version, uint8_t *weights, uint64_t bytes)
+{
+    for (uint64_t i = 0; i + 8 <= bytes; i += 8) {
+        const uint64_t value = word(model, version, i / 8);
+        memcpy(weights + i, &value, 8);
+    }
+}
+
+static int open(struct sl_sim_serve_app *app, const struct sl_engine_image *image,
+                uint32_t rows_max, struct sl_reason *reason, void **out)
+{
+    struct model *made = calloc(1, sizeof *made);
+    sl_assert(made != NULL && image->count == 2);
+    made->app = app;
+    memcpy(made->head, image->tensors[0].data, sizeof made->head);
+    made->weights = image->tensors[1].data;
+    made->bytes = image->tensors[1].bytes;
+    made->offset = image->offsets[1];
+    made->input = (struct sl_engine_tensor){
+        .name = "x", .type = SL_OBJECT_U64, .rank = 2, .shape = {0, 1}, .row_bytes = 8};
+    made->output = (struct sl_engine_tensor){.name = "y",
+                                             .type = SL_OBJECT_U64,
+                                             .rank = 2,
+                                             .shape = {0, SL_SIM_SERVE_OUT},
+                                             .row_bytes = 8 * SL_SIM_SERVE_OUT,
+                                             .scratch_offset = 64ULL * rows_max};
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        made->layers[i].image_end =
+            i + 1 == LAYERS ? image->bytes : made->offset + made->bytes * (i + 1) / LAYERS;
+        made->layers[i].flops = 1e6;
+    }
+    made->info = (struct sl_engine_info){.inputs = &made->input,
+                                         .outputs = &made->output,
+                                         .layers = made->layers,
+                                         .input_count = 1,
+                                         .output_count = 1,
+                                         .layer_count = LAYERS,
+                                         .scratch_bytes = 128ULL * rows_max};
+    *out = made;
+    return 0;
+}
+
+static const struct sl_engine_info *info(const void *model)
+{
+    return &((const struct model *)model)->info;
+}
+
+/* The bytes of the layer are there before it is run. */
+static void judge_layer(const struct model *model, uint32_t layer)
+{
+    const uint64_t from = layer == 0 ? 0 : model->layers[layer - 1].image_end - model->offset;
+    const uint64_t end = model->layers[layer].image_end - model->offset;
+    for (uint64_t i = (from + 7) / 8; (i + 1) * 8 <= end && (i + 1) * 8 <= model->bytes; i++) {
+        const uint64_t value = word((uint32_t)model->head[0], model->head[1], i);
+        if (memcmp(model->weights + i * 8, &value, 8) != 0) {
+            sl_sim_fail(&model->app->options.oracle->breach, "bytes",
+                        "worker %u computes layer %u of m%u@%u before its bytes are there",
+                        model->app->options.host, layer, (uint32_t)model->head[0],
+                        (uint32_t)model->head[1]);
+            return;
+        }
+    }
+}
+
+static int run(void *ctx, uint8_t *scratch, uint32_t layer, uint32_t rows, struct sl_reason *reason)
+{
+    const struct model *model = ctx;
+    struct sl_sim_serve_app *app = model->app;
+    if (!app->base.dying) {
+        judge_layer(model, layer);
+    }
+    sl_sim_app_sleep(&app->base,
+                     SL_CLOCK_NS_PER_US *
+                         (1 + sl_sim_below(&app->base.random, app->options.plan->compute_us_max)));
+    for (uint32_t i = 0; layer + 1 == LAYERS && i < rows; i++) {
+        uint64_t row[SL_SIM_SERVE_OUT] = {model->head[0], model->head[1]};
+        memcpy(&row[2], scratch + i * model->input.row_bytes, 8);
+        memcpy(scratch + model->output.scratch_offset + i * sizeof row, row, sizeof row);
+    }
+    return 0;
+}
+
+static void close(void **model)
+{
+    free(*model);
+    *model = NULL;
+}
+
+/* An engine has no context of its own. */
+static struct sl_sim_serve_app *apps[SL_SIM_SERVE_WORKERS_MAX];
+
+#define ENGINE(i)                                                                                  \
+    static int open_##i(const struct sl_engine_image *image, uint32_t rows_max,                    \
+                        struct sl_reason *reason, void **model)                                    \
+    {                                                                                              \
+        return open(apps[i], image, rows_max, reason, model);                                      \
+    }                                                                                              \
+    static const struct sl_engine engine_##i = {                                                   \
+        .name = "stand-in", .open = open_##i, .info = info, .run = run, .close = close};
+
+ENGINE(0)
+ENGINE(1)
+ENGINE(2)
+ENGINE(3)
+
+const struct sl_engine *sl_sim_serve_engine(uint32_t worker, struct sl_sim_serve_app *app)
+{
+    static const struct sl_engine *const engines[] = {&engine_0, &engine_1, &engine_2, &engine_3};
+    apps[worker] = app;
+    return engines[worker];
+}
