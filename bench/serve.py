@@ -200,7 +200,7 @@ class Figures:
 def measure_cold(options, models, figures):
     """A model whose load and compute take about equally long: optimal, and reading all before computing."""
     models.deploy("mlp", ["a", "b", "c"])
-    with Serving(options, models.dir, 40 * MIB, {"optimal": ["--schedule=optimal"], "whole": ["--schedule=whole"]}) as serving:
+    with Serving(options, models.dir, 35 * MIB, {"optimal": ["--schedule=optimal"], "whole": ["--schedule=whole"]}) as serving:
         def cold():
             serving.load("optimal", "b")
             serving.load("optimal", "c")
