@@ -7,6 +7,7 @@
 int sl_bench_bulk_run(int argc, char **argv);
 int sl_bench_calls_run(int argc, char **argv);
 int sl_bench_checkpoint_run(int argc, char **argv);
+int sl_bench_cold_run(int argc, char **argv);
 int sl_bench_dpdk_run(int argc, char **argv);
 int sl_bench_engine_run(int argc, char **argv);
 int sl_bench_ipc_run(int argc, char **argv);

@@ -47,6 +47,8 @@ static const struct benchmark benchmarks[] = {
     {"calls", "calls of the client library, one at a time", sl_bench_calls_run},
     {"checkpoint", "what checkpoints cost a ps that serves, what they hold, and how fast they load",
      sl_bench_checkpoint_run},
+    {"cold", "models that are not in memory, opened and computed under each schedule",
+     sl_bench_cold_run},
     {"dpdk", "frames over DPDK's memif, beside TCP", sl_bench_dpdk_run},
     {"engine", "an ONNX model in a loop, without requests; the grouping of layers",
      sl_bench_engine_run},

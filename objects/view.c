@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/array.h"
@@ -12,6 +13,10 @@
 #include "objects/subscription.h"
 
 #define CLOSE_MS 10000
+/* A wait first looks whether the bytes have come: often they are on their way, and the agent, which
+ * verifies others, answers late. */
+#define LOOKS    100
+#define LOOK_US  50
 
 struct sl_view {
     struct sl_subscription *subscription;
@@ -144,6 +149,18 @@ const char *sl_view_note(const struct sl_view *view)
     return view->note;
 }
 
+static bool come_soon(const struct sl_view *view, uint64_t image_bytes, uint32_t timeout_ms)
+{
+    const bool is_agents = view->connection->session == NULL;
+    bool have_come = sl_objects_mapping_verified(&view->mapping) >= image_bytes;
+    for (uint32_t i = 0; is_agents && !have_come && i < LOOKS && i * LOOK_US < timeout_ms * 1000ULL;
+         i++) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000}, NULL);
+        have_come = sl_objects_mapping_verified(&view->mapping) >= image_bytes;
+    }
+    return have_come;
+}
+
 int sl_view_wait(struct sl_view *view, uint64_t image_bytes, uint32_t timeout_ms)
 {
     sl_assert(view != NULL);
@@ -159,7 +176,7 @@ int sl_view_wait(struct sl_view *view, uint64_t image_bytes, uint32_t timeout_ms
     }
     int err = sl_objects_check_timeout(timeout_ms);
     const uint64_t wanted = image_bytes < all ? image_bytes : all;
-    if (err == 0 && sl_objects_mapping_verified(&view->mapping) < wanted) {
+    if (err == 0 && !come_soon(view, wanted, timeout_ms)) {
         err = sl_objects_connection_call(view->connection, &request, &answer, fds);
     }
     return err != 0 ? err : sl_objects_succeed();

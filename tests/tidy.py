@@ -64,7 +64,7 @@ ARROWS = {
     "tools/ckpt": "ps/checkpoint+ ps/optimizer tools/safetensors config",
     "tools/objects": "objects metastore tools/safetensors config",
     "tools/doctor": "net/builtin+ transfer config",
-    "bench": "worker+ ps/table+ objects serve/engine serve/worker config",
+    "bench": "worker+ ps/table+ objects serve/engine serve/base serve/worker config",
     "python": "",
 }
 

@@ -277,6 +277,9 @@ int sl_serve_version_run(struct sl_serve_version *version, const struct sl_serve
             return err;
         }
         times->wait_ns += ready_ns - asked_ns;
+        if (times->waits != NULL) {
+            times->waits[i] = (float)(ready_ns - asked_ns) / SL_CLOCK_NS_PER_US;
+        }
         times->layers[i] = (float)(sl_clock_now_ns(clock) - ready_ns) / SL_CLOCK_NS_PER_US;
     }
     sl_serve_batch_scatter(info, batch, scratch);

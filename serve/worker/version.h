@@ -69,7 +69,8 @@ static inline bool sl_serve_version_is_complete(const struct sl_serve_version *v
 
 struct sl_serve_times {
     uint64_t wait_ns, run_ns;
-    float *layers; /* [layer_count]: us of each; NULL: not wanted */
+    float *layers; /* [layer_count]: us of each */
+    float *waits;  /* [layer_count]: us before each; NULL: not wanted */
 };
 
 /* Computes a batch: copies its inputs to the scratch, runs each layer when its bytes are there, and

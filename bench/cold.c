@@ -1,0 +1,400 @@
+/* starling-bench cold: models that are not in the agent's pool, opened and computed as a worker
+ * does, without requests: the time from the open to the answer, under each schedule; and, with
+ * --timeline, when bytes arrived and layers were computed. An agent, with a pool that does not hold
+ * the model beside those of --evict, runs already. */
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bench/contest.h"
+#include "bench/now.h"
+#include "bench/options.h"
+#include "core/assert.h"
+#include "core/clock.h"
+#include "serve/engine/blas.h"
+#include "serve/worker/version.h"
+
+#define TIMEOUT_MS 60000
+#define LEARN      4  /* runs before the first round */
+#define POLL_US    50 /* between looks at what has arrived */
+#define LOOKS_MAX  4096
+#define ROWS_MAX   256
+#define FLOPS_US   20000.0 /* until layers were measured */
+
+enum { OPTIMAL, LAYER, BYTES, WHOLE, RULES };
+
+static const struct {
+    const char *name;
+    enum sl_serve_rule rule;
+    uint64_t bytes;
+} rules[RULES] = {{"optimal", SL_SERVE_OPTIMAL, 0},
+                  {"layer", SL_SERVE_LAYER, 0},
+                  {"32768000", SL_SERVE_BYTES, 32768000},
+                  {"whole", SL_SERVE_WHOLE, 0}};
+
+struct look {
+    double us;
+    uint64_t bytes;
+};
+
+struct bench {
+    const char *agent, *model, *evict, *timeline;
+    uint64_t rows;
+    struct sl_bench_common common;
+    struct sl_bench_contest contest;
+    struct sl_objects *objects;
+    struct sl_subscription *subscription, *watched;
+    struct sl_serve_profile profile;
+    struct sl_serve_search search;
+    struct sl_serve_item item;
+    struct sl_serve_batch batch;
+    struct sl_serve_times times;
+    uint8_t *scratch;
+    uint64_t scratch_bytes;
+    float layers[SL_SERVE_LAYERS_MAX], waits[SL_SERVE_LAYERS_MAX];
+    /* Of the last cold run. */
+    uint32_t stop_count;
+    uint64_t stops[SL_SERVE_GROUPS_MAX], began_ns, ran_ns;
+    struct look looks[LOOKS_MAX];
+    uint32_t look_count;
+    _Atomic bool is_watching;
+    json_t *lines;
+};
+
+struct entry {
+    struct bench *bench;
+    uint32_t rule;
+    bool is_first; /* of the round's timeline */
+};
+
+static const struct sl_bench_quantity TIME[] = {{"time", "ms"}};
+
+static void check(int err, const char *what, const struct sl_reason *reason)
+{
+    if (err != 0) {
+        (void)fprintf(stderr, "starling-bench cold: %s: %s\n", what,
+                      reason != NULL ? reason->text : sl_objects_last_error());
+        exit(1);
+    }
+}
+
+/* ---- Models ---------------------------------------------------------------------------------- */
+
+/* Opens and closes each model of --evict, so that the other one leaves the pool. */
+static void evict(const struct bench *bench)
+{
+    char names[1024];
+    (void)snprintf(names, sizeof names, "%s", bench->evict);
+    for (char *rest = names, *name; (name = strsep(&rest, ",")) != NULL;) {
+        struct sl_subscription *subscription;
+        struct sl_view *view;
+        check(sl_subscription_open(bench->objects, name, NULL, TIMEOUT_MS, &subscription), name,
+              NULL);
+        check(sl_view_open(subscription, NULL, TIMEOUT_MS, &view), name, NULL);
+        sl_view_close(&view);
+        sl_subscription_close(&subscription);
+    }
+}
+
+static struct sl_serve_version *open_model(struct bench *bench, uint32_t rule)
+{
+    static const struct sl_engine *const engines[] = {&sl_engine_graph};
+    const struct sl_serve_open open = {.objects = bench->objects,
+                                       .name = bench->model,
+                                       .engines = engines,
+                                       .engine_count = 1,
+                                       .rows_max = (uint32_t)bench->rows,
+                                       .rule = rules[rule].rule,
+                                       .rule_bytes = rules[rule].bytes,
+                                       .profile = &bench->profile,
+                                       .flops_per_us = FLOPS_US,
+                                       .rows = (uint32_t)bench->rows,
+                                       .search = &bench->search,
+                                       .timeout_ms = TIMEOUT_MS};
+    struct sl_serve_version *version;
+    struct sl_reason reason;
+    check(sl_serve_version_open(&open, &bench->subscription, &version, &reason), bench->model,
+          &reason);
+    return version;
+}
+
+/* The first open tells which inputs there are: zeros. */
+static void make_request(struct bench *bench, const struct sl_engine_info *info)
+{
+    struct sl_serve_item *item = &bench->item;
+    struct sl_reason reason;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < info->input_count; i++) {
+        const struct sl_engine_tensor *input = &info->inputs[i];
+        struct sl_serve_tensor *to = &item->inputs[item->input_count++];
+        (void)snprintf(to->name, sizeof to->name, "%s", input->name);
+        to->type = input->type;
+        to->rank = input->rank;
+        memcpy(to->shape, input->shape, sizeof to->shape);
+        to->shape[0] = bench->rows;
+        to->offset = at;
+        to->bytes = bench->rows * input->row_bytes;
+        at += (to->bytes + 63) / 64 * 64;
+    }
+    item->input = calloc(1, at + 1);
+    item->output = malloc(sl_serve_batch_output_bytes(info, (uint32_t)bench->rows) + 1);
+    sl_assert(item->input != NULL && item->output != NULL);
+    check(sl_serve_batch_check(info, (uint32_t)bench->rows, item, &reason), "--rows", &reason);
+    bench->batch =
+        (struct sl_serve_batch){.items = {item}, .item_count = 1, .rows = (uint32_t)bench->rows};
+    sl_assert(posix_memalign((void **)&bench->scratch, 64, info->scratch_bytes + 1) == 0);
+    memset(bench->scratch, 0, info->scratch_bytes);
+}
+
+static void run_model(struct bench *bench, struct sl_serve_version *version)
+{
+    struct sl_reason reason;
+    const uint64_t deadline_ns = sl_bench_now_ns() + TIMEOUT_MS * SL_CLOCK_NS_PER_MS;
+    if (bench->scratch == NULL) {
+        make_request(bench, version->info);
+    }
+    bench->ran_ns = sl_bench_now_ns();
+    check(sl_serve_version_run(version, &bench->batch, bench->scratch, deadline_ns,
+                               sl_clock_system(), &bench->times, &reason),
+          bench->model, &reason);
+}
+
+/* Learns how long layers take, from a run of a model that is there. */
+static void learn(struct bench *bench, const struct sl_serve_version *version)
+{
+    const struct sl_engine_info *info = version->info;
+    struct sl_serve_profile *profile = &bench->profile;
+    if (profile->layers == NULL) {
+        profile->layers = calloc(info->layer_count, sizeof *profile->layers);
+        sl_assert(profile->layers != NULL);
+    }
+    profile->layer_count = info->layer_count;
+    profile->head = version->head;
+    profile->run_us = 0;
+    for (uint32_t i = 0; i < info->layer_count; i++) {
+        profile->run_us += (double)bench->layers[i];
+    }
+    for (uint32_t i = 0; i < info->layer_count; i++) {
+        profile->layers[i].image_end = info->layers[i].image_end;
+        profile->layers[i].share = bench->layers[i] / (float)profile->run_us;
+    }
+}
+
+/* ---- Timeline -------------------------------------------------------------------------------- */
+
+static void *watch(void *ctx)
+{
+    struct bench *bench = ctx;
+    struct sl_residency residency;
+    while (atomic_load_explicit(&bench->is_watching, memory_order_acquire)) {
+        sl_subscription_residency(bench->watched, &residency);
+        const bool is_new =
+            bench->look_count == 0 || bench->looks[bench->look_count - 1].bytes != residency.bytes;
+        if (is_new && bench->look_count < LOOKS_MAX) {
+            bench->looks[bench->look_count++] =
+                (struct look){.us = (double)(sl_bench_now_ns() - bench->began_ns) / 1000,
+                              .bytes = residency.bytes};
+        }
+        (void)usleep(POLL_US);
+    }
+    return NULL;
+}
+
+static json_t *describe_layers(const struct bench *bench, uint32_t count)
+{
+    json_t *layers = json_array();
+    double at = (double)(bench->ran_ns - bench->began_ns) / 1000;
+    for (uint32_t i = 0; i < count; i++) {
+        at += (double)bench->waits[i];
+        (void)json_array_append_new(layers, json_pack("[f,f]", at, (double)bench->layers[i]));
+        at += (double)bench->layers[i];
+    }
+    return layers;
+}
+
+static void add_line(struct bench *bench, const char *name, const struct sl_serve_version *version)
+{
+    json_t *arrivals = json_array(), *stops = json_array();
+    for (uint32_t i = 0; i < bench->look_count; i++) {
+        (void)json_array_append_new(
+            arrivals, json_pack("[f,I]", bench->looks[i].us, (json_int_t)bench->looks[i].bytes));
+    }
+    for (uint32_t i = 0; i < version->stop_count; i++) {
+        (void)json_array_append_new(stops, json_integer((json_int_t)version->stops[i]));
+    }
+    (void)json_array_append_new(
+        bench->lines, json_pack("{s:s,s:I,s:o,s:o,s:o}", "schedule", name, "bytes",
+                                (json_int_t)version->bytes, "arrivals", arrivals, "groups", stops,
+                                "layers", describe_layers(bench, version->info->layer_count)));
+}
+
+/* ---- Contestants ----------------------------------------------------------------------------- */
+
+static int run_cold(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct entry *entry = ctx;
+    struct bench *bench = entry->bench;
+    pthread_t thread;
+    evict(bench);
+    bench->look_count = 0;
+    bench->began_ns = sl_bench_now_ns();
+    const bool is_watched = bench->timeline != NULL && entry->is_first;
+    if (is_watched) {
+        bench->is_watching = true;
+        sl_assert(pthread_create(&thread, NULL, watch, bench) == 0);
+    }
+    struct sl_serve_version *version = open_model(bench, entry->rule);
+    run_model(bench, version);
+    values[0] = (double)(sl_bench_now_ns() - bench->began_ns) / SL_CLOCK_NS_PER_MS;
+    if (is_watched) {
+        atomic_store_explicit(&bench->is_watching, false, memory_order_release);
+        (void)pthread_join(thread, NULL);
+        add_line(bench, rules[entry->rule].name, version);
+        entry->is_first = false;
+    }
+    sl_serve_version_close(&version);
+    return 0;
+}
+
+static int run_warm(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct bench *bench = ctx;
+    struct sl_serve_version *version = open_model(bench, WHOLE);
+    run_model(bench, version);
+    run_model(bench, version);
+    values[0] = (double)(sl_bench_now_ns() - bench->ran_ns) / SL_CLOCK_NS_PER_MS;
+    learn(bench, version);
+    sl_serve_version_close(&version);
+    return 0;
+}
+
+static int run_load(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct bench *bench = ctx;
+    struct sl_view *view;
+    evict(bench);
+    const uint64_t began_ns = sl_bench_now_ns();
+    check(sl_view_open(bench->subscription, NULL, TIMEOUT_MS, &view), bench->model, NULL);
+    values[0] = (double)(sl_bench_now_ns() - began_ns) / SL_CLOCK_NS_PER_MS;
+    sl_view_close(&view);
+    return 0;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static void conclude(void *ctx, struct sl_bench_report *report)
+{
+    struct bench *bench = ctx;
+    const struct sl_bench_contest *contest = &bench->contest;
+    const struct sl_bench_figure *load = sl_bench_contest_figure(contest, "load alone", "time");
+    const struct sl_bench_figure *compute =
+        sl_bench_contest_figure(contest, "compute alone", "time");
+    const struct sl_bench_figure *optimal = sl_bench_contest_figure(contest, "optimal", "time");
+    struct sl_bench_figure *longer =
+        sl_bench_report_figure(report, "the longer of load and compute", "time", "ms");
+    struct sl_bench_figure *fixed =
+        sl_bench_report_figure(report, "the best fixed schedule", "time", "ms");
+    for (uint32_t i = 0; i < optimal->count; i++) {
+        double best = 1e9;
+        for (uint32_t rule = LAYER; rule < RULES; rule++) {
+            const double time =
+                sl_bench_contest_figure(contest, rules[rule].name, "time")->samples[i];
+            best = time < best ? time : best;
+        }
+        sl_bench_figure_sample(fixed, best);
+        sl_bench_figure_sample(longer, load->samples[i] > compute->samples[i]
+                                           ? load->samples[i]
+                                           : compute->samples[i]);
+    }
+    sl_bench_report_ratio(report, "optimal / the longer of load and compute", optimal, longer, 0,
+                          1.2);
+    sl_bench_report_ratio(report, "optimal / whole", optimal,
+                          sl_bench_contest_figure(contest, "whole", "time"), 0, 0.65);
+    sl_bench_report_ratio(report, "optimal / the best fixed schedule", optimal, fixed, 0, 1.05);
+}
+
+static void prepare(struct bench *bench)
+{
+    const struct sl_objects_options options = {.struct_size = sizeof options,
+                                               .agent = bench->agent};
+    double ignored;
+    sl_blas_init();
+    bench->times = (struct sl_serve_times){.layers = bench->layers, .waits = bench->waits};
+    bench->lines = json_array();
+    check(sl_objects_create(&options, &bench->objects), bench->agent, NULL);
+    check(sl_subscription_open(bench->objects, bench->model, NULL, TIMEOUT_MS, &bench->watched),
+          bench->model, NULL);
+    for (uint32_t i = 0; i < LEARN; i++) {
+        (void)run_warm(bench, &bench->common, &ignored);
+        evict(bench);
+    }
+}
+
+static int measure(struct bench *bench)
+{
+    static struct entry entries[RULES];
+    struct sl_bench_contestant contestant = {.quantities = TIME, .quantity_count = 1};
+    for (uint32_t i = 0; i < RULES; i++) {
+        entries[i] = (struct entry){.bench = bench, .rule = i, .is_first = true};
+        contestant.run = run_cold;
+        contestant.ctx = &entries[i];
+        (void)sl_bench_contest_add(&bench->contest, &contestant, "%s", rules[i].name);
+    }
+    contestant.ctx = bench;
+    contestant.run = run_load;
+    (void)sl_bench_contest_add(&bench->contest, &contestant, "load alone");
+    contestant.run = run_warm;
+    (void)sl_bench_contest_add(&bench->contest, &contestant, "compute alone");
+    char setting[256];
+    (void)snprintf(setting, sizeof setting, "%.100s, %u rows; open to answer", bench->model,
+                   (unsigned)bench->rows);
+    const int err =
+        sl_bench_contest_report(&bench->contest, "cold", setting, conclude, bench, &bench->common);
+    if (err == 0 && bench->timeline != NULL &&
+        json_dump_file(bench->lines, bench->timeline, JSON_COMPACT) != 0) {
+        (void)fprintf(stderr, "starling-bench cold: cannot write %s\n", bench->timeline);
+        return SL_ERR_IO;
+    }
+    return err;
+}
+
+int sl_bench_cold_run(int argc, char **argv)
+{
+    static struct bench bench;
+    bench.common = sl_bench_common_defaults();
+    bench.rows = 8;
+    const struct sl_cli_option table[] = {
+        sl_bench_text("agent", &bench.agent, "NAME", "The agent of this host. Required."),
+        sl_bench_text("model", &bench.model, "NAME", "A deployed model. Required."),
+        sl_bench_text("evict", &bench.evict, "NAME,...",
+                      "Models that take its place in the pool. Required."),
+        sl_bench_number("rows", &bench.rows, 1, ROWS_MAX, "Rows that are computed together."),
+        sl_bench_text("timeline", &bench.timeline, "FILE",
+                      "Write what happened in the first round: bench/serve.py draws it."),
+    };
+    const int parsed = sl_bench_parse("cold", "Cold models, under each schedule.", table,
+                                      sizeof table / sizeof table[0], &bench.common, argc, argv);
+    if (parsed != SL_CLI_RUN) {
+        return parsed < 0 ? 2 : 0;
+    }
+    if (bench.agent == NULL || bench.model == NULL || bench.evict == NULL) {
+        (void)fprintf(stderr, "starling-bench cold: --agent, --model and --evict are required\n");
+        return 2;
+    }
+    prepare(&bench);
+    const int err = measure(&bench);
+    sl_subscription_close(&bench.subscription);
+    sl_subscription_close(&bench.watched);
+    sl_objects_destroy(&bench.objects);
+    free((void *)(uintptr_t)bench.item.input);
+    free(bench.item.output);
+    free(bench.scratch);
+    free(bench.profile.layers);
+    json_decref(bench.lines);
+    return err == 0 ? 0 : 1;
+}
