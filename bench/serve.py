@@ -52,13 +52,15 @@ class Serving:
         shm = {"STARLING_SHM": "0"} if source == "TCP" else {}
         name = f"bench-{os.getpid()}-{len(self.connections)}-{random.randrange(1 << 30)}"
         try:
-            storage = self.start("starling-objects", "serve", "--name=127.0.0.1:0", f"--dir={models}", environment=shm)
+            storage = self.start("starling-objects", "serve", "--name=127.0.0.1:0", f"--dir={models}", core=options.client_core,
+                                 environment=shm)
             self.agent = self.start("starling-objects", "serve", "--agent", f"--agent-name={name}", "--name=127.0.0.1:0",
-                                    f"--catalogue={storage.address}", f"--pool-memory={pool}", environment=shm)
+                                    f"--catalogue={storage.address}", f"--pool-memory={pool}", core=options.client_core,
+                                    environment=shm)
             self.workers, self.urls = {}, {}
             for front, flags in fronts.items():
                 gate = self.start("starling-serve", "gateway", "--http=127.0.0.1:0", "--listen=127.0.0.1:0",
-                                  f"--catalogue={storage.address}", *gateway)
+                                  f"--catalogue={storage.address}", *gateway, core=options.client_core)
                 self.urls[front] = re.search(r"http://([\w.:]+)", gate.line).group(1)
                 self.workers[front] = [
                     self.start("starling-serve", "worker", f"--gateway={gate.address}", f"--agent-name={name}", *flags,

@@ -1,6 +1,10 @@
 #include "core/hash.h"
 
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h> /* XXH3 by what the processor has */
+#else
 #include <xxhash.h>
+#endif
 
 #include "core/crc32c.h"
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/array.h"
 
@@ -100,6 +101,8 @@ static int read_image(const struct sl_serve_open *open, struct sl_serve_version 
             break;
         }
         const uint64_t end = (*offsets)[count] + tensor->bytes;
+        const uint8_t *base = (const uint8_t *)tensor->data - (*offsets)[count];
+        version->base = count == 0 || base == version->base ? base : NULL;
         version->bytes = end > version->bytes ? end : version->bytes;
         needed = tensor->name[0] == '.' && end > needed ? end : needed;
     }
@@ -237,6 +240,19 @@ static uint64_t bytes_before(const struct sl_serve_version *version, uint32_t la
     return end;
 }
 
+/* Maps the bytes up to `end` at once, which takes a quarter of the time of page faults: usually
+ * while they are on their way. */
+static void map_ahead(const struct sl_serve_version *version, uint64_t end)
+{
+#ifdef MADV_POPULATE_READ
+    const uintptr_t page = 4096;
+    const uintptr_t from = ((uintptr_t)version->base + version->verified) / page * page;
+    if (version->base != NULL) {
+        (void)madvise((void *)from, (uintptr_t)version->base + end - from, MADV_POPULATE_READ);
+    }
+#endif
+}
+
 /* Waits for bytes of the images, if they are not known to be there. */
 static int wait_for(struct sl_serve_version *version, uint64_t bytes, uint64_t deadline_ns,
                     const struct sl_clock *clock, struct sl_reason *reason)
@@ -244,6 +260,7 @@ static int wait_for(struct sl_serve_version *version, uint64_t bytes, uint64_t d
     if (bytes <= version->verified) {
         return 0;
     }
+    map_ahead(version, bytes);
     const uint64_t now_ns = sl_clock_now_ns(clock);
     const uint64_t left_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS : 0;
     const uint32_t timeout_ms =

@@ -29,10 +29,11 @@ struct sl_serve_version {
     void *model;
     const struct sl_engine_info *info;
     uint64_t number;
-    uint64_t bytes;    /* of all images */
-    uint64_t verified; /* bytes from the beginning that may be read */
-    uint64_t head;     /* bytes that the engine's open has read */
-    uint64_t resident; /* bytes that were in the pool before it was opened */
+    uint64_t bytes;      /* of all images */
+    uint64_t verified;   /* bytes from the beginning that may be read */
+    const uint8_t *base; /* where the images lie; NULL: in several places */
+    uint64_t head;       /* bytes that the engine's open has read */
+    uint64_t resident;   /* bytes that were in the pool before it was opened */
     uint32_t stop_count;
     uint64_t stops[SL_SERVE_GROUPS_MAX]; /* bytes where groups end */
 };
