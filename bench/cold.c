@@ -4,7 +4,6 @@
  * the model beside those of --evict, runs already. */
 #include <jansson.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +61,6 @@ struct bench {
     uint64_t stops[SL_SERVE_GROUPS_MAX], began_ns, ran_ns;
     struct look looks[LOOKS_MAX];
     uint32_t look_count;
-    _Atomic bool is_watching;
     json_t *lines;
 };
 
@@ -187,11 +185,11 @@ static void learn(struct bench *bench, const struct sl_serve_version *version)
 
 /* ---- Timeline -------------------------------------------------------------------------------- */
 
-static void *watch(void *ctx)
+static _Noreturn void *watch(void *ctx)
 {
     struct bench *bench = ctx;
     struct sl_residency residency;
-    while (atomic_load_explicit(&bench->is_watching, memory_order_acquire)) {
+    for (;;) { /* until it is cancelled */
         sl_subscription_residency(bench->watched, &residency);
         const bool is_new =
             bench->look_count == 0 || bench->looks[bench->look_count - 1].bytes != residency.bytes;
@@ -202,7 +200,6 @@ static void *watch(void *ctx)
         }
         (void)usleep(POLL_US);
     }
-    return NULL;
 }
 
 static json_t *describe_layers(const struct bench *bench, uint32_t count)
@@ -245,14 +242,13 @@ static int run_cold(void *ctx, const struct sl_bench_common *common, double *val
     bench->began_ns = sl_bench_now_ns();
     const bool is_watched = bench->timeline != NULL && entry->is_first;
     if (is_watched) {
-        bench->is_watching = true;
         sl_assert(pthread_create(&thread, NULL, watch, bench) == 0);
     }
     struct sl_serve_version *version = open_model(bench, entry->rule);
     run_model(bench, version);
     values[0] = (double)(sl_bench_now_ns() - bench->began_ns) / SL_CLOCK_NS_PER_MS;
     if (is_watched) {
-        atomic_store_explicit(&bench->is_watching, false, memory_order_release);
+        (void)pthread_cancel(thread);
         (void)pthread_join(thread, NULL);
         add_line(bench, rules[entry->rule].name, version);
         entry->is_first = false;

@@ -20,6 +20,7 @@
 /* A manifest is read at once: a source is not slow that sends 1 MB of it per second. */
 #define MANIFEST_NS_PER_BYTE 1000ULL
 #define WANT_NS              (10 * SL_CLOCK_NS_PER_S) /* before the source forgets this node */
+#define STREAM_BLOCKS        4
 #define QUIET_NS             SL_CLOCK_NS_PER_S /* then WANT, its answer, or a HAVE may be lost */
 
 /* Stretches that are being read. */
@@ -454,6 +455,14 @@ uint32_t sl_objects_download_window(struct sl_objects_download *download)
     return blocks < WINDOW_BLOCKS_MIN   ? WINDOW_BLOCKS_MIN
            : blocks > WINDOW_BLOCKS_MAX ? WINDOW_BLOCKS_MAX
                                         : (uint32_t)blocks;
+}
+
+uint32_t sl_objects_download_read_max(const struct sl_objects_download *download, uint32_t window)
+{
+    const uint32_t most = download->copy->stops != NULL && download->blocks_max > STREAM_BLOCKS
+                              ? STREAM_BLOCKS
+                              : download->blocks_max;
+    return window / 4 < most ? window / 4 : most;
 }
 
 uint64_t sl_objects_download_slow_ns(const struct sl_objects_download *download)

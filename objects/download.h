@@ -100,6 +100,10 @@ void sl_objects_download_rewind(struct sl_objects_download *download);
  * source allows none now, and `grown` runs when it does. */
 uint32_t sl_objects_download_window(struct sl_objects_download *download);
 
+/* Blocks of the next READ, with this window. Those of a stream are what a transfer moves at one
+ * time (slice_bytes): READs that are in progress take turns, and longer ones would end together. */
+uint32_t sl_objects_download_read_max(const struct sl_objects_download *download, uint32_t window);
+
 /* Reads the stretches, up to blocks_max, into the memory of the copy. Errors: NO_MEMORY; TOO_LARGE:
  * they lie in too many places, and blocks_max is 1 from now on. Nothing was read. */
 int sl_objects_download_read(struct sl_objects_download *download,

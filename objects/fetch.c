@@ -16,9 +16,6 @@
 #define TICK_NS        (10 * SL_CLOCK_NS_PER_MS)  /* looks for slow sources */
 #define FIND_NS        (200 * SL_CLOCK_NS_PER_MS) /* between two FINDs */
 #define FORGIVE_NS     SL_CLOCK_NS_PER_S          /* then a holder that failed is tried again */
-/* Blocks of a READ for a stream: what a transfer moves at one time (slice_bytes), since READs that
- * are in progress take turns, and several would end together. */
-#define STREAM_BLOCKS  4
 
 enum { MISSING, FLYING, VERIFIED }; /* of a block, and of the manifest */
 
@@ -241,11 +238,7 @@ static void pump(struct sl_objects_download *download)
         return;
     }
     while (download->flying_count < (window = sl_objects_download_window(download))) {
-        const uint32_t read_max =
-            fetch->copy->stops != NULL ? STREAM_BLOCKS : SL_OBJECTS_READ_BLOCKS;
-        uint32_t count = 0, count_max = window / 4;
-        count_max = count_max < download->blocks_max ? count_max : download->blocks_max;
-        count_max = count_max < read_max ? count_max : read_max;
+        uint32_t count = 0, count_max = sl_objects_download_read_max(download, window);
         while (count < count_max && sl_objects_download_next(download, &stretches[count])) {
             const uint32_t block = stretches[count].block;
             if (fetch->blocks[block] == MISSING &&
