@@ -43,7 +43,7 @@ struct look {
 
 struct bench {
     const char *agent, *model, *evict, *timeline;
-    uint64_t rows;
+    uint64_t rows, drops;
     struct sl_bench_common common;
     struct sl_bench_contest contest;
     struct sl_objects *objects;
@@ -96,6 +96,12 @@ static void evict(const struct bench *bench)
         check(sl_view_open(subscription, NULL, TIMEOUT_MS, &view), name, NULL);
         sl_view_close(&view);
         sl_subscription_close(&subscription);
+    }
+    if (bench->drops != 0) {
+        sync();
+        FILE *file = fopen("/proc/sys/vm/drop_caches", "w");
+        check(file != NULL && fputs("1", file) >= 0 && fclose(file) == 0 ? 0 : SL_ERR_REFUSED,
+              "/proc/sys/vm/drop_caches", &(struct sl_reason){.text = "only root may write it"});
     }
 }
 
@@ -370,6 +376,8 @@ int sl_bench_cold_run(int argc, char **argv)
         sl_bench_text("evict", &bench.evict, "NAME,...",
                       "Models that take its place in the pool. Required."),
         sl_bench_number("rows", &bench.rows, 1, ROWS_MAX, "Rows that are computed together."),
+        sl_bench_number("drop-caches", &bench.drops, 0, 1,
+                        "1: empty the page cache before each load: files come from the disk."),
         sl_bench_text("timeline", &bench.timeline, "FILE",
                       "Write what happened in the first round: bench/serve.py draws it."),
     };

@@ -19,7 +19,6 @@ import processes  # bench/processes.py
 import report
 
 PARTS = ("cold", "schedules", "resident", "http", "zipf", "many", "memory")
-RULES = ("optimal", "layer", "32768000", "whole")
 MIB = 1 << 20
 WAIT = 120  # seconds, for what is not measured
 
@@ -42,33 +41,36 @@ class Process:
 
 
 class Serving:
-    """Storage with an agent, and for each name of `fronts` a gateway with workers of these flags. source: "memory": the
-    storage is another process, its files in the page cache; "disk": the same, and drop() empties that; "TCP": the same
-    as memory, without shared memory."""
+    """Storage with an agent, and for each name of `fronts` a gateway with workers of these flags. source: where the
+    agent has models from: "page cache" or "disk": files of its own; "shared memory" or "TCP": a storage process."""
 
-    def __init__(self, options, models, pool, fronts, source="memory", workers=1, gateway=()):
-        self.stack, self.source = contextlib.ExitStack(), source
-        self.options, self.connections = options, {}
-        shm = {"STARLING_SHM": "0"} if source == "TCP" else {}
-        name = f"bench-{os.getpid()}-{len(self.connections)}-{random.randrange(1 << 30)}"
+    def __init__(self, options, models, pool, fronts, source="shared memory", workers=1, gateway=()):
+        self.stack, self.options, self.connections = contextlib.ExitStack(), options, {}
+        self.agent = f"bench-{os.getpid()}-{random.randrange(1 << 30)}"
+        of_agent = ["--agent", f"--agent-name={self.agent}", f"--pool-memory={pool}"]
+        environment = {"STARLING_SHM": "0"} if source == "TCP" else {}
         try:
-            storage = self.start("starling-objects", "serve", "--name=127.0.0.1:0", f"--dir={models}", core=options.client_core,
-                                 environment=shm)
-            self.agent = self.start("starling-objects", "serve", "--agent", f"--agent-name={name}", "--name=127.0.0.1:0",
-                                    f"--catalogue={storage.address}", f"--pool-memory={pool}", core=options.client_core,
-                                    environment=shm)
+            if source in ("page cache", "disk"):
+                storage = self.serve_objects(f"--dir={models}", *of_agent)
+            else:
+                storage = self.serve_objects(f"--dir={models}", environment=environment)
+                self.serve_objects(f"--catalogue={storage.address}", *of_agent, environment=environment)
             self.workers, self.urls = {}, {}
             for front, flags in fronts.items():
                 gate = self.start("starling-serve", "gateway", "--http=127.0.0.1:0", "--listen=127.0.0.1:0",
                                   f"--catalogue={storage.address}", *gateway, core=options.client_core)
                 self.urls[front] = re.search(r"http://([\w.:]+)", gate.line).group(1)
                 self.workers[front] = [
-                    self.start("starling-serve", "worker", f"--gateway={gate.address}", f"--agent-name={name}", *flags,
+                    self.start("starling-serve", "worker", f"--gateway={gate.address}", f"--agent-name={self.agent}", *flags,
                                core=options.server_core) for _ in range(workers)]
                 self.wait_ready(front)
         except BaseException:
             self.stack.close()
             raise
+
+    def serve_objects(self, *flags, environment=None):
+        return self.start("starling-objects", "serve", "--name=127.0.0.1:0", *flags, core=self.options.client_core,
+                          environment=environment)
 
     def start(self, program, *words, core=-1, environment=None):
         process = Process([os.path.join(self.options.bin, program), *words], core, environment)
@@ -119,13 +121,6 @@ class Serving:
         if status != 200:
             raise report.Failure(f"load of {model}: {status} {answer[:300]!r}")
         return seconds
-
-    def drop(self):
-        """Empties the page cache, if the source is the disk."""
-        if self.source == "disk":
-            os.sync()
-            with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
-                file.write("1")
 
 
 def product(shape):
@@ -199,67 +194,81 @@ class Figures:
 # ---- Parts -----------------------------------------------------------------------------------------------------
 
 
-def measure_cold(options, models, figures):
-    """A model whose load and compute take about equally long: optimal, and reading all before computing."""
-    models.deploy("mlp", ["a", "b", "c"])
-    with Serving(options, models.dir, 35 * MIB, {"optimal": ["--schedule=optimal"], "whole": ["--schedule=whole"]}) as serving:
-        def cold():
-            serving.load("optimal", "b")
-            serving.load("optimal", "c")
+def run_cold(options, serving, model, evict, rows, rounds, *flags):
+    """{figure: samples} of starling-bench cold, on the worker's core."""
+    raw = os.path.join(options.folder, "cold.json")
+    done = subprocess.run([os.path.join(options.bin, "starling-bench"), "cold", f"--agent={serving.agent}", f"--model={model}",
+                           f"--evict={evict}", f"--rows={rows}", f"--rounds={rounds}", "--json", raw, *flags], check=False,
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          preexec_fn=processes.child_setup(options.server_core))
+    if done.returncode != 0:
+        raise report.Failure(done.stdout[-1000:])
+    with open(raw, encoding="utf-8") as file:
+        return {figure["name"]: figure["samples"] for figure in json.load(file)["figures"]}
 
-        for front in RULES[0], RULES[3]:  # the workers learn
-            for _ in range(4):
-                cold()
-                serving.infer(front, "a", [8, 1024])
-        loads = []
-        for _ in range(5):
-            cold()
-            loads.append(serving.load("optimal", "a"))
-        load = sorted(loads)[2]
-        rows = 32
-        for candidate in (1, 2, 4, 8, 12, 16, 20, 24, 28, 32):
-            serving.infer("optimal", "a", [candidate, 1024])
-            if min(serving.infer("optimal", "a", [candidate, 1024])[0] for _ in range(3)) >= load:
-                rows = candidate
-                break
-        for _ in range(options.rounds):
-            cold()
-            load = figures.add("load alone", "time", "ms", 1000 * serving.load("optimal", "a"))
-            compute = figures.add(f"compute alone, {rows} rows", "time", "ms",
-                                  1000 * serving.infer("optimal", "a", [rows, 1024])[0])
-            times = {}
-            for front in serving.urls:
-                cold()
-                times[front] = figures.add(f"cold, {rows} rows, {front}", "first answer", "ms",
-                                           1000 * serving.infer(front, "a", [rows, 1024])[0])
-            figures.ratio("cold: optimal / the longer of load and compute", times["optimal"] / max(load, compute), most=1.2)
-            figures.ratio("cold: optimal / reading all, then computing", times["optimal"] / times["whole"], most=0.65)
+
+def measure_cold(options, models, figures):
+    """A model whose load and compute take about equally long."""
+    models.deploy("mlp", ["a", "b", "c"])
+    with Serving(options, models.dir, 35 * MIB, {}) as serving:
+        rows = 16
+        for _ in range(3):
+            found = run_cold(options, serving, "a", "b,c", rows, 3)
+            rows = max(1, min(256, round(rows * min(found["load alone"]) / min(found["compute alone"]))))
+        timeline = os.path.join(options.folder, "timeline.json")
+        found = run_cold(options, serving, "a", "b,c", rows, options.rounds, f"--timeline={timeline}")
+    for name, samples in found.items():
+        for value in samples:
+            figures.add(f"cold MLP of 32 MB, {rows} rows: {name}", "time", "ms", value)
+    for optimal, longer, whole in zip(found["optimal"], found["the longer of load and compute"], found["whole"]):
+        figures.ratio("cold: optimal / the longer of load and compute", optimal / longer, most=1.2)
+        figures.ratio("cold: optimal / reading all, then computing", optimal / whole, most=0.65)
+    if options.timeline:
+        with open(timeline, encoding="utf-8") as file:
+            draw_timeline(json.load(file), options.timeline)
+
+
+def draw_timeline(lines, path):
+    """An SVG: for each schedule, above when bytes arrived, below when layers were computed."""
+    width, height, left = 900, 130, 110
+    end = max(sum(line["layers"][-1]) for line in lines)
+    def x(us):
+        return left + us / end * (width - left - 20)
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height * len(lines) + 40}" '
+           f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>']
+    for number, line in enumerate(lines):
+        top = number * height + 20
+        out.append(f'<text x="8" y="{top + 45}">{line["schedule"]}</text><text x="8" y="{top + 60}" fill="#666">'
+                   f'{len(line["groups"])} groups</text>')
+        points = [(0, 0)] + line["arrivals"]
+        steps = " ".join(f"H{x(us):.1f}V{top + 60 - bytes_ / line['bytes'] * 55:.1f}" for us, bytes_ in points)
+        out.append(f'<path d="M{x(0):.1f},{top + 60}{steps}V{top + 60}Z" fill="#9ecae1" stroke="#3182bd"/>')
+        for group in line["groups"]:
+            y = top + 60 - group / line["bytes"] * 55
+            out.append(f'<line x1="{left}" x2="{width - 20}" y1="{y:.1f}" y2="{y:.1f}" stroke="#bbb" stroke-dasharray="2 3"/>')
+        for begin, duration in line["layers"]:
+            out.append(f'<rect x="{x(begin):.1f}" y="{top + 68}" width="{max(1, x(begin + duration) - x(begin)):.1f}" '
+                       f'height="22" fill="#fdae6b" stroke="#e6550d"/>')
+    base = height * len(lines) + 20
+    for i in range(11):
+        out.append(f'<text x="{x(end * i / 10):.0f}" y="{base}" text-anchor="middle">{end * i / 10000:.1f}</text>')
+    out.append(f'<text x="{width - 16}" y="{base}">ms</text></svg>')
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(out))
 
 
 def measure_schedules(options, models, figures):
-    shapes = {"resnet": [1, 3, options.pixels, options.pixels], "large": [8, 2048]}
-    models.deploy("resnet", ["resnet", "filler1"]).deploy("large", ["large", "filler2"])
-    for source in ("memory", "disk", "TCP"):
-        with Serving(options, models.dir, 300 * MIB, {rule: [f"--schedule={rule}"] for rule in RULES}, source) as serving:
-            for kind, shape in shapes.items():
-                def cold():
-                    serving.load("whole", "filler2")
-                    serving.load("whole", "filler1" if kind == "large" else "filler2")
-                    serving.drop()
-
-                for rule in RULES:
-                    for _ in range(2):
-                        cold()
-                        serving.infer(rule, kind, shape)
-                for number in range(options.rounds):
-                    times = {}
-                    for i in range(len(RULES)):
-                        rule = RULES[(i + number) % len(RULES)]
-                        cold()
-                        times[rule] = figures.add(f"{kind} from {source}, {rule}", "first answer", "ms",
-                                                  1000 * serving.infer(rule, kind, shape)[0], "TCP" if source == "TCP" else "")
-                    best = min(value for rule, value in times.items() if rule != "optimal")
-                    figures.ratio(f"{kind} from {source}: optimal / the best fixed rule", times["optimal"] / best, most=1.05)
+    models.deploy("resnet", ["resnet", "other"]).deploy("large", ["large", "large2"])
+    for source in ("page cache", "disk", "TCP"):
+        with Serving(options, models.dir, 290 * MIB, {}, source) as serving:
+            for model, evict, rows in (("resnet", "large,large2", 1), ("large", "resnet,large2", 8)):
+                found = run_cold(options, serving, model, evict, rows, options.rounds,
+                                 *(["--drop-caches=1"] if source == "disk" else []))
+                for name, samples in found.items():
+                    for value in samples:
+                        figures.add(f"{model} from {source}: {name}", "time", "ms", value, "TCP" if source == "TCP" else "")
+                for optimal, best in zip(found["optimal"], found["the best fixed schedule"]):
+                    figures.ratio(f"{model} from {source}: optimal / the best fixed schedule", optimal / best, most=1.05)
 
 
 def run_engine(options, path, rows):
@@ -396,6 +405,7 @@ def parse_arguments(argv):
     parser.add_argument("--pool-models", type=int, default=10, help="of zipf: so many fit into the pool")
     parser.add_argument("--requests", type=int, default=400, help="of zipf, a round")
     parser.add_argument("--pixels", type=int, default=224, help="of ResNet-50")
+    parser.add_argument("--timeline", help="of cold: write an SVG with transfers and layers")
     for flag in ("--json", "--compare", "--plot"):
         parser.add_argument(flag, help="of the report")
     parser.add_argument("--server-core", type=int, default=cores[0])
@@ -404,7 +414,7 @@ def parse_arguments(argv):
 
 
 def run(options, folder):
-    figures = Figures()
+    figures, options.folder = Figures(), folder
     for part in PARTS:
         if options.part in ("all", part):
             models = Models(options, os.path.join(folder, part))

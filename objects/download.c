@@ -369,14 +369,18 @@ static bool add_stretch(struct sl_objects_download *download, uint32_t *count,
 
 static void measure(struct sl_objects_download *download, const struct read *read, uint64_t now_ns)
 {
-    const uint64_t since_ns =
-        read->started_ns > download->arrived_ns ? read->started_ns : download->arrived_ns;
+    const uint64_t over_ns = sl_clock_now_ns(sl_reactor_clock(download->node->reactor));
+    const bool was_busy = read->started_ns < download->arrived_ns; /* else it includes the way */
+    const uint64_t since_ns = was_busy ? download->arrived_ns : read->started_ns;
     const uint64_t block_ns = (now_ns - since_ns) / read->count + 1;
     download->block_ns =
         download->block_ns == 0 ? block_ns : (3 * download->block_ns + block_ns) / 4;
     download->arrived_ns = now_ns;
-    sl_objects_cost_add(&download->node->cost, read->bytes, now_ns - since_ns);
-    sl_objects_resident_cost(download->node);
+    if (was_busy && download->over_ns != 0) {
+        sl_objects_cost_add(&download->node->cost, read->bytes, over_ns - download->over_ns);
+        sl_objects_resident_cost(download->node);
+    }
+    download->over_ns = over_ns;
 }
 
 static void read_over(void *ctx, int err, const char *reason)

@@ -70,6 +70,7 @@ struct sl_objects_download {
     uint32_t blocks_max;   /* of one READ */
     uint64_t arrived_ns;   /* when it last brought something */
     uint64_t block_ns;     /* time between two blocks, smoothed; 0: none yet */
+    uint64_t over_ns;      /* when the last READ was over, by a clock that moves in a turn */
     struct sl_objects_pace pace;
     struct sl_timer paced; /* until the next READ may begin */
 };
