@@ -53,7 +53,7 @@ static int fail(struct sl_serve_opener *opener, struct sl_serve_known *known, in
         return 0;
     }
     if (known->current != NULL) {
-        known->bad = sl_subscription_newest(known->subscription);
+        known->bad = opener->newest;
         sl_log_warn("serve: %s: version %" PRIu64 " cannot be opened, version %" PRIu64
                     " goes on: %s",
                     known->name, known->bad, known->current->number, known->reason.text);
@@ -179,22 +179,16 @@ static struct sl_serve_known *find_cold(const struct sl_serve_opener *opener)
 }
 
 /* An open model that has a newer version. */
-static struct sl_serve_known *find_outdated(const struct sl_serve_opener *opener)
+static struct sl_serve_known *find_outdated(struct sl_serve_opener *opener)
 {
     SL_LIST_FOREACH (link, &opener->models->opened) {
         struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
-        if (known->current == NULL || known->wanted != 0 || !may_begin(known) ||
-            known->retry_ns > now(opener)) {
-            continue;
-        }
-        const uint64_t newest = sl_subscription_newest(known->subscription);
-        const bool is_old = newest > (known->newer != NULL ? known->newer : known->current)->number;
-        if (is_old && newest != known->bad) {
-            if (known->newer != NULL) {
-                sl_list_append(&known->old, &known->newer->link);
-                known->newer = NULL;
+        if (known->current != NULL && known->newer == NULL && known->wanted == 0 &&
+            may_begin(known) && known->retry_ns <= now(opener)) {
+            opener->newest = sl_subscription_newest(known->subscription);
+            if (opener->newest > known->current->number && opener->newest != known->bad) {
+                return known;
             }
-            return known;
         }
     }
     return NULL;

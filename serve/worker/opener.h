@@ -23,6 +23,7 @@ struct sl_serve_opener {
     struct sl_serve_known *known; /* NULL: there is no job */
     uint64_t pressed_ns;          /* when the pool last had no room; 0: never */
     struct sl_serve_open open;    /* name NULL: only closes */
+    uint64_t newest;              /* version, when the job began that opens it beside another */
     struct sl_serve_search search;
     struct sl_list old; /* versions that are closed first */
     struct sl_subscription *spare, *subscription;

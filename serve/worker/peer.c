@@ -16,7 +16,7 @@ static void ended(void *ctx, int err, const char *reason)
     if (peer->is_stopping) {
         peer->idle(peer);
     } else {
-        sl_reactor_arm(peer->reactor, &peer->timer, RETRY_NS);
+        sl_reactor_arm(peer->options->reactor, &peer->timer, RETRY_NS);
     }
 }
 
@@ -35,7 +35,7 @@ static void fail(struct sl_serve_peer *peer, const char *reason)
         sl_log_warn("serve: gateway %s is away: %s; the worker connects again", peer->address,
                     reason);
         peer->state = SL_SERVE_PEER_FAILED;
-        sl_reactor_arm(peer->reactor, &peer->timer, 0);
+        sl_reactor_arm(peer->options->reactor, &peer->timer, 0);
     }
 }
 
@@ -77,8 +77,9 @@ static int submit(struct sl_serve_peer *peer, struct sl_serve_send *send, void *
                                               .segment = peer->segment,
                                               .remote = remote,
                                               .bytes = bytes};
-    const int err =
-        send->batch == NULL ? sl_transfer_batch_create(peer->transfer, 1, &send->batch) : 0;
+    const int err = send->batch == NULL
+                        ? sl_transfer_batch_create(peer->options->transfer, 1, &send->batch)
+                        : 0;
     return err != 0 ? err
                     : sl_transfer_async_submit(peer->async, send->batch, &write, 1, SEND_MS,
                                                &notice, sent, send);
@@ -118,13 +119,13 @@ bool sl_serve_peer_tell(struct sl_serve_peer *peer)
 static void join(struct sl_serve_peer *peer)
 {
     struct sl_serve_message *join = peer->message;
-    *join =
-        (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_JOIN,
-                                  .arena_address = (uintptr_t)peer->arena,
-                                  .arena_bytes = peer->arena_bytes,
-                                  .batch_max = peer->batch_max,
-                                  .incarnation = sl_transfer_async_own_incarnation(peer->transfer)};
-    (void)snprintf(join->host, sizeof join->host, "%s", peer->host);
+    *join = (struct sl_serve_message){
+        .kind = SL_SERVE_MESSAGE_JOIN,
+        .arena_address = (uintptr_t)peer->arena,
+        .arena_bytes = peer->options->arena_bytes,
+        .batch_max = peer->options->batch_max,
+        .incarnation = sl_transfer_async_own_incarnation(peer->options->transfer)};
+    (void)snprintf(join->host, sizeof join->host, "%s", peer->options->host);
     const bool is_told = sl_serve_peer_tell(peer);
     sl_assert(is_told); /* nothing else was sent since it was opened */
 }
@@ -154,7 +155,7 @@ static void opened(void *ctx, int err, const char *reason)
         sl_log_warn("serve: the worker waits for gateway %s: %s", peer->address, reason);
         peer->has_warned = true;
     }
-    sl_reactor_arm(peer->reactor, &peer->timer, RETRY_NS);
+    sl_reactor_arm(peer->options->reactor, &peer->timer, RETRY_NS);
 }
 
 static void passed(struct sl_timer *timer, uint64_t now_ns)
@@ -177,13 +178,13 @@ static void passed(struct sl_timer *timer, uint64_t now_ns)
 void sl_serve_peer_start(struct sl_serve_peer *peer)
 {
     peer->timer.run = passed;
-    sl_reactor_arm(peer->reactor, &peer->timer, 0);
+    sl_reactor_arm(peer->options->reactor, &peer->timer, 0);
 }
 
 void sl_serve_peer_stop(struct sl_serve_peer *peer)
 {
     peer->is_stopping = true;
-    sl_reactor_disarm(peer->reactor, &peer->timer);
+    sl_reactor_disarm(peer->options->reactor, &peer->timer);
     if (peer->state == SL_SERVE_PEER_OPEN || peer->state == SL_SERVE_PEER_FAILED) {
         peer->state = SL_SERVE_PEER_CLOSING;
     }

@@ -6,6 +6,7 @@
 
 #include "reactor/reactor.h"
 #include "serve/base/message.h"
+#include "serve/worker/worker.h"
 #include "transfer/async.h"
 
 /* A notice on its way, perhaps with a WRITE before it. Storage of the caller until `done`. */
@@ -18,15 +19,11 @@ struct sl_serve_send {
 
 struct sl_serve_peer {
     /* Of the worker, set before start. */
+    const struct sl_serve_worker_options *options;
     const char *address;
-    struct sl_transfer *transfer;
     struct sl_transfer_async *async;
-    struct sl_reactor *reactor;
     struct sl_serve_message *message; /* a place to make notices in */
     void *arena;
-    uint64_t arena_bytes;
-    const char *host;
-    uint32_t batch_max;
     /* The gateway's requests need no answers any more. */
     void (*gone)(struct sl_serve_peer *peer);
     void (*idle)(struct sl_serve_peer *peer); /* after stop: nothing is in progress */

@@ -77,7 +77,7 @@ void sl_serve_pending_answer(struct sl_serve_pending *pending, int err, uint64_t
         return;
     }
     const uint64_t busy_ns = pending->load_ns + pending->compute_ns;
-    const uint64_t all_ns = sl_reactor_now_ns(pending->peer->reactor) - item->arrived_ns;
+    const uint64_t all_ns = sl_reactor_now_ns(pending->peer->options->reactor) - item->arrived_ns;
     struct sl_serve_message *done = pending->peer->message;
     *done =
         (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_DONE,

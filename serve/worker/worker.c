@@ -138,7 +138,8 @@ static void expire(struct sl_serve_worker *worker)
 
 /* ---- Requests of open models ----------------------------------------------------------------- */
 
-/* A newer version takes over when all of its bytes are there. */
+/* A newer version takes over when all of its bytes are there; or when a still newer one has come,
+ * so that a model that is published often does not stay old. */
 static void take_over(struct sl_serve_known *known)
 {
     struct sl_residency here;
@@ -146,7 +147,7 @@ static void take_over(struct sl_serve_known *known)
         return;
     }
     sl_subscription_residency(known->subscription, &here);
-    if (here.version == known->newer->number && here.bytes >= known->newer->bytes) {
+    if (here.version != known->newer->number || here.bytes >= known->newer->bytes) {
         sl_serve_known_drop(known);
     }
 }
@@ -190,8 +191,10 @@ static void describe(struct sl_serve_worker *worker, struct sl_serve_pending *pe
     const size_t bytes =
         sl_serve_batch_describe(version->info, pending->known->name, version->number,
                                 version->engine->name, text, sizeof text);
-    const bool fits = bytes < sizeof text && bytes <= pending->output_room &&
-                      sl_serve_pending_place(pending, bytes);
+    const bool fits = bytes < sizeof text && bytes <= pending->output_room;
+    if (fits && !sl_serve_pending_place(pending, bytes)) {
+        return; /* until there is room */
+    }
     dequeue(pending);
     if (fits) {
         memcpy(pending->item.output, text, bytes);
@@ -624,13 +627,9 @@ static int create(struct sl_serve_worker *worker, struct sl_reason *reason)
     int err = create_memory(worker, SL_SERVE_PENDING_BYTES, SL_TRANSFER_LOCAL, &output, reason);
     sl_serve_pendings_init(&worker->pendings, output, wake, worker);
     for (uint32_t i = 0; err == 0 && i < options->gateway_count; i++) {
-        worker->peers[i] = (struct sl_serve_peer){.address = options->gateways[i],
-                                                  .transfer = options->transfer,
-                                                  .reactor = options->reactor,
+        worker->peers[i] = (struct sl_serve_peer){.options = options,
+                                                  .address = options->gateways[i],
                                                   .message = &worker->out,
-                                                  .arena_bytes = options->arena_bytes,
-                                                  .host = options->host,
-                                                  .batch_max = options->batch_max,
                                                   .gone = gone,
                                                   .idle = idle,
                                                   .ctx = worker};

@@ -490,7 +490,7 @@ CASE(worker__ends_requests_at_their_deadline)
     assert_true(await(fixture, first) == 7);
     /* A model that does not exist. */
     make(fixture, "absent", 1, 1);
-    fixture->message.deadline_us = 300000;
+    fixture->message.deadline_us = 1000000;
     await_error(fixture, submit(fixture), SL_ERR_DEADLINE, "ms for the load: ");
 }
 
