@@ -142,7 +142,8 @@ static void opened(void *ctx, int err, const char *reason)
     if (sl_transfer_async_incarnation(remote->segment) != remote->join.incarnation) {
         remote->is_replaced = true; /* the other one has to join by itself */
         sl_serve_remote_lose(remote, "another process has its name");
-    } else if (remote->is_lost) {
+    }
+    if (remote->is_lost) {
         sl_serve_remote_look(remote);
     } else {
         remote->is_joined = true;

@@ -51,6 +51,7 @@ struct sl_serve_worker {
     bool has_news;       /* since then */
     uint64_t leaving_ns; /* 0: it is not draining */
     uint32_t peers_left; /* when it ends */
+    bool has_left;       /* the peers were stopped */
     void (*drained)(void *ctx);
     void *drained_ctx;
     struct sl_serve_message in, out;
@@ -555,6 +556,9 @@ static bool leave(struct sl_serve_worker *worker)
     if (worker->leaving_ns == 0) {
         return false;
     }
+    if (worker->has_left) {
+        return true;
+    }
     for (uint32_t i = 0; i < worker->peer_count; i++) {
         struct sl_serve_peer *peer = &worker->peers[i];
         worker->out = (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_LEAVE};
@@ -566,6 +570,7 @@ static bool leave(struct sl_serve_worker *worker)
         worker->computing.known != NULL || worker->pendings.count > 0) {
         return false;
     }
+    worker->has_left = true;
     worker->peers_left = worker->peer_count;
     for (uint32_t i = 0; i < worker->peer_count; i++) {
         sl_serve_peer_stop(&worker->peers[i]);

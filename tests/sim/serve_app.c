@@ -69,6 +69,7 @@ void sl_sim_serve_app_run(struct sl_sim_serve_app *app, void (*run)(void *ctx), 
 
 static void post(struct sl_sim_serve_jobs *jobs, struct sl_offload_job *job)
 {
+    jobs->count++;
     job->next = NULL;
     *jobs->last = job;
     jobs->last = &job->next;
@@ -89,8 +90,10 @@ static void post_of_worker(void *ctx, bool computes, struct sl_offload_job *job)
 
 static void job_done(void *ctx, uint64_t a, uint64_t b)
 {
-    struct sl_offload_job *job = ctx;
-    job->done(job);
+    struct sl_sim_serve_jobs *jobs = ctx;
+    jobs->count--;
+    jobs->running->done(jobs->running);
+    sl_completion_end(&jobs->delivered);
 }
 
 static void run_jobs(void *ctx)
@@ -107,14 +110,20 @@ static void run_jobs(void *ctx)
         jobs->first = job->next;
         jobs->last = jobs->first == NULL ? &jobs->first : jobs->last;
         job->err = 0;
+        jobs->running = job;
         job->work(job);
-        const int err = sl_mailbox_post(app->lane, (struct sl_mail){.run = job_done, .ctx = job});
+        sl_completion_begin(&jobs->delivered);
+        const int err = sl_mailbox_post(app->lane, (struct sl_mail){.run = job_done, .ctx = jobs});
         sl_assert(err == 0);
+        sl_sim_app_wait(&app->base, &jobs->delivered);
     }
 }
 
 static void end_jobs(struct sl_sim_serve_app *app)
 {
+    while (app->jobs[0].count + app->jobs[1].count > 0) {
+        sl_sim_app_sleep(&app->base, SL_CLOCK_NS_PER_MS);
+    }
     app->jobs_end = true;
     for (uint32_t i = 0; i < 2; i++) {
         if (!sl_completion_ended(&app->jobs[i].idle)) {

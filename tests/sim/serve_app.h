@@ -41,7 +41,9 @@ struct sl_sim_serve_oracle {
 struct sl_sim_serve_jobs {
     struct sl_sim_serve_app *app;
     struct sl_offload_job *first, **last;
-    struct sl_completion idle; /* the fiber waits for a job */
+    struct sl_offload_job *running;
+    struct sl_completion idle, delivered; /* the fiber waits for a job; for the job's `done` */
+    uint32_t count;                       /* that are not done */
 };
 
 struct sl_sim_serve_app_options {
