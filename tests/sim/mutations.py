@@ -46,7 +46,11 @@ QUICK = {"replays are carried out again", "ssp admits one step early", "bsp comm
          "objects: a get ends before its last block", "objects: a number is given twice",
          "objects: FIND finds the oldest version", "objects: withdrawn memory stays registered",
          "objects: a fetch's deadline is not armed", "objects: nobody is asked for more sources",
-         "objects: leases do not end", "objects: slots are not given back"}
+         "objects: leases do not end", "objects: slots are not given back",
+         "serve: deadlines at a worker are not kept", "serve: an answer of an earlier request is taken",
+         "serve: a worker that cannot be reached is forgotten",
+         "serve: the answer names the newest version",
+         "serve: layers are computed before their bytes are there", "serve: views stay open"}
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
@@ -614,6 +618,42 @@ OBJECT_MUTATIONS = [
      "        stored->use.copy->is_uncommitted = true;\n        answer(stored, 0, NULL);"),
 ]
 
+SERVE_MUTATIONS = [
+    ("serve: deadlines at a worker are not kept", "serve/gateway/admission.c",
+     "request->deadline_ns + SL_SERVE_GRACE_NS", "request->deadline_ns + 100 * SL_SERVE_GRACE_NS"),
+    ("serve: a request is answered after it was cancelled", "serve/gateway/gateway.c",
+     "    if (sl_list_linked(&request->due_link)) {\n        sl_serve_dispatch_end(",
+     "    if (request->is_waiting) {\n        sl_serve_dispatch_end("),
+    ("serve: an answer of an earlier request is taken", "serve/gateway/flight.c",
+     "        if (flight->id == id) {", "        if (flight->id >= id) {"),
+    ("serve: ranges of a late request are used at once", "serve/gateway/flight.c",
+     "    request->flight = NULL;\n    flight->request = NULL;",
+     "    request->flight = NULL;\n    flight->request = NULL;\n"
+     "    sl_serve_range_put(&flight->remote->inputs, &flight->input);\n"
+     "    sl_serve_range_put(&flight->remote->outputs, &flight->output);"),
+    ("serve: outputs are not kept until they are read", "serve/gateway/dispatch.c",
+     "    flight->is_read = true;\n    flight->remote->outputs_read++;",
+     "    sl_serve_range_put(&flight->remote->outputs, &flight->output);"),
+    ("serve: memory of inputs is not given back", "serve/gateway/gateway.c",
+     "    sl_serve_gateway_memory_free(gateway, request->input);\n    request->input = NULL;",
+     "    request->input = NULL;"),
+    ("serve: a worker that cannot be reached is forgotten", "serve/gateway/dispatch.c",
+     "                           remote->tries == AGAIN_MAX;", "                           true;"),
+    ("serve: a worker that joins again keeps its requests", "serve/gateway/dispatch.c",
+     "        sl_serve_remote_lose(remote, \"it joins once more\");\n", ""),
+    ("serve: the answer names the newest version", "serve/worker/worker.c",
+     "sl_serve_pending_answer(pending, 0, computing->version->number, pending->output_bytes, \"%s\",",
+     "sl_serve_pending_answer(pending, 0, sl_subscription_newest(known->subscription), "
+     "pending->output_bytes, \"%s\","),
+    ("serve: layers are computed before their bytes are there", "serve/worker/version.c",
+     "    if (bytes <= version->verified) {", "    if (bytes <= version->bytes) {"),
+    ("serve: two threads use one subscription", "serve/worker/worker.c",
+     "            (known->is_opening && !sl_serve_version_is_complete(known->current))) {",
+     "            (known->is_opening && known->is_running)) {"),
+    ("serve: views stay open", "serve/worker/version.c",
+     "    sl_view_close(&gone->view);\n    free(gone);", "    free(gone);"),
+]
+
 
 def copy_tree(to):
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
@@ -695,7 +735,8 @@ def try_mutation(work, mutation, seeds):
             ["--replicas"] if mutation in REPLICA_MUTATIONS else \
             ["--link"] if mutation in LINK_MUTATIONS else \
             ["--transfer"] if mutation in TRANSFER_MUTATIONS else \
-            ["--objects"] if mutation in OBJECT_MUTATIONS else []
+            ["--objects"] if mutation in OBJECT_MUTATIONS else \
+            ["--serve"] if mutation in SERVE_MUTATIONS else []
         what, count = hunt(work, seeds, flags)
     finally:
         with open(target, "w", encoding="utf-8") as file:
@@ -706,7 +747,7 @@ def try_mutation(work, mutation, seeds):
 def check_apply():
     """What is wrong with the lists above, as they and the source are now."""
     mutations = (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS + REPLICA_MUTATIONS
-                 + LINK_MUTATIONS + TRANSFER_MUTATIONS + OBJECT_MUTATIONS)
+                 + LINK_MUTATIONS + TRANSFER_MUTATIONS + OBJECT_MUTATIONS + SERVE_MUTATIONS)
     names = [mutation[0] for mutation in mutations]
     wrong = []
     for name, path, old, new in mutations:
@@ -758,7 +799,7 @@ def main():
         print(f"{'mutation':<52} {'found by':<18} seeds")
         for mutation in (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS
                          + REPLICA_MUTATIONS + LINK_MUTATIONS + TRANSFER_MUTATIONS
-                         + OBJECT_MUTATIONS):
+                         + OBJECT_MUTATIONS + SERVE_MUTATIONS):
             if flags.only not in mutation[0] or (flags.quick and mutation[0] not in QUICK):
                 continue
             what, count, found = try_mutation(work, mutation, flags.seeds)
