@@ -134,7 +134,6 @@ void sl_serve_balance_report(struct sl_serve_balance *balance,
     worker->correction_ns = (int64_t)queue_ns - (int64_t)had_ns;
     worker->other_count = load->queue_count > had_count ? load->queue_count - had_count : 0;
     worker->reported_ns = now_ns;
-    (void)snprintf(worker->current, sizeof worker->current, "%s", load->current);
     for (uint32_t i = 0; i < load->load_count; i++) {
         const struct sl_serve_load *from = &load->loads[i];
         struct sl_serve_model *model = sl_serve_balance_model(balance, from->model);

@@ -45,7 +45,6 @@ struct sl_serve_balance_worker {
     uint64_t uses_ns;      /* cost of the uses */
     int64_t correction_ns; /* reported queue minus the cost of uses that it has */
     uint64_t reported_ns;  /* time of the last report */
-    char current[SL_OBJECTS_NAME_BYTES];
 };
 
 /* A request at a worker. Storage of the gateway. */

@@ -292,15 +292,6 @@ void sl_serve_gateway_stats(const struct sl_serve_gateway *gateway,
     out->has_models = gateway->listing.list != NULL;
 }
 
-void sl_serve_gateway_workers(const struct sl_serve_gateway *gateway,
-                              void (*each)(void *ctx, const struct sl_serve_balance_worker *worker),
-                              void *ctx)
-{
-    SL_LIST_FOREACH (link, &gateway->dispatch.balance.workers) {
-        each(ctx, SL_CONTAINER_OF(link, struct sl_serve_balance_worker, link));
-    }
-}
-
 /* Start and end */
 
 void sl_serve_gateway_stop(struct sl_serve_gateway *gateway, void (*ended)(void *ctx), void *ctx)

@@ -89,9 +89,4 @@ struct sl_serve_gateway_stats {
 void sl_serve_gateway_stats(const struct sl_serve_gateway *gateway,
                             struct sl_serve_gateway_stats *out);
 
-/* Calls each(ctx, ...) for every worker. */
-void sl_serve_gateway_workers(const struct sl_serve_gateway *gateway,
-                              void (*each)(void *ctx, const struct sl_serve_balance_worker *worker),
-                              void *ctx);
-
 #endif
