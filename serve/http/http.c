@@ -16,7 +16,9 @@
 #include "reactor/ring.h"
 
 #define BACKLOG          1024
-#define CONNECTION_BYTES (128U << 10) /* of each connection: heads, and a piece of a body */
+/* Of each connection: heads, and a piece of a body. libmicrohttpd zeroes them after each request.
+ */
+#define CONNECTION_BYTES (64U << 10)
 #define DISCARDED        4 /* times the limit: so much of a body that is too large is read */
 #define PEM_BYTES_MAX    (64U << 10)
 #define PEER_NS          (10 * SL_CLOCK_NS_PER_S)
