@@ -7,6 +7,7 @@
 #include "core/array.h"
 
 #define MIB      1048576.0
+#define WAIT_MS  500 /* for bytes: then another model may be computed first */
 /* Each group costs the worker a wait for the agent: the wake-up of a thread, twice. */
 #define GROUP_US 30
 /* Until READs have been measured: a network of 10 Gbit/s. */
@@ -263,8 +264,7 @@ static int wait_for(struct sl_serve_version *version, uint64_t bytes, uint64_t d
     map_ahead(version, bytes);
     const uint64_t now_ns = sl_clock_now_ns(clock);
     const uint64_t left_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS : 0;
-    const uint32_t timeout_ms =
-        left_ms < SL_TRANSFER_TIMEOUT_MS_MAX ? (uint32_t)left_ms + 1 : SL_TRANSFER_TIMEOUT_MS_MAX;
+    const uint32_t timeout_ms = left_ms < WAIT_MS ? (uint32_t)left_ms + 1 : WAIT_MS;
     const int err = sl_view_wait(version->view, bytes, timeout_ms);
     if (err != 0) {
         return failed(reason, err);

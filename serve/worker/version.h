@@ -76,7 +76,8 @@ struct sl_serve_times {
 
 /* Computes a batch: copies its inputs to the scratch, runs each layer when its bytes are there, and
  * copies the outputs to the requests. A batch without requests only waits for all bytes. Errors:
- * DEADLINE, CANCELLED, CLOSED (as sl_view_wait), those of the engine; with a reason. */
+ * DEADLINE (or bytes have not come for half a second), CANCELLED, CLOSED (as sl_view_wait), those
+ * of the engine; with a reason. */
 int sl_serve_version_run(struct sl_serve_version *version, const struct sl_serve_batch *batch,
                          uint8_t *scratch, uint64_t deadline_ns, const struct sl_clock *clock,
                          struct sl_serve_times *times, struct sl_reason *reason);

@@ -47,6 +47,7 @@ struct sl_serve_worker {
         struct sl_reason reason;
         bool is_pinned;
     } computing;
+    const struct sl_serve_known *stalled; /* its bytes did not come: others are computed first */
     uint64_t reported_ns;
     bool has_news;       /* since then */
     uint64_t leaving_ns; /* 0: it is not draining */
@@ -234,7 +235,8 @@ static struct sl_serve_pending *find_ready(struct sl_serve_worker *worker)
             }
             break;
         case SL_SERVE_INFER:
-            if (check(worker, pending) && (first == NULL || first->item.kind == SL_SERVE_LOAD)) {
+            if (check(worker, pending) && (first == NULL || first->item.kind == SL_SERVE_LOAD ||
+                                           first->known == worker->stalled)) {
                 first = pending;
             }
             break;
@@ -359,6 +361,7 @@ static void computed(struct sl_offload_job *job)
     struct sl_serve_known *known = computing->known;
     const int err = job->err != 0 ? job->err : computing->err;
     computing->known = NULL;
+    worker->stalled = err == SL_ERR_DEADLINE ? known : NULL;
     known->is_running = false;
     known->used_ns = now(worker);
     if (err != 0) {

@@ -191,6 +191,20 @@ class Workers(harness.StarlingTest):
         self.assertEqual(load.end(), [])
         self.end_all()
 
+    def test_the_storage_is_stopped(self):
+        """A model that cannot be read now does not keep the worker from another one."""
+        self.start_all(2, 1)
+        load = Load(self, ["m0"], 1)
+        load.more(3)
+        self.storage.signal(signal.SIGSTOP)
+        cold = Load(self, ["m1"], 1)
+        load.more(30)
+        self.assertEqual(cold.answers, 0)
+        self.storage.signal(signal.SIGCONT)
+        cold.more(3)
+        self.assertEqual(load.end() + cold.end(), [])
+        self.end_all()
+
     def test_new_versions_during_requests(self):
         load = Load(self, self.start_all())
         client = serve_http_test.Oip(self.address)
