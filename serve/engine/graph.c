@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "core/hash.h"
-#include "core/key_index.h"
 #include "serve/engine/engine.h"
 #include "serve/engine/graph.h"
 #include "serve/engine/graph_image.h"
@@ -27,67 +25,49 @@ static int fail_memory(struct sl_reason *reason)
     return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory to open the model");
 }
 
-static bool has_shape(const struct sl_object_tensor *tensor, const struct sl_graph_value *value)
-{
-    return tensor->type == SL_OBJECT_F32 && tensor->rank == value->rank &&
-           memcmp(tensor->shape, value->shape, value->rank * sizeof value->shape[0]) == 0;
-}
-
-/* Finds the tensor of each weight. `names` numbers hashes of the tensors' names in their order. */
+/* Finds the weights: their tensors follow each other in the order in which nodes read them. */
 static int bind_weights(struct model *model, const struct sl_engine_image *image,
-                        const struct sl_key_index *names, struct sl_reason *reason)
+                        struct sl_reason *reason)
 {
-    for (uint32_t i = 0; i < model->graph.value_count; i++) {
-        struct sl_graph_value *value = &model->graph.values[i];
-        uint64_t at;
-        if (value->kind != SL_GRAPH_WEIGHT) {
-            continue;
+    const struct sl_graph *graph = &model->graph;
+    uint32_t next = 1;
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        for (uint32_t j = 0; j < graph->nodes[i].input_count; j++) {
+            const uint32_t at = graph->nodes[i].inputs[j];
+            struct sl_graph_value *value = at == SL_GRAPH_NONE ? NULL : &graph->values[at];
+            if (value == NULL || value->kind != SL_GRAPH_WEIGHT || value->image_end > 0) {
+                continue;
+            }
+            const struct sl_object_tensor *tensor = &image->tensors[next];
+            if (next == image->count || strcmp(tensor->name, value->name) != 0 ||
+                tensor->type != SL_OBJECT_F32 || tensor->rank != value->rank ||
+                memcmp(tensor->shape, value->shape, value->rank * sizeof value->shape[0]) != 0) {
+                return sl_reason_fail(reason, SL_ERR_CORRUPT,
+                                      "tensor %u of the version is not \"%s\", of the type and "
+                                      "shape that its graph names",
+                                      next, value->name);
+            }
+            value->data = tensor->data;
+            value->image_end = image->offsets[next++] + tensor->bytes;
         }
-        if (!sl_key_index_find(names, sl_hash_bytes(value->name, strlen(value->name), 0), &at) ||
-            at >= image->count || strcmp(image->tensors[at].name, value->name) != 0 ||
-            !has_shape(&image->tensors[at], value)) {
-            return sl_reason_fail(reason, SL_ERR_CORRUPT,
-                                  "the version has no tensor \"%s\" of the type and shape that its "
-                                  "graph names",
-                                  value->name);
-        }
-        value->data = image->tensors[at].data;
-        value->image_end = image->offsets[at] + image->tensors[at].bytes;
     }
     return 0;
 }
 
-/* Reads the graph, which it finds by its name, and finds the weights. */
-static int read_image(struct model *model, const struct sl_engine_image *image, uint64_t *graph_end,
+static int read_image(struct model *model, const struct sl_engine_image *image,
                       struct sl_reason *reason)
 {
-    const struct sl_object_tensor *graph = NULL;
-    struct sl_key_index names = {0};
-    int err = 0;
-    for (uint32_t i = 0; err == 0 && i < image->count; i++) {
-        const char *name = image->tensors[i].name;
-        uint64_t number;
-        err = sl_key_index_add(&names, sl_hash_bytes(name, strlen(name), 0), &number);
-        if (strcmp(name, SL_GRAPH_IMAGE_NAME) == 0) {
-            graph = &image->tensors[i];
-            *graph_end = image->offsets[i] + graph->bytes;
-        }
+    const struct sl_object_tensor *graph = image->tensors;
+    if (image->count == 0 || strcmp(graph->name, SL_GRAPH_IMAGE_NAME) != 0 ||
+        graph->type != SL_OBJECT_U8 || graph->bytes > SL_GRAPH_IMAGE_BYTES_MAX) {
+        return sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
+                              "the first tensor of the version is not \"" SL_GRAPH_IMAGE_NAME
+                              "\" of u8 with at most %u bytes: it is no model of starling-serve "
+                              "deploy",
+                              SL_GRAPH_IMAGE_BYTES_MAX);
     }
-    if (err != 0) {
-        err = fail_memory(reason);
-    } else if (graph == NULL || graph->type != SL_OBJECT_U8 ||
-               graph->bytes > SL_GRAPH_IMAGE_BYTES_MAX) {
-        err = sl_reason_fail(reason, SL_ERR_UNSUPPORTED,
-                             "the version has no tensor \"" SL_GRAPH_IMAGE_NAME
-                             "\" of u8 with at most %u "
-                             "bytes: it is no model of starling-serve deploy",
-                             SL_GRAPH_IMAGE_BYTES_MAX);
-    } else {
-        err = sl_onnx_read(graph->data, graph->bytes, false, &model->memory, &model->graph, reason);
-        err = err != 0 ? err : bind_weights(model, image, &names, reason);
-    }
-    sl_key_index_fini(&names);
-    return err;
+    int err = sl_onnx_read(graph->data, graph->bytes, false, &model->memory, &model->graph, reason);
+    return err != 0 ? err : bind_weights(model, image, reason);
 }
 
 /* The tensors of inputs or outputs; NULL: no memory. */
@@ -138,12 +118,11 @@ static int open_model(const struct sl_engine_image *image, uint32_t rows_max,
                       struct sl_reason *reason, void **out)
 {
     struct model *model = calloc(1, sizeof *model);
-    uint64_t graph_end = 0;
     if (model == NULL) {
         return fail_memory(reason);
     }
     sl_graph_memory_init(&model->memory, MEMORY_MAX);
-    int err = read_image(model, image, &graph_end, reason);
+    int err = read_image(model, image, reason);
     const uint32_t fixed_rows = model->graph.fixed_rows;
     if (err == 0 && fixed_rows > rows_max) {
         err = sl_reason_fail(reason, SL_ERR_TOO_LARGE,
@@ -152,7 +131,8 @@ static int open_model(const struct sl_engine_image *image, uint32_t rows_max,
     }
     err = err != 0 ? err
                    : sl_graph_plan_make(&model->graph, fixed_rows > 0 ? fixed_rows : rows_max,
-                                        graph_end, &model->memory, &model->plan, reason);
+                                        image->offsets[0] + image->tensors[0].bytes, &model->memory,
+                                        &model->plan, reason);
     err = err != 0 ? err : make_info(model, reason);
     void *opened = model;
     if (err != 0) {
@@ -170,9 +150,7 @@ static const struct sl_engine_info *info_of(const void *model)
 
 static void *address(const struct sl_graph_value *value, uint8_t *scratch)
 {
-    return value->kind == SL_GRAPH_WEIGHT || value->kind == SL_GRAPH_CONSTANT
-               ? (void *)value->data
-               : scratch + value->scratch_offset;
+    return sl_graph_is_stored(value) ? (void *)value->data : scratch + value->scratch_offset;
 }
 
 static int run_node(const struct sl_graph *graph, const struct sl_graph_node *node,
@@ -180,11 +158,8 @@ static int run_node(const struct sl_graph *graph, const struct sl_graph_node *no
 {
     const void *inputs[SL_GRAPH_OPERANDS_MAX];
     void *outputs[SL_GRAPH_OPERANDS_MAX];
-    const struct sl_graph_run run = {.inputs = inputs,
-                                     .outputs = outputs,
-                                     .scratch = scratch + node->scratch_offset,
-                                     .rows = rows,
-                                     .reason = reason};
+    const struct sl_graph_run run = {
+        .inputs = inputs, .outputs = outputs, .scratch = scratch, .rows = rows, .reason = reason};
     for (uint32_t i = 0; i < node->input_count; i++) {
         const uint32_t at = node->inputs[i];
         inputs[i] = at == SL_GRAPH_NONE ? NULL : address(&graph->values[at], scratch);

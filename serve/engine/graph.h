@@ -42,7 +42,7 @@ struct sl_graph_value {
     uint32_t rank;
     uint64_t shape[SL_GRAPH_RANK_MAX]; /* of one row if has_rows */
     bool has_rows;
-    uint64_t bytes;          /* of one row if has_rows; set by the plan */
+    uint64_t bytes;          /* of one row if has_rows; set by the reader or the plan */
     const void *data;        /* of weights and constants */
     uint64_t image_end;      /* of weights: where their bytes end in the images */
     uint64_t scratch_offset; /* of inputs and computed values */
@@ -79,10 +79,9 @@ struct sl_graph_node {
     uint32_t input_count, output_count;
     const struct sl_graph_attribute *attributes;
     uint32_t attribute_count;
+    void *source; /* the message that it was read from, for sl_onnx_write */
     /* Set by the plan. */
-    double flops;           /* of one row */
-    uint64_t scratch_bytes; /* of the node's own, during its run */
-    uint64_t scratch_offset;
+    double flops; /* of one row */
     union {
         uint64_t words[SL_GRAPH_PARAMS_BYTES / 8]; /* zero before infer */
         uint8_t bytes[SL_GRAPH_PARAMS_BYTES];
@@ -98,6 +97,7 @@ struct sl_graph {
     uint32_t value_count, node_count;
     const uint32_t *inputs, *outputs; /* indices of values */
     uint32_t input_count, output_count;
+    void *source; /* the message that it was read from, for sl_onnx_write */
 };
 
 /* What an operator gets to check a node. The values that are absent are NULL. */
@@ -113,8 +113,8 @@ struct sl_graph_infer {
     struct sl_reason *reason;
 };
 
-/* What an operator gets to compute a node: addresses of the values, at multiples of 64 (weights
- * too); absent ones are NULL. */
+/* What an operator gets to compute a node: addresses of the values, at multiples of 64 but for
+ * constants; absent ones are NULL. */
 struct sl_graph_run {
     const void *const *inputs;
     void *const *outputs;
@@ -152,6 +152,16 @@ float sl_graph_attribute_float(const struct sl_graph_node *node, const char *nam
 /* NULL: absent. */
 const struct sl_graph_attribute *sl_graph_attribute_find(const struct sl_graph_node *node,
                                                          const char *name);
+
+/* Its bytes lie in the view or the graph, not in the scratch. */
+static inline bool sl_graph_is_stored(const struct sl_graph_value *value)
+{
+    return value->kind == SL_GRAPH_WEIGHT || value->kind == SL_GRAPH_CONSTANT;
+}
+
+/* Sets the bytes of a value by its type and shape. False: it has no element, or more than
+ * SL_GRAPH_ELEMENTS_MAX. Any thread. */
+bool sl_graph_measure(struct sl_graph_value *value);
 
 /* The product of the dimensions from `begin` to before `end`: of a checked value within
  * SL_GRAPH_ELEMENTS_MAX. */

@@ -1,7 +1,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/assert.h"
 #include "serve/engine/graph.h"
+
+bool sl_graph_measure(struct sl_graph_value *value)
+{
+    const uint64_t item_bytes = value->type == SL_OBJECT_F32   ? 4
+                                : value->type == SL_OBJECT_I64 ? 8
+                                                               : 1;
+    uint64_t elements = 1;
+    sl_assert(value->rank <= SL_GRAPH_RANK_MAX);
+    for (uint32_t i = 0; i < value->rank; i++) {
+        if (value->shape[i] > SL_GRAPH_ELEMENTS_MAX) {
+            return false;
+        }
+        elements *= value->shape[i];
+        if (elements == 0 || elements > SL_GRAPH_ELEMENTS_MAX) {
+            return false;
+        }
+    }
+    value->bytes = elements * item_bytes;
+    return true;
+}
 
 const struct sl_graph_attribute *sl_graph_attribute_find(const struct sl_graph_node *node,
                                                          const char *name)

@@ -17,6 +17,7 @@ struct sl_graph_plan {
     struct sl_engine_layer *layers; /* [layer_count] */
     uint32_t *layer_ends;           /* [layer_count]: the node after the layer's last one */
     uint32_t layer_count;
+    uint64_t node_bytes; /* the first ones of the scratch: of the node that runs */
     uint64_t scratch_bytes;
 };
 

@@ -232,7 +232,7 @@ static bool is_read_after(uint32_t node, uint32_t value)
 
 struct range {
     uint64_t begin, end;
-    uint32_t value; /* SL_GRAPH_NONE: the node's own memory */
+    uint32_t value; /* SL_GRAPH_NONE: the memory of the node that runs */
 };
 
 /* The output may lie exactly where the first input lies, which nothing reads later. */
@@ -258,8 +258,7 @@ static uint64_t check_node(uint32_t node, uint64_t seed)
             ranges[count++] = (struct range){begin, begin + of->bytes * ROWS_MAX, value};
         }
     }
-    const uint64_t begin = graph.nodes[node].scratch_offset;
-    ranges[count++] = (struct range){begin, begin + graph.nodes[node].scratch_bytes, SL_GRAPH_NONE};
+    ranges[count++] = (struct range){0, plan.node_bytes, SL_GRAPH_NONE};
     for (uint32_t i = 0; i < count; i++) {
         bool is_new = true;
         assert_int_equal(ranges[i].begin % 64, 0);
