@@ -620,10 +620,11 @@ OBJECT_MUTATIONS = [
 
 SERVE_MUTATIONS = [
     ("serve: deadlines at a worker are not kept", "serve/gateway/admission.c",
-     "request->deadline_ns + SL_SERVE_GRACE_NS", "request->deadline_ns + 100 * SL_SERVE_GRACE_NS"),
-    ("serve: a request is answered after it was cancelled", "serve/gateway/gateway.c",
-     "    if (sl_list_linked(&request->due_link)) {\n        sl_serve_dispatch_end(",
-     "    if (request->is_waiting) {\n        sl_serve_dispatch_end("),
+     "request->deadline_ns + SL_SERVE_GRACE_NS", "request->deadline_ns + SL_CLOCK_NS_PER_S"),
+    ("serve: an answer is given twice", "serve/gateway/dispatch.c",
+     "    sl_serve_dispatch_count(dispatch, err);\n    request->done(request);",
+     "    sl_serve_dispatch_count(dispatch, err);\n    if (request->tries > 1) {\n"
+     "        request->done(request);\n    }\n    request->done(request);"),
     ("serve: an answer of an earlier request is taken", "serve/gateway/flight.c",
      "        if (flight->id == id) {", "        if (flight->id >= id) {"),
     ("serve: ranges of a late request are used at once", "serve/gateway/flight.c",
