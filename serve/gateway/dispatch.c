@@ -295,9 +295,10 @@ static void take_join(struct sl_serve_dispatch *dispatch, const char *name,
     (void)snprintf(join.host, sizeof join.host, "%s", message->host);
     if (remote != NULL) { /* whatever was sent to it before is lost */
         remote->next = join;
-        sl_serve_remote_lose(remote, "it joins once more");
         if (sl_timer_armed(&remote->again)) {
             sl_reactor_arm(dispatch->reactor, &remote->again, 0);
+        } else {
+            sl_serve_remote_lose(remote, "it joins once more");
         }
         return;
     }

@@ -105,9 +105,6 @@ void sl_serve_remote_look(struct sl_serve_remote *remote)
 
 void sl_serve_remote_lose(struct sl_serve_remote *remote, const char *reason)
 {
-    if (remote->is_lost) {
-        return;
-    }
     remote->is_lost = true;
     if (remote->is_joined) {
         remote->is_joined = false;
@@ -123,7 +120,6 @@ static void watched(void *ctx, int err, const char *reason)
     struct sl_serve_remote *remote = ctx;
     remote->ends--;
     sl_serve_remote_lose(remote, reason);
-    sl_serve_remote_look(remote);
 }
 
 static void opened(void *ctx, int err, const char *reason)
@@ -140,8 +136,7 @@ static void opened(void *ctx, int err, const char *reason)
     remote->ends++;
     sl_transfer_async_watch(remote->events->async, remote->segment, watched, remote);
     if (sl_transfer_async_incarnation(remote->segment) != remote->join.incarnation) {
-        remote->is_replaced = true; /* the other one has to join by itself */
-        sl_serve_remote_lose(remote, "another process has its name");
+        remote->is_replaced = remote->is_lost = true; /* the other one joins by itself */
     }
     if (remote->is_lost) {
         sl_serve_remote_look(remote);

@@ -58,7 +58,7 @@ struct sl_serve_remote {
 /* name, join and events are set, the rest is zero, or as it was at `ended`. */
 void sl_serve_remote_begin(struct sl_serve_remote *remote);
 
-/* The worker has ended, or has joined once more, or this gateway ends. No effect if it is lost. */
+/* The worker has ended, or has joined once more, or this gateway ends. Not after `ended`. */
 void sl_serve_remote_lose(struct sl_serve_remote *remote, const char *reason);
 
 /* Sends a message to a worker that has joined. batch NULL: alone; else after its inputs, if they

@@ -626,7 +626,7 @@ SERVE_MUTATIONS = [
      "    sl_serve_dispatch_count(dispatch, err);\n    if (request->tries > 1) {\n"
      "        request->done(request);\n    }\n    request->done(request);"),
     ("serve: an answer of an earlier request is taken", "serve/gateway/flight.c",
-     "        if (flight->id == id) {", "        if (flight->id >= id) {"),
+     "        if (flight->id == id) {", "        if (flight->id <= id) {"),
     ("serve: ranges of a late request are used at once", "serve/gateway/flight.c",
      "    request->flight = NULL;\n    flight->request = NULL;",
      "    request->flight = NULL;\n    flight->request = NULL;\n"
