@@ -16,8 +16,7 @@ void sl_serve_pendings_init(struct sl_serve_pendings *pendings, uint8_t *output,
 void sl_serve_pendings_fini(struct sl_serve_pendings *pendings)
 {
     for (struct sl_list_link *link; (link = sl_list_pop(&pendings->unused)) != NULL;) {
-        struct sl_serve_pending *pending =
-            SL_CONTAINER_OF(link, struct sl_serve_pending, item.link);
+        struct sl_serve_pending *pending = sl_serve_pending_at(link);
         sl_transfer_batch_free(&pending->send.batch);
         free(pending);
     }
@@ -28,7 +27,7 @@ struct sl_serve_pending *sl_serve_pendings_take(struct sl_serve_pendings *pendin
     struct sl_list_link *link = sl_list_pop(&pendings->unused);
     struct sl_serve_pending *pending = NULL;
     if (link != NULL) {
-        pending = SL_CONTAINER_OF(link, struct sl_serve_pending, item.link);
+        pending = sl_serve_pending_at(link);
         struct sl_transfer_batch *batch = pending->send.batch;
         *pending = (struct sl_serve_pending){.send = {.batch = batch}};
     } else if (pendings->made < SL_SERVE_PENDINGS_MAX) {
@@ -51,12 +50,18 @@ bool sl_serve_pending_place(struct sl_serve_pending *pending, uint64_t bytes)
     return fits;
 }
 
+void sl_serve_pending_unplace(struct sl_serve_pending *pending)
+{
+    struct sl_serve_pendings *pendings = pending->send.ctx;
+    sl_serve_range_put(&pendings->ranges, &pending->range);
+}
+
 /* DONE has been sent, or need not be. */
 static void end(struct sl_serve_send *send)
 {
     struct sl_serve_pending *pending = SL_CONTAINER_OF(send, struct sl_serve_pending, send);
     struct sl_serve_pendings *pendings = send->ctx;
-    sl_serve_range_put(&pendings->ranges, &pending->range);
+    sl_serve_pending_unplace(pending);
     sl_list_append(&pendings->unused, &pending->item.link);
     pendings->count--;
     pendings->ended(pendings->ctx);
@@ -96,4 +101,54 @@ void sl_serve_pending_answer(struct sl_serve_pending *pending, int err, uint64_t
     va_end(arguments);
     sl_serve_peer_send(pending->peer, &pending->send, item->output, pending->output_address,
                        err == 0 ? bytes : 0);
+}
+
+/* ---- Queue ----------------------------------------------------------------------------------- */
+
+void sl_serve_pending_enqueue(struct sl_serve_pending *pending, struct sl_list *queue)
+{
+    pending->known->waiting++;
+    sl_list_append(queue, &pending->item.link);
+}
+
+void sl_serve_pending_dequeue(struct sl_serve_pending *pending)
+{
+    pending->known->waiting--;
+    sl_list_remove(&pending->item.link);
+}
+
+void sl_serve_pending_refuse(struct sl_serve_pending *pending, int err, const char *text)
+{
+    sl_serve_pending_dequeue(pending);
+    sl_serve_pending_answer(pending, err, 0, 0, "%s", text);
+}
+
+void sl_serve_pendings_refuse_all(struct sl_list *queue, const struct sl_serve_known *known,
+                                  int err, const char *text)
+{
+    SL_LIST_FOREACH (link, queue) {
+        if (sl_serve_pending_at(link)->known == known) {
+            sl_serve_pending_refuse(sl_serve_pending_at(link), err, text);
+        }
+    }
+}
+
+void sl_serve_pendings_expire(struct sl_list *queue, uint64_t now_ns)
+{
+    SL_LIST_FOREACH (link, queue) {
+        struct sl_serve_pending *pending = sl_serve_pending_at(link);
+        const struct sl_serve_known *known = pending->known;
+        const uint64_t waited_ns = now_ns - pending->item.arrived_ns;
+        if (pending->item.deadline_ns > now_ns) {
+            continue;
+        }
+        pending->load_ns = known->current == NULL ? waited_ns : pending->load_ns;
+        sl_serve_pending_dequeue(pending);
+        sl_serve_pending_answer(
+            pending, SL_ERR_DEADLINE, 0, 0,
+            "the deadline passed: %.3f ms in the worker's queue, %.3f ms for the load%s%s",
+            (double)(waited_ns - pending->load_ns) / SL_CLOCK_NS_PER_MS,
+            (double)pending->load_ns / SL_CLOCK_NS_PER_MS,
+            known->reason.text[0] != '\0' ? ": " : "", known->reason.text);
+    }
 }

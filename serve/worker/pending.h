@@ -6,14 +6,11 @@
 #define SL_SERVE_PENDING_H
 
 #include "serve/base/range.h"
-#include "serve/worker/batch.h"
+#include "serve/worker/known.h"
 #include "serve/worker/peer.h"
 
 #define SL_SERVE_PENDINGS_MAX  4096
 #define SL_SERVE_PENDING_BYTES SL_SERVE_BODY_BYTES_MAX /* outputs of all pendings */
-
-struct sl_serve_known;
-struct sl_serve_version;
 
 struct sl_serve_pending {
     struct sl_serve_item item;
@@ -47,12 +44,30 @@ struct sl_serve_pending *sl_serve_pendings_take(struct sl_serve_pendings *pendin
 
 /* Finds room for the output. False: there is none at present. */
 bool sl_serve_pending_place(struct sl_serve_pending *pending, uint64_t bytes);
+void sl_serve_pending_unplace(struct sl_serve_pending *pending);
 
 /* Sends DONE, after the outputs if err is 0; then the pending is unused. version: that computed.
  * bytes: of the outputs; with TOO_LARGE: that they need. The pending is in no list. */
 void sl_serve_pending_answer(struct sl_serve_pending *pending, int err, uint64_t version,
                              uint64_t bytes, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* Takes it out of its queue, and answers it with an error. */
+void sl_serve_pending_refuse(struct sl_serve_pending *pending, int err, const char *text);
+
+/* Of a queue: the requests of a model; those whose time is over. */
+void sl_serve_pendings_refuse_all(struct sl_list *queue, const struct sl_serve_known *known,
+                                  int err, const char *text);
+void sl_serve_pendings_expire(struct sl_list *queue, uint64_t now_ns);
+
+/* In and out of a queue. */
+void sl_serve_pending_enqueue(struct sl_serve_pending *pending, struct sl_list *queue);
+void sl_serve_pending_dequeue(struct sl_serve_pending *pending);
+
+static inline struct sl_serve_pending *sl_serve_pending_at(struct sl_list_link *link)
+{
+    return SL_CONTAINER_OF(link, struct sl_serve_pending, item.link);
+}
 
 static inline struct sl_serve_pending *sl_serve_pending_of(struct sl_serve_item *item)
 {
