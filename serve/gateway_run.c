@@ -58,7 +58,7 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(CHOICE, &flags.strategy, .name = "strategy", .choices = "basic|cost",
                   .help = "How a worker is chosen. basic: an idle one whose host holds the model, "
                           "any idle one, else one with few requests. cost: the least expected "
-                          "finish, of queue, load and compute. Default: cost."),
+                          "finish, of queue, load and compute."),
     SL_CLI_OPTION(PARSED, &flags.memory_bytes, .name = "memory", .parse = parse_memory,
                   .accepts = "a number of bytes above 64M, such as 500M or 64G", .metavar = "BYTES",
                   .help = "Memory for the inputs of requests. Default: 256M."),
@@ -237,6 +237,11 @@ static int parse(int argc, char **argv, struct sl_security *security)
         return err;
     }
     sl_log_setup(flags.log_level, "gateway");
+    if (flags.catalogue == NULL && flags.metadata == NULL) {
+        return sl_reason_fail(&run.reason, SL_ERR_INVALID,
+                              "--catalogue is missing: the address that starling-objects serve "
+                              "prints, or --metadata with the etcd that knows it");
+    }
     err = sl_security_resolve(&flags.security, security, &run.reason);
     return err != 0 ? err
                     : sl_serve_http_settings_resolve(&flags.http, flags.insecure,

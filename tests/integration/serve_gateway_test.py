@@ -143,7 +143,9 @@ class Gateways(harness.StarlingTest):
                             (["--listen", "nowhere"], "--listen nowhere"), (["--http", "x"], "--http x"),
                             (["--http", "0.0.0.0:0"], "--http-token-file")):
             status = 1 if "--listen" in words else 2
-            self.assertIn(text, self.run_to_end("starling-serve", "gateway", *words, status=status))
+            self.assertIn(text, self.run_to_end("starling-serve", "gateway", "--catalogue", self.catalogue, *words,
+                                                status=status))
+        self.assertIn("--catalogue is missing", self.run_to_end("starling-serve", "gateway", status=2))
 
     def test_it_names_what_it_waits_for(self):
         self.storage.signal(signal.SIGTERM)
