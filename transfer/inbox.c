@@ -90,14 +90,34 @@ static void take_late(struct sl_timer *timer, uint64_t now_ns)
                           take->timeout_ms);
 }
 
+static bool is_for_outside(const struct sl_transfer_inbox *inbox, const char *name)
+{
+    const char *prefix = inbox->outside_prefix;
+    return prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* Notices that came before the reactor outside. */
+static void move_to_outside(struct sl_transfer_inbox *inbox)
+{
+    SL_LIST_FOREACH (link, &inbox->application.notices) {
+        if (is_for_outside(inbox, SL_CONTAINER_OF(link, struct notice, link)->name)) {
+            sl_list_remove(link);
+            inbox->application.count--;
+            sl_list_append(&inbox->outside.notices, link);
+            inbox->outside.count++;
+        }
+    }
+}
+
 void sl_transfer_inbox_take(struct sl_transfer_io *io, struct sl_transfer_call *call)
 {
     struct sl_transfer_take *take = SL_CONTAINER_OF(call, struct sl_transfer_take, call);
     struct sl_transfer_inbox *inbox = &io->inbox;
     struct sl_transfer_inbox_queue *queue =
         take->outside_prefix != NULL ? &inbox->outside : &inbox->application;
-    if (take->outside_prefix != NULL) {
+    if (take->outside_prefix != NULL && inbox->outside_prefix == NULL) {
         inbox->outside_prefix = take->outside_prefix;
+        move_to_outside(inbox);
     }
     take->timer.run = take_late;
     sl_list_append(&queue->takers, &take->link);
@@ -190,12 +210,6 @@ static struct notice *notice_create(const struct sl_message_notice *from)
         memcpy(made->text, from->bytes, from->byte_count);
     }
     return made;
-}
-
-static bool is_for_outside(const struct sl_transfer_inbox *inbox, const char *name)
-{
-    const char *prefix = inbox->outside_prefix;
-    return prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
 int sl_transfer_inbox_put(struct sl_transfer_io *io, uint64_t client_id,

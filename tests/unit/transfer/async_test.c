@@ -367,6 +367,21 @@ CASE(async_arrived__gets_notices_by_their_name)
     assert_string_equal(noticed.name, "serve");
 }
 
+CASE(async_arrived__gets_notices_that_came_before_it)
+{
+    struct sl_transfer_noticed noticed;
+    assert_int_equal(send_number(fixture, "serve", 1), 0);
+    assert_int_equal(send_number(fixture, "other", 2), 0);
+    assert_int_equal(send_number(fixture, "serve/2", 3), 0);
+    reactor_thread_run(&fixture->outside, create_there, fixture);
+    assert_int_equal(fixture->end.err, 0);
+    await_arrived(fixture, 2);
+    assert_int_equal(fixture->last, 3);
+    assert_false(fixture->disordered);
+    assert_int_equal(sl_transfer_notice_take(fixture->pair.there, PAIR_TIMEOUT_MS, &noticed), 0);
+    assert_string_equal(noticed.name, "other");
+}
+
 static void hold_outside(void *ctx)
 {
     hold_reactor(NULL, 0, 0);
