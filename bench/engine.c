@@ -61,9 +61,10 @@ static int open_model(struct bench *bench)
     sl_blas_init();
     sl_graph_memory_init(&bench->memory, MODEL_MEMORY_BYTES);
     int err = read_model(bench, &reason);
-    err = err != 0 ? err : sl_graph_fold(&bench->graph, &bench->memory, &reason);
-    err =
-        err != 0 ? err : sl_graph_image_make(&bench->graph, &bench->memory, &bench->image, &reason);
+    if (err == 0) {
+        sl_graph_fold(&bench->graph, &bench->memory);
+        err = sl_graph_image_make(&bench->graph, &bench->memory, &bench->image, &reason);
+    }
     if (err == 0) {
         const struct sl_engine_image image = sl_graph_image_of(&bench->image);
         err = sl_engine_graph.open(&image, (uint32_t)bench->rows, &reason, &bench->model);

@@ -25,7 +25,6 @@
     (1ULL << 31) /* of a value, or of its row: also each dimension, so the                         \
                     product of two cannot overflow */
 #define SL_GRAPH_RANK_MAX     SL_OBJECTS_RANK_MAX
-#define SL_GRAPH_NONE         UINT32_MAX /* an optional input or output that is absent */
 #define SL_GRAPH_PARAMS_BYTES 128
 
 enum sl_graph_kind {
@@ -35,6 +34,8 @@ enum sl_graph_kind {
     SL_GRAPH_CONSTANT  /* small, in the graph: valid during `infer` too. All of i64 are constants */
 };
 
+struct sl_graph_node;
+
 struct sl_graph_value {
     const char *name;
     enum sl_graph_kind kind;
@@ -42,10 +43,17 @@ struct sl_graph_value {
     uint32_t rank;
     uint64_t shape[SL_GRAPH_RANK_MAX]; /* of one row if has_rows */
     bool has_rows;
-    uint64_t bytes;          /* of one row if has_rows; set by the reader or the plan */
-    const void *data;        /* of weights and constants */
-    uint64_t image_end;      /* of weights: where their bytes end in the images */
-    uint64_t scratch_offset; /* of inputs and computed values */
+    uint64_t bytes;     /* of one row if has_rows; set by the reader or the plan */
+    const void *data;   /* of weights and constants */
+    uint64_t image_end; /* of weights: where their bytes end in the images; 0: not known */
+    struct sl_graph_node *producer; /* computes it; NULL: none. Valid until folding has ended */
+    uint32_t uses;                  /* operands that are this value, and outputs of the model */
+    bool is_output;                 /* of the model */
+    /* Set by the plan, for inputs and computed values. */
+    uint64_t scratch_offset;
+    uint64_t scratch_bytes;       /* of all rows; 0: it has the place of another value */
+    struct sl_graph_value *place; /* the value in whose place it lies: usually itself */
+    uint32_t first, last;         /* nodes during which the bytes at its place are needed */
 };
 
 /* These are ONNX's numbers. */
@@ -53,8 +61,6 @@ enum sl_graph_attribute_type {
     SL_GRAPH_FLOAT = 1,
     SL_GRAPH_INT = 2,
     SL_GRAPH_STRING = 3,
-    SL_GRAPH_TENSOR = 4,
-    SL_GRAPH_FLOATS = 6,
     SL_GRAPH_INTS = 7
 };
 
@@ -65,7 +71,6 @@ struct sl_graph_attribute {
     int64_t i;
     const char *text;
     const int64_t *ints; /* [count] */
-    const float *floats; /* [count] */
     uint32_t count;
 };
 
@@ -74,12 +79,13 @@ struct sl_graph_op;
 struct sl_graph_node {
     const char *name; /* if the model gives none, that of its first output */
     const char *op_type;
-    const struct sl_graph_op *op;     /* set by the plan */
-    const uint32_t *inputs, *outputs; /* indices of values, or SL_GRAPH_NONE */
+    const struct sl_graph_op *op;              /* set by the plan */
+    struct sl_graph_value **inputs, **outputs; /* NULL: an optional one that is absent */
     uint32_t input_count, output_count;
     const struct sl_graph_attribute *attributes;
     uint32_t attribute_count;
-    void *source; /* the message that it was read from, for sl_onnx_write */
+    void *source;   /* the message that it was read from, for sl_onnx_write */
+    bool is_folded; /* into others: folding removes it */
     /* Set by the plan. */
     double flops; /* of one row */
     union {
@@ -95,19 +101,19 @@ struct sl_graph {
     struct sl_graph_value *values;
     struct sl_graph_node *nodes; /* in topological order */
     uint32_t value_count, node_count;
-    const uint32_t *inputs, *outputs; /* indices of values */
+    struct sl_graph_value **inputs, **outputs;
     uint32_t input_count, output_count;
     void *source; /* the message that it was read from, for sl_onnx_write */
 };
 
-/* What an operator gets to check a node. The values that are absent are NULL. */
+/* What an operator gets to check a node. */
 struct sl_graph_infer {
     const struct sl_graph *graph;
-    struct sl_graph_node *node;                 /* infer sets its params */
-    const struct sl_graph_value *const *inputs; /* [node->input_count]; checked: each dimension is 1
-                                                   or more, elements are within the limit */
-    struct sl_graph_value *const *outputs;      /* [node->output_count] */
-    uint32_t rows_max;                          /* of a run */
+    struct sl_graph_node *node;                            /* infer sets its params */
+    struct sl_graph_value *const *inputs, *const *outputs; /* the node's; inputs are checked: each
+                                                              dimension is 1 or more, elements are
+                                                              within the limit */
+    uint32_t rows_max;                                     /* of a run */
     double flops;           /* set by infer: of one row, a multiplication and an addition are two */
     uint64_t scratch_bytes; /* set by infer if the node needs memory of its own for a run */
     struct sl_reason *reason;

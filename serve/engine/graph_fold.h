@@ -7,7 +7,8 @@
 #include "serve/engine/graph.h"
 #include "serve/engine/graph_memory.h"
 
-/* Before the plan. A node that is not as expected stays as it is. Errors: NO_MEMORY. */
-int sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory, struct sl_reason *reason);
+/* Once, before the plan. A node that is not as expected stays as it is, and one for which there is
+ * no memory. */
+void sl_graph_fold(struct sl_graph *graph, struct sl_graph_memory *memory);
 
 #endif

@@ -17,18 +17,16 @@ static void append(struct sl_graph_image *image, const struct sl_object_tensor *
 }
 
 /* Appends the weights that the node reads first. */
-static void append_weights(struct sl_graph_image *image, const struct sl_graph *graph,
-                           const struct sl_graph_node *node, bool *is_there)
+static void append_weights(struct sl_graph_image *image, const struct sl_graph_node *node)
 {
     const bool is_name =
         node->name[0] != '\0' && sl_objects_text_is_valid(node->name, GROUP_NAME_BYTES);
     const char *group = is_name ? node->name : "node";
     for (uint32_t i = 0; i < node->input_count; i++) {
-        const uint32_t at = node->inputs[i];
-        if (at == SL_GRAPH_NONE || graph->values[at].kind != SL_GRAPH_WEIGHT || is_there[at]) {
+        struct sl_graph_value *value = node->inputs[i];
+        if (value == NULL || value->kind != SL_GRAPH_WEIGHT || value->image_end > 0) {
             continue;
         }
-        const struct sl_graph_value *value = &graph->values[at];
         struct sl_object_tensor tensor = {.name = value->name,
                                           .type = value->type,
                                           .rank = value->rank,
@@ -36,26 +34,25 @@ static void append_weights(struct sl_graph_image *image, const struct sl_graph *
                                           .bytes = value->bytes};
         memcpy(tensor.shape, value->shape, sizeof tensor.shape);
         append(image, &tensor, group);
+        value->image_end = image->bytes;
         group = NULL;
-        is_there[at] = true;
     }
 }
 
-int sl_graph_image_make(const struct sl_graph *graph, struct sl_graph_memory *memory,
+int sl_graph_image_make(struct sl_graph *graph, struct sl_graph_memory *memory,
                         struct sl_graph_image *out, struct sl_reason *reason)
 {
     const uint32_t count_max = graph->value_count + 1;
     struct sl_object_tensor model = {.name = SL_GRAPH_IMAGE_NAME, .type = SL_OBJECT_U8, .rank = 1};
     uint8_t *bytes = NULL;
     size_t byte_count;
-    bool *is_there = sl_graph_memory_take(memory, graph->value_count, sizeof *is_there);
     struct sl_graph_image image = {
         .tensors = sl_graph_memory_take(memory, count_max, sizeof *image.tensors),
         .offsets = sl_graph_memory_take(memory, count_max, sizeof *image.offsets),
         .groups = sl_graph_memory_take(memory, count_max, sizeof(char *)),
     };
-    if (is_there == NULL || image.tensors == NULL || image.offsets == NULL ||
-        image.groups == NULL || sl_onnx_write(graph, false, memory, &bytes, &byte_count) != 0) {
+    if (image.tensors == NULL || image.offsets == NULL || image.groups == NULL ||
+        sl_onnx_write(graph, false, memory, &bytes, &byte_count) != 0) {
         return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory for the model's image");
     }
     if (byte_count > SL_GRAPH_IMAGE_BYTES_MAX) {
@@ -68,7 +65,7 @@ int sl_graph_image_make(const struct sl_graph *graph, struct sl_graph_memory *me
     model.bytes = model.shape[0] = byte_count;
     append(&image, &model, NULL);
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        append_weights(&image, graph, &graph->nodes[i], is_there);
+        append_weights(&image, &graph->nodes[i]);
     }
     *out = image;
     return 0;

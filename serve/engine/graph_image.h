@@ -20,9 +20,9 @@ struct sl_graph_image {
     uint64_t bytes;
 };
 
-/* Of a graph with its weights. The arrays lie in the memory. Errors: NO_MEMORY, TOO_LARGE (more
- * than SL_GRAPH_IMAGE_BYTES_MAX). */
-int sl_graph_image_make(const struct sl_graph *graph, struct sl_graph_memory *memory,
+/* Of a graph with its weights, once: sets their image_end. The arrays lie in the memory. Errors:
+ * NO_MEMORY, TOO_LARGE (more than SL_GRAPH_IMAGE_BYTES_MAX). */
+int sl_graph_image_make(struct sl_graph *graph, struct sl_graph_memory *memory,
                         struct sl_graph_image *out, struct sl_reason *reason);
 
 /* As an engine gets it. */

@@ -60,18 +60,18 @@ static int infer_flatten(struct sl_graph_infer *infer)
     return 0;
 }
 
-/* Fills the output's dimensions but one of -1, whose index is *open, and the product of the others.
- */
+/* Fills the output's dimensions but one of -1, whose index is *open (none: the rank), and the
+ * product of the others. */
 static int read_shape(const struct sl_graph_infer *infer, uint32_t *open, uint64_t *product)
 {
     const struct sl_graph_value *x = infer->inputs[0], *shape = infer->inputs[1];
     struct sl_graph_value *output = infer->outputs[0];
     const bool allows_zero = sl_graph_attribute_int(infer->node, "allowzero", 0) != 0;
-    *open = SL_GRAPH_NONE;
+    *open = output->rank;
     *product = 1;
     for (uint32_t i = 0; i < output->rank; i++) {
         int64_t size = ((const int64_t *)shape->data)[i];
-        if (size == -1 && *open == SL_GRAPH_NONE) {
+        if (size == -1 && *open == output->rank) {
             *open = i;
             continue;
         }
@@ -111,7 +111,7 @@ static int infer_reshape(struct sl_graph_infer *infer)
     (void)infer_copy(infer);
     output->rank = (uint32_t)shape->shape[0];
     int err = read_shape(infer, &open, &product);
-    if (err == 0 && open != SL_GRAPH_NONE) {
+    if (err == 0 && open < output->rank) {
         output->shape[open] = elements / product;
         product *= output->shape[open];
     }

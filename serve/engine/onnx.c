@@ -31,7 +31,7 @@ struct reader {
     struct sl_key_index names; /* hashes of the values' names, which so have the values' numbers */
     bool has_weights;
     /* Room for the operands and attributes of all nodes; what is not used yet. */
-    uint32_t *operands;
+    struct sl_graph_value **operands;
     struct sl_graph_attribute *attributes;
 };
 
@@ -198,14 +198,14 @@ static int read_tensor(struct reader *reader, const Onnx__TensorProto *t,
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* SL_GRAPH_NONE: there is no value of this name yet. */
-static uint32_t find_value(const struct reader *reader, const char *name)
+/* NULL: there is no value of this name yet. */
+static struct sl_graph_value *find_value(const struct reader *reader, const char *name)
 {
     uint64_t number;
-    return sl_key_index_find(&reader->names, sl_hash_bytes(name, strlen(name), 0), &number) &&
-                   strcmp(reader->graph->values[number].name, name) == 0
-               ? (uint32_t)number
-               : SL_GRAPH_NONE;
+    const bool is_known =
+        sl_key_index_find(&reader->names, sl_hash_bytes(name, strlen(name), 0), &number);
+    struct sl_graph_value *value = is_known ? &reader->graph->values[number] : NULL;
+    return is_known && strcmp(value->name, name) == 0 ? value : NULL;
 }
 
 /* Appends a value, for which there is room. */
@@ -226,15 +226,11 @@ static int add_value(struct reader *reader, const char *name, enum sl_graph_kind
     return 0;
 }
 
-static int read_initializers(struct reader *reader, const Onnx__GraphProto *g)
+static int read_initializer(struct reader *reader, const Onnx__TensorProto *t)
 {
-    int err = 0;
-    for (size_t i = 0; err == 0 && i < g->n_initializer; i++) {
-        struct sl_graph_value *value;
-        err = add_value(reader, text(g->initializer[i]->name), SL_GRAPH_WEIGHT, &value);
-        err = err != 0 ? err : read_tensor(reader, g->initializer[i], value);
-    }
-    return err;
+    struct sl_graph_value *value;
+    int err = add_value(reader, text(t->name), SL_GRAPH_WEIGHT, &value);
+    return err != 0 ? err : read_tensor(reader, t, value);
 }
 
 /* Reads type and shape of an input. Its first dimension, the rows, is free or fixed. */
@@ -283,13 +279,13 @@ static int read_inputs(struct reader *reader, const Onnx__GraphProto *g)
     for (size_t i = 0; err == 0 && i < g->n_input; i++) {
         struct sl_graph_value *value;
         const char *name = text(g->input[i]->name);
-        const uint32_t known = find_value(reader, name);
-        if (known != SL_GRAPH_NONE && graph->values[known].kind != SL_GRAPH_INPUT) {
+        value = find_value(reader, name);
+        if (value != NULL && value->kind != SL_GRAPH_INPUT) {
             continue;
         }
         err = add_value(reader, name, SL_GRAPH_INPUT, &value);
         err = err != 0 ? err : read_input(reader, g->input[i], value);
-        *reader->operands++ = graph->value_count - 1;
+        *reader->operands++ = value;
         graph->input_count++;
     }
     return err == 0 && graph->input_count == 0
@@ -313,15 +309,14 @@ static int read_attributes(struct reader *reader, const Onnx__NodeProto *from,
         if (sl_graph_attribute_find(node, text(a->name)) != NULL) {
             return FAIL_NODE(reader, SL_ERR_INVALID, node, "two attributes \"%s\"", a->name);
         }
-        *reader->attributes++ = (struct sl_graph_attribute){
-            .name = text(a->name),
-            .type = (enum sl_graph_attribute_type)a->type,
-            .f = a->f,
-            .i = a->i,
-            .text = text(a->s),
-            .ints = a->ints,
-            .floats = a->floats,
-            .count = (uint32_t)(a->type == SL_GRAPH_INTS ? a->n_ints : a->n_floats)};
+        *reader->attributes++ =
+            (struct sl_graph_attribute){.name = text(a->name),
+                                        .type = (enum sl_graph_attribute_type)a->type,
+                                        .f = a->f,
+                                        .i = a->i,
+                                        .text = text(a->s),
+                                        .ints = a->ints,
+                                        .count = (uint32_t)a->n_ints};
         node->attribute_count++;
     }
     return 0;
@@ -334,25 +329,31 @@ static int connect(struct reader *reader, const Onnx__NodeProto *from, struct sl
     node->input_count = (uint32_t)from->n_input;
     for (size_t i = 0; i < from->n_input; i++) {
         const char *name = from->input[i];
-        const uint32_t value = find_value(reader, name);
-        if (name[0] != '\0' && value == SL_GRAPH_NONE) {
+        struct sl_graph_value *value = find_value(reader, name);
+        if (name[0] != '\0' && value == NULL) {
             return FAIL_NODE(reader, SL_ERR_INVALID, node,
                              "input \"%s\" is no input or initializer of the model, and no node "
                              "before this one computes it: nodes are in topological order, without "
                              "a cycle",
                              name);
         }
+        if (value != NULL) {
+            value->uses++;
+        }
         *reader->operands++ = value;
     }
     node->outputs = reader->operands;
     node->output_count = (uint32_t)from->n_output;
     for (size_t i = 0; i < from->n_output; i++) {
-        struct sl_graph_value *value;
+        struct sl_graph_value *value = NULL;
         const char *name = from->output[i];
-        *reader->operands++ = name[0] == '\0' ? SL_GRAPH_NONE : reader->graph->value_count;
         if (name[0] != '\0' && add_value(reader, name, SL_GRAPH_COMPUTED, &value) != 0) {
             return FAIL_NODE(reader, SL_ERR_INVALID, node, "two values have the name \"%s\"", name);
         }
+        if (value != NULL) {
+            value->producer = node;
+        }
+        *reader->operands++ = value;
     }
     return 0;
 }
@@ -380,24 +381,15 @@ static int read_node(struct reader *reader, Onnx__NodeProto *from)
     int err = connect(reader, from, node);
     if (err == 0 && strcmp(node->op_type, "Constant") == 0) {
         const Onnx__AttributeProto *a = from->n_attribute == 1 ? from->attribute[0] : NULL;
-        if (a == NULL || a->t == NULL || node->output_count != 1 ||
-            node->outputs[0] == SL_GRAPH_NONE) {
+        if (a == NULL || a->t == NULL || node->output_count != 1 || node->outputs[0] == NULL) {
             return FAIL_NODE(reader, SL_ERR_UNSUPPORTED, node,
                              "accepted is one output, and the attribute \"value\" with a tensor");
         }
-        return read_tensor(reader, a->t, &graph->values[node->outputs[0]]);
+        node->outputs[0]->producer = NULL;
+        return read_tensor(reader, a->t, node->outputs[0]);
     }
     graph->node_count++;
     return err != 0 ? err : read_attributes(reader, from, node);
-}
-
-static int read_nodes(struct reader *reader, const Onnx__GraphProto *g)
-{
-    int err = 0;
-    for (size_t i = 0; err == 0 && i < g->n_node; i++) {
-        err = read_node(reader, g->node[i]);
-    }
-    return err;
 }
 
 static int read_outputs(struct reader *reader, const Onnx__GraphProto *g)
@@ -407,11 +399,13 @@ static int read_outputs(struct reader *reader, const Onnx__GraphProto *g)
     graph->output_count = (uint32_t)g->n_output;
     for (size_t i = 0; i < g->n_output; i++) {
         const char *name = text(g->output[i]->name);
-        const uint32_t value = find_value(reader, name);
-        if (value == SL_GRAPH_NONE || graph->values[value].kind != SL_GRAPH_COMPUTED) {
+        struct sl_graph_value *value = find_value(reader, name);
+        if (value == NULL || value->kind != SL_GRAPH_COMPUTED) {
             return sl_reason_fail(reader->reason, SL_ERR_INVALID,
                                   "output \"%s\" of the model is the output of no node", name);
         }
+        value->is_output = true;
+        value->uses++;
         *reader->operands++ = value;
     }
     return g->n_output == 0
@@ -481,9 +475,13 @@ int sl_onnx_read(const void *bytes, size_t count, bool has_weights, struct sl_gr
     }
     int err = read_opset(&reader, model);
     err = err != 0 ? err : prepare(&reader, model->graph);
-    err = err != 0 ? err : read_initializers(&reader, model->graph);
+    for (size_t i = 0; err == 0 && i < model->graph->n_initializer; i++) {
+        err = read_initializer(&reader, model->graph->initializer[i]);
+    }
     err = err != 0 ? err : read_inputs(&reader, model->graph);
-    err = err != 0 ? err : read_nodes(&reader, model->graph);
+    for (size_t i = 0; err == 0 && i < model->graph->n_node; i++) {
+        err = read_node(&reader, model->graph->node[i]);
+    }
     err = err != 0 ? err : read_outputs(&reader, model->graph);
     sl_key_index_fini(&reader.names);
     if (err == 0) {
@@ -495,27 +493,26 @@ int sl_onnx_read(const void *bytes, size_t count, bool has_weights, struct sl_gr
 /* ---- Write ----------------------------------------------------------------------------------- */
 
 /* Names of values; "" for absent ones. NULL: no memory. */
-static char **make_names(const struct sl_graph *graph, const uint32_t *values, uint32_t count,
+static char **make_names(struct sl_graph_value *const *values, uint32_t count,
                          struct sl_graph_memory *memory)
 {
     static char absent[1];
     char **names = sl_graph_memory_take(memory, count, sizeof *names);
     for (uint32_t i = 0; names != NULL && i < count; i++) {
-        names[i] = values[i] == SL_GRAPH_NONE ? absent : (char *)graph->values[values[i]].name;
+        names[i] = values[i] == NULL ? absent : (char *)values[i]->name;
     }
     return names;
 }
 
 /* Writes the node's operands to the message that it was read from; the rest is the same. */
-static Onnx__NodeProto *write_node(const struct sl_graph *graph, const struct sl_graph_node *node,
-                                   struct sl_graph_memory *memory)
+static Onnx__NodeProto *write_node(const struct sl_graph_node *node, struct sl_graph_memory *memory)
 {
     Onnx__NodeProto *to = node->source;
     to->base.n_unknown_fields = 0;
     to->n_input = node->input_count;
-    to->input = make_names(graph, node->inputs, node->input_count, memory);
+    to->input = make_names(node->inputs, node->input_count, memory);
     to->n_output = node->output_count;
-    to->output = make_names(graph, node->outputs, node->output_count, memory);
+    to->output = make_names(node->outputs, node->output_count, memory);
     return to->input != NULL && to->output != NULL ? to : NULL;
 }
 
@@ -564,13 +561,13 @@ int sl_onnx_write(const struct sl_graph *graph, bool has_weights, struct sl_grap
     bool is_done = write_initializers(graph, has_weights, memory, to);
     to->n_node = graph->node_count;
     for (uint32_t i = 0; is_done && i < graph->node_count; i++) {
-        to->node[i] = write_node(graph, &graph->nodes[i], memory);
+        to->node[i] = write_node(&graph->nodes[i], memory);
         is_done = to->node[i] != NULL;
     }
     const size_t listed_count = to->n_input; /* those that are initializers are not written */
     to->n_input = 0;
     for (size_t i = 0; to->n_input < graph->input_count && i < listed_count; i++) {
-        if (to->input[i]->name == graph->values[graph->inputs[to->n_input]].name) {
+        if (to->input[i]->name == graph->inputs[to->n_input]->name) {
             to->input[to->n_input++] = to->input[i];
         }
     }

@@ -9,6 +9,7 @@
 #include "tests/support/unit.h"
 
 #define ROWS_MAX 3
+#define NODE     UINT32_MAX
 
 static struct sl_graph_memory memory;
 static struct sl_graph graph;
@@ -185,13 +186,13 @@ static void add_random_node(struct wire *parts, uint64_t *seed, uint32_t count, 
 
 static bool is_written_by(uint32_t node, uint32_t value)
 {
-    return graph.nodes[node].outputs[0] == value;
+    return graph.nodes[node].outputs[0] == &graph.values[value];
 }
 
 static bool is_read_by(uint32_t node, uint32_t value)
 {
     for (uint32_t i = 0; i < graph.nodes[node].input_count; i++) {
-        if (graph.nodes[node].inputs[i] == value) {
+        if (graph.nodes[node].inputs[i] == &graph.values[value]) {
             return true;
         }
     }
@@ -210,7 +211,7 @@ static bool is_alive(uint32_t node, uint32_t value)
         is_read = is_read || is_read_by(i, value) || is_written_by(node, value);
     }
     for (uint32_t i = 0; i < graph.output_count; i++) {
-        is_read = is_read || graph.outputs[i] == value;
+        is_read = is_read || graph.outputs[i] == &graph.values[value];
     }
     return is_written && is_read && graph.values[value].kind <= SL_GRAPH_COMPUTED;
 }
@@ -223,7 +224,7 @@ static bool is_read_after(uint32_t node, uint32_t value)
         }
     }
     for (uint32_t i = 0; i < graph.output_count; i++) {
-        if (graph.outputs[i] == value) {
+        if (graph.outputs[i] == &graph.values[value]) {
             return true;
         }
     }
@@ -232,13 +233,13 @@ static bool is_read_after(uint32_t node, uint32_t value)
 
 struct range {
     uint64_t begin, end;
-    uint32_t value; /* SL_GRAPH_NONE: the memory of the node that runs */
+    uint32_t value; /* or NODE: the memory of the node that runs */
 };
 
 /* The output may lie exactly where the first input lies, which nothing reads later. */
 static bool is_in_place(uint32_t node, const struct range *a, const struct range *b)
 {
-    const uint32_t input = graph.nodes[node].inputs[0];
+    const uint32_t input = (uint32_t)(graph.nodes[node].inputs[0] - graph.values);
     return graph.nodes[node].op->in_place && a->begin == b->begin && a->end == b->end &&
            ((a->value == input && is_written_by(node, b->value)) ||
             (b->value == input && is_written_by(node, a->value))) &&
@@ -258,7 +259,7 @@ static uint64_t check_node(uint32_t node, uint64_t seed)
             ranges[count++] = (struct range){begin, begin + of->bytes * ROWS_MAX, value};
         }
     }
-    ranges[count++] = (struct range){0, plan.node_bytes, SL_GRAPH_NONE};
+    ranges[count++] = (struct range){0, plan.node_bytes, NODE};
     for (uint32_t i = 0; i < count; i++) {
         bool is_new = true;
         assert_int_equal(ranges[i].begin % 64, 0);
