@@ -1,5 +1,6 @@
 #include "serve/base/message.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,6 +244,72 @@ SL_CASE(message_decode__an_error_is_negative)
         memcpy(wire + 4 + 8, &err, sizeof err);
         assert_int_equal(decode(length), err <= 0 ? 0 : SL_ERR_PROTOCOL);
     }
+}
+
+/* Those of docs/protocol.md. */
+static const struct sl_serve_message INFER = {.kind = SL_SERVE_MESSAGE_INFER,
+                                              .request = 7,
+                                              .model = "mlp",
+                                              .deadline_us = 1000000,
+                                              .input_address = 0x7f0000000000,
+                                              .input_bytes = 16,
+                                              .output_address = 0x7f0010000000,
+                                              .output_room = 4096,
+                                              .tensor_count = 1,
+                                              .tensors = {{.name = "x",
+                                                           .type = SL_OBJECT_F32,
+                                                           .rank = 2,
+                                                           .shape = {1, 4},
+                                                           .offset = 0,
+                                                           .bytes = 16}}};
+static const struct sl_serve_message DONE = {.kind = SL_SERVE_MESSAGE_DONE,
+                                             .request = 7,
+                                             .version = 3,
+                                             .queue_us = 50,
+                                             .compute_us = 400,
+                                             .output_bytes = 64,
+                                             .tensor_count = 1,
+                                             .tensors = {{.name = "y",
+                                                          .type = SL_OBJECT_F32,
+                                                          .rank = 2,
+                                                          .shape = {1, 3},
+                                                          .offset = 0,
+                                                          .bytes = 12}}};
+
+/* Reads the block that begins with "```serve NAME" of the page. */
+static uint32_t read_example(const char *name, uint8_t *to)
+{
+    FILE *page = fopen(PROTOCOL_PAGE, "r");
+    assert_non_null(page);
+    char line[1024], begin[64];
+    bool inside = false;
+    uint32_t bytes = 0;
+    snprintf(begin, sizeof begin, "```serve %s\n", name);
+    while (fgets(line, sizeof line, page) != NULL && !(inside && line[0] == '`')) {
+        const char *at = strchr(line, ':');
+        char *end;
+        for (at = at != NULL ? at + 1 : line; inside; at = end) {
+            const unsigned long byte = strtoul(at, &end, 16);
+            if (end == at) {
+                break;
+            }
+            to[bytes++] = (uint8_t)byte;
+        }
+        inside |= strcmp(line, begin) == 0;
+    }
+    fclose(page);
+    return bytes;
+}
+
+SL_CASE(message_encode__examples_of_the_page)
+{
+    uint8_t shown[SL_SERVE_MESSAGE_BYTES];
+    const uint32_t infer = sl_serve_message_encode(&INFER, wire);
+    assert_int_equal(read_example("infer", shown), infer);
+    assert_memory_equal(shown, wire, infer);
+    const uint32_t done = sl_serve_message_encode(&DONE, wire);
+    assert_int_equal(read_example("done", shown), done);
+    assert_memory_equal(shown, wire, done);
 }
 
 SL_CASE(message_name__of_any_number)
