@@ -9,6 +9,7 @@
 #define LOOK_NS     (20 * SL_CLOCK_NS_PER_MS)
 #define SLACK_NS    (101 * SL_CLOCK_NS_PER_MS) /* after the deadline; the turns of a process too */
 #define ROWS_MAX    3
+#define ENOUGH_NS   SL_CLOCK_NS_PER_S /* for a request, if nothing fails */
 #define PROOF_MS    5000
 #define PROOF_MAX   60 /* attempts for a model */
 #define BACK_OFF_NS (200 * SL_CLOCK_NS_PER_MS)
@@ -125,6 +126,10 @@ static void judge(const struct call *call)
                !(err == SL_ERR_NOT_FOUND && may_be_gone)) {
         sl_sim_fail(&oracle->breach, "error", "gateway %u: m%u: %s: %s", call->app->options.host,
                     call->model, sl_err_name(err), call->request.text);
+    } else if (err != SL_ERR_NOT_FOUND && oracle->plan->calm &&
+               call->request.deadline_ns - call->request.arrived_ns >= ENOUGH_NS) {
+        sl_sim_fail(&oracle->breach, "progress", "gateway %u: m%u, without any fault: %s: %s",
+                    call->app->options.host, call->model, sl_err_name(err), call->request.text);
     }
 }
 

@@ -9,6 +9,8 @@
 
 #include "core/clock.h"
 #include "pair.h"
+#include "tests/support/reactor_thread.h"
+#include "transfer/async.h"
 
 #define BYTES  (32U << 20)
 #define SMALL  2048U /* requests: more than slices that all lanes have in flight */
@@ -330,4 +332,92 @@ CASE(segment_open__fails_with_a_reason)
     assert_non_null(strstr(sl_transfer_last_error(), "secret"));
     sl_transfer_destroy(&stranger);
     assert_null(other);
+}
+
+struct outside {
+    struct reactor_thread thread;
+    struct sl_transfer_async *async;
+    struct sl_transfer_segment *segment;
+    struct sl_completion completion;
+    int err;
+    char reason[SL_TRANSFER_REASON_BYTES];
+};
+
+static void outside_done(void *ctx, int err, const char *reason)
+{
+    struct outside *outside = ctx;
+    outside->err = err;
+    (void)strncpy(outside->reason, reason, sizeof outside->reason - 1);
+    sl_completion_end(&outside->completion);
+}
+
+static void outside_ended(void *ctx)
+{
+    outside_done(ctx, 0, "");
+}
+
+static void outside_arrived(void *ctx, const struct sl_transfer_noticed *noticed)
+{
+}
+
+static void outside_open(void *ctx)
+{
+    struct outside *outside = ctx;
+    assert_int_equal(sl_transfer_async_open(outside->async, target.name, PAIR_TIMEOUT_MS,
+                                            &outside->segment, outside_done, outside),
+                     0);
+}
+
+static void outside_watch(void *ctx)
+{
+    struct outside *outside = ctx;
+    sl_transfer_async_watch(outside->async, outside->segment, outside_done, outside);
+}
+
+static void outside_close(void *ctx)
+{
+    struct outside *outside = ctx;
+    sl_transfer_async_close(outside->async, &outside->segment, outside_done, outside);
+}
+
+static void outside_destroy(void *ctx)
+{
+    struct outside *outside = ctx;
+    sl_transfer_async_destroy(&outside->async, outside_ended, outside);
+}
+
+static void outside_run(struct outside *outside, void (*run_there)(void *ctx))
+{
+    sl_completion_begin(&outside->completion);
+    reactor_thread_run(&outside->thread, run_there, outside);
+}
+
+/* By default a peer whose process has been killed counts as unreachable for 5 s. */
+CASE(async_end_with_process__closes_segments_of_killed_processes)
+{
+    static struct outside outside;
+    memset(&outside, 0, sizeof outside);
+    reactor_thread_init(&outside.thread, "outside", NULL);
+    assert_int_equal(sl_transfer_async_create(transfer, outside.thread.reactor, "serve",
+                                              outside_arrived, &outside, &outside.async),
+                     0);
+    sl_transfer_async_end_with_process(outside.async);
+    reactor_thread_start(&outside.thread);
+    outside_run(&outside, outside_open);
+    sl_completion_wait(&outside.completion);
+    assert_int_equal(outside.err, 0);
+    assert_int_not_equal(sl_transfer_async_incarnation(outside.segment),
+                         sl_transfer_async_own_incarnation(transfer));
+    outside_run(&outside, outside_watch);
+    end(&target);
+    sl_completion_wait(&outside.completion);
+    assert_int_equal(outside.err, SL_ERR_CLOSED);
+    assert_non_null(strstr(outside.reason, "refused"));
+    assert_null(strstr(outside.reason, "unreachable"));
+    outside_run(&outside, outside_close);
+    sl_completion_wait(&outside.completion);
+    outside_run(&outside, outside_destroy);
+    sl_completion_wait(&outside.completion);
+    reactor_thread_fini(&outside.thread);
+    target = start("127.0.0.1:0"); /* for the end */
 }
