@@ -389,7 +389,7 @@ void sl_http_body_put_binary(const struct sl_http_body *body, struct sl_serve_re
             continue;
         }
         const uint64_t end = begin + tensor->bytes;
-        if (at < end) {
+        if (from.left > 0 && at < end) {
             const size_t count = from.left < end - at ? from.left : (size_t)(end - at);
             sl_bytes_copy(&from, request->input + tensor->offset + (at - begin), count);
             at += count;

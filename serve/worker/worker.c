@@ -108,14 +108,14 @@ static void infer(struct sl_serve_worker *worker, struct sl_serve_peer *peer)
     pending->number = in->request;
     pending->output_address = in->output_address;
     pending->output_room = in->output_room;
-    pending->item =
-        (struct sl_serve_item){.model = known,
-                               .kind = (enum sl_serve_kind)in->request_kind,
-                               .arrived_ns = now(worker),
-                               .deadline_ns = now(worker) + in->deadline_us * SL_CLOCK_NS_PER_US,
-                               .input = (const uint8_t *)peer->arena +
-                                        (in->input_bytes > 0 ? in->input_address - base : 0),
-                               .input_count = in->tensor_count};
+    pending->item = (struct sl_serve_item){
+        .model = known,
+        .kind = (enum sl_serve_kind)in->request_kind,
+        .arrived_ns = now(worker),
+        .deadline_ns = now(worker) + in->deadline_us * SL_CLOCK_NS_PER_US,
+        .input = (const uint8_t *)peer->arena +
+                 (is_inside && in->input_bytes > 0 ? in->input_address - base : 0),
+        .input_count = in->tensor_count};
     memcpy(pending->item.inputs, in->tensors, in->tensor_count * sizeof in->tensors[0]);
     if (!is_inside) {
         sl_serve_pending_answer(pending, SL_ERR_INVALID, 0, 0,
