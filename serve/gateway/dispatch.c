@@ -249,8 +249,9 @@ static void take_done(struct sl_serve_dispatch *dispatch, struct sl_serve_remote
     } else if (done->err == SL_ERR_AGAIN || done->err == SL_ERR_CLOSED) {
         repeat(dispatch, flight, done->text);
     } else {
-        sl_serve_dispatch_fail(dispatch, request, done->err != 0 ? done->err : SL_ERR_CORRUPT,
-                               done->text);
+        const bool has_failed = done->err != 0;
+        sl_serve_dispatch_fail(dispatch, request, has_failed ? done->err : SL_ERR_CORRUPT,
+                               has_failed ? done->text : "outputs are larger than their room");
     }
 }
 
@@ -293,6 +294,9 @@ static void take_join(struct sl_serve_dispatch *dispatch, const char *name,
                                  .incarnation = message->incarnation,
                                  .batch_max = message->batch_max};
     (void)snprintf(join.host, sizeof join.host, "%s", message->host);
+    if (dispatch->is_stopping) {
+        return;
+    }
     if (remote != NULL) { /* whatever was sent to it before is lost */
         remote->next = join;
         if (sl_timer_armed(&remote->again)) {
@@ -302,7 +306,7 @@ static void take_join(struct sl_serve_dispatch *dispatch, const char *name,
         }
         return;
     }
-    remote = dispatch->is_stopping ? NULL : calloc(1, sizeof *remote);
+    remote = calloc(1, sizeof *remote);
     if (remote != NULL) { /* else it tries again */
         remote->events = &dispatch->events;
         remote->join = join;
@@ -402,7 +406,7 @@ static void remote_ended(void *ctx, struct sl_serve_remote *remote)
     struct sl_serve_dispatch *dispatch = ctx;
     const bool has_ended = dispatch->is_stopping || remote->has_left || remote->is_replaced ||
                            remote->tries == AGAIN_MAX;
-    if (remote->next.batch_max > 0 || !has_ended) {
+    if (remote->next.batch_max > 0 || !has_ended) { /* `next` is none if the gateway ends */
         remote->tries++;
         sl_reactor_arm(dispatch->reactor, &remote->again,
                        remote->next.batch_max > 0 ? 0 : AGAIN_NS);
