@@ -29,15 +29,23 @@ static inline void sl_graph_ops_save(struct sl_graph_node *node, const void *par
     sl_assert(bytes <= sizeof node->params);
     memcpy(node->params.bytes, params, bytes);
 }
-static inline void sl_graph_ops_load(const struct sl_graph_node *node, void *params, size_t bytes)
+static inline const void *sl_graph_ops_params(const struct sl_graph_node *node)
 {
-    memcpy(params, node->params.bytes, bytes);
+    return node->params.bytes;
 }
 
-/* How often a run computes the block of a value: for each row, or once. */
-static inline uint64_t sl_graph_ops_blocks(const struct sl_graph_run *run, bool has_rows)
+/* How often a run computes the block of an input: for each row, or once. */
+static inline uint64_t sl_graph_ops_blocks(const struct sl_graph_node *node,
+                                           const struct sl_graph_run *run, uint32_t input)
 {
-    return has_rows ? run->rows : 1;
+    return node->inputs[input]->has_rows ? run->rows : 1;
+}
+
+/* The bytes of an input in all rows. */
+static inline uint64_t sl_graph_ops_bytes(const struct sl_graph_node *node,
+                                          const struct sl_graph_run *run, uint32_t input)
+{
+    return node->inputs[input]->bytes * sl_graph_ops_blocks(node, run, input);
 }
 
 /* Whether the node has the optional input. */

@@ -15,32 +15,17 @@
 
 /* One input */
 
-struct unary {
-    uint64_t elements; /* of a row if there are rows */
-    bool has_rows;
-};
-
 static int infer_unary(struct sl_graph_infer *infer)
 {
-    const struct sl_graph_value *x = infer->inputs[0];
-    const struct unary p = {sl_graph_elements(x, 0, x->rank), x->has_rows};
-    sl_graph_ops_save(infer->node, &p, sizeof p);
-    sl_graph_ops_set_output(infer, x);
-    infer->flops = (double)p.elements;
+    sl_graph_ops_set_output(infer, infer->inputs[0]);
+    infer->flops = (double)infer->inputs[0]->bytes / sizeof(float);
     return sl_graph_ops_check_f32(infer);
-}
-
-static uint64_t unary_count(const struct sl_graph_node *node, const struct sl_graph_run *run)
-{
-    struct unary p;
-    sl_graph_ops_load(node, &p, sizeof p);
-    return p.elements * sl_graph_ops_blocks(run, p.has_rows);
 }
 
 #define UNARY(name, value)                                                                         \
     static int name(const struct sl_graph_node *node, const struct sl_graph_run *run)              \
     {                                                                                              \
-        const uint64_t count = unary_count(node, run);                                             \
+        const uint64_t count = sl_graph_ops_bytes(node, run, 0) / sizeof(float);                   \
         const float *in = run->inputs[0];                                                          \
         float *out = run->outputs[0];                                                              \
         LOOP(const float x = in[i], value)                                                         \
@@ -66,7 +51,7 @@ static int infer_clip(struct sl_graph_infer *infer)
 
 static int run_clip(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    const uint64_t count = unary_count(node, run);
+    const uint64_t count = sl_graph_ops_bytes(node, run, 0) / sizeof(float);
     const float *in = run->inputs[0];
     const float *low = node->input_count > 1 ? run->inputs[1] : NULL;
     const float *high = node->input_count > 2 ? run->inputs[2] : NULL;
@@ -96,19 +81,18 @@ static uint64_t dimension(const struct sl_graph_value *value, uint32_t axis)
     return axis < value->rank ? value->shape[value->rank - axis - 1] : 1;
 }
 
-static int check_rows(const struct sl_graph_infer *infer, uint32_t rank)
+/* The first dimension of the output counts rows: so does that of an input, or it is repeated. */
+static int check_rows(const struct sl_graph_infer *infer)
 {
-    const struct sl_graph_value *a = infer->inputs[0], *b = infer->inputs[1];
-    for (uint32_t i = 0; i < 2; i++) {
-        const struct sl_graph_value *rows = i == 0 ? a : b, *other = i == 0 ? b : a;
-        const bool fits =
-            rows->rank == rank && (other->has_rows ? other->shape[0] == rows->shape[0]
-                                                   : other->rank < rank || other->shape[0] == 1);
-        if (rows->has_rows && !fits) {
+    const struct sl_graph_value *output = infer->outputs[0];
+    for (uint32_t i = 0; output->has_rows && i < 2; i++) {
+        const struct sl_graph_value *x = infer->inputs[i];
+        const uint64_t first = dimension(x, output->rank - 1);
+        if (x->has_rows ? x->rank != output->rank || first != output->shape[0] : first != 1) {
             return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                                 "the rows of %s are not the first dimension of the output, or %s "
-                                 "has another number of them",
-                                 rows->name, other->name);
+                                 "the first dimension of the output counts rows, but that of %s "
+                                 "neither counts as many nor is 1",
+                                 x->name);
         }
     }
     return 0;
@@ -168,7 +152,7 @@ static int broadcast(const struct sl_graph_infer *infer, struct broadcast *out)
     output->type = SL_OBJECT_F32;
     output->rank = rank;
     output->has_rows = a->has_rows || b->has_rows;
-    return check_rows(infer, rank);
+    return check_rows(infer);
 }
 
 static int infer_binary(struct sl_graph_infer *infer)
@@ -190,20 +174,19 @@ typedef void loop_fn(float *out, const float *a, const float *b, const uint32_t 
 static int run_binary(const struct sl_graph_node *node, const struct sl_graph_run *run,
                       loop_fn *loop)
 {
-    struct broadcast p;
-    sl_graph_ops_load(node, &p, sizeof p);
-    const uint64_t rows = p.row_step[0] + p.row_step[1] > 0 ? run->rows : 1;
-    const uint64_t size = p.axes[0].size, lines = p.out_row / size;
+    const struct broadcast *p = sl_graph_ops_params(node);
+    const uint64_t rows = p->row_step[0] + p->row_step[1] > 0 ? run->rows : 1;
+    const uint64_t size = p->axes[0].size, lines = p->out_row / size;
     float *out = run->outputs[0];
     for (uint64_t i = 0; i < rows * lines; i++) {
-        const float *a = (const float *)run->inputs[0] + i / lines * p.row_step[0];
-        const float *b = (const float *)run->inputs[1] + i / lines * p.row_step[1];
-        for (uint64_t axis = 1, left = i % lines; axis < p.rank; axis++) {
-            a += left % p.axes[axis].size * p.axes[axis].step[0];
-            b += left % p.axes[axis].size * p.axes[axis].step[1];
-            left /= p.axes[axis].size;
+        const float *a = (const float *)run->inputs[0] + i / lines * p->row_step[0];
+        const float *b = (const float *)run->inputs[1] + i / lines * p->row_step[1];
+        for (uint64_t axis = 1, left = i % lines; axis < p->rank; axis++) {
+            a += left % p->axes[axis].size * p->axes[axis].step[0];
+            b += left % p->axes[axis].size * p->axes[axis].step[1];
+            left /= p->axes[axis].size;
         }
-        loop(out, a, b, p.axes[0].step, size);
+        loop(out, a, b, p->axes[0].step, size);
         out += size;
     }
     return 0;

@@ -4,30 +4,17 @@
 
 #include "serve/engine/graph_ops.h"
 
-/* Chunks of a concatenation: a node keeps the bytes of each. */
-#define CONCAT_MAX 28
-
-struct copy {
-    uint64_t bytes; /* of a block */
-    bool has_rows;
-};
-
 /* The output is the input. */
 static int infer_copy(struct sl_graph_infer *infer)
 {
-    const struct sl_graph_value *x = infer->inputs[0];
-    const struct copy p = {x->bytes, x->has_rows};
-    sl_graph_ops_save(infer->node, &p, sizeof p);
-    sl_graph_ops_set_output(infer, x);
+    sl_graph_ops_set_output(infer, infer->inputs[0]);
     return 0;
 }
 
 static int run_copy(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    struct copy p;
-    sl_graph_ops_load(node, &p, sizeof p);
     if (run->outputs[0] != run->inputs[0]) {
-        memcpy(run->outputs[0], run->inputs[0], p.bytes * sl_graph_ops_blocks(run, p.has_rows));
+        memcpy(run->outputs[0], run->inputs[0], sl_graph_ops_bytes(node, run, 0));
     }
     return 0;
 }
@@ -123,24 +110,14 @@ static int infer_reshape(struct sl_graph_infer *infer)
     return err;
 }
 
-struct concat {
-    uint64_t outer; /* how often the chunks of all inputs follow each other, in a block */
-    uint32_t chunk_bytes[CONCAT_MAX];
-    bool has_rows;
-};
-
 static int infer_concat(struct sl_graph_infer *infer)
 {
     const struct sl_graph_value *x = infer->inputs[0];
     struct sl_graph_value *output = infer->outputs[0];
-    const uint64_t type_bytes = x->bytes / sl_graph_elements(x, 0, x->rank);
-    struct concat p = {.has_rows = x->has_rows};
     uint32_t axis;
-    if (x->rank == 0 || infer->node->input_count > CONCAT_MAX ||
-        sl_graph_attribute_find(infer->node, "axis") == NULL) {
-        return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
-                             "an axis is needed, and at most %d inputs that are no scalars",
-                             CONCAT_MAX);
+    if (x->rank == 0 || sl_graph_attribute_find(infer->node, "axis") == NULL) {
+        return sl_graph_fail(infer, SL_ERR_INVALID,
+                             "an axis is needed, and inputs that are no scalars");
     }
     int err = sl_graph_ops_axis(infer, 0, x->rank, x->rank - 1, &axis);
     if (err != 0) {
@@ -155,29 +132,26 @@ static int infer_concat(struct sl_graph_infer *infer)
         for (uint32_t j = 0; fits && j < x->rank; j++) {
             fits = j == axis || part->shape[j] == x->shape[j];
         }
-        const uint64_t bytes = fits ? sl_graph_elements(part, axis, part->rank) * type_bytes : 0;
-        if (!fits || bytes > UINT32_MAX) {
+        if (!fits) {
             return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
                                  "input %u must have the type, the rows and the shape of %s except "
                                  "in axis %u, which must not count rows",
                                  i, x->name, axis);
         }
-        p.chunk_bytes[i] = (uint32_t)bytes;
         output->shape[axis] += part->shape[axis];
     }
-    p.outer = sl_graph_elements(x, 0, axis);
-    sl_graph_ops_save(infer->node, &p, sizeof p);
+    const uint64_t chunks = sl_graph_elements(x, 0, axis); /* of each input, in a block */
+    sl_graph_ops_save(infer->node, &chunks, sizeof chunks);
     return 0;
 }
 
 static int run_concat(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    struct concat p;
-    sl_graph_ops_load(node, &p, sizeof p);
+    const uint64_t *chunks = sl_graph_ops_params(node);
     uint8_t *out = run->outputs[0];
-    for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.outer; i++) {
+    for (uint64_t i = 0; i < sl_graph_ops_blocks(node, run, 0) * *chunks; i++) {
         for (uint32_t part = 0; part < node->input_count; part++) {
-            const uint64_t bytes = p.chunk_bytes[part];
+            const uint64_t bytes = node->inputs[part]->bytes / *chunks;
             memcpy(out, (const uint8_t *)run->inputs[part] + i * bytes, bytes);
             out += bytes;
         }
@@ -191,7 +165,7 @@ const struct sl_graph_op sl_graph_ops_layout[] = {
                        {"seed", SL_GRAPH_INT}),
     SL_GRAPH_OPS_ENTRY("Flatten", 1, 1, true, infer_flatten, run_copy, {"axis", SL_GRAPH_INT}),
     SL_GRAPH_OPS_ENTRY("Reshape", 2, 2, true, infer_reshape, run_copy, {"allowzero", SL_GRAPH_INT}),
-    SL_GRAPH_OPS_ENTRY("Concat", 1, CONCAT_MAX, false, infer_concat, run_concat,
+    SL_GRAPH_OPS_ENTRY("Concat", 1, SL_GRAPH_OPERANDS_MAX, false, infer_concat, run_concat,
                        {"axis", SL_GRAPH_INT}),
     {.name = NULL},
 };

@@ -8,7 +8,7 @@
 struct gemm {
     struct sl_blas_product product; /* m: in a block */
     float beta;
-    bool has_rows, c_has_rows, c_has_columns; /* c repeats what it does not have */
+    bool c_has_rows, c_has_columns; /* c repeats what it does not have */
 };
 
 /* c is broadcast to the output. */
@@ -55,8 +55,7 @@ static int infer_product(struct sl_graph_infer *infer, bool is_transposed, float
                              m, k, k, n, infer->rows_max);
     }
     struct gemm p = {
-        .product = {.m = m, .n = n, .k = k, .alpha = alpha, .b_transposed = is_transposed},
-        .has_rows = x->has_rows};
+        .product = {.m = m, .n = n, .k = k, .alpha = alpha, .b_transposed = is_transposed}};
     int err = sl_graph_ops_check_f32(infer);
     err = err != 0 || !sl_graph_ops_has(infer, 2) ? err : infer_c(infer, &p);
     sl_graph_ops_set_output(infer, x);
@@ -83,18 +82,18 @@ static int infer_gemm(struct sl_graph_infer *infer)
 
 static int run_gemm(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    struct gemm p;
-    sl_graph_ops_load(node, &p, sizeof p);
-    p.product.m *= sl_graph_ops_blocks(run, p.has_rows);
-    const uint64_t n = p.product.n, c_columns = p.c_has_columns ? n : 1;
+    const struct gemm *p = sl_graph_ops_params(node);
+    struct sl_blas_product product = p->product;
+    product.m *= sl_graph_ops_blocks(node, run, 0);
+    const uint64_t n = product.n, c_columns = p->c_has_columns ? n : 1;
     float *out = run->outputs[0];
-    for (uint64_t i = 0; p.product.beta != 0 && i < p.product.m; i++) {
-        const float *c = (const float *)run->inputs[2] + (p.c_has_rows ? i * c_columns : 0);
+    for (uint64_t i = 0; product.beta != 0 && i < product.m; i++) {
+        const float *c = (const float *)run->inputs[2] + (p->c_has_rows ? i * c_columns : 0);
         for (uint64_t j = 0; j < n; j++) {
-            out[i * n + j] = p.beta * c[p.c_has_columns ? j : 0];
+            out[i * n + j] = p->beta * c[p->c_has_columns ? j : 0];
         }
     }
-    sl_blas_multiply(&p.product, run->inputs[0], run->inputs[1], out);
+    sl_blas_multiply(&product, run->inputs[0], run->inputs[1], out);
     return 0;
 }
 

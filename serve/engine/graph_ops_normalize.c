@@ -8,10 +8,9 @@
 struct block {
     uint64_t outer, count, inner;
     float epsilon;
-    bool has_rows;
 };
 
-static int keep(struct sl_graph_infer *infer, uint32_t begin, uint32_t end)
+static int infer_block(struct sl_graph_infer *infer, uint32_t begin, uint32_t end)
 {
     const struct sl_graph_value *x = infer->inputs[0];
     const struct block p = {
@@ -19,7 +18,6 @@ static int keep(struct sl_graph_infer *infer, uint32_t begin, uint32_t end)
         .count = sl_graph_elements(x, begin, end),
         .inner = sl_graph_elements(x, end, x->rank),
         .epsilon = sl_graph_attribute_float(infer->node, "epsilon", 1e-5F),
-        .has_rows = x->has_rows,
     };
     sl_graph_ops_save(infer->node, &p, sizeof p);
     infer->flops = 3.0 * (double)sl_graph_elements(x, 0, x->rank);
@@ -41,26 +39,25 @@ static int infer_batch_normalization(struct sl_graph_infer *infer)
                                  x->shape[1]);
         }
     }
-    return keep(infer, 1, 2);
+    return infer_block(infer, 1, 2);
 }
 
 static int run_batch_normalization(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    struct block p;
-    sl_graph_ops_load(node, &p, sizeof p);
+    const struct block *p = sl_graph_ops_params(node);
     const float *in = run->inputs[0], *scale = run->inputs[1], *bias = run->inputs[2];
     const float *mean = run->inputs[3], *variance = run->inputs[4];
     float *out = run->outputs[0];
-    for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.outer * p.count; i++) {
-        const uint64_t channel = i % p.count;
-        const float factor = scale[channel] / sqrtf(variance[channel] + p.epsilon);
+    for (uint64_t i = 0; i < sl_graph_ops_blocks(node, run, 0) * p->outer * p->count; i++) {
+        const uint64_t channel = i % p->count;
+        const float factor = scale[channel] / sqrtf(variance[channel] + p->epsilon);
         const float rest = bias[channel] - mean[channel] * factor;
 #pragma omp simd
-        for (uint64_t j = 0; j < p.inner; j++) {
+        for (uint64_t j = 0; j < p->inner; j++) {
             out[j] = in[j] * factor + rest;
         }
-        in += p.inner;
-        out += p.inner;
+        in += p->inner;
+        out += p->inner;
     }
     return 0;
 }
@@ -78,7 +75,7 @@ static int infer_softmax(struct sl_graph_infer *infer)
     if (err == 0 && axis == 0 && x->has_rows) {
         err = sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "the sums would be over rows of requests");
     }
-    return err != 0 ? err : keep(infer, axis, is_old ? x->rank : axis + 1);
+    return err != 0 ? err : infer_block(infer, axis, is_old ? x->rank : axis + 1);
 }
 
 static void softmax(const float *in, float *out, uint64_t count, uint64_t stride)
@@ -98,13 +95,12 @@ static void softmax(const float *in, float *out, uint64_t count, uint64_t stride
 
 static int run_softmax(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    struct block p;
-    sl_graph_ops_load(node, &p, sizeof p);
-    for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.outer; i++) {
-        const uint64_t begin = i * p.count * p.inner;
-        for (uint64_t j = 0; j < p.inner; j++) {
+    const struct block *p = sl_graph_ops_params(node);
+    for (uint64_t i = 0; i < sl_graph_ops_blocks(node, run, 0) * p->outer; i++) {
+        const uint64_t begin = i * p->count * p->inner;
+        for (uint64_t j = 0; j < p->inner; j++) {
             softmax((const float *)run->inputs[0] + begin + j, (float *)run->outputs[0] + begin + j,
-                    p.count, p.inner);
+                    p->count, p->inner);
         }
     }
     return 0;
@@ -116,7 +112,7 @@ static int infer_global_average_pool(struct sl_graph_infer *infer)
     if (x->rank < 3) {
         return sl_graph_fail(infer, SL_ERR_INVALID, "the input must be [N, C, ...]");
     }
-    int err = keep(infer, 2, x->rank);
+    int err = infer_block(infer, 2, x->rank);
     for (uint32_t i = 2; i < x->rank; i++) {
         infer->outputs[0]->shape[i] = 1;
     }
@@ -125,18 +121,17 @@ static int infer_global_average_pool(struct sl_graph_infer *infer)
 
 static int run_global_average_pool(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    struct block p;
-    sl_graph_ops_load(node, &p, sizeof p);
+    const struct block *p = sl_graph_ops_params(node);
     const float *in = run->inputs[0];
     float *out = run->outputs[0];
-    for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.outer; i++) {
+    for (uint64_t i = 0; i < sl_graph_ops_blocks(node, run, 0) * p->outer; i++) {
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (uint64_t j = 0; j < p.count; j++) {
+        for (uint64_t j = 0; j < p->count; j++) {
             sum += in[j];
         }
-        out[i] = sum / (float)p.count;
-        in += p.count;
+        out[i] = sum / (float)p->count;
+        in += p->count;
     }
     return 0;
 }

@@ -143,8 +143,7 @@ struct conv {
     uint32_t groups;
     uint32_t channels, filters, taps; /* of a group */
     uint32_t lines;                   /* of the output that are computed together */
-    bool has_rows;
-    bool is_direct; /* the columns are the input itself */
+    bool is_direct;                   /* the columns are the input itself */
 };
 
 static int check_filters(const struct sl_graph_infer *infer, int64_t groups)
@@ -179,8 +178,7 @@ static int infer_conv(struct sl_graph_infer *infer)
                      .groups = (uint32_t)groups,
                      .channels = (uint32_t)w->shape[1],
                      .filters = (uint32_t)(w->shape[0] / (uint64_t)groups),
-                     .taps = (uint32_t)sl_graph_elements(w, 1, w->rank),
-                     .has_rows = x->has_rows};
+                     .taps = (uint32_t)sl_graph_elements(w, 1, w->rank)};
     if (given != NULL &&
         (given->count != AXES || given->ints[0] != kernel[0] || given->ints[1] != kernel[1])) {
         return sl_graph_fail(infer, SL_ERR_INVALID, "kernel_shape must be [%u, %u], that of %s",
@@ -252,31 +250,31 @@ static void collect_columns(const struct conv *p, const float *planes, uint32_t 
 
 static int run_conv(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    struct conv p;
-    sl_graph_ops_load(node, &p, sizeof p);
-    const uint64_t positions = position_count(p.axes);
+    const struct conv *p = sl_graph_ops_params(node);
+    const uint64_t positions = position_count(p->axes);
     const float *in = run->inputs[0], *bias = node->input_count > 2 ? run->inputs[2] : NULL;
     float *out = run->outputs[0];
     struct sl_blas_product product = {
-        .m = p.filters, .k = p.taps, .alpha = 1, .beta = bias != NULL, .c_stride = positions};
-    for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.images * p.groups; i++) {
-        const uint64_t filter = i % p.groups * p.filters;
-        for (uint64_t f = 0; bias != NULL && f < p.filters; f++) {
+        .m = p->filters, .k = p->taps, .alpha = 1, .beta = bias != NULL, .c_stride = positions};
+    for (uint64_t i = 0; i < sl_graph_ops_blocks(node, run, 0) * p->images * p->groups; i++) {
+        const uint64_t filter = i % p->groups * p->filters;
+        for (uint64_t f = 0; bias != NULL && f < p->filters; f++) {
             for (uint64_t j = 0; j < positions; j++) {
                 out[f * positions + j] = bias[filter + f];
             }
         }
-        for (uint32_t line = 0; line < p.axes[0].out; line += p.lines) {
-            const uint32_t left = p.axes[0].out - line, lines = left < p.lines ? left : p.lines;
-            product.n = product.b_stride = (uint64_t)lines * p.axes[1].out;
-            if (!p.is_direct) {
-                collect_columns(&p, in, line, lines, run->scratch);
+        for (uint32_t line = 0; line < p->axes[0].out; line += p->lines) {
+            const uint32_t left = p->axes[0].out - line, lines = left < p->lines ? left : p->lines;
+            product.n = product.b_stride = (uint64_t)lines * p->axes[1].out;
+            if (!p->is_direct) {
+                collect_columns(p, in, line, lines, run->scratch);
             }
-            sl_blas_multiply(&product, (const float *)run->inputs[1] + filter * p.taps,
-                             p.is_direct ? in : run->scratch, out + (uint64_t)line * p.axes[1].out);
+            sl_blas_multiply(&product, (const float *)run->inputs[1] + filter * p->taps,
+                             p->is_direct ? in : run->scratch,
+                             out + (uint64_t)line * p->axes[1].out);
         }
-        in += p.channels * plane_elements(p.axes);
-        out += p.filters * positions;
+        in += p->channels * plane_elements(p->axes);
+        out += p->filters * positions;
     }
     return 0;
 }
@@ -286,14 +284,13 @@ static int run_conv(const struct sl_graph_node *node, const struct sl_graph_run 
 struct pool {
     struct axis axes[AXES];
     uint32_t planes; /* of a block */
-    bool has_rows, takes_max, counts_pads;
+    bool takes_max, counts_pads;
 };
 
 static int infer_pool(struct sl_graph_infer *infer)
 {
     const struct sl_graph_value *x = infer->inputs[0];
     struct pool p = {
-        .has_rows = x->has_rows,
         .takes_max = strcmp(infer->node->op_type, "MaxPool") == 0,
         .counts_pads = sl_graph_attribute_int(infer->node, "count_include_pad", 0) != 0,
     };
@@ -348,22 +345,22 @@ static int64_t window_elements(const struct axis *axis, uint32_t o, bool counts_
 
 static int run_pool(const struct sl_graph_node *node, const struct sl_graph_run *run)
 {
-    struct pool p;
-    sl_graph_ops_load(node, &p, sizeof p);
-    const uint64_t positions = position_count(p.axes);
+    const struct pool *p = sl_graph_ops_params(node);
+    const uint64_t positions = position_count(p->axes);
     const float *in = run->inputs[0];
     float *out = run->outputs[0];
-    for (uint64_t i = 0; i < sl_graph_ops_blocks(run, p.has_rows) * p.planes; i++) {
+    for (uint64_t i = 0; i < sl_graph_ops_blocks(node, run, 0) * p->planes; i++) {
         for (uint64_t j = 0; j < positions; j++) {
-            out[j] = p.takes_max ? -INFINITY : 0;
+            out[j] = p->takes_max ? -INFINITY : 0;
         }
-        pool_plane(&p, in, out);
-        for (uint64_t j = 0; !p.takes_max && j < positions; j++) {
-            const uint32_t line = (uint32_t)(j / p.axes[1].out), o = (uint32_t)(j % p.axes[1].out);
-            out[j] /= (float)(window_elements(&p.axes[0], line, p.counts_pads) *
-                              window_elements(&p.axes[1], o, p.counts_pads));
+        pool_plane(p, in, out);
+        for (uint64_t j = 0; !p->takes_max && j < positions; j++) {
+            const uint32_t line = (uint32_t)(j / p->axes[1].out),
+                           o = (uint32_t)(j % p->axes[1].out);
+            out[j] /= (float)(window_elements(&p->axes[0], line, p->counts_pads) *
+                              window_elements(&p->axes[1], o, p->counts_pads));
         }
-        in += plane_elements(p.axes);
+        in += plane_elements(p->axes);
         out += positions;
     }
     return 0;
