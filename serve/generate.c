@@ -11,14 +11,14 @@
 #include "config/cli.h"
 #include "core/array.h"
 #include "core/hash.h"
-#include "core/key_index.h"
 #include "objects/message.h"
 #include "serve/onnx_file.h"
 
-#define PROGRAM    "starling-serve generate"
-#define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
-#define PATH_BYTES 4096
-#define CHANGE_MAX (1.0F / 16) /* of a weight, relative to the template's */
+#define PROGRAM       "starling-serve generate"
+#define LENGTH(of)    (uint32_t)(sizeof(of) / sizeof((of)[0]))
+#define PATH_BYTES    4096
+#define DIRECTORY_MAX (PATH_BYTES - SL_OBJECTS_NAME_BYTES - 8)
+#define CHANGE_MAX    (1.0F / 16) /* of a weight, relative to the template's */
 
 static struct {
     const char *templates, *out;
@@ -36,43 +36,36 @@ static const struct sl_cli_option options[] = {
                           "each changed by up to 1/16. Default: 1."),
 };
 
-struct model {
-    char name[SL_OBJECTS_NAME_BYTES];
-    uint32_t template_length; /* the template is named like the beginning of `name` */
-};
-
 struct run {
-    struct model *models;
+    char (*names)[SL_OBJECTS_NAME_BYTES]; /* of the models */
     uint32_t count, capacity;
-    struct sl_key_index names;
     struct sl_reason reason;
 };
 
-/* DIR/NAME.onnx; false: too long. */
-static bool make_path(const char *directory, const char *name, uint32_t length,
+/* DIR/NAME.onnx; a directory's path is not too long for that. */
+static void make_path(const char *directory, const char *name, uint32_t length,
                       char path[PATH_BYTES])
 {
-    return snprintf(path, PATH_BYTES, "%s/%.*s" SL_ONNX_FILE_SUFFIX, directory, (int)length, name) <
-           PATH_BYTES;
+    (void)snprintf(path, PATH_BYTES, "%s/%.*s" SL_ONNX_FILE_SUFFIX, directory, (int)length, name);
 }
 
-/* 0: there is none. */
-static uint32_t find_template(const char *name)
+/* The template is named like the beginning of the model's name. False: there is none. */
+static bool find_template(const char *name, char path[PATH_BYTES])
 {
-    char path[PATH_BYTES];
-    uint32_t length = (uint32_t)strlen(name);
-    while (length > 0 &&
-           !(make_path(flags.templates, name, length, path) && access(path, R_OK) == 0)) {
-        length--;
+    for (uint32_t length = (uint32_t)strlen(name); length > 0; length--) {
+        make_path(flags.templates, name, length, path);
+        if (access(path, R_OK) == 0) {
+            return true;
+        }
     }
-    return length;
+    return false;
 }
 
 /* Adds the model of a line: its name, up to a comma; what follows is for other programs. */
 static int add_line(struct run *run, const char *file, uint32_t number, char *line)
 {
     const char *name = line + strspn(line, " \t");
-    uint64_t serial;
+    char path[PATH_BYTES];
     line[strcspn(line, ",\r\n")] = '\0';
     for (size_t end = strlen(name); end > 0 && strchr(" \t", name[end - 1]) != NULL; end--) {
         line[name - line + (ptrdiff_t)end - 1] = '\0';
@@ -83,23 +76,23 @@ static int add_line(struct run *run, const char *file, uint32_t number, char *li
                               "characters, no blank, no @ and no /",
                               file, number, name, SL_OBJECTS_NAME_BYTES - 1);
     }
-    if (!sl_array_make_room(&run->models, &run->capacity, run->count, sizeof *run->models) ||
-        sl_key_index_add(&run->names, sl_hash_bytes(name, strlen(name), 0), &serial) != 0) {
+    for (uint32_t i = 0; i < run->count; i++) {
+        if (strcmp(run->names[i], name) == 0) {
+            return sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s:%u: \"%s\" is there twice",
+                                  file, number, name);
+        }
+    }
+    if (!find_template(name, path)) {
+        return sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND,
+                              "%s:%u: no template for \"%s\": %s has no file whose name, "
+                              "without " SL_ONNX_FILE_SUFFIX ", the model's name begins with",
+                              file, number, name, flags.templates);
+    }
+    if (!sl_array_make_room(&run->names, &run->capacity, run->count, sizeof *run->names)) {
         return sl_reason_fail(&run->reason, SL_ERR_NO_MEMORY, "%s:%u: no memory", file, number);
     }
-    if (serial != run->count) {
-        return sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s:%u: \"%s\" is there twice", file,
-                              number, name);
-    }
-    struct model *model = &run->models[run->count++];
-    (void)snprintf(model->name, sizeof model->name, "%s", name);
-    model->template_length = find_template(name);
-    return model->template_length > 0
-               ? 0
-               : sl_reason_fail(&run->reason, SL_ERR_NOT_FOUND,
-                                "%s:%u: no template for \"%s\": %s has no file whose name, "
-                                "without " SL_ONNX_FILE_SUFFIX ", the model's name begins with",
-                                file, number, name, flags.templates);
+    (void)snprintf(run->names[run->count++], sizeof *run->names, "%s", name);
+    return 0;
 }
 
 /* The first line is a title. */
@@ -143,19 +136,17 @@ static void change_weights(const struct sl_graph *graph, const char *name)
     }
 }
 
-static int generate(struct run *run, const struct model *model)
+static int generate(struct run *run, const char *name)
 {
-    char source[PATH_BYTES], target[PATH_BYTES];
+    char path[PATH_BYTES] = "";
     struct sl_graph_memory memory;
     struct sl_graph graph;
-    if (!make_path(flags.templates, model->name, model->template_length, source) ||
-        !make_path(flags.out, model->name, (uint32_t)strlen(model->name), target)) {
-        return sl_reason_fail(&run->reason, SL_ERR_INVALID, "%s: the path is too long", flags.out);
-    }
-    int err = sl_onnx_file_read(source, &memory, &graph, &run->reason);
+    (void)find_template(name, path);
+    int err = sl_onnx_file_read(path, &memory, &graph, &run->reason);
     if (err == 0) {
-        change_weights(&graph, model->name);
-        err = sl_onnx_file_write(target, &graph, &memory, &run->reason);
+        change_weights(&graph, name);
+        make_path(flags.out, name, (uint32_t)strlen(name), path);
+        err = sl_onnx_file_write(path, &graph, &memory, &run->reason);
     }
     sl_graph_memory_fini(&memory);
     return err;
@@ -169,7 +160,7 @@ static int generate_all(struct run *run, const char *list)
                              strerror(errno));
     }
     for (uint32_t i = 0; err == 0 && i < run->count; i++) {
-        err = generate(run, &run->models[i]);
+        err = generate(run, run->names[i]);
     }
     if (err == 0) {
         (void)printf("%u model%s in %s\n", run->count, run->count == 1 ? "" : "s", flags.out);
@@ -195,6 +186,10 @@ int sl_serve_generate_run(int argc, char **argv)
                              words == 0                ? "the list of models"
                              : flags.templates == NULL ? "--templates"
                                                        : "--out");
+    } else if (err == 0 &&
+               (strlen(flags.templates) > DIRECTORY_MAX || strlen(flags.out) > DIRECTORY_MAX)) {
+        err = sl_reason_fail(&run.reason, SL_ERR_INVALID,
+                             "paths of directories have at most %d bytes", DIRECTORY_MAX);
     }
     if (err != 0) {
         (void)fprintf(stderr, PROGRAM ": %s\nusage: " PROGRAM " %s\n", run.reason.text, cli.usage);
@@ -204,7 +199,6 @@ int sl_serve_generate_run(int argc, char **argv)
     if (err != 0) {
         (void)fprintf(stderr, PROGRAM ": %s\n", run.reason.text);
     }
-    sl_key_index_fini(&run.names);
-    free(run.models);
+    free(run.names);
     return err == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -91,8 +91,8 @@ struct sl_graph_node {
     union {
         uint64_t words[SL_GRAPH_PARAMS_BYTES / 8]; /* zero before infer */
         uint8_t bytes[SL_GRAPH_PARAMS_BYTES];
-    } params; /* a struct of the operator, which infer copies in and run copies out, so that run
-                 need not look at attributes and shapes again */
+    } params; /* a struct of the operator, which infer fills, so that run need not look at
+                 attributes again */
 };
 
 struct sl_graph {
