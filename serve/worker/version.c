@@ -102,7 +102,8 @@ static int read_image(const struct sl_serve_open *open, struct sl_serve_version 
             break;
         }
         const uint64_t end = (*offsets)[count] + tensor->bytes;
-        const uint8_t *base = (const uint8_t *)tensor->data - (*offsets)[count];
+        const uint8_t *data = tensor->data;
+        const uint8_t *base = data != NULL ? data - (*offsets)[count] : NULL;
         version->base = count == 0 || base == version->base ? base : NULL;
         version->bytes = end > version->bytes ? end : version->bytes;
         needed = tensor->name[0] == '.' && end > needed ? end : needed;
