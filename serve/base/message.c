@@ -108,15 +108,16 @@ static void tensors(struct pass *pass, struct sl_serve_message *message, uint64_
 
 static void join(struct pass *pass, struct sl_serve_message *message)
 {
+    NUMBER(incarnation, 1, ANY);
     TEXT(host);
     check(pass, "host", sl_objects_text_is_valid(message->host, sizeof message->host));
     range(pass, "arena", &message->arena_address, &message->arena_bytes);
     NUMBER(batch_max, 1, UINT32_MAX);
-    NUMBER(incarnation, 1, ANY);
 }
 
 static void leave(struct pass *pass, struct sl_serve_message *message)
 {
+    NUMBER(incarnation, 1, ANY);
 }
 
 static void load(struct pass *pass, struct sl_serve_message *message)
@@ -144,6 +145,7 @@ static void load(struct pass *pass, struct sl_serve_message *message)
 
 static void infer(struct pass *pass, struct sl_serve_message *message)
 {
+    NUMBER(incarnation, 1, ANY);
     NUMBER(request, 1, ANY);
     NUMBER(request_kind, SL_SERVE_INFER, SL_SERVE_LOAD);
     model(pass, message->model);
@@ -156,6 +158,7 @@ static void infer(struct pass *pass, struct sl_serve_message *message)
 
 static void cancel(struct pass *pass, struct sl_serve_message *message)
 {
+    NUMBER(incarnation, 1, ANY);
     NUMBER(request, 1, ANY);
 }
 

@@ -51,13 +51,15 @@ struct sl_serve_load {
 struct sl_serve_message {
     uint32_t kind;    /* enum sl_serve_message_kind */
     uint64_t request; /* INFER, CANCEL, DONE: the gateway's number of the request, > 0 */
+    /* JOIN, LEAVE, INFER, CANCEL: of the sender's engine. Another process may have had its name,
+     * and memory at the same addresses; and a gateway may have several names. */
+    uint64_t incarnation;
 
     /* JOIN */
     char host[SL_SERVE_LABEL_BYTES]; /* workers of one label share a pool */
     /* The worker's memory for inputs. The sum does not overflow. */
     uint64_t arena_address, arena_bytes;
-    uint32_t batch_max;   /* rows that the worker computes together, > 0 */
-    uint64_t incarnation; /* of the worker's engine: no other process of its name has the arena */
+    uint32_t batch_max; /* rows that the worker computes together, > 0 */
 
     /* LOAD */
     uint32_t queue_count; /* requests that the worker has: waiting, loading, computing */

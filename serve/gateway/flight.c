@@ -70,6 +70,7 @@ int sl_serve_flight_send(struct sl_serve_flight *flight, uint64_t now_ns)
     const uint64_t deadline_ns = request->deadline_ns;
     struct sl_serve_message infer = {
         .kind = SL_SERVE_MESSAGE_INFER,
+        .incarnation = sl_transfer_async_own_incarnation(remote->events->transfer),
         .request = flight->id,
         .request_kind = request->kind,
         .version = request->version,
@@ -113,7 +114,10 @@ void sl_serve_flight_leave(struct sl_serve_flight *flight)
 void sl_serve_flight_look(struct sl_serve_flight *flight)
 {
     struct sl_serve_remote *remote = flight->remote;
-    const struct sl_serve_message cancel = {.kind = SL_SERVE_MESSAGE_CANCEL, .request = flight->id};
+    const struct sl_serve_message cancel = {
+        .kind = SL_SERVE_MESSAGE_CANCEL,
+        .incarnation = sl_transfer_async_own_incarnation(remote->events->transfer),
+        .request = flight->id};
     if (flight->request != NULL || flight->is_sending) {
         return;
     }

@@ -84,7 +84,9 @@ static void closed(void *ctx, int err, const char *reason)
 
 void sl_serve_remote_look(struct sl_serve_remote *remote)
 {
-    const struct sl_serve_message leave = {.kind = SL_SERVE_MESSAGE_LEAVE};
+    const struct sl_serve_message leave = {
+        .kind = SL_SERVE_MESSAGE_LEAVE,
+        .incarnation = sl_transfer_async_own_incarnation(remote->events->transfer)};
     if (remote->is_joined && remote->worker.is_leaving && !remote->has_left && remote->sends == 0) {
         remote->has_left = sl_serve_remote_send(remote, &leave, NULL, NULL, NULL, NULL) == 0;
     }

@@ -47,6 +47,12 @@ static void closed(void *ctx, int err, const char *reason)
     }
 }
 
+bool sl_serve_peer_is(const struct sl_serve_peer *peer, uint64_t incarnation)
+{
+    return peer->state == SL_SERVE_PEER_OPEN &&
+           sl_transfer_async_incarnation(peer->segment) == incarnation;
+}
+
 /* Send */
 
 static void sent(void *ctx, int err, const char *reason)

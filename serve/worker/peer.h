@@ -58,6 +58,10 @@ static inline bool sl_serve_peer_is_open(const struct sl_serve_peer *peer)
     return peer->state == SL_SERVE_PEER_OPEN;
 }
 
+/* Whether it is open, and its engine has this incarnation: its notices may come under a name that
+ * is not its address. */
+bool sl_serve_peer_is(const struct sl_serve_peer *peer, uint64_t incarnation);
+
 /* Sends *peer->message, after `bytes` bytes at `local` were WRITTEN to `remote` (0: none). done
  * runs once, perhaps at once, also if the notice has not arrived: then the peer is connected again.
  * Only while it is open. */

@@ -141,16 +141,14 @@ static void arrived(void *ctx, const struct sl_transfer_noticed *noticed)
 {
     struct sl_serve_worker *worker = ctx;
     struct sl_serve_peer *peer = NULL;
-    struct sl_reason reason;
-    for (uint32_t i = 0; i < worker->peer_count; i++) {
-        const bool is_sender = strcmp(worker->peers[i].address, noticed->sender) == 0;
-        peer = is_sender && sl_serve_peer_is_open(&worker->peers[i]) ? &worker->peers[i] : peer;
+    struct sl_reason reason = {"the worker has not joined this gateway"};
+    const int err = sl_serve_message_decode(noticed->text, noticed->bytes, &worker->in, &reason);
+    for (uint32_t i = 0; err == 0 && i < worker->peer_count; i++) {
+        peer =
+            sl_serve_peer_is(&worker->peers[i], worker->in.incarnation) ? &worker->peers[i] : peer;
     }
-    if (peer == NULL ||
-        sl_serve_message_decode(noticed->text, noticed->bytes, &worker->in, &reason) != 0) {
-        sl_log_warn("serve: a notice of %s is dropped: %s", noticed->sender,
-                    peer == NULL ? "the worker has not joined a gateway of this name"
-                                 : reason.text);
+    if (peer == NULL) {
+        sl_log_warn("serve: a notice of %s is dropped: %s", noticed->sender, reason.text);
         return;
     }
     switch (worker->in.kind) {
@@ -249,7 +247,9 @@ static bool leave(struct sl_serve_worker *worker)
     }
     for (uint32_t i = 0; i < worker->peer_count; i++) {
         struct sl_serve_peer *peer = &worker->peers[i];
-        worker->out = (struct sl_serve_message){.kind = SL_SERVE_MESSAGE_LEAVE};
+        worker->out = (struct sl_serve_message){
+            .kind = SL_SERVE_MESSAGE_LEAVE,
+            .incarnation = sl_transfer_async_own_incarnation(worker->options.transfer)};
         peer->has_sent_leave = peer->has_sent_leave || sl_serve_peer_tell(peer);
         open += sl_serve_peer_is_open(peer) && !peer->has_left;
     }

@@ -4,6 +4,7 @@ agent and a gateway that are killed and come again; new versions during requests
 
 import os
 import signal
+import socket
 import threading
 import time
 
@@ -188,6 +189,23 @@ class Workers(harness.StarlingTest):
         self.agent.wait()
         self.start_agent()
         load.more(30)
+        self.assertEqual(load.end(), [])
+        self.end_all()
+
+    def test_a_gateway_by_another_name(self):
+        """A name that leads to the gateway, and is not the one under which its notices come."""
+        try:
+            socket.gethostbyname("localhost")
+        except OSError:
+            self.skipTest("this system does not know the host localhost")
+        self.start_storage()
+        self.deploy("m0", 0)
+        self.start_agent()
+        self.start_gateway()
+        self.listen = self.listen.replace("127.0.0.1", "localhost")
+        self.start_worker()
+        load = Load(self, ["m0"], 1)
+        load.more(3)
         self.assertEqual(load.end(), [])
         self.end_all()
 

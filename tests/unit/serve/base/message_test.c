@@ -36,13 +36,13 @@ static void make_full(uint32_t kind)
 {
     memset(&message, 0, sizeof message);
     message.kind = kind;
+    message.incarnation = kind == SL_SERVE_MESSAGE_LOAD || kind == SL_SERVE_MESSAGE_DONE ? 0 : 5;
     switch (kind) {
     case SL_SERVE_MESSAGE_JOIN:
         fill(message.host, sizeof message.host, 'h');
         message.arena_address = INT64_MAX;
         message.arena_bytes = 64 << 20;
         message.batch_max = 32;
-        message.incarnation = 7;
         break;
     case SL_SERVE_MESSAGE_LOAD:
         message.queue_count = 3;
@@ -248,6 +248,7 @@ SL_CASE(message_decode__an_error_is_negative)
 
 /* Those of docs/protocol.md. */
 static const struct sl_serve_message INFER = {.kind = SL_SERVE_MESSAGE_INFER,
+                                              .incarnation = 0x1f2e3d4c5b6a7988,
                                               .request = 7,
                                               .model = "mlp",
                                               .deadline_us = 1000000,

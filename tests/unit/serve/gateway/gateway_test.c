@@ -109,8 +109,10 @@ static void set_up(struct fixture *f)
 static void tell(struct worker *worker, const struct sl_serve_message *message)
 {
     uint8_t text[SL_SERVE_MESSAGE_BYTES];
+    struct sl_serve_message named = *message;
+    named.incarnation = sl_transfer_async_own_incarnation(worker->engine);
     const struct sl_transfer_notice notice = {
-        .name = SL_SERVE_NOTICE, .text = text, .bytes = sl_serve_message_encode(message, text)};
+        .name = SL_SERVE_NOTICE, .text = text, .bytes = sl_serve_message_encode(&named, text)};
     assert_int_equal(sl_transfer_notice_send(worker->gateway, &notice, TIMEOUT_MS), 0);
 }
 
@@ -120,9 +122,7 @@ static void join(struct worker *worker)
                                             .host = "host",
                                             .arena_address = (uintptr_t)worker->arena,
                                             .arena_bytes = ARENA_BYTES,
-                                            .batch_max = 4,
-                                            .incarnation =
-                                                sl_transfer_async_own_incarnation(worker->engine)});
+                                            .batch_max = 4});
 }
 
 static struct worker *start_worker(struct fixture *f, uint32_t index)
@@ -621,9 +621,7 @@ CASE(gateway_arena__is_shared_by_turns)
                                             .host = "host",
                                             .arena_address = (uintptr_t)worker->arena,
                                             .arena_bytes = 1024,
-                                            .batch_max = 4,
-                                            .incarnation =
-                                                sl_transfer_async_own_incarnation(worker->engine)});
+                                            .batch_max = 4});
     AWAIT(fixture, lost_workers == 1);
     AWAIT(fixture, workers == 1);
     struct call *first = submit(fixture, 0, "a", 0, 1000, LONG_NS);

@@ -12,6 +12,7 @@
 #include "serve/base/message.h"
 #include "tests/support/reactor_thread.h"
 #include "tests/support/unit.h"
+#include "transfer/async.h"
 
 #define TIMEOUT_MS   60000
 #define LAYERS       3
@@ -254,6 +255,7 @@ static void drain(void *ctx)
 static void send_notice(struct fixture *f)
 {
     uint8_t text[SL_SERVE_MESSAGE_BYTES];
+    f->message.incarnation = sl_transfer_async_own_incarnation(f->gateway);
     const struct sl_transfer_notice notice = {
         .name = SL_SERVE_NOTICE, .text = text, .bytes = sl_serve_message_encode(&f->message, text)};
     expect(sl_transfer_notice_send(f->segment, &notice, TIMEOUT_MS), sl_transfer_last_error());
@@ -339,6 +341,7 @@ static void make(struct fixture *f, const char *model, uint32_t rows, float valu
 static uint64_t submit(struct fixture *f)
 {
     uint8_t text[SL_SERVE_MESSAGE_BYTES];
+    f->message.incarnation = sl_transfer_async_own_incarnation(f->gateway);
     const struct sl_transfer_notice notice = {
         .name = SL_SERVE_NOTICE, .text = text, .bytes = sl_serve_message_encode(&f->message, text)};
     const uint64_t place = (f->message.request - 1) % 16;
