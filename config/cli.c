@@ -11,6 +11,7 @@
 #include "config/number.h"
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/log.h"
 
 #define SUGGESTION_BYTES_MIN 3 /* shorter names resemble many flags */
 
@@ -181,6 +182,12 @@ static void write_accepted(const struct sl_cli_option *option, char *text, size_
     case SL_CLI_CHOICE:
         (void)snprintf(text, text_bytes, "%s", option->choices);
         return;
+    case SL_CLI_SIZE:
+        (void)snprintf(text, text_bytes, "a number of bytes, such as 500M or 64G");
+        return;
+    case SL_CLI_LOG:
+        (void)snprintf(text, text_bytes, "debug, info, warn, error or off");
+        return;
     case SL_CLI_PARSED:
         (void)snprintf(text, text_bytes, "%s", option->accepts);
         return;
@@ -291,6 +298,10 @@ static bool parse_value(const struct sl_cli_option *option, const char *text)
         return false;
     case SL_CLI_CHOICE:
         return parse_choice(option, text);
+    case SL_CLI_SIZE:
+        return sl_number_parse_size(text, option->target);
+    case SL_CLI_LOG:
+        return sl_log_parse_level(text, option->target);
     case SL_CLI_PARSED:
         return option->parse(text, option->target);
     case SL_CLI_STRINGS:

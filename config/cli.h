@@ -23,6 +23,8 @@ enum sl_cli_kind {
     SL_CLI_F64,      /* double *, within [least, most], finite */
     SL_CLI_DURATION, /* uint64_t *: nanoseconds; least and most are in seconds */
     SL_CLI_CHOICE,   /* int *: index into choices, "a|b|c" */
+    SL_CLI_SIZE,     /* size_t *: bytes, such as 64G (sl_number_parse_size) */
+    SL_CLI_LOG,      /* enum sl_log_level *: the least level of log lines */
     SL_CLI_PARSED,   /* whatever `parse` writes */
     SL_CLI_SECTION,  /* a heading in --help: name, else help; no target */
 };

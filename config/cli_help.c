@@ -23,10 +23,11 @@ bool sl_cli_help_choice(const char *choices, int index, char *text, size_t text_
 static void write_synopsis(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
     static const char *const metavars[] = {
-        [SL_CLI_BOOL] = "",   [SL_CLI_STRING] = "TEXT", [SL_CLI_STRINGS] = "TEXT...",
-        [SL_CLI_U32] = "N",   [SL_CLI_U64] = "N",       [SL_CLI_I64] = "N",
-        [SL_CLI_F32] = "X",   [SL_CLI_F64] = "X",       [SL_CLI_DURATION] = "DURATION",
-        [SL_CLI_CHOICE] = "", [SL_CLI_PARSED] = "TEXT",
+        [SL_CLI_BOOL] = "",     [SL_CLI_STRING] = "TEXT", [SL_CLI_STRINGS] = "TEXT...",
+        [SL_CLI_U32] = "N",     [SL_CLI_U64] = "N",       [SL_CLI_I64] = "N",
+        [SL_CLI_F32] = "X",     [SL_CLI_F64] = "X",       [SL_CLI_DURATION] = "DURATION",
+        [SL_CLI_CHOICE] = "",   [SL_CLI_PARSED] = "TEXT", [SL_CLI_SIZE] = "BYTES",
+        [SL_CLI_LOG] = "LEVEL",
     };
     const char *metavar = option->metavar != NULL         ? option->metavar
                           : option->kind == SL_CLI_CHOICE ? option->choices

@@ -35,11 +35,6 @@ static bool parse_size(const char *text, void *target)
     return sl_number_parse_size(text, target);
 }
 
-static bool parse_log_level(const char *text, void *target)
-{
-    return sl_log_parse_level(text, target);
-}
-
 /* Checks the form of the name only: the kernel checks the name when a socket uses it. */
 static bool parse_congestion_control(const char *text, void *target)
 {
@@ -212,8 +207,7 @@ static const struct row rows[] = {
                 "backup is promoted when the server expires."),
     ROW(P | W, checksum, BOOL, .name = "checksum",
         .help = "Add a CRC-32C to every frame that this process sends."),
-    ROW(P | W, log_level, PARSED, .variable = "STARLING_LOG", .preset = "info",
-        .parse = parse_log_level, .accepts = "debug, info, warn, error or off", .metavar = "LEVEL",
+    ROW(P | W, log_level, LOG, .variable = "STARLING_LOG", .preset = "info",
         .help = "Least level of the log lines: debug, info, warn, error or off."),
 
     SECTION("Transports"),

@@ -11,7 +11,6 @@
 #include <starling_objects.h>
 
 #include "config/cli.h"
-#include "config/number.h"
 #include "config/security.h"
 #include "core/array.h"
 #include "core/clock.h"
@@ -37,16 +36,6 @@ static struct {
     struct sl_security_flags security;
 } flags = {.timeout_ns = 60 * SL_CLOCK_NS_PER_S, .log_level = SL_LOG_WARN};
 
-static bool parse_log_level(const char *text, void *target)
-{
-    return sl_log_parse_level(text, target);
-}
-
-static bool parse_size(const char *text, void *target)
-{
-    return sl_number_parse_size(text, target);
-}
-
 static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue",
                   .variable = "STARLING_OBJECTS_CATALOGUE", .metavar = "HOST:PORT",
@@ -58,8 +47,7 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.name, .name = "name", .metavar = "NAME",
                   .help = "Name of the model. Default: the file's name without " SL_ONNX_FILE_SUFFIX
                           "."),
-    SL_CLI_OPTION(PARSED, &flags.pool_bytes, .name = "pool-memory", .parse = parse_size,
-                  .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
+    SL_CLI_OPTION(SIZE, &flags.pool_bytes, .name = "pool-memory",
                   .help = "Refuse models that do not fit into a pool of this size: the agents' "
                           "--pool-memory. Default: no limit; workers refuse them."),
     SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata", .metavar = "ADDRESS",
@@ -67,8 +55,7 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME", .least = 0.001,
                   .most = 3600, .help = "Deadline for a model. Default: 60s"),
     SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
-    SL_CLI_OPTION(PARSED, &flags.log_level, .variable = "STARLING_LOG", .parse = parse_log_level,
-                  .accepts = "debug, info, warn, error or off", .metavar = "LEVEL",
+    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
                   .help = "Least level of log lines. Default: warn."),
 };
 

@@ -39,11 +39,6 @@ static bool parse_memory(const char *text, void *target)
     return sl_number_parse_size(text, bytes) && *bytes >= MEMORY_LEAST;
 }
 
-static bool parse_log_level(const char *text, void *target)
-{
-    return sl_log_parse_level(text, target);
-}
-
 static const struct sl_cli_option options[] = {
     SL_HTTP_OPTIONS(&flags.http),
     SL_CLI_OPTION(STRING, &flags.listen, .name = "listen", .metavar = "HOST:PORT",
@@ -63,8 +58,7 @@ static const struct sl_cli_option options[] = {
                   .accepts = "a number of bytes above 64M, such as 500M or 64G", .metavar = "BYTES",
                   .help = "Memory for the inputs of requests. Default: 256M."),
     SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
-    SL_CLI_OPTION(PARSED, &flags.log_level, .variable = "STARLING_LOG", .parse = parse_log_level,
-                  .accepts = "debug, info, warn, error or off", .metavar = "LEVEL",
+    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
                   .help = "Least level of log lines. Default: warn."),
 };
 

@@ -57,11 +57,6 @@ static bool parse_schedule(const char *text, void *target)
     return sl_number_parse_size(text, &to->bytes) && to->bytes > 0;
 }
 
-static bool parse_log_level(const char *text, void *target)
-{
-    return sl_log_parse_level(text, target);
-}
-
 static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.gateways, .name = "gateway", .metavar = "HOST:PORT,...",
                   .help = "Gateways that the worker joins, by the addresses that they print. "
@@ -88,8 +83,7 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(I64, &flags.core, .name = "core", .metavar = "N", .least = 0, .most = 4095,
                   .help = "The core of the thread that computes. Default: any."),
     SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
-    SL_CLI_OPTION(PARSED, &flags.log_level, .variable = "STARLING_LOG", .parse = parse_log_level,
-                  .accepts = "debug, info, warn, error or off", .metavar = "LEVEL",
+    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
                   .help = "Least level of log lines. Default: info."),
 };
 

@@ -12,7 +12,6 @@
 #include <starling_objects.h>
 
 #include "config/cli.h"
-#include "config/number.h"
 #include "config/security.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -30,11 +29,6 @@ static struct {
     bool insecure;
     struct sl_security_flags security;
 } flags = {.file_size_mb = 2048, .hold_ns = UINT64_MAX, .timeout_ns = 60 * SL_CLOCK_NS_PER_S};
-
-static bool parse_size(const char *text, void *target)
-{
-    return sl_number_parse_size(text, target);
-}
 
 static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(CHOICE, &flags.command, .name = "cmd", .choices = "trainer|inferencer",
@@ -59,8 +53,7 @@ static const struct sl_cli_option options[] = {
                           "trainer, 10 s by an inferencer."),
     SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME", .least = 0.001,
                   .most = 3600, .help = "Deadline of each call. Default: 60s"),
-    SL_CLI_OPTION(PARSED, &flags.rate_bytes, .name = "rate", .parse = parse_size,
-                  .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
+    SL_CLI_OPTION(SIZE, &flags.rate_bytes, .name = "rate",
                   .help = "Bytes per second that other processes read here. Default: no limit."),
     SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
 };

@@ -73,16 +73,6 @@ struct command {
     int (*run)(struct run *run);
 };
 
-static bool parse_log_level(const char *text, void *target)
-{
-    return sl_log_parse_level(text, target);
-}
-
-static bool parse_size(const char *text, void *target)
-{
-    return sl_number_parse_size(text, target);
-}
-
 static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.catalogue, .name = "catalogue",
                   .variable = "STARLING_OBJECTS_CATALOGUE", .metavar = "HOST:PORT",
@@ -104,8 +94,7 @@ static const struct sl_cli_option options[] = {
                   .help = "Of serve: be a keeper, which stores what is put with --origin ps below "
                           "DIR. DIR is created. With --agent and --catalogue only what is put with "
                           "--origin host is stored."),
-    SL_CLI_OPTION(PARSED, &flags.pool_bytes, .name = "pool-memory", .parse = parse_size,
-                  .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
+    SL_CLI_OPTION(SIZE, &flags.pool_bytes, .name = "pool-memory",
                   .help = "Of serve: memory for the versions that it serves. Default: 1G."),
     SL_CLI_OPTION(BOOL, &flags.agent, .name = "agent",
                   .help = "Of serve: be the agent of this host: processes of this user read "
@@ -138,8 +127,7 @@ static const struct sl_cli_option options[] = {
                           "servers publish and serve."),
     SL_CLI_OPTION(BOOL, &flags.as_bytes, .name = "bytes",
                   .help = "Of put: .safetensors files are bytes, not tensors."),
-    SL_CLI_OPTION(PARSED, &flags.rate_bytes, .name = "rate", .parse = parse_size,
-                  .accepts = "a number of bytes, such as 500M or 64G", .metavar = "BYTES",
+    SL_CLI_OPTION(SIZE, &flags.rate_bytes, .name = "rate",
                   .help = "Bytes per second that other processes read here. Default: no limit."),
     SL_CLI_OPTION(BOOL, &flags.staleness, .name = "staleness",
                   .help = "Of watch: read each version, by the agent of this host if there is "
@@ -148,8 +136,7 @@ static const struct sl_cli_option options[] = {
                   .help = "Of stat: show also who follows the name, and the version in use there."),
     SL_CLI_OPTION(BOOL, &flags.json, .name = "json", .help = "Print a JSON object a line."),
     SL_SECURITY_OPTIONS(&flags.security, &flags.insecure),
-    SL_CLI_OPTION(PARSED, &flags.log_level, .variable = "STARLING_LOG", .parse = parse_log_level,
-                  .accepts = "debug, info, warn, error or off", .metavar = "LEVEL",
+    SL_CLI_OPTION(LOG, &flags.log_level, .variable = "STARLING_LOG",
                   .help = "Least level of log lines. Default: warn."),
 };
 
