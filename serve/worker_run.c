@@ -64,7 +64,7 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.agent, .name = "agent-name", .variable = "STARLING_OBJECTS_AGENT",
                   .skips_empty = true, .metavar = "NAME",
                   .help = "The agent of this host (starling-objects serve --agent) in whose memory "
-                          "models are. Default: default."),
+                          "models are."),
     SL_CLI_OPTION(STRING, &flags.listen, .name = "listen", .metavar = "HOST:PORT",
                   .help = "Where the worker receives requests; port 0: a free one. Default: on "
                           "loopback if the first gateway is there, else this host's address."),
