@@ -5,13 +5,18 @@
 #include "core/log.h"
 #include "serve/worker/pending.h"
 
-#define OPEN_MS   200 /* then another model may be opened first */
-#define AHEAD_MAX 2   /* models that are open, and wait for the one that computes */
-#define RETRY_NS  (10 * SL_CLOCK_NS_PER_MS) /* between opens of a model that failed */
-#define IDLE_NS                                                                                    \
-    (20 * SL_CLOCK_NS_PER_MS)      /* then an open model is closed: others may wait for its        \
-                                      memory, and to open it again takes less than 1 ms */
-#define PRESS_NS SL_CLOCK_NS_PER_S /* after an open for which the pool had no room */
+/* Of one attempt to open a model, until its layers are known; not until their bytes have come. Then
+ * other models have their turn. */
+#define OPEN_MS   200
+/* At most so many models are open whose requests wait for the model that computes. */
+#define AHEAD_MAX 2
+/* Between two attempts to open a model. */
+#define RETRY_NS  (10 * SL_CLOCK_NS_PER_MS)
+/* A model without requests is closed after this time: others may need its memory, and to open it
+ * again takes about 1 ms while its bytes are in the pool. */
+#define IDLE_NS   (20 * SL_CLOCK_NS_PER_MS)
+/* For so long after the pool had no room, models without requests are closed at once. */
+#define FULL_NS   SL_CLOCK_NS_PER_S
 
 static uint64_t now(const struct sl_serve_opener *opener)
 {
@@ -20,6 +25,7 @@ static uint64_t now(const struct sl_serve_opener *opener)
 
 /* ---- The job --------------------------------------------------------------------------------- */
 
+/* On the thread. */
 static void work(struct sl_offload_job *job)
 {
     struct sl_serve_opener *opener = SL_CONTAINER_OF(job, struct sl_serve_opener, job);
@@ -36,31 +42,33 @@ static void work(struct sl_offload_job *job)
                       : 0;
 }
 
-/* Errors that may pass: the pool is full of other views; the catalogue or the agent is away. */
+/* Errors that may pass: the pool is full of models that are open (NO_MEMORY); the catalogue or the
+ * agent does not answer (DEADLINE, CLOSED, AGAIN); the newest version was removed (CANCELLED). */
 static bool may_pass(const struct sl_serve_known *known, int err)
 {
     return err == SL_ERR_NO_MEMORY || err == SL_ERR_DEADLINE || err == SL_ERR_CLOSED ||
            err == SL_ERR_AGAIN || (err == SL_ERR_CANCELLED && known->wanted == 0);
 }
 
-/* Returns the error for requests; 0: they wait, or an older version answers them. */
+/* Returns the error that answers the model's requests; 0: they wait, or an older version answers
+ * them. */
 static int fail(struct sl_serve_opener *opener, struct sl_serve_known *known, int err)
 {
     known->reason = opener->reason;
     known->retry_ns = now(opener) + RETRY_NS;
-    opener->pressed_ns = err == SL_ERR_NO_MEMORY ? now(opener) : opener->pressed_ns;
+    opener->full_ns = err == SL_ERR_NO_MEMORY ? now(opener) : opener->full_ns;
     if (may_pass(known, err)) {
         return 0;
     }
     if (known->current != NULL) {
         known->bad = opener->newest;
-        sl_log_warn("serve: %s: version %" PRIu64 " cannot be opened, version %" PRIu64
-                    " goes on: %s",
-                    known->name, known->bad, known->current->number, known->reason.text);
+        sl_log_warn("serve: %s: version %" PRIu64 " cannot be opened (%s); version %" PRIu64
+                    " goes on answering",
+                    known->name, known->bad, known->reason.text, known->current->number);
         return 0;
     }
-    return err == SL_ERR_CANCELLED ? SL_ERR_NOT_FOUND
-           : err == SL_ERR_INVALID ? SL_ERR_CORRUPT /* the model, not the request */
+    return err == SL_ERR_CANCELLED ? SL_ERR_NOT_FOUND /* the version was removed */
+           : err == SL_ERR_INVALID ? SL_ERR_CORRUPT   /* the model, not the request */
                                    : err;
 }
 
@@ -68,7 +76,7 @@ static void done(struct sl_offload_job *job)
 {
     struct sl_serve_opener *opener = SL_CONTAINER_OF(job, struct sl_serve_opener, job);
     struct sl_serve_known *known = opener->known;
-    int err = job->err != 0 ? job->err : opener->err;
+    int err = job->err != 0 ? job->err : opener->err; /* job->err: it has not run */
     opener->known = NULL;
     known->is_opening = false;
     opener->models->subscription_count += known->subscription != opener->subscription;
@@ -86,7 +94,7 @@ static void done(struct sl_offload_job *job)
     opener->opened(opener->ctx, known, err);
 }
 
-/* Of the requests that wait for the model. */
+/* Rows of the requests that wait for the model: 1 to batch_max. */
 static uint32_t rows_of(const struct sl_serve_opener *opener, const struct sl_serve_known *known)
 {
     uint64_t rows = 0;
@@ -100,7 +108,7 @@ static uint32_t rows_of(const struct sl_serve_opener *opener, const struct sl_se
     return rows > 0 ? (uint32_t)rows : 1;
 }
 
-/* Closes the old versions of the model, and opens another one if `opens`. */
+/* Begins the job: it closes the model's old versions, and, if `opens`, opens the wanted one. */
 static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, bool opens)
 {
     const struct sl_serve_worker_options *options = opener->options;
@@ -134,17 +142,19 @@ static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, 
 
 /* ---- The choice ------------------------------------------------------------------------------ */
 
-/* Whether a job may use the model's subscription, perhaps beside one that computes. */
+/* Whether a job may use the model's subscription: no other one does. A version that computes uses
+ * it until all of its bytes have come. */
 static bool may_begin(const struct sl_serve_known *known)
 {
     return !known->is_opening &&
            (!known->is_running || sl_serve_version_is_complete(known->current));
 }
 
-/* A model with old versions; or without requests, after a while, or at once if the pool is full. */
+/* Models without requests have old versions only, after a while, or at once if the pool is full.
+ * Returns the first model whose old versions can be closed. */
 static struct sl_serve_known *find_closing(const struct sl_serve_opener *opener)
 {
-    const bool is_full = opener->pressed_ns != 0 && now(opener) < opener->pressed_ns + PRESS_NS;
+    const bool is_full = opener->full_ns != 0 && now(opener) < opener->full_ns + FULL_NS;
     SL_LIST_FOREACH (link, &opener->models->opened) {
         struct sl_serve_known *known = SL_CONTAINER_OF(link, struct sl_serve_known, opened);
         const bool is_unused = known->waiting == 0 && !known->is_running &&
@@ -159,7 +169,8 @@ static struct sl_serve_known *find_closing(const struct sl_serve_opener *opener)
     return NULL;
 }
 
-/* The model of the oldest request that has none open. */
+/* The model of the oldest request whose model is not open, and may be tried now; NULL also if
+ * enough are open ahead. */
 static struct sl_serve_known *find_cold(const struct sl_serve_opener *opener)
 {
     uint32_t ahead = 0;

@@ -21,7 +21,7 @@ struct sl_serve_opener {
     /* Private */
     struct sl_offload_job job;
     struct sl_serve_known *known; /* NULL: there is no job */
-    uint64_t pressed_ns;          /* when the pool last had no room; 0: never */
+    uint64_t full_ns;             /* when the pool last had no room; 0: never */
     struct sl_serve_open open;    /* name NULL: only closes */
     uint64_t newest;              /* version, when the job began that opens it beside another */
     struct sl_serve_search search;
