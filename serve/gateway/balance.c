@@ -239,10 +239,20 @@ struct sl_serve_balance_worker *sl_serve_balance_choose(const struct sl_serve_ba
     return best;
 }
 
+static bool is_tried(const struct sl_serve_balance *balance, const struct sl_serve_model *model)
+{
+    bool is = model->waiting > 0;
+    SL_LIST_FOREACH (link, &balance->workers) {
+        is = is || is_at(SL_CONTAINER_OF(link, struct sl_serve_balance_worker, link), model);
+    }
+    return is;
+}
+
 bool sl_serve_balance_expect(const struct sl_serve_balance *balance,
                              const struct sl_serve_model *model, uint64_t rows, uint64_t now_ns,
                              uint64_t *finish_ns, uint64_t *out_cost_ns)
 {
+    const bool counts_cost = is_tried(balance, model);
     uint64_t least = UINT64_MAX;
     SL_LIST_FOREACH (link, &balance->workers) {
         const struct sl_serve_balance_worker *worker =
@@ -252,7 +262,8 @@ bool sl_serve_balance_expect(const struct sl_serve_balance *balance,
         }
         const bool joins = is_at(worker, model) || model->waiting > 0;
         const uint64_t cost = cost_ns(worker, model, rows, joins);
-        const uint64_t finish = sl_serve_balance_queue_ns(worker, now_ns) + cost;
+        const uint64_t finish =
+            sl_serve_balance_queue_ns(worker, now_ns) + (counts_cost ? cost : 0);
         if (finish < least) {
             least = finish;
             *finish_ns = finish;

@@ -92,7 +92,8 @@ struct sl_serve_balance_worker *sl_serve_balance_choose(const struct sl_serve_ba
                                                         uint64_t *cost_ns);
 
 /* Expected time until a request is answered that no other waits before, whatever slots are free;
- * and its cost behind those that wait already. False: there is no worker. */
+ * and its cost behind those that wait already. The cost of a model counts only while it is tried:
+ * else a model that was slow to load once would be refused for ever. False: there is no worker. */
 bool sl_serve_balance_expect(const struct sl_serve_balance *balance,
                              const struct sl_serve_model *model, uint64_t rows, uint64_t now_ns,
                              uint64_t *finish_ns, uint64_t *cost_ns);

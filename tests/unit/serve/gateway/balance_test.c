@@ -289,13 +289,18 @@ COST_CASE(balance_expect__needs_a_worker_and_ignores_slots)
     begin(f, 0, worker, f->b, 5 * MS);
     worker->is_full = true;
     assert_true(sl_serve_balance_expect(&f->balance, f->a, 1, 0, &finish_ns, &cost_ns));
-    assert_int_equal(finish_ns, 15 * MS);
+    assert_int_equal(finish_ns, 5 * MS); /* nobody tries the model: its cost may be outdated */
     assert_int_equal(cost_ns, 10 * MS);
     /* Behind another request for the model that waits. */
     f->a->waiting = 1;
     assert_true(sl_serve_balance_expect(&f->balance, f->a, 1, 0, &finish_ns, &cost_ns));
     assert_int_equal(cost_ns, MS);
+    assert_int_equal(finish_ns, 6 * MS);
     f->a->waiting = 0;
+    /* Behind one at a worker. */
+    begin(f, 1, worker, f->a, 10 * MS);
+    assert_true(sl_serve_balance_expect(&f->balance, f->a, 1, 0, &finish_ns, &cost_ns));
+    assert_int_equal(finish_ns, 16 * MS);
     worker->is_leaving = true;
     assert_false(sl_serve_balance_expect(&f->balance, f->a, 1, 0, &finish_ns, &cost_ns));
 }
