@@ -23,8 +23,8 @@ static int read_bytes(const char *path, const void *bytes, size_t count,
                       struct sl_reason *reason)
 {
     struct sl_reason why;
-    /* The messages hold a copy of the bytes; f16 becomes twice as large; what is written or folded
-     * is a copy too. */
+    /* The messages hold a copy of the bytes; f16 becomes twice as large; what is written is a copy
+     * too. */
     sl_graph_memory_init(memory, (64U << 20) + 4 * count);
     const int err = sl_onnx_read(bytes, count, true, memory, out, &why);
     return err == 0 ? 0 : sl_reason_fail(reason, err, "%s: %s", path, why.text);

@@ -47,48 +47,12 @@ static int infer_flatten(struct sl_graph_infer *infer)
     return 0;
 }
 
-/* Fills the output's dimensions but one of -1, whose index is *open (none: the rank), and the
- * product of the others. */
-static int read_shape(const struct sl_graph_infer *infer, uint32_t *open, uint64_t *product)
-{
-    const struct sl_graph_value *x = infer->inputs[0], *shape = infer->inputs[1];
-    struct sl_graph_value *output = infer->outputs[0];
-    const bool allows_zero = sl_graph_attribute_int(infer->node, "allowzero", 0) != 0;
-    *open = output->rank;
-    *product = 1;
-    for (uint32_t i = 0; i < output->rank; i++) {
-        int64_t size = ((const int64_t *)shape->data)[i];
-        if (size == -1 && *open == output->rank) {
-            *open = i;
-            continue;
-        }
-        if (size == 0 && i < x->rank && !allows_zero) {
-            size = (int64_t)x->shape[i];
-        } else if (i == 0 && x->has_rows) { /* a number is known if the model has fixed rows */
-            const int64_t rows = infer->graph->fixed_rows;
-            size = rows > 0 && size % rows == 0 ? size / rows : 0;
-        }
-        if (size < 1 || (uint64_t)size > SL_GRAPH_ELEMENTS_MAX / *product) {
-            return sl_graph_fail(
-                infer, SL_ERR_INVALID,
-                "dimension %u of the shape is %" PRId64
-                ", but must be a size, 0 as in the input, or once -1; dimension 0, "
-                "if it counts rows, 0 or -1",
-                i, ((const int64_t *)shape->data)[i]);
-        }
-        output->shape[i] = (uint64_t)size;
-        *product *= (uint64_t)size;
-    }
-    return 0;
-}
-
 static int infer_reshape(struct sl_graph_infer *infer)
 {
     const struct sl_graph_value *x = infer->inputs[0], *shape = infer->inputs[1];
+    const bool allows_zero = sl_graph_attribute_int(infer->node, "allowzero", 0) != 0;
     const uint64_t elements = sl_graph_elements(x, 0, x->rank);
     struct sl_graph_value *output = infer->outputs[0];
-    uint32_t open;
-    uint64_t product;
     if (shape->kind != SL_GRAPH_CONSTANT || shape->type != SL_OBJECT_I64 || shape->rank != 1 ||
         shape->shape[0] > SL_GRAPH_RANK_MAX) {
         return sl_graph_fail(infer, SL_ERR_UNSUPPORTED,
@@ -97,17 +61,39 @@ static int infer_reshape(struct sl_graph_infer *infer)
     }
     (void)infer_copy(infer);
     output->rank = (uint32_t)shape->shape[0];
-    int err = read_shape(infer, &open, &product);
-    if (err == 0 && open < output->rank) {
+    uint64_t product = 1; /* of the dimensions but one of -1, whose index is `open` */
+    uint32_t open = output->rank;
+    for (uint32_t i = 0; i < output->rank; i++) {
+        const int64_t given = ((const int64_t *)shape->data)[i], rows = infer->graph->fixed_rows;
+        int64_t size = given;
+        if (given == -1 && open == output->rank) {
+            open = i;
+            size = 1;
+        } else if (given == 0 && i < x->rank && !allows_zero) {
+            size = (int64_t)x->shape[i];
+        } else if (i == 0 && x->has_rows) { /* a number is known if the model has fixed rows */
+            size = rows > 0 && given % rows == 0 ? given / rows : 0;
+        }
+        if (size < 1 || (uint64_t)size > SL_GRAPH_ELEMENTS_MAX / product) {
+            return sl_graph_fail(
+                infer, SL_ERR_INVALID,
+                "dimension %u of the shape is %" PRId64
+                ", but must be a size, 0 as in the input, or once -1; dimension 0, "
+                "if it counts rows, 0 or -1",
+                i, given);
+        }
+        output->shape[i] = (uint64_t)size;
+        product *= (uint64_t)size;
+    }
+    if (open < output->rank) {
         output->shape[open] = elements / product;
         product *= output->shape[open];
     }
-    if (err == 0 && product != elements) {
-        err = sl_graph_fail(infer, SL_ERR_INVALID,
-                            "a shape of %" PRIu64 " elements for an input of %" PRIu64, product,
-                            elements);
-    }
-    return err;
+    return product == elements
+               ? 0
+               : sl_graph_fail(infer, SL_ERR_INVALID,
+                               "a shape of %" PRIu64 " elements for an input of %" PRIu64, product,
+                               elements);
 }
 
 static int infer_concat(struct sl_graph_infer *infer)

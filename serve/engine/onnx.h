@@ -20,8 +20,8 @@
 int sl_onnx_read(const void *bytes, size_t count, bool has_weights, struct sl_graph_memory *memory,
                  struct sl_graph *out, struct sl_reason *reason);
 
-/* Writes a model, with the data of its weights or without. The bytes lie in the memory. Errors:
- * NO_MEMORY. */
+/* Writes a model, with the data of its weights or without: the messages that it was read from, in
+ * which it sets what folding has changed. The bytes lie in the memory. Errors: NO_MEMORY. */
 int sl_onnx_write(const struct sl_graph *graph, bool has_weights, struct sl_graph_memory *memory,
                   uint8_t **bytes, size_t *count);
 
