@@ -129,19 +129,24 @@ struct sl_graph_run {
     struct sl_reason *reason;
 };
 
+enum sl_graph_op_flags {
+    SL_GRAPH_IN_PLACE = 1, /* output 0 may lie where input 0 lies if both have the same bytes:
+                              element i depends on element i only */
+    SL_GRAPH_ANY_TYPE = 2  /* else inputs are f32 */
+};
+
 struct sl_graph_op {
     const char *name;                /* op_type */
     uint32_t inputs_min, inputs_max; /* those up to inputs_min are never absent */
     uint32_t outputs_max;            /* the first one is never absent */
-    bool in_place; /* output 0 may lie where input 0 lies if both have the same bytes: element i
-                      depends on element i only */
+    uint32_t flags;                  /* enum sl_graph_op_flags */
     /* The attributes that are accepted, all optional, up to one without name. The plan refuses
      * others, and those of another type. */
     struct {
         const char *name;
         enum sl_graph_attribute_type type;
     } attributes[8];
-    /* Checks attributes, types and shapes of the inputs; sets type, rank, shape and has_rows of
+    /* Checks attributes, and shapes of the inputs; sets type, rank, shape and has_rows of
      * each output (the plan checks its size), flops, scratch_bytes and params. Errors, by
      * sl_graph_fail: INVALID (not ONNX), UNSUPPORTED (not here). */
     int (*infer)(struct sl_graph_infer *infer);

@@ -17,17 +17,6 @@ const struct sl_graph_op *sl_graph_op_find(const char *op_type)
     return NULL;
 }
 
-int sl_graph_ops_check_f32(const struct sl_graph_infer *infer)
-{
-    for (uint32_t i = 0; i < infer->node->input_count; i++) {
-        if (infer->inputs[i] != NULL && infer->inputs[i]->type != SL_OBJECT_F32) {
-            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "input %u (%s) must be of float32", i,
-                                 infer->inputs[i]->name);
-        }
-    }
-    return 0;
-}
-
 void sl_graph_ops_set_output(const struct sl_graph_infer *infer, const struct sl_graph_value *value)
 {
     struct sl_graph_value *output = infer->outputs[0];

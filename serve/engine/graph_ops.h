@@ -16,11 +16,10 @@ extern const struct sl_graph_op sl_graph_ops_normalize[];
 extern const struct sl_graph_op sl_graph_ops_window[];
 
 /* An entry of an operator with one output; the attributes that it accepts come last. */
-#define SL_GRAPH_OPS_ENTRY(op_type, least, most, replaces_input, check, compute, ...)              \
+#define SL_GRAPH_OPS_ENTRY(op_type, least, most, op_flags, check, compute, ...)                    \
     {                                                                                              \
         .name = (op_type), .inputs_min = (least), .inputs_max = (most), .outputs_max = 1,          \
-        .in_place = (replaces_input), .attributes = {__VA_ARGS__}, .infer = (check),               \
-        .run = (compute)                                                                           \
+        .flags = (op_flags), .attributes = {__VA_ARGS__}, .infer = (check), .run = (compute)       \
     }
 
 /* Keep a struct from infer to run. */
@@ -53,9 +52,6 @@ static inline bool sl_graph_ops_has(const struct sl_graph_infer *infer, uint32_t
 {
     return input < infer->node->input_count && infer->inputs[input] != NULL;
 }
-
-/* All inputs are f32. */
-int sl_graph_ops_check_f32(const struct sl_graph_infer *infer);
 
 /* Type, shape and rows of output 0 are those of the value. */
 void sl_graph_ops_set_output(const struct sl_graph_infer *infer,

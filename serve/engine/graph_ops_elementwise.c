@@ -19,7 +19,7 @@ static int infer_unary(struct sl_graph_infer *infer)
 {
     sl_graph_ops_set_output(infer, infer->inputs[0]);
     infer->flops = (double)infer->inputs[0]->bytes / sizeof(float);
-    return sl_graph_ops_check_f32(infer);
+    return 0;
 }
 
 #define UNARY(name, value)                                                                         \
@@ -115,13 +115,13 @@ static void add_axis(struct broadcast *to, uint64_t size, const uint64_t step[2]
     to->axes[to->rank++].step[1] = (uint32_t)step[1];
 }
 
-static int broadcast(const struct sl_graph_infer *infer, struct broadcast *out)
+static int infer_binary(struct sl_graph_infer *infer)
 {
     const struct sl_graph_value *a = infer->inputs[0], *b = infer->inputs[1];
     struct sl_graph_value *output = infer->outputs[0];
     const uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
     uint64_t elements[3] = {1, 1, 1}; /* of a, b and the output */
-    *out = (struct broadcast){0};
+    struct broadcast p = {0};
     for (uint32_t axis = 0; axis < rank; axis++) {
         const uint64_t sizes[2] = {dimension(a, axis), dimension(b, axis)};
         const uint64_t size = sizes[0] == 1 ? sizes[1] : sizes[0];
@@ -137,34 +137,24 @@ static int broadcast(const struct sl_graph_infer *infer, struct broadcast *out)
                                  SL_GRAPH_ELEMENTS_MAX);
         }
         add_axis(
-            out, size,
+            &p, size,
             (const uint64_t[2]){sizes[0] == 1 ? 0 : elements[0], sizes[1] == 1 ? 0 : elements[1]});
         elements[0] *= sizes[0];
         elements[1] *= sizes[1];
         output->shape[rank - axis - 1] = size;
     }
-    if (out->rank == 0) {
-        out->axes[out->rank++].size = 1;
+    if (p.rank == 0) {
+        p.axes[p.rank++].size = 1;
     }
-    out->out_row = (uint32_t)elements[2];
-    out->row_step[0] = a->has_rows ? (uint32_t)elements[0] : 0;
-    out->row_step[1] = b->has_rows ? (uint32_t)elements[1] : 0;
+    p.out_row = (uint32_t)elements[2];
+    p.row_step[0] = a->has_rows ? (uint32_t)elements[0] : 0;
+    p.row_step[1] = b->has_rows ? (uint32_t)elements[1] : 0;
     output->type = SL_OBJECT_F32;
     output->rank = rank;
     output->has_rows = a->has_rows || b->has_rows;
+    infer->flops = (double)p.out_row;
+    sl_graph_ops_save(infer->node, &p, sizeof p);
     return check_rows(infer);
-}
-
-static int infer_binary(struct sl_graph_infer *infer)
-{
-    struct broadcast p;
-    int err = sl_graph_ops_check_f32(infer);
-    err = err != 0 ? err : broadcast(infer, &p);
-    if (err == 0) {
-        sl_graph_ops_save(infer->node, &p, sizeof p);
-        infer->flops = (double)p.out_row;
-    }
-    return err;
 }
 
 /* steps: 0 for an operand that is one element for the whole loop. */
@@ -217,13 +207,13 @@ BINARY(run_mul, *)
 BINARY(run_div, /)
 
 const struct sl_graph_op sl_graph_ops_elementwise[] = {
-    SL_GRAPH_OPS_ENTRY("Relu", 1, 1, true, infer_unary, run_relu),
-    SL_GRAPH_OPS_ENTRY("Sigmoid", 1, 1, true, infer_unary, run_sigmoid),
-    SL_GRAPH_OPS_ENTRY("Tanh", 1, 1, true, infer_unary, run_tanh),
-    SL_GRAPH_OPS_ENTRY("Clip", 1, 3, true, infer_clip, run_clip),
-    SL_GRAPH_OPS_ENTRY("Add", 2, 2, true, infer_binary, run_add),
-    SL_GRAPH_OPS_ENTRY("Sub", 2, 2, true, infer_binary, run_sub),
-    SL_GRAPH_OPS_ENTRY("Mul", 2, 2, true, infer_binary, run_mul),
-    SL_GRAPH_OPS_ENTRY("Div", 2, 2, true, infer_binary, run_div),
+    SL_GRAPH_OPS_ENTRY("Relu", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_relu),
+    SL_GRAPH_OPS_ENTRY("Sigmoid", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_sigmoid),
+    SL_GRAPH_OPS_ENTRY("Tanh", 1, 1, SL_GRAPH_IN_PLACE, infer_unary, run_tanh),
+    SL_GRAPH_OPS_ENTRY("Clip", 1, 3, SL_GRAPH_IN_PLACE, infer_clip, run_clip),
+    SL_GRAPH_OPS_ENTRY("Add", 2, 2, SL_GRAPH_IN_PLACE, infer_binary, run_add),
+    SL_GRAPH_OPS_ENTRY("Sub", 2, 2, SL_GRAPH_IN_PLACE, infer_binary, run_sub),
+    SL_GRAPH_OPS_ENTRY("Mul", 2, 2, SL_GRAPH_IN_PLACE, infer_binary, run_mul),
+    SL_GRAPH_OPS_ENTRY("Div", 2, 2, SL_GRAPH_IN_PLACE, infer_binary, run_div),
     {.name = NULL},
 };

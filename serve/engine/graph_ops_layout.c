@@ -146,12 +146,15 @@ static int run_concat(const struct sl_graph_node *node, const struct sl_graph_ru
 }
 
 const struct sl_graph_op sl_graph_ops_layout[] = {
-    SL_GRAPH_OPS_ENTRY("Identity", 1, 1, true, infer_copy, run_copy),
-    SL_GRAPH_OPS_ENTRY("Dropout", 1, 3, true, infer_dropout, run_copy, {"ratio", SL_GRAPH_FLOAT},
-                       {"seed", SL_GRAPH_INT}),
-    SL_GRAPH_OPS_ENTRY("Flatten", 1, 1, true, infer_flatten, run_copy, {"axis", SL_GRAPH_INT}),
-    SL_GRAPH_OPS_ENTRY("Reshape", 2, 2, true, infer_reshape, run_copy, {"allowzero", SL_GRAPH_INT}),
-    SL_GRAPH_OPS_ENTRY("Concat", 1, SL_GRAPH_OPERANDS_MAX, false, infer_concat, run_concat,
-                       {"axis", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Identity", 1, 1, SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE, infer_copy,
+                       run_copy),
+    SL_GRAPH_OPS_ENTRY("Dropout", 1, 3, SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE, infer_dropout,
+                       run_copy, {"ratio", SL_GRAPH_FLOAT}, {"seed", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Flatten", 1, 1, SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE, infer_flatten,
+                       run_copy, {"axis", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Reshape", 2, 2, SL_GRAPH_IN_PLACE | SL_GRAPH_ANY_TYPE, infer_reshape,
+                       run_copy, {"allowzero", SL_GRAPH_INT}),
+    SL_GRAPH_OPS_ENTRY("Concat", 1, SL_GRAPH_OPERANDS_MAX, SL_GRAPH_ANY_TYPE, infer_concat,
+                       run_concat, {"axis", SL_GRAPH_INT}),
     {.name = NULL},
 };

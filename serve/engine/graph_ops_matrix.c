@@ -56,8 +56,7 @@ static int infer_product(struct sl_graph_infer *infer, bool is_transposed, float
     }
     struct gemm p = {
         .product = {.m = m, .n = n, .k = k, .alpha = alpha, .b_transposed = is_transposed}};
-    int err = sl_graph_ops_check_f32(infer);
-    err = err != 0 || !sl_graph_ops_has(infer, 2) ? err : infer_c(infer, &p);
+    int err = sl_graph_ops_has(infer, 2) ? infer_c(infer, &p) : 0;
     sl_graph_ops_set_output(infer, x);
     infer->outputs[0]->shape[x->rank - 1] = n;
     infer->flops = 2.0 * (double)m * (double)n * (double)k;
@@ -98,8 +97,8 @@ static int run_gemm(const struct sl_graph_node *node, const struct sl_graph_run 
 }
 
 const struct sl_graph_op sl_graph_ops_matrix[] = {
-    SL_GRAPH_OPS_ENTRY("MatMul", 2, 2, false, infer_matmul, run_gemm),
-    SL_GRAPH_OPS_ENTRY("Gemm", 2, 3, false, infer_gemm, run_gemm, {"alpha", SL_GRAPH_FLOAT},
+    SL_GRAPH_OPS_ENTRY("MatMul", 2, 2, 0, infer_matmul, run_gemm),
+    SL_GRAPH_OPS_ENTRY("Gemm", 2, 3, 0, infer_gemm, run_gemm, {"alpha", SL_GRAPH_FLOAT},
                        {"beta", SL_GRAPH_FLOAT}, {"transA", SL_GRAPH_INT},
                        {"transB", SL_GRAPH_INT}),
     {.name = NULL},

@@ -109,7 +109,7 @@ static int infer_axes(const struct sl_graph_infer *infer, const uint32_t kernel[
     while (choice < 4 && strcmp(given != NULL ? given->text : "NOTSET", auto_pads[choice]) != 0) {
         choice++;
     }
-    int err = choice < 4 ? sl_graph_ops_check_f32(infer)
+    int err = choice < 4 ? 0
                          : sl_graph_fail(infer, SL_ERR_INVALID,
                                          "auto_pad is %s, but must be NOTSET, VALID, SAME_UPPER or "
                                          "SAME_LOWER",
@@ -367,17 +367,17 @@ static int run_pool(const struct sl_graph_node *node, const struct sl_graph_run 
 }
 
 const struct sl_graph_op sl_graph_ops_window[] = {
-    SL_GRAPH_OPS_ENTRY("Conv", 2, 3, false, infer_conv, run_conv, {"auto_pad", SL_GRAPH_STRING},
+    SL_GRAPH_OPS_ENTRY("Conv", 2, 3, 0, infer_conv, run_conv, {"auto_pad", SL_GRAPH_STRING},
                        {"dilations", SL_GRAPH_INTS}, {"group", SL_GRAPH_INT},
                        {"kernel_shape", SL_GRAPH_INTS}, {"pads", SL_GRAPH_INTS},
                        {"strides", SL_GRAPH_INTS}),
-    SL_GRAPH_OPS_ENTRY("MaxPool", 1, 1, false, infer_pool, run_pool, {"auto_pad", SL_GRAPH_STRING},
+    SL_GRAPH_OPS_ENTRY("MaxPool", 1, 1, 0, infer_pool, run_pool, {"auto_pad", SL_GRAPH_STRING},
                        {"ceil_mode", SL_GRAPH_INT}, {"dilations", SL_GRAPH_INTS},
                        {"kernel_shape", SL_GRAPH_INTS}, {"pads", SL_GRAPH_INTS},
                        {"storage_order", SL_GRAPH_INT}, {"strides", SL_GRAPH_INTS}),
-    SL_GRAPH_OPS_ENTRY("AveragePool", 1, 1, false, infer_pool, run_pool,
-                       {"auto_pad", SL_GRAPH_STRING}, {"ceil_mode", SL_GRAPH_INT},
-                       {"count_include_pad", SL_GRAPH_INT}, {"kernel_shape", SL_GRAPH_INTS},
-                       {"pads", SL_GRAPH_INTS}, {"strides", SL_GRAPH_INTS}),
+    SL_GRAPH_OPS_ENTRY("AveragePool", 1, 1, 0, infer_pool, run_pool, {"auto_pad", SL_GRAPH_STRING},
+                       {"ceil_mode", SL_GRAPH_INT}, {"count_include_pad", SL_GRAPH_INT},
+                       {"kernel_shape", SL_GRAPH_INTS}, {"pads", SL_GRAPH_INTS},
+                       {"strides", SL_GRAPH_INTS}),
     {.name = NULL},
 };

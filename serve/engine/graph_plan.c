@@ -44,6 +44,13 @@ static int check_node(const struct sl_graph_infer *infer)
             infer, SL_ERR_INVALID, "%u inputs and %u outputs: accepted are %u to %u and 1 to %u",
             node->input_count, node->output_count, op->inputs_min, op->inputs_max, op->outputs_max);
     }
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const struct sl_graph_value *input = node->inputs[i];
+        if (input != NULL && input->type != SL_OBJECT_F32 && (op->flags & SL_GRAPH_ANY_TYPE) == 0) {
+            return sl_graph_fail(infer, SL_ERR_UNSUPPORTED, "input %u (%s) must be of float32", i,
+                                 input->name);
+        }
+    }
     for (uint32_t i = 0; i < node->attribute_count; i++) {
         const struct sl_graph_attribute *a = &node->attributes[i];
         const uint32_t rule_count = sizeof op->attributes / sizeof op->attributes[0];
@@ -155,7 +162,8 @@ static void set_lives(const struct sl_graph *graph)
     }
     for (uint32_t i = 0; i < graph->node_count; i++) {
         const struct sl_graph_node *node = &graph->nodes[i];
-        const struct sl_graph_value *in = node->op->in_place ? node->inputs[0] : NULL;
+        const struct sl_graph_value *in =
+            (node->op->flags & SL_GRAPH_IN_PLACE) != 0 ? node->inputs[0] : NULL;
         struct sl_graph_value *out = node->outputs[0];
         if (in != NULL && !sl_graph_is_stored(in) && in->last == i &&
             in->has_rows == out->has_rows && in->bytes == out->bytes) {

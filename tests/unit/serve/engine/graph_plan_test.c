@@ -240,7 +240,8 @@ struct range {
 static bool is_in_place(uint32_t node, const struct range *a, const struct range *b)
 {
     const uint32_t input = (uint32_t)(graph.nodes[node].inputs[0] - graph.values);
-    return graph.nodes[node].op->in_place && a->begin == b->begin && a->end == b->end &&
+    return (graph.nodes[node].op->flags & SL_GRAPH_IN_PLACE) != 0 && a->begin == b->begin &&
+           a->end == b->end &&
            ((a->value == input && is_written_by(node, b->value)) ||
             (b->value == input && is_written_by(node, a->value))) &&
            !is_read_after(node, input);
