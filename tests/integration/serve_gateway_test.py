@@ -111,7 +111,9 @@ class Gateways(harness.StarlingTest):
         load.end(503)
 
     def test_two_gateways_share_workers_and_no_state(self):
-        one, join_one, address_one = self.start_gateway()
+        ports = harness.free_ports(2)
+        join_one, address_one = (f"127.0.0.1:{port}" for port in ports)
+        one, _, _ = self.start_gateway(join_one, address_one)
         _, join_two, address_two = self.start_gateway()
         for _ in range(2):
             self.start_worker(join_one, join_two)
@@ -121,6 +123,8 @@ class Gateways(harness.StarlingTest):
         loads[0].end(503)
         self.kill(one)
         loads[1].more(50)
+        for port in ports:
+            harness.wait_unheard("127.0.0.1", port)
         self.start_gateway(join_one, address_one)
         loads[0] = Load(self, address_one)
         for load in loads:

@@ -99,6 +99,8 @@ class Workers(harness.StarlingTest):
         self.agent.wait_line("serves readers")
 
     def start_gateway(self, listen="127.0.0.1:0", http="127.0.0.1:0"):
+        if not listen.endswith(":0"):
+            harness.wait_unheard("127.0.0.1", int(listen.rsplit(":", 1)[1]))
         self.gateway = self.start("starling-serve", "gateway", "--listen", listen, "--catalogue", self.catalogue,
                                   "--http", http)
         line = self.gateway.wait_line("serves http")
