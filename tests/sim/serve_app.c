@@ -11,6 +11,7 @@
 #define LOOK_NS      (50 * SL_CLOCK_NS_PER_MS)
 #define UNIX_US      1700000000000000
 #define PUBLISH_MS   20000
+#define LISTED_NS    (150 * SL_CLOCK_NS_PER_MS) /* a gateway lists at most so late */
 #define ARENA_BYTES  (64U << 10)
 /* Reactors: two groups. */
 #define ENGINE       0
@@ -371,6 +372,7 @@ static void publisher(void *ctx)
                                  sl_sim_below(&app->base.random, 200) * SL_CLOCK_NS_PER_MS);
             }
         }
+        sl_sim_app_sleep(&app->base, LISTED_NS);
         app->options.oracle->is_published = true;
     }
     app->base.stage = SL_SIM_SERVE_DONE;
