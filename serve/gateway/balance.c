@@ -13,6 +13,8 @@
 #define SLOTS_MAX   128
 #define UNKNOWN_NS  10000000 /* cost of a request for a model that no worker knows */
 #define COST_NS_MAX (3600 * SL_CLOCK_NS_PER_S)
+#define SILENT_NS   (100 * SL_CLOCK_NS_PER_MS)
+#define LAST_RANK   (1ULL << 60)
 
 void sl_serve_balance_init(struct sl_serve_balance *balance, enum sl_serve_strategy strategy)
 {
@@ -213,6 +215,17 @@ static uint64_t basic_rank(const struct sl_serve_balance_worker *worker,
     return count < BASIC_SLOTS ? class << 32 | count : UINT64_MAX;
 }
 
+static bool is_silent(const struct sl_serve_balance_worker *worker, uint64_t now_ns)
+{
+    SL_LIST_FOREACH (link, &worker->uses) {
+        const struct sl_serve_use *use = SL_CONTAINER_OF(link, struct sl_serve_use, link);
+        if (!use->is_received) { /* the oldest of these */
+            return now_ns - use->begun_ns > SILENT_NS;
+        }
+    }
+    return false;
+}
+
 struct sl_serve_balance_worker *sl_serve_balance_choose(const struct sl_serve_balance *balance,
                                                         const struct sl_serve_model *model,
                                                         uint64_t rows, uint64_t now_ns,
@@ -227,9 +240,10 @@ struct sl_serve_balance_worker *sl_serve_balance_choose(const struct sl_serve_ba
             continue;
         }
         const uint64_t cost = cost_ns(worker, model, rows, is_at(worker, model));
-        const uint64_t rank = balance->strategy == SL_SERVE_BASIC
-                                  ? basic_rank(worker, model)
-                                  : sl_serve_balance_queue_ns(worker, now_ns) + cost;
+        uint64_t rank = balance->strategy == SL_SERVE_BASIC
+                            ? basic_rank(worker, model)
+                            : sl_serve_balance_queue_ns(worker, now_ns) + cost;
+        rank += rank < LAST_RANK && is_silent(worker, now_ns) ? LAST_RANK : 0;
         if (rank < least) {
             least = rank;
             best = worker;

@@ -7,6 +7,9 @@
  * answer without compute. The worker has it, since it knows the layers; for a host that has not
  * reported the model: the time to transfer all bytes, as far as it exceeds the compute time.
  *
+ * With both a worker that has not confirmed a request for 100 ms is chosen only if there is no
+ * other: its host may be gone.
+ *
  * Pure, with the time as an argument, in ns. One owner thread. Allocates for each new model, and
  * each host that reports it. */
 #ifndef SL_SERVE_BALANCE_H
@@ -52,7 +55,7 @@ struct sl_serve_use {
     struct sl_list_link link;
     struct sl_serve_balance_worker *worker;
     const struct sl_serve_model *model;
-    uint64_t cost_ns;
+    uint64_t cost_ns, begun_ns;
     bool is_received; /* the worker's reports count it; the gateway's */
 };
 

@@ -144,8 +144,10 @@ static void begin(struct sl_serve_dispatch *dispatch, struct sl_serve_flight *fl
     request->state->waiting--;
     request->tries++;
     sl_serve_admission_run(&dispatch->admission, request);
-    flight->use = (struct sl_serve_use){
-        .worker = &flight->remote->worker, .model = request->state, .cost_ns = cost_ns};
+    flight->use = (struct sl_serve_use){.worker = &flight->remote->worker,
+                                        .model = request->state,
+                                        .cost_ns = cost_ns,
+                                        .begun_ns = now_ns};
     sl_serve_balance_begin(&dispatch->balance, &flight->use);
     if (sl_serve_flight_send(flight, now_ns) != 0) {
         sl_serve_flight_leave(flight);

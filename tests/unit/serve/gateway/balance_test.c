@@ -197,6 +197,32 @@ COST_CASE(balance_choose__cost_of_an_unknown_host_is_the_transfer_beyond_compute
     assert_true(f->cost_ns > 0);
 }
 
+static void expect_others_if_silent(struct fixture *f)
+{
+    struct sl_serve_balance_worker *one = add(f, 0, "one"), *two = add(f, 1, "two");
+    begin(f, 0, one, f->b, 1);
+    begin(f, 1, two, f->b, 2);
+    begin(f, 2, two, f->b, 2);
+    f->uses[0].is_received = false;
+    assert_ptr_equal(choose(f, f->a, 100 * MS), one);
+    assert_ptr_equal(choose(f, f->a, 101 * MS), two);
+    two->is_full = true;
+    assert_ptr_equal(choose(f, f->a, 101 * MS), one);
+    two->is_full = false;
+    f->uses[0].is_received = true;
+    assert_ptr_equal(choose(f, f->a, 101 * MS), one);
+}
+
+BASIC_CASE(balance_choose__basic_prefers_workers_that_confirm)
+{
+    expect_others_if_silent(fixture);
+}
+
+COST_CASE(balance_choose__cost_prefers_workers_that_confirm)
+{
+    expect_others_if_silent(fixture);
+}
+
 COST_CASE(balance_report__corrects_the_queue)
 {
     struct fixture *f = fixture;
