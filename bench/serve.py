@@ -18,7 +18,7 @@ import time
 import processes  # bench/processes.py
 import report
 
-PARTS = ("cold", "schedules", "resident", "http", "zipf", "many", "memory")
+PARTS = ("cold", "schedules", "resident", "http", "zipf", "strategies", "many", "memory")
 MIB = 1 << 20
 WAIT = 120  # seconds, for what is not measured
 
@@ -55,18 +55,22 @@ class Serving:
             else:
                 storage = self.serve_objects(f"--dir={models}", environment=environment)
                 self.serve_objects(f"--catalogue={storage.address}", *of_agent, environment=environment)
-            self.workers, self.urls = {}, {}
+            self.workers, self.urls, self.storage = {}, {}, storage
             for front, flags in fronts.items():
-                gate = self.start("starling-serve", "gateway", "--http=127.0.0.1:0", "--listen=127.0.0.1:0",
-                                  f"--catalogue={storage.address}", *gateway, core=options.client_core)
-                self.urls[front] = re.search(r"http://([\w.:]+)", gate.line).group(1)
-                self.workers[front] = [
-                    self.start("starling-serve", "worker", f"--gateway={gate.address}", f"--agent-name={self.agent}", *flags,
-                               core=options.server_core) for _ in range(workers)]
-                self.wait_ready(front)
+                self.add_front(front, flags, gateway, [self.agent] * workers)
         except BaseException:
             self.stack.close()
             raise
+
+    def add_front(self, front, flags, gateway, agents):
+        """A gateway, and a worker with these flags at each agent."""
+        gate = self.start("starling-serve", "gateway", "--http=127.0.0.1:0", "--listen=127.0.0.1:0",
+                          f"--catalogue={self.storage.address}", *gateway, core=self.options.client_core)
+        self.urls[front] = re.search(r"http://([\w.:]+)", gate.line).group(1)
+        self.workers[front] = [
+            self.start("starling-serve", "worker", f"--gateway={gate.address}", f"--agent-name={agent}", *flags,
+                       core=self.options.server_core) for agent in agents]
+        self.wait_ready(front)
 
     def serve_objects(self, *flags, environment=None):
         return self.start("starling-objects", "serve", "--name=127.0.0.1:0", *flags, core=self.options.client_core,
@@ -337,6 +341,27 @@ def measure_zipf(options, models, figures):
                                            result["answers_per_s"])
                 figures.add(f"{options.models} models, pool for {options.pool_models}, {front}", "p99", "ms", result["p99_ms"])
             figures.ratio("Zipf 1: optimal / whole, answers", rates["optimal"] / rates["whole"], least=1.3)
+
+
+def measure_strategies(options, models, figures):
+    """Two agents, as on two hosts, with one worker each; a gateway for each strategy."""
+    names = [f"m{i}" for i in range(20)]
+    models.deploy("mlp", names)
+    path, pool = models.requests(names, 8), 6 * 33 * MIB
+    with Serving(options, models.dir, pool, {}) as serving:
+        second = f"{serving.agent}-2"
+        serving.serve_objects(f"--catalogue={serving.storage.address}", "--agent", f"--agent-name={second}", f"--pool-memory={pool}")
+        for strategy in ("basic", "cost"):
+            serving.add_front(strategy, [], gateway=[f"--strategy={strategy}"], agents=(serving.agent, second))
+            client(options, serving.urls[strategy], path, "--mode=max", "--concurrency=6", "--zipf=1", "--requests=100")
+        for number in range(options.rounds):
+            result = {}
+            for strategy in sorted(serving.urls, reverse=bool(number % 2)):
+                result[strategy] = client(options, serving.urls[strategy], path, "--mode=max", "--concurrency=6", "--zipf=1",
+                                          f"--seed={number + 1}", f"--requests={options.requests}")
+                figures.add(f"20 models, 2 agents with room for 6, {strategy}", "answers", "1/s", result[strategy]["answers_per_s"])
+                figures.add(f"20 models, 2 agents with room for 6, {strategy}", "p99", "ms", result[strategy]["p99_ms"])
+            figures.ratio("p99: cost / basic", result["cost"]["p99_ms"] / result["basic"]["p99_ms"])
 
 
 def measure_many(options, models, figures):
