@@ -48,13 +48,13 @@ class Serving:
         self.stack, self.options, self.connections = contextlib.ExitStack(), options, {}
         self.agent = f"bench-{os.getpid()}-{random.randrange(1 << 30)}"
         of_agent = ["--agent", f"--agent-name={self.agent}", f"--pool-memory={pool}"]
-        environment = {"STARLING_SHM": "0"} if source == "TCP" else {}
+        over = ["--endpoints=tcp://127.0.0.1:0"] if source == "TCP" else []
         try:
             if source in ("page cache", "disk"):
                 storage = self.serve_objects(f"--dir={models}", *of_agent)
             else:
-                storage = self.serve_objects(f"--dir={models}", environment=environment)
-                self.serve_objects(f"--catalogue={storage.address}", *of_agent, environment=environment)
+                storage = self.serve_objects(f"--dir={models}", *over)
+                self.serve_objects(f"--catalogue={storage.address}", *of_agent, *over)
             self.workers, self.urls, self.storage = {}, {}, storage
             for front, flags in fronts.items():
                 self.add_front(front, flags, gateway, [self.agent] * workers)
@@ -72,12 +72,11 @@ class Serving:
                        core=self.options.server_core) for agent in agents]
         self.wait_ready(front)
 
-    def serve_objects(self, *flags, environment=None):
-        return self.start("starling-objects", "serve", "--name=127.0.0.1:0", *flags, core=self.options.client_core,
-                          environment=environment)
+    def serve_objects(self, *flags):
+        return self.start("starling-objects", "serve", "--name=127.0.0.1:0", *flags, core=self.options.client_core)
 
-    def start(self, program, *words, core=-1, environment=None):
-        process = Process([os.path.join(self.options.bin, program), *words], core, environment)
+    def start(self, program, *words, core=-1):
+        process = Process([os.path.join(self.options.bin, program), *words], core)
         self.stack.callback(process.end)
         return process
 

@@ -30,7 +30,7 @@
 #define KEPT_MS    10000 /* then the log says what is waited for */
 
 static struct {
-    const char *catalogue, *name, *metadata, *tables;
+    const char *catalogue, *name, *metadata, *endpoints, *tables;
     uint64_t timeout_ns;
     size_t rate_bytes;
     bool json, insecure, as_bytes, staleness, followers;
@@ -84,6 +84,9 @@ static const struct sl_cli_option options[] = {
     SL_CLI_OPTION(STRING, &flags.metadata, .name = "metadata", .metavar = "ADDRESS",
                   .help = "Where processes find each other: P2PHANDSHAKE (the name is the address, "
                           "the default), etcd://HOST:PORT,... or http://HOST:PORT/PATH."),
+    SL_CLI_OPTION(STRING, &flags.endpoints, .name = "endpoints", .metavar = "URI,...",
+                  .help = "Transports, such as tcp://10.0.0.1:0 for TCP alone. Default: shared "
+                          "memory, RDMA and TCP."),
     SL_CLI_OPTION(DURATION, &flags.timeout_ns, .name = "timeout", .metavar = "TIME", .least = 0.001,
                   .most = 3600, .help = "Deadline of a request, and of all of a get. Default: 60s"),
     SL_CLI_OPTION(CHOICE, &flags.origin, .name = "origin", .choices = "caller|host|ps",
@@ -238,6 +241,7 @@ static int start_node(struct run *run, uint64_t pool_bytes)
     sl_security_engine(&security, &engine);
     engine.name = flags.name != NULL ? flags.name : default_name();
     engine.metadata = flags.metadata;
+    engine.endpoints = flags.endpoints;
     engine.insecure = flags.insecure;
     const struct sl_objects_options node = {.struct_size = sizeof node,
                                             .engine_options = &engine,
