@@ -24,6 +24,7 @@ struct sl_serve_known {
     struct sl_list old;               /* versions to be closed */
     uint32_t waiting;                 /* requests in the queue */
     bool is_opening, is_running;      /* by a job */
+    bool runs_complete;               /* all bytes of `current` were there when its job began */
     uint64_t ready_ns;                /* when `current` was opened */
     uint64_t used_ns;
     uint64_t retry_ns;       /* when the next open may begin */

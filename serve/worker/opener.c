@@ -146,8 +146,7 @@ static void begin(struct sl_serve_opener *opener, struct sl_serve_known *known, 
  * it until all of its bytes have come. */
 static bool may_begin(const struct sl_serve_known *known)
 {
-    return !known->is_opening &&
-           (!known->is_running || sl_serve_version_is_complete(known->current));
+    return !known->is_opening && (!known->is_running || known->runs_complete);
 }
 
 /* Models without requests have old versions only, after a while, or at once if the pool is full.

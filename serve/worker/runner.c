@@ -206,6 +206,7 @@ void sl_serve_runner_next(struct sl_serve_runner *runner)
     runner->version = known->current;
     runner->begun_ns = now(runner);
     known->is_running = true;
+    known->runs_complete = sl_serve_version_is_complete(known->current);
     runner->post(runner->ctx, &runner->job);
 }
 
