@@ -12,6 +12,10 @@
 #include "transfer/async.h"
 
 #define WINDOW_NS            (20 * SL_CLOCK_NS_PER_MS)
+/* Of a stream from a source that is faster than 10 Gbit/s, so near: what is in flight delays what
+ * is to be verified, if both need one core. */
+#define NEAR_WINDOW_NS       (2 * SL_CLOCK_NS_PER_MS)
+#define NEAR_BLOCK_NS        (200 * SL_CLOCK_NS_PER_US)
 #define WINDOW_BLOCKS_MIN    4
 #define WINDOW_BLOCKS_MAX    (16 * 1048576 / SL_OBJECTS_BLOCK_BYTES)
 #define IDLE_NS              (500 * SL_CLOCK_NS_PER_MS)
@@ -455,7 +459,9 @@ uint32_t sl_objects_download_window(struct sl_objects_download *download)
         sl_reactor_arm(download->node->reactor, &download->paced, download->pace.due_ns - now_ns);
         return 0;
     }
-    const uint64_t blocks = block_ns(download) == 0 ? 0 : WINDOW_NS / block_ns(download);
+    const bool is_near = download->copy->stops != NULL && block_ns(download) < NEAR_BLOCK_NS;
+    const uint64_t window_ns = is_near ? NEAR_WINDOW_NS : WINDOW_NS;
+    const uint64_t blocks = block_ns(download) == 0 ? 0 : window_ns / block_ns(download);
     return blocks < WINDOW_BLOCKS_MIN   ? WINDOW_BLOCKS_MIN
            : blocks > WINDOW_BLOCKS_MAX ? WINDOW_BLOCKS_MAX
                                         : (uint32_t)blocks;

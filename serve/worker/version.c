@@ -23,15 +23,17 @@ static int failed(struct sl_reason *reason, int err)
 
 /* Schedule */
 
-/* Chooses the groups of layers, whose ends become the stops. */
+/* Chooses the groups of layers, whose ends become the stops. READs of a stream have nearly one
+ * size, so that what they cost beside their bytes is not known well: it is bounded. */
 static void plan(const struct sl_serve_open *open, const struct sl_residency *residency,
                  const struct sl_serve_profile *profile, struct sl_serve_version *version)
 {
     struct sl_serve_layer *layers = calloc(profile->layer_count + 1, sizeof *layers);
     const bool is_measured = residency->mib_us > 0;
-    const struct sl_serve_costs costs = {.transfer_us = is_measured ? residency->read_us : READ_US,
-                                         .byte_us =
-                                             (is_measured ? residency->mib_us : MIB_US) / MIB,
+    const double mib_us = is_measured ? residency->mib_us : MIB_US;
+    const double read_us = is_measured ? residency->read_us : READ_US;
+    const struct sl_serve_costs costs = {.transfer_us = read_us < mib_us / 8 ? read_us : mib_us / 8,
+                                         .byte_us = mib_us / MIB,
                                          .group_us = GROUP_US};
     struct sl_serve_schedule schedule;
     uint64_t here = residency->bytes;
