@@ -13,16 +13,17 @@
 #include "config/cli.h"
 #include "config/number.h"
 #include "config/security.h"
+#include "core/endpoint.h"
 #include "core/log.h"
 #include "objects/local.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 #include "serve/base/message.h"
+#include "serve/worker/batch.h"
 #include "serve/worker/worker.h"
 
 #define PROGRAM    "starling-serve worker"
 #define LENGTH(of) (uint32_t)(sizeof(of) / sizeof((of)[0]))
-#define BATCH_MAX  256 /* SL_SERVE_BATCH_ROWS_MAX */
 #define HELLO_MS   2000
 #define AGENT_MS   100 /* between attempts to reach the agent */
 
@@ -72,7 +73,7 @@ static const struct sl_cli_option options[] = {
                   .help = "Workers of one label share an agent. Default: the name of this machine, "
                           "and that of the agent."),
     SL_CLI_OPTION(U32, &flags.batch_max, .name = "batch-max", .metavar = "N", .least = 1,
-                  .most = BATCH_MAX,
+                  .most = SL_SERVE_BATCH_ROWS_MAX,
                   .help = "Rows that are computed together, of requests that wait. Default: 32."),
     SL_CLI_OPTION(PARSED, &flags.schedule, .name = "schedule", .parse = parse_schedule,
                   .accepts = "optimal, layer, whole, or a number of bytes such as 32000000",
@@ -207,9 +208,9 @@ static int start_engine(struct run *run)
     if (err != 0) {
         return err;
     }
-    const bool is_local = strncmp(run->gateways[0], "127.", 4) == 0 ||
-                          strncmp(run->gateways[0], "localhost", 9) == 0 ||
-                          strncmp(run->gateways[0], "[::1]", 5) == 0;
+    struct sl_endpoint gateway;
+    const bool is_local = sl_endpoint_parse(run->gateways[0], &gateway, &run->reason) == 0 &&
+                          sl_endpoint_is_loopback(&gateway);
     sl_security_engine(&security, &engine);
     engine.name = flags.listen != NULL ? flags.listen : is_local ? "127.0.0.1:0" : NULL;
     engine.insecure = flags.insecure;
