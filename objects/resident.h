@@ -1,5 +1,5 @@
-/* What the board says of residency: which bytes of the newest version of each followed name are in
- * the pool, and what READs of the others cost. Owner: the node's reactor. */
+/* Residency on the board: which bytes of the newest version of each followed name are in the pool,
+ * and the cost of READs of the others. Owner: the node's reactor. */
 #ifndef SL_OBJECTS_RESIDENT_H
 #define SL_OBJECTS_RESIDENT_H
 

@@ -34,7 +34,7 @@ enum sl_serve_message_kind {
     SL_SERVE_MESSAGE_KINDS       /* one more than the last */
 };
 
-/* What a worker knows of a model. */
+/* State of a model on a worker. */
 struct sl_serve_load {
     char model[SL_OBJECTS_NAME_BYTES];
     uint64_t version;

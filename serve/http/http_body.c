@@ -24,7 +24,7 @@ static bool only_binary(uint32_t type)
     return type == SL_OBJECT_F16 || type == SL_OBJECT_BF16;
 }
 
-/* What is read of a body, and the first error. */
+/* Reader of a body. */
 struct parser {
     struct sl_http_body *body;
     struct sl_serve_request *request;

@@ -20,7 +20,7 @@ struct sl_http_body_output {
     bool binary;
 };
 
-/* What a body has beside the tensors of its request. */
+/* Parts of a body beside the tensors of its request. */
 struct sl_http_body {
     char id[SL_HTTP_BODY_ID_BYTES];                 /* "": none */
     struct sl_bytes elements[SL_SERVE_TENSORS_MAX]; /* text of each input's `data`, with its

@@ -1,4 +1,4 @@
-/* What a worker knows of models: those that it has open, and how long others took. A request for
+/* Models that a worker has open, and how long others took. A request for
  * the newest version and one for a given version use different entries. Owner: the worker's
  * reactor; while a job has a version or a subscription, see version.h. Allocates for each new
  * model, up to SL_SERVE_KNOWN_MAX; then the longest unused one is forgotten. */

@@ -120,7 +120,7 @@ static int read_image(const struct sl_serve_open *open, struct sl_serve_version 
     return err == 0 ? 0 : failed(reason, err);
 }
 
-/* What a request can name and a notice can carry. */
+/* Checks the limits of requests and notices. */
 static int check_info(const struct sl_engine_info *info, struct sl_reason *reason)
 {
     if (info->input_count > SL_SERVE_TENSORS_MAX || info->output_count > SL_SERVE_TENSORS_MAX ||

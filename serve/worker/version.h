@@ -11,7 +11,7 @@
 
 #define SL_SERVE_LAYERS_MAX 4096
 
-/* What is known of a model from earlier runs. Zero at first. */
+/* Times of earlier runs of a model. Zero at first. */
 struct sl_serve_profile {
     uint32_t layer_count;
     struct sl_serve_profile_layer {
