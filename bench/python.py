@@ -2,7 +2,6 @@
 """The Python package against what it replaces, in turns: its calls against those of C (starling-bench calls) on the same
 server, DLRM with its tables against torch.nn.EmbeddingBag in one process, with the exact Pipeline against without."""
 
-import argparse
 import itertools
 import json
 import os
@@ -10,7 +9,8 @@ import subprocess
 import sys
 import time
 
-import processes  # bench/processes.py
+import measurements  # bench/measurements.py
+import processes
 import report
 
 PARTS = ("calls", "dlrm")
@@ -192,39 +192,40 @@ def measure(parts, rounds):
 
 
 def finish(parts, rounds, options):
-    quantity_of = {name: "samples" if name.startswith("DLRM") else "calls" for name in rounds[0]}
-    figures = [{"name": name, "quantity": quantity, "unit": "1/s",
-                "transport": "" if "torch.nn" in name else TRANSPORT, "samples": [values[name] for values in rounds]}
-               for name, quantity in quantity_of.items()]
-    ratios = [{"name": name, "transport": TRANSPORT, "least": least, "most": 0,
-               "samples": [values[of] / values[other] for values in rounds]}
-              for part in parts for name, of, other, least in part.ratios]
+    figures = measurements.Figures()
+    for values in rounds:
+        for name, value in values.items():
+            figures.add(name, "samples" if name.startswith("DLRM") else "calls", "1/s", value,
+                        "" if "torch.nn" in name else TRANSPORT)
+        for part in parts:
+            for name, of, other, least in part.ratios:
+                figures.ratio(name, values[of] / values[other], least, transport=TRANSPORT)
     setting = (f"one server; calls one at a time, {ROWS} rows of dim {DIM}, SGD; DLRM: batch {BATCH}, {WORDS} tables, torch "
                "on one thread")
-    report.finish({"benchmark": "python", "setting": setting, "build": f"starling {starling.__version__}",
-                   "rounds": len(rounds), "rounds_left_out": 0, "rounds_disturbed": 0, "seconds": options.seconds,
-                   "warm_up": options.warm_up, "server_core": options.server_core, "client_core": options.client_core,
-                   "figures": figures, "ratios": ratios, "distributions": []}, options)
+    figures.finish("python", setting, options, f"starling {starling.__version__}", options.seconds, options.warm_up)
 
 
 def parse_arguments(argv):
-    cores = sorted(os.sched_getaffinity(0))
-    parser = argparse.ArgumentParser(prog="python.py", description=__doc__)
-    parser.add_argument("--bin", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin"))
-    parser.add_argument("--part", choices=("all", *PARTS), default="all", help="what is measured")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = measurements.parser("python.py", __doc__, PARTS, rounds=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of calls")
     parser.add_argument("--dlrm-seconds", type=float, default=5)
     parser.add_argument("--warm-up", type=float, default=0.2)
-    for flag in ("--json", "--compare", "--plot"):
-        parser.add_argument(flag, help="of the report")
-    parser.add_argument("--server-core", type=int, default=cores[0])
-    parser.add_argument("--client-core", type=int, default=cores[-1])
     return parser.parse_args(argv)
+
+
+def load_packages(options):
+    global numpy, starling, torch
+    import numpy
+    import starling
+    if options.part != "calls":
+        import starling.torch
+        import torch
+        torch.set_num_threads(1)
 
 
 def run(options, folder):
     """The server has its core; everything else has the others."""
+    load_packages(options)
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {options.server_core})
     with starling.local_cluster() as cluster:
@@ -239,24 +240,11 @@ def run(options, folder):
 
 
 def main(argv):
-    global numpy, starling, torch
     options = parse_arguments(argv)
     options.bin = os.path.abspath(options.bin)
     sys.path.insert(0, os.path.join(options.bin, "..", "python"))
     os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    try:
-        report.check("python", options)
-        import numpy
-        import starling
-        if options.part != "calls":
-            import starling.torch
-            import torch
-            torch.set_num_threads(1)
-        processes.run_in_folder("starling-bench-python-", lambda folder: run(options, folder))
-    except (report.Failure, ImportError, OSError) as failure:
-        print(f"python.py: {failure}", file=sys.stderr)
-        return 1
-    return 0
+    return measurements.run("python", options, run)
 
 
 if __name__ == "__main__":

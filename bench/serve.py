@@ -2,7 +2,6 @@
 """Model serving: cold models under each schedule, resident models beside the engine in a loop, more models than memory,
 and memory. Needs python3-onnx."""
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -15,7 +14,8 @@ import subprocess
 import sys
 import time
 
-import processes  # bench/processes.py
+import measurements  # bench/measurements.py
+import processes
 import report
 
 PARTS = ("cold", "schedules", "resident", "http", "zipf", "strategies", "many", "memory")
@@ -178,20 +178,6 @@ def client(options, url, path, *flags):
     if done.returncode != 0:
         raise report.Failure(f"client: {done.stdout[-500:]}{done.stderr[-500:]}")
     return json.loads(done.stdout.splitlines()[-1])
-
-
-class Figures:
-    """Samples and ratios of all rounds."""
-
-    def __init__(self):
-        self.figures, self.ratios = {}, {}
-
-    def add(self, name, quantity, unit, value, transport=""):
-        self.figures.setdefault((name, quantity, unit, transport), []).append(value)
-        return value
-
-    def ratio(self, name, value, least=0, most=0):
-        self.ratios.setdefault((name, least, most), []).append(value)
 
 
 # ---- Parts -----------------------------------------------------------------------------------------------------
@@ -407,56 +393,30 @@ def measure_memory(options, models, figures):
 # ---- The whole -------------------------------------------------------------------------------------------------
 
 
-def finish(figures, options):
-    setting = "one worker on a core of its own; gateway, storage, agent and client share the others"
-    report.finish({"benchmark": "serve", "setting": setting, "build": "starling", "rounds": options.rounds,
-                   "rounds_left_out": 0, "rounds_disturbed": 0, "seconds": 0, "warm_up": 0,
-                   "server_core": options.server_core, "client_core": options.client_core,
-                   "figures": [{"name": name, "quantity": quantity, "unit": unit, "transport": transport, "samples": samples}
-                               for (name, quantity, unit, transport), samples in figures.figures.items()],
-                   "ratios": [{"name": name, "transport": "", "least": least, "most": most, "samples": samples}
-                              for (name, least, most), samples in figures.ratios.items()],
-                   "distributions": []}, options)
-
-
 def parse_arguments(argv):
-    cores = sorted(os.sched_getaffinity(0))
-    parser = argparse.ArgumentParser(prog="serve.py", description=__doc__)
-    parser.add_argument("--bin", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/release/bin"))
-    parser.add_argument("--part", choices=("all", *PARTS), default="all", help="what is measured")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = measurements.parser("serve.py", __doc__, PARTS, rounds=5)
     parser.add_argument("--models", type=int, default=100, help="of zipf")
     parser.add_argument("--pool-models", type=int, default=10, help="of zipf: so many fit into the pool")
     parser.add_argument("--requests", type=int, default=400, help="of zipf, a round")
     parser.add_argument("--pixels", type=int, default=224, help="of ResNet-50")
     parser.add_argument("--timeline", help="of cold: write an SVG with transfers and layers")
-    for flag in ("--json", "--compare", "--plot"):
-        parser.add_argument(flag, help="of the report")
-    parser.add_argument("--server-core", type=int, default=cores[0])
-    parser.add_argument("--client-core", type=int, default=cores[-1])
     return parser.parse_args(argv)
 
 
 def run(options, folder):
-    figures, options.folder = Figures(), folder
+    figures, options.folder = measurements.Figures(), folder
     for part in PARTS:
         if options.part in ("all", part):
             models = Models(options, os.path.join(folder, part))
             os.mkdir(models.folder)
             globals()[f"measure_{part}"](options, models, figures)
-    finish(figures, options)
+    figures.finish("serve", "one worker on a core of its own; gateway, storage, agent and client share the others", options)
 
 
 def main(argv):
     options = parse_arguments(argv)
     options.bin = os.path.abspath(options.bin)
-    try:
-        report.check("serve", options)
-        processes.run_in_folder("starling-bench-serve-", lambda folder: run(options, folder))
-    except (report.Failure, ImportError, OSError) as failure:
-        print(f"serve.py: {failure}", file=sys.stderr)
-        return 1
-    return 0
+    return measurements.run("serve", options, run)
 
 
 if __name__ == "__main__":
