@@ -101,11 +101,12 @@ FORBIDDEN = [
     (r"\b(strcpy|strcat|sprintf|gets|alloca|strtok)\s*\(", "an unsafe function"),
 ]
 # Where variables of the environment are read, and the table that has them all: what is not in it, a
-# launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and TMPDIR the system's.
+# launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and TMPDIR the system's,
+# NOTIFY_SOCKET one service's.
 VARIABLE_TABLE = "config/settings.c"
 VARIABLE_FOLDERS = ("config", "core", "kv", "metastore", "net", "objects", "ps", "reactor", "serve", "tools", "worker")
 VARIABLE = re.compile(r'"((?:STARLING|NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
-                      r'getenv\("(?!SLURM_|PATH"|TMPDIR")(\w+)"\)')
+                      r'getenv\("(?!SLURM_|PATH"|TMPDIR"|NOTIFY_SOCKET")(\w+)"\)')
 # Identifiers of words that docs/glossary.md has replaced, and what to say instead.
 RETIRED = {
     r"(sl|SL)_(image|cut)_": "snapshot", r"sl_seat_": "leader", r"sl_ledger_": "coordinator_log",

@@ -14,6 +14,7 @@
 #include "ps/process/leadership.h"
 #include "ps/process/listen.h"
 #include "ps/process/main_thread.h"
+#include "ps/process/notify.h"
 #include "ps/process/replica_groups.h"
 #include "ps/process/report.h"
 #include "ps/process/restore.h"
@@ -554,6 +555,7 @@ int sl_process_run(const struct sl_process_options *options)
     if (ready) {
         sl_process_report_ready(&process);
         serve(&process);
+        (void)sl_notify_send("STOPPING=1\nSTATUS=saves and drains");
         failed = process.result != 0 || process.job_failed;
         make_last_checkpoint(&process);
         drain(&process);

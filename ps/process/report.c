@@ -1,9 +1,11 @@
 #include "ps/process/report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
+#include "ps/process/notify.h"
 
 void sl_process_report_name(struct sl_process *process)
 {
@@ -21,35 +23,50 @@ void sl_process_report_name(struct sl_process *process)
     }
 }
 
-static void report_scheduler(const struct sl_process *process, const char *control)
+static void describe_scheduler(const struct sl_process *process, const char *control, char *out,
+                               size_t bytes)
 {
-    (void)printf("scheduler ready: control %s, for %u server%s and %u worker%s\n", control,
-                 process->options.ps_count, sl_log_plural(process->options.ps_count),
-                 process->options.worker_count, sl_log_plural(process->options.worker_count));
+    (void)snprintf(out, bytes, "control %s, for %u server%s and %u worker%s", control,
+                   process->options.ps_count, sl_log_plural(process->options.ps_count),
+                   process->options.worker_count, sl_log_plural(process->options.worker_count));
 }
 
-void sl_process_report_ready(const struct sl_process *process)
+static void describe_server(const struct sl_process *process, const char *control, char *out,
+                            size_t bytes)
 {
-    char control[SL_LIMIT_ENDPOINT_BYTES];
     char data[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&process->bound_control, control, sizeof control);
     sl_endpoint_format(&process->bound_data, data, sizeof data);
     char bypass[SL_LIMIT_ENDPOINT_BYTES] = "";
     if (process->options.has_bypass) {
         sl_endpoint_format(&process->bound_bypass, bypass, sizeof bypass);
     }
+    const uint32_t first_shard = process->hosted[SL_PROCESS_HOME].first_shard;
+    const bool has_control = process->options.kind == SL_PROCESS_PS;
+    (void)snprintf(out, bytes, "%s%s%sdata %s%s%s, shards %u-%u of %u",
+                   has_control ? "control " : "", has_control ? control : "",
+                   has_control ? ", " : "", data, bypass[0] == '\0' ? "" : " and ", bypass,
+                   first_shard, first_shard + process->options.reactor_count - 1,
+                   process->shard_count);
+}
+
+void sl_process_report_ready(const struct sl_process *process)
+{
+    char control[SL_LIMIT_ENDPOINT_BYTES], text[4 * SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&process->bound_control, control, sizeof control);
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
-        report_scheduler(process, control);
+        describe_scheduler(process, control, text, sizeof text);
     } else {
-        const uint32_t first_shard = process->hosted[SL_PROCESS_HOME].first_shard;
-        const bool has_control = process->options.kind == SL_PROCESS_PS;
-        (void)printf("%s ready: %s%s%sdata %s%s%s, shards %u-%u of %u\n", process->name,
-                     has_control ? "control " : "", has_control ? control : "",
-                     has_control ? ", " : "", data, bypass[0] == '\0' ? "" : " and ", bypass,
-                     first_shard, first_shard + process->options.reactor_count - 1,
-                     process->shard_count);
+        describe_server(process, control, text, sizeof text);
     }
+    (void)printf("%s ready: %s\n", process->name, text);
     (void)fflush(stdout);
+    const int err = sl_notify_send("READY=1\nSTATUS=serves: %s", text);
+    if (err != 0) {
+        sl_log_warn("the service manager is not notified that this process is ready: "
+                    "NOTIFY_SOCKET=%s: %s; accepts a path, or @ and an abstract name, of a socket "
+                    "that is read",
+                    getenv("NOTIFY_SOCKET"), sl_err_name(err));
+    }
 }
 
 void sl_process_report_failure(const struct sl_process *process, int err)
