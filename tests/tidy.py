@@ -83,7 +83,7 @@ CONFINED = [
     (r"#include <microhttpd", r"serve/http/.*|bench/bare_http\.c", "libmicrohttpd"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/(spsc|cell)\.h|core/(fork|log)\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(offload|mailbox|reactor).*|"
-     r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/completion\..|transfer/(route|segment)\..",
+     r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/(completion|view)\..|transfer/(route|segment)\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
      r"core/(arena_ahead|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"
