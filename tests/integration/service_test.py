@@ -46,7 +46,7 @@ class Notify(harness.StarlingTest):
             port = harness.free_ports(1)[0]
             process = self.check(address, variable, "--ps-hosts", f"127.0.0.1:{port}", "--num-workers", 1,
                                  "--reactors", 2,
-                                 ready=rf"^serves: control 127.0.0.1:{port}, .*shards 0-1 of 2")
+                                 ready=rf"^serves: control tcp://127.0.0.1:{port}, .*shards 0-1 of 2")
             self.assertEqual(process.wait(), 0, process.output)
 
     def test_socket_that_nobody_reads(self):
