@@ -35,6 +35,7 @@ ARROWS = {
     "net/dpdk/module": "net/dpdk+",
     "net/builtin": "net/base+ net/tcp net/shm net/rdma net/dpdk",
     "metastore": "reactor",
+    "observe/web": "",
     "ps/optimizer": "",
     "ps/table": "ps/optimizer",
     "ps/snapshot": "ps/table+ net/control",

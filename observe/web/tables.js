@@ -1,0 +1,174 @@
+// Tables that sort by a click on a heading. Rows are reused in place, so that a table does not grow.
+
+import { add, bytes, count, mark, micros, percent, put, span, time } from "./format.js";
+
+const ROWS_MAX = 50;
+
+/** Columns: { title, value(item): what sorts, text(item) or draw(cell, item), number, wide }. */
+export class Table {
+    constructor(root, columns, { sort = null, descending = true, pick = null, empty }) {
+        Object.assign(this, { root, columns, sort, descending, pick, empty, items: [], filter: "" });
+        const table = add(root, "table");
+        const head = add(add(table, "thead"), "tr");
+        this.heads = columns.map((column, index) => {
+            const cell = add(head, "th", this.style(column));
+            cell.scope = "col";
+            const button = add(cell, "button", "", column.title);
+            button.type = "button";
+            button.addEventListener("click", () => {
+                this.descending = this.sort === index ? !this.descending : Boolean(column.number);
+                this.sort = index;
+                this.render();
+            });
+            return cell;
+        });
+        this.body = add(table, "tbody");
+        this.more = add(root, "p", "note");
+    }
+
+    style(column) {
+        return (column.number ? "number " : "") + (column.wide ? "wide" : "");
+    }
+
+    show(items) {
+        this.items = items;
+        this.render();
+    }
+
+    render() {
+        let items = this.items.filter((item) => this.filter === "" ||
+            this.columns.some((c) => c.text && c.text(item).toLowerCase().includes(this.filter)));
+        if (this.sort !== null) {
+            const value = this.columns[this.sort].value ?? this.columns[this.sort].text;
+            const sign = this.descending ? -1 : 1;
+            items = items.toSorted((a, b) => {
+                const x = value(a) ?? -Infinity, y = value(b) ?? -Infinity;
+                return sign * (typeof x === "string" ? x.localeCompare(y, undefined, { numeric: true }) : x - y || 0);
+            });
+        }
+        this.heads.forEach((head, index) => head.ariaSort =
+            this.sort !== index ? "none" : this.descending ? "descending" : "ascending");
+        const shown = items.slice(0, ROWS_MAX);
+        while (this.body.rows.length > shown.length) this.body.deleteRow(-1);
+        while (this.body.rows.length < shown.length) this.addRow();
+        shown.forEach((item, index) => this.renderRow(this.body.rows[index], item));
+        put(this.more, items.length === 0 ? (this.filter ? "nothing matches the filter" : this.empty)
+            : items.length > ROWS_MAX ? `and ${items.length - ROWS_MAX} more` : "");
+    }
+
+    addRow() {
+        const row = this.body.insertRow();
+        this.columns.forEach((column, index) => {
+            const cell = add(row, "td", this.style(column));
+            if (index === 0 && this.pick) {
+                const button = add(cell, "button", "link");
+                button.type = "button";
+                button.addEventListener("click", () => this.pick(row.item));
+            }
+        });
+    }
+
+    renderRow(row, item) {
+        row.item = item;
+        this.columns.forEach((column, index) => {
+            const cell = row.cells[index];
+            if (column.draw) column.draw(cell, item);
+            else put(index === 0 && this.pick ? cell.firstChild : cell, column.text(item));
+        });
+    }
+}
+
+/** Which running workers hold up the others: they are behind, and for three seconds their clocks have not
+ * moved, or they make less than half the steps of the median worker. */
+export class Stragglers {
+    constructor() {
+        this.clocks = new Map(); // name -> { clock, since }
+    }
+
+    update(workers, now) {
+        const running = workers.filter((w) => w.state === "running" || w.state === "disconnected");
+        const names = new Set(running.map((w) => w.name));
+        for (const name of this.clocks.keys()) if (!names.has(name)) this.clocks.delete(name);
+        const rates = running.map((w) => w.steps_s ?? 0).sort((a, b) => a - b);
+        const median = rates[Math.floor(rates.length / 2)] ?? 0;
+        for (const worker of workers) worker.straggler = false;
+        for (const worker of running) {
+            if (this.clocks.get(worker.name)?.clock !== worker.clock) {
+                this.clocks.set(worker.name, { clock: worker.clock, since: now });
+            }
+            const still = now - this.clocks.get(worker.name).since >= 3;
+            worker.straggler = worker.lag > 0 && (still || (worker.lag > 1 && worker.steps_s < median / 2));
+        }
+    }
+}
+
+function drawShare(cell, item) {
+    const bar = cell.querySelector(".bar-fill") ?? add(add(cell, "span", "bar inline"), "span", "bar-fill");
+    const text = cell.querySelector(".share") ?? add(cell, "span", "share");
+    bar.style.width = `${Math.min(1, item.share) * 100}%`;
+    put(text, percent(item.share));
+}
+
+const PHASES = ["iteration", "clock", "memory", "backup", "work", "send"];
+
+/** Where the time of a slow request went: a bar of the phases, and the text of those that matter. */
+function drawPhases(cell, item) {
+    const bar = cell.querySelector(".phases") ?? add(cell, "span", "phases");
+    while (bar.children.length < PHASES.length) add(bar, "span", `phase ${PHASES[bar.children.length]}`);
+    const parts = PHASES.map((name) => ({ name, us: item.phases?.[`${name}_us`] ?? 0 }));
+    parts.forEach(({ us }, index) => {
+        bar.children[index].style.width = `${item.total_us > 0 ? Math.min(100, us * 100 / item.total_us) : 0}%`;
+    });
+    const text = cell.querySelector(".share") ?? add(cell, "span", "share");
+    put(text, parts.filter((p) => p.us > 0 && p.us >= item.total_us / 20).sort((a, b) => b.us - a.us)
+        .map((p) => `${p.name} ${micros(p.us)}`).join(", "));
+}
+
+export const TABLE_COLUMNS = [
+    { title: "table", text: (t) => t.name },
+    { title: "rows", text: (t) => count(t.rows), value: (t) => t.rows, number: true },
+    { title: "memory", text: (t) => bytes(t.memory), value: (t) => t.memory, number: true },
+    { title: "pulled keys/s", text: (t) => count(t.pulled_keys_s), value: (t) => t.pulled_keys_s, number: true },
+    { title: "pushed keys/s", text: (t) => count(t.pushed_keys_s), value: (t) => t.pushed_keys_s, number: true },
+];
+
+export const KEY_COLUMNS = [
+    { title: "key", text: (k) => k.key },
+    { title: "table", text: (k) => k.table },
+    { title: "shard", text: (k) => String(k.shard), value: (k) => k.shard, number: true },
+    { title: "share of the table's keys", draw: drawShare, value: (k) => k.share },
+];
+
+const TROUBLE = ["left", "running", "expired", "disconnected", "straggler"]; // sorts workers in need of help to the top
+
+export const WORKER_COLUMNS = [
+    { title: "worker", text: (w) => w.name },
+    { title: "state", text: (w) => (w.straggler ? "straggler" : w.state), value: (w) => TROUBLE.indexOf(w.straggler ? "straggler" : w.state),
+        draw: (cell, w) => mark(cell, w.straggler ? "straggler" : w.state,
+            (w.straggler ? "straggler" : w.state) + (w.age_s > 3 ? `, ${span(w.age_s)} ago` : "")) },
+    { title: "lag, steps", text: (w) => count(w.lag), value: (w) => w.lag, number: true },
+    { title: "clock", text: (w) => String(w.clock ?? "–"), value: (w) => w.clock, number: true },
+    { title: "steps/s", text: (w) => count(w.steps_s), value: (w) => w.steps_s, number: true },
+    { title: "step p99", text: (w) => micros(w.step_p99_us), value: (w) => w.step_p99_us, number: true, wide: true },
+    { title: "requests/s", text: (w) => count(w.requests_s), value: (w) => w.requests_s, number: true, wide: true },
+    { title: "in flight", text: (w) => count(w.in_flight), value: (w) => w.in_flight, number: true, wide: true },
+    { title: "reconnects", text: (w) => count(w.reconnects), value: (w) => w.reconnects, number: true, wide: true },
+];
+
+export const SLOW_COLUMNS = [
+    { title: "time", text: (r) => time(r.time), value: (r) => r.time },
+    { title: "total", text: (r) => micros(r.total_us), value: (r) => r.total_us, number: true },
+    { title: "where the time went", draw: drawPhases, value: (r) => r.total_us },
+    { title: "operation", text: (r) => `${r.op}${r.table ? ` ${r.table}` : ""}` },
+    { title: "keys", text: (r) => count(r.keys), value: (r) => r.keys, number: true },
+    { title: "client", text: (r) => r.client },
+    { title: "shard", text: (r) => String(r.shard), value: (r) => r.shard, number: true, wide: true },
+    { title: "server", text: (r) => r.server, wide: true },
+];
+
+export const EVENT_COLUMNS = [
+    { title: "time", text: (e) => time(e.time), value: (e) => e.time },
+    { title: "level", text: (e) => e.level, draw: (cell, e) => mark(cell, e.level) },
+    { title: "process", text: (e) => e.process },
+    { title: "event", text: (e) => e.text },
+];
