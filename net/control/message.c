@@ -88,6 +88,7 @@ static void build_welcome(struct build *build, const struct sl_message_welcome *
     *to = (Starling__Welcome)STARLING__WELCOME__INIT;
     SL_MESSAGE_COPY_WELCOME
     to->software = text(from->software, sizeof from->software);
+    to->http = text(from->http, sizeof from->http);
     build->control.welcome = to;
 }
 
@@ -414,15 +415,25 @@ static void build_body(struct build *build, const struct sl_message *from)
         build->checkpoint_done.number = from->checkpoint_number;
         build->control.checkpoint_done = &build->checkpoint_done;
         break;
+    case SL_MESSAGE_REPORT:
+        build->control.report = binary(from->report.bytes, from->report.byte_count);
+        break;
     default:
         break; /* message_transfer.c */
     }
 }
 
+/* The kinds of message_transfer.c. */
+static bool is_transfer(enum sl_message_kind kind)
+{
+    return kind >= SL_MESSAGE_SEGMENT_GET && kind <= SL_MESSAGE_FENCED;
+}
+
 static void build_control(struct build *build, const struct sl_message *from)
 {
     sl_assert(from->kind >= SL_MESSAGE_HELLO);
-    sl_assert(from->kind <= SL_MESSAGE_CHECKPOINT_DONE); /* later kinds: message_transfer.c */
+    sl_assert(from->kind <= SL_MESSAGE_REPORT);
+    sl_assert(!is_transfer(from->kind));
     build->control = (Starling__Control)STARLING__CONTROL__INIT;
     build->control.id = from->id;
     build->control.body_case = (Starling__Control__BodyCase)from->kind;
@@ -450,7 +461,7 @@ static size_t pack_with_files(const struct sl_message *from, uint8_t *to)
 
 static size_t pack_any(const struct sl_message *from, uint8_t *to)
 {
-    if (from->kind >= SL_MESSAGE_SEGMENT_GET) {
+    if (is_transfer(from->kind)) {
         return sl_message_transfer_pack(from, to);
     }
     bool has_files =
@@ -490,7 +501,11 @@ void sl_message_fini(struct sl_message *message)
         free(message->checkpoint_publish.files);
         message->checkpoint_publish.files = NULL;
         message->checkpoint_publish.file_count = 0;
-    } else if (message->kind >= SL_MESSAGE_SEGMENT_GET) {
+    } else if (message->kind == SL_MESSAGE_REPORT) {
+        free(message->report.bytes);
+        message->report.bytes = NULL;
+        message->report.byte_count = 0;
+    } else if (is_transfer(message->kind)) {
         sl_message_transfer_fini(message);
     }
 }

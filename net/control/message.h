@@ -10,6 +10,7 @@
 #include "core/limits.h"
 #include "core/reason.h"
 #include "net/control/message_checkpoint.h"
+#include "net/control/message_stats.h"
 #include "net/control/message_transfer.h"
 
 /* names in a Waiting; the last one gives the number of further names */
@@ -52,6 +53,7 @@ enum sl_message_kind {
     SL_MESSAGE_NOTICE_TAKEN,
     SL_MESSAGE_FENCE,
     SL_MESSAGE_FENCED,
+    SL_MESSAGE_REPORT,
 };
 
 enum sl_message_purpose {
@@ -103,6 +105,8 @@ struct sl_message_welcome {
     uint32_t lease_ms;   /* control; 0: no lease */
     uint32_t task_index; /* control: of the member; the coordinator may have chosen it */
     char software[SL_MESSAGE_NAME_BYTES];
+    bool wants_reports;                 /* control: send a REPORT once a second */
+    char http[SL_LIMIT_ENDPOINT_BYTES]; /* control: the coordinator's HTTP address, or "" */
 };
 
 struct sl_message_challenge {
@@ -223,19 +227,6 @@ struct sl_message_barrier {
     bool leaves;         /* the sender waits no more; no answer */
 };
 
-struct sl_message_table_stats {
-    char name[SL_TABLE_NAME_BYTES];
-    uint64_t rows, bytes, pulled_rows, pushed_rows, steps;
-};
-
-struct sl_message_stats {
-    struct sl_message_table_stats *tables; /* owned by the message */
-    uint32_t table_count;
-    uint64_t requests, bytes_in, bytes_out, stalls;
-    uint64_t degraded_writes, degraded_ms; /* of a replicated shard, without a backup in sync */
-    uint64_t degraded_shards;              /* from the coordinator only */
-};
-
 struct sl_message {
     enum sl_message_kind kind;
     uint64_t id;
@@ -266,6 +257,7 @@ struct sl_message {
         struct sl_message_buffer_keys keys; /* BUFFER_GONE, BUFFER_RELEASED */
         struct sl_message_notice notice;
         struct sl_message_fence fence;
+        struct sl_message_report report;
     };
 };
 

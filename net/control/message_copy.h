@@ -15,7 +15,7 @@
 #define SL_MESSAGE_COPY_WELCOME                                                                    \
     COPY(protocol_version) COPY(credit_bytes) COPY(credit_requests) COPY(shard) COPY(shard_count)  \
     COPY(payload_bytes_max) COPY(incarnation) COPY(resumed) COPY(restored) COPY(clock)             \
-    COPY(counts) COPY(lease_ms) COPY(task_index) COPY(position)
+    COPY(counts) COPY(lease_ms) COPY(task_index) COPY(position) COPY(wants_reports)
 
 #define SL_MESSAGE_COPY_REGISTER                                                                   \
     COPY(shard_count) COPY(ps_count) COPY(worker_count) COPY(restore) COPY(checkpoint_newest)      \

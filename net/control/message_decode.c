@@ -13,7 +13,7 @@
 
 static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
               "kinds are field numbers");
-static_assert((int)SL_MESSAGE_FENCED == (int)STARLING__CONTROL__BODY_FENCED, "likewise");
+static_assert((int)SL_MESSAGE_REPORT == (int)STARLING__CONTROL__BODY_REPORT, "likewise");
 
 bool sl_message_is_endpoint(const char *text)
 {
@@ -85,7 +85,8 @@ static bool read_welcome(const struct sl_message_memory *memory, const Starling_
                  "welcome: shard is not below shard_count") &&
            holds(from->payload_bytes_max <= SL_LIMIT_FRAME_PAYLOAD_BYTES,
                  "welcome: payload_bytes_max over the limit") &&
-           copy_text(memory, from->software, TEXT_NAME, to->software, sizeof to->software);
+           copy_text(memory, from->software, TEXT_NAME, to->software, sizeof to->software) &&
+           copy_text(memory, from->http, TEXT_NAME, to->http, sizeof to->http);
 }
 
 static bool read_error(const struct sl_message_memory *memory, const Starling__Error *from,
@@ -315,6 +316,19 @@ static int read_stats(const struct sl_message_memory *memory, const Starling__St
     return SL_OK;
 }
 
+static int read_report(const ProtobufCBinaryData *from, struct sl_message_report *to)
+{
+    to->bytes = malloc(from->len + 1);
+    if (to->bytes == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    to->byte_count = (uint32_t)from->len; /* at most SL_LIMIT_CONTROL_PAYLOAD_BYTES */
+    if (from->len > 0) {
+        memcpy(to->bytes, from->data, from->len);
+    }
+    return SL_OK;
+}
+
 static int checked(bool valid)
 {
     return valid ? SL_OK : SL_ERR_PROTOCOL;
@@ -375,6 +389,8 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
     case STARLING__CONTROL__BODY_CHECKPOINT_DONE:
         to->checkpoint_number = from->checkpoint_done->number;
         return checked(sl_message_checkpoint_is_number(to->checkpoint_number, 0));
+    case STARLING__CONTROL__BODY_REPORT:
+        return read_report(&from->report, &to->report);
     case STARLING__CONTROL__BODY_HEARTBEAT:
     case STARLING__CONTROL__BODY_BARRIER_DONE:
     case STARLING__CONTROL__BODY_STATS_GET:

@@ -160,7 +160,7 @@ void sl_session_set_preferred(struct sl_session *session,
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
 
 /* Sends a message that has no answer: HEARTBEAT, CHECKPOINT_PART, CHECKPOINT_DONE, BUFFER_RELEASED,
- * or a BARRIER that leaves. Errors: CLOSED (not welcomed), NO_MEMORY. */
+ * REPORT, or a BARRIER that leaves. Errors: CLOSED (not welcomed), NO_MEMORY. */
 int sl_session_notify(struct sl_session *session, struct sl_message *message);
 
 /* Receives the answer, valid during the call: Register: Cluster; TableOpen: TableOpened; Barrier:

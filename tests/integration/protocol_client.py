@@ -93,7 +93,7 @@ SCHEMA = {
         "segment_get": (27, "SegmentGet"), "segment": (28, "Segment"), "buffer_added": (29, "BufferAdded"),
         "buffer_gone": (30, "BufferGone"), "buffer_released": (31, "BufferReleased"),
         "notice": (32, "Notice"), "notice_taken": (33, "NoticeTaken"), "fence": (34, "Fence"),
-        "fenced": (35, "Fenced")},
+        "fenced": (35, "Fenced"), "report": (36, "bytes")},
     "Hello": {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
         "task_index": (4, "uint"), "client_id": (5, "uint"), "shard": (6, "uint"),
@@ -107,7 +107,7 @@ SCHEMA = {
         "payload_bytes_max": (6, "uint"), "software": (7, "string"), "incarnation": (8, "uint"),
         "resumed": (9, "uint"), "clock": (10, "uint"), "counts": (11, "uint"),
         "lease_ms": (12, "uint"), "task_index": (13, "uint"), "restored": (14, "uint"),
-        "position": (15, "uint")},
+        "position": (15, "uint"), "wants_reports": (16, "uint"), "http": (17, "string")},
     "Error": {"code": (1, "uint"), "text": (2, "string"), "coordinator": (3, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),

@@ -7,7 +7,15 @@
 #include "random_message.h"
 #include "tests/support/unit.h"
 
-#define KIND_COUNT (SL_MESSAGE_CHECKPOINT_DONE - SL_MESSAGE_HELLO + 1)
+/* The kinds before those of message_transfer_test.c, and REPORT. */
+#define KIND_COUNT (SL_MESSAGE_CHECKPOINT_DONE - SL_MESSAGE_HELLO + 2)
+
+static enum sl_message_kind kind_of(int i)
+{
+    const int index = i % KIND_COUNT;
+    return index == KIND_COUNT - 1 ? SL_MESSAGE_REPORT
+                                   : (enum sl_message_kind)(SL_MESSAGE_HELLO + index);
+}
 
 static void random_endpoint(uint64_t *seed, char *to, size_t to_bytes)
 {
@@ -112,7 +120,9 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->welcome.lease_ms = (uint32_t)sl_hash_random(seed);
         to->welcome.task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
         to->welcome.position = sl_hash_random(seed);
+        to->welcome.wants_reports = sl_hash_random(seed) % 2 == 0;
         random_message_name(seed, to->welcome.software, sizeof to->welcome.software);
+        random_message_name(seed, to->welcome.http, sizeof to->welcome.http);
         break;
     case SL_MESSAGE_ERROR:
         to->error.err = -(int)(1 + sl_hash_random(seed) % (uint64_t)-SL_ERR_CANCELLED);
@@ -185,6 +195,11 @@ static void random_body(uint64_t *seed, struct sl_message *to)
     case SL_MESSAGE_CHECKPOINT_DONE:
         to->checkpoint_number = random_message_number(seed);
         break;
+    case SL_MESSAGE_REPORT:
+        to->report.byte_count = (uint32_t)(sl_hash_random(seed) % 300);
+        to->report.bytes = malloc(to->report.byte_count + 1);
+        random_bytes(seed, to->report.bytes, to->report.byte_count);
+        break;
     case SL_MESSAGE_BARRIER_DONE:
     case SL_MESSAGE_STATS_GET:
     case SL_MESSAGE_GOODBYE:
@@ -244,6 +259,9 @@ static void assert_same(struct sl_message *a, struct sl_message *b)
         assert_true(from->number == b->checkpoint_publish.number);
         assert_true(from->base == b->checkpoint_publish.base);
         assert_true(from->time_ms == b->checkpoint_publish.time_ms);
+    } else if (a->kind == SL_MESSAGE_REPORT) {
+        assert_int_equal(a->report.byte_count, b->report.byte_count);
+        assert_memory_equal(a->report.bytes, b->report.bytes, a->report.byte_count);
     } else {
         assert_memory_equal(a, b, sizeof *a);
     }
@@ -254,9 +272,8 @@ SL_CASE(message_decode__returns_what_was_encoded)
 {
     uint64_t seed = 1;
     for (int i = 0; i < 3000; i++) {
-        enum sl_message_kind kind = (enum sl_message_kind)(SL_MESSAGE_HELLO + i % KIND_COUNT);
         struct sl_message message, decoded;
-        random_message(&seed, kind, &message);
+        random_message(&seed, kind_of(i), &message);
         size_t bytes;
         uint8_t *encoded = encode(&message, &bytes);
         memset(&decoded, 0, sizeof decoded);
@@ -286,7 +303,7 @@ SL_CASE(message_decode__survives_every_changed_byte)
     uint64_t seed = 3;
     for (int i = 0; i < 2 * KIND_COUNT; i++) {
         struct sl_message message;
-        random_message(&seed, (enum sl_message_kind)(SL_MESSAGE_HELLO + i % KIND_COUNT), &message);
+        random_message(&seed, kind_of(i), &message);
         size_t bytes;
         uint8_t *encoded = encode(&message, &bytes);
         for (size_t at = 0; at < bytes; at++) {
