@@ -67,6 +67,7 @@ ARROWS = {
     "tools/doctor": "net/builtin+ transfer config",
     "bench": "worker+ ps/table+ objects serve/engine serve/base serve/worker config",
     "python": "",
+    "observe/metrics": "",
 }
 
 # Rooms that use the public headers alone, not even core.
