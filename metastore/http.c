@@ -97,6 +97,9 @@ int sl_http_exchange(struct sl_http *http, const struct sl_http_request *request
         (void)curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &answer->status);
         answer->body = http->body_bytes == 0 ? "" : http->body;
         answer->body_bytes = http->body_bytes;
+        char *url = NULL;
+        (void)curl_easy_getinfo(http->curl, CURLINFO_REDIRECT_URL, &url);
+        answer->redirection = url;
         return 0;
     }
     if (http->is_too_large) {

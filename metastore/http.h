@@ -34,6 +34,7 @@ struct sl_http_answer {
     long status;
     const char *body; /* valid until the next exchange */
     size_t body_bytes;
+    const char *redirection; /* URL, as long as body; NULL: the server does not redirect */
 };
 
 struct sl_http;

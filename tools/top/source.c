@@ -1,0 +1,152 @@
+#include "tools/top/source.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/secret.h"
+#include "metastore/http.h"
+
+#define BODY_BYTES_MAX   (16u << 20)
+#define CONNECT_MS       2000
+#define TIMEOUT_MS       4000
+#define URL_BYTES        512
+#define REDIRECTIONS_MAX 3
+
+struct sl_source {
+    struct sl_http *http;
+    char given[URL_BYTES];                       /* "http://HOST:PORT" */
+    char base[URL_BYTES];                        /* that of the coordinator, after a redirection */
+    char authorization[SL_SECRET_BYTES_MAX + 8]; /* value of the header; "": none */
+};
+
+/* Writes scheme, host and port of an URL. false: it is none, or too long. */
+static bool take_base(const char *url, char base[URL_BYTES])
+{
+    const char *scheme = strstr(url, "://") != NULL ? "" : "http://";
+    if (snprintf(base, URL_BYTES, "%s%s", scheme, url) >= URL_BYTES - 32 ||
+        (strncmp(base, "http://", 7) != 0 && strncmp(base, "https://", 8) != 0)) {
+        return false;
+    }
+    char *host = strstr(base, "://") + 3;
+    host[strcspn(host, "/?#")] = '\0';
+    return host[0] != '\0';
+}
+
+int sl_source_create(const struct sl_source_options *options, struct sl_source **out,
+                     struct sl_reason *reason)
+{
+    struct sl_source *source = calloc(1, sizeof *source);
+    if (source == NULL) {
+        return sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
+    }
+    int err = 0;
+    struct sl_secret token = {0};
+    if (!take_base(options->url, source->given)) {
+        err = sl_reason_fail(reason, SL_ERR_INVALID,
+                             "%.200s: not an URL such as http://127.0.0.1:9480", options->url);
+    } else if (options->token_file != NULL) {
+        err = sl_secret_read(options->token_file, &token, reason);
+    }
+    if (err == 0 && token.byte_count > 0) {
+        (void)snprintf(source->authorization, sizeof source->authorization, "Bearer %.*s",
+                       (int)token.byte_count, (const char *)token.bytes);
+    }
+    explicit_bzero(&token, sizeof token);
+    const struct sl_http_options http = {.tls = strncmp(source->given, "https:", 6) == 0,
+                                         .authority = options->authority,
+                                         .body_bytes_max = BODY_BYTES_MAX,
+                                         .connect_ms = CONNECT_MS};
+    if (err == 0 && sl_http_create(&http, &source->http) != 0) {
+        err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
+    }
+    if (err != 0) {
+        sl_source_destroy(&source);
+        return err;
+    }
+    memcpy(source->base, source->given, sizeof source->base);
+    *out = source;
+    return 0;
+}
+
+void sl_source_destroy(struct sl_source **source)
+{
+    if (*source != NULL) {
+        if ((*source)->http != NULL) {
+            sl_http_destroy(&(*source)->http);
+        }
+        explicit_bzero((*source)->authorization, sizeof(*source)->authorization);
+        free(*source);
+        *source = NULL;
+    }
+}
+
+/* GET of a path, at the coordinator if the server redirects there. */
+static int exchange(struct sl_source *source, const char *path, struct sl_http_answer *answer,
+                    struct sl_reason *reason)
+{
+    for (int hop = 0; hop <= REDIRECTIONS_MAX; hop++) {
+        char url[URL_BYTES + 32];
+        (void)snprintf(url, sizeof url, "%s/api/%s", source->base, path);
+        const struct sl_http_request request = {.method = SL_HTTP_GET,
+                                                .url = url,
+                                                .authorization = source->authorization,
+                                                .timeout_ms = TIMEOUT_MS};
+        const int err = sl_http_exchange(source->http, &request, answer);
+        if (err != 0) {
+            return sl_reason_fail(reason, err,
+                                  "%s: %s; is this the address that the ready line of "
+                                  "starling-ps names after http?",
+                                  source->base, sl_http_error(source->http));
+        }
+        if (answer->redirection == NULL || !take_base(answer->redirection, source->base)) {
+            return 0;
+        }
+    }
+    return sl_reason_fail(reason, SL_ERR_INVALID, "%s: the servers redirect in a circle",
+                          source->base);
+}
+
+static int fetch(struct sl_source *source, const char *path, json_t **out, struct sl_reason *reason)
+{
+    struct sl_http_answer answer;
+    const int err = exchange(source, path, &answer, reason);
+    if (err != 0) {
+        return err;
+    }
+    json_t *json = json_loadb(answer.body, answer.body_bytes, 0, NULL);
+    if (answer.status == 200 && json_is_object(json)) {
+        *out = json;
+        return 0;
+    }
+    const char *why = json_string_value(json_object_get(json, "error"));
+    sl_reason_set(reason, "%s/api/%s: status %ld, %.300s%s", source->base, path, answer.status,
+                  why != NULL ? why : "and no state of a Starling job",
+                  answer.status == 401 ? "; give --http-token-file" : "");
+    json_decref(json);
+    return SL_ERR_INVALID;
+}
+
+int sl_source_fetch(struct sl_source *source, json_t **out, struct sl_reason *reason)
+{
+    static const char *const paths[] = {"cluster", "slow", "hot"};
+    json_t *state = json_object();
+    int err = state != NULL ? 0 : sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
+    for (size_t i = 0; err == 0 && i < sizeof paths / sizeof paths[0]; i++) {
+        json_t *answer;
+        err = fetch(source, paths[i], &answer, reason);
+        if (err == 0 && json_object_set_new(state, paths[i], answer) != 0) {
+            err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "no memory");
+        }
+    }
+    if (err != 0) {
+        json_decref(state);
+        memcpy(source->base, source->given,
+               sizeof source->base); /* which knows a new coordinator */
+        return err;
+    }
+    *out = state;
+    return 0;
+}
