@@ -216,6 +216,8 @@ static void on_welcomed(void *ctx, struct sl_session *session,
 {
     struct sl_agent *agent = ctx;
     agent->lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
+    agent->wants_reports = welcome->wants_reports;
+    memcpy(agent->coordinator_http, welcome->http, sizeof agent->coordinator_http);
     sl_reactor_disarm(agent->options.reactor, &agent->absence);
     if (agent->options.any_task) {
         agent->options.any_task = false; /* the session keeps it as well */
@@ -407,6 +409,23 @@ void sl_agent_report(struct sl_agent *agent, const struct sl_message_replica_rep
 bool sl_agent_has_news(const struct sl_agent *agent)
 {
     return agent->has_news;
+}
+
+void sl_agent_send_report(struct sl_agent *agent, struct sl_message_report *report)
+{
+    sl_reactor_assert_owner(agent->options.reactor);
+    if (!agent->wants_reports || agent->session == NULL || agent->failed ||
+        sl_session_queue(agent->session)->count > 0) {
+        return;
+    }
+    struct sl_message message = {.kind = SL_MESSAGE_REPORT, .report = *report};
+    /* Without a connection, or with a full outbox, the next report is sent instead. */
+    (void)sl_session_notify(agent->session, &message);
+}
+
+const char *sl_agent_coordinator_http(const struct sl_agent *agent)
+{
+    return agent->coordinator_http;
 }
 
 void sl_agent_set_coordinator(struct sl_agent *agent, const struct sl_endpoint *coordinator)

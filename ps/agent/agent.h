@@ -115,6 +115,12 @@ void sl_agent_report(struct sl_agent *agent, const struct sl_message_replica_rep
 /* Returns true if new reports are not sent yet. */
 bool sl_agent_has_news(const struct sl_agent *agent);
 
+/* Sends a report to the coordinator, unless it wants none or an earlier message is unsent. */
+void sl_agent_send_report(struct sl_agent *agent, struct sl_message_report *report);
+
+/* HOST:PORT of the coordinator's HTTP server; "": unknown. */
+const char *sl_agent_coordinator_http(const struct sl_agent *agent);
+
 /* Changes the coordinator's endpoint, and reconnects if it differs. */
 void sl_agent_set_coordinator(struct sl_agent *agent, const struct sl_endpoint *coordinator);
 

@@ -25,6 +25,8 @@ struct sl_agent {
     struct sl_timer absence; /* armed after `joined` while disconnected */
     uint64_t opened_ns;
     uint64_t lease_ns;
+    bool wants_reports;                             /* the coordinator's last welcome said so */
+    char coordinator_http[SL_LIMIT_ENDPOINT_BYTES]; /* likewise; "": none */
     bool registering;     /* a Register is in flight, or queued in the session */
     bool registered;      /* since the last welcome */
     bool joined;          /* the owner was notified */

@@ -1,5 +1,6 @@
 #include "ps/coordinator/coordinator.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
@@ -13,6 +14,7 @@
 #include "ps/coordinator/member.h"
 #include "ps/coordinator/record.h"
 #include "ps/coordinator/replica_group.h"
+#include "ps/coordinator/report.h"
 #include "ps/coordinator/state.h"
 #include "ps/coordinator/table.h"
 
@@ -26,6 +28,7 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
     sl_assert(options->ps_count > 0);
     sl_assert(options->ps_count <= SL_LIMIT_PS);
     sl_assert(options->stage_changed == NULL || options->worker_count > 0);
+    sl_assert((options->report == NULL) == (options->report_cells == NULL));
     struct sl_coordinator *coordinator = calloc(1, sizeof *coordinator);
     if (coordinator == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -82,6 +85,16 @@ uint64_t sl_coordinator_lease_ns(const struct sl_coordinator *coordinator)
     return coordinator->options.lease_ns;
 }
 
+void sl_coordinator_welcome(const struct sl_coordinator *coordinator,
+                            struct sl_message_welcome *welcome)
+{
+    const struct sl_coordinator_options *options = &coordinator->options;
+    welcome->lease_ms = (uint32_t)(options->lease_ns / SL_CLOCK_NS_PER_MS);
+    welcome->wants_reports = options->report != NULL;
+    (void)snprintf(welcome->http, sizeof welcome->http, "%s",
+                   options->http == NULL ? "" : options->http);
+}
+
 void sl_coordinator_depart(struct sl_coordinator *coordinator, uint32_t ps_task, uint64_t now_ns)
 {
     struct sl_coordinator_member *member =
@@ -130,6 +143,9 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
     }
     member->last_seen_ns = now_ns;
     switch (message->kind) {
+    case SL_MESSAGE_REPORT:
+        sl_coordinator_report_take(coordinator, member, &message->report, now_ns);
+        return; /* changes nothing of the job */
     case SL_MESSAGE_REGISTER:
         sl_coordinator_cluster_register(coordinator, member, message, now_ns);
         break;

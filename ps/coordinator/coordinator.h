@@ -11,6 +11,7 @@
 #ifndef SL_PS_COORDINATOR_COORDINATOR_H
 #define SL_PS_COORDINATOR_COORDINATOR_H
 
+#include "core/cell.h"
 #include "core/reason.h"
 #include "net/control/message.h"
 
@@ -49,6 +50,12 @@ enum sl_coordinator_record {
     SL_COORDINATOR_RECORD_ALL /* all records were erased: the job restarts empty */
 };
 
+/* Reports of members; counted by the coordinator. */
+struct sl_coordinator_report_cells {
+    struct sl_cell received;
+    struct sl_cell too_long, too_frequent, no_room; /* dropped, part of `received` */
+};
+
 struct sl_coordinator_options {
     uint32_t ps_count;     /* servers that must register before members receive the cluster */
     uint32_t worker_count; /* workers of the job; 0: unknown */
@@ -80,6 +87,12 @@ struct sl_coordinator_options {
     /* Reports a changed record. Messages sent from now on may depend on the change: hold them until
      * the record is in the metastore. NULL: no other process can take over. */
     void (*changed)(void *ctx, enum sl_coordinator_record kind, uint32_t index);
+    /* Receives the report of a member (net/control/report.h, not decoded); false: there is no room
+     * for it. NULL: members send none. With `report_cells`, which outlive the coordinator. */
+    bool (*report)(void *ctx, const struct sl_message_hello *member,
+                   const struct sl_message_report *report);
+    struct sl_coordinator_report_cells *report_cells;
+    const char *http; /* HOST:PORT of this process's HTTP server; NULL: none */
     void *ctx;
 };
 
@@ -105,8 +118,8 @@ uint32_t sl_coordinator_task_index(const struct sl_coordinator *coordinator,
                                    sl_coordinator_peer peer);
 
 /* Handles a message of an admitted member: REGISTER, TABLE_OPEN, BARRIER, STATS_GET, HEARTBEAT,
- * GOODBYE, CHECKPOINT_ASK; from servers also CHECKPOINT_PART and CHECKPOINT_DONE. Other kinds get
- * an Error. */
+ * GOODBYE, CHECKPOINT_ASK, REPORT; from servers also CHECKPOINT_PART and CHECKPOINT_DONE. Other
+ * kinds get an Error. */
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns);
 
@@ -119,8 +132,12 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
  * refused. No effect if the job is ending already. Needs stage_changed. */
 void sl_coordinator_end_job(struct sl_coordinator *coordinator, const char *why, uint64_t now_ns);
 
-/* Returns the lease in force, which Welcome sends to members. */
+/* Returns the lease in force. */
 uint64_t sl_coordinator_lease_ns(const struct sl_coordinator *coordinator);
+
+/* Writes the fields of a member's Welcome that the coordinator knows: lease, reports, HTTP. */
+void sl_coordinator_welcome(const struct sl_coordinator *coordinator,
+                            struct sl_message_welcome *welcome);
 
 /* Taking over from a former leader; only with options.changed. */
 

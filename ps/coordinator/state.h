@@ -19,6 +19,7 @@ struct sl_coordinator_member {
     uint64_t last_seen_ns;   /* when its last message arrived */
     uint64_t lease_from_ns;  /* the lease counts from the later of this and last_seen_ns: a grace
                                 period when messages could not be read or sent */
+    uint64_t reported_ns;    /* when its last report was accepted; 0: none yet */
     uint64_t replacement_id; /* client_id of a process that wants this task; 0: none */
     uint64_t rival_ns;       /* when that process first asked */
     bool registered;
@@ -167,6 +168,10 @@ struct sl_coordinator {
     struct sl_coordinator_options options;
     uint64_t ticked_ns;            /* last tick; 0: none yet */
     struct sl_log_limit log_limit; /* for lines about disconnecting members */
+    struct {
+        uint64_t second;
+        uint32_t count;
+    } reports; /* accepted in this second */
     /* Parallel arrays, so that a search by peer touches little memory; unordered. */
     sl_coordinator_peer *peers;
     struct sl_coordinator_member **members;

@@ -36,6 +36,7 @@ const struct sl_server_coordinator_ops sl_process_coordinator_ops = {
     .tell = sl_coordinator_send_to,
     .tick = sl_coordinator_tick,
     .lease_ns = sl_coordinator_lease_ns,
+    .welcome = sl_coordinator_welcome,
 };
 
 static uint64_t wall_ms(void *ctx)

@@ -58,9 +58,7 @@ static void send_welcome(struct sl_server_conn *conn)
     if (conn->kind == SL_SERVER_CONN_DATA) {
         fill_data_welcome(conn, &message.welcome);
     } else {
-        message.welcome.lease_ms =
-            (uint32_t)(server->options.coordinator_ops->lease_ns(server->options.coordinator) /
-                       SL_CLOCK_NS_PER_MS);
+        server->options.coordinator_ops->welcome(server->options.coordinator, &message.welcome);
         message.welcome.task_index = conn->greeting.hello.task_index;
     }
     conn->conn->is_welcome = true;

@@ -43,6 +43,7 @@ struct sl_server_coordinator_ops {
                  const struct sl_message *message);
     void (*tick)(struct sl_coordinator *coordinator, uint64_t now_ns);
     uint64_t (*lease_ns)(const struct sl_coordinator *coordinator);
+    void (*welcome)(const struct sl_coordinator *coordinator, struct sl_message_welcome *welcome);
 };
 
 struct sl_server_options {

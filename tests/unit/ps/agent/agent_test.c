@@ -278,3 +278,43 @@ CASE(member_leave__while_it_waits_for_the_cluster_is_no_failure)
     assert_int_equal(f->failed_count, 0);
     assert_int_equal(f->goodbye_count, 1);
 }
+
+static void send_report(struct fixture *f, uint32_t bytes)
+{
+    static uint8_t content[4096];
+    struct sl_message_report report = {.bytes = content, .byte_count = bytes};
+    sl_agent_send_report(f->member, &report);
+}
+
+CASE(member_report__is_sent_if_the_coordinator_asks_for_it)
+{
+    send_report(f, 10); /* no connection */
+    f->wants_reports = true;
+    join(f);
+    assert_string_equal(sl_agent_coordinator_http(f->member), "127.0.0.1:9480");
+    send_report(f, 4000);
+    until(f, &f->report_count, 1);
+    assert_int_equal(f->report_bytes, 4000);
+    disconnect(f);
+    send_report(f, 20);
+    f->wants_reports = false; /* an older coordinator takes over */
+    greet(f);
+    send_report(f, 30);
+    pass(f, 100);
+    assert_int_equal(f->report_count, 1);
+}
+
+CASE(member_report__is_not_queued_behind_an_unsent_one)
+{
+    f->wants_reports = true;
+    join(f);
+    for (uint32_t i = 0; i < 1000; i++) {
+        send_report(f, 4000); /* the transport does not take so much in a turn */
+    }
+    pass(f, 1000);
+    assert_in_range(f->report_count, 1, 100);
+    const uint32_t before = f->report_count;
+    send_report(f, 50);
+    until(f, &f->report_count, before + 1);
+    assert_int_equal(f->report_bytes, 50);
+}

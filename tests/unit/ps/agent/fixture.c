@@ -41,6 +41,10 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
     case SL_MESSAGE_GOODBYE:
         f->goodbye_count++;
         break;
+    case SL_MESSAGE_REPORT:
+        f->report_bytes = message.report.byte_count;
+        f->report_count++;
+        break;
     case SL_MESSAGE_CHECKPOINT_PART:
         f->part = message.checkpoint_part;
         f->part_count++;
@@ -265,8 +269,11 @@ void greet_with(struct fixture *f, uint32_t lease_ms)
     uint32_t registers = f->register_count;
     until(f, &f->hello_count, f->accepted_count == 0 ? 1 : f->hello_count + 1);
     struct sl_message welcome = {.kind = SL_MESSAGE_WELCOME};
-    welcome.welcome = (struct sl_message_welcome){
-        .protocol_version = SL_FRAME_PROTOCOL_VERSION, .lease_ms = lease_ms, .software = "test"};
+    welcome.welcome = (struct sl_message_welcome){.protocol_version = SL_FRAME_PROTOCOL_VERSION,
+                                                  .lease_ms = lease_ms,
+                                                  .software = "test",
+                                                  .wants_reports = f->wants_reports,
+                                                  .http = "127.0.0.1:9480"};
     send_message(f, &welcome);
     until(f, &f->register_count, registers + 1);
 }

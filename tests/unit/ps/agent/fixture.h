@@ -18,6 +18,7 @@
 struct fixture {
     bool has_bypass;       /* the member, an endpoint of rdma */
     bool has_no_directory; /* for checkpoints */
+    bool wants_reports;    /* the coordinator */
     uint64_t restore, checkpoint_newest, cluster_restore;
     struct sl_loop_network network;
     struct sl_stepped_pair pair;
@@ -29,6 +30,7 @@ struct fixture {
     struct sl_message_register reg;
     uint64_t register_id;
     uint32_t hello_count, register_count, heartbeat_count, goodbye_count;
+    uint32_t report_count, report_bytes; /* the last one's */
 
     struct sl_agent *member;
     uint32_t joined_count, first_shard, shard_count;
