@@ -1,5 +1,6 @@
 #include "config/cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,14 +9,15 @@
 #include <strings.h>
 
 #include "config/cli_help.h"
+#include "config/cli_option.h"
+#include "config/cli_values.h"
+#include "config/config_file.h"
 #include "config/number.h"
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
 
 #define SUGGESTION_BYTES_MIN 3 /* shorter names resemble many flags */
-
-#define NAME_BYTES_MAX       64 /* longer than any flag */
 
 struct parser {
     const struct sl_cli *cli;
@@ -32,12 +34,6 @@ void sl_cli_list_fini(struct sl_cli_list *list)
     *list = (struct sl_cli_list){0};
 }
 
-/* Headings and options of a variable only are no flags. */
-static bool has_name(const struct sl_cli_option *option)
-{
-    return option->kind != SL_CLI_SECTION && option->name != NULL;
-}
-
 static const char *dashes_of(const struct sl_cli *cli)
 {
     return cli->dashes == NULL ? "--" : cli->dashes;
@@ -48,32 +44,36 @@ static const char *see_help(const struct sl_cli *cli)
     return cli->dashes == NULL ? " (see --help)" : "";
 }
 
-/* Finds the option of "--name" or "--name=value". *value: the part after =, or NULL. */
-static const struct sl_cli_option *find(const struct sl_cli *cli, const char *argument,
-                                        const char **value)
+static const struct sl_cli_option *find_named(const struct sl_cli *cli, const char *name)
 {
-    const size_t dashes = strlen(dashes_of(cli));
-    if (strncmp(argument, dashes_of(cli), dashes) != 0) {
-        return NULL;
-    }
-    const char *name = argument + dashes;
-    const size_t length = strcspn(name, "=");
     for (uint32_t i = 0; i < cli->option_count; i++) {
-        const struct sl_cli_option *option = &cli->options[i];
-        if (has_name(option) && strlen(option->name) == length &&
-            memcmp(option->name, name, length) == 0) {
-            *value = name[length] == '=' ? name + length + 1 : NULL;
-            return option;
+        if (sl_cli_option_is_named(&cli->options[i], name)) {
+            return &cli->options[i];
         }
     }
     return NULL;
 }
 
+/* Finds the option of "--name" or "--name=value". *value: the part after =, or NULL. */
+static const struct sl_cli_option *find(const struct sl_cli *cli, const char *argument,
+                                        const char **value)
+{
+    char name[SL_CLI_NAME_BYTES];
+    const size_t dashes = strlen(dashes_of(cli));
+    const size_t length = strcspn(argument, "=");
+    if (strncmp(argument, dashes_of(cli), dashes) != 0 || length - dashes >= sizeof name) {
+        return NULL;
+    }
+    (void)snprintf(name, sizeof name, "%.*s", (int)(length - dashes), argument + dashes);
+    *value = argument[length] == '=' ? argument + length + 1 : NULL;
+    return find_named(cli, name);
+}
+
 /* Levenshtein distance, with one row of the matrix. */
 static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
-    size_t row[NAME_BYTES_MAX + 1];
-    sl_assert(b_length <= NAME_BYTES_MAX);
+    size_t row[SL_CLI_NAME_BYTES + 1];
+    sl_assert(b_length <= SL_CLI_NAME_BYTES);
     for (size_t j = 0; j <= b_length; j++) {
         row[j] = j;
     }
@@ -98,10 +98,10 @@ static const struct sl_cli_option *nearest(const struct sl_cli *cli, const char 
 {
     const struct sl_cli_option *best = NULL;
     size_t best_distance = length / 3 + 2;
-    for (uint32_t i = 0; i < cli->option_count && length <= NAME_BYTES_MAX; i++) {
+    for (uint32_t i = 0; i < cli->option_count && length <= SL_CLI_NAME_BYTES; i++) {
         const struct sl_cli_option *option = &cli->options[i];
-        const size_t option_length = has_name(option) ? strlen(option->name) : 0;
-        if (option_length == 0 || option_length > NAME_BYTES_MAX) {
+        const size_t option_length = sl_cli_option_has_flag(option) ? strlen(option->name) : 0;
+        if (option_length == 0 || option_length > SL_CLI_NAME_BYTES) {
             continue;
         }
         const size_t apart = distance(name, length, option->name, option_length);
@@ -149,62 +149,10 @@ static const char *take_value(struct parser *parser)
     return parser->argv[parser->next++];
 }
 
-static bool has_range(const struct sl_cli_option *option)
-{
-    return option->least != 0 || option->most != 0;
-}
-
 static bool in_range(const struct sl_cli_option *option, double value)
 {
-    return !has_range(option) || (value >= option->least && value <= option->most);
-}
-
-/* Writes "a duration from 100ms to 1h, such as 500ms, 2s or 10m; without a unit: seconds". */
-static void write_duration_range(const struct sl_cli_option *option, char *text, size_t text_bytes)
-{
-    char least[SL_NUMBER_DURATION_BYTES], most[SL_NUMBER_DURATION_BYTES];
-    sl_number_format_duration((uint64_t)(option->least * (double)SL_CLOCK_NS_PER_S), least);
-    sl_number_format_duration((uint64_t)(option->most * (double)SL_CLOCK_NS_PER_S), most);
-    (void)snprintf(text, text_bytes,
-                   "a duration from %s to %s, such as 500ms, 2s or 10m; without a unit: seconds",
-                   least, most);
-}
-
-/* Writes what the option accepts. */
-static void write_accepted(const struct sl_cli_option *option, char *text, size_t text_bytes)
-{
-    const bool is_real = option->kind == SL_CLI_F32 || option->kind == SL_CLI_F64;
-    switch (option->kind) {
-    case SL_CLI_BOOL:
-        (void)snprintf(text, text_bytes, "0, 1, true or false%s",
-                       option->name == NULL ? "" : ", or no value at all");
-        return;
-    case SL_CLI_CHOICE:
-        (void)snprintf(text, text_bytes, "%s", option->choices);
-        return;
-    case SL_CLI_SIZE:
-        (void)snprintf(text, text_bytes, "a number of bytes, such as 500M or 64G");
-        return;
-    case SL_CLI_LOG:
-        (void)snprintf(text, text_bytes, "debug, info, warn, error or off");
-        return;
-    case SL_CLI_PARSED:
-        (void)snprintf(text, text_bytes, "%s", option->accepts);
-        return;
-    case SL_CLI_DURATION:
-        write_duration_range(option, text, text_bytes);
-        return;
-    default:
-        break;
-    }
-    const int used = snprintf(text, text_bytes, is_real ? "a number" : "a whole number");
-    if (has_range(option)) {
-        (void)snprintf(text + used, text_bytes - (size_t)used,
-                       is_real ? " from %g to %g" : " from %.0f to %.0f", option->least,
-                       option->most);
-    } else if (!is_real && option->kind != SL_CLI_I64) {
-        (void)snprintf(text + used, text_bytes - (size_t)used, " from 0");
-    }
+    return (option->least == 0 && option->most == 0) ||
+           (value >= option->least && value <= option->most);
 }
 
 /* strtoull and the like skip blanks and accept signs and hexadecimal: allow only these bytes. */
@@ -252,7 +200,7 @@ static bool parse_unsigned(const struct sl_cli_option *option, const char *text)
 static bool parse_choice(const struct sl_cli_option *option, const char *text)
 {
     char choice[64];
-    for (int i = 0; sl_cli_help_choice(option->choices, i, choice, sizeof choice); i++) {
+    for (int i = 0; sl_cli_option_choice(option->choices, i, choice, sizeof choice); i++) {
         if (strcasecmp(choice, text) == 0) {
             *(int *)option->target = i;
             return true;
@@ -311,16 +259,14 @@ static bool parse_value(const struct sl_cli_option *option, const char *text)
     return false;
 }
 
-/* The first append allocates room for all arguments, more than any list needs. */
 static int append(const struct parser *parser, struct sl_cli_list *list, const char *value)
 {
-    if (list->items == NULL) {
-        list->items = malloc(((size_t)parser->argc + 1) * sizeof *list->items);
-        if (list->items == NULL) {
-            return sl_reason_fail(parser->reason, SL_ERR_NO_MEMORY,
-                                  "out of memory for %d arguments", parser->argc);
-        }
+    const char **items = realloc(list->items, ((size_t)list->count + 1) * sizeof *items);
+    if (items == NULL) {
+        return sl_reason_fail(parser->reason, SL_ERR_NO_MEMORY, "out of memory for %u values",
+                              list->count);
     }
+    list->items = items;
     list->items[list->count] = value;
     list->count++;
     return 0;
@@ -338,26 +284,27 @@ static int take(const struct parser *parser, const struct sl_cli_option *option,
     if (parse_value(option, given.text)) {
         return 0;
     }
-    write_accepted(option, accepted, sizeof accepted);
-    return sl_reason_fail(parser->reason, SL_ERR_INVALID, "%s%s=%.120s: accepts %s", given.dashes,
-                          given.source, given.text, accepted);
+    sl_cli_option_accepted(option, accepted, sizeof accepted);
+    return sl_reason_fail(parser->reason, SL_ERR_INVALID, "%s=%.120s: accepts %s", given.source,
+                          given.text, accepted);
 }
 
 static int parse_argument(struct parser *parser, const char *argument)
 {
-    struct sl_cli_given given = {.dashes = dashes_of(parser->cli)};
+    struct sl_cli_given given = {.from = SL_CLI_FROM_FLAG};
     const struct sl_cli_option *option = find(parser->cli, argument, &given.text);
     if (option == NULL) {
         return refuse_unknown(parser, argument);
     }
     const bool spelt_with_equals = given.text != NULL;
-    given.source = option->name;
+    (void)snprintf(given.source, sizeof given.source, "%.*s", (int)strcspn(argument, "="),
+                   argument);
     if (given.text == NULL) {
         given.text = option->kind == SL_CLI_BOOL ? "true" : take_value(parser);
     }
     if (given.text == NULL) {
-        return sl_reason_fail(parser->reason, SL_ERR_INVALID, "%s%s needs a value%s", given.dashes,
-                              option->name, see_help(parser->cli));
+        return sl_reason_fail(parser->reason, SL_ERR_INVALID, "%s needs a value%s", given.source,
+                              see_help(parser->cli));
     }
     int err = take(parser, option, given);
     /* A list takes values up to the next argument that looks like a flag; after "--name=" one. */
@@ -369,41 +316,124 @@ static int parse_argument(struct parser *parser, const char *argument)
     return err;
 }
 
-static const char *variable_of(const struct sl_cli_option *option, const char *name)
+/* Whether two texts mean the same; the target has the value of the second one, `earlier` the first
+ * one of a number or boolean. */
+static bool agrees(const struct sl_cli_option *option, const char *text, const char *other,
+                   uint32_t earlier)
 {
-    const char *text = name == NULL ? NULL : getenv(name);
-    return text != NULL && text[0] == '\0' && option->skips_empty ? NULL : text;
+    return option->kind == SL_CLI_U32    ? *(uint32_t *)option->target == earlier
+           : option->kind == SL_CLI_BOOL ? *(bool *)option->target == earlier
+                                         : strcmp(text, other) == 0;
 }
 
-/* Reads the variable of a flag that is not given. */
-static int parse_variable(const struct parser *parser, const struct sl_cli_option *option)
+/* Reads one of the option's variables, which must agree with those before. */
+static int parse_variable(const struct parser *parser, const struct sl_cli_option *option,
+                          const char *name, bool inverts)
 {
-    const char *text = variable_of(option, option->variable);
-    return text == NULL ? 0
-                        : take(parser, option, (struct sl_cli_given){"", option->variable, text});
-}
-
-/* Reads the alias of the variable, which must agree with it. */
-static int parse_alias(const struct parser *parser, const struct sl_cli_option *option)
-{
-    const char *text = variable_of(option, option->alias);
     struct sl_cli_given *given = &parser->given[option - parser->cli->options];
-    const struct sl_cli_given before = *given;
-    const bool is_u32 = option->kind == SL_CLI_U32;
-    sl_assert(option->alias == NULL || is_u32 || option->kind == SL_CLI_BOOL);
-    if (text == NULL) {
+    struct sl_cli_given taken = {.from = SL_CLI_FROM_VARIABLE, .text = getenv(name)};
+    if (taken.text == NULL || (taken.text[0] == '\0' && !option->refuses_empty)) {
         return 0;
     }
-    const uint32_t earlier = is_u32 ? *(uint32_t *)option->target : *(bool *)option->target;
-    int err = take(parser, option, (struct sl_cli_given){"", option->alias, text});
-    if (err == 0 && option->inverts) {
+    const struct sl_cli_given before = *given;
+    const bool is_first = before.from == SL_CLI_FROM_DEFAULT;
+    const uint32_t earlier = option->kind == SL_CLI_U32    ? *(uint32_t *)option->target
+                             : option->kind == SL_CLI_BOOL ? *(bool *)option->target
+                                                           : 0;
+    (void)snprintf(taken.source, sizeof taken.source, "%s", name);
+    sl_assert(!inverts || option->kind == SL_CLI_BOOL);
+    if (!is_first && option->kind == SL_CLI_STRINGS) {
+        return 0; /* no list has older names */
+    }
+    int err = take(parser, option, taken);
+    if (err == 0 && inverts) {
         *(bool *)option->target = !*(bool *)option->target;
     }
-    const uint32_t value = is_u32 ? *(uint32_t *)option->target : *(bool *)option->target;
-    if (err == 0 && before.source != NULL && value != earlier) {
+    if (err == 0 && !is_first && !agrees(option, before.text, taken.text, earlier)) {
         err = sl_reason_fail(parser->reason, SL_ERR_INVALID,
                              "%s is %.80s, but %s is %.80s; they must agree", before.source,
-                             before.text, option->alias, text);
+                             before.text, name, taken.text);
+    }
+    if (err == 0 && !is_first) {
+        *given = before;
+    }
+    return err;
+}
+
+/* Reads the variables of a flag that is not given. Flags and keys have older names in lower case.
+ */
+static int parse_variables(const struct parser *parser, const struct sl_cli_option *option)
+{
+    char name[SL_CLI_NAME_BYTES];
+    bool inverts;
+    sl_cli_option_variable(option, parser->cli->file != NULL, name);
+    int err = name[0] == '\0' ? 0 : parse_variable(parser, option, name, false);
+    for (const char *at = option->aliases; err == 0 && sl_cli_option_alias(&at, name, &inverts);) {
+        err = islower((unsigned char)name[0]) ? 0 : parse_variable(parser, option, name, inverts);
+    }
+    return err;
+}
+
+/* Refuses a key of the file that no program has. */
+static int refuse_key(const struct parser *parser, const struct sl_config_entry *entry)
+{
+    const size_t length = strlen(entry->key);
+    const struct sl_cli_option *closest =
+        length < SUGGESTION_BYTES_MIN ? NULL : nearest(parser->cli, entry->key, length);
+    return sl_reason_fail(parser->reason, SL_ERR_INVALID,
+                          "%s:%u: unknown key %.80s in [%s]%s%s%s (see %s --help)",
+                          parser->cli->file->path[0], entry->line, entry->key, entry->section,
+                          closest != NULL ? "; did you mean " : "",
+                          closest != NULL ? closest->name : "", closest != NULL ? "?" : "",
+                          parser->cli->program != NULL ? parser->cli->program : "the program's");
+}
+
+/* Takes an entry, unless its option has a value of higher precedence. */
+static int take_entry(const struct parser *parser, const struct sl_config_entry *entry)
+{
+    const struct sl_cli_file *file = parser->cli->file;
+    const struct sl_cli_option *option = find_named(parser->cli, entry->key);
+    const uint32_t programs = file->programs_of(entry->key);
+    const bool is_shared = (programs & file->programs) != 0;
+    const bool is_own = strcmp(entry->section, file->sections[0]) == 0;
+    /* A program with the library does not know the own keys of starling-worker. */
+    const bool is_known = is_own ? is_shared || parser->cli->dashes != NULL
+                                 : strcmp(entry->section, "all") != 0 || programs != 0;
+    if (option == NULL ? !is_known : option->no_key) {
+        return refuse_key(parser, entry);
+    }
+    if (option == NULL || (!is_own && !is_shared)) {
+        return 0; /* a key of other programs */
+    }
+    struct sl_cli_given given = {
+        .from = SL_CLI_FROM_FILE, .text = entry->value, .section = entry->section};
+    const struct sl_cli_given *before = &parser->given[option - parser->cli->options];
+    (void)snprintf(given.source, sizeof given.source, "%.200s:%u: %s", *file->path, entry->line,
+                   entry->key);
+    if (entry->continues && option->kind != SL_CLI_STRINGS) {
+        return sl_reason_fail(parser->reason, SL_ERR_INVALID,
+                              "%.200s:%u: %s takes one value, but the line is indented: begin a "
+                              "key in the first column",
+                              *file->path, entry->line, entry->key);
+    }
+    const bool is_taken =
+        before->from == SL_CLI_FROM_DEFAULT ||
+        (entry->continues && before->from == SL_CLI_FROM_FILE && before->section == entry->section);
+    return is_taken ? take(parser, option, given) : 0;
+}
+
+static int parse_file(const struct parser *parser)
+{
+    const struct sl_cli_file *file = parser->cli->file;
+    if (file == NULL || *file->path == NULL) {
+        return 0;
+    }
+    int err = sl_config_file_read(*file->path, file->file, parser->reason);
+    for (const char *const *section = file->sections; err == 0 && *section != NULL; section++) {
+        for (uint32_t i = 0; err == 0 && i < file->file->count; i++) {
+            const struct sl_config_entry *entry = &file->file->entries[i];
+            err = strcmp(entry->section, *section) == 0 ? take_entry(parser, entry) : 0;
+        }
     }
     return err;
 }
@@ -449,15 +479,20 @@ int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reas
         err = parse_argument(&parser, argument);
     }
     for (uint32_t i = 0; err == 0 && i < cli->option_count; i++) {
-        if (parser.given[i].source == NULL) {
-            err = parse_variable(&parser, &cli->options[i]);
-            err = err != 0 ? err : parse_alias(&parser, &cli->options[i]);
+        if (parser.given[i].from == SL_CLI_FROM_DEFAULT) {
+            err = parse_variables(&parser, &cli->options[i]);
         }
     }
-    for (uint32_t i = 0; err != 0 && i < cli->option_count; i++) {
+    err = err != 0 ? err : parse_file(&parser);
+    const bool shows =
+        err == 0 && cli->file != NULL && cli->file->shows != NULL && *cli->file->shows;
+    if (shows) {
+        sl_cli_values_print(cli, parser.given, stdout);
+    }
+    for (uint32_t i = 0; (err != 0 || shows) && i < cli->option_count; i++) {
         if (cli->options[i].kind == SL_CLI_STRINGS) {
             sl_cli_list_fini(cli->options[i].target);
         }
     }
-    return err != 0 ? err : SL_CLI_RUN;
+    return err != 0 ? err : shows ? SL_CLI_EXIT_OK : SL_CLI_RUN;
 }

@@ -1,5 +1,7 @@
-/* The command-line parser fills variables described by a table: flags, and the environment
- * variables that replace missing flags. The same table prints --help. It accepts "--name value" and
+/* The parser of options fills variables described by a table. An option --memory-limit is also the
+ * environment variable STARLING_MEMORY_LIMIT and the key memory-limit of a configuration file
+ * (config_file.h), if the program reads one. A flag has precedence over a variable, a variable over
+ * the file. The same table prints --help and --show-config. It accepts "--name value" and
  * "--name=value". An unknown flag is an error that suggests the nearest name. The last occurrence
  * of a flag counts, so that scripts can append. A value that equals one of the program's flags is
  * taken as that flag ("--data --epochs": --data lacks a value), unless written "--name=value".
@@ -8,9 +10,12 @@
 #define SL_CONFIG_CLI_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/reason.h"
+
+struct sl_config_file;
 
 enum sl_cli_kind {
     SL_CLI_BOOL,     /* bool *: true if given; "--name=false" etc.: sl_number_parse_bool */
@@ -37,16 +42,19 @@ struct sl_cli_list {
 struct sl_cli_option {
     enum sl_cli_kind kind;
     const char *name;     /* without dashes; NULL: variable only */
-    const char *variable; /* applies if the flag is not given; or NULL */
-    const char *alias;    /* of StarServer, for the variable; if both are set, they must agree */
-    bool inverts;         /* BOOL: true for the alias is false for the option */
-    bool skips_empty;     /* an empty variable counts as unset; else as an empty value */
-    void *target;         /* holds the default before parse, unless there is a preset */
-    const char *preset;   /* default as text; or NULL */
-    const char *metavar;  /* "FILE" */
-    const char *help;     /* sentences, wrapped when printed */
-    const char *choices;  /* CHOICE only */
-    double least, most;   /* numbers only; both 0: limits of the type */
+    const char *variable; /* NULL: STARLING_ and the name, if the program reads a file; "": none */
+    /* Older names, separated by blanks: of flags and keys in lower case, of variables in upper
+     * case. If several variables are set, they must agree. BOOL: after !, true is false for the
+     * option. */
+    const char *aliases;
+    bool refuses_empty;  /* an empty variable is an empty value; else it counts as unset */
+    bool no_key;         /* not in a file */
+    void *target;        /* holds the default before parse, unless there is a preset */
+    const char *preset;  /* default as text; or NULL */
+    const char *metavar; /* "FILE" */
+    const char *help;    /* sentences, wrapped when printed */
+    const char *choices; /* CHOICE only */
+    double least, most;  /* numbers only; both 0: limits of the type */
     bool (*parse)(const char *text, void *target); /* PARSED only; false: invalid */
     const char *accepts;                           /* PARSED only: for the error */
 };
@@ -57,13 +65,33 @@ struct sl_cli_option {
         .kind = SL_CLI_##type, .target = (to), __VA_ARGS__                                         \
     }
 
-/* Where a value comes from. */
+/* Where a value comes from; the last one that has a value applies. */
+enum sl_cli_from { SL_CLI_FROM_DEFAULT, SL_CLI_FROM_FILE, SL_CLI_FROM_VARIABLE, SL_CLI_FROM_FLAG };
+
+#define SL_CLI_NAME_BYTES   64 /* of flags, variables and keys */
+#define SL_CLI_SOURCE_BYTES 320
+
 struct sl_cli_given {
-    const char *dashes, *source; /* "--" and a flag, or "" and a variable; source NULL: not given */
-    const char *text;            /* the value as written */
+    enum sl_cli_from from;
+    const char *text; /* the value as written; of a list its last item */
+    /* "--lease", "STARLING_LEASE", or "FILE:LINE: lease", for messages; "": not given. */
+    char source[SL_CLI_SOURCE_BYTES];
+    const char *section; /* of the file */
 };
 
 #define SL_CLI_OPTIONS_MAX 128
+
+/* How a program reads the configuration file that an option names. */
+struct sl_cli_file {
+    const char *const *path; /* target of the option --config; NULL in it: no file */
+    const bool *shows;       /* target of --show-config; or NULL */
+    /* In their precedence, to NULL: the program's own, in which an unknown key is an error; other
+     * ones, of which it takes the keys that are its options too; "all" at last. */
+    const char *const *sections;
+    uint32_t programs;                        /* bits of programs_of */
+    uint32_t (*programs_of)(const char *key); /* returns the programs that share the key; 0: none */
+    struct sl_config_file *file;              /* sl_cli_parse fills it; the options point into it */
+};
 
 struct sl_cli {
     const char *program;
@@ -72,7 +100,8 @@ struct sl_cli {
     const char *dashes;  /* before the name of a flag; NULL: "--"; else --help is no flag */
     const struct sl_cli_option *options;
     uint32_t option_count;
-    struct sl_cli_given *given; /* [option_count], written by parse; or NULL */
+    struct sl_cli_given *given;     /* [option_count], written by parse; or NULL */
+    const struct sl_cli_file *file; /* or NULL: no file, and no derived names of variables */
 };
 
 #define SL_CLI_EXIT_USAGE 2 /* exit status of a program for an invalid flag or variable */
@@ -80,9 +109,10 @@ struct sl_cli {
 enum sl_cli_result { SL_CLI_RUN = 0, SL_CLI_EXIT_OK = 1 };
 
 /* --help and --version (-h, -V) are handled first, so that --help shows the defaults. Then flags,
- * then variables of flags that are not given. argc 0: variables only. Returns SL_CLI_RUN,
- * SL_CLI_EXIT_OK (--help or --version was printed to stdout), or an error. reason: the flag or
- * variable, its value, what is accepted; lists are then empty. Errors: INVALID, NO_MEMORY. */
+ * then variables of flags that are not given, then the file. argc 0: no flags. Returns SL_CLI_RUN,
+ * SL_CLI_EXIT_OK (--help, --version or --show-config was printed to stdout), or an error. reason:
+ * the flag, variable, or key with file and line, its value, what is accepted; lists are then empty.
+ * Errors: INVALID, NO_MEMORY, those of sl_config_file_read. */
 int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, struct sl_reason *reason);
 void sl_cli_list_fini(struct sl_cli_list *list);
 

@@ -1,23 +1,13 @@
 #include "config/cli_help.h"
 
-#include <inttypes.h>
+#include <ctype.h>
 #include <string.h>
+
+#include "config/cli_option.h"
+#include "config/cli_values.h"
 
 #define LINE_COLUMNS 100
 #define TEXT_COLUMN  30 /* of the explanations */
-
-bool sl_cli_help_choice(const char *choices, int index, char *text, size_t text_bytes)
-{
-    for (; index > 0; index--) {
-        choices += strcspn(choices, "|");
-        if (*choices == '\0') {
-            return false;
-        }
-        choices++;
-    }
-    snprintf(text, text_bytes, "%.*s", (int)strcspn(choices, "|"), choices);
-    return true;
-}
 
 /* Writes "--name METAVAR", or "VARIABLE=METAVAR". */
 static void write_synopsis(const struct sl_cli_option *option, char *text, size_t text_bytes)
@@ -40,50 +30,23 @@ static void write_synopsis(const struct sl_cli_option *option, char *text, size_
     }
 }
 
-/* Writes the target's value; "": none. */
-static void write_value(const struct sl_cli_option *option, char *text, size_t text_bytes)
+/* Whether the target's value is a default to print. Others depend on the host, or have a preset. */
+static bool shows_value(const struct sl_cli_option *option)
 {
-    const char *string = NULL;
-    text[0] = '\0';
-    switch (option->kind) {
-    case SL_CLI_STRING:
-        string = *(const char *const *)option->target;
-        snprintf(text, text_bytes, "%s", string != NULL ? string : "");
-        break;
-    case SL_CLI_U64:
-        /* Below the range: "not given"; the help text has the default. */
-        if ((double)*(const uint64_t *)option->target >= option->least) {
-            snprintf(text, text_bytes, "%" PRIu64, *(const uint64_t *)option->target);
-        }
-        break;
-    case SL_CLI_I64:
-        if ((double)*(const int64_t *)option->target >= option->least) {
-            snprintf(text, text_bytes, "%" PRId64, *(const int64_t *)option->target);
-        }
-        break;
-    case SL_CLI_F32:
-        snprintf(text, text_bytes, "%.6g", (double)*(const float *)option->target);
-        break;
-    case SL_CLI_F64:
-        snprintf(text, text_bytes, "%.6g", *(const double *)option->target);
-        break;
-    case SL_CLI_CHOICE:
-        (void)sl_cli_help_choice(option->choices, *(const int *)option->target, text, text_bytes);
-        break;
-    default:
-        break;
-    }
+    return option->kind == SL_CLI_STRING || option->kind == SL_CLI_U64 ||
+           option->kind == SL_CLI_I64 || option->kind == SL_CLI_F32 || option->kind == SL_CLI_F64 ||
+           option->kind == SL_CLI_CHOICE;
 }
 
 /* Writes " Default: 5", or nothing if there is no default. */
 static void write_default(const struct sl_cli_option *option, char *text, size_t text_bytes)
 {
-    char value[64];
+    char value[64] = "";
     text[0] = '\0';
     if (option->preset != NULL) {
         snprintf(value, sizeof value, "%s", option->preset);
-    } else {
-        write_value(option, value, sizeof value);
+    } else if (shows_value(option)) {
+        sl_cli_values_write(option, value, sizeof value);
     }
     if (option->kind == SL_CLI_BOOL && option->preset == NULL && *(const bool *)option->target) {
         snprintf(text, text_bytes, " Default: on; --%s=false turns it off.", option->name);
@@ -92,18 +55,25 @@ static void write_default(const struct sl_cli_option *option, char *text, size_t
     }
 }
 
-/* Writes " Variable: STARLING_X." for a flag, and the alias if there is one. */
-static void write_variables(const struct sl_cli_option *option, char *text, size_t text_bytes)
+/* Writes " Variable: STARLING_X." of a flag, unless it follows from the name, and older names. */
+static void write_variables(const struct sl_cli *cli, const struct sl_cli_option *option,
+                            char *text, size_t text_bytes)
 {
+    char name[SL_CLI_NAME_BYTES];
+    bool inverts;
     size_t used = 0;
     text[0] = '\0';
-    if (option->name != NULL && option->variable != NULL) {
+    if (option->name != NULL && option->variable != NULL && option->variable[0] != '\0') {
         used = (size_t)snprintf(text, text_bytes, " Variable: %s.", option->variable);
     }
-    if (option->alias != NULL) {
-        snprintf(text + used, text_bytes - used, " Alias of StarServer%s: %s.",
-                 option->inverts ? ", inverted" : "", option->alias);
+    const size_t begin = used;
+    for (const char *at = option->aliases; sl_cli_option_alias(&at, name, &inverts);) {
+        used += (size_t)snprintf(
+            text + used, text_bytes - used, "%s%s%s%s", used == begin ? " Older names: " : ", ",
+            islower((unsigned char)name[0]) ? cli->dashes == NULL ? "--" : cli->dashes : "", name,
+            inverts ? " (inverted)" : "");
     }
+    snprintf(text + used, text_bytes - used, "%s", used == begin ? "" : ".");
 }
 
 /* Prints words from `column` on; lines start at TEXT_COLUMN. Returns the column reached. */
@@ -132,7 +102,7 @@ static size_t print_wrapped(const char *text, size_t column, FILE *file)
     return column;
 }
 
-static void print_option(const struct sl_cli_option *option, FILE *file)
+static void print_option(const struct sl_cli *cli, const struct sl_cli_option *option, FILE *file)
 {
     if (option->kind == SL_CLI_SECTION) {
         fprintf(file, "\n%s:\n", option->name != NULL ? option->name : option->help);
@@ -140,7 +110,7 @@ static void print_option(const struct sl_cli_option *option, FILE *file)
     }
     char synopsis[160], variables[160], standard[160];
     write_synopsis(option, synopsis, sizeof synopsis);
-    write_variables(option, variables, sizeof variables);
+    write_variables(cli, option, variables, sizeof variables);
     write_default(option, standard, sizeof standard);
     size_t column = 2 + strlen(synopsis);
     fprintf(file, "  %s", synopsis);
@@ -173,12 +143,12 @@ void sl_cli_help_print(const struct sl_cli *cli, FILE *file)
         fprintf(file, "\nOptions:\n");
     }
     for (uint32_t i = 0; i < cli->option_count; i++) {
-        print_option(&cli->options[i], file);
+        print_option(cli, &cli->options[i], file);
     }
     fputc('\n', file);
     for (size_t i = 0; i < sizeof standard / sizeof standard[0]; i++) {
         struct sl_cli_option option = standard[i];
         option.target = (void *)&none;
-        print_option(&option, file);
+        print_option(cli, &option, file);
     }
 }

@@ -15,8 +15,8 @@ struct reading {
 
 static int refuse(const struct reading *reading, const char *what)
 {
-    return sl_reason_fail(reading->reason, SL_ERR_INVALID, "%s%s=%.200s: %s; " ACCEPTED,
-                          reading->url->dashes, reading->url->source, reading->url->text, what);
+    return sl_reason_fail(reading->reason, SL_ERR_INVALID, "%s=%.200s: %s; " ACCEPTED,
+                          reading->url->source, reading->url->text, what);
 }
 
 static int read_url(const struct reading *reading, struct sl_cluster_store_settings *out)
@@ -74,7 +74,7 @@ int sl_cluster_store_settings_read(const struct sl_cli_given *url, const char *u
                                    struct sl_cluster_store_settings *out, struct sl_reason *reason)
 {
     const struct reading reading = {.url = url, .reason = reason};
-    struct sl_cluster_store_settings settings = {.is_given = url->source != NULL};
+    struct sl_cluster_store_settings settings = {.is_given = url->from != SL_CLI_FROM_DEFAULT};
     int err = settings.is_given ? read_url(&reading, &settings) : 0;
     if (err == 0 && settings.is_given && user_file != NULL) {
         err = read_user(user_file, &settings, reason);

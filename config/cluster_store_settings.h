@@ -14,7 +14,7 @@ struct sl_cluster_store_settings {
     char user[128], password[128]; /* "": none */
 };
 
-/* Parses the URL, as given (source NULL: no cluster store). user_file:
+/* Parses the URL, as given (not given: no cluster store). user_file:
  * STARLING_CLUSTER_STORE_USER_FILE, whose first line is "user:password"; NULL: none. The file must
  * be private. reason: the flag or variable and what is accepted. Errors: INVALID, NOT_FOUND, IO. */
 int sl_cluster_store_settings_read(const struct sl_cli_given *url, const char *user_file,

@@ -15,14 +15,13 @@ static int add_name(struct names *names, const struct sl_endpoint_device *device
 {
     for (uint32_t i = 0; i < names->count; i++) {
         if (strcmp(names->items[i], device->name) == 0) {
-            return sl_reason_fail(reason, SL_ERR_INVALID,
-                                  "%s%s: %s is named twice; each device once", names->given->dashes,
+            return sl_reason_fail(reason, SL_ERR_INVALID, "%s: %s is named twice; each device once",
                                   names->given->source, device->name);
         }
     }
     if (names->count == SL_DPDK_SETTINGS_DEVICES) {
-        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s%s: more than %d devices",
-                              names->given->dashes, names->given->source, SL_DPDK_SETTINGS_DEVICES);
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s: more than %d devices",
+                              names->given->source, SL_DPDK_SETTINGS_DEVICES);
     }
     memcpy(names->items[names->count++], device->name, sizeof device->name);
     return 0;
@@ -44,15 +43,14 @@ static int take(struct names *names, const char *text, struct sl_dpdk_settings *
         out->first = names->count == 1 ? device : out->first;
     }
     if (result != 0) {
-        sl_reason_set(reason, "%s%s=%s", names->given->dashes, names->given->source, why.text);
+        sl_reason_set(reason, "%s=%s", names->given->source, why.text);
         return result;
     }
     const size_t used = strlen(out->text);
     const int bytes =
         snprintf(out->text + used, sizeof out->text - used, "%s%s", used == 0 ? "" : ";", text);
     if (bytes < 0 || (size_t)bytes >= sizeof out->text - used) {
-        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s%s: too long", names->given->dashes,
-                              names->given->source);
+        return sl_reason_fail(reason, SL_ERR_TOO_LARGE, "%s: too long", names->given->source);
     }
     return 0;
 }

@@ -62,11 +62,12 @@ static void take_variable(const char *name, const char *text, const char **first
 void sl_rdma_settings_read(const struct sl_rdma_settings_flags *flags,
                            const struct sl_cli_given *given, struct sl_rdma_settings *out)
 {
-    const char *first = given->source;
+    /* A file has less precedence than any variable. */
+    const char *first = given->from > SL_CLI_FROM_FILE ? given->source : NULL;
     const char *nccl = flags->nccl_gid_index;
-    const bool is_flag = first != NULL && given->dashes[0] != '\0';
+    const bool is_flag = given->from == SL_CLI_FROM_FLAG;
     *out = (struct sl_rdma_settings){
-        .has_gid_index = first != NULL,
+        .has_gid_index = given->from != SL_CLI_FROM_DEFAULT,
         .gid_index = flags->gid_index,
     };
     memcpy(out->device, flags->device, sizeof out->device);

@@ -19,7 +19,7 @@ struct sl_security_flags {
  * struct sl_security_flags *; is_insecure: bool *. */
 #define SL_SECURITY_OPTIONS(flags, is_insecure)                                                    \
     SL_CLI_OPTION(STRING, &(flags)->secret_file, .name = "secret-file",                            \
-                  .variable = "STARLING_SECRET_FILE", .metavar = "FILE",                           \
+                  .variable = "STARLING_SECRET_FILE", .refuses_empty = true, .metavar = "FILE",    \
                   .help = "The shared secret, 16 to 1024 bytes, readable by its owner only."),     \
         SL_CLI_OPTION(BOOL, is_insecure, .name = "insecure",                                       \
                       .help = "Listen beyond loopback without a secret."),                         \

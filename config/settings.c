@@ -1,10 +1,10 @@
 #include "config/settings.h"
 
-#include <ctype.h>
 #include <stddef.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "config/cli_option.h"
 #include "config/hosts.h"
 #include "config/number.h"
 #include "core/assert.h"
@@ -105,20 +105,18 @@ struct row {
 
 static const struct row rows[] = {
     SECTION("Client"),
-    ROW(C | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator",
-        .variable = "STARLING_COORDINATOR", .skips_empty = true, .parse = parse_places,
+    ROW(C | LOCAL, flags.cluster.coordinator, PARSED, .name = "coordinator", .parse = parse_places,
         .accepts = "HOST:PORT, or several, separated by commas"),
-    ROW(C | LOCAL, task, PARSED, .name = "task-index", .variable = "STARLING_TASK_INDEX",
-        .skips_empty = true, .parse = parse_task,
+    ROW(C | LOCAL, task, PARSED, .name = "task-index", .parse = parse_task,
         .accepts = "an index from 0 to 16383, any or none"),
-    ROW(C | LOCAL, flags.cluster.rank, I64, .variable = "RANK", .skips_empty = true, .least = 0,
+    ROW(C | LOCAL, flags.cluster.rank, I64, .variable = "RANK", .least = 0,
         .most = SL_LIMIT_WORKERS - 1),
-    ROW(C | LOCAL, flags.cluster.world_size, U32, .variable = "WORLD_SIZE", .skips_empty = true,
-        .least = 1, .most = SL_LIMIT_WORKERS),
-    ROW(C | LOCAL, flags.cluster.slurm_task, I64, .variable = "SLURM_PROCID", .skips_empty = true,
-        .least = 0, .most = SL_LIMIT_WORKERS - 1),
-    ROW(C | LOCAL, flags.cluster.slurm_tasks, U32, .variable = "SLURM_NTASKS", .skips_empty = true,
-        .least = 1, .most = SL_LIMIT_WORKERS),
+    ROW(C | LOCAL, flags.cluster.world_size, U32, .variable = "WORLD_SIZE", .least = 1,
+        .most = SL_LIMIT_WORKERS),
+    ROW(C | LOCAL, flags.cluster.slurm_task, I64, .variable = "SLURM_PROCID", .least = 0,
+        .most = SL_LIMIT_WORKERS - 1),
+    ROW(C | LOCAL, flags.cluster.slurm_tasks, U32, .variable = "SLURM_NTASKS", .least = 1,
+        .most = SL_LIMIT_WORKERS),
     ROW(C, server_count, U32, .name = "num-servers", .least = 1, .most = SL_LIMIT_PS),
     ROW(C, protocol, CHOICE, .name = "protocol", .choices = "batched|per-table"),
     ROW(C, start_timeout_ns, DURATION, .name = "start-timeout", .preset = "60s",
@@ -152,38 +150,48 @@ static const struct row rows[] = {
         .help = "Join a running job. The task index may exceed the job's worker count. The worker "
                 "continues at the job's iteration, with the data of its index modulo the worker "
                 "count."),
-    ROW(P | W | LOCAL, flags.tf_config, STRING, .variable = "TF_CONFIG", .skips_empty = true,
-        .metavar = "JSON", .help = "Cluster and task of TensorFlow. The chief is worker 0."),
-    ROW(P | W | L, flags.cluster_store, STRING, .name = "cluster-store",
-        .variable = "STARLING_CLUSTER_STORE", .metavar = "etcd://HOST:PORT,.../PREFIX",
+    ROW(P | W | LOCAL, flags.tf_config, STRING, .variable = "TF_CONFIG", .metavar = "JSON",
+        .help = "Cluster and task of TensorFlow. The chief is worker 0."),
+    ROW(P | W | L, flags.cluster_store, STRING, .name = "cluster-store", .refuses_empty = true,
+        .metavar = "etcd://HOST:PORT,.../PREFIX",
         .help = "URL of an etcd for leader election: if the process that hosts the coordinator "
                 "dies, another one takes over. The same URL for all processes of the job; one "
                 "PREFIX per job; etcds:// for TLS. Without it the coordinator is on server 0, or "
                 "in the scheduler."),
-    ROW(P | W | L, flags.cluster_store_user_file, STRING,
-        .variable = "STARLING_CLUSTER_STORE_USER_FILE", .metavar = "FILE",
+    ROW(P | W | L, flags.cluster_store_user_file, STRING, .name = "cluster-store-user-file",
+        .refuses_empty = true, .metavar = "FILE",
         .help = "File with user:password of etcd in its first line, mode 0600."),
 
+    SECTION("Configuration"),
+    ROW(P | W | L | D, flags.config, STRING, .name = "config", .no_key = true, .metavar = "FILE",
+        .help = "File with options as keys, in the sections [all], [server], [worker] and "
+                "[launch]. Flags and variables have precedence over it."),
+    ROW(P | W | L | D | OWN, flags.shows_config, BOOL, .name = "show-config", .no_key = true,
+        .help = "Print the value of every option with its source, as a configuration file, and "
+                "exit."),
+
     SECTION("This process"),
-    ROW(P | D, reactors, U32, .name = "reactors", .variable = "STARLING_PS_REACTORS",
-        .alias = "NETWORK_PS_CORE_NUMBER", .least = 1, .most = SL_LIMIT_REACTORS,
+    ROW(P | D, reactors, U32, .name = "reactors",
+        .aliases = "STARLING_PS_REACTORS NETWORK_PS_CORE_NUMBER", .refuses_empty = true, .least = 1,
+        .most = SL_LIMIT_REACTORS,
         .help = "Reactor threads; each owns one shard. Default: the available cores, at most 16."),
-    ROW(W, reactors, U32, .name = "reactors", .variable = "STARLING_WORKER_REACTORS",
-        .alias = "NETWORK_WORKER_CORE_NUMBER", .least = 0, .most = SL_LIMIT_REACTORS,
+    ROW(W, reactors, U32, .name = "reactors",
+        .aliases = "STARLING_WORKER_REACTORS NETWORK_WORKER_CORE_NUMBER", .refuses_empty = true,
+        .least = 0, .most = SL_LIMIT_REACTORS,
         .help = "Reactor threads, which share the connections to the servers. 0: the training "
                 "thread does network I/O inside API calls. Default: the available cores, at most "
                 "16."),
-    ROW(P | D, polling, BOOL, .name = "polling", .variable = "STARLING_PS_POLLING",
-        .alias = "PS_ENABLE_POLLING",
+    ROW(P | D, polling, BOOL, .name = "polling", .aliases = "STARLING_PS_POLLING PS_ENABLE_POLLING",
+        .refuses_empty = true,
         .help = "Idle reactors spin instead of sleeping. Never use more reactors than cores then."),
-    ROW(W, polling, BOOL, .name = "polling", .variable = "STARLING_WORKER_POLLING",
-        .alias = "WORKER_ENABLE_POLLING",
+    ROW(W, polling, BOOL, .name = "polling",
+        .aliases = "STARLING_WORKER_POLLING WORKER_ENABLE_POLLING", .refuses_empty = true,
         .help = "Idle reactors spin instead of sleeping. Never use more reactors than cores then."),
-    ROW(P | D, pin_cores, BOOL, .name = "pin-cores", .variable = "STARLING_PS_PIN_CORES",
-        .alias = "PS_DISABLE_PIN_CORES", .inverts = true,
+    ROW(P | D, pin_cores, BOOL, .name = "pin-cores",
+        .aliases = "STARLING_PS_PIN_CORES !PS_DISABLE_PIN_CORES", .refuses_empty = true,
         .help = "Pin each reactor to a core, from the first core on."),
-    ROW(W, pin_cores, BOOL, .name = "pin-cores", .variable = "STARLING_WORKER_PIN_CORES",
-        .alias = "WORKER_DISABLE_PIN_CORES", .inverts = true,
+    ROW(W, pin_cores, BOOL, .name = "pin-cores",
+        .aliases = "STARLING_WORKER_PIN_CORES !WORKER_DISABLE_PIN_CORES", .refuses_empty = true,
         .help = "Pin each reactor to a core, from the last core downwards."),
     ROW(P, memory_bytes_max, PARSED, .name = "memory-limit", .preset = "0", .parse = parse_size,
         .accepts = "a number of bytes, such as 0, 500M or 64G", .metavar = "BYTES",
@@ -207,57 +215,56 @@ static const struct row rows[] = {
                 "backup is promoted when the server expires."),
     ROW(P | W, checksum, BOOL, .name = "checksum",
         .help = "Add a CRC-32C to every frame that this process sends."),
-    ROW(P | W, log_level, LOG, .variable = "STARLING_LOG", .preset = "info",
+    ROW(P | W, log_level, LOG, .name = "log", .refuses_empty = true, .preset = "info",
         .help = "Least level of the log lines: debug, info, warn, error or off."),
 
     SECTION("Transports"),
-    ROW(P | W | D, congestion_control, PARSED, .variable = "STARLING_TCP_CONGESTION",
+    ROW(P | W | D, congestion_control, PARSED, .name = "tcp-congestion", .refuses_empty = true,
         .parse = parse_congestion_control,
         .accepts = "a name of net.ipv4.tcp_available_congestion_control, such as cubic",
         .metavar = "NAME", .help = "TCP congestion control, such as cubic. Default: the system's."),
-    ROW(P | W, uses_shm, BOOL, .variable = "STARLING_SHM", .preset = "1",
+    ROW(P | W, uses_shm, BOOL, .name = "shm", .refuses_empty = true, .preset = "1",
         .help = "Shared memory between a server and workers of the same host and user."),
-    ROW(P | L, offers_rdma, BOOL, .name = "rdma",
+    ROW(P | L, offers_rdma, BOOL, .name = "serve-rdma", .aliases = "rdma",
         .help = "Serve over RDMA beside TCP, on the same host and a free port. An endpoint map can "
                 "name the port, or omit TCP. `starling-ps doctor` reports what is missing."),
-    ROW(P | W | D, uses_rdma, BOOL, .variable = "STARLING_RDMA", .preset = "1",
+    ROW(P | D, uses_rdma, BOOL, .name = "use-rdma", .aliases = "STARLING_RDMA",
+        .refuses_empty = true, .preset = "1",
+        .help = "RDMA beside TCP, if it is configured. 0: TCP only."),
+    ROW(W, uses_rdma, BOOL, .name = "use-rdma", .aliases = "rdma STARLING_RDMA",
+        .refuses_empty = true, .preset = "1",
         .help = "RDMA beside TCP, if servers offer it. 0: TCP only."),
     ROW(P | W | D, flags.rdma.device, PARSED, .name = "rdma-device",
-        .variable = "STARLING_RDMA_DEVICE", .skips_empty = true,
         .parse = sl_rdma_settings_parse_device,
         .accepts = "names of RDMA devices, comma-separated, such as mlx5_0 or mlx5_0,mlx5_1",
         .metavar = "NAME,...",
         .help = "RDMA devices to use, such as mlx5_0. Default: the device of the address to listen "
                 "on or to connect to."),
     ROW(P | W | D, flags.rdma.gid_index, PARSED, .name = "rdma-gid-index",
-        .variable = "STARLING_RDMA_GID_INDEX", .skips_empty = true,
         .parse = sl_rdma_settings_parse_gid, .accepts = SL_RDMA_SETTINGS_GID_ACCEPTS,
         .metavar = "N",
         .help = "Index in the device's GID table, from 0. Default: the GID of the endpoint's "
                 "address. Without the flag, MC_GID_INDEX and NCCL_IB_GID_INDEX must agree with "
                 "the variable."),
-    ROW(P | W | D, flags.rdma.mc_gid_index, STRING, .variable = "MC_GID_INDEX", .skips_empty = true,
-        .metavar = "N", .help = "GID index of Mooncake's scripts."),
+    ROW(P | W | D, flags.rdma.mc_gid_index, STRING, .variable = "MC_GID_INDEX", .metavar = "N",
+        .help = "GID index of Mooncake's scripts."),
     ROW(P | W | D, flags.rdma.nccl_gid_index, STRING, .variable = "NCCL_IB_GID_INDEX",
-        .skips_empty = true, .metavar = "N",
-        .help = "GID index of NCCL's scripts; -1 counts as unset."),
+        .metavar = "N", .help = "GID index of NCCL's scripts; -1 counts as unset."),
     ROW(P | W | D | LOCAL, flags.dpdk_devices, STRINGS, .name = "dpdk-device",
-        .variable = "STARLING_DPDK_DEVICE", .metavar = "DEVICE?addr=A[/PREFIX]...",
+        .metavar = "DEVICE?addr=A[/PREFIX]...",
         .help = "DPDK device that this process polls, and its address: "
                 "0000:3b:00.0?addr=10.0.0.1/24, or, for a virtual device, "
                 "net_memif0,role=client,socket=/run/m.sock,socket-abstract=no?addr=10.0.0.2. "
                 "After the address: &gateway=G, &mtu=N, &queues=N. May be repeated; several are "
                 "separated by ;."),
-    ROW(P | W | D | OWN, flags.dpdk_unused, STRING, .variable = "STARLING_DPDK_EAL_ARGS",
-        .metavar = "WORDS",
+    ROW(P | W | D | OWN, flags.dpdk_eal_args, STRING, .name = "dpdk-eal-args", .metavar = "WORDS",
         .help = "Arguments of DPDK's EAL, separated by blanks, such as -m 512."),
-    ROW(P | W | D | OWN, flags.dpdk_unused, STRING, .variable = "STARLING_DPDK_MODULE",
-        .metavar = "FILE",
+    ROW(P | W | D | OWN, flags.dpdk_module, STRING, .name = "dpdk-module", .metavar = "FILE",
         .help = "The plug-in starling-dpdk.so. Default: found beside the program or the library."),
 
     SECTION("Security"),
     ROW(P | W | L | A, flags.security.secret_file, PARSED, .name = "secret-file",
-        .variable = "STARLING_SECRET_FILE", .parse = parse_path,
+        .refuses_empty = true, .parse = parse_path,
         .accepts = "the path of a file; unset it for a cluster without a secret", .metavar = "FILE",
         .help = "File with the cluster's secret, 16 to 1024 bytes, readable by its owner only; the "
                 "same for all processes."),
@@ -277,26 +284,26 @@ static const struct row rows[] = {
                 "process connects to."),
 
     SECTION("Checkpoints"),
-    ROW(P | L, checkpoint.dir, PARSED, .name = "checkpoint-dir",
-        .variable = "STARLING_CHECKPOINT_DIR", .parse = parse_directory,
-        .accepts = "the path of a directory, of 1 to 511 bytes", .metavar = "DIR",
+    ROW(P | L, checkpoint.dir, PARSED, .name = "checkpoint-dir", .refuses_empty = true,
+        .parse = parse_directory, .accepts = "the path of a directory, of 1 to 511 bytes",
+        .metavar = "DIR",
         .help = "Directory of the checkpoints: shared by all servers, or one for each server. "
                 "Created if missing. Default: no checkpoints."),
-    ROW(P | L, checkpoint.every_ns, DURATION, .name = "checkpoint-every",
-        .variable = "STARLING_CHECKPOINT_EVERY", .preset = "10m", .least = 0, .most = 31 * DAY,
+    ROW(P | L, checkpoint.every_ns, DURATION, .name = "checkpoint-every", .refuses_empty = true,
+        .preset = "10m", .least = 0, .most = 31 * DAY,
         .help = "Time between checkpoints; 0: only on request and at an orderly end. The "
                 "coordinator's value applies."),
     ROW(P | L, checkpoint.incrementals_max, U32, .name = "checkpoint-incrementals",
-        .variable = "STARLING_CHECKPOINT_INCREMENTALS", .preset = "7", .least = 0, .most = 63,
+        .refuses_empty = true, .preset = "7", .least = 0, .most = 63,
         .help = "Incremental checkpoints after each full one; 0: every checkpoint is full. The "
                 "coordinator's value applies."),
-    ROW(P | L, checkpoint.keep, U32, .name = "checkpoint-keep",
-        .variable = "STARLING_CHECKPOINT_KEEP", .preset = "2", .least = 1, .most = 1000,
+    ROW(P | L, checkpoint.keep, U32, .name = "checkpoint-keep", .refuses_empty = true,
+        .preset = "2", .least = 1, .most = 1000,
         .help = "Complete checkpoints to keep, with those that they are based on."),
     ROW(P | L, checkpoint.compression_level, U32, .name = "checkpoint-compression",
-        .variable = "STARLING_CHECKPOINT_COMPRESSION", .preset = "1", .least = 0, .most = 19,
+        .refuses_empty = true, .preset = "1", .least = 0, .most = 19,
         .help = "Level of zstd compression, 1 (fast) to 19 (small); 0: none."),
-    ROW(P | L, checkpoint, PARSED, .name = "restore", .variable = "STARLING_RESTORE",
+    ROW(P | L, checkpoint, PARSED, .name = "restore", .refuses_empty = true,
         .parse = sl_checkpoint_settings_parse_restore,
         .accepts = SL_CHECKPOINT_SETTINGS_RESTORE_ACCEPTS, .metavar = "newest|N",
         .help = "Start from the newest complete checkpoint in the directory, or from the one with "
@@ -310,12 +317,11 @@ static const struct row rows[] = {
         .help = "Store objects and serve them at this address; port 0: a free one. Without it, "
                 "this process takes no part in objects."),
     ROW(P | W | L | A, objects.catalogue, PARSED, .name = "catalogue",
-        .variable = "STARLING_OBJECTS_CATALOGUE", .skips_empty = true, .parse = parse_path,
+        .aliases = "STARLING_OBJECTS_CATALOGUE", .parse = parse_path,
         .accepts = "an address, HOST:PORT", .metavar = "HOST:PORT",
         .help = "Address of the catalogue of objects. Default: the --objects address of the "
                 "process that hosts the coordinator, which other servers must name here."),
-    ROW(W, objects.agent, STRING, .variable = "STARLING_OBJECTS_AGENT", .skips_empty = true,
-        .metavar = "NAME",
+    ROW(W, objects.agent, STRING, .name = "objects-agent", .metavar = "NAME",
         .help = "Agent of this host that views of objects are in: its --agent-name."),
     ROW(P | L, objects.memory_bytes, PARSED, .name = "objects-memory", .preset = "1G",
         .parse = parse_size, .accepts = "a number of bytes, such as 500M or 4G", .metavar = "BYTES",
@@ -334,77 +340,60 @@ static const struct row rows[] = {
         .help = "Versions of each object that the catalogue keeps; that of its host applies."),
 
     SECTION("ps-lite's variables"),
-    ROW(P | W | D | LOCAL, dmlc.role, PARSED, .skips_empty = true, .variable = "DMLC_ROLE",
-        .parse = sl_dmlc_parse_role, .accepts = "scheduler, server or worker", .metavar = "ROLE",
+    ROW(P | W | D | LOCAL, dmlc.role, PARSED, .variable = "DMLC_ROLE", .parse = sl_dmlc_parse_role,
+        .accepts = "scheduler, server or worker", .metavar = "ROLE",
         .help = "Role of this process: scheduler, server or worker."),
-    ROW(P | W | D | LOCAL, dmlc.server_count, U32, .skips_empty = true,
-        .variable = "DMLC_NUM_SERVER", .least = 1, .most = SL_LIMIT_PS,
-        .help = "Server processes of the job."),
-    ROW(P | W | D | LOCAL, dmlc.worker_count, U32, .skips_empty = true,
-        .variable = "DMLC_NUM_WORKER", .least = 1, .most = SL_LIMIT_WORKERS,
-        .help = "Worker processes of the job."),
-    ROW(P | W | D | LOCAL, dmlc.root.host, PARSED, .skips_empty = true,
-        .variable = "DMLC_PS_ROOT_URI", .parse = sl_dmlc_parse_host,
-        .accepts = SL_DMLC_HOST_ACCEPTS, .metavar = "HOST", .help = "Host of the scheduler."),
-    ROW(P | W | D | LOCAL, dmlc.root_port, U32, .skips_empty = true,
-        .variable = "DMLC_PS_ROOT_PORT", .least = 1, .most = UINT16_MAX,
-        .help = "Port of the scheduler."),
-    ROW(P | W | D | LOCAL, dmlc.rank, I64, .skips_empty = true, .variable = "DMLC_RANK", .least = 0,
+    ROW(P | W | D | LOCAL, dmlc.server_count, U32, .variable = "DMLC_NUM_SERVER", .least = 1,
+        .most = SL_LIMIT_PS, .help = "Server processes of the job."),
+    ROW(P | W | D | LOCAL, dmlc.worker_count, U32, .variable = "DMLC_NUM_WORKER", .least = 1,
+        .most = SL_LIMIT_WORKERS, .help = "Worker processes of the job."),
+    ROW(P | W | D | LOCAL, dmlc.root.host, PARSED, .variable = "DMLC_PS_ROOT_URI",
+        .parse = sl_dmlc_parse_host, .accepts = SL_DMLC_HOST_ACCEPTS, .metavar = "HOST",
+        .help = "Host of the scheduler."),
+    ROW(P | W | D | LOCAL, dmlc.root_port, U32, .variable = "DMLC_PS_ROOT_PORT", .least = 1,
+        .most = UINT16_MAX, .help = "Port of the scheduler."),
+    ROW(P | W | D | LOCAL, dmlc.rank, I64, .variable = "DMLC_RANK", .least = 0,
         .most = SL_LIMIT_WORKERS - 1, .help = "Index of this process within its role."),
-    ROW(P | W | D | LOCAL, dmlc.worker_id, I64, .skips_empty = true, .variable = "DMLC_WORKER_ID",
-        .least = 0, .most = SL_LIMIT_WORKERS - 1, .help = "The same for a worker."),
-    ROW(P | W | D | LOCAL, dmlc.node_host, PARSED, .skips_empty = true,
-        .variable = "DMLC_NODE_HOST", .parse = sl_dmlc_parse_host, .accepts = SL_DMLC_HOST_ACCEPTS,
-        .metavar = "HOST", .help = "Host where workers reach this server."),
-    ROW(P | W | D | LOCAL, dmlc.interface, PARSED, .skips_empty = true,
-        .variable = "DMLC_INTERFACE", .parse = sl_dmlc_parse_interface,
+    ROW(P | W | D | LOCAL, dmlc.worker_id, I64, .variable = "DMLC_WORKER_ID", .least = 0,
+        .most = SL_LIMIT_WORKERS - 1, .help = "The same for a worker."),
+    ROW(P | W | D | LOCAL, dmlc.node_host, PARSED, .variable = "DMLC_NODE_HOST",
+        .parse = sl_dmlc_parse_host, .accepts = SL_DMLC_HOST_ACCEPTS, .metavar = "HOST",
+        .help = "Host where workers reach this server."),
+    ROW(P | W | D | LOCAL, dmlc.interface, PARSED, .variable = "DMLC_INTERFACE",
+        .parse = sl_dmlc_parse_interface,
         .accepts = "the name of a network interface, such as eth0", .metavar = "NAME",
         .help = "Network interface whose address this server uses; auto: the route to the "
                 "scheduler."),
-    ROW(P | W | D | LOCAL, dmlc.port, U32, .skips_empty = true, .variable = "DMLC_PORT", .least = 0,
-        .most = UINT16_MAX, .help = "Data port of this server; 0: any free port."),
-    ROW(P | W | D | LOCAL, dmlc.group_size, U32, .skips_empty = true, .variable = "DMLC_GROUP_SIZE",
-        .least = 1, .most = SL_LIMIT_REACTORS,
-        .help = "Shards of this server; must agree with --reactors."),
-    ROW(P | W | D | LOCAL, dmlc.rdma, PARSED, .skips_empty = true, .variable = "DMLC_ENABLE_RDMA",
+    ROW(P | W | D | LOCAL, dmlc.port, U32, .variable = "DMLC_PORT", .least = 0, .most = UINT16_MAX,
+        .help = "Data port of this server; 0: any free port."),
+    ROW(P | W | D | LOCAL, dmlc.group_size, U32, .variable = "DMLC_GROUP_SIZE", .least = 1,
+        .most = SL_LIMIT_REACTORS, .help = "Shards of this server; must agree with --reactors."),
+    ROW(P | W | D | LOCAL, dmlc.rdma, PARSED, .variable = "DMLC_ENABLE_RDMA",
         .parse = sl_dmlc_parse_rdma, .accepts = "0, 1, ibverbs or rdma", .metavar = "0|1",
         .help = "The same as --rdma."),
-    ROW(P | W, dmlc.trace, U32, .variable = "PS_VERBOSE", .skips_empty = true, .least = 0,
-        .most = 2, .help = "1: log each connection; 2: also log each frame."),
-    ROW(P | W, dmlc.heartbeat_timeout_s, U32, .variable = "PS_HEARTBEAT_TIMEOUT",
-        .skips_empty = true, .least = 0, .most = HOUR, .metavar = "SECONDS",
-        .help = "The same as --lease; 0: unset."),
-    ROW(P | W, dmlc.heartbeat_interval_s, U32, .variable = "PS_HEARTBEAT_INTERVAL",
-        .skips_empty = true, .least = 0, .most = HOUR, .metavar = "SECONDS",
+    ROW(P | W, dmlc.trace, U32, .variable = "PS_VERBOSE", .least = 0, .most = 2,
+        .help = "1: log each connection; 2: also log each frame."),
+    ROW(P | W, dmlc.heartbeat_timeout_s, U32, .variable = "PS_HEARTBEAT_TIMEOUT", .least = 0,
+        .most = HOUR, .metavar = "SECONDS", .help = "The same as --lease; 0: unset."),
+    ROW(P | W, dmlc.heartbeat_interval_s, U32, .variable = "PS_HEARTBEAT_INTERVAL", .least = 0,
+        .most = HOUR, .metavar = "SECONDS",
         .help = "Time between heartbeats; 0: a quarter of the lease."),
 };
 #define ROWS (sizeof rows / sizeof rows[0])
-
-/* Gives an option of a client the flag or the variable that it lacks. */
-static void derive_name(struct sl_cli_option *option, char name[SL_SETTINGS_NAME_BYTES])
-{
-    static const char prefix[] = "STARLING_";
-    const size_t prefix_bytes = sizeof prefix - 1;
-    if (option->name != NULL && option->variable == NULL) {
-        (void)snprintf(name, SL_SETTINGS_NAME_BYTES, "%s%s", prefix, option->name);
-        for (char *at = name; *at != '\0'; at++) {
-            *at = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
-        }
-        option->variable = name;
-        option->skips_empty = true;
-    } else if (option->name == NULL && strncmp(option->variable, prefix, prefix_bytes) == 0) {
-        (void)snprintf(name, SL_SETTINGS_NAME_BYTES, "%s", option->variable + prefix_bytes);
-        for (char *at = name; *at != '\0'; at++) {
-            *at = *at == '_' ? '-' : (char)tolower((unsigned char)*at);
-        }
-        option->name = name;
-    }
-}
 
 static bool is_of(const struct row *row, enum sl_program program)
 {
     return (row->programs & program) != 0 ||
            (program == SL_PROGRAM_CLIENT && (row->programs & (W | OWN)) == W);
+}
+
+/* A launcher acts by settings of its servers. */
+static const char *const *sections_of(enum sl_program program)
+{
+    static const char *const server[] = {"server", "all", NULL};
+    static const char *const worker[] = {"worker", "all", NULL};
+    static const char *const launch[] = {"launch", "server", "all", NULL};
+    return program == SL_PROGRAM_LAUNCH ? launch : (program & (W | C)) != 0 ? worker : server;
 }
 
 uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
@@ -421,6 +410,16 @@ uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
                           .slurm_task = -1,
                           .takes_first = program == SL_PROGRAM_CLIENT},
     };
+    settings->cli_file = (struct sl_cli_file){
+        .path = &settings->flags.config,
+        .shows = &settings->flags.shows_config,
+        .sections = sections_of(program),
+        /* The doctor checks what a server would use. */
+        .programs = (uint32_t)program | (program == SL_PROGRAM_DOCTOR ? P : 0) |
+                    (program == SL_PROGRAM_CLIENT ? W : 0),
+        .programs_of = sl_settings_programs,
+        .file = &settings->file,
+    };
     uint32_t count = 0;
     for (size_t i = 0; i < ROWS; i++) {
         if (!is_of(&rows[i], program)) {
@@ -431,9 +430,6 @@ uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
         count -= is_heading && count > 0 && options[count - 1].kind == SL_CLI_SECTION;
         sl_assert(count < SL_SETTINGS_OPTIONS_MAX);
         options[count] = rows[i].option;
-        if (program == SL_PROGRAM_CLIENT && !is_heading) {
-            derive_name(&options[count], settings->names[count]);
-        }
         options[count++].target = (char *)settings + rows[i].offset;
     }
     return count - (options[count - 1].kind == SL_CLI_SECTION);
@@ -449,30 +445,30 @@ const struct sl_cli_given *sl_settings_given(const struct sl_cli *cli, const voi
     return &cli->given[i];
 }
 
-uint32_t sl_settings_programs(const char *flag)
+uint32_t sl_settings_programs(const char *name)
 {
     uint32_t programs = 0;
     for (size_t i = 0; i < ROWS; i++) {
-        const struct sl_cli_option *option = &rows[i].option;
-        const bool is_flag = option->kind != SL_CLI_SECTION && option->name != NULL;
-        programs |= is_flag && strcmp(option->name, flag) == 0 ? rows[i].programs : 0;
+        programs |= sl_cli_option_is_named(&rows[i].option, name) ? rows[i].programs : 0;
     }
-    return programs;
+    return programs & ~(uint32_t)(LOCAL | OWN);
 }
 
-const char *sl_settings_variable(uint32_t *next, bool *is_local)
+bool sl_settings_is_passed(const char *variable)
 {
-    /* Two per row: the variable and its alias. */
-    while (*next < 2 * ROWS) {
-        const struct row *row = &rows[*next / 2];
-        const char *name = *next % 2 == 0 ? row->option.variable : row->option.alias;
-        ++*next;
-        if (name != NULL) {
-            *is_local = (row->programs & LOCAL) != 0;
-            return name;
+    char name[SL_CLI_NAME_BYTES];
+    for (size_t i = 0; i < ROWS; i++) {
+        bool inverts, is_this;
+        sl_cli_option_variable(&rows[i].option, true, name);
+        is_this = strcmp(name, variable) == 0;
+        for (const char *at = rows[i].option.aliases; sl_cli_option_alias(&at, name, &inverts);) {
+            is_this = is_this || strcmp(name, variable) == 0;
+        }
+        if (is_this) {
+            return (rows[i].programs & LOCAL) == 0;
         }
     }
-    return NULL;
+    return strncmp(variable, "STARLING_", 9) == 0;
 }
 
 /* DMLC_GROUP_SIZE: ps-lite counts servers in a process, which are shards here. */
@@ -484,11 +480,11 @@ static int agree_on_reactors(const struct sl_cli *cli, struct sl_settings *setti
     if (!dmlc->in_use || dmlc->group_size == 0) {
         return 0;
     }
-    if (given->source != NULL && settings->reactors != dmlc->group_size) {
+    if (given->from > SL_CLI_FROM_FILE && settings->reactors != dmlc->group_size) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
-                              "%s%s is %u, but DMLC_GROUP_SIZE is %u; both are the shards of this "
+                              "%s is %u, but DMLC_GROUP_SIZE is %u; both are the shards of this "
                               "process, and must agree",
-                              given->dashes, given->source, settings->reactors, dmlc->group_size);
+                              given->source, settings->reactors, dmlc->group_size);
     }
     settings->reactors = dmlc->group_size;
     return 0;
@@ -503,10 +499,10 @@ static int agree_on_lease(const struct sl_cli *cli, struct sl_settings *settings
     if (timeout_ns == 0) {
         return 0;
     }
-    if (given->source != NULL && settings->lease_ns != timeout_ns) {
+    if (given->from > SL_CLI_FROM_FILE && settings->lease_ns != timeout_ns) {
         return sl_reason_fail(reason, SL_ERR_INVALID,
-                              "--lease is %s, but PS_HEARTBEAT_TIMEOUT is %u; they must agree",
-                              given->text, settings->dmlc.heartbeat_timeout_s);
+                              "%s is %s, but PS_HEARTBEAT_TIMEOUT is %u; they must agree",
+                              given->source, given->text, settings->dmlc.heartbeat_timeout_s);
     }
     settings->lease_ns = timeout_ns;
     return 0;
@@ -528,13 +524,13 @@ int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl
         const struct sl_cli_given *given = &cli->given[i];
         const bool is_order =
             target == &checkpoint->every_ns || target == &checkpoint->incrementals_max;
-        const bool is_shared = given->source != NULL && given->dashes[0] == '\0';
-        if (given->source != NULL && is_of_checkpoint(&cli->options[i]) &&
+        const bool is_shared = given->from < SL_CLI_FROM_FLAG;
+        if (given->from != SL_CLI_FROM_DEFAULT && is_of_checkpoint(&cli->options[i]) &&
             !(orders && (is_order || is_shared))) {
             return sl_reason_fail(
                 reason, SL_ERR_INVALID,
-                "%s%s=%.80s has no effect without --checkpoint-dir (or STARLING_CHECKPOINT_DIR)",
-                given->dashes, given->source, given->text);
+                "%s=%.80s has no effect without --checkpoint-dir (or STARLING_CHECKPOINT_DIR)",
+                given->source, given->text);
         }
     }
     if (checkpoint->fallback && checkpoint->restore == SL_CHECKPOINT_RESTORE_NONE) {
@@ -543,6 +539,41 @@ int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl
             "--restore-fallback has no effect without --restore (or STARLING_RESTORE)");
     }
     return 0;
+}
+
+/* The environment has precedence over the file: where TF_CONFIG, ps-lite's variables or the rank of
+ * another launcher describe the cluster, the file does not. */
+static void drop_cluster_of_file(const struct sl_cli *cli, struct sl_settings *settings)
+{
+    struct sl_cluster_flags *cluster = &settings->flags.cluster;
+    const bool is_described = settings->flags.tf_config != NULL || settings->dmlc.in_use;
+    const bool is_counted = is_described || cluster->world_size != 0 || cluster->slurm_tasks != 0;
+    const char **const texts[] = {&cluster->ps_hosts, &cluster->worker_hosts, &cluster->job_name,
+                                  &cluster->coordinator};
+    for (uint32_t i = 0; i < cli->option_count; i++) {
+        const void *target = cli->options[i].target;
+        if (cli->given[i].from != SL_CLI_FROM_FILE) {
+            continue;
+        }
+        for (size_t t = 0; is_described && t < sizeof texts / sizeof texts[0]; t++) {
+            *texts[t] = texts[t] == target ? NULL : *texts[t];
+        }
+        if (is_counted) {
+            cluster->worker_count = target == &cluster->worker_count ? 0 : cluster->worker_count;
+            cluster->task_index = target == &cluster->task_index ? -1 : cluster->task_index;
+            settings->task = target == &settings->task ? SL_SETTINGS_NO_TASK : settings->task;
+        }
+    }
+}
+
+/* net/dpdk reads variables, also in programs that have no settings. */
+static int set_variables_of_dpdk(const struct sl_settings_flags *flags)
+{
+    const bool is_set =
+        (flags->dpdk_eal_args == NULL ||
+         setenv("STARLING_DPDK_EAL_ARGS", flags->dpdk_eal_args, 1) == 0) &&
+        (flags->dpdk_module == NULL || setenv("STARLING_DPDK_MODULE", flags->dpdk_module, 1) == 0);
+    return is_set ? 0 : SL_ERR_NO_MEMORY;
 }
 
 static int resolve_server(const struct sl_cli *cli, struct sl_settings *settings,
@@ -580,10 +611,15 @@ int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
                         struct sl_settings *settings, struct sl_reason *reason)
 {
     const struct sl_settings_flags *flags = &settings->flags;
+    int err = sl_dmlc_resolve(&settings->dmlc, reason);
+    drop_cluster_of_file(cli, settings);
     if (settings->task != SL_SETTINGS_NO_TASK) {
         settings->flags.cluster.task_index = settings->task < 0 ? 0 : settings->task;
     }
-    int err = sl_dmlc_resolve(&settings->dmlc, reason);
+    if (err == 0 &&
+        (set_variables_of_dpdk(flags) != 0 || sl_cli_values_read(cli, &settings->values) != 0)) {
+        err = sl_reason_fail(reason, SL_ERR_NO_MEMORY, "out of memory");
+    }
     if (err == 0) {
         err = sl_dpdk_settings_read(&flags->dpdk_devices,
                                     sl_settings_given(cli, &flags->dpdk_devices), &settings->dpdk,
@@ -607,6 +643,7 @@ int sl_settings_read(enum sl_program program, uint32_t core_count, struct sl_cli
     cli.option_count = sl_settings_options(program, core_count, settings, options);
     cli.options = options;
     cli.given = given;
+    cli.file = &settings->cli_file;
     const int result = sl_cli_parse(&cli, argc, argv, reason);
     return result != SL_CLI_RUN ? result : sl_settings_resolve(program, &cli, settings, reason);
 }
@@ -658,6 +695,8 @@ void sl_settings_fini(struct sl_settings *settings)
 {
     sl_cluster_fini(&settings->cluster);
     sl_cli_list_fini(&settings->flags.dpdk_devices);
+    sl_cli_values_fini(&settings->values);
+    sl_config_file_fini(&settings->file);
     explicit_bzero(&settings->security, sizeof settings->security);
     explicit_bzero(&settings->store, sizeof settings->store);
 }

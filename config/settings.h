@@ -1,15 +1,18 @@
-/* The settings that several programs share: one table of flags and environment variables, from
- * which the programs get their options, and the values that those set. A program parses the options
- * with sl_cli_parse, together with its own, and then resolves them: it reads files and checks that
- * the sources agree. starling-launch passes variables and flags of the same table on. Before start.
+/* The settings that several programs share: one table of options, each with its flag, environment
+ * variable and key of the configuration file (cli.h), and the values that those set. A program
+ * parses the options with sl_cli_parse, together with its own, and then resolves them: it reads
+ * files and checks that the sources agree. starling-launch passes variables and flags of the same
+ * table on. Before start.
  */
 #ifndef SL_CONFIG_SETTINGS_H
 #define SL_CONFIG_SETTINGS_H
 
 #include "config/checkpoint_settings.h"
 #include "config/cli.h"
+#include "config/cli_values.h"
 #include "config/cluster.h"
 #include "config/cluster_store_settings.h"
+#include "config/config_file.h"
 #include "config/dmlc.h"
 #include "config/dpdk_settings.h"
 #include "config/rdma_settings.h"
@@ -24,13 +27,12 @@ enum sl_program {
     SL_PROGRAM_LAUNCH = 4,
     SL_PROGRAM_DOCTOR = 8,
     SL_PROGRAM_AGENT = 32, /* of objects; it has options of its own for these rows */
-    /* Any program with the client library: the rows of workers, and rows of its own. A row has the
-     * flag --starling-NAME and the variable STARLING_NAME, also where workers have one of both. */
+    /* Any program with the client library: the rows of workers, and rows of its own, with the flag
+     * --starling-NAME. */
     SL_PROGRAM_CLIENT = 64,
 };
 
 #define SL_SETTINGS_OPTIONS_MAX 80
-#define SL_SETTINGS_NAME_BYTES  40
 
 #define SL_SETTINGS_NO_TASK     (-3) /* the task index has no flag and no variable STARLING_... */
 
@@ -42,7 +44,9 @@ struct sl_settings_flags {
     struct sl_security_flags security;
     struct sl_rdma_settings_flags rdma;
     struct sl_cli_list dpdk_devices;
-    const char *dpdk_unused; /* variables that net/dpdk reads itself */
+    const char *dpdk_eal_args, *dpdk_module; /* variables, for net/dpdk */
+    const char *config;                      /* path of the configuration file; or NULL */
+    bool shows_config;
 };
 
 struct sl_objects_settings {
@@ -79,10 +83,11 @@ struct sl_settings {
     uint32_t server_count; /* 0: not given */
     int protocol;          /* enum sl_protocol */
     uint64_t heartbeat_ns; /* 0: not given */
-    char names[SL_SETTINGS_OPTIONS_MAX]
-              [SL_SETTINGS_NAME_BYTES]; /* derived, of flags or variables */
+    struct sl_dmlc dmlc;   /* as given; sl_dmlc_resolve completes it */
 
-    struct sl_dmlc dmlc; /* as given; sl_dmlc_resolve completes it */
+    struct sl_config_file file;  /* strings point into it */
+    struct sl_cli_file cli_file; /* for sl_cli.file; points into this struct */
+    struct sl_cli_values values; /* of all options of the program, once resolved */
 
     /* Resolved. */
     struct sl_cluster cluster;
@@ -92,15 +97,17 @@ struct sl_settings {
     struct sl_dpdk_settings dpdk;
 };
 
-/* Zeroes *settings and writes the options of a program, which point into it. core_count: cores
- * available to this process, for the default of reactors. Returns their number. */
+/* Zeroes *settings and writes the options of a program, which point into it, and
+ * settings->cli_file. core_count: cores available to this process, for the default of reactors.
+ * Returns their number. */
 uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
                              struct sl_settings *settings,
                              struct sl_cli_option options[SL_SETTINGS_OPTIONS_MAX]);
 
-/* Resolves what `cli` has parsed, with cli->given; `cli` may have further options. Servers, workers
- * and the doctor only; the doctor's cluster, store and security stay empty. reason: the sources,
- * their values, what is accepted. Errors: INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
+/* Resolves what `cli` has parsed, with cli->given, and lists the values; `cli` may have further
+ * options. Servers, workers and the doctor only; the doctor's cluster, store and security stay
+ * empty. reason: the sources, their values, what is accepted. Errors: INVALID, NOT_FOUND, IO,
+ * TOO_LARGE, NO_MEMORY. */
 int sl_settings_resolve(enum sl_program program, const struct sl_cli *cli,
                         struct sl_settings *settings, struct sl_reason *reason);
 
@@ -123,15 +130,14 @@ void sl_settings_fini(struct sl_settings *settings);
 int sl_settings_check_checkpoint_flags(const struct sl_cli *cli, const struct sl_settings *settings,
                                        bool orders, struct sl_reason *reason);
 
-/* Returns the source of the value at `target`; its source is NULL if it was not given. */
+/* Returns the source of the value at `target`. */
 const struct sl_cli_given *sl_settings_given(const struct sl_cli *cli, const void *target);
 
-/* Returns the programs that have `flag` as an option of this table; 0: none. */
-uint32_t sl_settings_programs(const char *flag);
+/* Returns the programs that have the flag or key as an option of this table; 0: none. */
+uint32_t sl_settings_programs(const char *name);
 
-/* Returns the next environment variable that the programs read, except Slurm's of the launcher.
- * *next: 0 at first. *is_local: it must not be passed on to other processes; a launcher passes on
- * the others. NULL: no more. */
-const char *sl_settings_variable(uint32_t *next, bool *is_local);
+/* Returns whether a launcher passes the environment variable on to other processes: those of this
+ * table that are not of one process only, and all STARLING_... of the programs' own options. */
+bool sl_settings_is_passed(const char *variable);
 
 #endif

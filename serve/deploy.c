@@ -311,7 +311,7 @@ static int deploy(struct run *run, char **paths, uint32_t count)
 /* A catalogue was given. With --dir the variable of --catalogue does not count. */
 static bool is_remote(const struct sl_cli_given *given)
 {
-    const bool is_variable = given[0].source != NULL && given[0].dashes[0] == '\0';
+    const bool is_variable = given[0].from == SL_CLI_FROM_VARIABLE;
     return flags.metadata != NULL ||
            (flags.catalogue != NULL && !(flags.directory != NULL && is_variable));
 }

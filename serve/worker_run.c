@@ -63,7 +63,7 @@ static const struct sl_cli_option options[] = {
                   .help = "Gateways that the worker joins, by the addresses that they print. "
                           "Required."),
     SL_CLI_OPTION(STRING, &flags.agent, .name = "agent-name", .variable = "STARLING_OBJECTS_AGENT",
-                  .skips_empty = true, .metavar = "NAME",
+                  .metavar = "NAME",
                   .help = "The agent of this host (starling-objects serve --agent) in whose memory "
                           "models are."),
     SL_CLI_OPTION(STRING, &flags.listen, .name = "listen", .metavar = "HOST:PORT",

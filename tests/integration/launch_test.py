@@ -564,7 +564,7 @@ class Rdma(LaunchTest):
     def test_every_ps_is_told(self):
         output = self.launched("--ps", 2, "--rdma")
         for index in range(2):
-            self.assertRegex(output, rf"(?m)^\[ps/{index}\] ps args: .* --rdma$")
+            self.assertRegex(output, rf"(?m)^\[ps/{index}\] ps args: .* --serve-rdma$")
         self.assertNotRegex(output, r"(?m)^\[worker/0\] worker args: .* --rdma")
 
 

@@ -184,6 +184,7 @@ static int parse(int argc, char **argv, struct sources *sources, struct sl_reaso
             OWN_OPTIONS + sl_settings_options(SL_PROGRAM_DOCTOR, sl_topology_core_count(),
                                               &sources->settings, options + OWN_OPTIONS),
         .given = given,
+        .file = &sources->settings.cli_file,
     };
     const int result = sl_cli_parse(&cli, argc, argv, reason);
     return result != SL_CLI_RUN

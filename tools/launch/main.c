@@ -29,17 +29,18 @@ static const struct sl_cli_option table[] = {
             "Worker processes: COMMAND, else starling-worker. Default: one, or as many as the host "
             "list names, or, under Slurm, the tasks of the allocation that are left."),
     SL_CLI_OPTION(U32, &options.ps_reactors, .name = "ps-reactors",
-                  .variable = "STARLING_PS_REACTORS", .alias = "NETWORK_PS_CORE_NUMBER", .least = 1,
+                  .aliases = "NETWORK_PS_CORE_NUMBER", .refuses_empty = true, .least = 1,
                   .most = SL_LIMIT_REACTORS,
                   .help = "Reactor threads of each server, as in its --reactors."),
     SL_CLI_OPTION(U32, &options.worker_reactors, .name = "worker-reactors",
-                  .variable = "STARLING_WORKER_REACTORS", .alias = "NETWORK_WORKER_CORE_NUMBER",
+                  .aliases = "NETWORK_WORKER_CORE_NUMBER", .refuses_empty = true,
                   .most = SL_LIMIT_REACTORS,
                   .help = "Reactor threads of each worker, as in its --reactors; 0: none."),
-    SL_CLI_OPTION(BOOL, &options.ps_polling, .variable = "STARLING_PS_POLLING",
-                  .alias = "PS_ENABLE_POLLING", .help = "Idle reactors of servers spin."),
-    SL_CLI_OPTION(BOOL, &options.worker_polling, .variable = "STARLING_WORKER_POLLING",
-                  .alias = "WORKER_ENABLE_POLLING", .help = "Idle reactors of workers spin."),
+    SL_CLI_OPTION(BOOL, &options.ps_polling, .name = "ps-polling", .aliases = "PS_ENABLE_POLLING",
+                  .refuses_empty = true, .help = "Idle reactors of servers spin."),
+    SL_CLI_OPTION(BOOL, &options.worker_polling, .name = "worker-polling",
+                  .aliases = "WORKER_ENABLE_POLLING", .refuses_empty = true,
+                  .help = "Idle reactors of workers spin."),
     SL_CLI_OPTION(
         STRING, &options.ps_args, .name = "ps-args", .metavar = "ARGS",
         .help = "More arguments for every server, as one word; quotes and backslashes work as in a "
@@ -218,6 +219,7 @@ static int parse(int argc, char **argv, struct sl_reason *reason)
         .options = all,
         .option_count = (uint32_t)OWN_OPTIONS + shared,
         .given = given,
+        .file = &options.settings.cli_file,
     };
     int result = sl_cli_parse(&cli, argc, argv, reason);
     if (result == SL_CLI_RUN) {

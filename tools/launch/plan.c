@@ -80,13 +80,13 @@ static int append_words(struct sl_words *to, const struct sl_words *words)
 
 int sl_plan_append_variables(struct sl_words *words, const struct sl_plan_task *task)
 {
-    const char *name;
-    bool is_local;
+    char name[SL_CLI_NAME_BYTES];
     int err = 0;
-    for (uint32_t at = 0; err == 0 && (name = sl_settings_variable(&at, &is_local)) != NULL;) {
-        const char *value = getenv(name);
-        if (!is_local && value != NULL) {
-            err = sl_words_append_format(words, "%s=%s", name, value);
+    for (char *const *variable = environ; err == 0 && *variable != NULL; variable++) {
+        const size_t length = strcspn(*variable, "=");
+        (void)snprintf(name, sizeof name, "%.*s", (int)length, *variable);
+        if (length < sizeof name && sl_settings_is_passed(name)) {
+            err = sl_words_append(words, *variable);
         }
     }
     return err != 0 ? err : append_words(words, &task->variables);
@@ -144,18 +144,25 @@ static int append_ps_args(struct sl_launch_options *options, struct sl_reason *r
 int sl_plan_flags(const struct sl_cli *cli, struct sl_launch_options *options,
                   struct sl_reason *reason)
 {
-    const struct sl_cli_option reactors = {.kind = SL_CLI_U32, .name = "reactors"};
+    static const struct sl_cli_option reactors = {.kind = SL_CLI_U32, .name = "reactors"};
+    static const struct sl_cli_option polling = {.kind = SL_CLI_BOOL, .name = "polling"};
     sl_reason_set(reason, "out of memory");
     int err = 0;
     for (uint32_t i = 0; err == 0 && i < cli->option_count; i++) {
         const struct sl_cli_option *option = &cli->options[i];
         const struct sl_cli_given *given = &cli->given[i];
-        if (given->source == NULL || given->dashes[0] == '\0') {
-            continue; /* variables reach the processes as variables */
+        const bool is_launchers =
+            given->from == SL_CLI_FROM_FILE && strcmp(given->section, "launch") == 0;
+        if (given->from != SL_CLI_FROM_FLAG && !is_launchers) {
+            continue; /* variables reach the processes as variables, other sections in --config */
         }
-        const bool of_ps = option->target == &options->ps_reactors;
-        const bool of_worker = option->target == &options->worker_reactors;
-        const struct sl_cli_option *passed = of_ps || of_worker ? &reactors : option;
+        const bool of_ps =
+            option->target == &options->ps_reactors || option->target == &options->ps_polling;
+        const bool of_worker = option->target == &options->worker_reactors ||
+                               option->target == &options->worker_polling;
+        const struct sl_cli_option *passed = !of_ps && !of_worker          ? option
+                                             : option->kind == SL_CLI_BOOL ? &polling
+                                                                           : &reactors;
         const uint32_t programs = sl_settings_programs(option->name);
         const bool is_shared = (programs & SL_PROGRAM_LAUNCH) != 0;
         if (of_ps || (is_shared && (programs & SL_PROGRAM_PS) != 0)) {

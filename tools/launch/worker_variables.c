@@ -1,10 +1,10 @@
 #include "tools/launch/worker_variables.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/cli_option.h"
 #include "core/log.h"
 
 /* With a cluster store every server may host the coordinator. */
@@ -101,13 +101,7 @@ int sl_worker_variables_append(struct sl_words *variables, const struct sl_launc
 int sl_worker_variables_append_flag(struct sl_words *variables, const struct sl_cli_option *option,
                                     const char *value)
 {
-    char name[80];
-    if (option->variable != NULL) {
-        return sl_words_append_format(variables, "%s=%s", option->variable, value);
-    }
-    snprintf(name, sizeof name, "STARLING_%s", option->name);
-    for (char *at = name; *at != '\0'; at++) {
-        *at = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
-    }
+    char name[SL_CLI_NAME_BYTES];
+    sl_cli_option_variable(option, true, name);
     return sl_words_append_format(variables, "%s=%s", name, value);
 }

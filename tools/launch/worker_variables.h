@@ -15,8 +15,8 @@
 int sl_worker_variables_append(struct sl_words *variables, const struct sl_launch_options *options,
                                const struct sl_plan_hosts *hosts, uint32_t index);
 
-/* Appends NAME=VALUE for a flag of the launcher that workers have too: NAME is the option's
- * variable, else STARLING_ and the flag's name. Errors: NO_MEMORY. */
+/* Appends NAME=VALUE for an option of the launcher that workers have too; NAME is its variable.
+ * Errors: NO_MEMORY. */
 int sl_worker_variables_append_flag(struct sl_words *variables, const struct sl_cli_option *option,
                                     const char *value);
 

@@ -67,10 +67,10 @@ static bool parse_protocol(const char *text, void *target)
 static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_SECTION, .name = "Data"},
     SL_CLI_OPTION(
-        STRINGS, &values.data, .name = "data", .metavar = "FILE...",
+        STRINGS, &values.data, .name = "data", .variable = "", .metavar = "FILE...",
         .help = "Training data, the same list for every worker. Each worker reads its share of the "
                 "bytes."),
-    SL_CLI_OPTION(STRING, &values.test, .name = "test", .metavar = "FILE",
+    SL_CLI_OPTION(STRING, &values.test, .name = "test", .variable = "", .metavar = "FILE",
                   .help = "Data on which worker 0 evaluates the model after the last epoch."),
     SL_CLI_OPTION(
         CHOICE, &raw.format, .name = "format", .choices = "libsvm|libffm|criteo",
@@ -189,7 +189,7 @@ static bool is_given(const char *flag)
         i++;
         sl_assert(i < OWN_OPTIONS);
     }
-    return given[i].source != NULL;
+    return given[i].from != SL_CLI_FROM_DEFAULT;
 }
 
 /* Gradients are sums over a batch: an optimizer that does not normalize them needs a small rate. */
@@ -361,6 +361,7 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, struct sl_reason
         .options = options,
         .option_count = (uint32_t)OWN_OPTIONS + shared,
         .given = given,
+        .file = &values.settings.cli_file,
     };
     int result = sl_cli_parse(&cli, argc, argv, reason);
     if (result == SL_CLI_RUN) {

@@ -8,23 +8,10 @@
 #include "tests/support/unit.h"
 #include "tests/unit/config/parsed.h"
 
-extern char **environ;
-
 /* Every case begins and ends without a variable, and in a folder without an endpoint map. */
 static int clear(void **state)
 {
-    char *const names[] = {"STARLING_", "DMLC_",       "PS_",    "MC_",      "NCCL_",  "TF_CONFIG",
-                           "RANK=",     "WORLD_SIZE=", "SLURM_", "NETWORK_", "WORKER_"};
-    for (char **at = environ; *at != NULL;) {
-        char name[128];
-        bool is_ours = false;
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-            is_ours = is_ours || strncmp(*at, names[i], strlen(names[i])) == 0;
-        }
-        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(*at, "="), *at);
-        at += is_ours ? 0 : 1;
-        (void)(is_ours && unsetenv(name) == 0);
-    }
+    clear_variables();
     return chdir("/");
 }
 

@@ -18,6 +18,9 @@ int parse_settings(enum sl_program program, const char *const *arguments, struct
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define NO_ARGUMENTS   ((const char *const[]){NULL})
 
+/* Unsets every variable that the programs read. */
+void clear_variables(void);
+
 /* Fails unless the text has all of the words. */
 void expect_words(const char *text, const char *const *words);
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})

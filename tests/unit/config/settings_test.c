@@ -11,11 +11,7 @@ static struct parsed parsed;
 
 static int clear(void **state)
 {
-    bool is_local;
-    const char *name;
-    for (uint32_t at = 0; (name = sl_settings_variable(&at, &is_local)) != NULL;) {
-        unsetenv(name);
-    }
+    clear_variables();
     return 0;
 }
 

@@ -53,6 +53,7 @@ static int collect(const char *const *arguments, struct sl_launch_options *optio
         .options = table,
         .option_count = sl_settings_options(SL_PROGRAM_LAUNCH, 1, &options->settings, table),
         .given = given,
+        .file = &options->settings.cli_file,
     };
     assert_int_equal(sl_cli_parse(&cli, argc, argv, reason), SL_CLI_RUN);
     return sl_plan_flags(&cli, options, reason);
@@ -87,7 +88,7 @@ SL_CASE(plan_command__passes_on_flags_of_all_processes)
     assert_int_equal(collect(arguments, &options, NULL), 0);
     assert_int_equal(unsetenv("STARLING_CHECKPOINT_KEEP"), 0);
     assert_ends(SL_CLUSTER_PS, &options,
-                " '--lease' '300ms' '--rdma' '--secret-file' 's' '--insecure' "
+                " '--lease' '300ms' '--serve-rdma' '--secret-file' 's' '--insecure' "
                 "'--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--checkpoint-dir' '/c' "
                 "'--checkpoint-every' '5' '--restore' 'newest' '--restore-fallback' '--x'");
     assert_ends(SL_CLUSTER_WORKER, &options,
