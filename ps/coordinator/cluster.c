@@ -12,9 +12,8 @@
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/restore.h"
 
-/* Names the tasks without which the cluster is not sent. Returns their number. */
-static uint32_t find_missing(const struct sl_coordinator *coordinator,
-                             struct sl_message_waiting *waiting)
+uint32_t sl_coordinator_cluster_missing(const struct sl_coordinator *coordinator,
+                                        struct sl_message_waiting *waiting)
 {
     uint32_t total = sl_coordinator_replica_list_missing(coordinator, waiting);
     return sl_coordinator_job_missing(coordinator, total, waiting);
@@ -236,7 +235,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     known->shard_count = reg->shard_count;
     known->replicas = reg->replicas;
     known->client_id = member->hello.client_id;
-    known->gone = false;
+    known->gone = SL_COORDINATOR_END_NONE;
     memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);
     memcpy(known->host, reg->host, sizeof known->host);
     memcpy(known->bypass_endpoint, reg->bypass_endpoint, sizeof known->bypass_endpoint);
@@ -255,7 +254,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
 void sl_coordinator_cluster_update(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     struct sl_message_waiting nobody = {0};
-    send_cluster(coordinator, find_missing(coordinator, &nobody) == 0, now_ns);
+    send_cluster(coordinator, sl_coordinator_cluster_missing(coordinator, &nobody) == 0, now_ns);
 }
 
 void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
@@ -283,7 +282,7 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
 void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     struct sl_message_waiting waiting = {0};
-    uint32_t missing = find_missing(coordinator, &waiting);
+    uint32_t missing = sl_coordinator_cluster_missing(coordinator, &waiting);
     sl_coordinator_job_update(coordinator, missing, now_ns);
     /* For members that were disconnected, and after a failed allocation. */
     send_cluster(coordinator, missing == 0, now_ns);

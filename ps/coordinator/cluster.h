@@ -15,4 +15,8 @@ void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t no
 /* Sends the cluster to members that have an older version, as far as missing servers allow. */
 void sl_coordinator_cluster_update(struct sl_coordinator *coordinator, uint64_t now_ns);
 
+/* Appends the tasks without which the cluster is not sent. Returns their number. */
+uint32_t sl_coordinator_cluster_missing(const struct sl_coordinator *coordinator,
+                                        struct sl_message_waiting *waiting);
+
 #endif

@@ -93,7 +93,10 @@ static void remember(struct sl_coordinator *coordinator, const struct sl_coordin
         struct sl_coordinator_ps *ps = &coordinator->ps[hello->task_index];
         bool left_early =
             end == SL_COORDINATOR_END_LEFT && coordinator->job.stage == SL_COORDINATOR_RUNNING;
-        ps->gone = ps->gone || left_early || end == SL_COORDINATOR_END_EXPIRED;
+        if (ps->gone == SL_COORDINATOR_END_NONE &&
+            (left_early || end == SL_COORDINATOR_END_EXPIRED)) {
+            ps->gone = end;
+        }
         ps->last_seen_ns =
             ps->client_id == hello->client_id ? member->last_seen_ns : ps->last_seen_ns;
     } else if (sl_coordinator_is_worker(member) && end != SL_COORDINATOR_END_NONE) {
@@ -115,6 +118,7 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
                        enum sl_coordinator_end end, uint64_t now_ns)
 {
     uint32_t index = index_of(coordinator, member);
+    coordinator->departures++;
     coordinator->member_count--;
     coordinator->peers[index] = coordinator->peers[coordinator->member_count];
     coordinator->members[index] = coordinator->members[coordinator->member_count];

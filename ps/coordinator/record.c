@@ -318,18 +318,20 @@ static bool read_group(const struct sl_coordinator *coordinator, const json_t *r
 static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json_t *record)
 {
     struct sl_coordinator_ps ps = {0};
+    bool gone;
     if (!read_count(record, "shards", SL_LIMIT_SHARDS, &ps.shard_count) ||
         !read_id(record, "client", &ps.client_id) ||
         !read_text(record, "data", ps.data_endpoint, sizeof ps.data_endpoint) ||
         !read_text(record, "fast", ps.bypass_endpoint, sizeof ps.bypass_endpoint) ||
         !read_text(record, "host", ps.host, sizeof ps.host) ||
         !read_id(record, "restore", &ps.restore) || !read_flag(record, "serving", &ps.serving) ||
-        !read_flag(record, "restarted", &ps.restarted) || !read_flag(record, "gone", &ps.gone) ||
+        !read_flag(record, "restarted", &ps.restarted) || !read_flag(record, "gone", &gone) ||
         !read_group(coordinator, record, &ps) ||
         (ps.shard_count != 0 && !is_endpoint(ps.data_endpoint)) ||
         (ps.bypass_endpoint[0] != '\0' && !is_endpoint(ps.bypass_endpoint))) {
         return SL_ERR_CORRUPT;
     }
+    ps.gone = gone ? SL_COORDINATOR_END_EXPIRED : SL_COORDINATOR_END_NONE;
     coordinator->ps[task] = ps;
     return read_member(coordinator, SL_MESSAGE_ROLE_PS, task, record);
 }

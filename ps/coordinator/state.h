@@ -37,13 +37,22 @@ struct sl_coordinator_member {
     uint32_t done_next;
 };
 
+/* How a membership ended. */
+enum sl_coordinator_end {
+    SL_COORDINATOR_END_NONE,
+    SL_COORDINATOR_END_LEFT,
+    SL_COORDINATOR_END_EXPIRED,
+    SL_COORDINATOR_END_REPLACED,
+};
+
 /* State of a server task, whether or not a process holds it. */
 struct sl_coordinator_ps {
     uint32_t shard_count;  /* 0: never registered, and the rest is unknown */
     uint64_t client_id;    /* of the last process that registered */
     uint64_t last_seen_ns; /* of that process, when its membership ended */
     bool restarted;        /* the task had an earlier process */
-    bool gone;             /* the process expired or left early, and no other replaced it */
+    /* How the process ended, if it expired or left early and no other replaced it; else NONE. */
+    enum sl_coordinator_end gone;
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char bypass_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES];
@@ -68,13 +77,6 @@ struct sl_coordinator_ps {
     /* Replica reports of this server; used until the cluster is ready. */
     struct sl_message_replica_report reports[SL_MESSAGE_REPLICA_REPORTS_MAX];
     uint32_t report_count;
-};
-
-enum sl_coordinator_end {
-    SL_COORDINATOR_END_NONE,
-    SL_COORDINATOR_END_LEFT,
-    SL_COORDINATOR_END_EXPIRED,
-    SL_COORDINATOR_END_REPLACED,
 };
 
 /* How the last former member with this worker index ended. */
@@ -176,6 +178,7 @@ struct sl_coordinator {
     sl_coordinator_peer *peers;
     struct sl_coordinator_member **members;
     uint32_t member_count, member_max;
+    uint64_t departures;                   /* ended memberships; each may move another member */
     struct sl_coordinator_ps *ps;          /* [ps_count] */
     struct sl_coordinator_worker *workers; /* [SL_LIMIT_WORKERS] */
     uint32_t unnotified_count;             /* workers with `unnotified` */

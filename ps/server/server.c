@@ -115,6 +115,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     server->options = *options;
     server->options.buffer_bytes_max = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
     server->lease_ns = SL_SERVER_LEASE_DEFAULT_NS;
+    server->hot_halved_ns = sl_reactor_now_ns(options->reactor);
     server->is_open = !options->restores;
     server->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
     server->role =

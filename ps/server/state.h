@@ -49,6 +49,8 @@ struct sl_server {
     bool writes_fenced;                      /* no more writes */
     struct sl_server_drain drain;
 
+    uint64_t hot_halved_ns; /* when the counts of hot keys were halved */
+
     struct sl_timer coordinator_timer;
     struct sl_server_leader leader;
     struct sl_log_limit log_limit;

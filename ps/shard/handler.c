@@ -66,9 +66,10 @@ void sl_shard_handler_stop_waiting(struct sl_shard *shard, struct sl_shard_reque
     }
 }
 
-static void count(struct sl_shard_table *table, const struct sl_shard_request *request,
-                  const struct sl_kv_request *call)
+static void count(struct sl_shard *shard, struct sl_shard_table *table,
+                  const struct sl_shard_request *request, const struct sl_kv_request *call)
 {
+    sl_shard_see_keys(shard, table, call->keys, call->key_count);
     const bool pushes = call->push != NULL;
     table->step += pushes;
     table->pushed_rows += pushes ? call->key_count : 0;
@@ -112,7 +113,7 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
         return sl_shard_fail(shard, request, slice, error_of(result),
                              "its handler returned %d (%s)", result, sl_err_name(result));
     }
-    count(table, request, &call);
+    count(shard, table, request, &call);
     if (call.pull != NULL && answer != NULL) {
         take_answer(request, call.pull, answer, call.value_count * call.value_bytes);
     }

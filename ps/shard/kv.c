@@ -406,6 +406,7 @@ int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
         if (pushes) {
             sl_shard_section_wrote(request);
         }
+        sl_shard_see_keys(shard, table, request->view.keys, request->view.section.key_count);
         table->step += pushes;
         table->pushed_rows += pushes ? request->view.section.key_count : 0;
         table->pulled_rows += sl_shard_op_pulls(op) ? request->view.section.key_count : 0;

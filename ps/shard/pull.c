@@ -65,4 +65,5 @@ void sl_shard_small_pull_write(struct sl_shard *shard, uint16_t table_id, const 
         memset(reply, 0, sizeof(float));
     }
     table->pulled_rows += key_count;
+    sl_shard_see_keys(shard, table, keys, key_count);
 }

@@ -157,11 +157,12 @@ static int collect_sparse(struct sl_shard *shard, struct sl_shard_table *table,
             return SL_SHARD_AGAIN;
         }
         uint32_t count = sl_shard_batch(key_count - request->done, UINT32_MAX);
-        int err = sl_shard_lookup(shard, table, request, slice, request->view.keys + request->done,
-                                  count, records);
+        const uint64_t *keys = request->view.keys + request->done;
+        int err = sl_shard_lookup(shard, table, request, slice, keys, count, records);
         if (err != 0) {
             return err;
         }
+        sl_shard_see_keys(shard, table, keys, count);
         const float *gradients = request->view.gradients + request->done * dim;
         for (uint32_t i = 0; i < count; i++) {
             collect_record(request, dim, records[i], gradients + (size_t)i * dim);

@@ -37,6 +37,7 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
         } else {
             sl_sparse_table_gather_partial(table->sparse, keys, records, count, into);
         }
+        sl_shard_see_keys(shard, table, keys, count);
         request->done += count;
         slice->spent += count * table->key_cost;
     }
@@ -91,6 +92,7 @@ static int pool_batch(struct sl_shard *shard, struct sl_shard_table *table,
     } else {
         sl_sparse_table_pool_partial(table->sparse, keys, records, ends, bags, into);
     }
+    sl_shard_see_keys(shard, table, keys, count);
     request->done += count;
     bool last_ended = bag_ends[request->bags_done + bags - 1] == request->done;
     request->bags_done += last_ended ? bags : bags - 1;

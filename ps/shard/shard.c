@@ -26,6 +26,7 @@ int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **ou
         return SL_ERR_NO_MEMORY;
     }
     shard->options = *options;
+    sl_hot_keys_sampler_init(&shard->sampler, options->index);
     if (shard->options.push_buffer_bytes_max == 0) {
         shard->options.push_buffer_bytes_max = PUSH_BUFFER_BYTES_DEFAULT;
     }
@@ -254,6 +255,16 @@ bool sl_shard_give_back(struct sl_shard *shard)
     return sl_shard_push_buffer_give_back(&shard->push_buffer);
 }
 
+void sl_shard_table_stats(const struct sl_shard_table *table, struct sl_message_table_stats *out)
+{
+    memcpy(out->name, table->spec.name, sizeof out->name);
+    out->rows = table_count(table);
+    out->bytes = table_memory(table);
+    out->pulled_rows = table->pulled_rows;
+    out->pushed_rows = table->pushed_rows;
+    out->steps = table->step;
+}
+
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
 {
     struct sl_message_table_stats *tables = calloc(shard->table_count + 1, sizeof *tables);
@@ -266,13 +277,7 @@ int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
         if (table == NULL) {
             continue;
         }
-        struct sl_message_table_stats *stats = &tables[count++];
-        memcpy(stats->name, table->spec.name, sizeof stats->name);
-        stats->rows = table_count(table);
-        stats->bytes = table_memory(table);
-        stats->pulled_rows = table->pulled_rows;
-        stats->pushed_rows = table->pushed_rows;
-        stats->steps = table->step;
+        sl_shard_table_stats(table, &tables[count++]);
     }
     out->tables = tables;
     out->table_count = count;

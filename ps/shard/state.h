@@ -3,6 +3,7 @@
 #define SL_PS_SHARD_STATE_H
 
 #include "ps/shard/clocks.h"
+#include "ps/shard/hot_keys.h"
 #include "ps/shard/push_buffer.h"
 #include "ps/shard/scratch.h"
 #include "ps/shard/shard.h"
@@ -32,6 +33,7 @@ struct sl_shard_table {
     size_t counted_memory; /* memory of the table, as included in the shard's memory_bytes */
     size_t beside_memory;  /* other memory for the table, as included there */
     uint64_t pulled_rows, pushed_rows;
+    struct sl_hot_keys hot;
     /* BSP only: */
     struct sl_shard_push_buffer_queue *buffered; /* [queue_count], by worker */
     uint32_t queue_count; /* at least worker_count; more for joined workers with a higher index */
@@ -71,6 +73,7 @@ struct sl_shard {
     struct sl_shard_push_buffer push_buffer; /* mapped with the first BSP table */
     struct sl_shard_iteration_state iteration;
     size_t memory_bytes; /* counted for the limit */
+    struct sl_hot_keys_sampler sampler;
     struct sl_shard_snapshots snapshots;
     /* Handler of KV tables: */
     uint64_t handled;    /* calls that did not return AGAIN */
@@ -93,6 +96,15 @@ static inline size_t sl_shard_memory_left(const struct sl_shard *shard)
     }
     return bytes_max > shard->memory_bytes ? bytes_max - shard->memory_bytes : 0;
 }
+
+/* Notes for the hot keys that keys of the table were pulled or pushed. */
+static inline void sl_shard_see_keys(struct sl_shard *shard, struct sl_shard_table *table,
+                                     const uint64_t *keys, uint64_t count)
+{
+    sl_hot_keys_see(&shard->sampler, &table->hot, keys, count);
+}
+
+void sl_shard_table_stats(const struct sl_shard_table *table, struct sl_message_table_stats *out);
 
 /* Destroys the tables with this name prefix. No request is in progress. */
 void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix);

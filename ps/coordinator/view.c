@@ -1,0 +1,134 @@
+#include "ps/coordinator/view.h"
+
+#include <string.h>
+
+#include "ps/coordinator/cluster.h"
+#include "ps/coordinator/state.h"
+
+static void fill_job(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view)
+{
+    const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    const bool has_stages = coordinator->options.stage_changed != NULL;
+    view->stage =
+        !has_stages && coordinator->cluster_ready ? SL_COORDINATOR_RUNNING : coordinator->job.stage;
+    view->missing.missing_count = 0;
+    (void)sl_coordinator_cluster_missing(coordinator, &view->missing);
+    view->ps_count = coordinator->options.ps_count;
+    view->worker_count = coordinator->job.worker_count;
+    view->worker_end = view->next_task = view->next_member = 0;
+    view->checkpoint.is_written = checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE;
+    view->checkpoint.interval_ns = coordinator->options.checkpoint_interval_ns;
+    view->checkpoint.number = checkpoint->number;
+    view->checkpoint.begun_ns = checkpoint->begun_ns;
+    view->checkpoint.ended_ns = checkpoint->ended_ns;
+    view->checkpoint.complete = checkpoint->last_on_all_servers;
+}
+
+static enum sl_coordinator_view_state state_of_end(enum sl_coordinator_end end)
+{
+    return end == SL_COORDINATOR_END_NONE   ? SL_COORDINATOR_VIEW_UNKNOWN
+           : end == SL_COORDINATOR_END_LEFT ? SL_COORDINATOR_VIEW_LEFT
+                                            : SL_COORDINATOR_VIEW_EXPIRED;
+}
+
+static void fill_server(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view,
+                        uint32_t task)
+{
+    const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+    view->servers[task].member = (struct sl_coordinator_view_member){
+        .state = ps->gone != SL_COORDINATOR_END_NONE ? state_of_end(ps->gone)
+                 : ps->shard_count != 0              ? SL_COORDINATOR_VIEW_LEFT
+                                                     : SL_COORDINATOR_VIEW_UNKNOWN,
+        .last_seen_ns = ps->last_seen_ns,
+    };
+    view->servers[task].group = (struct sl_coordinator_view_group){
+        .epoch = ps->epoch,
+        .primary = ps->primary,
+        .backup = ps->backup,
+        .in_sync = ps->in_sync,
+    };
+    view->servers[task].shard_count = ps->shard_count;
+    memcpy(view->servers[task].data_endpoint, ps->data_endpoint, sizeof ps->data_endpoint);
+}
+
+static void fill_worker(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view,
+                        uint32_t task)
+{
+    const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+    struct sl_coordinator_view_member *shown = &view->workers[task];
+    const bool has_ended = worker->end != SL_COORDINATOR_END_NONE;
+    if (has_ended || shown->state != SL_COORDINATOR_VIEW_UNKNOWN) { /* else: untouched memory */
+        *shown = (struct sl_coordinator_view_member){
+            .state = state_of_end(worker->end),
+            .last_seen_ns = worker->end_ns,
+        };
+    }
+    if (has_ended || task < coordinator->job.worker_count) {
+        view->worker_end = task + 1;
+    }
+}
+
+/* Fills in the tasks as if they had no member. */
+static void fill_tasks(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view)
+{
+    const uint32_t end = view->next_task + SL_COORDINATOR_VIEW_SLICE;
+    for (; view->next_task < SL_LIMIT_WORKERS && view->next_task < end; view->next_task++) {
+        if (view->next_task < view->ps_count) {
+            fill_server(coordinator, view, view->next_task);
+        }
+        fill_worker(coordinator, view, view->next_task);
+    }
+    view->departures = coordinator->departures;
+}
+
+static void fill_member(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view,
+                        const struct sl_coordinator_member *member)
+{
+    const bool runs = member->registered && coordinator->cluster_ready;
+    const struct sl_coordinator_view_member shown = {
+        .state = !member->connected ? SL_COORDINATOR_VIEW_DISCONNECTED
+                 : runs             ? SL_COORDINATOR_VIEW_RUNNING
+                                    : SL_COORDINATOR_VIEW_STARTING,
+        .last_seen_ns = member->last_seen_ns,
+    };
+    const uint32_t task = member->hello.task_index;
+    if (sl_coordinator_is_ps(member)) {
+        view->servers[task].member = shown;
+    } else if (sl_coordinator_is_worker(member)) {
+        view->workers[task] = shown;
+        view->worker_end = task < view->worker_end ? view->worker_end : task + 1;
+    }
+}
+
+/* Fills in the members. A departure changes their order, and leads to a new walk. */
+static bool fill_members(const struct sl_coordinator *coordinator, struct sl_coordinator_view *view)
+{
+    if (view->departures != coordinator->departures) {
+        view->next_task = view->next_member = 0;
+        return false;
+    }
+    const uint32_t end = view->next_member + SL_COORDINATOR_VIEW_SLICE;
+    for (; view->next_member < coordinator->member_count && view->next_member < end;
+         view->next_member++) {
+        fill_member(coordinator, view, coordinator->members[view->next_member]);
+    }
+    return view->next_member >= coordinator->member_count;
+}
+
+bool sl_coordinator_view_fill(void *ctx, void *into, uint32_t slice)
+{
+    const struct sl_coordinator *coordinator = *(struct sl_coordinator **)ctx;
+    struct sl_coordinator_view *view = into;
+    view->is_here = coordinator != NULL;
+    if (!view->is_here) {
+        return true;
+    }
+    if (slice == 0) {
+        fill_job(coordinator, view);
+    }
+    if (view->next_task < SL_LIMIT_WORKERS) {
+        fill_tasks(coordinator, view);
+        return false;
+    }
+    return fill_members(coordinator, view);
+}

@@ -1,0 +1,65 @@
+/* What the coordinator shows of the job to a reader on another thread (reactor/view.h): members,
+ * replica groups, checkpoint, stage. Times are of the reactor's clock. */
+#ifndef SL_PS_COORDINATOR_VIEW_H
+#define SL_PS_COORDINATOR_VIEW_H
+
+#include "core/limits.h"
+#include "ps/coordinator/coordinator.h"
+
+/* Members and tasks in one slice of a view. */
+#define SL_COORDINATOR_VIEW_SLICE 2048
+
+/* A server that restores a checkpoint counts as running; its own view knows better (is_open). */
+enum sl_coordinator_view_state {
+    SL_COORDINATOR_VIEW_UNKNOWN,  /* no process has come for this task */
+    SL_COORDINATOR_VIEW_STARTING, /* connected; not registered, or the job has not begun */
+    SL_COORDINATOR_VIEW_RUNNING,
+    SL_COORDINATOR_VIEW_DISCONNECTED, /* its lease has not ended */
+    SL_COORDINATOR_VIEW_EXPIRED,
+    SL_COORDINATOR_VIEW_LEFT,
+};
+
+struct sl_coordinator_view_member {
+    enum sl_coordinator_view_state state;
+    uint64_t last_seen_ns; /* 0: unknown. EXPIRED, LEFT: of a worker, the end of its membership */
+};
+
+/* Of a server's own shards, if it has backups (epoch != 0): the servers that have them. */
+struct sl_coordinator_view_group {
+    uint64_t epoch;
+    uint32_t primary, backup; /* tasks; SL_MESSAGE_NO_BACKUP */
+    bool in_sync;
+};
+
+struct sl_coordinator_view {
+    bool is_here; /* false: another process hosts the coordinator, and the rest is empty */
+    enum sl_coordinator_stage stage;   /* without a scheduler: WAITING or RUNNING */
+    struct sl_message_waiting missing; /* tasks that the job waits for */
+    uint32_t ps_count;
+    uint32_t worker_count; /* of the job; 0: unknown */
+    struct {
+        struct sl_coordinator_view_member member;
+        struct sl_coordinator_view_group group;
+        uint32_t shard_count; /* 0: never registered */
+        char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+    } servers[SL_LIMIT_PS];
+    struct sl_coordinator_view_member workers[SL_LIMIT_WORKERS];
+    uint32_t worker_end; /* above all workers with a state */
+    struct {
+        bool is_written;      /* one is being written: `number` */
+        uint64_t interval_ns; /* 0: only on request */
+        uint64_t number;      /* of the current one, or the last one; 0: none yet */
+        uint64_t begun_ns, ended_ns;
+        uint64_t complete; /* newest that all servers have; 0: unknown */
+    } checkpoint;
+
+    /* The next slice. */
+    uint32_t next_task, next_member;
+    uint64_t departures; /* of the coordinator, when the walk over the members began */
+};
+
+/* A sl_view_fill_fn. ctx: struct sl_coordinator **, NULL in it: it is not here. into: struct
+ * sl_coordinator_view. Owner reactor. */
+bool sl_coordinator_view_fill(void *ctx, void *into, uint32_t slice);
+
+#endif

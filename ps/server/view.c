@@ -1,0 +1,29 @@
+#include "ps/server/view.h"
+
+#include "ps/server/state.h"
+
+/* Returns true when it is time to halve the counts of hot keys. */
+static bool is_half_life_over(struct sl_server *server)
+{
+    const uint64_t now_ns = sl_server_now_ns(server);
+    const bool is_over = now_ns - server->hot_halved_ns >= SL_HOT_KEYS_HALF_NS;
+    server->hot_halved_ns = is_over ? now_ns : server->hot_halved_ns;
+    return is_over;
+}
+
+bool sl_server_view_fill(void *ctx, void *into, uint32_t slice)
+{
+    struct sl_server *server = *(struct sl_server **)ctx;
+    struct sl_server_view *view = into;
+    view->has_shard = server != NULL && server->shard != NULL;
+    if (!view->has_shard) {
+        return true;
+    }
+    if (slice == 0) {
+        view->is_open = server->is_open;
+        view->serves = server->role.serves;
+        view->shard_index = server->options.shard.index;
+        view->halves = is_half_life_over(server);
+    }
+    return sl_shard_view_fill(server->shard, &view->shard, slice == 0, view->halves);
+}

@@ -1,0 +1,22 @@
+/* What a server shows of itself to a reader on another thread (reactor/view.h). */
+#ifndef SL_PS_SERVER_VIEW_H
+#define SL_PS_SERVER_VIEW_H
+
+#include "ps/shard/view.h"
+
+struct sl_server;
+
+struct sl_server_view {
+    bool has_shard; /* false: the rest is empty */
+    bool is_open;   /* clients are welcomed: no checkpoint is being restored */
+    bool serves;    /* the shard's primary; false: its backup */
+    uint32_t shard_index;
+    bool halves; /* the counts of hot keys, after they were copied */
+    struct sl_shard_view shard;
+};
+
+/* A sl_view_fill_fn. ctx: struct sl_server **, NULL in it: no server. into: struct sl_server_view.
+ * Owner reactor. */
+bool sl_server_view_fill(void *ctx, void *into, uint32_t slice);
+
+#endif

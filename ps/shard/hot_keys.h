@@ -1,0 +1,66 @@
+/* Hot keys of a table: how often each key is pulled or pushed, by samples. One key in 64 is
+ * counted, on average. The steps between samples are random, so that no order of keys hides one.
+ *
+ * Space-saving counters (Metwally, Agrawal, El Abbadi 2005) in sets, like a cache: a new key takes
+ * the smallest of the 32 counters of its set and continues its count, of which it may own nothing.
+ * That part is its `error`. So a key with more than a 32nd of the samples of its set has a counter
+ * for certain. Counts halve every SL_HOT_KEYS_HALF_NS, so they show the recent past: a key
+ * that is no longer used has a quarter of its weight after a minute. Owner reactor. */
+#ifndef SL_PS_SHARD_HOT_KEYS_H
+#define SL_PS_SHARD_HOT_KEYS_H
+
+#include "core/clock.h"
+#include "core/hash.h"
+
+#define SL_HOT_KEYS_STEP    64 /* keys to a sample */
+#define SL_HOT_KEYS_SETS    4
+#define SL_HOT_KEYS_WAYS    32
+#define SL_HOT_KEYS_SHOWN   16 /* of a table, in a view */
+#define SL_HOT_KEYS_HALF_NS (30 * SL_CLOCK_NS_PER_S)
+
+struct sl_hot_keys {
+    uint64_t sampled; /* all samples; halved like the counts */
+    struct sl_hot_keys_set {
+        uint64_t keys[SL_HOT_KEYS_WAYS];
+        uint32_t counts[SL_HOT_KEYS_WAYS]; /* 0: unused */
+        uint32_t errors[SL_HOT_KEYS_WAYS]; /* at most this part of the count is of other keys */
+    } sets[SL_HOT_KEYS_SETS];
+};
+
+/* Chooses the samples, for all tables of a shard. */
+struct sl_hot_keys_sampler {
+    uint64_t random;
+    uint32_t left; /* the next sample is this many keys on; 1: the next key */
+};
+
+struct sl_hot_keys_view {
+    uint64_t sampled;
+    uint32_t count;
+    struct sl_hot_key {
+        uint64_t key;
+        uint32_t count, error;
+    } keys[SL_HOT_KEYS_SHOWN]; /* by count - error, descending */
+};
+
+/* seed: any; the same seed chooses the same samples. */
+void sl_hot_keys_sampler_init(struct sl_hot_keys_sampler *sampler, uint64_t seed);
+
+/* Counts the sampled ones of `count` keys, at least one. Call sl_hot_keys_see. */
+void sl_hot_keys_sample(struct sl_hot_keys_sampler *sampler, struct sl_hot_keys *hot,
+                        const uint64_t *keys, uint64_t count);
+
+/* Notes that keys were pulled or pushed. */
+static inline void sl_hot_keys_see(struct sl_hot_keys_sampler *sampler, struct sl_hot_keys *hot,
+                                   const uint64_t *keys, uint64_t count)
+{
+    if (count < sampler->left) {
+        sampler->left -= (uint32_t)count;
+    } else {
+        sl_hot_keys_sample(sampler, hot, keys, count);
+    }
+}
+
+void sl_hot_keys_halve(struct sl_hot_keys *hot);
+void sl_hot_keys_show(const struct sl_hot_keys *hot, struct sl_hot_keys_view *out);
+
+#endif

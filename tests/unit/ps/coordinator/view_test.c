@@ -1,0 +1,107 @@
+#include "ps/coordinator/view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixture.h"
+
+static struct sl_coordinator_view *make(void)
+{
+    struct sl_coordinator_view *view = calloc(1, sizeof *view);
+    assert_non_null(view);
+    return view;
+}
+
+/* Fills the slices from `slice` on; returns the number of the next one. */
+static uint32_t fill(struct fixture *f, struct sl_coordinator_view *view, uint32_t slice)
+{
+    while (!sl_coordinator_view_fill(&f->coordinator, view, slice)) {
+        slice++;
+    }
+    return slice + 1;
+}
+
+CASE(coordinator_view__names_missing_tasks)
+{
+    struct sl_coordinator_view *view = make();
+    fixture_follow(f, 2, 3);
+    join_ps(f, 11, 0, 11, 1, 2);
+    (void)fill(f, view, 0);
+    assert_true(view->is_here);
+    assert_int_equal(view->stage, SL_COORDINATOR_WAITING_FOR_MEMBERS);
+    assert_int_equal(view->missing.missing_count, 4);
+    assert_string_equal(view->missing.missing[0], "ps/1");
+    assert_string_equal(view->missing.missing[1], "worker/0");
+    assert_int_equal(view->servers[0].member.state, SL_COORDINATOR_VIEW_STARTING);
+    assert_int_equal(view->servers[1].member.state, SL_COORDINATOR_VIEW_UNKNOWN);
+    assert_int_equal(view->servers[0].shard_count, 2);
+    assert_string_equal(view->servers[0].data_endpoint, "tcp://host11:1");
+    f->sent_count = 0;
+    free(view);
+}
+
+CASE(coordinator_view__shows_how_members_end)
+{
+    const sl_coordinator_peer alive[] = {11, 2, 3, 0};
+    struct sl_coordinator_view *view = make();
+    cluster_start(f);
+    workers_join(f);
+    for (sl_coordinator_peer peer = 1; peer <= 3; peer++) {
+        register_worker(f, peer, 1);
+    }
+    disconnect(f, 1);
+    goodbye(f, 2);
+    (void)fill(f, view, 0);
+    assert_int_equal(view->stage, SL_COORDINATOR_RUNNING);
+    assert_int_equal(view->missing.missing_count, 0);
+    assert_int_equal(view->worker_end, 3);
+    assert_int_equal(view->servers[1].member.state, SL_COORDINATOR_VIEW_RUNNING);
+    assert_int_equal(view->workers[0].state, SL_COORDINATOR_VIEW_DISCONNECTED);
+    assert_int_equal(view->workers[1].state, SL_COORDINATOR_VIEW_LEFT);
+    assert_int_equal(view->workers[2].state, SL_COORDINATOR_VIEW_RUNNING);
+    pass(f, 11 * SECOND, alive);
+    goodbye(f, 11);
+    (void)fill(f, view, 0);
+    assert_int_equal(view->workers[0].state, SL_COORDINATOR_VIEW_EXPIRED);
+    assert_int_equal(view->workers[2].state, SL_COORDINATOR_VIEW_RUNNING);
+    assert_int_equal(view->workers[2].last_seen_ns, f->now_ns);
+    assert_int_equal(view->servers[0].member.state, SL_COORDINATOR_VIEW_LEFT);
+    assert_int_equal(view->servers[1].member.state, SL_COORDINATOR_VIEW_EXPIRED);
+    assert_string_equal(view->missing.missing[0], "ps/0");
+    f->sent_count = 0;
+    free(view);
+}
+
+/* A member that takes the place of one that leaves in the middle of a view is in it. */
+CASE(coordinator_view__is_whole_though_a_member_leaves_between_slices)
+{
+    const uint32_t count = SL_COORDINATOR_VIEW_SLICE + 5;
+    struct sl_coordinator_view *view = make();
+    fixture_remake(f, 1, count);
+    for (uint32_t task = 0; task < count; task++) {
+        assert_int_equal(hello(f, 1 + task, SL_MESSAGE_ROLE_WORKER, task), 0);
+    }
+    uint32_t slice = 0;
+    while (view->next_member == 0) {
+        assert_false(sl_coordinator_view_fill(&f->coordinator, view, slice++));
+    }
+    goodbye(f, 1);
+    (void)fill(f, view, slice);
+    assert_int_equal(view->worker_end, count);
+    assert_int_equal(view->workers[0].state, SL_COORDINATOR_VIEW_LEFT);
+    for (uint32_t task = 1; task < count; task++) {
+        assert_int_equal(view->workers[task].state, SL_COORDINATOR_VIEW_STARTING);
+    }
+    free(view);
+}
+
+CASE(coordinator_view__is_empty_where_no_coordinator_is)
+{
+    struct sl_coordinator *none = NULL;
+    struct sl_coordinator_view *view = make();
+    (void)fill(f, view, 0);
+    assert_true(view->is_here);
+    assert_true(sl_coordinator_view_fill(&none, view, 0));
+    assert_false(view->is_here);
+    free(view);
+}
