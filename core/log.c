@@ -17,6 +17,7 @@
 #define LINES_PER_SECOND 8 /* of sl_log_limit */
 
 static atomic_int least_level = SL_LOG_INFO;
+static _Atomic uint64_t line_counts[SL_LOG_OFF];
 
 /* Of sl_log_redirect. The lock is held while the callback runs: no line reaches a replaced
  * callback. Without a callback no line takes the lock. */
@@ -108,6 +109,11 @@ bool sl_log_parse_level(const char *text, enum sl_log_level *out)
     return false;
 }
 
+uint64_t sl_log_lines(enum sl_log_level level)
+{
+    return atomic_load_explicit(&line_counts[level], memory_order_relaxed);
+}
+
 bool sl_log_enabled(enum sl_log_level level)
 {
     return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed) &&
@@ -144,6 +150,7 @@ void sl_log_write(enum sl_log_level level, const char *format, ...)
     if (!sl_log_enabled(level)) {
         return;
     }
+    atomic_fetch_add_explicit(&line_counts[level], 1, memory_order_relaxed);
     const int saved_errno = errno;
     char line[LINE_BYTES];
     const size_t prefix = write_prefix(line, sizeof line, level);

@@ -23,6 +23,9 @@ bool sl_log_parse_level(const char *text, enum sl_log_level *out);
 
 bool sl_log_enabled(enum sl_log_level level);
 
+/* Returns how many lines of the level the process has written. */
+uint64_t sl_log_lines(enum sl_log_level level);
+
 void sl_log_write(enum sl_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

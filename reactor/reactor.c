@@ -25,18 +25,18 @@ void sl_reactor_disown(struct sl_reactor *reactor)
 
 void sl_reactor_get_stats(const struct sl_reactor *reactor, struct sl_reactor_stats *out)
 {
-    const struct sl_reactor_counters *counters = &reactor->counters;
+    const struct sl_reactor_cells *cells = reactor->cells;
     *out = (struct sl_reactor_stats){
-        .turns = sl_reactor_counted(&counters->turns),
-        .idle_turns = sl_reactor_counted(&counters->idle_turns),
-        .sleeps = sl_reactor_counted(&counters->sleeps),
-        .mails = sl_reactor_counted(&counters->mails),
-        .timers = sl_reactor_counted(&counters->timers),
-        .events = sl_reactor_counted(&counters->events),
-        .stalls = sl_reactor_counted(&counters->stalls),
-        .preempted = sl_reactor_counted(&counters->preempted),
-        .turn_ns_max = sl_reactor_counted(&counters->turn_ns_max),
-        .stall_phase = atomic_load_explicit(&counters->stall_phase, memory_order_relaxed),
+        .turns = sl_cell_get(&cells->turns),
+        .idle_turns = sl_cell_get(&cells->idle_turns),
+        .sleeps = sl_cell_get(&cells->sleeps),
+        .mails = sl_cell_get(&cells->mails),
+        .timers = sl_cell_get(&cells->timers),
+        .events = sl_cell_get(&cells->events),
+        .stalls = sl_cell_get(&cells->stalls),
+        .preempted = sl_cell_get(&cells->preempted),
+        .turn_ns_max = sl_cell_get(&cells->turn_ns_max),
+        .stall_phase = atomic_load_explicit(&reactor->stall_phase, memory_order_relaxed),
     };
 }
 
@@ -131,6 +131,7 @@ int sl_reactor_create(const struct sl_reactor_options *options, struct sl_reacto
     reactor->options = *options;
     reactor->clock = options->clock != NULL ? options->clock : sl_clock_system();
     reactor->head.now_ns = sl_clock_now_ns(reactor->clock);
+    reactor->cells = options->cells != NULL ? options->cells : &reactor->own_cells;
     reactor->random_state = options->seed != 0 ? options->seed : seed_from_system();
     sl_spin_init(&reactor->spin, options->spin_us * SL_CLOCK_NS_PER_US);
     sl_timer_wheel_init(&reactor->timers, reactor->head.now_ns);
@@ -234,12 +235,12 @@ uint32_t sl_reactor_group_count(const struct sl_reactor *reactor)
 
 /* Ends a phase: counts its work, and marks its time unless the clock is simulated. */
 static uint32_t phase(struct sl_reactor *reactor, const char *name, uint32_t did,
-                      _Atomic uint64_t *counter)
+                      struct sl_cell *counter)
 {
     if (did == 0) {
         return 0;
     }
-    sl_reactor_count(counter, did);
+    sl_cell_add(counter, did);
     if (!reactor->options.stepped) {
         sl_stall_mark(&reactor->stall, name);
     }
@@ -253,7 +254,7 @@ static uint32_t sources_poll(struct sl_reactor *reactor)
     while (source_visit(reactor, source) != NULL) {
         const char *name = source->name; /* poll may free the source */
         uint32_t events = source->poll(source, SL_LIMIT_TURN_EVENTS);
-        did += phase(reactor, name, events, &reactor->counters.events);
+        did += phase(reactor, name, events, &reactor->cells->events);
         source = reactor->next_source;
     }
     return did;
@@ -277,15 +278,15 @@ static uint32_t ring_reap(struct sl_reactor *reactor)
 
 static uint32_t work(struct sl_reactor *reactor, bool with_timers)
 {
-    struct sl_reactor_counters *counters = &reactor->counters;
+    struct sl_reactor_cells *cells = reactor->cells;
     uint32_t did = 0;
     did += phase(reactor, "mail", sl_mailbox_drain(reactor->mailbox, SL_LIMIT_TURN_EVENTS),
-                 &counters->mails);
+                 &cells->mails);
     if (with_timers) {
         did += phase(reactor, "timers", sl_timer_run(&reactor->timers, reactor->head.now_ns),
-                     &counters->timers);
+                     &cells->timers);
     }
-    did += phase(reactor, "ring", ring_reap(reactor), &counters->events);
+    did += phase(reactor, "ring", ring_reap(reactor), &cells->events);
     did += sources_poll(reactor);
     return did;
 }
@@ -323,8 +324,8 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
         ring_submit(reactor, did);
     }
 
-    sl_reactor_count(&reactor->counters.turns, 1);
-    sl_reactor_count(&reactor->counters.idle_turns, did == 0);
+    sl_cell_add(&reactor->cells->turns, 1);
+    sl_cell_add(&reactor->cells->idle_turns, did == 0);
     reactor->in_turn = false;
     running = outer;
     return did;

@@ -19,6 +19,7 @@
 #include "reactor/timer.h"
 
 struct sl_reactor;
+struct sl_reactor_cells;
 struct sl_ring;
 
 /* Fields read for every message, at the start of each reactor, so that inline functions can read
@@ -40,9 +41,10 @@ struct sl_reactor_options {
     /* Event mode: the longest spin of an idle loop before it sleeps, in us; 0: never spins. The
      * loop stops spinning while recent idle times were too long for it. */
     uint32_t spin_us;
-    uint32_t ring_entries;        /* 0: 1024 */
-    const struct sl_clock *clock; /* NULL: the system clock; must outlive the reactor */
-    uint64_t seed;                /* of sl_reactor_random; 0: taken from the system */
+    uint32_t ring_entries;          /* 0: 1024 */
+    const struct sl_clock *clock;   /* NULL: the system clock; must outlive the reactor */
+    uint64_t seed;                  /* of sl_reactor_random; 0: taken from the system */
+    struct sl_reactor_cells *cells; /* zeroed, outlive the reactor; NULL: a block of its own */
     /* Stepped: the delay in ns of an offload job (offload.h), asked once per job when it is first
      * in the queue; NULL: runs in the next turn. */
     uint64_t (*offload_ns)(void *ctx);

@@ -8,18 +8,12 @@
 #include <stdatomic.h>
 
 #include "reactor/cpu_yield.h"
+#include "reactor/metrics.h"
 #include "reactor/outbound.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 #include "reactor/spin.h"
 #include "reactor/stall.h"
-
-/* Written by the owner with plain loads and stores; read by any thread. */
-struct sl_reactor_counters {
-    _Atomic uint64_t turns, idle_turns, sleeps, mails, timers, events;
-    _Atomic uint64_t stalls, preempted, turn_ns_max;
-    _Atomic(const char *) stall_phase;
-};
 
 struct sl_reactor {
     struct sl_reactor_head head; /* first: reactor.h reads it there */
@@ -31,7 +25,9 @@ struct sl_reactor {
     bool in_turn;
     struct sl_spin spin;
     struct sl_cpu_yield cpu_yield;
-    struct sl_reactor_counters counters;
+    struct sl_reactor_cells *cells; /* of the options, or own_cells */
+    struct sl_reactor_cells own_cells;
+    _Atomic(const char *) stall_phase; /* of the last stall */
 
     struct sl_reactor_source *sources;
     struct sl_reactor_source *next_source; /* next in the current walk */
@@ -57,17 +53,6 @@ struct sl_reactor {
     uint32_t untimed_turns; /* since the clock was last read */
     struct sl_timer_wheel timers;
 };
-
-static inline void sl_reactor_count(_Atomic uint64_t *counter, uint64_t more)
-{
-    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, value + more, memory_order_relaxed);
-}
-
-static inline uint64_t sl_reactor_counted(const _Atomic uint64_t *counter)
-{
-    return atomic_load_explicit(counter, memory_order_relaxed);
-}
 
 /* Makes the calling thread, or none, the owner. */
 void sl_reactor_own(struct sl_reactor *reactor);

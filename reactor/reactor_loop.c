@@ -57,7 +57,7 @@ static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
     }
     /* An earlier stop is seen here; a later one wakes the watched eventfd. */
     if (!atomic_load(&reactor->stopping)) {
-        sl_reactor_count(&reactor->counters.sleeps, 1);
+        sl_cell_add(&reactor->cells->sleeps, 1);
         sl_ring_wait(&reactor->ring, left_ns);
     }
     sl_mailbox_awake(reactor->mailbox);
@@ -78,23 +78,24 @@ static uint64_t loop_pause(struct sl_reactor *reactor)
     return sl_clock_now_ns(reactor->clock);
 }
 
-static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns)
+static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns, bool did_work)
 {
-    struct sl_reactor_counters *counters = &reactor->counters;
+    struct sl_reactor_cells *cells = reactor->cells;
     uint64_t took_ns = now_ns - reactor->head.now_ns;
-    if (took_ns > sl_reactor_counted(&counters->turn_ns_max)) {
-        atomic_store_explicit(&counters->turn_ns_max, took_ns, memory_order_relaxed);
+    sl_cell_add(&cells->busy_ns, did_work ? took_ns : 0);
+    if (took_ns > sl_cell_get(&cells->turn_ns_max)) {
+        sl_cell_set(&cells->turn_ns_max, took_ns);
     }
     const char *name;
     switch (sl_stall_end(&reactor->stall, now_ns, reactor->last_phase, &name)) {
     case SL_STALL_NONE:
         break;
     case SL_STALL_PREEMPTED:
-        sl_reactor_count(&counters->preempted, 1);
+        sl_cell_add(&cells->preempted, 1);
         break;
     case SL_STALL_STALLED:
-        sl_reactor_count(&counters->stalls, 1);
-        atomic_store_explicit(&counters->stall_phase, name, memory_order_relaxed);
+        sl_cell_add(&cells->stalls, 1);
+        atomic_store_explicit(&reactor->stall_phase, name, memory_order_relaxed);
         break;
     }
 }
@@ -114,7 +115,7 @@ static uint32_t loop_turn(struct sl_reactor *reactor, uint64_t *now_ns, uint32_t
     }
     reactor->untimed_turns = 0;
     *now_ns = sl_clock_now_ns(reactor->clock);
-    loop_time_turn(reactor, *now_ns);
+    loop_time_turn(reactor, *now_ns, did > 0);
     return did;
 }
 

@@ -46,7 +46,7 @@ ARROWS = {
     "ps/coordinator": "net/control",
     "ps/leader": "ps/coordinator+ metastore+",
     "ps/agent": "net/control+",
-    "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+",
+    "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ observe/metrics",
     "ps": "ps/process+ ps/objects config tools/doctor reactor",
     "ps/objects": "ps/process+ ps objects+",
     "worker": "net/control+ net/builtin+",

@@ -358,6 +358,7 @@ static int create_core(struct sl_process *process, uint32_t index)
         .core = -1,
         .polling = options->polling,
         .spin_us = SPIN_US,
+        .cells = &process->metrics.blocks[index].reactor,
     };
     if (is_scheduler(process)) {
         (void)snprintf(reactor.name, sizeof reactor.name, "scheduler");
@@ -407,7 +408,8 @@ static int create(struct sl_process *process)
         return SL_ERR_NO_MEMORY;
     }
     raise_limits();
-    int err = sl_process_listen_check(process);
+    int err = sl_process_metrics_init(process);
+    err = err != 0 ? err : sl_process_listen_check(process);
     err = err != 0 ? err : sl_process_block_signals(process);
     err = err != 0 ? err : sl_mailbox_create(&process->mailbox);
     for (uint32_t i = 0; i < count && err == 0; i++) {
@@ -499,6 +501,7 @@ static void destroy(struct sl_process *process)
     free(process->servers);
     free(process->reactors);
     free(process->cores);
+    sl_process_metrics_fini(process);
 }
 
 /* Waits for a signal, the end of the job, or a failed core. A scheduler that gets a signal first

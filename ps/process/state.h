@@ -8,6 +8,7 @@
 #include "ps/agent/agent.h"
 #include "ps/coordinator/coordinator.h"
 #include "ps/process/memory_plan.h"
+#include "ps/process/metrics.h"
 #include "ps/process/process.h"
 #include "ps/server/checkpoint.h"
 #include "ps/server/server.h"
@@ -80,6 +81,7 @@ struct sl_process_hosted {
 struct sl_process {
     struct sl_process_options options;
     struct sl_memory_plan memory;
+    struct sl_process_metrics metrics;
     uint64_t incarnation;
     struct sl_process_core *cores;
     struct sl_reactor **reactors;

@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/limits.h"
+#include "reactor/metrics.h"
 #include "reactor/reactor.h"
 #include "tests/support/unit.h"
 
@@ -263,6 +264,50 @@ SL_CASE(stall__slow_source_is_counted)
         assert_true(stats.stalls >= 1);
         assert_string_equal(stats.stall_phase, "slow");
     }
+}
+
+/* Moves its clock by 3 ms in its only turn with work, by 7 ms in idle turns. */
+struct timed_source {
+    struct sl_reactor_source source;
+    uint64_t now_ns;
+    bool done;
+};
+
+static uint64_t timed_now_ns(void *ctx)
+{
+    return ((struct timed_source *)ctx)->now_ns;
+}
+
+static uint32_t timed_poll(struct sl_reactor_source *source, uint32_t budget)
+{
+    struct timed_source *timed = (struct timed_source *)source;
+    const bool works = !timed->done;
+    timed->now_ns += works ? 3 * MS : 7 * MS;
+    timed->done = true;
+    return works;
+}
+
+SL_CASE(cells__busy_time_is_that_of_turns_with_work)
+{
+    static struct sl_reactor_cells cells;
+    struct timed_source timed = {.source = {.name = "timed", .poll = timed_poll}, .now_ns = MS};
+    const struct sl_clock clock = {.now_ns = timed_now_ns, .ctx = &timed};
+    const struct sl_reactor_options options = {
+        .name = "test", .core = -1, .clock = &clock, .cells = &cells};
+    struct sl_reactor *reactor;
+    assert_int_equal(sl_reactor_create(&options, &reactor), 0);
+    if (sl_reactor_attach(reactor) == SL_ERR_UNSUPPORTED) {
+        skip();
+    }
+    sl_reactor_add_source(reactor, &timed.source);
+    (void)sl_reactor_drive_once(reactor);
+    (void)sl_reactor_drive_once(reactor);
+    sl_reactor_detach(reactor);
+    sl_reactor_destroy(&reactor); /* the cells outlive it */
+    assert_int_equal(sl_cell_get(&cells.busy_ns), 3 * MS);
+    assert_int_equal(sl_cell_get(&cells.events), 1);
+    assert_int_equal(sl_cell_get(&cells.turns), sl_cell_get(&cells.idle_turns) + 1);
+    assert_int_equal(sl_cell_get(&cells.turn_ns_max), 7 * MS);
 }
 
 SL_CASE(excuse_turn__long_on_purpose_is_no_stall)
