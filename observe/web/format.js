@@ -47,13 +47,13 @@ export function add(parent, tag, name = "", text = "") {
 const MARKS = {
     serving: ["●", "good"], running: ["●", "good"], in_sync: ["●", "good"],
     starting: ["◐", "wait"], restoring: ["◐", "wait"], waiting: ["◐", "wait"], ending: ["◐", "wait"],
-    disconnected: ["✕", "bad"], expired: ["✕", "bad"], straggler: ["▲", "bad"],
+    disconnected: ["✕", "bad"], expired: ["✕", "bad"], straggler: ["▲", "bad"], hot: ["▲", "wait"],
     left: ["○", "idle"], over: ["○", "idle"],
     error: ["✕", "bad"], warning: ["▲", "wait"], warn: ["▲", "wait"],
 };
 
 export function mark(element, state, text = state) {
-    const [shape, tone] = MARKS[state] ?? ["·", "idle"];
-    put(element, `${shape} ${text}`);
+    const [shape, tone] = MARKS[state] ?? ["", "idle"];
+    put(element, `${shape} ${text}`.trim());
     if (element.dataset.tone !== tone) element.dataset.tone = tone;
 }

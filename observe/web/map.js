@@ -3,7 +3,8 @@
 
 import { add, bytes, count, mark, micros, percent, put, span } from "./format.js";
 
-const DENSE_CELLS = 64; // with more cells than that, a cell shows its load only
+const DENSE_CELLS = 64; // with more cells than that, a cell shows number, load and trouble only
+const HOT_LEAST = 0.5;  // a hot shard's reactor is that busy, and twice as busy as the median
 
 /** Makes an entry of map for each key, in order, and removes the elements of the others. */
 function keep(map, parent, keys, make) {
@@ -29,9 +30,12 @@ export class ShardMap {
     }
 
     show(cluster, selected) {
-        this.root.classList.toggle("dense", cluster.servers.reduce((sum, s) => sum + s.shards.length, 0) > DENSE_CELLS);
         keep(this.servers, this.root, cluster.servers.map((s) => s.name), (name) => this.makeServer(name));
-        const chosen = cluster.servers.flatMap((s) => s.shards).find((s) => selected === `shard:${s.shard}`);
+        const shards = cluster.servers.flatMap((s) => s.shards);
+        this.root.classList.toggle("dense", shards.length > DENSE_CELLS);
+        const chosen = shards.find((s) => selected === `shard:${s.shard}`);
+        const busy = shards.map((s) => s.busy ?? 0).sort((a, b) => a - b);
+        this.hot = Math.max(HOT_LEAST, 2 * (busy[Math.floor(busy.length / 2)] ?? 0));
         for (const server of cluster.servers) this.showServer(this.servers.get(server.name), server, selected, chosen);
         const cells = this.cells().flat();
         if (cells.length && !cells.some((cell) => cell.tabIndex === 0)) cells[0].tabIndex = 0;
@@ -75,7 +79,7 @@ export class ShardMap {
         });
         const top = add(root, "span", "cell-line");
         const entry = { root };
-        add(top, "strong", "", `shard ${shard}`);
+        add(add(top, "strong"), "span", "word", "shard ").after(String(shard));
         entry.busy = add(top, "span", "busy");
         entry.bar = add(add(root, "span", "bar"), "span", "bar-fill");
         const load = add(root, "span", "cell-line load");
@@ -88,7 +92,8 @@ export class ShardMap {
     showCell(entry, server, shard, selected) {
         entry.root.setAttribute("aria-pressed", String(selected === `shard:${shard.shard}`));
         entry.root.classList.toggle("moved", shard.serving !== server.name);
-        put(entry.busy, percent(shard.busy));
+        if (shard.busy >= this.hot) mark(entry.busy, "hot", `hot ${percent(shard.busy)}`);
+        else mark(entry.busy, "", percent(shard.busy));
         entry.bar.style.width = `${Math.min(1, shard.busy ?? 0) * 100}%`;
         put(entry.requests, `${count(shard.requests_s)} req/s`);
         put(entry.latency, micros(shard.p99_us));

@@ -78,8 +78,8 @@ export class Table {
     }
 }
 
-/** Which running workers hold up the others: they are behind, and for three seconds their clocks have not
- * moved, or they make less than half the steps of the median worker. */
+/** Which workers hold up the others: they are the most behind, and their clocks have not moved for three
+ * seconds, or they make less than half the steps of the median worker. */
 export class Stragglers {
     constructor() {
         this.clocks = new Map(); // name -> { clock, since }
@@ -91,13 +91,13 @@ export class Stragglers {
         for (const name of this.clocks.keys()) if (!names.has(name)) this.clocks.delete(name);
         const rates = running.map((w) => w.steps_s ?? 0).sort((a, b) => a - b);
         const median = rates[Math.floor(rates.length / 2)] ?? 0;
-        for (const worker of workers) worker.straggler = false;
+        const lag = Math.max(0, ...running.map((w) => w.lag));
         for (const worker of running) {
             if (this.clocks.get(worker.name)?.clock !== worker.clock) {
                 this.clocks.set(worker.name, { clock: worker.clock, since: now });
             }
             const still = now - this.clocks.get(worker.name).since >= 3;
-            worker.straggler = worker.lag > 0 && (still || (worker.lag > 1 && worker.steps_s < median / 2));
+            worker.straggler = lag > 0 && worker.lag > lag / 2 && (still || (lag > 1 && worker.steps_s < median / 2));
         }
     }
 }

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -33,7 +34,8 @@ static void write_number(double value, enum sl_format format, char *text)
         value /= scales[format].base;
         unit++;
     }
-    const int digits = value == floor(value) || fabs(value) >= 100 ? 0 : fabs(value) >= 10 ? 1 : 2;
+    const bool is_whole = value == floor(value) || fabs(value) >= 100;
+    const int digits = is_whole ? 0 : fabs(value) >= 10 || format == SL_FORMAT_SECONDS ? 1 : 2;
     (void)snprintf(text, SL_FORMAT_BYTES, "%.*f%s", digits, value, *unit);
 }
 

@@ -15,7 +15,7 @@ enum sl_format {
     SL_FORMAT_COUNT,   /* 43.8k */
     SL_FORMAT_SIZE,    /* bytes: 1.58G, of powers of 1024 */
     SL_FORMAT_MICROS,  /* 840us, 1.20ms */
-    SL_FORMAT_SECONDS, /* 0.40s, 3m, 2h */
+    SL_FORMAT_SECONDS, /* 0.4s, 3.2m, 2h */
     SL_FORMAT_PERCENT, /* 31% of 0.31 */
     SL_FORMAT_TIME,    /* 12:03:05 of unix seconds, local */
 };
