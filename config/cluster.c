@@ -19,6 +19,9 @@ static const char *const role_names[] = {
     [SL_CLUSTER_SCHEDULER] = "scheduler",
 };
 
+/* Of a server that no source describes. */
+#define HOSTS_DEFAULT "127.0.0.1:3333"
+
 /* The contents of all sources. */
 struct sources {
     const struct sl_cluster_flags *flags;
@@ -346,7 +349,7 @@ static int agree_on_role(const struct sources *sources, enum sl_cluster_role pro
 
 /* Takes the ps hosts from the flags, else TF_CONFIG, else the map's control endpoints. With a
  * scheduler they are unknown until they register. */
-static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
+static int choose_ps(struct sources *sources, struct sl_cluster *cluster)
 {
     const bool has_list = sources->flag_ps.count != 0 || sources->tf.ps.count != 0;
     if (sources->flags->coordinator != NULL) {
@@ -357,6 +360,14 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
         cluster->coordinator = sources->dmlc->root;
         cluster->ps_count = sources->dmlc->server_count;
         return 0;
+    }
+    cluster->is_default = !has_list && cluster->role == SL_CLUSTER_PS && sources->map_path == NULL;
+    if (cluster->is_default) {
+        int err =
+            sl_hosts_append_list(&sources->flag_ps, HOSTS_DEFAULT, "--ps-hosts", sources->reason);
+        if (err != 0) {
+            return err;
+        }
     }
     const struct sl_hosts *hosts =
         sources->flag_ps.count != 0 ? &sources->flag_ps : &sources->tf.ps;
@@ -396,6 +407,7 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
         }
     }
     cluster->coordinator = cluster->ps[0].control;
+    cluster->map_path = sources->map_path;
     return 0;
 }
 
@@ -461,8 +473,7 @@ static int read_sources(struct sources *sources, enum sl_cluster_role program,
     return err != 0 ? err : read_map(sources);
 }
 
-static int choose(const struct sources *sources, enum sl_cluster_role program,
-                  struct sl_cluster *cluster)
+static int choose(struct sources *sources, enum sl_cluster_role program, struct sl_cluster *cluster)
 {
     int64_t index = -1;
     const char *source = NULL;

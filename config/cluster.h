@@ -9,6 +9,7 @@
  *   4. The endpoint map (--endpoint-map FILE, else ./.endpoint_map if it exists) adds the data
  *      endpoints of each ps. If no other source names the ps hosts, its control endpoints do, in
  *      order. Without a map the control endpoint serves both purposes.
+ *   5. A server without any of these serves 127.0.0.1:3333 alone, for any number of workers.
  *
  * Before start. */
 #ifndef SL_CONFIG_CLUSTER_H
@@ -38,6 +39,8 @@ struct sl_cluster {
     bool any_task;                  /* chosen by the coordinator; task_index is 0 */
     struct sl_cluster_ps *ps;       /* [ps_count]; NULL with a scheduler */
     uint32_t ps_count;
+    bool is_default;                 /* no source names a server: this one is alone, on loopback */
+    const char *map_path;            /* the endpoint map that was read; NULL: none */
     uint32_t worker_count;           /* 0: unknown */
     const char *worker_count_source; /* "--worker-hosts", ...: the first source; or NULL */
 };

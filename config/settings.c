@@ -125,7 +125,8 @@ static const struct row rows[] = {
 
     SECTION("Cluster (or TF_CONFIG, or ps-lite's variables, or an endpoint map)"),
     ROW(P | W, flags.cluster.ps_hosts, STRING, .name = "ps-hosts", .metavar = "HOST:PORT,...",
-        .help = "Control endpoints of all servers, by task index, comma-separated."),
+        .help = "Control endpoints of all servers, by task index, comma-separated. Default of "
+                "starling-ps, if no other source names a server: 127.0.0.1:3333."),
     ROW(P | W, flags.cluster.worker_hosts, STRING, .name = "worker-hosts", .metavar = "HOST,...",
         .help = "Worker hosts, comma-separated. Only the count is used; prefer --num-workers."),
     ROW(P | W, flags.cluster.worker_count, U32, .name = "num-workers", .least = 1,
@@ -179,8 +180,7 @@ static const struct row rows[] = {
         .aliases = "STARLING_WORKER_REACTORS NETWORK_WORKER_CORE_NUMBER", .refuses_empty = true,
         .least = 0, .most = SL_LIMIT_REACTORS,
         .help = "Reactor threads, which share the connections to the servers. 0: the training "
-                "thread does network I/O inside API calls. Default: the available cores, at most "
-                "16."),
+                "thread does network I/O inside API calls. Default: 1."),
     ROW(P | D, polling, BOOL, .name = "polling", .aliases = "STARLING_PS_POLLING PS_ENABLE_POLLING",
         .refuses_empty = true,
         .help = "Idle reactors spin instead of sleeping. Never use more reactors than cores then."),
@@ -402,7 +402,9 @@ uint32_t sl_settings_options(enum sl_program program, uint32_t core_count,
 {
     sl_assert(core_count > 0);
     *settings = (struct sl_settings){
-        .reactors = core_count < REACTORS_DEFAULT_MAX ? core_count : REACTORS_DEFAULT_MAX,
+        .reactors = (program & (W | C)) != 0            ? 1
+                    : core_count < REACTORS_DEFAULT_MAX ? core_count
+                                                        : REACTORS_DEFAULT_MAX,
         .dmlc = {.rank = -1, .worker_id = -1},
         .task = SL_SETTINGS_NO_TASK,
         .flags.cluster = {.task_index = -1,
@@ -689,6 +691,14 @@ void sl_settings_client(const struct sl_settings *settings, struct sl_client_opt
         .protocol = (enum sl_protocol)settings->protocol,
         .start_timeout_ms = (uint32_t)(settings->start_timeout_ns / SL_CLOCK_NS_PER_MS),
     };
+}
+
+void sl_settings_log(const struct sl_settings *settings)
+{
+    if (settings->cluster.map_path != NULL && settings->flags.cluster.endpoint_map == NULL) {
+        sl_log_info("reads the servers' data endpoints from %s in the working directory",
+                    settings->cluster.map_path);
+    }
 }
 
 void sl_settings_fini(struct sl_settings *settings)

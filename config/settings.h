@@ -121,6 +121,9 @@ int sl_settings_read(enum sl_program program, uint32_t core_count, struct sl_cli
  * *settings. */
 void sl_settings_client(const struct sl_settings *settings, struct sl_client_options *out);
 
+/* Logs which files without a name on the command line were read: an endpoint map. */
+void sl_settings_log(const struct sl_settings *settings);
+
 /* Erases secrets and frees. */
 void sl_settings_fini(struct sl_settings *settings);
 

@@ -73,7 +73,7 @@ class FlagErrors(harness.StarlingTest):
                                  else f"{setting} has no effect with --optimizer {optimizer}")
 
     def test_no_cluster(self):
-        self.refuses("starling-ps", [], "--ps-hosts", "TF_CONFIG")
+        self.refuses("starling-worker", ["--data", "d"], "--ps-hosts", "TF_CONFIG")
 
     def test_bad_endpoint(self):
         self.refuses("starling-ps", ["--ps-hosts", "127.0.0.1:99999", "--worker-hosts", "a",

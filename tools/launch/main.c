@@ -32,7 +32,7 @@ static const struct sl_cli_option table[] = {
                   .aliases = "NETWORK_PS_CORE_NUMBER", .refuses_empty = true, .least = 1,
                   .most = SL_LIMIT_REACTORS,
                   .help = "Reactor threads of each server, as in its --reactors."),
-    SL_CLI_OPTION(U32, &options.worker_reactors, .name = "worker-reactors",
+    SL_CLI_OPTION(U32, &options.worker_reactors, .name = "worker-reactors", .preset = "1",
                   .aliases = "NETWORK_WORKER_CORE_NUMBER", .refuses_empty = true,
                   .most = SL_LIMIT_REACTORS,
                   .help = "Reactor threads of each worker, as in its --reactors; 0: none."),
@@ -210,7 +210,7 @@ static int parse(int argc, char **argv, struct sl_reason *reason)
     options.core_count = core_count();
     const uint32_t shared = sl_settings_options(SL_PROGRAM_LAUNCH, options.core_count,
                                                 &options.settings, all + OWN_OPTIONS);
-    options.ps_reactors = options.worker_reactors = options.settings.reactors;
+    options.ps_reactors = options.settings.reactors;
     const struct sl_cli cli = {
         .program = "starling-launch",
         .summary = "Starts a Starling job, supervises it, and ends it.",

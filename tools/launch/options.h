@@ -14,7 +14,7 @@ enum sl_launch_loss { SL_LAUNCH_LOSS_FAIL, SL_LAUNCH_LOSS_CONTINUE };
 struct sl_launch_options {
     uint64_t ps_count;
     uint64_t worker_count;                 /* 0: not given */
-    uint32_t ps_reactors, worker_reactors; /* if not given: as on this host */
+    uint32_t ps_reactors, worker_reactors; /* of servers, if not given: as on this host */
     uint32_t core_count;                   /* available on this host */
     bool ps_polling, worker_polling;
     bool objects, agents;

@@ -222,9 +222,26 @@ SL_CASE_WITH(cluster_resolve__index_outside_is_refused, enter_folder, leave_fold
 
 SL_CASE_WITH(cluster_resolve__no_cluster_names_every_source, enter_folder, leave_folder)
 {
-    refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, NULL,
+    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER, (struct sl_cluster_flags)NOTHING, NULL,
            WORDS("--ps-hosts", "TF_CONFIG", "--endpoint-map", ".endpoint_map"));
     write_map(".endpoint_map", "# nothing yet\n");
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, NULL,
            WORDS(".endpoint_map has no lines"));
+}
+
+SL_CASE_WITH(cluster_resolve__a_server_alone_is_on_loopback, enter_folder, leave_folder)
+{
+    struct sl_cluster cluster = resolve(SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, NULL);
+    assert_true(cluster.is_default);
+    assert_int_equal(cluster.ps_count, 1);
+    assert_int_equal(cluster.worker_count, 0);
+    assert_string_equal(cluster.ps[0].control.host, "127.0.0.1");
+    assert_int_equal(cluster.ps[0].data.port, 3333);
+    assert_null(cluster.map_path);
+    sl_cluster_fini(&cluster);
+    write_map(".endpoint_map", "127.0.0.1:1=tcp://127.0.0.1:2\n");
+    cluster = resolve(SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, NULL);
+    assert_false(cluster.is_default);
+    assert_string_equal(cluster.map_path, ".endpoint_map");
+    sl_cluster_fini(&cluster);
 }
