@@ -262,6 +262,17 @@ static const struct row rows[] = {
     ROW(P | W | D | OWN, flags.dpdk_module, STRING, .name = "dpdk-module", .metavar = "FILE",
         .help = "The plug-in starling-dpdk.so. Default: found beside the program or the library."),
 
+    SECTION("HTTP for operators"),
+    ROW(P | W | OWN, flags.http.address, PARSED, .name = "http", .preset = SL_HTTP_SETTINGS_DEFAULT,
+        .parse = sl_http_settings_parse, .accepts = SL_HTTP_SETTINGS_ACCEPTS,
+        .metavar = "HOST:PORT|off",
+        .help = "Address of metrics, health and the live page, over HTTP. Port 0: any free one."),
+    ROW(P | W | OWN, flags.http.token_file, PARSED, .name = "http-token-file", .parse = parse_path,
+        .accepts = "the path of a file", .metavar = "FILE",
+        .help = "File with the token, 16 to 1024 printable characters, that callers of --http show "
+                "(Authorization: Bearer), readable by its owner only. Needed beyond loopback; "
+                "servers may have --insecure instead."),
+
     SECTION("Security"),
     ROW(P | W | L | A, flags.security.secret_file, PARSED, .name = "secret-file",
         .refuses_empty = true, .parse = parse_path,
@@ -587,6 +598,14 @@ static int resolve_server(const struct sl_cli *cli, struct sl_settings *settings
     return err != 0 ? err : sl_settings_check_checkpoint_flags(cli, settings, orders, reason);
 }
 
+static int resolve_http(enum sl_program program, const struct sl_cli *cli,
+                        struct sl_settings *settings, struct sl_reason *reason)
+{
+    return sl_http_settings_resolve(
+        &settings->flags.http, sl_settings_given(cli, &settings->flags.http.address),
+        program == SL_PROGRAM_PS ? &settings->insecure : NULL, &settings->http, reason);
+}
+
 /* Of servers and workers. */
 static int resolve_cluster(enum sl_program program, const struct sl_cli *cli,
                            struct sl_settings *settings, struct sl_reason *reason)
@@ -605,6 +624,9 @@ static int resolve_cluster(enum sl_program program, const struct sl_cli *cli,
     }
     if (err == 0) {
         err = sl_security_resolve(&flags->security, &settings->security, reason);
+    }
+    if (err == 0 && program != SL_PROGRAM_CLIENT) {
+        err = resolve_http(program, cli, settings, reason);
     }
     return err;
 }
@@ -708,5 +730,6 @@ void sl_settings_fini(struct sl_settings *settings)
     sl_cli_values_fini(&settings->values);
     sl_config_file_fini(&settings->file);
     explicit_bzero(&settings->security, sizeof settings->security);
+    explicit_bzero(&settings->http, sizeof settings->http);
     explicit_bzero(&settings->store, sizeof settings->store);
 }

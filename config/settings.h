@@ -15,6 +15,7 @@
 #include "config/config_file.h"
 #include "config/dmlc.h"
 #include "config/dpdk_settings.h"
+#include "config/http_settings.h"
 #include "config/rdma_settings.h"
 #include "config/security.h"
 #include "core/log.h"
@@ -42,6 +43,7 @@ struct sl_settings_flags {
     const char *tf_config; /* or NULL */
     const char *cluster_store, *cluster_store_user_file;
     struct sl_security_flags security;
+    struct sl_http_settings_flags http;
     struct sl_rdma_settings_flags rdma;
     struct sl_cli_list dpdk_devices;
     const char *dpdk_eal_args, *dpdk_module; /* variables, for net/dpdk */
@@ -93,6 +95,7 @@ struct sl_settings {
     struct sl_cluster cluster;
     struct sl_cluster_store_settings store;
     struct sl_security security;
+    struct sl_http_settings http; /* not of a client */
     struct sl_rdma_settings rdma;
     struct sl_dpdk_settings dpdk;
 };

@@ -1,10 +1,14 @@
 #include "core/thread.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "core/log.h"
 
 #define LOW_PRIORITY_NICE 10
 
@@ -19,6 +23,14 @@ int sl_thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg)
         pthread_setname_np(*thread, name);
     }
     return failed;
+}
+
+void sl_thread_log_failure(const char *name, int failed)
+{
+    sl_log_error("%s: cannot start its thread: %s%s", name, strerror(failed),
+                 failed == EAGAIN ? ": the user's or the container's limit on threads is reached "
+                                    "(ulimit -u, pids.max)"
+                                  : "");
 }
 
 void sl_thread_unpin(void)

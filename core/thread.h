@@ -8,6 +8,10 @@
  * caller). Returns 0 or an errno: EAGAIN at a limit on threads. Any thread. */
 int sl_thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg);
 
+/* Logs that the thread `name` could not be started, with the cause and, at a limit on threads,
+ * where it is set. failed: of sl_thread_start. */
+void sl_thread_log_failure(const char *name, int failed);
+
 /* Lets the calling thread run on the cores of the main thread, which is never pinned. */
 void sl_thread_unpin(void);
 

@@ -37,6 +37,19 @@ static void fill_metastore(struct sl_run *run, struct sl_process_options *option
     options->metastore = &run->metastore;
 }
 
+static void fill_http(struct sl_run *run, struct sl_process_options *options)
+{
+    const struct sl_http_settings *http = &run->settings.http;
+    run->http = (struct sl_observer_listen){
+        .endpoint = http->endpoint,
+        .source = http->source,
+        .token = http->token.byte_count == 0 ? NULL : &http->token,
+        .certificate = run->settings.security.certificate,
+        .key = run->settings.security.key,
+    };
+    options->http = http->is_on ? &run->http : NULL;
+}
+
 /* A scheduler has no shards. */
 static void fill_shards(const struct sl_settings *settings, struct sl_process_options *options)
 {
@@ -84,6 +97,7 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
     }
     fill_security(run, options);
     fill_metastore(run, options);
+    fill_http(run, options);
 }
 
 static int take_directory(struct sl_run *run, const struct sl_process_options *options,

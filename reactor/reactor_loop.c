@@ -210,10 +210,7 @@ static int thread_create(struct sl_reactor *reactor)
 {
     int err = sl_thread_start(&reactor->thread, reactor->options.name, thread_main, reactor);
     if (err != 0) {
-        sl_log_error("%s: cannot start its thread: %s%s", sl_reactor_name(reactor), strerror(err),
-                     err == EAGAIN ? ": the user's or the container's limit on threads is reached "
-                                     "(ulimit -u, pids.max)"
-                                   : "");
+        sl_thread_log_failure(sl_reactor_name(reactor), err);
     }
     return err == 0 ? 0 : SL_ERR_NO_MEMORY;
 }

@@ -164,6 +164,11 @@ void sl_session_set_preferred(struct sl_session *session,
     }
 }
 
+const char *sl_session_waits_for(const struct sl_session *session)
+{
+    return session->waited_for;
+}
+
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session)
 {
     sl_assert(session != NULL);

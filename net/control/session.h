@@ -159,6 +159,10 @@ void sl_session_set_preferred(struct sl_session *session,
  * changes. */
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
 
+/* Returns the names for which the peer waits before it answers, such as "ps/1, worker/3"; "": none
+ * since the last answer. Valid until the session changes. */
+const char *sl_session_waits_for(const struct sl_session *session);
+
 /* Sends a message that has no answer: HEARTBEAT, CHECKPOINT_PART, CHECKPOINT_DONE, BUFFER_RELEASED,
  * REPORT, or a BARRIER that leaves. Errors: CLOSED (not welcomed), NO_MEMORY. */
 int sl_session_notify(struct sl_session *session, struct sl_message *message);

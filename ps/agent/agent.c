@@ -428,6 +428,23 @@ const char *sl_agent_coordinator_http(const struct sl_agent *agent)
     return agent->coordinator_http;
 }
 
+bool sl_agent_explain(const struct sl_agent *agent, char *text, size_t text_bytes)
+{
+    text[0] = '\0';
+    if (agent->session == NULL) {
+        (void)snprintf(text, text_bytes, "has left the cluster");
+    } else if (sl_session_conn(agent->session) == NULL) {
+        char endpoint[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(sl_session_endpoint(agent->session), endpoint, sizeof endpoint);
+        (void)snprintf(text, text_bytes, "no connection to the coordinator at %s", endpoint);
+    } else if (!agent->joined) {
+        const char *names = sl_session_waits_for(agent->session);
+        (void)snprintf(text, text_bytes, "waits for %s",
+                       names[0] == '\0' ? "the coordinator" : names);
+    }
+    return text[0] != '\0';
+}
+
 void sl_agent_set_coordinator(struct sl_agent *agent, const struct sl_endpoint *coordinator)
 {
     sl_reactor_assert_owner(agent->options.reactor);

@@ -121,6 +121,10 @@ void sl_agent_send_report(struct sl_agent *agent, struct sl_message_report *repo
 /* HOST:PORT of the coordinator's HTTP server; "": unknown. */
 const char *sl_agent_coordinator_http(const struct sl_agent *agent);
 
+/* Returns whether the process is not a connected member of the cluster, and writes why, such as
+ * "waits for ps/1"; else "". */
+bool sl_agent_explain(const struct sl_agent *agent, char *text, size_t text_bytes);
+
 /* Changes the coordinator's endpoint, and reconnects if it differs. */
 void sl_agent_set_coordinator(struct sl_agent *agent, const struct sl_endpoint *coordinator);
 

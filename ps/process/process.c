@@ -15,6 +15,7 @@
 #include "ps/process/listen.h"
 #include "ps/process/main_thread.h"
 #include "ps/process/notify.h"
+#include "ps/process/observe.h"
 #include "ps/process/replica_groups.h"
 #include "ps/process/report.h"
 #include "ps/process/restore.h"
@@ -551,12 +552,19 @@ int sl_process_run(const struct sl_process_options *options)
         return 1;
     }
     struct sl_process_beside *beside = options->beside;
+    err = sl_process_observe_open(&process, &reason);
+    if (err != 0) {
+        sl_log_error("%s", reason.text);
+        return 1;
+    }
     err = create(&process);
+    err = err != 0 ? err : sl_process_observe_start(&process);
     err = err != 0 ? err : start(&process);
     err = err != 0 || beside == NULL ? err : beside->start(beside, &process);
     bool ready = err == 0;
     bool failed = !ready && process.signal == 0;
     if (ready) {
+        sl_process_observe_ready(&process);
         sl_process_report_ready(&process);
         serve(&process);
         (void)sl_notify_send("STOPPING=1\nSTATUS=saves and drains");
@@ -571,10 +579,12 @@ int sl_process_run(const struct sl_process_options *options)
     } else {
         sl_process_report_failure(&process, err);
     }
+    sl_process_observe_stop(&process);
     stop(&process);
     if (ready) {
         sl_process_report_totals(&process);
     }
+    sl_process_observe_close(&process);
     destroy(&process);
     return failed || process.is_unsaved ? 1 : 0;
 }

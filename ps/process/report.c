@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "ps/process/notify.h"
+#include "ps/process/observe.h"
 
 void sl_process_report_name(struct sl_process *process)
 {
@@ -51,13 +52,17 @@ static void describe_server(const struct sl_process *process, const char *contro
 
 void sl_process_report_ready(const struct sl_process *process)
 {
-    char control[SL_LIMIT_ENDPOINT_BYTES], text[4 * SL_LIMIT_ENDPOINT_BYTES];
+    char control[SL_LIMIT_ENDPOINT_BYTES], http[SL_LIMIT_ENDPOINT_BYTES];
+    char text[5 * SL_LIMIT_ENDPOINT_BYTES];
+    sl_process_observe_address(process, http, sizeof http);
     sl_endpoint_format(&process->bound_control, control, sizeof control);
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         describe_scheduler(process, control, text, sizeof text);
     } else {
         describe_server(process, control, text, sizeof text);
     }
+    const size_t used = strlen(text);
+    (void)snprintf(text + used, sizeof text - used, ", http %s", http);
     (void)printf("%s ready: %s\n", process->name, text);
     (void)fflush(stdout);
     const int err = sl_notify_send("READY=1\nSTATUS=serves: %s", text);

@@ -20,6 +20,7 @@ struct sl_process;
 struct sl_process_checkpoints;
 struct sl_process_restore;
 struct sl_process_leadership;
+struct sl_process_observe;
 
 /* Hooks by which a simulation replaces the main thread and the time of day. */
 struct sl_process_sim_hooks {
@@ -109,7 +110,8 @@ struct sl_process {
     const struct sl_process_sim_hooks *sim_hooks; /* NULL: a real process */
     bool abandoned; /* last reactor: no scheduler and no worker is left */
 
-    struct sl_mailbox *mailbox; /* of the main thread */
+    struct sl_process_observe *observe; /* NULL: none, in a simulation */
+    struct sl_mailbox *mailbox;         /* of the main thread */
     int signal_fd;
     int signal;              /* received; 0: none */
     uint32_t answers_wanted; /* from cores */

@@ -1,29 +1,22 @@
 #include "serve/http/http.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "config/number.h"
 #include "config/secret.h"
+#include "http/http.h"
+#include "http/peers.h"
 #include "reactor/reactor.h"
 #include "reactor/ring.h"
 
-#define BACKLOG          1024
 /* Of each connection: heads, and a piece of a body. libmicrohttpd zeroes them after each request.
  */
 #define CONNECTION_BYTES (64U << 10)
 #define DISCARDED        4 /* times the limit: so much of a body that is too large is read */
-#define PEM_BYTES_MAX    (64U << 10)
-#define PEER_NS          (10 * SL_CLOCK_NS_PER_S)
-#define PEER_BYTE_NS     1000 /* 1 s for about 1 MiB */
-#define SWEEP_NS         SL_CLOCK_NS_PER_S
 
 struct sl_serve_http {
     struct MHD_Daemon *daemon;
@@ -33,49 +26,35 @@ struct sl_serve_http {
     struct sl_secret token;
     struct sl_ring_watch watch;
     struct sl_timer run, sweep;
-    struct sl_list peers;
-    uint32_t peer_count, call_count;
+    struct sl_peers peers;
+    uint32_t call_count;
     bool has_room_again; /* after SL_HTTP_CONNECTIONS_MAX */
     uint16_t port;
     bool is_ending;
 };
 
-/* A connection. It waits for the peer: for a head, a body, or until a reply is taken. */
-struct peer {
-    struct sl_list_link link;
-    int fd;
-    uint64_t since_ns, bytes; /* of this head, body or reply */
-    bool is_suspended;        /* does not wait for the peer */
-};
-
-static struct peer *peer_of(struct MHD_Connection *connection)
+static struct sl_peer *peer_of(struct MHD_Connection *connection)
 {
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
-static void peer_waits(struct sl_serve_http *http, struct peer *peer, uint64_t bytes)
+static void peer_waits(struct sl_serve_http *http, struct sl_peer *peer, uint64_t bytes)
 {
-    peer->since_ns = sl_reactor_now_ns(http->reactor);
-    peer->bytes = bytes;
-    peer->is_suspended = false;
+    sl_peers_wait(peer, bytes, sl_reactor_now_ns(http->reactor));
 }
 
 static void on_connection(void *ctx, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct sl_serve_http *http = ctx;
-    struct peer *peer = *context;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED && (peer = calloc(1, sizeof *peer)) != NULL) {
-        *context = peer;
-        peer->fd =
+    struct sl_peer *peer = *context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const int fd =
             MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        peer_waits(http, peer, 0);
-        sl_list_append(&http->peers, &peer->link);
-        http->peer_count++;
-    } else if (code == MHD_CONNECTION_NOTIFY_CLOSED && peer != NULL) {
-        sl_list_remove(&peer->link);
-        free(peer);
-        http->has_room_again |= http->peer_count-- == SL_HTTP_CONNECTIONS_MAX;
+        *context = sl_peers_add(&http->peers, fd, sl_reactor_now_ns(http->reactor));
+    } else if (peer != NULL) {
+        http->has_room_again |= http->peers.count == SL_HTTP_CONNECTIONS_MAX;
+        sl_peers_remove(&http->peers, &peer);
     }
 }
 
@@ -109,14 +88,8 @@ static void on_run(struct sl_timer *timer, uint64_t now_ns)
 static void on_sweep(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_serve_http *http = SL_CONTAINER_OF(timer, struct sl_serve_http, sweep);
-    SL_LIST_FOREACH (link, &http->peers) {
-        const struct peer *peer = SL_CONTAINER_OF(link, struct peer, link);
-        const uint64_t end_ns = peer->since_ns + PEER_NS + peer->bytes * PEER_BYTE_NS;
-        if (!peer->is_suspended && now_ns > end_ns) {
-            (void)shutdown(peer->fd, SHUT_RDWR);
-        }
-    }
-    sl_reactor_arm(http->reactor, &http->sweep, SWEEP_NS);
+    sl_peers_sweep(&http->peers, now_ns);
+    sl_reactor_arm(http->reactor, &http->sweep, SL_PEERS_SWEEP_NS);
 }
 
 /* ---- calls ---- */
@@ -129,26 +102,18 @@ const char *sl_serve_http_header(const struct sl_serve_http_call *call, const ch
 /* Whether the caller has shown the token; else replies. */
 static bool check_token(const struct sl_serve_http *http, struct sl_serve_http_call *call)
 {
-    static const char bearer[] = "Bearer ";
-    const char *shown = sl_serve_http_header(call, "Authorization");
-    if (http->token.byte_count == 0) {
+    switch (sl_http_check_token(&http->token, sl_serve_http_header(call, "Authorization"))) {
+    case SL_HTTP_CALLER_KNOWN:
         return true;
-    }
-    if (shown == NULL || strncasecmp(shown, bearer, sizeof bearer - 1) != 0) {
+    case SL_HTTP_CALLER_NO_TOKEN:
         sl_serve_http_add_header(call, "WWW-Authenticate", "Bearer");
         sl_serve_http_reply_error(call, 401, "a token is needed: Authorization: Bearer TOKEN");
         return false;
+    case SL_HTTP_CALLER_WRONG_TOKEN:
+        break;
     }
-    shown += sizeof bearer - 1;
-    const size_t bytes = strlen(shown);
-    unsigned differences = bytes != http->token.byte_count;
-    for (size_t i = 0; i < bytes; i++) { /* takes as long wherever they differ */
-        differences |= (unsigned)(uint8_t)shown[i] ^ http->token.bytes[i % http->token.byte_count];
-    }
-    if (differences != 0) {
-        sl_serve_http_reply_error(call, 403, "the token is not that of this server");
-    }
-    return differences == 0;
+    sl_serve_http_reply_error(call, 403, "the token is not that of this server");
+    return false;
 }
 
 static void reply_too_large(const struct sl_serve_http *http, struct sl_serve_http_call *call)
@@ -222,7 +187,7 @@ static enum MHD_Result send_reply(struct sl_serve_http *http, struct sl_serve_ht
 static enum MHD_Result receive(struct sl_serve_http *http, struct sl_serve_http_call *call,
                                const char *piece, size_t bytes)
 {
-    struct peer *peer = peer_of(call->connection);
+    struct sl_peer *peer = peer_of(call->connection);
     peer->bytes += bytes;
     if (peer->bytes > DISCARDED * http->handler->body_bytes_max) {
         return MHD_NO;
@@ -243,7 +208,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
 {
     struct sl_serve_http *http = ctx;
     struct sl_serve_http_call *call = *context;
-    struct peer *peer = peer_of(connection);
+    struct sl_peer *peer = peer_of(connection);
     const bool is_replied = call != NULL && call->status != 0;
     if (peer == NULL || (http->is_ending && !is_replied)) {
         return MHD_NO;
@@ -329,36 +294,11 @@ void sl_serve_http_reply_error(struct sl_serve_http_call *call, uint32_t status,
     va_start(arguments, format);
     sl_reason_vset(&reason, format, arguments);
     va_end(arguments);
-    json_t *text = json_string(reason.text);
-    if (text == NULL) { /* not UTF-8: a name of the caller */
-        for (char *at = reason.text; *at != '\0'; at++) {
-            *at = (uint8_t)*at < 0x80 ? *at : '?';
-        }
-        text = json_string(reason.text);
-    }
-    json_t *object = json_pack("{s:o}", "error", text);
-    char *body = json_dumps(object, JSON_COMPACT);
-    json_decref(object);
+    char *body = sl_http_format_error(&reason);
     sl_serve_http_reply(call, status, "application/json", body, body != NULL ? strlen(body) : 0);
 }
 
 /* ---- settings ---- */
-
-static int read_pem(const char *path, char **out, struct sl_reason *reason)
-{
-    char *text = calloc(1, PEM_BYTES_MAX);
-    FILE *file = text != NULL ? fopen(path, "re") : NULL;
-    const size_t bytes = file != NULL ? fread(text, 1, PEM_BYTES_MAX - 1, file) : 0;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    if (bytes == 0) {
-        free(text);
-        return sl_reason_fail(reason, SL_ERR_IO, "%s cannot be read, or is empty", path);
-    }
-    *out = text;
-    return 0;
-}
 
 int sl_serve_http_settings_resolve(const struct sl_serve_http_flags *flags, bool is_insecure,
                                    struct sl_serve_http_settings *out, struct sl_reason *reason)
@@ -382,8 +322,8 @@ int sl_serve_http_settings_resolve(const struct sl_serve_http_flags *flags, bool
         err = sl_reason_fail(reason, SL_ERR_INVALID,
                              "--http-tls-cert and --http-tls-key go together");
     } else if (err == 0 && flags->key != NULL) {
-        err = read_pem(flags->certificate, &settings.certificate, reason);
-        err = err != 0 ? err : read_pem(flags->key, &settings.key, reason);
+        err = sl_http_read_pem(flags->certificate, &settings.certificate, reason);
+        err = err != 0 ? err : sl_http_read_pem(flags->key, &settings.key, reason);
     }
     if (err != 0) {
         sl_serve_http_settings_fini(&settings);
@@ -395,41 +335,20 @@ int sl_serve_http_settings_resolve(const struct sl_serve_http_flags *flags, bool
 
 void sl_serve_http_settings_fini(struct sl_serve_http_settings *settings)
 {
-    free(settings->certificate);
-    if (settings->key != NULL) {
-        explicit_bzero(settings->key, PEM_BYTES_MAX);
-        free(settings->key);
-    }
+    sl_http_erase_pem(&settings->certificate);
+    sl_http_erase_pem(&settings->key);
     explicit_bzero(settings, sizeof *settings);
 }
 
 /* ---- start and end ---- */
 
-/* Returns a descriptor, or an error. */
-static int open_listener(const struct sl_endpoint *endpoint, struct sl_reason *reason)
-{
-    const int one = 1;
-    struct sockaddr_storage address;
-    socklen_t bytes;
-    const int err = sl_endpoint_resolve(endpoint, true, &address, &bytes, reason);
-    if (err != 0) {
-        return err;
-    }
-    const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        bind(fd, (const struct sockaddr *)&address, bytes) != 0 || listen(fd, BACKLOG) != 0) {
-        const int why = errno;
-        (void)(fd < 0 ? 0 : close(fd));
-        return sl_reason_fail(reason, sl_err_from_errno(why), "--http %s:%u: %s", endpoint->host,
-                              endpoint->port, strerror(why));
-    }
-    return fd;
-}
-
 static int start_daemon(struct sl_serve_http *http, const struct sl_serve_http_settings *settings,
                         struct sl_reason *reason)
 {
-    const int fd = open_listener(&settings->endpoint, reason);
+    char what[SL_LIMIT_ENDPOINT_BYTES + 16];
+    (void)snprintf(what, sizeof what, "--http %s:%u", settings->endpoint.host,
+                   settings->endpoint.port);
+    const int fd = sl_http_listen(&settings->endpoint, what, reason);
     if (fd < 0) {
         return fd;
     }
@@ -471,7 +390,7 @@ int sl_serve_http_create(struct sl_reactor *reactor, const struct sl_serve_http_
     http->token = settings->token;
     http->run.run = on_run;
     http->sweep.run = on_sweep;
-    sl_list_init(&http->peers);
+    sl_peers_init(&http->peers);
     const int err = start_daemon(http, settings, reason);
     if (err != 0) {
         free(http);
@@ -479,7 +398,7 @@ int sl_serve_http_create(struct sl_reactor *reactor, const struct sl_serve_http_
     }
     const int epoll = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
     sl_ring_watch_level(sl_reactor_ring(reactor), &http->watch, epoll, on_readable);
-    sl_reactor_arm(reactor, &http->sweep, SWEEP_NS);
+    sl_reactor_arm(reactor, &http->sweep, SL_PEERS_SWEEP_NS);
     *out = http;
     return 0;
 }

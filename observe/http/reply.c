@@ -1,0 +1,76 @@
+#include "observe/http/reply.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/http.h"
+
+static void set_body(struct sl_reply *reply, const void *body, size_t bytes, bool is_static)
+{
+    sl_reply_fini(reply);
+    reply->body = body;
+    reply->bytes = bytes;
+    reply->is_static = is_static;
+}
+
+void sl_reply_take(struct sl_reply *reply, char *body, size_t bytes)
+{
+    static const char failure[] = "{\"error\":\"no memory\"}";
+    if (body != NULL) {
+        set_body(reply, body, bytes, false);
+        return;
+    }
+    reply->status = 500;
+    reply->type = "application/json";
+    set_body(reply, failure, sizeof failure - 1, true);
+}
+
+void sl_reply_static(struct sl_reply *reply, const void *body, size_t bytes, const char *encoding)
+{
+    set_body(reply, body, bytes, true);
+    reply->encoding = encoding;
+}
+
+void sl_reply_json(struct sl_reply *reply, struct json_t *object)
+{
+    char *body = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    sl_reply_take(reply, body, body != NULL ? strlen(body) : 0);
+}
+
+void sl_reply_error(struct sl_reply *reply, uint32_t status, const char *format, ...)
+{
+    struct sl_reason error;
+    va_list arguments;
+    va_start(arguments, format);
+    sl_reason_vset(&error, format, arguments);
+    va_end(arguments);
+    char *body = sl_http_format_error(&error);
+    reply->status = status;
+    reply->type = "application/json";
+    reply->encoding = NULL;
+    sl_reply_take(reply, body, body != NULL ? strlen(body) : 0);
+}
+
+void sl_reply_redirect(struct sl_reply *reply, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(reply->location, sizeof reply->location, format, arguments);
+    va_end(arguments);
+    sl_reply_error(reply, 307, "it is at %s", reply->location);
+    reply->header = "Location";
+    reply->value = reply->location;
+}
+
+void sl_reply_fini(struct sl_reply *reply)
+{
+    if (!reply->is_static) {
+        free((void *)(uintptr_t)reply->body);
+    }
+    reply->body = NULL;
+    reply->bytes = 0;
+}
