@@ -126,6 +126,7 @@ void sl_conn_report_closed(struct sl_conn *conn, int err)
     }
     conn->state = SL_CONN_CLOSED;
     struct sl_transport *transport = conn->transport;
+    sl_transport_metrics_closed(transport->cells, err);
     bool before = enter(transport);
     conn->events->closed(conn->ctx, conn, err);
     leave(transport, before);

@@ -45,7 +45,6 @@ static void assert_complete(const struct sl_transport_ops *ops)
     sl_assert(ops->flush != NULL);
     sl_assert(ops->poll != NULL);
     sl_assert(ops->arm != NULL);
-    sl_assert(ops->stats != NULL);
 }
 
 static void assert_events(const struct sl_transport_events *events)
@@ -73,6 +72,8 @@ int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *rea
     }
     transport->ops = ops;
     transport->reactor = reactor;
+    transport->cells =
+        options != NULL && options->cells != NULL ? options->cells : &transport->own_cells;
     transport->in_upcall = false;
     transport->secure = options != NULL && options->tls != NULL;
     transport->source = (struct sl_reactor_source){
@@ -171,5 +172,15 @@ int sl_transport_migrate(struct sl_conn *conn, struct sl_transport *to,
 void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
 {
     sl_reactor_assert_owner(transport->reactor);
-    transport->ops->stats(transport, out);
+    const struct sl_transport_cells *cells = transport->cells;
+    *out = (struct sl_transport_stats){
+        .bytes_sent = sl_cell_get(&cells->bytes_sent),
+        .bytes_received = sl_cell_get(&cells->bytes_received),
+        .frames_sent = sl_cell_get(&cells->frames_sent),
+        .frames_received = sl_cell_get(&cells->frames_received),
+        .send_calls = sl_cell_get(&cells->send_calls),
+        .receive_calls = sl_cell_get(&cells->receive_calls),
+        .copied_bytes = sl_cell_get(&cells->copied_bytes),
+        .connections = sl_cell_get(&cells->connections),
+    };
 }

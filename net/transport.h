@@ -25,6 +25,7 @@
 #include "core/log.h"
 #include "net/conn.h"
 #include "net/trace.h"
+#include "net/transport_metrics.h"
 #include "net/wire/frame.h"
 #include "reactor/reactor.h"
 
@@ -111,6 +112,7 @@ struct sl_transport_options {
      * endpoint. A peer that connects names it (`target`). DPDK: the reactor's index instead. */
     uint32_t number;
     const struct sl_dpdk_options *dpdk; /* DPDK only: devices; must outlive open */
+    struct sl_transport_cells *cells; /* zeroed, outlive the transport; NULL: a block of its own */
     /* The medium of a transport outside the operating system, such as a fault plan or a simulated
      * network. Other transports ignore it. */
     void *medium;
@@ -162,13 +164,6 @@ struct sl_transport_events {
     void (*closed)(void *ctx, struct sl_conn *conn, int err);
 };
 
-struct sl_transport_stats {
-    uint64_t bytes_sent, bytes_received, frames_sent, frames_received;
-    uint64_t send_calls, receive_calls; /* operations submitted to the medium */
-    uint64_t copied_bytes;              /* copied beyond the medium's own copies */
-    uint32_t connections;
-};
-
 /* Fourteen slots at most. */
 struct sl_transport_ops {
     const char *scheme;    /* "tcp" */
@@ -193,7 +188,6 @@ struct sl_transport_ops {
     void (*flush)(struct sl_transport *transport); /* once a turn: sends the frames taken */
     uint32_t (*poll)(struct sl_transport *transport, uint32_t budget); /* receives; makes upcalls */
     bool (*arm)(struct sl_transport *transport); /* false: there is work, do not sleep */
-    void (*stats)(const struct sl_transport *transport, struct sl_transport_stats *out);
 
     const struct sl_transport_rma_ops *rma; /* one-sided operations, net/transport_rma.h; or NULL */
 };
@@ -202,10 +196,12 @@ struct sl_transport_ops {
 struct sl_transport {
     const struct sl_transport_ops *ops;
     struct sl_reactor *reactor;
-    struct sl_reactor_source source; /* calls poll, flush, arm; added by sl_transport_open */
-    bool in_upcall;                  /* for assertions */
-    struct sl_log_limit log_limit;   /* for lines about peers */
-    bool secure;                     /* with TLS */
+    struct sl_reactor_source source;  /* calls poll, flush, arm; added by sl_transport_open */
+    bool in_upcall;                   /* for assertions */
+    struct sl_transport_cells *cells; /* of the options, or own_cells */
+    struct sl_transport_cells own_cells;
+    struct sl_log_limit log_limit;                    /* for lines about peers */
+    bool secure;                                      /* with TLS */
     const struct sl_transport_rma_events *rma_events; /* set by sl_transport_rma_open */
     void *rma_ctx;
 };
@@ -290,6 +286,9 @@ static inline uint32_t sl_transport_send_burst(struct sl_conn *conn,
                        (ops->capabilities & SL_TRANSPORT_COALESCES) != 0);
     }
     uint32_t taken = ops->send_burst(conn, frames, count);
+    if (taken < count) {
+        sl_cell_add(&conn->transport->cells->stalled_sends, 1);
+    }
     if (sl_trace_wants(SL_VERBOSE_MESSAGES)) {
         sl_trace_sent(conn, frames, taken);
     }

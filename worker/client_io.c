@@ -277,9 +277,9 @@ void sl_client_io_cancel(struct sl_control_op *op)
 
 /* Closing */
 
-static uint32_t connections_left(const struct sl_client_io *io)
+static uint64_t connections_left(const struct sl_client_io *io)
 {
-    uint32_t connections = 0;
+    uint64_t connections = 0;
     for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
         if (io->transports[scheme] != NULL) {
             struct sl_transport_stats stats;

@@ -37,7 +37,7 @@ void sl_dpdk_conn_table_add(struct sl_dpdk_conn *conn)
     conn->id_next = *bucket;
     *bucket = conn;
     sl_list_prepend(&dpdk->conns, &conn->alive);
-    dpdk->stats.connections++;
+    sl_cell_add(&dpdk->base.cells->connections, 1);
 }
 
 void sl_dpdk_conn_table_remove(struct sl_dpdk_conn *conn)
@@ -51,5 +51,5 @@ void sl_dpdk_conn_table_remove(struct sl_dpdk_conn *conn)
     sl_list_remove(&conn->alive);
     sl_list_remove(&conn->dirty);
     sl_list_remove(&conn->ready);
-    dpdk->stats.connections--;
+    sl_cell_subtract(&dpdk->base.cells->connections, 1);
 }

@@ -143,7 +143,7 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
                     struct sl_conn **out)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
-    if (dpdk->stats.connections >= dpdk->settings.connections_max) {
+    if (sl_cell_get(&dpdk->base.cells->connections) >= dpdk->settings.connections_max) {
         return SL_ERR_TOO_LARGE;
     }
     struct in6_addr ip;

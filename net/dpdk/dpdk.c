@@ -54,11 +54,6 @@ static bool dpdk_arm(struct sl_transport *transport)
     return true;
 }
 
-static void dpdk_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
-{
-    *out = ((const struct sl_dpdk *)transport)->stats;
-}
-
 /* Memory */
 
 static void unregister_with(struct sl_dpdk *dpdk, uint32_t netif_count, void *base)
@@ -284,5 +279,4 @@ const struct sl_transport_ops sl_dpdk_ops = {
     .flush = sl_dpdk_flush,
     .poll = sl_dpdk_poll,
     .arm = dpdk_arm,
-    .stats = dpdk_stats,
 };

@@ -253,7 +253,7 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
         refuse(dpdk, netif, packet, asked, SL_ERR_REFUSED, "no process listens there");
         return;
     }
-    if (dpdk->stats.connections >= dpdk->settings.connections_max) {
+    if (sl_cell_get(&dpdk->base.cells->connections) >= dpdk->settings.connections_max) {
         turn_away(dpdk, netif, packet, asked);
         return;
     }

@@ -85,7 +85,7 @@ void sl_dpdk_netif_send(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif)
 {
     const uint32_t count = netif->out_count < SL_DPDK_BURST ? netif->out_count : SL_DPDK_BURST;
     const uint32_t sent = netif->port->ops->send(netif->port, netif->out, count);
-    dpdk->stats.send_calls++;
+    sl_cell_add(&dpdk->base.cells->send_calls, 1);
     for (uint32_t i = 0; netif->is_stuck && i < sent; i++) {
         netif->is_stuck = netif->out[i].queue != netif->stuck_queue;
     }

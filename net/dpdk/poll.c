@@ -240,7 +240,7 @@ static uint32_t take_burst(struct sl_dpdk *dpdk, struct sl_dpdk_netif *netif,
     if (done > 0) {
         netif->port->ops->release(netif->port, packets, done);
     }
-    dpdk->stats.receive_calls += count > 0;
+    sl_cell_add(&dpdk->base.cells->receive_calls, count > 0);
     return work;
 }
 

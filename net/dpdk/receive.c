@@ -65,7 +65,7 @@ static void place_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot, ui
     slot->pieces |= bit_of(conn, offset);
     slot->missing -= bytes;
     memcpy(slot->memory + offset, body, bytes);
-    conn->dpdk->stats.copied_bytes += bytes;
+    sl_cell_add(&conn->dpdk->base.cells->copied_bytes, bytes);
 }
 
 static enum sl_dpdk_taken take_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
@@ -237,7 +237,7 @@ static enum sl_dpdk_taken take_bundle(struct sl_dpdk_conn *conn, struct sl_dpdk_
     }
     (void)admit(conn, bytes);
     memcpy(memory, parsed->body, bytes);
-    conn->dpdk->stats.copied_bytes += bytes;
+    sl_cell_add(&conn->dpdk->base.cells->copied_bytes, bytes);
     slot->memory = memory;
     slot->bytes = bytes;
     sl_dpdk_receive_begin_slot(conn->receive, slot, SL_DPDK_SLOT_BUNDLE);

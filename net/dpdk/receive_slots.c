@@ -136,7 +136,8 @@ void sl_dpdk_receive_report(struct sl_dpdk_conn *conn, const struct sl_frame *fr
                             const uint8_t *payload, void *token)
 {
     struct sl_transport_message message = {.header = *frame, .payload = payload, .token = token};
-    conn->dpdk->stats.frames_received++;
-    conn->dpdk->stats.bytes_received += SL_FRAME_HEADER_BYTES + (uint64_t)frame->payload_bytes;
+    sl_cell_add(&conn->dpdk->base.cells->frames_received, 1);
+    sl_cell_add(&conn->dpdk->base.cells->bytes_received,
+                SL_FRAME_HEADER_BYTES + (uint64_t)frame->payload_bytes);
     sl_conn_report_received(&conn->base, &message);
 }

@@ -187,7 +187,7 @@ static void add_piece(struct draft *draft, struct sl_dpdk_message *message, uint
                  &message->reading);
     } else {
         sl_dpdk_piece_fill(entry, at, &draft->body, bytes);
-        draft->conn->dpdk->stats.copied_bytes += bytes;
+        sl_cell_add(&draft->conn->dpdk->base.cells->copied_bytes, bytes);
     }
 }
 
@@ -274,11 +274,12 @@ static bool send_bundle(struct turn *turn, uint32_t bytes_min)
     room = room < left ? room : left;
     struct sl_dpdk_header header = {.kind = SL_DPDK_BUNDLE, .message = send->message_next};
     struct sl_dpdk_message *message = begin_message(send);
-    conn->dpdk->stats.frames_sent += sl_dpdk_bundle_fill(send, &send->next, &draft.body, room);
+    sl_cell_add(&conn->dpdk->base.cells->frames_sent,
+                sl_dpdk_bundle_fill(send, &send->next, &draft.body, room));
     message->entries_end = send->next.entry;
     uint32_t bytes = draft.body.bytes - before;
     conn->offered += bytes;
-    conn->dpdk->stats.copied_bytes += bytes;
+    sl_cell_add(&conn->dpdk->base.cells->copied_bytes, bytes);
     header.flags = more_flag(conn);
     emit_content(turn, &draft, &header, bytes);
     return true;
@@ -322,7 +323,7 @@ static void begin_pieces(struct sl_dpdk_conn *conn, uint32_t bytes)
     message->pending = (bytes + piece_bytes - 1) / piece_bytes;
     send->cut = 0;
     send->cut_bytes = bytes;
-    conn->dpdk->stats.frames_sent++;
+    sl_cell_add(&conn->dpdk->base.cells->frames_sent, 1);
 }
 
 /* False: it cannot be sent now. */

@@ -125,7 +125,8 @@ uint32_t sl_dpdk_send_burst(struct sl_conn *base, const struct sl_transport_fram
             .payload_bytes = frame->payload_bytes,
             .cookie = frame->cookie,
         };
-        conn->dpdk->stats.bytes_sent += frame->head_bytes + (uint64_t)frame->payload_bytes;
+        sl_cell_add(&conn->dpdk->base.cells->bytes_sent,
+                    frame->head_bytes + (uint64_t)frame->payload_bytes);
     }
     send->wants_room = send->wants_room || taken < count;
     sl_dpdk_mark_dirty(conn);

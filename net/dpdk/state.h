@@ -116,7 +116,6 @@ struct sl_dpdk {
     struct sl_dpdk_region regions[SL_DPDK_REGIONS];
     uint32_t region_count;
     struct sl_dpdk_counts counts;
-    struct sl_transport_stats stats;
 };
 
 enum sl_dpdk_life {

@@ -44,7 +44,7 @@ bool sl_rdma_conn_table_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
     conn->serial = ++rdma->conns.serial;
     rdma->conns.by_index[conn->index] = conn;
     rdma->conns.count++;
-    rdma->stats.connections++;
+    sl_cell_add(&rdma->base.cells->connections, 1);
     return true;
 }
 
@@ -53,7 +53,7 @@ void sl_rdma_conn_table_remove(struct sl_rdma_conn *conn)
     struct sl_rdma *rdma = conn->rdma;
     rdma->conns.by_index[conn->index] = NULL;
     rdma->conns.count--;
-    rdma->stats.connections--;
+    sl_cell_subtract(&rdma->base.cells->connections, 1);
     sl_list_remove(&conn->dirty);
     sl_list_remove(&conn->ready);
 }

@@ -91,7 +91,7 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
     if (rdma->closing) {
         return SL_ERR_CLOSED;
     }
-    if (rdma->stats.connections >= rdma->options.connections_max) {
+    if (sl_cell_get(&rdma->base.cells->connections) >= rdma->options.connections_max) {
         return SL_ERR_TOO_LARGE;
     }
     struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, events, ctx);

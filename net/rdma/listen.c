@@ -75,7 +75,7 @@ static void take(const struct sl_rdma_listener *listener, struct rdma_cm_id *id,
                  const struct sl_rdma_hello *hello)
 {
     struct sl_rdma *rdma = listener->rdma;
-    if (rdma->stats.connections >= rdma->options.connections_max) {
+    if (sl_cell_get(&rdma->base.cells->connections) >= rdma->options.connections_max) {
         turn_away(rdma, id, peer, SL_RDMA_FULL, "as many connections are open as may be");
         return;
     }

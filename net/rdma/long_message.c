@@ -121,7 +121,7 @@ static enum outcome copy_part(struct source *source, const uint8_t *at, uint32_t
                                        .bytes = some,
                                        .local_key = block->key,
                                        .remote_key = block->remote_key};
-        rdma->stats.copied_bytes += some;
+        sl_cell_add(&rdma->base.cells->copied_bytes, some);
         at += some;
         bytes -= some;
     }

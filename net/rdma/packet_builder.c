@@ -112,7 +112,7 @@ static bool emit_block(struct sl_rdma_send_batch *batch,
         } else {
             memcpy(block->at + gather.filled, part->at, part->bytes);
             gather.filled += part->bytes;
-            conn->rdma->stats.copied_bytes += part->bytes;
+            sl_cell_add(&conn->rdma->base.cells->copied_bytes, part->bytes);
         }
     }
     give_filled(&gather);

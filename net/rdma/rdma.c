@@ -358,11 +358,6 @@ static bool rdma_arm(struct sl_transport *transport)
     return true;
 }
 
-static void rdma_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
-{
-    *out = ((const struct sl_rdma *)transport)->stats;
-}
-
 static const struct sl_transport_ops ops = {
     .scheme = "rdma",
     .capabilities = SL_TRANSPORT_DIRECT_REPLIES | SL_TRANSPORT_REGISTERS |
@@ -379,7 +374,6 @@ static const struct sl_transport_ops ops = {
     .flush = rdma_flush,
     .poll = rdma_poll,
     .arm = rdma_arm,
-    .stats = rdma_stats,
     .rma = &sl_rdma_rma_ops,
 };
 

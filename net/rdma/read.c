@@ -226,7 +226,7 @@ static bool end_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     struct sl_rdma_receive *receive = conn->receive;
     if (receive->in_hand > 0) {
         memcpy(receive->sink + receive->have, item->staging->at, receive->in_hand);
-        conn->rdma->stats.copied_bytes += receive->in_hand;
+        sl_cell_add(&conn->rdma->base.cells->copied_bytes, receive->in_hand);
         receive->have += receive->in_hand;
         receive->in_hand = 0;
     }

@@ -78,8 +78,9 @@ static void deliver(struct sl_rdma_conn *conn, const struct sl_frame *frame, con
                     void *token)
 {
     struct sl_transport_message message = {.header = *frame, .payload = payload, .token = token};
-    conn->rdma->stats.frames_received++;
-    conn->rdma->stats.bytes_received += SL_FRAME_HEADER_BYTES + (uint64_t)frame->payload_bytes;
+    sl_cell_add(&conn->rdma->base.cells->frames_received, 1);
+    sl_cell_add(&conn->rdma->base.cells->bytes_received,
+                SL_FRAME_HEADER_BYTES + (uint64_t)frame->payload_bytes);
     if (frame->type == SL_FRAME_REPLY) {
         sl_rdma_reply_buffer_unexport(conn, frame->request_id);
     }
@@ -195,7 +196,7 @@ static bool deliver_written(struct sl_rdma_conn *conn)
     }
     if (payload != reply_buffer) {
         memcpy(payload, reply_buffer, bytes);
-        conn->rdma->stats.copied_bytes += bytes;
+        sl_cell_add(&conn->rdma->base.cells->copied_bytes, bytes);
     }
     struct sl_rdma_item item = take_item(conn);
     deliver(conn, &item.frame, payload, bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ? NULL : NOTHING);

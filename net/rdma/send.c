@@ -60,8 +60,8 @@ uint32_t sl_rdma_send_burst(struct sl_conn *base, const struct sl_transport_fram
         entry->frame = frames[taken++];
         entry->waits_device = entry->waits_peer = false;
         entry->blocks = NULL;
-        conn->rdma->stats.bytes_sent +=
-            entry->frame.head_bytes + (uint64_t)entry->frame.payload_bytes;
+        sl_cell_add(&conn->rdma->base.cells->bytes_sent,
+                    entry->frame.head_bytes + (uint64_t)entry->frame.payload_bytes);
     }
     send->wants_room = send->wants_room || taken < count;
     sl_rdma_mark_dirty(conn);
@@ -282,7 +282,7 @@ static bool pack_short(struct sl_rdma_send_batch *batch)
         send->wait_buffer = true;
         return false;
     }
-    conn->rdma->stats.frames_sent += frames;
+    sl_cell_add(&conn->rdma->base.cells->frames_sent, frames);
     advance(batch, &cursor, by_reference);
     return true;
 }
@@ -304,7 +304,7 @@ static bool pack(struct sl_rdma_send_batch *batch)
     if (!sl_rdma_long_pack(batch, &view, cursor.next != send->tail)) {
         return false;
     }
-    conn->rdma->stats.frames_sent++;
+    sl_cell_add(&conn->rdma->base.cells->frames_sent, 1);
     advance(batch, &cursor, false);
     return true;
 }

@@ -86,7 +86,7 @@ bool sl_rdma_send_batch_post(struct sl_rdma_send_batch *batch)
     struct ibv_send_wr *bad;
     int error = ibv_post_send(conn->link.id->qp, batch->requests, &bad);
     conn->link.sends_posted += batch->count;
-    conn->rdma->stats.send_calls++;
+    sl_cell_add(&conn->rdma->base.cells->send_calls, 1);
     sl_rdma_send_batch_begin(batch, conn);
     if (error != 0) {
         sl_transport_warn(&conn->rdma->base, "%s: closed, since the device takes no work: %s",

@@ -90,7 +90,6 @@ struct sl_rdma {
     struct sl_timer sweep, retry;
     uint32_t sweep_rounds;
     uint32_t retry_rounds; /* a refused registration is retried in the next round; wraps */
-    struct sl_transport_stats stats;
 };
 
 enum sl_rdma_life {

@@ -80,7 +80,7 @@ static void link_to(struct sl_shm *shm, struct sl_shm_conn *conn)
     conn->shm = shm;
     sl_silence_restart(&conn->silence, sl_reactor_now_ns(shm->base.reactor));
     sl_liveness_add(&shm->liveness, &conn->alive);
-    shm->stats.connections++;
+    sl_cell_add(&shm->base.cells->connections, 1);
 }
 
 static void unlink_from(struct sl_shm_conn *conn)
@@ -89,7 +89,7 @@ static void unlink_from(struct sl_shm_conn *conn)
     shm->next = shm->next == &conn->alive ? conn->alive.next : shm->next;
     sl_liveness_remove(&shm->liveness, &conn->alive);
     sl_list_remove(&conn->dirty);
-    shm->stats.connections--;
+    sl_cell_subtract(&shm->base.cells->connections, 1);
 }
 
 struct sl_shm_conn *sl_shm_conn_create(struct sl_shm *shm, int fd, uint32_t side,
@@ -119,7 +119,7 @@ int sl_shm_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     if (shm->closing) {
         return SL_ERR_CLOSED;
     }
-    if (shm->stats.connections >= shm->connections_max) {
+    if (sl_cell_get(&shm->base.cells->connections) >= shm->connections_max) {
         return SL_ERR_TOO_LARGE;
     }
     int fd;

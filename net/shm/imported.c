@@ -136,7 +136,7 @@ void sl_shm_imported_read(struct sl_shm_conn *conn)
             return;
         }
         conn->heard = true;
-        conn->shm->stats.receive_calls++;
+        sl_cell_add(&conn->shm->base.cells->receive_calls, 1);
         if (err == SL_ERR_CLOSED) {
             see_end(conn);
         } else if (err != 0) {

@@ -81,8 +81,9 @@ static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *toke
     if (message.header.type == SL_FRAME_REPLY) {
         sl_shm_reply_buffer_unexport(conn, message.header.request_id);
     }
-    conn->shm->stats.frames_received++;
-    conn->shm->stats.bytes_received += SL_FRAME_HEADER_BYTES + message.header.payload_bytes;
+    sl_cell_add(&conn->shm->base.cells->frames_received, 1);
+    sl_cell_add(&conn->shm->base.cells->bytes_received,
+                SL_FRAME_HEADER_BYTES + message.header.payload_bytes);
     sl_conn_report_received(&conn->base, &message);
     conn->base.reply_buffer = NULL;
     conn->base.tail = NULL;
@@ -152,7 +153,7 @@ static bool deliver_short(struct sl_shm_conn *conn)
     }
     copy(conn, memory, 0, bytes);
     if (receive->slot.kind == SL_SHM_PIECES) {
-        conn->shm->stats.copied_bytes += bytes;
+        sl_cell_add(&conn->shm->base.cells->copied_bytes, bytes);
     }
     return deliver_copy(conn, memory, token);
 }

@@ -133,7 +133,7 @@ static uint8_t find_pieces(struct sl_shm_conn *conn, const struct payload *paylo
         return 0;
     }
     copy(arena + pieces[0].offset, payload);
-    conn->shm->stats.copied_bytes += pieces[0].bytes;
+    sl_cell_add(&conn->shm->base.cells->copied_bytes, pieces[0].bytes);
     return 1;
 }
 
@@ -193,7 +193,8 @@ static bool publish(struct sl_shm_conn *conn, struct sl_shm_entry *entry)
     if (entry->by_ref) {
         send->refs_due = send->number;
     }
-    conn->shm->stats.bytes_sent += entry->frame.head_bytes + (uint64_t)entry->frame.payload_bytes;
+    sl_cell_add(&conn->shm->base.cells->bytes_sent,
+                entry->frame.head_bytes + (uint64_t)entry->frame.payload_bytes);
     sl_shm_mark_dirty(conn);
     return true;
 }
@@ -251,7 +252,7 @@ static uint32_t report(struct sl_shm_conn *conn)
     uint32_t reported = 0, end;
     while (conn->phase != SL_SHM_ENDED && (end = sent_run(send)) != send->head) {
         void *cookie = entry_at(send, send->head)->frame.cookie;
-        conn->shm->stats.frames_sent += end - send->head;
+        sl_cell_add(&conn->shm->base.cells->frames_sent, end - send->head);
         reported += end - send->head;
         send->head = end;
         sl_conn_report_sent(&conn->base, cookie);

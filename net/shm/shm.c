@@ -233,11 +233,6 @@ static bool shm_arm(struct sl_transport *transport)
     return !any_has_work(shm);
 }
 
-static void shm_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
-{
-    *out = ((const struct sl_shm *)transport)->stats;
-}
-
 const struct sl_transport_ops sl_shm_ops = {
     .scheme = "shm",
     .capabilities = SL_TRANSPORT_MAPS_MEMORY | SL_TRANSPORT_DIRECT_REPLIES | SL_TRANSPORT_MIGRATES |
@@ -255,6 +250,5 @@ const struct sl_transport_ops sl_shm_ops = {
     .flush = shm_flush,
     .poll = shm_poll,
     .arm = shm_arm,
-    .stats = shm_stats,
     .rma = &sl_shm_rma_ops,
 };

@@ -38,7 +38,7 @@ int sl_shm_ctrl_msg_send(const struct sl_shm_conn *conn, struct sl_shm_ctrl_msg 
 {
     msg.magic = SL_SHM_CTRL_MSG_MAGIC;
     msg.version = SL_SHM_CTRL_MSG_VERSION;
-    conn->shm->stats.send_calls++;
+    sl_cell_add(&conn->shm->base.cells->send_calls, 1);
     return sl_unix_socket_send(conn->link.fd, &msg, sizeof msg, &fd, fd >= 0 ? 1 : 0);
 }
 

@@ -73,7 +73,6 @@ struct sl_shm {
     uint32_t rma_region_count;
     uint32_t connections_max;
     uint32_t peer_timeout_ms;
-    struct sl_transport_stats stats;
 };
 
 /* A message delivered in the peer's memory; its token. */

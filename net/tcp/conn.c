@@ -76,7 +76,7 @@ static void link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
     conn->watch.patience_ms = tcp->peer_timeout_ms;
     sl_silence_restart(&conn->watch.silence, sl_reactor_now_ns(tcp->base.reactor));
     sl_liveness_add(&tcp->liveness, &conn->alive);
-    tcp->stats.connections++;
+    sl_cell_add(&tcp->base.cells->connections, 1);
 }
 
 static void unlink_and_spare(struct sl_tcp_conn *conn)
@@ -85,7 +85,7 @@ static void unlink_and_spare(struct sl_tcp_conn *conn)
     sl_liveness_remove(&tcp->liveness, &conn->alive);
     sl_list_remove(&conn->sending);
     sl_list_remove(&conn->waiting);
-    tcp->stats.connections--;
+    sl_cell_subtract(&tcp->base.cells->connections, 1);
     conn->spare_next = tcp->spare;
     tcp->spare = conn;
     tcp->spare_count++;
@@ -267,7 +267,7 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
     if (tcp->closing) {
         return SL_ERR_CLOSED;
     }
-    if (tcp->stats.connections >= tcp->connections_max) {
+    if (sl_cell_get(&tcp->base.cells->connections) >= tcp->connections_max) {
         return SL_ERR_TOO_LARGE;
     }
     struct sockaddr_storage address;
@@ -417,7 +417,7 @@ static int collect(struct sl_tcp_conn *conn, struct sl_tcp_rx_buf **out)
         memcpy(to, rx_buf->at, rx_buf->left);
         to += rx_buf->left;
     }
-    conn->tcp->stats.copied_bytes += bytes;
+    sl_cell_add(&conn->tcp->base.cells->copied_bytes, bytes);
     return 0;
 }
 

@@ -55,9 +55,9 @@ static void take(struct sl_tcp_listener *listener, int fd)
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&peer, text, sizeof text);
-    if (tcp->stats.connections >= tcp->connections_max) {
+    if (sl_cell_get(&tcp->base.cells->connections) >= tcp->connections_max) {
         sl_transport_warn(&tcp->base, "%s refused: %u connections are open, which is the limit",
-                          text, tcp->stats.connections);
+                          text, tcp->connections_max);
         close(fd);
         return;
     }

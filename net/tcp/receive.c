@@ -45,7 +45,7 @@ static uint32_t take_decrypted(struct sl_tcp_conn *conn, uint8_t *to, uint32_t w
     uint32_t bytes;
     int err = sl_tcp_tls_read(conn->tls, to, wanted, &bytes);
     if (err == 0) {
-        conn->tcp->stats.bytes_received += bytes;
+        sl_cell_add(&conn->tcp->base.cells->bytes_received, bytes);
         return bytes;
     }
     conn->receive.dry = true;
@@ -66,7 +66,7 @@ static uint32_t take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
     struct sl_tcp_rx_buf *rx_buf = conn->receive.first;
     uint32_t bytes = rx_buf->left < wanted ? rx_buf->left : wanted;
     memcpy(to, rx_buf->at, bytes);
-    conn->tcp->stats.copied_bytes += bytes;
+    sl_cell_add(&conn->tcp->base.cells->copied_bytes, bytes);
     consume(conn, bytes);
     return bytes;
 }
@@ -112,7 +112,7 @@ static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *toke
     struct sl_transport_message message = {
         .header = receive->frame, .payload = payload, .token = token};
     receive->phase = SL_TCP_PHASE_HEADER;
-    conn->tcp->stats.frames_received++;
+    sl_cell_add(&conn->tcp->base.cells->frames_received, 1);
     conn->held += token != NULL;
     sl_conn_report_received(&conn->base, &message);
     return readable(conn);
@@ -266,7 +266,7 @@ static bool deliver_whole(struct sl_tcp_conn *conn)
         rx_buf->left -= SL_FRAME_HEADER_BYTES + payload_bytes;
         rx_buf->refs++;
         conn->held++;
-        conn->tcp->stats.frames_received++;
+        sl_cell_add(&conn->tcp->base.cells->frames_received, 1);
         sl_conn_report_received(&conn->base, &message);
         if (!readable(conn)) {
             return false;
@@ -335,7 +335,7 @@ static struct io_uring_sqe *begin(struct sl_tcp_conn *conn)
 {
     conn->receive.in_flight = true;
     conn->receive.cancelling = false;
-    conn->tcp->stats.receive_calls++;
+    sl_cell_add(&conn->tcp->base.cells->receive_calls, 1);
     sl_tcp_op_begin(conn);
     return sl_ring_sqe(conn->tcp->ring, &conn->receive.op);
 }
@@ -517,7 +517,7 @@ static void take_buffer(struct sl_tcp_conn *conn, uint32_t bytes, uint32_t cqe_f
         return;
     }
     struct sl_tcp_rx_buf *rx_buf = sl_tcp_buffers_take(buffers, cqe_flags, bytes);
-    conn->tcp->stats.bytes_received += bytes;
+    sl_cell_add(&conn->tcp->base.cells->bytes_received, bytes);
     if (bytes == 0 || conn->life == SL_TCP_LIFE_ENDING || conn->life == SL_TCP_LIFE_DRAINING) {
         sl_tcp_buffers_put(buffers, rx_buf);
     } else {
@@ -529,7 +529,7 @@ static void take_direct(struct sl_tcp_conn *conn, uint32_t bytes)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     const uint32_t left = receive->frame.payload_bytes - receive->payload_have;
-    conn->tcp->stats.bytes_received += bytes;
+    sl_cell_add(&conn->tcp->base.cells->bytes_received, bytes);
     receive->payload_have += bytes < left ? bytes : left;
     if (!readable(conn) || bytes < left) {
         return;

@@ -107,7 +107,7 @@ static void complete_runs(struct sl_tcp_conn *conn)
         void *cookie = run->cookie;
         send->run_sent -= run->bytes;
         send->run_head++;
-        conn->tcp->stats.frames_sent += run->frames;
+        sl_cell_add(&conn->tcp->base.cells->frames_sent, run->frames);
         sl_conn_report_sent(&conn->base, cookie);
     }
 }
@@ -130,7 +130,7 @@ void sl_tcp_send_complete(struct sl_tcp_conn *conn, uint32_t bytes)
     if (conn->life == SL_TCP_LIFE_LEAVING) {
         return;
     }
-    conn->tcp->stats.bytes_sent += bytes;
+    sl_cell_add(&conn->tcp->base.cells->bytes_sent, bytes);
     drop_pieces(send, bytes);
     send->run_sent += bytes;
     complete_runs(conn);
@@ -157,7 +157,7 @@ static struct io_uring_sqe *begin(struct sl_tcp_conn *conn)
     sl_assert(!conn->send.in_flight);
     conn->send.in_flight = conn->send.in_doubt = true;
     sl_tcp_op_begin(conn);
-    conn->tcp->stats.send_calls++;
+    sl_cell_add(&conn->tcp->base.cells->send_calls, 1);
     return sl_ring_sqe(conn->tcp->ring, &conn->send.op);
 }
 

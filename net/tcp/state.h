@@ -68,7 +68,6 @@ struct sl_tcp {
     uint32_t spare_count;
     bool spares_grew; /* since the last poll */
     struct sl_tcp_listener *listeners;
-    struct sl_transport_stats stats;
     uint64_t short_until_ns; /* until then, short frames go first: long ones are sliced */
 };
 

@@ -141,9 +141,10 @@ static uint32_t retry_wait_memory(struct sl_tcp *tcp)
     struct sl_list_link *link;
     for (uint32_t i = 0; i < ASKS_A_TURN && (link = sl_list_pop(&tcp->wait_memory)) != NULL; i++) {
         struct sl_tcp_conn *conn = SL_CONTAINER_OF(link, struct sl_tcp_conn, waiting);
-        uint64_t frames_before = tcp->stats.frames_received;
+        uint64_t frames_before = sl_cell_get(&tcp->base.cells->frames_received);
         sl_tcp_conn_advance(conn);
-        if (!conn->receive.wait_memory || tcp->stats.frames_received != frames_before) {
+        if (!conn->receive.wait_memory ||
+            sl_cell_get(&tcp->base.cells->frames_received) != frames_before) {
             work++;
         }
     }
@@ -206,11 +207,6 @@ static bool tcp_arm(struct sl_transport *transport)
            sl_list_empty(&tcp->ended) && sl_list_empty(&tcp->sending) && !fed;
 }
 
-static void tcp_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
-{
-    *out = ((const struct sl_tcp *)transport)->stats;
-}
-
 /* The kernel can read any memory. */
 static int memory_register(struct sl_transport *transport, void *base, size_t bytes)
 {
@@ -238,5 +234,4 @@ const struct sl_transport_ops sl_tcp_ops = {
     .flush = tcp_flush,
     .poll = tcp_poll,
     .arm = tcp_arm,
-    .stats = tcp_stats,
 };

@@ -29,6 +29,7 @@ struct sl_sim_conn *sl_sim_conn_create(struct sl_sim_transport *transport,
     struct sl_sim_conn *conn = calloc(1, sizeof *conn);
     sl_assert(conn != NULL);
     sl_conn_init(&conn->base, &transport->base, events, ctx);
+    sl_cell_add(&transport->base.cells->connections, 1);
     conn->end_ns = conn->doom_ns = SL_CLOCK_NEVER;
     struct sl_sim_conn **end = &transport->conns;
     while (*end != NULL) {
@@ -50,6 +51,7 @@ void sl_sim_conn_fail(struct sl_sim_conn *conn, int err)
         network->watch.ended(network->watch.ctx, sl_sim_home(conn)->host->index, conn->pair,
                              conn->connector, err);
     }
+    sl_cell_subtract(&sl_sim_home(conn)->base.cells->connections, 1);
     sl_conn_report_closed(&conn->base, err);
 }
 
@@ -118,6 +120,7 @@ static uint32_t settle(struct sl_sim_conn *conn)
         sl_sim_inbox_empty(conn);
         sl_sim_rma_close(conn);
         conn->handed_over = true;
+        sl_cell_subtract(&sl_sim_home(conn)->base.cells->connections, 1);
         return 1;
     }
     if (conn->settle_ns > now_of(conn)) {
@@ -151,7 +154,7 @@ static void post(struct sl_sim_conn *conn, struct sl_sim_message *message)
 {
     struct sl_sim_network *network = sl_sim_network_of(conn);
     struct sl_sim_conn *peer = conn->peer;
-    sl_sim_home(conn)->stats.frames_sent++;
+    sl_cell_add(&sl_sim_home(conn)->base.cells->frames_sent, 1);
     tell_watch(conn, message->data, false);
     if (peer == NULL || peer->base.state == SL_CONN_CLOSED) {
         free(message);
@@ -213,7 +216,7 @@ static void carry_one(struct sl_sim_conn *conn)
 {
     const struct sl_sim_outgoing *out = &conn->queue[conn->carried++ % SL_SIM_QUEUE_FRAMES];
     const struct sl_transport_frame *frame = &out->frame;
-    sl_sim_home(conn)->stats.bytes_sent += frame_bytes(frame);
+    sl_cell_add(&sl_sim_home(conn)->base.cells->bytes_sent, frame_bytes(frame));
     uint64_t hash = sl_hash_bytes(frame->head, frame->head_bytes, 0);
     sl_assert(sl_sim_network_of(conn)->options.is_one_sided ||
               out->hash == sl_hash_bytes(frame->payload, frame->payload_bytes, hash));
@@ -402,8 +405,8 @@ static bool deliver_one(struct sl_sim_conn *conn)
     sl_assert(err == 0); /* what ours send is well-formed */
     sl_assert(header.payload_bytes == message->bytes - SL_FRAME_HEADER_BYTES);
     if (conn->sink == NULL && conn->landed_ns == 0) {
-        sl_sim_home(conn)->stats.bytes_received += message->bytes;
-        sl_sim_home(conn)->stats.frames_received++;
+        sl_cell_add(&sl_sim_home(conn)->base.cells->bytes_received, message->bytes);
+        sl_cell_add(&sl_sim_home(conn)->base.cells->frames_received, 1);
         tell_watch(conn, message->data, true);
     }
     if (header.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {

@@ -112,7 +112,6 @@ struct sl_sim_transport {
     struct sl_sim_rma_region *regions;
     uint64_t peer_timeout_ns;
     uint32_t connections_max;
-    struct sl_transport_stats stats;
 };
 
 struct sl_sim_network {

@@ -212,6 +212,7 @@ static void move(struct sl_sim_conn *conn, struct sl_sim_conn *moved)
     conn->inbox_first = conn->inbox_last = NULL;
     conn->peer = NULL;
     conn->handed_over = true;
+    sl_cell_subtract(&sl_sim_home(conn)->base.cells->connections, 1);
 }
 
 static int sim_migrate(struct sl_conn *base, struct sl_transport *to,
@@ -334,21 +335,11 @@ static bool sim_arm(struct sl_transport *base)
     return true; /* the simulation asks sl_sim_network_next */
 }
 
-static void sim_stats(const struct sl_transport *base, struct sl_transport_stats *out)
-{
-    const struct sl_sim_transport *transport = (const struct sl_sim_transport *)base;
-    *out = transport->stats;
-    out->connections = 0;
-    for (const struct sl_sim_conn *conn = transport->conns; conn != NULL; conn = conn->next) {
-        out->connections += !sl_sim_is_gone(conn);
-    }
-}
-
 #define SIM_OPS                                                                                    \
     .open = sim_open, .close = sim_close, .memory_register = sim_memory_register,                  \
     .memory_unregister = sim_memory_unregister, .listen = sim_listen, .connect = sim_connect,      \
     .disconnect = sim_disconnect, .send_burst = sim_send_burst, .release = sim_release,            \
-    .flush = sim_flush, .poll = sim_poll, .arm = sim_arm, .stats = sim_stats
+    .flush = sim_flush, .poll = sim_poll, .arm = sim_arm
 
 const struct sl_transport_ops sl_sim_transport_ops = {
     SIM_OPS,

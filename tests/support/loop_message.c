@@ -94,7 +94,7 @@ static bool is_registered(const struct loop_transport *loop, const uint8_t *at, 
 static void count_copied(struct loop_conn *conn, const uint8_t *from, uint32_t bytes)
 {
     if (bytes > 0 && !is_registered(home_of(conn), from, bytes)) {
-        home_of(conn)->stats.copied_bytes += bytes;
+        sl_cell_add(&home_of(conn)->base.cells->copied_bytes, bytes);
     }
 }
 
@@ -115,7 +115,7 @@ static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame
     for (uint32_t i = 0; i < 2; i++) {
         const bool is_there = is_registered(loop, parts[i], part_bytes[i]) ||
                               is_registered(home_of(peer), parts[i], part_bytes[i]);
-        loop->stats.copied_bytes += is_there ? 0 : part_bytes[i];
+        sl_cell_add(&loop->base.cells->copied_bytes, is_there ? 0 : part_bytes[i]);
     }
     struct loop_message *message = message_make(peer, frame->head);
     memcpy(message->data, frame->head, frame->head_bytes);
@@ -212,8 +212,8 @@ void sl_loop_message_carry(struct loop_conn *conn)
 {
     const struct sl_transport_frame *frame = &conn->queue[conn->carried++ % LOOP_QUEUE_FRAMES];
     struct loop_conn *peer = conn->peer;
-    home_of(conn)->stats.bytes_sent += frame->head_bytes + frame->payload_bytes;
-    home_of(conn)->stats.frames_sent++;
+    sl_cell_add(&home_of(conn)->base.cells->bytes_sent, frame->head_bytes + frame->payload_bytes);
+    sl_cell_add(&home_of(conn)->base.cells->frames_sent, 1);
     if (peer == NULL || peer->base.state == SL_CONN_CLOSED) {
         return;
     }
@@ -314,8 +314,8 @@ int sl_loop_message_deliver(struct loop_conn *conn)
     if (err != SL_OK) {
         return err;
     }
-    home_of(conn)->stats.bytes_received += message->bytes + message->rest_bytes;
-    home_of(conn)->stats.frames_received++;
+    sl_cell_add(&home_of(conn)->base.cells->bytes_received, message->bytes + message->rest_bytes);
+    sl_cell_add(&home_of(conn)->base.cells->frames_received, 1);
     if (header.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         return deliver_into_sink(conn, message, &header) ? 1 : 0;
     }

@@ -61,7 +61,6 @@ struct loop_transport {
     struct sl_loop_network *network;
     struct loop_conn *conns, *buried; /* buried: closed, their memory still named by messages */
     struct loop_message *held;
-    struct sl_transport_stats stats;
 };
 
 static inline struct loop_transport *loop_of(struct sl_transport *transport)

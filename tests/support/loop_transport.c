@@ -32,6 +32,7 @@ static struct loop_conn *conn_create(struct loop_transport *loop,
     struct loop_conn *conn = calloc(1, sizeof *conn);
     sl_assert(conn != NULL);
     sl_conn_init(&conn->base, &loop->base, events, ctx);
+    sl_cell_add(&loop->base.cells->connections, 1);
     struct loop_conn **end = &loop->conns;
     while (*end != NULL) {
         end = &(*end)->next;
@@ -53,6 +54,7 @@ static void conn_fail(struct loop_conn *conn, int err)
 {
     part(conn);
     sl_loop_message_empty_inbox(conn);
+    sl_cell_subtract(&home_of(conn)->base.cells->connections, 1);
     sl_conn_report_closed(&conn->base, err);
 }
 
@@ -288,6 +290,7 @@ static int loop_migrate(struct sl_conn *base, struct sl_transport *to,
     conn->inbox_first = conn->inbox_last = NULL;
     conn->peer = NULL;
     conn->handed_over = true;
+    sl_cell_subtract(&home_of(conn)->base.cells->connections, 1);
     return SL_OK;
 }
 
@@ -373,20 +376,11 @@ static bool loop_arm(struct sl_transport *transport)
     return true;
 }
 
-static void loop_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
-{
-    const struct loop_transport *loop = (const struct loop_transport *)transport;
-    *out = loop->stats;
-    for (struct loop_conn *conn = loop->conns; conn != NULL; conn = conn->next) {
-        out->connections += !conn->handed_over && conn->base.state != SL_CONN_CLOSED;
-    }
-}
-
 #define LOOP_OPS                                                                                   \
     .open = loop_open, .close = loop_close, .memory_register = loop_memory_register,               \
     .memory_unregister = loop_memory_unregister, .listen = loop_listen, .connect = loop_connect,   \
     .disconnect = loop_disconnect, .send_burst = loop_send_burst, .release = loop_release,         \
-    .flush = loop_flush, .poll = loop_poll, .arm = loop_arm, .stats = loop_stats
+    .flush = loop_flush, .poll = loop_poll, .arm = loop_arm
 
 const struct sl_transport_ops sl_loop_transport_ops = {
     LOOP_OPS,

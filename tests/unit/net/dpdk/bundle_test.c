@@ -32,7 +32,7 @@ SL_CASE_WITH(bundle__has_all_short_frames, setup, teardown)
     }
     assert_int_equal(at, end_sent(&end, 0)->parsed.body_bytes);
     assert_int_equal(end.conn->offered, at);
-    assert_int_equal(end.dpdk->stats.frames_sent, 6);
+    assert_int_equal(sl_cell_get(&end.dpdk->base.cells->frames_sent), 6);
     acknowledge(FIRST + 1);
     assert_int_equal(end.cookie_count, 6);
     for (uint32_t i = 0; i < 6; i++) {
@@ -75,7 +75,7 @@ SL_CASE_WITH(bundle__of_a_stream, setup, teardown)
     offer(FRAMES, 16);
     end_flush(&end);
     assert_int_equal(end.sent_count, 3);
-    assert_int_equal(end.dpdk->stats.frames_sent, FRAMES + 1);
+    assert_int_equal(sl_cell_get(&end.dpdk->base.cells->frames_sent), FRAMES + 1);
     acknowledge(FIRST + 2);
     assert_int_equal(end.cookie_count, 1); /* the third has but the last frame */
     acknowledge(FIRST + 3);
@@ -247,7 +247,7 @@ SL_CASE_WITH(gather__reports_when_the_device_has_read, setup, teardown)
     end_flush(&end);
     assert_int_equal(end.tail_count, 4);
     expect_pieces(0, frame, 5032);
-    assert_int_equal(end.dpdk->stats.copied_bytes, 0);
+    assert_int_equal(sl_cell_get(&end.dpdk->base.cells->copied_bytes), 0);
     end.dpdk->awake = false;
     acknowledge(FIRST + 4);
     assert_int_equal(end.cookie_count, 0);
@@ -297,5 +297,5 @@ SL_CASE_WITH(gather__not_what_is_elsewhere, setup, teardown)
     end_flush(&end);
     assert_int_equal(end.tail_count, 0);
     assert_int_equal(end.sent_count, 4);
-    assert_int_equal(end.dpdk->stats.copied_bytes, 5032);
+    assert_int_equal(sl_cell_get(&end.dpdk->base.cells->copied_bytes), 5032);
 }

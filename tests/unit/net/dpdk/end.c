@@ -221,6 +221,7 @@ void end_open(struct end *end, const struct sl_dpdk_port_info *info)
     end->port.reactor = end->dpdk->base.reactor;
     (void)sl_reactor_turn(end->dpdk->base.reactor, end->now_ns);
     end->dpdk->base.ops = &sl_dpdk_ops;
+    end->dpdk->base.cells = &end->dpdk->base.own_cells;
     end->dpdk->netif_count = 1;
     struct sl_dpdk_netif *netif = &end->dpdk->netifs[0];
     netif->port = &end->port;

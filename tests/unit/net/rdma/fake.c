@@ -119,6 +119,7 @@ void rdma_fake_init(struct rdma_fake *fake)
     current = fake;
     make_reactor(fake);
     fake->rdma.base.reactor = fake->reactor;
+    fake->rdma.base.cells = &fake->rdma.base.own_cells;
     fake->rdma.options.peer_timeout_ms = SL_RDMA_PEER_TIMEOUT_MS;
     sl_list_init(&fake->rdma.dirty);
     sl_list_init(&fake->rdma.ready);

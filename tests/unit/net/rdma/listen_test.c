@@ -212,6 +212,7 @@ SL_CASE_WITH(listen_request__goes_to_the_transport_that_it_names, setup, teardow
                             .library = &fake->library,
                             .cm = &other_channel,
                             .options.number = 1};
+    other.base.cells = &other.base.own_cells;
     struct sl_endpoint bound, same;
     open_channel(fixture);
     start(fixture, &bound);

@@ -405,7 +405,7 @@ SL_CASE_WITH(sink__without_keys, setup, teardown)
     assert_int_equal(fixture->b->received, 2);
     rdma_wire_expect(fixture->b, 1, 2, 100000, 5);
     assert_ptr_equal(fixture->b->messages[1].payload, fixture->sink + ODD);
-    assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 100000);
+    assert_int_equal(sl_cell_get(&fixture->wire.fake.rdma.base.cells->copied_bytes), 100000);
 }
 
 /* ---- Credit and blocks ------------------------------------------------------------------------

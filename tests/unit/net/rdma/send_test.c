@@ -105,7 +105,7 @@ SL_CASE_WITH(flush__short_frames_go_inline, setup, teardown)
     assert_int_equal(fixture->a->sent_count, 3); /* though nothing has been carried out */
     rdma_wire_settle(&fixture->wire);
     expect_row(fixture, 3, 40);
-    assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 0);
+    assert_int_equal(sl_cell_get(&fixture->wire.fake.rdma.base.cells->copied_bytes), 0);
 }
 
 SL_CASE_WITH(flush__pads_between_frames, setup, teardown)
@@ -143,7 +143,7 @@ SL_CASE_WITH(flush__frames_that_lie_apart, setup, teardown)
     rdma_wire_settle(&fixture->wire);
     expect_row(fixture, 5, 8);
     assert_int_equal(fixture->a->requests[0].remote_sge_count, 1);
-    assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, 5 * FRAME(8));
+    assert_int_equal(sl_cell_get(&fixture->wire.fake.rdma.base.cells->copied_bytes), 5 * FRAME(8));
 }
 
 /* Several frames in one head count as one until `sent`, and are cut only between frames. */
@@ -405,7 +405,7 @@ SL_CASE_WITH(long__a_short_beginning_comes_along, setup, teardown)
     assert_int_equal(fixture->b->requests[0].opcode, IBV_WR_RDMA_READ);
     assert_int_equal(fixture->b->requests[0].bytes, 50000);
     assert_int_equal(fixture->b->requests[0].remote_at, (uintptr_t)memory);
-    assert_int_equal(fixture->wire.fake.rdma.stats.copied_bytes, FRAME(200));
+    assert_int_equal(sl_cell_get(&fixture->wire.fake.rdma.base.cells->copied_bytes), FRAME(200));
     unregister_shared(fixture);
 }
 
