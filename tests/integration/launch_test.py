@@ -20,8 +20,7 @@ import harness
 PS = """#!/bin/sh
 echo "ps args: $*"
 echo "tf: ${TF_CONFIG-none}"
-trap 'echo drained; exit 0' TERM
-trap 'exit 130' INT
+trap 'echo drained; exit 0' TERM INT
 echo $$ > "$FOLDER/ps.pid"
 while [ "$1" != --task-index ]; do shift; done
 touch "$FOLDER/up-$2"
@@ -708,8 +707,8 @@ esac
 
 FAKE_SRUN = """#!/bin/sh
 # As srun does where --export=NONE was said: of the environment nothing goes along.
-echo "srun $1 $2 $3 $4 $5"
-shift 5
+echo "srun $1 $2 $3 $4 $5 $6"
+shift 6
 exec env -i PATH="$PATH" FOLDER="$FOLDER" "$@"
 """
 
@@ -730,7 +729,8 @@ class Slurm(LaunchTest):
 
     def test_from_the_batch_script(self):
         output = self.launched("--slurm", "--", "--x", env={**self.env, "SLURM_NTASKS": "4"})
-        self.assertIn("[ps/0] srun --nodes=1 --ntasks=1 --overlap --quiet --nodelist=localhost",
+        self.assertIn("[ps/0] srun --nodes=1 --ntasks=1 --overlap --quiet --disable-status "
+                      "--nodelist=localhost",
                       output)
         self.assertIn("--nodelist=127.0.0.1", output)
         self.assertRegex(output, r"\[worker/2\] worker args: --ps-hosts localhost:\d+ "

@@ -13,6 +13,7 @@
 
 #define REPEAT_MS   200
 #define REPEATS_MAX 50
+#define REFUSED_MAX 25 /* 5 s: a worker may end before the launcher of a ps has started */
 
 /* Binds to IPv6 and mapped IPv4, or to IPv4 only if the kernel lacks IPv6. */
 static bool bind_any(int *fd, uint16_t port)
@@ -106,25 +107,26 @@ static int connect_to(const char *peer, struct sl_reason *reason)
     return fd;
 }
 
-/* True: the peer has acknowledged, or no longer listens: its job is over. */
+/* True: the peer has acknowledged, or does not listen for so long that its job is over. */
 static bool tell(int fd, const char *text)
 {
     char answer[128];
-    for (int i = 0; i < REPEATS_MAX; i++) {
-        if (send(fd, text, strlen(text), 0) < 0 && errno == ECONNREFUSED) {
-            return true;
-        }
+    int refused = 0;
+    for (int i = 0; i < REPEATS_MAX && refused < REFUSED_MAX; i++) {
         struct pollfd polled = {.fd = fd, .events = POLLIN};
-        if (poll(&polled, 1, REPEAT_MS) <= 0) {
-            continue;
+        ssize_t got = send(fd, text, strlen(text), 0);
+        if (got >= 0 && poll(&polled, 1, REPEAT_MS) > 0) {
+            got = recv(fd, answer, sizeof answer, 0);
+            if (got == (ssize_t)strlen(text) && memcmp(answer, text, (size_t)got) == 0) {
+                return true;
+            }
         }
-        const ssize_t got = recv(fd, answer, sizeof answer, 0);
-        if ((got < 0 && errno == ECONNREFUSED) ||
-            (got == (ssize_t)strlen(text) && memcmp(answer, text, (size_t)got) == 0)) {
-            return true;
+        if (got < 0 && errno == ECONNREFUSED) {
+            refused++;
+            (void)poll(NULL, 0, REPEAT_MS);
         }
     }
-    return false;
+    return refused == REFUSED_MAX;
 }
 
 void sl_completion_send(const struct sl_completion *completion, int status)

@@ -11,8 +11,8 @@
 /* How to ask a process to end. */
 enum sl_plan_stop {
     SL_PLAN_STOP_SIGNAL, /* SIGINT if the launcher received SIGINT, else SIGTERM */
-    SL_PLAN_STOP_TERM,   /* always SIGTERM: the wrapper forwards no other */
-    SL_PLAN_STOP_STDIN,  /* close its standard input: the wrapper forwards no signals */
+    SL_PLAN_STOP_INT,   /* always SIGINT: the only one that srun forwards; SIGTERM kills its step */
+    SL_PLAN_STOP_STDIN, /* close its standard input: the wrapper forwards no signals */
 };
 
 /* Of a task that is an agent: a launcher starts no scheduler. */

@@ -133,8 +133,8 @@ void sl_launch_process_ask_to_end(struct sl_launch_process *process, int signal_
     case SL_PLAN_STOP_SIGNAL:
         kill(process->child.pid, signal_number);
         break;
-    case SL_PLAN_STOP_TERM:
-        kill(process->child.pid, SIGTERM);
+    case SL_PLAN_STOP_INT:
+        kill(process->child.pid, SIGINT);
         break;
     case SL_PLAN_STOP_STDIN:
         close_fd(&process->child.in);
@@ -151,8 +151,11 @@ bool sl_launch_process_reap(struct sl_launch_process *process)
         return false;
     }
     /* A script may have left processes behind, which its replacement must not meet. Until waitpid
-     * the number of the group belongs to no other process. */
-    kill(-pid, SIGKILL);
+     * the number of the group belongs to no other process. The group of srun holds a helper, which
+     * ends the step if srun was killed; Slurm kills what the step leaves. */
+    if (process->task->stop != SL_PLAN_STOP_INT) {
+        kill(-pid, SIGKILL);
+    }
     waitpid(pid, &process->wait_status, 0);
     process->child.pid = 0;
     process->unjudged = true;
@@ -170,7 +173,8 @@ bool sl_launch_process_ended_well(const struct sl_launch_process *process)
 bool sl_launch_process_was_terminated(const struct sl_launch_process *process)
 {
     const int status = process->wait_status;
-    return WIFSIGNALED(status) ? WTERMSIG(status) == SIGTERM : WEXITSTATUS(status) == 128 + SIGTERM;
+    const int asked = process->task->stop == SL_PLAN_STOP_INT ? SIGINT : SIGTERM;
+    return WIFSIGNALED(status) ? WTERMSIG(status) == asked : WEXITSTATUS(status) == 128 + asked;
 }
 
 void sl_launch_process_describe_end(const struct sl_launch_process *process, const char *what,

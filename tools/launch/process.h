@@ -51,7 +51,7 @@ bool sl_launch_process_reap(struct sl_launch_process *process);
 
 bool sl_launch_process_ended_well(const struct sl_launch_process *process);
 
-/* SIGTERM ended it, here or, as ssh and srun report it, on its host. */
+/* The signal that asks for the end ended it, here or, as ssh and srun report it, on its host. */
 bool sl_launch_process_was_terminated(const struct sl_launch_process *process);
 
 /* Writes "worker/3 on node7 failed: exit status 1"; what: "failed". */

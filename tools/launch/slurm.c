@@ -129,20 +129,21 @@ static int list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
     return err;
 }
 
-/* Passes variables explicitly: srun passes no environment after --export=NONE to srun or sbatch. */
+/* Passes variables explicitly: srun passes no environment after --export=NONE to srun or sbatch.
+ * With --disable-status the first SIGINT is forwarded to the task. */
 static int wrap_srun(struct sl_plan_task *task, const char *node)
 {
     char where[320];
     snprintf(where, sizeof where, "--nodelist=%s", node);
-    const char *const begin[] = {"srun",    "--nodes=1", "--ntasks=1", "--overlap",
-                                 "--quiet", where,       "env"};
+    const char *const begin[] = {"srun",    "--nodes=1",        "--ntasks=1", "--overlap",
+                                 "--quiet", "--disable-status", where,        "env"};
     struct sl_words outer = {0};
     int err = sl_words_append_all(&outer, begin, sizeof begin / sizeof begin[0]);
     err = err != 0 ? err : sl_plan_append_variables(&outer, task);
     err = err != 0 ? err
                    : sl_words_append_all(&outer, (const char *const *)task->argv.items,
                                          task->argv.count);
-    sl_plan_wrap(task, &outer, SL_PLAN_STOP_TERM, node);
+    sl_plan_wrap(task, &outer, SL_PLAN_STOP_INT, node);
     return err;
 }
 

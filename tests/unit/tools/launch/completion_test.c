@@ -125,6 +125,34 @@ SL_CASE(report_send__arrives)
     sl_completion_fini(&ps);
 }
 
+static void *send_five(void *worker)
+{
+    sl_completion_send(worker, 5);
+    return NULL;
+}
+
+SL_CASE(report_send__to_a_launcher_that_starts_later)
+{
+    struct sl_completion ps = SL_COMPLETION_NONE, worker = SL_COMPLETION_NONE;
+    listen_for(&ps, 2);
+    const uint16_t port = port_of(&ps);
+    char peer[32];
+    snprintf(peer, sizeof peer, "127.0.0.1:%u", port);
+    sl_completion_fini(&ps);
+    assert_int_equal(sl_words_append(&worker.peers, peer), 0);
+    snprintf(worker.token, sizeof worker.token, "12.3");
+    worker.worker = 1;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, send_five, &worker), 0);
+    usleep(300000); /* most likely it was refused once; it arrives in any case */
+    snprintf(ps.token, sizeof ps.token, "12.3");
+    assert_int_equal(sl_completion_listen(&ps, port, 2, NULL), 0);
+    assert_ptr_equal(take_one(&ps), &ps);
+    pthread_join(thread, NULL);
+    sl_completion_fini(&worker);
+    sl_completion_fini(&ps);
+}
+
 SL_CASE(report_send__nobody_there_is_no_hang)
 {
     struct sl_completion ps = SL_COMPLETION_NONE, worker = SL_COMPLETION_NONE;
