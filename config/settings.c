@@ -209,6 +209,10 @@ static const struct row rows[] = {
     ROW(P, drain_timeout_ns, DURATION, .name = "drain-timeout", .preset = "10s",
         .least = TIMEOUT_LEAST, .most = HOUR,
         .help = "Longest wait for accepted requests after SIGTERM or SIGINT."),
+    ROW(P, slow_request_ns, DURATION, .name = "slow-request", .preset = "10ms", .least = 0,
+        .most = HOUR,
+        .help = "Requests that take as long are kept, with the time of each phase, and shown at "
+                "/api/slow; 0: none."),
     ROW(P | L, replicas, U32, .name = "replicas", .preset = "0", .least = 0, .most = 1,
         .help = "Backups of each shard, 0 or 1; the same for all servers. With 1, each shard has a "
                 "backup on the next server: a push is acknowledged when both have it, and the "

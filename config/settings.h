@@ -70,7 +70,7 @@ struct sl_settings {
 
     /* Servers only. */
     size_t memory_bytes_max; /* 0: no limit */
-    uint64_t lease_ns, start_timeout_ns, drain_timeout_ns;
+    uint64_t lease_ns, start_timeout_ns, drain_timeout_ns, slow_request_ns;
     uint32_t replicas;
     bool insecure;
     struct sl_checkpoint_settings checkpoint;

@@ -78,6 +78,7 @@ void sl_run_options_fill(struct sl_run *run, struct sl_process_options *options)
     options->heartbeat_ns = settings->dmlc.heartbeat_interval_s * SL_CLOCK_NS_PER_S;
     options->start_timeout_ns = settings->start_timeout_ns;
     options->drain_timeout_ns = settings->drain_timeout_ns;
+    options->slow_request_ns = settings->slow_request_ns;
     options->congestion_control =
         settings->congestion_control[0] == '\0' ? NULL : settings->congestion_control;
     options->rdma_device = settings->rdma.device[0] == '\0' ? NULL : settings->rdma.device;

@@ -125,6 +125,7 @@ static int core_start(void *ctx)
         .elects = options->metastore != NULL && options->kind != SL_PROCESS_SERVER,
         .control_gone = sl_process_leadership_gone,
         .control_gone_ctx = process,
+        .slow_request_ns = options->slow_request_ns,
         .checksum = options->checksum,
         .secret = options->secret,
         .incarnation = process->incarnation,

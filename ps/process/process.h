@@ -68,6 +68,7 @@ struct sl_process_options {
     size_t memory_bytes_max; /* of the process: ps/process/memory_plan.h; 0: no limit */
     uint64_t start_timeout_ns;
     uint64_t drain_timeout_ns;
+    uint64_t slow_request_ns;           /* as in struct sl_server_options */
     uint64_t lease_ns;                  /* of members; the coordinator's value applies */
     uint64_t heartbeat_ns;              /* of this process; 0: a quarter of the lease */
     const struct sl_secret *secret;     /* outlives the run; NULL: none */

@@ -164,6 +164,7 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         .session = conn->session,
         .conn = conn,
         .deadline.run = deadline_passed,
+        .timing = {.arrived_ns = sl_server_now_ns(server), .since_ns = sl_server_now_ns(server)},
         .id = message->header.request_id,
         .credit_bytes = incoming->to.credit_bytes,
         .reply_buffer = incoming->to.buffer,
@@ -255,6 +256,9 @@ static void enqueue(struct sl_server_incoming *incoming, const struct sl_shard_r
         (void)sl_shard_waits(server->shard, &request->work);
     }
     request->is_runnable = what == WAITS_FOR_ITS_TURN;
+    if (sl_server_request_waits_for_log(request)) {
+        request->timing.phase = SL_SERVER_PHASE_BACKUP;
+    }
     sl_server_scheduler_add(request, what == WAITS_FOR_CLOCKS);
 }
 
@@ -352,6 +356,7 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
         enum sl_server_outcome outcome = run_in_place(&incoming->to, work, &spent);
         sl_server_spend(server, spent);
         if (outcome == SL_SERVER_ANSWERED) {
+            sl_server_slow_see(&server->slow, work->caller, work->main);
             return;
         }
         if (outcome == SL_SERVER_WAITS) {
@@ -446,6 +451,7 @@ static enum sl_server_outcome reply_from_buffer(struct sl_server_request *reques
         sl_server_scheduler_discard(request);
         return SL_SERVER_ANSWERED;
     }
+    sl_server_request_enter(request, SL_SERVER_PHASE_SEND);
     if (sl_outbox_reserve(conn->outbox, 0) == NULL) {
         return SL_SERVER_CONTINUES;
     }
@@ -513,6 +519,7 @@ void sl_server_request_free(struct sl_server_request *request)
     struct sl_server *server = request->server;
     sl_assert(request->list == NULL);
     sl_timer_disarm(sl_server_timers(server), &request->deadline);
+    sl_server_slow_end(request);
     if (server->shard != NULL) {
         sl_shard_abandon(server->shard, &request->work);
     }
@@ -542,6 +549,7 @@ static enum sl_server_outcome complete(struct sl_server_request *request)
         sl_server_session_wrote(request->session, request->id);
     }
     if (is_to_be_logged(server, &request->work)) {
+        sl_server_request_enter(request, SL_SERVER_PHASE_BACKUP);
         if (server->options.hooks->write_done(request)) {
             return SL_SERVER_ANSWERED;
         }
@@ -560,8 +568,10 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
     const bool writes = sl_server_request_writes(&request->work);
     struct sl_reason reason;
     if (!sl_server_admission_reply(request)) {
+        sl_server_request_enter(request, SL_SERVER_PHASE_MEMORY);
         return SL_SERVER_CONTINUES; /* it was parked and gave its buffer back */
     }
+    sl_server_request_enter(request, SL_SERVER_PHASE_WORK);
     if (writes && session != NULL) {
         sl_server_session_touch(session);
     }
@@ -594,6 +604,7 @@ static enum sl_server_outcome run_slice(struct sl_server_request *request, uint3
 static enum sl_server_outcome run_chunks(struct sl_server_request *request, uint32_t keys,
                                          uint32_t *spent)
 {
+    sl_server_request_enter(request, SL_SERVER_PHASE_SEND);
     enum sl_server_outcome outcome = sl_server_reply_chunks_run(request, keys, spent);
     if (outcome == SL_SERVER_ANSWERED) {
         sl_server_scheduler_discard(request);
@@ -633,10 +644,13 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
         enum sl_server_outcome outcome = run_in_place(&to, &request->work, spent);
         if (outcome == SL_SERVER_ANSWERED) {
             sl_server_scheduler_discard(request);
+        } else if (outcome == SL_SERVER_CONTINUES) {
+            sl_server_request_enter(request, SL_SERVER_PHASE_MEMORY);
         }
         return outcome;
     }
     if (!sl_server_admission_reply(request)) {
+        sl_server_request_enter(request, SL_SERVER_PHASE_MEMORY);
         return SL_SERVER_CONTINUES;
     }
     request->stage = SL_SERVER_REQUEST_STARTED;

@@ -3,6 +3,7 @@
 #define SL_PS_SERVER_REQUEST_H
 
 #include "core/assert.h"
+#include "ps/server/slow.h"
 #include "ps/server/state.h"
 
 /* Speed of a pull of a dense array, which only copies, relative to other work of the same cost. */
@@ -28,6 +29,7 @@ struct sl_server_request {
      * session's orphan. */
     struct sl_server_conn *conn;
     struct sl_timer deadline;
+    struct sl_server_timing timing;
     uint64_t id, half_ns; /* half_ns: when half of its time is over */
     uint64_t credit_bytes;
     uint8_t *payload;
@@ -95,6 +97,13 @@ static inline void sl_server_request_unlist(struct sl_server_request *request)
 {
     sl_list_remove(&request->link);
     request->list = NULL;
+}
+
+/* The request begins another phase. */
+static inline void sl_server_request_enter(struct sl_server_request *request,
+                                           enum sl_server_phase phase)
+{
+    sl_server_timing_enter(&request->timing, phase, sl_server_now_ns(request->server));
 }
 
 /* Properties */

@@ -73,6 +73,7 @@ struct sl_server_options {
     size_t buffer_bytes_max;        /* requests and replies in memory; 0: 256 MiB */
     size_t kept_bytes_max;          /* control messages that wait for room; 0: 256 MiB */
     uint32_t waiting_max;           /* requests that wait, in total; 0: 65536 */
+    uint64_t slow_request_ns;       /* ps/server/slow.h keeps requests that take as long; 0: none */
     bool checksum;                  /* add checksums to replies even if the client did not ask */
     const struct sl_secret *secret; /* outlives the server; NULL: none required */
     uint64_t incarnation;           /* of the process: random at its start */

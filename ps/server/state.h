@@ -13,6 +13,7 @@
 #include "ps/server/scheduler.h"
 #include "ps/server/server.h"
 #include "ps/server/session.h"
+#include "ps/server/slow.h"
 #include "ps/server/transports.h"
 
 /* Host of the coordinator, if elsewhere; "": unknown. */
@@ -49,6 +50,7 @@ struct sl_server {
     bool writes_fenced;                      /* no more writes */
     struct sl_server_drain drain;
 
+    struct sl_server_slow slow;
     uint64_t hot_halved_ns; /* when the counts of hot keys were halved */
 
     struct sl_timer coordinator_timer;

@@ -141,7 +141,9 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
 
 static void flush_queue(struct sl_reactor_source *source)
 {
-    server_of(source)->scheduler.budget_left = SL_LIMIT_TURN_COST;
+    struct sl_server *server = server_of(source);
+    server->scheduler.budget_left = SL_LIMIT_TURN_COST;
+    sl_server_slow_end_turn(server);
 }
 
 static bool arm_queue(struct sl_reactor_source *source)

@@ -1,5 +1,7 @@
 #include "ps/server/view.h"
 
+#include <string.h>
+
 #include "ps/server/state.h"
 
 /* Returns true when it is time to halve the counts of hot keys. */
@@ -24,6 +26,8 @@ bool sl_server_view_fill(void *ctx, void *into, uint32_t slice)
         view->serves = server->role.serves;
         view->shard_index = server->options.shard.index;
         view->halves = is_half_life_over(server);
+        view->slow_count = server->slow.count;
+        memcpy(view->slow, server->slow.requests, sizeof view->slow);
     }
     return sl_shard_view_fill(server->shard, &view->shard, slice == 0, view->halves);
 }

@@ -2,6 +2,7 @@
 #ifndef SL_PS_SERVER_VIEW_H
 #define SL_PS_SERVER_VIEW_H
 
+#include "ps/server/slow.h"
 #include "ps/shard/view.h"
 
 struct sl_server;
@@ -13,6 +14,8 @@ struct sl_server_view {
     uint32_t shard_index;
     bool halves; /* the counts of hot keys, after they were copied */
     struct sl_shard_view shard;
+    uint64_t slow_count; /* of slow requests, ever; the last ones are in `slow` */
+    struct sl_server_slow_request slow[SL_SERVER_SLOW_REQUESTS]; /* n is at n % SLOW_REQUESTS */
 };
 
 /* A sl_view_fill_fn. ctx: struct sl_server **, NULL in it: no server. into: struct sl_server_view.

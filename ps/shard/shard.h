@@ -21,6 +21,7 @@
 #include "net/control/message.h"
 #include "net/wire/request.h"
 #include "ps/optimizer/optimizer.h"
+#include "ps/shard/main_section.h"
 
 struct sl_kv_handler;
 struct sl_shard;
@@ -84,17 +85,16 @@ struct sl_shard_request {
     uint32_t write_from, write_to;    /* sections whose writes are not skipped: [from, to) */
     uint32_t effect_end, effect_left; /* end of the last section that wrote; bytes behind it */
     struct sl_request_view view;
-    bool plain;           /* waits for no clock and needs no shared working memory */
-    uint64_t cost;        /* of the whole request, in units of the budget */
-    uint64_t push_cost;   /* of its pushes; included in cost */
-    uint64_t done;        /* keys or elements done in this phase of the section */
-    uint64_t reply_done;  /* reply bytes written by earlier sections */
-    uint64_t reply_bytes; /* of the complete reply */
-    const void *answer;   /* after DONE: the reply, permanently valid in the handler's memory; NULL:
-                             the reply is in sl_shard_run's `reply` */
-    uint32_t parked_on;   /* id of the table that it waits for */
-    uint8_t phase;        /* of a section: sl_shard_phase in section.h */
-    uint32_t bags_done;   /* pooled pull */
+    bool plain;               /* waits for no clock and needs no shared working memory */
+    uint64_t cost, push_cost; /* in units of the budget: of the request, and of its pushes */
+    struct sl_shard_main_section main;
+    uint64_t done;                    /* keys or elements done in this phase of the section */
+    uint64_t reply_done, reply_bytes; /* of earlier sections, and of the complete reply */
+    const void *answer; /* after DONE: the reply, permanently valid in the handler's memory; NULL:
+                           the reply is in sl_shard_run's `reply` */
+    uint32_t parked_on; /* id of the table that it waits for */
+    uint8_t phase;      /* of a section: sl_shard_phase in section.h */
+    uint32_t bags_done; /* pooled pull */
     /* Push in progress: */
     struct sl_shard_scratch *scratch;        /* owned by this push */
     struct sl_shard_buffered_push *buffered; /* buffer entry being filled */

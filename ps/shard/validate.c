@@ -107,6 +107,20 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_request *
     return 0;
 }
 
+/* cost: of the section that was checked last. */
+static void note_main(struct sl_shard_request *request, uint64_t cost)
+{
+    const struct sl_request_section *section = &request->view.section;
+    if (cost > request->main.cost) {
+        request->main = (struct sl_shard_main_section){
+            .cost = cost,
+            .key_count = sl_shard_op_dense(section->op) ? section->count : section->key_count,
+            .table_id = section->table_id,
+            .op = section->op,
+        };
+    }
+}
+
 /* Other fields are set when a section begins. */
 static void request_init(struct sl_shard_request *request, const struct sl_shard_client *caller,
                          const uint8_t *payload, size_t payload_bytes)
@@ -118,7 +132,7 @@ static void request_init(struct sl_shard_request *request, const struct sl_shard
     request->write_from = request->effect_end = 0;
     request->write_to = UINT32_MAX;
     request->phase = SL_SHARD_PHASE_NEW;
-    request->cost = request->push_cost = 0;
+    request->cost = request->push_cost = request->main.cost = 0;
     request->reply_done = request->reply_bytes = 0;
     request->answer = NULL;
     request->parked_on = 0;
@@ -149,10 +163,12 @@ static int check_request(const struct sl_shard *shard, struct sl_shard_request *
                                   "shard %u, section %u: not a valid section", shard->options.index,
                                   i);
         }
+        const uint64_t cost = request->cost;
         int err = check_section(shard, request, &cursor, values, &slice);
         if (err != 0) {
             return err;
         }
+        note_main(request, request->cost - cost);
     }
     if (cursor.left != 0) {
         return sl_reason_fail(reason, SL_ERR_PROTOCOL, "shard %u: %zu bytes after the last section",
