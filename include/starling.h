@@ -379,6 +379,12 @@ struct sl_client_stats {
 };
 SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out);
 
+/* Writes the client's metrics for Prometheus, in its text format 0.0.4, with NUL: the page /metrics
+ * of a program that has an HTTP server. docs/metrics.md lists them. Returns the length of the text
+ * without NUL; if that is not below `room`, nothing was written, and the call may be repeated with
+ * more room. Errors: NO_MEMORY, FORKED. Any thread; it takes milliseconds and waits for no step. */
+SL_API int sl_client_metrics(const struct sl_client *client, char *text, size_t room);
+
 /* Statistics of a table. All but `steps` are sums over the shards. A checkpoint keeps the counters,
  * so a restored table continues them. */
 struct sl_table_stats {

@@ -51,7 +51,7 @@ ARROWS = {
     "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ observe/http observe/metrics",
     "ps": "ps/process+ ps/objects observe/http config tools/doctor reactor",
     "ps/objects": "ps/process+ ps objects+",
-    "worker": "net/control+ net/builtin+",
+    "worker": "net/control+ net/builtin+ observe/metrics",
     "worker/train": "worker+ config",
     "transfer": "metastore+ net/control+ net/rma net/builtin+",
     "objects": "transfer metastore net/base net/wire reactor",

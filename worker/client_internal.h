@@ -38,6 +38,7 @@ struct sl_client {
     bool (*interrupted)(void *ctx); /* of the options */
     void *interrupted_ctx;
 
+    struct sl_metrics metrics; /* cells of the client_ios and of the application threads */
     struct sl_port_set *ports; /* each in a struct sl_thread_ctx */
     struct sl_client_io *ios;
     uint32_t io_count;

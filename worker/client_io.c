@@ -247,9 +247,9 @@ void sl_client_io_stats(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;
     *op->stats = (struct sl_client_stats){
-        .requests = io->stats.requests,
-        .replies = io->stats.replies,
-        .failures = io->stats.failures,
+        .requests = sl_cell_get(&io->cells.requests),
+        .replies = sl_cell_get(&io->cells.replies),
+        .failures = sl_cell_get(&io->cells.failures),
     };
     for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
         if (io->transports[scheme] != NULL) {

@@ -12,10 +12,12 @@
 
 #include <stdatomic.h>
 
+#include "core/metrics.h"
 #include "core/pool.h"
 #include "core/shared.h"
 #include "net/outbox.h"
 #include "net/shm/shm.h"
+#include "worker/client_cells.h"
 #include "worker/control_op.h"
 #include "worker/shard_conn.h"
 
@@ -130,9 +132,8 @@ struct sl_client_io {
         struct sl_timer timer;
     } closing;
 
-    struct {
-        uint64_t requests, replies, failures;
-    } stats;
+    struct sl_client_io_cells cells;
+    struct sl_metrics_source metrics; /* of the cells, in the client's registry */
 };
 
 /* Any thread. */

@@ -22,6 +22,7 @@ static void queue_insert(struct sl_shard_conn *conn, struct sl_request *prev,
 {
     struct sl_request *next = prev == NULL ? conn->queue_first : prev->queue_next;
     request->queued = true;
+    request->queued_ns = sl_reactor_now_ns(conn->io->reactor);
     request->queue_prev = prev;
     request->queue_next = next;
     *(prev == NULL ? &conn->queue_first : &prev->queue_next) = request;
@@ -46,6 +47,23 @@ static uint32_t budget_us(const struct sl_substep *substep, uint64_t now_ns)
     }
     uint64_t budget = (substep->deadline_ns - now_ns) / SL_CLOCK_NS_PER_US;
     return budget < UINT32_MAX ? (uint32_t)budget : UINT32_MAX;
+}
+
+/* NULL: no substep waits for the reply. */
+static struct sl_inflight_entry *begin_flight(struct sl_shard_conn *conn, uint64_t id,
+                                              struct sl_request *request)
+{
+    struct sl_inflight_entry *entry = sl_inflight_add(&conn->inflight, id, request);
+    entry->sent_ns = sl_reactor_now_ns(conn->io->reactor);
+    sl_cell_add(&conn->io->cells.requests, 1);
+    sl_cell_add(&conn->io->cells.in_flight, 1);
+    return entry;
+}
+
+static void end_flight(struct sl_shard_conn *conn, struct sl_inflight_entry *entry)
+{
+    sl_inflight_remove(&conn->inflight, entry);
+    sl_cell_subtract(&conn->io->cells.in_flight, 1);
 }
 
 /* Layout of a request: `copied` bytes after its header, then the tail, sent in place. */
@@ -126,13 +144,12 @@ static void commit(struct sl_shard_conn *conn, struct sl_request *request,
     request->tail_unsent = tail != NULL && tail == request->tail;
     substep->unsent += tail != NULL ? 1 : 0;
     conn->clock.is_finished = conn->clock.is_finished || request->finishes;
-    struct sl_inflight_entry *entry = sl_inflight_add(&conn->inflight, request->id, request);
+    struct sl_inflight_entry *entry = begin_flight(conn, request->id, request);
     if (takes_direct_reply(conn, request)) {
         request_direct_reply(conn, request);
     } else {
         entry->buffer = reserve_buffer(conn, request);
     }
-    conn->io->stats.requests++;
     struct sl_frame frame = {
         .payload_bytes = request->body_bytes + request->tail_bytes,
         .type = SL_FRAME_REQUEST,
@@ -189,7 +206,7 @@ static bool try_finish(struct sl_shard_conn *conn)
         .request_id = conn->next_id++,
         .budget_us = UINT32_MAX,
     };
-    sl_inflight_add(&conn->inflight, frame.request_id, NULL);
+    begin_flight(conn, frame.request_id, NULL);
     sl_outbox_commit(conn->path.outbox, sl_session_conn(conn->session),
                      sl_session_queue(conn->session), &frame, NULL, 0, NULL, NULL);
     conn->clock.must_finish = false;
@@ -246,6 +263,8 @@ void sl_shard_conn_pump(struct sl_shard_conn *conn)
             return;
         } else {
             sl_shard_conn_withdraw(conn, request);
+            sl_cell_record(&conn->io->cells.credit_wait,
+                           sl_reactor_now_ns(conn->io->reactor) - request->queued_ns, 1);
         }
     }
 }
@@ -357,7 +376,6 @@ static void succeeded(struct sl_shard_conn *conn, struct sl_request *request,
 static void take_reply(struct sl_shard_conn *conn, struct sl_request *request, uint32_t clock,
                        const struct sl_transport_message *message)
 {
-    conn->io->stats.replies++;
     if (request != NULL) {
         request->in_flight = false;
         request->reply_memory_lent = request == conn->direct_request;
@@ -385,7 +403,10 @@ static void replied(struct sl_shard_conn *conn, const struct sl_transport_messag
         return;
     }
     const struct sl_inflight_entry entry = *found;
-    sl_inflight_remove(&conn->inflight, found);
+    end_flight(conn, found);
+    sl_cell_add(&conn->io->cells.replies, 1);
+    sl_cell_record(&conn->io->cells.request_time,
+                   sl_reactor_now_ns(conn->io->reactor) - entry.sent_ns, 1);
     take_reply(conn, entry.request,
                entry.request == NULL ? entry.clock_after : clock_after(entry.request), message);
     return_buffer(conn, entry.buffer);
@@ -422,7 +443,7 @@ static struct sl_request *take_inflight(struct sl_shard_conn *conn)
     while (request == NULL && (entry = sl_inflight_any(&conn->inflight)) != NULL) {
         request = entry->request;
         return_buffer(conn, entry->buffer);
-        sl_inflight_remove(&conn->inflight, entry);
+        end_flight(conn, entry);
     }
     if (request != NULL) {
         request->in_flight = request->reply_memory_lent = false;

@@ -218,6 +218,7 @@ static void welcomed_again(struct sl_shard_conn *conn, const struct sl_message_w
 {
     bool restarted = welcome->incarnation != conn->incarnation;
     bool remembers = welcome->resumed && (!restarted || welcome->restored);
+    sl_cell_add(&conn->io->cells.reconnects, 1);
     take_welcome(conn, welcome);
     if (!remembers) {
         session_lost(conn, restarted, welcome->restored);

@@ -10,6 +10,7 @@
 #include "net/dpdk/device_list.h"
 #include "worker/client_buffer.h"
 #include "worker/client_io_transport.h"
+#include "worker/client_metrics.h"
 #include "worker/control.h"
 #include "worker/endpoint_list.h"
 #include "worker/send_arena.h"
@@ -244,6 +245,7 @@ static int take_ios(struct sl_client *client, const struct sl_client_setup *setu
         client->ios[i].shard_stride = client->io_count - client->first_io;
         client->ios[i].options = &client->io_options;
     }
+    sl_client_metrics_init(client);
     return 0;
 }
 
@@ -282,6 +284,7 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
         free(client);
         return err;
     }
+    sl_metrics_init(&client->metrics);
     err = take_ios(client, setup);
     err = err != 0 ? err : sl_port_here(client->ports, &port);
     if (err != 0) {
@@ -597,6 +600,7 @@ void sl_start_free(struct sl_client **client)
     free(closing->conns);
     free(closing->ops);
     free(closing->ios);
+    sl_metrics_fini(&closing->metrics);
     free_owned(&closing->io_options);
     free(closing);
 }

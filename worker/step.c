@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/reason.h"
 #include "worker/client_internal.h"
+#include "worker/client_metrics.h"
 #include "worker/encode.h"
 #include "worker/scatter.h"
 #include "worker/step_internal.h"
@@ -27,6 +28,9 @@ static int step_create(struct sl_client *client, struct sl_thread_ctx *thread_ct
     step->client = client;
     step->wire.arena = client->io_options.send_arena;
     step->thread_ctx = thread_ctx;
+    if (thread_ctx->steps == NULL) {
+        sl_client_metrics_add_thread(client, thread_ctx);
+    }
     step->next_of_thread_ctx = thread_ctx->steps;
     thread_ctx->steps = step;
     for (uint32_t i = 0; i < client->io_count; i++) {
@@ -88,6 +92,7 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
     step->err = 0;
     step->error = "";
     step->staleness = 0;
+    step->ended_ns = 0;
     *out = step;
     return 0;
 }
@@ -400,6 +405,14 @@ static void complete(struct sl_step *step)
     }
 }
 
+/* A reactor's time may be that of the begin of its turn, before the submission. */
+static void count_time(const struct sl_step *step)
+{
+    const uint64_t from_ns = step->submitted_ns;
+    sl_cell_record(&step->thread_ctx->cells.step_time,
+                   step->ended_ns > from_ns ? step->ended_ns - from_ns : 0, 1);
+}
+
 static void substep_returned(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_substep *substep = ctx;
@@ -423,9 +436,11 @@ static void substep_completed(void *ctx, uint64_t is_returned, uint64_t b)
         step->error = substep->error;
     }
     step->staleness = substep->staleness > step->staleness ? substep->staleness : step->staleness;
+    step->ended_ns = substep->ended_ns > step->ended_ns ? substep->ended_ns : step->ended_ns;
     sl_assert(step->substeps_left > 0);
     step->substeps_left--;
     if (step->substeps_left == 0) {
+        count_time(step);
         complete(step);
     }
     if (is_returned) {
@@ -488,6 +503,7 @@ static void post_substeps(struct sl_step *step, uint32_t timeout_ms)
     const struct sl_client *client = step->client;
     uint64_t now_ns = sl_clock_now_ns(client->clock);
     uint64_t deadline_ns = now_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
+    step->submitted_ns = now_ns;
     struct sl_port *port = &step->thread_ctx->port;
     sl_port_catch_up(port, now_ns);
     for (uint32_t i = 0; i < client->io_count; i++) {

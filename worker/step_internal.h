@@ -36,6 +36,8 @@ struct sl_step {
     uint32_t operation_count, operation_capacity;
     struct sl_scratch wire, notes;
 
+    uint64_t submitted_ns;
+    uint64_t ended_ns;      /* when the last of its substeps was complete */
     uint32_t substeps_left; /* not complete */
     uint32_t substeps_out;  /* not returned */
     int err;

@@ -33,6 +33,7 @@ static void release(struct sl_substep *substep)
     }
     sl_reactor_disarm(substep->io->reactor, &substep->timer);
     substep->completed = true;
+    substep->ended_ns = sl_reactor_now_ns(substep->io->reactor);
     post(substep, substep->on_complete, substep->unsent == 0 ? 1 : 0);
 }
 
@@ -94,7 +95,7 @@ void sl_substep_failed(struct sl_request *request, int err, const char *text)
 {
     struct sl_substep *substep = request->substep;
     struct sl_shard_conn *conn = sl_client_io_conn(substep->io, request->shard);
-    substep->io->stats.failures++;
+    sl_cell_add(&substep->io->cells.failures, 1);
     substep->left++;
     if (err == SL_ERR_DEADLINE) {
         fail_late(substep, conn, ": ", text);
@@ -182,7 +183,7 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
     struct sl_substep *substep = substep_of(timer);
     const struct sl_shard_conn *culprit = culprit_of(substep);
     substep->left++;
-    substep->io->stats.failures++;
+    sl_cell_add(&substep->io->cells.failures, 1);
     const char *kind = culprit->state == SL_SHARD_CONN_RESTORING ? ": " : ": not connected: ";
     fail_late(substep, culprit, kind, sl_shard_conn_last_error(culprit));
     if (is_worth_waiting(substep)) {

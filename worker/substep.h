@@ -32,6 +32,7 @@ struct sl_substep {
     bool completed;
     int err;
     uint32_t staleness;
+    uint64_t ended_ns; /* when it was complete */
     char error[SL_SUBSTEP_ERROR_BYTES];
 
     uint32_t unsent; /* memory pieces held by the transport; the reactor's until returned */

@@ -8,7 +8,9 @@
 
 #include <stdint.h>
 
+#include "core/metrics.h"
 #include "reactor/port.h"
+#include "worker/client_cells.h"
 
 struct sl_step;
 
@@ -20,6 +22,8 @@ struct sl_thread_ctx {
     struct sl_step *steps;      /* all steps created here */
     struct sl_step *free_steps; /* reusable */
     uint32_t steps_out;         /* submitted and not returned */
+    struct sl_thread_ctx_cells cells;
+    struct sl_metrics_source metrics; /* of the cells; in the client's registry from the first step */
 };
 
 /* `port`: of a client. */

@@ -237,7 +237,8 @@ PEER_CASE(part__waits_a_little_for_the_shard_to_keep_the_deadline)
         peer_turns(world, 100);
     }
     assert_int_equal(world->data_connections, 1);
-    assert_int_equal(world->client->ios[0].stats.failures, 6); /* the deadline's and the shard's */
+    assert_int_equal(sl_cell_get(&world->client->ios[0].cells.failures),
+                     6); /* the deadline's and the shard's */
     path_call_io(world, sl_client_io_unexport, path_rows, NEAR_LENT_BYTES);
 }
 

@@ -1,0 +1,94 @@
+/* The page of a client's metrics: complete, and equal to what the client has done. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "tests/unit/worker/client_fixture.h"
+
+#define KEYS  64
+#define STEPS 10
+
+static char page[64 << 10];
+
+static void read_page(const struct sl_client *client)
+{
+    const int bytes = sl_client_metrics(client, page, sizeof page);
+    assert_int_equal(bytes, strlen(page));
+}
+
+/* The value of a series; without it the test fails. */
+static uint64_t value_of(const char *series)
+{
+    const size_t bytes = strlen(series);
+    for (const char *line = page; *line != '\0'; line = strchr(line, '\n') + 1) {
+        if (strncmp(line, series, bytes) == 0 && line[bytes] == ' ') {
+            return strtoull(line + bytes, NULL, 10);
+        }
+    }
+    fail_msg("no %s in:\n%s", series, page);
+    return 0;
+}
+
+static void push(struct sl_client *client, struct sl_table *table)
+{
+    uint64_t keys[KEYS];
+    float ones[KEYS];
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = sl_hash_key(i);
+        ones[i] = 1;
+    }
+    assert_int_equal(sl_client_push(client, table, keys, KEYS, ones, TIMEOUT_MS), 0);
+}
+
+CLIENT_CASE(client_metrics__equal_the_statistics)
+{
+    const struct sl_table_spec spec = fixture_sparse("counted", 1);
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        push(fixture.client, table);
+    }
+    struct sl_client_stats stats;
+    sl_client_stats(fixture.client, &stats);
+    read_page(fixture.client);
+    assert_int_equal(value_of("starling_client_step_seconds_count"), STEPS);
+    assert_int_equal(stats.requests, 2 * STEPS); /* to both shards */
+    assert_int_equal(value_of("starling_client_requests_total"), stats.requests);
+    assert_int_equal(value_of("starling_client_replies_total"), stats.replies);
+    assert_int_equal(value_of("starling_client_request_seconds_count"), stats.replies);
+    assert_int_equal(value_of("starling_client_failures_total"), 0);
+    assert_int_equal(value_of("starling_client_reconnects_total"), 0);
+    assert_int_equal(value_of("starling_client_in_flight"), 0);
+}
+
+CLIENT_CASE(client_metrics__count_a_reconnect)
+{
+    const struct sl_table_spec spec = fixture_sparse("cut", 1);
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    sl_cluster_cut(fixture.cluster, 0);
+    do {
+        push(fixture.client, table);
+        read_page(fixture.client);
+    } while (value_of("starling_client_reconnects_total") == 0);
+    assert_int_equal(value_of("starling_client_in_flight"), 0);
+    assert_true(value_of("starling_client_credit_wait_seconds_count") > 0);
+}
+
+CLIENT_CASE(client_metrics__need_room)
+{
+    const int bytes = sl_client_metrics(fixture.client, NULL, 0);
+    assert_true(bytes > 0);
+    page[0] = '?';
+    assert_int_equal(sl_client_metrics(fixture.client, page, (size_t)bytes), bytes);
+    assert_int_equal(page[0], '?');
+    assert_int_equal(sl_client_metrics(fixture.client, page, (size_t)bytes + 1), bytes);
+    assert_int_equal(strlen(page), bytes);
+}
+
+SL_UNIT_SETUP()
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    fixture_shape = (struct shape){1, 2, 2, SL_PROTOCOL_PER_TABLE};
+}
+
+SL_UNIT_WAYS(fixture_way);

@@ -1,0 +1,20 @@
+/* The counters of a client (core/cell.h). A client_io's are written by its reactor, a thread
+ * context's by its application thread; any thread reads them. client_metrics.c names them. */
+#ifndef SL_WORKER_CLIENT_CELLS_H
+#define SL_WORKER_CLIENT_CELLS_H
+
+#include "core/cell.h"
+
+struct sl_client_io_cells {
+    struct sl_cell requests; /* sent, retransmitted ones too */
+    struct sl_cell replies, failures, reconnects;
+    struct sl_cell in_flight;
+    struct sl_cell_histogram request_time; /* from sending to the reply */
+    struct sl_cell_histogram credit_wait;  /* in the queue of a connection */
+};
+
+struct sl_thread_ctx_cells {
+    struct sl_cell_histogram step_time; /* from submit until the last reply is here */
+};
+
+#endif
