@@ -61,6 +61,9 @@ void sl_metrics_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visi
     SL_LIST_FOREACH (link, &metrics->sources) {
         const struct sl_metrics_source *source =
             SL_CONTAINER_OF(link, struct sl_metrics_source, link);
+        if (source->is_active != NULL && sl_cell_get(source->is_active) == 0) {
+            continue;
+        }
         if (source->collect != NULL) {
             source->collect(source->ctx, visitor);
         } else {

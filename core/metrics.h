@@ -75,6 +75,9 @@ struct sl_metrics_source {
     const void *cells;  /* the struct that the rows' offsets refer to */
     const char *labels; /* of all its series, such as transport="tcp"; NULL: none */
     const char *detail; /* such as shard="3"; NULL: none */
+    /* A cell that is 0 while the source has no series: cells outlive what they count. NULL: the
+     * source always has series. */
+    const struct sl_cell *is_active;
     /* Instead of `cells`: visits all series of the source. NULL: the rows are visited. Runs on the
      * reader's thread, with the lock of the registry held. */
     void (*collect)(void *ctx, struct sl_metrics_visitor *visitor);

@@ -8,7 +8,9 @@
 #include "observe/metrics/text.h"
 
 #define ROW(name, kind, unit, member, help)                                                        \
-    {name, NULL, SL_METRICS_##kind, SL_METRICS_##unit, offsetof(struct CELLS, member), help}
+    {                                                                                              \
+        name, NULL, SL_METRICS_##kind, SL_METRICS_##unit, offsetof(struct CELLS, member), help     \
+    }
 
 #define CELLS sl_client_io_cells
 static const struct sl_metrics_row io_rows[] = {

@@ -16,7 +16,7 @@
 struct sl_request;
 
 struct sl_inflight_entry {
-    uint64_t id;                /* 0: the slot is free */
+    uint64_t id; /* 0: the slot is free */
     uint64_t sent_ns;
     struct sl_request *request; /* NULL: no substep waits for the reply */
     uint32_t clock_after;       /* if request is NULL: the worker's clock after it, or 0 */

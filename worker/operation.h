@@ -82,7 +82,7 @@ struct sl_request {
     bool over;              /* counted by its substep */
     struct sl_request *queue_prev, *queue_next;
     uint64_t queued_ns; /* when it was queued last */
-    uint64_t id; /* since it was first sent; 0: never sent */
+    uint64_t id;        /* since it was first sent; 0: never sent */
 };
 
 #endif

@@ -23,7 +23,8 @@ struct sl_thread_ctx {
     struct sl_step *free_steps; /* reusable */
     uint32_t steps_out;         /* submitted and not returned */
     struct sl_thread_ctx_cells cells;
-    struct sl_metrics_source metrics; /* of the cells; in the client's registry from the first step */
+    struct sl_metrics_source
+        metrics; /* of the cells; in the client's registry from the first step */
 };
 
 /* `port`: of a client. */

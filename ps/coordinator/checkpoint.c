@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "ps/coordinator/checkpoint_request.h"
+#include "ps/coordinator/metrics.h"
 #include "ps/coordinator/replica_group.h"
 
 /* Why a job that lost values writes no checkpoint. */
@@ -152,6 +153,7 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err
     (void)snprintf(message.error.text, sizeof message.error.text,
                    "checkpoint %" PRIu64 " is aborted: %s", checkpoint->number, why);
     sl_log_warn("%s", message.error.text);
+    sl_coordinator_metrics_failed(coordinator, err);
     checkpoint->incremental_base = 0;
     idle(coordinator, now_ns);
     sl_coordinator_checkpoint_request_answer(coordinator, checkpoint->number, &message);

@@ -12,6 +12,7 @@
 #include "ps/coordinator/expiry.h"
 #include "ps/coordinator/job.h"
 #include "ps/coordinator/member.h"
+#include "ps/coordinator/metrics.h"
 #include "ps/coordinator/record.h"
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/report.h"
@@ -57,6 +58,9 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
 
 void sl_coordinator_destroy(struct sl_coordinator **coordinator)
 {
+    if ((*coordinator)->options.cells != NULL) {
+        sl_cell_set(&(*coordinator)->options.cells->is_active, 0);
+    }
     sl_coordinator_barrier_fini(*coordinator);
     sl_coordinator_checkpoint_fini(*coordinator);
     sl_coordinator_record_fini(*coordinator);
@@ -194,4 +198,5 @@ void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
     sl_coordinator_cluster_tick(coordinator, now_ns);
     sl_coordinator_barrier_tick(coordinator, now_ns);
     sl_coordinator_checkpoint_tick(coordinator, now_ns);
+    sl_coordinator_metrics_update(coordinator);
 }

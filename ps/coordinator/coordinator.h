@@ -27,6 +27,7 @@
 #define SL_COORDINATOR_DONE_BARRIERS       16
 
 struct sl_coordinator;
+struct sl_coordinator_cells;
 
 /* Handle of a control connection, chosen by the server. */
 typedef uint64_t sl_coordinator_peer;
@@ -94,6 +95,7 @@ struct sl_coordinator_options {
     struct sl_coordinator_report_cells *report_cells;
     const char *http; /* HOST:PORT of this process's HTTP server; NULL: none */
     void *ctx;
+    struct sl_coordinator_cells *cells; /* outlive it; NULL: nothing is counted */
 };
 
 /* Errors: NO_MEMORY. */

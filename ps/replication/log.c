@@ -35,6 +35,7 @@ static void update_room(struct sl_server *server)
         : replica->log.bytes >= bytes_max || replica->log.entry_count >= ENTRIES_MAX
             ? SL_SERVER_LOG_FULL
             : SL_SERVER_LOG_HAS_ROOM;
+    sl_replication_metrics_update(server);
     if (before != SL_SERVER_LOG_HAS_ROOM && server->role.log_room == SL_SERVER_LOG_HAS_ROOM) {
         sl_server_scheduler_wake(server);
     }
@@ -146,6 +147,7 @@ static void report_in_sync(struct sl_server *server)
     replica->is_in_sync = true;
     replica->catch_up.late_count = 0;
     server->role.degraded_since_ns = 0;
+    sl_replication_metrics_update(server);
     sl_log_info("shard %u: its backup on ps/%u is in sync (epoch %" PRIu64
                 "); acknowledged while degraded so far: %" PRIu64 " writes",
                 server->options.shard.index, replica->config.backup_task, replica->config.epoch,

@@ -87,6 +87,7 @@ static void note_degraded(struct sl_server *server)
     if (!replica->is_in_sync && server->role.degraded_since_ns == 0) {
         server->role.degraded_since_ns = sl_server_now_ns(server);
     }
+    sl_replication_metrics_update(server);
 }
 
 void sl_replication_set_config(struct sl_server *server, const struct sl_replica_config *config)
@@ -171,6 +172,7 @@ static int create(struct sl_server *server)
     }
     replica->server = server;
     replica->options = *server->options.replication;
+    replica->cells = replica->options.cells != NULL ? replica->options.cells : &replica->own_cells;
     sl_list_init(&replica->expirations);
     sl_list_init(&replica->backup.entries);
     sl_replication_log_init(&replica->log);
@@ -224,6 +226,9 @@ static void leave(struct sl_server_conn *conn)
 
 static uint32_t run(struct sl_server *server, uint32_t keys)
 {
+    if (server->replica->degraded_ns != 0) {
+        sl_replication_metrics_update(server);
+    }
     if (!sl_replication_receiver_waits(server)) {
         sl_replication_receiver_acknowledge(server); /* if the outbox had no room until now */
         return sl_replication_catch_up_run(server);

@@ -32,6 +32,7 @@ struct sl_replication_options {
      * process must end. Already logged. */
     void (*failed)(void *ctx, int err);
     void *ctx;
+    struct sl_replication_cells *cells; /* outlive the server; NULL: the server has its own */
 };
 
 /* Options `hooks` and `replication` of a server with replicas: these, and the struct above. */

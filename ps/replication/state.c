@@ -55,6 +55,7 @@ void sl_replication_set_stage(struct sl_replication *replica, enum sl_replicatio
 {
     replica->stage = stage;
     replica->server->role.serves = stage == SL_REPLICATION_SERVES;
+    sl_replication_metrics_update(replica->server);
 }
 
 void sl_replication_set_may_switch_over(struct sl_replication *replica, bool may_switch_over)

@@ -13,6 +13,7 @@
 
 #include "ps/replication/catch_up.h"
 #include "ps/replication/log.h"
+#include "ps/replication/metrics.h"
 #include "ps/replication/receiver.h"
 #include "ps/replication/replication.h"
 #include "ps/replication/sender.h"
@@ -41,6 +42,8 @@ enum sl_replication_link {
 struct sl_replication {
     struct sl_server *server;
     struct sl_replication_options options;
+    struct sl_replication_cells own_cells, *cells; /* those of the options, or its own */
+    uint64_t degraded_ns; /* when the time without a backup in sync was counted last; 0: in sync */
     struct sl_replica_config config; /* the last one received; epoch 0: none */
     enum sl_replication_stage stage;
     struct sl_list expirations; /* of workers, in order: applied when the server serves */

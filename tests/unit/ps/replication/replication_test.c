@@ -267,6 +267,39 @@ PAIR_CASE(replica__the_rest_follows_what_was_done_in_part)
     assert_true(stepped_reply(&pair->peer, 2)->value == 2.0F);
 }
 
+PAIR_CASE(replication_metrics__show_a_backup_that_is_late)
+{
+    const struct sl_replication_cells *primary = pair->stepped.server->replica->cells;
+    const struct sl_replication_cells *backup = pair->backup->replica->cells;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    assert_int_equal(sl_cell_get(&primary->is_primary), 1);
+    assert_int_equal(sl_cell_get(&primary->is_in_sync), 1);
+    const uint64_t before_ns = sl_cell_get(&primary->degraded_ns);
+    tell(pair, pair->stepped.server, 2, true, false);
+    assert_int_equal(sl_cell_get(&primary->is_in_sync), 0);
+    stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
+    assert_true(sl_cell_get(&primary->degraded_ns) >= before_ns + SL_CLOCK_NS_PER_S / 2);
+    tell(pair, pair->backup, 3, false, false);
+    tell(pair, pair->stepped.server, 3, true, true);
+    stepped_push_done(&pair->peer, 1, ASP, STEPPED_KEYS);
+    for (uint32_t i = 0; i < 1000 && sl_cell_get(&primary->is_in_sync) == 0; i++) {
+        turns(pair, 1);
+    }
+    assert_int_equal(sl_cell_get(&primary->is_in_sync), 1);
+    const uint64_t after_ns = sl_cell_get(&primary->degraded_ns);
+    stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS);
+    for (uint32_t i = 0; i < 1000 && sl_cell_get(&primary->lag_entries) == 0; i++) {
+        turns(pair, 1);
+    }
+    assert_true(sl_cell_get(&primary->lag_bytes) > 0);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    assert_int_equal(sl_cell_get(&primary->lag_entries), 0);
+    assert_int_equal(sl_cell_get(&primary->lag_bytes), 0);
+    assert_int_equal(sl_cell_get(&primary->degraded_ns), after_ns);
+    assert_int_equal(sl_cell_get(&backup->is_primary), 0);
+}
+
 PAIR_CASE(replica__a_backup_that_comes_later_gets_an_snapshot)
 {
     begin(pair, UINT32_MAX);
