@@ -223,8 +223,29 @@ static void seat_completed(void *ctx, uint64_t number, uint64_t b)
     sl_server_checkpoint_completed(server_of(ctx), number);
 }
 
+/* Reactor 0: this process has its part of the complete checkpoint, and is notified once or twice.
+ */
+static void count_completed(struct sl_process *process, uint64_t number)
+{
+    struct sl_process_cells *cells = &process->metrics.cells;
+    const struct sl_process_checkpoints *all = process->checkpoints;
+    if (number != all->number || number == sl_cell_get(&cells->checkpoint.number)) {
+        return;
+    }
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < all->file_count; i++) {
+        bytes += all->files[i].bytes;
+    }
+    sl_cell_set(&cells->checkpoint.bytes, bytes);
+    sl_cell_set(&cells->checkpoint.duration_ns,
+                sl_reactor_now_ns(process->reactors[0]) - all->begun_ns);
+    sl_cell_set(&cells->checkpoint.success_ns, (uint64_t)now_s(process) * SL_CLOCK_NS_PER_S);
+    sl_cell_set(&cells->checkpoint.number, number);
+}
+
 void sl_process_on_checkpoint_completed(void *ctx, uint64_t number)
 {
+    count_completed(ctx, number);
     post_seats(ctx, (struct sl_mail){.run = seat_completed, .a = number});
 }
 

@@ -11,6 +11,59 @@ static void add_core(struct sl_metrics *registry, struct sl_process_block *block
     (void)snprintf(block->reactor_label, sizeof block->reactor_label, "reactor=\"%u\"", index);
     block->reactor_source = sl_reactor_metrics_source(&block->reactor, block->reactor_label);
     sl_metrics_add(registry, &block->reactor_source);
+    for (uint32_t which = 0; which < SL_PROCESS_HOSTED_MAX; which++) {
+        block->replica_sources[which] = sl_replication_metrics_source(&block->replicas[which]);
+        sl_metrics_add(registry, &block->replica_sources[which]);
+    }
+}
+
+#define GAUGE(name, unit, member, help)                                                            \
+    {                                                                                              \
+        name, NULL, SL_METRICS_GAUGE, SL_METRICS_##unit,                                           \
+            offsetof(struct sl_process_cells, member), help                                        \
+    }
+
+static const struct sl_metrics_row memory_rows[] = {
+    GAUGE("memory_limit_bytes", PLAIN, memory_limit_bytes,
+          "Limit on the memory of the process; no series without a limit."),
+};
+
+static const struct sl_metrics_row checkpoint_rows[] = {
+    GAUGE("checkpoint_number", PLAIN, checkpoint.number,
+          "Number of the last complete checkpoint since the process started; 0: none."),
+    GAUGE("checkpoint_last_success_timestamp_seconds", NS, checkpoint.success_ns,
+          "Unix time at which that checkpoint was complete on all servers; 0: none."),
+    GAUGE("checkpoint_duration_seconds", NS, checkpoint.duration_ns,
+          "Time that it took on all servers."),
+    GAUGE("checkpoint_bytes", PLAIN, checkpoint.bytes, "Bytes of its files of this server."),
+};
+
+static void add_cells(struct sl_process_metrics *metrics, struct sl_metrics_source *source,
+                      const struct sl_metrics_row *rows, uint32_t row_count)
+{
+    *source =
+        (struct sl_metrics_source){.rows = rows, .row_count = row_count, .cells = &metrics->cells};
+    sl_metrics_add(&metrics->registry, source);
+}
+
+/* What the process has, whatever its reactors. */
+static void add_process(struct sl_process_metrics *metrics,
+                        const struct sl_process_options *options)
+{
+    const bool is_scheduler = options->kind == SL_PROCESS_SCHEDULER;
+    sl_metrics_process_add(&metrics->registry, &metrics->process,
+                           is_scheduler ? "scheduler" : "ps");
+    metrics->coordinator_source = sl_coordinator_metrics_source(&metrics->coordinator);
+    sl_metrics_add(&metrics->registry, &metrics->coordinator_source);
+    sl_cell_set(&metrics->cells.memory_limit_bytes, options->memory_bytes_max);
+    if (options->memory_bytes_max != 0) {
+        add_cells(metrics, &metrics->memory_source, memory_rows,
+                  sizeof memory_rows / sizeof *memory_rows);
+    }
+    if (options->checkpoint.directory != NULL && !is_scheduler) {
+        add_cells(metrics, &metrics->checkpoint_source, checkpoint_rows,
+                  sizeof checkpoint_rows / sizeof *checkpoint_rows);
+    }
 }
 
 int sl_process_metrics_init(struct sl_process *process)
@@ -24,8 +77,7 @@ int sl_process_metrics_init(struct sl_process *process)
     }
     memset(metrics->blocks, 0, bytes);
     sl_metrics_init(&metrics->registry);
-    sl_metrics_process_add(&metrics->registry, &metrics->process,
-                           process->options.kind == SL_PROCESS_SCHEDULER ? "scheduler" : "ps");
+    add_process(metrics, &process->options);
     for (uint32_t i = 0; i < count; i++) {
         add_core(&metrics->registry, &metrics->blocks[i], i);
     }

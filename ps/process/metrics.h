@@ -6,22 +6,42 @@
 
 #include "core/metrics.h"
 #include "observe/metrics/process.h"
+#include "ps/coordinator/metrics.h"
+#include "ps/replication/metrics.h"
 #include "reactor/metrics.h"
 
 struct sl_process;
 
+/* The shards of which a process has copies: its own and, with replicas, those of the previous
+ * server. */
+enum { SL_PROCESS_HOME, SL_PROCESS_PARTNER, SL_PROCESS_HOSTED_MAX };
+
 /* One reactor writes the cells. Begins on a page of its own. */
 struct sl_process_block {
     _Alignas(4096) struct sl_reactor_cells reactor;
+    struct sl_replication_cells replicas[SL_PROCESS_HOSTED_MAX];
 
     /* Not written while reactors run: */
     _Alignas(64) struct sl_metrics_source reactor_source;
+    struct sl_metrics_source replica_sources[SL_PROCESS_HOSTED_MAX];
     char reactor_label[32];
+};
+
+/* Written by reactor 0, except the limit. */
+struct sl_process_cells {
+    struct sl_cell memory_limit_bytes;
+    struct {
+        struct sl_cell number; /* of the last complete one; 0: none since the start */
+        struct sl_cell success_ns, duration_ns, bytes;
+    } checkpoint;
 };
 
 struct sl_process_metrics {
     struct sl_metrics registry;
     struct sl_metrics_process process;
+    struct sl_process_cells cells;
+    struct sl_coordinator_cells coordinator;
+    struct sl_metrics_source memory_source, checkpoint_source, coordinator_source;
     struct sl_process_block *blocks; /* [reactor_count] */
 };
 

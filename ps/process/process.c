@@ -66,6 +66,7 @@ static struct sl_coordinator_options coordinator_options(struct sl_process *proc
         .incrementals_max = options->checkpoint.incrementals_max,
         .time_ms = wall_ms,
         .ctx = process,
+        .cells = &process->metrics.coordinator,
     };
 }
 
@@ -101,11 +102,13 @@ static int core_start(void *ctx)
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
-    const struct sl_replication_options replication = {
+    struct sl_replication_cells *cells = process->metrics.blocks[core->index].replicas;
+    struct sl_replication_options replication = {
         .log_bytes_max = process->memory.log_bytes,
         .state_changed = sl_process_on_replica_state_changed,
         .failed = sl_process_on_replica_failed,
         .ctx = core,
+        .cells = &cells[SL_PROCESS_HOME],
     };
     struct sl_server_options server = {
         .reactor = core->reactor,
@@ -139,6 +142,7 @@ static int core_start(void *ctx)
     sl_process_listen_created(core, err);
     if (err == 0 && server.hooks != NULL) {
         server.local_index += options->reactor_count;
+        replication.cells = &cells[SL_PROCESS_PARTNER];
         server.coordinator = NULL;
         server.elects = false;
         server.control_gone = NULL;

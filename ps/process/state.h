@@ -31,10 +31,6 @@ struct sl_process_sim_hooks {
 
 struct sl_process_core;
 
-/* The shards of which a process has copies: its own and, with replicas, those of the previous
- * server. */
-enum { SL_PROCESS_HOME, SL_PROCESS_PARTNER, SL_PROCESS_HOSTED_MAX };
-
 /* Names one server of a core for a callback. */
 struct sl_process_seat {
     struct sl_process_core *core;
