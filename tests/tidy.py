@@ -35,6 +35,7 @@ ARROWS = {
     "net/dpdk/module": "net/dpdk+",
     "net/builtin": "net/base+ net/tcp net/shm net/rdma net/dpdk",
     "metastore": "reactor",
+    "observe/cluster": "ps/coordinator+",
     "observe/web": "",
     "http": "",
     "observe/http": "http reactor",
@@ -93,7 +94,7 @@ CONFINED = [
      r"net/shm/segment\.h|net/trace\..|objects/board\.h|worker/client_io\.h|reactor/(completion|view)\..|transfer/(route|segment)\..",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_",
-     r"core/(arena_ahead|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"
+     r"core/(arena_ahead|event|log|shared)\.c|core/metrics\..|reactor/(mailbox|port|reactor).*|worker/send_arena\.c|"
      r"net/control/resolve\.c|net/rdma/(cm|device|listen)\.c|net/dpdk/module/(device|memory)\.c|"
      r"bench/transfer_initiator\.c|kv/engine.*",
      "a lock"),

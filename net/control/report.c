@@ -12,7 +12,7 @@
 #define COPY(field) to->field = from->field;
 
 /* clang-format off */
-#define COPY_REPORT COPY(uptime_ms) COPY(memory) COPY(memory_limit) COPY(slow_threshold_us)
+#define COPY_REPORT COPY(uptime_ms) COPY(memory) COPY(memory_limit) COPY(slow_threshold_us) COPY(is_restoring)
 #define COPY_SHARD                                                                                 \
     COPY(shard) COPY(is_backup) COPY(in_sync) COPY(requests) COPY(keys) COPY(bytes) COPY(busy_us)  \
     COPY(stalls) COPY(p99_us) COPY(rows) COPY(memory) COPY(clock) COPY(staleness)                  \

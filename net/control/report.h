@@ -95,7 +95,7 @@ struct sl_report {
     struct sl_report_hot_key hot[SL_REPORT_HOT_KEYS_MAX];
     uint32_t slow_count, hot_count;
     uint32_t slow_threshold_us;
-    bool has_checkpoint, has_client;
+    bool is_restoring, has_checkpoint, has_client;
     struct sl_report_checkpoint checkpoint; /* valid if has_checkpoint */
     struct sl_report_client client;         /* valid if has_client */
 };
