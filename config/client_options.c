@@ -118,6 +118,7 @@ int sl_client_options_from_env(struct sl_client_options *options, int *argc, cha
     if (level != SL_LOG_INFO) { /* else the program's choice, if it has made one, stays */
         sl_log_setup(level, "client");
     }
+    sl_log_set_json(sl_client_options_settings(options)->log_format == SL_SETTINGS_LOG_JSON);
     sl_settings_log(sl_client_options_settings(options));
     return 0;
 }

@@ -221,6 +221,8 @@ static const struct row rows[] = {
         .help = "Add a CRC-32C to every frame that this process sends."),
     ROW(P | W, log_level, LOG, .name = "log", .refuses_empty = true, .preset = "info",
         .help = "Least level of the log lines: debug, info, warn, error or off."),
+    ROW(P | W, log_format, CHOICE, .name = "log-format", .preset = "text", .choices = "text|json",
+        .help = "Form of the log lines: text, or json with one object a line."),
 
     SECTION("Transports"),
     ROW(P | W | D, congestion_control, PARSED, .name = "tcp-congestion", .refuses_empty = true,

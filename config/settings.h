@@ -60,6 +60,8 @@ struct sl_objects_settings {
     uint32_t keep_versions;
 };
 
+enum sl_settings_log_format { SL_SETTINGS_LOG_TEXT, SL_SETTINGS_LOG_JSON };
+
 struct sl_settings {
     struct sl_settings_flags flags;
 
@@ -67,6 +69,7 @@ struct sl_settings {
     bool polling, pin_cores;
     bool checksum;
     enum sl_log_level log_level;
+    int log_format; /* enum sl_settings_log_format */
 
     /* Servers only. */
     size_t memory_bytes_max; /* 0: no limit */

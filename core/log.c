@@ -6,18 +6,23 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Longer lines are truncated. Far below PIPE_BUF, so that lines of processes that share a pipe do
- * not mix. */
+#include "core/event.h"
+
+/* Longer texts are truncated. Lines are far below PIPE_BUF, so that those of processes that share a
+ * pipe do not mix. */
+#define TEXT_BYTES       960
 #define LINE_BYTES       1024
 
 #define LINES_PER_SECOND 8 /* of sl_log_limit */
 
 static atomic_int least_level = SL_LOG_INFO;
 static _Atomic uint64_t line_counts[SL_LOG_OFF];
+static atomic_bool is_json;
 
 /* Of sl_log_redirect. The lock is held while the callback runs: no line reaches a replaced
  * callback. Without a callback no line takes the lock. */
@@ -40,6 +45,11 @@ void sl_log_setup(enum sl_log_level least, const char *process_name)
     }
     snprintf(names[1], sizeof names[1], "%s", process_name);
     atomic_store_explicit(&process, names[1], memory_order_release);
+}
+
+void sl_log_set_json(bool json)
+{
+    atomic_store_explicit(&is_json, json, memory_order_relaxed);
 }
 
 static void lock(void)
@@ -120,17 +130,15 @@ bool sl_log_enabled(enum sl_log_level level)
            level < SL_LOG_OFF;
 }
 
-/* "2026-01-31T12:00:00.123Z W ps/0 "; returns its length. */
-static size_t write_prefix(char *line, size_t line_bytes, enum sl_log_level level)
+/* "2026-01-31T12:00:00.123Z W ps/0 text", with a newline; returns its length. */
+static size_t write_text(const struct sl_event_line *line, char to[LINE_BYTES])
 {
-    struct timespec now;
     struct tm utc;
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    size_t used = strftime(line, line_bytes, "%Y-%m-%dT%H:%M:%S", &utc);
-    int more =
-        snprintf(line + used, line_bytes - used, ".%03dZ %c %s ", (int)(now.tv_nsec / 1000000),
-                 "DIWE"[level], atomic_load_explicit(&process, memory_order_acquire));
+    gmtime_r(&line->time.tv_sec, &utc);
+    const size_t used = strftime(to, LINE_BYTES, "%Y-%m-%dT%H:%M:%S", &utc);
+    const int more = snprintf(to + used, LINE_BYTES - used, ".%03dZ %c %s %s\n",
+                              (int)(line->time.tv_nsec / 1000000), "DIWE"[line->level],
+                              line -> process, line -> text);
     return used + (size_t)more;
 }
 
@@ -145,36 +153,66 @@ static void blank_control_characters(char *text, size_t bytes)
     }
 }
 
-void sl_log_write(enum sl_log_level level, const char *format, ...)
+/* A closed or full stderr has no remedy. */
+static void write_line(const struct sl_event_line *line)
 {
-    if (!sl_log_enabled(level)) {
-        return;
-    }
-    atomic_fetch_add_explicit(&line_counts[level], 1, memory_order_relaxed);
-    const int saved_errno = errno;
-    char line[LINE_BYTES];
-    const size_t prefix = write_prefix(line, sizeof line, level);
-    const size_t room = sizeof line - prefix;
+    char bytes[SL_EVENT_JSON_BYTES];
+    const size_t count = atomic_load_explicit(&is_json, memory_order_relaxed)
+                             ? sl_event_write_json(line, bytes)
+                             : write_text(line, bytes);
+    const ssize_t written = write(STDERR_FILENO, bytes, count);
+    (void)written;
+}
 
-    va_list arguments;
-    va_start(arguments, format);
-    errno = saved_errno; /* for %m */
-    int wanted = vsnprintf(line + prefix, room, format, arguments);
-    va_end(arguments);
+/* event: NULL: none. */
+static void log_line(enum sl_log_level level, const struct sl_event *event, const char *format,
+                     va_list arguments) __attribute__((format(printf, 3, 0)));
 
-    size_t text = wanted < 0 ? 0 : (size_t)wanted;
-    if (text >= room) {
-        text = room - 1;
+static void log_line(enum sl_log_level level, const struct sl_event *event, const char *format,
+                     va_list arguments)
+{
+    const int saved_errno = errno; /* for %m */
+    char text[TEXT_BYTES];
+    struct sl_event_line line = {
+        .level = level,
+        .process = atomic_load_explicit(&process, memory_order_acquire),
+        .text = text,
+        .event = event,
+    };
+    clock_gettime(CLOCK_REALTIME, &line.time);
+    errno = saved_errno;
+    if (vsnprintf(text, sizeof text, format, arguments) < 0) {
+        text[0] = '\0';
     }
-    blank_control_characters(line + prefix, text);
-    line[prefix + text] = '\0';
-    if (!call_back(level, line + prefix)) {
-        line[prefix + text] = '\n';
-        /* A closed or full stderr has no remedy. */
-        ssize_t written = write(STDERR_FILENO, line, prefix + text + 1);
-        (void)written;
+    blank_control_characters(text, strlen(text));
+    if (event != NULL) {
+        sl_event_keep(&line);
+    }
+    if (sl_log_enabled(level)) {
+        atomic_fetch_add_explicit(&line_counts[level], 1, memory_order_relaxed);
+        if (!call_back(level, text)) {
+            write_line(&line);
+        }
     }
     errno = saved_errno;
+}
+
+void sl_log_write(enum sl_log_level level, const char *format, ...)
+{
+    if (sl_log_enabled(level)) {
+        va_list arguments;
+        va_start(arguments, format);
+        log_line(level, NULL, format, arguments);
+        va_end(arguments);
+    }
+}
+
+void sl_log_event(enum sl_log_level level, const struct sl_event *event, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    log_line(level, event, format, arguments);
+    va_end(arguments);
 }
 
 bool sl_log_limit_allows(struct sl_log_limit *limit, uint64_t now_ns)

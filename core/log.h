@@ -14,6 +14,10 @@ void sl_log_setup(enum sl_log_level least, const char *process_name);
 /* The work of sl_log_set, for the libraries that export it. */
 void sl_log_redirect(enum sl_log_level level, sl_log_fn *callback, void *ctx);
 
+/* Writes each line as a JSON object: {"time", "level", "process", "event", "text", fields}; "event"
+ * and fields are those of core/event.h. A callback gets the text only. Before start. */
+void sl_log_set_json(bool is_json);
+
 /* Renames a process that learns its task after setup; only the first call counts. Any thread, one
  * at a time. */
 void sl_log_rename(const char *process_name);

@@ -24,6 +24,7 @@ static void name_log(const struct sl_settings *settings)
         (void)snprintf(name, sizeof name, "ps/%u", cluster->task_index);
     }
     sl_log_setup(settings->log_level, name);
+    sl_log_set_json(settings->log_format == SL_SETTINGS_LOG_JSON);
     sl_settings_log(settings);
     sl_trace_set(settings->dmlc.trace);
 }
