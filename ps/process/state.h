@@ -20,6 +20,7 @@ struct sl_process;
 struct sl_process_checkpoints;
 struct sl_process_restore;
 struct sl_process_leadership;
+struct sl_process_views;
 struct sl_process_observe;
 
 /* Hooks by which a simulation replaces the main thread and the time of day. */
@@ -106,6 +107,7 @@ struct sl_process {
     const struct sl_process_sim_hooks *sim_hooks; /* NULL: a real process */
     bool abandoned; /* last reactor: no scheduler and no worker is left */
 
+    struct sl_process_views *views;     /* of the observer */
     struct sl_process_observe *observe; /* NULL: none, in a simulation */
     struct sl_mailbox *mailbox;         /* of the main thread */
     int signal_fd;

@@ -16,6 +16,7 @@ static void fill_tables(struct sl_shard *shard, struct sl_shard_view *view, bool
             continue;
         }
         struct sl_shard_table_view *shown = &view->tables[view->table_count++];
+        shown->id = view->next_table;
         sl_shard_table_stats(table, &shown->stats);
         sl_hot_keys_show(&table->hot, &shown->hot);
         if (halve) {

@@ -11,6 +11,7 @@
 #define SL_SHARD_VIEW_WORKERS 4096
 
 struct sl_shard_table_view {
+    uint32_t id;                         /* ascending */
     struct sl_message_table_stats stats; /* rows are keys, except for dense tables: elements */
     struct sl_hot_keys_view hot;
 };

@@ -1,0 +1,178 @@
+#include "ps/process/describe.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+enum sl_report_op sl_process_describe_op(uint8_t request_op)
+{
+    switch ((enum sl_request_op)request_op) {
+    case SL_REQUEST_PUSH:
+    case SL_REQUEST_DENSE_PUSH:
+    case SL_REQUEST_KV_PUSH:
+        return SL_REPORT_PUSH;
+    case SL_REQUEST_PUSH_PULL:
+    case SL_REQUEST_DENSE_PUSH_PULL:
+    case SL_REQUEST_KV_PUSH_PULL:
+        return SL_REPORT_PUSH_PULL;
+    case SL_REQUEST_ASSIGN:
+    case SL_REQUEST_DENSE_ASSIGN:
+        return SL_REPORT_ASSIGN;
+    case SL_REQUEST_ERASE:
+        return SL_REPORT_ERASE;
+    case SL_REQUEST_TICK:
+        return SL_REPORT_TICK;
+    default:
+        return SL_REPORT_PULL;
+    }
+}
+
+/* Slow requests */
+
+struct slow {
+    const struct sl_server_slow_request *request;
+    uint32_t shard;
+};
+
+static int compare_ends(const void *a, const void *b)
+{
+    const uint64_t x = ((const struct slow *)a)->request->ended_ns;
+    const uint64_t y = ((const struct slow *)b)->request->ended_ns;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static json_t *describe_phases(const struct sl_server_slow_request *request)
+{
+    static const char *const names[SL_SERVER_PHASE_COUNT] = {
+        [SL_SERVER_PHASE_ITERATION] = "iteration_us", [SL_SERVER_PHASE_CLOCK] = "clock_us",
+        [SL_SERVER_PHASE_MEMORY] = "memory_us",       [SL_SERVER_PHASE_BACKUP] = "backup_us",
+        [SL_SERVER_PHASE_WORK] = "work_us",           [SL_SERVER_PHASE_SEND] = "send_us",
+    };
+    json_t *phases = json_object();
+    for (uint32_t i = 0; i < SL_SERVER_PHASE_COUNT; i++) {
+        const uint64_t us = request->ns[i] / SL_CLOCK_NS_PER_US;
+        (void)json_object_set_new(phases, names[i], json_integer((json_int_t)us));
+    }
+    return phases;
+}
+
+static json_t *describe_request(const struct slow *slow, const char *server, uint64_t now_ns,
+                                double unix_s)
+{
+    static const char *const ops[SL_REPORT_OPS] = {
+        [SL_REPORT_PULL] = "pull",           [SL_REPORT_PUSH] = "push",
+        [SL_REPORT_PUSH_PULL] = "push_pull", [SL_REPORT_ASSIGN] = "assign",
+        [SL_REPORT_ERASE] = "erase",         [SL_REPORT_TICK] = "tick",
+    };
+    const struct sl_server_slow_request *request = slow->request;
+    const double ago_s = ((double)now_ns - (double)request->ended_ns) / (double)SL_CLOCK_NS_PER_S;
+    json_t *client = request->client.has_clock ? json_sprintf("worker/%u", request->client.worker)
+                                               : json_string("client");
+    return json_pack("{s:f, s:s, s:I, s:o, s:s, s:s, s:I, s:I, s:o}", "time", unix_s - ago_s,
+                     "server", server, "shard", (json_int_t)slow->shard, "client", client, "table",
+                     request->table, "op", ops[sl_process_describe_op(request->section.op)], "keys",
+                     (json_int_t)request->section.key_count, "total_us",
+                     (json_int_t)(request->total_ns / SL_CLOCK_NS_PER_US), "phases",
+                     describe_phases(request));
+}
+
+static uint32_t collect_slow(const struct sl_server_view *view, struct slow *out)
+{
+    uint32_t count = 0;
+    for (; count < view->slow_count && count < SL_SERVER_SLOW_REQUESTS; count++) {
+        const uint64_t at = (view->slow_count - 1 - count) % SL_SERVER_SLOW_REQUESTS;
+        out[count] = (struct slow){.request = &view->slow[at], .shard = view->shard_index};
+    }
+    return count;
+}
+
+json_t *sl_process_describe_slow(const struct sl_server_view *const *views, uint32_t view_count,
+                                 const char *server, uint64_t threshold_ns, uint64_t now_ns,
+                                 double unix_s)
+{
+    struct slow *all = malloc((view_count + 1) * SL_SERVER_SLOW_REQUESTS * sizeof *all);
+    if (all == NULL) {
+        return NULL;
+    }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view_count; i++) {
+        count += collect_slow(views[i], all + count);
+    }
+    qsort(all, count, sizeof *all, compare_ends);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count && i < SL_PROCESS_SLOW_MAX; i++) {
+        (void)json_array_append_new(list, describe_request(&all[i], server, now_ns, unix_s));
+    }
+    free(all);
+    return json_pack("{s:I, s:o}", "threshold_us", (json_int_t)(threshold_ns / SL_CLOCK_NS_PER_US),
+                     "requests", list);
+}
+
+/* Hot keys */
+
+struct hot_key {
+    const struct sl_hot_key *key;
+    uint32_t shard;
+};
+
+static int compare_counts(const void *a, const void *b)
+{
+    const struct sl_hot_key *x = ((const struct hot_key *)a)->key;
+    const struct sl_hot_key *y = ((const struct hot_key *)b)->key;
+    const uint32_t more = x->count - x->error, less = y->count - y->error;
+    return more < less ? 1 : more > less ? -1 : 0;
+}
+
+/* Describes the table of that id; NULL: no key of it was sampled. keys: room for those of all
+ * views. */
+static json_t *describe_table(const struct sl_server_view *const *views, uint32_t view_count,
+                              uint32_t *next, uint32_t id, struct hot_key *keys)
+{
+    uint64_t sampled = 0;
+    uint32_t count = 0;
+    const char *name = NULL;
+    for (uint32_t i = 0; i < view_count; i++) {
+        const struct sl_shard_view *shard = &views[i]->shard;
+        const struct sl_shard_table_view *table = &shard->tables[next[i]];
+        if (next[i] == shard->table_count || table->id != id) {
+            continue;
+        }
+        next[i]++;
+        name = table->stats.name;
+        sampled += table->hot.sampled;
+        for (uint32_t k = 0; k < table->hot.count; k++) {
+            keys[count++] = (struct hot_key){&table->hot.keys[k], views[i]->shard_index};
+        }
+    }
+    if (sampled == 0) {
+        return NULL;
+    }
+    qsort(keys, count, sizeof *keys, compare_counts);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count && i < SL_PROCESS_HOT_MAX; i++) {
+        const struct sl_hot_key *key = keys[i].key;
+        (void)json_array_append_new(
+            list,
+            json_pack("{s:o, s:f, s:f, s:I}", "key", json_sprintf("%" PRIu64, key->key), "share",
+                      (double)(key->count - key->error) / (double)sampled, "error",
+                      (double)key->error / (double)sampled, "shard", (json_int_t)keys[i].shard));
+    }
+    return json_pack("{s:s, s:I, s:o}", "table", name, "sampled", (json_int_t)sampled, "keys",
+                     list);
+}
+
+json_t *sl_process_describe_hot(const struct sl_server_view *const *views, uint32_t view_count)
+{
+    struct hot_key *keys = calloc((view_count + 1) * SL_HOT_KEYS_SHOWN, sizeof *keys);
+    uint32_t *next = calloc(view_count + 1, sizeof *next); /* of each view: by ascending id */
+    json_t *list = keys == NULL || next == NULL ? NULL : json_array();
+    for (uint32_t id = 0; list != NULL && id < SL_LIMIT_TABLES; id++) {
+        json_t *table = describe_table(views, view_count, next, id, keys);
+        if (table != NULL) {
+            (void)json_array_append_new(list, table);
+        }
+    }
+    free(keys);
+    free(next);
+    return list == NULL ? NULL : json_pack("{s:o}", "tables", list);
+}

@@ -1,0 +1,90 @@
+#include "ps/process/views.h"
+
+#include <stdlib.h>
+
+#include "reactor/view.h"
+
+struct sl_process_views {
+    struct sl_view *coordinator;
+    uint32_t server_count;     /* 0: a scheduler */
+    struct sl_view *servers[]; /* by the index in process->servers */
+};
+
+int sl_process_views_create(struct sl_process *process)
+{
+    const bool is_scheduler = process->options.kind == SL_PROCESS_SCHEDULER;
+    const uint32_t reactors = process->options.reactor_count;
+    const uint32_t count = is_scheduler ? 0 : reactors * sl_process_hosted_count(process);
+    struct sl_process_views *views = calloc(1, sizeof *views + count * sizeof views->servers[0]);
+    if (views == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    process->views = views;
+    views->server_count = count;
+    int err = sl_view_create(process->reactors[0], sizeof(struct sl_coordinator_view),
+                             sl_coordinator_view_fill, &process->coordinator, &views->coordinator);
+    for (uint32_t i = 0; i < count && err == 0; i++) {
+        err = sl_view_create(process->reactors[i % reactors], sizeof(struct sl_server_view),
+                             sl_server_view_fill, &process->servers[i], &views->servers[i]);
+    }
+    if (err != 0) {
+        sl_process_views_destroy(process);
+    }
+    return err;
+}
+
+void sl_process_views_destroy(struct sl_process *process)
+{
+    struct sl_process_views *views = process->views;
+    if (views == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < views->server_count; i++) {
+        sl_view_destroy(&views->servers[i]);
+    }
+    sl_view_destroy(&views->coordinator);
+    free(views);
+    process->views = NULL;
+}
+
+void sl_process_views_request(const struct sl_process *process, uint64_t now_ns)
+{
+    const struct sl_process_views *views = process->views;
+    sl_view_request(views->coordinator, now_ns);
+    for (uint32_t i = 0; i < views->server_count; i++) {
+        sl_view_request(views->servers[i], now_ns);
+    }
+}
+
+const struct sl_server_view *sl_process_views_server(const struct sl_process *process,
+                                                     uint32_t index, uint64_t now_ns,
+                                                     uint64_t *age_ns)
+{
+    sl_assert(index < process->views->server_count);
+    const struct sl_server_view *view =
+        sl_view_read(process->views->servers[index], now_ns, age_ns);
+    return view != NULL && view->has_shard ? view : NULL;
+}
+
+const struct sl_coordinator_view *sl_process_views_coordinator(const struct sl_process *process,
+                                                               uint64_t now_ns, uint64_t *age_ns)
+{
+    const struct sl_coordinator_view *view =
+        sl_view_read(process->views->coordinator, now_ns, age_ns);
+    return view != NULL && view->is_here ? view : NULL;
+}
+
+uint32_t sl_process_views_serving(const struct sl_process *process,
+                                  const struct sl_server_view *views[2 * SL_LIMIT_REACTORS],
+                                  uint64_t now_ns)
+{
+    uint32_t count = 0;
+    uint64_t age_ns;
+    for (uint32_t i = 0; i < process->views->server_count; i++) {
+        const struct sl_server_view *view = sl_process_views_server(process, i, now_ns, &age_ns);
+        if (view != NULL && view->serves) {
+            views[count++] = view;
+        }
+    }
+    return count;
+}

@@ -1,0 +1,36 @@
+/* Views of a process: of each of its servers, and of the coordinator. The observer's thread
+ * requests them once a second and reads the last ones; no reactor waits for it (reactor/view.h). */
+#ifndef SL_PS_PROCESS_VIEWS_H
+#define SL_PS_PROCESS_VIEWS_H
+
+#include "ps/coordinator/view.h"
+#include "ps/process/state.h"
+#include "ps/server/view.h"
+
+/* Creates all views, when the reactors exist. Errors: NO_MEMORY, TOO_LARGE. Main thread. */
+int sl_process_views_create(struct sl_process *process);
+
+/* The reactors and the observer's thread have stopped. No effect without views. Main thread. */
+void sl_process_views_destroy(struct sl_process *process);
+
+/* The functions below: the observer's thread. What they return is valid until the next request. */
+
+void sl_process_views_request(const struct sl_process *process, uint64_t now_ns);
+
+/* Returns the view of a server (index: in process->servers); NULL: there is none yet, or the server
+ * has no shard. */
+const struct sl_server_view *sl_process_views_server(const struct sl_process *process,
+                                                     uint32_t index, uint64_t now_ns,
+                                                     uint64_t *age_ns);
+
+/* Returns the view of the coordinator; NULL: there is none yet, or it is not here. */
+const struct sl_coordinator_view *sl_process_views_coordinator(const struct sl_process *process,
+                                                               uint64_t now_ns, uint64_t *age_ns);
+
+/* Lists the views of the shards that this process serves: at most one for each reactor and set of
+ * shards. Returns their number. */
+uint32_t sl_process_views_serving(const struct sl_process *process,
+                                  const struct sl_server_view *views[2 * SL_LIMIT_REACTORS],
+                                  uint64_t now_ns);
+
+#endif
