@@ -16,11 +16,12 @@ class Refused(unittest.TestCase):
     def test_nobody_listens(self):
         url = f"http://127.0.0.1:{free_ports(1)[0]}"
         for more in ([], ["--json"], ["--once"]):
-            result = run(url, *more)
-            self.assertEqual(result.returncode, 1)
-            self.assertEqual(result.stdout, "")
-            self.assertIn(f"starling-top: {url}: ", result.stderr)
-            self.assertIn("connect", result.stderr)
+            for words in ([url, *more], [*more, url]):
+                result = run(*words)
+                self.assertEqual(result.returncode, 1)
+                self.assertEqual(result.stdout, "")
+                self.assertIn(f"starling-top: {url}: ", result.stderr)
+                self.assertIn("connect", result.stderr)
 
     def test_not_an_url(self):
         for url in ("ftp://127.0.0.1", "http://", "http://" + "h" * 1000):

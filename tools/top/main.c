@@ -45,9 +45,10 @@ static int parse(int argc, char **argv, struct flags *flags, struct sl_reason *r
         .usage = USAGE,
         .options = options,
         .option_count = sizeof options / sizeof options[0]};
-    const int words = argc > 1 && argv[1][0] != '-';
-    flags->source.url = words > 0 ? argv[1] : "http://127.0.0.1:9480";
-    return sl_cli_parse(&cli, argc - words, argv + words, reason);
+    const int first = argc > 1 && argv[1][0] != '-'; /* the URL is before or after the flags */
+    const int last = first == 0 && strstr(argv[argc - 1], "://") != NULL;
+    flags->source.url = first != 0 ? argv[1] : last != 0 ? argv[argc - 1] : "http://127.0.0.1:9480";
+    return sl_cli_parse(&cli, argc - first - last, argv + first, reason);
 }
 
 /* All panels as text, lines as long as they need. */

@@ -129,12 +129,17 @@ static void draw(struct screen *screen)
     sl_panel_summary(screen->state, job, totals);
     put(0, A_BOLD, job);
     put(1, A_NORMAL, totals);
-    const double age = (double)(now_ns() - screen->fetched_ns) / 1e9;
-    if (screen->problem.text[0] != '\0') {
-        (void)snprintf(line, sizeof line, "%.0fs old: %s", age, screen->problem.text);
-        put(2, A_REVERSE, line);
-    } else if (screen->is_paused) {
+    const json_t *cluster = json_object_get(screen->state, "cluster");
+    const double age = (double)(now_ns() - screen->fetched_ns) / 1e9 +
+                       json_number_value(json_object_get(cluster, "age_s"));
+    if (screen->is_paused) {
         put(2, A_REVERSE, "paused");
+    } else if (screen->problem.text[0] != '\0' ||
+               age > LATE_S + (double)screen->interval_ns / 1e9) {
+        const char *why = screen->problem.text[0] != '\0' ? screen->problem.text
+                                                          : "the coordinator has no newer reports";
+        (void)snprintf(line, sizeof line, "%.0fs old: %s", age, why);
+        put(2, A_REVERSE, line);
     }
     draw_panels(screen);
     draw_rows(screen);
