@@ -170,6 +170,11 @@ static void read_route(const struct sl_daemon *daemon, struct MHD_Connection *co
     } else {
         reply->type = route->type;
         route->read(route->ctx, &request->query, reply);
+        const char *kept = reply->etag != NULL ? header(connection, "If-None-Match") : NULL;
+        if (kept != NULL && strstr(kept, reply->etag) != NULL) {
+            reply->status = 304;
+            sl_reply_static(reply, "", 0, NULL);
+        }
     }
 }
 
@@ -184,9 +189,13 @@ static enum MHD_Result send_reply(struct sl_daemon *daemon, struct MHD_Connectio
         return MHD_NO;
     }
     const char *const headers[][2] = {
-        {"Content-Type", reply->type},         {"Content-Encoding", reply->encoding},
-        {"X-Content-Type-Options", "nosniff"}, {"Content-Security-Policy", "default-src 'self'"},
-        {"Cache-Control", "no-store"},         {reply->header, reply->value},
+        {"Content-Type", reply->type},
+        {"Content-Encoding", reply->encoding},
+        {"X-Content-Type-Options", "nosniff"},
+        {"Content-Security-Policy", "default-src 'self'"},
+        {"ETag", reply->etag},
+        {"Cache-Control", reply->etag != NULL ? "no-cache" : "no-store"},
+        {reply->header, reply->value},
     };
     bool added = true;
     for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {

@@ -16,6 +16,7 @@ struct sl_reply {
     uint32_t status;      /* 200 at first */
     const char *type;     /* static; at first that of the route */
     const char *encoding; /* static, such as "gzip"; NULL: none */
+    const char *etag;     /* static, with quotation marks: the caller may keep the body; or NULL */
     const void *body;
     size_t bytes;
     bool is_static; /* the body; else the reply owns it, and it was allocated with malloc */

@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "observe/http/observer.h"
+#include "observe/web/web.h"
 
 #define HANGING_NS (SL_CLOCK_NS_PER_S) /* a ping without an answer */
 #define WHY_BYTES  256
@@ -190,13 +191,38 @@ static const struct sl_observer_route routes[] = {
 };
 #define ROUTES (sizeof routes / sizeof routes[0])
 
+static void read_page(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    const struct sl_web_file *file = ctx;
+    reply->type = file->type;
+    reply->etag = file->etag;
+    sl_reply_static(reply, file->bytes, file->length, "gzip");
+}
+
+/* Writes [ROUTES + sl_web_file_count] routes: those above, and the files of the live page. */
+static void make_routes(struct sl_process_observe *observe)
+{
+    memcpy(observe->routes, routes, sizeof routes);
+    for (size_t i = 0; i < ROUTES; i++) {
+        observe->routes[i].ctx = observe;
+    }
+    for (size_t i = 0; i < sl_web_file_count; i++) {
+        observe->routes[ROUTES + i] =
+            (struct sl_observer_route){.path = sl_web_files[i].path,
+                                       .read = read_page,
+                                       .ctx = (void *)(uintptr_t)&sl_web_files[i],
+                                       .is_public = true};
+    }
+}
+
 /* ---- start and end ---- */
 
 int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason)
 {
     struct sl_process_observe *observe = calloc(1, sizeof *observe);
     const uint32_t count = process->options.reactor_count;
-    if (observe == NULL || (observe->routes = malloc(sizeof routes)) == NULL ||
+    if (observe == NULL ||
+        (observe->routes = calloc(ROUTES + sl_web_file_count, sizeof *observe->routes)) == NULL ||
         (observe->pings = calloc(count, sizeof *observe->pings)) == NULL) {
         free(observe != NULL ? observe->routes : NULL);
         free(observe);
@@ -205,14 +231,11 @@ int sl_process_observe_open(struct sl_process *process, struct sl_reason *reason
     process->observe = observe;
     observe->process = process;
     observe->begun_ns = now();
-    memcpy(observe->routes, routes, sizeof routes);
-    for (size_t i = 0; i < ROUTES; i++) {
-        observe->routes[i].ctx = observe;
-    }
+    make_routes(observe);
     const struct sl_observer_options options = {
         .listen = process->options.http,
         .routes = observe->routes,
-        .route_count = ROUTES,
+        .route_count = (uint32_t)(ROUTES + sl_web_file_count),
         .tick = tick,
         .ctx = observe,
     };
