@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""The files for containers: manifests against the types of Kubernetes's API (Debian's python3-kubernetes), and the
+seccomp profile against that of Debian's containers-common."""
+
+import glob
+import json
+import os
+import re
+import unittest
+
+import harness
+
+SHARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../share")
+ENGINE = "/usr/share/containers/seccomp.json"
+PLAIN = {"str": str, "int": int, "bool": bool, "float": (int, float)}
+
+
+def models():
+    try:
+        import kubernetes.client
+        import yaml
+    except ImportError as error:
+        raise unittest.SkipTest(f"{error}: apt-get install python3-kubernetes") from None
+    return kubernetes.client, yaml
+
+
+class Kubernetes(unittest.TestCase):
+    def check(self, client, value, kind, path):
+        """A value of a manifest against a type of the API, and what it contains."""
+        if kind == "object":
+            return
+        if kind in PLAIN:
+            self.assertIsInstance(value, PLAIN[kind], path)
+        elif inner := re.fullmatch(r"list\[(.*)\]", kind):
+            self.assertIsInstance(value, list, path)
+            for index, item in enumerate(value):
+                self.check(client, item, inner[1], f"{path}[{index}]")
+        elif inner := re.fullmatch(r"dict\(str, (.*)\)", kind):
+            self.assertIsInstance(value, dict, path)
+            for key, item in value.items():
+                self.check(client, item, inner[1], f"{path}.{key}")
+        else:
+            self.assertIsInstance(value, dict, path)
+            model = getattr(client, kind)
+            names = {written: name for name, written in model.attribute_map.items()}
+            for key, item in value.items():
+                self.assertIn(key, names, f"{path}: {kind} has no {key}")
+                self.check(client, item, model.openapi_types[names[key]], f"{path}.{key}")
+            model(**{names[key]: item for key, item in value.items()})  # ValueError: a required one is missing
+
+    def documents(self):
+        """(file, document, Python's name of its type)"""
+        client, yaml = models()
+        for path in sorted(glob.glob(os.path.join(SHARE, "kubernetes", "*.yaml"))):
+            with open(path, encoding="utf-8") as file:
+                for document in yaml.safe_load_all(file):
+                    version = document["apiVersion"].rsplit("/", 1)[-1]
+                    yield os.path.basename(path), document, version[0].upper() + version[1:] + document["kind"], client
+
+    def test_types(self):
+        kinds = []
+        for name, document, kind, client in self.documents():
+            kinds.append(document["kind"])
+            self.check(client, document, kind, f"{name}: {kind}")
+        self.assertEqual(kinds, ["Service", "StatefulSet", "Job"])
+
+    def test_mistakes_are_found(self):
+        client, _ = models()
+        job = {"spec": {"template": {"spec": {"containers": [{"name": "worker", "image": "i"}]}}}}
+        self.check(client, job, "V1Job", "job")
+        for path, value in ((("completion",), 4), (("completions",), "4"), (("template",), None)):
+            wrong = {"spec": dict(job["spec"], **{path[0]: value})}
+            with self.assertRaises((AssertionError, ValueError), msg=path):
+                self.check(client, wrong, "V1Job", "job")
+
+    def test_both_describe_one_job(self):
+        """Servers and workers have the same variables where both have one."""
+        found = []
+        for _, document, _, _ in self.documents():
+            if document["kind"] != "Service":
+                container = document["spec"]["template"]["spec"]["containers"][0]
+                found.append({item["name"]: item.get("value") for item in container["env"]})
+        servers, workers = found
+        shared = set(servers) & set(workers)
+        self.assertGreaterEqual(shared, {"STARLING_PS_HOSTS", "STARLING_NUM_WORKERS", "STARLING_SECRET_FILE"})
+        self.assertEqual({name: servers[name] for name in shared}, {name: workers[name] for name in shared})
+
+
+class Seccomp(unittest.TestCase):
+    def test_only_three_calls_more_than_the_engine(self):
+        with open(os.path.join(SHARE, "container", "seccomp.json"), encoding="utf-8") as file:
+            ours = json.load(file)
+        self.assertEqual(ours["syscalls"].pop(), {"names": ["io_uring_enter", "io_uring_register", "io_uring_setup"],
+                                                  "action": "SCMP_ACT_ALLOW"})
+        if not os.path.exists(ENGINE):
+            self.skipTest(f"{ENGINE} is not installed: apt-get install golang-github-containers-common")
+        with open(ENGINE, encoding="utf-8") as file:
+            theirs = json.load(file)
+        theirs["syscalls"] = [{key: value for key, value in entry.items() if value not in ([], {}, "", None)}
+                              for entry in theirs["syscalls"]]
+        if len(theirs["syscalls"]) != len(ours["syscalls"]):
+            self.skipTest(f"{ENGINE} is of another version than Debian 12's")
+        self.assertEqual(ours, theirs)
+
+
+if __name__ == "__main__":
+    harness.main()
