@@ -52,6 +52,11 @@ void sl_log_set_json(bool json)
     atomic_store_explicit(&is_json, json, memory_order_relaxed);
 }
 
+bool sl_log_is_json(void)
+{
+    return atomic_load_explicit(&is_json, memory_order_relaxed);
+}
+
 static void lock(void)
 {
     pthread_mutex_lock(&sink.lock);
@@ -157,9 +162,8 @@ static void blank_control_characters(char *text, size_t bytes)
 static void write_line(const struct sl_event_line *line)
 {
     char bytes[SL_EVENT_JSON_BYTES];
-    const size_t count = atomic_load_explicit(&is_json, memory_order_relaxed)
-                             ? sl_event_write_json(line, bytes)
-                             : write_text(line, bytes);
+    const size_t count =
+        sl_log_is_json() ? sl_event_write_json(line, bytes) : write_text(line, bytes);
     const ssize_t written = write(STDERR_FILENO, bytes, count);
     (void)written;
 }
@@ -177,7 +181,7 @@ static void log_line(enum sl_log_level level, const struct sl_event *event, cons
         .level = level,
         .process = atomic_load_explicit(&process, memory_order_acquire),
         .text = text,
-        .event = event,
+        .event = event == NULL || event->name == NULL ? NULL : event,
     };
     clock_gettime(CLOCK_REALTIME, &line.time);
     errno = saved_errno;
@@ -185,7 +189,7 @@ static void log_line(enum sl_log_level level, const struct sl_event *event, cons
         text[0] = '\0';
     }
     blank_control_characters(text, strlen(text));
-    if (event != NULL) {
+    if (line.event != NULL) {
         sl_event_keep(&line);
     }
     if (sl_log_enabled(level)) {

@@ -17,6 +17,7 @@ void sl_log_redirect(enum sl_log_level level, sl_log_fn *callback, void *ctx);
 /* Writes each line as a JSON object: {"time", "level", "process", "event", "text", fields}; "event"
  * and fields are those of core/event.h. A callback gets the text only. Before start. */
 void sl_log_set_json(bool is_json);
+bool sl_log_is_json(void);
 
 /* Renames a process that learns its task after setup; only the first call counts. Any thread, one
  * at a time. */

@@ -3,8 +3,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "core/event.h"
 #include "core/limits.h"
-#include "core/log.h"
 
 #define LOG_EVERY_NS SL_CLOCK_NS_PER_S
 #define LONG_NS      (100 * SL_CLOCK_NS_PER_MS)
@@ -66,12 +66,15 @@ static void log_stall(struct sl_stall *stall, uint64_t now_ns)
         stall->unlogged++;
         return;
     }
-    sl_log_write(is_long ? SL_LOG_WARN : SL_LOG_DEBUG,
-                 "reactor %s: a turn took %.1f ms, of which %s %.1f ms (%llu earlier stalls not "
-                 "logged)",
-                 stall->reactor_name, (double)took_ns / SL_CLOCK_NS_PER_MS, stall->longest_phase,
-                 (double)stall->longest_ns / SL_CLOCK_NS_PER_MS,
-                 (unsigned long long)stall->unlogged);
+    sl_log_event(
+        is_long ? SL_LOG_WARN : SL_LOG_DEBUG,
+        SL_EVENT(is_long ? "reactor_stalled" : NULL, SL_EVENT_TEXT("reactor", stall->reactor_name),
+                 SL_EVENT_NUMBER("took_us", took_ns / 1000),
+                 SL_EVENT_TEXT("phase", stall->longest_phase)),
+        "reactor %s: a turn took %.1f ms, of which %s %.1f ms (%llu earlier stalls not "
+        "logged)",
+        stall->reactor_name, (double)took_ns / SL_CLOCK_NS_PER_MS, stall->longest_phase,
+        (double)stall->longest_ns / SL_CLOCK_NS_PER_MS, (unsigned long long)stall->unlogged);
     stall->logged_ns = now_ns;
     stall->logged_long = is_long;
     stall->unlogged = 0;

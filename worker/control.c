@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/array.h"
+#include "core/event.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "worker/client_io_transport.h"
@@ -200,7 +201,8 @@ static void welcomed(void *ctx, struct sl_session *session,
         send_register(io, sl_client_io_time_left(io, op->deadline_ns), cluster_came, op);
         return;
     }
-    sl_log_info("%s: connected again", io->options->coordinator_name);
+    sl_log_event(SL_LOG_INFO, SL_EVENT("coordinator_reachable"), "%s: connected again",
+                 io->options->coordinator_name);
     if (started_anew) {
         keep_tables(io);
     }
@@ -222,8 +224,9 @@ static void notified(void *ctx, struct sl_session *session, const struct sl_mess
 static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct sl_client_io *io = ctx;
-    sl_log_warn("%s: connection lost: %s; retrying", io->options->coordinator_name,
-                sl_control_op_reason(io->options->coordinator_name, reason));
+    const char *why = sl_control_op_reason(io->options->coordinator_name, reason);
+    sl_log_event(SL_LOG_WARN, SL_EVENT("coordinator_lost", SL_EVENT_TEXT("reason", why)),
+                 "%s: connection lost: %s; retrying", io->options->coordinator_name, why);
 }
 
 static void closed(void *ctx, struct sl_session *session, int err, const char *reason)

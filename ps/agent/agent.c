@@ -7,6 +7,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "core/event.h"
 #include "core/list.h"
 #include "core/log.h"
 #include "ps/agent/checkpoint.h"
@@ -34,7 +35,8 @@ static void fail(struct sl_agent *agent, int err, const char *reason)
     }
     agent->failed = true;
     disarm(agent);
-    sl_log_error("%s the cluster: %s", agent->joined ? "no longer a agent of" : "cannot join",
+    sl_log_event(SL_LOG_ERROR, SL_EVENT("membership_lost", SL_EVENT_TEXT("reason", reason)),
+                 "%s the cluster: %s", agent->joined ? "no longer a agent of" : "cannot join",
                  reason);
     agent->options.failed(agent->options.ctx, err);
 }
@@ -85,7 +87,8 @@ static void cluster_came(struct sl_agent *agent, const struct sl_message_cluster
         return; /* the owner rejected the cluster */
     }
     if (agent->is_expired) {
-        sl_log_info("the coordinator is reachable again");
+        sl_log_event(SL_LOG_INFO, SL_EVENT("coordinator_reachable"),
+                     "the coordinator is reachable again");
         agent->is_expired = false;
     }
     if (!agent->joined) {
@@ -242,8 +245,9 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
     agent->registered = false;
     agent->expirations++;
     if (!agent->is_expired) {
-        sl_log_warn("lost the coordinator: %s; %sretrying", reason,
-                    agent->joined ? "serving continues, " : "");
+        sl_log_event(SL_LOG_WARN, SL_EVENT("coordinator_lost", SL_EVENT_TEXT("reason", reason)),
+                     "lost the coordinator: %s; %sretrying", reason,
+                     agent->joined ? "serving continues, " : "");
         agent->is_expired = true;
     }
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/clock.h"
+#include "core/event.h"
 #include "core/log.h"
 #include "ps/coordinator/checkpoint_request.h"
 #include "ps/coordinator/metrics.h"
@@ -73,7 +74,8 @@ static void refuse_next(struct sl_coordinator *coordinator, int err, const char 
 {
     struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error.err = err};
     (void)snprintf(message.error.text, sizeof message.error.text, "%s", why);
-    sl_log_warn("no checkpoint: %s", why);
+    sl_log_event(SL_LOG_WARN, SL_EVENT("checkpoint_refused", SL_EVENT_TEXT("reason", why)),
+                 "no checkpoint: %s", why);
     sl_coordinator_checkpoint_request_answer(coordinator, 0, &message);
 }
 
@@ -113,7 +115,10 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
     checkpoint->time_ms = options->time_ms == NULL ? 0 : options->time_ms(options->ctx);
     checkpoint->is_last = sl_coordinator_checkpoint_request_take(coordinator, checkpoint->number);
     wait_for_all(coordinator);
-    sl_log_debug("checkpoint %" PRIu64 " begins%s", checkpoint->number, adds ? "" : ", a full one");
+    sl_log_event(SL_LOG_DEBUG,
+                 SL_EVENT("checkpoint_started", SL_EVENT_NUMBER("number", checkpoint->number),
+                          SL_EVENT_NUMBER("base", checkpoint->base)),
+                 "checkpoint %" PRIu64 " begins%s", checkpoint->number, adds ? "" : ", a full one");
     struct sl_message message = checkpoint_message(checkpoint);
     send_to_all(coordinator, &message);
 }
@@ -152,7 +157,10 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err
     va_end(args);
     (void)snprintf(message.error.text, sizeof message.error.text,
                    "checkpoint %" PRIu64 " is aborted: %s", checkpoint->number, why);
-    sl_log_warn("%s", message.error.text);
+    sl_log_event(SL_LOG_WARN,
+                 SL_EVENT("checkpoint_failed", SL_EVENT_NUMBER("number", checkpoint->number),
+                          SL_EVENT_TEXT("reason", why)),
+                 "%s", message.error.text);
     sl_coordinator_metrics_failed(coordinator, err);
     checkpoint->incremental_base = 0;
     idle(coordinator, now_ns);
@@ -175,11 +183,16 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
     for (uint32_t i = 0; i < checkpoint->file_count; i++) {
         bytes += checkpoint->files[i].bytes;
     }
-    sl_log_info("checkpoint %" PRIu64 " is complete: %s%" PRIu32 " shard%s, %.1f MiB in %.1f s",
-                checkpoint->number, checkpoint->base == 0 ? "" : "incremental, ",
-                checkpoint->file_count, sl_log_plural(checkpoint->file_count),
-                (double)bytes / (1 << 20),
-                (double)(now_ns - checkpoint->begun_ns) / (double)SL_CLOCK_NS_PER_S);
+    const uint64_t took_ns = now_ns - checkpoint->begun_ns;
+    sl_log_event(SL_LOG_INFO,
+                 SL_EVENT("checkpoint_done", SL_EVENT_NUMBER("number", checkpoint->number),
+                          SL_EVENT_NUMBER("base", checkpoint->base),
+                          SL_EVENT_NUMBER("bytes", bytes),
+                          SL_EVENT_NUMBER("duration_ms", took_ns / SL_CLOCK_NS_PER_MS)),
+                 "checkpoint %" PRIu64 " is complete: %s%" PRIu32 " shard%s, %.1f MiB in %.1f s",
+                 checkpoint->number, checkpoint->base == 0 ? "" : "incremental, ",
+                 checkpoint->file_count, sl_log_plural(checkpoint->file_count),
+                 (double)bytes / (1 << 20), (double)took_ns / (double)SL_CLOCK_NS_PER_S);
     checkpoint->incremental_base = checkpoint->last_on_all_servers = checkpoint->job_latest =
         checkpoint->number;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/event.h"
 #include "core/log.h"
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/expiry.h"
@@ -185,7 +186,11 @@ static void log_return(const struct sl_coordinator_member *member,
     } else if (is_new) {
         (void)snprintf(from, sizeof from, "; its tables start empty");
     }
-    sl_log_warn("%s restarted at %s%s", member->name, reg->data_endpoint, from);
+    sl_log_event(SL_LOG_WARN,
+                 SL_EVENT("server_restarted", SL_EVENT_NUMBER("task", member->hello.task_index),
+                          SL_EVENT_TEXT("data", reg->data_endpoint),
+                          SL_EVENT_NUMBER("checkpoint", is_new ? restore : 0)),
+                 "%s restarted at %s%s", member->name, reg->data_endpoint, from);
 }
 
 /* Registers a server. A returning server must have as many shards as before, because the keys are

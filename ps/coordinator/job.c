@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/event.h"
 #include "core/log.h"
 #include "ps/coordinator/replica_group.h"
 
@@ -224,7 +225,9 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
         return;
     }
     if (left != NULL && left->connected) {
-        sl_log_warn("%s does not end, though the job has", left->name);
+        sl_log_event(SL_LOG_WARN,
+                     SL_EVENT("server_lingers", SL_EVENT_NUMBER("task", left->hello.task_index)),
+                     "%s does not end, though the job has", left->name);
     }
     char why[sizeof coordinator->job.end_why];
     memcpy(why, coordinator->job.end_why, sizeof why);
@@ -307,7 +310,8 @@ static void gather(struct sl_coordinator *coordinator, uint64_t now_ns)
         give_up(coordinator, waited_ns, names, now_ns);
     } else {
         coordinator->job.remind_ns = now_ns + options->waiting_interval_ns;
-        sl_log_info("waiting for %s", names);
+        sl_log_event(SL_LOG_INFO, SL_EVENT("job_waiting", SL_EVENT_TEXT("missing", names)),
+                     "waiting for %s", names);
     }
 }
 

@@ -6,7 +6,7 @@
 #include "core/array.h"
 #include "core/assert.h"
 #include "core/clock.h"
-#include "core/log.h"
+#include "core/event.h"
 #include "ps/coordinator/barrier.h"
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/cluster.h"
@@ -56,6 +56,13 @@ static uint64_t lease_left_ns(const struct sl_coordinator *coordinator,
     uint64_t end_ns = lease_end_ns(coordinator, member);
     return end_ns > now_ns ? end_ns - now_ns : 0;
 }
+
+/* An event about a member: its name for a server or for a worker; none about other clients. */
+#define MEMBER_EVENT(member, server_event, worker_event, ...)                                      \
+    SL_EVENT(sl_coordinator_is_ps(member)       ? (server_event)                                   \
+             : sl_coordinator_is_worker(member) ? (worker_event)                                   \
+                                                : NULL,                                            \
+             SL_EVENT_NUMBER("task", (member)->hello.task_index), __VA_ARGS__)
 
 /* End of a membership */
 
@@ -172,8 +179,12 @@ static void expire(struct sl_coordinator *coordinator, struct sl_coordinator_mem
                    uint64_t now_ns)
 {
     if (may_log(coordinator, member, now_ns)) {
-        sl_log_warn("%s expired: no heartbeat for %g s%s", member->name,
-                    seconds(coordinator->options.lease_ns), what_others_do(coordinator, member));
+        sl_log_event(SL_LOG_WARN,
+                     MEMBER_EVENT(member, "server_expired", "worker_expired",
+                                  SL_EVENT_NUMBER("lease_ms", coordinator->options.lease_ns /
+                                                                  SL_CLOCK_NS_PER_MS)),
+                     "%s expired: no heartbeat for %g s%s", member->name,
+                     seconds(coordinator->options.lease_ns), what_others_do(coordinator, member));
     }
     close_connection(coordinator, member, "its lease has ended");
     end_member(coordinator, member, SL_COORDINATOR_END_EXPIRED, now_ns);
@@ -182,7 +193,8 @@ static void expire(struct sl_coordinator *coordinator, struct sl_coordinator_mem
 void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
                                  struct sl_coordinator_member *member, uint64_t now_ns)
 {
-    sl_log_debug("%s left", member->name);
+    sl_log_event(SL_LOG_DEBUG, MEMBER_EVENT(member, "server_left", "worker_left"), "%s left",
+                 member->name);
     end_member(coordinator, member, SL_COORDINATOR_END_LEFT, now_ns);
 }
 
@@ -218,8 +230,12 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
         return;
     }
     if (sl_log_limit_allows(&coordinator->log_limit, now_ns)) {
-        sl_log_warn("%s is disconnected; it has %.1f s to reconnect", member->name,
-                    seconds(lease_left_ns(coordinator, member, now_ns)));
+        const uint64_t left_ns = lease_left_ns(coordinator, member, now_ns);
+        sl_log_event(SL_LOG_WARN,
+                     MEMBER_EVENT(member, "server_disconnected", "worker_disconnected",
+                                  SL_EVENT_NUMBER("left_ms", left_ns / SL_CLOCK_NS_PER_MS)),
+                     "%s is disconnected; it has %.1f s to reconnect", member->name,
+                     seconds(left_ns));
     }
     if (member->hello.role == SL_MESSAGE_ROLE_CLIENT) {
         limit_disconnected_clients(coordinator, now_ns);
@@ -238,7 +254,9 @@ static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_n
     if (!is_late) {
         return;
     }
-    sl_log_warn(
+    sl_log_event(
+        SL_LOG_WARN,
+        SL_EVENT("coordinator_delayed", SL_EVENT_NUMBER("delay_ms", since_ns / SL_CLOCK_NS_PER_MS)),
         "the coordinator was delayed by %.1f s: members have half a lease to send a heartbeat",
         seconds(since_ns));
     /* The clock starts when the machine boots, possibly less than half a lease ago. */
@@ -333,8 +351,9 @@ static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_
                       uint64_t now_ns)
 {
     if (may_log(coordinator, member, now_ns)) {
-        sl_log_info("%s reconnected%s", member->name,
-                    member->connected ? " on another connection" : "");
+        sl_log_event(SL_LOG_INFO, MEMBER_EVENT(member, "server_reconnected", "worker_reconnected"),
+                     "%s reconnected%s", member->name,
+                     member->connected ? " on another connection" : "");
     }
     close_connection(coordinator, member, "it reconnected");
     if (member->missed_expirations_since_ns == SL_CLOCK_NEVER) {
@@ -439,11 +458,14 @@ static void log_return(const struct sl_coordinator *coordinator,
                        worker->end != SL_COORDINATOR_END_LEFT;
     if (is_known_ps(coordinator, &member->hello) ||
         (was_expired && worker->client_id == member->hello.client_id)) {
-        sl_log_info("%s reconnected", member->name);
+        sl_log_event(SL_LOG_INFO, MEMBER_EVENT(member, "server_reconnected", "worker_reconnected"),
+                     "%s reconnected", member->name);
     } else if (!was_expired) {
-        sl_log_debug("%s joined (%s)", member->name, member->hello.software);
+        sl_log_event(SL_LOG_DEBUG, MEMBER_EVENT(member, "server_joined", "worker_joined"),
+                     "%s joined (%s)", member->name, member->hello.software);
     } else {
-        sl_log_info("%s was replaced: another process has its task now", member->name);
+        sl_log_event(SL_LOG_INFO, MEMBER_EVENT(member, "server_replaced", "worker_replaced"),
+                     "%s was replaced: another process has its task now", member->name);
     }
 }
 

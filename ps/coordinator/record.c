@@ -10,6 +10,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/endpoint.h"
+#include "core/event.h"
 #include "core/log.h"
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/member.h"
@@ -607,7 +608,10 @@ int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
     }
     if (hello->role == SL_MESSAGE_ROLE_PS && is_known_ps(coordinator, hello->client_id)) {
         coordinator->recovery_deadline_ns = 0;
-        sl_log_info("the job continues: %u of its processes are known", coordinator->member_count);
+        sl_log_event(
+            SL_LOG_INFO,
+            SL_EVENT("job_continued", SL_EVENT_NUMBER("members", coordinator->member_count)),
+            "the job continues: %u of its processes are known", coordinator->member_count);
         return 0;
     }
     return sl_reason_fail(reason, SL_ERR_AGAIN,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/log.h"
+#include "core/event.h"
 #include "ps/coordinator/expiry.h"
 
 /* Interval of the warnings about degraded shards. */
@@ -134,14 +134,21 @@ static bool is_primary(const struct sl_message_replica_report *report)
     return report != NULL && report->role == SL_MESSAGE_REPLICA_PRIMARY;
 }
 
+/* An event about the replica group of the shards of `owner`. */
+#define GROUP_EVENT(event, owner, group)                                                           \
+    SL_EVENT(event, SL_EVENT_NUMBER("owner", (owner)),                                             \
+             SL_EVENT_NUMBER("primary", (group)->primary),                                         \
+             SL_EVENT_NUMBER("epoch", (group)->epoch))
+
 /* Begins a new epoch after a failed catch-up or a loss of sync: the backup gets a new snapshot. */
 static void retry_backup(struct sl_coordinator *coordinator, struct sl_coordinator_ps *group)
 {
     const uint32_t owner = (uint32_t)(group - coordinator->ps);
     begin_epoch(coordinator, group, group->primary, group->backup);
-    sl_log_warn("the backups of the shards of ps/%u on ps/%u are not in sync (epoch %llu): until "
-                "they are, writes to ps/%u are acknowledged while degraded",
-                owner, group->backup, (unsigned long long)group->epoch, group->primary);
+    sl_log_event(SL_LOG_WARN, GROUP_EVENT("backup_out_of_sync", owner, group),
+                 "the backups of the shards of ps/%u on ps/%u are not in sync (epoch %llu): until "
+                 "they are, writes to ps/%u are acknowledged while degraded",
+                 owner, group->backup, (unsigned long long)group->epoch, group->primary);
 }
 
 /* The pause is short: a shard that is already in sync holds its replies for the backup until the
@@ -181,8 +188,9 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
         group->failures = 0;
         group->retry_ns = 0;
         moved(coordinator, group);
-        sl_log_info("ps/%u has the backups of the shards of ps/%u: they are in sync (epoch %llu)",
-                    group->backup, report->task_index, (unsigned long long)group->epoch);
+        sl_log_event(SL_LOG_INFO, GROUP_EVENT("backup_in_sync", report->task_index, group),
+                     "ps/%u has the backups of the shards of ps/%u: they are in sync (epoch %llu)",
+                     group->backup, report->task_index, (unsigned long long)group->epoch);
         return;
     }
     if (group->in_sync) {
@@ -265,7 +273,9 @@ static bool can_continue(const struct sl_message_replica_report *primary,
 static uint32_t find_beginner(const struct sl_coordinator *coordinator, const struct claims *claims)
 {
     if (claims->epoch != 0) {
-        sl_log_error("the shards of ps/%u were lost with the coordinator, and ps/%u and ps/%u have "
+        sl_log_event(SL_LOG_ERROR,
+                     SL_EVENT("shards_lost", SL_EVENT_NUMBER("owner", claims->tasks[0])),
+                     "the shards of ps/%u were lost with the coordinator, and ps/%u and ps/%u have "
                      "no backup in sync: the shards restart empty",
                      claims->tasks[0], claims->tasks[0], claims->tasks[1]);
     }
@@ -291,9 +301,11 @@ static void begin_group(struct sl_coordinator *coordinator, uint32_t owner)
     }
     begin_epoch(coordinator, group, primary, backup);
     if (!is_expired && !is_primary(claims.of[place])) {
-        sl_log_warn("ps/%u serves the shards of ps/%u from now on, instead of ps/%u, which expired "
-                    "with the coordinator (epoch %llu)",
-                    primary, owner, backup, (unsigned long long)group->epoch);
+        sl_log_event(
+            SL_LOG_WARN, GROUP_EVENT("backup_promoted", owner, group),
+            "ps/%u serves the shards of ps/%u from now on, instead of ps/%u, which expired "
+            "with the coordinator (epoch %llu)",
+            primary, owner, backup, (unsigned long long)group->epoch);
     }
 }
 
@@ -334,8 +346,9 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
             begin_epoch(coordinator, group, task, has_other ? other : SL_MESSAGE_NO_BACKUP);
         } else if (group->primary != task && (is_new || group->backup != task)) {
             begin_epoch(coordinator, group, group->primary, task);
-            sl_log_info("ps/%u receives the backups of the shards of ps/%u (epoch %llu)", task,
-                        owner, (unsigned long long)group->epoch);
+            sl_log_event(SL_LOG_INFO, GROUP_EVENT("backup_started", owner, group),
+                         "ps/%u receives the backups of the shards of ps/%u (epoch %llu)", task,
+                         owner, (unsigned long long)group->epoch);
         } else if (group->primary == task && group->backup == SL_MESSAGE_NO_BACKUP &&
                    is_here(coordinator, other)) {
             begin_epoch(coordinator, group, task, other);
@@ -353,8 +366,9 @@ static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64
     const uint32_t from = group->primary;
     group->deposed_id = coordinator->ps[from].client_id;
     begin_epoch(coordinator, group, group->backup, SL_MESSAGE_NO_BACKUP);
-    sl_log_warn("ps/%u serves the shards of ps/%u from now on, instead of ps/%u (epoch %llu)",
-                group->primary, owner, from, (unsigned long long)group->epoch);
+    sl_log_event(SL_LOG_WARN, GROUP_EVENT("backup_promoted", owner, group),
+                 "ps/%u serves the shards of ps/%u from now on, instead of ps/%u (epoch %llu)",
+                 group->primary, owner, from, (unsigned long long)group->epoch);
     sl_coordinator_expiry_mark_missed(
         coordinator, sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, group->primary),
         last_seen_ns);
@@ -373,14 +387,16 @@ void sl_coordinator_replica_leave(struct sl_coordinator *coordinator, uint32_t t
         }
         if (group->backup == task) {
             begin_epoch(coordinator, group, group->primary, SL_MESSAGE_NO_BACKUP);
-            sl_log_warn("the shards of ps/%u have no backup now (epoch %llu)", owner,
-                        (unsigned long long)group->epoch);
+            sl_log_event(SL_LOG_WARN, GROUP_EVENT("backup_lost", owner, group),
+                         "the shards of ps/%u have no backup now (epoch %llu)", owner,
+                         (unsigned long long)group->epoch);
         } else if (group->primary == task && group->backup != SL_MESSAGE_NO_BACKUP &&
                    group->in_sync && is_here(coordinator, group->backup)) {
             take_over(coordinator, owner, last_seen_ns);
         } else if (group->primary == task) {
             begin_epoch(coordinator, group, task, group->backup);
-            sl_log_error("ps/%u had the shards of ps/%u without a backup in sync", task, owner);
+            sl_log_event(SL_LOG_ERROR, GROUP_EVENT("shards_unavailable", owner, group),
+                         "ps/%u had the shards of ps/%u without a backup in sync", task, owner);
         }
     }
 }
@@ -425,10 +441,11 @@ void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t no
             group->degraded_since_ns = group->degraded_warned_ns = now_ns;
         } else if (now_ns - group->degraded_warned_ns >= DEGRADED_WARN_NS) {
             group->degraded_warned_ns = now_ns;
-            sl_log_warn("the shards of ps/%u have had no backup in sync for %llu s: ps/%u "
-                        "acknowledges writes while degraded",
-                        task, (now_ns - group->degraded_since_ns) / SL_CLOCK_NS_PER_S,
-                        group->primary);
+            sl_log_event(SL_LOG_WARN, GROUP_EVENT("backup_overdue", task, group),
+                         "the shards of ps/%u have had no backup in sync for %llu s: ps/%u "
+                         "acknowledges writes while degraded",
+                         task, (now_ns - group->degraded_since_ns) / SL_CLOCK_NS_PER_S,
+                         group->primary);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 
-#include "core/log.h"
+#include "core/event.h"
 #include "ps/coordinator/checkpoint.h"
 #include "ps/coordinator/replica_group.h"
 
@@ -157,9 +157,12 @@ static void log_passed_over(const struct parties *parties, uint64_t number)
     for (uint32_t i = 0; i < parties->count; i++) {
         const uint64_t newest = parties->ps[i]->restore;
         if (newest > number) {
-            sl_log_warn("checkpoint %" PRIu64 " of ps/%u is skipped: not all servers have it%s",
-                        newest, parties->tasks[i],
-                        was_never_complete(parties, newest) ? ", and it was never complete" : "");
+            sl_log_event(SL_LOG_WARN,
+                         SL_EVENT("checkpoint_skipped", SL_EVENT_NUMBER("number", newest),
+                                  SL_EVENT_NUMBER("task", parties->tasks[i])),
+                         "checkpoint %" PRIu64 " of ps/%u is skipped: not all servers have it%s",
+                         newest, parties->tasks[i],
+                         was_never_complete(parties, newest) ? ", and it was never complete" : "");
         }
     }
 }
@@ -201,7 +204,8 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
 {
     struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     if (number != 0) {
-        sl_log_info("the job restores checkpoint %" PRIu64, number);
+        sl_log_event(SL_LOG_INFO, SL_EVENT("job_restored", SL_EVENT_NUMBER("number", number)),
+                     "the job restores checkpoint %" PRIu64, number);
     }
     coordinator->began_from = checkpoint->last_on_all_servers = checkpoint->job_latest = number;
     coordinator->abandoned_to = restores ? checkpoint->max_seen : 0;
@@ -218,7 +222,8 @@ void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uin
         !sl_coordinator_replica_needs(coordinator, task)) {
         return;
     }
-    sl_log_error("ps/%u was restarted without the values of its shards: the job has lost them, and "
+    sl_log_event(SL_LOG_ERROR, SL_EVENT("values_lost", SL_EVENT_NUMBER("task", task)),
+                 "ps/%u was restarted without the values of its shards: the job has lost them, and "
                  "no further checkpoint of it is written; start the job again",
                  task);
     coordinator->values_lost = 1 + task;

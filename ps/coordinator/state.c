@@ -1,5 +1,7 @@
 #include "ps/coordinator/state.h"
 
+#include "core/event.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -39,7 +41,10 @@ void sl_coordinator_refuse(struct sl_coordinator *coordinator,
     va_start(args, format);
     (void)vsnprintf(message.error.text, sizeof message.error.text, format, args);
     va_end(args);
-    sl_log_warn("refused %s: %s", member->name, message.error.text);
+    sl_log_event(SL_LOG_WARN,
+                 SL_EVENT("request_refused", SL_EVENT_TEXT("member", member->name),
+                          SL_EVENT_TEXT("reason", message.error.text)),
+                 "refused %s: %s", member->name, message.error.text);
     sl_coordinator_send(coordinator, member, &message);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/array.h"
-#include "core/log.h"
+#include "core/event.h"
 #include "core/reason.h"
 #include "ps/coordinator/replica_group.h"
 #include "ps/coordinator/restore.h"
@@ -143,8 +143,11 @@ void sl_coordinator_table_open(struct sl_coordinator *coordinator,
     } else if (err == 0) {
         err = place(coordinator, open, &id, &reason);
         if (err == 0) {
-            sl_log_info("table %s has id %u (opened first by %s)", open->spec.name, id,
-                        member->name);
+            sl_log_event(SL_LOG_INFO,
+                         SL_EVENT("table_opened", SL_EVENT_TEXT("table", open->spec.name),
+                                  SL_EVENT_NUMBER("id", id), SL_EVENT_TEXT("by", member->name)),
+                         "table %s has id %u (opened first by %s)", open->spec.name, id,
+                         member->name);
         }
     }
     if (err != 0) {

@@ -10,6 +10,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/endpoint.h"
+#include "core/event.h"
 #include "core/log.h"
 #include "metastore/held_key.h"
 #include "ps/leader/coordinator_log.h"
@@ -123,10 +124,11 @@ static void on_trouble(void *ctx, int err, const char *reason)
 {
     const bool is_out = err == SL_ERR_DEADLINE || err == SL_ERR_IO;
     if (err == 0) {
-        sl_log_info("the cluster store answers again");
+        sl_log_event(SL_LOG_INFO, SL_EVENT("store_reachable"), "the cluster store answers again");
     } else {
-        sl_log_warn("the cluster store %s: %s; serving continues, membership waits",
-                    is_out ? "is out of reach" : "does not do what it is asked for", reason);
+        sl_log_event(SL_LOG_WARN, SL_EVENT("store_unreachable", SL_EVENT_TEXT("reason", reason)),
+                     "the cluster store %s: %s; serving continues, membership waits",
+                     is_out ? "is out of reach" : "does not do what it is asked for", reason);
     }
 }
 
@@ -139,7 +141,8 @@ static void on_ready(void *ctx, bool anew)
     sl_coordinator_record_end(coordinator, now_of(self));
     if (self->ending == NOT_ENDING) {
         self->is_seated = true;
-        sl_log_info("is elected leader and hosts the coordinator (term %" PRIu64 ")", self->term);
+        sl_log_event(SL_LOG_INFO, SL_EVENT("leader_elected", SL_EVENT_NUMBER("term", self->term)),
+                     "is elected leader and hosts the coordinator (term %" PRIu64 ")", self->term);
         self->options.seated(self->options.ctx, coordinator, anew);
     }
 }
@@ -200,7 +203,8 @@ static void end_term(struct sl_leader *self, const char *why)
 {
     if (self->is_seated) {
         self->is_seated = false;
-        sl_log_warn("does not host the coordinator any more: %s", why);
+        sl_log_event(SL_LOG_WARN, SL_EVENT("leader_resigned", SL_EVENT_TEXT("reason", why)),
+                     "does not host the coordinator any more: %s", why);
         self->options.unseated(self->options.ctx, why);
     } else {
         sl_log_warn("cannot host the coordinator: %s", why);

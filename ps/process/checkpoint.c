@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "core/event.h"
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/process/main_thread.h"
@@ -132,7 +133,10 @@ static struct sl_checkpoint_shard_range range_of(const struct sl_process *proces
 /* Reactor 0: aborts the checkpoint and reports that to the coordinator. */
 static void give_up(struct sl_process *process, uint64_t number, int err, const char *why)
 {
-    sl_log_warn("checkpoint %" PRIu64 " is aborted, serving continues: %s", number, why);
+    sl_log_event(SL_LOG_WARN,
+                 SL_EVENT("checkpoint_part_failed", SL_EVENT_NUMBER("number", number),
+                          SL_EVENT_TEXT("reason", why)),
+                 "checkpoint %" PRIu64 " is aborted, serving continues: %s", number, why);
     process->checkpoints->waited = 0;
     sl_agent_checkpoint_fail(process->agent, number, err, why);
 }
@@ -342,10 +346,14 @@ static void report(const struct sl_process *process, const struct sl_checkpoint_
     if (manifest->base != 0) {
         (void)snprintf(base, sizeof base, " (base %" PRIu64 ")", manifest->base);
     }
-    sl_log_info("the manifest of checkpoint %" PRIu64 "%s is written: %" PRIu64
-                " rows, %.1f MiB in %.1f s",
-                manifest->number, base, rows, (double)bytes / (1 << 20),
-                (double)took_ns / (double)SL_CLOCK_NS_PER_S);
+    sl_log_event(SL_LOG_INFO,
+                 SL_EVENT("manifest_written", SL_EVENT_NUMBER("number", manifest->number),
+                          SL_EVENT_NUMBER("rows", rows), SL_EVENT_NUMBER("bytes", bytes),
+                          SL_EVENT_NUMBER("duration_ms", took_ns / SL_CLOCK_NS_PER_MS)),
+                 "the manifest of checkpoint %" PRIu64 "%s is written: %" PRIu64
+                 " rows, %.1f MiB in %.1f s",
+                 manifest->number, base, rows, (double)bytes / (1 << 20),
+                 (double)took_ns / (double)SL_CLOCK_NS_PER_S);
 }
 
 static void publish_done(struct sl_process_disk_job *job)
@@ -356,8 +364,11 @@ static void publish_done(struct sl_process_disk_job *job)
     if (process->agent == NULL) {
         /* the process is stopping */
     } else if (job->err != 0) {
-        sl_log_warn("checkpoint %" PRIu64 " is aborted, serving continues: %s", number,
-                    job->reason.text);
+        sl_log_event(SL_LOG_WARN,
+                     SL_EVENT("checkpoint_part_failed", SL_EVENT_NUMBER("number", number),
+                              SL_EVENT_TEXT("reason", job->reason.text)),
+                     "checkpoint %" PRIu64 " is aborted, serving continues: %s", number,
+                     job->reason.text);
         sl_agent_checkpoint_fail(process->agent, number, job->err, job->reason.text);
     } else {
         if (process->coordinator == NULL) { /* else the coordinator logs it */
@@ -430,8 +441,9 @@ static void last_answered(void *ctx, const struct sl_message *answer, int err, c
         sl_log_info("no last checkpoint: %s; nothing was written since the last complete one",
                     reason);
     } else {
-        sl_log_error("no last checkpoint: %s; what was written since the last complete one is lost",
-                     reason);
+        sl_log_event(
+            SL_LOG_ERROR, SL_EVENT("last_checkpoint_failed", SL_EVENT_TEXT("reason", reason)),
+            "no last checkpoint: %s; what was written since the last complete one is lost", reason);
         process->is_unsaved = true;
     }
     sl_process_answer(&process->cores[0], 0);

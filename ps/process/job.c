@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "core/assert.h"
-#include "core/log.h"
+#include "core/event.h"
 #include "ps/process/leadership.h"
 #include "ps/process/main_thread.h"
 #include "ps/process/replica_groups.h"
@@ -21,7 +21,10 @@ static void tell_main(struct sl_process *process, sl_mail_fn *run, uint64_t a, u
 static void main_ended(void *ctx, uint64_t a, uint64_t b)
 {
     struct sl_process *process = ctx;
-    sl_log_info("the job has ended: %s", process->why[SL_COORDINATOR_ENDING]);
+    sl_log_event(
+        SL_LOG_INFO,
+        SL_EVENT("job_ended", SL_EVENT_TEXT("reason", process->why[SL_COORDINATOR_ENDING])),
+        "the job has ended: %s", process->why[SL_COORDINATOR_ENDING]);
     process->over = true;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/assert.h"
+#include "core/event.h"
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "ps/process/checkpoint.h"
@@ -459,10 +460,13 @@ static void make_last_checkpoint(struct sl_process *process)
 /* Lets the servers finish accepted requests. */
 static void drain(struct sl_process *process)
 {
-    sl_log_info("%s: draining", process->signal != 0 ? sl_process_signal_name(process->signal)
-                                : process->result == SL_ERR_DEADLINE ? "no process is left"
-                                : process->over                      ? "the job has ended"
-                                                                     : "no longer a member");
+    sl_log_event(SL_LOG_INFO,
+                 SL_EVENT("draining", SL_EVENT_NUMBER("signal", (uint64_t)process->signal)),
+                 "%s: draining",
+                 process->signal != 0                 ? sl_process_signal_name(process->signal)
+                 : process->result == SL_ERR_DEADLINE ? "no process is left"
+                 : process->over                      ? "the job has ended"
+                                                      : "no longer a member");
     process->answers_wanted = process->options.reactor_count;
     sl_process_post(&process->cores[0], sl_process_drain, 0);
     while (process->answers_wanted > 0) {

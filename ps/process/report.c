@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/event.h"
 #include "core/log.h"
 #include "ps/process/notify.h"
 #include "ps/process/observe.h"
@@ -50,6 +51,12 @@ static void describe_server(const struct sl_process *process, const char *contro
                    process->shard_count);
 }
 
+/* The level of events that are lines on stdout, too: as text they are shown once. */
+static enum sl_log_level beside_stdout(void)
+{
+    return sl_log_is_json() ? SL_LOG_INFO : SL_LOG_DEBUG;
+}
+
 void sl_process_report_ready(const struct sl_process *process)
 {
     char control[SL_LIMIT_ENDPOINT_BYTES], http[SL_LIMIT_ENDPOINT_BYTES];
@@ -65,6 +72,14 @@ void sl_process_report_ready(const struct sl_process *process)
     (void)snprintf(text + used, sizeof text - used, ", http %s", http);
     (void)printf("%s ready: %s\n", process->name, text);
     (void)fflush(stdout);
+    sl_log_event(beside_stdout(),
+                 process->options.kind == SL_PROCESS_SCHEDULER
+                     ? SL_EVENT("scheduler_ready",
+                                SL_EVENT_NUMBER("servers", process->options.ps_count),
+                                SL_EVENT_NUMBER("workers", process->options.worker_count))
+                     : SL_EVENT("server_ready", SL_EVENT_NUMBER("task", process->task_index),
+                                SL_EVENT_NUMBER("shards", process->options.reactor_count)),
+                 "ready: %s", text);
     const int err = sl_notify_send("READY=1\nSTATUS=serves: %s", text);
     if (err != 0) {
         sl_log_warn("the service manager is not notified that this process is ready: "
@@ -85,7 +100,8 @@ void sl_process_report_failure(const struct sl_process *process, int err)
                        options->worker_count_source == NULL ? "" : ", by ",
                        options->worker_count_source == NULL ? "" : options->worker_count_source);
     }
-    sl_log_error("%s could not start: %s%s", process->name, sl_err_name(err), counts);
+    sl_log_event(SL_LOG_ERROR, SL_EVENT("start_failed", SL_EVENT_TEXT("error", sl_err_name(err))),
+                 "%s could not start: %s%s", process->name, sl_err_name(err), counts);
 }
 
 void sl_process_report_stage(const struct sl_process *process, enum sl_coordinator_stage stage,
@@ -94,14 +110,21 @@ void sl_process_report_stage(const struct sl_process *process, enum sl_coordinat
     const char *why = process->why[stage];
     if (stage == SL_COORDINATOR_RUNNING) {
         (void)printf("%s: the job has begun: %s\n", process->name, why);
+        sl_log_event(beside_stdout(), SL_EVENT("job_begun", SL_EVENT_TEXT("summary", why)),
+                     "the job has begun: %s", why);
     } else if (stage == SL_COORDINATOR_ENDING && err == 0) {
         (void)printf("%s: the job has ended: %s\n", process->name, why);
+        sl_log_event(beside_stdout(), SL_EVENT("job_ended", SL_EVENT_TEXT("reason", why)),
+                     "the job has ended: %s", why);
     } else if (stage == SL_COORDINATOR_ENDING) {
-        sl_log_error("the job has ended: %s", why);
+        sl_log_event(SL_LOG_ERROR, SL_EVENT("job_ended", SL_EVENT_TEXT("reason", why)),
+                     "the job has ended: %s", why);
     } else if (err == SL_ERR_CLOSED) {
-        sl_log_error("the job has not ended well: %s", why);
+        sl_log_event(SL_LOG_ERROR, SL_EVENT("job_failed", SL_EVENT_TEXT("reason", why)),
+                     "the job has not ended well: %s", why);
     } else if (err != 0) {
-        sl_log_error("the job has not begun: %s", why);
+        sl_log_event(SL_LOG_ERROR, SL_EVENT("job_failed", SL_EVENT_TEXT("reason", why)),
+                     "the job has not begun: %s", why);
     }
     (void)fflush(stdout);
 }

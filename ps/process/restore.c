@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/event.h"
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/select.h"
@@ -286,9 +287,12 @@ static void core_came(void *ctx, uint64_t a, uint64_t b)
     const int err = loaded->err;
     if (err != 0 && !restore->failed) {
         restore->failed = true;
-        sl_log_error("checkpoint %" PRIu64 " cannot be restored: %s%s",
-                     sl_agent_restore(process->agent), loaded->reason.text,
-                     fallback_hint(process, err));
+        sl_log_event(
+            SL_LOG_ERROR,
+            SL_EVENT("restore_failed", SL_EVENT_NUMBER("number", sl_agent_restore(process->agent)),
+                     SL_EVENT_TEXT("reason", loaded->reason.text)),
+            "checkpoint %" PRIu64 " cannot be restored: %s%s", sl_agent_restore(process->agent),
+            loaded->reason.text, fallback_hint(process, err));
         sl_process_answer(&process->cores[0], err);
     }
     free(loaded);
@@ -364,8 +368,9 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
     process->is_open = number == 0;
     if (number != 0) {
         restore->waited = server_count;
-        sl_log_info("restores checkpoint %" PRIu64 " from %s; clients wait until it is loaded",
-                    number, process->options.checkpoint.directory);
+        sl_log_event(SL_LOG_INFO, SL_EVENT("restore_started", SL_EVENT_NUMBER("number", number)),
+                     "restores checkpoint %" PRIu64 " from %s; clients wait until it is loaded",
+                     number, process->options.checkpoint.directory);
     } else if (restore != NULL && server_count == 0) {
         sl_log_info("restores nothing: others serve its shards now; it receives their backups");
     } else if (restore != NULL && restore->found.number != 0) {

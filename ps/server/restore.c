@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/event.h"
 #include "core/log.h"
 #include "ps/checkpoint/directory.h"
 #include "ps/checkpoint/reader.h"
@@ -304,7 +305,11 @@ static void report(const struct sl_server_restore *restore, bool goes_on)
 {
     const struct sl_server *server = restore->server;
     const uint64_t took_ns = sl_server_now_ns(server) - restore->begun_ns;
-    sl_log_write(goes_on ? SL_LOG_INFO : SL_LOG_WARN,
+    sl_log_event(goes_on ? SL_LOG_INFO : SL_LOG_WARN,
+                 SL_EVENT("restore_done", SL_EVENT_NUMBER("shard", server->options.shard.index),
+                          SL_EVENT_NUMBER("number", restore->options.number),
+                          SL_EVENT_NUMBER("bytes", restore->bytes),
+                          SL_EVENT_NUMBER("duration_ms", took_ns / SL_CLOCK_NS_PER_MS)),
                  "shard %u: checkpoint %" PRIu64 " is restored: %.1f MiB in %.1f s%s%s",
                  server->options.shard.index, restore->options.number,
                  (double)restore->bytes / (1 << 20), (double)took_ns / (double)SL_CLOCK_NS_PER_S,
