@@ -10,9 +10,11 @@
 #include <wchar.h>
 #include <wctype.h>
 
+#define TIME_MAX 253402300799.0 /* the end of the year 9999 */
+
 static void write_time(double unix_seconds, char *text)
 {
-    const time_t seconds = (time_t)unix_seconds;
+    const time_t seconds = (time_t)fmin(fmax(unix_seconds, 0), TIME_MAX);
     struct tm local;
     (void)localtime_r(&seconds, &local);
     (void)strftime(text, SL_FORMAT_BYTES, "%H:%M:%S", &local);

@@ -107,6 +107,17 @@ SL_CASE(panel_summary__names_missing_members_and_the_age_of_the_checkpoint)
     json_decref(job);
 }
 
+SL_CASE(panel_rows__survive_numbers_without_sense)
+{
+    const struct sl_panel_choice choice = {.column = 0, .filter = ""};
+    const char *text =
+        lines(SL_PANEL_SLOW,
+              state_of("{\"slow\":{\"requests\":[{\"time\":1e300,\"total_us\":-1e300},"
+                       "{\"time\":-1e300,\"total_us\":1e300}]}}"),
+              choice, 12);
+    assert_int_equal(strlen(text), strlen("TIME|12:34:56|12:34:56|"));
+}
+
 /* What a server sends may lack anything. */
 SL_CASE(panel_rows__of_a_state_without_lists_are_none)
 {
