@@ -446,6 +446,10 @@ static bool print_and_exit(const struct sl_cli *cli, int argc, char **argv)
             sl_cli_help_print(cli, stdout);
             return true;
         }
+        if (strcmp(argv[i], "--help=table") == 0) {
+            sl_cli_help_print_table(cli, stdout);
+            return true;
+        }
         if (strcmp(argv[i], "--version") == 0 || strcmp(argv[i], "-V") == 0) {
             printf("%s %s\n", cli->program, STARLING_VERSION);
             return true;

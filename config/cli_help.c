@@ -5,12 +5,12 @@
 
 #include "config/cli_option.h"
 #include "config/cli_values.h"
+#include "core/assert.h"
 
 #define LINE_COLUMNS 100
 #define TEXT_COLUMN  30 /* of the explanations */
 
-/* Writes "--name METAVAR", or "VARIABLE=METAVAR". */
-static void write_synopsis(const struct sl_cli_option *option, char *text, size_t text_bytes)
+static const char *metavar_of(const struct sl_cli_option *option)
 {
     static const char *const metavars[] = {
         [SL_CLI_BOOL] = "",     [SL_CLI_STRING] = "TEXT", [SL_CLI_STRINGS] = "TEXT...",
@@ -19,9 +19,15 @@ static void write_synopsis(const struct sl_cli_option *option, char *text, size_
         [SL_CLI_CHOICE] = "",   [SL_CLI_PARSED] = "TEXT", [SL_CLI_SIZE] = "BYTES",
         [SL_CLI_LOG] = "LEVEL",
     };
-    const char *metavar = option->metavar != NULL         ? option->metavar
-                          : option->kind == SL_CLI_CHOICE ? option->choices
-                                                          : metavars[option->kind];
+    return option->metavar != NULL         ? option->metavar
+           : option->kind == SL_CLI_CHOICE ? option->choices
+                                           : metavars[option->kind];
+}
+
+/* Writes "--name METAVAR", or "VARIABLE=METAVAR". */
+static void write_synopsis(const struct sl_cli_option *option, char *text, size_t text_bytes)
+{
+    const char *metavar = metavar_of(option);
     if (option->name == NULL) {
         snprintf(text, text_bytes, "%s=%s", option->variable, metavar[0] != '\0' ? metavar : "0|1");
     } else {
@@ -73,6 +79,7 @@ static void write_variables(const struct sl_cli *cli, const struct sl_cli_option
             islower((unsigned char)name[0]) ? cli->dashes == NULL ? "--" : cli->dashes : "", name,
             inverts ? " (inverted)" : "");
     }
+    sl_assert(used + 1 < text_bytes);
     snprintf(text + used, text_bytes - used, "%s", used == begin ? "" : ".");
 }
 
@@ -139,6 +146,11 @@ void sl_cli_help_print(const struct sl_cli *cli, FILE *file)
     };
     static const char *const none = NULL;
     fprintf(file, "Usage: %s %s\n%s\n", cli->program, cli->usage, cli->summary);
+    if (cli->file != NULL) {
+        fprintf(file,
+                "An option --name is also the variable STARLING_NAME, and the key \"name\" of "
+                "the file of --config.\n");
+    }
     if (cli->option_count > 0 && cli->options[0].kind != SL_CLI_SECTION) {
         fprintf(file, "\nOptions:\n");
     }
@@ -150,5 +162,23 @@ void sl_cli_help_print(const struct sl_cli *cli, FILE *file)
         struct sl_cli_option option = standard[i];
         option.target = (void *)&none;
         print_option(cli, &option, file);
+    }
+}
+
+void sl_cli_help_print_table(const struct sl_cli *cli, FILE *file)
+{
+    for (uint32_t i = 0; i < cli->option_count; i++) {
+        const struct sl_cli_option *option = &cli->options[i];
+        char standard[160], accepted[256], variable[SL_CLI_NAME_BYTES];
+        if (option->kind == SL_CLI_SECTION) {
+            fprintf(file, "%s\n", option->name != NULL ? option->name : option->help);
+            continue;
+        }
+        write_default(option, standard, sizeof standard);
+        sl_cli_option_accepted(option, accepted, sizeof accepted);
+        sl_cli_option_variable(option, cli->file != NULL, variable);
+        fprintf(file, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", option->name != NULL ? option->name : "",
+                variable, option->aliases != NULL ? option->aliases : "", metavar_of(option),
+                standard, accepted, option->help != NULL ? option->help : "");
     }
 }

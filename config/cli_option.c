@@ -93,6 +93,10 @@ void sl_cli_option_accepted(const struct sl_cli_option *option, char *text, size
     case SL_CLI_CHOICE:
         (void)snprintf(text, text_bytes, "%s", option->choices);
         return;
+    case SL_CLI_STRING: /* any text */
+    case SL_CLI_STRINGS:
+        text[0] = '\0';
+        return;
     case SL_CLI_SIZE:
         (void)snprintf(text, text_bytes, "a number of bytes, such as 500M or 64G");
         return;
