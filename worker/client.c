@@ -373,24 +373,24 @@ uint32_t sl_client_shard_count(const struct sl_client *client)
     return client->shard_count;
 }
 
-/* Each reactor reports its own counters: no thread reads what another writes. */
 void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out)
 {
     sl_assert(client != NULL);
     sl_assert(out != NULL);
-    *out = (struct sl_client_stats){0};
-    struct sl_port *port = port_of_caller((struct sl_client *)(uintptr_t)client);
-    for (uint32_t i = 0; port != NULL && i < client->io_count; i++) {
-        struct sl_client_stats stats = {0};
-        struct sl_control_op op = {
-            .io = &client->ios[i], .run = sl_client_io_stats, .stats = &stats};
-        sl_control_op_run(&op, port);
-        out->bytes_sent += stats.bytes_sent;
-        out->bytes_received += stats.bytes_received;
-        out->requests += stats.requests;
-        out->replies += stats.replies;
-        out->failures += stats.failures;
+    struct sl_client_stats sum = {0};
+    for (uint32_t i = 0; i < client->io_count; i++) {
+        const struct sl_client_io *io = &client->ios[i];
+        for (uint32_t kind = 0; kind < SL_REQUEST_KINDS; kind++) {
+            sum.requests += sl_cell_get(&io->cells.requests[kind]);
+        }
+        sum.replies += sl_cell_get(&io->cells.replies);
+        sum.failures += sl_cell_get(&io->cells.failures);
+        for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
+            sum.bytes_sent += sl_cell_get(&io->transport_cells[scheme].bytes_sent);
+            sum.bytes_received += sl_cell_get(&io->transport_cells[scheme].bytes_received);
+        }
     }
+    *out = sum;
 }
 
 /* Blocking calls */

@@ -243,25 +243,6 @@ void sl_client_io_begin(struct sl_control_op *op)
     sl_control_op_answer(op);
 }
 
-void sl_client_io_stats(struct sl_control_op *op)
-{
-    struct sl_client_io *io = op->io;
-    *op->stats = (struct sl_client_stats){
-        .requests = sl_cell_get(&io->cells.requests),
-        .replies = sl_cell_get(&io->cells.replies),
-        .failures = sl_cell_get(&io->cells.failures),
-    };
-    for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
-        if (io->transports[scheme] != NULL) {
-            struct sl_transport_stats stats;
-            sl_transport_get_stats(io->transports[scheme], &stats);
-            op->stats->bytes_sent += stats.bytes_sent;
-            op->stats->bytes_received += stats.bytes_received;
-        }
-    }
-    sl_control_op_answer(op);
-}
-
 void sl_client_io_cancel(struct sl_control_op *op)
 {
     struct sl_client_io *io = op->io;

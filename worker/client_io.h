@@ -30,8 +30,6 @@
  * client scatters later, from the request on. */
 #define SL_CLIENT_IO_BUFFERS_MAX  32
 
-#define SL_CLIENT_IO_SCHEMES      4 /* of enum sl_endpoint_scheme */
-
 /* A client buffer that may be exported to peers. */
 struct sl_client_io_buffer {
     uint8_t *base;
@@ -133,7 +131,9 @@ struct sl_client_io {
     } closing;
 
     struct sl_client_io_cells cells;
-    struct sl_metrics_source metrics; /* of the cells, in the client's registry */
+    struct sl_transport_cells transport_cells[SL_CLIENT_IO_SCHEMES];
+    /* Of the cells, in the client's registry. */
+    struct sl_metrics_source metrics, transport_metrics[SL_CLIENT_IO_SCHEMES];
 };
 
 /* Any thread. */
@@ -165,9 +165,6 @@ void sl_client_io_table_open(struct sl_control_op *op);
 
 /* Adds the statistics that the shards have of the table op->name to *op->table_stats. */
 void sl_client_io_table_stats(struct sl_control_op *op);
-
-/* Writes *op->stats. */
-void sl_client_io_stats(struct sl_control_op *op);
 
 /* Sends a goodbye on every connection, waits until all are closed or the deadline has passed, and
  * frees what sl_client_io_start allocated. No error. */

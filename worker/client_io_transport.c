@@ -10,11 +10,12 @@ static_assert(SL_ENDPOINT_DPDK + 1 == SL_CLIENT_IO_SCHEMES, "one slot for each s
 
 /* Shared memory needs no TLS: it stays on one machine and belongs to one user. RDMA and DPDK are
  * not used with TLS at all: shard_conn_connect.c. */
-static struct sl_transport_options options_for(const struct sl_client_io *io,
+static struct sl_transport_options options_for(struct sl_client_io *io,
                                                enum sl_endpoint_scheme scheme)
 {
     struct sl_transport_options options = io->options->transport;
     options.tls = scheme == SL_ENDPOINT_SHM ? NULL : options.tls;
+    options.cells = &io->transport_cells[scheme];
     return options;
 }
 
@@ -37,6 +38,7 @@ int sl_client_io_transport(struct sl_client_io *io, enum sl_endpoint_scheme sche
             io->devices_err = scheme == SL_ENDPOINT_DPDK ? err : io->devices_err;
             return err;
         }
+        sl_cell_set(&io->cells.is_open[scheme], 1);
         sl_client_io_register_memory(io, scheme);
     }
     *out = *slot;

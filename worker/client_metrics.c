@@ -7,34 +7,41 @@
 #include "core/reason.h"
 #include "observe/metrics/text.h"
 
-#define ROW(name, kind, unit, member, help)                                                        \
+#define ROW(kind, unit, cells, member, name, labels, help)                                         \
     {                                                                                              \
-        name, NULL, SL_METRICS_##kind, SL_METRICS_##unit, offsetof(struct CELLS, member), help     \
+        name, labels, SL_METRICS_##kind, SL_METRICS_##unit, offsetof(struct cells, member), help   \
     }
+#define IO(kind, unit, member, name, help)                                                         \
+    ROW(kind, unit, sl_client_io_cells, member, name, NULL, help)
+#define REQUESTS(kind, label)                                                                      \
+    ROW(COUNTER, PLAIN, sl_client_io_cells, requests[SL_REQUEST_KIND_##kind],                      \
+        "client_requests_total", "op=\"" label "\"",                                               \
+        "Requests sent, retransmitted ones too, by the operation with most keys.")
 
-#define CELLS sl_client_io_cells
 static const struct sl_metrics_row io_rows[] = {
-    ROW("client_requests_total", COUNTER, PLAIN, requests,
-        "Requests sent to shards, retransmitted ones too."),
-    ROW("client_replies_total", COUNTER, PLAIN, replies, "Replies received from shards."),
-    ROW("client_failures_total", COUNTER, PLAIN, failures,
-        "Requests and steps that failed: refused, past their deadline, or lost with a connection."),
-    ROW("client_reconnects_total", COUNTER, PLAIN, reconnects,
-        "Connections to shards that were established again."),
-    ROW("client_in_flight", GAUGE, PLAIN, in_flight, "Requests sent and not answered."),
-    ROW("client_request_seconds", HISTOGRAM, NS, request_time,
-        "Time from sending a request to its reply."),
-    ROW("client_credit_wait_seconds", HISTOGRAM, NS, credit_wait,
-        "Time that requests waited for credit or a connection; those sent at once do not count."),
+    REQUESTS(PULL, "pull"),
+    REQUESTS(PUSH, "push"),
+    REQUESTS(PUSH_PULL, "push_pull"),
+    REQUESTS(ASSIGN, "assign"),
+    REQUESTS(ERASE, "erase"),
+    REQUESTS(TICK, "tick"),
+    IO(COUNTER, PLAIN, replies, "client_replies_total", "Replies received."),
+    IO(COUNTER, PLAIN, failures, "client_failures_total",
+       "Requests that were refused or lost, and steps past their deadline."),
+    IO(COUNTER, PLAIN, reconnects, "client_reconnects_total",
+       "Connections to shards that were established again."),
+    IO(GAUGE, PLAIN, in_flight, "client_in_flight", "Requests sent and not answered."),
+    IO(HISTOGRAM, NS, request_time, "client_request_seconds",
+       "Time from sending a request to its reply."),
+    IO(HISTOGRAM, NS, credit_wait, "client_credit_wait_seconds",
+       "Time that requests waited for credit or a connection, of those that were not sent at "
+       "once."),
 };
-#undef CELLS
 
-#define CELLS sl_thread_ctx_cells
 static const struct sl_metrics_row thread_rows[] = {
-    ROW("client_step_seconds", HISTOGRAM, NS, step_time,
+    ROW(HISTOGRAM, NS, sl_thread_ctx_cells, step_time, "client_step_seconds", NULL,
         "Time from the submission of a step until it is complete."),
 };
-#undef CELLS
 
 static void add(struct sl_client *client, struct sl_metrics_source *source,
                 const struct sl_metrics_row *rows, uint32_t row_count, const void *cells)
@@ -43,11 +50,29 @@ static void add(struct sl_client *client, struct sl_metrics_source *source,
     sl_metrics_add(&client->metrics, source);
 }
 
+/* Their series begin when a transport of the scheme is opened. */
+static void add_transports(struct sl_client *client, struct sl_client_io *io)
+{
+    static const char *const labels[SL_CLIENT_IO_SCHEMES] = {
+        [SL_ENDPOINT_TCP] = "transport=\"tcp\"",
+        [SL_ENDPOINT_RDMA] = "transport=\"rdma\"",
+        [SL_ENDPOINT_DPDK] = "transport=\"dpdk\"",
+        [SL_ENDPOINT_SHM] = "transport=\"shm\"",
+    };
+    for (uint32_t scheme = 0; scheme < SL_CLIENT_IO_SCHEMES; scheme++) {
+        struct sl_metrics_source *source = &io->transport_metrics[scheme];
+        *source = sl_transport_metrics_source(&io->transport_cells[scheme], labels[scheme], NULL);
+        source->is_active = &io->cells.is_open[scheme];
+        sl_metrics_add(&client->metrics, source);
+    }
+}
+
 void sl_client_metrics_init(struct sl_client *client)
 {
     for (uint32_t i = 0; i < client->io_count; i++) {
         struct sl_client_io *io = &client->ios[i];
         add(client, &io->metrics, io_rows, sizeof io_rows / sizeof *io_rows, &io->cells);
+        add_transports(client, io);
     }
 }
 

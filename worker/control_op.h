@@ -27,8 +27,7 @@ struct sl_control_op {
     uint32_t table_id;
     const char *name;
     uint32_t count;
-    uint64_t number; /* out: of a checkpoint */
-    struct sl_client_stats *stats;
+    uint64_t number;                    /* out: of a checkpoint */
     struct sl_table_stats *table_stats; /* out: the shards' statistics are added */
     struct sl_shard_conn *conns;
     uint32_t shard_count;

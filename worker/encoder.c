@@ -23,6 +23,7 @@ int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
     encoder->request = request;
     encoder->writer = sl_bytes_writer_over(encoder->base, (size_t)capacity);
     encoder->prefix = (struct sl_request_prefix){.clock = encoder->clock};
+    encoder->main_size = 0;
     encoder->reads_end = &request->first_read;
     encoder->read_count = 0;
     void *prefix = sl_bytes_reserve(&encoder->writer, SL_ENCODER_PREFIX_BYTES);
@@ -73,6 +74,11 @@ void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_operatio
         section.command = operation->command;
     }
     sl_bytes_put(&encoder->writer, &section, sizeof section);
+    const uint64_t size = section.key_count + section.count;
+    if (encoder->prefix.section_count == 0 || size > encoder->main_size) {
+        encoder->main_size = size;
+        encoder->request->kind = sl_request_kind_of(section.op);
+    }
     encoder->prefix.section_count++;
     encoder->request->writes =
         encoder->request->writes ||

@@ -22,6 +22,7 @@ struct sl_encoder {
     uint8_t *base;
     struct sl_bytes_writer writer;
     struct sl_request_prefix prefix;
+    uint64_t main_size; /* keys and elements of the largest section */
     struct sl_read **reads_end;
     uint32_t read_count;
 };

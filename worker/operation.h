@@ -65,8 +65,9 @@ struct sl_request {
     const uint8_t *body; /* prefix, sections and their bodies, in wire format */
     const void *tail;    /* further payload, in the caller's memory; or NULL */
     uint64_t reply_bytes;
-    int32_t priority; /* among requests never sent */
-    uint32_t clock;   /* of its last read */
+    enum sl_request_kind kind; /* of the section with most keys or elements */
+    int32_t priority;          /* among requests never sent */
+    uint32_t clock;            /* of its last read */
     struct sl_read *first_read;
     void *reply_memory; /* can receive the whole reply; or NULL */
     bool writes;        /* pushes, ticks or finishes: applied at most once */

@@ -55,7 +55,8 @@ static struct sl_inflight_entry *begin_flight(struct sl_shard_conn *conn, uint64
 {
     struct sl_inflight_entry *entry = sl_inflight_add(&conn->inflight, id, request);
     entry->sent_ns = sl_reactor_now_ns(conn->io->reactor);
-    sl_cell_add(&conn->io->cells.requests, 1);
+    const enum sl_request_kind kind = request == NULL ? SL_REQUEST_KIND_TICK : request->kind;
+    sl_cell_add(&conn->io->cells.requests[kind], 1);
     sl_cell_add(&conn->io->cells.in_flight, 1);
     return entry;
 }

@@ -54,6 +54,29 @@ static bool has_lens(const struct sl_request_section *section)
     return (section->flags & SL_REQUEST_FLAG_LENS) != 0;
 }
 
+enum sl_request_kind sl_request_kind_of(uint8_t op)
+{
+    static const uint8_t kinds[] = {
+        [SL_REQUEST_PULL] = SL_REQUEST_KIND_PULL,
+        [SL_REQUEST_PULL_POOLED] = SL_REQUEST_KIND_PULL,
+        [SL_REQUEST_PUSH] = SL_REQUEST_KIND_PUSH,
+        [SL_REQUEST_PUSH_PULL] = SL_REQUEST_KIND_PUSH_PULL,
+        [SL_REQUEST_DENSE_PULL] = SL_REQUEST_KIND_PULL,
+        [SL_REQUEST_DENSE_PUSH] = SL_REQUEST_KIND_PUSH,
+        [SL_REQUEST_DENSE_PUSH_PULL] = SL_REQUEST_KIND_PUSH_PULL,
+        [SL_REQUEST_TICK] = SL_REQUEST_KIND_TICK,
+        [SL_REQUEST_KV_PUSH] = SL_REQUEST_KIND_PUSH,
+        [SL_REQUEST_KV_PULL] = SL_REQUEST_KIND_PULL,
+        [SL_REQUEST_KV_PUSH_PULL] = SL_REQUEST_KIND_PUSH_PULL,
+        [SL_REQUEST_KV_LENGTHS] = SL_REQUEST_KIND_PULL,
+        [SL_REQUEST_ASSIGN] = SL_REQUEST_KIND_ASSIGN,
+        [SL_REQUEST_DENSE_ASSIGN] = SL_REQUEST_KIND_ASSIGN,
+        [SL_REQUEST_ERASE] = SL_REQUEST_KIND_ERASE,
+    };
+    sl_assert(op < sizeof kinds);
+    return (enum sl_request_kind)kinds[op];
+}
+
 bool sl_request_pushes(uint8_t op)
 {
     return (shapes[op] & PUSHES) != 0;

@@ -120,6 +120,20 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
 uint64_t sl_request_structure_bytes(const struct sl_request_section *section);
 uint64_t sl_request_values_bytes(const struct sl_request_section *section, uint32_t dim);
 
+/* What operations do, for statistics. */
+enum sl_request_kind {
+    SL_REQUEST_KIND_PULL,
+    SL_REQUEST_KIND_PUSH,
+    SL_REQUEST_KIND_PUSH_PULL,
+    SL_REQUEST_KIND_ASSIGN,
+    SL_REQUEST_KIND_ERASE,
+    SL_REQUEST_KIND_TICK,
+    SL_REQUEST_KINDS
+};
+
+/* op: a valid enum sl_request_op. */
+enum sl_request_kind sl_request_kind_of(uint8_t op);
+
 /* Whether the operation carries values. */
 bool sl_request_pushes(uint8_t op);
 

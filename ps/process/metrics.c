@@ -23,11 +23,6 @@ static void add_core(struct sl_metrics *registry, struct sl_process_block *block
             offsetof(struct sl_process_cells, member), help                                        \
     }
 
-static const struct sl_metrics_row memory_rows[] = {
-    GAUGE("memory_limit_bytes", PLAIN, memory_limit_bytes,
-          "Limit on the memory of the process; no series without a limit."),
-};
-
 static const struct sl_metrics_row checkpoint_rows[] = {
     GAUGE("checkpoint_number", PLAIN, checkpoint.number,
           "Number of the last complete checkpoint since the process started; 0: none."),
@@ -38,14 +33,6 @@ static const struct sl_metrics_row checkpoint_rows[] = {
     GAUGE("checkpoint_bytes", PLAIN, checkpoint.bytes, "Bytes of its files of this server."),
 };
 
-static void add_cells(struct sl_process_metrics *metrics, struct sl_metrics_source *source,
-                      const struct sl_metrics_row *rows, uint32_t row_count)
-{
-    *source =
-        (struct sl_metrics_source){.rows = rows, .row_count = row_count, .cells = &metrics->cells};
-    sl_metrics_add(&metrics->registry, source);
-}
-
 /* What the process has, whatever its reactors. */
 static void add_process(struct sl_process_metrics *metrics,
                         const struct sl_process_options *options)
@@ -55,14 +42,12 @@ static void add_process(struct sl_process_metrics *metrics,
                            is_scheduler ? "scheduler" : "ps");
     metrics->coordinator_source = sl_coordinator_metrics_source(&metrics->coordinator);
     sl_metrics_add(&metrics->registry, &metrics->coordinator_source);
-    sl_cell_set(&metrics->cells.memory_limit_bytes, options->memory_bytes_max);
-    if (options->memory_bytes_max != 0) {
-        add_cells(metrics, &metrics->memory_source, memory_rows,
-                  sizeof memory_rows / sizeof *memory_rows);
-    }
     if (options->checkpoint.directory != NULL && !is_scheduler) {
-        add_cells(metrics, &metrics->checkpoint_source, checkpoint_rows,
-                  sizeof checkpoint_rows / sizeof *checkpoint_rows);
+        metrics->checkpoint_source = (struct sl_metrics_source){
+            .rows = checkpoint_rows,
+            .row_count = sizeof checkpoint_rows / sizeof *checkpoint_rows,
+            .cells = &metrics->cells};
+        sl_metrics_add(&metrics->registry, &metrics->checkpoint_source);
     }
 }
 

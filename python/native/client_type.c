@@ -1,6 +1,7 @@
 #include "python/native/client_type.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <structmember.h>
 
 #include "python/native/client.h"
@@ -175,6 +176,32 @@ static PyObject *checkpoint(PyObject *object, PyObject *args, PyObject *kwargs)
                     : sl_native_errors_raise(err, "checkpoint", sl_last_error());
 }
 
+/* Repeats with more room while the text grows. */
+static PyObject *metrics(PyObject *object, PyObject *unused)
+{
+    struct sl_native_client *self = (struct sl_native_client *)object;
+    if (!sl_native_client_check(self)) {
+        return NULL;
+    }
+    char *text = NULL;
+    int bytes = 0, room;
+    self->calls++;
+    Py_BEGIN_ALLOW_THREADS;
+    do {
+        room = bytes + 1024;
+        free(text);
+        text = malloc((size_t)room);
+        bytes =
+            text == NULL ? SL_ERR_NO_MEMORY : sl_client_metrics(self->client, text, (size_t)room);
+    } while (bytes >= room);
+    Py_END_ALLOW_THREADS;
+    self->calls--;
+    PyObject *page = bytes < 0 ? sl_native_errors_raise(bytes, "metrics", sl_err_name(bytes))
+                               : PyUnicode_FromStringAndSize(text, bytes);
+    free(text);
+    return page;
+}
+
 static PyObject *get_task(PyObject *object, void *closure)
 {
     const struct sl_native_client *self = (struct sl_native_client *)object;
@@ -230,6 +257,10 @@ static PyMethodDef methods[] = {
      "Makes the servers write a checkpoint, waits for it, and returns its number.\n\n"
      "Raises a StarlingError: UnsupportedError without a checkpoint directory, DeadlineError,\n"
      "ClosedError. Any thread."},
+    {"metrics", metrics, METH_NOARGS,
+     "metrics($self)\n--\n\n"
+     "Returns the metrics of the client for Prometheus, in its text format 0.0.4: the page of a\n"
+     "program that has an HTTP server. Any thread."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -91,6 +91,16 @@ class Sparse(support.ClusterTest):
         with self.assertRaises(starling.ClosedError):
             table.stats()
 
+    def test_metrics(self):
+        table = self.sparse(2)
+        before = self._pulls()
+        table.pull(numpy.arange(100))
+        self.assertEqual(self._pulls(), before + self.client.shard_count)
+
+    def _pulls(self):
+        series = 'starling_client_requests_total{op="pull"} '
+        return sum(int(line.removeprefix(series)) for line in self.client.metrics().splitlines() if line.startswith(series))
+
     def test_push_pull(self):
         table = self.sparse(2, starling.Sum())
         grads = numpy.array([[1, 2], [3, 4]], numpy.float32)

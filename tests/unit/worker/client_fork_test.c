@@ -80,6 +80,7 @@ static void call_client(void *ctx)
     REQUIRE(sl_client_buffer_register(client, rows, sizeof rows) == SL_ERR_FORKED);
     REQUIRE(sl_step_begin(client, 0, &step) == SL_ERR_FORKED);
     sl_client_stats(client, &counters);
+    REQUIRE(sl_client_metrics(client, NULL, 0) == SL_ERR_FORKED);
     sl_client_buffer_free(client, buffer);
     REQUIRE(*buffer == NULL);
     REQUIRE(sl_client_shard_count(client) == 4 && sl_client_values_lost(client) == -1);

@@ -17,17 +17,22 @@ static void read_page(const struct sl_client *client)
     assert_int_equal(bytes, strlen(page));
 }
 
-/* The value of a series; without it the test fails. */
-static uint64_t value_of(const char *series)
+/* The sum of a family's series; without one the test fails. */
+static uint64_t value_of(const char *family)
 {
-    const size_t bytes = strlen(series);
+    const size_t bytes = strlen(family);
+    uint64_t sum = 0;
+    uint32_t count = 0;
     for (const char *line = page; *line != '\0'; line = strchr(line, '\n') + 1) {
-        if (strncmp(line, series, bytes) == 0 && line[bytes] == ' ') {
-            return strtoull(line + bytes, NULL, 10);
+        if (strncmp(line, family, bytes) == 0 && (line[bytes] == ' ' || line[bytes] == '{')) {
+            sum += strtoull(strchr(line, ' '), NULL, 10);
+            count++;
         }
     }
-    fail_msg("no %s in:\n%s", series, page);
-    return 0;
+    if (count == 0) {
+        fail_msg("no %s in:\n%s", family, page);
+    }
+    return sum;
 }
 
 static void push(struct sl_client *client, struct sl_table *table)
@@ -54,6 +59,9 @@ CLIENT_CASE(client_metrics__equal_the_statistics)
     assert_int_equal(value_of("starling_client_step_seconds_count"), STEPS);
     assert_int_equal(stats.requests, 2 * STEPS); /* to both shards */
     assert_int_equal(value_of("starling_client_requests_total"), stats.requests);
+    assert_non_null(strstr(page, "starling_client_requests_total{op=\"push\"} 20\n"));
+    assert_int_equal(value_of("starling_sent_bytes_total"), stats.bytes_sent);
+    assert_true(stats.bytes_sent > STEPS * KEYS * sizeof(uint64_t));
     assert_int_equal(value_of("starling_client_replies_total"), stats.replies);
     assert_int_equal(value_of("starling_client_request_seconds_count"), stats.replies);
     assert_int_equal(value_of("starling_client_failures_total"), 0);
