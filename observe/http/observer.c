@@ -307,14 +307,13 @@ void sl_observer_destroy(struct sl_observer **to_destroy)
     *to_destroy = NULL;
 }
 
-void sl_observer_address(const struct sl_observer *observer, char *text, size_t text_bytes)
+bool sl_observer_endpoint(const struct sl_observer *observer, struct sl_endpoint *out)
 {
-    static const char scheme[] = "tcp://";
-    char address[SL_LIMIT_ENDPOINT_BYTES] = "tcp://off";
     if (observer->options.listen != NULL) {
-        sl_endpoint_format(&observer->bound, address, sizeof address);
+        *out = observer->options.listen->endpoint;
+        out->port = observer->bound.port;
     }
-    (void)snprintf(text, text_bytes, "%s", address + sizeof scheme - 1);
+    return observer->options.listen != NULL;
 }
 
 struct sl_mailbox *sl_observer_mailbox(struct sl_observer *observer)

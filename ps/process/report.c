@@ -59,9 +59,8 @@ static enum sl_log_level beside_stdout(void)
 
 void sl_process_report_ready(const struct sl_process *process)
 {
-    char control[SL_LIMIT_ENDPOINT_BYTES], http[SL_LIMIT_ENDPOINT_BYTES];
+    char control[SL_LIMIT_ENDPOINT_BYTES];
     char text[5 * SL_LIMIT_ENDPOINT_BYTES];
-    sl_process_observe_address(process, http, sizeof http);
     sl_endpoint_format(&process->bound_control, control, sizeof control);
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         describe_scheduler(process, control, text, sizeof text);
@@ -69,7 +68,7 @@ void sl_process_report_ready(const struct sl_process *process)
         describe_server(process, control, text, sizeof text);
     }
     const size_t used = strlen(text);
-    (void)snprintf(text + used, sizeof text - used, ", http %s", http);
+    (void)snprintf(text + used, sizeof text - used, ", http %s", process->observe->address);
     (void)printf("%s ready: %s\n", process->name, text);
     (void)fflush(stdout);
     sl_log_event(beside_stdout(),

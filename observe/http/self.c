@@ -1,0 +1,57 @@
+#include "observe/http/self.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)SL_CLOCK_NS_PER_S;
+}
+
+/* Of this process, in memory. */
+static uint64_t resident_bytes(void)
+{
+    unsigned long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file != NULL) {
+        if (fscanf(file, "%lu %lu", &pages, &resident) != 2) {
+            resident = 0;
+        }
+        (void)fclose(file);
+    }
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void sl_self_add_reactor(struct json_t *list, double busy, uint64_t stalls, uint64_t age_ns)
+{
+    (void)json_array_append_new(
+        list, json_pack("{s:I, s:f, s:I, s:f}", "index", (json_int_t)json_array_size(list), "busy",
+                        busy, "stalls", (json_int_t)stalls, "age_s", seconds(age_ns)));
+}
+
+static json_t *list_options(const struct sl_self_options *options)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < options->count; i++) {
+        const struct sl_self_option *option = &options->items[i];
+        (void)json_array_append_new(list,
+                                    json_pack("{s:s, s:s, s:s}", "name", option->name, "value",
+                                              option->value, "source", option->source));
+    }
+    return list;
+}
+
+void sl_self_reply(const struct sl_self *self, struct sl_reply *reply)
+{
+    const uint64_t uptime_ns = sl_clock_now_ns(sl_clock_system()) - self->begun_ns;
+    sl_reply_json(
+        reply, json_pack("{s:s, s:s, s:I, s:s, s:I, s:f, s:s, s:o, s:I, s:I, s:o}", "name",
+                         self->name, "role", self->role, "task", (json_int_t)self->task_index,
+                         "version", STARLING_VERSION, "pid", (json_int_t)getpid(), "uptime_s",
+                         seconds(uptime_ns), "http", self->http, "reactors", self->reactors,
+                         "memory", (json_int_t)resident_bytes(), "memory_limit",
+                         (json_int_t)self->memory_limit, "options", list_options(self->options)));
+}

@@ -1,0 +1,35 @@
+/* Self describes the process that serves a request, as JSON: /api/process. The observer's thread.
+ */
+#ifndef SL_OBSERVE_HTTP_SELF_H
+#define SL_OBSERVE_HTTP_SELF_H
+
+#include <stdint.h>
+
+#include "observe/http/reply.h"
+
+struct sl_self_option {
+    const char *name, *value, *source; /* as --show-config prints them */
+};
+
+/* The options of a program; they outlive the observer. */
+struct sl_self_options {
+    const struct sl_self_option *items;
+    uint32_t count;
+};
+
+struct sl_self {
+    const char *name, *role; /* "ps/1", "ps" */
+    uint32_t task_index;
+    const char *http;        /* address */
+    uint64_t begun_ns;       /* monotonic */
+    uint64_t memory_limit;   /* bytes; 0: none */
+    struct json_t *reactors; /* list of objects; the reply takes the reference */
+    const struct sl_self_options *options;
+};
+
+/* Adds a reactor to the list. busy: share of the last second; age_ns: since its last answer. */
+void sl_self_add_reactor(struct json_t *list, double busy, uint64_t stalls, uint64_t age_ns);
+
+void sl_self_reply(const struct sl_self *self, struct sl_reply *reply);
+
+#endif

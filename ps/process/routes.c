@@ -1,0 +1,172 @@
+#include "ps/process/routes.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "observe/http/observer.h"
+#include "observe/http/self.h"
+#include "observe/metrics/text.h"
+#include "observe/web/web.h"
+#include "ps/process/observe.h"
+
+#define HANGING_NS SL_CLOCK_NS_PER_S /* a ping without an answer */
+#define JSON       "application/json"
+
+static uint64_t now(void)
+{
+    return sl_clock_now_ns(sl_clock_system());
+}
+
+static const char *role(const struct sl_process *process)
+{
+    return process->options.kind == SL_PROCESS_SCHEDULER ? "scheduler" : "ps";
+}
+
+/* ---- health ---- */
+
+static void read_health(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    const struct sl_process *process = ctx;
+    const uint64_t now_ns = now();
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        const uint64_t waited_ns =
+            sl_process_observe_waited_ns(&process->observe->pings[i], now_ns);
+        if (waited_ns >= HANGING_NS) {
+            sl_reply_error(reply, 503, "reactor %s has not answered for %.1f s",
+                           sl_reactor_name(process->reactors[i]),
+                           (double)waited_ns / (double)SL_CLOCK_NS_PER_S);
+            return;
+        }
+    }
+    sl_reply_json(reply, json_pack("{s:s}", "status", "ok"));
+}
+
+static void read_readiness(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    const struct sl_process_observe *observe = ((const struct sl_process *)ctx)->observe;
+    const char *why = observe->facts.why;
+    if (why[0] != '\0' || !observe->is_ready) {
+        sl_reply_error(reply, 503, "%s", why[0] != '\0' ? why : "the process starts");
+        return;
+    }
+    sl_reply_json(reply, json_pack("{s:s}", "status", "ready"));
+}
+
+/* ---- this process ---- */
+
+static void read_metrics(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    struct sl_process *process = ctx;
+    const char *detail = sl_query_get(query, "detail");
+    char *text = NULL;
+    size_t bytes = 0;
+    if (detail != NULL && strcmp(detail, "shard") != 0) {
+        sl_reply_error(reply, 400, "parameter detail: shard is accepted");
+        return;
+    }
+    (void)sl_metrics_text_create(&process->metrics.registry, detail != NULL, &text, &bytes);
+    sl_reply_take(reply, text, bytes);
+}
+
+static void read_process(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    const struct sl_process *process = ctx;
+    const struct sl_process_observe *observe = process->observe;
+    const uint64_t now_ns = now();
+    json_t *reactors = json_array();
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        const struct sl_process_ping *ping = &observe->pings[i];
+        sl_self_add_reactor(reactors, ping->busy,
+                            sl_cell_get(&process->metrics.blocks[i].reactor.stalls),
+                            ping->answered_ns != 0 ? now_ns - ping->answered_ns : 0);
+    }
+    const struct sl_self self = {
+        .name = observe->facts.name,
+        .role = role(process),
+        .task_index = observe->facts.task_index,
+        .http = observe->address,
+        .begun_ns = observe->begun_ns,
+        .memory_limit = process->options.memory_bytes_max,
+        .reactors = reactors,
+        .options = &process->options.shown,
+    };
+    sl_self_reply(&self, reply);
+}
+
+/* ---- the job ---- */
+
+bool sl_process_routes_at_coordinator(const struct sl_process *process, const char *path,
+                                      struct sl_reply *reply)
+{
+    const struct sl_process_facts *facts = &process->observe->facts;
+    const bool is_secure = process->options.http->key != NULL;
+    if (!facts->hosts_coordinator && facts->coordinator_http[0] == '\0') {
+        sl_reply_error(reply, 503, "the address of the coordinator's HTTP is not known");
+    } else if (!facts->hosts_coordinator) {
+        sl_reply_redirect(reply, "%s://%s%s", is_secure ? "https" : "http", facts->coordinator_http,
+                          path);
+    }
+    return facts->hosts_coordinator;
+}
+
+static void read_page(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    const struct sl_web_file *file = ctx;
+    reply->type = file->type;
+    reply->etag = file->etag;
+    sl_reply_static(reply, file->bytes, file->length, "gzip");
+}
+
+static void read_index(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    const struct sl_process_facts *facts = &((const struct sl_process *)ctx)->observe->facts;
+    if (facts->coordinator_http[0] != '\0' && !sl_process_routes_at_coordinator(ctx, "/", reply)) {
+        return;
+    }
+    for (size_t i = 0; i < sl_web_file_count; i++) {
+        if (strcmp(sl_web_files[i].path, "/") == 0) {
+            read_page((void *)(uintptr_t)&sl_web_files[i], query, reply);
+        }
+    }
+}
+
+/* ---- the table ---- */
+
+/* Their ctx is the process. */
+static const struct sl_observer_route routes[] = {
+    {.path = "/healthz", .type = JSON, .read = read_health},
+    {.path = "/readyz", .type = JSON, .read = read_readiness},
+    {.path = "/metrics",
+     .parameters = "detail",
+     .type = SL_METRICS_TEXT_TYPE,
+     .read = read_metrics},
+    {.path = "/api/process", .type = JSON, .read = read_process},
+};
+#define ROUTES (sizeof routes / sizeof routes[0])
+
+struct sl_observer_route *sl_process_routes_list(struct sl_process *process, uint32_t *count)
+{
+    struct sl_observer_route *list = calloc(ROUTES + sl_web_file_count, sizeof *list);
+    if (list == NULL) {
+        return NULL;
+    }
+    *count = (uint32_t)(ROUTES + sl_web_file_count);
+    for (size_t i = 0; i < ROUTES; i++) {
+        list[i] = routes[i];
+        list[i].ctx = process;
+    }
+    for (size_t i = 0; i < sl_web_file_count; i++) {
+        const struct sl_web_file *file = &sl_web_files[i];
+        const bool is_index = strcmp(file->path, "/") == 0;
+        list[ROUTES + i] = (struct sl_observer_route){
+            .path = file->path,
+            .read = is_index ? read_index : read_page,
+            .ctx = is_index ? (void *)process : (void *)(uintptr_t)file,
+            .is_public = true,
+        };
+    }
+    return list;
+}
