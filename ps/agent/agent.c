@@ -244,6 +244,9 @@ static void on_expired(void *ctx, struct sl_session *session, int err, const cha
     }
     agent->registered = false;
     agent->expirations++;
+    if (agent->options.losses != NULL) {
+        sl_cell_add(agent->options.losses, 1);
+    }
     if (!agent->is_expired) {
         sl_log_event(SL_LOG_WARN, SL_EVENT("coordinator_lost", SL_EVENT_TEXT("reason", reason)),
                      "lost the coordinator: %s; %sretrying", reason,

@@ -66,6 +66,7 @@ struct sl_agent_options {
      * NULL. */
     void (*checkpoint_completed)(void *ctx, uint64_t number);
     void *ctx;
+    struct sl_cell *losses; /* counts connections that broke; outlives the agent; NULL: none */
 };
 
 /* Starts joining; `joined` or `failed` follows. Errors: NO_MEMORY, UNSUPPORTED. */

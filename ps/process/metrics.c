@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ps/process/state.h"
+#include "ps/process/view_metrics.h"
 
 static void add_core(struct sl_metrics *registry, struct sl_process_block *block, uint32_t index)
 {
@@ -33,22 +34,50 @@ static const struct sl_metrics_row checkpoint_rows[] = {
     GAUGE("checkpoint_bytes", PLAIN, checkpoint.bytes, "Bytes of its files of this server."),
 };
 
-/* What the process has, whatever its reactors. */
-static void add_process(struct sl_process_metrics *metrics,
-                        const struct sl_process_options *options)
+static const struct sl_metrics_row memory_rows[] = {
+    GAUGE("memory_limit_bytes", PLAIN, memory_limit_bytes,
+          "Limit on the memory of the process; no series without one."),
+};
+
+static const struct sl_metrics_row agent_rows[] = {
+    {"coordinator_losses_total", NULL, SL_METRICS_COUNTER, SL_METRICS_PLAIN,
+     offsetof(struct sl_process_cells, coordinator_losses),
+     "Connections to the coordinator that broke."},
+};
+
+#define ROWS(table) table, sizeof table / sizeof *table
+
+static void add_cells(struct sl_process_metrics *metrics, struct sl_metrics_source *source,
+                      const struct sl_metrics_row *rows, uint32_t row_count)
 {
+    *source =
+        (struct sl_metrics_source){.rows = rows, .row_count = row_count, .cells = &metrics->cells};
+    sl_metrics_add(&metrics->registry, source);
+}
+
+/* What the process has, whatever its reactors. */
+static void add_process(struct sl_process *process)
+{
+    struct sl_process_metrics *metrics = &process->metrics;
+    const struct sl_process_options *options = &process->options;
     const bool is_scheduler = options->kind == SL_PROCESS_SCHEDULER;
     sl_metrics_process_add(&metrics->registry, &metrics->process,
                            is_scheduler ? "scheduler" : "ps");
     metrics->coordinator_source = sl_coordinator_metrics_source(&metrics->coordinator);
     sl_metrics_add(&metrics->registry, &metrics->coordinator_source);
-    if (options->checkpoint.directory != NULL && !is_scheduler) {
-        metrics->checkpoint_source = (struct sl_metrics_source){
-            .rows = checkpoint_rows,
-            .row_count = sizeof checkpoint_rows / sizeof *checkpoint_rows,
-            .cells = &metrics->cells};
-        sl_metrics_add(&metrics->registry, &metrics->checkpoint_source);
+    sl_cell_set(&metrics->cells.memory_limit_bytes, options->memory_bytes_max);
+    if (options->memory_bytes_max != 0) {
+        add_cells(metrics, &metrics->memory_source, ROWS(memory_rows));
     }
+    if (is_scheduler) {
+        return;
+    }
+    add_cells(metrics, &metrics->agent_source, ROWS(agent_rows));
+    if (options->checkpoint.directory != NULL) {
+        add_cells(metrics, &metrics->checkpoint_source, ROWS(checkpoint_rows));
+    }
+    metrics->view_source = sl_view_metrics_source(process);
+    sl_metrics_add(&metrics->registry, &metrics->view_source);
 }
 
 int sl_process_metrics_init(struct sl_process *process)
@@ -62,7 +91,7 @@ int sl_process_metrics_init(struct sl_process *process)
     }
     memset(metrics->blocks, 0, bytes);
     sl_metrics_init(&metrics->registry);
-    add_process(metrics, &process->options);
+    add_process(process);
     for (uint32_t i = 0; i < count; i++) {
         add_core(&metrics->registry, &metrics->blocks[i], i);
     }

@@ -27,8 +27,10 @@ struct sl_process_block {
     char reactor_label[32];
 };
 
-/* Written by reactor 0. */
+/* Written by reactor 0, except the limit. */
 struct sl_process_cells {
+    struct sl_cell memory_limit_bytes; /* of the process; 0: none */
+    struct sl_cell coordinator_losses; /* connections to the coordinator that broke */
     struct {
         struct sl_cell number; /* of the last complete one; 0: none since the start */
         struct sl_cell success_ns, duration_ns, bytes;
@@ -40,7 +42,8 @@ struct sl_process_metrics {
     struct sl_metrics_process process;
     struct sl_process_cells cells;
     struct sl_coordinator_cells coordinator;
-    struct sl_metrics_source checkpoint_source, coordinator_source;
+    struct sl_metrics_source checkpoint_source, coordinator_source, memory_source;
+    struct sl_metrics_source agent_source, view_source;
     struct sl_process_block *blocks; /* [reactor_count] */
 };
 

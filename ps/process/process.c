@@ -310,6 +310,7 @@ static int join(struct sl_process *process)
         .checkpoint_completed = has_directory ? sl_process_on_checkpoint_completed : NULL,
         .absent = options->kind == SL_PROCESS_SERVER ? sl_process_on_absent : NULL,
         .ctx = process,
+        .losses = &process->metrics.cells.coordinator_losses,
     };
     return sl_agent_open(&member, &process->agent);
 }

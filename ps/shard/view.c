@@ -18,6 +18,9 @@ static void fill_tables(struct sl_shard *shard, struct sl_shard_view *view, bool
         struct sl_shard_table_view *shown = &view->tables[view->table_count++];
         shown->id = view->next_table;
         sl_shard_table_stats(table, &shown->stats);
+        if (table->spec.consistency.staleness > view->staleness_bound) {
+            view->staleness_bound = table->spec.consistency.staleness; /* 0 unless SSP */
+        }
         sl_hot_keys_show(&table->hot, &shown->hot);
         if (halve) {
             sl_hot_keys_halve(&table->hot);
@@ -52,6 +55,7 @@ bool sl_shard_view_fill(struct sl_shard *shard, struct sl_shard_view *view, bool
     const struct sl_clocks *clocks = &shard->clocks;
     if (is_first) {
         view->table_count = view->next_table = view->next_worker = view->clock_max = 0;
+        view->staleness_bound = 0;
         view->clock_min = sl_clocks_min_of_all(clocks);
     }
     fill_tables(shard, view, halve);

@@ -20,6 +20,7 @@ struct sl_shard_view {
     struct sl_shard_table_view tables[SL_LIMIT_TABLES];
     uint32_t table_count;
     uint32_t clock_min, clock_max; /* of the active workers; 0: there is none */
+    uint32_t staleness_bound;      /* largest of the tables with SSP; 0: there is none */
     struct {
         bool is_active;
         uint32_t clock;          /* SL_REQUEST_CLOCK_FINISHED: it has finished */

@@ -1,0 +1,88 @@
+#include "ps/process/view_metrics.h"
+
+#include <stdio.h>
+
+#include "ps/process/views.h"
+
+enum row { ROWS, BYTES, KEYS, HOT, FLOOR, STALENESS, BOUND, WORKER };
+
+#define PLAIN(name, kind, help)                                                                    \
+    {                                                                                              \
+        name, NULL, SL_METRICS_##kind, SL_METRICS_PLAIN, 0, help                                   \
+    }
+
+static const struct sl_metrics_row rows[] = {
+    [ROWS] = PLAIN("table_rows", GAUGE, "Rows of a table; elements of a dense one."),
+    [BYTES] = PLAIN("table_bytes", GAUGE, "Memory of a table's rows, optimizer slots and index."),
+    [KEYS] = PLAIN("keys_total", COUNTER, "Keys pulled and pushed; a push_pull counts twice."),
+    [HOT] = {"hot_share", NULL, SL_METRICS_GAUGE_MAX, SL_METRICS_PPM, 0,
+             "Share of the hottest key among the keys of a table on its shard, by samples."},
+    [FLOOR] = PLAIN("clock_floor", GAUGE_MIN, "Iterations that every active worker has ended."),
+    [STALENESS] = PLAIN("staleness_steps", GAUGE_MAX,
+                        "Iterations by which the fastest active worker leads the slowest."),
+    [BOUND] = PLAIN("staleness_bound_steps", GAUGE_MAX,
+                    "Largest lead that a table with SSP permits; no series without one."),
+    [WORKER] = PLAIN("worker_clock", GAUGE_MIN, "Iterations that an active worker has ended."),
+};
+
+static void visit_table(const struct sl_shard_table_view *table, struct sl_metrics_visitor *visitor)
+{
+    char labels[SL_METRICS_LABELS_BYTES] = "";
+    sl_metrics_label(labels, "table", table->stats.name);
+    sl_metrics_visit(visitor, &rows[ROWS], labels, table->stats.rows);
+    sl_metrics_visit(visitor, &rows[BYTES], labels, table->stats.bytes);
+    if (table->hot.sampled > 0 && table->hot.count > 0) {
+        const uint32_t most = table->hot.keys[0].count - table->hot.keys[0].error;
+        sl_metrics_visit(visitor, &rows[HOT], labels,
+                         most * UINT64_C(1000000) / table->hot.sampled);
+    }
+    char keys[SL_METRICS_LABELS_BYTES];
+    memcpy(keys, labels, sizeof keys);
+    sl_metrics_label(labels, "op", "pull");
+    sl_metrics_visit(visitor, &rows[KEYS], labels, table->stats.pulled_rows);
+    sl_metrics_label(keys, "op", "push");
+    sl_metrics_visit(visitor, &rows[KEYS], keys, table->stats.pushed_rows);
+}
+
+/* Without an active worker there is no floor. */
+static void visit_clocks(const struct sl_shard_view *view, struct sl_metrics_visitor *visitor)
+{
+    bool has_active = false;
+    for (uint32_t i = 0; i < view->worker_count; i++) {
+        char label[SL_METRICS_LABELS_BYTES];
+        if (view->workers[i].is_active && i < SL_VIEW_METRICS_WORKERS) {
+            (void)snprintf(label, sizeof label, "worker=\"%u\"", i);
+            sl_metrics_visit(visitor, &rows[WORKER], label, view->workers[i].clock);
+        }
+        has_active = has_active || view->workers[i].is_active;
+    }
+    const bool leads = has_active && view->clock_max > view->clock_min;
+    if (has_active) {
+        sl_metrics_visit(visitor, &rows[FLOOR], "", view->clock_min);
+    }
+    sl_metrics_visit(visitor, &rows[STALENESS], "", leads ? view->clock_max - view->clock_min : 0);
+    if (view->staleness_bound > 0) {
+        sl_metrics_visit(visitor, &rows[BOUND], "", view->staleness_bound);
+    }
+}
+
+static void collect(void *ctx, struct sl_metrics_visitor *visitor)
+{
+    const struct sl_process *process = ctx;
+    const struct sl_server_view *views[2 * SL_LIMIT_REACTORS];
+    const uint32_t count =
+        process->views == NULL
+            ? 0
+            : sl_process_views_serving(process, views, sl_clock_now_ns(sl_clock_system()));
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t t = 0; t < views[i]->shard.table_count; t++) {
+            visit_table(&views[i]->shard.tables[t], visitor);
+        }
+        visit_clocks(&views[i]->shard, visitor);
+    }
+}
+
+struct sl_metrics_source sl_view_metrics_source(struct sl_process *process)
+{
+    return (struct sl_metrics_source){.collect = collect, .ctx = process};
+}

@@ -1,0 +1,16 @@
+/* The metrics that a process reads from its views: tables, clocks of workers. Their series come and
+ * go with tables and workers. */
+#ifndef SL_PS_PROCESS_VIEW_METRICS_H
+#define SL_PS_PROCESS_VIEW_METRICS_H
+
+#include "core/metrics.h"
+
+struct sl_process;
+
+/* Workers with a series of their own: tasks below this. */
+#define SL_VIEW_METRICS_WORKERS 1024
+
+/* Returns a source whose registry only the observer's thread walks. */
+struct sl_metrics_source sl_view_metrics_source(struct sl_process *process);
+
+#endif
