@@ -31,6 +31,7 @@ struct job {
     struct sl_reader_options test; /* evaluation data */
     struct sl_reader *train;
     struct sl_train_report report;
+    struct sl_train_metrics metrics;
 };
 
 static volatile sig_atomic_t caught_signal;
@@ -181,6 +182,8 @@ static int read_options(struct job *job, struct sl_reason *reason)
     job->options.stop = &caught_signal;
     job->options.waiting = &waiting;
     job->options.clock = sl_clock_system();
+    job->options.cells = &job->metrics.cells;
+    sl_train_metrics_init(&job->metrics);
     set_index(job, job->flags.settings.cluster.task_index);
     return flags->report == NULL ? 0 : sl_train_report_check(flags->report, reason);
 }

@@ -248,6 +248,9 @@ static int compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
         .loss = trainer->recent_loss,
     };
     sl_progress_update(&trainer->progress, &state, end_ns);
+    if (trainer->options->cells != NULL) {
+        sl_train_metrics_update(trainer->options->cells, report, trainer->recent_loss);
+    }
     if (!isfinite(loss)) {
         (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
                        "the model has diverged: the loss is not a finite number; choose a smaller "

@@ -22,6 +22,7 @@
 
 #include "core/clock.h"
 #include "worker/train/model.h"
+#include "worker/train/train_metrics.h"
 #include "worker/train/train_report.h"
 
 struct sl_trainer_options {
@@ -40,6 +41,7 @@ struct sl_trainer_options {
     volatile sig_atomic_t *waiting;    /* set to 1 while waiting for other workers */
     bool quiet;                        /* no progress output */
     const struct sl_clock *clock;
+    struct sl_train_cells *cells; /* of the worker's metrics; NULL: none */
 };
 
 /* Trains on `train`; then the active worker with the lowest index scores the test data. Owns the
