@@ -193,6 +193,7 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .snapshot_keys = plan->replica.snapshot_keys,
         .disk = cluster->disks == NULL ? NULL : sl_sim_cluster_disk(cluster, index),
         .oracle = &cluster->oracle,
+        .has_views = plan->has_views,
     };
     sl_sim_cluster_trace(cluster, "ps/%u starts", index);
     if (cluster->disks != NULL) {
@@ -369,6 +370,10 @@ static void moment(struct sl_sim_cluster *cluster)
         observe(cluster);
     }
     next_ns = sooner(next_ns, cluster->observe_ns);
+    if (cluster->views_ns <= cluster->now_ns) {
+        cluster->views_ns = sl_sim_views_look(cluster);
+    }
+    next_ns = sooner(next_ns, cluster->views_ns);
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
         (void)run_ps(cluster, i);
     }
@@ -422,6 +427,7 @@ static void create(struct sl_sim_cluster *cluster)
     cluster->oracle.note_ctx = cluster;
     cluster->oracle.acknowledged = plan->replica.is_there ? sl_sim_cluster_acknowledged : NULL;
     cluster->observe_ns = SL_CLOCK_NEVER;
+    cluster->views_ns = plan->has_views ? cluster->now_ns : SL_CLOCK_NEVER;
     for (uint32_t i = 0; i < SL_SIM_FAULTS_MAX; i++) {
         cluster->fault_begin_ns[i] = cluster->fault_end_ns[i] = SL_CLOCK_NEVER;
     }

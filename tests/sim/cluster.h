@@ -54,6 +54,7 @@ struct sl_sim_cluster {
     bool is_final; /* the observer's steps are its last */
     uint32_t flood_count;
     uint64_t observe_ns; /* when the observer looks next */
+    uint64_t views_ns;   /* when the readers of views look next; SL_CLOCK_NEVER: there are none */
     uint64_t trace;      /* hash over all that happened */
     uint64_t frames, packets, turns;
 };

@@ -35,6 +35,7 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         .records = &cluster->records,
         .disk = cluster->disks == NULL ? NULL : sl_sim_cluster_disk(cluster, 0),
         .oracle = &cluster->oracle,
+        .has_views = plan->has_views,
     };
     sl_sim_cluster_trace(cluster, "the coordinator starts");
     sl_sim_network_revive(cluster->network, options.host);

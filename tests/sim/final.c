@@ -165,6 +165,7 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster,
         check_credit(cluster);
         check_checkpoints(cluster, complete_count);
         sl_sim_cluster_compare_pairs(cluster);
+        sl_sim_views_final(cluster, moment);
     }
     observer->finished = true;
     uint64_t gone_ns = cluster->now_ns + 3 * plan->lease_ns;

@@ -24,7 +24,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CHUNK = 50  # seeds of one run of the program
 SECONDS_MAX = 240  # of one mutation
-QUICK = {"replays are carried out again", "ssp admits one step early", "bsp commits at arrival",
+QUICK = {"a view is filled in the buffer that its reader holds", "replays are carried out again", "ssp admits one step early", "bsp commits at arrival",
          "a step's deadline is not armed", "credit is not given back", "sessions end with their "
          "connection", "dpdk: what finds no room is acknowledged",
          "strangers: an answer between the address families is built",
@@ -54,6 +54,17 @@ QUICK = {"replays are carried out again", "ssp admits one step early", "bsp comm
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
+    # Views.
+    ("a view is filled in the buffer that its reader holds", "reactor/view.c",
+     "struct sl_view_buffer *into = view->buffers[number % 2];",
+     "struct sl_view_buffer *into = view->buffers[(number + 1) % 2];"),
+    ("a view is published before its last slice", "reactor/view.c",
+     "view->slice++)) {", "view->slice++) || view->slice == 8) {"),
+    ("slices of a view begin again", "reactor/view.c",
+     "view->slice++)) {", "view->slice)) {"),
+    ("a view begins where the last one ended", "ps/shard/view.c",
+     "        view->table_count = view->next_table = view->next_worker",
+     "        view->table_count = view->next_worker"),
     # Rates of pushes.
     ("a push that waits for its iteration has no rate", "ps/shard/push.c",
      "    buffered->rate = sl_rate_from_bits(section->command);\n", ""),

@@ -270,6 +270,7 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
     sl_sim_plan_draw_disk(plan, choice);
     sl_sim_plan_draw_losses(plan, choice);
     sl_sim_plan_draw_link(plan, choice);
+    plan->has_views = seed % 8 == 5;
 }
 
 static void print_fault(const struct sl_sim_fault *fault)
@@ -312,6 +313,9 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
            plan->barriers ? " barriers" : "", plan->checksum ? " checksum" : "",
            plan->secret ? " secret" : "", plan->impatient ? " impatient" : "",
            plan->floods ? " floods" : "", plan->leaves_early ? " leaves-early" : "");
+    if (plan->has_views) {
+        printf("views are read\n");
+    }
     printf("delay %u-%u us, late %u/1000, %u B/us, window %u, short %u/1000, refused %u/1000, "
            "broken %u/10000\n",
            plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,

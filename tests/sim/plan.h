@@ -74,6 +74,7 @@ struct sl_sim_plan {
     bool mixed_shapes; /* each worker has its own */
     bool barriers, checksum, secret;
     bool impatient;        /* some steps have deadlines that will pass */
+    bool has_views;        /* somebody reads views of all servers and of the coordinator */
     bool floods;           /* the observer asks for more than its credit at a time */
     bool leaves_early;     /* workers do not finish their clock before they close */
     uint32_t lives_max;    /* of one task: processes that may take its place */

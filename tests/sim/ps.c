@@ -112,6 +112,7 @@ static void make_servers(struct sl_sim_ps *ps)
             .server_count = options->is_scheduler ? 0 : options->shard_count,
             .coordinator = i == 0 ? ps->coordinator : NULL,
             .coordinator_ops = &sl_process_coordinator_ops,
+            .slow_request_ns = options->has_views ? SL_SIM_VIEWS_SLOW_NS : 0,
             .secret = options->secret,
             .incarnation = ps->incarnation,
             .restores = options->disk != NULL && !options->is_scheduler &&
@@ -218,6 +219,9 @@ void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *optio
     ps->incarnation = sl_hash_random(&random) | 1;
     sl_sim_ps_pair(ps);
     make_servers(ps);
+    if (options->has_views) {
+        sl_sim_views_init(ps);
+    }
     listen_here(ps);
     if (options->is_scheduler) {
         ps->member = NULL;
@@ -242,6 +246,7 @@ void sl_sim_ps_kill(struct sl_sim_ps *ps, bool silent)
     if (ps->coordinator != NULL) {
         sl_coordinator_destroy(&ps->coordinator);
     }
+    sl_sim_views_fini(ps);
     sl_sim_process_fini(&ps->process);
     while (ps->lost != NULL) {
         struct sl_sim_lost *next = ps->lost->next;

@@ -11,6 +11,7 @@
 #include "tests/sim/oracle.h"
 #include "tests/sim/process.h"
 #include "tests/sim/records.h"
+#include "tests/sim/views.h"
 
 struct sl_sim_ps_options {
     struct sl_sim_network *network;
@@ -27,6 +28,7 @@ struct sl_sim_ps_options {
     uint32_t snapshot_keys;
     struct sl_sim_disk *disk; /* NULL: it has none, and there are no checkpoints */
     struct sl_sim_oracle *oracle;
+    bool has_views; /* somebody reads them: views.h */
 };
 
 struct sl_sim_ps;
@@ -48,6 +50,7 @@ struct sl_sim_ps {
     struct sl_agent *member;
     struct sl_endpoint bound;
     struct sl_sim_lost *lost;
+    struct sl_sim_views views;
     uint64_t lease_ns; /* as the coordinator says */
     uint64_t incarnation;
     bool running; /* between start and stop */
