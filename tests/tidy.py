@@ -49,7 +49,7 @@ ARROWS = {
     "ps/coordinator": "net/control",
     "ps/leader": "ps/coordinator+ metastore+",
     "ps/agent": "net/control+",
-    "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ observe/http observe/metrics observe/web",
+    "ps/process": "ps/replication+ ps/leader+ ps/agent+ net/builtin+ observe/cluster observe/http observe/metrics observe/web",
     "ps": "ps/process+ ps/objects observe/http config tools/doctor reactor",
     "ps/objects": "ps/process+ ps objects+",
     "worker": "net/control+ net/builtin+ observe/metrics",

@@ -31,13 +31,25 @@ static json_t *describe_slow(const struct sl_cluster_slow *slow)
                      "total_us", (json_int_t)request->total_us, "phases", times);
 }
 
+static int compare_times(const void *a, const void *b)
+{
+    const uint64_t x = (*(const struct sl_cluster_slow *const *)a)->request.time_ms;
+    const uint64_t y = (*(const struct sl_cluster_slow *const *)b)->request.time_ms;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
 json_t *sl_cluster_describe_slow(const struct sl_cluster *cluster)
 {
+    const struct sl_cluster_slow *sorted[SL_CLUSTER_SLOW_MAX];
     json_t *list = json_array();
     uint32_t threshold_us = 0;
-    for (uint64_t i = 0; i < cluster->slow_count && i < SL_CLUSTER_SLOW_MAX; i++) {
-        const uint64_t at = (cluster->slow_count - 1 - i) % SL_CLUSTER_SLOW_MAX;
-        (void)json_array_append_new(list, describe_slow(&cluster->slow[at]));
+    uint32_t count = 0;
+    for (; count < cluster->slow_count && count < SL_CLUSTER_SLOW_MAX; count++) {
+        sorted[count] = &cluster->slow[count];
+    }
+    qsort(sorted, count, sizeof sorted[0], compare_times);
+    for (uint32_t i = 0; i < count; i++) {
+        (void)json_array_append_new(list, describe_slow(sorted[i]));
     }
     for (uint32_t task = 0; task < SL_LIMIT_PS; task++) {
         const struct sl_cluster_member *member = cluster->servers[task];

@@ -66,7 +66,7 @@ static uint64_t start_ns(void)
     return time_ns(CLOCK_REALTIME) - time_ns(CLOCK_BOOTTIME) + ticks * tick_ns;
 }
 
-static uint64_t resident_bytes(void)
+uint64_t sl_metrics_process_resident_bytes(void)
 {
     char text[256];
     uint64_t pages = 0;
@@ -97,7 +97,7 @@ static void collect(void *ctx, struct sl_metrics_visitor *visitor)
     (void)getrlimit(RLIMIT_NOFILE, &fds);
     sl_metrics_visit(visitor, &rows[CPU], "", time_ns(CLOCK_PROCESS_CPUTIME_ID));
     sl_metrics_visit(visitor, &rows[START], "", start_ns());
-    sl_metrics_visit(visitor, &rows[RESIDENT], "", resident_bytes());
+    sl_metrics_visit(visitor, &rows[RESIDENT], "", sl_metrics_process_resident_bytes());
     sl_metrics_visit(visitor, &rows[FDS], "", open_fds());
     sl_metrics_visit(visitor, &rows[FDS_MAX], "", fds.rlim_cur);
     sl_metrics_visit(visitor, &rows[BUILD], process->labels, 1);

@@ -15,4 +15,7 @@ struct sl_metrics_process {
 void sl_metrics_process_add(struct sl_metrics *metrics, struct sl_metrics_process *process,
                             const char *role);
 
+/* Returns the resident memory of this process; 0: unknown. Any thread. */
+uint64_t sl_metrics_process_resident_bytes(void);
+
 #endif

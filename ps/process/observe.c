@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "ps/process/cluster.h"
 #include "ps/process/routes.h"
 
 static uint64_t now(void)
@@ -77,6 +78,7 @@ static void measure(struct sl_process_ping *ping, const struct sl_reactor_cells 
 static void tick(void *ctx, uint64_t now_ns)
 {
     struct sl_process_observe *observe = ctx;
+    sl_process_cluster_tick(observe->process, now_ns);
     for (uint32_t i = 0; i < observe->process->options.reactor_count; i++) {
         struct sl_process_ping *ping = &observe->pings[i];
         measure(ping, &observe->process->metrics.blocks[i].reactor, now_ns);

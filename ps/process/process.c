@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "ps/process/checkpoint.h"
+#include "ps/process/cluster.h"
 #include "ps/process/job.h"
 #include "ps/process/leadership.h"
 #include "ps/process/listen.h"
@@ -53,7 +54,7 @@ static struct sl_coordinator_options coordinator_options(struct sl_process *proc
 {
     const struct sl_process_options *options = &process->options;
     uint64_t half = options->start_timeout_ns / 2;
-    return (struct sl_coordinator_options){
+    struct sl_coordinator_options coordinator = {
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
         .worker_count_source = options->worker_count_source,
@@ -70,6 +71,8 @@ static struct sl_coordinator_options coordinator_options(struct sl_process *proc
         .ctx = process,
         .cells = &process->metrics.coordinator,
     };
+    sl_process_cluster_options(process, &coordinator);
+    return coordinator;
 }
 
 /* On the reactors */
@@ -428,6 +431,7 @@ static int create(struct sl_process *process)
         err = sl_reactor_connect(process->reactors, count);
         process->incarnation = sl_reactor_random(process->reactors[0]);
     }
+    err = err != 0 ? err : sl_process_cluster_create(process);
     return err != 0 ? err : create_coordinator(process);
 }
 
@@ -487,6 +491,7 @@ static void stop(struct sl_process *process)
 
 static void destroy(struct sl_process *process)
 {
+    sl_process_cluster_destroy(process);
     for (uint32_t i = 0; process->cores != NULL && i < process->options.reactor_count; i++) {
         struct sl_process_core *core = &process->cores[i];
         if (core->to_core != NULL) {

@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/event.h"
 #include "observe/http/observer.h"
 #include "observe/http/self.h"
 #include "observe/metrics/text.h"
 #include "observe/web/web.h"
+#include "ps/process/cluster.h"
 #include "ps/process/observe.h"
 
 #define HANGING_NS SL_CLOCK_NS_PER_S /* a ping without an answer */
@@ -96,6 +98,13 @@ static void read_process(void *ctx, const struct sl_query *query, struct sl_repl
     sl_self_reply(&self, reply);
 }
 
+static void read_events(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    size_t bytes = 0;
+    char *list = sl_event_list(&bytes);
+    sl_reply_take(reply, list, bytes);
+}
+
 /* ---- the job ---- */
 
 bool sl_process_routes_at_coordinator(const struct sl_process *process, const char *path,
@@ -144,6 +153,15 @@ static const struct sl_observer_route routes[] = {
      .type = SL_METRICS_TEXT_TYPE,
      .read = read_metrics},
     {.path = "/api/process", .type = JSON, .read = read_process},
+    {.path = "/api/events", .type = JSON, .read = read_events},
+    {.path = "/api/cluster", .type = JSON, .read = sl_process_cluster_read},
+    {.path = "/api/history",
+     .parameters = "of|since",
+     .type = JSON,
+     .read = sl_process_cluster_read_history},
+    {.path = "/api/slow", .type = JSON, .read = sl_process_cluster_read_slow},
+    {.path = "/api/hot", .type = JSON, .read = sl_process_cluster_read_hot},
+    {.path = "/sd", .type = JSON, .read = sl_process_cluster_read_targets},
 };
 #define ROUTES (sizeof routes / sizeof routes[0])
 

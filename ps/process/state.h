@@ -22,6 +22,7 @@ struct sl_process_restore;
 struct sl_process_leadership;
 struct sl_process_views;
 struct sl_process_observe;
+struct sl_process_cluster;
 
 /* Hooks by which a simulation replaces the main thread and the time of day. */
 struct sl_process_sim_hooks {
@@ -109,6 +110,7 @@ struct sl_process {
 
     struct sl_process_views *views;     /* of the observer */
     struct sl_process_observe *observe; /* NULL: none, in a simulation */
+    struct sl_process_cluster *cluster; /* likewise */
     struct sl_mailbox *mailbox;         /* of the main thread */
     int signal_fd;
     int signal;              /* received; 0: none */

@@ -1,0 +1,291 @@
+#include "ps/process/cluster.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/clock.h"
+#include "observe/cluster/cluster.h"
+#include "ps/process/describe.h"
+#include "ps/process/observe.h"
+#include "ps/process/own_report.h"
+#include "ps/process/routes.h"
+#include "ps/process/views.h"
+
+/* Of the coordinator, and those that the observer's thread dropped. */
+struct cells {
+    struct sl_coordinator_report_cells coordinator;
+    struct sl_cell invalid;
+};
+
+struct sl_process_cluster {
+    struct sl_cluster_inbox inbox; /* from reactor 0 */
+    struct cells cells;
+    struct sl_metrics_source source;
+    struct sl_cluster *job;
+    struct sl_process_own_report *own; /* NULL: a scheduler */
+};
+
+#define ROW(text, labelled, member, described)                                                     \
+    {                                                                                              \
+        .name = text, .labels = labelled, .kind = SL_METRICS_COUNTER, .unit = SL_METRICS_PLAIN,    \
+        .offset = offsetof(struct cells, member), .help = described                                \
+    }
+
+static const struct sl_metrics_row rows[] = {
+    ROW("reports_total", NULL, coordinator.received, "Reports of members at the coordinator."),
+    ROW("reports_dropped_total", "reason=\"too_long\"", coordinator.too_long,
+        "Reports that the coordinator dropped."),
+    ROW("reports_dropped_total", "reason=\"too_frequent\"", coordinator.too_frequent, NULL),
+    ROW("reports_dropped_total", "reason=\"no_room\"", coordinator.no_room, NULL),
+    ROW("reports_dropped_total", "reason=\"invalid\"", invalid, NULL),
+};
+
+static bool is_scheduler(const struct sl_process *process)
+{
+    return process->options.kind == SL_PROCESS_SCHEDULER;
+}
+
+static double unix_time(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / (double)SL_CLOCK_NS_PER_S;
+}
+
+int sl_process_cluster_create(struct sl_process *process)
+{
+    struct sl_process_cluster *cluster = calloc(1, sizeof *cluster);
+    if (cluster == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    process->cluster = cluster;
+    sl_cluster_inbox_init(&cluster->inbox);
+    cluster->source = (struct sl_metrics_source){
+        .rows = rows, .row_count = sizeof rows / sizeof rows[0], .cells = &cluster->cells};
+    sl_metrics_add(&process->metrics.registry, &cluster->source);
+    int err = sl_cluster_create(&cluster->job);
+    err = err != 0 ? err : sl_process_views_create(process);
+    return err != 0 || is_scheduler(process) ? err
+                                             : sl_process_own_report_create(process, &cluster->own);
+}
+
+void sl_process_cluster_destroy(struct sl_process *process)
+{
+    struct sl_process_cluster *cluster = process->cluster;
+    if (cluster == NULL) {
+        return;
+    }
+    sl_process_views_destroy(process);
+    sl_process_own_report_destroy(&cluster->own);
+    if (cluster->job != NULL) {
+        sl_cluster_destroy(&cluster->job);
+    }
+    sl_metrics_remove(&process->metrics.registry, &cluster->source);
+    sl_cluster_inbox_fini(&cluster->inbox);
+    free(cluster);
+    process->cluster = NULL;
+}
+
+/* Reports */
+
+/* Reactor 0. */
+static bool on_report(void *ctx, const struct sl_message_hello *member,
+                      const struct sl_message_report *report)
+{
+    struct sl_process *process = ctx;
+    const struct sl_cluster_sender sender = {
+        .role = member->role, .task_index = member->task_index, .client_id = member->client_id};
+    return sl_cluster_inbox_push(&process->cluster->inbox, &sender, report->bytes,
+                                 report->byte_count);
+}
+
+static const char *http_address(const struct sl_process *process)
+{
+    const char *address = process->observe->address;
+    return strcmp(address, "off") == 0 ? "" : address;
+}
+
+void sl_process_cluster_options(struct sl_process *process, struct sl_coordinator_options *options)
+{
+    if (process->cluster != NULL) {
+        options->report = on_report;
+        options->report_cells = &process->cluster->cells.coordinator;
+        options->http = http_address(process);
+    }
+}
+
+static void take_reports(struct sl_process_cluster *cluster, uint64_t now_ns)
+{
+    struct sl_cluster_mail *mail;
+    while ((mail = sl_cluster_inbox_pop(&cluster->inbox)) != NULL) {
+        if (sl_cluster_take(cluster->job, &mail->sender, mail->bytes, mail->byte_count, now_ns) !=
+            0) {
+            sl_cell_add(&cluster->cells.invalid, 1);
+        }
+        free(mail);
+    }
+}
+
+struct outgoing {
+    struct sl_process *process;
+    struct sl_message_report report;
+};
+
+static void drop_report(void *ctx)
+{
+    struct outgoing *outgoing = ctx;
+    free(outgoing->report.bytes);
+    free(outgoing);
+}
+
+/* Reactor 0. */
+static void send_report(void *ctx, uint64_t a, uint64_t b)
+{
+    struct outgoing *outgoing = ctx;
+    if (outgoing->process->agent != NULL) {
+        sl_agent_send_report(outgoing->process->agent, &outgoing->report);
+    }
+    drop_report(outgoing);
+}
+
+/* Reports this process to its coordinator, unless reactor 0 is late. */
+static void report_self(struct sl_process *process, uint64_t now_ns)
+{
+    const struct sl_process_ping *ping = &process->observe->pings[0];
+    struct outgoing *outgoing = ping->is_pending ? NULL : malloc(sizeof *outgoing);
+    if (outgoing == NULL) {
+        return;
+    }
+    outgoing->process = process;
+    outgoing->report =
+        sl_process_own_report_build(process->cluster->own, http_address(process),
+                                    (now_ns - process->observe->begun_ns) / SL_CLOCK_NS_PER_MS,
+                                    now_ns, (uint64_t)(unix_time() * 1000));
+    const struct sl_mail mail = {.run = send_report, .ctx = outgoing, .drop = drop_report};
+    if (outgoing->report.bytes == NULL || sl_mailbox_post(ping->to, mail) != 0) {
+        drop_report(outgoing);
+    }
+}
+
+void sl_process_cluster_tick(struct sl_process *process, uint64_t now_ns)
+{
+    struct sl_process_cluster *cluster = process->cluster;
+    uint64_t age_ns;
+    const struct sl_coordinator_view *view = sl_process_views_coordinator(process, now_ns, &age_ns);
+    take_reports(cluster, now_ns);
+    if (view != NULL) {
+        sl_cluster_tick(cluster->job, view, now_ns, (uint64_t)unix_time());
+    }
+    if (cluster->own != NULL) {
+        report_self(process, now_ns);
+    }
+    sl_process_views_request(process, now_ns);
+}
+
+/* Routes */
+
+static uint64_t now(void)
+{
+    return sl_clock_now_ns(sl_clock_system());
+}
+
+void sl_process_cluster_read(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    struct sl_process *process = ctx;
+    const uint64_t now_ns = now();
+    uint64_t age_ns;
+    const struct sl_coordinator_view *view = sl_process_views_coordinator(process, now_ns, &age_ns);
+    if (!sl_process_routes_at_coordinator(process, "/api/cluster", reply)) {
+        return;
+    }
+    if (view == NULL) {
+        sl_reply_error(reply, 503, "the coordinator has just started here");
+        return;
+    }
+    sl_reply_json(reply, sl_cluster_describe(process->cluster->job, view, age_ns,
+                                             process->observe->facts.name, now_ns, unix_time()));
+}
+
+void sl_process_cluster_read_history(void *ctx, const struct sl_query *query,
+                                     struct sl_reply *reply)
+{
+    const struct sl_process *process = ctx;
+    const char *of = sl_query_get(query, "of");
+    const char *since = sl_query_get(query, "since");
+    json_t *json = NULL;
+    char *end = NULL;
+    const double from = since == NULL ? 0 : strtod(since, &end);
+    if (!sl_process_routes_at_coordinator(process, "/api/history", reply)) {
+        return;
+    }
+    if (since != NULL && (end == since || *end != '\0' || !(from >= 0 && from < 1e12))) {
+        sl_reply_error(reply, 400, "parameter since: a Unix time in seconds is accepted");
+        return;
+    }
+    const int err = sl_cluster_describe_history(process->cluster->job, of == NULL ? "job" : of,
+                                                (uint64_t)from, &json);
+    if (err == SL_ERR_NOT_FOUND) {
+        sl_reply_error(reply, 404,
+                       "parameter of: job, shard:N or table:NAME is accepted, of this job");
+        return;
+    }
+    sl_reply_json(reply, json);
+}
+
+/* The views of the shards that this process serves, for replies about it alone. */
+struct serving {
+    const struct sl_server_view *views[2 * SL_LIMIT_REACTORS];
+    uint32_t count;
+};
+
+static struct serving serving_of(const struct sl_process *process, uint64_t now_ns)
+{
+    struct serving serving;
+    serving.count = sl_process_views_serving(process, serving.views, now_ns);
+    return serving;
+}
+
+void sl_process_cluster_read_slow(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    const struct sl_process *process = ctx;
+    const struct sl_process_facts *facts = &process->observe->facts;
+    const uint64_t now_ns = now();
+    if (facts->hosts_coordinator) {
+        sl_reply_json(reply, sl_cluster_describe_slow(process->cluster->job));
+        return;
+    }
+    const struct serving serving = serving_of(process, now_ns);
+    sl_reply_json(reply,
+                  sl_process_describe_slow(serving.views, serving.count, facts->name,
+                                           process->options.slow_request_ns, now_ns, unix_time()));
+}
+
+void sl_process_cluster_read_hot(void *ctx, const struct sl_query *query, struct sl_reply *reply)
+{
+    const struct sl_process *process = ctx;
+    const uint64_t now_ns = now();
+    if (process->observe->facts.hosts_coordinator) {
+        sl_reply_json(reply, sl_cluster_describe_hot(process->cluster->job, now_ns));
+        return;
+    }
+    const struct serving serving = serving_of(process, now_ns);
+    sl_reply_json(reply, sl_process_describe_hot(serving.views, serving.count));
+}
+
+void sl_process_cluster_read_targets(void *ctx, const struct sl_query *query,
+                                     struct sl_reply *reply)
+{
+    const struct sl_process *process = ctx;
+    if (!sl_process_routes_at_coordinator(process, "/sd", reply)) {
+        return;
+    }
+    json_t *list = sl_cluster_describe_targets(process->cluster->job, now());
+    if (list != NULL && is_scheduler(process) && http_address(process)[0] != '\0') {
+        (void)json_array_append_new(list, json_pack("{s:[s], s:{s:s, s:s}}", "targets",
+                                                    http_address(process), "labels", "role",
+                                                    "scheduler", "task", "0"));
+    }
+    sl_reply_json(reply, list);
+}
