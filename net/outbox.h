@@ -98,6 +98,15 @@ static inline void sl_outbox_set_reply_buffer(struct sl_outbox *outbox, void *re
  * leave the other half to others. */
 bool sl_outbox_is_half_full(const struct sl_outbox *outbox);
 
+/* Returns the memory in use for unsent frames. */
+static inline size_t sl_outbox_bytes(const struct sl_outbox *outbox)
+{
+    return outbox->frame_count == 0
+               ? 0
+               : (size_t)(outbox->block_count - outbox->free_count) * SL_OUTBOX_BLOCK_BYTES +
+                     (size_t)outbox->units_used * SL_OUTBOX_UNIT_BYTES;
+}
+
 /* Ends a reservation without a commit. */
 void sl_outbox_abandon(struct sl_outbox *outbox);
 

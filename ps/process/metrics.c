@@ -80,6 +80,44 @@ static void add_process(struct sl_process *process)
     sl_metrics_add(&metrics->registry, &metrics->view_source);
 }
 
+static void name_transport(struct sl_process_server_sources *sources, uint32_t which,
+                           const struct sl_transport_ops *ops)
+{
+    if (ops != NULL) {
+        (void)snprintf(sources->schemes[which], SL_PROCESS_LABEL_BYTES, "transport=\"%s\"",
+                       ops->scheme);
+    }
+}
+
+void sl_process_metrics_use(struct sl_process_block *block, uint32_t which,
+                            struct sl_server_options *server)
+{
+    struct sl_process_server_sources *sources = &block->server_sources[which];
+    server->cells = &block->servers[which];
+    name_transport(sources, SL_SERVER_TRANSPORT_FIRST, server->transport);
+    name_transport(sources, SL_SERVER_TRANSPORT_SHM, server->shm);
+    name_transport(sources, SL_SERVER_TRANSPORT_BYPASS, server->bypass);
+}
+
+void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, uint32_t which,
+                                   uint32_t shard)
+{
+    struct sl_metrics *registry = &process->metrics.registry;
+    struct sl_process_block *block = &process->metrics.blocks[core];
+    struct sl_server_cells *cells = &block->servers[which];
+    struct sl_process_server_sources *sources = &block->server_sources[which];
+    (void)snprintf(sources->shard, SL_PROCESS_LABEL_BYTES, "shard=\"%u\"", shard);
+    sources->server = sl_server_metrics_source(cells, sources->shard);
+    sl_metrics_add(registry, &sources->server);
+    for (uint32_t i = 0; i < SL_SERVER_TRANSPORTS; i++) {
+        if (sources->schemes[i][0] != '\0') {
+            sources->transports[i] = sl_transport_metrics_source(
+                &cells->transports[i], sources->schemes[i], sources->shard);
+            sl_metrics_add(registry, &sources->transports[i]);
+        }
+    }
+}
+
 int sl_process_metrics_init(struct sl_process *process)
 {
     struct sl_process_metrics *metrics = &process->metrics;

@@ -8,9 +8,21 @@
 #include "observe/metrics/process.h"
 #include "ps/coordinator/metrics.h"
 #include "ps/replication/metrics.h"
+#include "ps/server/metrics.h"
 #include "reactor/metrics.h"
 
 struct sl_process;
+struct sl_server_options;
+
+#define SL_PROCESS_LABEL_BYTES 32
+
+/* Sources of one server of a core. */
+struct sl_process_server_sources {
+    struct sl_metrics_source server;
+    struct sl_metrics_source transports[SL_SERVER_TRANSPORTS];
+    char shard[SL_PROCESS_LABEL_BYTES];
+    char schemes[SL_SERVER_TRANSPORTS][SL_PROCESS_LABEL_BYTES];
+};
 
 /* The shards of which a process has copies: its own and, with replicas, those of the previous
  * server. */
@@ -19,12 +31,14 @@ enum { SL_PROCESS_HOME, SL_PROCESS_PARTNER, SL_PROCESS_HOSTED_MAX };
 /* One reactor writes the cells. Begins on a page of its own. */
 struct sl_process_block {
     _Alignas(4096) struct sl_reactor_cells reactor;
+    struct sl_server_cells servers[SL_PROCESS_HOSTED_MAX];
     struct sl_replication_cells replicas[SL_PROCESS_HOSTED_MAX];
 
-    /* Not written while reactors run: */
+    /* Rarely written: */
     _Alignas(64) struct sl_metrics_source reactor_source;
+    char reactor_label[SL_PROCESS_LABEL_BYTES];
+    struct sl_process_server_sources server_sources[SL_PROCESS_HOSTED_MAX];
     struct sl_metrics_source replica_sources[SL_PROCESS_HOSTED_MAX];
-    char reactor_label[32];
 };
 
 /* Written by reactor 0, except the limit. */
@@ -49,6 +63,14 @@ struct sl_process_metrics {
 
 /* Main thread, before the cores are created. Errors: NO_MEMORY. */
 int sl_process_metrics_init(struct sl_process *process);
+
+/* Lets the server, which is created next, count in the block. The core's reactor. */
+void sl_process_metrics_use(struct sl_process_block *block, uint32_t which,
+                            struct sl_server_options *server);
+
+/* Adds the sources of a server, once its shard is known. The core's reactor. */
+void sl_process_metrics_add_server(struct sl_process *process, uint32_t core, uint32_t which,
+                                   uint32_t shard);
 
 /* Main thread: no reactor runs, and no reader uses the registry. */
 void sl_process_metrics_fini(struct sl_process *process);

@@ -107,13 +107,13 @@ static int core_start(void *ctx)
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
-    struct sl_replication_cells *cells = process->metrics.blocks[core->index].replicas;
+    struct sl_process_block *block = &process->metrics.blocks[core->index];
     struct sl_replication_options replication = {
         .log_bytes_max = process->memory.log_bytes,
         .state_changed = sl_process_on_replica_state_changed,
         .failed = sl_process_on_replica_failed,
         .ctx = core,
-        .cells = &cells[SL_PROCESS_HOME],
+        .cells = &block->replicas[SL_PROCESS_HOME],
     };
     struct sl_server_options server = {
         .reactor = core->reactor,
@@ -143,11 +143,13 @@ static int core_start(void *ctx)
     };
     set_pools(&process->memory, &server);
     sl_process_listen_choose(process, &server);
+    sl_process_metrics_use(block, SL_PROCESS_HOME, &server);
     int err = sl_server_create(&server, &process->servers[server.local_index]);
     sl_process_listen_created(core, err);
     if (err == 0 && server.hooks != NULL) {
         server.local_index += options->reactor_count;
-        replication.cells = &cells[SL_PROCESS_PARTNER];
+        replication.cells = &block->replicas[SL_PROCESS_PARTNER];
+        sl_process_metrics_use(block, SL_PROCESS_PARTNER, &server);
         server.coordinator = NULL;
         server.elects = false;
         server.control_gone = NULL;
@@ -211,6 +213,8 @@ static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
             sl_process_answer(core, err);
             return;
         }
+        sl_process_metrics_add_server(core->process, core->index, which,
+                                      process->hosted[which].first_shard + core->index);
     }
     sl_process_restore_core(core, restore);
 }

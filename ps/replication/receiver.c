@@ -476,7 +476,7 @@ static bool finish(struct sl_server *server, const struct sl_server_request *req
     backup->position = request->id;
     backup->credit_bytes += request->credit_bytes;
     backup->credit_requests++;
-    server->request_count++;
+    sl_cell_add(&server->cells->entries, 1);
     put_first(server);
     return true;
 }

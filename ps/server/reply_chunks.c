@@ -40,7 +40,7 @@ static void begin(struct sl_server_request *request)
 {
     request->stage = SL_SERVER_REQUEST_STREAMS;
     request->session->overtaken_writes += request->overtaken;
-    request->server->request_count++;
+    sl_server_request_begun(request->server, &request->work);
 }
 
 /* Makes and sends the next chunk; false: no room now. */

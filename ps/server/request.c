@@ -14,6 +14,7 @@ static void reply_error(const struct sl_server_reply_to *to, int err, const char
 {
     struct sl_server_conn *conn = to->conn;
     uint32_t bytes = (uint32_t)strlen(text);
+    sl_server_metrics_failed(conn->server->cells, err);
     uint8_t *frame = sl_outbox_reserve(conn->outbox, bytes);
     if (frame == NULL) {
         sl_server_conn_drop(conn, SL_ERR_NO_MEMORY, "no room to answer request %llu: %s",
@@ -68,9 +69,10 @@ static const void *tail_of_reply(const struct sl_server_reply_to *to,
 
 /* Runs a request that sl_shard_ready allows. The reply goes straight into the outgoing block, or
  * into the client's direct reply buffer. CONTINUES: no room for the reply now, nothing was done.
- * WAITS: its handler parked it, likewise. */
+ * WAITS: its handler parked it, likewise. queued: the request, if it was queued; else NULL. */
 static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
-                                           struct sl_shard_request *work, uint32_t *spent)
+                                           struct sl_shard_request *work,
+                                           const struct sl_server_request *queued, uint32_t *spent)
 {
     struct sl_server_conn *conn = to->conn;
     struct sl_server *server = conn->server;
@@ -88,7 +90,7 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
         sl_outbox_abandon(conn->outbox);
         return SL_SERVER_WAITS;
     }
-    server->request_count++;
+    sl_server_request_begun(server, work);
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
         fail(to, work, result, reason.text);
@@ -103,6 +105,11 @@ static enum sl_server_outcome run_in_place(const struct sl_server_reply_to *to,
     struct sl_frame header = sl_server_reply_header(conn, to->id, to->credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, tail, tail == NULL ? 0 : bytes,
                      NULL, NULL);
+    if (queued != NULL) {
+        sl_server_metrics_answered(queued);
+    } else {
+        server->turn.answered[sl_server_metrics_op(work->main.op)]++;
+    }
     return SL_SERVER_ANSWERED;
 }
 
@@ -353,7 +360,7 @@ void sl_server_request_serve(struct sl_server_incoming *incoming, struct sl_shar
         server->scheduler.crowded_count == 0 && !sl_server_turn_is_over(server, cost);
     if (is_free && is_short && has_turn) {
         uint32_t spent = 0;
-        enum sl_server_outcome outcome = run_in_place(&incoming->to, work, &spent);
+        enum sl_server_outcome outcome = run_in_place(&incoming->to, work, NULL, &spent);
         sl_server_spend(server, spent);
         if (outcome == SL_SERVER_ANSWERED) {
             sl_server_slow_see(&server->slow, work->caller, work->main);
@@ -456,6 +463,7 @@ static enum sl_server_outcome reply_from_buffer(struct sl_server_request *reques
         return SL_SERVER_CONTINUES;
     }
     sl_server_scheduler_remove(request);
+    sl_server_metrics_answered(request);
     put_payload(request);
     const void *reply = reply_of(request);
     const void *answer = request->work.answer;
@@ -607,6 +615,7 @@ static enum sl_server_outcome run_chunks(struct sl_server_request *request, uint
     sl_server_request_enter(request, SL_SERVER_PHASE_SEND);
     enum sl_server_outcome outcome = sl_server_reply_chunks_run(request, keys, spent);
     if (outcome == SL_SERVER_ANSWERED) {
+        sl_server_metrics_answered(request);
         sl_server_scheduler_discard(request);
     }
     return outcome;
@@ -641,7 +650,7 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
     if (!is_to_be_logged(server, &request->work) &&
         may_run_at_once(request->conn, &request->work, keys)) {
         const struct sl_server_reply_to to = reply_to(request);
-        enum sl_server_outcome outcome = run_in_place(&to, &request->work, spent);
+        enum sl_server_outcome outcome = run_in_place(&to, &request->work, request, spent);
         if (outcome == SL_SERVER_ANSWERED) {
             sl_server_scheduler_discard(request);
         } else if (outcome == SL_SERVER_CONTINUES) {
@@ -654,7 +663,7 @@ static enum sl_server_outcome start(struct sl_server_request *request, uint32_t 
         return SL_SERVER_CONTINUES;
     }
     request->stage = SL_SERVER_REQUEST_STARTED;
-    server->request_count++;
+    sl_server_request_begun(server, &request->work);
     return run_slice(request, keys, spent);
 }
 

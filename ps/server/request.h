@@ -99,6 +99,13 @@ static inline void sl_server_request_unlist(struct sl_server_request *request)
     request->list = NULL;
 }
 
+/* Counts a request that begins to run. */
+static inline void sl_server_request_begun(struct sl_server *server,
+                                           const struct sl_shard_request *work)
+{
+    server->turn.begun[sl_server_metrics_op(work->main.op)]++;
+}
+
 /* The request begins another phase. */
 static inline void sl_server_request_enter(struct sl_server_request *request,
                                            enum sl_server_phase phase)

@@ -139,6 +139,7 @@ static void park(struct sl_server_request *request)
     }
     set_overtaken(request);
     sl_server_request_enter(request, SL_SERVER_PHASE_CLOCK);
+    server->scheduler.parked_count++;
     server->scheduler.parked_bytes += buffer_bytes(request);
     server->scheduler.orphan_bytes += request->conn == NULL ? buffer_bytes(request) : 0;
     sl_server_request_append(&server->scheduler.parked, request);
@@ -161,6 +162,7 @@ static void unlist(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     if (request->list == &server->scheduler.parked) {
+        server->scheduler.parked_count--;
         server->scheduler.parked_bytes -= buffer_bytes(request);
         server->scheduler.orphan_bytes -= request->conn == NULL ? buffer_bytes(request) : 0;
     } else if (request->list == &server->scheduler.resumed) {

@@ -37,12 +37,13 @@ struct sl_server_scheduler {
     struct sl_list parked, resumed;  /* requests that wait for clocks, and that need not any more */
     uint32_t runnable_count;         /* ready, and resumed */
     uint32_t crowded_count; /* queued requests that are runnable: new ones run after them */
-    size_t parked_bytes;    /* of buffers */
-    size_t orphan_bytes;    /* those of disconnected clients */
-    bool blocked;           /* all runnable requests wait for memory */
-    uint32_t budget_left;   /* of this turn */
-    bool resume_next;       /* take a resumed request next, else one of `ready` */
-    bool yielded;           /* the previous turn left its slices to this one */
+    uint32_t parked_count;
+    size_t parked_bytes;  /* of buffers */
+    size_t orphan_bytes;  /* those of disconnected clients */
+    bool blocked;         /* all runnable requests wait for memory */
+    uint32_t budget_left; /* of this turn */
+    bool resume_next;     /* take a resumed request next, else one of `ready` */
+    bool yielded;         /* the previous turn left its slices to this one */
 };
 
 void sl_server_scheduler_init(struct sl_server *server);

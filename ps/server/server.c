@@ -113,6 +113,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     const size_t bytes =
         options->buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : options->buffer_bytes_max;
     server->options = *options;
+    server->cells = options->cells != NULL ? options->cells : &server->own_cells;
     server->options.buffer_bytes_max = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
     server->lease_ns = SL_SERVER_LEASE_DEFAULT_NS;
     server->hot_halved_ns = sl_reactor_now_ns(options->reactor);
@@ -244,7 +245,7 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
     }
     struct sl_reactor_stats reactor;
     sl_reactor_get_stats(server->options.reactor, &reactor);
-    stats.requests = server->request_count;
+    stats.requests = sl_server_metrics_requests(server);
     sl_server_transports_count(server, &stats.bytes_in, &stats.bytes_out);
     stats.stalls = reactor.stalls;
     if (server->options.hooks != NULL) {

@@ -27,6 +27,7 @@
 struct sl_server;
 struct sl_coordinator;
 struct sl_replication_options;
+struct sl_server_cells;
 struct sl_server_hooks;
 
 /* The coordinator, as the server on its reactor calls it. The server passes members' messages on
@@ -78,6 +79,8 @@ struct sl_server_options {
     const struct sl_secret *secret; /* outlives the server; NULL: none required */
     uint64_t incarnation;           /* of the process: random at its start */
     bool restores; /* welcome no client before sl_server_start_serving (restore.h) */
+
+    struct sl_server_cells *cells; /* zeroed, outlive the server; NULL: a block of its own */
 
     /* Of replicas: sl_replication_hooks of ps/replication/replication.h; NULL: none. After the
      * process's own servers, `servers` has as many servers for the backups of another process;

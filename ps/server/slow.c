@@ -44,13 +44,12 @@ void sl_server_slow_end(const struct sl_server_request *request)
     record(server, &slow);
 }
 
-void sl_server_slow_end_turn(struct sl_server *server)
+void sl_server_slow_end_turn(struct sl_server *server, uint64_t now_ns)
 {
     struct sl_server_slow *slow = &server->slow;
-    if (slow->section.cost == 0 || server->options.slow_request_ns == 0) {
+    if (slow->section.cost == 0) {
         return;
     }
-    const uint64_t now_ns = sl_clock_now_ns(sl_reactor_clock(server->options.reactor));
     const uint64_t total_ns = now_ns - sl_server_now_ns(server);
     if (is_slow(server, total_ns)) {
         const struct sl_server_slow_request request = {

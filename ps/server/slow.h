@@ -71,7 +71,7 @@ static inline void sl_server_slow_see(struct sl_server_slow *slow, struct sl_sha
 /* Ends a request that was queued. */
 void sl_server_slow_end(const struct sl_server_request *request);
 
-/* Ends the turn. */
-void sl_server_slow_end_turn(struct sl_server *server);
+/* Ends the turn; now_ns: a fresh reading of the clock if it has answered requests. */
+void sl_server_slow_end_turn(struct sl_server *server, uint64_t now_ns);
 
 #endif

@@ -9,6 +9,7 @@
 #include "ps/server/drain.h"
 #include "ps/server/hooks.h"
 #include "ps/server/memory.h"
+#include "ps/server/metrics.h"
 #include "ps/server/pull_batch.h"
 #include "ps/server/scheduler.h"
 #include "ps/server/server.h"
@@ -37,7 +38,6 @@ struct sl_server {
     struct sl_server_pull_batch pulls;
     struct sl_server_scheduler scheduler;
     uint32_t payload_bytes_max; /* of a request */
-    uint64_t request_count;
     /* Operations that may have changed a table, except rows created by pulls. */
     uint64_t write_count;
 
@@ -50,6 +50,9 @@ struct sl_server {
     bool writes_fenced;                      /* no more writes */
     struct sl_server_drain drain;
 
+    struct sl_server_cells *cells; /* of the options, or own_cells */
+    struct sl_server_cells own_cells;
+    struct sl_server_turn_counts turn;
     struct sl_server_slow slow;
     uint64_t hot_halved_ns; /* when the counts of hot keys were halved */
 

@@ -10,10 +10,12 @@
 
 /* Opens an additional transport, without TLS. */
 static int open_beside(struct sl_server *server, const struct sl_transport_ops *ops,
-                       const char *what, struct sl_transport **out)
+                       struct sl_transport_cells *cells, const char *what,
+                       struct sl_transport **out)
 {
     const struct sl_server_options *options = &server->options;
     struct sl_transport_options transport = options->transport_options;
+    transport.cells = cells;
     transport.tls = NULL;
     transport.number = options->local_index;
     int err = sl_transport_open(ops, options->reactor, &transport, out);
@@ -44,17 +46,22 @@ static void register_memory(struct sl_server *server)
 int sl_server_transports_open(struct sl_server *server)
 {
     const struct sl_server_options *options = &server->options;
-    int err = sl_transport_open(options->transport, options->reactor, &options->transport_options,
-                                &server->transports.first);
+    struct sl_transport_cells *cells = server->cells->transports;
+    struct sl_transport_options first = options->transport_options;
+    first.cells = &cells[SL_SERVER_TRANSPORT_FIRST];
+    int err =
+        sl_transport_open(options->transport, options->reactor, &first, &server->transports.first);
     if (err != 0) {
         return err;
     }
     if (options->shm != NULL) {
-        (void)open_beside(server, options->shm, "through shared memory", &server->transports.shm);
+        (void)open_beside(server, options->shm, &cells[SL_SERVER_TRANSPORT_SHM],
+                          "through shared memory", &server->transports.shm);
     }
     if (options->bypass != NULL) {
         const char *over = strcmp(options->bypass->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
-        err = open_beside(server, options->bypass, over, &server->transports.bypass);
+        err = open_beside(server, options->bypass, &cells[SL_SERVER_TRANSPORT_BYPASS], over,
+                          &server->transports.bypass);
         if (err == 0) {
             register_memory(server);
         } else if (options->needs_bypass) {

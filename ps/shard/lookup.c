@@ -69,6 +69,13 @@ void sl_shard_count_memory(struct sl_shard *shard, struct sl_shard_table *table)
     const size_t bytes = sl_sparse_table_memory_bytes(table->sparse);
     shard->memory_bytes += bytes - table->counted_memory;
     table->counted_memory = bytes;
+    const uint64_t rows = sl_sparse_table_row_count(table->sparse);
+    if (rows >= table->counted_rows) {
+        shard->rows_created += rows - table->counted_rows;
+    } else {
+        shard->rows_erased += table->counted_rows - rows;
+    }
+    table->counted_rows = rows;
 }
 
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,

@@ -31,6 +31,7 @@ struct sl_shard_table {
     uint32_t key_cost;     /* of one key, in units of the budget */
     uint32_t clock_group;  /* valid if worker_count > 0 */
     size_t counted_memory; /* memory of the table, as included in the shard's memory_bytes */
+    uint64_t counted_rows; /* of a sparse table, as included in the shard's rows_created */
     size_t beside_memory;  /* other memory for the table, as included there */
     uint64_t pulled_rows, pushed_rows;
     struct sl_hot_keys hot;
@@ -72,7 +73,8 @@ struct sl_shard {
     struct sl_shard_scratch small, large;
     struct sl_shard_push_buffer push_buffer; /* mapped with the first BSP table */
     struct sl_shard_iteration_state iteration;
-    size_t memory_bytes; /* counted for the limit */
+    size_t memory_bytes;                /* counted for the limit */
+    uint64_t rows_created, rows_erased; /* of sparse tables */
     struct sl_hot_keys_sampler sampler;
     struct sl_shard_snapshots snapshots;
     /* Handler of KV tables: */

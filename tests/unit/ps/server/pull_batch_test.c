@@ -268,9 +268,9 @@ CASE(pushes__rest_while_small_pulls_are_answered_but_not_for_long)
     for (uint64_t id = 1; !sl_list_empty(queue); id++) {
         send_pull(other, id, 0, 0, 3);
         const struct sl_shard_request before = sl_server_request_first(queue)->work;
-        const uint64_t answered = world->server->request_count;
+        const uint64_t answered = sl_server_metrics_requests(world->server);
         stepped_turns(world, 1);
-        const bool answers = world->server->request_count != answered;
+        const bool answers = sl_server_metrics_requests(world->server) != answered;
         const struct sl_server_request *push = sl_server_request_first(queue);
         const bool moved =
             push == NULL || push->work.phase != before.phase || push->work.done != before.done;

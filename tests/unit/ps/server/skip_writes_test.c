@@ -37,12 +37,12 @@ static void join_two(struct stepped_two *world)
 static void begin_push(struct stepped_peer *peer, uint64_t id)
 {
     struct sl_server *server = peer->world->server;
-    uint64_t begun = server->request_count;
+    uint64_t begun = sl_server_metrics_requests(server);
     stepped_push(peer, id, 0, STEPPED_KEYS);
-    for (int turn = 0; turn < 100 && server->request_count == begun; turn++) {
+    for (int turn = 0; turn < 100 && sl_server_metrics_requests(server) == begun; turn++) {
         stepped_turns(peer->world, 1);
     }
-    assert_int_equal(server->request_count, begun + 1);
+    assert_int_equal(sl_server_metrics_requests(server), begun + 1);
 }
 
 /* Its client has given the request up, and does not send it again; what comes behind it waits. */

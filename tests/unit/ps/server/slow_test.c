@@ -112,8 +112,9 @@ TWO_CASE(slow__names_the_most_expensive_request_of_a_turn)
             .cost = i == 1 ? 9 : i + 1, .op = SL_REQUEST_TICK, .table_id = UINT16_MAX};
         sl_server_slow_see(slow, client, section);
     }
-    sl_server_slow_end_turn(server);
-    sl_server_slow_end_turn(server);
+    const uint64_t now = now_ns(&world->stepped.pair);
+    sl_server_slow_end_turn(server, now);
+    sl_server_slow_end_turn(server, now);
     reading_ns = 0;
     assert_int_equal(slow->count, 1);
     assert_int_equal(slow->requests[0].client.worker, 1);

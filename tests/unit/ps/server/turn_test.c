@@ -55,13 +55,13 @@ static void send_pulls(struct stepped_two *world, uint64_t first_id, uint32_t ke
 static uint32_t turns_of_all(struct stepped_two *world, uint64_t most)
 {
     const struct sl_server *server = world->stepped.server;
-    const uint64_t end = server->request_count + REQUESTS;
+    const uint64_t end = sl_server_metrics_requests(server) + REQUESTS;
     uint32_t turns = 0;
-    while (server->request_count < end) {
-        const uint64_t before = server->request_count;
+    while (sl_server_metrics_requests(server) < end) {
+        const uint64_t before = sl_server_metrics_requests(server);
         turn(world);
         turns++;
-        assert_true(server->request_count - before <= most);
+        assert_true(sl_server_metrics_requests(server) - before <= most);
         assert_true(turns < 1000);
     }
     return turns;

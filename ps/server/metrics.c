@@ -1,0 +1,194 @@
+#include "ps/server/metrics.h"
+
+#include <string.h>
+
+#include "ps/server/request.h"
+#include "ps/shard/state.h"
+
+#define ROW(kind, unit, member, name, labels, help)                                                \
+    {                                                                                              \
+        name, labels, SL_METRICS_##kind, SL_METRICS_##unit,                                        \
+            offsetof(struct sl_server_cells, member), help                                         \
+    }
+#define OP(op, label)                                                                              \
+    ROW(COUNTER, PLAIN, requests[SL_SERVER_OP_##op], "requests_total", "op=\"" label "\"",         \
+        "Requests of clients, by the operation that costs most."),                                 \
+        ROW(HISTOGRAM, NS, request_time[SL_SERVER_OP_##op], "request_seconds", "op=\"" label "\"", \
+            "Time from arrival until the reply was passed to the transport.")
+#define WAIT(phase, label)                                                                         \
+    ROW(HISTOGRAM, NS, wait_time[SL_SERVER_PHASE_##phase], "wait_seconds", "for=\"" label "\"",    \
+        "Waits of requests that were not answered at once, by what they waited for.")
+#define FAILURE(failure, label)                                                                    \
+    ROW(COUNTER, PLAIN, failures[SL_SERVER_FAILURE_##failure], "request_failures_total",           \
+        "error=\"" label "\"", "Requests answered with an error.")
+
+static const struct sl_metrics_row rows[] = {
+    OP(PULL, "pull"),
+    OP(PUSH, "push"),
+    OP(PUSH_PULL, "push_pull"),
+    OP(ASSIGN, "assign"),
+    OP(ERASE, "erase"),
+    OP(TICK, "tick"),
+    WAIT(ITERATION, "iteration"),
+    WAIT(CLOCK, "clock"),
+    WAIT(MEMORY, "memory"),
+    WAIT(BACKUP, "backup"),
+    FAILURE(NO_MEMORY, "no_memory"),
+    FAILURE(DEADLINE, "deadline"),
+    FAILURE(NOT_FOUND, "not_found"),
+    FAILURE(WRONG_SHARD, "wrong_shard"),
+    FAILURE(PROTOCOL, "protocol"),
+    FAILURE(CANCELLED, "cancelled"),
+    FAILURE(OTHER, "other"),
+    ROW(COUNTER, PLAIN, entries, "replica_entries_executed_total", NULL,
+        "Entries of a primary's log that its backup here has executed."),
+    ROW(GAUGE, PLAIN, queued, "queued_requests", NULL,
+        "Requests in memory: they wait, run, or send their reply."),
+    ROW(GAUGE, PLAIN, parked, "parked_requests", NULL, "Requests in memory that wait for clocks."),
+    ROW(COUNTER, PLAIN, rows_created, "rows_created_total", NULL,
+        "Rows of sparse tables created, by pulls and restores too."),
+    ROW(COUNTER, PLAIN, rows_erased, "rows_erased_total", NULL, "Rows of sparse tables erased."),
+    ROW(GAUGE, PLAIN, memory_bytes, "memory_bytes", NULL, "Memory of all tables."),
+    ROW(GAUGE, PLAIN, memory_limit_bytes, "memory_limit_bytes", NULL,
+        "Limit on the memory of all tables; 0: none."),
+    ROW(GAUGE, PLAIN, send_buffer_bytes, "send_buffer_bytes", NULL,
+        "Memory of replies that are not sent yet."),
+};
+
+struct sl_metrics_source sl_server_metrics_source(const struct sl_server_cells *cells,
+                                                  const char *detail)
+{
+    return (struct sl_metrics_source){
+        .rows = rows, .row_count = sizeof rows / sizeof rows[0], .cells = cells, .detail = detail};
+}
+
+enum sl_server_op sl_server_metrics_op(uint8_t op)
+{
+    static const uint8_t ops[] = {
+        [SL_REQUEST_PULL] = SL_SERVER_OP_PULL,
+        [SL_REQUEST_PULL_POOLED] = SL_SERVER_OP_PULL,
+        [SL_REQUEST_PUSH] = SL_SERVER_OP_PUSH,
+        [SL_REQUEST_PUSH_PULL] = SL_SERVER_OP_PUSH_PULL,
+        [SL_REQUEST_DENSE_PULL] = SL_SERVER_OP_PULL,
+        [SL_REQUEST_DENSE_PUSH] = SL_SERVER_OP_PUSH,
+        [SL_REQUEST_DENSE_PUSH_PULL] = SL_SERVER_OP_PUSH_PULL,
+        [SL_REQUEST_TICK] = SL_SERVER_OP_TICK,
+        [SL_REQUEST_KV_PUSH] = SL_SERVER_OP_PUSH,
+        [SL_REQUEST_KV_PULL] = SL_SERVER_OP_PULL,
+        [SL_REQUEST_KV_PUSH_PULL] = SL_SERVER_OP_PUSH_PULL,
+        [SL_REQUEST_KV_LENGTHS] = SL_SERVER_OP_PULL,
+        [SL_REQUEST_ASSIGN] = SL_SERVER_OP_ASSIGN,
+        [SL_REQUEST_DENSE_ASSIGN] = SL_SERVER_OP_ASSIGN,
+        [SL_REQUEST_ERASE] = SL_SERVER_OP_ERASE,
+    };
+    sl_assert(op < sizeof ops);
+    return (enum sl_server_op)ops[op];
+}
+
+void sl_server_metrics_failed(struct sl_server_cells *cells, int err)
+{
+    static const uint8_t failures[] = {
+        [-SL_ERR_NO_MEMORY] = 1 + SL_SERVER_FAILURE_NO_MEMORY,
+        [-SL_ERR_DEADLINE] = 1 + SL_SERVER_FAILURE_DEADLINE,
+        [-SL_ERR_NOT_FOUND] = 1 + SL_SERVER_FAILURE_NOT_FOUND,
+        [-SL_ERR_WRONG_SHARD] = 1 + SL_SERVER_FAILURE_WRONG_SHARD,
+        [-SL_ERR_PROTOCOL] = 1 + SL_SERVER_FAILURE_PROTOCOL,
+        [-SL_ERR_CANCELLED] = 1 + SL_SERVER_FAILURE_CANCELLED,
+    };
+    const bool has_name = err <= 0 && err > -(int)sizeof failures && failures[-err] != 0;
+    sl_cell_add(&cells->failures[has_name ? failures[-err] - 1 : SL_SERVER_FAILURE_OTHER], 1);
+}
+
+/* The waits end now: the phase of a request that is answered may be one of them. */
+static void record_waits(struct sl_server_cells *cells, struct sl_server_timing timing,
+                         uint64_t now_ns)
+{
+    sl_server_timing_enter(&timing, timing.phase, now_ns);
+    for (uint32_t i = 0; i < SL_SERVER_PHASE_WORK; i++) {
+        if (timing.ns[i] > 0) {
+            sl_cell_record(&cells->wait_time[i], timing.ns[i], 1);
+        }
+    }
+}
+
+static void record_late(struct sl_server *server, uint64_t now_ns)
+{
+    struct sl_server_turn_counts *turn = &server->turn;
+    for (uint32_t i = 0; i < turn->late_count; i++) {
+        const struct sl_server_late *late = &turn->late[i];
+        sl_cell_record(&server->cells->request_time[late->op], now_ns - late->arrived_ns, 1);
+    }
+    turn->late_count = 0;
+}
+
+static uint64_t clock_ns(const struct sl_server *server)
+{
+    return sl_clock_now_ns(sl_reactor_clock(server->options.reactor));
+}
+
+void sl_server_metrics_answered(const struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    struct sl_server_turn_counts *turn = &server->turn;
+    record_waits(server->cells, request->timing, sl_server_now_ns(server));
+    if (turn->late_count == sizeof turn->late / sizeof turn->late[0]) {
+        record_late(server, clock_ns(server));
+    }
+    turn->late[turn->late_count++] = (struct sl_server_late){
+        .arrived_ns = request->timing.arrived_ns,
+        .op = sl_server_metrics_op(request->work.main.op),
+    };
+}
+
+/* Sets the gauges, and the counters that others keep. */
+static void set_gauges(struct sl_server *server)
+{
+    struct sl_server_cells *cells = server->cells;
+    const struct sl_pool *requests = &server->memory.requests;
+    const struct sl_shard *shard = server->shard;
+    sl_cell_set(&cells->queued, requests->block_count - requests->free_count);
+    sl_cell_set(&cells->parked, server->scheduler.parked_count);
+    sl_cell_set(&cells->send_buffer_bytes, sl_outbox_bytes(&server->memory.replies));
+    if (shard != NULL) {
+        sl_cell_set(&cells->rows_created, shard->rows_created);
+        sl_cell_set(&cells->rows_erased, shard->rows_erased);
+        sl_cell_set(&cells->memory_bytes, shard->memory_bytes);
+        sl_cell_set(&cells->memory_limit_bytes, shard->options.memory_bytes_max);
+    }
+}
+
+uint64_t sl_server_metrics_end_turn(struct sl_server *server)
+{
+    struct sl_server_turn_counts *turn = &server->turn;
+    uint32_t events = turn->late_count;
+    set_gauges(server);
+    for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
+        events += turn->begun[op] + turn->answered[op];
+        if (turn->begun[op] > 0) {
+            sl_cell_add(&server->cells->requests[op], turn->begun[op]);
+            turn->begun[op] = 0;
+        }
+    }
+    if (events == 0) {
+        return 0;
+    }
+    const uint64_t now_ns = clock_ns(server);
+    record_late(server, now_ns);
+    for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
+        if (turn->answered[op] > 0) {
+            sl_cell_record(&server->cells->request_time[op], now_ns - sl_server_now_ns(server),
+                           turn->answered[op]);
+            turn->answered[op] = 0;
+        }
+    }
+    return now_ns;
+}
+
+uint64_t sl_server_metrics_requests(const struct sl_server *server)
+{
+    uint64_t count = sl_cell_get(&server->cells->entries);
+    for (uint32_t op = 0; op < SL_SERVER_OPS; op++) {
+        count += sl_cell_get(&server->cells->requests[op]) + server->turn.begun[op];
+    }
+    return count;
+}

@@ -1,0 +1,87 @@
+/* The cells of a server: requests by operation, their times and waits, its queues and memory.
+ * Requests that are answered in the turn in which they arrive are added once at the end of the
+ * turn. Owner reactor, except that any thread reads the cells. */
+#ifndef SL_PS_SERVER_METRICS_H
+#define SL_PS_SERVER_METRICS_H
+
+#include "core/metrics.h"
+#include "net/transport_metrics.h"
+#include "ps/server/slow.h"
+
+/* Of a request: the operation of its most expensive section. */
+enum sl_server_op {
+    SL_SERVER_OP_PULL,
+    SL_SERVER_OP_PUSH,
+    SL_SERVER_OP_PUSH_PULL,
+    SL_SERVER_OP_ASSIGN,
+    SL_SERVER_OP_ERASE,
+    SL_SERVER_OP_TICK,
+    SL_SERVER_OPS
+};
+
+enum sl_server_failure_kind {
+    SL_SERVER_FAILURE_NO_MEMORY,
+    SL_SERVER_FAILURE_DEADLINE,
+    SL_SERVER_FAILURE_NOT_FOUND,
+    SL_SERVER_FAILURE_WRONG_SHARD,
+    SL_SERVER_FAILURE_PROTOCOL,
+    SL_SERVER_FAILURE_CANCELLED,
+    SL_SERVER_FAILURE_OTHER, /* also an application handler's */
+    SL_SERVER_FAILURES
+};
+
+enum {
+    SL_SERVER_TRANSPORT_FIRST,
+    SL_SERVER_TRANSPORT_SHM,
+    SL_SERVER_TRANSPORT_BYPASS,
+    SL_SERVER_TRANSPORTS
+};
+
+struct sl_server_cells {
+    struct sl_cell requests[SL_SERVER_OPS];               /* begun */
+    struct sl_cell_histogram request_time[SL_SERVER_OPS]; /* of those answered without an error */
+    struct sl_cell_histogram wait_time[SL_SERVER_PHASE_WORK]; /* by phase */
+    struct sl_cell failures[SL_SERVER_FAILURES];
+    struct sl_cell entries;        /* of the primary's log, executed as its backup */
+    struct sl_cell queued, parked; /* requests in memory; of these, the ones that wait for clocks */
+    struct sl_cell rows_created, rows_erased;
+    struct sl_cell memory_bytes, memory_limit_bytes; /* of tables; limit 0: none */
+    struct sl_cell send_buffer_bytes;
+    struct sl_transport_cells transports[SL_SERVER_TRANSPORTS];
+};
+
+/* A request that was queued and is answered in this turn. */
+struct sl_server_late {
+    uint64_t arrived_ns;
+    enum sl_server_op op;
+};
+
+/* What a turn has not added to the cells yet. */
+struct sl_server_turn_counts {
+    uint32_t begun[SL_SERVER_OPS];
+    uint32_t answered[SL_SERVER_OPS]; /* that arrived in this turn */
+    uint32_t late_count;
+    struct sl_server_late late[32];
+};
+
+/* detail: such as shard="3". Any thread. */
+struct sl_metrics_source sl_server_metrics_source(const struct sl_server_cells *cells,
+                                                  const char *detail);
+
+/* The operation of a section; op: enum sl_request_op, validated. */
+enum sl_server_op sl_server_metrics_op(uint8_t op);
+
+/* A queued request is being answered. */
+void sl_server_metrics_answered(const struct sl_server_request *request);
+
+/* A request failed. */
+void sl_server_metrics_failed(struct sl_server_cells *cells, int err);
+
+/* Adds the turn to the cells. Returns the time, if a request began or was answered in it; else 0.
+ */
+uint64_t sl_server_metrics_end_turn(struct sl_server *server);
+
+/* Returns the number of requests begun and of entries executed. */
+uint64_t sl_server_metrics_requests(const struct sl_server *server);
+
+#endif
