@@ -55,9 +55,8 @@ static void visit_rows(const struct sl_metrics_source *source, struct sl_metrics
     }
 }
 
-void sl_metrics_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor)
+static void walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor)
 {
-    (void)pthread_mutex_lock(&metrics->lock);
     SL_LIST_FOREACH (link, &metrics->sources) {
         const struct sl_metrics_source *source =
             SL_CONTAINER_OF(link, struct sl_metrics_source, link);
@@ -70,7 +69,23 @@ void sl_metrics_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visi
             visit_rows(source, visitor);
         }
     }
+}
+
+void sl_metrics_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor)
+{
+    (void)pthread_mutex_lock(&metrics->lock);
+    walk(metrics, visitor);
     (void)pthread_mutex_unlock(&metrics->lock);
+}
+
+bool sl_metrics_try_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor)
+{
+    if (pthread_mutex_trylock(&metrics->lock) != 0) {
+        return false;
+    }
+    walk(metrics, visitor);
+    (void)pthread_mutex_unlock(&metrics->lock);
+    return true;
 }
 
 void sl_metrics_visit(struct sl_metrics_visitor *visitor, const struct sl_metrics_row *row,

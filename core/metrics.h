@@ -22,6 +22,7 @@
 #define SL_CORE_METRICS_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -102,6 +103,10 @@ void sl_metrics_remove(struct sl_metrics *metrics, struct sl_metrics_source *sou
 
 /* Visits every series of every source. */
 void sl_metrics_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor);
+
+/* The same for a reader that must not wait: false, and nothing is visited, if another thread uses
+ * the registry. */
+bool sl_metrics_try_walk(struct sl_metrics *metrics, struct sl_metrics_visitor *visitor);
 
 /* For `collect`: visits one counter or gauge. */
 void sl_metrics_visit(struct sl_metrics_visitor *visitor, const struct sl_metrics_row *row,

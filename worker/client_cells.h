@@ -12,6 +12,7 @@ struct sl_client_io_cells {
     struct sl_cell requests[SL_REQUEST_KINDS]; /* sent, retransmitted ones too */
     struct sl_cell replies, failures, reconnects;
     struct sl_cell in_flight;
+    struct sl_cell clock;                         /* highest of its shards: iterations ticked */
     struct sl_cell is_open[SL_CLIENT_IO_SCHEMES]; /* 1: a transport of the scheme was opened */
     struct sl_cell_histogram request_time;        /* from sending to the reply */
     struct sl_cell_histogram credit_wait;         /* in the queue of a connection */

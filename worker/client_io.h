@@ -61,7 +61,11 @@ struct sl_client_io_options {
     uint32_t other_count;
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */
     uint32_t ps_count, worker_count;                     /* expected; 0: unknown */
-    uint64_t heartbeat_ns; /* requested interval; 0: a quarter of the lease */
+    uint64_t heartbeat_ns;      /* requested interval; 0: a quarter of the lease */
+    struct sl_metrics *metrics; /* of the client; NULL: it sends no reports */
+    /* HOST:PORT of the program's HTTP server, which outlives the client; NULL: none. Set by any
+     * thread. */
+    _Atomic(const char *) http;
     /* Send arena for long step bodies, if some shard may be reached over shared memory, RDMA or
      * DPDK, else NULL; set before connecting. */
     struct sl_send_arena *send_arena;
@@ -78,6 +82,9 @@ struct sl_client_io_table {
 
 /* The session to the coordinator: control.h. */
 struct sl_client_io_coordinator {
+    struct sl_timer report;        /* armed if the coordinator wants reports */
+    uint64_t begun_ns;             /* when the first report was due */
+    struct sl_cell_copy step_time; /* as of the last report */
     struct sl_session *session;
     struct sl_control_op *joining; /* the operation that waits for the first welcome */
     uint64_t incarnation;

@@ -9,6 +9,7 @@
 #include "core/list.h"
 #include "core/log.h"
 #include "worker/client_io_transport.h"
+#include "worker/client_report.h"
 #include "worker/failover.h"
 
 /* An unanswered repeated registration is sent again after this time. */
@@ -194,6 +195,7 @@ static void welcomed(void *ctx, struct sl_session *session,
     bool started_anew = io->coordinator.incarnation != welcome->incarnation;
     io->coordinator.incarnation = welcome->incarnation;
     start_heartbeats(io, welcome->lease_ms);
+    sl_client_report_start(io, welcome->wants_reports);
     struct sl_control_op *op = io->coordinator.joining;
     if (op != NULL) {
         io->coordinator.joining = NULL;
@@ -364,6 +366,7 @@ void sl_control_checkpoint(struct sl_control_op *op)
 
 void sl_control_leave(struct sl_client_io *io)
 {
+    sl_client_report_start(io, false);
     sl_reactor_disarm(io->reactor, &io->coordinator.heartbeat);
     if (io->coordinator.session != NULL) {
         sl_session_close(&io->coordinator.session);

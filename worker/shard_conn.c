@@ -386,6 +386,9 @@ static void take_reply(struct sl_shard_conn *conn, struct sl_request *request, u
         return;
     }
     conn->clock.value = clock > conn->clock.value ? clock : conn->clock.value;
+    if (clock > sl_cell_get(&conn->io->cells.clock)) {
+        sl_cell_set(&conn->io->cells.clock, clock);
+    }
     if (request != NULL && message->header.payload_bytes != request->reply_bytes) {
         release(conn, message);
         sl_substep_failed(request, SL_ERR_PROTOCOL, "its reply has the wrong length");

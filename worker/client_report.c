@@ -1,0 +1,107 @@
+#include "worker/client_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/list.h"
+#include "net/control/report.h"
+#include "observe/metrics/process.h"
+#include "worker/client_internal.h"
+
+#define INTERVAL_NS SL_CLOCK_NS_PER_S
+
+/* Merges the step times of all application threads. */
+struct step_times {
+    struct sl_metrics_visitor visitor;
+    struct sl_cell_copy copy;
+};
+
+static void visit(struct sl_metrics_visitor *visitor, const struct sl_metrics_series *series)
+{
+    struct step_times *times = SL_CONTAINER_OF(visitor, struct step_times, visitor);
+    if (strcmp(series->row->name, "client_step_seconds") == 0) {
+        sl_cell_read(series->histogram, &times->copy);
+    }
+}
+
+static uint32_t microseconds(const struct sl_cell_copy *times, double share)
+{
+    return (uint32_t)(sl_cell_quantile_ns(times, share) / SL_CLOCK_NS_PER_US);
+}
+
+/* False: another thread is reading the metrics, and this report is left out. */
+static bool add_steps(struct sl_client_io *io, struct sl_report_client *report)
+{
+    struct step_times times = {.visitor = {.visit = visit}};
+    if (!sl_metrics_try_walk(io->options->metrics, &times.visitor)) {
+        return false;
+    }
+    report->steps = times.copy.count;
+    struct sl_cell_copy last = times.copy;
+    sl_cell_copy_since(&last, &io->coordinator.step_time);
+    io->coordinator.step_time = times.copy;
+    report->step_p50_us = microseconds(&last, 0.5);
+    report->step_p99_us = microseconds(&last, 0.99);
+    return true;
+}
+
+static void add_requests(const struct sl_client_io *io, struct sl_report_client *report)
+{
+    for (uint32_t i = 0; i < io->io_count; i++) { /* the client_ios are one array */
+        const struct sl_client_io_cells *cells = &io[i].cells;
+        const uint32_t clock = (uint32_t)sl_cell_get(&cells->clock);
+        for (uint32_t kind = 0; kind < SL_REQUEST_KINDS; kind++) {
+            report->requests += sl_cell_get(&cells->requests[kind]);
+        }
+        report->in_flight += (uint32_t)sl_cell_get(&cells->in_flight);
+        report->reconnects += sl_cell_get(&cells->reconnects);
+        report->clock = clock > report->clock ? clock : report->clock;
+    }
+}
+
+static void send_report(struct sl_client_io *io, uint64_t now_ns)
+{
+    const char *http = atomic_load_explicit(&io->options->http, memory_order_acquire);
+    struct sl_report report = {
+        .uptime_ms = (now_ns - io->coordinator.begun_ns) / SL_CLOCK_NS_PER_MS + 1,
+        .memory = sl_metrics_process_resident_bytes(),
+        .has_client = true,
+    };
+    struct sl_message message = {.kind = SL_MESSAGE_REPORT};
+    (void)snprintf(report.http, sizeof report.http, "%s", http == NULL ? "" : http);
+    add_requests(io, &report.client);
+    if (add_steps(io, &report.client) &&
+        sl_report_encode(&report, &message.report.bytes, &message.report.byte_count) == 0) {
+        /* Without a connection, or with a full outbox, the next report is sent instead. */
+        (void)sl_session_notify(io->coordinator.session, &message);
+        sl_message_fini(&message);
+    }
+}
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_client_io *io = SL_CONTAINER_OF(timer, struct sl_client_io, coordinator.report);
+    sl_reactor_arm(io->reactor, timer, INTERVAL_NS);
+    if (sl_session_queue(io->coordinator.session)->count == 0) {
+        send_report(io, now_ns);
+    }
+}
+
+void sl_client_report_start(struct sl_client_io *io, bool wanted)
+{
+    struct sl_timer *timer = &io->coordinator.report;
+    sl_reactor_disarm(io->reactor, timer);
+    if (wanted && io->options->metrics != NULL &&
+        io->options->hello.role == SL_MESSAGE_ROLE_WORKER) {
+        timer->run = on_timer;
+        io->coordinator.begun_ns = io->coordinator.begun_ns == 0 ? sl_reactor_now_ns(io->reactor)
+                                                                 : io->coordinator.begun_ns;
+        sl_reactor_arm(io->reactor, timer, INTERVAL_NS);
+    }
+}
+
+void sl_client_report_http(struct sl_client *client, const char *http)
+{
+    atomic_store_explicit(&client->io_options.http, http, memory_order_release);
+}
