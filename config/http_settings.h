@@ -10,6 +10,7 @@
 #include "core/secret.h"
 
 #define SL_HTTP_SETTINGS_DEFAULT "127.0.0.1:0"
+#define SL_HTTP_SETTINGS_ALONE   "127.0.0.1:9480" /* of a server that no source describes */
 #define SL_HTTP_SETTINGS_ACCEPTS "HOST:PORT (port 0: any free one), or off"
 
 /* As given. Strings point into argv or the environment. */

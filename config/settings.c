@@ -272,7 +272,8 @@ static const struct row rows[] = {
     ROW(P | W | OWN, flags.http.address, PARSED, .name = "http", .preset = SL_HTTP_SETTINGS_DEFAULT,
         .parse = sl_http_settings_parse, .accepts = SL_HTTP_SETTINGS_ACCEPTS,
         .metavar = "HOST:PORT|off",
-        .help = "Address of metrics, health and the live page, over HTTP. Port 0: any free one."),
+        .help = "Address of metrics, health and the live page, over HTTP. Port 0: any free one. A "
+                "server that no source describes has " SL_HTTP_SETTINGS_ALONE "."),
     ROW(P | W | OWN, flags.http.token_file, PARSED, .name = "http-token-file", .parse = parse_path,
         .accepts = "the path of a file", .metavar = "FILE",
         .help = "File with the token, 16 to 1024 printable characters, that callers of --http show "
@@ -604,12 +605,17 @@ static int resolve_server(const struct sl_cli *cli, struct sl_settings *settings
     return err != 0 ? err : sl_settings_check_checkpoint_flags(cli, settings, orders, reason);
 }
 
+/* A server that nothing describes has a port of HTTP that its user knows, too. */
 static int resolve_http(enum sl_program program, const struct sl_cli *cli,
                         struct sl_settings *settings, struct sl_reason *reason)
 {
-    return sl_http_settings_resolve(
-        &settings->flags.http, sl_settings_given(cli, &settings->flags.http.address),
-        program == SL_PROGRAM_PS ? &settings->insecure : NULL, &settings->http, reason);
+    const struct sl_cli_given *given = sl_settings_given(cli, &settings->flags.http.address);
+    if (settings->cluster.is_default && given->from == SL_CLI_FROM_DEFAULT) {
+        settings->flags.http.address = SL_HTTP_SETTINGS_ALONE;
+    }
+    return sl_http_settings_resolve(&settings->flags.http, given,
+                                    program == SL_PROGRAM_PS ? &settings->insecure : NULL,
+                                    &settings->http, reason);
 }
 
 /* Of servers and workers. */

@@ -68,7 +68,8 @@ void sl_process_report_ready(const struct sl_process *process)
         describe_server(process, control, text, sizeof text);
     }
     const size_t used = strlen(text);
-    (void)snprintf(text + used, sizeof text - used, ", http %s", process->observe->address);
+    (void)snprintf(text + used, sizeof text - used, ", %s %s",
+                   process->options.tls != NULL ? "https" : "http", process->observe->address);
     (void)printf("%s ready: %s\n", process->name, text);
     (void)fflush(stdout);
     sl_log_event(beside_stdout(),

@@ -92,6 +92,14 @@ def wait_unheard(host, port):
         time.sleep(0.005)
 
 
+def claim_port(port, host="127.0.0.1"):
+    """Whether the port is free; then no other test is given it while this one runs."""
+    claim = _claim(port)
+    if claim is not None:
+        _claims.append(claim)
+    return claim is not None and _is_free(port, host)
+
+
 def free_ports(count, host="127.0.0.1"):
     """Ports in a row that nobody listens at, and that no other test is given while this one runs."""
     start = random.randrange(len(PORTS))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Every option of the programs, as their own tables list them (--help=table), through flag, variable and key of a file."""
+import os
 import re
 import subprocess
 
@@ -102,6 +103,29 @@ class Options(harness.StarlingTest):
         output = self.run_to_end("starling-launch", "--config", self.file("bad", "[worker]\nepoch = 1\n"), "--", "--data",
                                  data, status=1)
         self.assertIn("bad:2: unknown key epoch in [worker]; did you mean epochs?", output)
+
+    def test_a_server_without_arguments(self):
+        if not (harness.claim_port(3333) and harness.claim_port(9480)):
+            self.skipTest("port 3333 or 9480 is in use")
+        server = self.start("starling-ps")
+        self.assertRegex(server.wait_line("ps/0 ready"), "tcp://127.0.0.1:3333, .*, http 127.0.0.1:9480$")
+        second = self.start("starling-ps", "--ps-hosts", "127.0.0.1:1", "--http", "127.0.0.1:9480")
+        self.assertNotEqual(second.wait(), 0)
+        self.assertRegex(second.output, "--http=127.0.0.1:9480.* a free port")
+        self.run_to_end("starling-worker", "--ps-hosts", "127.0.0.1:3333", "--num-workers", "1", "--data",
+                        self.file("d", "1 1:1 2:1\n0 3:1 4:1\n"))
+        self.drain([server])
+
+    def test_a_launcher_names_the_page(self):
+        data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n")
+        for log_dir in (None, os.path.join(self.folder, "logs")):
+            output = self.run_to_end("starling-launch", "--ps-reactors", 1, *(("--log-dir", log_dir) if log_dir else ()),
+                                     "--", "--data", data)
+            page = re.search(r"the page of the job: http://(127.0.0.1:\d+)$", output, re.M).group(1)
+            if log_dir:
+                with open(os.path.join(log_dir, "ps-0.log"), encoding="utf-8") as file:
+                    output = file.read()
+            self.assertRegex(output, rf"(?m)^(\[ps/0\] )?ps/0 ready: .*, http {page}$")
 
     def test_errors_have_their_place(self):
         for program, section in PROGRAMS.items():

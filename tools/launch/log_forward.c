@@ -17,6 +17,7 @@ void sl_log_forward_init(struct sl_log_forward *forward, int from, int to, int c
     forward->to = to;
     forward->copy = copy;
     forward->waits_on = NULL;
+    forward->reads = NULL;
     forward->ctx = NULL;
     forward->start = 0;
     if (name != NULL) {
@@ -62,6 +63,9 @@ static void write_all(struct sl_log_forward *forward, int fd, const char *bytes,
 /* Writes `end` bytes of the buffer as one line; the rest starts the next line. */
 static void write_line(struct sl_log_forward *forward, size_t end)
 {
+    if (forward->reads != NULL) {
+        forward->reads(forward->line + forward->start, end - forward->start);
+    }
     write_all(forward, forward->to, forward->line, end);
     if (forward->copy >= 0) {
         write_all(forward, forward->copy, forward->line + forward->start, end - forward->start);

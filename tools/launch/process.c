@@ -97,20 +97,42 @@ static int start_child(struct sl_launch_process *process, int log, bool shown)
     return err;
 }
 
+/* Logs where the job's page is, from the line that server 0 prints when it is ready: "ps/0 ready:
+ * control tcp://HOST:PORT, ..., http HOST:PORT". */
+static void announce_page(const char *line, size_t bytes)
+{
+    char text[SL_LOG_FORWARD_LINE_BYTES];
+    (void)snprintf(text, sizeof text, "%.*s", (int)bytes, line);
+    const char *http = strstr(text, ", http");
+    if (strncmp(text, "ps/0 ready: ", 12) != 0 || http == NULL) {
+        return;
+    }
+    const char *scheme = http + 2, *address = strchr(scheme, ' ');
+    if (address != NULL && strncmp(address, " off", 4) != 0) {
+        const bool is_there = strncmp(address, " 127.", 5) == 0 && strstr(text, "://127.") == NULL;
+        sl_log_info("the page of the job: %.*s://%.*s%s", (int)(address - scheme), scheme,
+                    (int)strcspn(address + 1, "\n"), address + 1,
+                    is_there ? ", on the host of ps/0" : "");
+    }
+}
+
 int sl_launch_process_start(struct sl_launch_process *process, const char *log_dir,
                             bool (*waits_on)(void *ctx), void *ctx)
 {
     /* Worker 0 prints the job's report, so its output is always shown. */
     const bool shown = process->task->role == SL_CLUSTER_WORKER && process->task->index == 0;
+    const bool is_read = process->task->role == SL_CLUSTER_PS && process->task->index == 0;
     int log;
     int err = open_log(process, log_dir, &log);
     if (err != 0) {
         return err;
     }
-    err = start_child(process, log, shown);
+    err = start_child(process, log, shown || is_read);
     if (err == 0 && process->child.out >= 0) {
-        sl_log_forward_init(&process->out, process->child.out, STDOUT_FILENO, log,
+        sl_log_forward_init(&process->out, process->child.out,
+                            is_read && log >= 0 ? log : STDOUT_FILENO, shown ? log : -1,
                             log >= 0 ? NULL : process->task->name);
+        process->out.reads = is_read ? announce_page : NULL;
     }
     if (err == 0 && process->child.err >= 0) {
         sl_log_forward_init(&process->err, process->child.err, STDERR_FILENO, -1,
@@ -118,7 +140,7 @@ int sl_launch_process_start(struct sl_launch_process *process, const char *log_d
     }
     process->out.waits_on = process->err.waits_on = waits_on;
     process->out.ctx = process->err.ctx = ctx;
-    if (shown && err == 0) {
+    if ((shown || is_read) && err == 0) {
         close_fd(&process->shown_log);
         process->shown_log = log;
     } else {

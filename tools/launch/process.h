@@ -15,7 +15,7 @@ struct sl_launch_process {
     const struct sl_plan_task *task;
     struct sl_child child; /* pid 0: ended or never started */
     struct sl_log_forward out, err;
-    int shown_log;       /* log with a copy of shown output; -1: none */
+    int shown_log;       /* log that forwarded output is written to; -1: none */
     bool unjudged;       /* ended since the supervisor last checked */
     int wait_status;     /* after its end */
     uint32_t restarts;   /* so far */
@@ -38,7 +38,8 @@ void sl_launch_process_log_path(const struct sl_launch_process *process, const c
                                 char *path, size_t path_bytes);
 
 /* Starts the child. Its output is forwarded, or written to a log in log_dir (NULL: no logs).
- * waits_on: see struct sl_log_forward. Logs the reason of an error. */
+ * Logs the address of the job's page when server 0 is ready. waits_on: see struct sl_log_forward.
+ * Logs the reason of an error. */
 int sl_launch_process_start(struct sl_launch_process *process, const char *log_dir,
                             bool (*waits_on)(void *ctx), void *ctx);
 
